@@ -1,0 +1,48 @@
+//! Hypercalls: `VMMCALL` at CPL 0 with the number in RAX, arguments in RDI,
+//! RSI, RDX and R8; the result comes back in RAX. No call takes a pointer, so a
+//! monitor reads no guest memory. Every other register is preserved.
+
+/// Does nothing; returns [`OK`].
+pub const NULL: u64 = 0x4248_0000;
+/// Write up to 24 bytes to the sandbox's console ring: RDI = length (0..=24),
+/// RSI, RDX, R8 = the bytes, first one lowest.
+pub const CONSOLE: u64 = 0x4248_0001;
+/// End this sandbox: RDI = exit code (low 32 bits). Does not return.
+pub const EXIT: u64 = 0x4248_0002;
+/// The guest declares that it has booted: exits are counted as steady from here on.
+pub const READY: u64 = 0x4248_0003;
+/// Restart this sandbox. Does not return.
+pub const RESTART: u64 = 0x4248_0004;
+/// Ask another sandbox's monitor: RDI = sandbox index, RSI = one of the `CONTROL_*`.
+/// Needs `control` in the manifest. Returns [`OK`] once the request is posted
+/// (the outcome shows in the other's report), [`BUSY`] while an earlier one is pending.
+pub const CONTROL: u64 = 0x4248_0005;
+/// Status of a sandbox that this one may control: RDI = sandbox index. Returns
+/// `state | restarts << 8` ([`crate::report::State`]).
+pub const STATUS: u64 = 0x4248_0006;
+
+/// [`CONTROL`]: stop it.
+pub const CONTROL_STOP: u64 = 1;
+/// [`CONTROL`]: start it if it is stopped.
+pub const CONTROL_START: u64 = 2;
+/// [`CONTROL`]: stop it and start it anew.
+pub const CONTROL_RESTART: u64 = 3;
+
+/// Done.
+pub const OK: u64 = 0;
+/// No such call, or called from user mode.
+pub const NO_CALL: u64 = u64::MAX;
+/// An argument is out of its range.
+pub const BAD_ARGUMENT: u64 = u64::MAX - 1;
+/// The manifest does not grant it; a record is left.
+pub const DENIED: u64 = u64::MAX - 2;
+/// An earlier request is still pending; try again.
+pub const BUSY: u64 = u64::MAX - 3;
+
+/// Port whose byte write ends (`POWER_OFF`) or restarts (`POWER_RESTART`) the
+/// writing sandbox; a Linux finds it in its FADT.
+pub const POWER_PORT: u16 = 0x0600;
+/// Value of the FADT's RESET_VALUE.
+pub const POWER_RESTART: u8 = 0x01;
+/// SLP_TYP 5 with SLP_EN (ACPI 6.5, 4.8.3.7), as Linux writes it for S5.
+pub const POWER_OFF: u8 = 0x34;

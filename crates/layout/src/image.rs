@@ -1,0 +1,115 @@
+//! The image that a machine boots: header, sandboxes, and the boot code's
+//! report. The boot code checks all of it again before it uses any of it.
+
+use crate::MAX_CORES;
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `"BHIMAGE1"`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
+/// Version of this layout.
+pub const VERSION: u32 = 1;
+
+/// A range of physical memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Range {
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Start of the compiled manifest, at [`Header`]'s page in the image.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// Over the bytes from `version` to the end of the sealed part ([`checksum`]).
+    pub checksum: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Sandboxes that follow.
+    pub sandboxes: u32,
+    /// The whole image in memory, pristine guests included.
+    pub image: Range,
+    /// The checked part, from this header on: header, sandboxes, monitors, tables.
+    pub sealed: u64,
+    /// Boot text, data and stack: unused after the launch.
+    pub boot: Range,
+    /// I/O port of a 16550 for the boot code's messages; 0 for none.
+    pub console: u16,
+    /// I/O port to which the boot code copies its messages bytewise (QEMU's and
+    /// Bochs' debug console); 0 for none.
+    pub debug_port: u16,
+    /// Padding.
+    pub reserved: u32,
+    /// Boot report, [`BootReport`].
+    pub report_pa: u64,
+}
+
+/// A sandbox as the boot code needs it.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Sandbox {
+    /// Its RAM, up to two pieces; an unused one has length 0.
+    pub memory: [Range; 2],
+    /// Everything of its monitor: text, tables, data; in the image.
+    pub monitor: Range,
+    /// Root of the monitor's page tables; below 4 GiB.
+    pub monitor_cr3: u64,
+    /// Where a core enters its monitor, RSP set to the top of its stack.
+    pub entry_va: u64,
+    /// Its [`crate::info::Info`] page.
+    pub info_pa: u64,
+    /// Cores in use.
+    pub cores: u32,
+    /// Their x2APIC IDs.
+    pub apic_ids: [u32; MAX_CORES],
+    /// Padding.
+    pub reserved: u32,
+}
+
+/// What the boot code leaves for whoever reads the machine's RAM.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct BootReport {
+    /// [`BOOT_MAGIC`] once the boot code runs.
+    pub magic: u64,
+    /// 0 while it goes well, else the number of the error that it printed.
+    pub error: u64,
+    /// TSC at the image's entry.
+    pub entry_tsc: u64,
+    /// TSC ticks spent waiting (INIT delays, calibration).
+    pub waited: u64,
+    /// TSC when the boot code was left by its last core.
+    pub left_tsc: u64,
+    /// Measured frequencies.
+    pub tsc_hz: u64,
+    /// See `tsc_hz`.
+    pub lapic_hz: u64,
+}
+
+/// `"BHBOOTED"`.
+pub const BOOT_MAGIC: u64 = u64::from_le_bytes(*b"BHBOOTED");
+
+/// Checksum of the sealed part: a sum and a sum of sums over 64-bit words
+/// (Fletcher's), so that a swapped or a changed word shows. It guards against
+/// accidents, not against forgery.
+#[must_use]
+pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
+    let (mut sum, mut sums) = (0u64, 0u64);
+    for word in words {
+        sum = sum.wrapping_add(word);
+        sums = sums.wrapping_add(sum).rotate_left(1);
+    }
+    sum ^ sums
+}
+
+const _: () = assert!(size_of::<Header>() == 80);
+const _: () = assert!(size_of::<Sandbox>() == 144);

@@ -1,0 +1,69 @@
+//! The page that tells a guest about itself, read-only at
+//! [`crate::map::INFO_GPA`]. The host bakes it; the boot code adds the
+//! frequencies that it measured.
+
+use crate::MAX_CORES;
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `"BULKHEAD"`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BULKHEAD");
+/// Version of this layout.
+pub const VERSION: u32 = 1;
+/// Most channels that one sandbox sees.
+pub const MAX_CHANNELS: usize = 32;
+/// Bytes of a name, padded with zeros.
+pub const NAME: usize = 32;
+
+/// One end of a channel, or an observed sandbox's report.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Window {
+    /// Name of the channel, or of the observed sandbox.
+    pub name: [u8; NAME],
+    /// Where it lies.
+    pub gpa: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// 1 if this sandbox may write it.
+    pub writable: u32,
+    /// 0 = channel, 1 = report.
+    pub kind: u32,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C, align(4096))]
+pub struct Info {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Index of this sandbox.
+    pub sandbox: u32,
+    /// Its name.
+    pub name: [u8; NAME],
+    /// TSC ticks a second.
+    pub tsc_hz: u64,
+    /// Local APIC timer ticks a second, divide by 1.
+    pub lapic_hz: u64,
+    /// Bytes of RAM.
+    pub memory: u64,
+    /// Cores of this sandbox.
+    pub cores: u32,
+    /// Windows in use.
+    pub windows: u32,
+    /// Their x2APIC IDs, the first one boots.
+    pub apic_ids: [u32; MAX_CORES],
+    /// Channels and observed reports.
+    pub window: [Window; MAX_CHANNELS],
+    /// Program arguments from the manifest, padded with zeros.
+    pub args: [u8; 256],
+    /// Padding.
+    pub reserved: [u64; 238],
+}
+
+const _: () = assert!(size_of::<Window>() == 56);
+const _: () = assert!(size_of::<Info>() == 4096);

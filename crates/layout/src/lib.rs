@@ -1,0 +1,25 @@
+//! What host, boot code, monitors and guests agree on: one definition for each
+//! layout that two sides share.
+//!
+//! The host bakes an *image*: boot code, one monitor with its tables for each
+//! sandbox, the pristine guests, and the [`image::Header`] that describes them.
+//! Every table lies in the image at its final physical address, so nothing is
+//! built on the target. Integers are little-endian, offsets are from the start
+//! of the image, `pa` is a host-physical, `gpa` a guest-physical, `va` a
+//! monitor-virtual address.
+#![no_std]
+
+pub mod hypercall;
+pub mod image;
+pub mod info;
+pub mod map;
+pub mod monitor;
+pub mod record;
+pub mod report;
+
+/// Size of the smallest page, in bytes.
+pub const PAGE: u64 = 4096;
+/// Most cores of one sandbox.
+pub const MAX_CORES: usize = 16;
+/// Most sandboxes of one machine (a `u32` is a set of sandboxes).
+pub const MAX_SANDBOXES: usize = 32;

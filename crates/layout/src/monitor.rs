@@ -1,0 +1,119 @@
+//! What a monitor is told (read-only for it), and what monitors share.
+
+use crate::report::KINDS;
+use crate::{MAX_CORES, MAX_SANDBOXES};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What to do after a denied access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Action {
+    /// Make the access harmless (reads all ones, #GP for an MSR) and go on.
+    Ignore = 0,
+    /// Stop the sandbox.
+    Stop = 1,
+    /// Restart the sandbox.
+    Restart = 2,
+}
+
+/// A range of MSRs or ports that is answered without a record, because an
+/// unmodified kernel probes it: it is absent for the guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Quiet {
+    /// First port or MSR.
+    pub first: u32,
+    /// Last one, inclusive.
+    pub last: u32,
+    /// What a read gives.
+    pub value: u64,
+}
+
+/// A part of the configuration: `len` elements at byte `offset` after [`Config`]'s start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Slice {
+    /// Bytes from the start of [`Config`].
+    pub offset: u32,
+    /// Elements.
+    pub len: u32,
+}
+
+/// One core of the sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Core {
+    /// Physical address of its VMCB.
+    pub vmcb_pa: u64,
+    /// Physical address of its host state save area.
+    pub hsave_pa: u64,
+}
+
+/// Configuration of a monitor, at [`crate::map::CONFIG_VA`].
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Config {
+    /// x2APIC IDs of its cores as a set, for the IDs below 256.
+    pub own: [u64; 4],
+    /// Index of this sandbox.
+    pub sandbox: u32,
+    /// Cores of this sandbox.
+    pub cores: u32,
+    /// Sandboxes that this one may control, as a set.
+    pub control: u32,
+    /// Sandboxes that may control this one, as a set.
+    pub controlled_by: u32,
+    /// Sandboxes in the machine.
+    pub sandboxes: u32,
+    /// 0 = wait for a start request at the first launch.
+    pub autostart: u32,
+    /// [`Action`] for each [`crate::report::Kind`].
+    pub actions: [u8; KINDS],
+    /// Padding.
+    pub reserved: u8,
+    /// x2APIC IDs of its cores.
+    pub apic_ids: [u32; MAX_CORES],
+    /// x2APIC ID of every sandbox's first core.
+    pub first_core: [u32; MAX_SANDBOXES],
+    /// VMCB and host save area of each core.
+    pub core: [Core; MAX_CORES],
+    /// Monitor-virtual address of the [`crate::info::Info`] page.
+    pub info_va: u64,
+    /// Guest RSI at the first core's launch (Linux: zero page; bare: info page). RDI = incarnation.
+    pub argument: u64,
+    /// Of [`crate::record::Op`]: guest memory, played by the first core at launch.
+    pub launch: Slice,
+    /// Of [`crate::record::Op`]: a first core's VMCB, relative to the VMCB's start.
+    pub first_vmcb: Slice,
+    /// Of [`crate::record::Op`]: the VMCB after a SIPI with vector 0, relative.
+    pub sipi_vmcb: Slice,
+    /// Of [`Quiet`]: absent ports.
+    pub ports: Slice,
+    /// Of [`Quiet`]: absent MSRs.
+    pub msrs: Slice,
+}
+
+/// A monitor's outgoing mail: it writes this page, the others read it. Requests
+/// are numbered, and a request is pending until the receiver has acknowledged
+/// its number.
+#[repr(C, align(4096))]
+pub struct Mailbox {
+    /// To each sandbox: `number << 8 | request` ([`crate::hypercall::CONTROL`]'s).
+    pub request: [AtomicU64; MAX_SANDBOXES],
+    /// From each sandbox: number of the last request that was carried out or refused.
+    pub done: [AtomicU64; MAX_SANDBOXES],
+    /// [`crate::report::State`] `| restarts << 8` of this sandbox.
+    pub status: AtomicU64,
+    /// Padding.
+    pub reserved: [AtomicU32; 894],
+}
+
+const _: () = assert!(size_of::<Mailbox>() == 4096);
+const _: () = assert!(size_of::<Quiet>() == 16);
+const _: () = assert!(size_of::<Config>() == 568);

@@ -1,0 +1,181 @@
+//! The plan's data.
+
+use bulkhead_layout::monitor::Action;
+use bulkhead_layout::report::KINDS;
+use std::path::PathBuf;
+
+/// Where something was said: a manifest line, for messages and denials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The file, as the user named it.
+    pub file: PathBuf,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1.
+    pub column: usize,
+}
+
+/// Half-open range of physical addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Inclusive range of I/O ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ports {
+    /// First port.
+    pub first: u16,
+    /// Last port.
+    pub last: u16,
+}
+
+/// Rights to memory in the nested tables; reading is always part of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// May write.
+    pub write: bool,
+    /// May execute.
+    pub execute: bool,
+}
+
+/// A device that the machine description names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// As manifests name it, e.g. `uart1`.
+    pub name: String,
+    /// `"uart16550"`, `"debugcon"`, …
+    pub class: String,
+    /// Its ports.
+    pub ports: Vec<Ports>,
+    /// ISA interrupt or GSI, if it has one.
+    pub irq: Option<u32>,
+    /// Where the manifest grants it (in [`Sandbox::devices`]) or the machine describes it.
+    pub place: Place,
+}
+
+/// The machine, as described and checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// x2APIC IDs of its cores; a manifest's core number is the index here.
+    pub apic_ids: Vec<u32>,
+    /// RAM that the firmware leaves free, ascending.
+    pub ram: Vec<Span>,
+    /// Size of all RAM for QEMU's `-m`, in bytes.
+    pub ram_size: u64,
+    /// RAM below 4 GiB in QEMU's layout; the rest starts at 4 GiB.
+    pub ram_below_4g: u64,
+    /// All its devices.
+    pub devices: Vec<Device>,
+    /// 16550 for the boot code's messages, its first port; 0 for none.
+    pub console: u16,
+    /// Debug console port for the boot code's messages; 0 for none.
+    pub debug_port: u16,
+    /// Arguments for QEMU, without cores, memory and kernel.
+    pub qemu: Vec<String>,
+}
+
+/// What runs in a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Guest {
+    /// An unmodified Linux bzImage.
+    Linux {
+        /// bzImage.
+        kernel: PathBuf,
+        /// Initial RAM file system.
+        initrd: Option<PathBuf>,
+        /// Kernel command line.
+        cmdline: String,
+    },
+    /// An ELF64 program on the bare virtual machine.
+    Bare {
+        /// Static ELF64, linked for guest-physical addresses.
+        program: PathBuf,
+        /// Text for [`bulkhead_layout::info::Info::args`].
+        args: String,
+        /// Nested tables follow the program's segments (text r-x, data rw-);
+        /// otherwise all RAM is rwx.
+        enforce_segments: bool,
+    },
+}
+
+/// A piece of a sandbox's RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ram {
+    /// Guest-physical address.
+    pub gpa: u64,
+    /// Host-physical address.
+    pub hpa: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A sandbox.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    /// Its name.
+    pub name: String,
+    /// Its `[[sandbox]]`.
+    pub place: Place,
+    /// What runs in it.
+    pub guest: Guest,
+    /// Core numbers of the machine, the first one boots.
+    pub cores: Vec<usize>,
+    /// Their x2APIC IDs.
+    pub apic_ids: Vec<u32>,
+    /// Its RAM: at most two pieces (below and above guest-physical 4 GiB).
+    pub ram: Vec<Ram>,
+    /// Devices granted.
+    pub devices: Vec<Device>,
+    /// Sandboxes that it may stop, start and restart.
+    pub control: Vec<usize>,
+    /// Sandboxes whose reports it may read.
+    pub observe: Vec<usize>,
+    /// What to do after a denied access, by kind.
+    pub actions: [Action; KINDS],
+    /// Starts with the machine.
+    pub autostart: bool,
+}
+
+/// A channel's memory.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// Its name.
+    pub name: String,
+    /// Its `[[channel]]`.
+    pub place: Place,
+    /// The sandbox that writes.
+    pub from: usize,
+    /// The sandboxes that read.
+    pub to: Vec<usize>,
+    /// Where it lies.
+    pub hpa: u64,
+    /// Where every side sees it.
+    pub gpa: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A system.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its name.
+    pub system: String,
+    /// Its manifest.
+    pub manifest: PathBuf,
+    /// The machine.
+    pub machine: Machine,
+    /// Memory set aside for the image (boot code, monitors, tables, pristine guests).
+    pub image: Span,
+    /// The sandboxes, by index.
+    pub sandboxes: Vec<Sandbox>,
+    /// The channels, in the manifest's order.
+    pub channels: Vec<Channel>,
+    /// Sandboxes at whose end (`exited`, `stopped`) a run ends.
+    pub ends_with: Vec<usize>,
+}
