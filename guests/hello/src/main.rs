@@ -1,0 +1,17 @@
+//! The smallest bare guest: says who it is and exits.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use bulkhead_sdk::{Context, println};
+
+bulkhead_sdk::entry!(main);
+
+fn main(ctx: Context) -> u32 {
+    println!(
+        "hello from {}, incarnation {}, {} MiB, {} core(s)",
+        ctx.name(),
+        ctx.incarnation(),
+        ctx.info().memory >> 20,
+        ctx.info().cores
+    );
+    0
+}

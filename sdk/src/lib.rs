@@ -1,0 +1,59 @@
+//! What a bare guest needs: entry, console, timer, cores, channels, hypercalls.
+//!
+//! A guest is a `no_std`, `no_main` program for `x86_64-unknown-none`:
+//!
+//! ```ignore
+//! #![cfg_attr(target_os = "none", no_std, no_main)]
+//! bulkhead_sdk::entry!(main);
+//! fn main(ctx: bulkhead_sdk::Context) -> u32 {
+//!     bulkhead_sdk::println!("hello from {}", ctx.name());
+//!     0
+//! }
+//! ```
+//!
+//! `cargo build -p guest-hello --target x86_64-unknown-none --profile guest`
+//! builds it; its build script is `guests/build.rs`, its linker script
+//! `sdk/guest.ld`. `main` returns an exit code or never (`-> !`).
+//!
+//! Floating point: the target's ABI is soft-float, and stable Rust offers no
+//! other one without a rebuilt `core`. Guests keep it: `f32` works, an operation
+//! costs some 30 to 80 instructions, and no interrupt handler has a vector
+//! register to save.
+//!
+//! The crate also compiles for the host, so that a workspace-wide check or
+//! clippy sees every guest; such a program only says that it is none.
+#![cfg_attr(target_os = "none", no_std)]
+
+pub mod console;
+pub mod context;
+pub mod hypercall;
+#[cfg(target_os = "none")]
+mod start;
+
+pub use bulkhead_layout as layout;
+pub use context::Context;
+
+/// Names the guest's `fn main(Context) -> u32` (an exit code) or `-> !`.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        #[cfg(target_os = "none")]
+        #[unsafe(no_mangle)]
+        #[allow(unreachable_code)]
+        extern "C" fn bulkhead_main(context: $crate::Context) -> ! {
+            $crate::hypercall::exit($main(context))
+        }
+
+        #[cfg(not(target_os = "none"))]
+        #[allow(unreachable_code)]
+        fn bulkhead_main(context: $crate::Context) -> ! {
+            $crate::hypercall::exit($main(context))
+        }
+
+        #[cfg(not(target_os = "none"))]
+        fn main() {
+            let _ = bulkhead_main;
+            panic!("a bare guest runs in a sandbox, not here");
+        }
+    };
+}
