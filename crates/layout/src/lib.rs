@@ -13,6 +13,7 @@ pub mod hypercall;
 pub mod image;
 pub mod info;
 pub mod map;
+pub mod marker;
 pub mod monitor;
 pub mod record;
 pub mod report;

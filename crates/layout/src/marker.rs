@@ -1,0 +1,185 @@
+//! Markers: instructions that mean nothing to a processor and something to the
+//! measuring plugin. A marker is an eight-byte `NOPL disp32(%rax,%rax,1)`
+//! (0F 1F /0, AMD64 APM volume 3, NOP) whose displacement carries a signature
+//! and a code. It reads no memory, changes no register or flag, and takes no
+//! exit, at any privilege level: in a Linux program, a bare guest, a monitor, the
+//! boot code, on a real machine.
+//!
+//! Whoever executes one writes the bytes of [`encode`] with `.byte`
+//! (`sdk/include/bulkhead-marker.h` is the C form, checked against this module
+//! by a test). RAX at the marker is its value where the code has one.
+
+/// Upper half of the displacement.
+pub const SIGNATURE: u16 = 0xB417;
+/// The instruction up to its displacement.
+pub const OPCODE: [u8; 4] = [0x0F, 0x1F, 0x84, 0x00];
+/// Bytes of a marker.
+pub const LENGTH: usize = 8;
+
+/// Bits of a code that say which measurement it belongs to.
+pub const ID_MASK: u16 = 0x0FFF;
+/// Bits of a code that say what to do.
+pub const KIND_MASK: u16 = 0xF000;
+
+/// Write what has been gathered to the plugin's file now.
+pub const DUMP: u16 = 0x0001;
+/// Forget what has been gathered (the counters go on).
+pub const RESET: u16 = 0x0002;
+/// `EVENT | id`: keep core, counters and RAX, each time.
+pub const EVENT: u16 = 0x1000;
+/// `BEGIN | id`: a span starts on this core.
+pub const BEGIN: u16 = 0x2000;
+/// `END | id`: the span ends; the instructions strictly between the two markers count.
+pub const END: u16 = 0x3000;
+/// `VALUE | id`: RAX joins the statistics of `id`.
+pub const VALUE: u16 = 0x4000;
+/// `LAP | id`: the instructions since this core's last `LAP | id`, this one included.
+pub const LAP: u16 = 0x5000;
+
+/// Declares ids once, with their names for files and tables.
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident = $id:literal $text:literal;)*) => {
+        /// What is measured: the low 12 bits of a code.
+        pub mod id {
+            $($(#[$doc])* pub const $name: u16 = $id;)*
+        }
+        /// Every id and its name; figures of `make bench` carry the name of their row.
+        pub const NAMES: &[(u16, &str)] = &[$(($id, $text)),*];
+    };
+}
+
+ids! {
+    /// First instruction of a kernel, or the loader's jump to it.
+    ENTRY = 0x001 "entry";
+    /// User space of a Linux runs.
+    USER = 0x002 "user";
+    /// The program's measurements begin.
+    START = 0x003 "start";
+    /// The program's measurements are over.
+    FINISH = 0x004 "finish";
+    /// First VMRUN of a core; the plugin makes this event by itself.
+    LAUNCH = 0x005 "launch";
+    /// Self-test: a loop of known length.
+    SELFTEST_LOOP = 0x010 "selftest.loop";
+    /// Self-test: lateness of a timer in TSC ticks, other cores idle.
+    SELFTEST_IDLE = 0x011 "selftest.timer_idle";
+    /// Self-test: the same, other cores busy.
+    SELFTEST_BUSY = 0x012 "selftest.timer_busy";
+    /// A system call.
+    LINUX_GETPID = 0x020 "linux.getpid";
+    /// First touch of a page.
+    LINUX_PAGE_TOUCH = 0x021 "linux.page_touch";
+    /// A signal for a bad access.
+    LINUX_SIGSEGV = 0x022 "linux.sigsegv";
+    /// fork and wait.
+    LINUX_FORK = 0x023 "linux.fork";
+    /// fork, exec and wait.
+    LINUX_FORK_EXEC = 0x024 "linux.fork_exec";
+    /// A byte through a pipe and back.
+    LINUX_PIPE = 0x025 "linux.pipe";
+    /// UDP over loopback, 64 bytes.
+    LINUX_UDP_64 = 0x026 "linux.udp_64";
+    /// UDP over loopback, 1472 bytes.
+    LINUX_UDP_1472 = 0x027 "linux.udp_1472";
+    /// Computing without system calls.
+    LINUX_PRIMES = 0x028 "linux.primes";
+    /// Lateness of a timer.
+    LINUX_TIMER = 0x029 "linux.timer";
+    /// Release jitter of the flight controller.
+    FLIGHT_JITTER = 0x030 "flight.jitter";
+    /// Computing of one release of the flight controller.
+    FLIGHT_RELEASE = 0x031 "flight.release";
+    /// A null hypercall.
+    HYPERCALL = 0x040 "monitor.hypercall";
+    /// An IPI inside a sandbox.
+    ICR = 0x041 "monitor.icr";
+    /// A violation, up to the first instruction of the next incarnation.
+    RESTART = 0x042 "monitor.restart";
+    /// Boot code.
+    BOOT = 0x043 "boot.instructions";
+}
+
+/// The bytes of a marker.
+#[must_use]
+pub const fn encode(code: u16) -> [u8; LENGTH] {
+    let [c0, c1] = code.to_le_bytes();
+    let [s0, s1] = SIGNATURE.to_le_bytes();
+    [OPCODE[0], OPCODE[1], OPCODE[2], OPCODE[3], c0, c1, s0, s1]
+}
+
+/// The code, if these bytes are a marker.
+#[must_use]
+pub fn decode(instruction: &[u8]) -> Option<u16> {
+    let bytes: [u8; LENGTH] = instruction.try_into().ok()?;
+    let code = u16::from_le_bytes([bytes[4], bytes[5]]);
+    (bytes == encode(code)).then_some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::{format, string::String};
+
+    #[test]
+    fn markers_decode_to_what_was_encoded() {
+        for code in [DUMP, RESET, BEGIN | id::HYPERCALL, u16::MAX] {
+            assert_eq!(decode(&encode(code)), Some(code));
+        }
+        assert_eq!(decode(&[0x0F, 0x1F, 0x84, 0, 0, 0, 0, 0]), None);
+        assert_eq!(decode(&[0x90]), None);
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        for (n, (id, name)) in NAMES.iter().enumerate() {
+            assert_eq!(id & KIND_MASK, 0, "{name}");
+            assert!(
+                NAMES[..n]
+                    .iter()
+                    .all(|(other, text)| other != id && text != name)
+            );
+        }
+    }
+
+    /// The C header, as it must be.
+    fn header() -> String {
+        let mut text = String::from(
+            "/* Markers for the measuring plugin: see crates/layout/src/marker.rs, from which a\n * test derives this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_MARKER_H\n#define BULKHEAD_MARKER_H\n\n",
+        );
+        for (name, kind) in [
+            ("DUMP", DUMP),
+            ("RESET", RESET),
+            ("EVENT", EVENT),
+            ("BEGIN", BEGIN),
+            ("END", END),
+            ("VALUE", VALUE),
+            ("LAP", LAP),
+        ] {
+            text += &format!("#define BULKHEAD_MARK_{name} 0x{kind:04x}\n");
+        }
+        text += "\n";
+        for (id, name) in NAMES {
+            let name = name.replace('.', "_").to_uppercase();
+            text += &format!("#define BULKHEAD_ID_{name} 0x{id:03x}\n");
+        }
+        let [a, b, c, d] = OPCODE;
+        text += &format!(
+            "\n/* A marker; CODE is a constant, e.g. BULKHEAD_MARK_BEGIN | BULKHEAD_ID_LINUX_GETPID. */\n#define BULKHEAD_MARK(CODE) \\\n    __asm__ volatile(\".byte 0x{a:02x},0x{b:02x},0x{c:02x},0x{d:02x}\\n\\t.word %c0,0x{SIGNATURE:04x}\" : : \"i\"(CODE) : \"memory\")\n\n/* A marker with a 64-bit value. */\n#define BULKHEAD_MARK_WITH(CODE, V) \\\n    __asm__ volatile(\".byte 0x{a:02x},0x{b:02x},0x{c:02x},0x{d:02x}\\n\\t.word %c0,0x{SIGNATURE:04x}\" : : \"i\"(CODE), \"a\"((unsigned long)(V)) : \"memory\")\n\n#endif\n"
+        );
+        text
+    }
+
+    #[test]
+    fn the_c_header_says_the_same() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../sdk/include/bulkhead-marker.h"
+        );
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(path, header()).expect("header is writable");
+        }
+        let found = std::fs::read_to_string(path).expect("header exists");
+        assert_eq!(found, header());
+    }
+}
