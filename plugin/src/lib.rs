@@ -1,0 +1,26 @@
+//! QEMU plugin that counts executed instructions, exactly and for each core,
+//! and writes the counts down at markers ([`bulkhead_layout::marker`]).
+//!
+//! An instruction counts when it starts: one that faults counts again when it is
+//! repeated, and each round of a `REP` counts, which is how QEMU's virtual time
+//! (`-icount`) sees them too. Ranges of physical memory (a monitor's text) have
+//! counters of their own, so that instructions of monitors and of guests are
+//! told apart; VMRUN instructions are counted as entries.
+//!
+//! Arguments: `out=FILE` (JSON lines, written when QEMU ends and at
+//! [`bulkhead_layout::marker::DUMP`]); `ram=FILE` (the file that backs the
+//! machine's RAM), `split=BYTES` (RAM below 4 GiB), `range=NAME:START-END`,
+//! repeated (physical addresses), `watch=ID@ADDRESS`, repeated (an event each
+//! time the instruction at this physical address runs).
+//!
+//! Lines, by `kind`: `vcpu` (the counters at the time of writing), `event`,
+//! `span` (instructions strictly between `BEGIN` and `END` on one core;
+//! `privileged` and `vmruns` are sums over all spans), `lap`, `value`, `exits`
+//! (instructions in named ranges between two VMRUNs of a core), `end`.
+
+pub mod gather;
+pub mod options;
+// QEMU's functions exist in QEMU only, so unit tests are linked without them.
+#[cfg(not(test))]
+mod shell;
+pub mod stats;

@@ -1,0 +1,128 @@
+//! The plugin's arguments.
+
+use crate::gather::CLASSES;
+
+/// See the crate's documentation for their meaning.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// File to write.
+    pub out: String,
+    /// File that backs the machine's RAM.
+    pub ram: Option<String>,
+    /// RAM from this file offset on lies at 4 GiB.
+    pub split: u64,
+    /// Class names.
+    pub names: Vec<String>,
+    /// Physical ranges `[start, end)` and their class.
+    pub ranges: Vec<(u64, u64, usize)>,
+    /// Event id and the physical address of an instruction that makes it.
+    pub watch: Vec<(u16, u64)>,
+}
+
+impl Options {
+    /// From `key=value` arguments.
+    pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Self, String> {
+        let mut options = Self {
+            split: u64::MAX,
+            ..Self::default()
+        };
+        for argument in arguments {
+            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+            match key {
+                "out" => options.out = value.to_owned(),
+                "ram" => options.ram = Some(value.to_owned()),
+                "split" => options.split = number(value)?,
+                "range" => options.range(value)?,
+                "watch" => options.watch(value)?,
+                _ => return Err(format!("unknown argument {argument:?}")),
+            }
+        }
+        if options.out.is_empty() {
+            return Err("out=FILE is missing".into());
+        }
+        if options.ram.is_none() && !(options.ranges.is_empty() && options.watch.is_empty()) {
+            return Err("range and watch need ram=FILE".into());
+        }
+        Ok(options)
+    }
+
+    /// Class of a physical address.
+    #[must_use]
+    pub fn class(&self, pa: u64) -> usize {
+        let hit = self
+            .ranges
+            .iter()
+            .find(|(start, end, _)| (*start..*end).contains(&pa));
+        hit.map_or(0, |(_, _, class)| *class)
+    }
+
+    fn range(&mut self, value: &str) -> Result<(), String> {
+        let bad = || format!("range={value:?}: expected NAME:START-END");
+        let (name, span) = value.split_once(':').ok_or_else(bad)?;
+        let (start, end) = span.split_once('-').ok_or_else(bad)?;
+        let class = match self.names.iter().position(|known| known == name) {
+            Some(n) => n + 1,
+            None if self.names.len() + 1 == CLASSES => {
+                return Err(format!("more than {} range names", CLASSES - 1));
+            }
+            None => {
+                self.names.push(name.to_owned());
+                self.names.len()
+            }
+        };
+        self.ranges.push((number(start)?, number(end)?, class));
+        Ok(())
+    }
+
+    fn watch(&mut self, value: &str) -> Result<(), String> {
+        let bad = || format!("watch={value:?}: expected ID@ADDRESS");
+        let (id, address) = value.split_once('@').ok_or_else(bad)?;
+        let id = u16::try_from(number(id)?).map_err(|_| bad())?;
+        self.watch.push((id, number(address)?));
+        Ok(())
+    }
+}
+
+/// Decimal, or hexadecimal after `0x`.
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text:?} is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_one_name_share_a_class() {
+        let args = [
+            "out=o",
+            "ram=r",
+            "range=a:0x1000-0x2000",
+            "range=b:8192-12288",
+            "range=a:0x9000-0xa000",
+            "watch=3@0x1234",
+        ];
+        let options = Options::parse(args.into_iter()).expect("valid");
+        assert_eq!(options.class(0x1FFF), 1);
+        assert_eq!(options.class(0x2000), 2);
+        assert_eq!(options.class(0x9000), 1);
+        assert_eq!(options.class(0x8000), 0);
+        assert_eq!(options.watch, [(3, 0x1234)]);
+    }
+
+    #[test]
+    fn bad_arguments_are_named() {
+        for bad in [
+            &["nonsense"][..],
+            &[],
+            &["out=o", "range=a:1-2"],
+            &["out=o", "ram=r", "range=1-2"],
+        ] {
+            assert!(Options::parse(bad.iter().copied()).is_err(), "{bad:?}");
+        }
+    }
+}
