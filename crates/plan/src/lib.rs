@@ -1,8 +1,11 @@
 //! The plan of a system: which physical memory, cores, ports and rights every
 //! sandbox has. Made from a checked manifest and a machine description
-//! ([`bulkhead-manifest`]), used by the image builder, `bulkhead plan`, and by
+//! (`bulkhead-manifest`), used by the image builder, `bulkhead plan`, and by
 //! whoever explains an address. Addresses are final: nothing is placed at boot.
 
+pub mod place;
+mod system;
 mod types;
 
+pub use system::*;
 pub use types::*;

@@ -24,6 +24,35 @@ pub struct Span {
     pub len: u64,
 }
 
+impl Span {
+    /// First address after it.
+    #[must_use]
+    pub const fn end(self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+
+    /// Whether the address lies in it.
+    #[must_use]
+    pub const fn contains(self, address: u64) -> bool {
+        self.start <= address && address < self.end()
+    }
+
+    /// Whether all of `other` lies in it.
+    #[must_use]
+    pub const fn encloses(self, other: Self) -> bool {
+        match other.start.checked_add(other.len) {
+            Some(end) => self.start <= other.start && end <= self.end(),
+            None => false,
+        }
+    }
+
+    /// Whether they share an address.
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+}
+
 /// Inclusive range of I/O ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ports {
@@ -31,6 +60,14 @@ pub struct Ports {
     pub first: u16,
     /// Last port.
     pub last: u16,
+}
+
+impl Ports {
+    /// Whether they share a port.
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
 }
 
 /// Rights to memory in the nested tables; reading is always part of them.
@@ -66,6 +103,8 @@ pub struct Machine {
     pub apic_ids: Vec<u32>,
     /// RAM that the firmware leaves free, ascending.
     pub ram: Vec<Span>,
+    /// Memory-mapped devices and firmware, by name: never a sandbox's.
+    pub reserved: Vec<(String, Span)>,
     /// Size of all RAM for QEMU's `-m`, in bytes.
     pub ram_size: u64,
     /// RAM below 4 GiB in QEMU's layout; the rest starts at 4 GiB.
@@ -140,6 +179,19 @@ pub struct Sandbox {
     pub actions: [Action; KINDS],
     /// Starts with the machine.
     pub autostart: bool,
+    /// How much depends on it, as the manifest's author says; shown, not acted on.
+    pub criticality: Option<Criticality>,
+}
+
+/// How much depends on a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Criticality {
+    /// `"low"`
+    Low,
+    /// `"medium"`
+    Medium,
+    /// `"high"`
+    High,
 }
 
 /// A channel's memory.

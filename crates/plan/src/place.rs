@@ -1,0 +1,344 @@
+//! Memory placement: which physical addresses the sandboxes' RAM and the
+//! channels get. Pure arithmetic over ranges, so that it can be tested without
+//! a machine. What it keeps true: every result lies in one piece of free RAM,
+//! and no two results overlap each other or the image.
+
+use crate::Span;
+use bulkhead_layout::PAGE;
+
+/// Bytes of a large page.
+pub const LARGE: u64 = 2 << 20;
+/// Bytes of a huge page.
+pub const HUGE: u64 = 1 << 30;
+/// Sandboxes never get memory below: firmware tables and the cores' start-up
+/// code lie there.
+pub const LOWEST: u64 = 1 << 20;
+
+/// A range of memory that somebody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Bytes, a multiple of a page.
+    pub len: u64,
+    /// Where it has to lie, if that was said.
+    pub at: Option<u64>,
+}
+
+/// Why a wish was not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `at` is not in one piece of the machine's free RAM. `holds` is the piece
+    /// in which it starts, if there is one.
+    Outside {
+        /// The RAM in which the range starts.
+        holds: Option<Span>,
+    },
+    /// `at` overlaps the image.
+    OnImage,
+    /// `at` overlaps an earlier wish that also said where.
+    OnOther {
+        /// Its index.
+        other: usize,
+    },
+    /// No free piece is large enough.
+    NoRoom {
+        /// The largest piece that was left, aligned as the wish needs it.
+        largest: u64,
+    },
+}
+
+/// Alignment that lets the largest nested pages map `len` bytes.
+#[must_use]
+pub const fn alignment(len: u64, huge: bool) -> u64 {
+    if huge && len >= HUGE && len.is_multiple_of(HUGE) {
+        HUGE
+    } else if len >= LARGE {
+        LARGE
+    } else {
+        PAGE
+    }
+}
+
+/// Places all wishes: those that say where first, then the largest first, each
+/// at the lowest address that fits. 1 GiB alignment is a wish of its own: when
+/// it is what makes the rest not fit, it is given up.
+///
+/// # Errors
+/// The refused wishes by index, each with its reason.
+pub fn place(
+    ram: &[Span],
+    image: Span,
+    wishes: &[Wish],
+) -> Result<Vec<u64>, Vec<(usize, Refusal)>> {
+    place_aligned(ram, image, wishes, true).or_else(|_| place_aligned(ram, image, wishes, false))
+}
+
+fn place_aligned(
+    ram: &[Span],
+    image: Span,
+    wishes: &[Wish],
+    huge: bool,
+) -> Result<Vec<u64>, Vec<(usize, Refusal)>> {
+    let mut free: Vec<Span> = ram
+        .iter()
+        .filter_map(|piece| above(*piece, LOWEST))
+        .collect();
+    take(&mut free, image);
+    let mut placed: Vec<Option<u64>> = vec![None; wishes.len()];
+    let mut refused = Vec::new();
+
+    for (index, wish) in wishes.iter().enumerate() {
+        let Some(at) = wish.at else { continue };
+        let span = Span {
+            start: at,
+            len: wish.len,
+        };
+        match fixed(ram, image, wishes, index, span) {
+            Ok(()) => {
+                take(&mut free, span);
+                placed[index] = Some(at);
+            }
+            Err(why) => refused.push((index, why)),
+        }
+    }
+
+    let mut order: Vec<usize> = (0..wishes.len())
+        .filter(|i| wishes[*i].at.is_none())
+        .collect();
+    order.sort_by_key(|index| core::cmp::Reverse(wishes[*index].len));
+    for index in order {
+        let len = wishes[index].len;
+        let align = alignment(len, huge);
+        match lowest_fit(&free, image, len, align) {
+            Some(start) => {
+                take(&mut free, Span { start, len });
+                placed[index] = Some(start);
+            }
+            None => {
+                let largest = largest(&free, image, align);
+                refused.push((index, Refusal::NoRoom { largest }));
+            }
+        }
+    }
+    if refused.is_empty() {
+        Ok(placed.into_iter().flatten().collect())
+    } else {
+        Err(refused)
+    }
+}
+
+/// Whether a wish that says where can be granted.
+fn fixed(
+    ram: &[Span],
+    image: Span,
+    wishes: &[Wish],
+    index: usize,
+    span: Span,
+) -> Result<(), Refusal> {
+    let holds = ram
+        .iter()
+        .filter_map(|piece| above(*piece, LOWEST))
+        .find(|piece| piece.contains(span.start));
+    if !holds.is_some_and(|piece| piece.encloses(span)) {
+        return Err(Refusal::Outside { holds });
+    }
+    if image.overlaps(span) {
+        return Err(Refusal::OnImage);
+    }
+    let clash = wishes[..index].iter().position(|other| {
+        other.at.is_some_and(|start| {
+            Span {
+                start,
+                len: other.len,
+            }
+            .overlaps(span)
+        })
+    });
+    clash.map_or(Ok(()), |other| Err(Refusal::OnOther { other }))
+}
+
+/// What of a piece lies at or above `low`.
+fn above(piece: Span, low: u64) -> Option<Span> {
+    let start = piece.start.max(low);
+    (start < piece.end()).then(|| Span {
+        start,
+        len: piece.end() - start,
+    })
+}
+
+/// Removes `span` from the free list.
+fn take(free: &mut Vec<Span>, span: Span) {
+    let old = core::mem::take(free);
+    for piece in old {
+        if !piece.overlaps(span) {
+            free.push(piece);
+            continue;
+        }
+        if piece.start < span.start {
+            free.push(Span {
+                start: piece.start,
+                len: span.start - piece.start,
+            });
+        }
+        if span.end() < piece.end() {
+            free.push(Span {
+                start: span.end(),
+                len: piece.end() - span.end(),
+            });
+        }
+    }
+}
+
+/// Lowest aligned address after the image with `len` free bytes. Memory before
+/// the image is left to the firmware and the boot loader, whose information the
+/// boot code still reads while the first sandboxes are launched.
+fn lowest_fit(free: &[Span], image: Span, len: u64, align: u64) -> Option<u64> {
+    free.iter()
+        .filter_map(|piece| above(*piece, image.start))
+        .find_map(|piece| {
+            let start = piece.start.checked_next_multiple_of(align)?;
+            piece.encloses(Span { start, len }).then_some(start)
+        })
+}
+
+fn largest(free: &[Span], image: Span, align: u64) -> u64 {
+    free.iter()
+        .filter_map(|piece| above(*piece, image.start))
+        .map(|piece| {
+            let start = piece.start.next_multiple_of(align);
+            piece.end().saturating_sub(start)
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+    const IMAGE: Span = Span {
+        start: 16 * MIB,
+        len: 5 * MIB,
+    };
+
+    fn ram() -> Vec<Span> {
+        vec![
+            Span {
+                start: 0x1000,
+                len: 0x9_E000,
+            },
+            Span {
+                start: MIB,
+                len: 7 * MIB,
+            },
+            Span {
+                start: 16 * MIB,
+                len: 1968 * MIB,
+            },
+            Span {
+                start: 4 << 30,
+                len: 4 << 30,
+            },
+        ]
+    }
+
+    fn anywhere(len: u64) -> Wish {
+        Wish { len, at: None }
+    }
+
+    #[test]
+    fn starts_after_the_image_aligned() {
+        let placed = place(&ram(), IMAGE, &[anywhere(16 * MIB), anywhere(0x1_0000)]).unwrap();
+        assert_eq!(placed, [22 * MIB, 21 * MIB]);
+    }
+
+    #[test]
+    fn larger_ones_come_first() {
+        let placed = place(&ram(), IMAGE, &[anywhere(4 * MIB), anywhere(8 * MIB)]).unwrap();
+        assert_eq!(placed, [30 * MIB, 22 * MIB]);
+    }
+
+    #[test]
+    fn whole_gibibytes_get_huge_pages() {
+        assert_eq!(place(&ram(), IMAGE, &[anywhere(HUGE)]).unwrap(), [4 * HUGE]);
+    }
+
+    #[test]
+    fn huge_alignment_is_given_up_before_the_wish() {
+        let piece = [Span {
+            start: 16 * MIB,
+            len: 1200 * MIB,
+        }];
+        assert_eq!(place(&piece, IMAGE, &[anywhere(HUGE)]).unwrap(), [22 * MIB]);
+    }
+
+    #[test]
+    fn at_is_honoured_and_kept_free_of_others() {
+        let wishes = [
+            anywhere(8 * MIB),
+            Wish {
+                len: 16 * MIB,
+                at: Some(22 * MIB),
+            },
+        ];
+        assert_eq!(place(&ram(), IMAGE, &wishes).unwrap(), [38 * MIB, 22 * MIB]);
+    }
+
+    #[test]
+    fn refusals_name_the_reason() {
+        let at = |start| Wish {
+            len: 4 * MIB,
+            at: Some(start),
+        };
+        let refused = place(
+            &ram(),
+            IMAGE,
+            &[at(0x3000), at(16 * MIB), at(5 << 30), at(5 << 30)],
+        )
+        .unwrap_err();
+        assert_eq!(
+            refused,
+            [
+                (0, Refusal::Outside { holds: None }),
+                (1, Refusal::OnImage),
+                (3, Refusal::OnOther { other: 2 }),
+            ]
+        );
+        let refused = place(&ram(), IMAGE, &[anywhere(5 << 30)]).unwrap_err();
+        assert_eq!(refused, [(0, Refusal::NoRoom { largest: 4 << 30 })]);
+    }
+
+    proptest! {
+        /// Whatever is wished: results are free RAM, disjoint, clear of the image, aligned.
+        #[test]
+        fn results_never_overlap(
+            sizes in prop::collection::vec((1u64..600_000, prop::option::of(0u64..3_000_000)), 0..12),
+            image in 1u64..400_000,
+        ) {
+            let image = Span { start: 16 * MIB, len: image * PAGE };
+            let wishes: Vec<Wish> = sizes
+                .iter()
+                .map(|(pages, at)| Wish { len: pages * PAGE, at: at.map(|page| page * PAGE) })
+                .collect();
+            let Ok(placed) = place(&ram(), image, &wishes) else { return Ok(()) };
+            prop_assert_eq!(placed.len(), wishes.len());
+            let spans: Vec<Span> = placed
+                .iter()
+                .zip(&wishes)
+                .map(|(start, wish)| Span { start: *start, len: wish.len })
+                .collect();
+            for (i, span) in spans.iter().enumerate() {
+                prop_assert!(ram().iter().any(|piece| piece.encloses(*span)));
+                prop_assert!(!span.overlaps(image));
+                prop_assert!(span.start >= LOWEST);
+                prop_assert!(spans[..i].iter().all(|other| !other.overlaps(*span)));
+                if wishes[i].at.is_none() {
+                    prop_assert!(span.start.is_multiple_of(alignment(span.len, false)));
+                } else {
+                    prop_assert_eq!(Some(span.start), wishes[i].at);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A checked system whose memory is not placed yet, and the way from there to a
+//! [`Plan`]. The image's length is an input because the image holds the tables
+//! that describe the plan: a builder guesses it, bakes, and asks again.
+
+use crate::place::{Refusal, Wish, place};
+use crate::{Channel, Machine, Plan, Ram, Sandbox, Span};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map;
+use std::path::PathBuf;
+
+/// A sandbox and the memory it wants.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The sandbox; its `ram` is empty.
+    pub sandbox: Sandbox,
+    /// Bytes of RAM, a multiple of a page.
+    pub memory: u64,
+    /// Host-physical address of the RAM, if the manifest says so.
+    pub at: Option<u64>,
+}
+
+/// A system before placement.
+#[derive(Clone, Debug, Default)]
+pub struct System {
+    /// Its name.
+    pub name: String,
+    /// Its manifest.
+    pub manifest: PathBuf,
+    /// The machine.
+    pub machine: Machine,
+    /// The sandboxes, by index.
+    pub sandboxes: Vec<Wanted>,
+    /// The channels, `hpa` still 0, `gpa` already final.
+    pub channels: Vec<Channel>,
+    /// Sandboxes at whose end a run ends.
+    pub ends_with: Vec<usize>,
+}
+
+/// Whose memory could not be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A sandbox, by index.
+    Sandbox(usize),
+    /// A channel, by index.
+    Channel(usize),
+}
+
+/// Why a system does not fit in its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The image does not fit in the RAM at [`map::IMAGE_PA`].
+    Image {
+        /// Its length.
+        len: u64,
+        /// Bytes of RAM from [`map::IMAGE_PA`] on.
+        room: u64,
+    },
+    /// A sandbox's or channel's memory.
+    Memory {
+        /// Whose.
+        owner: Owner,
+        /// Bytes of the piece that was refused.
+        len: u64,
+        /// Why.
+        why: Reason,
+    },
+}
+
+/// [`Refusal`] with owners in place of indices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The address is outside of free RAM; the piece in which it starts.
+    Outside(Option<Span>),
+    /// The address is the image's.
+    OnImage,
+    /// The address is somebody else's.
+    On(Owner),
+    /// Nothing free is large enough; the largest free piece.
+    NoRoom(u64),
+}
+
+/// Guest RAM as at most two pieces: from 0 and, what does not fit below
+/// [`map::GUEST_LOW_END`], from [`map::GUEST_HIGH`].
+#[must_use]
+pub fn guest_pieces(memory: u64) -> Vec<Span> {
+    let low = memory.min(map::GUEST_LOW_END);
+    let high = memory - low;
+    let mut pieces = vec![Span { start: 0, len: low }];
+    if high > 0 {
+        pieces.push(Span {
+            start: map::GUEST_HIGH,
+            len: high,
+        });
+    }
+    pieces
+}
+
+impl System {
+    /// Places everything behind an image of `image_len` bytes.
+    ///
+    /// # Errors
+    /// Everything that does not fit.
+    pub fn plan(&self, image_len: u64) -> Result<Plan, Vec<Misfit>> {
+        let image = self.image(image_len).map_err(|misfit| vec![misfit])?;
+        let (owners, gpas, wishes) = self.wishes();
+        let placed = place(&self.machine.ram, image, &wishes).map_err(|refused| {
+            refused
+                .into_iter()
+                .map(|(index, why)| Misfit::Memory {
+                    owner: owners[index],
+                    len: wishes[index].len,
+                    why: reason(&owners, why),
+                })
+                .collect::<Vec<_>>()
+        })?;
+
+        let mut sandboxes: Vec<Sandbox> = self
+            .sandboxes
+            .iter()
+            .map(|wanted| wanted.sandbox.clone())
+            .collect();
+        let mut channels = self.channels.clone();
+        for (index, hpa) in placed.into_iter().enumerate() {
+            let (gpa, len) = (gpas[index], wishes[index].len);
+            match owners[index] {
+                Owner::Sandbox(sandbox) => sandboxes[sandbox].ram.push(Ram { gpa, hpa, len }),
+                Owner::Channel(channel) => channels[channel].hpa = hpa,
+            }
+        }
+        Ok(Plan {
+            system: self.name.clone(),
+            manifest: self.manifest.clone(),
+            machine: self.machine.clone(),
+            image,
+            sandboxes,
+            channels,
+            ends_with: self.ends_with.clone(),
+        })
+    }
+
+    fn image(&self, len: u64) -> Result<Span, Misfit> {
+        let start = map::IMAGE_PA;
+        let room = self
+            .machine
+            .ram
+            .iter()
+            .find(|piece| piece.contains(start))
+            .map_or(0, |piece| piece.end() - start);
+        match len.checked_next_multiple_of(PAGE) {
+            Some(rounded) if rounded <= room => Ok(Span {
+                start,
+                len: rounded,
+            }),
+            _ => Err(Misfit::Image { len, room }),
+        }
+    }
+
+    /// Every piece of memory: whose, its guest-physical address, and the wish.
+    fn wishes(&self) -> (Vec<Owner>, Vec<u64>, Vec<Wish>) {
+        let (mut owners, mut gpas, mut wishes) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, wanted) in self.sandboxes.iter().enumerate() {
+            let mut at = wanted.at;
+            for piece in guest_pieces(wanted.memory) {
+                owners.push(Owner::Sandbox(index));
+                gpas.push(piece.start);
+                wishes.push(Wish { len: piece.len, at });
+                at = at.and_then(|start| start.checked_add(piece.len));
+            }
+        }
+        for (index, channel) in self.channels.iter().enumerate() {
+            owners.push(Owner::Channel(index));
+            gpas.push(channel.gpa);
+            wishes.push(Wish {
+                len: channel.len,
+                at: None,
+            });
+        }
+        (owners, gpas, wishes)
+    }
+}
+
+fn reason(owners: &[Owner], why: Refusal) -> Reason {
+    match why {
+        Refusal::Outside { holds } => Reason::Outside(holds),
+        Refusal::OnImage => Reason::OnImage,
+        Refusal::OnOther { other } => Reason::On(owners[other]),
+        Refusal::NoRoom { largest } => Reason::NoRoom(largest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Guest, Place};
+    use bulkhead_layout::monitor::Action;
+    use bulkhead_layout::report::KINDS;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    fn wanted(memory: u64, at: Option<u64>) -> Wanted {
+        Wanted {
+            sandbox: Sandbox {
+                name: "a".into(),
+                place: Place::default(),
+                guest: Guest::Bare {
+                    program: "p".into(),
+                    args: String::new(),
+                    enforce_segments: true,
+                },
+                cores: vec![0],
+                apic_ids: vec![0],
+                ram: Vec::new(),
+                devices: Vec::new(),
+                control: Vec::new(),
+                observe: Vec::new(),
+                actions: [Action::Stop; KINDS],
+                autostart: true,
+                criticality: None,
+            },
+            memory,
+            at,
+        }
+    }
+
+    fn system(sandboxes: Vec<Wanted>) -> System {
+        System {
+            machine: Machine {
+                ram: vec![
+                    Span {
+                        start: MIB,
+                        len: 7 * MIB,
+                    },
+                    Span {
+                        start: 16 * MIB,
+                        len: 1968 * MIB,
+                    },
+                    Span {
+                        start: 4 * GIB,
+                        len: 4 * GIB,
+                    },
+                ],
+                ..Machine::default()
+            },
+            sandboxes,
+            ..System::default()
+        }
+    }
+
+    #[test]
+    fn guest_ram_splits_around_the_device_window() {
+        let plan = system(vec![wanted(4 * GIB, Some(4 * GIB))])
+            .plan(MIB)
+            .unwrap();
+        assert_eq!(
+            plan.sandboxes[0].ram,
+            [
+                Ram {
+                    gpa: 0,
+                    hpa: 4 * GIB,
+                    len: 3 * GIB
+                },
+                Ram {
+                    gpa: 4 * GIB,
+                    hpa: 7 * GIB,
+                    len: GIB
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_too_large_image_is_refused_with_the_room() {
+        let misfits = system(Vec::new()).plan(2 * GIB).unwrap_err();
+        assert_eq!(
+            misfits,
+            [Misfit::Image {
+                len: 2 * GIB,
+                room: 1968 * MIB
+            }]
+        );
+        assert!(system(Vec::new()).plan(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn refusals_name_owners() {
+        let both = vec![
+            wanted(8 * MIB, Some(32 * MIB)),
+            wanted(8 * MIB, Some(36 * MIB)),
+        ];
+        assert_eq!(
+            system(both).plan(MIB).unwrap_err(),
+            [Misfit::Memory {
+                owner: Owner::Sandbox(1),
+                len: 8 * MIB,
+                why: Reason::On(Owner::Sandbox(0)),
+            }]
+        );
+    }
+}
