@@ -1,0 +1,157 @@
+//! PID 1 of the Linux guests. It mounts what programs expect, then does what the
+//! kernel command line says:
+//!
+//! | parameter | meaning |
+//! |---|---|
+//! | `bulkhead.run=shell` | a busybox shell on the console, again and again (the default) |
+//! | `bulkhead.run=NAME[:ARG,ARG...]` | run `/bin/NAME ARG ARG...`, say how it ended, power off |
+//! | `bulkhead.run=boot` | say that user space is reached, power off |
+//! | `bulkhead.run=reboot` | the same, but reboot |
+//! | `bulkhead.then=shell` or `reboot` | what to do after NAME instead of powering off |
+//!
+//! As busybox's init does, it powers off at SIGUSR2 and reboots at SIGTERM, so
+//! that plain `poweroff` and `reboot` work in the shell.
+#![forbid(unsafe_code)]
+
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+use nix::sys::reboot::{RebootMode, reboot};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::fs;
+use std::process::Command;
+
+/// Source, target, file system.
+const MOUNTS: [(&str, &str, &str); 5] = [
+    ("proc", "/proc", "proc"),
+    ("sysfs", "/sys", "sysfs"),
+    ("devtmpfs", "/dev", "devtmpfs"),
+    ("devpts", "/dev/pts", "devpts"),
+    ("tmpfs", "/tmp", "tmpfs"),
+];
+
+fn main() {
+    // Said before anything else: whoever measures the boot ends it here.
+    println!("bulkhead-init: user space");
+    mount_all();
+    let mut signals = SigSet::empty();
+    for signal in [
+        Signal::SIGCHLD,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGTERM,
+    ] {
+        signals.add(signal);
+    }
+    if let Err(why) = signals.thread_block() {
+        println!("bulkhead-init: cannot block signals: {why}");
+    }
+
+    let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let then = parameter(&line, "bulkhead.then").unwrap_or("poweroff");
+    match parameter(&line, "bulkhead.run").unwrap_or("shell") {
+        "boot" => {}
+        "reboot" => finish("reboot"),
+        "shell" => shell(&signals),
+        job => {
+            let (name, args) = job.split_once(':').unwrap_or((job, ""));
+            let args = args.split(',').filter(|arg| !arg.is_empty());
+            run(Command::new(format!("/bin/{name}")).args(args), &signals);
+        }
+    }
+    if then == "shell" {
+        shell(&signals);
+    }
+    finish(then);
+}
+
+/// Value of `name=value` on the kernel's command line; the last one counts.
+fn parameter<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    line.split_whitespace()
+        .rev()
+        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn mount_all() {
+    for (source, target, kind) in MOUNTS {
+        // /dev/pts does not exist before /dev is mounted.
+        let _ = fs::create_dir_all(target);
+        let none: Option<&str> = None;
+        match mount(Some(source), target, Some(kind), MsFlags::empty(), none) {
+            // The kernel may have mounted /dev itself.
+            Ok(()) | Err(Errno::EBUSY) => {}
+            Err(why) => println!("bulkhead-init: {target}: {why}"),
+        }
+    }
+}
+
+/// An interactive shell that owns the console's terminal, so that Ctrl-C works.
+/// A new one starts when it ends.
+fn shell(signals: &SigSet) -> ! {
+    let console = fs::read_to_string("/sys/class/tty/console/active").unwrap_or_default();
+    let terminal = console.split_whitespace().last().unwrap_or("console");
+    println!("bulkhead-init: shell on {terminal}; `poweroff` ends this sandbox");
+    loop {
+        let script = format!("exec setsid -c sh -i </dev/{terminal} >/dev/{terminal} 2>&1");
+        run(
+            Command::new("/bin/sh")
+                .args(["-c", &script])
+                .env("HOME", "/"),
+            signals,
+        );
+    }
+}
+
+/// Runs a program to its end, reaping orphans and obeying signals meanwhile.
+fn run(command: &mut Command, signals: &SigSet) {
+    command.env("PATH", "/bin:/sbin");
+    let child = match command.spawn() {
+        Ok(child) => Pid::from_raw(child.id().cast_signed()),
+        Err(why) => {
+            println!("bulkhead-init: {:?}: {why}", command.get_program());
+            return;
+        }
+    };
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == child => {
+                println!("bulkhead-init: exit code {code}");
+                return;
+            }
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == child => {
+                println!("bulkhead-init: killed by {signal}");
+                return;
+            }
+            Ok(WaitStatus::StillAlive) => obey(signals),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(why) => {
+                println!("bulkhead-init: lost its child: {why}");
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for a signal and does what it asks for.
+fn obey(signals: &SigSet) {
+    match signals.wait() {
+        Ok(Signal::SIGUSR1 | Signal::SIGUSR2) => finish("poweroff"),
+        Ok(Signal::SIGTERM) => finish("reboot"),
+        _ => {}
+    }
+}
+
+fn finish(how: &str) -> ! {
+    println!("bulkhead-init: {how}");
+    nix::unistd::sync();
+    let mode = match how {
+        "reboot" => RebootMode::RB_AUTOBOOT,
+        _ => RebootMode::RB_POWER_OFF,
+    };
+    let Err(why) = reboot(mode);
+    println!("bulkhead-init: cannot {how}: {why}");
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
+# below linux/, and the initramfs images made of them:
+#   target/artifacts/{test,bench,demo}.cpio
+# Runs as often as one likes; nothing changes unless a source did.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+TARGET=x86_64-unknown-linux-musl
+PROGRAMS=${CARGO_TARGET_DIR:-target}/$TARGET/linux
+BUSYBOX=$(command -v busybox) || die "no busybox; run tools/setup.sh"
+
+"$ROOT/tools/kernels.sh"
+mkdir -p "$ARTIFACTS"
+crates=()
+for manifest in linux/*/Cargo.toml; do
+    crates+=(-p "$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")
+done
+cargo build --locked -q --profile linux --target "$TARGET" "${crates[@]}"
+cargo build --locked -q --release -p bulkhead-initramfs
+
+initramfs() { # NAME PROGRAM...
+    local out=$ARTIFACTS/$1.cpio program
+    local -a entries=(dir:/proc dir:/sys dir:/dev dir:/tmp dir:/etc
+        dev:/dev/console=5:1 "busybox:/bin/busybox=$BUSYBOX"
+        "file:/init=$PROGRAMS/bulkhead-init")
+    shift
+    for program in "$@"; do
+        [ -e "$PROGRAMS/$program" ] || continue
+        entries+=("file:/bin/$program=$PROGRAMS/$program")
+    done
+    "${CARGO_TARGET_DIR:-target}/release/bulkhead-initramfs" "$out" "${entries[@]}"
+}
+
+initramfs test bhbench bhview
+initramfs bench bhbench
+initramfs demo bhview bhbench bhdemo

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Debian's kernels as data: target/artifacts/linux-{6.1,6.12}[-cloud], bzImages
+# straight out of Debian's packages, each with its configuration, and the KVM
+# modules of linux-6.12. Nothing is installed and no root is needed.
+#
+# A kernel's package name changes with every update, so it is read from the meta
+# package's dependency in the lists of that moment. What was fetched stays until
+# `tools/kernels.sh --refresh`.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+STAMP=$ARTIFACTS/kernels.sha256
+SERIES="6.1 6.12"
+FLAVOURS="amd64 cloud-amd64"
+MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
+
+name_of() { # series flavour -> artifact
+    case $2 in
+    amd64) echo "linux-$1" ;;
+    cloud-amd64) echo "linux-$1-cloud" ;;
+    esac
+}
+
+# resolve APT SERIES FLAVOUR -> "package=version" of the newest one on offer.
+resolve() {
+    private_apt "$1" 60 apt-cache show "linux-image-$3" 2>/dev/null | awk -v series="$2" -v flavour="$3" '
+        $1 == "Version:" { version = $2 }
+        $1 == "Depends:" && index(version, series ".") == 1 {
+            if (match($0, /linux-image-[0-9][^ ,]*/)) {
+                print version, substr($0, RSTART, RLENGTH) "=" version
+            }
+        }' | sort -V | tail -1 | cut -d' ' -f2
+}
+
+complete() {
+    [ -f "$STAMP" ] && [ "$(head -1 "$STAMP")" = "# $(sha256sum <"$0")" ] &&
+        (cd "$ARTIFACTS" && sha256sum --check --status --strict "$STAMP" 2>/dev/null)
+}
+
+# Takes bzImage and configuration (and KVM's modules) out of a package.
+unpack() { # deb artifact
+    local deb=$1 name=$2 dir=$ROOT/target/apt/unpack
+    rm -rf "$dir" && mkdir -p "$dir"
+    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$dir" --wildcards './boot/*'
+    cp "$dir"/boot/config-* "$ARTIFACTS/$name.config"
+    cp "$dir"/boot/vmlinuz-* "$ARTIFACTS/$name"
+    if [ "$name" = linux-6.12 ]; then
+        dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$dir" --wildcards '*/arch/x86/kvm/*' '*/virt/lib/*' '*/drivers/crypto/ccp/*'
+        rm -rf "$ARTIFACTS/modules" && mkdir -p "$ARTIFACTS/modules"
+        local module
+        for module in $MODULES; do
+            find "$dir" -name "$module*" -exec cp {} "$ARTIFACTS/modules/" \;
+        done
+        find "$ARTIFACTS/modules" -name '*.xz' -exec xz -d {} +
+    fi
+    rm -rf "$dir"
+}
+
+fetch() { # apt package=version artifact
+    local dir=$ROOT/target/apt/$1/archives
+    mkdir -p "$dir"
+    rm -f "$dir"/*.deb
+    say "fetching $3: $2"
+    (cd "$dir" && private_apt "$1" 900 apt-get download -q "$2" >&2) || return 1
+    unpack "$dir"/*.deb "$3"
+    rm -f "$dir"/*.deb
+}
+
+main() {
+    [ "${1:-}" = --refresh ] && rm -f "$STAMP"
+    if complete; then return 0; fi
+    [ -r "$KEYRING" ] || die "no $KEYRING; install debian-archive-keyring"
+    mkdir -p "$ARTIFACTS"
+    local debian security
+    debian=$(mirror_of main) || die "apt knows no Debian mirror (bookworm or trixie) on this machine"
+    security=$(mirror_of security) || security=
+
+    # The smallest lists come first; the others only if a series is missing.
+    private_apt_sources small ${security:+"$security bookworm-security"} "$debian bookworm-backports"
+    private_apt_sources large "$debian bookworm" "$debian trixie" ${security:+"$security trixie-security"}
+    local apt series flavour name package
+    local -A todo=()
+    for series in $SERIES; do for flavour in $FLAVOURS; do todo[$(name_of "$series" "$flavour")]="$series $flavour"; done; done
+    for apt in small large; do
+        [ ${#todo[@]} -gt 0 ] || break
+        say "reading Debian's package lists ($apt set)"
+        private_apt "$apt" 300 apt-get update -q >&2 || warn "some lists could not be read"
+        for name in $(printf '%s\n' "${!todo[@]}" | sort); do
+            read -r series flavour <<<"${todo[$name]}"
+            package=$(resolve "$apt" "$series" "$flavour") || true
+            [ -n "$package" ] || continue
+            fetch "$apt" "$package" "$name" || continue
+            echo "$package" >"$ARTIFACTS/$name.package"
+            unset "todo[$name]"
+        done
+    done
+    for name in "${!todo[@]}"; do
+        case $name in
+        linux-6.12*) die "no Debian package for $name on $debian" ;;
+        *) warn "no Debian package for $name on $debian: its tests will be skipped" ;;
+        esac
+    done
+    {
+        echo "# $(sha256sum <"$0")"
+        cd "$ARTIFACTS" && find linux-* modules -type f | sort | xargs sha256sum
+    } >"$STAMP.new"
+    mv "$STAMP.new" "$STAMP"
+    rm -rf "$ROOT/target/apt/small" "$ROOT/target/apt/large"
+    say "kernels in target/artifacts: $(cd "$ARTIFACTS" && cat linux-*.package | tr '\n' ' ')"
+}
+
+main "$@"
