@@ -12,6 +12,17 @@ pub struct Context {
 }
 
 impl Context {
+    /// # Safety
+    /// `info` must be the information page's address.
+    #[cfg(target_os = "none")]
+    pub(crate) unsafe fn new(incarnation: u64, info: u64) -> Self {
+        Self {
+            incarnation,
+            // SAFETY: the caller's; the page is read-only and stays.
+            info: unsafe { &*(info as *const Info) },
+        }
+    }
+
     /// How often the sandbox has been launched before.
     #[must_use]
     pub fn incarnation(&self) -> u64 {

@@ -4,8 +4,8 @@
 //!
 //! ```ignore
 //! #![cfg_attr(target_os = "none", no_std, no_main)]
-//! bulkhead_sdk::entry!(main);
-//! fn main(ctx: bulkhead_sdk::Context) -> u32 {
+//! bulkhead_sdk::entry!(guest);
+//! fn guest(ctx: bulkhead_sdk::Context) -> u32 {
 //!     bulkhead_sdk::println!("hello from {}", ctx.name());
 //!     0
 //! }
@@ -13,7 +13,7 @@
 //!
 //! `cargo build -p guest-hello --target x86_64-unknown-none --profile guest`
 //! builds it; its build script is `guests/build.rs`, its linker script
-//! `sdk/guest.ld`. `main` returns an exit code or never (`-> !`).
+//! `sdk/guest.ld`. The entry returns an exit code or never (`-> !`).
 //!
 //! Floating point: the target's ABI is soft-float, and stable Rust offers no
 //! other one without a rebuilt `core`. Guests keep it: `f32` works, an operation
@@ -21,33 +21,49 @@
 //! register to save.
 //!
 //! The crate also compiles for the host, so that a workspace-wide check or
-//! clippy sees every guest; such a program only says that it is none.
+//! clippy sees every guest; such a program only says that it is no guest.
 #![cfg_attr(target_os = "none", no_std)]
+#![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
+pub mod apic;
 pub mod console;
 pub mod context;
+#[cfg(target_os = "none")]
+pub mod cores;
+#[cfg(not(target_os = "none"))]
+#[path = "cores_host.rs"]
+pub mod cores;
+pub mod cpu;
+pub mod fault;
 pub mod hypercall;
+pub mod interrupt;
+pub mod marker;
+pub mod paging;
+pub mod percpu;
 #[cfg(target_os = "none")]
 mod start;
+pub mod time;
+pub mod user;
+pub mod window;
 
 pub use bulkhead_layout as layout;
 pub use context::Context;
 
-/// Names the guest's `fn main(Context) -> u32` (an exit code) or `-> !`.
+/// Names the guest's `fn guest(Context) -> u32` (an exit code) or `-> !`.
 #[macro_export]
 macro_rules! entry {
-    ($main:path) => {
+    ($entry:path) => {
         #[cfg(target_os = "none")]
         #[unsafe(no_mangle)]
         #[allow(unreachable_code)]
         extern "C" fn bulkhead_main(context: $crate::Context) -> ! {
-            $crate::hypercall::exit($main(context))
+            $crate::hypercall::exit($entry(context))
         }
 
         #[cfg(not(target_os = "none"))]
         #[allow(unreachable_code)]
         fn bulkhead_main(context: $crate::Context) -> ! {
-            $crate::hypercall::exit($main(context))
+            $crate::hypercall::exit($entry(context))
         }
 
         #[cfg(not(target_os = "none"))]

@@ -1,7 +1,7 @@
 //! Entry of a guest: 64-bit mode, identity-mapped, interrupts off, RDI =
 //! incarnation, RSI = information page; no stack yet.
 
-use crate::{Context, console, println};
+use crate::{Context, apic, console, interrupt, percpu, println, time};
 use core::arch::global_asm;
 use core::panic::PanicInfo;
 
@@ -35,7 +35,13 @@ unsafe extern "C" {
 }
 
 extern "C" fn start(context: Context) -> ! {
+    // SAFETY: the first thing that the first core does.
+    unsafe { percpu::enter(0) };
+    interrupt::build();
+    interrupt::load();
     console::select(context.arg("console"));
+    time::setup(context.info());
+    apic::enable();
     bulkhead_main(context)
 }
 

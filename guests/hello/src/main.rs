@@ -3,9 +3,9 @@
 
 use bulkhead_sdk::{Context, println};
 
-bulkhead_sdk::entry!(main);
+bulkhead_sdk::entry!(guest);
 
-fn main(ctx: Context) -> u32 {
+fn guest(ctx: Context) -> u32 {
     println!(
         "hello from {}, incarnation {}, {} MiB, {} core(s)",
         ctx.name(),

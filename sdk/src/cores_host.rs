@@ -1,0 +1,12 @@
+//! On the host there are no other cores to start.
+
+use crate::Context;
+
+/// What another core would run.
+pub type Entry = fn(Context, usize);
+
+/// Starts nothing.
+#[must_use]
+pub fn start(_: Context, _: usize, _: Entry) -> bool {
+    false
+}

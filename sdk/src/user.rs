@@ -1,0 +1,60 @@
+//! A few instructions at CPL 3, for tests. Needs [`crate::paging::map_everything`].
+
+use crate::fault::{self, Fault};
+use crate::percpu::{self, USER_CODE, USER_DATA};
+use core::arch::{asm, global_asm};
+
+unsafe extern "C" {
+    static bulkhead_user_vmmcall: u8;
+}
+
+global_asm!(
+    ".balign 16",
+    ".global bulkhead_user_vmmcall",
+    "bulkhead_user_vmmcall:",
+    "vmmcall",
+    "mov [r12], rax",
+    "int {back}",
+    "ud2",
+    back = const crate::interrupt::RETURN,
+);
+
+/// A hypercall from CPL 3: its result, or the exception that it raised.
+///
+/// # Errors
+/// The exception.
+pub fn hypercall(number: u64, argument: u64) -> Result<u64, Fault> {
+    let mut result = 0u64;
+    let cell = &raw mut result;
+    // SAFETY: the own block's address.
+    let stack = unsafe { (&raw const (*percpu::this()).stack) as u64 };
+    // SAFETY: IRETQ enters the three instructions above on this core's own
+    // tables; they write `result` and come back by an interrupt, which `catch`
+    // turns into a return. The stack is not touched at CPL 3.
+    let outcome = unsafe {
+        fault::catch(|| -> () {
+            asm!(
+                "push {ss}",
+                "push {stack}",
+                "push 2",
+                "push {cs}",
+                "push {code}",
+                "iretq",
+                ss = in(reg) u64::from(USER_DATA),
+                stack = in(reg) stack,
+                cs = in(reg) u64::from(USER_CODE),
+                code = in(reg) &raw const bulkhead_user_vmmcall,
+                in("rax") number,
+                in("rdi") argument,
+                in("rsi") 0,
+                in("r12") cell,
+                options(noreturn),
+            )
+        })
+    };
+    match outcome {
+        Err(fault) if fault::is_return(&fault) => Ok(result),
+        Err(fault) => Err(fault),
+        Ok(()) => Ok(result),
+    }
+}
