@@ -1,1 +1,178 @@
-#![no_std]
+//! A processor that does not exist: its page-table entries are inverted and
+//! shuffled, its "execute" is a forbid bit at an odd place, empty entries are
+//! not zero. Whatever passes on it and on x86-64 assumes no encoding.
+//!
+//! [`FakeMachine`] boots and plays launch records in a `Vec`.
+
+use bulkhead_arch::{BootMachine, CoreStart, Entry, PageFormat, RecordMemory, Rights, TableMemory};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The odd page format: 4 levels, pages up to level 1.
+pub struct FakeFormat;
+
+const KEY: u64 = 0xA5A5_0000_0000_05A5;
+const TABLE: u64 = 1 << 3;
+const PAGE_BIT: u64 = 1 << 5;
+const FORBID_WRITE: u64 = 1 << 7;
+const FORBID_EXECUTE: u64 = 1 << 1;
+const ADDRESS: u64 = 0x0000_FFFF_FFFF_F000;
+
+impl PageFormat for FakeFormat {
+    const LEVELS: u32 = 4;
+    const LARGEST: u32 = 1;
+
+    fn page(pa: u64, rights: Rights, _level: u32) -> u64 {
+        let write = if rights.write { 0 } else { FORBID_WRITE };
+        let execute = if rights.execute { 0 } else { FORBID_EXECUTE };
+        (pa | PAGE_BIT | write | execute) ^ KEY
+    }
+
+    fn table(pa: u64) -> u64 {
+        (pa | TABLE) ^ KEY
+    }
+
+    fn decode(entry: u64, level: u32) -> Entry {
+        let entry = entry ^ KEY;
+        let pa = entry & ADDRESS;
+        if entry & PAGE_BIT != 0 {
+            assert!(level <= Self::LARGEST, "a page at level {level}");
+            let rights = Rights {
+                write: entry & FORBID_WRITE == 0,
+                execute: entry & FORBID_EXECUTE == 0,
+            };
+            Entry::Page(pa, rights)
+        } else if entry & TABLE != 0 {
+            Entry::Table(pa)
+        } else {
+            assert_eq!(entry, 0, "an entry that was never made empty");
+            Entry::Empty
+        }
+    }
+
+    fn empty() -> u64 {
+        KEY
+    }
+}
+
+/// Tables in a map, handed out from `next` up to `end`.
+#[derive(Default)]
+pub struct FakeTables {
+    /// Next free physical address.
+    pub next: u64,
+    /// End of the space for tables.
+    pub end: u64,
+    tables: BTreeMap<u64, Vec<u64>>,
+}
+
+impl TableMemory for FakeTables {
+    fn alloc(&mut self) -> Option<u64> {
+        let pa = self.next;
+        if pa + 4096 > self.end {
+            return None;
+        }
+        self.next += 4096;
+        self.tables.insert(pa, vec![0; 512]);
+        Some(pa)
+    }
+
+    fn read(&self, pa: u64, index: usize) -> u64 {
+        self.tables[&pa][index]
+    }
+
+    fn write(&mut self, pa: u64, index: usize, entry: u64) {
+        self.tables.get_mut(&pa).expect("a table of ours")[index] = entry;
+    }
+}
+
+/// A machine in memory.
+pub struct FakeMachine {
+    /// Free RAM: start and length.
+    pub ram: Vec<(u64, u64)>,
+    /// Cores that exist; the first one boots.
+    pub cores: Vec<u32>,
+    /// Cores that never arrive.
+    pub dead: BTreeSet<u32>,
+    /// Cores started, in order.
+    pub started: Vec<(u32, CoreStart)>,
+    /// Memory, by address.
+    pub memory: Vec<u8>,
+}
+
+impl BootMachine for FakeMachine {
+    fn is_ram(&self, start: u64, len: u64) -> bool {
+        self.ram
+            .iter()
+            .any(|&(s, l)| start >= s && len <= l && start - s <= l - len)
+    }
+
+    fn has_core(&self, id: u32) -> bool {
+        self.cores.contains(&id)
+    }
+
+    fn this_core(&self) -> u32 {
+        self.cores[0]
+    }
+
+    fn start_core(&mut self, id: u32, start: CoreStart) {
+        self.started.push((id, start));
+    }
+
+    fn wait_for(&mut self, id: u32) -> bool {
+        !self.dead.contains(&id)
+    }
+}
+
+impl RecordMemory for FakeMachine {
+    fn zero(&mut self, dst: u64, len: u64) {
+        self.memory[dst as usize..(dst + len) as usize].fill(0);
+    }
+
+    fn copy(&mut self, dst: u64, src: u64, len: u64) {
+        let (src, dst, len) = (src as usize, dst as usize, len as usize);
+        self.memory.copy_within(src..src + len, dst);
+    }
+
+    fn store(&mut self, dst: u64, value: u64) {
+        self.memory[dst as usize..dst as usize + 8].copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_arch::{MapError, map, walk};
+
+    fn tables(count: u64) -> FakeTables {
+        FakeTables {
+            next: 0x10_0000,
+            end: 0x10_0000 + count * 4096,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_largest_pages_that_fit() {
+        let mut memory = tables(16);
+        let root = map::<FakeFormat>(&mut memory, None, 0x1F_F000, 0x4000_0000 - 0x1000, 0x40_2000, Rights::RW).unwrap();
+        let at = |va| walk::<FakeFormat>(&memory, root, va);
+        assert_eq!(at(0x1F_F008), Some((0x3FFF_F008, Rights::RW, 4096)));
+        assert_eq!(at(0x20_0000), Some((0x4000_0000, Rights::RW, 2 << 20)));
+        assert_eq!(at(0x60_0FFF), Some((0x4040_0FFF, Rights::RW, 4096)));
+        assert_eq!(at(0x60_1000), None);
+        assert_eq!(at(0x1F_EFFF), None);
+    }
+
+    #[test]
+    fn an_overlap_is_refused() {
+        let mut memory = tables(16);
+        let root = map::<FakeFormat>(&mut memory, None, 0, 0, 0x20_0000, Rights::RX).unwrap();
+        let again = map::<FakeFormat>(&mut memory, Some(root), 0x1000, 0, 0x1000, Rights::R);
+        assert_eq!(again, Err(MapError::Overlap(0x1000)));
+    }
+
+    #[test]
+    fn no_space_and_odd_addresses_are_errors() {
+        assert_eq!(map::<FakeFormat>(&mut tables(2), None, 0, 0, 4096, Rights::R), Err(MapError::NoTable));
+        assert_eq!(map::<FakeFormat>(&mut tables(9), None, 8, 0, 4096, Rights::R), Err(MapError::Misaligned(4096 | 8)));
+    }
+}

@@ -1,1 +1,14 @@
+//! x86-64 with AMD's secure virtual machine: encodings and policies, without a
+//! privileged instruction. References are to the AMD64 Architecture
+//! Programmer's Manual, volume 2 (APM), revision 3.42.
 #![no_std]
+
+pub mod bitmap;
+pub mod cpuid;
+pub mod icr;
+pub mod msr;
+mod pages;
+pub mod start;
+pub mod vmcb;
+
+pub use pages::LongMode;

@@ -1,1 +1,106 @@
+//! The contract of an architecture: what planning, table building and the
+//! launch need to know of a processor, and nothing else. `arch-x86` is the
+//! first real one; `arch-fake` is deliberately odd, so that code that assumes
+//! an encoding fails a unit test.
 #![no_std]
+
+mod tables;
+
+pub use tables::{MapError, TableMemory, map, walk};
+
+/// Rights of a mapping. Everything mapped can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// May be written.
+    pub write: bool,
+    /// May be executed.
+    pub execute: bool,
+}
+
+impl Rights {
+    /// Read only.
+    pub const R: Self = Self {
+        write: false,
+        execute: false,
+    };
+    /// Read and write.
+    pub const RW: Self = Self {
+        write: true,
+        execute: false,
+    };
+    /// Read and execute.
+    pub const RX: Self = Self {
+        write: false,
+        execute: true,
+    };
+    /// Everything.
+    pub const RWX: Self = Self {
+        write: true,
+        execute: true,
+    };
+}
+
+/// What a table entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Nothing is mapped.
+    Empty,
+    /// The next table's physical address.
+    Table(u64),
+    /// A page's physical address and rights.
+    Page(u64, Rights),
+}
+
+/// How one translation regime of a processor encodes its tables: 4 KiB tables
+/// of 512 entries of 64 bits, as every supported processor has them.
+pub trait PageFormat {
+    /// Levels of tables; level 0 maps 4 KiB pages.
+    const LEVELS: u32;
+    /// Largest level at which an entry may be a page.
+    const LARGEST: u32;
+    /// A page at `level`.
+    fn page(pa: u64, rights: Rights, level: u32) -> u64;
+    /// A table below.
+    fn table(pa: u64) -> u64;
+    /// What an entry at `level` says.
+    fn decode(entry: u64, level: u32) -> Entry;
+    /// An entry that maps nothing.
+    fn empty() -> u64;
+}
+
+/// Memory as a launch record sees it. Ranges were checked when the record was
+/// made and when the machine booted; an implementation need not check again.
+pub trait RecordMemory {
+    /// Fills `len` bytes with zeros.
+    fn zero(&mut self, dst: u64, len: u64);
+    /// Copies `len` bytes; the ranges do not overlap.
+    fn copy(&mut self, dst: u64, src: u64, len: u64);
+    /// Stores one value.
+    fn store(&mut self, dst: u64, value: u64);
+}
+
+/// A machine at boot, as the launch sequence sees it.
+pub trait BootMachine {
+    /// Whether all of a range of memory is there and free for us.
+    fn is_ram(&self, start: u64, len: u64) -> bool;
+    /// Whether a core with this ID exists.
+    fn has_core(&self, id: u32) -> bool;
+    /// The core that runs this.
+    fn this_core(&self) -> u32;
+    /// Sends another core into its monitor.
+    fn start_core(&mut self, id: u32, start: CoreStart);
+    /// Waits until the core says that it has arrived; false when it did not in time.
+    fn wait_for(&mut self, id: u32) -> bool;
+}
+
+/// Where a core enters its monitor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct CoreStart {
+    /// Root of the monitor's page tables.
+    pub root: u64,
+    /// First instruction.
+    pub entry: u64,
+    /// Top of the stack.
+    pub stack: u64,
+}

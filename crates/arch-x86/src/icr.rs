@@ -1,0 +1,162 @@
+//! Mediation of the interrupt command register and of the local vector table
+//! (APM 16.5, 16.4): which interrupts a guest may send and to whom.
+
+/// Set of x2APIC IDs below 256.
+pub type Ids = [u64; 4];
+
+/// What to do with an ICR write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ipi {
+    /// Write it as it is: it stays inside.
+    Pass,
+    /// A fixed interrupt to all own cores; the sender too if the flag is set.
+    /// The shorthand itself would reach the whole machine.
+    All(bool),
+    /// An NMI to the own core with this ID.
+    Nmi(u32),
+    /// NMIs to all other own cores.
+    NmiOthers,
+    /// INIT to the own core with this ID.
+    Init(u32),
+    /// Start-up to the own core with this ID and this vector.
+    Startup(u32, u8),
+    /// Has no effect on an x2APIC.
+    Ignore,
+    /// Leaves the sandbox, or is of a kind that no guest may send.
+    Denied,
+}
+
+const LOGICAL: u32 = 1 << 11;
+const LEVEL_ASSERT: u32 = 1 << 14;
+const SHORTHAND: u32 = 0b11 << 18;
+/// Destination of a broadcast in x2APIC mode.
+pub const BROADCAST: u32 = u32::MAX;
+
+/// Whether an ID is in the set.
+#[inline(always)]
+#[must_use]
+pub fn contains(own: &Ids, id: u32) -> bool {
+    own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
+}
+
+/// Whether all cores of a logical destination (cluster and a bit for each of
+/// its 16 IDs, APM 16.14) are in the set.
+fn contains_logical(own: &Ids, destination: u32) -> bool {
+    let (cluster, cores) = (destination >> 16, u64::from(destination & 0xFFFF));
+    own.get(cluster as usize / 4)
+        .is_some_and(|w| cores & !(w >> (cluster % 4 * 16)) == 0)
+}
+
+/// The ordinary case: a fixed interrupt to one own core by physical ID.
+#[inline(always)]
+#[must_use]
+pub fn is_ordinary(own: &Ids, icr: u64) -> bool {
+    icr as u32 & (SHORTHAND | LOGICAL | 0b111 << 8) == 0 && contains(own, (icr >> 32) as u32)
+}
+
+/// Decides on any ICR value.
+#[must_use]
+pub fn decide(own: &Ids, icr: u64) -> Ipi {
+    let (low, destination) = (icr as u32, (icr >> 32) as u32);
+    let physical = low & LOGICAL == 0 && contains(own, destination);
+    let (mode, shorthand) = (low >> 8 & 0b111, low >> 18 & 0b11);
+    match (mode, shorthand) {
+        (0, 0) if destination == BROADCAST => Ipi::All(true),
+        (0, 0) if physical || low & LOGICAL != 0 && contains_logical(own, destination) => Ipi::Pass,
+        (0, 1) => Ipi::Pass,
+        (0, 2) => Ipi::All(true),
+        (0, 3) => Ipi::All(false),
+        (4, 0) if physical => Ipi::Nmi(destination),
+        (4, 3) => Ipi::NmiOthers,
+        (5, _) if low & LEVEL_ASSERT == 0 => Ipi::Ignore,
+        (5, 0) if physical => Ipi::Init(destination),
+        (6, 0) if physical => Ipi::Startup(destination, low as u8),
+        _ => Ipi::Denied,
+    }
+}
+
+const LVT_MASKED: u64 = 1 << 16;
+
+/// The value that an LVT write stores: delivery modes other than fixed (SMI,
+/// NMI, INIT, ExtINT) are masked, because the lines behind them are not the guest's.
+#[must_use]
+pub const fn lvt(value: u64) -> u64 {
+    if value >> 8 & 0b111 == 0 { value & 0x7_10FF } else { value & 0x7_17FF | LVT_MASKED }
+}
+
+/// A masked LVT entry.
+pub const MASKED: u64 = LVT_MASKED;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Ids = [1 << 2 | 1 << 3, 0, 0, 1 << 63];
+
+    fn icr(destination: u32, low: u32) -> u64 {
+        u64::from(destination) << 32 | u64::from(low)
+    }
+
+    #[test]
+    fn fixed_interrupts_stay_inside() {
+        for id in 0..300 {
+            let inside = [2, 3, 255].contains(&id);
+            assert_eq!(is_ordinary(&OWN, icr(id, 0x40)), inside);
+            assert_eq!(decide(&OWN, icr(id, 0x40)) == Ipi::Pass, inside, "{id}");
+        }
+        assert_eq!(decide(&OWN, icr(BROADCAST, 0x40)), Ipi::All(true));
+    }
+
+    #[test]
+    fn logical_destinations_are_checked_core_by_core() {
+        assert_eq!(decide(&OWN, icr(0b1100, 0x840)), Ipi::Pass);
+        assert_eq!(decide(&OWN, icr(0b1101, 0x840)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(15 << 16 | 1 << 15, 0x840)), Ipi::Pass);
+        assert_eq!(decide(&OWN, icr(16 << 16, 0x840)), Ipi::Denied);
+    }
+
+    #[test]
+    fn shorthands_never_pass_to_the_machine() {
+        assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x40)), Ipi::All(true));
+        assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x40)), Ipi::All(false));
+        assert_eq!(decide(&OWN, icr(0, 1 << 18 | 0x40)), Ipi::Pass);
+        assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x400)), Ipi::NmiOthers);
+    }
+
+    #[test]
+    fn forbidden_kinds() {
+        for mode in [1, 2, 3, 7] {
+            assert_eq!(decide(&OWN, icr(2, mode << 8 | 0x40)), Ipi::Denied);
+        }
+        assert_eq!(decide(&OWN, icr(1, 0x400)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(1, 0x4500)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(2, 0x4500)), Ipi::Init(2));
+        assert_eq!(decide(&OWN, icr(3, 0x4699)), Ipi::Startup(3, 0x99));
+        assert_eq!(decide(&OWN, icr(1, 0x4699)), Ipi::Denied);
+    }
+
+    #[test]
+    fn whatever_passes_is_fixed_and_inside() {
+        let mut x = 1u64;
+        for _ in 0..1_000_000 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let value = icr((x >> 40) as u32 & 0x1F_FFFF, (x >> 8) as u32 & 0xF_FFFF);
+            if decide(&OWN, value) == Ipi::Pass {
+                assert_eq!(value >> 8 & 7, 0);
+                assert!(value >> 18 & 3 <= 1);
+            }
+            if is_ordinary(&OWN, value) {
+                assert_eq!(decide(&OWN, value), Ipi::Pass);
+            }
+        }
+    }
+
+    #[test]
+    fn lvt_entries_other_than_fixed_are_masked() {
+        assert_eq!(lvt(0x2_00EC), 0x2_00EC);
+        for mode in 1..8 {
+            assert_ne!(lvt(mode << 8) & MASKED, 0);
+        }
+    }
+}

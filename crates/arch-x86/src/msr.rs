@@ -1,0 +1,96 @@
+//! The policy for model-specific registers: an allow-list. What is not in
+//! [`DIRECT`] exits; what is not mediated by the monitor and not in [`ABSENT`]
+//! is denied. docs/decisions/0004-msr-policy.md argues each group.
+
+use crate::bitmap::Direct::{self, Both, Read, Write};
+use bulkhead_layout::monitor::Quiet;
+
+/// EFER.
+pub const EFER: u32 = 0xC000_0080;
+/// APIC_BASE.
+pub const APIC_BASE: u32 = 0x1B;
+/// VM_CR: SVM lock and disable.
+pub const VM_CR: u32 = 0xC001_0114;
+/// VM_HSAVE_PA.
+pub const VM_HSAVE_PA: u32 = 0xC001_0117;
+/// x2APIC ID.
+pub const X2APIC_ID: u32 = 0x802;
+/// x2APIC end of interrupt.
+pub const X2APIC_EOI: u32 = 0x80B;
+/// x2APIC spurious vector register.
+pub const X2APIC_SVR: u32 = 0x80F;
+/// x2APIC in-service register, first of eight.
+pub const X2APIC_ISR: u32 = 0x810;
+/// x2APIC interrupt command register.
+pub const X2APIC_ICR: u32 = 0x830;
+/// x2APIC LVT for corrected machine checks.
+pub const X2APIC_LVT_CMCI: u32 = 0x82F;
+/// First of the x2APIC LVT registers (timer).
+pub const X2APIC_LVT: u32 = 0x832;
+/// Last of them (error).
+pub const X2APIC_LVT_LAST: u32 = 0x837;
+/// x2APIC timer's initial count.
+pub const X2APIC_TMICT: u32 = 0x838;
+/// x2APIC timer's current count.
+pub const X2APIC_TMCCT: u32 = 0x839;
+
+/// MSRs that a guest uses without an exit, inclusive ranges.
+pub const DIRECT: &[(u32, u32, Direct)] = &[
+    (0x10, 0x10, Read),           // TSC; writing it would move a core's clock
+    (APIC_BASE, APIC_BASE, Read), // the monitor answers writes
+    (0x48, 0x49, Both),           // SPEC_CTRL, PRED_CMD: the core's own
+    (0x8B, 0x8B, Read),           // patch level
+    (0xFE, 0xFE, Read),           // MTRRcap and MTRRs: read only
+    (0x174, 0x176, Both),         // SYSENTER: in the VMCB
+    (0x200, 0x20F, Read),
+    (0x250, 0x250, Read),
+    (0x258, 0x259, Read),
+    (0x268, 0x26F, Read),
+    (0x277, 0x277, Both), // PAT: the guest's own in the VMCB
+    (0x2FF, 0x2FF, Read),
+    (0x6E0, 0x6E0, Both), // TSC deadline
+    (0x800, 0x82E, Read), // x2APIC: whatever it says is this core's
+    (0x808, 0x808, Write),
+    (X2APIC_EOI, X2APIC_EOI, Write),
+    (X2APIC_SVR, X2APIC_SVR, Write),
+    (0x828, 0x828, Write), // ESR
+    (X2APIC_LVT_CMCI, X2APIC_LVT_LAST, Read),
+    (X2APIC_TMICT, X2APIC_TMICT, Both),
+    (0x83E, 0x83E, Both),          // divide configuration
+    (0x83F, 0x83F, Write),         // self-IPI
+    (EFER, EFER, Read),
+    (0xC000_0081, 0xC000_0084, Both), // STAR, LSTAR, CSTAR, SFMASK: in the VMCB
+    (0xC000_0100, 0xC000_0103, Both), // FS, GS, kernel GS base, TSC_AUX
+    (0xC001_0010, 0xC001_0010, Read), // SYSCFG
+    (0xC001_0015, 0xC001_0015, Read), // HWCR
+    (0xC001_001A, 0xC001_001A, Read), // TOP_MEM
+    (0xC001_001D, 0xC001_001D, Read), // TOP_MEM2
+    (0xC001_001F, 0xC001_001F, Read), // NB_CFG
+];
+
+/// MSRs that unmodified kernels probe and that are absent for a guest: reads
+/// give the value, writes are dropped, no record.
+pub const ABSENT: &[Quiet] = &[
+    quiet(0x17, 0x17, 0),               // platform ID
+    quiet(0x3A, 0x3A, 1),               // feature control: locked
+    quiet(0x140, 0x140, 0),             // MISC_FEATURE_ENABLES
+    quiet(0x186, 0x189, 0),             // performance event selects
+    quiet(0xC1, 0xC4, 0),               // performance counters
+    quiet(0x1A0, 0x1A0, 1),             // MISC_ENABLE: fast strings
+    quiet(0x1D9, 0x1D9, 0),             // DebugCtl
+    quiet(0x200, 0x2FF, 0),             // MTRR writes
+    quiet(X2APIC_TMCCT, X2APIC_TMCCT, 0), // reading it aborts QEMU under icount
+    quiet(0xC001_0000, 0xC001_0009, 0), // performance counters
+    quiet(0xC001_0015, 0xC001_0015, 0), // HWCR writes
+    quiet(0xC001_001F, 0xC001_001F, 0), // NB_CFG writes
+    quiet(0xC001_0055, 0xC001_0058, 0), // interrupt pending, MMIO configuration base
+    quiet(0xC001_0061, 0xC001_0071, 0), // P-states
+    quiet(0xC001_0112, 0xC001_0113, 0), // SMM
+    quiet(0xC001_0200, 0xC001_020B, 0), // core performance counters
+    quiet(0xC001_0299, 0xC001_029B, 0), // power units
+    quiet(0xC001_1000, 0xC001_10FF, 0), // core configuration
+];
+
+const fn quiet(first: u32, last: u32, value: u64) -> Quiet {
+    Quiet { first, last, value }
+}

@@ -1,0 +1,90 @@
+//! The state of a guest's core at its start, as stores into its VMCB. The host
+//! bakes them into launch records.
+
+use crate::vmcb::*;
+
+/// Physical addresses that a VMCB refers to.
+#[derive(Clone, Copy, Debug)]
+pub struct Confinement {
+    /// I/O permission map, 12 KiB.
+    pub iopm: u64,
+    /// MSR permission map, 8 KiB.
+    pub msrpm: u64,
+    /// Nested root.
+    pub n_cr3: u64,
+    /// Address space ID, from 1.
+    pub asid: u32,
+}
+
+/// 64-bit entry of a first core.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry64 {
+    /// First instruction.
+    pub rip: u64,
+    /// Stack.
+    pub rsp: u64,
+    /// Page tables.
+    pub cr3: u64,
+    /// Descriptor table with a code segment at 0x10 and a data segment at 0x18.
+    pub gdt: u64,
+}
+
+/// Code and data segment for [`Entry64::gdt`], after two null entries.
+pub const GDT: [u64; 4] = [0, 0, 0x00AF_9B00_0000_FFFF, 0x00CF_9300_0000_FFFF];
+
+const DATA: u64 = 0x0C93;
+const CODE64: u64 = 0x0A9B;
+const PAT_AT_RESET: u64 = 0x0007_0406_0007_0406;
+
+fn segment(out: &mut impl FnMut(u16, u64), at: u16, selector: u64, attributes: u64, limit: u64, base: u64) {
+    out(at, selector | attributes << 16 | limit << 32);
+    out(at + 8, base);
+}
+
+fn common(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
+    out(INTERCEPT_LOW, EXCEPTION_BITS | INTERCEPT_ALL << 32);
+    out(INTERCEPT_HIGH, INTERCEPT_ALL >> 32 | INTERCEPT_BROADCAST << 32);
+    out(IOPM, c.iopm);
+    out(MSRPM, c.msrpm);
+    out(ASID, u64::from(c.asid) | TLB_FLUSH_ALL);
+    out(NP_ENABLE, 1);
+    out(N_CR3, c.n_cr3);
+    out(G_PAT, PAT_AT_RESET);
+    out(DR6, 0xFFFF_0FF0);
+    out(DR7, 0x400);
+    out(RFLAGS, 2);
+    segment(out, LDTR, 0, 0x82, 0xFFFF, 0);
+    segment(out, TR, 0, 0x8B, 0xFFFF, 0);
+}
+
+/// A first core, in long mode.
+pub fn long_mode(c: &Confinement, entry: &Entry64, out: &mut impl FnMut(u16, u64)) {
+    common(c, out);
+    segment(out, CS, 0x10, CODE64, 0xFFFF_FFFF, 0);
+    for at in [ES, SS, DS, FS, GS] {
+        segment(out, at, 0x18, DATA, 0xFFFF_FFFF, 0);
+    }
+    segment(out, GDTR, 0, 0, size_of_val(&GDT) as u64 - 1, entry.gdt);
+    segment(out, IDTR, 0, 0, 0, 0);
+    out(EFER, EFER_SVME | EFER_LME | EFER_LMA | 1 << 11);
+    out(CR0, 0x8001_0033);
+    out(CR3, entry.cr3);
+    // PAE, OSFXSR, OSXMMEXCPT: a 64-bit program may use SSE from its first instruction.
+    out(CR4, 0x620);
+    out(RIP, entry.rip);
+    out(RSP, entry.rsp);
+}
+
+/// A core after a SIPI with vector 0: real mode (APM, table 14-1 and 16.7.6). The
+/// monitor adds the vector to CS. Caching stays on: CR0.CD and NW are clear.
+pub fn real_mode(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
+    common(c, out);
+    segment(out, CS, 0, 0x9B, 0xFFFF, 0);
+    for at in [ES, SS, DS, FS, GS] {
+        segment(out, at, 0, 0x93, 0xFFFF, 0);
+    }
+    segment(out, GDTR, 0, 0, 0xFFFF, 0);
+    segment(out, IDTR, 0, 0, 0xFFFF, 0);
+    out(EFER, EFER_SVME);
+    out(CR0, 0x10);
+}

@@ -1,0 +1,125 @@
+//! Builds and walks translation tables of any [`PageFormat`], with the largest
+//! pages that fit.
+
+use crate::{Entry, PageFormat, Rights};
+
+const PAGE: u64 = 4096;
+const INDEX_BITS: u32 = 9;
+
+/// Where tables live while they are built: the host's copy of the image.
+pub trait TableMemory {
+    /// A new table, all entries zero; its physical address. `None` when the
+    /// space set aside is used up.
+    fn alloc(&mut self) -> Option<u64>;
+    /// Entry `index` of the table at `pa`.
+    fn read(&self, pa: u64, index: usize) -> u64;
+    /// Sets entry `index` of the table at `pa`.
+    fn write(&mut self, pa: u64, index: usize, entry: u64);
+}
+
+/// Why a mapping could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapError {
+    /// Address or length is no multiple of 4 KiB, or beyond the format's reach.
+    Misaligned(u64),
+    /// Something is mapped there already.
+    Overlap(u64),
+    /// No space for another table.
+    NoTable,
+}
+
+const fn size(level: u32) -> u64 {
+    PAGE << (INDEX_BITS * level)
+}
+
+const fn index(va: u64, level: u32) -> usize {
+    (va >> (12 + INDEX_BITS * level)) as usize & 511
+}
+
+/// A fresh root table.
+///
+/// # Errors
+/// [`MapError::NoTable`].
+fn fresh<F: PageFormat>(memory: &mut impl TableMemory) -> Result<u64, MapError> {
+    let pa = memory.alloc().ok_or(MapError::NoTable)?;
+    for i in 0..512 {
+        memory.write(pa, i, F::empty());
+    }
+    Ok(pa)
+}
+
+/// Maps `len` bytes at `va` to `pa` below `root` (a new root where it is `None`)
+/// and returns the root.
+///
+/// # Errors
+/// See [`MapError`]; what was mapped before the error stays.
+pub fn map<F: PageFormat>(
+    memory: &mut impl TableMemory,
+    root: Option<u64>,
+    mut va: u64,
+    mut pa: u64,
+    len: u64,
+    rights: Rights,
+) -> Result<u64, MapError> {
+    let root = match root {
+        Some(root) => root,
+        None => fresh::<F>(memory)?,
+    };
+    if (va | pa | len) % PAGE != 0 {
+        return Err(MapError::Misaligned(va | pa | len));
+    }
+    let mut left = len;
+    while left > 0 {
+        let mut level = F::LARGEST;
+        while (va | pa) % size(level) != 0 || left < size(level) {
+            level -= 1;
+        }
+        set::<F>(memory, root, va, level, F::page(pa, rights, level))?;
+        va = va.wrapping_add(size(level));
+        pa += size(level);
+        left -= size(level);
+    }
+    Ok(root)
+}
+
+/// Stores a page entry for `va` at `level`, making the tables above it.
+fn set<F: PageFormat>(
+    memory: &mut impl TableMemory,
+    root: u64,
+    va: u64,
+    level: u32,
+    entry: u64,
+) -> Result<(), MapError> {
+    let mut table = root;
+    for above in (level + 1..F::LEVELS).rev() {
+        let i = index(va, above);
+        table = match F::decode(memory.read(table, i), above) {
+            Entry::Table(next) => next,
+            Entry::Page(..) => return Err(MapError::Overlap(va)),
+            Entry::Empty => {
+                let next = fresh::<F>(memory)?;
+                memory.write(table, i, F::table(next));
+                next
+            }
+        };
+    }
+    let i = index(va, level);
+    if F::decode(memory.read(table, i), level) != Entry::Empty {
+        return Err(MapError::Overlap(va));
+    }
+    memory.write(table, i, entry);
+    Ok(())
+}
+
+/// Where `va` leads: physical address, rights and the page's size.
+pub fn walk<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> Option<(u64, Rights, u64)> {
+    let mut table = root;
+    for level in (0..F::LEVELS).rev() {
+        match F::decode(memory.read(table, index(va, level)), level) {
+            Entry::Empty => return None,
+            Entry::Table(next) => table = next,
+            Entry::Page(pa, rights) => return Some((pa + va % size(level), rights, size(level))),
+        }
+    }
+    None
+}

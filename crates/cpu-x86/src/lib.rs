@@ -1,0 +1,80 @@
+//! The privileged instructions that boot code and monitors use, one function
+//! each. Whoever calls one runs at CPL 0; what it does to the machine is argued
+//! at the call.
+#![no_std]
+
+use core::arch::asm;
+use core::arch::x86_64::{__cpuid_count, CpuidResult};
+
+/// Reads a model-specific register.
+///
+/// # Safety
+/// At CPL 0, and the register exists on this processor.
+#[inline(always)]
+pub unsafe fn rdmsr(msr: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: the caller vouches for the register; reading one changes no memory.
+    unsafe { asm!("rdmsr", in("ecx") msr, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Writes a model-specific register.
+///
+/// # Safety
+/// At CPL 0, the register exists, and the value keeps what the caller's code relies on.
+#[inline(always)]
+pub unsafe fn wrmsr(msr: u32, value: u64) {
+    // SAFETY: the caller vouches for register and value.
+    unsafe { asm!("wrmsr", in("ecx") msr, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags)) };
+}
+
+/// CPUID.
+#[inline(always)]
+#[must_use]
+pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
+    __cpuid_count(leaf, sub)
+}
+
+/// Reads an I/O port.
+///
+/// # Safety
+/// At CPL 0, and reading the port has no effect that the caller's code does not expect.
+#[inline(always)]
+#[must_use]
+pub unsafe fn inb(port: u16) -> u8 {
+    let value;
+    // SAFETY: the caller vouches for the port.
+    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Reads a 32-bit I/O port.
+///
+/// # Safety
+/// As [`inb`].
+#[inline(always)]
+#[must_use]
+pub unsafe fn inl(port: u16) -> u32 {
+    let value;
+    // SAFETY: the caller vouches for the port.
+    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// Writes an I/O port.
+///
+/// # Safety
+/// At CPL 0, and the device's reaction is what the caller wants.
+#[inline(always)]
+pub unsafe fn outb(port: u16, value: u8) {
+    // SAFETY: the caller vouches for port and value.
+    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
+}
+
+/// The time stamp counter.
+#[inline(always)]
+#[must_use]
+pub fn rdtsc() -> u64 {
+    // SAFETY: reads a counter; CR4.TSD does not apply at CPL 0.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}

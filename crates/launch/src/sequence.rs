@@ -1,0 +1,41 @@
+//! The order in which cores enter their monitors: all others first, the core
+//! that boots last, because it takes the boot code with it.
+
+use crate::verify::Image;
+use bulkhead_arch::{BootMachine, CoreStart};
+use bulkhead_layout::image::Sandbox;
+use bulkhead_layout::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
+
+/// Where core number `core` of a sandbox enters its monitor.
+#[must_use]
+pub fn start_of(sandbox: &Sandbox, core: usize) -> CoreStart {
+    CoreStart {
+        root: sandbox.monitor_cr3,
+        entry: sandbox.entry_va,
+        stack: CORES_VA + core as u64 * CORE_STRIDE + CORE_STACK + CORE_STACK_SIZE,
+    }
+}
+
+/// Starts every core but this one, a sandbox's first core last, so that the
+/// others wait when it launches. Returns where this core goes: `None` if no
+/// sandbox has it.
+///
+/// # Errors
+/// The ID of a core that did not arrive.
+pub fn start_cores(image: Image, machine: &mut impl BootMachine) -> Result<Option<CoreStart>, u32> {
+    let mut own = None;
+    for sandbox in image.sandboxes {
+        let cores = (0..sandbox.cores as usize).rev();
+        for (core, &id) in cores.filter_map(|c| Some((c, sandbox.apic_ids.get(c)?))) {
+            if id == machine.this_core() {
+                own = Some(start_of(sandbox, core));
+                continue;
+            }
+            machine.start_core(id, start_of(sandbox, core));
+            if !machine.wait_for(id) {
+                return Err(id);
+            }
+        }
+    }
+    Ok(own)
+}

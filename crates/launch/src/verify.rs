@@ -1,0 +1,177 @@
+//! Checks a compiled manifest before anything of it is used. It was right when
+//! it was built; this catches a damaged or a foreign file, and a machine that is
+//! not the one it was built for.
+
+use bulkhead_arch::BootMachine;
+use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::map::{IMAGE_PA, TRAMPOLINE_PA};
+use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
+
+/// What is wrong. The numbers are the boot report's `error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// 1: the magic is not ours.
+    Magic,
+    /// 2: another version.
+    Version(u32),
+    /// 3: the checksum over the sealed part does not match.
+    Checksum,
+    /// 4: a count or a size is out of its bounds.
+    Bounds(&'static str),
+    /// 5: sandbox, start: a range overlaps another one.
+    Overlap(u32, u64),
+    /// 6: sandbox (or `u32::MAX` for the image), start, length: not free RAM on this machine.
+    NoRam(u32, u64, u64),
+    /// 7: sandbox, core: the machine has no such core.
+    NoCore(u32, u32),
+    /// 8: sandbox, core: given twice.
+    CoreTwice(u32, u32),
+}
+
+impl Error {
+    /// Its number in the boot report.
+    #[must_use]
+    pub const fn code(self) -> u64 {
+        match self {
+            Self::Magic => 1,
+            Self::Version(_) => 2,
+            Self::Checksum => 3,
+            Self::Bounds(_) => 4,
+            Self::Overlap(..) => 5,
+            Self::NoRam(..) => 6,
+            Self::NoCore(..) => 7,
+            Self::CoreTwice(..) => 8,
+        }
+    }
+}
+
+/// A compiled manifest in memory.
+#[derive(Clone, Copy)]
+pub struct Image<'a> {
+    /// Its header.
+    pub header: &'a Header,
+    /// As many as the header says, cut to what was there.
+    pub sandboxes: &'a [Sandbox],
+}
+
+
+fn end(range: Range) -> Option<u64> {
+    range.start.checked_add(range.len)
+}
+
+fn overlap(a: Range, b: Range) -> bool {
+    a.len > 0 && b.len > 0 && a.start < b.start + b.len && b.start < a.start + a.len
+}
+
+fn inside(part: Range, whole: Range) -> bool {
+    match (end(part), end(whole)) {
+        (Some(p), Some(w)) => part.start >= whole.start && p <= w,
+        _ => false,
+    }
+}
+
+fn aligned(range: Range) -> bool {
+    (range.start | range.len) % PAGE == 0 && end(range).is_some()
+}
+
+/// The 64-bit words of the sealed part after magic and checksum.
+pub fn words(sealed: &[u64]) -> impl Iterator<Item = u64> {
+    sealed.iter().skip(2).copied()
+}
+
+/// Checks header, sandboxes and machine against each other. `sealed` is the
+/// sealed part as words, as long as the header says it is.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn verify(image: Image, sealed: &[u64], machine: &impl BootMachine) -> Result<(), Error> {
+    header(image)?;
+    if sealed.len() as u64 * 8 != image.header.sealed || checksum(words(sealed)) != image.header.checksum {
+        return Err(Error::Checksum);
+    }
+    memory(image, machine)?;
+    cores(image, machine)
+}
+
+fn header(Image { header, sandboxes }: Image) -> Result<(), Error> {
+    if header.magic != MAGIC {
+        return Err(Error::Magic);
+    }
+    if header.version != VERSION {
+        return Err(Error::Version(header.version));
+    }
+    let checks = [
+        (header.image.start == IMAGE_PA && aligned(header.image), "image"),
+        (inside(header.boot, header.image), "boot"),
+        (header.sealed % 8 == 0 && header.sealed <= header.image.len, "sealed part"),
+        (inside(Range { start: header.report_pa, len: PAGE }, header.image), "boot report"),
+        ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
+        (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
+    ];
+    for (ok, what) in checks {
+        if !ok {
+            return Err(Error::Bounds(what));
+        }
+    }
+    sandboxes.iter().try_for_each(|s| sandbox(s, header.image))
+}
+
+fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
+    let page = |start| Range { start, len: PAGE };
+    let checks = [
+        (s.memory.iter().all(|&m| aligned(m)) && s.memory[0].len > 0, "memory"),
+        (aligned(s.monitor) && inside(s.monitor, image), "monitor"),
+        (s.monitor_cr3 % PAGE == 0 && inside(page(s.monitor_cr3), s.monitor), "monitor's page tables"),
+        (s.monitor_cr3 < 1 << 32, "monitor's page tables above 4 GiB"),
+        (inside(page(s.info_pa), s.monitor), "info page"),
+        ((1..=MAX_CORES).contains(&(s.cores as usize)), "number of cores"),
+    ];
+    for (ok, what) in checks {
+        if !ok {
+            return Err(Error::Bounds(what));
+        }
+    }
+    Ok(())
+}
+
+fn memory(Image { header, sandboxes }: Image, machine: &impl BootMachine) -> Result<(), Error> {
+    let need = |owner: u32, r: Range| {
+        if r.len == 0 || machine.is_ram(r.start, r.len) {
+            Ok(())
+        } else {
+            Err(Error::NoRam(owner, r.start, r.len))
+        }
+    };
+    let trampoline = Range { start: TRAMPOLINE_PA, len: PAGE };
+    need(u32::MAX, header.image)?;
+    need(u32::MAX, trampoline)?;
+    for (i, s) in sandboxes.iter().enumerate() {
+        for (piece, &r) in s.memory.iter().enumerate() {
+            let before = sandboxes[..i].iter().flat_map(|o| o.memory);
+            let mut taken = before.chain(s.memory[..piece].iter().copied()).chain([header.image, trampoline]);
+            if taken.any(|other| overlap(r, other)) {
+                return Err(Error::Overlap(i as u32, r.start));
+            }
+            need(i as u32, r)?;
+        }
+        if sandboxes[..i].iter().any(|o| overlap(s.monitor, o.monitor)) || overlap(s.monitor, header.boot) {
+            return Err(Error::Overlap(i as u32, s.monitor.start));
+        }
+    }
+    Ok(())
+}
+
+fn cores(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
+    let ids = |s: usize| image.sandboxes[s].apic_ids.iter().take(image.sandboxes[s].cores as usize);
+    for s in 0..image.sandboxes.len() {
+        for (i, &id) in ids(s).enumerate() {
+            if !machine.has_core(id) {
+                return Err(Error::NoCore(s as u32, id));
+            }
+            if (0..s).flat_map(ids).chain(ids(s).take(i)).any(|&other| other == id) {
+                return Err(Error::CoreTwice(s as u32, id));
+            }
+        }
+    }
+    Ok(())
+}
