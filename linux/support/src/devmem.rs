@@ -1,0 +1,173 @@
+//! Read-only windows into physical memory through `/dev/mem`. Debian's kernels
+//! have `STRICT_DEVMEM`: RAM is refused, addresses that no driver has claimed are
+//! not, and the pages that a monitor shows a guest are of that kind.
+
+use bulkhead_layout::map::INFO_GPA;
+use bulkhead_layout::{PAGE, info};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
+use std::fs::OpenOptions;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A mapped range of physical memory that others write: it is read word by
+/// word, never borrowed.
+#[derive(Debug)]
+pub struct Window {
+    base: NonNull<c_void>,
+    length: usize,
+}
+
+impl Window {
+    /// Maps `length` bytes at the page-aligned physical address `gpa`.
+    ///
+    /// # Errors
+    /// If there is no `/dev/mem`, or the kernel refuses the range.
+    pub fn open(gpa: u64, length: u64) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let length = usize::try_from(length.next_multiple_of(PAGE)).map_err(|_| invalid())?;
+        let offset = i64::try_from(gpa).map_err(|_| invalid())?;
+        // O_SYNC: /dev/mem then maps uncached where it would not be RAM's type.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(nix::fcntl::OFlag::O_SYNC.bits())
+            .open("/dev/mem")?;
+        let size = NonZeroUsize::new(length).ok_or_else(invalid)?;
+        // SAFETY: a new mapping at an address of the kernel's choice; nothing
+        // else refers to it, and no reference into it is ever made.
+        let base = unsafe {
+            mmap(
+                None,
+                size,
+                ProtFlags::PROT_READ,
+                MapFlags::MAP_SHARED,
+                &file,
+                offset,
+            )
+        }?;
+        Ok(Self { base, length })
+    }
+
+    /// The 64-bit word at the 8-aligned byte `offset`; `None` past the end.
+    #[must_use]
+    pub fn word(&self, offset: usize) -> Option<u64> {
+        if !offset.is_multiple_of(8) || offset.checked_add(8)? > self.length {
+            return None;
+        }
+        // SAFETY: inside the mapping (just checked) and aligned, as the base is
+        // a page; another core may write it, which an atomic load allows.
+        let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().byte_add(offset).cast()) };
+        Some(word.load(Ordering::Acquire))
+    }
+
+    /// `words.len()` words from `offset`; `None` past the end.
+    pub fn words(&self, offset: usize, words: &mut [u64]) -> Option<()> {
+        for (n, word) in words.iter_mut().enumerate() {
+            *word = self.word(offset + n * 8)?;
+        }
+        Some(())
+    }
+
+    /// `N` bytes from the 8-aligned `offset`.
+    #[must_use]
+    pub fn bytes<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        for (n, chunk) in bytes.chunks_mut(8).enumerate() {
+            let word = self.word(offset + n * 8)?.to_le_bytes();
+            chunk.copy_from_slice(&word[..chunk.len()]);
+        }
+        Some(bytes)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `open`, not used afterwards.
+        let _ = unsafe { munmap(self.base, self.length) };
+    }
+}
+
+/// What the info page says of one channel or observed sandbox.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Name of the channel, or of the observed sandbox.
+    pub name: String,
+    /// True for an observed sandbox's report.
+    pub report: bool,
+    /// Where it lies.
+    pub gpa: u64,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// What the info page tells a Linux program.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// Name of this sandbox.
+    pub name: String,
+    /// TSC ticks a second.
+    pub tsc_hz: u64,
+    /// Channels and observed reports.
+    pub windows: Vec<Named>,
+}
+
+impl Info {
+    /// Reads the info page of this sandbox.
+    ///
+    /// # Errors
+    /// If it cannot be mapped, or there is none: Linux then runs on a bare machine.
+    pub fn read() -> io::Result<Self> {
+        use std::mem::offset_of;
+        let page = Window::open(INFO_GPA, PAGE)?;
+        let gone = || io::Error::new(io::ErrorKind::NotFound, "no info page: not in a sandbox");
+        let word = |offset| page.word(offset).ok_or_else(gone);
+        let version = word(offset_of!(info::Info, version))? as u32;
+        if word(offset_of!(info::Info, magic))? != info::MAGIC || version != info::VERSION {
+            return Err(gone());
+        }
+        // `cores` and `windows` share a word.
+        let count = (word(offset_of!(info::Info, cores))? >> 32) as usize;
+        let mut windows = Vec::new();
+        for n in 0..count.min(info::MAX_CHANNELS) {
+            let at = offset_of!(info::Info, window) + n * size_of::<info::Window>();
+            windows.push(Named {
+                name: text(&page.bytes::<{ info::NAME }>(at).ok_or_else(gone)?),
+                gpa: word(at + offset_of!(info::Window, gpa))?,
+                size: word(at + offset_of!(info::Window, size))?,
+                report: word(at + offset_of!(info::Window, writable))? >> 32 == 1,
+            });
+        }
+        let name = offset_of!(info::Info, name);
+        Ok(Self {
+            name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),
+            tsc_hz: word(offset_of!(info::Info, tsc_hz))?,
+            windows,
+        })
+    }
+
+    /// Maps the channel or report of that name.
+    ///
+    /// # Errors
+    /// If this sandbox has none of that name, or it cannot be mapped.
+    pub fn window(&self, name: &str, report: bool) -> io::Result<Window> {
+        let found = self
+            .windows
+            .iter()
+            .find(|window| window.name == name && window.report == report)
+            .ok_or_else(|| {
+                let kind = if report { "report" } else { "channel" };
+                let text = format!("the manifest gives sandbox {} no {kind} {name}", self.name);
+                io::Error::new(io::ErrorKind::NotFound, text)
+            })?;
+        Window::open(found.gpa, found.size)
+    }
+}
+
+/// A name padded with zeros.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
