@@ -17,6 +17,7 @@ pub mod marker;
 pub mod monitor;
 pub mod record;
 pub mod report;
+pub mod telemetry;
 
 /// Size of the smallest page, in bytes.
 pub const PAGE: u64 = 4096;
