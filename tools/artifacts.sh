@@ -17,8 +17,8 @@ crates=()
 for manifest in linux/*/Cargo.toml; do
     crates+=(-p "$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")
 done
-cargo build -q --profile linux --target "$TARGET" "${crates[@]}"
-cargo build -q --release -p bulkhead-initramfs
+cargo build --locked -q --profile linux --target "$TARGET" "${crates[@]}"
+cargo build --locked -q --release -p bulkhead-initramfs
 
 initramfs() { # NAME PROGRAM...
     local out=$ARTIFACTS/$1.cpio program

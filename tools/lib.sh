@@ -5,6 +5,19 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ARTIFACTS=$ROOT/target/artifacts
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
+# Where rustup keeps the pinned toolchain.
+toolchain_dir() {
+    local channel
+    channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' "$ROOT/rust-toolchain.toml")
+    echo "${RUSTUP_HOME:-$HOME/.rustup}/toolchains/$channel-x86_64-unknown-linux-gnu"
+}
+# The pinned tools come first: neither another default toolchain nor the absence
+# of rustup then matters.
+PATH=$(toolchain_dir)/bin:$PATH
+# Emulators and mkrescue's helpers lie where a plain user's PATH may not lead.
+PATH=$PATH:/usr/sbin:/sbin
+export PATH
+
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
 warn() { printf '\033[1;33mwarning:\033[0m %s\n' "$*" >&2; }
 die() {

@@ -7,7 +7,7 @@
 //! | `bulkhead.run=NAME[:ARG,ARG...]` | run `/bin/NAME ARG ARG...`, say how it ended, power off |
 //! | `bulkhead.run=boot` | say that user space is reached, power off |
 //! | `bulkhead.run=reboot` | the same, but reboot |
-//! | `bulkhead.then=shell` or `reboot` | what to do after NAME instead of powering off |
+//! | `bulkhead.then=shell` or `reboot` | what to do after NAME instead of powering off; `bulkhead.scenario=ci` overrides it |
 //!
 //! As busybox's init does, it powers off at SIGUSR2 and reboots at SIGTERM, so
 //! that plain `poweroff` and `reboot` work in the shell.
@@ -51,7 +51,11 @@ fn main() {
     }
 
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    let then = parameter(&line, "bulkhead.then").unwrap_or("poweroff");
+    let then = match parameter(&line, "bulkhead.scenario") {
+        // Nobody is there to type.
+        Some("ci") => "poweroff",
+        _ => parameter(&line, "bulkhead.then").unwrap_or("poweroff"),
+    };
     match parameter(&line, "bulkhead.run").unwrap_or("shell") {
         "boot" => {}
         "reboot" => finish("reboot"),

@@ -13,8 +13,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A mapped range of physical memory that others write: it is read word by
-/// word, never borrowed.
+/// A mapped range of physical memory that others write, so it is words to be
+/// loaded, never plain data.
 #[derive(Debug)]
 pub struct Window {
     base: NonNull<c_void>,
@@ -37,7 +37,7 @@ impl Window {
             .open("/dev/mem")?;
         let size = NonZeroUsize::new(length).ok_or_else(invalid)?;
         // SAFETY: a new mapping at an address of the kernel's choice; nothing
-        // else refers to it, and no reference into it is ever made.
+        // else refers to it.
         let base = unsafe {
             mmap(
                 None,
@@ -51,24 +51,20 @@ impl Window {
         Ok(Self { base, length })
     }
 
+    /// The words of the window. Another core may write them at any time.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is page-aligned, `length` bytes long and lives as
+        // long as `self`; atomic loads allow for others' writes. (A store would
+        // fault: the window is read-only.)
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.length / 8) }
+    }
+
     /// The 64-bit word at the 8-aligned byte `offset`; `None` past the end.
     #[must_use]
     pub fn word(&self, offset: usize) -> Option<u64> {
-        if !offset.is_multiple_of(8) || offset.checked_add(8)? > self.length {
-            return None;
-        }
-        // SAFETY: inside the mapping (just checked) and aligned, as the base is
-        // a page; another core may write it, which an atomic load allows.
-        let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().byte_add(offset).cast()) };
-        Some(word.load(Ordering::Acquire))
-    }
-
-    /// `words.len()` words from `offset`; `None` past the end.
-    pub fn words(&self, offset: usize, words: &mut [u64]) -> Option<()> {
-        for (n, word) in words.iter_mut().enumerate() {
-            *word = self.word(offset + n * 8)?;
-        }
-        Some(())
+        debug_assert!(offset.is_multiple_of(8));
+        Some(self.words().get(offset / 8)?.load(Ordering::Acquire))
     }
 
     /// `N` bytes from the 8-aligned `offset`.

@@ -1,0 +1,47 @@
+# The only thing a user needs to type. The work is done by tools/ and by the
+# Rust programs; here is what belongs to what.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build artifacts run test bench fuzz doc clean distclean
+
+# The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
+CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+export PATH := $(or $(RUSTUP_HOME),$(HOME)/.rustup)/toolchains/$(CHANNEL)-x86_64-unknown-linux-gnu/bin:$(PATH):/usr/sbin:/sbin
+
+BULKHEAD := target/release/bulkhead
+HARNESS := target/release/bulkhead-harness
+
+help: ## this list
+	@echo 'Bulkhead: one machine, several sandboxes.'
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: ## install what is missing (as root, with sudo, or say what to run)
+	@tools/setup.sh
+
+build: setup ## build the command, the guests and what runs inside Linux
+	@tools/build.sh
+
+artifacts: setup ## kernels and initramfs images of the Linux guests, in target/artifacts
+	@tools/artifacts.sh
+
+run: build ## boot systems/demo.toml in QEMU; live with a terminal, else the scenario
+	@$(BULKHEAD) run systems/demo.toml --report target/run/report.json
+
+test: build ## all tests; the last line is "N passed, N failed"
+	@$(HARNESS) test
+
+bench: build ## measure in deterministic virtual time; target/bench/results.json
+	@$(HARNESS) bench
+
+fuzz: build ## manifests and compiled images, from random input, for a while
+	@$(HARNESS) fuzz
+
+doc: setup ## the crates' documentation, in target/doc
+	@cargo doc --no-deps --workspace
+
+clean: ## remove what was built, keep what was fetched
+	@rm -rf target/debug target/release target/x86_64-* target/run target/bench target/artifacts/*.cpio
+
+distclean: ## remove everything that is not in the repository
+	@rm -rf target

@@ -1,0 +1,68 @@
+//! `bhdemo` plays the demo's scenario in its Linux.
+//!
+//! With `bulkhead.scenario=ci` on the kernel's command line: it logs the
+//! telemetry for `bulkhead.seconds=N` (3 without it) and loads its own core in
+//! the middle third of that, which must not disturb anybody; the last line is
+//! `demo: done`. Otherwise it shows the live view until `q`.
+#![forbid(unsafe_code)]
+
+use std::io::{Error, Result};
+use std::process::{Child, Command, ExitCode};
+use std::thread::sleep;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let result = match parameter(&line, "bulkhead.scenario") {
+        Some("ci") => scripted(&line),
+        _ => start("bhview", &["live"]).and_then(|view| end("bhview", view)),
+    };
+    match result {
+        Ok(()) => {
+            println!("demo: done");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            println!("demo: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Value of `name=value` on the kernel's command line; the last one counts.
+fn parameter<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    line.split_whitespace()
+        .rev()
+        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn scripted(line: &str) -> Result<()> {
+    let seconds = parameter(line, "bulkhead.seconds").unwrap_or("3");
+    let total: u32 = seconds
+        .parse()
+        .map_err(|_| Error::other(format!("bulkhead.seconds={seconds} is no number")))?;
+    let third = Duration::from_secs(total.into()) / 3;
+    let half = (third.as_millis() / 2).to_string();
+    let view = start("bhview", &["log", seconds])?;
+    sleep(third);
+    for load in ["load", "forkexec"] {
+        end("bhbench", start("bhbench", &[load, &half])?)?;
+    }
+    end("bhview", view)
+}
+
+fn start(name: &str, args: &[&str]) -> Result<Child> {
+    let program = format!("/bin/{name}");
+    Command::new(&program)
+        .args(args)
+        .spawn()
+        .map_err(|why| Error::other(format!("{program}: {why}")))
+}
+
+fn end(name: &str, mut child: Child) -> Result<()> {
+    let status = child.wait()?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::other(format!("{name}: {status}")))
+}
