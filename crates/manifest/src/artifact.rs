@@ -1,0 +1,61 @@
+//! Files that a manifest names: paths from its folder, and artifacts.
+
+use std::path::{Component, Path, PathBuf};
+
+/// How manifests mark an artifact.
+pub const PREFIX: &str = "artifact:";
+
+/// Environment variable with the folder of artifacts.
+pub const VARIABLE: &str = "BULKHEAD_ARTIFACTS";
+
+/// The source tree's root: the nearest folder upwards with a workspace manifest.
+#[must_use]
+pub fn root(from: &Path) -> Option<PathBuf> {
+    let from = std::path::absolute(from).ok()?;
+    from.ancestors()
+        .skip(1)
+        .find(|folder| folder.join("Cargo.toml").is_file())
+        .map(Path::to_owned)
+}
+
+/// The folder of artifacts, when the caller names none.
+#[must_use]
+pub fn folder(manifest: &Path) -> PathBuf {
+    if let Some(folder) = std::env::var_os(VARIABLE) {
+        return folder.into();
+    }
+    root(manifest).unwrap_or_default().join("target/artifacts")
+}
+
+/// A path from a folder, without `.` and `..` where they can be resolved by
+/// their text, so that messages stay short.
+#[must_use]
+pub fn join(folder: &Path, path: &str) -> PathBuf {
+    let mut joined = PathBuf::new();
+    for part in folder.join(path).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(joined.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                joined.pop();
+            }
+            part => joined.push(part),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_joined_by_their_text() {
+        let joined = |path| join(Path::new("systems"), path);
+        assert_eq!(joined("../machines/q.toml"), Path::new("machines/q.toml"));
+        assert_eq!(joined("./a"), Path::new("systems/a"));
+        assert_eq!(joined("../../a"), Path::new("../a"));
+        assert_eq!(joined("/abs"), Path::new("/abs"));
+    }
+}

@@ -1,0 +1,233 @@
+//! Loading: text, shape, decoding, files, rules, in this order. Each step goes
+//! on with what the step before it could make out, so that one run shows all.
+
+use crate::artifact;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::machine::{self, Described};
+use crate::raw;
+use crate::rules::{self, Context, Item};
+use crate::source::{Document, Location, Source, k, n};
+use crate::{schema, shape};
+use bulkhead_plan::{Plan, System};
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use toml::de::ValueDeserializer;
+
+/// How to load.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where `artifact:NAME` is looked up. If it is not given: the folder in
+    /// `BULKHEAD_ARTIFACTS`, else `target/artifacts` in the source tree.
+    pub artifacts: Option<PathBuf>,
+    /// Do not open the guests' files: what has not been built yet is no error.
+    pub skip_files: bool,
+}
+
+/// A manifest that keeps every rule, with its machine.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The system before placement.
+    pub system: System,
+    /// An image length that is about right, for a first [`Checked::plan`].
+    pub image_estimate: u64,
+    /// Where memory sizes stand, for what only placement finds.
+    pub(crate) places: rules::Places,
+}
+
+impl Checked {
+    /// Places everything behind an image of `image_len` bytes.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn plan(&self, image_len: u64) -> Result<Plan, Diagnostics> {
+        self.system.plan(image_len).map_err(|misfits| {
+            Diagnostics(
+                misfits
+                    .into_iter()
+                    .map(|misfit| rules::memory::misfit(&self.system, &self.places, misfit))
+                    .collect(),
+            )
+            .sorted()
+        })
+    }
+}
+
+/// Reads a manifest and checks it with everything that it names.
+///
+/// # Errors
+/// Everything that was found.
+pub fn load(path: &Path, options: &Options) -> Result<Checked, Diagnostics> {
+    match read_text(path) {
+        Ok(source) => load_text(&source, options),
+        Err(finding) => Err(Diagnostics(vec![*finding])),
+    }
+}
+
+/// Reads a file as text.
+fn read_text(path: &Path) -> Result<Arc<Source>, Box<Diagnostic>> {
+    let source = |text| {
+        Arc::new(Source {
+            path: path.to_owned(),
+            text,
+        })
+    };
+    let bytes = std::fs::read(path).map_err(|error| {
+        let message = format!("cannot read {}: {error}", path.display());
+        let at = Location::start(&source(String::new()));
+        Box::new(
+            Diagnostic::new("file-unreadable", at, message).help("give the path of a TOML file"),
+        )
+    })?;
+    String::from_utf8(bytes).map(source).map_err(|error| {
+        let wrong = error.utf8_error().valid_up_to();
+        let source = source(String::from_utf8_lossy(error.as_bytes()).into_owned());
+        let at = Location {
+            source,
+            range: wrong..wrong,
+        };
+        Box::new(
+            Diagnostic::new("file-not-text", at, format!("byte {wrong} is not UTF-8"))
+                .help("save the file as UTF-8 text"),
+        )
+    })
+}
+
+/// Checks a manifest's text; `source.path` says where it would stand.
+///
+/// # Errors
+/// Everything that was found.
+pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Diagnostics> {
+    let (document, errors) = Document::parse(source, &source.text);
+    let mut found: Vec<Diagnostic> = errors
+        .iter()
+        .map(|error| syntax(&document, error))
+        .collect();
+    // What follows a syntax error is guesswork: a key may have been lost.
+    if !found.is_empty() {
+        return Err(Diagnostics(found).sorted());
+    }
+    found.extend(shape::check(&document, &schema::manifest()));
+    let mut decoder = Decoder {
+        document: &document,
+        found: &mut found,
+    };
+    let mut context = Context {
+        document: &document,
+        version: decoder.one("version"),
+        system: decoder.one("system"),
+        run: decoder.one("run"),
+        sandboxes: decoder.many("sandbox"),
+        channels: decoder.many("channel"),
+        healths: decoder.many("health"),
+        described: None,
+        base: source.path.parent().unwrap_or(Path::new("")).to_owned(),
+        artifacts: options
+            .artifacts
+            .clone()
+            .unwrap_or_else(|| artifact::folder(&source.path)),
+        skip_files: options.skip_files,
+        guests: Vec::new(),
+    };
+    match describe(&context) {
+        Ok(described) => context.described = described,
+        Err(more) => found.extend(more),
+    }
+    rules::guests::open(&mut context);
+    for rule in rules::ALL {
+        rule(&context, &mut found);
+    }
+    if found.is_empty() {
+        let (system, places) = rules::build::system(&context);
+        let image_estimate = rules::memory::image_estimate(&context);
+        Ok(Checked {
+            system,
+            image_estimate,
+            places,
+        })
+    } else {
+        Err(Diagnostics(found).sorted())
+    }
+}
+
+/// A parser's or decoder's error as a finding.
+pub(crate) fn syntax(document: &Document<'_>, error: &toml::de::Error) -> Diagnostic {
+    let at = document.location(error.span().unwrap_or(0..0));
+    let message = error.message().replace('\n', ", ");
+    Diagnostic::new(
+        "syntax",
+        at,
+        format!("this is not TOML as it is expected here: {message}"),
+    )
+    .help("the format is described at toml.io; strings stand in quotes")
+}
+
+/// Takes pieces of a document apart. A piece of the wrong shape has been
+/// reported already and is left out.
+struct Decoder<'a, 't> {
+    document: &'a Document<'t>,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl Decoder<'_, '_> {
+    fn decode<T: DeserializeOwned>(&mut self, path: &[crate::source::Step<'_>]) -> Option<T> {
+        let node = self.document.get(path)?.clone();
+        match T::deserialize(ValueDeserializer::from(node)) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                // Only if the shape check let it pass: nothing may vanish unseen.
+                if self.found.is_empty() {
+                    self.found.push(syntax(self.document, &error));
+                }
+                None
+            }
+        }
+    }
+
+    fn one<T: DeserializeOwned>(&mut self, key: &str) -> Option<T> {
+        self.decode(&[k(key)])
+    }
+
+    fn many<T: DeserializeOwned>(&mut self, key: &'static str) -> Vec<Item<T>> {
+        let array = self
+            .document
+            .get(&[k(key)])
+            .and_then(|node| node.get_ref().as_array());
+        let len = array.map_or(0, |array| array.len());
+        (0..len)
+            .filter_map(|index| {
+                let raw = self.decode(&[k(key), n(index)])?;
+                Some(Item {
+                    table: key,
+                    index,
+                    raw,
+                })
+            })
+            .collect()
+    }
+}
+
+/// The machine that the manifest names: looked for from its folder, then from
+/// the root of the source tree.
+fn describe(context: &Context<'_, '_>) -> Result<Option<Described>, Vec<Diagnostic>> {
+    let Some(raw::System { machine, .. }) = &context.system else {
+        return Ok(None);
+    };
+    let near = artifact::join(&context.base, machine);
+    let root = artifact::root(&context.document.source().path);
+    let far = root.map(|root| artifact::join(&root, machine));
+    let path = if near.is_file() {
+        near
+    } else {
+        far.filter(|far| far.is_file()).unwrap_or(near)
+    };
+    let source = read_text(&path).map_err(|finding| {
+        if finding.rule != "file-unreadable" {
+            return vec![*finding];
+        }
+        let at = context.document.at(&[k("system"), k("machine")]);
+        let help = "give a path from the manifest's folder, such as `machines/qemu-q35.toml`";
+        vec![Diagnostic::new("machine-missing", at, finding.message).help(help)]
+    })?;
+    machine::read(&source).map(Some)
+}

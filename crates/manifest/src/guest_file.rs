@@ -1,0 +1,224 @@
+//! What has to be known of guests' files: the header of a Linux bzImage
+//! (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header") and the
+//! program headers of an ELF64 file (System V gABI, chapter 5). Every read is
+//! bounded; a file is a claim.
+
+use bulkhead_layout::PAGE;
+
+/// What a kernel's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Where it is loaded.
+    pub load: u64,
+    /// Bytes that it uses from there on while it starts.
+    pub init_size: u64,
+    /// Longest command line.
+    pub cmdline: u64,
+}
+
+/// A segment of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First guest-physical address.
+    pub start: u64,
+    /// Bytes in memory.
+    pub len: u64,
+    /// May be written.
+    pub write: bool,
+    /// May be executed.
+    pub execute: bool,
+}
+
+/// What a program's headers say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// First instruction.
+    pub entry: u64,
+    /// What is loaded.
+    pub segments: Vec<Segment>,
+}
+
+fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
+    let field = bytes.get(offset..offset.checked_add(N)?)?;
+    let mut wide = [0; 8];
+    wide[..N].copy_from_slice(field);
+    Some(u64::from_le_bytes(wide))
+}
+
+/// Reads a bzImage's header.
+///
+/// # Errors
+/// Why the file cannot be booted.
+pub fn kernel(bytes: &[u8]) -> Result<Kernel, String> {
+    if bytes.starts_with(b"\x7fELF") {
+        return Err("it is an ELF file, such as vmlinux".into());
+    }
+    if bytes.starts_with(b"\x1f\x8b") {
+        return Err("it is compressed by gzip".into());
+    }
+    if bytes.get(0x202..0x206) != Some(b"HdrS") {
+        return Err("the mark `HdrS` at 0x202 is missing".into());
+    }
+    let short = || "it ends within its header".to_owned();
+    let version = word::<2>(bytes, 0x206).ok_or_else(short)?;
+    if version < 0x20C {
+        return Err(format!(
+            "its boot protocol is {}.{:02}, 2.12 is the first with a 64-bit entry",
+            version >> 8,
+            version & 0xFF
+        ));
+    }
+    if word::<2>(bytes, 0x236).ok_or_else(short)? & 1 == 0 {
+        return Err("it has no 64-bit entry (XLF_KERNEL_64 is clear)".into());
+    }
+    let setup = word::<1>(bytes, 0x1F1).ok_or_else(short)?;
+    // "For backwards compatibility, if the setup_sects field contains 0, the real value is 4."
+    let setup = (if setup == 0 { 4 } else { setup } + 1) * 512;
+    if setup >= bytes.len() as u64 {
+        return Err(format!(
+            "it has {} bytes, and its setup part alone {setup}",
+            bytes.len()
+        ));
+    }
+    Ok(Kernel {
+        load: word::<8>(bytes, 0x258).ok_or_else(short)?,
+        init_size: word::<4>(bytes, 0x260).ok_or_else(short)?,
+        cmdline: word::<4>(bytes, 0x238).ok_or_else(short)?,
+    })
+}
+
+const PT_LOAD: u64 = 1;
+const PT_INTERP: u64 = 3;
+
+/// Reads a static ELF64 program's headers.
+///
+/// # Errors
+/// Why the file cannot be loaded.
+pub fn program(bytes: &[u8]) -> Result<Program, String> {
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err("the mark `\\x7fELF` at its start is missing".into());
+    }
+    let short = || "it ends within its headers".to_owned();
+    if word::<2>(bytes, 4).ok_or_else(short)? != 0x0102 {
+        return Err("it is not a 64-bit little-endian ELF file".into());
+    }
+    let machine = word::<2>(bytes, 18).ok_or_else(short)?;
+    if machine != 62 {
+        return Err(format!("it is for machine {machine}, x86-64 is 62"));
+    }
+    match word::<2>(bytes, 16).ok_or_else(short)? {
+        2 => {}
+        3 => {
+            return Err(
+                "it is position-independent (ET_DYN), so its addresses are not final".into(),
+            );
+        }
+        other => return Err(format!("its type is {other}, an executable's is 2")),
+    }
+    let entry = word::<8>(bytes, 24).ok_or_else(short)?;
+    let table = word::<8>(bytes, 32).ok_or_else(short)?;
+    let size = word::<2>(bytes, 54).ok_or_else(short)?;
+    let count = word::<2>(bytes, 56).ok_or_else(short)?;
+    if size != 56 {
+        return Err(format!("its program headers have {size} bytes, not 56"));
+    }
+    let mut segments = Vec::new();
+    for index in 0..count {
+        let header = table
+            .checked_add(index * size)
+            .and_then(|start| usize::try_from(start).ok())
+            .and_then(|start| bytes.get(start..start.checked_add(56)?))
+            .ok_or_else(short)?;
+        segments.extend(segment(header, bytes.len() as u64)?);
+    }
+    if segments.is_empty() {
+        return Err("it has nothing to load".into());
+    }
+    Ok(Program { entry, segments })
+}
+
+fn segment(header: &[u8], file: u64) -> Result<Option<Segment>, String> {
+    let short = || "it ends within its headers".to_owned();
+    match word::<4>(header, 0).ok_or_else(short)? {
+        PT_LOAD => {}
+        PT_INTERP => return Err("it is linked dynamically".into()),
+        _ => return Ok(None),
+    }
+    let flags = word::<4>(header, 4).ok_or_else(short)?;
+    let offset = word::<8>(header, 8).ok_or_else(short)?;
+    let start = word::<8>(header, 24).ok_or_else(short)?;
+    let in_file = word::<8>(header, 32).ok_or_else(short)?;
+    let len = word::<8>(header, 40).ok_or_else(short)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    if offset.checked_add(in_file).is_none_or(|end| end > file) || in_file > len {
+        return Err(format!("its segment at {start:#x} is cut off"));
+    }
+    if start
+        .checked_add(len)
+        .is_none_or(|end| end > u64::MAX - PAGE)
+    {
+        return Err(format!(
+            "its segment at {start:#x} ends beyond all addresses"
+        ));
+    }
+    Ok(Some(Segment {
+        start,
+        len,
+        write: flags & 2 != 0,
+        execute: flags & 1 != 0,
+    }))
+}
+
+/// Two segments with different rights on one page, or on the same bytes.
+#[must_use]
+pub fn clash(segments: &[Segment]) -> Option<(Segment, Segment)> {
+    let pages = |s: &Segment| (s.start / PAGE, (s.start + s.len - 1) / PAGE);
+    for (index, one) in segments.iter().enumerate() {
+        for other in &segments[index + 1..] {
+            let ((a, b), (c, d)) = (pages(one), pages(other));
+            let rights = |s: &Segment| (s.write, s.execute);
+            if a <= d && c <= b && rights(one) != rights(other) {
+                return Some((*one, *other));
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_file_panics(bytes: Vec<u8>) {
+            let _ = (kernel(&bytes), program(&bytes));
+        }
+
+        #[test]
+        fn no_elf_panics(tail in prop::collection::vec(any::<u8>(), 0..400), count: u16, table in 0u64..300) {
+            let mut bytes = b"\x7fELF\x02\x01".to_vec();
+            bytes.resize(64, 0);
+            bytes[16] = 2;
+            bytes[18] = 62;
+            bytes[32..40].copy_from_slice(&table.to_le_bytes());
+            bytes[54] = 56;
+            bytes[56..58].copy_from_slice(&count.to_le_bytes());
+            bytes.extend(tail);
+            let _ = program(&bytes).map(|program| clash(&program.segments));
+        }
+
+        #[test]
+        fn no_kernel_panics(head in prop::collection::vec(any::<u8>(), 0x200..0x270)) {
+            let mut bytes = head;
+            if bytes.len() >= 0x208 {
+                bytes[0x202..0x206].copy_from_slice(b"HdrS");
+                bytes[0x206..0x208].copy_from_slice(&0x20Fu16.to_le_bytes());
+            }
+            let _ = kernel(&bytes);
+        }
+    }
+}

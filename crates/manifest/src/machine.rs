@@ -1,0 +1,380 @@
+//! From a machine description to a [`Machine`]: the rules that a machine has to
+//! keep in itself.
+
+use crate::diagnostic::{Diagnostic, list};
+use crate::raw_machine::{DeviceEntry, MachineFile};
+use crate::source::{Document, Source, Step, k, n};
+use crate::{schema, shape, size};
+use bulkhead_layout::{PAGE, map};
+use bulkhead_plan::{Device, Machine, Ports, Span};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use toml::de::ValueDeserializer;
+
+/// A machine as manifests need it.
+#[derive(Clone, Debug, Default)]
+pub struct Described {
+    /// The machine.
+    pub machine: Machine,
+    /// Devices that no sandbox can own, each with the reason.
+    pub nobody: BTreeMap<String, String>,
+}
+
+/// Reads and checks a machine description.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read(source: &Arc<Source>) -> Result<Described, Vec<Diagnostic>> {
+    let (document, errors) = Document::parse(source, &source.text);
+    let mut found: Vec<Diagnostic> = errors
+        .iter()
+        .map(|error| crate::check::syntax(&document, error))
+        .collect();
+    if found.is_empty() {
+        found = shape::check(&document, &schema::machine());
+    }
+    if !found.is_empty() {
+        return Err(found);
+    }
+    match MachineFile::deserialize(ValueDeserializer::from(document.root().clone())) {
+        Ok(file) => convert(&document, &file),
+        Err(error) => Err(vec![crate::check::syntax(&document, &error)]),
+    }
+}
+
+struct View<'a, 't> {
+    document: &'a Document<'t>,
+    file: &'a MachineFile,
+    found: Vec<Diagnostic>,
+}
+
+impl View<'_, '_> {
+    fn report(&mut self, rule: &'static str, path: &[Step<'_>], message: String, help: &str) {
+        let at = self.document.at(path);
+        self.found
+            .push(Diagnostic::new(rule, at, message).help(help));
+    }
+}
+
+fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Described, Vec<Diagnostic>> {
+    let mut view = View {
+        document,
+        file,
+        found: Vec::new(),
+    };
+    version(&mut view);
+    cores(&mut view);
+    let (ram_size, ram_below_4g) = memory_size(&mut view);
+    let ram = ram(&mut view, ram_size, ram_below_4g);
+    let reserved = reserved(&mut view, &ram);
+    image_memory(&mut view, &ram);
+    let devices = devices(&mut view);
+    let console = console(&mut view);
+    if !view.found.is_empty() {
+        return Err(view.found);
+    }
+    let nobody = file
+        .device
+        .iter()
+        .filter_map(|device| Some((device.name.clone(), device.nobody.clone()?)))
+        .collect();
+    let machine = Machine {
+        name: file.name.clone(),
+        apic_ids: file.cores.clone(),
+        ram,
+        reserved,
+        ram_size,
+        ram_below_4g,
+        devices,
+        console,
+        debug_port: file.debug_port.unwrap_or(0),
+        qemu: file
+            .qemu
+            .as_ref()
+            .map(|qemu| qemu.args.clone())
+            .unwrap_or_default(),
+    };
+    Ok(Described { machine, nobody })
+}
+
+fn version(view: &mut View<'_, '_>) {
+    if let Some(version) = view.file.version.filter(|version| *version != 1) {
+        let message = format!("machine description version {version} is not known");
+        view.report(
+            "machine-version",
+            &[k("version")],
+            message,
+            "write `version = 1`",
+        );
+    }
+}
+
+fn cores(view: &mut View<'_, '_>) {
+    let cores = &view.file.cores;
+    if cores.is_empty() {
+        let message = "the machine has no core".to_owned();
+        view.report(
+            "machine-cores",
+            &[k("cores")],
+            message,
+            "list the x2APIC IDs of its cores",
+        );
+    }
+    for (index, id) in cores.iter().enumerate() {
+        if cores[..index].contains(id) {
+            let message = format!("x2APIC ID {id} is given twice");
+            view.report(
+                "machine-cores",
+                &[k("cores"), n(index)],
+                message,
+                "every core has an ID of its own",
+            );
+        }
+        // Monitors keep their cores as a set of 256 bits.
+        if *id > 255 {
+            let message = format!("x2APIC ID {id} is above 255");
+            view.report(
+                "machine-cores",
+                &[k("cores"), n(index)],
+                message,
+                "leave this core out",
+            );
+        }
+    }
+}
+
+fn memory_size(view: &mut View<'_, '_>) -> (u64, u64) {
+    let sizes = &view.file.memory;
+    let mut read = |key, text: &str| {
+        size::parse(text).unwrap_or_else(|why| {
+            let message = format!("`{key}` is no size: {why}");
+            view.report(
+                "machine-memory",
+                &[k("memory"), k(key)],
+                message,
+                "write it like `\"6 GiB\"`",
+            );
+            0
+        })
+    };
+    let size = read("size", &sizes.size);
+    let below = read("below_4g", &sizes.below_4g);
+    if below > size || below > 1 << 32 {
+        let message = format!(
+            "{} below 4 GiB is more than there can be",
+            size::show(below)
+        );
+        let help = "`below_4g` is at most `size` and at most 4 GiB";
+        view.report(
+            "machine-memory",
+            &[k("memory"), k("below_4g")],
+            message,
+            help,
+        );
+    }
+    (size, below)
+}
+
+fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
+    let banks = [
+        Span {
+            start: 0,
+            len: below,
+        },
+        Span {
+            start: 1 << 32,
+            len: size.saturating_sub(below),
+        },
+    ];
+    let mut pieces: Vec<Span> = Vec::new();
+    for (index, range) in view.file.ram.iter().enumerate() {
+        let path = [k("ram"), n(index)];
+        let (start, end) = (range.start, range.end);
+        if start >= end || !start.is_multiple_of(PAGE) || !end.is_multiple_of(PAGE) {
+            let message = format!("{start:#x} to {end:#x} is no range of whole pages");
+            view.report(
+                "machine-ram",
+                &path,
+                message,
+                "`start` is below `end`, both multiples of 0x1000",
+            );
+            continue;
+        }
+        let piece = Span {
+            start,
+            len: end - start,
+        };
+        if !banks.iter().any(|bank| bank.encloses(piece)) {
+            let message = format!("{start:#x} to {end:#x} is outside of the machine's memory");
+            let help = format!(
+                "with this `[memory]` it lies from 0 to {below:#x} and from {:#x} to {:#x}",
+                banks[1].start,
+                banks[1].end()
+            );
+            view.report("machine-ram", &path, message, &help);
+        }
+        if let Some(last) = pieces.last().filter(|last| start < last.end()) {
+            let message = format!(
+                "{start:#x} lies before the end of the range before it, {:#x}",
+                last.end()
+            );
+            view.report(
+                "machine-ram",
+                &path,
+                message,
+                "ranges ascend and do not overlap",
+            );
+        }
+        pieces.push(piece);
+    }
+    pieces
+}
+
+fn reserved(view: &mut View<'_, '_>, ram: &[Span]) -> Vec<(String, Span)> {
+    let mut all = Vec::new();
+    for (index, entry) in view.file.reserved.iter().enumerate() {
+        let path = [k("reserved"), n(index)];
+        if entry.start >= entry.end {
+            let message = format!("{:#x} to {:#x} is no range", entry.start, entry.end);
+            view.report("machine-reserved", &path, message, "`start` is below `end`");
+            continue;
+        }
+        let span = Span {
+            start: entry.start,
+            len: entry.end - entry.start,
+        };
+        if let Some(piece) = ram.iter().find(|piece| piece.overlaps(span)) {
+            let message = format!(
+                "`{}` overlaps the RAM from {:#x} to {:#x}",
+                entry.name,
+                piece.start,
+                piece.end()
+            );
+            view.report(
+                "machine-reserved",
+                &path,
+                message,
+                "take it out of `[[ram]]`",
+            );
+        }
+        all.push((entry.name.clone(), span));
+    }
+    all
+}
+
+/// The image and the cores' start-up code have fixed places.
+fn image_memory(view: &mut View<'_, '_>, ram: &[Span]) {
+    for (what, start) in [
+        ("image", map::IMAGE_PA),
+        ("cores' start-up code", map::TRAMPOLINE_PA),
+    ] {
+        let page = Span { start, len: PAGE };
+        if !ram.iter().any(|piece| piece.encloses(page)) {
+            let message = format!("there is no RAM at {start:#x}, where the {what} goes");
+            view.report(
+                "machine-image",
+                &[k("ram")],
+                message,
+                "list the RAM there in `[[ram]]`",
+            );
+        }
+    }
+}
+
+fn devices(view: &mut View<'_, '_>) -> Vec<Device> {
+    let mut devices: Vec<Device> = Vec::new();
+    for (index, entry) in view.file.device.iter().enumerate() {
+        let path = [k("device"), n(index)];
+        let device = device(view, entry, index);
+        if let Some(other) = devices.iter().find(|other| other.name == device.name) {
+            let message = format!("device `{}` is described twice", other.name);
+            view.report(
+                "machine-device",
+                &path,
+                message,
+                "every device has a name of its own",
+            );
+        }
+        let clash = devices.iter().find(|other| share_port(other, &device));
+        if let Some(other) = clash {
+            let message = format!(
+                "`{}` and `{}` have a port in common",
+                device.name, other.name
+            );
+            view.report(
+                "machine-device",
+                &path,
+                message,
+                "every port belongs to one device",
+            );
+        }
+        devices.push(device);
+    }
+    devices
+}
+
+fn device(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Device {
+    for (position, [first, last]) in entry.ports.iter().enumerate() {
+        if first > last {
+            let path = [k("device"), n(index), k("ports"), n(position)];
+            let message = format!("{first:#x} to {last:#x} is no range of ports");
+            view.report(
+                "machine-device",
+                &path,
+                message,
+                "the first port is at most the last one",
+            );
+        }
+    }
+    Device {
+        name: entry.name.clone(),
+        class: entry.class.clone(),
+        ports: entry
+            .ports
+            .iter()
+            .map(|[first, last]| Ports {
+                first: *first,
+                last: *last,
+            })
+            .collect(),
+        irq: entry.irq,
+        place: view.document.at(&[k("device"), n(index)]).place(),
+    }
+}
+
+/// Whether two devices share a port.
+#[must_use]
+pub fn share_port(one: &Device, other: &Device) -> bool {
+    one.ports
+        .iter()
+        .any(|a| other.ports.iter().any(|b| a.overlaps(*b)))
+}
+
+fn console(view: &mut View<'_, '_>) -> u16 {
+    let Some(name) = &view.file.console else {
+        return 0;
+    };
+    let uarts = || {
+        view.file
+            .device
+            .iter()
+            .filter(|device| device.class == "uart16550")
+    };
+    let port = uarts()
+        .find(|uart| uart.name == *name)
+        .and_then(|uart| uart.ports.first());
+    match port {
+        Some([first, _]) => *first,
+        None => {
+            let names: Vec<&String> = uarts().map(|uart| &uart.name).collect();
+            let help = format!(
+                "name a device of class `uart16550` with ports: {}",
+                list(&names)
+            );
+            let message = format!("console `{name}` is no such device");
+            view.report("machine-console", &[k("console")], message, &help);
+            0
+        }
+    }
+}

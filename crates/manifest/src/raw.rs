@@ -1,0 +1,262 @@
+//! What a manifest's author may write, version 1. These types are the only
+//! definition of the format: the JSON Schema is generated from them, the shape
+//! check ([`crate::shape`]) follows that schema, and the decoding is theirs.
+//! Nothing here is checked beyond its shape; that is what the rules are for.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A Bulkhead system: the sandboxes into which a machine is divided, and
+/// everything that each of them may use. What is not granted here is denied.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Version of the manifest's format; 1 if it is not given.
+    pub version: Option<u32>,
+    /// The system as a whole.
+    pub system: System,
+    /// How `bulkhead run` runs it.
+    pub run: Option<Run>,
+    /// The sandboxes. Their order gives their indices.
+    #[serde(default)]
+    pub sandbox: Vec<Sandbox>,
+    /// Memory that sandboxes share. Their order gives their addresses.
+    #[serde(default)]
+    pub channel: Vec<Channel>,
+    /// What happens after denied accesses.
+    #[serde(default)]
+    pub health: Vec<Health>,
+}
+
+/// The system as a whole.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// Its name.
+    pub name: String,
+    /// Machine description: a path from the manifest's folder, or from the
+    /// root of the source tree.
+    pub machine: String,
+}
+
+/// How `bulkhead run` runs the system.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// The run ends when all of these sandboxes have stopped.
+    #[serde(default)]
+    pub ends_with: Vec<String>,
+}
+
+/// A sandbox: cores, memory and devices of its own, and the guest that runs there.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sandbox {
+    /// Its name: lower-case letters, digits and hyphens.
+    pub name: String,
+    /// What runs in it.
+    pub guest: Guest,
+    /// Core numbers of the machine; the first one boots. No core has two owners.
+    pub cores: Vec<u32>,
+    /// Its RAM.
+    pub memory: Memory,
+    /// Devices of the machine description that it owns.
+    #[serde(default)]
+    pub devices: Vec<String>,
+    /// Sandboxes that it may stop, start and restart.
+    #[serde(default)]
+    pub control: Vec<String>,
+    /// Sandboxes whose reports (state, exits, denials, console) it may read.
+    #[serde(default)]
+    pub observe: Vec<String>,
+    /// Whether it starts with the machine.
+    #[serde(default = "yes")]
+    pub autostart: bool,
+    /// How much depends on it. Shown by `bulkhead plan`.
+    pub criticality: Option<Criticality>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What runs in a sandbox.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Guest {
+    /// An unmodified Linux.
+    Linux {
+        /// bzImage: a path from the manifest's folder, or `artifact:NAME`.
+        kernel: String,
+        /// Initial RAM file system, likewise.
+        initrd: Option<String>,
+        /// Kernel command line.
+        cmdline: Option<String>,
+    },
+    /// A program on the bare virtual machine.
+    Bare {
+        /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`.
+        program: String,
+        /// Text handed to the program.
+        args: Option<String>,
+        /// Rights to its own memory.
+        #[serde(default)]
+        access: Access,
+    },
+}
+
+/// Rights that a bare program has to its own memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// As its segments say: text is not writable, data not executable.
+    #[default]
+    Segments,
+    /// All of it is readable, writable and executable.
+    Rwx,
+}
+
+/// RAM of a sandbox.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Memory {
+    /// Its size, such as `"512 MiB"`.
+    Size(String),
+    /// Its size and place.
+    Placed(Placed),
+}
+
+/// RAM at a place of the author's choice.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Placed {
+    /// Its size, such as `"512 MiB"`.
+    pub size: String,
+    /// Host-physical address, such as `"4 GiB"` or `"0x1_0000_0000"`.
+    pub at: Option<String>,
+}
+
+impl Memory {
+    /// The size as it was written.
+    #[must_use]
+    pub fn size(&self) -> &str {
+        match self {
+            Self::Size(size) => size,
+            Self::Placed(placed) => &placed.size,
+        }
+    }
+
+    /// The place as it was written.
+    #[must_use]
+    pub fn at(&self) -> Option<&str> {
+        match self {
+            Self::Size(_) => None,
+            Self::Placed(placed) => placed.at.as_deref(),
+        }
+    }
+}
+
+/// How much depends on a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Criticality {
+    /// Its failure is a nuisance.
+    Low,
+    /// Its failure costs the mission.
+    Medium,
+    /// Its failure costs lives or the machine.
+    High,
+}
+
+/// Memory that one sandbox writes and others read.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Channel {
+    /// Its name.
+    pub name: String,
+    /// The sandbox that writes.
+    pub from: String,
+    /// The sandboxes that read.
+    pub to: Vec<String>,
+    /// Its size, such as `"64 KiB"`.
+    pub size: String,
+    /// How readers learn of news.
+    #[serde(default)]
+    pub notify: Notify,
+}
+
+/// How readers of a channel learn of news.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Notify {
+    /// They look.
+    #[default]
+    Poll,
+    /// The writer rings. Not implemented yet.
+    Doorbell,
+    /// They look while it pays, then sleep. Not implemented yet.
+    Adaptive,
+}
+
+/// What happens after a denied access.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Health {
+    /// The sandbox whose access was denied.
+    pub sandbox: String,
+    /// The kind of access.
+    pub on: Event,
+    /// What is done.
+    pub action: Action,
+}
+
+/// Kinds of denied accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// Memory that is not the sandbox's, or not with that right.
+    MemoryViolation,
+    /// An I/O port.
+    PortViolation,
+    /// A model-specific register.
+    MsrViolation,
+    /// An interrupt to another sandbox's core, or of a forbidden kind.
+    IpiViolation,
+    /// An instruction that no guest may run.
+    InstructionViolation,
+    /// A hypercall without the right to it.
+    HypercallViolation,
+    /// A triple fault, or a state that the processor refuses.
+    TripleFault,
+}
+
+impl Event {
+    /// All of them, in the order of [`bulkhead_layout::report::Kind`].
+    pub const ALL: [Self; bulkhead_layout::report::KINDS] = [
+        Self::MemoryViolation,
+        Self::PortViolation,
+        Self::MsrViolation,
+        Self::IpiViolation,
+        Self::InstructionViolation,
+        Self::HypercallViolation,
+        Self::TripleFault,
+    ];
+
+    /// As manifests write it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        bulkhead_layout::report::KIND_NAMES[self as usize]
+    }
+}
+
+/// What is done after a denied access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Action {
+    /// The access has no effect and the guest goes on.
+    Ignore,
+    /// The sandbox is stopped.
+    Stop,
+    /// The sandbox starts anew, its memory as at the first launch.
+    Restart,
+}

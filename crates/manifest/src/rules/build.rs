@@ -1,0 +1,201 @@
+//! From what a manifest says to the plan's types, after (or, for sizes alone,
+//! while) the rules are checked. Pieces that some rule refuses are left out, so
+//! that this never fails.
+
+use super::guests::resolve;
+use super::memory::place_at;
+use super::{Context, Item, Places};
+use crate::raw::{self, Access, Guest};
+use crate::size;
+use crate::source::{Location, k, n};
+use bulkhead_layout::map::CHANNELS_GPA;
+use bulkhead_layout::monitor::Action;
+use bulkhead_layout::report::{KINDS, Kind};
+use bulkhead_plan as plan;
+use bulkhead_plan::{System, Wanted};
+
+/// What happens after a denied access for which the manifest says nothing:
+/// what cannot be completed stops the sandbox, the rest does nothing.
+#[must_use]
+pub fn default_actions() -> [Action; KINDS] {
+    let mut actions = [Action::Ignore; KINDS];
+    actions[Kind::Memory as usize] = Action::Stop;
+    actions[Kind::Shutdown as usize] = Action::Stop;
+    actions
+}
+
+/// The system that a manifest describes.
+pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
+    let (mut system, places) = sizes(cx);
+    system.ends_with = cx
+        .run
+        .iter()
+        .flat_map(|run| indices(cx, &run.ends_with))
+        .collect();
+    (system, places)
+}
+
+/// As much of the system as can be placed: sandboxes and channels whose sizes
+/// are right. After all rules were kept that is all of them.
+pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
+    let mut places = Places {
+        sandboxes: Vec::new(),
+        channels: Vec::new(),
+        system: cx.document.at(&[k("system")]),
+    };
+    let mut system = System {
+        name: cx
+            .system
+            .as_ref()
+            .map(|system| system.name.clone())
+            .unwrap_or_default(),
+        manifest: cx.document.source().path.clone(),
+        machine: cx
+            .described
+            .as_ref()
+            .map(|described| described.machine.clone())
+            .unwrap_or_default(),
+        ..System::default()
+    };
+    for item in &cx.sandboxes {
+        if let Some(wanted) = wanted(cx, item) {
+            places.sandboxes.push(place_at(cx, item));
+            system.sandboxes.push(wanted);
+        }
+    }
+    let mut gpa = CHANNELS_GPA;
+    for item in &cx.channels {
+        if super::memory::wrong_size(&item.size).is_some() {
+            continue;
+        }
+        let len = size::parse(&item.size).unwrap_or(0);
+        let at = cx.at(item, &[]);
+        system.channels.push(channel(cx, item, &at, gpa, len));
+        places.channels.push(cx.at(item, &[k("size")]));
+        gpa = gpa.saturating_add(len);
+    }
+    (system, places)
+}
+
+fn indices(cx: &Context<'_, '_>, names: &[String]) -> Vec<usize> {
+    names
+        .iter()
+        .filter_map(|name| cx.sandbox_index(name))
+        .collect()
+}
+
+fn wanted(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Option<Wanted> {
+    if super::memory::wrong_size(item.memory.size()).is_some() {
+        return None;
+    }
+    let at = match item.memory.at().map(size::parse) {
+        None => None,
+        Some(Ok(at)) if at.is_multiple_of(bulkhead_layout::PAGE) => Some(at),
+        Some(_) => return None,
+    };
+    Some(Wanted {
+        sandbox: sandbox(cx, item),
+        memory: size::parse(item.memory.size()).ok()?,
+        at,
+    })
+}
+
+fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
+    let ids = cx
+        .described
+        .as_ref()
+        .map_or(&[][..], |described| &described.machine.apic_ids);
+    let cores: Vec<usize> = item.cores.iter().map(|core| *core as usize).collect();
+    let mut actions = default_actions();
+    for health in cx
+        .healths
+        .iter()
+        .filter(|health| health.sandbox == item.name)
+    {
+        actions[health.on as usize] = match health.action {
+            raw::Action::Ignore => Action::Ignore,
+            raw::Action::Stop => Action::Stop,
+            raw::Action::Restart => Action::Restart,
+        };
+    }
+    plan::Sandbox {
+        name: item.name.clone(),
+        place: cx.at(item, &[]).place(),
+        guest: guest(cx, &item.guest),
+        apic_ids: cores
+            .iter()
+            .filter_map(|core| ids.get(*core).copied())
+            .collect(),
+        cores,
+        ram: Vec::new(),
+        devices: devices(cx, item),
+        control: indices(cx, &item.control),
+        observe: indices(cx, &item.observe),
+        actions,
+        autostart: item.autostart,
+        criticality: item.criticality.map(|criticality| match criticality {
+            raw::Criticality::Low => plan::Criticality::Low,
+            raw::Criticality::Medium => plan::Criticality::Medium,
+            raw::Criticality::High => plan::Criticality::High,
+        }),
+    }
+}
+
+fn guest(cx: &Context<'_, '_>, guest: &Guest) -> plan::Guest {
+    let path = |written: &str| resolve(&cx.base, &cx.artifacts, written);
+    match guest {
+        Guest::Linux {
+            kernel,
+            initrd,
+            cmdline,
+        } => plan::Guest::Linux {
+            kernel: path(kernel),
+            initrd: initrd.as_deref().map(path),
+            cmdline: cmdline.clone().unwrap_or_default(),
+        },
+        Guest::Bare {
+            program,
+            args,
+            access,
+        } => plan::Guest::Bare {
+            program: path(program),
+            args: args.clone().unwrap_or_default(),
+            enforce_segments: *access == Access::Segments,
+        },
+    }
+}
+
+/// The granted devices, each with the place of its grant.
+fn devices(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Device> {
+    let known = cx
+        .described
+        .as_ref()
+        .map_or(&[][..], |described| &described.machine.devices);
+    let grant = |(index, name): (usize, &String)| {
+        let device = known.iter().find(|device| device.name == *name)?;
+        let place = cx.at(item, &[k("devices"), n(index)]).place();
+        Some(plan::Device {
+            place,
+            ..device.clone()
+        })
+    };
+    item.devices.iter().enumerate().filter_map(grant).collect()
+}
+
+fn channel(
+    cx: &Context<'_, '_>,
+    item: &Item<raw::Channel>,
+    at: &Location,
+    gpa: u64,
+    len: u64,
+) -> plan::Channel {
+    plan::Channel {
+        name: item.name.clone(),
+        place: at.place(),
+        from: cx.sandbox_index(&item.from).unwrap_or(0),
+        to: indices(cx, &item.to),
+        hpa: 0,
+        gpa,
+        len,
+    }
+}

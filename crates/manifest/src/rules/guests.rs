@@ -1,0 +1,404 @@
+//! Guests: their files are there, are what they should be, and fit.
+
+use super::{Context, GuestFile, Item, Opened};
+use crate::diagnostic::Diagnostic;
+use crate::guest_file::{self, Kernel, Program};
+use crate::raw::{self, Access, Guest};
+use crate::shape::brief;
+use crate::size::{self, show};
+use crate::source::{Location, k};
+use crate::{artifact, guest_file::Segment};
+use bulkhead_layout::{PAGE, info, map};
+use std::io::Read;
+use std::path::Path;
+
+/// Programs start here at the earliest: page tables and start-up data of the
+/// bare virtual machine lie below.
+pub const PROGRAM_LOWEST: u64 = 0x20_0000;
+/// Longest kernel command line.
+pub const CMDLINE: usize = 2047;
+/// Longest argument text, without its final zero.
+pub const ARGS: usize = 255;
+/// More than this of a file is never needed in memory at once.
+const READ_LIMIT: u64 = 256 << 20;
+
+/// The keys of a guest that name files.
+fn named(guest: &Guest) -> Vec<(&'static str, &str)> {
+    match guest {
+        Guest::Linux { kernel, initrd, .. } => {
+            let initrd = initrd.as_deref().map(|initrd| ("initrd", initrd));
+            std::iter::once(("kernel", kernel.as_str()))
+                .chain(initrd)
+                .collect()
+        }
+        Guest::Bare { program, .. } => vec![("program", program)],
+    }
+}
+
+/// Why a path is not plain, if it is not.
+fn not_plain(path: &str) -> Option<String> {
+    let (name, artifact) = match path.strip_prefix(artifact::PREFIX) {
+        Some(name) => (name, true),
+        None => (path, false),
+    };
+    if name.is_empty() {
+        return Some("it is empty".into());
+    }
+    if let Some(wrong) = name
+        .chars()
+        .find(|c| c.is_control() || matches!(c, '$' | '~' | '*' | '?' | '\\'))
+    {
+        return Some(format!("it contains {wrong:?}"));
+    }
+    let inside = !name.starts_with('.') && !name.contains('/');
+    (artifact && !inside)
+        .then(|| "an artifact's name has no `/` and does not start with `.`".into())
+}
+
+/// The file that a guest's path means.
+#[must_use]
+pub fn resolve(base: &Path, artifacts: &Path, written: &str) -> std::path::PathBuf {
+    match written.strip_prefix(artifact::PREFIX) {
+        Some(name) => artifacts.join(name),
+        None => artifact::join(base, written),
+    }
+}
+
+/// Looks at all files that guests name.
+pub fn open(cx: &mut Context<'_, '_>) {
+    if cx.skip_files {
+        return;
+    }
+    let mut guests = Vec::new();
+    for sandbox in &cx.sandboxes {
+        for (key, written) in named(&sandbox.guest) {
+            if not_plain(written).is_some() {
+                continue;
+            }
+            let path = resolve(&cx.base, &cx.artifacts, written);
+            let (len, file) = match look(&path, key) {
+                Ok((len, file)) => (Ok(len), Some(file)),
+                Err(why) => (Err(why), None),
+            };
+            guests.push(Opened {
+                sandbox: sandbox.index,
+                key,
+                written: written.to_owned(),
+                path,
+                len,
+                file,
+            });
+        }
+    }
+    cx.guests = guests;
+}
+
+type Looked = (u64, Result<GuestFile, String>);
+
+fn look(path: &Path, key: &str) -> Result<Looked, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let meta = std::fs::metadata(path).map_err(text)?;
+    // A FIFO or a terminal would keep the checker waiting.
+    if !meta.is_file() {
+        return Err("it is no regular file".into());
+    }
+    let mut file = std::fs::File::open(path).map_err(text)?;
+    let mut read = |limit| {
+        let mut bytes = Vec::new();
+        file.by_ref()
+            .take(limit)
+            .read_to_end(&mut bytes)
+            .map_err(text)
+            .map(|_| bytes)
+    };
+    let found = match key {
+        "kernel" => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
+        "program" => guest_file::program(&read(READ_LIMIT)?).map(GuestFile::Program),
+        _ if meta.len() == 0 => Err("it is empty".into()),
+        _ => read(1).map(|_| GuestFile::Initrd),
+    };
+    Ok((meta.len(), found))
+}
+
+fn guest_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, key: &str) -> Location {
+    cx.at(sandbox, &[k("guest"), k(key)])
+}
+
+fn opened_at(cx: &Context<'_, '_>, opened: &Opened) -> Location {
+    cx.document.at(&[
+        k("sandbox"),
+        crate::source::n(opened.sandbox),
+        k("guest"),
+        k(opened.key),
+    ])
+}
+
+/// Paths are plain: nothing in them is expanded.
+pub fn path_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in &cx.sandboxes {
+        for (key, written) in named(&sandbox.guest) {
+            if let Some(why) = not_plain(written) {
+                let message = format!("`{}` is no plain path: {why}", brief(written));
+                let help = "nothing is expanded; write a path from the manifest's folder, or `artifact:NAME`";
+                found.push(
+                    Diagnostic::new("path-plain", guest_at(cx, sandbox, key), message).help(help),
+                );
+            }
+        }
+    }
+}
+
+/// Files are there.
+pub fn file_missing(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for opened in &cx.guests {
+        let Err(why) = &opened.len else { continue };
+        let message = format!("cannot read {}: {why}", opened.path.display());
+        let help = if opened.written.starts_with(artifact::PREFIX) {
+            "`make build` makes or fetches artifacts; `BULKHEAD_ARTIFACTS` names another folder"
+        } else {
+            "paths start at the manifest's folder"
+        };
+        found.push(Diagnostic::new("file-missing", opened_at(cx, opened), message).help(help));
+    }
+}
+
+fn wrong_format(
+    cx: &Context<'_, '_>,
+    keys: &[&str],
+    rule: &'static str,
+    what: &str,
+    help: &str,
+    found: &mut Vec<Diagnostic>,
+) {
+    for opened in cx.guests.iter().filter(|opened| keys.contains(&opened.key)) {
+        if let Some(Err(why)) = &opened.file {
+            let message = format!("{} is no {what}: {why}", opened.path.display());
+            found.push(Diagnostic::new(rule, opened_at(cx, opened), message).help(help));
+        }
+    }
+}
+
+/// A kernel is a bzImage with a 64-bit entry, its initrd is not empty.
+pub fn kernel_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let help = "give a distribution's /boot/vmlinuz-… or the kernel's arch/x86/boot/bzImage";
+    wrong_format(
+        cx,
+        &["kernel"],
+        "kernel-format",
+        "bzImage that can be booted",
+        help,
+        found,
+    );
+    let help = "give a cpio archive, or leave `initrd` out";
+    wrong_format(
+        cx,
+        &["initrd"],
+        "kernel-format",
+        "initial RAM file system",
+        help,
+        found,
+    );
+}
+
+/// A program is a static ELF64 file.
+pub fn program_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let help = "link it statically for fixed addresses from 0x20_0000 on, as the SDK does";
+    wrong_format(
+        cx,
+        &["program"],
+        "program-format",
+        "static ELF64 program",
+        help,
+        found,
+    );
+}
+
+fn program_of<'a>(cx: &'a Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<&'a Program> {
+    cx.guests
+        .iter()
+        .filter(|opened| opened.sandbox == sandbox.index)
+        .find_map(|opened| match &opened.file {
+            Some(Ok(GuestFile::Program(program))) => Some(program),
+            _ => None,
+        })
+}
+
+fn kernel_of<'a>(
+    cx: &'a Context<'_, '_>,
+    sandbox: &Item<raw::Sandbox>,
+) -> Option<(&'a Kernel, u64)> {
+    let of = |key| {
+        cx.guests
+            .iter()
+            .find(move |o| o.sandbox == sandbox.index && o.key == key)
+    };
+    let initrd = of("initrd")
+        .and_then(|opened| opened.len.as_ref().ok())
+        .copied()
+        .unwrap_or(0);
+    match &of("kernel")?.file {
+        Some(Ok(GuestFile::Kernel(kernel))) => Some((kernel, initrd)),
+        _ => None,
+    }
+}
+
+/// A program's segments lie where programs may, and their rights can be kept apart.
+pub fn program_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in &cx.sandboxes {
+        let Guest::Bare { access, .. } = &sandbox.guest else {
+            continue;
+        };
+        let Some(program) = program_of(cx, sandbox) else {
+            continue;
+        };
+        for (message, help) in segment_errors(program, *access) {
+            let at = guest_at(cx, sandbox, "program");
+            let message = format!("program of `{}`: {message}", sandbox.name);
+            found.push(Diagnostic::new("program-segments", at, message).help(help));
+        }
+    }
+}
+
+fn segment_errors(program: &Program, access: Access) -> Vec<(String, &'static str)> {
+    let mut errors = Vec::new();
+    let show = |s: &Segment| format!("{:#x} to {:#x}", s.start, s.start + s.len);
+    for segment in &program.segments {
+        if segment.start < PROGRAM_LOWEST {
+            let message = format!("a segment starts at {:#x}", segment.start);
+            errors.push((
+                message,
+                "link it for addresses from 0x20_0000 on, as the SDK does",
+            ));
+        }
+        if access == Access::Segments && segment.write && segment.execute {
+            let message = format!("the segment {} is writable and executable", show(segment));
+            errors.push((
+                message,
+                "link text and data apart, or grant it: `access = \"rwx\"`",
+            ));
+        }
+    }
+    if access == Access::Segments
+        && let Some((one, other)) = guest_file::clash(&program.segments)
+    {
+        let message = format!(
+            "segments {} and {} have different rights on one page",
+            show(&one),
+            show(&other)
+        );
+        errors.push((
+            message,
+            "align segments to 4 KiB, or grant it: `access = \"rwx\"`",
+        ));
+    }
+    let holds = |s: &&Segment| s.start <= program.entry && program.entry - s.start < s.len;
+    let executable = |s: &Segment| s.execute || access == Access::Rwx;
+    if !program.segments.iter().find(holds).is_some_and(executable) {
+        let message = format!("its entry {:#x} is in no executable segment", program.entry);
+        errors.push((message, "name the entry in the linker script (`ENTRY`)"));
+    }
+    errors
+}
+
+/// Why a text cannot be handed to a guest, if it cannot.
+fn wrong_text(text: &str, limit: usize) -> Option<(String, String)> {
+    if text.len() > limit {
+        let help = format!("it can have {limit} bytes at most");
+        return Some((format!("it has {} bytes", text.len()), help));
+    }
+    let wrong = text.chars().find(|c| c.is_control())?;
+    Some((
+        format!("it contains {wrong:?}"),
+        "write it in one line of plain text".into(),
+    ))
+}
+
+/// A kernel command line is short enough and one line.
+pub fn cmdline_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in &cx.sandboxes {
+        let Guest::Linux {
+            cmdline: Some(cmdline),
+            ..
+        } = &sandbox.guest
+        else {
+            continue;
+        };
+        let own = kernel_of(cx, sandbox).map_or(CMDLINE, |(kernel, _)| kernel.cmdline as usize);
+        if let Some((why, help)) = wrong_text(cmdline, own.min(CMDLINE)) {
+            let message = format!("kernel command line of `{}`: {why}", sandbox.name);
+            found.push(
+                Diagnostic::new("cmdline-text", guest_at(cx, sandbox, "cmdline"), message)
+                    .help(help),
+            );
+        }
+    }
+}
+
+/// A program's arguments fit in its info page.
+pub fn args_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    const _: () = assert!(ARGS < size_of::<[u8; 256]>() && size_of::<info::Info>() == 4096);
+    for sandbox in &cx.sandboxes {
+        let Guest::Bare {
+            args: Some(args), ..
+        } = &sandbox.guest
+        else {
+            continue;
+        };
+        if let Some((why, help)) = wrong_text(args, ARGS) {
+            let message = format!("arguments of `{}`: {why}", sandbox.name);
+            found.push(
+                Diagnostic::new("args-text", guest_at(cx, sandbox, "args"), message).help(help),
+            );
+        }
+    }
+}
+
+/// A guest's file fits in its memory.
+pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in &cx.sandboxes {
+        let Ok(memory) = size::parse(sandbox.memory.size()) else {
+            continue;
+        };
+        let low = memory.min(map::GUEST_LOW_END);
+        let (needed, what) = match needs(cx, sandbox) {
+            Some(needs) if needs.0 > low && memory > 0 => needs,
+            _ => continue,
+        };
+        let at = cx.at(sandbox, &[k("memory")]);
+        let message = format!(
+            "{} are too little for `{}`: {what}",
+            show(memory),
+            sandbox.name
+        );
+        let finding = Diagnostic::new("memory-small", at, message);
+        found.push(if needed > map::GUEST_LOW_END {
+            finding.help(format!(
+                "nothing of it can lie above {:#x}",
+                map::GUEST_LOW_END
+            ))
+        } else {
+            let whole = needed.next_multiple_of(1 << 20);
+            finding.help(format!("give it at least `\"{}\"`", show(whole)))
+        });
+    }
+}
+
+/// Bytes of memory that a guest's files need, and what for.
+fn needs(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<(u64, String)> {
+    if let Some((kernel, initrd)) = kernel_of(cx, sandbox) {
+        let end = kernel.load.saturating_add(kernel.init_size);
+        let pages = initrd.checked_next_multiple_of(PAGE)?;
+        let what = format!(
+            "its kernel uses addresses up to {end:#x} while it starts, and its initrd {} KiB more",
+            pages >> 10
+        );
+        return Some((end.saturating_add(pages), what));
+    }
+    let program = program_of(cx, sandbox)?;
+    let end = program
+        .segments
+        .iter()
+        .map(|segment| segment.start + segment.len)
+        .max()?;
+    Some((end, format!("its program ends at {end:#x}")))
+}

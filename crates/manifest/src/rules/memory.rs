@@ -1,0 +1,266 @@
+//! Memory of sandboxes: sizes, places, and whether all of it fits.
+
+use super::{Context, Item, Places};
+use crate::diagnostic::Diagnostic;
+use crate::raw;
+use crate::size::{self, show};
+use crate::source::{Location, k};
+use bulkhead_layout::{PAGE, map};
+use bulkhead_plan::place::{LARGE, LOWEST};
+use bulkhead_plan::{Misfit, Owner, Reason, Span, System};
+
+/// Bytes that a monitor, its tables and its launch record take, roughly.
+const MONITOR_ESTIMATE: u64 = 1 << 20;
+
+/// Where a sandbox's size stands.
+fn size_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location {
+    match &sandbox.memory {
+        raw::Memory::Size(_) => cx.at(sandbox, &[k("memory")]),
+        raw::Memory::Placed(_) => cx.at(sandbox, &[k("memory"), k("size")]),
+    }
+}
+
+/// Where the reason for a sandbox's place stands: its address if it has one.
+pub fn place_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location {
+    match sandbox.memory.at() {
+        Some(_) => cx.at(sandbox, &[k("memory"), k("at")]),
+        None => size_at(cx, sandbox),
+    }
+}
+
+/// What is wrong with a size, if anything is, and what would be right.
+pub fn wrong_size(text: &str) -> Option<(String, String)> {
+    let example = "write a whole number and a unit, such as `\"16 MiB\"`".to_owned();
+    match size::parse(text) {
+        Err(why) => Some((
+            format!("`{}` is no size: {why}", crate::shape::brief(text)),
+            example,
+        )),
+        Ok(0) => Some(("the size is 0".into(), example)),
+        Ok(bytes) if !bytes.is_multiple_of(PAGE) => {
+            let message = format!("{bytes} bytes are no whole number of pages");
+            let near = bytes
+                .checked_next_multiple_of(PAGE)
+                .unwrap_or(bytes - bytes % PAGE);
+            Some((
+                message,
+                format!("pages have 4 KiB: write `\"{}\"`", show(near)),
+            ))
+        }
+        Ok(_) => None,
+    }
+}
+
+/// A sandbox has memory, in whole pages.
+pub fn memory_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in &cx.sandboxes {
+        if let Some((message, help)) = wrong_size(sandbox.memory.size()) {
+            let message = format!("memory of sandbox `{}`: {message}", sandbox.name);
+            found.push(Diagnostic::new("memory-size", size_at(cx, sandbox), message).help(help));
+        }
+    }
+}
+
+/// A place is an address that large pages can map.
+pub fn memory_place(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in &cx.sandboxes {
+        let Some(text) = sandbox.memory.at() else {
+            continue;
+        };
+        let at = cx.at(sandbox, &[k("memory"), k("at")]);
+        let align = match size::parse(sandbox.memory.size()) {
+            Ok(bytes) if bytes >= LARGE => LARGE,
+            _ => PAGE,
+        };
+        let finding = match size::parse(text) {
+            Err(why) => Diagnostic::new(
+                "memory-place",
+                at,
+                format!("`{}` is no address: {why}", crate::shape::brief(text)),
+            )
+            .help("write it like `\"4 GiB\"` or `\"0x1_0000_0000\"`"),
+            Ok(address) if !address.is_multiple_of(align) => {
+                let below = address - address % align;
+                Diagnostic::new(
+                    "memory-place",
+                    at,
+                    format!("{address:#x} is no multiple of {}", show(align)),
+                )
+                .help(format!(
+                    "{below:#x} and {:#x} are",
+                    below.saturating_add(align)
+                ))
+            }
+            Ok(_) => continue,
+        };
+        found.push(finding);
+    }
+}
+
+/// Sizes of the decoded sandboxes and channels that are right.
+fn total(cx: &Context<'_, '_>) -> u128 {
+    let sandboxes = cx.sandboxes.iter().map(|sandbox| sandbox.memory.size());
+    let channels = cx.channels.iter().map(|channel| channel.size.as_str());
+    sandboxes
+        .chain(channels)
+        .filter_map(|text| size::parse(text).ok())
+        .map(u128::from)
+        .sum()
+}
+
+/// RAM that sandboxes, channels and the image can have.
+fn usable(ram: &[Span]) -> u128 {
+    ram.iter()
+        .map(|piece| u128::from(piece.end().saturating_sub(piece.start.max(LOWEST))))
+        .sum()
+}
+
+fn exceeds(cx: &Context<'_, '_>) -> Option<(u128, u128)> {
+    let described = cx.described.as_ref()?;
+    let (wanted, there) = (total(cx), usable(&described.machine.ram));
+    (wanted > there).then_some((wanted, there))
+}
+
+/// All of it together is not more than the machine has.
+pub fn memory_total(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some((wanted, there)) = exceeds(cx) else {
+        return;
+    };
+    let Some(largest) = cx
+        .sandboxes
+        .iter()
+        .max_by_key(|sandbox| size::parse(sandbox.memory.size()).unwrap_or(0))
+    else {
+        return;
+    };
+    let mib = |bytes: u128| bytes.div_ceil(1 << 20);
+    let message = format!(
+        "sandboxes and channels want {} MiB, the machine has {} MiB for them",
+        mib(wanted),
+        there >> 20
+    );
+    let help = format!("give them {} MiB less in sum", mib(wanted - there));
+    found.push(
+        Diagnostic::new("memory-total", size_at(cx, largest), message)
+            .label("the largest one")
+            .help(help),
+    );
+}
+
+/// Everything has a place, those that say where as well. The image's length is
+/// not known before it is baked, so an estimate stands for it.
+pub fn memory_fits(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    if cx.described.is_none() || exceeds(cx).is_some() {
+        return;
+    }
+    let (system, places) = super::build::sizes(cx);
+    if let Err(misfits) = system.plan(image_estimate(cx)) {
+        found.extend(
+            misfits
+                .into_iter()
+                .map(|misfit| self::misfit(&system, &places, misfit)),
+        );
+    }
+}
+
+/// An image's length, roughly: the guests' files and a monitor for each.
+pub fn image_estimate(cx: &Context<'_, '_>) -> u64 {
+    let files = cx
+        .guests
+        .iter()
+        .filter_map(|opened| opened.len.as_ref().ok());
+    let pristine: u64 = files.fold(0, |sum, len| sum.saturating_add(len.saturating_add(PAGE)));
+    let monitors = (cx.sandboxes.len() as u64 + 1) * MONITOR_ESTIMATE;
+    pristine.saturating_add(monitors)
+}
+
+/// What does not fit, as a finding.
+#[must_use]
+pub fn misfit(system: &System, places: &Places, misfit: Misfit) -> Diagnostic {
+    match misfit {
+        Misfit::Image { len, room } => {
+            let message = format!(
+                "the image needs about {} MiB, and {} MiB are free at {:#x}",
+                len.div_ceil(1 << 20),
+                room >> 20,
+                map::IMAGE_PA
+            );
+            Diagnostic::new("image-large", places.system.clone(), message)
+                .help("make the guests' files smaller, above all initrds")
+        }
+        Misfit::Memory { owner, len, why } => memory_misfit(system, places, owner, len, why),
+    }
+}
+
+fn name(system: &System, owner: Owner) -> String {
+    match owner {
+        Owner::Sandbox(index) => format!("sandbox `{}`", system.sandboxes[index].sandbox.name),
+        Owner::Channel(index) => format!("channel `{}`", system.channels[index].name),
+    }
+}
+
+fn place_of(places: &Places, owner: Owner) -> Location {
+    match owner {
+        Owner::Sandbox(index) => places.sandboxes[index].clone(),
+        Owner::Channel(index) => places.channels[index].clone(),
+    }
+}
+
+fn memory_misfit(
+    system: &System,
+    places: &Places,
+    owner: Owner,
+    len: u64,
+    why: Reason,
+) -> Diagnostic {
+    let at = place_of(places, owner);
+    let who = name(system, owner);
+    let pieces: Vec<String> = system
+        .machine
+        .ram
+        .iter()
+        .filter(|piece| piece.end() > LOWEST)
+        .map(|piece| format!("{:#x} to {:#x}", piece.start.max(LOWEST), piece.end()))
+        .collect();
+    match why {
+        Reason::Outside(holds) => {
+            let message = match holds {
+                Some(piece) => format!(
+                    "{} of {who} from here on end after the RAM does, at {:#x}",
+                    show(len),
+                    piece.end()
+                ),
+                None => format!("memory of {who} would start where no free RAM is"),
+            };
+            Diagnostic::new("memory-outside", at, message)
+                .help(format!("free RAM is at {}", pieces.join(", ")))
+        }
+        Reason::OnImage => Diagnostic::new(
+            "memory-overlap",
+            at,
+            format!("memory of {who} would overlap the image"),
+        )
+        .help(format!(
+            "the image starts at {:#x}; leave `at` away or take a higher one",
+            map::IMAGE_PA
+        )),
+        Reason::On(other) => {
+            let message = format!(
+                "memory of {who} would overlap that of {}",
+                name(system, other)
+            );
+            Diagnostic::new("memory-overlap", at, message)
+                .related(place_of(places, other), "it is here")
+                .help("leave one `at` away, so that a free place is found")
+        }
+        Reason::NoRoom(largest) => {
+            let message = format!(
+                "no free piece of RAM has {} for {who}; the largest has {}",
+                show(len),
+                show(largest)
+            );
+            Diagnostic::new("memory-room", at, message)
+                .help("make it smaller, or leave `at` of others away so that less is cut up")
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The rules of a manifest, one function each. A rule looks at what could be
+//! decoded and adds its findings; it knows nothing of the other rules, and a
+//! piece that another rule refuses it leaves alone. `tests/bad` has a manifest
+//! for each that breaks it.
+
+pub mod build;
+pub mod channels;
+pub mod cores;
+pub mod devices;
+pub mod guests;
+pub mod health;
+pub mod memory;
+pub mod names;
+pub mod rights;
+
+use crate::diagnostic::Diagnostic;
+use crate::guest_file::{Kernel, Program};
+use crate::machine::Described;
+use crate::raw;
+use crate::source::{Document, Location, Step, k, n};
+use std::ops::Deref;
+use std::path::PathBuf;
+
+/// A rule.
+pub type Rule = fn(&Context<'_, '_>, &mut Vec<Diagnostic>);
+
+/// All rules.
+pub const ALL: &[Rule] = &[
+    names::version_known,
+    names::name_plain,
+    names::name_twice,
+    names::sandbox_none,
+    names::sandboxes_too_many,
+    names::ends_with_known,
+    cores::core_none,
+    cores::core_unknown,
+    cores::core_twice,
+    cores::cores_too_many,
+    memory::memory_size,
+    memory::memory_place,
+    memory::memory_total,
+    memory::memory_fits,
+    devices::device_unknown,
+    devices::device_nobody,
+    devices::device_twice,
+    devices::port_twice,
+    devices::port_emulated,
+    devices::irq_twice,
+    guests::path_plain,
+    guests::file_missing,
+    guests::kernel_format,
+    guests::program_format,
+    guests::program_segments,
+    guests::cmdline_text,
+    guests::args_text,
+    guests::memory_small,
+    channels::channel_size,
+    channels::channel_from,
+    channels::channel_to,
+    channels::channel_self,
+    channels::channel_notify,
+    channels::channels_window,
+    channels::windows_too_many,
+    rights::control_known,
+    rights::observe_known,
+    health::health_known,
+    health::health_twice,
+    health::health_ignore,
+];
+
+/// An element of an array of tables.
+#[derive(Clone, Debug)]
+pub struct Item<T> {
+    /// The array's key.
+    pub table: &'static str,
+    /// Its index in the file.
+    pub index: usize,
+    /// What it says.
+    pub raw: T,
+}
+
+impl<T> Deref for Item<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.raw
+    }
+}
+
+/// What a guest's files were found to be.
+#[derive(Clone, Debug)]
+pub enum GuestFile {
+    /// A kernel.
+    Kernel(Kernel),
+    /// A program.
+    Program(Program),
+    /// An initial RAM file system.
+    Initrd,
+}
+
+/// A file that a guest names.
+#[derive(Debug)]
+pub struct Opened {
+    /// Index of the sandbox in the file.
+    pub sandbox: usize,
+    /// The key that names it.
+    pub key: &'static str,
+    /// As it is written.
+    pub written: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its size, or why it cannot be read.
+    pub len: Result<u64, String>,
+    /// What it is, or why it is not that; nothing if it cannot be read.
+    pub file: Option<Result<GuestFile, String>>,
+}
+
+/// Everything that a rule may look at.
+pub struct Context<'a, 't> {
+    /// The manifest's tree, for places.
+    pub document: &'a Document<'t>,
+    /// `version`.
+    pub version: Option<u32>,
+    /// `[system]`.
+    pub system: Option<raw::System>,
+    /// `[run]`.
+    pub run: Option<raw::Run>,
+    /// The sandboxes that could be decoded.
+    pub sandboxes: Vec<Item<raw::Sandbox>>,
+    /// The channels that could be decoded.
+    pub channels: Vec<Item<raw::Channel>>,
+    /// The health entries that could be decoded.
+    pub healths: Vec<Item<raw::Health>>,
+    /// The machine, if it is right.
+    pub described: Option<Described>,
+    /// The manifest's folder.
+    pub base: PathBuf,
+    /// The folder of artifacts.
+    pub artifacts: PathBuf,
+    /// Guests' files are not opened.
+    pub skip_files: bool,
+    /// Files that guests name.
+    pub guests: Vec<Opened>,
+}
+
+impl Context<'_, '_> {
+    /// Where a part of an element stands.
+    pub fn at<T>(&self, item: &Item<T>, path: &[Step<'_>]) -> Location {
+        let mut full = vec![k(item.table), n(item.index)];
+        full.extend_from_slice(path);
+        self.document.at(&full)
+    }
+
+    /// Name of the sandbox at an index of the file, decoded or not.
+    #[must_use]
+    pub fn sandbox_name(&self, index: usize) -> Option<&str> {
+        self.document
+            .get(&[k("sandbox"), n(index), k("name")])?
+            .get_ref()
+            .as_str()
+    }
+
+    /// Names of all sandboxes, decoded or not, so that one error in a sandbox
+    /// does not make all references to it wrong.
+    pub fn sandbox_names(&self) -> impl Iterator<Item = &str> {
+        let array = self
+            .document
+            .get(&[k("sandbox")])
+            .and_then(|node| node.get_ref().as_array());
+        (0..array.map_or(0, |array| array.len())).filter_map(|index| self.sandbox_name(index))
+    }
+
+    /// Whether a sandbox of that name is in the file.
+    #[must_use]
+    pub fn knows(&self, name: &str) -> bool {
+        self.sandbox_names().any(|known| known == name)
+    }
+
+    /// Index of the sandbox of that name among the decoded ones.
+    #[must_use]
+    pub fn sandbox_index(&self, name: &str) -> Option<usize> {
+        self.sandboxes
+            .iter()
+            .position(|sandbox| sandbox.name == name)
+    }
+
+    /// The finding for a name that is no sandbox's.
+    fn unknown_sandbox(&self, rule: &'static str, at: Location, name: &str) -> Diagnostic {
+        let names: Vec<&str> = self.sandbox_names().collect();
+        let help = match crate::diagnostic::nearest(name, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the sandboxes are {}", crate::diagnostic::list(&names)),
+        };
+        let message = format!("there is no sandbox `{}`", crate::shape::brief(name));
+        Diagnostic::new(rule, at, message)
+            .label("not the name of a sandbox")
+            .help(help)
+    }
+}
+
+/// Where the memory sizes of a checked manifest stand.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Of each sandbox.
+    pub sandboxes: Vec<Location>,
+    /// Of each channel.
+    pub channels: Vec<Location>,
+    /// Of the manifest as a whole.
+    pub system: Location,
+}

@@ -1,0 +1,138 @@
+//! Names, counts and references of the system as a whole.
+
+use super::Context;
+use crate::diagnostic::Diagnostic;
+use crate::shape::brief;
+use crate::source::{Location, k, n};
+use bulkhead_layout::MAX_SANDBOXES;
+use bulkhead_layout::info::NAME;
+
+/// The format's version is one that this program knows.
+pub fn version_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    if let Some(version) = cx.version.filter(|version| *version != 1) {
+        let message = format!("manifest version {version} is not known");
+        found.push(
+            Diagnostic::new("version-known", cx.document.at(&[k("version")]), message)
+                .help("write `version = 1`"),
+        );
+    }
+}
+
+/// Every name with its place: system, sandboxes, channels.
+fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> {
+    let system = cx.system.iter().map(|system| {
+        (
+            "system",
+            system.name.as_str(),
+            cx.document.at(&[k("system"), k("name")]),
+        )
+    });
+    let sandboxes = cx
+        .sandboxes
+        .iter()
+        .map(|item| ("sandbox", item.name.as_str(), cx.at(item, &[k("name")])));
+    let channels = cx
+        .channels
+        .iter()
+        .map(|item| ("channel", item.name.as_str(), cx.at(item, &[k("name")])));
+    system.chain(sandboxes).chain(channels).collect()
+}
+
+/// Names are short and plain: they go into fixed fields, files and commands.
+pub fn name_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for (what, name, at) in names(cx) {
+        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let why = if name.is_empty() {
+            "it is empty".to_owned()
+        } else if name.len() >= NAME {
+            format!("it has {} bytes", name.len())
+        } else if let Some(wrong) = name.chars().find(|c| !letters(*c)) {
+            format!("it contains {wrong:?}")
+        } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+            "it does not start with a letter".to_owned()
+        } else {
+            continue;
+        };
+        let message = format!("`{}` cannot be the name of a {what}: {why}", brief(name));
+        let help = format!("use 1 to {} of a-z, 0-9 and -, a letter first", NAME - 1);
+        found.push(
+            Diagnostic::new("name-plain", at, message)
+                .label("this name")
+                .help(help),
+        );
+    }
+}
+
+/// Sandboxes and channels have names of their own: guests look both up by name.
+pub fn name_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let names: Vec<_> = names(cx)
+        .into_iter()
+        .filter(|(what, ..)| *what != "system")
+        .collect();
+    for (index, (what, name, at)) in names.iter().enumerate() {
+        let Some((other, _, first)) = names[..index]
+            .iter()
+            .find(|(_, earlier, _)| earlier == name)
+        else {
+            continue;
+        };
+        let message = format!(
+            "the name `{}` of this {what} is a {other}'s already",
+            brief(name)
+        );
+        found.push(
+            Diagnostic::new("name-twice", at.clone(), message)
+                .label("second use")
+                .related(first.clone(), "first use")
+                .help("give each sandbox and each channel a name of its own"),
+        );
+    }
+}
+
+/// There is something to run.
+pub fn sandbox_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let missing = match cx.document.get(&[k("sandbox")]) {
+        None => true,
+        Some(node) => node
+            .get_ref()
+            .as_array()
+            .is_some_and(|array| array.is_empty()),
+    };
+    if missing {
+        found.push(
+            Diagnostic::new(
+                "sandbox-none",
+                cx.document.at(&[k("system")]),
+                "the system has no sandbox",
+            )
+            .help("add a `[[sandbox]]` with name, guest, cores and memory"),
+        );
+    }
+}
+
+/// A set of sandboxes is one 32-bit word.
+pub fn sandboxes_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let count = cx.sandboxes.len();
+    if let Some(first) = cx.sandboxes.get(MAX_SANDBOXES) {
+        let message = format!("{count} sandboxes are too many");
+        found.push(
+            Diagnostic::new("sandboxes-too-many", cx.at(first, &[]), message)
+                .label("the first one too many")
+                .help(format!("a system has at most {MAX_SANDBOXES} sandboxes")),
+        );
+    }
+}
+
+/// A run ends with sandboxes that exist, each named once.
+pub fn ends_with_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(run) = &cx.run else { return };
+    for (index, name) in run.ends_with.iter().enumerate() {
+        let at = cx.document.at(&[k("run"), k("ends_with"), n(index)]);
+        if !cx.knows(name) {
+            found.push(cx.unknown_sandbox("ends-with-known", at, name));
+        } else if run.ends_with[..index].contains(name) {
+            let message = format!("`{name}` stands here twice");
+            found.push(Diagnostic::new("ends-with-known", at, message).help("name it once"));
+        }
+    }
+}

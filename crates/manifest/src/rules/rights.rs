@@ -1,0 +1,58 @@
+//! Rights over other sandboxes.
+
+use super::{Context, Item};
+use crate::diagnostic::Diagnostic;
+use crate::raw::Sandbox;
+use crate::source::{k, n};
+
+/// `control` names other sandboxes, each once.
+pub fn control_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let help = "a sandbox restarts and ends itself by hypercalls, without a right to it";
+    for sandbox in &cx.sandboxes {
+        others(
+            cx,
+            sandbox,
+            ("control", &sandbox.control),
+            "control-known",
+            help,
+            found,
+        );
+    }
+}
+
+/// `observe` names other sandboxes, each once.
+pub fn observe_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let help = "name sandboxes whose reports it should see, other than its own";
+    for sandbox in &cx.sandboxes {
+        others(
+            cx,
+            sandbox,
+            ("observe", &sandbox.observe),
+            "observe-known",
+            help,
+            found,
+        );
+    }
+}
+
+fn others(
+    cx: &Context<'_, '_>,
+    sandbox: &Item<Sandbox>,
+    (key, names): (&str, &[String]),
+    rule: &'static str,
+    self_help: &str,
+    found: &mut Vec<Diagnostic>,
+) {
+    for (index, name) in names.iter().enumerate() {
+        let at = cx.at(sandbox, &[k(key), n(index)]);
+        if !cx.knows(name) {
+            found.push(cx.unknown_sandbox(rule, at, name));
+        } else if *name == sandbox.name {
+            let message = format!("`{key}` of `{name}` names itself");
+            found.push(Diagnostic::new(rule, at, message).help(self_help));
+        } else if names[..index].contains(name) {
+            let message = format!("`{name}` stands here twice");
+            found.push(Diagnostic::new(rule, at, message).help("name it once"));
+        }
+    }
+}

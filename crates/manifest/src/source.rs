@@ -1,0 +1,177 @@
+//! Source text and places in it. A [`Document`] is a file's parsed tree; every
+//! value is found by its path of keys and indices, so that the decoded types
+//! ([`crate::raw`]) stay free of positions.
+
+use bulkhead_plan::Place;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A file's text.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The file, as the user named it.
+    pub path: PathBuf,
+    /// Its text; empty if it could not be read.
+    pub text: String,
+}
+
+/// A range of a file's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The file.
+    pub source: Arc<Source>,
+    /// Bytes of its text.
+    pub range: Range<usize>,
+}
+
+impl Location {
+    /// The start of a file.
+    #[must_use]
+    pub fn start(source: &Arc<Source>) -> Self {
+        Self {
+            source: Arc::clone(source),
+            range: 0..0,
+        }
+    }
+
+    /// The nearest character boundary at or before a byte.
+    fn boundary(&self, byte: usize) -> usize {
+        let mut byte = byte.min(self.source.text.len());
+        while !self.source.text.is_char_boundary(byte) {
+            byte -= 1;
+        }
+        byte
+    }
+
+    fn line_start(&self, byte: usize) -> usize {
+        self.source.text[..byte]
+            .rfind('\n')
+            .map_or(0, |newline| newline + 1)
+    }
+
+    fn line_column(&self, byte: usize) -> (usize, usize) {
+        let byte = self.boundary(byte);
+        let start = self.line_start(byte);
+        let line = self.source.text[..start].matches('\n').count() + 1;
+        (line, self.source.text[start..byte].chars().count() + 1)
+    }
+
+    /// Line and column of its first character, both from 1.
+    #[must_use]
+    pub fn first(&self) -> (usize, usize) {
+        self.line_column(self.range.start)
+    }
+
+    /// Line and column after its last character, both from 1.
+    #[must_use]
+    pub fn last(&self) -> (usize, usize) {
+        self.line_column(self.range.end.max(self.range.start))
+    }
+
+    /// The line in which it starts, without its end.
+    #[must_use]
+    pub fn line(&self) -> &str {
+        let start = self.line_start(self.boundary(self.range.start));
+        let rest = &self.source.text[start..];
+        rest.split('\n').next().unwrap_or("").trim_end_matches('\r')
+    }
+
+    /// As the plan keeps it.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        let (line, column) = self.first();
+        Place {
+            file: self.source.path.clone(),
+            line,
+            column,
+        }
+    }
+}
+
+/// A step of a path into a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// Of a table.
+    Key(&'a str),
+    /// Of an array.
+    Index(usize),
+}
+
+/// Step to a key.
+#[must_use]
+pub const fn k(key: &str) -> Step<'_> {
+    Step::Key(key)
+}
+
+/// Step to an element.
+#[must_use]
+pub const fn n(index: usize) -> Step<'static> {
+    Step::Index(index)
+}
+
+/// A parsed file.
+pub struct Document<'t> {
+    source: Arc<Source>,
+    root: Spanned<DeValue<'t>>,
+}
+
+impl<'t> Document<'t> {
+    /// Parses a text, which has to be that of `source`. What could be
+    /// understood is returned beside the errors.
+    #[must_use]
+    pub fn parse(source: &Arc<Source>, text: &'t str) -> (Self, Vec<toml::de::Error>) {
+        let (table, errors) = DeTable::parse_recoverable(text);
+        let span = table.span();
+        let root = Spanned::new(span, DeValue::Table(table.into_inner()));
+        (
+            Self {
+                source: Arc::clone(source),
+                root,
+            },
+            errors,
+        )
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// Its tree.
+    #[must_use]
+    pub fn root(&self) -> &Spanned<DeValue<'t>> {
+        &self.root
+    }
+
+    /// The value at a path.
+    #[must_use]
+    pub fn get(&self, path: &[Step<'_>]) -> Option<&Spanned<DeValue<'t>>> {
+        path.iter().try_fold(&self.root, |node, step| match step {
+            Step::Key(key) => node.get_ref().get(*key),
+            Step::Index(index) => node.get_ref().get(*index),
+        })
+    }
+
+    /// Where the value at a path stands; where it is missing, what should hold it.
+    #[must_use]
+    pub fn at(&self, path: &[Step<'_>]) -> Location {
+        let range = (0..=path.len())
+            .rev()
+            .find_map(|len| self.get(&path[..len]))
+            .map_or(0..0, Spanned::span);
+        self.location(range)
+    }
+
+    /// A range of its text.
+    #[must_use]
+    pub fn location(&self, range: Range<usize>) -> Location {
+        Location {
+            source: Arc::clone(&self.source),
+            range,
+        }
+    }
+}
