@@ -1,0 +1,95 @@
+//! What should come of an attack, and what came.
+
+use crate::act::logical;
+use crate::aim::{Aim, Place};
+use bulkhead_sdk::fault::Fault;
+use bulkhead_sdk::layout::report::{KIND_NAMES, Kind};
+use core::fmt;
+
+/// What should come of an attack.
+#[derive(Clone, Copy, Debug)]
+pub enum Expect {
+    /// A denial of memory at this place.
+    Memory(Place),
+    /// A denial of this port.
+    Port(u16),
+    /// A denial of the other sandbox's port ([`Aim::port`]).
+    ForeignPort,
+    /// A denial of this model-specific register.
+    Msr(u32),
+    /// A denial of an interrupt to another's core, with this lower half of the ICR.
+    ForeignIpi(u32),
+    /// The same in logical (cluster) addressing.
+    ForeignLogicalIpi(u32),
+    /// A denial of this ICR value.
+    Ipi(u64),
+    /// A denial with this exit code; `#UD` where the CPU lacks the instruction.
+    Instruction(u64),
+    /// A denial of this call.
+    Hypercall(u64),
+    /// A triple fault.
+    Shutdown,
+    /// The guest lives on and nobody noticed; the attack returns this.
+    Harmless(u64),
+    /// An exception with this vector inside the guest, no denial.
+    Exception(u8),
+    /// Nothing, for ever: the sandbox can still be stopped.
+    Endless,
+}
+
+impl Expect {
+    /// Kind and address of the denial that should be recorded.
+    #[must_use]
+    pub fn denial(&self, aim: &Aim) -> Option<(Kind, u64)> {
+        let foreign = u64::from(aim.foreign) << 32;
+        Some(match *self {
+            Self::Memory(place) => (Kind::Memory, aim.at(place)),
+            Self::Port(port) => (Kind::Port, u64::from(port)),
+            Self::ForeignPort => (Kind::Port, u64::from(aim.port)),
+            Self::Msr(msr) => (Kind::Msr, u64::from(msr)),
+            Self::ForeignIpi(low) => (Kind::Ipi, foreign | u64::from(low)),
+            Self::ForeignLogicalIpi(low) => (Kind::Ipi, logical(aim) | u64::from(low)),
+            Self::Ipi(icr) => (Kind::Ipi, icr),
+            Self::Instruction(code) => (Kind::Instruction, code),
+            Self::Hypercall(call) => (Kind::Hypercall, call),
+            Self::Shutdown => (Kind::Shutdown, 0x7F),
+            Self::Harmless(_) | Self::Exception(_) | Self::Endless => return None,
+        })
+    }
+
+    /// As it is printed: `memory-violation 0xfee00300`, `harmless 0x0`, `exception 13`, `endless`.
+    #[must_use]
+    pub fn text<'a>(&'a self, aim: &'a Aim) -> impl fmt::Display + 'a {
+        Text(self, aim)
+    }
+}
+
+struct Text<'a>(&'a Expect, &'a Aim);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.denial(self.1), self.0) {
+            (Some((kind, address)), _) => {
+                write!(f, "{} {address:#x}", KIND_NAMES[kind as usize])
+            }
+            (None, Expect::Harmless(value)) => write!(f, "harmless {value:#x}"),
+            (None, Expect::Exception(vector)) => write!(f, "exception {vector}"),
+            (None, _) => f.write_str("endless"),
+        }
+    }
+}
+
+/// What came of an attack that the guest survived: a value or an exception.
+pub type Got = Result<u64, Fault>;
+
+/// As it is printed.
+pub struct Outcome(pub Got);
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Ok(value) => write!(f, "harmless {value:#x}"),
+            Err(fault) => write!(f, "exception {} ({fault})", fault.vector),
+        }
+    }
+}
