@@ -1,0 +1,103 @@
+//! Frequencies of the time stamp counter and of the local APIC timer, measured
+//! against the ACPI PM timer (ACPI 6.5, 4.8.3.3) while other cores' INIT is
+//! waited for, so it costs no time of its own.
+
+use bulkhead_arch_x86::msr;
+use bulkhead_cpu_x86::{inl, rdmsr, rdtsc, wrmsr};
+
+const PM_HZ: u64 = 3_579_545;
+const PM_MASK: u32 = 0xFF_FFFF;
+/// 10 ms, as INIT needs (MultiProcessor Specification 1.4, B.4).
+const TICKS: u32 = (PM_HZ / 100) as u32;
+/// Processors' clocks are multiples of this.
+const STEP: u64 = 25_000_000;
+const LAPIC: u64 = 0xFEE0_0000;
+
+/// What was measured.
+pub struct Measured {
+    pub tsc_hz: u64,
+    pub lapic_hz: u64,
+    /// TSC ticks that it took.
+    pub waited: u64,
+}
+
+/// The local APIC timer in whichever mode the firmware left it. The x2APIC
+/// counter is only read where there is no other way: under icount, QEMU aborts at it.
+struct Lapic {
+    x2apic: bool,
+}
+
+impl Lapic {
+    fn write(&self, register: u32, value: u32) {
+        // SAFETY: this core's own APIC, identity-mapped; its timer is masked.
+        unsafe {
+            if self.x2apic {
+                wrmsr(0x800 + (register >> 4), u64::from(value));
+            } else {
+                ((LAPIC + u64::from(register)) as *mut u32).write_volatile(value);
+            }
+        }
+    }
+
+    fn count(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe {
+            if self.x2apic {
+                rdmsr(msr::X2APIC_TMCCT) as u32
+            } else {
+                ((LAPIC + 0x390) as *const u32).read_volatile()
+            }
+        }
+    }
+}
+
+fn pm(port: u16) -> u32 {
+    // SAFETY: the FADT says that this is the PM timer; reading it changes nothing.
+    unsafe { inl(port) & PM_MASK }
+}
+
+/// Waits for the next tick, for at most a second of any plausible clock.
+fn edge(port: u16, after: u32) -> u32 {
+    for _ in 0..100_000_000u32 {
+        let now = pm(port);
+        if now != after {
+            return now;
+        }
+    }
+    after
+}
+
+/// Measures for 10 ms.
+pub fn measure(port: u16) -> Measured {
+    // SAFETY: APIC_BASE is on every processor that the boot code accepts.
+    let lapic = Lapic { x2apic: unsafe { rdmsr(msr::APIC_BASE) } & 1 << 10 != 0 };
+    lapic.write(0x320, 1 << 16); // timer masked
+    lapic.write(0x3E0, 0b1011); // divide by 1
+    let begin = rdtsc();
+    let first = edge(port, pm(port));
+    let start = rdtsc();
+    lapic.write(0x380, u32::MAX);
+    let mut now = first;
+    while now.wrapping_sub(first) & PM_MASK < TICKS {
+        let next = edge(port, now);
+        if next == now {
+            break; // the timer does not run
+        }
+        now = next;
+    }
+    let end = rdtsc();
+    let count = lapic.count();
+    lapic.write(0x380, 0);
+    let ticks = u64::from(now.wrapping_sub(first) & PM_MASK).max(1);
+    Measured {
+        tsc_hz: round((end - start) * PM_HZ / ticks),
+        lapic_hz: round(u64::from(u32::MAX - count) * PM_HZ / ticks),
+        waited: end - begin,
+    }
+}
+
+/// The nearest multiple of [`STEP`] where the measurement (good to 100 ppm) fits it.
+fn round(hz: u64) -> u64 {
+    let near = (hz + STEP / 2) / STEP * STEP;
+    if near.abs_diff(hz) * 5_000 < hz { near } else { hz }
+}

@@ -1,0 +1,145 @@
+//! The boot code's messages: on a 16550 and on a debug console port, as the
+//! image says.
+
+use crate::{Stop, write_report};
+use bulkhead_cpu_x86::{inb, outb, rdtsc};
+use bulkhead_layout::image::{BOOT_MAGIC, BootReport, Header};
+use bulkhead_launch::Error;
+use core::sync::atomic::{AtomicU16, Ordering};
+
+static UART: AtomicU16 = AtomicU16::new(0);
+static DEBUG: AtomicU16 = AtomicU16::new(0);
+
+/// Takes the ports from the image. A damaged header can only name a wrong port.
+pub fn init(header: &Header) {
+    UART.store(header.console, Ordering::Relaxed);
+    DEBUG.store(header.debug_port, Ordering::Relaxed);
+    let uart = header.console;
+    if uart != 0 {
+        // SAFETY: the machine description says that a 16550 is there:
+        // 115200 baud, 8 bits, no parity, FIFO, no interrupts.
+        unsafe {
+            for (register, value) in [(1, 0), (3, 0x80), (0, 1), (1, 0), (3, 3), (2, 7)] {
+                outb(uart.wrapping_add(register), value);
+            }
+        }
+    }
+}
+
+fn put(byte: u8) {
+    let (uart, debug) = (UART.load(Ordering::Relaxed), DEBUG.load(Ordering::Relaxed));
+    // SAFETY: as in `init`; a transmitter that never gets ready is given up on.
+    unsafe {
+        if debug != 0 {
+            outb(debug, byte);
+        }
+        if uart != 0 {
+            let patience = 100_000;
+            let _ = (0..patience).find(|_| inb(uart.wrapping_add(5)) & 0x20 != 0);
+            outb(uart, byte);
+        }
+    }
+}
+
+pub fn text(text: &str) {
+    for byte in text.bytes() {
+        if byte == b'\n' {
+            put(b'\r');
+        }
+        put(byte);
+    }
+}
+
+pub fn number(value: u64, base: u64) {
+    let mut digits = [0u8; 20];
+    let mut left = value;
+    let mut used = 0;
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(left % base) as usize & 15];
+        left /= base;
+        used += 1;
+        if left == 0 {
+            break;
+        }
+    }
+    if base == 16 {
+        text("0x");
+    }
+    digits.iter().skip(20 - used).for_each(|&d| put(d));
+}
+
+/// Prints text, `dec` numbers and `hex` numbers in turn.
+macro_rules! say {
+    () => {};
+    (dec $value:expr $(, $($rest:tt)*)?) => {{ $crate::console::number($value, 10); $($crate::console::say!($($rest)*);)? }};
+    (hex $value:expr $(, $($rest:tt)*)?) => {{ $crate::console::number($value, 16); $($crate::console::say!($($rest)*);)? }};
+    ($text:expr $(, $($rest:tt)*)?) => {{ $crate::console::text($text); $($crate::console::say!($($rest)*);)? }};
+}
+pub(crate) use say;
+
+fn owner(sandbox: u32) {
+    if sandbox == u32::MAX {
+        say!("the image");
+    } else {
+        say!("sandbox ", dec u64::from(sandbox));
+    }
+}
+
+/// Says why the boot stops and what would help, and leaves the number in the report.
+pub fn explain(stop: &Stop, header: &Header) {
+    say!("bulkhead: boot stopped: ");
+    let code = match *stop {
+        Stop::NoMemoryMap => {
+            say!("no memory map: use a multiboot 1 or 2 loader (QEMU -kernel, GRUB)");
+            16
+        }
+        Stop::NoAcpi => {
+            say!("no ACPI tables with processors (MADT) were found");
+            17
+        }
+        Stop::Processor(what) => {
+            say!("the processor lacks ", what);
+            18
+        }
+        Stop::Core(id) => {
+            say!("the core with APIC ID ", dec u64::from(id), " did not start");
+            19
+        }
+        Stop::NoTimer => {
+            say!("the firmware's FADT names no PM timer to measure the clocks with");
+            20
+        }
+        Stop::Manifest(error) => {
+            manifest(error);
+            error.code()
+        }
+    };
+    say!(" (error ", dec code, ")\n");
+    let report = BootReport { magic: BOOT_MAGIC, error: code, left_tsc: rdtsc(), ..Default::default() };
+    write_report(header, &report);
+}
+
+fn manifest(error: Error) {
+    match error {
+        Error::Magic => say!("the image has no compiled manifest: build it again"),
+        Error::Version(v) => say!("the compiled manifest has version ", dec u64::from(v), ": build it with this release"),
+        Error::Checksum => say!("the image is damaged: its checksum does not match; copy or build it again"),
+        Error::Bounds(what) => say!("the image is damaged: ", what, " out of bounds; copy or build it again"),
+        Error::Overlap(s, at) => {
+            owner(s);
+            say!(": memory at ", hex at, " overlaps with another owner's");
+        }
+        Error::NoRam(s, at, len) => {
+            owner(s);
+            say!(" needs ", hex len, " bytes of RAM at ", hex at, ", which this machine does not have free: more memory, or another machine description");
+        }
+        Error::NoCore(s, id) => {
+            owner(s);
+            say!(" needs the core with APIC ID ", dec u64::from(id), ", which this machine does not have: more cores, or another machine description");
+        }
+        Error::CoreTwice(s, id) => {
+            owner(s);
+            say!(": the core with APIC ID ", dec u64::from(id), " is given twice");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The PC that the boot code runs on: memory, cores, interrupt controllers.
+
+use crate::clock::{self, Measured};
+use crate::trampoline;
+use bulkhead_arch::{BootMachine, CoreStart};
+use bulkhead_arch_x86::msr;
+use bulkhead_cpu_x86::{cpuid, outb, rdmsr, rdtsc, wrmsr};
+use bulkhead_firmware::{Memory, acpi, multiboot};
+use bulkhead_layout::map::TRAMPOLINE_PA;
+
+/// The first 4 GiB, mapped to themselves.
+pub struct LowMemory;
+
+impl Memory for LowMemory {
+    fn bytes(&self, pa: u64, len: usize) -> Option<&[u8]> {
+        if pa == 0 || pa.checked_add(len as u64)? > 1 << 32 {
+            return None;
+        }
+        // SAFETY: mapped, not null, and nobody writes to the loader's and the
+        // firmware's tables while they are parsed.
+        Some(unsafe { core::slice::from_raw_parts(pa as *const u8, len) })
+    }
+}
+
+/// What a monitor cannot do without.
+pub fn check_processor() -> Result<(), &'static str> {
+    const VM_CR_SVMDIS: u64 = 1 << 4;
+    let extended = cpuid(0x8000_0000, 0).eax;
+    let has = |leaf: u32, bit: u32, of: fn(u32) -> (u32, u32)| {
+        let (c, d) = of(leaf);
+        (if bit < 32 { c } else { d }) >> (bit % 32) & 1 != 0
+    };
+    let of = |leaf: u32| {
+        let r = cpuid(leaf, 0);
+        (r.ecx, r.edx)
+    };
+    if extended < 0x8000_000A || !has(0x8000_0001, 2, of) {
+        return Err("SVM (AMD virtualization; CPUID 8000_0001 ECX bit 2)");
+    }
+    if !has(0x8000_000A, 32, of) {
+        return Err("nested paging (CPUID 8000_000A EDX bit 0)");
+    }
+    if !has(1, 21, of) {
+        return Err("x2APIC (CPUID 1 ECX bit 21)");
+    }
+    if !has(0x8000_0001, 32 + 20, of) {
+        return Err("no-execute pages (CPUID 8000_0001 EDX bit 20)");
+    }
+    if !has(0x8000_0001, 32 + 26, of) {
+        return Err("1 GiB pages (CPUID 8000_0001 EDX bit 26)");
+    }
+    // SAFETY: processors with SVM have VM_CR.
+    if unsafe { rdmsr(msr::VM_CR) } & VM_CR_SVMDIS != 0 {
+        return Err("SVM: the firmware has switched it off (VM_CR.SVMDIS)");
+    }
+    Ok(())
+}
+
+/// The machine.
+pub struct Pc {
+    loader: multiboot::Info,
+    tables: acpi::Tables,
+    started: usize,
+}
+
+impl Pc {
+    pub fn new(loader: multiboot::Info, tables: acpi::Tables) -> Self {
+        Self { loader, tables, started: 0 }
+    }
+
+    /// Masks the interrupt controllers: what the firmware left live would reach
+    /// a guest.
+    pub fn silence(&self) {
+        // SAFETY: the PICs' mask registers, and I/O APICs that the MADT names;
+        // nobody handles interrupts at this point.
+        unsafe {
+            outb(0x21, 0xFF);
+            outb(0xA1, 0xFF);
+            for &base in self.tables.ioapics() {
+                let (index, window) = (base as u64 as *mut u32, (base as u64 + 0x10) as *mut u32);
+                index.write_volatile(1);
+                let last = window.read_volatile() >> 16 & 0xFF;
+                for entry in 0..=last {
+                    index.write_volatile(0x10 + 2 * entry);
+                    window.write_volatile(1 << 16);
+                }
+            }
+        }
+    }
+
+    /// Sends all other cores into their wait for a start-up, measures the clocks
+    /// meanwhile, and goes to x2APIC mode.
+    pub fn reset_other_cores(&mut self, pm_timer: u16) -> Measured {
+        const X2APIC: u64 = 0b11 << 10;
+        const INIT_ALL_OTHERS: u32 = 3 << 18 | 1 << 14 | 5 << 8;
+        trampoline::install();
+        // SAFETY: nothing runs on the other cores yet but the firmware's wait.
+        unsafe {
+            if rdmsr(msr::APIC_BASE) & 1 << 10 != 0 {
+                wrmsr(msr::X2APIC_ICR, u64::from(INIT_ALL_OTHERS));
+            } else {
+                (0xFEE0_0300 as *mut u32).write_volatile(INIT_ALL_OTHERS);
+            }
+            let measured = clock::measure(pm_timer);
+            wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
+            measured
+        }
+    }
+}
+
+impl BootMachine for Pc {
+    fn is_ram(&self, start: u64, len: u64) -> bool {
+        self.loader.covers(start, len)
+    }
+
+    fn has_core(&self, id: u32) -> bool {
+        self.tables.cores().contains(&id)
+    }
+
+    fn this_core(&self) -> u32 {
+        if cpuid(0, 0).eax >= 0xB && cpuid(0xB, 0).ebx != 0 {
+            cpuid(0xB, 0).edx
+        } else {
+            cpuid(1, 0).ebx >> 24
+        }
+    }
+
+    fn start_core(&mut self, id: u32, start: CoreStart) {
+        const STARTUP: u64 = 1 << 14 | 6 << 8;
+        trampoline::direct(self.started, id, start);
+        // SAFETY: the core waits for this since its INIT, and the page is ready.
+        unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12) };
+        self.started += 1;
+    }
+
+    fn wait_for(&mut self, id: u32) -> bool {
+        const STARTUP: u64 = 1 << 14 | 6 << 8;
+        // A second start-up after a while, as the MultiProcessor Specification
+        // has it; a core that runs already ignores it.
+        for again in 0..2 {
+            let begin = rdtsc();
+            while rdtsc() - begin < ARRIVAL {
+                if trampoline::has_arrived(self.started - 1) {
+                    return true;
+                }
+                core::hint::spin_loop();
+            }
+            if again == 0 {
+                // SAFETY: as in `start_core`.
+                unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12) };
+            }
+        }
+        false
+    }
+}
+
+/// TSC ticks to wait for a core: a tenth of a second or so.
+const ARRIVAL: u64 = 300_000_000;
+
+/// Nothing more can be done: the error is on the console and in the report.
+pub fn give_up() -> ! {
+    loop {
+        // SAFETY: sleeps for good.
+        unsafe { core::arch::asm!("cli", "hlt", options(nomem, nostack)) };
+    }
+}

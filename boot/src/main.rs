@@ -1,0 +1,125 @@
+//! Boot code: finds the cores, checks the compiled manifest against the
+//! machine, starts every core into its monitor and is gone. Nothing of it is
+//! mapped afterwards but the page of start-up code ([`trampoline`]).
+//!
+//! Everything else was done on the host: see `bulkhead_layout::image`.
+#![no_std]
+#![no_main]
+
+mod clock;
+mod console;
+mod entry;
+mod machine;
+mod trampoline;
+
+use bulkhead_firmware::{acpi, multiboot};
+use bulkhead_launch::{Error, Image, start_cores, verify};
+use bulkhead_layout::image::{BOOT_MAGIC, BootReport, Header, Sandbox};
+use bulkhead_layout::info::Info;
+use console::say;
+use machine::{LowMemory, Pc};
+
+/// Why the boot stops; the numbers continue [`Error::code`].
+pub enum Stop {
+    /// 16: no multiboot loader, or no memory map from it.
+    NoMemoryMap,
+    /// 17: no ACPI tables with cores in them.
+    NoAcpi,
+    /// 18: the processor lacks something.
+    Processor(&'static str),
+    /// 19: a core did not arrive.
+    Core(u32),
+    /// 20: the firmware has no PM timer to measure clocks with.
+    NoTimer,
+    /// The compiled manifest is wrong or for another machine.
+    Manifest(Error),
+}
+
+/// Called by [`entry`] on the first core with what the loader left in EAX and EBX.
+extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
+    // SAFETY: the host wrote the address of the header into the image, and the
+    // loader put the image where it belongs: this code runs there.
+    let header = unsafe { &*(header_pa as *const Header) };
+    let report = BootReport {
+        magic: BOOT_MAGIC,
+        entry_tsc,
+        ..Default::default()
+    };
+    console::init(header);
+    if let Err(stop) = launch(magic, info, header, report) {
+        console::explain(&stop, header);
+        machine::give_up()
+    }
+    machine::give_up()
+}
+
+fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
+    write_report(header, &report);
+    machine::check_processor().map_err(Stop::Processor)?;
+    let loader = multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
+    let rsdp = loader.rsdp.or_else(|| acpi::find_rsdp(&LowMemory));
+    let tables = rsdp.and_then(|r| acpi::parse(r, &LowMemory)).ok_or(Stop::NoAcpi)?;
+    let mut pc = Pc::new(loader, tables);
+
+    let image = Image { header, sandboxes: sandboxes(header)? };
+    verify(image, sealed(header), &pc).map_err(Stop::Manifest)?;
+    if tables.pm_timer == 0 {
+        return Err(Stop::NoTimer);
+    }
+    say!("bulkhead: ", dec image.sandboxes.len() as u64, " sandboxes, ", dec tables.cores().len() as u64, " cores\n");
+
+    pc.silence();
+    let measured = pc.reset_other_cores(tables.pm_timer);
+    report.waited = measured.waited;
+    report.tsc_hz = measured.tsc_hz;
+    report.lapic_hz = measured.lapic_hz;
+    for sandbox in image.sandboxes {
+        // SAFETY: verified: a page of this sandbox's monitor in the image; no
+        // core that could read it runs yet.
+        let info = unsafe { &mut *(sandbox.info_pa as *mut Info) };
+        info.tsc_hz = measured.tsc_hz;
+        info.lapic_hz = measured.lapic_hz;
+    }
+    let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
+    report.left_tsc = bulkhead_cpu_x86::rdtsc();
+    write_report(header, &report);
+    match own {
+        Some(start) => trampoline::leave(start),
+        None => trampoline::rest(),
+    }
+}
+
+/// The sandboxes after the header, if that many fit.
+fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
+    let count = header.sandboxes as usize;
+    let bytes = size_of::<Header>() + count * size_of::<Sandbox>();
+    if count > bulkhead_layout::MAX_SANDBOXES || bytes as u64 > header.sealed || header.sealed > MAX_SEALED {
+        return Err(Stop::Manifest(Error::Bounds("number of sandboxes")));
+    }
+    // SAFETY: bounded above; the loader loaded at least the sealed part (the
+    // checksum tells), and `Sandbox` holds for any bytes.
+    Ok(unsafe { core::slice::from_raw_parts((header as *const Header).add(1).cast(), count) })
+}
+
+/// Bound for what is read before the checksum has been seen to match.
+const MAX_SEALED: u64 = 64 << 20;
+
+fn sealed(header: &Header) -> &[u64] {
+    // SAFETY: as above: bounded, in identity-mapped memory, any bytes will do.
+    unsafe { core::slice::from_raw_parts((header as *const Header).cast(), header.sealed as usize / 8) }
+}
+
+/// Leaves the report where the host looks, if the header names a place for it.
+pub fn write_report(header: &Header, report: &BootReport) {
+    let (place, image) = (header.report_pa, header.image);
+    if place % 8 == 0 && place >= image.start && place - image.start + 4096 <= image.len {
+        // SAFETY: inside the image's memory by the check, and set aside for this.
+        unsafe { (place as *mut BootReport).write_volatile(*report) };
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    say!("bulkhead: boot: internal error\n");
+    machine::give_up()
+}

@@ -1,0 +1,185 @@
+//! Start-up code for cores, in one page below 1 MiB. It stays after the launch:
+//! a core that was reset enters its monitor through it again. Monitors map it
+//! read-only; its table says where each core goes.
+
+use bulkhead_arch::CoreStart;
+use bulkhead_layout::map::TRAMPOLINE_PA;
+
+/// A core's entry in the page's table.
+#[repr(C)]
+struct Slot {
+    id: u32,
+    /// Physical address below 4 GiB.
+    root: u32,
+    entry: u64,
+    stack: u64,
+    /// Set to 1 by the core on its way.
+    arrived: u64,
+}
+
+const _: () = assert!(size_of::<Slot>() == 32);
+const TABLE: u64 = 0x200;
+/// Where the descriptor table lies; two pointers to it follow, for 32 and 64 bits.
+const GDT: u64 = 0x180;
+/// Slots that fit into the page; the one after the last used one has ID `u32::MAX`.
+const SLOTS: usize = (4096 - TABLE as usize) / size_of::<Slot>() - 1;
+
+core::arch::global_asm!(
+    ".section .rodata",
+    ".balign 16",
+    "trampoline:",
+    ".code16",
+    "   cli",
+    "   cld",
+    "   xor ax, ax",
+    "   mov ds, ax",
+    "   lgdtd [{base} + {gdt} + 32]",
+    "   mov eax, 1",
+    "   mov cr0, eax",
+    "   .byte 0x66, 0xEA", // far jump, 32-bit offset
+    "   .long {base} + trampoline32 - trampoline",
+    "   .word 0x08",
+    ".code32",
+    "trampoline32:",
+    "   mov eax, 0x10",
+    "   mov ds, eax",
+    "   mov es, eax",
+    "   mov ss, eax",
+    // This core's x2APIC ID: leaf 0xB where there is one, else leaf 1.
+    "   xor eax, eax",
+    "   cpuid",
+    "   cmp eax, 0xB",
+    "   jb 2f",
+    "   mov eax, 0xB",
+    "   xor ecx, ecx",
+    "   cpuid",
+    "   test ebx, ebx",
+    "   jnz 3f",
+    "2: mov eax, 1",
+    "   cpuid",
+    "   shr ebx, 24",
+    "   mov edx, ebx",
+    "3: mov ebx, {base} + {table}",
+    "4: mov eax, [ebx]",
+    "   cmp eax, edx",
+    "   je 5f",
+    "   add ebx, 32",
+    "   cmp eax, -1",
+    "   jne 4b",
+    "   jmp trampoline_rest32",
+    "5: mov dword ptr [ebx + 24], 1",
+    "   mov eax, 0x20", // PAE
+    "   mov cr4, eax",
+    "   mov eax, [ebx + 4]",
+    "   mov cr3, eax",
+    "   mov ecx, 0xC0000080",
+    "   rdmsr",
+    "   or eax, 0x900", // LME, NXE
+    "   wrmsr",
+    "   mov eax, 0x80010033",
+    "   mov cr0, eax",
+    "   .byte 0xEA",
+    "   .long {base} + trampoline64 - trampoline",
+    "   .word 0x18",
+    "trampoline_rest32:",
+    "   cli",
+    "   hlt",
+    "   jmp trampoline_rest32",
+    ".code64",
+    "trampoline64:",
+    "   xor eax, eax",
+    "   mov fs, eax",
+    "   mov gs, eax",
+    "   mov rsp, [rbx + 16]",
+    "   jmp [rbx + 8]",
+    // RDI = root, RSI = entry, RDX = stack: the first core leaves the boot code.
+    "trampoline_leave:",
+    "   lgdt [{base} + {gdt} + 48]",
+    "   mov cr3, rdi",
+    "   mov rsp, rdx",
+    "   jmp rsi",
+    "trampoline_rest:",
+    "   cli",
+    "   hlt",
+    "   jmp trampoline_rest",
+    "   .skip {gdt} - (. - trampoline)",
+    // Accessed bits are set: the page is read-only later.
+    "   .quad 0, 0x00CF9B000000FFFF, 0x00CF93000000FFFF, 0x00AF9B000000FFFF",
+    "   .word 31",
+    "   .long {base} + {gdt}",
+    "   .skip 10",
+    "   .word 31",
+    "   .quad {base} + {gdt}",
+    "trampoline_end:",
+    ".section .text",
+    base = const TRAMPOLINE_PA,
+    table = const TABLE,
+    gdt = const GDT,
+);
+
+unsafe extern "C" {
+    static trampoline: u8;
+    static trampoline_end: u8;
+    static trampoline_leave: u8;
+    static trampoline_rest: u8;
+}
+
+fn slots() -> *mut Slot {
+    (TRAMPOLINE_PA + TABLE) as *mut Slot
+}
+
+/// Where a label of the code lies in the page.
+fn at(label: *const u8) -> u64 {
+    TRAMPOLINE_PA + (label as u64 - &raw const trampoline as u64)
+}
+
+/// Puts the code into its page, with an empty table.
+pub fn install() {
+    // SAFETY: the page was found to be free RAM; the code is shorter than
+    // `TABLE` (a test of the image builder looks at the symbols).
+    unsafe {
+        let len = &raw const trampoline_end as usize - &raw const trampoline as usize;
+        core::ptr::copy_nonoverlapping(&raw const trampoline, TRAMPOLINE_PA as *mut u8, len.min(TABLE as usize));
+        for i in 0..=SLOTS {
+            (&raw mut (*slots().add(i)).id).write_volatile(u32::MAX);
+        }
+    }
+}
+
+/// Says where a core goes; the number of its slot. More cores than fit get the
+/// last slot, and do not arrive.
+pub fn direct(slot: usize, id: u32, start: CoreStart) {
+    // SAFETY: inside the page; the core that reads it is not started yet.
+    unsafe {
+        let place = slots().add(slot.min(SLOTS - 1));
+        place.write_volatile(Slot {
+            id,
+            root: start.root as u32,
+            entry: start.entry,
+            stack: start.stack,
+            arrived: 0,
+        });
+    }
+}
+
+/// Whether the core of a slot was here.
+pub fn has_arrived(slot: usize) -> bool {
+    // SAFETY: inside the page.
+    unsafe { (&raw const (*slots().add(slot.min(SLOTS - 1))).arrived).read_volatile() == 1 }
+}
+
+/// The boot core goes into its monitor. The page is mapped there too, so it can
+/// change the tables under itself.
+pub fn leave(start: CoreStart) -> ! {
+    // SAFETY: `start` was verified to be this core's monitor; no boot code runs after this.
+    unsafe {
+        core::arch::asm!("jmp rax", in("rax") at(&raw const trampoline_leave), in("rdi") start.root,
+            in("rsi") start.entry, in("rdx") start.stack, options(noreturn))
+    }
+}
+
+/// The boot core has no sandbox: it sleeps in the page for good.
+pub fn rest() -> ! {
+    // SAFETY: that code halts with interrupts off.
+    unsafe { core::arch::asm!("jmp rax", in("rax") at(&raw const trampoline_rest), options(noreturn)) }
+}

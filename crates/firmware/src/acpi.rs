@@ -1,0 +1,114 @@
+//! The few ACPI tables that the boot code needs (ACPI 6.5, 5.2): cores and I/O
+//! APICs from the MADT, the PM timer's port from the FADT.
+
+use crate::{Memory, u8_at, u16_at, u32_at, u64_at};
+
+/// Most cores kept.
+pub const MAX_CORES: usize = 256;
+/// Most I/O APICs kept.
+pub const MAX_IOAPICS: usize = 8;
+const MAX_TABLE: usize = 1 << 20;
+
+/// What the tables say.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables {
+    cores: [u32; MAX_CORES],
+    core_count: usize,
+    ioapics: [u32; MAX_IOAPICS],
+    ioapic_count: usize,
+    /// I/O port of the PM timer; 0 without one.
+    pub pm_timer: u16,
+}
+
+impl Tables {
+    /// x2APIC IDs of the enabled cores.
+    #[must_use]
+    pub fn cores(&self) -> &[u32] {
+        &self.cores[..self.core_count]
+    }
+
+    /// Addresses of the I/O APICs.
+    #[must_use]
+    pub fn ioapics(&self) -> &[u32] {
+        &self.ioapics[..self.ioapic_count]
+    }
+}
+
+/// Finds the RSDP where a PC's BIOS leaves it (ACPI 6.5, 5.2.5.1).
+pub fn find_rsdp(memory: &impl Memory) -> Option<u64> {
+    let ebda = u64::from(u16_at(memory.bytes(0x40E, 2)?, 0)?) << 4;
+    let areas = [(ebda, 0x400), (0xE_0000, 0x2_0000)];
+    areas.into_iter().find_map(|(start, len)| {
+        let bytes = memory.bytes(start, len)?;
+        (0..len / 16)
+            .map(|i| i * 16)
+            .find(|&at| {
+                bytes.get(at..at + 20).is_some_and(|rsdp| rsdp.starts_with(b"RSD PTR ") && sum(rsdp) == 0)
+            })
+            .map(|at| start + at as u64)
+    })
+}
+
+fn sum(bytes: &[u8]) -> u8 {
+    bytes.iter().fold(0, |sum, b| sum.wrapping_add(*b))
+}
+
+/// Reads the tables below an RSDP. `None` when there is no MADT.
+pub fn parse(rsdp: u64, memory: &impl Memory) -> Option<Tables> {
+    let head = memory.bytes(rsdp, 20)?;
+    let (root, width) = match u8_at(head, 15)? {
+        0 => (u64::from(u32_at(head, 16)?), 4),
+        _ => (u64_at(memory.bytes(rsdp, 36)?, 24)?, 8),
+    };
+    let root = table(root, memory)?;
+    let mut tables = Tables {
+        cores: [0; MAX_CORES],
+        core_count: 0,
+        ioapics: [0; MAX_IOAPICS],
+        ioapic_count: 0,
+        pm_timer: 0,
+    };
+    for at in (36..root.len()).step_by(width) {
+        let pa = match width {
+            4 => u64::from(u32_at(root, at)?),
+            _ => u64_at(root, at)?,
+        };
+        let Some(found) = table(pa, memory) else { continue };
+        match found.get(..4)? {
+            b"APIC" => madt(found, &mut tables)?,
+            b"FACP" => tables.pm_timer = u32_at(found, 76)? as u16,
+            _ => {}
+        }
+    }
+    (tables.core_count > 0).then_some(tables)
+}
+
+fn table(pa: u64, memory: &impl Memory) -> Option<&[u8]> {
+    let len = u32_at(memory.bytes(pa, 36)?, 4)? as usize;
+    (36..=MAX_TABLE).contains(&len).then(|| memory.bytes(pa, len))?
+}
+
+fn madt(madt: &[u8], tables: &mut Tables) -> Option<()> {
+    const ENABLED: u32 = 1;
+    let mut at = 44;
+    while let (Some(kind), Some(len)) = (u8_at(madt, at), u8_at(madt, at + 1)) {
+        let core = match kind {
+            0 if u32_at(madt, at + 4)? & ENABLED != 0 => Some(u32::from(u8_at(madt, at + 3)?)),
+            9 if u32_at(madt, at + 8)? & ENABLED != 0 => Some(u32_at(madt, at + 4)?),
+            _ => None,
+        };
+        if let (Some(id), Some(slot)) = (core, tables.cores.get_mut(tables.core_count)) {
+            *slot = id;
+            tables.core_count += 1;
+        }
+        if let (1, Some(slot)) = (kind, tables.ioapics.get_mut(tables.ioapic_count)) {
+            *slot = u32_at(madt, at + 4)?;
+            tables.ioapic_count += 1;
+        }
+        if len < 2 {
+            break;
+        }
+        at += usize::from(len);
+    }
+    Some(())
+}

@@ -1,0 +1,186 @@
+//! Puts the image together.
+
+use crate::elf::Program;
+use crate::guest::{self, Guest};
+use crate::monitor::{self, Input, Pristine};
+use crate::pages::Pages;
+use crate::{Error, loader};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::image::{BootReport, Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::map::IMAGE_PA;
+use bulkhead_layout::monitor::Mailbox;
+use bulkhead_layout::report::{self, Report};
+use bulkhead_plan::{Plan, System};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Pages that more than one monitor maps.
+pub struct Shared {
+    pub mailboxes: u64,
+    pub reports: Vec<u64>,
+}
+
+/// The privileged programs, as ELF files.
+pub struct Programs<'a> {
+    /// Boot code.
+    pub boot: &'a [u8],
+    /// Monitor.
+    pub monitor: &'a [u8],
+}
+
+/// A part of the image, for plans, reports and measurements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Physical address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Sandbox whose it is.
+    pub owner: Option<usize>,
+    /// What it is.
+    pub what: &'static str,
+    /// Whether its owner's monitor maps it.
+    pub mapped: bool,
+}
+
+/// Where things lie in an image.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    /// [`BootReport`].
+    pub boot_report: u64,
+    /// [`Header`].
+    pub header: u64,
+    /// [`Report`] of each sandbox.
+    pub reports: Vec<u64>,
+    /// Monitor text of each sandbox: address and bytes of code in use.
+    pub texts: Vec<(u64, u64)>,
+    /// Everything, ascending.
+    pub parts: Vec<Part>,
+    /// Bytes of one monitor's text.
+    pub text_bytes: u64,
+    /// Bytes of boot text and data.
+    pub boot_bytes: u64,
+}
+
+/// A baked image.
+pub struct Baked {
+    /// The file's contents, to be loaded at [`IMAGE_PA`].
+    pub bytes: Vec<u8>,
+    /// The plan that it follows.
+    pub plan: Plan,
+    /// Where things lie.
+    pub map: Map,
+}
+
+/// Plans and bakes a system.
+///
+/// # Errors
+/// Files that cannot be read or are not what they should be; memory that does
+/// not suffice.
+pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
+    let boot = Program::parse("boot code", programs.boot)?;
+    let monitor = Program::parse("monitor", programs.monitor)?;
+    // The image's size depends on the plan only through its tables: a second
+    // try with the size of the first one fits.
+    let mut len = PAGE;
+    for _ in 0..4 {
+        let plan = system.plan(len).map_err(Error::Misfit)?;
+        let guests = plan.sandboxes.iter().map(guest::load).collect::<Result<Vec<_>, _>>()?;
+        let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;
+        if bytes.len() as u64 <= len {
+            return Ok(Baked { bytes, plan, map });
+        }
+        len = (bytes.len() as u64).next_multiple_of(16 * PAGE);
+    }
+    Err(Error::Program("the image's size does not settle".into()))
+}
+
+fn image(plan: &Plan, guests: &[Guest], boot: &Program, monitor: &Program, len: u64) -> Result<(Vec<u8>, Map), Error> {
+    let mut pages = Pages::default();
+    let mut map = Map::default();
+    let part = |map: &mut Map, pages: &Pages, start: u64, owner: Option<usize>, what: &'static str, mapped: bool| {
+        map.parts.push(Part { start, len: pages.end() - start, owner, what, mapped });
+    };
+
+    let (boot_start, mut boot_bytes) = boot.flat();
+    if boot_start != IMAGE_PA {
+        return Err(Error::Program(format!("the boot code is linked at {boot_start:#x}, not at {IMAGE_PA:#x}")));
+    }
+    let headers = loader::headers(boot.entry);
+    boot_bytes[..headers.len()].copy_from_slice(&headers);
+    pages.put(&boot_bytes);
+    map.boot_bytes = boot_bytes.len() as u64;
+    part(&mut map, &pages, IMAGE_PA, None, "boot code (unused after the launch)", false);
+    let boot_len = pages.end() - IMAGE_PA;
+
+    map.boot_report = pages.take(size_of::<BootReport>() as u64);
+    let report = map.boot_report;
+    part(&mut map, &pages, report, None, "boot report", false);
+
+    let mut pristine = Vec::new();
+    for (owner, guest) in guests.iter().enumerate() {
+        let start = pages.end();
+        let put = |p: &guest::Piece| Pristine {
+            pa: pages.put(&p.bytes),
+            gpa: p.gpa,
+            len: (p.bytes.len() as u64).next_multiple_of(8),
+        };
+        pristine.push(guest.pieces.iter().map(put).collect::<Vec<_>>());
+        part(&mut map, &pages, start, Some(owner), "pristine guest", true);
+    }
+
+    let header_len = size_of::<Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
+    map.header = pages.take(header_len as u64);
+    let header = map.header;
+    part(&mut map, &pages, header, None, "compiled manifest", false);
+    let (shared, reports) = shared(&mut pages, plan);
+    part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports", true);
+    map.reports = reports;
+
+    let mut sandboxes = Vec::new();
+    let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
+    map.text_bytes = text_len;
+    for (index, guest) in guests.iter().enumerate() {
+        map.texts.push((pages.end(), text_len));
+        let input = Input { plan, index, guest, pristine: &pristine[index], program: monitor, shared: &shared };
+        let (sandbox, parts) = monitor::bake(&mut pages, &input)?;
+        sandboxes.push(sandbox);
+        map.parts.extend(parts);
+    }
+
+    let end = pages.end();
+    let mut header = Header::new_zeroed();
+    header.magic = MAGIC;
+    header.version = VERSION;
+    header.sandboxes = sandboxes.len() as u32;
+    header.image = Range { start: IMAGE_PA, len: len.max(end - IMAGE_PA) };
+    header.sealed = end - map.header;
+    header.boot = Range { start: IMAGE_PA, len: boot_len };
+    header.console = plan.machine.console;
+    header.debug_port = plan.machine.debug_port;
+    header.report_pa = map.boot_report;
+    pages.store(map.header, &header);
+    pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
+    pages.write(IMAGE_PA + 256, &map.header.to_le_bytes());
+    let sealed = pages.read(map.header, header.sealed).chunks_exact(8);
+    let sum = checksum(sealed.skip(2).map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))));
+    pages.write(map.header + 8, &sum.to_le_bytes());
+    Ok((pages.into_bytes(), map))
+}
+
+/// Sets aside what several monitors see.
+fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
+    let mailboxes = pages.take(plan.sandboxes.len() as u64 * size_of::<Mailbox>() as u64);
+    let mut reports = Vec::new();
+    for (index, sandbox) in plan.sandboxes.iter().enumerate() {
+        let at = pages.take(report::size(sandbox.cores.len()));
+        let mut head = Report::new_zeroed();
+        head.magic = report::MAGIC;
+        head.version = report::VERSION;
+        head.sandbox = index as u32;
+        head.cores = sandbox.cores.len() as u32;
+        pages.store(at, &head);
+        reports.push(at);
+    }
+    let shared = Shared { mailboxes, reports: reports.clone() };
+    (shared, reports)
+}

@@ -1,0 +1,84 @@
+//! Static 64-bit ELF programs: boot code, monitors, bare guests.
+
+use crate::Error;
+use bulkhead_arch::Rights;
+use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol};
+
+/// A loadable segment.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Address.
+    pub address: u64,
+    /// Contents from the file.
+    pub bytes: Vec<u8>,
+    /// Size in memory; zeros after `bytes`.
+    pub size: u64,
+    /// Rights.
+    pub rights: Rights,
+}
+
+/// A program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// First instruction.
+    pub entry: u64,
+    /// Its segments, ascending, none empty.
+    pub segments: Vec<Segment>,
+    data: Vec<u8>,
+}
+
+impl Program {
+    /// Reads one.
+    pub fn parse(name: &str, data: &[u8]) -> Result<Self, Error> {
+        let wrong = |what: &str| Error::Program(format!("{name}: {what}"));
+        let header = FileHeader64::<Endianness>::parse(data).map_err(|e| wrong(&format!("no 64-bit ELF: {e}")))?;
+        let endian = header.endian().map_err(|e| wrong(&e.to_string()))?;
+        let headers = header.program_headers(endian, data).map_err(|e| wrong(&e.to_string()))?;
+        let mut segments = Vec::new();
+        for h in headers.iter().filter(|h| h.p_type(endian) == PT_LOAD && h.p_memsz(endian) > 0) {
+            let bytes = h.data(endian, data).map_err(|()| wrong("a segment reaches beyond the file"))?;
+            let flags = h.p_flags(endian);
+            segments.push(Segment {
+                address: h.p_vaddr(endian),
+                bytes: bytes.to_vec(),
+                size: h.p_memsz(endian),
+                rights: Rights {
+                    write: flags.0 & PF_W.0 != 0,
+                    execute: flags.0 & PF_X.0 != 0,
+                },
+            });
+        }
+        segments.sort_by_key(|s| s.address);
+        if segments.is_empty() {
+            return Err(wrong("no loadable segment"));
+        }
+        Ok(Self {
+            entry: header.e_entry(endian),
+            segments,
+            data: data.to_vec(),
+        })
+    }
+
+    /// Address of a symbol.
+    pub fn symbol(&self, name: &str) -> Result<u64, Error> {
+        let file = object::File::parse(&*self.data).map_err(|e| Error::Program(e.to_string()))?;
+        file.symbols()
+            .find(|s| s.name() == Ok(name))
+            .map(|s| s.address())
+            .ok_or_else(|| Error::Program(format!("the program has no symbol {name}")))
+    }
+
+    /// First address and bytes in memory, gaps zeroed.
+    pub fn flat(&self) -> (u64, Vec<u8>) {
+        let start = self.segments[0].address;
+        let end = self.segments.iter().map(|s| s.address + s.size).max().unwrap_or(start);
+        let mut bytes = vec![0; (end - start) as usize];
+        for s in &self.segments {
+            let at = (s.address - start) as usize;
+            bytes[at..at + s.bytes.len()].copy_from_slice(&s.bytes);
+        }
+        (start, bytes)
+    }
+}

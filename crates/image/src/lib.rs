@@ -1,0 +1,59 @@
+//! Bakes a [`Plan`] into the image that a machine boots: every table at its
+//! final physical address, so that nothing is built on the target.
+//!
+//! ```text
+//! IMAGE_PA  boot code, with the loaders' headers
+//!           boot report (written by the boot code)
+//!           pristine guests (read-only for their monitors, for restarts)
+//!           ── sealed by the checksum ──
+//!           header, sandboxes
+//!           mailboxes, reports
+//!           for each sandbox: monitor text copy, configuration, IDT, stacks,
+//!           VMCBs, page tables; nested tables and bitmaps, which no monitor maps
+//! ```
+
+mod acpi;
+mod build;
+mod elf;
+mod guest;
+mod loader;
+mod monitor;
+mod pages;
+mod ports;
+
+pub use build::{Baked, Map, Part, Programs, bake};
+pub use guest::{Guest, Piece};
+
+use std::fmt;
+
+/// Why an image cannot be baked.
+#[derive(Debug)]
+pub enum Error {
+    /// A file cannot be read.
+    File(std::path::PathBuf, std::io::Error),
+    /// A program is not what it should be.
+    Program(String),
+    /// The system does not fit in the machine's memory.
+    Misfit(Vec<bulkhead_plan::Misfit>),
+    /// Tables could not be built: a fault in the plan.
+    Tables(bulkhead_arch::MapError),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::Program(what) => write!(f, "{what}"),
+            Self::Misfit(misfit) => write!(f, "the system does not fit in the machine's memory: {misfit:?}"),
+            Self::Tables(error) => write!(f, "the tables cannot be built: {error:?}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<bulkhead_arch::MapError> for Error {
+    fn from(error: bulkhead_arch::MapError) -> Self {
+        Self::Tables(error)
+    }
+}

@@ -1,0 +1,325 @@
+//! One sandbox's monitor and everything that confines its guest.
+
+use crate::build::{Part, Shared};
+use crate::elf::Program;
+use crate::guest::Guest;
+use crate::pages::Pages;
+use crate::{Error, ports};
+use bulkhead_arch::{Rights, map};
+use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
+use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
+use bulkhead_arch_x86::{LongMode, msr};
+use bulkhead_layout::image::{self, Range};
+use bulkhead_layout::info::{self, Info, Window};
+use bulkhead_layout::map::*;
+use bulkhead_layout::monitor::{Config, Core, Mailbox, Quiet, Slice};
+use bulkhead_layout::record::Op;
+use bulkhead_layout::report;
+use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
+use bulkhead_plan::{Plan, Sandbox};
+use zerocopy::{FromZeros, IntoBytes};
+
+const MAILBOX: u64 = size_of::<Mailbox>() as u64;
+/// The info page in the monitor's address space: after its own configuration.
+const INFO_VA: u64 = CONFIG_VA + 0x8_0000;
+
+/// Where a piece of the pristine guest lies: physical and guest-physical address, bytes.
+pub struct Pristine {
+    pub pa: u64,
+    pub gpa: u64,
+    pub len: u64,
+}
+
+/// Everything that one sandbox's monitor is made of.
+pub struct Input<'a> {
+    pub plan: &'a Plan,
+    pub index: usize,
+    pub guest: &'a Guest,
+    pub pristine: &'a [Pristine],
+    pub program: &'a Program,
+    pub shared: &'a Shared,
+}
+
+/// Bakes it; the boot code's description and the parts for the memory map.
+pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Part>), Error> {
+    let sandbox = &input.plan.sandboxes[input.index];
+    let start = pages.end();
+    let mut parts = Vec::new();
+    let mut part = |pages: &Pages, from: u64, what: &'static str, privileged: bool| {
+        parts.push(Part { start: from, len: pages.end() - from, owner: Some(input.index), what, mapped: privileged });
+    };
+
+    let text = pages.end();
+    let text_pages = segments(pages, input.program);
+    part(pages, text, "monitor text", true);
+
+    let info_pa = pages.put(info(input.plan, input.index, &input.guest.args).as_bytes());
+    let idt_pa = pages.put(&idt(input.program)?);
+    part(pages, info_pa, "info page, IDT", true);
+
+    let cores = sandbox.cores.len() as u64;
+    let stacks = pages.take(cores * CORE_STACK_SIZE);
+    let vmcbs = pages.take(cores * PAGE);
+    part(pages, stacks, "stacks, VMCBs", true);
+
+    let hsaves = pages.take(cores * PAGE);
+    let iopm = pages.put(&io_map(sandbox));
+    let msrpm = pages.put(&msr_map());
+    let n_cr3 = nested(pages, input, info_pa)?;
+    part(pages, hsaves, "host save areas, bitmaps, nested tables", false);
+
+    let config_pa = pages.end();
+    let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
+    let config = config(input, &confine, vmcbs, hsaves);
+    pages.put(&config);
+    part(pages, config_pa, "configuration, launch record", true);
+
+    let tables = pages.end();
+    let mut monitor = Monitor { pages, root: None };
+    for (va, pa, len, rights) in text_pages {
+        monitor.map(va, pa, len, rights)?;
+    }
+    monitor.map(CONFIG_VA, config_pa, (config.len() as u64).next_multiple_of(PAGE), Rights::R)?;
+    monitor.map(INFO_VA, info_pa, PAGE, Rights::R)?;
+    monitor.map(IDT_VA, idt_pa, PAGE, Rights::R)?;
+    monitor.map(REPORT_VA, input.shared.reports[input.index], report::size(sandbox.cores.len()), Rights::RW)?;
+    for other in 0..input.plan.sandboxes.len() {
+        let rights = if other == input.index { Rights::RW } else { Rights::R };
+        monitor.map(MAILBOX_VA + other as u64 * MAILBOX, input.shared.mailboxes + other as u64 * MAILBOX, MAILBOX, rights)?;
+    }
+    for core in 0..cores {
+        let block = CORES_VA + core * CORE_STRIDE;
+        monitor.map(block + CORE_STACK, stacks + core * CORE_STACK_SIZE, CORE_STACK_SIZE, Rights::RW)?;
+        monitor.map(block + CORE_VMCB, vmcbs + core * PAGE, PAGE, Rights::RW)?;
+    }
+    for ram in &sandbox.ram {
+        monitor.map(GUEST_VA + ram.gpa, ram.hpa, ram.len, Rights::RW)?;
+    }
+    for p in input.pristine {
+        let (first, end) = (p.pa / PAGE * PAGE, (p.pa + p.len).next_multiple_of(PAGE));
+        monitor.map(PRISTINE_VA + (first - IMAGE_PA), first, end - first, Rights::R)?;
+    }
+    monitor.map(TRAMPOLINE_PA, TRAMPOLINE_PA, PAGE, Rights::RX)?;
+    let monitor_cr3 = monitor.root.unwrap_or_default();
+    part(pages, tables, "monitor's page tables", false);
+
+    let mut described = image::Sandbox::new_zeroed();
+    for (range, ram) in described.memory.iter_mut().zip(&sandbox.ram) {
+        *range = Range { start: ram.hpa, len: ram.len };
+    }
+    described.monitor = Range { start, len: pages.end() - start };
+    described.monitor_cr3 = monitor_cr3;
+    described.entry_va = input.program.entry;
+    described.info_pa = info_pa;
+    described.cores = cores as u32;
+    described.apic_ids = ids(sandbox);
+    Ok((described, parts))
+}
+
+struct Monitor<'a> {
+    pages: &'a mut Pages,
+    root: Option<u64>,
+}
+
+impl Monitor<'_> {
+    fn map(&mut self, va: u64, pa: u64, len: u64, rights: Rights) -> Result<(), Error> {
+        self.root = Some(map::<LongMode>(self.pages, self.root, va, pa, len, rights)?);
+        Ok(())
+    }
+}
+
+fn ids(sandbox: &Sandbox) -> [u32; MAX_CORES] {
+    let mut ids = [0; MAX_CORES];
+    for (to, from) in ids.iter_mut().zip(&sandbox.apic_ids) {
+        *to = *from;
+    }
+    ids
+}
+
+/// This sandbox's copy of the monitor: virtual address, page, length, rights.
+fn segments(pages: &mut Pages, program: &Program) -> Vec<(u64, u64, u64, Rights)> {
+    let copy = |s: &crate::elf::Segment| {
+        let pa = pages.put(&s.bytes);
+        (s.address, pa, s.size.next_multiple_of(PAGE), s.rights)
+    };
+    program.segments.iter().map(copy).collect()
+}
+
+fn info(plan: &Plan, index: usize, args: &str) -> Info {
+    let sandbox = &plan.sandboxes[index];
+    let mut info = Info::new_zeroed();
+    info.magic = info::MAGIC;
+    info.version = info::VERSION;
+    info.sandbox = index as u32;
+    info.name = name(&sandbox.name);
+    info.memory = sandbox.ram.iter().map(|r| r.len).sum();
+    info.cores = sandbox.cores.len() as u32;
+    info.apic_ids = ids(sandbox);
+    let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
+    info.args[..args.len()].copy_from_slice(args);
+    let channels = plan.channels.iter().filter(|c| c.from == index || c.to.contains(&index)).map(|c| Window {
+        name: name(&c.name),
+        gpa: c.gpa,
+        size: c.len,
+        writable: u32::from(c.from == index),
+        kind: 0,
+    });
+    let reports = sandbox.observe.iter().map(|&o| Window {
+        name: name(&plan.sandboxes[o].name),
+        gpa: REPORTS_GPA + o as u64 * REPORT_STRIDE,
+        size: report::size(plan.sandboxes[o].cores.len()),
+        writable: 0,
+        kind: 1,
+    });
+    let windows: Vec<_> = channels.chain(reports).take(info::MAX_CHANNELS).collect();
+    info.windows = windows.len() as u32;
+    info.window[..windows.len()].copy_from_slice(&windows);
+    info
+}
+
+fn name(name: &str) -> [u8; info::NAME] {
+    let mut bytes = [0; info::NAME];
+    let len = name.len().min(info::NAME - 1);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    bytes
+}
+
+/// Interrupt gates (APM 4.8.4) for the monitor: NMI, faults, and a drain for
+/// whatever vectors a former guest left pending: from 16 on, as a local APIC
+/// accepts them.
+fn idt(program: &Program) -> Result<Vec<u8>, Error> {
+    const CODE: u64 = 0x18;
+    const INTERRUPT_GATE: u64 = 0x8E00;
+    let [nmi, fault, drain] = [
+        program.symbol("monitor_nmi")?,
+        program.symbol("monitor_fault")?,
+        program.symbol("monitor_drain")?,
+    ];
+    let gate = |vector: u64| {
+        let handler = match vector {
+            2 => nmi,
+            0..16 => fault,
+            _ => drain,
+        };
+        let low = handler & 0xFFFF | CODE << 16 | INTERRUPT_GATE << 32 | (handler >> 16 & 0xFFFF) << 48;
+        [low, handler >> 32]
+    };
+    Ok((0..256).flat_map(gate).flat_map(u64::to_le_bytes).collect())
+}
+
+fn io_map(sandbox: &Sandbox) -> Vec<u8> {
+    let mut bits = vec![0xFF; IOPM];
+    for ports in sandbox.devices.iter().flat_map(|d| &d.ports) {
+        (ports.first..=ports.last).for_each(|p| allow_port(&mut bits, p));
+    }
+    bits
+}
+
+fn msr_map() -> Vec<u8> {
+    let mut bits = vec![0xFF; MSRPM];
+    for &(first, last, direct) in msr::DIRECT {
+        (first..=last).for_each(|m| allow_msr(&mut bits, m, direct));
+    }
+    bits
+}
+
+/// The nested tables: RAM with its rights, info page, observed reports, channels.
+fn nested(pages: &mut Pages, input: &Input, info_pa: u64) -> Result<u64, Error> {
+    let (plan, index) = (input.plan, input.index);
+    let sandbox = &plan.sandboxes[index];
+    let mut tables = Monitor { pages, root: None };
+    for ram in &sandbox.ram {
+        let mut at = ram.gpa;
+        let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
+        for &(first, end, rights) in input.guest.segments.iter().filter(inside) {
+            tables.map(at, ram.hpa + (at - ram.gpa), first - at, input.guest.default_rights)?;
+            tables.map(first, ram.hpa + (first - ram.gpa), end - first, rights)?;
+            at = end;
+        }
+        tables.map(at, ram.hpa + (at - ram.gpa), ram.gpa + ram.len - at, input.guest.default_rights)?;
+    }
+    tables.map(INFO_GPA, info_pa, PAGE, Rights::R)?;
+    for &o in &sandbox.observe {
+        let len = report::size(plan.sandboxes[o].cores.len());
+        tables.map(REPORTS_GPA + o as u64 * REPORT_STRIDE, input.shared.reports[o], len, Rights::R)?;
+    }
+    for c in &plan.channels {
+        if c.from == index {
+            tables.map(c.gpa, c.hpa, c.len, Rights::RW)?;
+        } else if c.to.contains(&index) {
+            tables.map(c.gpa, c.hpa, c.len, Rights::R)?;
+        }
+    }
+    Ok(tables.root.unwrap_or_default())
+}
+
+/// Configuration, launch record and tables of a monitor, as one block of bytes.
+fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<u8> {
+    let (plan, index) = (input.plan, input.index);
+    let sandbox = &plan.sandboxes[index];
+    let mut config = Config::new_zeroed();
+    for &id in sandbox.apic_ids.iter().filter(|&&id| id < 256) {
+        config.own[id as usize / 64] |= 1 << (id % 64);
+    }
+    config.sandbox = index as u32;
+    config.cores = sandbox.cores.len() as u32;
+    let set = |of: &mut dyn Iterator<Item = usize>| of.fold(0u32, |set, i| set | 1 << i);
+    config.control = set(&mut sandbox.control.iter().copied());
+    let controls = |(i, s): (usize, &Sandbox)| s.control.contains(&index).then_some(i);
+    config.controlled_by = set(&mut plan.sandboxes.iter().enumerate().filter_map(controls));
+    config.sandboxes = plan.sandboxes.len() as u32;
+    config.autostart = u32::from(sandbox.autostart);
+    config.actions = sandbox.actions.map(|a| a as u8);
+    config.apic_ids = ids(sandbox);
+    for (to, s) in config.first_core.iter_mut().zip(&plan.sandboxes).take(MAX_SANDBOXES) {
+        *to = s.apic_ids[0];
+    }
+    for (i, core) in config.core.iter_mut().enumerate().take(sandbox.cores.len()) {
+        *core = Core { vmcb_pa: vmcbs + i as u64 * PAGE, hsave_pa: hsaves + i as u64 * PAGE };
+    }
+    config.info_va = INFO_VA;
+    config.argument = input.guest.argument;
+
+    let mut tail = Vec::new();
+    let mut append = |bytes: &[u8], len: usize| {
+        let slice = Slice { offset: (size_of::<Config>() + tail.len()) as u32, len: len as u32 };
+        tail.extend_from_slice(bytes);
+        slice
+    };
+    let launch = launch(input);
+    config.launch = append(launch.as_bytes(), launch.len());
+    let mut first = Vec::new();
+    long_mode(confine, &input.guest.entry, &mut |offset, value| store(&mut first, offset, value));
+    config.first_vmcb = append(first.as_bytes(), first.len());
+    let mut sipi = Vec::new();
+    real_mode(confine, &mut |offset, value| store(&mut sipi, offset, value));
+    config.sipi_vmcb = append(sipi.as_bytes(), sipi.len());
+    // A bare guest knows what it has: nothing is quietly absent for it.
+    let linux = matches!(sandbox.guest, bulkhead_plan::Guest::Linux { .. });
+    let quiet_ports = if linux { ports::absent(plan) } else { Vec::new() };
+    config.ports = append(quiet_ports.as_bytes(), quiet_ports.len());
+    let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
+    let quiet_msrs: &[Quiet] = if linux { msr::ABSENT } else { &only_needed };
+    config.msrs = append(quiet_msrs.as_bytes(), quiet_msrs.len());
+    [config.as_bytes(), &tail].concat()
+}
+
+/// The launch record: zero all RAM, copy the pristine guest.
+fn launch(input: &Input) -> Vec<Op> {
+    let rams = &input.plan.sandboxes[input.index].ram;
+    let zero = rams.iter().map(|r| Op { kind: Op::ZERO, dst: GUEST_VA + r.gpa, src: 0, len: r.len });
+    let copy = input.pristine.iter().map(|p| Op {
+        kind: Op::COPY,
+        dst: GUEST_VA + p.gpa,
+        src: PRISTINE_VA + (p.pa - IMAGE_PA),
+        len: p.len,
+    });
+    zero.chain(copy).collect()
+}
+
+/// A store into a VMCB, which is zeroed before.
+fn store(ops: &mut Vec<Op>, offset: u16, value: u64) {
+    if value != 0 {
+        ops.push(Op { kind: Op::STORE, dst: u64::from(offset), src: value, len: 8 });
+    }
+}

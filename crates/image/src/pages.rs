@@ -1,0 +1,71 @@
+//! The image while it grows: bytes by physical address, page by page.
+
+use bulkhead_arch::TableMemory;
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::IMAGE_PA;
+use zerocopy::{Immutable, IntoBytes};
+
+/// See the module.
+#[derive(Default)]
+pub struct Pages {
+    bytes: Vec<u8>,
+}
+
+impl Pages {
+    /// Address of the next page to be handed out.
+    pub fn end(&self) -> u64 {
+        IMAGE_PA + self.bytes.len() as u64
+    }
+
+    /// Room for `len` bytes in whole pages, zeroed; where it starts.
+    pub fn take(&mut self, len: u64) -> u64 {
+        let start = self.end();
+        let pages = len.div_ceil(PAGE) * PAGE;
+        self.bytes.resize(self.bytes.len() + pages as usize, 0);
+        start
+    }
+
+    /// As [`Self::take`], filled with `bytes`.
+    pub fn put(&mut self, bytes: &[u8]) -> u64 {
+        let start = self.take(bytes.len() as u64);
+        self.write(start, bytes);
+        start
+    }
+
+    /// Overwrites at a physical address that was handed out.
+    pub fn write(&mut self, pa: u64, bytes: &[u8]) {
+        let at = (pa - IMAGE_PA) as usize;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// As [`Self::write`], a structure.
+    pub fn store<T: IntoBytes + Immutable>(&mut self, pa: u64, value: &T) {
+        self.write(pa, value.as_bytes());
+    }
+
+    /// What lies there.
+    pub fn read(&self, pa: u64, len: u64) -> &[u8] {
+        let at = (pa - IMAGE_PA) as usize;
+        &self.bytes[at..at + len as usize]
+    }
+
+    /// Everything.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+impl TableMemory for Pages {
+    fn alloc(&mut self) -> Option<u64> {
+        Some(self.take(PAGE))
+    }
+
+    fn read(&self, pa: u64, index: usize) -> u64 {
+        let bytes = Pages::read(self, pa + index as u64 * 8, 8);
+        u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+    }
+
+    fn write(&mut self, pa: u64, index: usize, entry: u64) {
+        Pages::write(self, pa + index as u64 * 8, &entry.to_le_bytes());
+    }
+}

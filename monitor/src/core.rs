@@ -1,0 +1,125 @@
+//! One core's view: where its frame, VMCB, state and counters lie. All of it is
+//! found from the frame's address, so it costs no lookup.
+
+use crate::vmrun::Frame;
+use ::core::cell::Cell;
+use ::core::sync::atomic::{AtomicU32, AtomicU64};
+use bulkhead_arch_x86::vmcb;
+use bulkhead_layout::MAX_SANDBOXES;
+use bulkhead_layout::map::{CONFIG_VA, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA};
+use bulkhead_layout::monitor::{Config, Mailbox, Slice};
+use bulkhead_layout::report::{CoreReport, Report};
+
+/// A core's state, at the base of its stack.
+#[repr(C)]
+pub struct Local {
+    /// Set by the NMI handler; the first byte, as the handler knows it.
+    pub doorbell: Cell<u8>,
+    /// Number of this core in its sandbox.
+    pub index: Cell<u32>,
+    /// CPUID 8000_000A EDX.
+    pub features: Cell<u32>,
+    /// Requests from the sandbox's other cores: [`crate::ipi`]'s bits.
+    pub signals: AtomicU32,
+    /// 1 while this core waits for a SIPI.
+    pub parked: AtomicU32,
+    /// Launches of this sandbox so far, less one; the first core's counts.
+    pub incarnation: AtomicU64,
+}
+
+/// A VMCB as 64-bit words, read and written by offset.
+pub struct Vmcb([Cell<u64>; 512]);
+
+impl Vmcb {
+    /// The word at a byte offset that is a multiple of 8.
+    #[inline(always)]
+    pub fn get(&self, offset: u16) -> u64 {
+        self.0[offset as usize / 8 % 512].get()
+    }
+
+    /// Sets it.
+    #[inline(always)]
+    pub fn set(&self, offset: u16, value: u64) {
+        self.0[offset as usize / 8 % 512].set(value);
+    }
+
+    /// Current privilege level of the guest.
+    #[inline(always)]
+    pub fn cpl(&self) -> u8 {
+        (self.get(vmcb::CPL_WORD) >> 24) as u8
+    }
+}
+
+/// A core, by its frame.
+#[derive(Clone, Copy)]
+pub struct Core {
+    pub frame: &'static Frame,
+}
+
+impl Core {
+    #[inline(always)]
+    fn block(self) -> u64 {
+        ::core::ptr::from_ref(self.frame) as u64 & !(CORE_STRIDE - 1)
+    }
+
+    /// Its VMCB.
+    #[inline(always)]
+    pub fn vmcb(self) -> &'static Vmcb {
+        // SAFETY: the host maps this core's VMCB there, writable; only this core
+        // (and the processor while the guest runs) accesses it.
+        unsafe { &*((self.block() + CORE_VMCB) as *const Vmcb) }
+    }
+
+    /// Its state.
+    #[inline(always)]
+    pub fn local(self) -> &'static Local {
+        // SAFETY: as above; what other cores touch in it is atomic.
+        unsafe { &*((self.block() + CORE_STACK) as *const Local) }
+    }
+
+    /// Its counters and records.
+    #[inline(always)]
+    pub fn counters(self) -> *mut CoreReport {
+        let first = REPORT_VA + size_of::<Report>() as u64;
+        (first + u64::from(self.local().index.get()) * size_of::<CoreReport>() as u64) as *mut CoreReport
+    }
+
+    /// Whether this is the sandbox's first core.
+    pub fn is_first(self) -> bool {
+        self.local().index.get() == 0
+    }
+}
+
+/// State of core number `index` of this sandbox, below [`Config::cores`].
+pub fn local_of(index: u32) -> &'static Local {
+    // SAFETY: the host maps a block for each core below `config().cores`, and
+    // every caller's index comes from a position in `apic_ids` below that.
+    unsafe { &*((CORES_VA + u64::from(index) * CORE_STRIDE + CORE_STACK) as *const Local) }
+}
+
+/// The configuration.
+#[inline(always)]
+pub fn config() -> &'static Config {
+    // SAFETY: the host maps it there, read-only for everybody.
+    unsafe { &*(CONFIG_VA as *const Config) }
+}
+
+/// A part of the configuration.
+pub fn slice<T>(part: Slice) -> &'static [T] {
+    // SAFETY: the host placed `len` elements of the type that the field's
+    // documentation names at that offset, in the read-only configuration.
+    unsafe { ::core::slice::from_raw_parts((CONFIG_VA + u64::from(part.offset)) as *const T, part.len as usize) }
+}
+
+/// The sandbox's report, written by the first core.
+pub fn report() -> *mut Report {
+    REPORT_VA as *mut Report
+}
+
+/// A monitor's mailbox; for the own one, writable.
+pub fn mailbox(sandbox: u32) -> &'static Mailbox {
+    let sandbox = u64::from(sandbox) % MAX_SANDBOXES as u64;
+    // SAFETY: every caller's index is below `config().sandboxes`, and the host
+    // maps that many mailboxes. Its fields are atomics.
+    unsafe { &*((MAILBOX_VA + sandbox * size_of::<Mailbox>() as u64) as *const Mailbox) }
+}

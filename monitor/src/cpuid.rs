@@ -1,0 +1,37 @@
+//! CPUID, intercepted while a guest's kernel boots. At the first one from user
+//! mode the intercept is dropped on that core, until its next start.
+
+use crate::core::Core;
+use crate::exit::{TWO_BYTES, skip};
+use crate::life;
+use crate::record::count;
+use bulkhead_arch_x86::vmcb::{self, intercept};
+use bulkhead_arch_x86::cpuid;
+use bulkhead_layout::report::Cause;
+
+pub fn handle(core: Core) -> bool {
+    count(core, Cause::Cpuid);
+    let (vmcb, frame) = (core.vmcb(), core.frame);
+    if vmcb.cpl() == 3 {
+        let low = vmcb.get(vmcb::INTERCEPT_LOW);
+        vmcb.set(vmcb::INTERCEPT_LOW, low & !(intercept::CPUID << 32));
+        // Intercepts changed: their clean bit is bit 0.
+        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !1);
+        life::steady(core);
+        return false;
+    }
+    let (leaf, sub) = (vmcb.get(vmcb::RAX) as u32, frame.rcx.get() as u32);
+    let raw = bulkhead_cpu_x86::cpuid(leaf, sub);
+    let [a, b, mut c, d] = cpuid::filter(leaf, [raw.eax, raw.ebx, raw.ecx, raw.edx]);
+    // OSXSAVE and OSPKE follow the guest's CR4, not the monitor's.
+    for (in_leaf, cr4, bit) in [(1, 18, 27), (7, 22, 4)] {
+        if leaf == in_leaf {
+            c = c & !(1 << bit) | ((vmcb.get(vmcb::CR4) >> cr4 & 1) as u32) << bit;
+        }
+    }
+    vmcb.set(vmcb::RAX, u64::from(a));
+    frame.rbx.set(u64::from(b));
+    frame.rcx.set(u64::from(c));
+    frame.rdx.set(u64::from(d));
+    skip(core, TWO_BYTES)
+}

@@ -1,0 +1,76 @@
+//! What to do at an exit, by its cause.
+
+use crate::core::Core;
+use crate::record::{self, count};
+use crate::vmrun::Frame;
+use crate::{cpuid, hypercall, life, mail, msr, port};
+use bulkhead_arch_x86::vmcb::{self, exit};
+use bulkhead_layout::report::{Cause, Kind};
+
+/// Instruction lengths where the processor does not save the next RIP; the
+/// shortest encodings, which compilers use.
+pub const VMMCALL: u64 = 3;
+/// CPUID, RDMSR, WRMSR, INVD, WBINVD.
+pub const TWO_BYTES: u64 = 2;
+
+/// Handles an exit. True: the guest starts afresh.
+pub extern "C" fn handle(frame: &'static Frame) -> bool {
+    let core = Core { frame };
+    let vmcb = core.vmcb();
+    // Nothing stays from the last entry (APM 15.20, 15.16.1), and nothing has
+    // changed unless a handler says so (APM 15.15).
+    vmcb.set(vmcb::EVENT_INJ, 0);
+    vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64);
+    vmcb.set(vmcb::CLEAN, u64::from(u32::MAX));
+    match vmcb.get(vmcb::EXIT_CODE) as u32 {
+        exit::MSR => msr::handle(core),
+        exit::VMMCALL => hypercall::handle(core),
+        exit::CPUID => cpuid::handle(core),
+        exit::IOIO => port::handle(core),
+        exit::NMI => mail::doorbell(core),
+        exit::NPF => {
+            let (address, error) = (vmcb.get(vmcb::EXIT_INFO2), vmcb.get(vmcb::EXIT_INFO1));
+            record::deny_hard(core, Kind::Memory, address, error)
+        }
+        exit::SHUTDOWN | exit::INVALID => record::deny_hard(core, Kind::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0),
+        // Without devices that bypass caches there is nothing to write back or
+        // to lose; both would only slow the machine down for everybody.
+        exit::INVD | exit::WBINVD => {
+            count(core, Cause::Cache);
+            skip(core, TWO_BYTES)
+        }
+        // SMI and INIT come from the machine, not from the guest.
+        exit::SMI | exit::INIT => life::ignore(core),
+        code @ 0x40..=0x5F => reflect(core, code - exit::EXCEPTION),
+        code => {
+            let denied = record::deny(core, Kind::Instruction, u64::from(code), 0);
+            if !denied {
+                vmcb.set(vmcb::EVENT_INJ, vmcb::UD);
+            }
+            denied
+        }
+    }
+}
+
+/// Gives an intercepted exception to the guest, as if it had not been intercepted.
+fn reflect(core: Core, vector: u32) -> bool {
+    const AC: u32 = 17;
+    count(core, Cause::Exception);
+    let error = if vector == AC { vmcb::INJECT_ERROR } else { 0 };
+    core.vmcb().set(vmcb::EVENT_INJ, vmcb::INJECT_EXCEPTION | error | u64::from(vector));
+    false
+}
+
+/// Goes on after the intercepted instruction.
+#[inline(always)]
+pub fn skip(core: Core, length: u64) -> bool {
+    const NRIPS: u32 = 1 << 3;
+    let vmcb = core.vmcb();
+    let next = if core.local().features.get() & NRIPS != 0 {
+        vmcb.get(vmcb::NEXT_RIP)
+    } else {
+        vmcb.get(vmcb::RIP).wrapping_add(length)
+    };
+    vmcb.set(vmcb::RIP, next);
+    false
+}

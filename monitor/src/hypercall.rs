@@ -1,0 +1,114 @@
+//! Hypercalls ([`bulkhead_layout::hypercall`]) and the three calls by which an
+//! unmodified Linux asks for its clocks' frequencies.
+
+use crate::core::{Core, config, mailbox};
+use crate::exit::{VMMCALL, skip};
+use crate::record::{count, deny};
+use crate::{enforced, life, mail};
+use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
+use ::core::sync::atomic::Ordering;
+use bulkhead_arch_x86::vmcb;
+use bulkhead_layout::hypercall::{
+    BAD_ARGUMENT, CONSOLE, CONTROL, DENIED, EXIT, NO_CALL, NULL, OK, READY, RESTART, STATUS,
+};
+use bulkhead_layout::info::Info;
+use bulkhead_layout::report::{self, Cause, Kind, State};
+
+/// Magic of VMware's interface (Linux, arch/x86/include/asm/vmware.h).
+const VMWARE: u32 = 0x564D_5868;
+const VMWARE_GETHZ: u32 = 45;
+const VMWARE_GETVCPU_INFO: u32 = 68;
+/// GETVCPU_INFO: x2APIC without interrupt remapping.
+const VMWARE_LEGACY_X2APIC: u64 = 1 << 3;
+
+#[inline(always)]
+pub fn handle(core: Core) -> bool {
+    let (vmcb, frame) = (core.vmcb(), core.frame);
+    let call = vmcb.get(vmcb::RAX);
+    if vmcb.cpl() != 0 && enforced("hypercall-cpl") {
+        count(core, Cause::Hypercall);
+        vmcb.set(vmcb::RAX, NO_CALL);
+        return skip(core, VMMCALL);
+    }
+    if call == NULL {
+        count(core, Cause::Hypercall);
+        vmcb.set(vmcb::RAX, OK);
+        return skip(core, VMMCALL);
+    }
+    other(core, call, frame.rdi.get(), frame.rsi.get())
+}
+
+#[inline(never)]
+fn other(core: Core, call: u64, first: u64, second: u64) -> bool {
+    let result = match call {
+        CONSOLE => console(core, first),
+        EXIT => return count_then(core, || life::end(core, State::Exited, first as u32)),
+        RESTART => return count_then(core, || life::end(core, State::Launching, 0)),
+        READY => {
+            life::steady(core);
+            OK
+        }
+        CONTROL | STATUS => {
+            let target = first.min(u64::from(u32::MAX)) as u32;
+            let granted = target < config().sandboxes && config().control.checked_shr(target).unwrap_or(0) & 1 != 0;
+            if !(granted || !enforced("control-right") && target < config().sandboxes) {
+                if deny(core, Kind::Hypercall, call, first) {
+                    return true;
+                }
+                core.vmcb().set(vmcb::RAX, DENIED);
+                return skip(core, VMMCALL);
+            }
+            if call == STATUS {
+                mailbox(target).status.load(Ordering::Acquire)
+            } else {
+                mail::post(target, second)
+            }
+        }
+        _ if call as u32 == VMWARE => vmware(core),
+        _ => NO_CALL,
+    };
+    count(core, Cause::Hypercall);
+    core.vmcb().set(vmcb::RAX, result);
+    skip(core, VMMCALL)
+}
+
+fn count_then(core: Core, then: impl FnOnce() -> bool) -> bool {
+    count(core, Cause::Hypercall);
+    then()
+}
+
+/// Appends up to 24 bytes to this core's console ring.
+fn console(core: Core, length: u64) -> u64 {
+    let frame = core.frame;
+    let words = [frame.rsi.get(), frame.rdx.get(), frame.r8.get()];
+    if length > 24 {
+        return BAD_ARGUMENT;
+    }
+    let counters = core.counters();
+    for i in 0..length as usize {
+        let byte = words.get(i / 8).map_or(0, |w| (w >> (i % 8 * 8)) as u8);
+        // SAFETY: this core alone writes its ring; the index is below its size.
+        unsafe {
+            let written = addr_of_mut!((*counters).console_written);
+            let at = read_volatile(written);
+            write_volatile(addr_of_mut!((*counters).console[at as usize % report::CONSOLE]), byte);
+            write_volatile(written, at + 1);
+        }
+    }
+    OK
+}
+
+fn vmware(core: Core) -> u64 {
+    // SAFETY: the host maps the page; the boot code was done with it before any
+    // guest started.
+    let info = unsafe { &*(config().info_va as *const Info) };
+    match core.frame.rcx.get() as u32 & 0xFFFF {
+        VMWARE_GETHZ => {
+            core.frame.rbx.set(info.tsc_hz >> 32);
+            core.frame.rcx.set(info.lapic_hz & 0xFFFF_FFFF);
+            info.tsc_hz & 0xFFFF_FFFF
+        }
+        VMWARE_GETVCPU_INFO => VMWARE_LEGACY_X2APIC,
+        _ => u64::from(u32::MAX),
+    }
+}

@@ -1,0 +1,119 @@
+//! Interrupts between a sandbox's own cores, beyond the ordinary one.
+
+use crate::core::{Core, config, local_of};
+use crate::exit::{TWO_BYTES, skip};
+use crate::record::{count, deny};
+use crate::{enforced, life};
+use ::core::sync::atomic::Ordering;
+use bulkhead_arch_x86::icr::{self, Ipi};
+use bulkhead_arch_x86::{msr, vmcb};
+use bulkhead_cpu_x86::wrmsr;
+use bulkhead_layout::report::{Cause, Kind};
+
+/// Signals to a core, in [`crate::core::Local::signals`]: wait for a SIPI.
+pub const INIT: u32 = 1 << 8;
+/// Start at the vector in bits 7:0.
+pub const STARTUP: u32 = 1 << 9;
+/// An NMI for the guest.
+pub const NMI: u32 = 1 << 10;
+/// To the first core: end the sandbox, [`END_STATE`] says how.
+pub const END: u32 = 1 << 11;
+/// Position of the [`bulkhead_layout::report::State`] of [`END`], 4 bits.
+pub const END_STATE: u32 = 12;
+
+/// Decides on an ICR write that is not ordinary and carries it out.
+pub fn send(core: Core, value: u64) -> bool {
+    let own = core.local().index.get();
+    match icr::decide(&config().own, value) {
+        // SAFETY: a fixed interrupt to cores of this sandbox.
+        Ipi::Pass => unsafe { wrmsr(msr::X2APIC_ICR, value) },
+        Ipi::All(own_too) => each(|index, id| {
+            if own_too || index != own {
+                // The vector and nothing else of what the guest wrote.
+                // SAFETY: as above.
+                unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | value & 0xFF) };
+            }
+        }),
+        Ipi::Nmi(id) => each(|index, other| {
+            if other == id {
+                signal(core, index, NMI);
+            }
+        }),
+        Ipi::NmiOthers => each(|index, _| {
+            if index != own {
+                signal(core, index, NMI);
+            }
+        }),
+        Ipi::Init(id) => each(|index, other| {
+            if other == id {
+                signal(core, index, INIT);
+            }
+        }),
+        Ipi::Startup(id, vector) => each(|index, other| {
+            if other == id {
+                signal(core, index, STARTUP | u32::from(vector));
+            }
+        }),
+        Ipi::Ignore => {}
+        Ipi::Denied => {
+            if !enforced("ipi-destination") {
+                // SAFETY: none; this is the mutation gate's build.
+                unsafe { wrmsr(msr::X2APIC_ICR, value) };
+            }
+            if deny(core, Kind::Ipi, value, 0) {
+                return true;
+            }
+            return skip(core, TWO_BYTES);
+        }
+    }
+    count(core, Cause::Ipi);
+    skip(core, TWO_BYTES)
+}
+
+/// Calls with number and x2APIC ID of every core of the sandbox.
+pub fn each(mut f: impl FnMut(u32, u32)) {
+    for (index, &id) in config().apic_ids.iter().enumerate().take(config().cores as usize) {
+        f(index as u32, id);
+    }
+}
+
+/// Leaves signals for a core of this sandbox and rings it. A signal to oneself
+/// is handled before the guest goes on, because the NMI is pending then.
+pub fn signal(_: Core, index: u32, signals: u32) {
+    let local = local_of(index);
+    if signals & STARTUP != 0 {
+        // A SIPI is only for a waiting core (APM 16.5), and one is enough.
+        if local.parked.load(Ordering::Acquire) == 0 && local.signals.load(Ordering::Acquire) & INIT == 0 {
+            return;
+        }
+        if local.signals.load(Ordering::Acquire) & STARTUP != 0 {
+            return;
+        }
+    }
+    local.signals.fetch_or(signals, Ordering::Release);
+    if let Some(&id) = config().apic_ids.get(index as usize) {
+        ring(id);
+    }
+}
+
+/// An NMI to a core's monitor.
+pub fn ring(id: u32) {
+    const NMI_MODE: u64 = 4 << 8 | 1 << 14;
+    // SAFETY: a monitor intercepts NMIs and looks into its mail, nothing else.
+    unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | NMI_MODE) };
+}
+
+/// Handles this core's signals. True: the guest starts afresh.
+pub fn receive(core: Core) -> bool {
+    let signals = core.local().signals.swap(0, Ordering::AcqRel);
+    if signals & END != 0 && core.is_first() {
+        return life::end_first(core, signals >> END_STATE & 0xF);
+    }
+    if signals & NMI != 0 {
+        core.vmcb().set(vmcb::EVENT_INJ, vmcb::INJECT_NMI);
+    }
+    if signals & INIT != 0 {
+        return life::park(core, signals);
+    }
+    false
+}

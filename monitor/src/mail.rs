@@ -1,0 +1,90 @@
+//! The monitors' doorbell: an NMI, and requests in mailboxes that only their
+//! sender writes. Nobody waits for an answer: it shows in the other's status.
+
+use crate::core::{Core, config, mailbox};
+use crate::record::count;
+use crate::vmrun::nmi_window;
+use crate::{enforced, ipi, life};
+use ::core::sync::atomic::Ordering;
+use bulkhead_layout::hypercall::{BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
+use bulkhead_layout::report::{Cause, State};
+
+/// An NMI came. True: the guest starts afresh.
+pub fn doorbell(core: Core) -> bool {
+    count(core, Cause::Doorbell);
+    // It is still pending: take it. One that comes later causes an exit again.
+    nmi_window();
+    receive(core)
+}
+
+/// Looks into signals and, on the first core, into the mailboxes.
+pub fn receive(core: Core) -> bool {
+    core.local().doorbell.set(0);
+    let fresh = ipi::receive(core);
+    if fresh || !core.is_first() {
+        return fresh;
+    }
+    while let Some(request) = request() {
+        match request {
+            CONTROL_STOP => return life::end(core, State::Stopped, 0),
+            CONTROL_RESTART => return life::end(core, State::Launching, 0),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// The next request of a sandbox that may make one; it is acknowledged here,
+/// before it is carried out, so that a sender is never held up by the outcome.
+pub fn request() -> Option<u64> {
+    let config = config();
+    let own = mailbox(config.sandbox);
+    for sender in 0..config.sandboxes {
+        let granted = config.controlled_by >> sender & 1 != 0;
+        let slot = mailbox(sender).request.get(config.sandbox as usize);
+        let (Some(slot), Some(done)) = (slot, own.done.get(sender as usize)) else { continue };
+        let value = slot.load(Ordering::Acquire);
+        if value >> 8 != done.load(Ordering::Relaxed) {
+            done.store(value >> 8, Ordering::Release);
+            if granted || !enforced("control-right") {
+                return Some(value & 0xFF);
+            }
+        }
+    }
+    None
+}
+
+/// Posts a request to another sandbox's monitor.
+pub fn post(to: u32, what: u64) -> u64 {
+    if !(CONTROL_STOP..=CONTROL_RESTART).contains(&what) {
+        return BAD_ARGUMENT;
+    }
+    let config = config();
+    let (Some(slot), Some(done), Some(&id)) = (
+        mailbox(config.sandbox).request.get(to as usize),
+        mailbox(to).done.get(config.sandbox as usize),
+        config.first_core.get(to as usize),
+    ) else {
+        return BAD_ARGUMENT;
+    };
+    let old = slot.load(Ordering::Relaxed);
+    let new = ((old >> 8) + 1) << 8 | what;
+    // The other cores of this sandbox may post, too: one wins.
+    if done.load(Ordering::Acquire) != old >> 8
+        || slot.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_err()
+    {
+        return BUSY;
+    }
+    ipi::ring(id);
+    OK
+}
+
+/// Whether a waiting sandbox shall start again.
+pub fn start_requested() -> bool {
+    while let Some(request) = request() {
+        if matches!(request, CONTROL_START | CONTROL_RESTART) {
+            return true;
+        }
+    }
+    false
+}

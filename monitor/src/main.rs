@@ -1,0 +1,52 @@
+//! The monitor of one sandbox: an exit handler and nothing else.
+//!
+//! Each sandbox has its own copy, with page tables that map this text, its own
+//! data, its own sandbox's memory, and the monitors' mailboxes (read-only but
+//! for its own). Tables that confine the guest are not mapped at all. There is
+//! no lock and no shared cache line on an exit's path: each core has its state
+//! ([`core::Local`]), its counters and its records.
+//!
+//! A guest's values are claims; none is used as an address here. Nothing in
+//! this crate panics: slices are read with `get`, arithmetic wraps.
+#![no_std]
+#![no_main]
+
+mod core;
+mod cpuid;
+mod exit;
+mod hypercall;
+mod ipi;
+mod life;
+mod mail;
+mod msr;
+mod port;
+mod record;
+mod vmrun;
+
+/// A rule that a build for the mutation gate leaves out (`BULKHEAD_MUTATE=name`),
+/// so that the attack named after it succeeds. Ordinary builds enforce all.
+const fn enforced(rule: &str) -> bool {
+    let Some(mutant) = option_env!("BULKHEAD_MUTATE") else {
+        return true;
+    };
+    let (rule, mutant) = (rule.as_bytes(), mutant.as_bytes());
+    if rule.len() != mutant.len() {
+        return true;
+    }
+    let mut i = 0;
+    while i < rule.len() {
+        if rule[i] != mutant[i] {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+#[panic_handler]
+fn panic(_: &::core::panic::PanicInfo) -> ! {
+    // Not reachable: a test looks for panicking code in the linked monitor.
+    loop {
+        ::core::hint::spin_loop();
+    }
+}

@@ -1,0 +1,102 @@
+//! MSR accesses that the permission map does not let through.
+
+use crate::core::{Core, config, slice};
+use crate::exit::{TWO_BYTES, skip};
+use crate::record::{count, deny};
+use crate::{enforced, ipi};
+use bulkhead_arch_x86::{icr, msr, vmcb};
+use bulkhead_cpu_x86::{rdmsr, wrmsr};
+use bulkhead_layout::monitor::Quiet;
+use bulkhead_layout::report::{Cause, Kind};
+
+#[inline(always)]
+pub fn handle(core: Core) -> bool {
+    let vmcb = core.vmcb();
+    let register = core.frame.rcx.get() as u32;
+    let value = core.frame.rdx.get() << 32 | vmcb.get(vmcb::RAX) & 0xFFFF_FFFF;
+    let write = vmcb.get(vmcb::EXIT_INFO1) & 1 != 0;
+    if write && register == msr::X2APIC_ICR {
+        // The ordinary interrupt: to one core of the sandbox.
+        if icr::is_ordinary(&config().own, value) {
+            count(core, Cause::Ipi);
+            // SAFETY: a fixed interrupt to a core of this sandbox.
+            unsafe { wrmsr(msr::X2APIC_ICR, value) };
+            return skip(core, TWO_BYTES);
+        }
+        return ipi::send(core, value);
+    }
+    if write { self::write(core, register, value) } else { read(core, register) }
+}
+
+fn read(core: Core, register: u32) -> bool {
+    match absent(register) {
+        Some(quiet) => {
+            count(core, Cause::Msr);
+            core.vmcb().set(vmcb::RAX, quiet.value & 0xFFFF_FFFF);
+            core.frame.rdx.set(quiet.value >> 32);
+            skip(core, TWO_BYTES)
+        }
+        None => refuse(core, register, 0),
+    }
+}
+
+fn write(core: Core, register: u32, value: u64) -> bool {
+    match register {
+        msr::X2APIC_LVT_CMCI | msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST => {
+            count(core, Cause::Lvt);
+            let value = if enforced("lvt-delivery-mode") { icr::lvt(value) } else { value };
+            // SAFETY: a fixed interrupt of this core's own, or masked.
+            unsafe { wrmsr(register, value) };
+            skip(core, TWO_BYTES)
+        }
+        msr::EFER => efer(core, value),
+        // SAFETY: every processor with x2APIC has it.
+        msr::APIC_BASE if value == unsafe { rdmsr(msr::APIC_BASE) } => {
+            count(core, Cause::Msr);
+            skip(core, TWO_BYTES)
+        }
+        _ if absent(register).is_some() => {
+            count(core, Cause::Msr);
+            skip(core, TWO_BYTES)
+        }
+        _ => refuse(core, register, value),
+    }
+}
+
+/// EFER is the guest's own but for SVME, which VMRUN needs and a guest must not
+/// have. LMA is the processor's; LME may not change while paging is on (APM 14.6.1).
+fn efer(core: Core, value: u64) -> bool {
+    const PG: u64 = 1 << 31;
+    let vmcb = core.vmcb();
+    let old = vmcb.get(vmcb::EFER);
+    let changed = (old ^ value) & !vmcb::EFER_LMA;
+    if enforced("efer-svme") && value & vmcb::EFER_SVME != 0
+        || value & !(vmcb::EFER_GUEST | vmcb::EFER_LMA | vmcb::EFER_SVME) != 0
+    {
+        return refuse(core, msr::EFER, value);
+    }
+    if changed & vmcb::EFER_LME != 0 && vmcb.get(vmcb::CR0) & PG != 0 {
+        vmcb.set(vmcb::EVENT_INJ, vmcb::GP);
+        return false;
+    }
+    count(core, Cause::Msr);
+    vmcb.set(vmcb::EFER, value & vmcb::EFER_GUEST | old & vmcb::EFER_LMA | vmcb::EFER_SVME);
+    // Control registers and EFER changed: their clean bit is bit 5.
+    vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
+    skip(core, TWO_BYTES)
+}
+
+/// Denied: a record, and #GP as from a register that does not exist.
+fn refuse(core: Core, register: u32, value: u64) -> bool {
+    let ended = deny(core, Kind::Msr, u64::from(register), value);
+    if !ended {
+        core.vmcb().set(vmcb::EVENT_INJ, vmcb::GP);
+    }
+    ended
+}
+
+fn absent(register: u32) -> Option<&'static Quiet> {
+    slice::<Quiet>(config().msrs)
+        .iter()
+        .find(|q| (q.first..=q.last).contains(&register))
+}

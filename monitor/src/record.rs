@@ -1,0 +1,67 @@
+//! Counters, records of denied accesses, and what follows them.
+
+use crate::core::{Core, config, report};
+use crate::life;
+use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
+use bulkhead_arch_x86::vmcb;
+use bulkhead_cpu_x86::rdtsc;
+use bulkhead_layout::monitor::Action;
+use bulkhead_layout::report::{Cause, DENIALS, Denial, Kind, State};
+
+/// Counts an exit.
+#[inline(always)]
+pub fn count(core: Core, cause: Cause) {
+    // SAFETY: this core alone writes its counters; readers take any value.
+    unsafe {
+        let counter = addr_of_mut!((*core.counters()).exits[cause as usize]);
+        write_volatile(counter, read_volatile(counter) + 1);
+    }
+}
+
+/// Records a denied access and does what the manifest says. True: the guest
+/// starts afresh. False: the caller makes the access harmless.
+pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
+    count(core, Cause::Denied);
+    let denial = Denial {
+        seq: 0,
+        tsc: rdtsc(),
+        rip: core.vmcb().get(vmcb::RIP),
+        address,
+        info,
+        kind: kind as u32,
+        incarnation: life::incarnation() as u32,
+    };
+    let counters = core.counters();
+    // SAFETY: this core alone writes its records. `seq` is 0 while the rest is
+    // written (stores are not reordered, APM 7.2), so a reader can tell.
+    unsafe {
+        let number = read_volatile(addr_of_mut!((*counters).denials)) + 1;
+        let slot = addr_of_mut!((*counters).ring[(number as usize).wrapping_sub(1) % DENIALS]);
+        write_volatile(slot, denial);
+        write_volatile(addr_of_mut!((*slot).seq), number);
+        write_volatile(addr_of_mut!((*counters).denials), number);
+    }
+    match config().actions[kind as usize] {
+        a if a == Action::Ignore as u8 => false,
+        a => life::end(core, if a == Action::Restart as u8 { State::Launching } else { State::Stopped }, 0),
+    }
+}
+
+/// As [`deny`], for what cannot be made harmless: `ignore` stops the sandbox.
+pub fn deny_hard(core: Core, kind: Kind, address: u64, info: u64) -> bool {
+    deny(core, kind, address, info) || life::end(core, State::Stopped, 0)
+}
+
+/// An exception in the monitor: `stack` is what the processor pushed.
+pub extern "C" fn fault(stack: &[u64; 6]) {
+    let cr2: u64;
+    // SAFETY: CR2 is readable at CPL 0. The report is this sandbox's own, and
+    // this core goes no further.
+    unsafe {
+        ::core::arch::asm!("mov {}, cr2", out(reg) cr2, options(nomem, nostack));
+        let report = report();
+        write_volatile(addr_of_mut!((*report).fault), [stack[0], cr2]);
+        write_volatile(addr_of_mut!((*report).fault_detail), [stack[1], stack[2]]);
+        write_volatile(addr_of_mut!((*report).state), State::Failed as u32);
+    }
+}
