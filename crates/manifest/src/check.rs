@@ -4,7 +4,6 @@
 use crate::artifact;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::machine::{self, Described};
-use crate::raw;
 use crate::rules::{self, Context, Item};
 use crate::source::{Document, Location, Source, k, n};
 use crate::{schema, shape};
@@ -12,7 +11,7 @@ use bulkhead_plan::{Plan, System};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use toml::de::ValueDeserializer;
+use toml::de::{DeValue, ValueDeserializer};
 
 /// How to load.
 #[derive(Clone, Debug, Default)]
@@ -169,9 +168,32 @@ struct Decoder<'a, 't> {
     found: &'a mut Vec<Diagnostic>,
 }
 
+/// Takes out the keys that were reported as unknown, so that the rest of their
+/// table is checked all the same.
+fn prune(value: &mut DeValue<'_>, found: &[Diagnostic]) {
+    let unknown = |span: std::ops::Range<usize>| {
+        found
+            .iter()
+            .any(|finding| finding.rule == "unknown-key" && finding.at.range == span)
+    };
+    match value {
+        DeValue::Table(table) => {
+            table.retain(|key, _| !unknown(key.span()));
+            table
+                .iter_mut()
+                .for_each(|(_, value)| prune(value.get_mut(), found));
+        }
+        DeValue::Array(array) => array
+            .iter_mut()
+            .for_each(|value| prune(value.get_mut(), found)),
+        _ => {}
+    }
+}
+
 impl Decoder<'_, '_> {
     fn decode<T: DeserializeOwned>(&mut self, path: &[crate::source::Step<'_>]) -> Option<T> {
-        let node = self.document.get(path)?.clone();
+        let mut node = self.document.get(path)?.clone();
+        prune(node.get_mut(), self.found);
         match T::deserialize(ValueDeserializer::from(node)) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -210,7 +232,8 @@ impl Decoder<'_, '_> {
 /// The machine that the manifest names: looked for from its folder, then from
 /// the root of the source tree.
 fn describe(context: &Context<'_, '_>) -> Result<Option<Described>, Vec<Diagnostic>> {
-    let Some(raw::System { machine, .. }) = &context.system else {
+    let machine = context.document.get(&[k("system"), k("machine")]);
+    let Some(machine) = machine.and_then(|node| node.get_ref().as_str()) else {
         return Ok(None);
     };
     let near = artifact::join(&context.base, machine);

@@ -282,6 +282,9 @@ fn image_memory(view: &mut View<'_, '_>, ram: &[Span]) {
     }
 }
 
+/// Devices have names of their own. Their ports may overlap, as the reset port
+/// lies within those of PCI configuration: who may have both is the manifest's
+/// matter (`port-twice`).
 fn devices(view: &mut View<'_, '_>) -> Vec<Device> {
     let mut devices: Vec<Device> = Vec::new();
     for (index, entry) in view.file.device.iter().enumerate() {
@@ -294,19 +297,6 @@ fn devices(view: &mut View<'_, '_>) -> Vec<Device> {
                 &path,
                 message,
                 "every device has a name of its own",
-            );
-        }
-        let clash = devices.iter().find(|other| share_port(other, &device));
-        if let Some(other) = clash {
-            let message = format!(
-                "`{}` and `{}` have a port in common",
-                device.name, other.name
-            );
-            view.report(
-                "machine-device",
-                &path,
-                message,
-                "every port belongs to one device",
             );
         }
         devices.push(device);

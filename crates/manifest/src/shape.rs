@@ -225,8 +225,9 @@ impl<'a> Shape<'a, '_> {
             || limit("maxItems").is_some_and(|max| len > max)
         {
             let wanted = limit("minItems").or(limit("maxItems")).unwrap_or(0);
-            let message = format!("`{name}` has {len} elements, not {wanted}");
-            self.report("out-of-range", node, message);
+            let message = format!("`{name}` has {len} elements here");
+            let help = format!("write {wanted} elements");
+            self.report("out-of-range", node, message).help.push(help);
             return;
         }
         let Some(items) = schema.get("items") else {
@@ -249,8 +250,9 @@ impl<'a> Shape<'a, '_> {
             i128::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()).ok()
         });
         if !value.is_some_and(|value| (0..=i128::from(max)).contains(&value)) {
-            let message = format!("`{name}` is not a number from 0 to {max}");
-            self.report("out-of-range", node, message);
+            let message = format!("`{name}` cannot be this number");
+            let help = format!("write a whole number from 0 to {max}");
+            self.report("out-of-range", node, message).help.push(help);
         }
     }
 

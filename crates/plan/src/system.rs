@@ -69,8 +69,13 @@ pub enum Misfit {
 /// [`Refusal`] with owners in place of indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The address is outside of free RAM; the piece in which it starts.
-    Outside(Option<Span>),
+    /// The address is outside of free RAM.
+    Outside {
+        /// The address.
+        start: u64,
+        /// The RAM in which it lies, if there is some.
+        holds: Option<Span>,
+    },
     /// The address is the image's.
     OnImage,
     /// The address is somebody else's.
@@ -109,7 +114,7 @@ impl System {
                 .map(|(index, why)| Misfit::Memory {
                     owner: owners[index],
                     len: wishes[index].len,
-                    why: reason(&owners, why),
+                    why: reason(&owners, wishes[index], why),
                 })
                 .collect::<Vec<_>>()
         })?;
@@ -179,9 +184,12 @@ impl System {
     }
 }
 
-fn reason(owners: &[Owner], why: Refusal) -> Reason {
+fn reason(owners: &[Owner], wish: Wish, why: Refusal) -> Reason {
     match why {
-        Refusal::Outside { holds } => Reason::Outside(holds),
+        Refusal::Outside { holds } => Reason::Outside {
+            start: wish.at.unwrap_or(0),
+            holds,
+        },
         Refusal::OnImage => Reason::OnImage,
         Refusal::OnOther { other } => Reason::On(owners[other]),
         Refusal::NoRoom { largest } => Reason::NoRoom(largest),

@@ -50,7 +50,11 @@ pub fn core_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                     Diagnostic::new(
                         "core-twice",
                         at,
-                        format!("core {core} belongs to `{owner}` and to `{}`", sandbox.name),
+                        if *owner == sandbox.name {
+                            format!("core {core} stands twice in `{owner}`")
+                        } else {
+                            format!("core {core} belongs to `{owner}` and to `{}`", sandbox.name)
+                        },
                     )
                     .label("given again")
                     .related(first.clone(), "given here first")

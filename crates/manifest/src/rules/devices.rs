@@ -122,10 +122,10 @@ fn pairs<'a, 'g>(
     })
 }
 
-/// No port has two owners. The machine description keeps devices apart; this
-/// guards against one that does not.
+/// No port has two owners, and none is part of a device that nobody may have.
 pub fn port_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for (first, one, later, other) in pairs(&grants(cx)) {
+    let grants = grants(cx);
+    for (first, one, later, other) in pairs(&grants) {
         if share_port(one, other) {
             let message = format!("`{}` and `{}` have a port in common", one.name, other.name);
             found.push(
@@ -133,6 +133,24 @@ pub fn port_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                     .related(first.at.clone(), "the port is given here first")
                     .help("give both devices to one sandbox"),
             );
+        }
+    }
+    let Some(described) = &cx.described else {
+        return;
+    };
+    let nobody = |device: &&Device| described.nobody.contains_key(&device.name);
+    for grant in &grants {
+        let Some(device) = grant.device.filter(|device| !nobody(device)) else {
+            continue;
+        };
+        let forbidden = described.machine.devices.iter().filter(nobody);
+        for other in forbidden.filter(|other| share_port(other, device)) {
+            let message = format!(
+                "`{}` has a port of `{}`, which cannot belong to a sandbox: {}",
+                device.name, other.name, described.nobody[&other.name]
+            );
+            let help = "leave it out, or describe its ports without that one";
+            found.push(Diagnostic::new("port-twice", grant.at.clone(), message).help(help));
         }
     }
 }

@@ -361,7 +361,11 @@ pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let low = memory.min(map::GUEST_LOW_END);
         let (needed, what) = match needs(cx, sandbox) {
-            Some(needs) if needs.0 > low && memory > 0 => needs,
+            Some(needs)
+                if needs.0 > low && super::memory::wrong_size(sandbox.memory.size()).is_none() =>
+            {
+                needs
+            }
             _ => continue,
         };
         let at = cx.at(sandbox, &[k("memory")]);
@@ -388,10 +392,10 @@ fn needs(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<(u64, Str
     if let Some((kernel, initrd)) = kernel_of(cx, sandbox) {
         let end = kernel.load.saturating_add(kernel.init_size);
         let pages = initrd.checked_next_multiple_of(PAGE)?;
-        let what = format!(
-            "its kernel uses addresses up to {end:#x} while it starts, and its initrd {} KiB more",
-            pages >> 10
-        );
+        let mut what = format!("its kernel uses addresses up to {end:#x} while it starts");
+        if initrd > 0 {
+            what.push_str(&format!(", and its initrd {} KiB more", pages >> 10));
+        }
         return Some((end.saturating_add(pages), what));
     }
     let program = program_of(cx, sandbox)?;

@@ -192,6 +192,13 @@ pub fn misfit(system: &System, places: &Places, misfit: Misfit) -> Diagnostic {
     }
 }
 
+/// What the machine description has at an address.
+fn reserved(system: &System, address: u64) -> Option<&str> {
+    let mut all = system.machine.reserved.iter();
+    all.find(|(_, span)| span.contains(address))
+        .map(|(name, _)| name.as_str())
+}
+
 fn name(system: &System, owner: Owner) -> String {
     match owner {
         Owner::Sandbox(index) => format!("sandbox `{}`", system.sandboxes[index].sandbox.name),
@@ -223,14 +230,20 @@ fn memory_misfit(
         .map(|piece| format!("{:#x} to {:#x}", piece.start.max(LOWEST), piece.end()))
         .collect();
     match why {
-        Reason::Outside(holds) => {
+        Reason::Outside { start, holds } => {
             let message = match holds {
                 Some(piece) => format!(
                     "{} of {who} from here on end after the RAM does, at {:#x}",
                     show(len),
                     piece.end()
                 ),
-                None => format!("memory of {who} would start where no free RAM is"),
+                None => {
+                    let mut message = format!("memory of {who} would start where no free RAM is");
+                    if let Some(there) = reserved(system, start) {
+                        message.push_str(&format!(", at `{there}`"));
+                    }
+                    message
+                }
             };
             Diagnostic::new("memory-outside", at, message)
                 .help(format!("free RAM is at {}", pieces.join(", ")))

@@ -68,6 +68,68 @@ pub const ALL: &[Rule] = &[
     health::health_ignore,
 ];
 
+/// Names of all rules, those of the shape and of machine descriptions too.
+pub const NAMES: &[&str] = &[
+    "args-text",
+    "channel-from",
+    "channel-notify",
+    "channel-self",
+    "channel-size",
+    "channel-to",
+    "channels-window",
+    "cmdline-text",
+    "control-known",
+    "core-none",
+    "core-twice",
+    "core-unknown",
+    "cores-too-many",
+    "device-nobody",
+    "device-twice",
+    "device-unknown",
+    "ends-with-known",
+    "file-missing",
+    "health-ignore",
+    "health-known",
+    "health-twice",
+    "image-large",
+    "irq-twice",
+    "kernel-format",
+    "machine-console",
+    "machine-cores",
+    "machine-device",
+    "machine-image",
+    "machine-memory",
+    "machine-missing",
+    "machine-ram",
+    "machine-reserved",
+    "machine-version",
+    "memory-outside",
+    "memory-overlap",
+    "memory-place",
+    "memory-room",
+    "memory-size",
+    "memory-small",
+    "memory-total",
+    "missing-key",
+    "name-plain",
+    "name-twice",
+    "observe-known",
+    "out-of-range",
+    "path-plain",
+    "port-emulated",
+    "port-twice",
+    "program-format",
+    "program-segments",
+    "sandbox-none",
+    "sandboxes-too-many",
+    "syntax",
+    "unknown-key",
+    "unknown-value",
+    "version-known",
+    "windows-too-many",
+    "wrong-type",
+];
+
 /// An element of an array of tables.
 #[derive(Clone, Debug)]
 pub struct Item<T> {
@@ -186,10 +248,12 @@ impl Context<'_, '_> {
 
     /// The finding for a name that is no sandbox's.
     fn unknown_sandbox(&self, rule: &'static str, at: Location, name: &str) -> Diagnostic {
-        let names: Vec<&str> = self.sandbox_names().collect();
+        let mut names: Vec<&str> = self.sandbox_names().collect();
+        names.sort_unstable();
+        names.dedup();
         let help = match crate::diagnostic::nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("the sandboxes are {}", crate::diagnostic::list(&names)),
+            None => format!("there is {}", crate::diagnostic::list(&names)),
         };
         let message = format!("there is no sandbox `{}`", crate::shape::brief(name));
         Diagnostic::new(rule, at, message)
