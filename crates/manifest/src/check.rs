@@ -178,10 +178,13 @@ fn prune(value: &mut DeValue<'_>, found: &[Diagnostic]) {
     };
     match value {
         DeValue::Table(table) => {
-            table.retain(|key, _| !unknown(key.span()));
-            table
-                .iter_mut()
-                .for_each(|(_, value)| prune(value.get_mut(), found));
+            let kept = std::mem::take(table)
+                .into_iter()
+                .filter(|(key, _)| !unknown(key.span()));
+            *table = kept.collect();
+            for (_, value) in table.iter_mut() {
+                prune(value.get_mut(), found);
+            }
         }
         DeValue::Array(array) => array
             .iter_mut()
