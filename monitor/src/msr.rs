@@ -29,15 +29,16 @@ pub fn handle(core: Core) -> bool {
 }
 
 fn read(core: Core, register: u32) -> bool {
-    match absent(register) {
-        Some(quiet) => {
-            count(core, Cause::Msr);
-            core.vmcb().set(vmcb::RAX, quiet.value & 0xFFFF_FFFF);
-            core.frame.rdx.set(quiet.value >> 32);
-            skip(core, TWO_BYTES)
-        }
-        None => refuse(core, register, 0),
-    }
+    let value = match absent(register) {
+        // SVME is the monitor's; a guest has no SVM.
+        _ if register == msr::EFER => core.vmcb().get(vmcb::EFER) & !vmcb::EFER_SVME,
+        Some(quiet) => quiet.value,
+        None => return refuse(core, register, 0),
+    };
+    count(core, Cause::Msr);
+    core.vmcb().set(vmcb::RAX, value & 0xFFFF_FFFF);
+    core.frame.rdx.set(value >> 32);
+    skip(core, TWO_BYTES)
 }
 
 fn write(core: Core, register: u32, value: u64) -> bool {

@@ -58,7 +58,6 @@ pub const DIRECT: &[(u32, u32, Direct)] = &[
     (X2APIC_TMICT, X2APIC_TMICT, Both),
     (0x83E, 0x83E, Both),          // divide configuration
     (0x83F, 0x83F, Write),         // self-IPI
-    (EFER, EFER, Read),
     (0xC000_0081, 0xC000_0084, Both), // STAR, LSTAR, CSTAR, SFMASK: in the VMCB
     (0xC000_0100, 0xC000_0103, Both), // FS, GS, kernel GS base, TSC_AUX
     (0xC001_0010, 0xC001_0010, Read), // SYSCFG
