@@ -152,9 +152,9 @@ impl Gathered {
 
     /// The file: one JSON object a line.
     #[must_use]
-    pub fn lines(&self, vcpus: &[Counters]) -> String {
+    pub fn lines(&self, vcpus: &[(u32, Counters)]) -> String {
         let mut out = String::new();
-        for (n, at) in vcpus.iter().enumerate() {
+        for (n, at) in vcpus {
             let _ = writeln!(
                 out,
                 "{{\"kind\":\"vcpu\",\"vcpu\":{n},{}}}",

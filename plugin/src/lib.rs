@@ -7,8 +7,8 @@
 //! counters of their own, so that instructions of monitors and of guests are
 //! told apart; VMRUN instructions are counted as entries.
 //!
-//! Arguments: `out=FILE` (JSON lines, written when QEMU ends and at
-//! [`bulkhead_layout::marker::DUMP`]); `ram=FILE` (the file that backs the
+//! Arguments: `out=FILE` (JSON lines, written at each
+//! [`bulkhead_layout::marker::DUMP`]; without one, when QEMU ends); `ram=FILE` (the file that backs the
 //! machine's RAM), `split=BYTES` (RAM below 4 GiB), `range=NAME:START-END`,
 //! repeated (physical addresses), `watch=ID@ADDRESS`, repeated (an event each
 //! time the instruction at this physical address runs).
@@ -18,6 +18,8 @@
 //! `privileged` and `vmruns` are sums over all spans), `lap`, `value`, `exits`
 //! (instructions in named ranges between two VMRUNs of a core), `end`.
 
+pub mod batch;
+pub mod cores;
 pub mod gather;
 pub mod options;
 // QEMU's functions exist in QEMU only, so unit tests are linked without them.

@@ -1,19 +1,39 @@
 //! The shell around the plugin: QEMU's interface, and all of the `unsafe`.
+//!
+//! QEMU 10.0 hands plugins the wrong core when several cores take turns in one
+//! thread, which is what `-icount` means: `gen_cpu_index` (accel/tcg/plugin-gen.c)
+//! takes "not parallel" for "one core" and bakes the index of the core that
+//! *translated* a block into it, for callbacks and for inline operations. The
+//! latter even multiply that constant in place, which changes other constants of
+//! the block, and so the guest. Hence:
+//!
+//! * No inline operations. Callbacks count in a global array (one thread runs all
+//!   cores), and whenever another core goes on, what was counted is credited to
+//!   the core before it ([`crate::cores`]).
+//! * Which core runs is told by the host register in which generated code keeps
+//!   its CPU state; it is preserved across calls, so a callback finds it there.
+//! * That pointer's index comes from a memory callback out of a helper function,
+//!   where QEMU passes the true one: descriptor loads, which every core does on
+//!   its way into protected mode.
 
+use crate::batch;
+use crate::cores::Cores;
 use crate::gather::{CLASSES, Counters, Gathered};
 use crate::options::Options;
 use bulkhead_layout::marker;
 use qemu_plugin_sys as sys;
+use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("which host register holds the CPU state is known for x86-64 hosts only");
 
 /// Tells QEMU which interface the plugin was built for.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static qemu_plugin_version: c_int = sys::QEMU_PLUGIN_VERSION as c_int;
-
-/// VMRUN (AMD64 APM volume 3).
-const VMRUN: [u8; 3] = [0x0F, 0x01, 0xD8];
 
 unsafe extern "C" {
     // From the GLib that QEMU is linked with.
@@ -22,43 +42,103 @@ unsafe extern "C" {
     fn g_array_free(array: *mut sys::GArray, free_segment: c_int) -> *mut c_char;
 }
 
-/// Pointers that QEMU hands out and that any of its threads may use.
+/// Instructions by class since the machine started, whichever core ran them.
+static COUNTS: [AtomicU64; CLASSES] = [const { AtomicU64::new(0) }; CLASSES];
+/// CPU state of the core that runs.
+static CURRENT: AtomicUsize = AtomicUsize::new(0);
+
+/// Opaque handle of a register.
 #[derive(Clone, Copy)]
-struct Handle<T>(*mut T);
-// SAFETY: QEMU's scoreboards and register handles are opaque to the plugin, and
-// its functions that take them may be called from every vCPU thread.
-unsafe impl<T> Send for Handle<T> {}
+struct Handle(*mut sys::qemu_plugin_register);
+// SAFETY: an opaque number for QEMU, used on vCPU threads only.
+unsafe impl Send for Handle {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Handle<T> {}
+unsafe impl Sync for Handle {}
 
 /// The plugin.
 struct Plugin {
     options: Options,
-    board: Handle<sys::qemu_plugin_scoreboard>,
-    rax: OnceLock<Handle<sys::qemu_plugin_register>>,
+    rax: OnceLock<Handle>,
     /// Where QEMU has mapped the RAM file: virtual range, file offset.
     ram: OnceLock<Vec<(u64, u64, u64)>>,
-    gathered: Mutex<Gathered>,
+    state: Mutex<State>,
+    dumped: AtomicBool,
+}
+
+/// What callbacks change.
+struct State {
+    cores: Cores,
+    gathered: Gathered,
 }
 
 static PLUGIN: OnceLock<Plugin> = OnceLock::new();
 
+/// Counts a batch: instructions in the upper bits of the user data, the class's
+/// offset in `COUNTS` in the low byte.
+#[unsafe(naked)]
+extern "C" fn count(_: c_uint, _: *mut c_void) {
+    naked_asm!(
+        "movzx eax, sil",
+        "shr rsi, 8",
+        "lea rdx, [rip + {counts}]",
+        "add [rdx + rax], rsi",
+        "ret",
+        counts = sym COUNTS,
+    )
+}
+
+/// The same at the start of a block, where another core may have taken over.
+/// RBP is TCG_AREG0 (tcg/i386/tcg-target.h).
+#[unsafe(naked)]
+extern "C" fn count_first(_: c_uint, _: *mut c_void) {
+    naked_asm!(
+        "cmp rbp, [rip + {current}]",
+        "jne 2f",
+        "movzx eax, sil",
+        "shr rsi, 8",
+        "lea rdx, [rip + {counts}]",
+        "add [rdx + rax], rsi",
+        "ret",
+        "2: push rsi",
+        "mov rdi, rbp",
+        "call {switch}",
+        "pop rsi",
+        "jmp {count}",
+        current = sym CURRENT,
+        counts = sym COUNTS,
+        switch = sym switch,
+        count = sym count,
+    )
+}
+
+/// Another core goes on.
+extern "C" fn switch(cpu: usize) {
+    if let Some(plugin) = PLUGIN.get() {
+        plugin.state().cores.switch(cpu, counts());
+    }
+    CURRENT.store(cpu, Relaxed);
+}
+
+/// A helper function touched memory: here `vcpu` is the core that runs.
+extern "C" fn on_helper(vcpu: c_uint, _: sys::qemu_plugin_meminfo_t, _: u64, _: *mut c_void) {
+    if let Some(plugin) = PLUGIN.get() {
+        plugin.state().cores.identify(vcpu);
+    }
+}
+
+fn counts() -> [u64; CLASSES] {
+    std::array::from_fn(|class| COUNTS[class].load(Relaxed))
+}
+
+impl State {
+    /// The running core's index and counters.
+    fn running(&mut self) -> (u32, Counters) {
+        self.cores.credit(counts());
+        self.cores.running()
+    }
+}
+
 impl Plugin {
-    fn counters(&self, vcpu: c_uint) -> Counters {
-        // SAFETY: the scoreboard's elements are `Counters` (see `install`), `vcpu`
-        // exists because it calls us or is below qemu_plugin_num_vcpus, and the
-        // value is copied out before QEMU could resize the board.
-        unsafe { *sys::qemu_plugin_scoreboard_find(self.board.0, vcpu).cast::<Counters>() }
-    }
-
-    /// One of a core's counters, for inline operations.
-    fn counter(&self, offset: usize) -> sys::qemu_plugin_u64 {
-        sys::qemu_plugin_u64 {
-            score: self.board.0,
-            offset,
-        }
-    }
-
     /// RAX of the core that is executing a callback with register access.
     fn rax(&self) -> u64 {
         let Some(handle) = self.rax.get() else {
@@ -93,12 +173,10 @@ impl Plugin {
     }
 
     fn write(&self) {
-        // SAFETY: takes no argument, reads a counter of QEMU's.
-        let vcpus = unsafe { sys::qemu_plugin_num_vcpus() };
-        let vcpus: Vec<Counters> = (0..vcpus.cast_unsigned())
-            .map(|n| self.counters(n))
-            .collect();
-        let text = self.gathered().lines(&vcpus);
+        let mut state = self.state();
+        state.cores.credit(counts());
+        let text = state.gathered.lines(&state.cores.all());
+        drop(state);
         let out = &self.options.out;
         let new = format!("{out}.new");
         // Renamed, so that whoever waits for the file sees all of it or none.
@@ -108,8 +186,8 @@ impl Plugin {
         }
     }
 
-    fn gathered(&self) -> std::sync::MutexGuard<'_, Gathered> {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,84 +236,134 @@ extern "C" fn on_vcpu(_: sys::qemu_plugin_id_t, _: c_uint) {
     });
 }
 
-extern "C" fn on_translate(_: sys::qemu_plugin_id_t, tb: *mut sys::qemu_plugin_tb) {
-    let Some(plugin) = PLUGIN.get() else { return };
-    // SAFETY: `tb` is valid during this callback.
-    let count = unsafe { sys::qemu_plugin_tb_n_insns(tb) };
-    for n in 0..count {
-        // SAFETY: `n` is below the number of instructions.
-        instrument(plugin, unsafe { sys::qemu_plugin_tb_get_insn(tb, n) });
-    }
+/// An instruction, as far as it matters here.
+struct Instruction {
+    handle: *mut sys::qemu_plugin_insn,
+    bytes: [u8; 16],
+    len: usize,
+    physical: Option<u64>,
 }
 
-fn instrument(plugin: &Plugin, insn: *mut sys::qemu_plugin_insn) {
-    let mut bytes = [0u8; 16];
-    // SAFETY: `insn` is valid during translation, the buffer has the length given.
-    let (len, host) = unsafe {
-        (
-            sys::qemu_plugin_insn_data(insn, bytes.as_mut_ptr().cast(), bytes.len()),
-            sys::qemu_plugin_insn_haddr(insn) as u64,
-        )
-    };
-    let physical = plugin.physical(host);
-    let class = physical.map_or(0, |pa| plugin.options.class(pa));
-    // The counter comes first: callbacks see their own instruction counted.
-    count(insn, plugin.counter(class * size_of::<u64>()));
-    let text = &bytes[..len];
-    if text == VMRUN {
-        count(insn, plugin.counter(CLASSES * size_of::<u64>()));
-        call(insn, on_vmrun, 0);
+impl Instruction {
+    fn of(plugin: &Plugin, handle: *mut sys::qemu_plugin_insn) -> Self {
+        let mut bytes = [0; 16];
+        // SAFETY: `handle` is valid during translation, the buffer has the length given.
+        let (len, host) = unsafe {
+            (
+                sys::qemu_plugin_insn_data(handle, bytes.as_mut_ptr().cast(), bytes.len()),
+                sys::qemu_plugin_insn_haddr(handle) as u64,
+            )
+        };
+        let physical = plugin.physical(host);
+        Self {
+            handle,
+            bytes,
+            len,
+            physical,
+        }
     }
-    if let Some(code) = marker::decode(text) {
-        call(insn, on_marker, code);
+
+    fn text(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
-    for (id, address) in &plugin.options.watch {
-        if physical == Some(*address) {
-            call(insn, on_marker, marker::EVENT | id);
+
+    /// True if its execution leaves something behind beyond a count.
+    fn is_watched(&self, plugin: &Plugin) -> bool {
+        let physical = |(_, at): &(u16, u64)| self.physical == Some(*at);
+        marker::decode(self.text()).is_some() || plugin.options.watch.iter().any(physical)
+    }
+
+    /// Calls back when the instruction is about to run. The user data is a
+    /// number, never a pointer.
+    fn call(&self, callback: extern "C" fn(c_uint, *mut c_void), registers: bool, data: usize) {
+        let flags = if registers {
+            sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_R_REGS
+        } else {
+            sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_NO_REGS
+        };
+        let data = std::ptr::without_provenance_mut(data);
+        // SAFETY: `handle` is valid during translation.
+        unsafe {
+            sys::qemu_plugin_register_vcpu_insn_exec_cb(self.handle, Some(callback), flags, data);
         }
     }
 }
 
-fn count(insn: *mut sys::qemu_plugin_insn, counter: sys::qemu_plugin_u64) {
-    // SAFETY: `insn` is valid during translation, the counter lies in a board that is never freed.
-    unsafe {
-        sys::qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
-            insn,
-            sys::qemu_plugin_op::QEMU_PLUGIN_INLINE_ADD_U64,
-            counter,
-            1,
-        );
-    }
-}
-
-fn call(insn: *mut sys::qemu_plugin_insn, callback: extern "C" fn(c_uint, *mut c_void), code: u16) {
-    // SAFETY: `insn` is valid during translation; the user data is a number, never a pointer.
-    unsafe {
-        sys::qemu_plugin_register_vcpu_insn_exec_cb(
-            insn,
-            Some(callback),
-            sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_R_REGS,
-            std::ptr::without_provenance_mut(code.into()),
-        );
-    }
-}
-
-extern "C" fn on_marker(vcpu: c_uint, code: *mut c_void) {
+extern "C" fn on_translate(_: sys::qemu_plugin_id_t, tb: *mut sys::qemu_plugin_tb) {
     let Some(plugin) = PLUGIN.get() else { return };
-    let (at, value) = (plugin.counters(vcpu), plugin.rax());
-    let write = plugin.gathered().mark(code.addr() as u16, vcpu, at, value);
+    // SAFETY: `tb` is valid during this callback.
+    let count = unsafe { sys::qemu_plugin_tb_n_insns(tb) };
+    let block: Vec<Instruction> = (0..count)
+        // SAFETY: `n` is below the number of instructions.
+        .map(|n| Instruction::of(plugin, unsafe { sys::qemu_plugin_tb_get_insn(tb, n) }))
+        .collect();
+    let classes = block.iter().map(|insn| {
+        let class = insn.physical.map_or(0, |pa| plugin.options.class(pa));
+        // A marker closes its batch, so that it sees nothing counted ahead.
+        (class, batch::ends(insn.text()) || insn.is_watched(plugin))
+    });
+    for (first, len, class) in batch::batches(classes) {
+        let shim = if first == 0 { count_first } else { self::count };
+        block[first].call(shim, false, (len << 8) | (class * size_of::<u64>()));
+    }
+    // Registered after the counters: a callback sees its own instruction counted.
+    block.iter().for_each(|insn| watch(plugin, insn));
+}
+
+/// Callbacks of instructions that mean something.
+fn watch(plugin: &Plugin, insn: &Instruction) {
+    if insn.text() == batch::VMRUN {
+        insn.call(on_vmrun, false, 0);
+    }
+    if let Some(code) = marker::decode(insn.text()) {
+        insn.call(on_marker, true, code.into());
+    }
+    for (id, address) in &plugin.options.watch {
+        if insn.physical == Some(*address) {
+            insn.call(on_marker, true, (marker::EVENT | id).into());
+        }
+    }
+    if batch::loads_descriptor(insn.text()) {
+        // SAFETY: the handle is valid during translation; no user data.
+        unsafe {
+            sys::qemu_plugin_register_vcpu_mem_cb(
+                insn.handle,
+                Some(on_helper),
+                sys::qemu_plugin_cb_flags::QEMU_PLUGIN_CB_NO_REGS,
+                sys::qemu_plugin_mem_rw::QEMU_PLUGIN_MEM_RW,
+                std::ptr::null_mut(),
+            );
+        }
+    }
+}
+
+extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
+    let Some(plugin) = PLUGIN.get() else { return };
+    let value = plugin.rax();
+    let mut state = plugin.state();
+    let (vcpu, at) = state.running();
+    let write = state.gathered.mark(code.addr() as u16, vcpu, at, value);
+    drop(state);
     if write {
+        plugin.dumped.store(true, Relaxed);
         plugin.write();
     }
 }
 
-extern "C" fn on_vmrun(vcpu: c_uint, _: *mut c_void) {
+extern "C" fn on_vmrun(_: c_uint, _: *mut c_void) {
     let Some(plugin) = PLUGIN.get() else { return };
-    plugin.gathered().entry(vcpu, plugin.counters(vcpu));
+    let mut state = plugin.state();
+    state.cores.vmrun();
+    let (vcpu, at) = state.running();
+    state.gathered.entry(vcpu, at);
 }
 
 extern "C" fn on_exit(_: sys::qemu_plugin_id_t, _: *mut c_void) {
-    if let Some(plugin) = PLUGIN.get() {
+    // How far the cores still get while QEMU stops differs from run to run, so
+    // the state at a DUMP marker is the one to keep.
+    if let Some(plugin) = PLUGIN.get()
+        && !plugin.dumped.load(Relaxed)
+    {
         plugin.write();
     }
 }
@@ -270,16 +398,16 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn install(id: sys::qemu_plugin_id_t, options: Options) {
-    // SAFETY: a size is handed in, a handle that is never freed comes back. The
-    // elements start as zeros, which is a valid `Counters`.
-    let board = unsafe { sys::qemu_plugin_scoreboard_new(size_of::<Counters>()) };
-    let gathered = Gathered::new(options.names.clone());
+    let state = State {
+        cores: Cores::default(),
+        gathered: Gathered::new(options.names.clone()),
+    };
     let _ = PLUGIN.set(Plugin {
         options,
-        board: Handle(board),
         rax: OnceLock::new(),
         ram: OnceLock::new(),
-        gathered: Mutex::new(gathered),
+        state: Mutex::new(state),
+        dumped: AtomicBool::new(false),
     });
     // SAFETY: `id` is ours, the callbacks have the types that QEMU asks for.
     unsafe {
