@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,bench,demo}.cpio
+#   target/artifacts/{test,bench,demo,peer}.cpio
 # Runs as often as one likes; nothing changes unless a source did.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -20,15 +20,17 @@ done
 cargo build --locked -q --profile linux --target "$TARGET" "${crates[@]}"
 cargo build --locked -q --release -p bulkhead-initramfs
 
-initramfs() { # NAME PROGRAM...
+initramfs() { # NAME PROGRAM-OR-ENTRY...
     local out=$ARTIFACTS/$1.cpio program
     local -a entries=(dir:/proc dir:/sys dir:/dev dir:/tmp dir:/etc
         dev:/dev/console=5:1 "busybox:/bin/busybox=$BUSYBOX"
         "file:/init=$PROGRAMS/bulkhead-init")
     shift
     for program in "$@"; do
-        [ -e "$PROGRAMS/$program" ] || continue
-        entries+=("file:/bin/$program=$PROGRAMS/$program")
+        case $program in
+        *:*) entries+=("$program") ;;
+        *) entries+=("file:/bin/$program=$PROGRAMS/$program") ;;
+        esac
     done
     "${CARGO_TARGET_DIR:-target}/release/bulkhead-initramfs" "$out" "${entries[@]}"
 }
@@ -36,3 +38,14 @@ initramfs() { # NAME PROGRAM...
 initramfs test bhbench bhtrue bhview
 initramfs bench bhbench bhtrue
 initramfs demo bhview bhbench bhtrue bhdemo
+
+# The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
+# belong to linux-6.12, so that is the kernel to start it with.
+if [ -d "$ARTIFACTS/modules" ]; then
+    modules=()
+    for module in "$ARTIFACTS"/modules/*.ko; do
+        modules+=("file:/lib/modules/$(basename "$module")=$module")
+    done
+    initramfs peer kvm-peer "${modules[@]}" \
+        "file:/peer/kernel=$ARTIFACTS/linux-6.12-cloud" "file:/peer/initrd=$ARTIFACTS/bench.cpio"
+fi
