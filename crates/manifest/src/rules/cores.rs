@@ -1,8 +1,9 @@
 //! Cores: each has at most one owner.
 
-use super::Context;
+use super::{Context, Item};
 use crate::diagnostic::Diagnostic;
-use crate::source::{k, n};
+use crate::raw::Sandbox;
+use crate::source::{Location, k, n};
 use bulkhead_layout::MAX_CORES;
 
 /// A sandbox has a core.
@@ -40,20 +41,23 @@ pub fn core_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// No core has two owners.
 pub fn core_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let mut owners: Vec<(u32, &str, crate::source::Location)> = Vec::new();
+    let mut owners: Vec<(u32, &Item<Sandbox>, Location)> = Vec::new();
     for sandbox in &cx.sandboxes {
         for (index, core) in sandbox.cores.iter().enumerate() {
             let at = cx.at(sandbox, &[k("cores"), n(index)]);
             match owners.iter().find(|(owned, ..)| owned == core) {
-                None => owners.push((*core, &sandbox.name, at)),
+                None => owners.push((*core, sandbox, at)),
                 Some((_, owner, first)) => found.push(
                     Diagnostic::new(
                         "core-twice",
                         at,
-                        if *owner == sandbox.name {
-                            format!("core {core} stands twice in `{owner}`")
+                        if owner.index == sandbox.index {
+                            format!("core {core} stands twice in `{}`", owner.name)
                         } else {
-                            format!("core {core} belongs to `{owner}` and to `{}`", sandbox.name)
+                            format!(
+                                "core {core} belongs to `{}` and to `{}`",
+                                owner.name, sandbox.name
+                            )
                         },
                     )
                     .label("given again")

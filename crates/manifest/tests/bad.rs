@@ -1,0 +1,127 @@
+//! Every rule has a manifest that breaks it, named after it, and the report that
+//! it gets beside it. `BLESS=1 cargo test -p bulkhead-manifest` writes the
+//! reports anew; read the difference before it is committed.
+
+mod common;
+
+use bulkhead_manifest::source::Source;
+use bulkhead_manifest::{Diagnostics, Options, load, machine, render, rules};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// From the crate's folder, so that reports name paths of the source tree only.
+const MANIFESTS: &str = "../../tests/manifests/bad";
+const MACHINES: &str = "../../tests/machines/bad";
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// The rule after which a file is named: its name up to the first dot.
+fn rule(path: &Path) -> String {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    name.split('.').next().unwrap().to_owned()
+}
+
+fn judge(path: &Path, findings: &Diagnostics, artifacts: &Path, wrong: &mut Vec<String>) {
+    let report = render::human(findings, false)
+        .replace(artifacts.to_str().unwrap(), "ARTIFACTS")
+        .replace("../../", "");
+    let expected = path.with_extension("txt");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&expected, &report).unwrap();
+    }
+    if !findings.0.iter().any(|finding| finding.rule == rule(path)) {
+        wrong.push(format!(
+            "{} does not break its rule:\n{report}",
+            path.display()
+        ));
+    }
+    if std::fs::read_to_string(&expected).ok().as_deref() != Some(&report) {
+        wrong.push(format!("{} gets another report:\n{report}", path.display()));
+    }
+    for finding in &findings.0 {
+        if finding.help.is_empty() {
+            wrong.push(format!(
+                "{}: {} does not say what would be right",
+                path.display(),
+                finding.rule
+            ));
+        }
+    }
+}
+
+#[test]
+fn every_bad_manifest_gets_its_report() {
+    let artifacts = common::artifacts("bad");
+    let options = Options {
+        artifacts: Some(artifacts.clone()),
+        ..Options::default()
+    };
+    let mut wrong = Vec::new();
+    for path in files(MANIFESTS) {
+        match load(&path, &options) {
+            Ok(_) => wrong.push(format!("{} is accepted", path.display())),
+            Err(findings) => judge(&path, &findings, &artifacts, &mut wrong),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_bad_machine_gets_its_report() {
+    let mut wrong = Vec::new();
+    for path in files(MACHINES) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        match machine::read(&Arc::new(Source {
+            path: path.clone(),
+            text,
+        })) {
+            Ok(_) => wrong.push(format!("{} is accepted", path.display())),
+            Err(findings) => {
+                let findings = Diagnostics(findings).sorted();
+                judge(&path, &findings, Path::new("ARTIFACTS"), &mut wrong);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_rule_has_a_bad_file() {
+    let named: BTreeSet<String> = files(MANIFESTS)
+        .iter()
+        .chain(&files(MACHINES))
+        .map(|path| rule(path))
+        .collect();
+    let rules: BTreeSet<String> = rules::NAMES.iter().map(ToString::to_string).collect();
+    assert_eq!(named, rules);
+    let functions = rules::ALL.len();
+    assert!(functions <= rules.len(), "{functions} rules");
+}
+
+/// What the bad manifests are made from is right.
+#[test]
+fn the_good_manifest_is_accepted() {
+    let artifacts = common::artifacts("good");
+    let options = Options {
+        artifacts: Some(artifacts),
+        ..Options::default()
+    };
+    let checked = load(Path::new("../../tests/manifests/good.toml"), &options)
+        .unwrap_or_else(|findings| panic!("{findings}"));
+    let plan = checked.plan(checked.image_estimate).unwrap();
+    assert_eq!(plan.sandboxes.len(), 2);
+    assert_eq!(plan.sandboxes[1].ram[0].hpa, 0x1_0000_0000);
+    assert_eq!(plan.channels[0].from, 1);
+}

@@ -1,0 +1,80 @@
+//! Guests' files for tests: as little as the checker looks at.
+
+use std::path::{Path, PathBuf};
+
+/// A bzImage's header: protocol, 64-bit entry, 48 MiB from 16 MiB on.
+fn kernel(protocol: u16) -> Vec<u8> {
+    let mut bytes = vec![0; 0x2000];
+    bytes[0x1F1] = 4;
+    bytes[0x202..0x206].copy_from_slice(b"HdrS");
+    bytes[0x206..0x208].copy_from_slice(&protocol.to_le_bytes());
+    bytes[0x236] = 1;
+    bytes[0x238..0x23C].copy_from_slice(&2047u32.to_le_bytes());
+    bytes[0x258..0x260].copy_from_slice(&(16u64 << 20).to_le_bytes());
+    bytes[0x260..0x264].copy_from_slice(&(64u32 << 20).to_le_bytes());
+    bytes
+}
+
+/// An ELF64 file of a type, with an entry and segments (address, length, flags).
+fn elf(kind: u16, entry: u64, segments: &[(u64, u64, u32)]) -> Vec<u8> {
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(64, 0);
+    bytes[16..18].copy_from_slice(&kind.to_le_bytes());
+    bytes[18..20].copy_from_slice(&62u16.to_le_bytes());
+    bytes[24..32].copy_from_slice(&entry.to_le_bytes());
+    bytes[32..40].copy_from_slice(&64u64.to_le_bytes());
+    bytes[54..56].copy_from_slice(&56u16.to_le_bytes());
+    bytes[56..58].copy_from_slice(&(segments.len() as u16).to_le_bytes());
+    for (start, len, flags) in segments {
+        bytes.extend(1u32.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        for field in [0, *start, *start, 0, *len, 0x1000] {
+            bytes.extend(u64::to_le_bytes(field));
+        }
+    }
+    bytes
+}
+
+const R: u32 = 4;
+const W: u32 = 2;
+const X: u32 = 1;
+
+/// Makes a folder of artifacts.
+pub fn artifacts(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("artifacts-{name}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let text = (0x20_0000, 0x1000, R | X);
+    let good = elf(2, 0x20_0000, &[text, (0x20_1000, 0x3000, R | W)]);
+    let mut cut = good.clone();
+    cut.truncate(100);
+    let files = [
+        ("kernel", kernel(0x20F)),
+        ("old-kernel", kernel(0x206)),
+        ("cut", cut),
+        ("program", good),
+        ("pie", elf(3, 0, &[text])),
+        ("low", elf(2, 0x1000, &[(0x1000, 0x1000, R | X)])),
+        ("wx", elf(2, 0x20_0000, &[(0x20_0000, 0x1000, R | W | X)])),
+        (
+            "close",
+            elf(2, 0x20_0000, &[text, (0x20_0800, 0x3000, R | W)]),
+        ),
+        (
+            "entry",
+            elf(2, 0x20_1000, &[text, (0x20_1000, 0x3000, R | W)]),
+        ),
+        ("empty", Vec::new()),
+        ("small.cpio", vec![0; 512]),
+    ];
+    for (name, bytes) in files {
+        std::fs::write(folder.join(name), bytes).unwrap();
+    }
+    // Only their sizes matter: files of holes.
+    for (name, len) in [("large.cpio", 48 << 20), ("huge.cpio", 2600 << 20)] {
+        std::fs::File::create(folder.join(name))
+            .unwrap()
+            .set_len(len)
+            .unwrap();
+    }
+    folder
+}
