@@ -1,0 +1,32 @@
+/* The smallest bare guest in C: says who it is, sleeps, starts its other cores,
+ * exits. SPDX-License-Identifier: Apache-2.0 OR MIT */
+#include <bulkhead.h>
+
+static uint32_t up;
+
+static void other(struct bulkhead_context context, uint32_t index)
+{
+    (void)context;
+    (void)index;
+    __atomic_fetch_add(&up, 1, __ATOMIC_RELAXED);
+}
+
+uint32_t bulkhead_main(struct bulkhead_context context)
+{
+    const struct bulkhead_info *info = context.info;
+    bulkhead_printf("hello from %s in C, incarnation %lu, %lu MiB, %u core(s)\n", info->name,
+                    context.incarnation, info->memory >> 20, info->cores);
+
+    uint64_t due = bulkhead_tsc() + bulkhead_ticks(1000000);
+    bulkhead_sleep_until(due);
+    uint64_t late = bulkhead_nanos(bulkhead_tsc() - due);
+    bulkhead_printf("hello-c: slept 1 ms, late by %lu ns\n", late);
+
+    struct bulkhead_fault fault = bulkhead_catch((void (*)(void *))(1ul << 63), NULL);
+    bulkhead_printf("hello-c: caught exception %u\n", fault.vector);
+
+    for (uint32_t i = 1; i < info->cores; i++)
+        if (!bulkhead_start_core(context, i, other))
+            return 2;
+    return fault.vector == 13 && late < bulkhead_arg_u64(context, "late", 100000) ? 0 : 1;
+}

@@ -1,0 +1,158 @@
+/* What a bare guest needs, for C: the counterpart of the Rust crate
+ * bulkhead-sdk, with the same parts under the same names.
+ *
+ * A guest defines bulkhead_main and is linked with sdk/c/crt0.S, sdk/c/bulkhead.c
+ * and sdk/guest.ld; guests/hello-c/build.sh shows how. It is compiled with
+ * -ffreestanding -mno-red-zone: interrupts use the stack that is in use. SSE is
+ * on, but interrupt handlers save general registers only: compile them with
+ * __attribute__((target("general-regs-only"))).
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#ifndef BULKHEAD_H
+#define BULKHEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bulkhead-layout.h"
+#include "bulkhead-marker.h"
+
+/* One end of a channel, or an observed sandbox's report. */
+struct bulkhead_window {
+    char name[BULKHEAD_INFO_NAME];
+    uint64_t gpa;
+    uint64_t size;
+    uint32_t writable;
+    uint32_t kind; /* 0 = channel, 1 = report */
+};
+
+/* The information page. */
+struct bulkhead_info {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t sandbox;
+    char name[BULKHEAD_INFO_NAME];
+    uint64_t tsc_hz;
+    uint64_t lapic_hz;
+    uint64_t memory;
+    uint32_t cores;
+    uint32_t windows;
+    uint32_t apic_ids[BULKHEAD_MAX_CORES];
+    struct bulkhead_window window[BULKHEAD_INFO_MAX_CHANNELS];
+    char args[BULKHEAD_INFO_ARGS_SIZE];
+};
+
+#define BULKHEAD_SAME(field, NAME) \
+    _Static_assert(offsetof(struct bulkhead_info, field) == BULKHEAD_INFO_OFFSET_##NAME, #field)
+BULKHEAD_SAME(version, VERSION);
+BULKHEAD_SAME(sandbox, SANDBOX);
+BULKHEAD_SAME(name, NAME);
+BULKHEAD_SAME(tsc_hz, TSC_HZ);
+BULKHEAD_SAME(lapic_hz, LAPIC_HZ);
+BULKHEAD_SAME(memory, MEMORY);
+BULKHEAD_SAME(cores, CORES);
+BULKHEAD_SAME(windows, WINDOWS);
+BULKHEAD_SAME(apic_ids, APIC_IDS);
+BULKHEAD_SAME(window, WINDOW);
+BULKHEAD_SAME(args, ARGS);
+_Static_assert(sizeof(struct bulkhead_window) == BULKHEAD_INFO_WINDOW_SIZE, "window");
+
+/* Entry. */
+struct bulkhead_context {
+    uint64_t incarnation;
+    const struct bulkhead_info *info;
+};
+
+/* Defined by the guest; returns its exit code. */
+uint32_t bulkhead_main(struct bulkhead_context context);
+
+/* The value of the argument key=value ("" for a bare key) up to a blank, or NULL. */
+const char *bulkhead_arg(struct bulkhead_context context, const char *key);
+/* The value of key=number, decimal or with 0x, or the default. */
+uint64_t bulkhead_arg_u64(struct bulkhead_context context, const char *key, uint64_t otherwise);
+
+/* Console: the hypercall, or a device that was passed through, as the argument
+ * console=0x2f8 or console=e9 says. printf knows %s %c %d %u %x %p %%, and l. */
+void bulkhead_write(const char *text, size_t length);
+void bulkhead_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Hypercalls. */
+uint64_t bulkhead_hypercall(uint64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d);
+_Noreturn void bulkhead_exit(uint32_t code);
+_Noreturn void bulkhead_restart(void);
+void bulkhead_ready(void);
+uint64_t bulkhead_control(uint32_t sandbox, uint64_t request);
+uint64_t bulkhead_status(uint32_t sandbox);
+
+/* Interrupts: what was interrupted, and the TSC at entry. Handlers run with
+ * interrupts off; vectors from 32 on are acknowledged after them. */
+struct bulkhead_frame {
+    uint64_t r15, r14, r13, r12, r11, r10, r9, r8, rbp, rdi, rsi, rdx, rcx, rbx, rax;
+    uint64_t vector, error, rip, cs, rflags, rsp, ss;
+};
+typedef void (*bulkhead_handler)(struct bulkhead_frame *frame, uint64_t tsc);
+void bulkhead_set_handler(uint8_t vector, bulkhead_handler handler);
+static inline void bulkhead_enable(void) { __asm__ volatile("sti" ::: "memory"); }
+static inline void bulkhead_disable(void) { __asm__ volatile("cli" ::: "memory"); }
+/* Lets interrupts in and sleeps until one came; returns with interrupts off. */
+static inline void bulkhead_wait(void) { __asm__ volatile("sti; hlt; cli" ::: "memory"); }
+
+/* Time, in TSC ticks unless it says nanoseconds. */
+uint64_t bulkhead_tsc(void);
+uint64_t bulkhead_nanos(uint64_t ticks);
+uint64_t bulkhead_ticks(uint64_t nanos);
+/* Lets this core's timer raise a vector; arm it for an absolute TSC value. */
+void bulkhead_timer_vector(uint8_t vector);
+void bulkhead_arm(uint64_t due);
+void bulkhead_disarm(void);
+void bulkhead_sleep_until(uint64_t due);
+void bulkhead_sleep(uint64_t nanos);
+
+/* Own cores. */
+typedef void (*bulkhead_core_entry)(struct bulkhead_context context, uint32_t index);
+/* Starts core `index` (from 1); false if it did not come up within 100 ms. */
+bool bulkhead_start_core(struct bulkhead_context context, uint32_t index, bulkhead_core_entry entry);
+void bulkhead_ipi(uint32_t apic_id, uint8_t vector);
+uint32_t bulkhead_apic_id(void);
+
+/* Shared windows: volatile, because another sandbox may change them. */
+const struct bulkhead_window *bulkhead_channel(struct bulkhead_context context, const char *name);
+const struct bulkhead_window *bulkhead_report(struct bulkhead_context context, const char *name);
+static inline volatile uint64_t *bulkhead_words(const struct bulkhead_window *window)
+{
+    return (volatile uint64_t *)window->gpa;
+}
+
+/* Exceptions. An unexpected one ends the guest with exit code 101. */
+struct bulkhead_fault {
+    uint8_t vector; /* 0xFF: none */
+    uint64_t error, rip, address;
+};
+#define BULKHEAD_NO_FAULT 0xFF
+/* Calls f(data) and catches the first exception in it. Does not nest. */
+struct bulkhead_fault bulkhead_catch(void (*f)(void *data), void *data);
+struct bulkhead_fault bulkhead_try_rdmsr(uint32_t msr, uint64_t *value);
+struct bulkhead_fault bulkhead_try_wrmsr(uint32_t msr, uint64_t value);
+static inline uint64_t bulkhead_rdmsr(uint32_t msr)
+{
+    uint32_t low, high;
+    __asm__ volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(msr));
+    return (uint64_t)high << 32 | low;
+}
+static inline void bulkhead_wrmsr(uint32_t msr, uint64_t value)
+{
+    __asm__ volatile("wrmsr" ::"c"(msr), "a"((uint32_t)value), "d"((uint32_t)(value >> 32)) : "memory");
+}
+static inline uint8_t bulkhead_inb(uint16_t port)
+{
+    uint8_t value;
+    __asm__ volatile("inb %w1, %0" : "=a"(value) : "Nd"(port));
+    return value;
+}
+static inline void bulkhead_outb(uint16_t port, uint8_t value)
+{
+    __asm__ volatile("outb %0, %w1" ::"a"(value), "Nd"(port));
+}
+
+#endif
