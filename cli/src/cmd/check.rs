@@ -1,0 +1,59 @@
+//! `bulkhead check`: is a manifest right?
+
+use super::ManifestArguments;
+use crate::output;
+use bulkhead_manifest::{Diagnostics, render};
+use clap::ValueEnum;
+use std::process::ExitCode;
+
+/// Check a manifest: exit status 0 if it is right, 1 if not.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    manifest: ManifestArguments,
+    /// Form of the report.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// Do not open the guests' files, which may not have been built yet.
+    #[arg(long)]
+    skip_files: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Source lines with marks.
+    Human,
+    /// One object with all findings.
+    Json,
+    /// SARIF 2.1.0, for code review tools.
+    Sarif,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let checked = arguments.manifest.load(arguments.skip_files);
+    let (findings, good) = match checked {
+        Ok(checked) => (Diagnostics::default(), Some(checked)),
+        Err(findings) => (findings, None),
+    };
+    match (arguments.format, &good) {
+        (Format::Human, Some(checked)) => {
+            let system = &checked.system;
+            output::result(&format!(
+                "{}: ok ({}, {} on {})\n",
+                arguments.manifest.manifest.display(),
+                crate::table::count(system.sandboxes.len(), "sandbox", "sandboxes"),
+                crate::table::count(system.channels.len(), "channel", "channels"),
+                system.machine.name
+            ));
+        }
+        (Format::Human, None) => super::show(&findings),
+        (Format::Json, _) => output::result(&render::json(&findings)),
+        (Format::Sarif, _) => output::result(&render::sarif(&findings)),
+    }
+    if good.is_some() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

@@ -1,0 +1,40 @@
+//! The subcommands, and what they have in common.
+
+pub mod check;
+pub mod plan;
+
+use crate::output;
+use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
+use std::path::PathBuf;
+
+/// Which manifest, and where its files are.
+#[derive(clap::Args)]
+pub struct ManifestArguments {
+    /// The manifest.
+    #[arg(value_name = "MANIFEST")]
+    pub manifest: PathBuf,
+    /// Folder of `artifact:NAME` files [default: $BULKHEAD_ARTIFACTS, else target/artifacts of the source tree].
+    #[arg(long, value_name = "FOLDER")]
+    pub artifacts: Option<PathBuf>,
+}
+
+impl ManifestArguments {
+    /// Loads and checks it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
+        load(
+            &self.manifest,
+            &Options {
+                artifacts: self.artifacts.clone(),
+                skip_files,
+            },
+        )
+    }
+}
+
+/// Prints findings for a person.
+pub fn show(findings: &Diagnostics) {
+    eprint!("{}", render::human(findings, output::colour()));
+}

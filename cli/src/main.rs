@@ -1,0 +1,33 @@
+//! The `bulkhead` command. Each subcommand is a file in `cmd/`; this one only
+//! hands over to them. A command prints its result on standard output and its
+//! complaints on standard error, and its exit status is 0, 1 (the manifest or
+//! the run is not right) or 2 (the command line is not).
+
+mod cmd;
+mod output;
+mod picture;
+mod table;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Divides a machine into sandboxes, as a manifest says.
+#[derive(Parser)]
+#[command(name = "bulkhead", version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Check(cmd::check::Arguments),
+    Plan(cmd::plan::Arguments),
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Check(arguments) => cmd::check::run(&arguments),
+        Command::Plan(arguments) => cmd::plan::run(&arguments),
+    }
+}

@@ -1,0 +1,32 @@
+//! Printing. A reader that goes away (`bulkhead plan M | head`) is no error.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Prints a result.
+pub fn result(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        complain(&format!("cannot write the result: {error}"));
+    }
+}
+
+/// Prints a complaint.
+pub fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "bulkhead: {text}");
+}
+
+/// Complains and fails.
+pub fn fail(text: &str) -> ExitCode {
+    complain(text);
+    ExitCode::FAILURE
+}
+
+/// Whether standard error shows colours (<https://no-color.org>).
+#[must_use]
+pub fn colour() -> bool {
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    wanted && std::io::stderr().is_terminal()
+}

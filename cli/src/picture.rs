@@ -1,0 +1,374 @@
+//! A plan as a picture: the memory map on the left, cores, sandboxes and
+//! channels on the right. Heights in the memory map grow with the logarithm of
+//! the size, so that a page and a gibibyte can stand beside each other.
+
+use crate::table::{self, Owner, memory_map, owner_name};
+use bulkhead_layout::monitor::Action;
+use bulkhead_manifest::size::show;
+use bulkhead_plan::{Plan, Sandbox, Span};
+use std::fmt::Write;
+
+/// Fill and line of each sandbox: Okabe and Ito's palette, which people with
+/// any colour vision can tell apart, and tints of it.
+const COLOURS: [(&str, &str); 8] = [
+    ("#cfe3f5", "#0072b2"),
+    ("#f9dcc0", "#d55e00"),
+    ("#c9ebdf", "#009e73"),
+    ("#f3d7e6", "#b0588c"),
+    ("#dcf0fb", "#3a9ad0"),
+    ("#fbedc4", "#b98400"),
+    ("#f8f5bf", "#8f8700"),
+    ("#e2e2e2", "#555555"),
+];
+
+const MARGIN: f64 = 40.0;
+const MAP_X: f64 = 190.0;
+const MAP_WIDTH: f64 = 230.0;
+const CARD_X: f64 = 520.0;
+const CARD_WIDTH: f64 = 430.0;
+const CARD_HEIGHT: f64 = 132.0;
+const CARD_GAP: f64 = 22.0;
+const WIDTH: f64 = 1180.0;
+const TOP: f64 = 112.0;
+
+fn colour(index: usize) -> (&'static str, &'static str) {
+    COLOURS[index % COLOURS.len()]
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// An SVG file under construction.
+struct Canvas(String);
+
+impl Canvas {
+    fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), fill: &str, more: &str) {
+        let _ = writeln!(
+            self.0,
+            r#"<rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" fill="{fill}" {more}/>"#
+        );
+    }
+
+    fn text(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
+        let _ = writeln!(
+            self.0,
+            r#"<text x="{x:.1}" y="{y:.1}" class="{class}">{}</text>"#,
+            escape(text)
+        );
+    }
+}
+
+/// The picture.
+#[must_use]
+pub fn svg(plan: &Plan) -> String {
+    let mut body = Canvas(String::new());
+    let map_end = memory(&mut body, plan);
+    let cards_top = cores(&mut body, plan);
+    let cards_end = cards(&mut body, plan, cards_top);
+    channels(&mut body, plan, cards_top);
+    let shared_end = shared(&mut body, cards_end + 34.0);
+    let height = map_end.max(shared_end) + MARGIN;
+    let mut out = Canvas(head(plan, height));
+    let subtitle = format!(
+        "{} on {}, {} of {} cores in use",
+        table::count(plan.sandboxes.len(), "sandbox", "sandboxes"),
+        plan.machine.name,
+        plan.sandboxes
+            .iter()
+            .map(|sandbox| sandbox.cores.len())
+            .sum::<usize>(),
+        plan.machine.apic_ids.len()
+    );
+    out.rect((0.0, 0.0), (WIDTH, height), "#ffffff", "");
+    out.text((MARGIN, 46.0), "title", &plan.system);
+    out.text((MARGIN, 70.0), "note", &subtitle);
+    out.0.push_str(&body.0);
+    out.0.push_str("</svg>\n");
+    out.0
+}
+
+fn head(plan: &Plan, height: f64) -> String {
+    let mut out = format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0}" viewBox="0 0 {WIDTH} {height:.0}" role="img">
+<title>{} on {}</title>
+<style>
+text {{ font-family: "DejaVu Sans", "Helvetica Neue", Arial, sans-serif; font-size: 12px; fill: #222; }}
+.title {{ font-size: 26px; font-weight: bold; }}
+.head {{ font-size: 15px; font-weight: bold; }}
+.name {{ font-size: 16px; font-weight: bold; }}
+.note {{ fill: #666; }}
+.mono {{ font-family: "DejaVu Sans Mono", Menlo, monospace; font-size: 11px; fill: #444; }}
+.right {{ text-anchor: end; }}
+.mid {{ text-anchor: middle; }}
+.dim {{ fill: #888; }}
+.badge {{ fill: #fff; font-size: 11px; font-weight: bold; text-anchor: middle; }}
+</style>
+<defs>
+<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+<rect width="7" height="7" fill="#f1f1f1"/><line x1="0" y1="0" x2="0" y2="7" stroke="#cccccc" stroke-width="2"/>
+</pattern>
+"##,
+        escape(&plan.system),
+        escape(&plan.machine.name)
+    );
+    for (index, (_, line)) in COLOURS.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            r#"<marker id="arrow{index}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{line}"/></marker>"#
+        );
+    }
+    out.push_str("</defs>\n");
+    out
+}
+
+/// Height of a piece of memory.
+fn height(span: Span, owner: Owner) -> f64 {
+    let pages = (span.len / bulkhead_layout::PAGE).max(1) as f64;
+    match owner {
+        Owner::Reserved(_) => 20.0,
+        Owner::Free => 18.0 + 1.6 * pages.log2(),
+        _ => 22.0 + 2.6 * pages.log2(),
+    }
+}
+
+/// The memory map; returns where it ends.
+fn memory(out: &mut Canvas, plan: &Plan) -> f64 {
+    out.text((MARGIN, TOP), "head", "Physical memory");
+    let mut y = TOP + 18.0;
+    let mut end = None;
+    for (span, owner) in memory_map(plan) {
+        if end.is_some_and(|end| end < span.start) {
+            out.text((MAP_X + MAP_WIDTH / 2.0, y + 12.0), "mid dim", "⋮");
+            y += 20.0;
+        }
+        let h = height(span, owner);
+        let (fill, line) = match owner {
+            Owner::Free => ("#ffffff", "#bbbbbb"),
+            Owner::Reserved(_) => ("url(#hatch)", "#bbbbbb"),
+            Owner::Image => ("#444a55", "#222222"),
+            Owner::Sandbox(index) => colour(index),
+            Owner::Channel(index) => colour(plan.channels[index].from),
+        };
+        let dash = if matches!(owner, Owner::Channel(_)) {
+            r#"stroke-dasharray="4 2""#
+        } else {
+            ""
+        };
+        out.rect(
+            (MAP_X, y),
+            (MAP_WIDTH, h),
+            fill,
+            &format!(r#"stroke="{line}" {dash}"#),
+        );
+        let middle = y + h / 2.0 + 4.0;
+        let inside = match owner {
+            Owner::Image => r#"style="fill:#fff""#,
+            _ => "",
+        };
+        let name = owner_name(plan, owner);
+        let _ = writeln!(
+            out.0,
+            r#"<text x="{:.1}" y="{middle:.1}" class="mid{}" {inside}>{}</text>"#,
+            MAP_X + MAP_WIDTH / 2.0,
+            if matches!(owner, Owner::Free | Owner::Reserved(_)) {
+                " dim"
+            } else {
+                ""
+            },
+            escape(&name)
+        );
+        out.text(
+            (MAP_X - 10.0, y + 11.0),
+            "mono right",
+            &format!("{:#x}", span.start),
+        );
+        out.text((MAP_X + MAP_WIDTH + 8.0, middle), "note", &show(span.len));
+        y += h;
+        end = Some(span.end());
+    }
+    if let Some(end) = end {
+        out.text((MAP_X - 10.0, y + 11.0), "mono right", &format!("{end:#x}"));
+    }
+    y + 16.0
+}
+
+/// The row of cores; returns where the cards below start.
+fn cores(out: &mut Canvas, plan: &Plan) -> f64 {
+    out.text((CARD_X, TOP), "head", "Cores");
+    let per_row = 16;
+    let size = 38.0;
+    let mut rows = 0;
+    for core in 0..plan.machine.apic_ids.len() {
+        let (column, row) = (core % per_row, core / per_row);
+        rows = row + 1;
+        let x = CARD_X + column as f64 * (size + 6.0);
+        let y = TOP + 18.0 + row as f64 * (size + 6.0);
+        let owner = plan
+            .sandboxes
+            .iter()
+            .position(|sandbox| sandbox.cores.contains(&core));
+        let (fill, line) = owner.map_or(("#ffffff", "#bbbbbb"), colour);
+        out.rect(
+            (x, y),
+            (size, size),
+            fill,
+            &format!(r#"rx="5" stroke="{line}" stroke-width="1.5""#),
+        );
+        let class = if owner.is_some() { "mid" } else { "mid dim" };
+        out.text(
+            (x + size / 2.0, y + size / 2.0 + 4.0),
+            class,
+            &core.to_string(),
+        );
+    }
+    let top = TOP + 18.0 + rows as f64 * (size + 6.0) + 30.0;
+    out.text((CARD_X, top), "head", "Sandboxes and channels");
+    top + 16.0
+}
+
+fn card_y(top: f64, index: usize) -> f64 {
+    top + index as f64 * (CARD_HEIGHT + CARD_GAP)
+}
+
+/// A card for each sandbox; returns where they end.
+fn cards(out: &mut Canvas, plan: &Plan, top: f64) -> f64 {
+    for (index, sandbox) in plan.sandboxes.iter().enumerate() {
+        card(out, plan, sandbox, index, card_y(top, index));
+    }
+    card_y(top, plan.sandboxes.len()) - CARD_GAP
+}
+
+fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) {
+    let (fill, line) = colour(index);
+    out.rect(
+        (CARD_X, y),
+        (CARD_WIDTH, CARD_HEIGHT),
+        fill,
+        &format!(r#"rx="8" stroke="{line}" stroke-width="1.5""#),
+    );
+    let left = CARD_X + 16.0;
+    out.text((left, y + 26.0), "name", &sandbox.name);
+    if sandbox.criticality.is_some() {
+        let text = format!("{} criticality", table::criticality(sandbox));
+        let width = 120.0;
+        let x = CARD_X + CARD_WIDTH - width - 14.0;
+        out.rect((x, y + 11.0), (width, 20.0), line, r#"rx="10""#);
+        out.text((x + width / 2.0, y + 25.0), "badge", &text);
+    }
+    let names = |indices: &[usize]| {
+        let names: Vec<&str> = indices
+            .iter()
+            .map(|index| plan.sandboxes[*index].name.as_str())
+            .collect();
+        if names.is_empty() {
+            "nobody".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    let cores: Vec<String> = sandbox.cores.iter().map(ToString::to_string).collect();
+    let devices: Vec<String> = sandbox
+        .devices
+        .iter()
+        .map(|device| format!("{} ({})", device.name, table::ports(device)))
+        .collect();
+    let memory: u64 = sandbox.ram.iter().map(|ram| ram.len).sum();
+    let lines = [
+        ("runs", table::guest(&sandbox.guest)),
+        (
+            "has",
+            format!("core {}, {}", cores.join(", "), show(memory)),
+        ),
+        (
+            "devices",
+            if devices.is_empty() {
+                "none".into()
+            } else {
+                devices.join(", ")
+            },
+        ),
+        (
+            "rights",
+            format!(
+                "controls {}, observes {}",
+                names(&sandbox.control),
+                names(&sandbox.observe)
+            ),
+        ),
+        ("on denial", denial(sandbox)),
+    ];
+    for (row, (label, text)) in lines.iter().enumerate() {
+        let y = y + 48.0 + row as f64 * 18.0;
+        out.text((left, y), "note", label);
+        out.text((left + 72.0, y), "", &shorten(text, 52));
+    }
+}
+
+/// A text that fits into a card.
+fn shorten(text: &str, limit: usize) -> String {
+    if text.chars().count() <= limit {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(limit - 1).collect();
+    format!("{kept}…")
+}
+
+/// What happens after denied accesses: the memory violation, and how many kinds
+/// restart or stop the sandbox.
+fn denial(sandbox: &Sandbox) -> String {
+    let number = |action| sandbox.actions.iter().filter(|one| **one == action).count();
+    let words = [
+        (Action::Restart, "restart"),
+        (Action::Stop, "stop"),
+        (Action::Ignore, "ignore"),
+    ];
+    let parts: Vec<String> = words
+        .iter()
+        .map(|(action, word)| (number(*action), word))
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{word} for {}", table::count(number, "kind", "kinds")))
+        .collect();
+    parts.join(", ")
+}
+
+/// Arrows from writers to readers, in the gutter right of the cards.
+fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
+    let right = CARD_X + CARD_WIDTH;
+    for (index, channel) in plan.channels.iter().enumerate() {
+        let (_, line) = colour(channel.from);
+        let marker = channel.from % COLOURS.len();
+        let step = (index % 6) as f64;
+        let from = card_y(top, channel.from) + 40.0 + step * 14.0;
+        let bend = right + 40.0 + step * 12.0;
+        for reader in &channel.to {
+            let to = card_y(top, *reader) + 46.0 + step * 14.0;
+            let _ = writeln!(
+                out.0,
+                r#"<path d="M{right},{from:.1} C{bend:.1},{from:.1} {bend:.1},{to:.1} {:.1},{to:.1}" fill="none" stroke="{line}" stroke-width="2" marker-end="url(#arrow{marker})"/>"#,
+                right + 2.0
+            );
+        }
+        let first = channel.to.first().copied().unwrap_or(channel.from);
+        let to = card_y(top, first) + 46.0 + step * 14.0;
+        let middle = f64::midpoint(from, to);
+        let x = right + 36.0 + step * 9.0;
+        out.text((x, middle), "", &channel.name);
+        out.text((x, middle + 15.0), "note", &show(channel.len));
+    }
+}
+
+/// The list of what stays common; returns where it ends.
+fn shared(out: &mut Canvas, top: f64) -> f64 {
+    out.text((CARD_X, top), "head", "Still shared by all");
+    let mut y = top + 20.0;
+    for (what, effect) in table::still_shared() {
+        out.text((CARD_X, y), "", what);
+        out.text((CARD_X + 190.0, y), "note", effect);
+        y += 18.0;
+    }
+    y
+}

@@ -1,0 +1,496 @@
+//! A plan as tables.
+
+use bulkhead_layout::monitor::Action;
+use bulkhead_layout::report::KIND_NAMES;
+use bulkhead_layout::{MAX_CORES, map, report};
+use bulkhead_manifest::size::show;
+use bulkhead_plan::{Criticality, Device, Guest, Plan, Sandbox, Span};
+use std::fmt::Write;
+
+/// `1 sandbox`, `2 sandboxes`.
+#[must_use]
+pub fn count(number: usize, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}
+
+/// Who has a piece of the machine's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody.
+    Free,
+    /// A part of the machine description that is no RAM, by index.
+    Reserved(usize),
+    /// Boot code, monitors, tables, pristine guests.
+    Image,
+    /// A sandbox, by index.
+    Sandbox(usize),
+    /// A channel, by index.
+    Channel(usize),
+}
+
+/// The whole memory map, ascending.
+#[must_use]
+pub fn memory_map(plan: &Plan) -> Vec<(Span, Owner)> {
+    let mut owned: Vec<(Span, Owner)> = vec![(plan.image, Owner::Image)];
+    for (index, sandbox) in plan.sandboxes.iter().enumerate() {
+        owned.extend(sandbox.ram.iter().map(|ram| {
+            (
+                Span {
+                    start: ram.hpa,
+                    len: ram.len,
+                },
+                Owner::Sandbox(index),
+            )
+        }));
+    }
+    for (index, channel) in plan.channels.iter().enumerate() {
+        owned.push((
+            Span {
+                start: channel.hpa,
+                len: channel.len,
+            },
+            Owner::Channel(index),
+        ));
+    }
+    owned.sort_by_key(|(span, _)| span.start);
+    let mut all = Vec::new();
+    for piece in &plan.machine.ram {
+        let mut start = piece.start;
+        for (span, owner) in owned.iter().filter(|(span, _)| piece.encloses(*span)) {
+            if start < span.start {
+                all.push((
+                    Span {
+                        start,
+                        len: span.start - start,
+                    },
+                    Owner::Free,
+                ));
+            }
+            all.push((*span, *owner));
+            start = span.end();
+        }
+        if start < piece.end() {
+            all.push((
+                Span {
+                    start,
+                    len: piece.end() - start,
+                },
+                Owner::Free,
+            ));
+        }
+    }
+    let reserved = plan.machine.reserved.iter().enumerate();
+    all.extend(reserved.map(|(index, (_, span))| (*span, Owner::Reserved(index))));
+    all.sort_by_key(|(span, _)| span.start);
+    all
+}
+
+/// An owner's name.
+#[must_use]
+pub fn owner_name(plan: &Plan, owner: Owner) -> String {
+    match owner {
+        Owner::Free => "free".into(),
+        Owner::Reserved(index) => plan.machine.reserved[index].0.clone(),
+        Owner::Image => "image".into(),
+        Owner::Sandbox(index) => plan.sandboxes[index].name.clone(),
+        Owner::Channel(index) => format!("channel {}", plan.channels[index].name),
+    }
+}
+
+/// Rows under a heading, in columns as wide as their widest cell.
+fn table(out: &mut String, title: &str, heads: &[&str], rows: &[Vec<String>]) {
+    let _ = writeln!(out, "\n{title}");
+    if rows.is_empty() {
+        out.push_str("  none\n");
+        return;
+    }
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells
+            .chain([heads[column].chars().count()])
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
+    for row in std::iter::once(&heads).chain(rows) {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+    }
+}
+
+fn or_dash(text: String) -> String {
+    if text.is_empty() { "-".into() } else { text }
+}
+
+fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    or_dash(items.join(", "))
+}
+
+/// What runs in a sandbox, in a word or two.
+#[must_use]
+pub fn guest(guest: &Guest) -> String {
+    let file = |path: &std::path::Path| {
+        path.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    match guest {
+        Guest::Linux { kernel, .. } => format!("linux {}", file(kernel)),
+        Guest::Bare { program, .. } => format!("bare {}", file(program)),
+    }
+}
+
+/// A criticality's name.
+#[must_use]
+pub fn criticality(sandbox: &Sandbox) -> &'static str {
+    match sandbox.criticality {
+        None => "-",
+        Some(Criticality::Low) => "low",
+        Some(Criticality::Medium) => "medium",
+        Some(Criticality::High) => "high",
+    }
+}
+
+/// A device's ports.
+#[must_use]
+pub fn ports(device: &Device) -> String {
+    joined(device.ports.iter().map(|ports| {
+        if ports.first == ports.last {
+            format!("{:#x}", ports.first)
+        } else {
+            format!("{:#x}-{:#x}", ports.first, ports.last)
+        }
+    }))
+}
+
+fn action(action: Action) -> &'static str {
+    match action {
+        Action::Ignore => "ignore",
+        Action::Stop => "stop",
+        Action::Restart => "restart",
+    }
+}
+
+/// Everything.
+#[must_use]
+pub fn plan(plan: &Plan) -> String {
+    let mut out = summary(plan);
+    memory(&mut out, plan);
+    sandboxes(&mut out, plan);
+    rights(&mut out, plan);
+    cores(&mut out, plan);
+    devices(&mut out, plan);
+    channels(&mut out, plan);
+    health(&mut out, plan);
+    shared(&mut out, plan);
+    out
+}
+
+fn summary(plan: &Plan) -> String {
+    let used: usize = plan
+        .sandboxes
+        .iter()
+        .map(|sandbox| sandbox.cores.len())
+        .sum();
+    let memory: u64 = plan
+        .sandboxes
+        .iter()
+        .flat_map(|sandbox| &sandbox.ram)
+        .map(|ram| ram.len)
+        .sum();
+    format!(
+        "{} on {}: {}, {used} of {} cores, {} of {} memory\n",
+        plan.system,
+        plan.machine.name,
+        count(plan.sandboxes.len(), "sandbox", "sandboxes"),
+        plan.machine.apic_ids.len(),
+        show(memory),
+        show(plan.machine.ram_size),
+    )
+}
+
+fn memory(out: &mut String, plan: &Plan) {
+    let rows: Vec<Vec<String>> = memory_map(plan)
+        .into_iter()
+        .map(|(span, owner)| {
+            let what = match owner {
+                Owner::Free => "RAM",
+                Owner::Reserved(_) => "reserved",
+                Owner::Image => "boot code, monitors, tables, pristine guests",
+                Owner::Sandbox(_) => "RAM",
+                Owner::Channel(_) => "shared memory",
+            };
+            let (start, last) = (format!("{:#x}", span.start), format!("{:#x}", span.end()));
+            vec![
+                start,
+                last,
+                show(span.len),
+                owner_name(plan, owner),
+                what.into(),
+            ]
+        })
+        .collect();
+    table(
+        out,
+        "Memory (host-physical; the image's length is an estimate until it is built)",
+        &["from", "to", "size", "owner", "what"],
+        &rows,
+    );
+}
+
+fn sandboxes(out: &mut String, plan: &Plan) {
+    let names =
+        |indices: &[usize]| joined(indices.iter().map(|index| &plan.sandboxes[*index].name));
+    let rows: Vec<Vec<String>> = plan
+        .sandboxes
+        .iter()
+        .enumerate()
+        .map(|(index, sandbox)| {
+            vec![
+                index.to_string(),
+                sandbox.name.clone(),
+                guest(&sandbox.guest),
+                joined(&sandbox.cores),
+                show(sandbox.ram.iter().map(|ram| ram.len).sum()),
+                joined(sandbox.devices.iter().map(|device| &device.name)),
+                names(&sandbox.control),
+                names(&sandbox.observe),
+                criticality(sandbox).into(),
+                if sandbox.autostart { "boot" } else { "request" }.into(),
+            ]
+        })
+        .collect();
+    let heads = [
+        "#",
+        "name",
+        "guest",
+        "cores",
+        "memory",
+        "devices",
+        "controls",
+        "observes",
+        "criticality",
+        "starts at",
+    ];
+    table(out, "Sandboxes", &heads, &rows);
+}
+
+/// All memory that each sandbox reaches, as it sees it.
+fn rights(out: &mut String, plan: &Plan) {
+    let mut rows = Vec::new();
+    for (index, sandbox) in plan.sandboxes.iter().enumerate() {
+        let mut row = |gpa: u64, len: String, access: &str, what: String| {
+            rows.push(vec![
+                sandbox.name.clone(),
+                format!("{gpa:#x}"),
+                len,
+                access.to_owned(),
+                what,
+            ]);
+        };
+        let access = match sandbox.guest {
+            Guest::Bare {
+                enforce_segments: true,
+                ..
+            } => "segments",
+            _ => "rwx",
+        };
+        for ram in &sandbox.ram {
+            row(
+                ram.gpa,
+                show(ram.len),
+                access,
+                format!("RAM at {:#x}", ram.hpa),
+            );
+        }
+        row(
+            map::INFO_GPA,
+            show(bulkhead_layout::PAGE),
+            "r--",
+            "its info page".into(),
+        );
+        for other in &sandbox.observe {
+            let gpa = map::REPORTS_GPA + *other as u64 * map::REPORT_STRIDE;
+            let seen = &plan.sandboxes[*other];
+            let len = report::size(seen.cores.len().min(MAX_CORES));
+            row(gpa, show(len), "r--", format!("report of {}", seen.name));
+        }
+        for channel in &plan.channels {
+            if channel.from == index {
+                row(
+                    channel.gpa,
+                    show(channel.len),
+                    "rw-",
+                    format!("channel {}", channel.name),
+                );
+            } else if channel.to.contains(&index) {
+                row(
+                    channel.gpa,
+                    show(channel.len),
+                    "r--",
+                    format!("channel {}", channel.name),
+                );
+            }
+        }
+    }
+    table(
+        out,
+        "Reach (guest-physical; everything else is denied)",
+        &["sandbox", "address", "size", "access", "what"],
+        &rows,
+    );
+}
+
+fn cores(out: &mut String, plan: &Plan) {
+    let rows: Vec<Vec<String>> = plan
+        .machine
+        .apic_ids
+        .iter()
+        .enumerate()
+        .map(|(core, id)| {
+            let owner = plan
+                .sandboxes
+                .iter()
+                .find(|sandbox| sandbox.cores.contains(&core));
+            let role = match owner {
+                None => "-",
+                Some(sandbox) if sandbox.cores.first() == Some(&core) => "first",
+                Some(_) => "secondary",
+            };
+            let name = owner.map_or("-", |sandbox| &sandbox.name);
+            vec![
+                core.to_string(),
+                id.to_string(),
+                name.to_owned(),
+                role.to_owned(),
+            ]
+        })
+        .collect();
+    table(out, "Cores", &["core", "x2APIC ID", "owner", "role"], &rows);
+}
+
+fn devices(out: &mut String, plan: &Plan) {
+    let rows: Vec<Vec<String>> = plan
+        .machine
+        .devices
+        .iter()
+        .map(|device| {
+            let grant = plan.sandboxes.iter().find_map(|sandbox| {
+                let own = sandbox.devices.iter().find(|own| own.name == device.name)?;
+                Some((sandbox.name.clone(), format!("line {}", own.place.line)))
+            });
+            let (owner, line) = grant.unwrap_or(("-".into(), "-".into()));
+            let irq = device.irq.map_or("-".into(), |irq| irq.to_string());
+            vec![
+                device.name.clone(),
+                device.class.clone(),
+                ports(device),
+                irq,
+                owner,
+                line,
+            ]
+        })
+        .collect();
+    let heads = ["name", "class", "ports", "interrupt", "owner", "granted at"];
+    table(
+        out,
+        "Devices (interrupts are not passed on yet: drivers poll)",
+        &heads,
+        &rows,
+    );
+}
+
+fn channels(out: &mut String, plan: &Plan) {
+    let rows: Vec<Vec<String>> = plan
+        .channels
+        .iter()
+        .map(|channel| {
+            vec![
+                channel.name.clone(),
+                plan.sandboxes[channel.from].name.clone(),
+                joined(
+                    channel
+                        .to
+                        .iter()
+                        .map(|reader| &plan.sandboxes[*reader].name),
+                ),
+                show(channel.len),
+                format!("{:#x}", channel.hpa),
+                format!("{:#x}", channel.gpa),
+                "poll".into(),
+            ]
+        })
+        .collect();
+    let heads = [
+        "name",
+        "writer (rw-)",
+        "readers (r--)",
+        "size",
+        "host-physical",
+        "guest-physical",
+        "notify",
+    ];
+    table(out, "Channels", &heads, &rows);
+}
+
+fn health(out: &mut String, plan: &Plan) {
+    let rows: Vec<Vec<String>> = plan
+        .sandboxes
+        .iter()
+        .map(|sandbox| {
+            let actions = sandbox.actions.iter().map(|one| action(*one).to_owned());
+            std::iter::once(sandbox.name.clone())
+                .chain(actions)
+                .collect()
+        })
+        .collect();
+    let heads: Vec<&str> = std::iter::once("sandbox").chain(KIND_NAMES).collect();
+    table(out, "After a denied access", &heads, &rows);
+}
+
+/// What a partition by cores and memory leaves common.
+#[must_use]
+pub fn still_shared() -> [(&'static str, &'static str); 5] {
+    [
+        (
+            "last-level cache",
+            "a sandbox can evict lines of others: their speed, not their data",
+        ),
+        (
+            "memory bus and controllers",
+            "a sandbox can slow memory down for others",
+        ),
+        (
+            "core pairs (hyper-threads)",
+            "not described by this machine file: keep siblings in one sandbox",
+        ),
+        (
+            "interrupt controllers",
+            "IOAPIC and PIC are masked and nobody's; devices are polled",
+        ),
+        ("time stamp counter", "all sandboxes read the same one"),
+    ]
+}
+
+fn shared(out: &mut String, plan: &Plan) {
+    if plan.sandboxes.len() < 2 {
+        return;
+    }
+    let rows: Vec<Vec<String>> = still_shared()
+        .iter()
+        .map(|(what, effect)| vec![(*what).to_owned(), (*effect).to_owned()])
+        .collect();
+    table(
+        out,
+        "Still shared by all sandboxes",
+        &["what", "effect"],
+        &rows,
+    );
+}
