@@ -3,8 +3,8 @@
 
 use crate::{Stop, write_report};
 use bulkhead_cpu_x86::{inb, outb, rdtsc};
-use bulkhead_layout::image::{BOOT_MAGIC, BootReport, Header};
 use bulkhead_launch::Error;
+use bulkhead_layout::image::{BOOT_MAGIC, BootReport, Header};
 use core::sync::atomic::{AtomicU16, Ordering};
 
 static UART: AtomicU16 = AtomicU16::new(0);
@@ -115,16 +115,29 @@ pub fn explain(stop: &Stop, header: &Header) {
         }
     };
     say!(" (error ", dec code, ")\n");
-    let report = BootReport { magic: BOOT_MAGIC, error: code, left_tsc: rdtsc(), ..Default::default() };
+    let report = BootReport {
+        magic: BOOT_MAGIC,
+        error: code,
+        left_tsc: rdtsc(),
+        ..Default::default()
+    };
     write_report(header, &report);
 }
 
 fn manifest(error: Error) {
     match error {
         Error::Magic => say!("the image has no compiled manifest: build it again"),
-        Error::Version(v) => say!("the compiled manifest has version ", dec u64::from(v), ": build it with this release"),
-        Error::Checksum => say!("the image is damaged: its checksum does not match; copy or build it again"),
-        Error::Bounds(what) => say!("the image is damaged: ", what, " out of bounds; copy or build it again"),
+        Error::Version(v) => {
+            say!("the compiled manifest has version ", dec u64::from(v), ": build it with this release")
+        }
+        Error::Checksum => {
+            say!("the image is damaged: its checksum does not match; copy or build it again")
+        }
+        Error::Bounds(what) => say!(
+            "the image is damaged: ",
+            what,
+            " out of bounds; copy or build it again"
+        ),
         Error::Overlap(s, at) => {
             owner(s);
             say!(": memory at ", hex at, " overlaps with another owner's");

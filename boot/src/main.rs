@@ -56,12 +56,18 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
 fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
     write_report(header, &report);
     machine::check_processor().map_err(Stop::Processor)?;
-    let loader = multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
+    let loader =
+        multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
     let rsdp = loader.rsdp.or_else(|| acpi::find_rsdp(&LowMemory));
-    let tables = rsdp.and_then(|r| acpi::parse(r, &LowMemory)).ok_or(Stop::NoAcpi)?;
+    let tables = rsdp
+        .and_then(|r| acpi::parse(r, &LowMemory))
+        .ok_or(Stop::NoAcpi)?;
     let mut pc = Pc::new(loader, tables);
 
-    let image = Image { header, sandboxes: sandboxes(header)? };
+    let image = Image {
+        header,
+        sandboxes: sandboxes(header)?,
+    };
     verify(image, sealed(header), &pc).map_err(Stop::Manifest)?;
     if tables.pm_timer == 0 {
         return Err(Stop::NoTimer);
@@ -93,7 +99,10 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
 fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     let count = header.sandboxes as usize;
     let bytes = size_of::<Header>() + count * size_of::<Sandbox>();
-    if count > bulkhead_layout::MAX_SANDBOXES || bytes as u64 > header.sealed || header.sealed > MAX_SEALED {
+    if count > bulkhead_layout::MAX_SANDBOXES
+        || bytes as u64 > header.sealed
+        || header.sealed > MAX_SEALED
+    {
         return Err(Stop::Manifest(Error::Bounds("number of sandboxes")));
     }
     // SAFETY: bounded above; the loader loaded at least the sealed part (the
@@ -106,7 +115,9 @@ const MAX_SEALED: u64 = 64 << 20;
 
 fn sealed(header: &Header) -> &[u64] {
     // SAFETY: as above: bounded, in identity-mapped memory, any bytes will do.
-    unsafe { core::slice::from_raw_parts((header as *const Header).cast(), header.sealed as usize / 8) }
+    unsafe {
+        core::slice::from_raw_parts((header as *const Header).cast(), header.sealed as usize / 8)
+    }
 }
 
 /// Leaves the report where the host looks, if the header names a place for it.

@@ -139,7 +139,11 @@ pub fn install() {
     // `TABLE` (a test of the image builder looks at the symbols).
     unsafe {
         let len = &raw const trampoline_end as usize - &raw const trampoline as usize;
-        core::ptr::copy_nonoverlapping(&raw const trampoline, TRAMPOLINE_PA as *mut u8, len.min(TABLE as usize));
+        core::ptr::copy_nonoverlapping(
+            &raw const trampoline,
+            TRAMPOLINE_PA as *mut u8,
+            len.min(TABLE as usize),
+        );
         for i in 0..=SLOTS {
             (&raw mut (*slots().add(i)).id).write_volatile(u32::MAX);
         }
@@ -181,5 +185,7 @@ pub fn leave(start: CoreStart) -> ! {
 /// The boot core has no sandbox: it sleeps in the page for good.
 pub fn rest() -> ! {
     // SAFETY: that code halts with interrupts off.
-    unsafe { core::arch::asm!("jmp rax", in("rax") at(&raw const trampoline_rest), options(noreturn)) }
+    unsafe {
+        core::arch::asm!("jmp rax", in("rax") at(&raw const trampoline_rest), options(noreturn))
+    }
 }

@@ -6,7 +6,9 @@ use ::core::cell::Cell;
 use ::core::sync::atomic::{AtomicU32, AtomicU64};
 use bulkhead_arch_x86::vmcb;
 use bulkhead_layout::MAX_SANDBOXES;
-use bulkhead_layout::map::{CONFIG_VA, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA};
+use bulkhead_layout::map::{
+    CONFIG_VA, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA,
+};
 use bulkhead_layout::monitor::{Config, Mailbox, Slice};
 use bulkhead_layout::report::{CoreReport, Report};
 
@@ -81,7 +83,8 @@ impl Core {
     #[inline(always)]
     pub fn counters(self) -> *mut CoreReport {
         let first = REPORT_VA + size_of::<Report>() as u64;
-        (first + u64::from(self.local().index.get()) * size_of::<CoreReport>() as u64) as *mut CoreReport
+        (first + u64::from(self.local().index.get()) * size_of::<CoreReport>() as u64)
+            as *mut CoreReport
     }
 
     /// Whether this is the sandbox's first core.
@@ -108,7 +111,12 @@ pub fn config() -> &'static Config {
 pub fn slice<T>(part: Slice) -> &'static [T] {
     // SAFETY: the host placed `len` elements of the type that the field's
     // documentation names at that offset, in the read-only configuration.
-    unsafe { ::core::slice::from_raw_parts((CONFIG_VA + u64::from(part.offset)) as *const T, part.len as usize) }
+    unsafe {
+        ::core::slice::from_raw_parts(
+            (CONFIG_VA + u64::from(part.offset)) as *const T,
+            part.len as usize,
+        )
+    }
 }
 
 /// The sandbox's report, written by the first core.

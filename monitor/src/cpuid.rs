@@ -5,8 +5,8 @@ use crate::core::Core;
 use crate::exit::{TWO_BYTES, skip};
 use crate::life;
 use crate::record::count;
-use bulkhead_arch_x86::vmcb::{self, intercept};
 use bulkhead_arch_x86::cpuid;
+use bulkhead_arch_x86::vmcb::{self, intercept};
 use bulkhead_layout::report::Cause;
 
 pub fn handle(core: Core) -> bool {

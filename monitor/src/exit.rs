@@ -32,7 +32,9 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
             let (address, error) = (vmcb.get(vmcb::EXIT_INFO2), vmcb.get(vmcb::EXIT_INFO1));
             record::deny_hard(core, Kind::Memory, address, error)
         }
-        exit::SHUTDOWN | exit::INVALID => record::deny_hard(core, Kind::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0),
+        exit::SHUTDOWN | exit::INVALID => {
+            record::deny_hard(core, Kind::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0)
+        }
         // Without devices that bypass caches there is nothing to write back or
         // to lose; both would only slow the machine down for everybody.
         exit::INVD | exit::WBINVD => {
@@ -57,7 +59,10 @@ fn reflect(core: Core, vector: u32) -> bool {
     const AC: u32 = 17;
     count(core, Cause::Exception);
     let error = if vector == AC { vmcb::INJECT_ERROR } else { 0 };
-    core.vmcb().set(vmcb::EVENT_INJ, vmcb::INJECT_EXCEPTION | error | u64::from(vector));
+    core.vmcb().set(
+        vmcb::EVENT_INJ,
+        vmcb::INJECT_EXCEPTION | error | u64::from(vector),
+    );
     false
 }
 

@@ -1,5 +1,4 @@
-//! Hypercalls ([`bulkhead_layout::hypercall`]) and the three calls by which an
-//! unmodified Linux asks for its clocks' frequencies.
+//! Hypercalls ([`bulkhead_layout::hypercall`]).
 
 use crate::core::{Core, config, mailbox};
 use crate::exit::{VMMCALL, skip};
@@ -11,15 +10,7 @@ use bulkhead_arch_x86::vmcb;
 use bulkhead_layout::hypercall::{
     BAD_ARGUMENT, CONSOLE, CONTROL, DENIED, EXIT, NO_CALL, NULL, OK, READY, RESTART, STATUS,
 };
-use bulkhead_layout::info::Info;
 use bulkhead_layout::report::{self, Cause, Kind, State};
-
-/// Magic of VMware's interface (Linux, arch/x86/include/asm/vmware.h).
-const VMWARE: u32 = 0x564D_5868;
-const VMWARE_GETHZ: u32 = 45;
-const VMWARE_GETVCPU_INFO: u32 = 68;
-/// GETVCPU_INFO: x2APIC without interrupt remapping.
-const VMWARE_LEGACY_X2APIC: u64 = 1 << 3;
 
 #[inline(always)]
 pub fn handle(core: Core) -> bool {
@@ -50,7 +41,8 @@ fn other(core: Core, call: u64, first: u64, second: u64) -> bool {
         }
         CONTROL | STATUS => {
             let target = first.min(u64::from(u32::MAX)) as u32;
-            let granted = target < config().sandboxes && config().control.checked_shr(target).unwrap_or(0) & 1 != 0;
+            let granted = target < config().sandboxes
+                && config().control.checked_shr(target).unwrap_or(0) & 1 != 0;
             if !(granted || !enforced("control-right") && target < config().sandboxes) {
                 if deny(core, Kind::Hypercall, call, first) {
                     return true;
@@ -64,7 +56,6 @@ fn other(core: Core, call: u64, first: u64, second: u64) -> bool {
                 mail::post(target, second)
             }
         }
-        _ if call as u32 == VMWARE => vmware(core),
         _ => NO_CALL,
     };
     count(core, Cause::Hypercall);
@@ -91,24 +82,12 @@ fn console(core: Core, length: u64) -> u64 {
         unsafe {
             let written = addr_of_mut!((*counters).console_written);
             let at = read_volatile(written);
-            write_volatile(addr_of_mut!((*counters).console[at as usize % report::CONSOLE]), byte);
+            write_volatile(
+                addr_of_mut!((*counters).console[at as usize % report::CONSOLE]),
+                byte,
+            );
             write_volatile(written, at + 1);
         }
     }
     OK
-}
-
-fn vmware(core: Core) -> u64 {
-    // SAFETY: the host maps the page; the boot code was done with it before any
-    // guest started.
-    let info = unsafe { &*(config().info_va as *const Info) };
-    match core.frame.rcx.get() as u32 & 0xFFFF {
-        VMWARE_GETHZ => {
-            core.frame.rbx.set(info.tsc_hz >> 32);
-            core.frame.rcx.set(info.lapic_hz & 0xFFFF_FFFF);
-            info.tsc_hz & 0xFFFF_FFFF
-        }
-        VMWARE_GETVCPU_INFO => VMWARE_LEGACY_X2APIC,
-        _ => u64::from(u32::MAX),
-    }
 }

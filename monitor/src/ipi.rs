@@ -72,7 +72,12 @@ pub fn send(core: Core, value: u64) -> bool {
 
 /// Calls with number and x2APIC ID of every core of the sandbox.
 pub fn each(mut f: impl FnMut(u32, u32)) {
-    for (index, &id) in config().apic_ids.iter().enumerate().take(config().cores as usize) {
+    for (index, &id) in config()
+        .apic_ids
+        .iter()
+        .enumerate()
+        .take(config().cores as usize)
+    {
         f(index as u32, id);
     }
 }
@@ -83,7 +88,9 @@ pub fn signal(_: Core, index: u32, signals: u32) {
     let local = local_of(index);
     if signals & STARTUP != 0 {
         // A SIPI is only for a waiting core (APM 16.5), and one is enough.
-        if local.parked.load(Ordering::Acquire) == 0 && local.signals.load(Ordering::Acquire) & INIT == 0 {
+        if local.parked.load(Ordering::Acquire) == 0
+            && local.signals.load(Ordering::Acquire) & INIT == 0
+        {
             return;
         }
         if local.signals.load(Ordering::Acquire) & STARTUP != 0 {

@@ -22,12 +22,16 @@ impl RecordMemory for Memory {
     fn zero(&mut self, dst: u64, len: u64) {
         // SAFETY: the record was baked for exactly the pages that the monitor's
         // tables map writable: the sandbox's RAM and this core's VMCB.
-        unsafe { asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags)) };
+        unsafe {
+            asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
+        };
     }
 
     fn copy(&mut self, dst: u64, src: u64, len: u64) {
         // SAFETY: as above; the source is the pristine guest, mapped read-only.
-        unsafe { asm!("rep movsq", inout("rdi") dst => _, inout("rsi") src => _, inout("rcx") len / 8 => _, options(nostack, preserves_flags)) };
+        unsafe {
+            asm!("rep movsq", inout("rdi") dst => _, inout("rsi") src => _, inout("rcx") len / 8 => _, options(nostack, preserves_flags))
+        };
     }
 
     fn store(&mut self, dst: u64, value: u64) {
@@ -56,7 +60,15 @@ pub extern "C" fn start(frame: &'static Frame) {
     // SAFETY: the monitor's IDT and its tables are what the host made; SVM,
     // no-execute and x2APIC were found by the boot code.
     unsafe {
-        let idt: (u16, [u16; 4]) = (0xFFF, [IDT_VA as u16, (IDT_VA >> 16) as u16, (IDT_VA >> 32) as u16, (IDT_VA >> 48) as u16]);
+        let idt: (u16, [u16; 4]) = (
+            0xFFF,
+            [
+                IDT_VA as u16,
+                (IDT_VA >> 16) as u16,
+                (IDT_VA >> 32) as u16,
+                (IDT_VA >> 48) as u16,
+            ],
+        );
         asm!("lidt [{}]", in(reg) &raw const idt, options(nostack, preserves_flags));
         const X2APIC: u64 = 0b11 << 10;
         wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
@@ -67,7 +79,13 @@ pub extern "C" fn start(frame: &'static Frame) {
     let id = unsafe { rdmsr(msr::X2APIC_ID) } as u32;
     let local: &Local = core.local();
     local.features.set(cpuid(0x8000_000A, 0).edx);
-    for (index, (&own, c)) in config().apic_ids.iter().zip(&config().core).enumerate().take(config().cores as usize) {
+    for (index, (&own, c)) in config()
+        .apic_ids
+        .iter()
+        .zip(&config().core)
+        .enumerate()
+        .take(config().cores as usize)
+    {
         if own == id {
             local.index.set(index as u32);
             frame.vmcb_pa.set(c.vmcb_pa);
@@ -114,9 +132,14 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
     // Entries of a former life must not be used (APM 15.16.1).
     const FLUSH_BY_ASID: u32 = 1 << 6;
     if core.local().features.get() & FLUSH_BY_ASID != 0 {
-        vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64 | vmcb::TLB_FLUSH_GUEST);
+        vmcb.set(
+            vmcb::ASID,
+            vmcb.get(vmcb::ASID) as u32 as u64 | vmcb::TLB_FLUSH_GUEST,
+        );
     }
-    for register in [&frame.rcx, &frame.rdx, &frame.rsi, &frame.rdi, &frame.r8, &frame.rbx] {
+    for register in [
+        &frame.rcx, &frame.rdx, &frame.rsi, &frame.rdi, &frame.r8, &frame.rbx,
+    ] {
         register.set(0);
     }
     // SAFETY: registers of the guest that the monitor does not use: breakpoints,
@@ -159,7 +182,9 @@ pub fn end_first(core: Core, then: u32) -> bool {
     // that do not wait, so this ends; it is bounded all the same.
     for _ in 0..PATIENCE {
         let mut all = true;
-        ipi::each(|index, _| all &= index == 0 || local_of(index).parked.load(Ordering::Acquire) != 0);
+        ipi::each(|index, _| {
+            all &= index == 0 || local_of(index).parked.load(Ordering::Acquire) != 0
+        });
         if all {
             break;
         }
@@ -237,7 +262,9 @@ fn quiet() {
 fn state(state: u32) {
     set!(state, state);
     let status = u64::from(state) | incarnation() << 8;
-    mailbox(config().sandbox).status.store(status, Ordering::Release);
+    mailbox(config().sandbox)
+        .status
+        .store(status, Ordering::Release);
 }
 
 /// The guest has booted: exits count as steady from here on.

@@ -6,7 +6,9 @@ use crate::record::count;
 use crate::vmrun::nmi_window;
 use crate::{enforced, ipi, life};
 use ::core::sync::atomic::Ordering;
-use bulkhead_layout::hypercall::{BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
+use bulkhead_layout::hypercall::{
+    BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK,
+};
 use bulkhead_layout::report::{Cause, State};
 
 /// An NMI came. True: the guest starts afresh.
@@ -42,7 +44,9 @@ pub fn request() -> Option<u64> {
     for sender in 0..config.sandboxes {
         let granted = config.controlled_by >> sender & 1 != 0;
         let slot = mailbox(sender).request.get(config.sandbox as usize);
-        let (Some(slot), Some(done)) = (slot, own.done.get(sender as usize)) else { continue };
+        let (Some(slot), Some(done)) = (slot, own.done.get(sender as usize)) else {
+            continue;
+        };
         let value = slot.load(Ordering::Acquire);
         if value >> 8 != done.load(Ordering::Relaxed) {
             done.store(value >> 8, Ordering::Release);
@@ -71,7 +75,9 @@ pub fn post(to: u32, what: u64) -> u64 {
     let new = ((old >> 8) + 1) << 8 | what;
     // The other cores of this sandbox may post, too: one wins.
     if done.load(Ordering::Acquire) != old >> 8
-        || slot.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_err()
+        || slot
+            .compare_exchange(old, new, Ordering::Release, Ordering::Relaxed)
+            .is_err()
     {
         return BUSY;
     }

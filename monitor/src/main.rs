@@ -22,6 +22,7 @@ mod msr;
 mod port;
 mod record;
 mod vmrun;
+mod vmware;
 
 /// A rule that a build for the mutation gate leaves out (`BULKHEAD_MUTATE=name`),
 /// so that the attack named after it succeeds. Ordinary builds enforce all.

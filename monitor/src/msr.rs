@@ -25,13 +25,18 @@ pub fn handle(core: Core) -> bool {
         }
         return ipi::send(core, value);
     }
-    if write { self::write(core, register, value) } else { read(core, register) }
+    if write {
+        self::write(core, register, value)
+    } else {
+        read(core, register)
+    }
 }
 
 fn read(core: Core, register: u32) -> bool {
     let value = match absent(register) {
         // SVME is the monitor's; a guest has no SVM.
         _ if register == msr::EFER => core.vmcb().get(vmcb::EFER) & !vmcb::EFER_SVME,
+        _ if register == msr::APIC_BASE => apic_base(core),
         Some(quiet) => quiet.value,
         None => return refuse(core, register, 0),
     };
@@ -45,14 +50,17 @@ fn write(core: Core, register: u32, value: u64) -> bool {
     match register {
         msr::X2APIC_LVT_CMCI | msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST => {
             count(core, Cause::Lvt);
-            let value = if enforced("lvt-delivery-mode") { icr::lvt(value) } else { value };
+            let value = if enforced("lvt-delivery-mode") {
+                icr::lvt(value)
+            } else {
+                value
+            };
             // SAFETY: a fixed interrupt of this core's own, or masked.
             unsafe { wrmsr(register, value) };
             skip(core, TWO_BYTES)
         }
         msr::EFER => efer(core, value),
-        // SAFETY: every processor with x2APIC has it.
-        msr::APIC_BASE if value == unsafe { rdmsr(msr::APIC_BASE) } => {
+        msr::APIC_BASE if value == apic_base(core) => {
             count(core, Cause::Msr);
             skip(core, TWO_BYTES)
         }
@@ -61,6 +69,18 @@ fn write(core: Core, register: u32, value: u64) -> bool {
             skip(core, TWO_BYTES)
         }
         _ => refuse(core, register, value),
+    }
+}
+
+/// The register with the sandbox's own idea of the processor that boots (bit 8).
+fn apic_base(core: Core) -> u64 {
+    const BSP: u64 = 1 << 8;
+    // SAFETY: every processor with x2APIC has it.
+    let value = unsafe { rdmsr(msr::APIC_BASE) };
+    if core.is_first() {
+        value | BSP
+    } else {
+        value & !BSP
     }
 }
 
@@ -81,7 +101,10 @@ fn efer(core: Core, value: u64) -> bool {
         return false;
     }
     count(core, Cause::Msr);
-    vmcb.set(vmcb::EFER, value & vmcb::EFER_GUEST | old & vmcb::EFER_LMA | vmcb::EFER_SVME);
+    vmcb.set(
+        vmcb::EFER,
+        value & vmcb::EFER_GUEST | old & vmcb::EFER_LMA | vmcb::EFER_SVME,
+    );
     // Control registers and EFER changed: their clean bit is bit 5.
     vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
     skip(core, TWO_BYTES)

@@ -1,8 +1,8 @@
 //! Accesses to ports that are not the sandbox's: reads give all ones, writes go nowhere.
 
 use crate::core::{Core, config, slice};
-use crate::life;
 use crate::record::{count, deny};
+use crate::{life, vmware};
 use bulkhead_arch_x86::vmcb;
 use bulkhead_layout::hypercall::{POWER_OFF, POWER_PORT, POWER_RESTART};
 use bulkhead_layout::monitor::Quiet;
@@ -13,7 +13,11 @@ pub fn handle(core: Core) -> bool {
     // EXITINFO1 (APM 15.10.2): bit 0 IN, 2 string, 4 to 6 size, 16 to 31 port;
     // EXITINFO2: the next RIP.
     let info = vmcb.get(vmcb::EXIT_INFO1);
-    let (port, read, string) = ((info >> 16) as u32 & 0xFFFF, info & 1 != 0, info & 1 << 2 != 0);
+    let (port, read, string) = (
+        (info >> 16) as u32 & 0xFFFF,
+        info & 1 != 0,
+        info & 1 << 2 != 0,
+    );
     let rax = vmcb.get(vmcb::RAX);
     if port == u32::from(POWER_PORT) && !read && !string {
         match rax as u8 {
@@ -22,14 +26,25 @@ pub fn handle(core: Core) -> bool {
             _ => {}
         }
     }
-    let quiet = slice::<Quiet>(config().ports).iter().find(|q| (q.first..=q.last).contains(&port));
+    let quiet = slice::<Quiet>(config().ports)
+        .iter()
+        .find(|q| (q.first..=q.last).contains(&port));
     let value = match quiet {
         Some(quiet) => {
             count(core, Cause::Port);
-            quiet.value
+            if port == vmware::PORT && read {
+                vmware::call(core)
+            } else {
+                quiet.value
+            }
         }
         None => {
-            if deny(core, Kind::Port, u64::from(port), if read { 0 } else { rax & 0xFFFF_FFFF }) {
+            if deny(
+                core,
+                Kind::Port,
+                u64::from(port),
+                if read { 0 } else { rax & 0xFFFF_FFFF },
+            ) {
                 return true;
             }
             u64::MAX
@@ -42,7 +57,11 @@ pub fn handle(core: Core) -> bool {
             0b010 => 0xFFFF,
             _ => u64::MAX,
         };
-        let value = if mask == u64::MAX { value & 0xFFFF_FFFF } else { value & mask };
+        let value = if mask == u64::MAX {
+            value & 0xFFFF_FFFF
+        } else {
+            value & mask
+        };
         vmcb.set(vmcb::RAX, rax & !mask | value);
     }
     vmcb.set(vmcb::RIP, vmcb.get(vmcb::EXIT_INFO2));

@@ -43,7 +43,15 @@ pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
     }
     match config().actions[kind as usize] {
         a if a == Action::Ignore as u8 => false,
-        a => life::end(core, if a == Action::Restart as u8 { State::Launching } else { State::Stopped }, 0),
+        a => life::end(
+            core,
+            if a == Action::Restart as u8 {
+                State::Launching
+            } else {
+                State::Stopped
+            },
+            0,
+        ),
     }
 }
 

@@ -153,7 +153,15 @@ mod tests {
     #[test]
     fn the_largest_pages_that_fit() {
         let mut memory = tables(16);
-        let root = map::<FakeFormat>(&mut memory, None, 0x1F_F000, 0x4000_0000 - 0x1000, 0x40_2000, Rights::RW).unwrap();
+        let root = map::<FakeFormat>(
+            &mut memory,
+            None,
+            0x1F_F000,
+            0x4000_0000 - 0x1000,
+            0x40_2000,
+            Rights::RW,
+        )
+        .unwrap();
         let at = |va| walk::<FakeFormat>(&memory, root, va);
         assert_eq!(at(0x1F_F008), Some((0x3FFF_F008, Rights::RW, 4096)));
         assert_eq!(at(0x20_0000), Some((0x4000_0000, Rights::RW, 2 << 20)));
@@ -172,7 +180,13 @@ mod tests {
 
     #[test]
     fn no_space_and_odd_addresses_are_errors() {
-        assert_eq!(map::<FakeFormat>(&mut tables(2), None, 0, 0, 4096, Rights::R), Err(MapError::NoTable));
-        assert_eq!(map::<FakeFormat>(&mut tables(9), None, 8, 0, 4096, Rights::R), Err(MapError::Misaligned(4096 | 8)));
+        assert_eq!(
+            map::<FakeFormat>(&mut tables(2), None, 0, 0, 4096, Rights::R),
+            Err(MapError::NoTable)
+        );
+        assert_eq!(
+            map::<FakeFormat>(&mut tables(9), None, 8, 0, 4096, Rights::R),
+            Err(MapError::Misaligned(4096 | 8))
+        );
     }
 }

@@ -36,7 +36,8 @@ pub const BROADCAST: u32 = u32::MAX;
 #[inline(always)]
 #[must_use]
 pub fn contains(own: &Ids, id: u32) -> bool {
-    own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
+    own.get(id as usize / 64)
+        .is_some_and(|w| w >> (id % 64) & 1 != 0)
 }
 
 /// Whether all cores of a logical destination (cluster and a bit for each of
@@ -81,7 +82,11 @@ const LVT_MASKED: u64 = 1 << 16;
 /// NMI, INIT, ExtINT) are masked, because the lines behind them are not the guest's.
 #[must_use]
 pub const fn lvt(value: u64) -> u64 {
-    if value >> 8 & 0b111 == 0 { value & 0x7_10FF } else { value & 0x7_17FF | LVT_MASKED }
+    if value >> 8 & 0b111 == 0 {
+        value & 0x7_10FF
+    } else {
+        value & 0x7_17FF | LVT_MASKED
+    }
 }
 
 /// A masked LVT entry.
@@ -120,7 +125,10 @@ mod tests {
         assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x40)), Ipi::All(true));
         assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x40)), Ipi::All(false));
         assert_eq!(decide(&OWN, icr(0, 1 << 18 | 0x40)), Ipi::Pass);
-        assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT)), Ipi::Denied);
+        assert_eq!(
+            decide(&OWN, icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT)),
+            Ipi::Denied
+        );
         assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x400)), Ipi::NmiOthers);
     }
 
@@ -140,7 +148,9 @@ mod tests {
     fn whatever_passes_is_fixed_and_inside() {
         let mut x = 1u64;
         for _ in 0..1_000_000 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            x = x
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let value = icr((x >> 40) as u32 & 0x1F_FFFF, (x >> 8) as u32 & 0xF_FFFF);
             if decide(&OWN, value) == Ipi::Pass {
                 assert_eq!(value >> 8 & 7, 0);

@@ -36,12 +36,11 @@ pub const X2APIC_TMCCT: u32 = 0x839;
 
 /// MSRs that a guest uses without an exit, inclusive ranges.
 pub const DIRECT: &[(u32, u32, Direct)] = &[
-    (0x10, 0x10, Read),           // TSC; writing it would move a core's clock
-    (APIC_BASE, APIC_BASE, Read), // the monitor answers writes
-    (0x48, 0x49, Both),           // SPEC_CTRL, PRED_CMD: the core's own
-    (0x8B, 0x8B, Read),           // patch level
-    (0xFE, 0xFE, Read),           // MTRRcap and MTRRs: read only
-    (0x174, 0x176, Both),         // SYSENTER: in the VMCB
+    (0x10, 0x10, Read),   // TSC; writing it would move a core's clock
+    (0x48, 0x49, Both),   // SPEC_CTRL, PRED_CMD: the core's own
+    (0x8B, 0x8B, Read),   // patch level
+    (0xFE, 0xFE, Read),   // MTRRcap and MTRRs: read only
+    (0x174, 0x176, Both), // SYSENTER: in the VMCB
     (0x200, 0x20F, Read),
     (0x250, 0x250, Read),
     (0x258, 0x259, Read),
@@ -56,8 +55,8 @@ pub const DIRECT: &[(u32, u32, Direct)] = &[
     (0x828, 0x828, Write), // ESR
     (X2APIC_LVT_CMCI, X2APIC_LVT_LAST, Read),
     (X2APIC_TMICT, X2APIC_TMICT, Both),
-    (0x83E, 0x83E, Both),          // divide configuration
-    (0x83F, 0x83F, Write),         // self-IPI
+    (0x83E, 0x83E, Both),             // divide configuration
+    (0x83F, 0x83F, Write),            // self-IPI
     (0xC000_0081, 0xC000_0084, Both), // STAR, LSTAR, CSTAR, SFMASK: in the VMCB
     (0xC000_0100, 0xC000_0103, Both), // FS, GS, kernel GS base, TSC_AUX
     (0xC001_0010, 0xC001_0010, Read), // SYSCFG
@@ -70,24 +69,24 @@ pub const DIRECT: &[(u32, u32, Direct)] = &[
 /// MSRs that unmodified kernels probe and that are absent for a guest: reads
 /// give the value, writes are dropped, no record.
 pub const ABSENT: &[Quiet] = &[
-    quiet(0x17, 0x17, 0),               // platform ID
-    quiet(0x3A, 0x3A, 1),               // feature control: locked
-    quiet(0x140, 0x140, 0),             // MISC_FEATURE_ENABLES
-    quiet(0x186, 0x189, 0),             // performance event selects
-    quiet(0xC1, 0xC4, 0),               // performance counters
-    quiet(0x1A0, 0x1A0, 1),             // MISC_ENABLE: fast strings
-    quiet(0x1D9, 0x1D9, 0),             // DebugCtl
-    quiet(0x200, 0x2FF, 0),             // MTRR writes
+    quiet(0x17, 0x17, 0),                 // platform ID
+    quiet(0x3A, 0x3A, 1),                 // feature control: locked
+    quiet(0x140, 0x140, 0),               // MISC_FEATURE_ENABLES
+    quiet(0x186, 0x189, 0),               // performance event selects
+    quiet(0xC1, 0xC4, 0),                 // performance counters
+    quiet(0x1A0, 0x1A0, 1),               // MISC_ENABLE: fast strings
+    quiet(0x1D9, 0x1D9, 0),               // DebugCtl
+    quiet(0x200, 0x2FF, 0),               // MTRR writes
     quiet(X2APIC_TMCCT, X2APIC_TMCCT, 0), // reading it aborts QEMU under icount
-    quiet(0xC001_0000, 0xC001_0009, 0), // performance counters
-    quiet(0xC001_0015, 0xC001_0015, 0), // HWCR writes
-    quiet(0xC001_001F, 0xC001_001F, 0), // NB_CFG writes
-    quiet(0xC001_0055, 0xC001_0058, 0), // interrupt pending, MMIO configuration base
-    quiet(0xC001_0061, 0xC001_0071, 0), // P-states
-    quiet(0xC001_0112, 0xC001_0113, 0), // SMM
-    quiet(0xC001_0200, 0xC001_020B, 0), // core performance counters
-    quiet(0xC001_0299, 0xC001_029B, 0), // power units
-    quiet(0xC001_1000, 0xC001_10FF, 0), // core configuration
+    quiet(0xC001_0000, 0xC001_0009, 0),   // performance counters
+    quiet(0xC001_0015, 0xC001_0015, 0),   // HWCR writes
+    quiet(0xC001_001F, 0xC001_001F, 0),   // NB_CFG writes
+    quiet(0xC001_0055, 0xC001_0058, 0),   // interrupt pending, MMIO configuration base
+    quiet(0xC001_0061, 0xC001_0071, 0),   // P-states
+    quiet(0xC001_0112, 0xC001_0113, 0),   // SMM
+    quiet(0xC001_0200, 0xC001_020B, 0),   // core performance counters
+    quiet(0xC001_0299, 0xC001_029B, 0),   // power units
+    quiet(0xC001_1000, 0xC001_10FF, 0),   // core configuration
 ];
 
 const fn quiet(first: u32, last: u32, value: u64) -> Quiet {

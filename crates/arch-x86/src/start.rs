@@ -36,14 +36,24 @@ const DATA: u64 = 0x0C93;
 const CODE64: u64 = 0x0A9B;
 const PAT_AT_RESET: u64 = 0x0007_0406_0007_0406;
 
-fn segment(out: &mut impl FnMut(u16, u64), at: u16, selector: u64, attributes: u64, limit: u64, base: u64) {
+fn segment(
+    out: &mut impl FnMut(u16, u64),
+    at: u16,
+    selector: u64,
+    attributes: u64,
+    limit: u64,
+    base: u64,
+) {
     out(at, selector | attributes << 16 | limit << 32);
     out(at + 8, base);
 }
 
 fn common(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
     out(INTERCEPT_LOW, EXCEPTION_BITS | INTERCEPT_ALL << 32);
-    out(INTERCEPT_HIGH, INTERCEPT_ALL >> 32 | INTERCEPT_BROADCAST << 32);
+    out(
+        INTERCEPT_HIGH,
+        INTERCEPT_ALL >> 32 | INTERCEPT_BROADCAST << 32,
+    );
     out(IOPM, c.iopm);
     out(MSRPM, c.msrpm);
     out(ASID, u64::from(c.asid) | TLB_FLUSH_ALL);

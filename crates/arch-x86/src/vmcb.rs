@@ -126,8 +126,27 @@ pub mod intercept {
 /// What every guest is intercepted on.
 pub const INTERCEPT_ALL: u64 = {
     use intercept::*;
-    NMI | SMI | INIT | CPUID | RSM | INVD | INVLPGA | IOIO | MSR | FERR_FREEZE | SHUTDOWN
-        | VMRUN | VMMCALL | VMLOAD | VMSAVE | STGI | CLGI | SKINIT | WBINVD | MONITOR | MWAIT | MWAIT_ARMED
+    NMI | SMI
+        | INIT
+        | CPUID
+        | RSM
+        | INVD
+        | INVLPGA
+        | IOIO
+        | MSR
+        | FERR_FREEZE
+        | SHUTDOWN
+        | VMRUN
+        | VMMCALL
+        | VMLOAD
+        | VMSAVE
+        | STGI
+        | CLGI
+        | SKINIT
+        | WBINVD
+        | MONITOR
+        | MWAIT
+        | MWAIT_ARMED
 };
 /// INVLPGB and TLBSYNC (word 5, bits 0, 1 and 4): they reach other cores' TLBs.
 pub const INTERCEPT_BROADCAST: u64 = 0b1_0011;

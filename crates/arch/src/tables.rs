@@ -112,7 +112,11 @@ fn set<F: PageFormat>(
 }
 
 /// Where `va` leads: physical address, rights and the page's size.
-pub fn walk<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> Option<(u64, Rights, u64)> {
+pub fn walk<F: PageFormat>(
+    memory: &impl TableMemory,
+    root: u64,
+    va: u64,
+) -> Option<(u64, Rights, u64)> {
     let mut table = root;
     for level in (0..F::LEVELS).rev() {
         match F::decode(memory.read(table, index(va, level)), level) {

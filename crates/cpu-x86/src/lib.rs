@@ -14,7 +14,9 @@ use core::arch::x86_64::{__cpuid_count, CpuidResult};
 pub unsafe fn rdmsr(msr: u32) -> u64 {
     let (low, high): (u32, u32);
     // SAFETY: the caller vouches for the register; reading one changes no memory.
-    unsafe { asm!("rdmsr", in("ecx") msr, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("rdmsr", in("ecx") msr, out("eax") low, out("edx") high, options(nomem, nostack, preserves_flags))
+    };
     u64::from(high) << 32 | u64::from(low)
 }
 
@@ -25,7 +27,9 @@ pub unsafe fn rdmsr(msr: u32) -> u64 {
 #[inline(always)]
 pub unsafe fn wrmsr(msr: u32, value: u64) {
     // SAFETY: the caller vouches for register and value.
-    unsafe { asm!("wrmsr", in("ecx") msr, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags)) };
+    unsafe {
+        asm!("wrmsr", in("ecx") msr, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nostack, preserves_flags))
+    };
 }
 
 /// CPUID.
@@ -44,7 +48,9 @@ pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
 pub unsafe fn inb(port: u16) -> u8 {
     let value;
     // SAFETY: the caller vouches for the port.
-    unsafe { asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags))
+    };
     value
 }
 
@@ -57,7 +63,9 @@ pub unsafe fn inb(port: u16) -> u8 {
 pub unsafe fn inl(port: u16) -> u32 {
     let value;
     // SAFETY: the caller vouches for the port.
-    unsafe { asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags))
+    };
     value
 }
 
@@ -68,7 +76,9 @@ pub unsafe fn inl(port: u16) -> u32 {
 #[inline(always)]
 pub unsafe fn outb(port: u16, value: u8) {
     // SAFETY: the caller vouches for port and value.
-    unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags))
+    };
 }
 
 /// The time stamp counter.

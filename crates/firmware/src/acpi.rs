@@ -43,7 +43,9 @@ pub fn find_rsdp(memory: &impl Memory) -> Option<u64> {
         (0..len / 16)
             .map(|i| i * 16)
             .find(|&at| {
-                bytes.get(at..at + 20).is_some_and(|rsdp| rsdp.starts_with(b"RSD PTR ") && sum(rsdp) == 0)
+                bytes
+                    .get(at..at + 20)
+                    .is_some_and(|rsdp| rsdp.starts_with(b"RSD PTR ") && sum(rsdp) == 0)
             })
             .map(|at| start + at as u64)
     })
@@ -73,7 +75,9 @@ pub fn parse(rsdp: u64, memory: &impl Memory) -> Option<Tables> {
             4 => u64::from(u32_at(root, at)?),
             _ => u64_at(root, at)?,
         };
-        let Some(found) = table(pa, memory) else { continue };
+        let Some(found) = table(pa, memory) else {
+            continue;
+        };
         match found.get(..4)? {
             b"APIC" => madt(found, &mut tables)?,
             b"FACP" => tables.pm_timer = u32_at(found, 76)? as u16,
@@ -85,7 +89,9 @@ pub fn parse(rsdp: u64, memory: &impl Memory) -> Option<Tables> {
 
 fn table(pa: u64, memory: &impl Memory) -> Option<&[u8]> {
     let len = u32_at(memory.bytes(pa, 36)?, 4)? as usize;
-    (36..=MAX_TABLE).contains(&len).then(|| memory.bytes(pa, len))?
+    (36..=MAX_TABLE)
+        .contains(&len)
+        .then(|| memory.bytes(pa, len))?
 }
 
 fn madt(madt: &[u8], tables: &mut Tables) -> Option<()> {

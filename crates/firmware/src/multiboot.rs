@@ -85,9 +85,12 @@ fn version1(pa: u64, memory: &impl Memory) -> Option<Info> {
     let map = memory.bytes(u64::from(u32_at(head, 48)?), len)?;
     let mut info = Info::new();
     let mut at = 0;
-    while let (Some(size), Some(start), Some(bytes), Some(kind)) =
-        (u32_at(map, at), u64_at(map, at + 4), u64_at(map, at + 12), u32_at(map, at + 20))
-    {
+    while let (Some(size), Some(start), Some(bytes), Some(kind)) = (
+        u32_at(map, at),
+        u64_at(map, at + 4),
+        u64_at(map, at + 12),
+        u32_at(map, at + 20),
+    ) {
         if kind == AVAILABLE {
             info.add(start, bytes);
         }
@@ -128,7 +131,9 @@ fn map2(tag: &[u8], info: &mut Info) -> Option<()> {
         return None;
     }
     let mut at = 16;
-    while let (Some(start), Some(len), Some(kind)) = (u64_at(tag, at), u64_at(tag, at + 8), u32_at(tag, at + 16)) {
+    while let (Some(start), Some(len), Some(kind)) =
+        (u64_at(tag, at), u64_at(tag, at + 8), u32_at(tag, at + 16))
+    {
         if kind == AVAILABLE {
             info.add(start, len);
         }

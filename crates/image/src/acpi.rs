@@ -1,8 +1,8 @@
 //! The ACPI tables of a Linux guest: hardware-reduced (ACPI 6.5, 4.1), its own
 //! cores by x2APIC ID, its serial ports without an interrupt, power by two ports.
 
-use acpi_tables::{Aml, aml};
 use acpi_tables::sdt::Sdt;
+use acpi_tables::{Aml, aml};
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_plan::Sandbox;
 
@@ -24,7 +24,12 @@ pub fn tables(sandbox: &Sandbox, base: u64) -> Vec<u8> {
     let xsdt_at = align(madt_at + madt.len() as u64);
 
     let mut bytes = rsdp(xsdt_at);
-    for (at, table) in [(dsdt_at, &dsdt[..]), (fadt_at, &fadt), (madt_at, &madt), (xsdt_at, xsdt.as_slice())] {
+    for (at, table) in [
+        (dsdt_at, &dsdt[..]),
+        (fadt_at, &fadt),
+        (madt_at, &madt),
+        (xsdt_at, xsdt.as_slice()),
+    ] {
         bytes.resize((at - base) as usize, 0);
         bytes.extend(table);
     }
@@ -99,10 +104,16 @@ fn madt(sandbox: &Sandbox) -> Vec<u8> {
 fn dsdt(sandbox: &Sandbox) -> Vec<u8> {
     let mut code = Vec::new();
     // S5 by sleep type 5.
-    aml::Name::new("_S5_".into(), &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8])).to_aml_bytes(&mut code);
+    aml::Name::new(
+        "_S5_".into(),
+        &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8]),
+    )
+    .to_aml_bytes(&mut code);
     let uarts = sandbox.devices.iter().filter(|d| d.class == "uart16550");
     for (uid, device) in uarts.enumerate() {
-        let Some(ports) = device.ports.first() else { continue };
+        let Some(ports) = device.ports.first() else {
+            continue;
+        };
         // Without an interrupt, so the driver polls.
         let len = (ports.last - ports.first + 1) as u8;
         let io = aml::IO::new(ports.first, ports.first, 1, len);

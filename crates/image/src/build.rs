@@ -84,7 +84,11 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     let mut len = PAGE;
     for _ in 0..4 {
         let plan = system.plan(len).map_err(Error::Misfit)?;
-        let guests = plan.sandboxes.iter().map(guest::load).collect::<Result<Vec<_>, _>>()?;
+        let guests = plan
+            .sandboxes
+            .iter()
+            .map(guest::load)
+            .collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
@@ -94,22 +98,48 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     Err(Error::Program("the image's size does not settle".into()))
 }
 
-fn image(plan: &Plan, guests: &[Guest], boot: &Program, monitor: &Program, len: u64) -> Result<(Vec<u8>, Map), Error> {
+fn image(
+    plan: &Plan,
+    guests: &[Guest],
+    boot: &Program,
+    monitor: &Program,
+    len: u64,
+) -> Result<(Vec<u8>, Map), Error> {
     let mut pages = Pages::default();
     let mut map = Map::default();
-    let part = |map: &mut Map, pages: &Pages, start: u64, owner: Option<usize>, what: &'static str, mapped: bool| {
-        map.parts.push(Part { start, len: pages.end() - start, owner, what, mapped });
+    let part = |map: &mut Map,
+                pages: &Pages,
+                start: u64,
+                owner: Option<usize>,
+                what: &'static str,
+                mapped: bool| {
+        map.parts.push(Part {
+            start,
+            len: pages.end() - start,
+            owner,
+            what,
+            mapped,
+        });
     };
 
     let (boot_start, mut boot_bytes) = boot.flat();
     if boot_start != IMAGE_PA {
-        return Err(Error::Program(format!("the boot code is linked at {boot_start:#x}, not at {IMAGE_PA:#x}")));
+        return Err(Error::Program(format!(
+            "the boot code is linked at {boot_start:#x}, not at {IMAGE_PA:#x}"
+        )));
     }
     let headers = loader::headers(boot.entry);
     boot_bytes[..headers.len()].copy_from_slice(&headers);
     pages.put(&boot_bytes);
     map.boot_bytes = boot_bytes.len() as u64;
-    part(&mut map, &pages, IMAGE_PA, None, "boot code (unused after the launch)", false);
+    part(
+        &mut map,
+        &pages,
+        IMAGE_PA,
+        None,
+        "boot code (unused after the launch)",
+        false,
+    );
     let boot_len = pages.end() - IMAGE_PA;
 
     map.boot_report = pages.take(size_of::<BootReport>() as u64);
@@ -133,15 +163,34 @@ fn image(plan: &Plan, guests: &[Guest], boot: &Program, monitor: &Program, len: 
     let header = map.header;
     part(&mut map, &pages, header, None, "compiled manifest", false);
     let (shared, reports) = shared(&mut pages, plan);
-    part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports", true);
+    part(
+        &mut map,
+        &pages,
+        shared.mailboxes,
+        None,
+        "mailboxes, reports",
+        true,
+    );
     map.reports = reports;
 
     let mut sandboxes = Vec::new();
-    let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
+    let text_len: u64 = monitor
+        .segments
+        .iter()
+        .filter(|s| s.rights.execute)
+        .map(|s| s.size)
+        .sum();
     map.text_bytes = text_len;
     for (index, guest) in guests.iter().enumerate() {
         map.texts.push((pages.end(), text_len));
-        let input = Input { plan, index, guest, pristine: &pristine[index], program: monitor, shared: &shared };
+        let input = Input {
+            plan,
+            index,
+            guest,
+            pristine: &pristine[index],
+            program: monitor,
+            shared: &shared,
+        };
         let (sandbox, parts) = monitor::bake(&mut pages, &input)?;
         sandboxes.push(sandbox);
         map.parts.extend(parts);
@@ -152,17 +201,30 @@ fn image(plan: &Plan, guests: &[Guest], boot: &Program, monitor: &Program, len: 
     header.magic = MAGIC;
     header.version = VERSION;
     header.sandboxes = sandboxes.len() as u32;
-    header.image = Range { start: IMAGE_PA, len: len.max(end - IMAGE_PA) };
+    header.image = Range {
+        start: IMAGE_PA,
+        len: len.max(end - IMAGE_PA),
+    };
     header.sealed = end - map.header;
-    header.boot = Range { start: IMAGE_PA, len: boot_len };
+    header.boot = Range {
+        start: IMAGE_PA,
+        len: boot_len,
+    };
     header.console = plan.machine.console;
     header.debug_port = plan.machine.debug_port;
     header.report_pa = map.boot_report;
     pages.store(map.header, &header);
-    pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
+    pages.write(
+        map.header + size_of::<Header>() as u64,
+        sandboxes.as_bytes(),
+    );
     pages.write(IMAGE_PA + 256, &map.header.to_le_bytes());
     let sealed = pages.read(map.header, header.sealed).chunks_exact(8);
-    let sum = checksum(sealed.skip(2).map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))));
+    let sum = checksum(
+        sealed
+            .skip(2)
+            .map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))),
+    );
     pages.write(map.header + 8, &sum.to_le_bytes());
     Ok((pages.into_bytes(), map))
 }
@@ -181,6 +243,9 @@ fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
         pages.store(at, &head);
         reports.push(at);
     }
-    let shared = Shared { mailboxes, reports: reports.clone() };
+    let shared = Shared {
+        mailboxes,
+        reports: reports.clone(),
+    };
     (shared, reports)
 }

@@ -33,12 +33,20 @@ impl Program {
     /// Reads one.
     pub fn parse(name: &str, data: &[u8]) -> Result<Self, Error> {
         let wrong = |what: &str| Error::Program(format!("{name}: {what}"));
-        let header = FileHeader64::<Endianness>::parse(data).map_err(|e| wrong(&format!("no 64-bit ELF: {e}")))?;
+        let header = FileHeader64::<Endianness>::parse(data)
+            .map_err(|e| wrong(&format!("no 64-bit ELF: {e}")))?;
         let endian = header.endian().map_err(|e| wrong(&e.to_string()))?;
-        let headers = header.program_headers(endian, data).map_err(|e| wrong(&e.to_string()))?;
+        let headers = header
+            .program_headers(endian, data)
+            .map_err(|e| wrong(&e.to_string()))?;
         let mut segments = Vec::new();
-        for h in headers.iter().filter(|h| h.p_type(endian) == PT_LOAD && h.p_memsz(endian) > 0) {
-            let bytes = h.data(endian, data).map_err(|()| wrong("a segment reaches beyond the file"))?;
+        for h in headers
+            .iter()
+            .filter(|h| h.p_type(endian) == PT_LOAD && h.p_memsz(endian) > 0)
+        {
+            let bytes = h
+                .data(endian, data)
+                .map_err(|()| wrong("a segment reaches beyond the file"))?;
             let flags = h.p_flags(endian);
             segments.push(Segment {
                 address: h.p_vaddr(endian),
@@ -73,7 +81,12 @@ impl Program {
     /// First address and bytes in memory, gaps zeroed.
     pub fn flat(&self) -> (u64, Vec<u8>) {
         let start = self.segments[0].address;
-        let end = self.segments.iter().map(|s| s.address + s.size).max().unwrap_or(start);
+        let end = self
+            .segments
+            .iter()
+            .map(|s| s.address + s.size)
+            .max()
+            .unwrap_or(start);
         let mut bytes = vec![0; (end - start) as usize];
         for s in &self.segments {
             let at = (s.address - start) as usize;

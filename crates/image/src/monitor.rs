@@ -46,7 +46,13 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     let start = pages.end();
     let mut parts = Vec::new();
     let mut part = |pages: &Pages, from: u64, what: &'static str, privileged: bool| {
-        parts.push(Part { start: from, len: pages.end() - from, owner: Some(input.index), what, mapped: privileged });
+        parts.push(Part {
+            start: from,
+            len: pages.end() - from,
+            owner: Some(input.index),
+            what,
+            mapped: privileged,
+        });
     };
 
     let text = pages.end();
@@ -66,10 +72,20 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     let iopm = pages.put(&io_map(sandbox));
     let msrpm = pages.put(&msr_map());
     let n_cr3 = nested(pages, input, info_pa)?;
-    part(pages, hsaves, "host save areas, bitmaps, nested tables", false);
+    part(
+        pages,
+        hsaves,
+        "host save areas, bitmaps, nested tables",
+        false,
+    );
 
     let config_pa = pages.end();
-    let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
+    let confine = Confinement {
+        iopm,
+        msrpm,
+        n_cr3,
+        asid: input.index as u32 + 1,
+    };
     let config = config(input, &confine, vmcbs, hsaves);
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
@@ -79,17 +95,41 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     for (va, pa, len, rights) in text_pages {
         monitor.map(va, pa, len, rights)?;
     }
-    monitor.map(CONFIG_VA, config_pa, (config.len() as u64).next_multiple_of(PAGE), Rights::R)?;
+    monitor.map(
+        CONFIG_VA,
+        config_pa,
+        (config.len() as u64).next_multiple_of(PAGE),
+        Rights::R,
+    )?;
     monitor.map(INFO_VA, info_pa, PAGE, Rights::R)?;
     monitor.map(IDT_VA, idt_pa, PAGE, Rights::R)?;
-    monitor.map(REPORT_VA, input.shared.reports[input.index], report::size(sandbox.cores.len()), Rights::RW)?;
+    monitor.map(
+        REPORT_VA,
+        input.shared.reports[input.index],
+        report::size(sandbox.cores.len()),
+        Rights::RW,
+    )?;
     for other in 0..input.plan.sandboxes.len() {
-        let rights = if other == input.index { Rights::RW } else { Rights::R };
-        monitor.map(MAILBOX_VA + other as u64 * MAILBOX, input.shared.mailboxes + other as u64 * MAILBOX, MAILBOX, rights)?;
+        let rights = if other == input.index {
+            Rights::RW
+        } else {
+            Rights::R
+        };
+        monitor.map(
+            MAILBOX_VA + other as u64 * MAILBOX,
+            input.shared.mailboxes + other as u64 * MAILBOX,
+            MAILBOX,
+            rights,
+        )?;
     }
     for core in 0..cores {
         let block = CORES_VA + core * CORE_STRIDE;
-        monitor.map(block + CORE_STACK, stacks + core * CORE_STACK_SIZE, CORE_STACK_SIZE, Rights::RW)?;
+        monitor.map(
+            block + CORE_STACK,
+            stacks + core * CORE_STACK_SIZE,
+            CORE_STACK_SIZE,
+            Rights::RW,
+        )?;
         monitor.map(block + CORE_VMCB, vmcbs + core * PAGE, PAGE, Rights::RW)?;
     }
     for ram in &sandbox.ram {
@@ -97,7 +137,12 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     }
     for p in input.pristine {
         let (first, end) = (p.pa / PAGE * PAGE, (p.pa + p.len).next_multiple_of(PAGE));
-        monitor.map(PRISTINE_VA + (first - IMAGE_PA), first, end - first, Rights::R)?;
+        monitor.map(
+            PRISTINE_VA + (first - IMAGE_PA),
+            first,
+            end - first,
+            Rights::R,
+        )?;
     }
     monitor.map(TRAMPOLINE_PA, TRAMPOLINE_PA, PAGE, Rights::RX)?;
     let monitor_cr3 = monitor.root.unwrap_or_default();
@@ -105,9 +150,15 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
 
     let mut described = image::Sandbox::new_zeroed();
     for (range, ram) in described.memory.iter_mut().zip(&sandbox.ram) {
-        *range = Range { start: ram.hpa, len: ram.len };
+        *range = Range {
+            start: ram.hpa,
+            len: ram.len,
+        };
     }
-    described.monitor = Range { start, len: pages.end() - start };
+    described.monitor = Range {
+        start,
+        len: pages.end() - start,
+    };
     described.monitor_cr3 = monitor_cr3;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
@@ -157,13 +208,17 @@ fn info(plan: &Plan, index: usize, args: &str) -> Info {
     info.apic_ids = ids(sandbox);
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
-    let channels = plan.channels.iter().filter(|c| c.from == index || c.to.contains(&index)).map(|c| Window {
-        name: name(&c.name),
-        gpa: c.gpa,
-        size: c.len,
-        writable: u32::from(c.from == index),
-        kind: 0,
-    });
+    let channels = plan
+        .channels
+        .iter()
+        .filter(|c| c.from == index || c.to.contains(&index))
+        .map(|c| Window {
+            name: name(&c.name),
+            gpa: c.gpa,
+            size: c.len,
+            writable: u32::from(c.from == index),
+            kind: 0,
+        });
     let reports = sandbox.observe.iter().map(|&o| Window {
         name: name(&plan.sandboxes[o].name),
         gpa: REPORTS_GPA + o as u64 * REPORT_STRIDE,
@@ -201,7 +256,8 @@ fn idt(program: &Program) -> Result<Vec<u8>, Error> {
             0..16 => fault,
             _ => drain,
         };
-        let low = handler & 0xFFFF | CODE << 16 | INTERRUPT_GATE << 32 | (handler >> 16 & 0xFFFF) << 48;
+        let low =
+            handler & 0xFFFF | CODE << 16 | INTERRUPT_GATE << 32 | (handler >> 16 & 0xFFFF) << 48;
         [low, handler >> 32]
     };
     Ok((0..256).flat_map(gate).flat_map(u64::to_le_bytes).collect())
@@ -232,16 +288,31 @@ fn nested(pages: &mut Pages, input: &Input, info_pa: u64) -> Result<u64, Error> 
         let mut at = ram.gpa;
         let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
         for &(first, end, rights) in input.guest.segments.iter().filter(inside) {
-            tables.map(at, ram.hpa + (at - ram.gpa), first - at, input.guest.default_rights)?;
+            tables.map(
+                at,
+                ram.hpa + (at - ram.gpa),
+                first - at,
+                input.guest.default_rights,
+            )?;
             tables.map(first, ram.hpa + (first - ram.gpa), end - first, rights)?;
             at = end;
         }
-        tables.map(at, ram.hpa + (at - ram.gpa), ram.gpa + ram.len - at, input.guest.default_rights)?;
+        tables.map(
+            at,
+            ram.hpa + (at - ram.gpa),
+            ram.gpa + ram.len - at,
+            input.guest.default_rights,
+        )?;
     }
     tables.map(INFO_GPA, info_pa, PAGE, Rights::R)?;
     for &o in &sandbox.observe {
         let len = report::size(plan.sandboxes[o].cores.len());
-        tables.map(REPORTS_GPA + o as u64 * REPORT_STRIDE, input.shared.reports[o], len, Rights::R)?;
+        tables.map(
+            REPORTS_GPA + o as u64 * REPORT_STRIDE,
+            input.shared.reports[o],
+            len,
+            Rights::R,
+        )?;
     }
     for c in &plan.channels {
         if c.from == index {
@@ -271,34 +342,57 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
     config.autostart = u32::from(sandbox.autostart);
     config.actions = sandbox.actions.map(|a| a as u8);
     config.apic_ids = ids(sandbox);
-    for (to, s) in config.first_core.iter_mut().zip(&plan.sandboxes).take(MAX_SANDBOXES) {
+    for (to, s) in config
+        .first_core
+        .iter_mut()
+        .zip(&plan.sandboxes)
+        .take(MAX_SANDBOXES)
+    {
         *to = s.apic_ids[0];
     }
     for (i, core) in config.core.iter_mut().enumerate().take(sandbox.cores.len()) {
-        *core = Core { vmcb_pa: vmcbs + i as u64 * PAGE, hsave_pa: hsaves + i as u64 * PAGE };
+        *core = Core {
+            vmcb_pa: vmcbs + i as u64 * PAGE,
+            hsave_pa: hsaves + i as u64 * PAGE,
+        };
     }
     config.info_va = INFO_VA;
     config.argument = input.guest.argument;
 
     let mut tail = Vec::new();
     let mut append = |bytes: &[u8], len: usize| {
-        let slice = Slice { offset: (size_of::<Config>() + tail.len()) as u32, len: len as u32 };
+        let slice = Slice {
+            offset: (size_of::<Config>() + tail.len()) as u32,
+            len: len as u32,
+        };
         tail.extend_from_slice(bytes);
         slice
     };
     let launch = launch(input);
     config.launch = append(launch.as_bytes(), launch.len());
     let mut first = Vec::new();
-    long_mode(confine, &input.guest.entry, &mut |offset, value| store(&mut first, offset, value));
+    long_mode(confine, &input.guest.entry, &mut |offset, value| {
+        store(&mut first, offset, value)
+    });
     config.first_vmcb = append(first.as_bytes(), first.len());
     let mut sipi = Vec::new();
-    real_mode(confine, &mut |offset, value| store(&mut sipi, offset, value));
+    real_mode(confine, &mut |offset, value| {
+        store(&mut sipi, offset, value)
+    });
     config.sipi_vmcb = append(sipi.as_bytes(), sipi.len());
     // A bare guest knows what it has: nothing is quietly absent for it.
     let linux = matches!(sandbox.guest, bulkhead_plan::Guest::Linux { .. });
-    let quiet_ports = if linux { ports::absent(plan) } else { Vec::new() };
+    let quiet_ports = if linux {
+        ports::absent(plan)
+    } else {
+        Vec::new()
+    };
     config.ports = append(quiet_ports.as_bytes(), quiet_ports.len());
-    let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
+    let only_needed = [Quiet {
+        first: msr::X2APIC_TMCCT,
+        last: msr::X2APIC_TMCCT,
+        value: 0,
+    }];
     let quiet_msrs: &[Quiet] = if linux { msr::ABSENT } else { &only_needed };
     config.msrs = append(quiet_msrs.as_bytes(), quiet_msrs.len());
     [config.as_bytes(), &tail].concat()
@@ -307,7 +401,12 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
 /// The launch record: zero all RAM, copy the pristine guest.
 fn launch(input: &Input) -> Vec<Op> {
     let rams = &input.plan.sandboxes[input.index].ram;
-    let zero = rams.iter().map(|r| Op { kind: Op::ZERO, dst: GUEST_VA + r.gpa, src: 0, len: r.len });
+    let zero = rams.iter().map(|r| Op {
+        kind: Op::ZERO,
+        dst: GUEST_VA + r.gpa,
+        src: 0,
+        len: r.len,
+    });
     let copy = input.pristine.iter().map(|p| Op {
         kind: Op::COPY,
         dst: GUEST_VA + p.gpa,
@@ -320,6 +419,11 @@ fn launch(input: &Input) -> Vec<Op> {
 /// A store into a VMCB, which is zeroed before.
 fn store(ops: &mut Vec<Op>, offset: u16, value: u64) {
     if value != 0 {
-        ops.push(Op { kind: Op::STORE, dst: u64::from(offset), src: value, len: 8 });
+        ops.push(Op {
+            kind: Op::STORE,
+            dst: u64::from(offset),
+            src: value,
+            len: 8,
+        });
     }
 }

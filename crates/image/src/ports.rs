@@ -9,13 +9,13 @@ use bulkhead_plan::Plan;
 const ONES: u64 = u32::MAX as u64;
 
 const ABSENT: &[(u32, u32, u64)] = &[
-    (0x00, 0x1F, ONES),   // DMA controller
-    (0x20, 0x21, ONES),   // PIC
-    (0x2E, 0x2F, ONES),   // super I/O
-    (0x40, 0x43, ONES),   // PIT
-    (0x4E, 0x4F, ONES),   // super I/O
-    (0x60, 0x61, ONES),   // keyboard controller, speaker gate
-    (0x64, 0x64, ONES),   // keyboard controller
+    (0x00, 0x1F, ONES),                            // DMA controller
+    (0x20, 0x21, ONES),                            // PIC
+    (0x2E, 0x2F, ONES),                            // super I/O
+    (0x40, 0x43, ONES),                            // PIT
+    (0x4E, 0x4F, ONES),                            // super I/O
+    (0x60, 0x61, ONES),                            // keyboard controller, speaker gate
+    (0x64, 0x64, ONES),                            // keyboard controller
     (0x70, 0x71, 0),      // RTC: all ones would read as "update in progress" for ever
     (0x80, 0x8F, ONES),   // DMA pages, delay port
     (0xA0, 0xA1, ONES),   // PIC
@@ -37,21 +37,29 @@ const ABSENT: &[(u32, u32, u64)] = &[
     (0xA79, 0xA79, ONES), // ISA PnP
     (0xCF8, 0xCF8, ONES), // PCI configuration; 0xCF9 is the reset port, denied
     (0xCFA, 0xCFF, ONES),
-    (0x5658, 0x5659, ONES), // VMware's port
+    (0x5658, 0x5659, ONES), // VMware's port: the clocks' frequencies
 ];
 
 /// The absent ports of a Linux, without those that some sandbox owns.
 pub fn absent(plan: &Plan) -> Vec<Quiet> {
     let owned = |port: u32| {
         let mut devices = plan.sandboxes.iter().flat_map(|s| &s.devices);
-        devices.any(|d| d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port)))
+        devices.any(|d| {
+            d.ports
+                .iter()
+                .any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
+        })
     };
     let mut ranges: Vec<Quiet> = Vec::new();
     for &(first, last, value) in ABSENT {
         for port in (first..=last).filter(|&p| !owned(p)) {
             match ranges.last_mut() {
                 Some(r) if r.last + 1 == port && r.value == value => r.last = port,
-                _ => ranges.push(Quiet { first: port, last: port, value }),
+                _ => ranges.push(Quiet {
+                    first: port,
+                    last: port,
+                    value,
+                }),
             }
         }
     }
