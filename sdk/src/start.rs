@@ -1,7 +1,7 @@
 //! Entry of a guest: 64-bit mode, identity-mapped, interrupts off, RDI =
 //! incarnation, RSI = information page; no stack yet.
 
-use crate::{Context, apic, console, interrupt, percpu, println, time};
+use crate::{Context, apic, console, interrupt, marker, percpu, println, time};
 use core::arch::global_asm;
 use core::panic::PanicInfo;
 
@@ -9,16 +9,25 @@ global_asm!(
     ".section .text.start, \"ax\"",
     ".global _start",
     "_start:",
+    // The first instruction, for whoever measures launches and restarts.
+    ".quad {entered}, {restarted}",
     "cld",
     "lea rsp, [rip + {stack} + {size}]",
     "xor ebp, ebp",
     "call {start}",
     "ud2",
     ".previous",
+    entered = const quad(marker::EVENT | marker::id::ENTRY),
+    restarted = const quad(marker::END | marker::id::RESTART),
     stack = sym STACK,
     size = const STACK_SIZE,
     start = sym start,
 );
+
+/// A marker's bytes as an assembler's operand.
+const fn quad(code: u16) -> u64 {
+    u64::from_le_bytes(marker::encode(code))
+}
 
 const STACK_SIZE: usize = 256 * 1024;
 

@@ -5,7 +5,7 @@
 //! waits N milliseconds before each attack.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, hypercall, paging, println, time};
+use bulkhead_sdk::{Context, hypercall, mark, marker, paging, println, time};
 use rogue::expect::Outcome;
 use rogue::{Aim, Attack, by_name, of_life};
 
@@ -33,6 +33,7 @@ fn guest(context: Context) -> u32 {
         attack.name,
         attack.expect.text(&aim)
     );
+    mark!(marker::BEGIN | marker::id::RESTART);
     let got = attack.act.run(&aim);
     println!("rogue: attack {}: got {}", attack.name, Outcome(got));
     if context.arg("once").is_some() {

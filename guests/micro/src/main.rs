@@ -1,0 +1,75 @@
+//! Measures what a monitor costs its guest: a null hypercall and an interrupt to
+//! an own core, each as one instruction between two markers. Without the
+//! measuring plugin it prints TSC ticks.
+//!
+//! Arguments: `rounds=N` (default 100).
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use bulkhead_sdk::layout::hypercall::NULL;
+use bulkhead_sdk::{Context, apic, cores, hypercall, interrupt, mark, marker, println, time};
+use core::arch::asm;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+bulkhead_sdk::entry!(guest);
+
+const VECTOR: u8 = 0x60;
+static ARRIVED: AtomicU64 = AtomicU64::new(0);
+
+/// TSC ticks of one null hypercall.
+fn call() -> u64 {
+    let before = time::tsc();
+    mark!(marker::BEGIN | marker::id::HYPERCALL);
+    // SAFETY: a null call changes RAX only.
+    unsafe { asm!("vmmcall", inout("rax") NULL => _, options(nostack)) };
+    mark!(marker::END | marker::id::HYPERCALL);
+    time::tsc() - before
+}
+
+/// TSC ticks of sending one interrupt to the core with this x2APIC ID.
+fn send(to: u32) -> u64 {
+    let before = time::tsc();
+    mark!(marker::BEGIN | marker::id::ICR);
+    // SAFETY: the vector has a handler on every core of the sandbox.
+    unsafe {
+        asm!("wrmsr", in("ecx") apic::ICR, in("eax") u32::from(VECTOR), in("edx") to,
+            options(nostack, preserves_flags));
+    }
+    mark!(marker::END | marker::id::ICR);
+    time::tsc() - before
+}
+
+/// The least of so many measurements.
+fn least(rounds: u64, f: impl Fn() -> u64) -> u64 {
+    (0..rounds).map(|_| f()).min().unwrap_or(0)
+}
+
+fn guest(context: Context) -> u32 {
+    let rounds = context.arg_u64("rounds").unwrap_or(100);
+    let info = context.info();
+    interrupt::set(VECTOR, |_, _| {
+        ARRIVED.fetch_add(1, Ordering::Release);
+    });
+    let two = info.cores > 1;
+    if two && !cores::start(context, 1, |_, _| {}) {
+        println!("micro: core 1 did not start");
+        return 1;
+    }
+    let to = info.apic_ids[usize::from(two)];
+    hypercall::ready();
+
+    println!("micro: hypercall {} ticks", least(rounds, call));
+    let sent = least(rounds, || {
+        let seen = ARRIVED.load(Ordering::Acquire);
+        let ticks = send(to);
+        let limit = time::tsc() + time::ticks(10_000_000);
+        while ARRIVED.load(Ordering::Acquire) == seen && time::tsc() < limit {
+            // Asleep, so that the other core is not held up; to itself it wakes at once.
+            time::sleep(10_000);
+        }
+        ticks
+    });
+    println!("micro: ipi to core {to} {sent} ticks");
+    let arrived = ARRIVED.load(Ordering::Acquire);
+    println!("micro: {arrived} of {rounds} interrupts arrived");
+    u32::from(arrived != rounds)
+}
