@@ -1,0 +1,204 @@
+//! Bochs, whose SVM saves the next RIP. Debian's 2.7 can do SVM with x2APIC in one
+//! configuration only (docs/decisions/0003-bochs.md): the generic model. There
+//! CPUID 8000_0001 says nothing of SVM although 8000_000A and the instructions
+//! are there.
+
+use crate::Error;
+use crate::running::{tail, text};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// SVM, nested paging, next RIP, x2APIC, 1 GiB pages.
+pub const SVM: &str = "vmx=0, svm=1, apic=x2apic, 1g_pages=1, simd=sse4_2, xsave=1";
+/// How often a wait looks.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A machine for Bochs. Everything it leaves is in `dir`.
+#[derive(Clone, Debug)]
+pub struct Bochs {
+    /// Folder for configuration and logs; made if missing.
+    pub dir: PathBuf,
+    /// CD-ROM to boot from.
+    pub iso: PathBuf,
+    /// `cpuid:` options of the generic CPU.
+    pub cpuid: String,
+    /// Cores.
+    pub cores: usize,
+    /// RAM in MiB.
+    pub memory: usize,
+}
+
+/// Bochs while it runs, and what it left.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Bochs {
+    /// An SVM machine with 4 cores that boots from `iso`.
+    #[must_use]
+    pub fn new(dir: impl Into<PathBuf>, iso: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            iso: iso.into(),
+            cpuid: SVM.into(),
+            cores: 4,
+            memory: 512,
+        }
+    }
+
+    fn configuration(&self) -> Result<String, Error> {
+        let iso = self.iso.canonicalize().map_err(Error::io(&self.iso))?;
+        let (cores, memory, cpuid, iso) = (self.cores, self.memory, &self.cpuid, iso.display());
+        Ok(format!(
+            "plugin_ctrl: unmapped=true\n\
+             config_interface: textconfig\n\
+             display_library: term\n\
+             romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
+             vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
+             memory: guest={memory}, host={memory}\n\
+             cpu: model=bx_generic, count={cores}, reset_on_triple_fault=0\n\
+             cpuid: {cpuid}\n\
+             boot: cdrom\n\
+             ata0-master: type=cdrom, path={iso}, status=inserted\n\
+             com1: enabled=1, mode=file, dev=serial0.log\n\
+             com2: enabled=1, mode=file, dev=serial1.log\n\
+             port_e9_hack: enabled=1\n\
+             clock: sync=none, time0=946684800\n\
+             log: bochs.log\n\
+             panic: action=fatal\n"
+        ))
+    }
+
+    /// Starts it.
+    pub fn start(&self) -> Result<Running, Error> {
+        std::fs::create_dir_all(&self.dir).map_err(Error::io(&self.dir))?;
+        let write = |name: &str, text: &str| {
+            let path = self.dir.join(name);
+            std::fs::write(&path, text).map_err(Error::io(&path))
+        };
+        write("bochsrc", &self.configuration()?)?;
+        write("go", "c\n")?;
+        let path = self.dir.join("console.raw");
+        let out = std::fs::File::create(&path).map_err(Error::io(&path))?;
+        let child = Command::new("bochs-bin")
+            .args(["-q", "-f", "bochsrc", "-rc", "go"])
+            .current_dir(&self.dir)
+            // The debug console shares stdout with a text screen: keep that plain.
+            .env("TERM", "dumb")
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| Error::Start("bochs-bin".into(), error))?;
+        Ok(Running {
+            child,
+            dir: self.dir.clone(),
+        })
+    }
+
+    /// Runs the machine until it shuts down (`Shutdown` to port 0x8900) and returns
+    /// what it wrote to the debug console.
+    pub fn run(&self, limit: Duration) -> Result<String, Error> {
+        let mut running = self.start()?;
+        let deadline = Instant::now() + limit;
+        while running
+            .child
+            .try_wait()
+            .map_err(Error::io(&self.dir))?
+            .is_none()
+        {
+            if Instant::now() > deadline {
+                let (what, tail) = ("Bochs' machine to shut down".to_owned(), running.tail());
+                return Err(Error::TimedOut { what, limit, tail });
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(running.console())
+    }
+}
+
+impl Running {
+    /// What the debug console showed so far, among Bochs' own lines.
+    #[must_use]
+    pub fn console(&self) -> String {
+        text(&self.dir.join("console.raw")).replace('\r', "")
+    }
+
+    /// What a serial port sent so far.
+    #[must_use]
+    pub fn serial(&self, n: usize) -> String {
+        text(&self.dir.join(format!("serial{n}.log")))
+    }
+
+    /// Waits for a text on the debug console.
+    pub fn wait_for(&mut self, needle: &str, limit: Duration) -> Result<String, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let status = self.child.try_wait().map_err(Error::io(&self.dir))?;
+            let console = self.console();
+            if console.contains(needle) {
+                return Ok(console);
+            }
+            let what = format!("{needle:?} on Bochs' debug console");
+            if let Some(status) = status {
+                let (status, tail) = (status.to_string(), self.tail());
+                return Err(Error::Ended { what, status, tail });
+            }
+            if Instant::now() > deadline {
+                return Err(Error::TimedOut {
+                    what,
+                    limit,
+                    tail: self.tail(),
+                });
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// The last lines of its logs.
+    #[must_use]
+    pub fn tail(&self) -> String {
+        tail("console", &self.console()) + &tail("bochs.log", &text(&self.dir.join("bochs.log")))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already ended: nothing to do, nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Packs a multiboot 2 program into an ISO with GRUB.
+pub fn pack(program: &Path, dir: &Path) -> Result<PathBuf, Error> {
+    let root = dir.join("iso");
+    let grub = root.join("boot/grub");
+    std::fs::create_dir_all(&grub).map_err(Error::io(&grub))?;
+    let kernel = root.join("boot/program");
+    std::fs::copy(program, &kernel).map_err(Error::io(program))?;
+    let menu = grub.join("grub.cfg");
+    let text = "set timeout=0\nmenuentry program {\n multiboot2 /boot/program\n boot\n}\n";
+    std::fs::write(&menu, text).map_err(Error::io(&menu))?;
+    let iso = dir.join("program.iso");
+    let made = Command::new("grub-mkrescue")
+        .arg("-o")
+        .args([&iso, &root])
+        .output()
+        .map_err(|error| Error::Start("grub-mkrescue".into(), error))?;
+    if made.status.success() {
+        return Ok(iso);
+    }
+    let (status, tail) = (
+        made.status.to_string(),
+        String::from_utf8_lossy(&made.stderr).into(),
+    );
+    Err(Error::Ended {
+        what: "an ISO was made".into(),
+        status,
+        tail,
+    })
+}

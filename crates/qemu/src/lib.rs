@@ -1,0 +1,33 @@
+//! Starts emulators and looks into them: QEMU, live or in deterministic virtual
+//! time, its RAM in a file that can be read while the machine runs; and Bochs,
+//! whose SVM has next-RIP. Nothing waits without a limit, and an error says what
+//! was waited for and what the machine said last.
+//!
+//! ```no_run
+//! # use bulkhead_qemu::{Machine, Time};
+//! # use std::time::Duration;
+//! let mut machine = Machine::new("target/run/demo");
+//! machine.kernel = Some("target/demo.image".into());
+//! machine.time = Time::virtual_time();
+//! let mut running = machine.start()?;
+//! running.wait("boot message", Duration::from_secs(20), |m| {
+//!     m.console().contains("launched").then_some(())
+//! })?;
+//! running.quit()?;
+//! # Ok::<(), bulkhead_qemu::Error>(())
+//! ```
+
+pub mod bochs;
+pub mod counts;
+mod error;
+mod machine;
+mod qmp;
+mod ram;
+mod running;
+
+pub use counts::Counts;
+pub use error::Error;
+pub use machine::{Machine, Plugin, Serial, Time};
+pub use qmp::Qmp;
+pub use ram::Ram;
+pub use running::Running;

@@ -1,0 +1,185 @@
+//! A machine that runs.
+
+use crate::{Counts, Error, Qmp, Ram};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How often a wait looks.
+const POLL: Duration = Duration::from_millis(5);
+/// How long QEMU may take to end once told.
+const QUIT: Duration = Duration::from_secs(10);
+/// Lines of each log in an error.
+const TAIL: usize = 12;
+
+/// See the module. QEMU ends with the value.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    dir: PathBuf,
+    ram: Ram,
+}
+
+impl Running {
+    pub(crate) fn new(child: Child, dir: PathBuf, ram: Ram) -> Self {
+        Self { child, dir, ram }
+    }
+
+    /// Its RAM.
+    #[must_use]
+    pub fn ram(&self) -> &Ram {
+        &self.ram
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Process number of the emulator.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What was written to the debug console so far.
+    #[must_use]
+    pub fn console(&self) -> String {
+        text(&self.dir.join("console.log"))
+    }
+
+    /// What a serial port sent so far.
+    #[must_use]
+    pub fn serial(&self, n: usize) -> String {
+        text(&self.dir.join(format!("serial{n}.log")))
+    }
+
+    /// A connection to QEMU's monitor.
+    pub fn qmp(&self) -> Result<Qmp, Error> {
+        Qmp::connect(&self.dir.join("qmp.sock"))
+    }
+
+    /// Looks again and again until there is something, at most for `limit`.
+    pub fn wait<T>(
+        &mut self,
+        what: &str,
+        limit: Duration,
+        mut look: impl FnMut(&Self) -> Option<T>,
+    ) -> Result<T, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            // Asked first: what a machine did before it ended still counts.
+            let ended = self.ended()?;
+            if let Some(found) = look(self) {
+                return Ok(found);
+            }
+            let (what, tail) = (what.to_owned(), || self.tail());
+            if let Some(status) = ended {
+                return Err(Error::Ended {
+                    what,
+                    status: status.to_string(),
+                    tail: tail(),
+                });
+            }
+            if Instant::now() > deadline {
+                return Err(Error::TimedOut {
+                    what,
+                    limit,
+                    tail: tail(),
+                });
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Waits until the machine ends by itself.
+    pub fn wait_end(&mut self, what: &str, limit: Duration) -> Result<ExitStatus, Error> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                let (what, tail) = (what.to_owned(), self.tail());
+                return Err(Error::TimedOut { what, limit, tail });
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Error> {
+        self.child.try_wait().map_err(Error::io(&self.dir))
+    }
+
+    /// Ends QEMU in good order, so that the plugin writes its counts.
+    pub fn quit(&mut self) -> Result<(), Error> {
+        if self.ended()?.is_some() {
+            return Ok(());
+        }
+        // QEMU may be gone before it answers.
+        let _ = self
+            .qmp()
+            .and_then(|mut qmp| qmp.execute("quit", json!({})));
+        self.wait_end("QEMU to quit", QUIT).map(|_| ())
+    }
+
+    /// What the plugin wrote at the last `DUMP` marker, or when QEMU ended.
+    pub fn counts(&self) -> Result<Counts, Error> {
+        Counts::read(&self.dir.join("counts.json"))
+    }
+
+    /// The last lines of all logs.
+    #[must_use]
+    pub fn tail(&self) -> String {
+        let mut out = String::new();
+        for name in ["qemu.log", "console.log", "serial0.log", "serial1.log"] {
+            out += &tail(name, &text(&self.dir.join(name)));
+        }
+        out
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Already ended: nothing to do, nobody to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A log, whatever bytes a guest wrote.
+pub(crate) fn text(path: &Path) -> String {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The last lines of a log, QEMU's warnings about CPU flags left out.
+pub(crate) fn tail(name: &str, text: &str) -> String {
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.contains("warning: TCG doesn't support"))
+        .filter(|line| !line.contains("has no peer"))
+        .collect();
+    let from = lines.len().saturating_sub(TAIL);
+    lines[from..]
+        .iter()
+        .map(|line| format!("  {name}: {}\n", line.trim_end()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_short_and_without_noise() {
+        let mut log = "a: warning: TCG doesn't support requested feature\n".to_owned();
+        (0..100).for_each(|n| log += &format!("line {n}\r\n"));
+        let tail = tail("x", &log);
+        assert_eq!(tail.lines().count(), TAIL);
+        assert!(tail.ends_with("  x: line 99\n"));
+    }
+}
