@@ -111,6 +111,18 @@ impl Counts {
         })
     }
 
+    /// Cores that ran. One of 1000 or more could not be told which it is.
+    #[must_use]
+    pub fn vcpus(&self) -> Vec<u64> {
+        self.of("vcpu").map(|line| number(line, "vcpu")).collect()
+    }
+
+    /// True if the other run counted exactly the same.
+    #[must_use]
+    pub fn same_as(&self, other: &Self) -> bool {
+        self.lines == other.lines
+    }
+
     fn of(&self, kind: &str) -> impl Iterator<Item = &Value> {
         self.lines.iter().filter(move |line| line["kind"] == kind)
     }

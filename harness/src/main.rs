@@ -1,0 +1,73 @@
+//! The harness's command.
+
+use bulkhead_harness::{Failure, build, rows::Rows, selftest};
+use bulkhead_qemu::bochs::{self, Bochs};
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Measures in deterministic virtual time.
+#[derive(Parser)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+    /// File that takes the rows.
+    #[arg(long, global = true)]
+    results: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the clock's own error; fails when it is outside its bounds.
+    Selftest {
+        /// Timer ticks in each part.
+        #[arg(long, default_value_t = 500)]
+        samples: u32,
+    },
+    /// Show what Bochs' SVM really does.
+    BochsProbe,
+    /// Print all rows.
+    Table,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("bulkhead-harness: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode, Failure> {
+    let default = || build::target().join("bench/results.json");
+    let results = options.results.clone().unwrap_or_else(default);
+    match options.command {
+        Command::Selftest { samples } => {
+            let dir = build::target().join("bench/selftest");
+            let (rows, faults) = selftest::run(&dir, samples)?;
+            Rows::add_to(&results, &rows)?;
+            print!("{}", Rows { rows }.table());
+            faults.iter().for_each(|fault| eprintln!("clock: {fault}"));
+            Ok(if faults.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
+        }
+        Command::BochsProbe => {
+            let dir = build::target().join("bochs-probe");
+            let iso = bochs::pack(&build::bare("svm-probe")?, &dir)?;
+            let console = Bochs::new(&dir, iso).run(Duration::from_secs(60))?;
+            let facts = console.lines().filter(|line| line.contains(" = "));
+            facts.for_each(|line| println!("{line}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Table => {
+            print!("{}", Rows::read(&results)?.table());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
