@@ -28,7 +28,9 @@ const CARD_X: f64 = 520.0;
 const CARD_WIDTH: f64 = 430.0;
 const CARD_HEIGHT: f64 = 132.0;
 const CARD_GAP: f64 = 22.0;
-const WIDTH: f64 = 1180.0;
+/// Width of the lanes in which channels run.
+const LANES: f64 = 80.0;
+const WIDTH: f64 = 1240.0;
 const TOP: f64 = 112.0;
 
 fn colour(index: usize) -> (&'static str, &'static str) {
@@ -186,7 +188,11 @@ fn memory(out: &mut Canvas, plan: &Plan) -> f64 {
             "mono right",
             &format!("{:#x}", span.start),
         );
-        out.text((MAP_X + MAP_WIDTH + 8.0, middle), "note", &show(span.len));
+        out.text(
+            (MAP_X + MAP_WIDTH + 8.0, middle),
+            "note",
+            &table::about(span.len),
+        );
         y += h;
         end = Some(span.end());
     }
@@ -254,7 +260,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
     out.text((left, y + 26.0), "name", &sandbox.name);
     if sandbox.criticality.is_some() {
         let text = format!("{} criticality", table::criticality(sandbox));
-        let width = 120.0;
+        let width = 126.0;
         let x = CARD_X + CARD_WIDTH - width - 14.0;
         out.rect((x, y + 11.0), (width, 20.0), line, r#"rx="10""#);
         out.text((x + width / 2.0, y + 25.0), "badge", &text);
@@ -335,29 +341,65 @@ fn denial(sandbox: &Sandbox) -> String {
     parts.join(", ")
 }
 
-/// Arrows from writers to readers, in the gutter right of the cards.
+/// Where channels leave and enter the cards, so that no two meet there: the
+/// heights of the writer's and the readers' ends of each channel.
+fn ends(plan: &Plan, top: f64) -> Vec<(f64, Vec<f64>)> {
+    let on_card = |sandbox: usize| {
+        let ends = plan.channels.iter().map(|channel| {
+            usize::from(channel.from == sandbox) + usize::from(channel.to.contains(&sandbox))
+        });
+        ends.sum::<usize>()
+    };
+    let mut used = vec![0; plan.sandboxes.len()];
+    let mut next = |sandbox: usize| {
+        let step = ((CARD_HEIGHT - 40.0) / on_card(sandbox).max(1) as f64).min(18.0);
+        let y = card_y(top, sandbox) + 20.0 + used[sandbox] as f64 * step;
+        used[sandbox] += 1;
+        y
+    };
+    let both = |channel: &bulkhead_plan::Channel| {
+        (
+            next(channel.from),
+            channel.to.iter().map(|reader| next(*reader)).collect(),
+        )
+    };
+    plan.channels.iter().map(both).collect()
+}
+
+/// Each channel as a line from its writer to its name, and from there on a lane
+/// of its own to the readers, in the gutter right of the cards.
 fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
     let right = CARD_X + CARD_WIDTH;
-    for (index, channel) in plan.channels.iter().enumerate() {
+    let step = (LANES / plan.channels.len().max(1) as f64).min(16.0);
+    let label = right + 26.0 + LANES;
+    for (index, (channel, (from, to))) in plan.channels.iter().zip(ends(plan, top)).enumerate() {
         let (_, line) = colour(channel.from);
         let marker = channel.from % COLOURS.len();
-        let step = (index % 6) as f64;
-        let from = card_y(top, channel.from) + 40.0 + step * 14.0;
-        let bend = right + 40.0 + step * 12.0;
-        for reader in &channel.to {
-            let to = card_y(top, *reader) + 46.0 + step * 14.0;
+        let lane = right + 26.0 + index as f64 * step;
+        let stroke = format!(r#"fill="none" stroke="{line}" stroke-width="1.8""#);
+        let _ = writeln!(
+            out.0,
+            r#"<path d="M{right},{from:.1} H{:.1}" {stroke}/>"#,
+            label - 6.0
+        );
+        let _ = writeln!(
+            out.0,
+            r#"<circle cx="{lane:.1}" cy="{from:.1}" r="3.2" fill="{line}"/>"#
+        );
+        for to in to {
             let _ = writeln!(
                 out.0,
-                r#"<path d="M{right},{from:.1} C{bend:.1},{from:.1} {bend:.1},{to:.1} {:.1},{to:.1}" fill="none" stroke="{line}" stroke-width="2" marker-end="url(#arrow{marker})"/>"#,
-                right + 2.0
+                r#"<path d="M{lane:.1},{from:.1} V{to:.1} H{:.1}" {stroke} stroke-linejoin="round" marker-end="url(#arrow{marker})"/>"#,
+                right + 1.0
             );
         }
-        let first = channel.to.first().copied().unwrap_or(channel.from);
-        let to = card_y(top, first) + 46.0 + step * 14.0;
-        let middle = f64::midpoint(from, to);
-        let x = right + 36.0 + step * 9.0;
-        out.text((x, middle), "", &channel.name);
-        out.text((x, middle + 15.0), "note", &show(channel.len));
+        let _ = writeln!(
+            out.0,
+            r#"<text x="{label:.1}" y="{:.1}">{} <tspan class="note">{}</tspan></text>"#,
+            from + 4.0,
+            escape(&shorten(&channel.name, 16)),
+            table::about(channel.len)
+        );
     }
 }
 

@@ -13,6 +13,21 @@ pub fn count(number: usize, one: &str, more: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { more })
 }
 
+/// A size in at most four digits: exact if that is short, else rounded.
+#[must_use]
+pub fn about(bytes: u64) -> String {
+    let exact = show(bytes);
+    if exact.find(' ').is_some_and(|digits| digits <= 4) {
+        return exact;
+    }
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let (shift, unit) = units
+        .into_iter()
+        .find(|(shift, _)| bytes >> shift > 0)
+        .unwrap_or((0, "B"));
+    format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64)
+}
+
 /// Who has a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -231,7 +246,7 @@ fn memory(out: &mut String, plan: &Plan) {
             vec![
                 start,
                 last,
-                show(span.len),
+                about(span.len),
                 owner_name(plan, owner),
                 what.into(),
             ]
@@ -386,7 +401,10 @@ fn devices(out: &mut String, plan: &Plan) {
                 let own = sandbox.devices.iter().find(|own| own.name == device.name)?;
                 Some((sandbox.name.clone(), format!("line {}", own.place.line)))
             });
-            let (owner, line) = grant.unwrap_or(("-".into(), "-".into()));
+            let (owner, line) = grant.unwrap_or_else(|| match &device.nobody {
+                Some(why) => ("nobody".into(), why.clone()),
+                None => ("-".into(), "-".into()),
+            });
             let irq = device.irq.map_or("-".into(), |irq| irq.to_string());
             vec![
                 device.name.clone(),
@@ -398,7 +416,14 @@ fn devices(out: &mut String, plan: &Plan) {
             ]
         })
         .collect();
-    let heads = ["name", "class", "ports", "interrupt", "owner", "granted at"];
+    let heads = [
+        "name",
+        "class",
+        "ports",
+        "interrupt",
+        "owner",
+        "granted at, or why not",
+    ];
     table(
         out,
         "Devices (interrupts are not passed on yet: drivers poll)",

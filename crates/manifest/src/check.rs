@@ -3,11 +3,11 @@
 
 use crate::artifact;
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::machine::{self, Described};
+use crate::machine;
 use crate::rules::{self, Context, Item};
 use crate::source::{Document, Location, Source, k, n};
 use crate::{schema, shape};
-use bulkhead_plan::{Plan, System};
+use bulkhead_plan::{Machine, Plan, System};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,7 +119,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         sandboxes: decoder.many("sandbox"),
         channels: decoder.many("channel"),
         healths: decoder.many("health"),
-        described: None,
+        machine: None,
         base: source.path.parent().unwrap_or(Path::new("")).to_owned(),
         artifacts: options
             .artifacts
@@ -129,7 +129,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         guests: Vec::new(),
     };
     match describe(&context) {
-        Ok(described) => context.described = described,
+        Ok(machine) => context.machine = machine,
         Err(more) => found.extend(more),
     }
     rules::guests::open(&mut context);
@@ -234,7 +234,7 @@ impl Decoder<'_, '_> {
 
 /// The machine that the manifest names: looked for from its folder, then from
 /// the root of the source tree.
-fn describe(context: &Context<'_, '_>) -> Result<Option<Described>, Vec<Diagnostic>> {
+fn describe(context: &Context<'_, '_>) -> Result<Option<Machine>, Vec<Diagnostic>> {
     let machine = context.document.get(&[k("system"), k("machine")]);
     let Some(machine) = machine.and_then(|node| node.get_ref().as_str()) else {
         return Ok(None);

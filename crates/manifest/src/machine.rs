@@ -8,24 +8,14 @@ use crate::{schema, shape, size};
 use bulkhead_layout::{PAGE, map};
 use bulkhead_plan::{Device, Machine, Ports, Span};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
-
-/// A machine as manifests need it.
-#[derive(Clone, Debug, Default)]
-pub struct Described {
-    /// The machine.
-    pub machine: Machine,
-    /// Devices that no sandbox can own, each with the reason.
-    pub nobody: BTreeMap<String, String>,
-}
 
 /// Reads and checks a machine description.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn read(source: &Arc<Source>) -> Result<Described, Vec<Diagnostic>> {
+pub fn read(source: &Arc<Source>) -> Result<Machine, Vec<Diagnostic>> {
     let (document, errors) = Document::parse(source, &source.text);
     let mut found: Vec<Diagnostic> = errors
         .iter()
@@ -57,7 +47,7 @@ impl View<'_, '_> {
     }
 }
 
-fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Described, Vec<Diagnostic>> {
+fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<Diagnostic>> {
     let mut view = View {
         document,
         file,
@@ -74,12 +64,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Described, Vec
     if !view.found.is_empty() {
         return Err(view.found);
     }
-    let nobody = file
-        .device
-        .iter()
-        .filter_map(|device| Some((device.name.clone(), device.nobody.clone()?)))
-        .collect();
-    let machine = Machine {
+    Ok(Machine {
         name: file.name.clone(),
         apic_ids: file.cores.clone(),
         ram,
@@ -94,8 +79,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Described, Vec
             .as_ref()
             .map(|qemu| qemu.args.clone())
             .unwrap_or_default(),
-    };
-    Ok(Described { machine, nobody })
+    })
 }
 
 fn version(view: &mut View<'_, '_>) {
@@ -329,6 +313,7 @@ fn device(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Device 
             })
             .collect(),
         irq: entry.irq,
+        nobody: entry.nobody.clone(),
         place: view.document.at(&[k("device"), n(index)]).place(),
     }
 }

@@ -59,8 +59,8 @@ pub const fn alignment(len: u64, huge: bool) -> u64 {
 }
 
 /// Places all wishes: those that say where first, then the largest first, each
-/// at the lowest address that fits. 1 GiB alignment is a wish of its own: when
-/// it is what makes the rest not fit, it is given up.
+/// at the lowest address that fits. 1 GiB alignment is taken where it can be had,
+/// and given up for all when it is what makes the rest not fit.
 ///
 /// # Errors
 /// The refused wishes by index, each with its reason.
@@ -107,14 +107,14 @@ fn place_aligned(
     order.sort_by_key(|index| core::cmp::Reverse(wishes[*index].len));
     for index in order {
         let len = wishes[index].len;
-        let align = alignment(len, huge);
-        match lowest_fit(&free, image, len, align) {
+        let fit = |huge| lowest_fit(&free, image, len, alignment(len, huge));
+        match fit(huge).or_else(|| fit(false)) {
             Some(start) => {
                 take(&mut free, Span { start, len });
                 placed[index] = Some(start);
             }
             None => {
-                let largest = largest(&free, image, align);
+                let largest = largest(&free, image, alignment(len, false));
                 refused.push((index, Refusal::NoRoom { largest }));
             }
         }

@@ -90,6 +90,8 @@ pub struct Device {
     pub ports: Vec<Ports>,
     /// ISA interrupt or GSI, if it has one.
     pub irq: Option<u32>,
+    /// Why no sandbox can own it, if that is so.
+    pub nobody: Option<String>,
     /// Where the manifest grants it (in [`Sandbox::devices`]) or the machine describes it.
     pub place: Place,
 }

@@ -50,11 +50,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
             .map(|system| system.name.clone())
             .unwrap_or_default(),
         manifest: cx.document.source().path.clone(),
-        machine: cx
-            .described
-            .as_ref()
-            .map(|described| described.machine.clone())
-            .unwrap_or_default(),
+        machine: cx.machine.clone().unwrap_or_default(),
         ..System::default()
     };
     for item in &cx.sandboxes {
@@ -102,9 +98,9 @@ fn wanted(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Option<Wanted> {
 
 fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
     let ids = cx
-        .described
+        .machine
         .as_ref()
-        .map_or(&[][..], |described| &described.machine.apic_ids);
+        .map_or(&[][..], |machine| &machine.apic_ids);
     let cores: Vec<usize> = item.cores.iter().map(|core| *core as usize).collect();
     let mut actions = default_actions();
     for health in cx
@@ -168,9 +164,9 @@ fn guest(cx: &Context<'_, '_>, guest: &Guest) -> plan::Guest {
 /// The granted devices, each with the place of its grant.
 fn devices(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Device> {
     let known = cx
-        .described
+        .machine
         .as_ref()
-        .map_or(&[][..], |described| &described.machine.devices);
+        .map_or(&[][..], |machine| &machine.devices);
     let grant = |(index, name): (usize, &String)| {
         let device = known.iter().find(|device| device.name == *name)?;
         let place = cx.at(item, &[k("devices"), n(index)]).place();

@@ -23,15 +23,15 @@ pub fn core_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Cores are the machine's.
 pub fn core_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Some(described) = &cx.described else {
+    let Some(machine) = &cx.machine else {
         return;
     };
-    let count = described.machine.apic_ids.len();
+    let count = machine.apic_ids.len();
     for sandbox in &cx.sandboxes {
         for (index, core) in sandbox.cores.iter().enumerate() {
             if *core as usize >= count {
                 let at = cx.at(sandbox, &[k("cores"), n(index)]);
-                let message = format!("machine `{}` has no core {core}", described.machine.name);
+                let message = format!("machine `{}` has no core {core}", machine.name);
                 let help = format!("its cores are 0 to {}", count - 1);
                 found.push(Diagnostic::new("core-unknown", at, message).help(help));
             }
@@ -72,9 +72,9 @@ pub fn core_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// Names a core that nobody has.
 fn free_core(cx: &Context<'_, '_>) -> String {
     let count = cx
-        .described
+        .machine
         .as_ref()
-        .map_or(0, |described| described.machine.apic_ids.len());
+        .map_or(0, |machine| machine.apic_ids.len());
     let taken = |core: &u32| {
         cx.sandboxes
             .iter()

@@ -19,9 +19,9 @@ struct Grant<'a> {
 /// Every device that is granted, in the order of the file.
 fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
     let devices = cx
-        .described
+        .machine
         .as_ref()
-        .map_or(&[][..], |described| &described.machine.devices);
+        .map_or(&[][..], |machine| &machine.devices);
     let mut all = Vec::new();
     for sandbox in &cx.sandboxes {
         for (index, name) in sandbox.devices.iter().enumerate() {
@@ -40,13 +40,12 @@ fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
 
 /// Devices are the machine's.
 pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Some(described) = &cx.described else {
+    let Some(machine) = &cx.machine else {
         return;
     };
     for grant in grants(cx).iter().filter(|grant| grant.device.is_none()) {
-        let own = |device: &&Device| !described.nobody.contains_key(&device.name);
-        let names: Vec<&str> = described
-            .machine
+        let own = |device: &&Device| device.nobody.is_none();
+        let names: Vec<&str> = machine
             .devices
             .iter()
             .filter(own)
@@ -61,7 +60,7 @@ pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let message = format!(
             "machine `{}` has no device `{}`",
-            described.machine.name,
+            machine.name,
             brief(grant.name)
         );
         found.push(Diagnostic::new("device-unknown", grant.at.clone(), message).help(help));
@@ -70,11 +69,8 @@ pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Some devices would give their owner power over all the others.
 pub fn device_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let Some(described) = &cx.described else {
-        return;
-    };
     for grant in grants(cx) {
-        if let Some(why) = described.nobody.get(grant.name) {
+        if let Some(why) = grant.device.and_then(|device| device.nobody.as_ref()) {
             let message = format!("`{}` cannot belong to a sandbox: {why}", grant.name);
             found.push(
                 Diagnostic::new("device-nobody", grant.at, message)
@@ -135,19 +131,22 @@ pub fn port_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             );
         }
     }
-    let Some(described) = &cx.described else {
+    let Some(machine) = &cx.machine else {
         return;
     };
-    let nobody = |device: &&Device| described.nobody.contains_key(&device.name);
-    for grant in &grants {
-        let Some(device) = grant.device.filter(|device| !nobody(device)) else {
-            continue;
-        };
-        let forbidden = described.machine.devices.iter().filter(nobody);
-        for other in forbidden.filter(|other| share_port(other, device)) {
+    let owned = grants
+        .iter()
+        .filter_map(|grant| Some((grant, grant.device?)));
+    for (grant, device) in owned.filter(|(_, device)| device.nobody.is_none()) {
+        for other in machine
+            .devices
+            .iter()
+            .filter(|other| share_port(other, device))
+        {
+            let Some(why) = &other.nobody else { continue };
             let message = format!(
-                "`{}` has a port of `{}`, which cannot belong to a sandbox: {}",
-                device.name, other.name, described.nobody[&other.name]
+                "`{}` has a port of `{}`, which cannot belong to a sandbox: {why}",
+                device.name, other.name
             );
             let help = "leave it out, or describe its ports without that one";
             found.push(Diagnostic::new("port-twice", grant.at.clone(), message).help(help));

@@ -116,8 +116,8 @@ fn usable(ram: &[Span]) -> u128 {
 }
 
 fn exceeds(cx: &Context<'_, '_>) -> Option<(u128, u128)> {
-    let described = cx.described.as_ref()?;
-    let (wanted, there) = (total(cx), usable(&described.machine.ram));
+    let machine = cx.machine.as_ref()?;
+    let (wanted, there) = (total(cx), usable(&machine.ram));
     (wanted > there).then_some((wanted, there))
 }
 
@@ -150,7 +150,7 @@ pub fn memory_total(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// Everything has a place, those that say where as well. The image's length is
 /// not known before it is baked, so an estimate stands for it.
 pub fn memory_fits(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    if cx.described.is_none() || exceeds(cx).is_some() {
+    if cx.machine.is_none() || exceeds(cx).is_some() {
         return;
     }
     let (system, places) = super::build::sizes(cx);

@@ -15,9 +15,9 @@ pub mod rights;
 
 use crate::diagnostic::Diagnostic;
 use crate::guest_file::{Kernel, Program};
-use crate::machine::Described;
 use crate::raw;
 use crate::source::{Document, Location, Step, k, n};
+use bulkhead_plan::Machine;
 use std::ops::Deref;
 use std::path::PathBuf;
 
@@ -194,7 +194,7 @@ pub struct Context<'a, 't> {
     /// The health entries that could be decoded.
     pub healths: Vec<Item<raw::Health>>,
     /// The machine, if it is right.
-    pub described: Option<Described>,
+    pub machine: Option<Machine>,
     /// The manifest's folder.
     pub base: PathBuf,
     /// The folder of artifacts.
