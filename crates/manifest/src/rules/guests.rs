@@ -12,9 +12,10 @@ use bulkhead_layout::{PAGE, info, map};
 use std::io::Read;
 use std::path::Path;
 
-/// Programs start here at the earliest: page tables and start-up data of the
-/// bare virtual machine lie below.
-pub const PROGRAM_LOWEST: u64 = 0x20_0000;
+/// Segments start here at the earliest: page tables and descriptors of the bare
+/// virtual machine lie below. A program as such starts at 0x20_0000; between the
+/// two lies only the start-up code of its further cores, which a SIPI can reach.
+pub const PROGRAM_LOWEST: u64 = 0x8000;
 /// Longest kernel command line.
 pub const CMDLINE: usize = 2047;
 /// Longest argument text, without its final zero.
@@ -154,7 +155,7 @@ pub fn file_missing(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let Err(why) = &opened.len else { continue };
         let message = format!("cannot read {}: {why}", opened.path.display());
         let help = if opened.written.starts_with(artifact::PREFIX) {
-            "`make build` makes or fetches artifacts; `BULKHEAD_ARTIFACTS` names another folder"
+            "`make run` makes or fetches the source tree's artifacts; `BULKHEAD_ARTIFACTS` names another folder"
         } else {
             "paths start at the manifest's folder"
         };
