@@ -9,6 +9,7 @@
 //! monitor-virtual address.
 #![no_std]
 
+pub mod bareload;
 pub mod hypercall;
 pub mod image;
 pub mod info;
