@@ -260,6 +260,7 @@ fn quiet() {
 
 /// Sets the state where the host and other monitors look.
 fn state(state: u32) {
+    set!(state_tsc, rdtsc());
     set!(state, state);
     let status = u64::from(state) | incarnation() << 8;
     mailbox(config().sandbox)

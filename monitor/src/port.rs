@@ -20,10 +20,14 @@ pub fn handle(core: Core) -> bool {
     );
     let rax = vmcb.get(vmcb::RAX);
     if port == u32::from(POWER_PORT) && !read && !string {
-        match rax as u8 {
-            POWER_OFF => return life::end(core, State::Stopped, 0),
-            POWER_RESTART => return life::end(core, State::Launching, 0),
-            _ => {}
+        let then = match rax as u8 {
+            POWER_OFF => Some(State::Stopped),
+            POWER_RESTART => Some(State::Launching),
+            _ => None,
+        };
+        if let Some(then) = then {
+            count(core, Cause::Port);
+            return life::end(core, then, 0);
         }
     }
     let quiet = slice::<Quiet>(config().ports)

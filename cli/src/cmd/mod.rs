@@ -1,7 +1,10 @@
 //! The subcommands, and what they have in common.
 
+pub mod build;
 pub mod check;
+pub mod exits;
 pub mod plan;
+pub mod run;
 
 use crate::output;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
@@ -19,6 +22,12 @@ pub struct ManifestArguments {
 }
 
 impl ManifestArguments {
+    /// The folder of artifacts.
+    pub fn folder(&self) -> PathBuf {
+        let default = || bulkhead_manifest::artifacts(&self.manifest);
+        self.artifacts.clone().unwrap_or_else(default)
+    }
+
     /// Loads and checks it.
     ///
     /// # Errors

@@ -86,9 +86,9 @@ fn long_mode_start() -> Vec<Piece> {
     const TABLE: u64 = 0b11;
     const LARGE: u64 = 1 << 7;
     let mut tables = vec![0u64; 6 * 512];
-    tables[0] = TABLES_GPA + PAGE | TABLE;
+    tables[0] = (TABLES_GPA + PAGE) | TABLE;
     for i in 0..4 {
-        tables[512 + i] = TABLES_GPA + (2 + i as u64) * PAGE | TABLE;
+        tables[512 + i] = (TABLES_GPA + (2 + i as u64) * PAGE) | TABLE;
     }
     for i in 0..2048 {
         tables[1024 + i] = (i as u64) << 21 | LARGE | TABLE;

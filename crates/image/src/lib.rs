@@ -23,7 +23,7 @@ mod ports;
 mod smbios;
 
 pub use build::{Baked, Map, Part, Programs, bake};
-pub use guest::{Guest, Piece};
+pub use guest::{Guest, Piece, load};
 
 use std::fmt;
 

@@ -30,7 +30,7 @@ pub enum State {
     Stopped = 3,
     /// The guest ended with [`Report::exit_code`].
     Exited = 4,
-    /// Its monitor failed; see [`Report::exit_code`] for the exception vector.
+    /// Its monitor failed; see [`Report::fault`].
     Failed = 5,
 }
 
@@ -168,7 +168,7 @@ pub struct Report {
     pub sandbox: u32,
     /// [`State`].
     pub state: u32,
-    /// Of [`State::Exited`] or [`State::Failed`].
+    /// Of [`State::Exited`].
     pub exit_code: u32,
     /// Launches after the first one.
     pub restarts: u64,
@@ -182,12 +182,16 @@ pub struct Report {
     pub steady_tsc: u64,
     /// TSC of the last violation that led to a restart.
     pub violation_tsc: u64,
-    /// RIP and CR2 at which a monitor failed.
+    /// TSC of the last change of `state`.
+    pub state_tsc: u64,
+    /// First word of the failed monitor's exception frame (RIP, or an error code) and CR2.
     pub fault: [u64; 2],
+    /// The two words after it.
+    pub fault_detail: [u64; 2],
     /// Cores with a [`CoreReport`] after this page.
     pub cores: u32,
     /// Padding.
-    pub reserved: [u32; 1001],
+    pub reserved: [u32; 995],
 }
 
 /// Bytes of a report with `cores` cores.

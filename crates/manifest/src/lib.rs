@@ -23,5 +23,6 @@ pub mod shape;
 pub mod size;
 pub mod source;
 
+pub use artifact::folder as artifacts;
 pub use check::{Checked, Options, load, load_text};
 pub use diagnostic::{Diagnostic, Diagnostics};

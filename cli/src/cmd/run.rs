@@ -1,0 +1,152 @@
+//! `bulkhead run`: boots a system in QEMU and tells what happens.
+
+use super::ManifestArguments;
+use crate::output;
+use bulkhead_layout::report::State;
+use bulkhead_qemu::Time;
+use bulkhead_run::{Event, Options, Outcome, judge};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Build a system, boot it in QEMU and watch it. With a terminal: live, until a
+/// guest powers off or Ctrl-C. Without one, or with CI=true: the scenario in
+/// deterministic virtual time, to its end.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    manifest: ManifestArguments,
+    /// Architecture of the machine.
+    #[arg(long, default_value = "x86-64", value_parser = ["x86-64"])]
+    arch: String,
+    /// Cores of the machine [default: as many as the manifest uses].
+    #[arg(long, value_name = "N")]
+    smp: Option<usize>,
+    /// Deterministic virtual time, even with a terminal.
+    #[arg(long)]
+    icount: bool,
+    /// Host time, even without a terminal.
+    #[arg(long, conflicts_with = "icount")]
+    live: bool,
+    /// QEMU waits for gdb on port 1234; the sandbox's first core is named.
+    #[arg(long, value_name = "SANDBOX")]
+    gdb: Option<String>,
+    /// End after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<u64>,
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    limit: u64,
+    /// Write the report, as JSON.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let checked = match arguments.manifest.load(false) {
+        Ok(checked) => checked,
+        Err(findings) => {
+            super::show(&findings);
+            return ExitCode::FAILURE;
+        }
+    };
+    let ci = std::env::var("CI").is_ok_and(|v| v == "true");
+    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !ci && !arguments.icount;
+    let timed = !(terminal || arguments.live);
+    let name = checked.system.name.clone();
+    let mut options = Options::new(arguments.manifest.folder(), PathBuf::from("target/run").join(&name));
+    options.terminal = terminal;
+    options.cores = arguments.smp;
+    options.limit = Duration::from_secs(arguments.limit);
+    options.duration = arguments.duration.map(Duration::from_secs);
+    if !timed {
+        options.time = Time::Live;
+    }
+    if !terminal {
+        options.append = "bulkhead.scenario=ci".into();
+    }
+    if let Some(sandbox) = &arguments.gdb {
+        let Some(found) = checked.system.sandboxes.iter().find(|s| s.sandbox.name == *sandbox) else {
+            return output::fail(&format!("--gdb: there is no sandbox {sandbox}"));
+        };
+        let core = found.sandbox.cores.first().map_or(1, |c| c + 1);
+        output::complain(&format!("gdb: `target remote :1234`, then `thread {core}` is {sandbox}'s first core"));
+        options.qemu.extend(["-s".into(), "-S".into()]);
+    }
+    let shown = !terminal;
+    let result = bulkhead_run::run(checked, &options, |event| tell(&event, shown));
+    let mut outcome = match result {
+        Ok(outcome) => outcome,
+        Err(error) => return output::fail(&error.to_string()),
+    };
+    outcome.report.promises = judge(&outcome, timed);
+    finish(&outcome, arguments.report.as_ref())
+}
+
+fn tell(event: &Event, shown: bool) {
+    match event {
+        Event::Started(_) => {}
+        _ if !shown => {}
+        Event::Console(name, text) => {
+            for line in text.lines() {
+                output::result(&format!("[{name}] {line}\n"));
+            }
+        }
+        Event::Denied(denial) => output::result(&format!("[denied] {denial}\n")),
+        Event::State(name, state) if matches!(state, State::Stopped | State::Exited | State::Failed) => {
+            output::result(&format!("[{name}] is now {state:?}\n").to_lowercase());
+        }
+        Event::State(..) => {}
+    }
+}
+
+/// Prints the end report and writes the file.
+fn finish(outcome: &Outcome, file: Option<&PathBuf>) -> ExitCode {
+    let report = &outcome.report;
+    let mut text = String::new();
+    for serial in outcome.serials.iter().skip(1).filter(|s| !s.is_empty()) {
+        let lines: Vec<_> = serial.lines().collect();
+        let last = lines.len().saturating_sub(12);
+        text += "last lines of a serial port:\n";
+        lines[last..].iter().for_each(|l| text += &format!("  {l}\n"));
+    }
+    text += &format!("\n{}: report\n", report.system);
+    for sandbox in &report.sandboxes {
+        text += &format!(
+            "  {:<12} cores {:?}, {}, {} restarts, {} denied accesses; exits: boot {}, steady {} in {:.2} s\n",
+            sandbox.name,
+            sandbox.cores,
+            sandbox.state,
+            sandbox.restarts,
+            sandbox.denials,
+            sandbox.exits.boot.values().sum::<u64>(),
+            sandbox.exits.steady.values().sum::<u64>(),
+            sandbox.exits.steady_seconds
+        );
+    }
+    for promise in &report.promises {
+        let mark = if promise.held { "held  " } else { "BROKEN" };
+        text += &format!("  {mark} {}: {}\n", promise.name, promise.detail);
+    }
+    output::result(&text);
+    if let Some(file) = file
+        && let Err(error) = write(file, report)
+    {
+        return output::fail(&format!("{}: {error}", file.display()));
+    }
+    if report.promises.iter().all(|p| p.held) {
+        ExitCode::SUCCESS
+    } else {
+        output::fail("a promise was broken")
+    }
+}
+
+fn write(file: &PathBuf, report: &bulkhead_watch::Report) -> std::io::Result<()> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let text = serde_json::to_string_pretty(report).map_err(std::io::Error::other)?;
+    std::fs::write(file, text + "\n")
+}

@@ -1,0 +1,51 @@
+//! From a manifest to an image, and from an image to a bootable CD.
+
+use crate::Error;
+use bulkhead_image::{Baked, Programs, bake};
+use bulkhead_manifest::Checked;
+use std::path::Path;
+use std::process::Command;
+
+/// Bakes a checked system with the boot code and the monitor from the folder of
+/// artifacts.
+///
+/// # Errors
+/// Missing programs, files that are not what they should be, too little memory.
+pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
+    let read = |name: &str| {
+        let path = artifacts.join(name);
+        let hint = |e| Error::Other(format!("{}: {e}; `make build` makes it", path.display()));
+        std::fs::read(&path).map_err(hint)
+    };
+    let (boot, monitor) = (read("boot")?, read("monitor")?);
+    let programs = Programs {
+        boot: &boot,
+        monitor: &monitor,
+    };
+    bake(&checked.system, &programs).map_err(Error::Image)
+}
+
+/// Wraps an image into an ISO that GRUB boots on BIOS and on UEFI.
+///
+/// # Errors
+/// `grub-mkrescue` is missing or fails.
+pub fn iso(image: &Path, iso: &Path) -> Result<(), Error> {
+    let other = |what: &'static str| move |e: std::io::Error| Error::Other(format!("{what}: {e}"));
+    let root = iso.with_extension("iso.d");
+    let grub = root.join("boot/grub");
+    std::fs::create_dir_all(&grub).map_err(other("cannot make a folder for the ISO"))?;
+    std::fs::copy(image, root.join("boot/bulkhead")).map_err(other("cannot copy the image"))?;
+    let config = "set timeout=0\nmenuentry Bulkhead {\n multiboot2 /boot/bulkhead\n boot\n}\n";
+    std::fs::write(grub.join("grub.cfg"), config).map_err(other("cannot write grub.cfg"))?;
+    let made = Command::new("grub-mkrescue")
+        .args(["-o".as_ref(), iso.as_os_str(), root.as_os_str()])
+        .output()
+        .map_err(other("grub-mkrescue (`make setup` installs it)"))?;
+    std::fs::remove_dir_all(&root).map_err(other("cannot remove the ISO's folder"))?;
+    if made.status.success() {
+        Ok(())
+    } else {
+        let said = String::from_utf8_lossy(&made.stderr);
+        Err(Error::Other(format!("grub-mkrescue failed: {said}")))
+    }
+}

@@ -1,0 +1,36 @@
+//! Builds a system, boots it in QEMU, and watches it to its end: what
+//! `bulkhead run`, the tests and the measurements have in common.
+
+mod build;
+mod promises;
+mod system;
+
+pub use build::{build, iso};
+pub use promises::judge;
+pub use system::{Event, Options, Outcome, run};
+
+/// Why a run did not come to a report.
+#[derive(Debug)]
+pub enum Error {
+    /// The manifest is wrong.
+    Manifest(bulkhead_manifest::Diagnostics),
+    /// The image cannot be built.
+    Image(bulkhead_image::Error),
+    /// The emulator.
+    Machine(bulkhead_qemu::Error),
+    /// Anything else, in words.
+    Other(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Manifest(findings) => write!(f, "{}", bulkhead_manifest::render::human(findings, false)),
+            Self::Image(error) => write!(f, "{error}"),
+            Self::Machine(error) => write!(f, "{error}"),
+            Self::Other(what) => write!(f, "{what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

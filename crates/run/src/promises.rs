@@ -1,0 +1,100 @@
+//! What a system's manifest promises, judged by what was seen.
+
+use crate::Outcome;
+use bulkhead_plan::Guest;
+use bulkhead_watch::{Promise, Sandbox};
+
+/// Judges every promise. `timed`: the run was in virtual time, so promises
+/// about time and instructions are judged too.
+#[must_use]
+pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
+    let mut promises = vec![launched(outcome)];
+    if timed {
+        promises.extend(boot(outcome));
+    }
+    for (index, sandbox) in outcome.report.sandboxes.iter().enumerate() {
+        let plan = &outcome.baked.plan.sandboxes[index];
+        let is_restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
+        if is_restarted {
+            promises.push(caught(sandbox));
+        } else {
+            promises.push(undisturbed(sandbox));
+            let linux = matches!(plan.guest, Guest::Linux { .. });
+            promises.extend(exit_free(sandbox, linux, plan.cores.len()));
+        }
+    }
+    if timed {
+        promises.extend(outcome.telemetry.iter().map(|(name, t)| on_time(name, t)));
+    }
+    promises
+}
+
+fn promise(name: impl Into<String>, held: bool, detail: impl Into<String>) -> Promise {
+    Promise {
+        name: name.into(),
+        held,
+        detail: detail.into(),
+    }
+}
+
+fn launched(outcome: &Outcome) -> Promise {
+    let missing: Vec<_> = outcome.report.sandboxes.iter().filter(|s| s.state == "absent").map(|s| s.name.as_str()).collect();
+    let detail = if missing.is_empty() {
+        format!("{} of {}", outcome.report.sandboxes.len(), outcome.report.sandboxes.len())
+    } else {
+        format!("missing: {}", missing.join(", "))
+    };
+    promise("every sandbox was launched", missing.is_empty(), detail)
+}
+
+fn boot(outcome: &Outcome) -> Option<Promise> {
+    const LIMIT: u64 = 2_000_000;
+    let boot = outcome.report.boot.as_ref()?;
+    let detail = format!("{} instructions of {LIMIT}; besides {} µs of waiting and {} µs of zeroing and copying", boot.instructions, boot.waiting_us, boot.copying_us);
+    Some(promise("the machine boots in few instructions", boot.instructions <= LIMIT, detail))
+}
+
+fn caught(sandbox: &Sandbox) -> Promise {
+    let held = sandbox.denials > 0 && sandbox.restarts >= sandbox.denials && sandbox.state != "failed";
+    let detail = format!("{} denied accesses, {} restarts, {}", sandbox.denials, sandbox.restarts, sandbox.state);
+    promise(format!("{} is caught and restarted", sandbox.name), held, detail)
+}
+
+fn undisturbed(sandbox: &Sandbox) -> Promise {
+    let alive = matches!(sandbox.state, "running" | "stopped") || sandbox.exit_code == Some(0);
+    let held = alive && sandbox.restarts == 0 && sandbox.denials == 0;
+    let detail = format!("{}, {} restarts, {} denied accesses", sandbox.state, sandbox.restarts, sandbox.denials);
+    promise(format!("{} is not disturbed", sandbox.name), held, detail)
+}
+
+/// No exit once it has booted, but those that it asked for: hypercalls, its own
+/// IPIs, and one write to the power port.
+fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize) -> Option<Promise> {
+    let steady = &sandbox.exits.steady;
+    if sandbox.exits.steady_seconds == 0.0 {
+        return linux.then(|| promise(format!("{} came to user space", sandbox.name), false, sandbox.state));
+    }
+    let free = |(cause, n): (&&str, &u64)| match *cause {
+        "hypercall" => true,
+        "ipi" => cores > 1,
+        "port" => linux && sandbox.state == "stopped" && *n <= 1,
+        _ => false,
+    };
+    let detail = format!("{steady:?} in {:.3} s", sandbox.exits.steady_seconds);
+    Some(promise(format!("{} runs without exits", sandbox.name), steady.iter().all(free), detail))
+}
+
+fn on_time(name: &str, t: &bulkhead_layout::telemetry::Record) -> Promise {
+    // The clock of a run in virtual time is good to its metronome's 10 µs.
+    const JITTER: u64 = 20_000;
+    let held = t.releases > 0 && t.missed == 0 && t.jitter_max <= JITTER;
+    let detail = format!(
+        "{} releases, {} missed; jitter at most {} ns; tracking error {} µrad rms, {} % of the core",
+        t.releases,
+        t.missed,
+        t.jitter_max,
+        t.error_rms,
+        t.busy / 10_000
+    );
+    promise(format!("{name}: every release on time"), held, detail)
+}

@@ -1,0 +1,329 @@
+//! One run of a system in QEMU.
+
+use crate::{Error, build, iso};
+use bulkhead_image::Baked;
+use bulkhead_layout::report::State;
+use bulkhead_layout::telemetry::Record;
+use bulkhead_manifest::Checked;
+use bulkhead_plan::{Guest, Plan};
+use bulkhead_qemu::{Counts, Machine, Plugin, Running, Serial, Time};
+use bulkhead_watch::{Explained, Report, Snapshot, explain, report, snapshot, telemetry};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How to run a system.
+pub struct Options {
+    /// Folder with boot code, monitor and guests.
+    pub artifacts: PathBuf,
+    /// Folder for the image and the logs.
+    pub dir: PathBuf,
+    /// How time passes.
+    pub time: Time,
+    /// Cores of the machine; `None`: as many as the manifest uses.
+    pub cores: Option<usize>,
+    /// Bytes of RAM; `None`: as the machine description says.
+    pub memory: Option<u64>,
+    /// CPU model; `None`: as the machine description says.
+    pub cpu: Option<String>,
+    /// A person looks on: the first Linux's serial port is the terminal.
+    pub terminal: bool,
+    /// Text appended to every Linux's command line.
+    pub append: String,
+    /// Boot from an ISO; the firmware's file, if it is not the BIOS.
+    pub iso: Option<Option<PathBuf>>,
+    /// Limit of the run in wall time; reaching it is an error unless `duration` is set.
+    pub limit: Duration,
+    /// End after this wall time, without an error.
+    pub duration: Option<Duration>,
+    /// Counting plugin; ranges of monitors are added.
+    pub plugin: Option<PathBuf>,
+    /// More arguments for QEMU.
+    pub qemu: Vec<String>,
+    /// Changes the image after it was baked: damaged images, planted errors.
+    pub spoil: Option<fn(&mut Vec<u8>, &Baked)>,
+}
+
+impl Options {
+    /// A run in virtual time, ended by its guests.
+    pub fn new(artifacts: impl Into<PathBuf>, dir: impl Into<PathBuf>) -> Self {
+        Self {
+            artifacts: artifacts.into(),
+            dir: dir.into(),
+            time: Time::virtual_time(),
+            cores: None,
+            memory: None,
+            cpu: None,
+            terminal: false,
+            append: String::new(),
+            iso: None,
+            limit: Duration::from_secs(240),
+            duration: None,
+            plugin: None,
+            qemu: Vec::new(),
+            spoil: None,
+        }
+    }
+}
+
+/// Something that happened while the system ran.
+pub enum Event<'a> {
+    /// The machine runs; its RAM is in this file.
+    Started(&'a Running),
+    /// Text on a sandbox's console ring, in whole lines where possible.
+    Console(&'a str, &'a str),
+    /// A denied access.
+    Denied(Explained),
+    /// A sandbox changed its state.
+    State(&'a str, State),
+}
+
+/// What a run left.
+pub struct Outcome {
+    /// The report, without promises.
+    pub report: Report,
+    /// The image.
+    pub baked: Baked,
+    /// The last look.
+    pub snapshot: Snapshot,
+    /// Last telemetry of channels that hold some: name, record.
+    pub telemetry: Vec<(String, Record)>,
+    /// Consoles by sandbox: what came through the console hypercall.
+    pub consoles: Vec<String>,
+    /// Serial ports' output, COM1 first.
+    pub serials: Vec<String>,
+    /// What the boot code said.
+    pub boot_messages: String,
+    /// What the plugin counted.
+    pub counts: Option<Counts>,
+}
+
+/// Builds and runs a checked system; `see` hears of everything.
+///
+/// # Errors
+/// A build that fails, a boot that stops, an emulator that ends, the time limit.
+pub fn run(mut checked: Checked, options: &Options, mut see: impl FnMut(Event)) -> Result<Outcome, Error> {
+    for wanted in &mut checked.system.sandboxes {
+        if let Guest::Linux { cmdline, .. } = &mut wanted.sandbox.guest
+            && !options.append.is_empty()
+        {
+            *cmdline = format!("{cmdline} {}", options.append);
+        }
+    }
+    let mut baked = build(&checked, &options.artifacts)?;
+    if let Some(spoil) = options.spoil {
+        let mut bytes = std::mem::take(&mut baked.bytes);
+        spoil(&mut bytes, &baked);
+        baked.bytes = bytes;
+    }
+    let mut running = start(&baked, options)?;
+    see(Event::Started(&running));
+    let mut watch = Watch::new(&baked);
+    let end = watch.until_end(&mut running, options, &mut see);
+    let telemetry = watch.telemetry(&running);
+    let stopped = running.quit();
+    end?;
+    stopped.map_err(Error::Machine)?;
+    let last = watch.last.take().ok_or_else(|| Error::Other("the machine left no report".into()))?;
+    let now = watch.now(&last);
+    let report = report(&baked, &last, &watch.first_launches, now);
+    let counts = options.plugin.is_some().then(|| running.counts()).transpose();
+    let consoles = std::mem::take(&mut watch.consoles);
+    Ok(Outcome {
+        report,
+        snapshot: last,
+        telemetry,
+        consoles,
+        serials: (0..4).map(|n| running.serial(n)).collect(),
+        boot_messages: running.console(),
+        counts: counts.map_err(Error::Machine)?,
+        baked,
+    })
+}
+
+fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
+    let other = |e: std::io::Error| Error::Other(format!("{}: {e}", options.dir.display()));
+    std::fs::create_dir_all(&options.dir).map_err(other)?;
+    let image = options.dir.join("image");
+    std::fs::write(&image, &baked.bytes).map_err(other)?;
+    let plan = &baked.plan;
+    let used = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |c| c + 1);
+
+    let mut machine = Machine::new(&options.dir);
+    let mut described = plan.machine.qemu.iter();
+    while let Some(argument) = described.next() {
+        match (argument.as_str(), described.as_slice().first()) {
+            ("-machine", Some(value)) => machine.machine.clone_from(value),
+            ("-cpu", Some(value)) => machine.cpu.clone_from(value),
+            // Every machine has these.
+            ("-nodefaults" | "-no-user-config" | "-no-reboot", _) => continue,
+            ("-display", Some(_)) => {}
+            _ => {
+                machine.args.push(argument.clone());
+                continue;
+            }
+        }
+        described.next();
+    }
+    if let Some(cpu) = &options.cpu {
+        machine.cpu.clone_from(cpu);
+    }
+    machine.args.extend(options.qemu.iter().cloned());
+    machine.cores = options.cores.unwrap_or(used);
+    machine.memory = options.memory.unwrap_or(plan.machine.ram_size);
+    machine.time = options.time;
+    machine.serials = serials(plan, options.terminal);
+    match &options.iso {
+        None => machine.kernel = Some(image),
+        Some(firmware) => {
+            let path = options.dir.join("image.iso");
+            iso(&image, &path)?;
+            machine.iso = Some(path);
+            machine.firmware.clone_from(firmware);
+        }
+    }
+    machine.plugin = options.plugin.as_ref().map(|library| Plugin {
+        library: library.clone(),
+        ranges: baked.map.texts.iter().enumerate().map(|(i, &(pa, len))| (format!("monitor{i}"), pa, pa + len)).collect(),
+        watch: Vec::new(),
+    });
+    machine.start().map_err(Error::Machine)
+}
+
+/// COM1 to COM4: to files, but the first Linux's first port to the terminal.
+fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
+    let linux = plan.sandboxes.iter().find(|s| matches!(s.guest, Guest::Linux { .. }));
+    let ports = linux.iter().flat_map(|s| &s.devices).flat_map(|d| &d.ports);
+    let shown = ports.map(|p| p.first).next().filter(|_| terminal);
+    [0x3F8, 0x2F8, 0x3E8, 0x2E8].map(|port| if shown == Some(port) { Serial::Terminal } else { Serial::File }).to_vec()
+}
+
+/// What was seen so far.
+struct Watch<'a> {
+    baked: &'a Baked,
+    begun: Instant,
+    last: Option<Snapshot>,
+    /// Of every sandbox that was launched: ticks of playing, TSC of the first launch.
+    first_launches: Vec<(u64, u64)>,
+    launched: Vec<bool>,
+    states: Vec<State>,
+    denials: Vec<Vec<u64>>,
+    written: Vec<Vec<u64>>,
+    consoles: Vec<String>,
+    shown: Vec<usize>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(baked: &'a Baked) -> Self {
+        let sandboxes = &baked.plan.sandboxes;
+        let zeros = || sandboxes.iter().map(|s| vec![0; s.cores.len()]).collect();
+        Self {
+            baked,
+            begun: Instant::now(),
+            last: None,
+            first_launches: Vec::new(),
+            launched: vec![false; sandboxes.len()],
+            states: vec![State::Absent; sandboxes.len()],
+            denials: zeros(),
+            written: zeros(),
+            consoles: vec![String::new(); sandboxes.len()],
+            shown: vec![0; sandboxes.len()],
+        }
+    }
+
+    fn until_end(&mut self, running: &mut Running, options: &Options, see: &mut impl FnMut(Event)) -> Result<(), Error> {
+        const LOOK: Duration = Duration::from_millis(20);
+        loop {
+            let ended = running.ended().map_err(Error::Machine)?;
+            self.look(running, see)?;
+            let elapsed = self.begun.elapsed();
+            if self.is_over() || ended.is_some() && (options.terminal || self.last.is_some()) {
+                return Ok(());
+            }
+            if ended.is_some() {
+                return Err(Error::Other(format!("QEMU ended before the system booted\n{}", running.tail())));
+            }
+            if options.duration.is_some_and(|d| elapsed >= d) {
+                return Ok(());
+            }
+            if elapsed >= options.limit && !options.terminal {
+                let waited: Vec<_> = self.baked.plan.ends_with.iter().map(|&i| self.baked.plan.sandboxes[i].name.as_str()).collect();
+                let consoles: String = self.consoles.iter().map(|c| tail(c)).collect();
+                return Err(Error::Other(format!(
+                    "after {} s the run was given up; it waited for {} to end\n{}{consoles}",
+                    elapsed.as_secs(),
+                    if waited.is_empty() { "all sandboxes".into() } else { waited.join(", ") },
+                    running.tail()
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Reads everything once and tells what is new.
+    fn look(&mut self, running: &Running, see: &mut impl FnMut(Event)) -> Result<(), Error> {
+        let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
+        let Some(seen) = snapshot(&read, self.baked) else { return Ok(()) };
+        if let Some(boot) = seen.boot.filter(|b| b.error != 0) {
+            let said = running.console();
+            let said = said.lines().last().unwrap_or_default().to_string();
+            return Err(Error::Other(format!("the boot stopped with error {}: {said}", boot.error)));
+        }
+        if seen.sandboxes.is_empty() {
+            return Ok(());
+        }
+        for (i, s) in seen.sandboxes.iter().enumerate() {
+            let name = &self.baked.plan.sandboxes[i].name;
+            if !self.launched[i] && s.report.launch_tsc != 0 {
+                self.launched[i] = true;
+                self.first_launches.push((s.report.played_tsc - s.report.begin_tsc, s.report.launch_tsc));
+            }
+            for (c, core) in s.cores.iter().enumerate() {
+                for denial in core.newest.iter().filter(|d| d.seq > self.denials[i][c]) {
+                    see(Event::Denied(explain(&self.baked.plan, i, c, denial)));
+                }
+                self.denials[i][c] = core.newest.last().map_or(self.denials[i][c], |d| d.seq);
+                let (text, lost) = core.console_since(self.written[i][c]);
+                self.written[i][c] = core.console_written;
+                if lost > 0 {
+                    self.consoles[i] += &format!("[{lost} bytes lost]");
+                }
+                self.consoles[i] += &String::from_utf8_lossy(&text);
+            }
+            let whole = self.consoles[i].rfind('\n').map_or(0, |n| n + 1);
+            if whole > self.shown[i] {
+                see(Event::Console(name, &self.consoles[i][self.shown[i]..whole]));
+                self.shown[i] = whole;
+            }
+            if s.state != self.states[i] {
+                self.states[i] = s.state;
+                see(Event::State(name, s.state));
+            }
+        }
+        self.last = Some(seen);
+        Ok(())
+    }
+
+    /// Whether all sandboxes that the run waits for have ended.
+    fn is_over(&self) -> bool {
+        let wanted = &self.baked.plan.ends_with;
+        let over = |i: &usize| matches!(self.states[*i], State::Stopped | State::Exited | State::Failed);
+        let all: Vec<_> = (0..self.states.len()).collect();
+        (if wanted.is_empty() { &all } else { wanted }).iter().all(over)
+    }
+
+    fn now(&self, last: &Snapshot) -> u64 {
+        last.latest_tsc()
+    }
+
+    fn telemetry(&self, running: &Running) -> Vec<(String, Record)> {
+        let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
+        let channels = self.baked.plan.channels.iter();
+        channels.filter_map(|c| Some((c.name.clone(), telemetry(&read, c.hpa)?))).collect()
+    }
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let last = &lines[lines.len().saturating_sub(20)..];
+    last.iter().map(|l| format!("{l}\n")).collect()
+}

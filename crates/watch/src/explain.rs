@@ -1,0 +1,195 @@
+//! A denied access in words: who, where, whose it is, which rule, and what in
+//! the manifest would allow it.
+
+use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA};
+use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
+use bulkhead_plan::{Plan, Sandbox};
+use std::fmt;
+
+/// An explained denial.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Explained {
+    /// Sandbox that did it.
+    pub sandbox: String,
+    /// Number of its core in the sandbox.
+    pub core: usize,
+    /// How often it had been restarted.
+    pub incarnation: u32,
+    /// Instruction's address.
+    pub rip: String,
+    /// The kind, as a manifest names it.
+    pub kind: &'static str,
+    /// What was tried.
+    pub access: String,
+    /// Whose it is.
+    pub owner: String,
+    /// The rule that denies it.
+    pub rule: String,
+    /// What would allow it, or why nothing does.
+    pub allow: String,
+}
+
+impl fmt::Display for Explained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} core {} at {}: {} ({}); it is {}; rule: {}; {}",
+            self.sandbox, self.core, self.rip, self.access, self.kind, self.owner, self.rule, self.allow
+        )
+    }
+}
+
+/// Explains a denial of a sandbox's core.
+#[must_use]
+pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Explained {
+    let who = &plan.sandboxes[sandbox];
+    let kind = denial.kind as usize;
+    let (access, owner, rule, allow) = match kind {
+        k if k == Kind::Memory as usize => memory(plan, who, denial),
+        k if k == Kind::Port as usize => port(plan, who, denial),
+        k if k == Kind::Msr as usize => (
+            format!("access to MSR {:#x}, value {:#x}", denial.address, denial.info),
+            "the machine's".into(),
+            "a guest uses the MSRs of the allow-list only".into(),
+            "nothing in a manifest allows it (docs/decisions/0004-msr-policy.md)".into(),
+        ),
+        k if k == Kind::Ipi as usize => ipi(plan, who, denial),
+        k if k == Kind::Hypercall as usize => hypercall(plan, who, denial),
+        k if k == Kind::Instruction as usize => (
+            format!("instruction with exit code {:#x}", denial.address),
+            "the monitor's".into(),
+            "no guest runs SVM, MONITOR, MWAIT or SMM instructions".into(),
+            "nothing in a manifest allows it".into(),
+        ),
+        _ => (
+            "a triple fault, or a processor state that cannot be entered".into(),
+            format!("{}'s own", who.name),
+            "a guest that shuts its processor down is ended".into(),
+            format!("[[health]] sandbox = \"{}\", on = \"triple-fault\" says what follows", who.name),
+        ),
+    };
+    Explained {
+        sandbox: who.name.clone(),
+        core,
+        incarnation: denial.incarnation,
+        rip: format!("{:#x}", denial.rip),
+        kind: KIND_NAMES.get(kind).copied().unwrap_or("unknown"),
+        access,
+        owner,
+        rule,
+        allow,
+    }
+}
+
+type Words = (String, String, String, String);
+
+/// `file:line` of a sandbox's description.
+fn place(sandbox: &Sandbox) -> String {
+    format!("{}:{}", sandbox.place.file.display(), sandbox.place.line)
+}
+
+fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
+    // EXITINFO1 is a page fault's error code (APM 15.25.6): 1 write, 4 fetch.
+    let gpa = denial.address;
+    let how = match (denial.info >> 1 & 1, denial.info >> 4 & 1) {
+        (_, 1) => "fetch from",
+        (1, _) => "write to",
+        _ => "read of",
+    };
+    let access = format!("{how} guest-physical {gpa:#x}");
+    let rule = "a guest reaches the memory that the manifest gives it, with its rights".to_string();
+    if who.ram.iter().any(|r| gpa >= r.gpa && gpa < r.gpa + r.len) {
+        let allow = format!("{}: guest = {{ access = \"rwx\" }} would lift the segments' rights", place(who));
+        return (access, "its own, without that right".into(), rule, allow);
+    }
+    if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa < c.gpa + c.len) {
+        let owner = format!("channel {}", c.name);
+        let allow = format!("{}:{}: name it in `from` or `to`", c.place.file.display(), c.place.line);
+        return (access, owner, "a channel is written by `from` and read by `to`".into(), allow);
+    }
+    if (INFO_GPA..CHANNELS_END).contains(&gpa) {
+        let allow = format!("{}: `observe` grants reports, read-only", place(who));
+        return (access, "in the window of info page, reports and channels".into(), rule, allow);
+    }
+    if (0xFEE0_0000..0xFEF0_0000).contains(&gpa) {
+        let rule = "the local APIC's page is never mapped: a store there could interrupt any core".into();
+        return (access, "the machine's local APIC".into(), rule, "use x2APIC registers; nothing in a manifest allows it".into());
+    }
+    let device = plan.machine.reserved.iter().find(|(_, s)| s.contains(gpa));
+    let owner = match device {
+        Some((name, _)) => format!("the machine's {name}"),
+        None => host_owner(plan, gpa),
+    };
+    let last = who.ram.iter().filter(|r| r.gpa < GUEST_HIGH).map(|r| r.gpa + r.len).max();
+    let allow = match last {
+        Some(end) if gpa >= end && device.is_none() => {
+            format!("{}: `memory` gives it RAM up to {end:#x}", place(who))
+        }
+        _ => "nothing in a manifest allows it".into(),
+    };
+    (access, owner, rule, allow)
+}
+
+/// Who has the memory with this *host*-physical address: what an attacker who
+/// guesses it would have reached without nested tables.
+fn host_owner(plan: &Plan, pa: u64) -> String {
+    if plan.image.contains(pa) {
+        return "nobody's here (that address of the machine holds the image and the monitors)".into();
+    }
+    let owner = plan.sandboxes.iter().find(|s| s.ram.iter().any(|r| pa >= r.hpa && pa < r.hpa + r.len));
+    match owner {
+        Some(s) => format!("nobody's here (that address of the machine is {}'s)", s.name),
+        None => "nobody's".into(),
+    }
+}
+
+fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
+    let port = denial.address as u16;
+    let access = format!("access to port {port:#x}, value {:#x}", denial.info);
+    let rule = "a guest uses the ports of its devices".to_string();
+    let has = |d: &bulkhead_plan::Device| d.ports.iter().any(|p| (p.first..=p.last).contains(&port));
+    if let Some(owner) = plan.sandboxes.iter().find(|s| s.devices.iter().any(has)) {
+        let allow = format!("{}: devices, but {} has it", place(who), owner.name);
+        return (access, format!("{}'s", owner.name), rule, allow);
+    }
+    match plan.machine.devices.iter().find(|d| has(d)) {
+        Some(d) => {
+            let allow = format!("{}: devices = [\"{}\"], where a sandbox may have it", place(who), d.name);
+            (access, format!("the machine's {}", d.name), rule, allow)
+        }
+        None => (access, "nobody's".into(), rule, "no device of the machine description has it".into()),
+    }
+}
+
+fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
+    let (low, to) = (denial.address as u32, (denial.address >> 32) as u32);
+    let mode = ["fixed", "lowest priority", "SMI", "reserved", "NMI", "INIT", "SIPI", "ExtINT"][(low >> 8 & 7) as usize];
+    let target = match low >> 18 & 3 {
+        0 => format!("APIC ID {to:#x}"),
+        1 => "itself".into(),
+        2 => "all cores".into(),
+        _ => "all other cores".into(),
+    };
+    let owner = plan.sandboxes.iter().find(|s| s.name != who.name && s.apic_ids.contains(&to));
+    let owner = match owner {
+        Some(s) => format!("{}'s core", s.name),
+        None if who.apic_ids.contains(&to) => "its own core".into(),
+        None => "nobody's core".into(),
+    };
+    (
+        format!("{mode} interrupt to {target}"),
+        owner,
+        "fixed, NMI, INIT and SIPI interrupts go to a sandbox's own cores".into(),
+        format!("{}: `cores`", place(who)),
+    )
+}
+
+fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
+    let target = plan.sandboxes.get(denial.info as usize);
+    (
+        format!("hypercall {:#x} on sandbox {}", denial.address, denial.info),
+        target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
+        "a sandbox controls those that the manifest names".into(),
+        format!("{}: control = [\"{}\"]", place(who), target.map_or("…", |s| s.name.as_str())),
+    )
+}

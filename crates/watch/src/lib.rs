@@ -1,0 +1,13 @@
+//! Watches a running machine from outside: reads the reports of its monitors
+//! out of its RAM, without an exit and without a cycle of the machine's, and
+//! puts them into words.
+
+mod explain;
+mod ram;
+mod report;
+mod snapshot;
+
+pub use explain::{Explained, explain};
+pub use ram::Read;
+pub use report::{Boot, Exits, Monitor, Promise, Report, Sandbox, VERSION, report};
+pub use snapshot::{Core, SandboxSnapshot, Snapshot, snapshot, telemetry};

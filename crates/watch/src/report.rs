@@ -1,0 +1,202 @@
+//! The report of a run (`docs/report.md`).
+
+use crate::explain::{Explained, explain};
+use crate::snapshot::Snapshot;
+use bulkhead_image::Baked;
+use bulkhead_layout::report::{CAUSE_NAMES, State};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Version of the report's form.
+pub const VERSION: u32 = 1;
+
+/// Something that was promised, and whether it held.
+#[derive(Clone, Debug, Serialize)]
+pub struct Promise {
+    /// What.
+    pub name: String,
+    /// Whether.
+    pub held: bool,
+    /// The figures behind it.
+    pub detail: String,
+}
+
+/// Exits by cause, before and after the guest had booted.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Exits {
+    /// Until then.
+    pub boot: BTreeMap<&'static str, u64>,
+    /// From then on.
+    pub steady: BTreeMap<&'static str, u64>,
+    /// How long that is; 0 if it has not booted.
+    pub steady_seconds: f64,
+}
+
+/// A sandbox.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sandbox {
+    /// Its name.
+    pub name: String,
+    /// Its cores, by the machine's numbers.
+    pub cores: Vec<usize>,
+    /// What it was doing at the end.
+    pub state: &'static str,
+    /// Exit code of a guest that ended.
+    pub exit_code: Option<u32>,
+    /// Launches after the first.
+    pub restarts: u64,
+    /// Its exits.
+    pub exits: Exits,
+    /// Denied accesses.
+    pub denials: u64,
+    /// The newest of them, explained.
+    pub newest_denials: Vec<Explained>,
+}
+
+/// What is privileged after the launch, and before.
+#[derive(Clone, Debug, Serialize)]
+pub struct Monitor {
+    /// Text of one monitor.
+    pub resident_text_bytes: u64,
+    /// All pages that one monitor (the largest) maps for itself.
+    pub resident_bytes: u64,
+    /// Boot text, data and stack.
+    pub boot_bytes: u64,
+}
+
+/// The boot.
+#[derive(Clone, Debug, Serialize)]
+pub struct Boot {
+    /// TSC ticks from the image's entry to the last launch, without waiting and
+    /// without zeroing and copying; instructions in deterministic virtual time.
+    pub instructions: u64,
+    /// From entry to the last launch, everything included.
+    pub to_launch_us: u64,
+    /// Of it: INIT delays and the measurement of the clocks.
+    pub waiting_us: u64,
+    /// Of it: zeroing and copying of guests' memory, summed over sandboxes.
+    pub copying_us: u64,
+}
+
+/// A run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The system's name.
+    pub system: String,
+    /// The architecture.
+    pub arch: &'static str,
+    /// What was promised.
+    pub promises: Vec<Promise>,
+    /// Its sandboxes.
+    pub sandboxes: Vec<Sandbox>,
+    /// Sizes.
+    pub monitor: Monitor,
+    /// The boot; absent if it did not come to a launch.
+    pub boot: Option<Boot>,
+}
+
+/// A report without promises yet.
+#[must_use]
+pub fn report(baked: &Baked, snapshot: &Snapshot, first_launches: &[(u64, u64)], now_tsc: u64) -> Report {
+    let hz = snapshot.boot.map_or(0, |b| b.tsc_hz).max(1);
+    let sandboxes = baked.plan.sandboxes.iter().enumerate();
+    let sandboxes = sandboxes.map(|(i, _)| sandbox(baked, snapshot, i, hz, now_tsc)).collect();
+    Report {
+        version: VERSION,
+        system: baked.plan.system.clone(),
+        arch: "x86-64",
+        promises: Vec::new(),
+        sandboxes,
+        monitor: monitor(baked),
+        boot: boot(snapshot, first_launches, hz),
+    }
+}
+
+fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u64) -> Sandbox {
+    let plan = &baked.plan.sandboxes[index];
+    let Some(seen) = snapshot.sandboxes.get(index) else {
+        return Sandbox {
+            name: plan.name.clone(),
+            cores: plan.cores.clone(),
+            state: "absent",
+            exit_code: None,
+            restarts: 0,
+            exits: Exits::default(),
+            denials: 0,
+            newest_denials: Vec::new(),
+        };
+    };
+    let booted = seen.report.steady_tsc != 0;
+    let mut exits = Exits::default();
+    for (cause, name) in CAUSE_NAMES.into_iter().enumerate() {
+        let (mut boot, mut steady) = (0, 0);
+        for core in &seen.cores {
+            let before = if booted { core.boot_exits[cause] } else { core.exits[cause] };
+            boot += before;
+            steady += core.exits[cause].saturating_sub(before);
+        }
+        if boot > 0 {
+            exits.boot.insert(name, boot);
+        }
+        if steady > 0 {
+            exits.steady.insert(name, steady);
+        }
+    }
+    if booted {
+        exits.steady_seconds = now_tsc.saturating_sub(seen.report.steady_tsc) as f64 / hz as f64;
+    }
+    let explained = seen.cores.iter().enumerate();
+    let explained = explained.flat_map(|(c, core)| core.newest.iter().map(move |d| (c, d)));
+    Sandbox {
+        name: plan.name.clone(),
+        cores: plan.cores.clone(),
+        state: state(seen.state),
+        exit_code: (seen.state == State::Exited).then_some(seen.report.exit_code),
+        restarts: seen.report.restarts,
+        exits,
+        denials: seen.denials(),
+        newest_denials: explained.map(|(c, d)| explain(&baked.plan, index, c, d)).collect(),
+    }
+}
+
+fn state(state: State) -> &'static str {
+    match state {
+        State::Absent => "absent",
+        State::Launching => "launching",
+        State::Running => "running",
+        State::Stopped => "stopped",
+        State::Exited => "exited",
+        State::Failed => "failed",
+    }
+}
+
+fn monitor(baked: &Baked) -> Monitor {
+    let owners = 0..baked.plan.sandboxes.len();
+    let mapped = |owner| {
+        let own = baked.map.parts.iter().filter(move |p| p.owner == Some(owner) && p.mapped);
+        own.filter(|p| p.what != "pristine guest").map(|p| p.len).sum::<u64>()
+    };
+    Monitor {
+        resident_text_bytes: baked.map.text_bytes,
+        resident_bytes: owners.map(mapped).max().unwrap_or(0),
+        boot_bytes: baked.map.boot_bytes,
+    }
+}
+
+/// `first_launches`: for each sandbox that started with the machine, TSC ticks
+/// of playing its record and TSC of its launch.
+fn boot(snapshot: &Snapshot, first_launches: &[(u64, u64)], hz: u64) -> Option<Boot> {
+    let boot = snapshot.boot?;
+    let last = first_launches.iter().map(|l| l.1).max()?;
+    let copying: u64 = first_launches.iter().map(|l| l.0).sum();
+    let total = last.saturating_sub(boot.entry_tsc);
+    let us = |ticks: u64| ticks.saturating_mul(1_000) / (hz / 1_000).max(1);
+    Some(Boot {
+        instructions: total.saturating_sub(boot.waited).saturating_sub(copying),
+        to_launch_us: us(total),
+        waiting_us: us(boot.waited),
+        copying_us: us(copying),
+    })
+}

@@ -1,0 +1,136 @@
+//! What the machine says of itself at one moment.
+
+use crate::ram::{Read, get};
+use bulkhead_image::Baked;
+use bulkhead_layout::image::{BOOT_MAGIC, BootReport};
+use bulkhead_layout::report::{self, CAUSES, CONSOLE, CoreReport, DENIALS, Denial, MAGIC, Report, State};
+use bulkhead_layout::telemetry::{self, Record};
+use std::sync::atomic::AtomicU64;
+
+/// One core of a sandbox.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// Exits since the launch, by cause.
+    pub exits: [u64; CAUSES],
+    /// Those before the guest had booted; all zero as long as it has not.
+    pub boot_exits: [u64; CAUSES],
+    /// Denied accesses since the launch.
+    pub denials: u64,
+    /// The newest of them, oldest first.
+    pub newest: Vec<Denial>,
+    /// Bytes ever written to its console ring.
+    pub console_written: u64,
+    console: Vec<u8>,
+}
+
+impl Core {
+    /// What came on the console after the first `seen` bytes, and how many of
+    /// them are lost because the ring went round.
+    #[must_use]
+    pub fn console_since(&self, seen: u64) -> (Vec<u8>, u64) {
+        let first = seen.max(self.console_written.saturating_sub(CONSOLE as u64));
+        let text = (first..self.console_written).map(|n| self.console[n as usize % CONSOLE]);
+        (text.collect(), first - seen.min(first))
+    }
+}
+
+/// One sandbox.
+#[derive(Clone, Debug)]
+pub struct SandboxSnapshot {
+    /// What it is doing.
+    pub state: State,
+    /// The sandbox's part of its report.
+    pub report: Report,
+    /// Its cores.
+    pub cores: Vec<Core>,
+}
+
+impl SandboxSnapshot {
+    /// All denied accesses so far.
+    #[must_use]
+    pub fn denials(&self) -> u64 {
+        self.cores.iter().map(|c| c.denials).sum()
+    }
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The boot code's report, once there is one.
+    pub boot: Option<BootReport>,
+    /// By index; empty as long as the image is not loaded.
+    pub sandboxes: Vec<SandboxSnapshot>,
+}
+
+/// Reads everything. `None`: that RAM cannot be read.
+#[must_use]
+pub fn snapshot(ram: &Read, baked: &Baked) -> Option<Snapshot> {
+    let boot: BootReport = get(ram, baked.map.boot_report)?;
+    let boot = (boot.magic == BOOT_MAGIC).then_some(boot);
+    let sandboxes = baked.map.reports.iter().zip(&baked.plan.sandboxes);
+    let sandboxes = match boot {
+        None => Vec::new(),
+        Some(_) => sandboxes
+            .map(|(&pa, s)| sandbox(ram, pa, s.cores.len()))
+            .collect::<Option<_>>()?,
+    };
+    Some(Snapshot { boot, sandboxes })
+}
+
+fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
+    let report: Report = get(ram, pa)?;
+    let state = match report.state {
+        _ if report.magic != MAGIC => State::Absent,
+        1 => State::Launching,
+        2 => State::Running,
+        3 => State::Stopped,
+        4 => State::Exited,
+        5 => State::Failed,
+        _ => State::Absent,
+    };
+    let cores = (0..cores).map(|i| core(ram, pa + report::size(i)));
+    let cores = cores.collect::<Option<_>>()?;
+    Some(SandboxSnapshot {
+        state,
+        report,
+        cores,
+    })
+}
+
+fn core(ram: &Read, pa: u64) -> Option<Core> {
+    let core: CoreReport = get(ram, pa)?;
+    let mut newest: Vec<_> = core.ring.into_iter().filter(|d| d.seq != 0).collect();
+    newest.sort_by_key(|d| d.seq);
+    newest.retain(|d| d.seq + DENIALS as u64 > core.denials);
+    Some(Core {
+        exits: core.exits,
+        boot_exits: core.boot_exits,
+        denials: core.denials,
+        newest,
+        console_written: core.console_written,
+        console: core.console.to_vec(),
+    })
+}
+
+/// The newest record of a channel that holds telemetry. `None` when the channel
+/// holds something else, or the writer was too fast for us.
+#[must_use]
+pub fn telemetry(ram: &Read, pa: u64) -> Option<Record> {
+    let mut bytes = [0u8; telemetry::WORDS * 8];
+    ram(pa, &mut bytes).then_some(())?;
+    let words = bytes.chunks_exact(8);
+    let words = words.map(|w| AtomicU64::new(w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b))));
+    telemetry::read(&words.collect::<Vec<_>>())
+}
+
+impl Snapshot {
+    /// The latest moment that any monitor has noted, in TSC ticks.
+    #[must_use]
+    pub fn latest_tsc(&self) -> u64 {
+        let stamps = self.sandboxes.iter().flat_map(|s| {
+            let denials = s.cores.iter().flat_map(|c| &c.newest).map(|d| d.tsc);
+            denials.chain([s.report.state_tsc])
+        });
+        stamps.max().unwrap_or(0)
+    }
+}
