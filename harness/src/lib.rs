@@ -4,6 +4,7 @@
 //! shows the clock's own error, and fails when that is outside its bounds: it
 //! comes before every other figure.
 
+pub mod bare;
 pub mod build;
 pub mod rows;
 pub mod selftest;

@@ -1,7 +1,9 @@
 //! The harness's command.
 
-use bulkhead_harness::{Failure, build, rows::Rows, selftest};
+use bulkhead_harness::{Failure, bare, build, rows::Rows, selftest};
+use bulkhead_plan::Guest;
 use bulkhead_qemu::bochs::{self, Bochs};
+use bulkhead_qemu::{Plugin, Time};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +29,23 @@ enum Command {
     },
     /// Show what Bochs' SVM really does.
     BochsProbe,
+    /// Run a Linux on the bare machine until a serial port shows a text.
+    Bare {
+        /// bzImage.
+        kernel: PathBuf,
+        /// Initial RAM file system.
+        #[arg(long)]
+        initrd: Option<PathBuf>,
+        /// Kernel command line.
+        #[arg(long, default_value = "console=ttyS1,115200")]
+        cmdline: String,
+        /// Cores.
+        #[arg(long, default_value_t = 1)]
+        cores: usize,
+        /// Text to wait for on COM2.
+        #[arg(long)]
+        until: String,
+    },
     /// Print all rows.
     Table,
 }
@@ -44,10 +63,10 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<ExitCode, Failure> {
     let default = || build::target().join("bench/results.json");
     let results = options.results.clone().unwrap_or_else(default);
-    match options.command {
+    match &options.command {
         Command::Selftest { samples } => {
             let dir = build::target().join("bench/selftest");
-            let (rows, faults) = selftest::run(&dir, samples)?;
+            let (rows, faults) = selftest::run(&dir, *samples)?;
             Rows::add_to(&results, &rows)?;
             print!("{}", Rows { rows }.table());
             faults.iter().for_each(|fault| eprintln!("clock: {fault}"));
@@ -63,6 +82,40 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             let console = Bochs::new(&dir, iso).run(Duration::from_secs(60))?;
             let facts = console.lines().filter(|line| line.contains(" = "));
             facts.for_each(|line| println!("{line}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Bare {
+            kernel,
+            initrd,
+            cmdline,
+            cores,
+            until,
+        } => {
+            let guest = Guest::Linux {
+                kernel: kernel.clone(),
+                initrd: initrd.clone(),
+                cmdline: cmdline.clone(),
+            };
+            let sandbox = bare::sandbox(guest, *cores, 512 << 20);
+            let mut machine = bare::machine(&sandbox, &build::target().join("bench/bare"))?;
+            machine.time = Time::virtual_time();
+            machine.plugin = Some(Plugin {
+                library: build::plugin()?,
+                ..Plugin::default()
+            });
+            let mut running = machine.start()?;
+            running.wait(until, Duration::from_secs(120), |m| {
+                m.serial(1).contains(until).then_some(())
+            })?;
+            running.quit()?;
+            print!("{}", running.serial(1));
+            let counts = running.counts()?;
+            for vcpu in counts.vcpus() {
+                println!(
+                    "core {vcpu}: {} instructions",
+                    counts.instructions(vcpu, None)
+                );
+            }
             Ok(ExitCode::SUCCESS)
         }
         Command::Table => {

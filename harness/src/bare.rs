@@ -1,0 +1,160 @@
+//! Baselines: what a sandbox would run, on the bare machine. The image crate makes
+//! the guest, memory map and tables included; harness/bare's loader starts it at
+//! the same addresses, with no SVM and no monitor.
+
+use crate::{Failure, build};
+use bulkhead_arch_x86::start::GDT;
+use bulkhead_image::Guest;
+use bulkhead_layout::bareload::{Header, LOADER_PA, MAGIC, Piece};
+use bulkhead_layout::image::Range;
+use bulkhead_layout::monitor::Action;
+use bulkhead_layout::report::KINDS;
+use bulkhead_plan::{Device, Place, Ports, Ram, Sandbox};
+use bulkhead_qemu::{Machine, Serial};
+use std::path::Path;
+use zerocopy::IntoBytes;
+
+/// What firmware and loader may have used of a guest's RAM; QEMU's is zero otherwise.
+const USED: [Range; 2] = [
+    Range {
+        start: 0,
+        len: 0xA_0000,
+    },
+    Range {
+        start: 0x10_0000,
+        len: 0x10_0000,
+    },
+];
+
+/// Packs a guest for the loader.
+#[must_use]
+pub fn pack(guest: &Guest) -> Vec<u8> {
+    let header = Header {
+        magic: MAGIC,
+        pieces: guest.pieces.len() as u64,
+        zero: USED,
+        cr3: guest.entry.cr3,
+        gdt: guest.entry.gdt,
+        gdt_limit: size_of_val(&GDT) as u64 - 1,
+        rip: guest.entry.rip,
+        rsp: guest.entry.rsp,
+        rdi: 0,
+        rsi: guest.argument,
+    };
+    let mut out = header.as_bytes().to_vec();
+    let mut offset = (size_of::<Header>() + guest.pieces.len() * size_of::<Piece>()) as u64;
+    for piece in &guest.pieces {
+        let (gpa, len) = (piece.gpa, piece.bytes.len() as u64);
+        out.extend(Piece { gpa, len, offset }.as_bytes());
+        offset += len;
+    }
+    guest
+        .pieces
+        .iter()
+        .for_each(|piece| out.extend(&piece.bytes));
+    out
+}
+
+/// A machine that runs a sandbox's guest alone, on as many cores as the sandbox
+/// has. Its serial ports go to files. Cores must have the x2APIC IDs from 0 on,
+/// memory must start at 0 and end below the loader.
+pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
+    let end = sandbox
+        .ram
+        .iter()
+        .map(|ram| ram.gpa + ram.len)
+        .max()
+        .unwrap_or(0);
+    if end > LOADER_PA {
+        return Err(format!(
+            "{}: a baseline has at most {} MiB",
+            sandbox.name,
+            LOADER_PA >> 20
+        )
+        .into());
+    }
+    if !sandbox
+        .apic_ids
+        .iter()
+        .copied()
+        .eq(0..sandbox.cores.len() as u32)
+    {
+        return Err(format!("{}: a baseline has cores 0 to n", sandbox.name).into());
+    }
+    std::fs::create_dir_all(dir)?;
+    let input = dir.join("guest.bare");
+    std::fs::write(&input, pack(&bulkhead_image::load(sandbox)?))?;
+    let mut machine = Machine::new(dir);
+    machine.cores = sandbox.cores.len();
+    machine.kernel = Some(build::bare("bareload")?);
+    machine.initrd = Some(input.display().to_string());
+    machine.serials = vec![Serial::File, Serial::File];
+    Ok(machine)
+}
+
+/// A sandbox of this shape that no manifest describes: RAM from 0, COM2.
+#[must_use]
+pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbox {
+    Sandbox {
+        name: "bare".into(),
+        place: Place::default(),
+        guest,
+        cores: (0..cores).collect(),
+        apic_ids: (0..cores as u32).collect(),
+        ram: vec![Ram {
+            gpa: 0,
+            hpa: 0,
+            len: memory,
+        }],
+        devices: vec![Device {
+            name: "uart1".into(),
+            class: "uart16550".into(),
+            ports: vec![Ports {
+                first: 0x2F8,
+                last: 0x2FF,
+            }],
+            irq: Some(3),
+            nobody: None,
+            place: Place::default(),
+        }],
+        control: Vec::new(),
+        observe: Vec::new(),
+        actions: [Action::Stop; KINDS],
+        autostart: true,
+        criticality: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_arch::Rights;
+    use bulkhead_arch_x86::start::Entry64;
+
+    #[test]
+    fn pieces_follow_their_table() {
+        let piece = |gpa, bytes: &[u8]| bulkhead_image::Piece {
+            gpa,
+            bytes: bytes.to_vec(),
+        };
+        let guest = Guest {
+            pieces: vec![piece(0x1000, b"abc"), piece(0x2000, b"defg")],
+            entry: Entry64 {
+                rip: 1,
+                rsp: 2,
+                cr3: 3,
+                gdt: 4,
+            },
+            argument: 5,
+            segments: Vec::new(),
+            default_rights: Rights::RWX,
+            args: String::new(),
+        };
+        let bytes = pack(&guest);
+        assert_eq!(bytes.len(), 104 + 2 * 24 + 7);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        assert_eq!([word(104), word(112), word(120)], [0x1000, 3, 152]);
+        assert_eq!([word(128), word(136), word(144)], [0x2000, 4, 155]);
+        assert_eq!(&bytes[155..], b"defg");
+    }
+}
