@@ -22,7 +22,8 @@ PACKAGES=(
     ovmf seabios ipxe-qemu busybox-static
     bochs bochsbios bochs-term vgabios
 )
-APT_OPTIONS="-o DPkg::Lock::Timeout=300 -o Acquire::Retries=4 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30"
+# Patience, but not for ever: for another apt's lock, and for a mirror.
+APT_SETTINGS='DPkg::Lock::Timeout "300"; Acquire::Retries "4"; Acquire::http::Timeout "30"; Acquire::https::Timeout "30";'
 
 release() {
     # shellcheck source=/dev/null
@@ -55,12 +56,20 @@ root_line() {
             from="-t bookworm-backports"
             if ! apt-get indextargets --format '$(RELEASE)' 'Created-By: Packages' | grep -qx bookworm-backports; then
                 mirror=$(mirror_of main) || die "apt knows no Debian mirror on this machine"
-                line="echo deb [signed-by=$KEYRING] $mirror bookworm-backports main >/etc/apt/sources.list.d/bookworm-backports.list && "
+                line="echo \"deb [signed-by=$KEYRING] $mirror bookworm-backports main\" >/etc/apt/sources.list.d/bookworm-backports.list && "
             fi
         fi
     fi
     # Of all packages that we name only QEMU and its firmware differ in backports.
-    printf '%s' "${line}apt-get $APT_OPTIONS update && DEBIAN_FRONTEND=noninteractive apt-get $APT_OPTIONS install -y --no-install-recommends $from ${packages[*]}"
+    # Timeouts come through APT_CONFIG, so that the line stays readable.
+    printf '%s' "${line}apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $from ${packages[*]}"
+}
+
+apt_patiently() {
+    local settings=$ROOT/target/apt/patient.conf
+    mkdir -p "$(dirname "$settings")"
+    echo "$APT_SETTINGS" >"$settings"
+    APT_CONFIG=$settings limited 1800 "$@" >&2
 }
 
 install_packages() {
@@ -73,10 +82,10 @@ install_packages() {
     line=$(root_line)
     if [ "$(id -u)" = 0 ]; then
         say "installing packages"
-        limited 1800 sh -c "$line" >&2 || die "apt failed; see above"
+        apt_patiently sh -c "$line" || die "apt failed; see above"
     elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && [ -z "${CI:-}" ]; }; }; then
         say "installing packages with sudo"
-        limited 1800 sudo sh -c "$line" >&2 || die "apt failed; see above"
+        apt_patiently sudo env "APT_CONFIG=$ROOT/target/apt/patient.conf" sh -c "$line" || die "apt failed; see above"
     else
         die "packages are missing and there is neither root nor sudo; as root, run:
 $line"
@@ -125,8 +134,12 @@ install_toolchain() {
     for word in $(pinned targets); do options+=(--target "$word"); done
     find_rustup
     say "installing Rust $(pinned channel)"
-    limited 1200 "${RUSTUP[@]}" toolchain install "$(pinned channel)" "${options[@]}" >&2 ||
-        die "rustup failed; see above"
+    local try
+    for try in 1 2 3; do
+        limited 600 "${RUSTUP[@]}" toolchain install "$(pinned channel)" "${options[@]}" >&2 && break
+        [ "$try" -lt 3 ] || die "rustup failed; see above"
+        warn "trying again"
+    done
     toolchain_is_complete || die "the toolchain in $(toolchain_dir) is not complete"
     rm -rf "$ROOT/target/apt/rustup"
 }

@@ -2,6 +2,7 @@
 //! initrd, zero page, page tables and the registers of the first instruction.
 
 use crate::Failure;
+use crate::acpi;
 use crate::memory::Memory;
 use kvm_bindings::{kvm_regs, kvm_segment, kvm_sregs};
 
@@ -15,7 +16,7 @@ const PD: usize = 0xB000;
 const CMDLINE: usize = 0x2_0000;
 const KERNEL: usize = 0x100_0000;
 /// End of usable low memory.
-const LOW_END: u64 = 0x9_FC00;
+const LOW_END: u64 = acpi::BASE as u64;
 const HIGH: u64 = 0x10_0000;
 
 /// Fields of the setup header, as offsets in the file and in the zero page.
@@ -26,6 +27,7 @@ const TYPE_OF_LOADER: usize = 0x210;
 const RAMDISK_IMAGE: usize = 0x218;
 const RAMDISK_SIZE: usize = 0x21C;
 const CMD_LINE_PTR: usize = 0x228;
+const ACPI_RSDP: usize = 0x070;
 const E820_ENTRIES: usize = 0x1E8;
 const E820_TABLE: usize = 0x2D0;
 
@@ -85,6 +87,7 @@ pub fn load(memory: &Memory, guest: &Guest) -> Result<u64, Failure> {
         memory.write_u64(at + 8, length)?;
         memory.write(at + 16, &1u32.to_le_bytes())?;
     }
+    memory.write_u64(ZERO_PAGE + ACPI_RSDP, acpi::write(memory)?)?;
     tables(memory)?;
     Ok(KERNEL as u64 + 0x200)
 }

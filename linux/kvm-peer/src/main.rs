@@ -10,8 +10,10 @@
 //! Devices are modelled as little as Linux needs: see [`serial`]; an absent port
 //! reads all ones.
 
+mod acpi;
 mod boot;
 mod memory;
+
 mod serial;
 
 use kvm_bindings::{
