@@ -3,6 +3,11 @@
 # straight out of Debian's packages, each with its configuration, and the KVM
 # modules of linux-6.12. Nothing is installed and no root is needed.
 #
+# Both releases get the same kernels: 6.1 is bookworm's, 6.12 that of
+# bookworm-backports or trixie, whatever the machine itself runs. Should a mirror
+# have no bookworm any more, 6.1 is left out with a warning and its tests are
+# skipped; without a 6.12 there is nothing to run, and set-up fails.
+#
 # A kernel's package name changes with every update, so it is read from the meta
 # package's dependency in the lists of that moment. What was fetched stays until
 # `tools/kernels.sh --refresh`.
