@@ -15,6 +15,8 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 STAMP=$ARTIFACTS/kernels.sha256
+# Raise it when what is kept of a package changes.
+FORMAT=1
 SERIES="6.1 6.12"
 FLAVOURS="amd64 cloud-amd64"
 MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
@@ -38,7 +40,7 @@ resolve() {
 }
 
 complete() {
-    [ -f "$STAMP" ] && [ "$(head -1 "$STAMP")" = "# $(sha256sum <"$0")" ] &&
+    [ -f "$STAMP" ] && [ "$(head -1 "$STAMP")" = "# $FORMAT" ] &&
         (cd "$ARTIFACTS" && sha256sum --check --status --strict "$STAMP" 2>/dev/null)
 }
 
@@ -106,7 +108,7 @@ main() {
         esac
     done
     {
-        echo "# $(sha256sum <"$0")"
+        echo "# $FORMAT"
         cd "$ARTIFACTS" && find linux-* modules -type f | sort | xargs sha256sum
     } >"$STAMP.new"
     mv "$STAMP.new" "$STAMP"
