@@ -41,11 +41,6 @@ instruction!(mwait, "MWAIT.", ".byte 0x0f, 0x01, 0xc9");
 instruction!(invd, "INVD.", "invd");
 instruction!(wbinvd, "WBINVD.", "wbinvd");
 instruction!(vmcall, "VMCALL, Intel's.", ".byte 0x0f, 0x01, 0xc1");
-instruction!(
-    vmxon,
-    "VMXON of [RAX], Intel's.",
-    ".byte 0xf3, 0x0f, 0xc7, 0x30"
-);
 instruction!(getsec, "GETSEC, Intel's.", ".byte 0x0f, 0x37");
 
 /// A string instruction to a port.
@@ -210,22 +205,6 @@ pub fn xcr7(_: &Aim) -> Got {
         })
     }
     .map(|()| 0)
-}
-
-/// Reserved bits of CR4: #GP on a processor, forgotten by QEMU, which would then
-/// refuse to enter the guest again, so they are taken back. 0 in both cases.
-pub fn cr4_reserved(_: &Aim) -> Got {
-    let cr4 = cpu::cr4();
-    // SAFETY: raises #GP, or changes a bit that has no meaning.
-    let result = unsafe {
-        catch(
-            || asm!("mov cr4, {}", "mov cr4, {}", in(reg) cr4 | 1 << 40, in(reg) cr4, options(nostack)),
-        )
-    };
-    match result {
-        Err(fault) if fault.vector != fault::GP => Err(fault),
-        _ => Ok(0),
-    }
 }
 
 /// Machine check and performance counter bits of CR4, and caching off in CR0.

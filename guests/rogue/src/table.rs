@@ -127,7 +127,6 @@ pub static ATTACKS: &[Attack] = &[
     write("write-iommu", MAP, At(0xFED8_0018), 0),
     read("read-pci-config", At(0xB000_0000)),
     read("read-firmware", At(0xFFFF_FFF0)),
-    read("read-hypertransport-hole", At(0xFD_0000_0000)),
     read("read-far", At(0x7F_FFFF_F000)),
     attack(
         "page-tables-outside",
@@ -218,7 +217,6 @@ pub static ATTACKS: &[Attack] = &[
     harmless("invd", "cache-intercepts", special::invd),
     harmless("wbinvd", "cache-intercepts", special::wbinvd),
     exception("vmcall", SVM, special::vmcall, UD),
-    exception("vmxon", SVM, special::vmxon, UD),
     exception("getsec", SVM, special::getsec, UD),
     // Interrupts to others.
     foreign("ipi-fixed", 0x40),
@@ -355,7 +353,6 @@ pub static ATTACKS: &[Attack] = &[
     // Control, debug and extended state: this core's own.
     exception("xcr0-empty", "own-state", special::xcr0, GP),
     exception("xcr7", "own-state", special::xcr7, GP),
-    harmless("cr4-reserved", "own-state", special::cr4_reserved),
     harmless("control-bits", "own-state", special::control_bits),
     exception("debug-registers", "own-state", special::debug_registers, 1),
     harmless("debug-storm", "exception-intercepts", special::debug_storm),
