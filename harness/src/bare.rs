@@ -10,9 +10,15 @@ use bulkhead_layout::image::Range;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
 use bulkhead_plan::{Device, Place, Ports, Ram, Sandbox};
-use bulkhead_qemu::{Machine, Serial};
+use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::Path;
 use zerocopy::IntoBytes;
+
+/// As sandboxes see it: no SVM, and no hypervisor bit, with which Linux asks the
+/// VMware port for its clocks.
+const CPU: &str = "EPYC,-svm,-hypervisor,+x2apic,+arat,tsc-frequency=1000000000";
+/// TSC in kHz and local timer in Hz, as the boot code measures them under QEMU.
+const CLOCKS: (u64, u64) = (1_000_000, 1_000_000_000);
 
 /// What firmware and loader may have used of a guest's RAM; QEMU's is zero otherwise.
 const USED: [Range; 2] = [
@@ -88,6 +94,15 @@ pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
     machine.cores = sandbox.cores.len();
     machine.kernel = Some(build::bare("bareload")?);
     machine.initrd = Some(input.display().to_string());
+    // Monitors answer this port in sandboxes; here QEMU does (monitor/src/vmware.rs).
+    machine.machine = "q35,vmport=on".into();
+    machine.cpu = CPU.into();
+    machine.time = Time::virtual_time();
+    machine.plugin = Some(Plugin {
+        library: build::plugin()?,
+        clocks: Some(CLOCKS),
+        ..Plugin::default()
+    });
     machine.serials = vec![Serial::File, Serial::File];
     Ok(machine)
 }

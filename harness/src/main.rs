@@ -3,7 +3,6 @@
 use bulkhead_harness::{Failure, bare, build, rows::Rows, selftest};
 use bulkhead_plan::Guest;
 use bulkhead_qemu::bochs::{self, Bochs};
-use bulkhead_qemu::{Plugin, Time};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -97,12 +96,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
                 cmdline: cmdline.clone(),
             };
             let sandbox = bare::sandbox(guest, *cores, 512 << 20);
-            let mut machine = bare::machine(&sandbox, &build::target().join("bench/bare"))?;
-            machine.time = Time::virtual_time();
-            machine.plugin = Some(Plugin {
-                library: build::plugin()?,
-                ..Plugin::default()
-            });
+            let machine = bare::machine(&sandbox, &build::target().join("bench/bare"))?;
             let mut running = machine.start()?;
             running.wait(until, Duration::from_secs(120), |m| {
                 m.serial(1).contains(until).then_some(())

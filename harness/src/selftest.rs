@@ -129,7 +129,7 @@ fn measure(dir: &Path, time: Time, samples: u32) -> Result<Run, Failure> {
     machine.plugin = Some(Plugin {
         library: build::plugin()?,
         ranges: vec![("program".into(), PROGRAM.0, PROGRAM.1)],
-        watch: Vec::new(),
+        ..Plugin::default()
     });
     let mut running = machine.start()?;
     running.wait_end("the self-test's program to end", LIMIT)?;
@@ -143,4 +143,26 @@ fn measure(dir: &Path, time: Time, samples: u32) -> Result<Run, Failure> {
         busy: of("busy timer", counts.value(id::SELFTEST_BUSY))?,
         counts,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_or_missing_tick_is_a_fault() {
+        let seen = |n, max| Distribution {
+            n,
+            max,
+            ..Distribution::default()
+        };
+        let faults = |distribution: &Distribution| {
+            let mut faults = Vec::new();
+            late("here", distribution, BUSY[0], 5, &mut faults);
+            faults.len()
+        };
+        assert_eq!(faults(&seen(5, BUSY[0])), 0);
+        assert_eq!(faults(&seen(5, BUSY[0] + 1)), 1);
+        assert_eq!(faults(&seen(4, 23_000_000)), 2);
+    }
 }

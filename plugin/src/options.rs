@@ -17,6 +17,8 @@ pub struct Options {
     pub ranges: Vec<(u64, u64, usize)>,
     /// Event id and the physical address of an instruction that makes it.
     pub watch: Vec<(u16, u64)>,
+    /// What QEMU's VMware port is to answer: TSC in kHz, local timer in Hz.
+    pub clocks: Option<(u64, u64)>,
 }
 
 impl Options {
@@ -34,6 +36,7 @@ impl Options {
                 "split" => options.split = number(value)?,
                 "range" => options.range(value)?,
                 "watch" => options.watch(value)?,
+                "clocks" => options.clocks = Some(pair(value)?),
                 _ => return Err(format!("unknown argument {argument:?}")),
             }
         }
@@ -81,6 +84,14 @@ impl Options {
         self.watch.push((id, number(address)?));
         Ok(())
     }
+}
+
+/// `TSC_KHZ:TIMER_HZ`.
+fn pair(text: &str) -> Result<(u64, u64), String> {
+    let (tsc, timer) = text
+        .split_once(':')
+        .ok_or_else(|| format!("clocks={text:?}: expected KHZ:HZ"))?;
+    Ok((number(tsc)?, number(timer)?))
 }
 
 /// Decimal, or hexadecimal after `0x`.

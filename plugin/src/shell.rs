@@ -114,9 +114,34 @@ extern "C" fn count_first(_: c_uint, _: *mut c_void) {
 /// Another core goes on.
 extern "C" fn switch(cpu: usize) {
     if let Some(plugin) = PLUGIN.get() {
-        plugin.state().cores.switch(cpu, counts());
+        let new = plugin.state().cores.switch(cpu, counts());
+        if let Some(frequencies) = plugin.options.clocks.filter(|_| new) {
+            tell_clocks(cpu, frequencies);
+        }
     }
     CURRENT.store(cpu, Relaxed);
+}
+
+/// Fills in the timer frequency that TCG leaves 0 in a core's state, so that
+/// QEMU's VMware port answers a kernel on the bare machine as a monitor answers
+/// one in a sandbox. `CPUX86State` (target/i386/cpu.h) has `tsc_khz`,
+/// `user_tsc_khz`, `apic_bus_freq` in a row; `tsc-frequency` sets the first two.
+fn tell_clocks(cpu: usize, (tsc_khz, timer_hz): (u64, u64)) {
+    /// Words of the state that are searched: it is larger than that.
+    const WORDS: usize = 2048;
+    let state = cpu as *mut u64;
+    for n in 0..WORDS - 2 {
+        // SAFETY: the state of a live core, at least `WORDS` long; the thread
+        // that runs the core is this one.
+        unsafe {
+            let at = |k: usize| state.add(n + k);
+            if *at(0) == tsc_khz && *at(1) == tsc_khz && *at(2) == 0 {
+                *at(2) = timer_hz;
+                return;
+            }
+        }
+    }
+    eprintln!("bulkhead plugin: no clock frequencies in a core's state; is tsc-frequency set?");
 }
 
 /// A helper function touched memory: here `vcpu` is the core that runs.

@@ -60,6 +60,9 @@ pub struct Plugin {
     pub ranges: Vec<(String, u64, u64)>,
     /// Events at instructions: id, physical address.
     pub watch: Vec<(u16, u64)>,
+    /// What QEMU's VMware port answers about clocks: TSC in kHz, local timer in
+    /// Hz. For baselines; the CPU needs `tsc-frequency` too.
+    pub clocks: Option<(u64, u64)>,
 }
 
 /// A machine to start. Everything it leaves is in `dir`.
@@ -272,6 +275,9 @@ impl Machine {
         for (id, address) in &plugin.watch {
             let _ = write!(text, ",watch={id}@{address:#x}");
         }
+        if let Some((tsc_khz, timer_hz)) = plugin.clocks {
+            let _ = write!(text, ",clocks={tsc_khz}:{timer_hz}");
+        }
         text
     }
 }
@@ -312,6 +318,7 @@ mod tests {
             library: "p.so".into(),
             ranges: vec![("monitor".into(), 0x1000, 0x2000)],
             watch: vec![(3, 0x20)],
+            clocks: None,
         });
         let text = machine.arguments(Path::new("/r")).join(" ");
         let expected = "p.so,out=d/counts.json,ram=/r,split=2147483648,range=monitor:0x1000-0x2000,watch=3@0x20";
