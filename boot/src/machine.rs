@@ -34,7 +34,8 @@ pub fn check_processor() -> Result<(), &'static str> {
         let r = cpuid(leaf, 0);
         (r.ecx, r.edx)
     };
-    if extended < 0x8000_000A || !has(0x8000_0001, 2, of) {
+    // Bochs' generic processor has SVM and forgets the bit (docs/decisions/0003-bochs.md).
+    if extended < 0x8000_000A || !has(0x8000_0001, 2, of) && cpuid(0x8000_000A, 0).eax == 0 {
         return Err("SVM (AMD virtualization; CPUID 8000_0001 ECX bit 2)");
     }
     if !has(0x8000_000A, 32, of) {

@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         options.time = Time::Live;
     }
     if !terminal {
-        options.append = "bulkhead.scenario=ci".into();
+        options.append = "bulkhead.scenario=ci bulkhead.seconds=3".into();
     }
     if let Some(sandbox) = &arguments.gdb {
         let Some(found) = checked.system.sandboxes.iter().find(|s| s.sandbox.name == *sandbox) else {
