@@ -22,7 +22,7 @@ pub enum Time {
 }
 
 impl Time {
-    /// Virtual time for scenarios: timers within 10 µs.
+    /// Virtual time for scenarios: timers late by up to some 8 µs.
     #[must_use]
     pub fn virtual_time() -> Self {
         Self::Virtual {
@@ -30,7 +30,8 @@ impl Time {
         }
     }
 
-    /// Virtual time for figures about time: timers within 2 µs, at some 2.5 times the wall time.
+    /// Virtual time for figures about time: timers late by up to some 2 µs, at about
+    /// twice the wall time.
     #[must_use]
     pub fn precise() -> Self {
         Self::Virtual { metronome: Some(2) }

@@ -54,11 +54,24 @@ mod bare {
         mark!(END | id::SELFTEST_LOOP);
     }
 
+    /// About 1 ms: a constant period would meet few phases of the metronome's,
+    /// and the worst lateness seen would be luck.
+    fn period() -> u32 {
+        static SEED: AtomicU32 = AtomicU32::new(1);
+        let seed = SEED
+            .load(Ordering::Relaxed)
+            .wrapping_mul(1_664_525)
+            .wrapping_add(1_013_904_223);
+        SEED.store(seed, Ordering::Relaxed);
+        PERIOD + (seed >> 16) % 20_000
+    }
+
     /// TSC ticks by which a 1 ms one-shot timer's handler ran late, seen from a
     /// sleeping or a computing core.
     fn lateness(asleep: bool) -> u64 {
+        let period = period();
         let armed = cpu::rdtsc();
-        start::arm(PERIOD, false);
+        start::arm(period, false);
         loop {
             if asleep {
                 cpu::wait_interrupt();
@@ -66,7 +79,7 @@ mod bare {
                 cpu::poll_interrupt();
             }
             if let Some(tick) = start::take_tick() {
-                return tick - armed - u64::from(PERIOD);
+                return tick - armed - u64::from(period);
             }
         }
     }
