@@ -64,9 +64,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if !timed {
         options.time = Time::Live;
     }
-    if !terminal {
-        options.append = "bulkhead.scenario=ci bulkhead.seconds=3".into();
-    }
+    options.scenario = !terminal;
     if let Some(sandbox) = &arguments.gdb {
         let Some(found) = checked.system.sandboxes.iter().find(|s| s.sandbox.name == *sandbox) else {
             return output::fail(&format!("--gdb: there is no sandbox {sandbox}"));

@@ -46,6 +46,19 @@ pub struct Run {
     /// The run ends when all of these sandboxes have stopped.
     #[serde(default)]
     pub ends_with: Vec<String>,
+    /// What is different without a terminal.
+    #[serde(default)]
+    pub scenario: Vec<Scenario>,
+}
+
+/// What a run without a terminal appends to a guest's arguments.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// The sandbox.
+    pub sandbox: String,
+    /// Text for the end of its kernel command line or program arguments.
+    pub append: String,
 }
 
 /// A sandbox: cores, memory and devices of its own, and the guest that runs there.

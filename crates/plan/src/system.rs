@@ -34,6 +34,8 @@ pub struct System {
     pub channels: Vec<Channel>,
     /// Sandboxes at whose end a run ends.
     pub ends_with: Vec<usize>,
+    /// Text that a scenario appends to guests' arguments, by sandbox.
+    pub scenario: Vec<(usize, String)>,
 }
 
 /// Whose memory could not be placed.

@@ -27,8 +27,8 @@ pub struct Options {
     pub cpu: Option<String>,
     /// A person looks on: the first Linux's serial port is the terminal.
     pub terminal: bool,
-    /// Text appended to every Linux's command line.
-    pub append: String,
+    /// Append the manifest's `[run.scenario]` to the guests' arguments.
+    pub scenario: bool,
     /// Boot from an ISO; the firmware's file, if it is not the BIOS.
     pub iso: Option<Option<PathBuf>>,
     /// Limit of the run in wall time; reaching it is an error unless `duration` is set.
@@ -54,7 +54,7 @@ impl Options {
             memory: None,
             cpu: None,
             terminal: false,
-            append: String::new(),
+            scenario: true,
             iso: None,
             limit: Duration::from_secs(240),
             duration: None,
@@ -102,11 +102,14 @@ pub struct Outcome {
 /// # Errors
 /// A build that fails, a boot that stops, an emulator that ends, the time limit.
 pub fn run(mut checked: Checked, options: &Options, mut see: impl FnMut(Event)) -> Result<Outcome, Error> {
-    for wanted in &mut checked.system.sandboxes {
-        if let Guest::Linux { cmdline, .. } = &mut wanted.sandbox.guest
-            && !options.append.is_empty()
-        {
-            *cmdline = format!("{cmdline} {}", options.append);
+    for (index, wanted) in checked.system.sandboxes.iter_mut().enumerate() {
+        let text = match &mut wanted.sandbox.guest {
+            Guest::Linux { cmdline, .. } => cmdline,
+            Guest::Bare { args, .. } => args,
+        };
+        let more = checked.system.scenario.iter().filter(|s| options.scenario && s.0 == index);
+        for (_, more) in more {
+            *text = format!("{text} {more}").trim().to_string();
         }
     }
     let mut baked = build(&checked, &options.artifacts)?;
@@ -184,7 +187,7 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     machine.plugin = options.plugin.as_ref().map(|library| Plugin {
         library: library.clone(),
         ranges: baked.map.texts.iter().enumerate().map(|(i, &(pa, len))| (format!("monitor{i}"), pa, pa + len)).collect(),
-        watch: Vec::new(),
+        ..Plugin::default()
     });
     machine.start().map_err(Error::Machine)
 }

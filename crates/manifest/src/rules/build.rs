@@ -32,6 +32,14 @@ pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
         .iter()
         .flat_map(|run| indices(cx, &run.ends_with))
         .collect();
+    let scenario = cx.run.iter().flat_map(|run| &run.scenario);
+    system.scenario = scenario
+        .filter_map(|scenario| {
+            let mut sandboxes = cx.sandboxes.iter();
+            let index = sandboxes.position(|s| s.name == scenario.sandbox)?;
+            Some((index, scenario.append.clone()))
+        })
+        .collect();
     (system, places)
 }
 

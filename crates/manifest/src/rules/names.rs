@@ -123,6 +123,19 @@ pub fn sandboxes_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// A scenario's text is for sandboxes that exist.
+pub fn scenario_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(run) = &cx.run else { return };
+    for (index, scenario) in run.scenario.iter().enumerate() {
+        if !cx.knows(&scenario.sandbox) {
+            let at = cx
+                .document
+                .at(&[k("run"), k("scenario"), n(index), k("sandbox")]);
+            found.push(cx.unknown_sandbox("scenario-known", at, &scenario.sandbox));
+        }
+    }
+}
+
 /// A run ends with sandboxes that exist, each named once.
 pub fn ends_with_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(run) = &cx.run else { return };
