@@ -1,6 +1,6 @@
 //! Ports that an unmodified Linux probes on any PC and that no sandbox owns:
 //! for it, they are absent (reads give the value, writes go nowhere), without a
-//! record. docs/decisions/0003-absent-ports.md argues them.
+//! record. docs/decisions/0005-absent-ports.md argues them.
 
 use bulkhead_layout::hypercall::POWER_PORT;
 use bulkhead_layout::monitor::Quiet;
