@@ -47,10 +47,11 @@ impl Context {
         text(&self.info.args)
     }
 
-    /// The value of the argument `key=value`; empty for a bare `key`.
+    /// The value of the argument `key=value`; empty for a bare `key`. The last
+    /// one counts, so that a scenario can change what the manifest says.
     #[must_use]
     pub fn arg(&self, key: &str) -> Option<&'static str> {
-        self.args().split_ascii_whitespace().find_map(|word| {
+        self.args().split_ascii_whitespace().rev().find_map(|word| {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             (name == key).then_some(value)
         })

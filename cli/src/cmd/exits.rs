@@ -18,14 +18,19 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let text = match std::fs::read_to_string(&arguments.report) {
         Ok(text) => text,
         Err(error) => {
-            return output::fail(&format!("{path}: {error}; `bulkhead run M --report {path}` makes it"));
+            return output::fail(&format!(
+                "{path}: {error}; `bulkhead run M --report {path}` makes it"
+            ));
         }
     };
     let report: serde_json::Value = match serde_json::from_str(&text) {
         Ok(report) => report,
         Err(error) => return output::fail(&format!("{path}: no report: {error}")),
     };
-    let mut out = format!("{:<14}{:<12}{:>12}{:>12}\n", "sandbox", "cause", "boot", "steady");
+    let mut out = format!(
+        "{:<14}{:<12}{:>12}{:>12}\n",
+        "sandbox", "cause", "boot", "steady"
+    );
     for sandbox in report["sandboxes"].as_array().into_iter().flatten() {
         let name = sandbox["name"].as_str().unwrap_or("?");
         let exits = &sandbox["exits"];

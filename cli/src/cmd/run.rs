@@ -53,10 +53,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     let ci = std::env::var("CI").is_ok_and(|v| v == "true");
-    let terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !ci && !arguments.icount;
+    let terminal = std::io::stdin().is_terminal()
+        && std::io::stdout().is_terminal()
+        && !ci
+        && !arguments.icount;
     let timed = !(terminal || arguments.live);
     let name = checked.system.name.clone();
-    let mut options = Options::new(arguments.manifest.folder(), PathBuf::from("target/run").join(&name));
+    let mut options = Options::new(
+        arguments.manifest.folder(),
+        PathBuf::from("target/run").join(&name),
+    );
     options.terminal = terminal;
     options.cores = arguments.smp;
     options.limit = Duration::from_secs(arguments.limit);
@@ -66,11 +72,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     options.scenario = !terminal;
     if let Some(sandbox) = &arguments.gdb {
-        let Some(found) = checked.system.sandboxes.iter().find(|s| s.sandbox.name == *sandbox) else {
+        let Some(found) = checked
+            .system
+            .sandboxes
+            .iter()
+            .find(|s| s.sandbox.name == *sandbox)
+        else {
             return output::fail(&format!("--gdb: there is no sandbox {sandbox}"));
         };
         let core = found.sandbox.cores.first().map_or(1, |c| c + 1);
-        output::complain(&format!("gdb: `target remote :1234`, then `thread {core}` is {sandbox}'s first core"));
+        output::complain(&format!(
+            "gdb: `target remote :1234`, then `thread {core}` is {sandbox}'s first core"
+        ));
         options.qemu.extend(["-s".into(), "-S".into()]);
     }
     let shown = !terminal;
@@ -93,7 +106,9 @@ fn tell(event: &Event, shown: bool) {
             }
         }
         Event::Denied(denial) => output::result(&format!("[denied] {denial}\n")),
-        Event::State(name, state) if matches!(state, State::Stopped | State::Exited | State::Failed) => {
+        Event::State(name, state)
+            if matches!(state, State::Stopped | State::Exited | State::Failed) =>
+        {
             output::result(&format!("[{name}] is now {state:?}\n").to_lowercase());
         }
         Event::State(..) => {}
@@ -108,7 +123,9 @@ fn finish(outcome: &Outcome, file: Option<&PathBuf>) -> ExitCode {
         let lines: Vec<_> = serial.lines().collect();
         let last = lines.len().saturating_sub(12);
         text += "last lines of a serial port:\n";
-        lines[last..].iter().for_each(|l| text += &format!("  {l}\n"));
+        lines[last..]
+            .iter()
+            .for_each(|l| text += &format!("  {l}\n"));
     }
     text += &format!("\n{}: report\n", report.system);
     for sandbox in &report.sandboxes {

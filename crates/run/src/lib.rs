@@ -25,7 +25,9 @@ pub enum Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Manifest(findings) => write!(f, "{}", bulkhead_manifest::render::human(findings, false)),
+            Self::Manifest(findings) => {
+                write!(f, "{}", bulkhead_manifest::render::human(findings, false))
+            }
             Self::Image(error) => write!(f, "{error}"),
             Self::Machine(error) => write!(f, "{error}"),
             Self::Other(what) => write!(f, "{what}"),

@@ -14,7 +14,9 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
     }
     for (index, sandbox) in outcome.report.sandboxes.iter().enumerate() {
         let plan = &outcome.baked.plan.sandboxes[index];
-        let is_restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
+        let is_restarted = plan
+            .actions
+            .contains(&bulkhead_layout::monitor::Action::Restart);
         if is_restarted {
             promises.push(caught(sandbox));
         } else {
@@ -38,9 +40,19 @@ fn promise(name: impl Into<String>, held: bool, detail: impl Into<String>) -> Pr
 }
 
 fn launched(outcome: &Outcome) -> Promise {
-    let missing: Vec<_> = outcome.report.sandboxes.iter().filter(|s| s.state == "absent").map(|s| s.name.as_str()).collect();
+    let missing: Vec<_> = outcome
+        .report
+        .sandboxes
+        .iter()
+        .filter(|s| s.state == "absent")
+        .map(|s| s.name.as_str())
+        .collect();
     let detail = if missing.is_empty() {
-        format!("{} of {}", outcome.report.sandboxes.len(), outcome.report.sandboxes.len())
+        format!(
+            "{} of {}",
+            outcome.report.sandboxes.len(),
+            outcome.report.sandboxes.len()
+        )
     } else {
         format!("missing: {}", missing.join(", "))
     };
@@ -50,38 +62,70 @@ fn launched(outcome: &Outcome) -> Promise {
 fn boot(outcome: &Outcome) -> Option<Promise> {
     const LIMIT: u64 = 2_000_000;
     let boot = outcome.report.boot.as_ref()?;
-    let detail = format!("{} instructions of {LIMIT}; besides {} µs of waiting and {} µs of zeroing and copying", boot.instructions, boot.waiting_us, boot.copying_us);
-    Some(promise("the machine boots in few instructions", boot.instructions <= LIMIT, detail))
+    let detail = format!(
+        "{} instructions of {LIMIT}; besides {} µs of waiting and {} µs of zeroing and copying",
+        boot.instructions, boot.waiting_us, boot.copying_us
+    );
+    Some(promise(
+        "the machine boots in few instructions",
+        boot.instructions <= LIMIT,
+        detail,
+    ))
 }
 
 fn caught(sandbox: &Sandbox) -> Promise {
-    let held = sandbox.denials > 0 && sandbox.restarts >= sandbox.denials && sandbox.state != "failed";
-    let detail = format!("{} denied accesses, {} restarts, {}", sandbox.denials, sandbox.restarts, sandbox.state);
-    promise(format!("{} is caught and restarted", sandbox.name), held, detail)
+    let held =
+        sandbox.denials > 0 && sandbox.restarts >= sandbox.denials && sandbox.state != "failed";
+    let detail = format!(
+        "{} denied accesses, {} restarts, {}",
+        sandbox.denials, sandbox.restarts, sandbox.state
+    );
+    promise(
+        format!("{} is caught and restarted", sandbox.name),
+        held,
+        detail,
+    )
 }
 
 fn undisturbed(sandbox: &Sandbox) -> Promise {
     let alive = matches!(sandbox.state, "running" | "stopped") || sandbox.exit_code == Some(0);
     let held = alive && sandbox.restarts == 0 && sandbox.denials == 0;
-    let detail = format!("{}, {} restarts, {} denied accesses", sandbox.state, sandbox.restarts, sandbox.denials);
+    let detail = format!(
+        "{}, {} restarts, {} denied accesses",
+        sandbox.state, sandbox.restarts, sandbox.denials
+    );
     promise(format!("{} is not disturbed", sandbox.name), held, detail)
 }
 
 /// No exit once it has booted, but those that it asked for: hypercalls, its own
-/// IPIs, and one write to the power port.
+/// IPIs, and what a Linux does to its local APIC and the power port when it
+/// powers off.
 fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize) -> Option<Promise> {
+    // Measured: 22 LVT writes, 2 port accesses.
+    const POWER_OFF: u64 = 32;
     let steady = &sandbox.exits.steady;
     if sandbox.exits.steady_seconds == 0.0 {
-        return linux.then(|| promise(format!("{} came to user space", sandbox.name), false, sandbox.state));
+        return linux.then(|| {
+            promise(
+                format!("{} came to user space", sandbox.name),
+                false,
+                sandbox.state,
+            )
+        });
     }
     let free = |(cause, n): (&&str, &u64)| match *cause {
         "hypercall" => true,
         "ipi" => cores > 1,
-        "port" => linux && sandbox.state == "stopped" && *n <= 1,
+        "port" | "lvt" | "msr" if linux && sandbox.state == "stopped" => *n <= POWER_OFF,
         _ => false,
     };
-    let detail = format!("{steady:?} in {:.3} s", sandbox.exits.steady_seconds);
-    Some(promise(format!("{} runs without exits", sandbox.name), steady.iter().all(free), detail))
+    let ended = if sandbox.state == "stopped" { ", power-off included" } else { "" };
+    let detail = format!("{steady:?} in {:.3} s{ended}", sandbox.exits.steady_seconds);
+    Some(promise(
+        format!("{} runs without exits", sandbox.name),
+        steady.iter().all(free),
+        detail,
+    ))
 }
 
 fn on_time(name: &str, t: &bulkhead_layout::telemetry::Record) -> Promise {

@@ -101,13 +101,21 @@ pub struct Outcome {
 ///
 /// # Errors
 /// A build that fails, a boot that stops, an emulator that ends, the time limit.
-pub fn run(mut checked: Checked, options: &Options, mut see: impl FnMut(Event)) -> Result<Outcome, Error> {
+pub fn run(
+    mut checked: Checked,
+    options: &Options,
+    mut see: impl FnMut(Event),
+) -> Result<Outcome, Error> {
     for (index, wanted) in checked.system.sandboxes.iter_mut().enumerate() {
         let text = match &mut wanted.sandbox.guest {
             Guest::Linux { cmdline, .. } => cmdline,
             Guest::Bare { args, .. } => args,
         };
-        let more = checked.system.scenario.iter().filter(|s| options.scenario && s.0 == index);
+        let more = checked
+            .system
+            .scenario
+            .iter()
+            .filter(|s| options.scenario && s.0 == index);
         for (_, more) in more {
             *text = format!("{text} {more}").trim().to_string();
         }
@@ -126,10 +134,17 @@ pub fn run(mut checked: Checked, options: &Options, mut see: impl FnMut(Event)) 
     let stopped = running.quit();
     end?;
     stopped.map_err(Error::Machine)?;
-    let last = watch.last.take().ok_or_else(|| Error::Other("the machine left no report".into()))?;
+    let last = watch
+        .last
+        .take()
+        .ok_or_else(|| Error::Other("the machine left no report".into()))?;
     let now = watch.now(&last);
     let report = report(&baked, &last, &watch.first_launches, now);
-    let counts = options.plugin.is_some().then(|| running.counts()).transpose();
+    let counts = options
+        .plugin
+        .is_some()
+        .then(|| running.counts())
+        .transpose();
     let consoles = std::mem::take(&mut watch.consoles);
     Ok(Outcome {
         report,
@@ -149,7 +164,12 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     let image = options.dir.join("image");
     std::fs::write(&image, &baked.bytes).map_err(other)?;
     let plan = &baked.plan;
-    let used = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |c| c + 1);
+    let used = plan
+        .sandboxes
+        .iter()
+        .flat_map(|s| &s.cores)
+        .max()
+        .map_or(1, |c| c + 1);
 
     let mut machine = Machine::new(&options.dir);
     let mut described = plan.machine.qemu.iter();
@@ -186,7 +206,13 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     }
     machine.plugin = options.plugin.as_ref().map(|library| Plugin {
         library: library.clone(),
-        ranges: baked.map.texts.iter().enumerate().map(|(i, &(pa, len))| (format!("monitor{i}"), pa, pa + len)).collect(),
+        ranges: baked
+            .map
+            .texts
+            .iter()
+            .enumerate()
+            .map(|(i, &(pa, len))| (format!("monitor{i}"), pa, pa + len))
+            .collect(),
         ..Plugin::default()
     });
     machine.start().map_err(Error::Machine)
@@ -194,10 +220,21 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
 
 /// COM1 to COM4: to files, but the first Linux's first port to the terminal.
 fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
-    let linux = plan.sandboxes.iter().find(|s| matches!(s.guest, Guest::Linux { .. }));
+    let linux = plan
+        .sandboxes
+        .iter()
+        .find(|s| matches!(s.guest, Guest::Linux { .. }));
     let ports = linux.iter().flat_map(|s| &s.devices).flat_map(|d| &d.ports);
     let shown = ports.map(|p| p.first).next().filter(|_| terminal);
-    [0x3F8, 0x2F8, 0x3E8, 0x2E8].map(|port| if shown == Some(port) { Serial::Terminal } else { Serial::File }).to_vec()
+    [0x3F8, 0x2F8, 0x3E8, 0x2E8]
+        .map(|port| {
+            if shown == Some(port) {
+                Serial::Terminal
+            } else {
+                Serial::File
+            }
+        })
+        .to_vec()
 }
 
 /// What was seen so far.
@@ -233,7 +270,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn until_end(&mut self, running: &mut Running, options: &Options, see: &mut impl FnMut(Event)) -> Result<(), Error> {
+    fn until_end(
+        &mut self,
+        running: &mut Running,
+        options: &Options,
+        see: &mut impl FnMut(Event),
+    ) -> Result<(), Error> {
         const LOOK: Duration = Duration::from_millis(20);
         loop {
             let ended = running.ended().map_err(Error::Machine)?;
@@ -243,18 +285,31 @@ impl<'a> Watch<'a> {
                 return Ok(());
             }
             if ended.is_some() {
-                return Err(Error::Other(format!("QEMU ended before the system booted\n{}", running.tail())));
+                return Err(Error::Other(format!(
+                    "QEMU ended before the system booted\n{}",
+                    running.tail()
+                )));
             }
             if options.duration.is_some_and(|d| elapsed >= d) {
                 return Ok(());
             }
             if elapsed >= options.limit && !options.terminal {
-                let waited: Vec<_> = self.baked.plan.ends_with.iter().map(|&i| self.baked.plan.sandboxes[i].name.as_str()).collect();
+                let waited: Vec<_> = self
+                    .baked
+                    .plan
+                    .ends_with
+                    .iter()
+                    .map(|&i| self.baked.plan.sandboxes[i].name.as_str())
+                    .collect();
                 let consoles: String = self.consoles.iter().map(|c| tail(c)).collect();
                 return Err(Error::Other(format!(
                     "after {} s the run was given up; it waited for {} to end\n{}{consoles}",
                     elapsed.as_secs(),
-                    if waited.is_empty() { "all sandboxes".into() } else { waited.join(", ") },
+                    if waited.is_empty() {
+                        "all sandboxes".into()
+                    } else {
+                        waited.join(", ")
+                    },
                     running.tail()
                 )));
             }
@@ -265,11 +320,16 @@ impl<'a> Watch<'a> {
     /// Reads everything once and tells what is new.
     fn look(&mut self, running: &Running, see: &mut impl FnMut(Event)) -> Result<(), Error> {
         let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
-        let Some(seen) = snapshot(&read, self.baked) else { return Ok(()) };
+        let Some(seen) = snapshot(&read, self.baked) else {
+            return Ok(());
+        };
         if let Some(boot) = seen.boot.filter(|b| b.error != 0) {
             let said = running.console();
             let said = said.lines().last().unwrap_or_default().to_string();
-            return Err(Error::Other(format!("the boot stopped with error {}: {said}", boot.error)));
+            return Err(Error::Other(format!(
+                "the boot stopped with error {}: {said}",
+                boot.error
+            )));
         }
         if seen.sandboxes.is_empty() {
             return Ok(());
@@ -278,7 +338,10 @@ impl<'a> Watch<'a> {
             let name = &self.baked.plan.sandboxes[i].name;
             if !self.launched[i] && s.report.launch_tsc != 0 {
                 self.launched[i] = true;
-                self.first_launches.push((s.report.played_tsc - s.report.begin_tsc, s.report.launch_tsc));
+                self.first_launches.push((
+                    s.report.played_tsc - s.report.begin_tsc,
+                    s.report.launch_tsc,
+                ));
             }
             for (c, core) in s.cores.iter().enumerate() {
                 for denial in core.newest.iter().filter(|d| d.seq > self.denials[i][c]) {
@@ -294,7 +357,10 @@ impl<'a> Watch<'a> {
             }
             let whole = self.consoles[i].rfind('\n').map_or(0, |n| n + 1);
             if whole > self.shown[i] {
-                see(Event::Console(name, &self.consoles[i][self.shown[i]..whole]));
+                see(Event::Console(
+                    name,
+                    &self.consoles[i][self.shown[i]..whole],
+                ));
                 self.shown[i] = whole;
             }
             if s.state != self.states[i] {
@@ -309,9 +375,16 @@ impl<'a> Watch<'a> {
     /// Whether all sandboxes that the run waits for have ended.
     fn is_over(&self) -> bool {
         let wanted = &self.baked.plan.ends_with;
-        let over = |i: &usize| matches!(self.states[*i], State::Stopped | State::Exited | State::Failed);
+        let over = |i: &usize| {
+            matches!(
+                self.states[*i],
+                State::Stopped | State::Exited | State::Failed
+            )
+        };
         let all: Vec<_> = (0..self.states.len()).collect();
-        (if wanted.is_empty() { &all } else { wanted }).iter().all(over)
+        (if wanted.is_empty() { &all } else { wanted })
+            .iter()
+            .all(over)
     }
 
     fn now(&self, last: &Snapshot) -> u64 {
@@ -321,7 +394,9 @@ impl<'a> Watch<'a> {
     fn telemetry(&self, running: &Running) -> Vec<(String, Record)> {
         let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
         let channels = self.baked.plan.channels.iter();
-        channels.filter_map(|c| Some((c.name.clone(), telemetry(&read, c.hpa)?))).collect()
+        channels
+            .filter_map(|c| Some((c.name.clone(), telemetry(&read, c.hpa)?)))
+            .collect()
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Explained {
     pub rule: String,
     /// What would allow it, or why nothing does.
     pub allow: String,
+    /// The record itself.
+    #[serde(skip)]
+    pub record: Denial,
 }
 
 impl fmt::Display for Explained {
@@ -34,7 +37,14 @@ impl fmt::Display for Explained {
         write!(
             f,
             "{} core {} at {}: {} ({}); it is {}; rule: {}; {}",
-            self.sandbox, self.core, self.rip, self.access, self.kind, self.owner, self.rule, self.allow
+            self.sandbox,
+            self.core,
+            self.rip,
+            self.access,
+            self.kind,
+            self.owner,
+            self.rule,
+            self.allow
         )
     }
 }
@@ -48,7 +58,10 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         k if k == Kind::Memory as usize => memory(plan, who, denial),
         k if k == Kind::Port as usize => port(plan, who, denial),
         k if k == Kind::Msr as usize => (
-            format!("access to MSR {:#x}, value {:#x}", denial.address, denial.info),
+            format!(
+                "access to MSR {:#x}, value {:#x}",
+                denial.address, denial.info
+            ),
             "the machine's".into(),
             "a guest uses the MSRs of the allow-list only".into(),
             "nothing in a manifest allows it (docs/decisions/0004-msr-policy.md)".into(),
@@ -65,7 +78,10 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
             "a triple fault, or a processor state that cannot be entered".into(),
             format!("{}'s own", who.name),
             "a guest that shuts its processor down is ended".into(),
-            format!("[[health]] sandbox = \"{}\", on = \"triple-fault\" says what follows", who.name),
+            format!(
+                "[[health]] sandbox = \"{}\", on = \"triple-fault\" says what follows",
+                who.name
+            ),
         ),
     };
     Explained {
@@ -78,6 +94,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         owner,
         rule,
         allow,
+        record: *denial,
     }
 }
 
@@ -99,28 +116,60 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let access = format!("{how} guest-physical {gpa:#x}");
     let rule = "a guest reaches the memory that the manifest gives it, with its rights".to_string();
     if who.ram.iter().any(|r| gpa >= r.gpa && gpa < r.gpa + r.len) {
-        let allow = format!("{}: guest = {{ access = \"rwx\" }} would lift the segments' rights", place(who));
+        let allow = format!(
+            "{}: guest = {{ access = \"rwx\" }} would lift the segments' rights",
+            place(who)
+        );
         return (access, "its own, without that right".into(), rule, allow);
     }
-    if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa < c.gpa + c.len) {
+    if let Some(c) = plan
+        .channels
+        .iter()
+        .find(|c| gpa >= c.gpa && gpa < c.gpa + c.len)
+    {
         let owner = format!("channel {}", c.name);
-        let allow = format!("{}:{}: name it in `from` or `to`", c.place.file.display(), c.place.line);
-        return (access, owner, "a channel is written by `from` and read by `to`".into(), allow);
+        let allow = format!(
+            "{}:{}: name it in `from` or `to`",
+            c.place.file.display(),
+            c.place.line
+        );
+        return (
+            access,
+            owner,
+            "a channel is written by `from` and read by `to`".into(),
+            allow,
+        );
     }
     if (INFO_GPA..CHANNELS_END).contains(&gpa) {
         let allow = format!("{}: `observe` grants reports, read-only", place(who));
-        return (access, "in the window of info page, reports and channels".into(), rule, allow);
+        return (
+            access,
+            "in the window of info page, reports and channels".into(),
+            rule,
+            allow,
+        );
     }
     if (0xFEE0_0000..0xFEF0_0000).contains(&gpa) {
-        let rule = "the local APIC's page is never mapped: a store there could interrupt any core".into();
-        return (access, "the machine's local APIC".into(), rule, "use x2APIC registers; nothing in a manifest allows it".into());
+        let rule =
+            "the local APIC's page is never mapped: a store there could interrupt any core".into();
+        return (
+            access,
+            "the machine's local APIC".into(),
+            rule,
+            "use x2APIC registers; nothing in a manifest allows it".into(),
+        );
     }
     let device = plan.machine.reserved.iter().find(|(_, s)| s.contains(gpa));
     let owner = match device {
         Some((name, _)) => format!("the machine's {name}"),
         None => host_owner(plan, gpa),
     };
-    let last = who.ram.iter().filter(|r| r.gpa < GUEST_HIGH).map(|r| r.gpa + r.len).max();
+    let last = who
+        .ram
+        .iter()
+        .filter(|r| r.gpa < GUEST_HIGH)
+        .map(|r| r.gpa + r.len)
+        .max();
     let allow = match last {
         Some(end) if gpa >= end && device.is_none() => {
             format!("{}: `memory` gives it RAM up to {end:#x}", place(who))
@@ -134,11 +183,18 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
 /// guesses it would have reached without nested tables.
 fn host_owner(plan: &Plan, pa: u64) -> String {
     if plan.image.contains(pa) {
-        return "nobody's here (that address of the machine holds the image and the monitors)".into();
+        return "nobody's here (that address of the machine holds the image and the monitors)"
+            .into();
     }
-    let owner = plan.sandboxes.iter().find(|s| s.ram.iter().any(|r| pa >= r.hpa && pa < r.hpa + r.len));
+    let owner = plan
+        .sandboxes
+        .iter()
+        .find(|s| s.ram.iter().any(|r| pa >= r.hpa && pa < r.hpa + r.len));
     match owner {
-        Some(s) => format!("nobody's here (that address of the machine is {}'s)", s.name),
+        Some(s) => format!(
+            "nobody's here (that address of the machine is {}'s)",
+            s.name
+        ),
         None => "nobody's".into(),
     }
 }
@@ -147,30 +203,52 @@ fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let port = denial.address as u16;
     let access = format!("access to port {port:#x}, value {:#x}", denial.info);
     let rule = "a guest uses the ports of its devices".to_string();
-    let has = |d: &bulkhead_plan::Device| d.ports.iter().any(|p| (p.first..=p.last).contains(&port));
+    let has =
+        |d: &bulkhead_plan::Device| d.ports.iter().any(|p| (p.first..=p.last).contains(&port));
     if let Some(owner) = plan.sandboxes.iter().find(|s| s.devices.iter().any(has)) {
         let allow = format!("{}: devices, but {} has it", place(who), owner.name);
         return (access, format!("{}'s", owner.name), rule, allow);
     }
     match plan.machine.devices.iter().find(|d| has(d)) {
         Some(d) => {
-            let allow = format!("{}: devices = [\"{}\"], where a sandbox may have it", place(who), d.name);
+            let allow = format!(
+                "{}: devices = [\"{}\"], where a sandbox may have it",
+                place(who),
+                d.name
+            );
             (access, format!("the machine's {}", d.name), rule, allow)
         }
-        None => (access, "nobody's".into(), rule, "no device of the machine description has it".into()),
+        None => (
+            access,
+            "nobody's".into(),
+            rule,
+            "no device of the machine description has it".into(),
+        ),
     }
 }
 
 fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let (low, to) = (denial.address as u32, (denial.address >> 32) as u32);
-    let mode = ["fixed", "lowest priority", "SMI", "reserved", "NMI", "INIT", "SIPI", "ExtINT"][(low >> 8 & 7) as usize];
+    let mode = [
+        "fixed",
+        "lowest priority",
+        "SMI",
+        "reserved",
+        "NMI",
+        "INIT",
+        "SIPI",
+        "ExtINT",
+    ][(low >> 8 & 7) as usize];
     let target = match low >> 18 & 3 {
         0 => format!("APIC ID {to:#x}"),
         1 => "itself".into(),
         2 => "all cores".into(),
         _ => "all other cores".into(),
     };
-    let owner = plan.sandboxes.iter().find(|s| s.name != who.name && s.apic_ids.contains(&to));
+    let owner = plan
+        .sandboxes
+        .iter()
+        .find(|s| s.name != who.name && s.apic_ids.contains(&to));
     let owner = match owner {
         Some(s) => format!("{}'s core", s.name),
         None if who.apic_ids.contains(&to) => "its own core".into(),
@@ -190,6 +268,10 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         format!("hypercall {:#x} on sandbox {}", denial.address, denial.info),
         target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
         "a sandbox controls those that the manifest names".into(),
-        format!("{}: control = [\"{}\"]", place(who), target.map_or("…", |s| s.name.as_str())),
+        format!(
+            "{}: control = [\"{}\"]",
+            place(who),
+            target.map_or("…", |s| s.name.as_str())
+        ),
     )
 }

@@ -3,7 +3,9 @@
 use crate::ram::{Read, get};
 use bulkhead_image::Baked;
 use bulkhead_layout::image::{BOOT_MAGIC, BootReport};
-use bulkhead_layout::report::{self, CAUSES, CONSOLE, CoreReport, DENIALS, Denial, MAGIC, Report, State};
+use bulkhead_layout::report::{
+    self, CAUSES, CONSOLE, CoreReport, DENIALS, Denial, MAGIC, Report, State,
+};
 use bulkhead_layout::telemetry::{self, Record};
 use std::sync::atomic::AtomicU64;
 
@@ -119,7 +121,8 @@ pub fn telemetry(ram: &Read, pa: u64) -> Option<Record> {
     let mut bytes = [0u8; telemetry::WORDS * 8];
     ram(pa, &mut bytes).then_some(())?;
     let words = bytes.chunks_exact(8);
-    let words = words.map(|w| AtomicU64::new(w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b))));
+    let words =
+        words.map(|w| AtomicU64::new(w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b))));
     telemetry::read(&words.collect::<Vec<_>>())
 }
 

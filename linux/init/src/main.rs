@@ -16,6 +16,7 @@
 use bulkhead_linux::{mark, marker};
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::reboot::{RebootMode, reboot};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -36,6 +37,7 @@ fn main() {
     // Before anything else: whoever measures the boot ends it here.
     mark::<{ marker::EVENT | marker::id::USER }>(0);
     println!("bulkhead-init: user space");
+    cpuid_everywhere();
     mount_all();
     let mut signals = SigSet::empty();
     for signal in [
@@ -70,6 +72,23 @@ fn main() {
         shell(&signals);
     }
     finish(then);
+}
+
+/// Does what a C library does when a program starts, on every core: CPUID in
+/// user mode is how a monitor knows that the kernel has booted.
+fn cpuid_everywhere() {
+    let this = Pid::from_raw(0);
+    let Ok(all) = sched_getaffinity(this) else {
+        return;
+    };
+    for core in (0..CpuSet::count()).filter(|&core| all.is_set(core) == Ok(true)) {
+        let mut one = CpuSet::new();
+        if one.set(core).is_ok() && sched_setaffinity(this, &one).is_ok() {
+            std::hint::black_box(std::arch::x86_64::__cpuid(0));
+        }
+    }
+    // The next program may run on all of them again.
+    let _ = sched_setaffinity(this, &all);
 }
 
 /// Value of `name=value` on the kernel's command line; the last one counts.
