@@ -25,6 +25,15 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
     match vmcb.get(vmcb::EXIT_CODE) as u32 {
         exit::MSR => msr::handle(core),
         exit::VMMCALL => hypercall::handle(core),
+        _ => rare(core),
+    }
+}
+
+/// Everything but the two hot causes, out of their way: no register is saved for it there.
+#[inline(never)]
+fn rare(core: Core) -> bool {
+    let vmcb = core.vmcb();
+    match vmcb.get(vmcb::EXIT_CODE) as u32 {
         exit::CPUID => cpuid::handle(core),
         exit::IOIO => port::handle(core),
         exit::NMI => mail::doorbell(core),

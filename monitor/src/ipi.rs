@@ -22,6 +22,7 @@ pub const END: u32 = 1 << 11;
 pub const END_STATE: u32 = 12;
 
 /// Decides on an ICR write that is not ordinary and carries it out.
+#[inline(never)]
 pub fn send(core: Core, value: u64) -> bool {
     let own = core.local().index.get();
     match icr::decide(&config().own, value) {

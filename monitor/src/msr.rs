@@ -5,7 +5,7 @@ use crate::exit::{TWO_BYTES, skip};
 use crate::record::{count, deny};
 use crate::{enforced, ipi};
 use bulkhead_arch_x86::{icr, msr, vmcb};
-use bulkhead_cpu_x86::{rdmsr, wrmsr};
+use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_layout::monitor::Quiet;
 use bulkhead_layout::report::{Cause, Kind};
 
@@ -25,10 +25,15 @@ pub fn handle(core: Core) -> bool {
         }
         return ipi::send(core, value);
     }
-    if write {
-        self::write(core, register, value)
-    } else {
-        read(core, register)
+    other(core, register, write.then_some(value))
+}
+
+/// Everything but an ICR write: out of its way.
+#[inline(never)]
+fn other(core: Core, register: u32, value: Option<u64>) -> bool {
+    match value {
+        Some(value) => write(core, register, value),
+        None => read(core, register),
     }
 }
 
@@ -48,10 +53,10 @@ fn read(core: Core, register: u32) -> bool {
 
 fn write(core: Core, register: u32, value: u64) -> bool {
     match register {
-        msr::X2APIC_LVT_CMCI | msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST => {
+        msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST => {
             count(core, Cause::Lvt);
             let value = if enforced("lvt-delivery-mode") {
-                icr::lvt(value)
+                icr::lvt(register, value, cpuid(1, 0).ecx & 1 << 24 != 0)
             } else {
                 value
             };

@@ -28,7 +28,9 @@ pub enum Ipi {
 
 const LOGICAL: u32 = 1 << 11;
 const LEVEL_ASSERT: u32 = 1 << 14;
-const SHORTHAND: u32 = 0b11 << 18;
+const TRIGGER: u32 = 1 << 15;
+/// Writing one of these faults; the monitor must not do it for a guest (APM 16.13).
+const RESERVED: u32 = 0b11 << 12 | 0b11 << 16 | 0xFFF0_0000;
 /// Destination of a broadcast in x2APIC mode.
 pub const BROADCAST: u32 = u32::MAX;
 
@@ -52,7 +54,7 @@ fn contains_logical(own: &Ids, destination: u32) -> bool {
 #[inline(always)]
 #[must_use]
 pub fn is_ordinary(own: &Ids, icr: u64) -> bool {
-    icr as u32 & (SHORTHAND | LOGICAL | 0b111 << 8) == 0 && contains(own, (icr >> 32) as u32)
+    icr as u32 & !(LEVEL_ASSERT | TRIGGER | 0xFF) == 0 && contains(own, (icr >> 32) as u32)
 }
 
 /// Decides on any ICR value.
@@ -62,6 +64,7 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
     let physical = low & LOGICAL == 0 && contains(own, destination);
     let (mode, shorthand) = (low >> 8 & 0b111, low >> 18 & 0b11);
     match (mode, shorthand) {
+        _ if low & RESERVED != 0 => Ipi::Denied,
         (0, 0) if destination == BROADCAST => Ipi::All(true),
         (0, 0) if physical || low & LOGICAL != 0 && contains_logical(own, destination) => Ipi::Pass,
         (0, 1) => Ipi::Pass,
@@ -76,17 +79,30 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
     }
 }
 
+use crate::msr::X2APIC_LVT as TIMER;
+
 const LVT_MASKED: u64 = 1 << 16;
 
-/// The value that an LVT write stores: delivery modes other than fixed (SMI,
-/// NMI, INIT, ExtINT) are masked, because the lines behind them are not the guest's.
+/// The value that an LVT write stores: vector, mask, and for the timer its mode.
+/// Delivery modes other than fixed (SMI, NMI, INIT, ExtINT) are masked, because
+/// the lines behind them are not the guest's. Reserved bits are dropped: the
+/// monitor would fault on them.
 #[must_use]
-pub const fn lvt(value: u64) -> u64 {
-    if value >> 8 & 0b111 == 0 {
-        value & 0x7_10FF
+pub const fn lvt(register: u32, value: u64, has_deadline: bool) -> u64 {
+    const PERIODIC: u64 = 1 << 17;
+    const DEADLINE: u64 = 1 << 18;
+    let fixed = value >> 8 & 0b111 == 0;
+    let mask = if fixed {
+        value & LVT_MASKED
     } else {
-        value & 0x7_17FF | LVT_MASKED
-    }
+        LVT_MASKED
+    };
+    let mode = match value & (PERIODIC | DEADLINE) {
+        PERIODIC if register == TIMER => PERIODIC,
+        DEADLINE if register == TIMER && has_deadline => DEADLINE,
+        _ => 0,
+    };
+    value & 0xFF | mask | mode
 }
 
 /// A masked LVT entry.
@@ -156,6 +172,9 @@ mod tests {
                 assert_eq!(value >> 8 & 7, 0);
                 assert!(value >> 18 & 3 <= 1);
             }
+            if value & 0xFFF3_3000 != 0 {
+                assert_eq!(decide(&OWN, value), Ipi::Denied);
+            }
             if is_ordinary(&OWN, value) {
                 assert_eq!(decide(&OWN, value), Ipi::Pass);
             }
@@ -164,9 +183,14 @@ mod tests {
 
     #[test]
     fn lvt_entries_other_than_fixed_are_masked() {
-        assert_eq!(lvt(0x2_00EC), 0x2_00EC);
+        assert_eq!(lvt(TIMER, 0x2_00EC, false), 0x2_00EC);
+        assert_eq!(lvt(TIMER, 0x4_00EC, true), 0x4_00EC);
+        assert_eq!(lvt(TIMER, 0x4_00EC, false), 0xEC);
+        assert_eq!(lvt(TIMER + 5, 0xFFFF_FFFF_FFFE_F0FE, true), 0xFE);
         for mode in 1..8 {
-            assert_ne!(lvt(mode << 8) & MASKED, 0);
+            for register in TIMER..TIMER + 6 {
+                assert_ne!(lvt(register, mode << 8, true) & MASKED, 0);
+            }
         }
     }
 }

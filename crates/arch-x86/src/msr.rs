@@ -23,8 +23,6 @@ pub const X2APIC_SVR: u32 = 0x80F;
 pub const X2APIC_ISR: u32 = 0x810;
 /// x2APIC interrupt command register.
 pub const X2APIC_ICR: u32 = 0x830;
-/// x2APIC LVT for corrected machine checks.
-pub const X2APIC_LVT_CMCI: u32 = 0x82F;
 /// First of the x2APIC LVT registers (timer).
 pub const X2APIC_LVT: u32 = 0x832;
 /// Last of them (error).
@@ -48,12 +46,12 @@ pub const DIRECT: &[(u32, u32, Direct)] = &[
     (0x277, 0x277, Both), // PAT: the guest's own in the VMCB
     (0x2FF, 0x2FF, Read),
     (0x6E0, 0x6E0, Both), // TSC deadline
-    (0x800, 0x82E, Read), // x2APIC: whatever it says is this core's
+    (0x800, 0x82F, Read), // x2APIC: whatever it says is this core's
     (0x808, 0x808, Write),
     (X2APIC_EOI, X2APIC_EOI, Write),
     (X2APIC_SVR, X2APIC_SVR, Write),
     (0x828, 0x828, Write), // ESR
-    (X2APIC_LVT_CMCI, X2APIC_LVT_LAST, Read),
+    (X2APIC_LVT, X2APIC_LVT_LAST, Read),
     (X2APIC_TMICT, X2APIC_TMICT, Both),
     (0x83E, 0x83E, Both),             // divide configuration
     (0x83F, 0x83F, Write),            // self-IPI

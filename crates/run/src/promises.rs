@@ -119,7 +119,11 @@ fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize) -> Option<Promise> {
         "port" | "lvt" | "msr" if linux && sandbox.state == "stopped" => *n <= POWER_OFF,
         _ => false,
     };
-    let ended = if sandbox.state == "stopped" { ", power-off included" } else { "" };
+    let ended = if sandbox.state == "stopped" {
+        ", power-off included"
+    } else {
+        ""
+    };
     let detail = format!("{steady:?} in {:.3} s{ended}", sandbox.exits.steady_seconds);
     Some(promise(
         format!("{} runs without exits", sandbox.name),
