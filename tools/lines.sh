@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Lines of privileged code: everything that boot code and monitor link, crates
+# of this repository and others alike, without blank lines, comments and unit
+# tests. It counts whole crates, also what the linker drops.
+#
+#   tools/lines.sh       a table
+#   tools/lines.sh -q    "monitor N", "boot N" (boot: what the monitor does not have)
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+# Folders of the packages that a package links; linked PACKAGE
+linked() {
+    cargo tree --locked --offline -q -p "$1" --target x86_64-unknown-none -e normal,no-proc-macro --prefix none -f '{p}' |
+        sed 's|^.* (\(/[^)]*\)).*|\1|; t; s|^|not of this repository: |' | sort -u
+}
+
+# Unit tests are the end of a file, from #[cfg(test)] before `mod tests` on.
+lines() {
+    find "$1/src" -name '*.rs' -exec awk '
+        FNR == 1 { if (held) n++; held = 0; tests = 0 }
+        /^#\[cfg\(test\)\]$/ { held = 1; next }
+        held && /^mod tests/ { tests = 1; held = 0 }
+        held { n++; held = 0 }
+        tests || /^[[:space:]]*($|\/\/)/ { next }
+        { n++ }
+        END { print n + 0 }' {} +
+}
+
+table() { # PACKAGE, folders not to count
+    local package=$1 sum=0 n folder
+    while read -r folder; do
+        [ -d "$folder" ] || die "$package links $folder"
+        grep -qxF "$folder" <<<"${2:-}" && continue
+        n=$(lines "$folder")
+        [ "$quiet" ] || printf '  %-20s %6d\n' "${folder#"$ROOT"/}" "$n"
+        sum=$((sum + n))
+    done < <(linked "$package" | sort -u)
+    printf '%s %d\n' "${package#bulkhead-}" "$sum"
+}
+
+quiet=
+[ "${1:-}" = -q ] && quiet=1
+table bulkhead-monitor
+table bulkhead-boot "$(linked bulkhead-monitor)"
