@@ -2,16 +2,41 @@
 //!
 //! Arguments beside the library's: `attack=NAME` makes that one in every life;
 //! `once` exits with code 0 after an attack instead of restarting, `pause=N`
-//! waits N milliseconds before each attack.
+//! waits N milliseconds before each attack; `lives=N` exits with code 0 in life N,
+//! `core=1` attacks from the second core while the first one sleeps.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, hypercall, mark, marker, paging, println, time};
+use bulkhead_sdk::{Context, cores, hypercall, interrupt, mark, marker, paging, println, time};
 use rogue::expect::Outcome;
 use rogue::{Aim, Attack, by_name, of_life};
 
 bulkhead_sdk::entry!(guest);
 
 fn guest(context: Context) -> u32 {
+    if context.arg_u64("lives") == Some(context.incarnation()) {
+        return 0;
+    }
+    // Without this the own page tables would be in the way, not the monitor.
+    paging::map_everything();
+    if context.arg_u64("core") != Some(1) {
+        return live(context);
+    }
+    let from_there = |context, _| {
+        hypercall::exit(live(context));
+    };
+    if !cores::start(context, 1, from_there) {
+        println!("rogue: the second core did not start");
+        return 3;
+    }
+    interrupt::disable();
+    loop {
+        // SAFETY: sleeps; with interrupts off, until the restart.
+        unsafe { core::arch::asm!("hlt", options(nomem, nostack)) };
+    }
+}
+
+/// One life.
+fn live(context: Context) -> u32 {
     let attack: &Attack = match context.arg("attack") {
         None => of_life(context.incarnation()),
         Some(name) => match by_name(name) {
@@ -22,11 +47,15 @@ fn guest(context: Context) -> u32 {
             }
         },
     };
+    if context
+        .arg_u64("lives")
+        .is_some_and(|lives| context.incarnation() >= lives)
+    {
+        return 0;
+    }
     if let Some(pause) = context.arg_u64("pause") {
         time::sleep(pause * 1_000_000);
     }
-    // Without this the own page tables would be in the way, not the monitor.
-    paging::map_everything();
     let aim = Aim::new(context);
     println!(
         "rogue: attack {}: expected {}",

@@ -1,0 +1,71 @@
+//! Stops, starts and restarts another sandbox: `target=INDEX` (default 1),
+//! `do=STEP,STEP...` of `wait` (until it runs), `stop`, `start`, `restart`,
+//! `sleep` (50 ms) and `gone` (until it has ended by itself). Exit code 0 if all
+//! came to pass, else the number of the step that did not, from 1.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use bulkhead_sdk::hypercall::{BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
+use bulkhead_sdk::layout::report::State;
+use bulkhead_sdk::{Context, hypercall, println, time};
+
+bulkhead_sdk::entry!(guest);
+
+const MILLISECOND: u64 = 1_000_000;
+/// Milliseconds for a step.
+const PATIENCE: u32 = 3_000;
+
+/// State and restarts.
+fn status(target: u32) -> (u64, u64) {
+    let status = hypercall::status(target);
+    (status & 0xFF, status >> 8)
+}
+
+fn until(mut reached: impl FnMut() -> bool) -> bool {
+    (0..PATIENCE).any(|_| {
+        reached() || {
+            time::sleep(MILLISECOND);
+            false
+        }
+    })
+}
+
+fn ask(target: u32, request: u64) -> bool {
+    until(|| match hypercall::control(target, request) {
+        OK => true,
+        BUSY => false,
+        other => {
+            println!("warden: request {request} gave {other:#x}");
+            false
+        }
+    })
+}
+
+fn guest(context: Context) -> u32 {
+    let target = context.arg_u64("target").unwrap_or(1) as u32;
+    let steps = context.arg("do").unwrap_or("wait,stop,start,restart");
+    for (n, step) in steps.split(',').enumerate() {
+        let before = status(target).1;
+        let is = |state: State| status(target).0 == state as u64;
+        let done = match step {
+            "sleep" => {
+                time::sleep(50 * MILLISECOND);
+                true
+            }
+            "wait" => until(|| is(State::Running)),
+            "gone" => until(|| is(State::Stopped) || is(State::Exited)),
+            "stop" => ask(target, CONTROL_STOP) && until(|| is(State::Stopped)),
+            "start" => ask(target, CONTROL_START) && until(|| is(State::Running)),
+            "restart" => {
+                ask(target, CONTROL_RESTART)
+                    && until(|| is(State::Running) && status(target).1 == before + 1)
+            }
+            _ => false,
+        };
+        let (state, restarts) = status(target);
+        println!("warden: {step}: {done}, state {state}, {restarts} restarts");
+        if !done {
+            return n as u32 + 1;
+        }
+    }
+    0
+}

@@ -1,0 +1,315 @@
+//! Runs jobs side by side, each in a process group of its own with a time limit.
+
+use crate::{Failure, build};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+/// Arguments of `bulkhead-harness test`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only tests whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Only list the tests.
+    #[arg(long)]
+    list: bool,
+    /// Jobs side by side.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// Run one job in this process: what the driver itself uses.
+    #[arg(long, hide = true)]
+    job: Option<String>,
+}
+
+/// What came of a test.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Verdict {
+    /// It passed; a remark.
+    Passed(String),
+    /// It cannot be made here, and why.
+    Skipped(String),
+    /// It failed: reason and logs.
+    Failed(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    test: String,
+    verdict: Verdict,
+}
+
+/// Starts a line that carries a verdict, among whatever else a job prints.
+const MARK: &str = "@verdict ";
+
+/// What a job works with.
+pub struct Bench {
+    /// Folder of its own.
+    pub dir: PathBuf,
+}
+
+impl Bench {
+    /// Gives a verdict.
+    pub fn verdict(&self, test: &str, verdict: Verdict) {
+        let line = Line {
+            test: test.into(),
+            verdict,
+        };
+        let text = serde_json::to_string(&line).unwrap_or_default();
+        println!("{MARK}{text}");
+    }
+
+    /// Gives the verdict that a result is.
+    pub fn result(&self, test: &str, result: Result<impl Into<String>, String>) {
+        match result {
+            Ok(remark) => self.verdict(test, Verdict::Passed(remark.into())),
+            Err(reason) => self.verdict(test, Verdict::Failed(reason)),
+        }
+    }
+}
+
+type Body = Box<dyn Fn(&Bench)>;
+
+/// See the module above.
+pub struct Job {
+    /// Its name.
+    pub name: String,
+    /// The tests on which it gives verdicts.
+    pub tests: Vec<String>,
+    /// Time that it may take.
+    pub limit: Duration,
+    body: Body,
+}
+
+impl Job {
+    /// A job with many tests.
+    pub fn new(
+        name: impl Into<String>,
+        tests: impl IntoIterator<Item = String>,
+        seconds: u64,
+        body: impl Fn(&Bench) + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            tests: tests.into_iter().collect(),
+            limit: Duration::from_secs(seconds),
+            body: Box::new(body),
+        }
+    }
+
+    /// A job that is one test.
+    pub fn one(
+        name: impl Into<String>,
+        seconds: u64,
+        body: impl Fn(&Bench) -> Result<String, String> + 'static,
+    ) -> Self {
+        let name = name.into();
+        let test = name.clone();
+        Self::new(name.clone(), [name], seconds, move |bench| {
+            bench.result(&test, body(bench));
+        })
+    }
+}
+
+/// Runs the tests that were asked for.
+///
+/// # Errors
+/// The driver's own: processes that cannot be started.
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let mut jobs = super::jobs();
+    let home = build::target().join("test");
+    if let Some(name) = &arguments.job {
+        let job = jobs.iter().find(|j| j.name == *name);
+        let job = job.ok_or_else(|| format!("there is no job {name}"))?;
+        let dir = home.join(name.replace('/', "-"));
+        std::fs::create_dir_all(&dir)?;
+        std::env::set_current_dir(build::root())?;
+        (job.body)(&Bench { dir });
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(filter) = &arguments.filter {
+        jobs.iter_mut()
+            .for_each(|j| j.tests.retain(|t| t.contains(filter)));
+        jobs.retain(|j| !j.tests.is_empty());
+    }
+    if arguments.list {
+        jobs.iter()
+            .flat_map(|j| &j.tests)
+            .for_each(|t| println!("{t}"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    std::fs::create_dir_all(&home)?;
+    let board = Mutex::new(Board::default());
+    let queue = Mutex::new(jobs.into_iter().map(Order::from).collect::<VecDeque<_>>());
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(order) = next(&queue) {
+                    perform(&order, &home, &board);
+                }
+            });
+        }
+    });
+    let board = board.into_inner().map_err(|_| "a driver's thread failed")?;
+    Ok(board.conclude(begun.elapsed()))
+}
+
+/// What a thread needs to know of a job.
+struct Order {
+    name: String,
+    tests: Vec<String>,
+    limit: Duration,
+}
+
+impl From<Job> for Order {
+    fn from(job: Job) -> Self {
+        Self {
+            name: job.name,
+            tests: job.tests,
+            limit: job.limit,
+        }
+    }
+}
+
+fn next(queue: &Mutex<VecDeque<Order>>) -> Option<Order> {
+    queue.lock().ok()?.pop_front()
+}
+
+/// Starts the job, takes its verdicts, and fails what it leaves out.
+fn perform(order: &Order, home: &Path, board: &Mutex<Board>) {
+    let mut owed = order.tests.clone();
+    let log = home.join(format!("{}.log", order.name.replace('/', "-")));
+    let mut last = Instant::now();
+    let mut give = |owed: &mut Vec<String>, test: &str, verdict: Verdict| {
+        if let (Some(at), Ok(mut board)) = (owed.iter().position(|t| t == test), board.lock()) {
+            owed.remove(at);
+            board.note(test, last.elapsed(), &verdict);
+            last = Instant::now();
+        }
+    };
+    let end = supervise(order, &log, |test, verdict| give(&mut owed, test, verdict));
+    let tail = tail(&std::fs::read_to_string(&log).unwrap_or_default());
+    for test in owed.clone() {
+        let reason = match &end {
+            Ok(how) => format!("no verdict: the job {} {how}\n{tail}", order.name),
+            Err(error) => format!("the job {} cannot be run: {error}", order.name),
+        };
+        give(&mut owed, &test, Verdict::Failed(reason));
+    }
+}
+
+/// Last lines of a log.
+pub fn tail(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    let from = lines.len().saturating_sub(25);
+    lines[from..].iter().map(|l| format!("  {l}\n")).collect()
+}
+
+fn supervise(
+    order: &Order,
+    log: &Path,
+    mut give: impl FnMut(&str, Verdict),
+) -> std::io::Result<String> {
+    let log = File::create(log)?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["test", "--job", &order.name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let (sender, lines) = mpsc::channel();
+    let out = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let lines = out.into_iter().flat_map(|o| BufReader::new(o).lines());
+        lines
+            .map_while(Result::ok)
+            .for_each(|l| drop(sender.send(l)));
+    });
+    let deadline = Instant::now() + order.limit;
+    let mut log = &log;
+    let how = loop {
+        match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(line) => match line.strip_prefix(MARK).map(serde_json::from_str::<Line>) {
+                Some(Ok(line)) => give(&line.test, line.verdict),
+                _ => writeln!(log, "{line}")?,
+            },
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                break format!("took longer than {} s", order.limit.as_secs());
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                break format!("ended with {}", child.wait()?);
+            }
+        }
+    };
+    end(&mut child);
+    let _ = reader.join();
+    Ok(how)
+}
+
+/// Ends the job and everything that it started.
+fn end(child: &mut Child) {
+    let group = format!("-{}", child.id());
+    let kill = Command::new("kill")
+        .args(["-KILL", "--", &group])
+        .stderr(Stdio::null())
+        .status();
+    if kill.is_err() {
+        // Without the program, at least the job itself.
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+}
+
+#[derive(Default)]
+struct Board {
+    passed: usize,
+    skipped: usize,
+    failed: Vec<(String, String)>,
+}
+
+impl Board {
+    fn note(&mut self, test: &str, took: Duration, verdict: &Verdict) {
+        let (word, remark) = match verdict {
+            Verdict::Passed(remark) => {
+                self.passed += 1;
+                ("ok  ", remark.lines().next().unwrap_or_default())
+            }
+            Verdict::Skipped(why) => {
+                self.skipped += 1;
+                ("skip", why.as_str())
+            }
+            Verdict::Failed(reason) => {
+                self.failed.push((test.into(), reason.clone()));
+                ("FAIL", "")
+            }
+        };
+        println!("{word} {:>6.1} s  {test:<36} {remark}", took.as_secs_f64());
+        if let Verdict::Failed(reason) = verdict {
+            println!("  {}", reason.trim_end().replace('\n', "\n  "));
+        }
+    }
+
+    fn conclude(&self, took: Duration) -> ExitCode {
+        if !self.failed.is_empty() {
+            println!("\nfailed:");
+        }
+        for (test, reason) in &self.failed {
+            println!("  {test}: {}", reason.lines().next().unwrap_or_default());
+        }
+        println!("\n{} s, {} skipped", took.as_secs(), self.skipped);
+        println!("{} passed, {} failed", self.passed, self.failed.len());
+        if self.failed.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Guests of every kind, and what they may do to each other by right.
+
+use super::driver::{Bench, Job, Verdict};
+use super::system::{Manifest, Seen, artifacts, run};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Debian's kernels, as `tools/kernels.sh` fetches them.
+const KERNELS: [&str; 4] = [
+    "linux-6.1",
+    "linux-6.1-cloud",
+    "linux-6.12",
+    "linux-6.12-cloud",
+];
+const SMALL: &str = "4 MiB";
+
+pub fn jobs() -> Vec<Job> {
+    let mut jobs = vec![
+        demo(),
+        linux_job(
+            "guest/linux-6.12-cloud-2-cores",
+            "linux-6.12-cloud",
+            &[0, 1],
+            "512 MiB",
+        ),
+        linux_job("guest/linux-6.1-2-cores", "linux-6.1", &[0, 1], "512 MiB"),
+        two_linux(),
+        power(),
+    ];
+    for kernel in KERNELS {
+        jobs.push(linux_job(
+            &format!("guest/{kernel}"),
+            kernel,
+            &[0],
+            "512 MiB",
+        ));
+    }
+    // A distribution's kernel unpacks itself to tens of MiB: the cloud flavours
+    // have room in 128 MiB, the large ones in 160.
+    jobs.push(linux_job(
+        "guest/linux-128-mib",
+        "linux-6.12-cloud",
+        &[0],
+        "128 MiB",
+    ));
+    jobs.push(linux_job(
+        "guest/linux-2-gib",
+        "linux-6.12-cloud",
+        &[0],
+        "2 GiB",
+    ));
+    let low = "{ size = \"256 MiB\", at = \"1 GiB\" }";
+    let high = "{ size = \"256 MiB\", at = \"0x140000000\" }";
+    jobs.push(linux_job(
+        "guest/linux-placed-below-4-gib",
+        "linux-6.12-cloud",
+        &[0],
+        low,
+    ));
+    jobs.push(linux_job(
+        "guest/linux-placed-above-4-gib",
+        "linux-6.12-cloud",
+        &[0],
+        high,
+    ));
+    jobs.extend(bare());
+    jobs
+}
+
+/// `make run` without a terminal: its promises are the test.
+fn demo() -> Job {
+    Job::one("guest/demo", 240, |bench| {
+        let report = bench.dir.join("report.json");
+        let out = std::process::Command::new(crate::build::target().join("release/bulkhead"))
+            .args(["run", "systems/demo.toml", "--report"])
+            .arg(&report)
+            .env("CI", "true")
+            .output()
+            .map_err(|e| format!("target/release/bulkhead: {e}"))?;
+        let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
+        if !out.status.success() {
+            return Err(format!(
+                "`make run`: {}\n{}",
+                out.status,
+                super::driver::tail(&said)
+            ));
+        }
+        super::walk::schema(&report)?;
+        let held = said.matches("  held  ").count();
+        Ok(format!("{held} promises held"))
+    })
+}
+
+fn missing(kernel: &str) -> Option<String> {
+    let there = artifacts().join(kernel).is_file();
+    (!there).then(|| format!("target/artifacts/{kernel} is missing; `make artifacts` fetches it"))
+}
+
+fn linux_job(name: &str, kernel: &'static str, cores: &'static [u32], memory: &'static str) -> Job {
+    let test = name.to_owned();
+    Job::new(name, [name.to_owned()], 150, move |bench| {
+        match missing(kernel) {
+            Some(why) => bench.verdict(&test, Verdict::Skipped(why)),
+            None => bench.result(&test, linux(bench, kernel, cores, memory)),
+        }
+    })
+}
+
+/// Boots to user space, powers off by ACPI, and nothing was denied.
+fn linux(bench: &Bench, kernel: &str, cores: &[u32], memory: &str) -> Result<String, String> {
+    let manifest = Manifest::new().linux("linux", kernel, "boot", cores, memory, 1);
+    let seen = run(&manifest, &bench.dir, |o| {
+        o.limit = Duration::from_secs(130)
+    })?;
+    came_up(&seen, "linux", 1, cores.len())?;
+    let s = seen.sandbox("linux")?;
+    Ok(format!(
+        "{} exits until user space",
+        s.exits.boot.values().sum::<u64>()
+    ))
+}
+
+/// A Linux that reached user space with all its cores, and powered off.
+fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(), String> {
+    seen.undisturbed(name, &["stopped"])?;
+    let serial = &seen.outcome()?.serials[uart];
+    seen.ensure(
+        serial.contains("bulkhead-init: user space"),
+        "no user space",
+    )?;
+    let smp = format!("smp: Brought up 1 node, {cores} CPU");
+    seen.ensure(cores == 1 || serial.contains(&smp), format!("no \"{smp}\""))?;
+    let steady = &seen.sandbox(name)?.exits.steady;
+    let asked = |(cause, n): (&&str, &u64)| match *cause {
+        "ipi" | "doorbell" => cores > 1,
+        // The write that powers off.
+        "port" => *n == 1,
+        _ => false,
+    };
+    seen.ensure(
+        steady.iter().all(asked),
+        format!("exits in steady state: {steady:?}"),
+    )
+}
+
+fn two_linux() -> Job {
+    Job::one("guest/two-linux", 200, |bench| {
+        let manifest = Manifest::new()
+            .linux("one", "linux-6.12-cloud", "boot", &[0], "256 MiB", 1)
+            .linux("two", "linux-6.1", "boot", &[1], "256 MiB", 2);
+        let seen = run(&manifest, &bench.dir, |o| {
+            o.limit = Duration::from_secs(180)
+        })?;
+        came_up(&seen, "one", 1, 1)?;
+        came_up(&seen, "two", 2, 1)?;
+        Ok(String::new())
+    })
+}
+
+/// `reboot` starts a sandbox anew and `poweroff` ends it, and another one's
+/// neither stops nor restarts.
+fn power() -> Job {
+    let tests = ["guest/reboot", "guest/poweroff-alone"];
+    Job::new("guest/power", tests.map(String::from), 200, move |bench| {
+        let manifest = Manifest::new()
+            .ends_with(&["warden"])
+            .bare(
+                "warden",
+                "warden",
+                "target=1 do=wait,gone",
+                &[0],
+                SMALL,
+                "control = [\"linux\"]",
+            )
+            .linux("linux", "linux-6.12-cloud", "reboot", &[1], "256 MiB", 1)
+            .bare("victim", "victim", "", &[2], "8 MiB", "");
+        // The second life is cut off: it would reboot for ever.
+        let seen = run(&manifest, &bench.dir, |o| {
+            o.duration = Some(Duration::from_secs(25));
+        });
+        bench.result(
+            tests[0],
+            seen.and_then(|seen| {
+                let serial = seen.outcome()?.serials[1].clone();
+                let lives = serial.matches("bulkhead-init: user space").count();
+                let s = seen.sandbox("linux")?;
+                seen.ensure(lives >= 2, format!("user space was reached {lives} times"))?;
+                seen.ensure(
+                    s.restarts >= 1 && s.denials == 0,
+                    "restarts or denials of linux",
+                )?;
+                seen.undisturbed("victim", &["running"])?;
+                Ok(format!("user space in {lives} lives"))
+            }),
+        );
+        let manifest = Manifest::new()
+            .ends_with(&["linux"])
+            .linux("linux", "linux-6.12-cloud", "boot", &[1], "256 MiB", 1)
+            .bare("victim", "victim", "", &[2], "8 MiB", "");
+        let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(90));
+        bench.result(
+            tests[1],
+            seen.and_then(|seen| {
+                came_up(&seen, "linux", 1, 1)?;
+                seen.undisturbed("victim", &["running"])?;
+                Ok(String::new())
+            }),
+        );
+    })
+}
+
+/// A bare system, its limit, and what must have come of it.
+fn one(
+    name: &'static str,
+    manifest: impl Fn() -> Manifest + 'static,
+    judge: impl Fn(&Seen) -> Result<(), String> + 'static,
+) -> Job {
+    Job::one(name, 90, move |bench| {
+        let seen = run(&manifest(), &bench.dir, |_| {})?;
+        judge(&seen).map(|()| String::new())
+    })
+}
+
+fn alone(
+    program: &'static str,
+    args: &'static str,
+    cores: &'static [u32],
+) -> impl Fn() -> Manifest {
+    move || Manifest::new().bare("guest", program, args, cores, SMALL, "")
+}
+
+fn bare() -> Vec<Job> {
+    let good = |seen: &Seen| {
+        seen.exited("guest")?;
+        seen.undisturbed("guest", &["exited"])
+    };
+    let tested = |seen: &Seen| {
+        let s = seen.sandbox("guest")?;
+        seen.ensure(
+            s.state == "exited" && s.exit_code == Some(0),
+            "a check failed",
+        )
+    };
+    vec![
+        one("guest/hello", alone("hello", "", &[0]), move |seen| {
+            good(seen)?;
+            seen.ensure(
+                seen.console.contains("hello from guest"),
+                "it did not say hello",
+            )
+        }),
+        hello_c(),
+        one(
+            "guest/selftest",
+            alone("selftest", "late=2000000", &[0]),
+            tested,
+        ),
+        one(
+            "guest/selftest-2-cores",
+            alone("selftest", "late=2000000", &[0, 1]),
+            tested,
+        ),
+        one(
+            "guest/selftest-3-restarts",
+            alone("selftest", "late=2000000 restarts=3", &[2]),
+            |seen| {
+                let s = seen.sandbox("guest")?;
+                let right = s.state == "exited" && s.exit_code == Some(0) && s.restarts == 3;
+                seen.ensure(right, "a check failed, or it was not restarted three times")
+            },
+        ),
+        one(
+            "guest/flight",
+            alone("flight", "seconds=1", &[0]),
+            move |seen| {
+                good(seen)?;
+                let steady = &seen.sandbox("guest")?.exits.steady;
+                let asked = steady.keys().all(|k| *k == "hypercall");
+                seen.ensure(asked, format!("exits in steady state: {steady:?}"))
+            },
+        ),
+        one(
+            "guest/placed-above-4-gib",
+            || {
+                let at = "{ size = \"4 MiB\", at = \"0x140000000\" }";
+                Manifest::new().bare("guest", "selftest", "late=2000000", &[0], at, "")
+            },
+            tested,
+        ),
+        one(
+            "guest/control",
+            || {
+                Manifest::new()
+                    .ends_with(&["warden"])
+                    .bare(
+                        "warden",
+                        "warden",
+                        "target=1",
+                        &[0],
+                        SMALL,
+                        "control = [\"victim\"]",
+                    )
+                    .bare("victim", "victim", "", &[1], "8 MiB", "")
+                    .bare("witness", "victim", "", &[2], "8 MiB", "")
+            },
+            |seen| {
+                seen.exited("warden")?;
+                seen.undisturbed("witness", &["running"])?;
+                let s = seen.sandbox("victim")?;
+                seen.ensure(
+                    s.restarts == 2 && s.state == "running",
+                    "the victim was not restarted twice",
+                )
+            },
+        ),
+        one(
+            "guest/control-2-cores",
+            || {
+                Manifest::new()
+                    .ends_with(&["warden"])
+                    .bare(
+                        "warden",
+                        "warden",
+                        "target=1 do=wait,sleep,restart,sleep,stop",
+                        &[0],
+                        SMALL,
+                        "control = [\"rogue\"]",
+                    )
+                    .bare(
+                        "rogue",
+                        "rogue",
+                        "attack=spin-for-ever core=1",
+                        &[1, 2],
+                        SMALL,
+                        "",
+                    )
+            },
+            |seen| {
+                seen.exited("warden")?;
+                let s = seen.sandbox("rogue")?;
+                seen.ensure(
+                    s.restarts == 1 && s.state == "stopped",
+                    "it was not restarted and stopped",
+                )
+            },
+        ),
+        one(
+            "guest/autostart-false",
+            || {
+                Manifest::new()
+                    .ends_with(&["warden", "guest"])
+                    .bare(
+                        "warden",
+                        "warden",
+                        "target=1 do=sleep,start,gone",
+                        &[0],
+                        SMALL,
+                        "control = [\"guest\"]",
+                    )
+                    .bare("guest", "hello", "", &[1], SMALL, "autostart = false")
+            },
+            |seen| {
+                seen.exited("warden")?;
+                seen.exited("guest")?;
+                seen.ensure(
+                    seen.console.contains("incarnation 0"),
+                    "it started more than once",
+                )
+            },
+        ),
+        one(
+            "guest/autostart-false-stays",
+            || {
+                Manifest::new()
+                    .ends_with(&["hello"])
+                    .bare("hello", "hello", "", &[0], SMALL, "")
+                    .bare("guest", "hello", "", &[1], SMALL, "autostart = false")
+            },
+            |seen| seen.ensure(!seen.console.contains("hello from guest"), "it started"),
+        ),
+    ]
+}
+
+fn hello_c() -> Job {
+    Job::one("guest/hello-c", 60, |bench| {
+        let program: PathBuf = bench.dir.join("hello-c");
+        let built = std::process::Command::new("guests/hello-c/build.sh")
+            .arg(&program)
+            .output();
+        let built = built.map_err(|e| format!("guests/hello-c/build.sh: {e}"))?;
+        if !built.status.success() {
+            return Err(String::from_utf8_lossy(&built.stderr).into_owned());
+        }
+        let mut manifest = Manifest::new().bare("guest", "hello-c", "", &[0], SMALL, "");
+        manifest.0 = manifest.0.replace("artifact:hello-c", "hello-c");
+        let seen = run(&manifest, &bench.dir, |_| {})?;
+        seen.exited("guest")?;
+        seen.undisturbed("guest", &["exited"])?;
+        Ok(String::new())
+    })
+}

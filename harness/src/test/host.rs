@@ -1,0 +1,84 @@
+//! Everything that needs no machine: format, lints, unit tests, properties.
+
+use super::driver::{Bench, Job};
+use crate::build;
+use std::process::Command;
+
+/// Members that only exist on the bare machine.
+const BARE: [&str; 3] = ["bulkhead-boot", "bulkhead-monitor", "harness-bare"];
+const TARGET: &str = "x86_64-unknown-none";
+
+/// One job, because cargo would make them wait for each other anyway.
+pub fn jobs() -> Vec<Job> {
+    let tests = ["host/format", "host/tests", "host/lints", "host/lints-bare"];
+    vec![Job::new("host", tests.map(String::from), 900, run)]
+}
+
+fn run(bench: &Bench) {
+    let excluded = BARE.iter().flat_map(|b| ["--exclude", b]);
+    let workspace: Vec<_> = ["--locked", "--workspace"]
+        .into_iter()
+        .chain(excluded)
+        .collect();
+    let deny = ["--", "-D", "warnings"];
+    bench.result("host/format", cargo(&["fmt", "--all", "--check"]));
+    bench.result(
+        "host/tests",
+        cargo(&[&["test"], &workspace[..]].concat()).map(count),
+    );
+    let lints = cargo(&[&["clippy", "--all-targets"], &workspace[..], &deny].concat());
+    bench.result("host/lints", lints);
+    let bare = [
+        "clippy",
+        "--locked",
+        "--target",
+        TARGET,
+        "-p",
+        BARE[0],
+        "-p",
+        BARE[1],
+        "-p",
+        BARE[2],
+        "-p",
+        "bulkhead-sdk",
+        "-p",
+        "guest-rogue",
+        "-p",
+        "guest-selftest",
+        "-p",
+        "guest-flight",
+    ];
+    bench.result("host/lints-bare", cargo(&[&bare[..], &deny].concat()));
+}
+
+/// Its output; in an error, what it complained of.
+pub fn cargo(arguments: &[&str]) -> Result<String, String> {
+    let out = Command::new("cargo")
+        .args(arguments)
+        .current_dir(build::root())
+        .env("CARGO_TERM_COLOR", "never")
+        .output()
+        .map_err(|e| format!("cargo: {e}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if out.status.success() {
+        return Ok(text(&out.stdout));
+    }
+    let said = text(&out.stdout) + &text(&out.stderr);
+    let lines: Vec<_> = said.lines().filter(|l| !l.contains("Compiling")).collect();
+    let from = lines.len().saturating_sub(60);
+    let (what, said) = (arguments.join(" "), lines[from..].join("\n"));
+    Err(format!("cargo {what} failed ({})\n{said}", out.status))
+}
+
+/// `test result: ok. 12 passed; ...` summed up.
+fn count(output: String) -> String {
+    let passed = |l: &str| -> Option<usize> {
+        l.strip_prefix("test result: ok. ")?
+            .split(' ')
+            .next()?
+            .parse()
+            .ok()
+    };
+    let sum: usize = output.lines().filter_map(passed).sum();
+    format!("{sum} tests of the crates")
+}

@@ -1,0 +1,37 @@
+//! All tests that need more than one crate: `make test`.
+//!
+//! A *job* is a process of its own (this program again, with `--job`) that runs
+//! something and gives the verdicts of one test or of many: a run of the rogue
+//! guest judges each of its attacks. A job that dies, hangs or forgets a verdict
+//! fails the tests that it owes.
+
+mod attack;
+mod bochs;
+mod damaged;
+mod driver;
+mod guest;
+mod host;
+mod mutate;
+mod spoil;
+mod system;
+mod verify;
+mod walk;
+mod wrong;
+
+pub use driver::{Arguments, run};
+
+use driver::Job;
+
+/// Every job: the long ones first, so that none is left over at the end.
+fn jobs() -> Vec<Job> {
+    let mut jobs = host::jobs();
+    jobs.extend(guest::jobs());
+    jobs.extend(attack::jobs());
+    jobs.extend(mutate::jobs());
+    jobs.extend(walk::jobs());
+    jobs.extend(bochs::jobs());
+    jobs.extend(damaged::jobs());
+    jobs.extend(wrong::jobs());
+    jobs.extend(verify::jobs());
+    jobs
+}

@@ -1,0 +1,183 @@
+//! Changes to a baked image: damage for the boot code to find, and planted
+//! errors that take one rule out of the tables that confine a guest.
+
+use bulkhead_arch_x86::vmcb;
+use bulkhead_image::Baked;
+use bulkhead_layout::image::{Header, Sandbox, checksum};
+use bulkhead_layout::map::IMAGE_PA;
+use bulkhead_layout::monitor::{Config, Slice};
+use bulkhead_layout::record::Op;
+use std::mem::offset_of;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// An image's bytes and where things lie in them.
+pub struct Spoil<'a> {
+    bytes: &'a mut Vec<u8>,
+    baked: &'a Baked,
+}
+
+const PRESENT: u64 = 1;
+const LARGE: u64 = 1 << 7;
+/// Address of a table or page in an entry.
+const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
+
+impl<'a> Spoil<'a> {
+    pub fn new(bytes: &'a mut Vec<u8>, baked: &'a Baked) -> Self {
+        Self { bytes, baked }
+    }
+
+    /// A word at a physical address of the image.
+    pub fn word(&self, pa: u64) -> u64 {
+        let at = (pa - IMAGE_PA) as usize;
+        let bytes = self.bytes[at..at + 8].try_into();
+        bytes.map_or(0, u64::from_le_bytes)
+    }
+
+    pub fn set_word(&mut self, pa: u64, value: u64) {
+        let at = (pa - IMAGE_PA) as usize;
+        self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+
+    /// Changes the header.
+    pub fn header(&mut self, change: impl FnOnce(&mut Header)) {
+        self.at(self.baked.map.header, change);
+    }
+
+    /// Changes a sandbox's description.
+    pub fn sandbox(&mut self, index: usize, change: impl FnOnce(&mut Sandbox)) {
+        let at = size_of::<Header>() + index * size_of::<Sandbox>();
+        self.at(self.baked.map.header + at as u64, change);
+    }
+
+    fn at<T: FromBytes + IntoBytes>(&mut self, pa: u64, change: impl FnOnce(&mut T)) {
+        let at = (pa - IMAGE_PA) as usize;
+        let place = &mut self.bytes[at..at + size_of::<T>()];
+        let mut value = T::new_zeroed();
+        value.as_mut_bytes().copy_from_slice(place);
+        change(&mut value);
+        place.copy_from_slice(value.as_mut_bytes());
+    }
+
+    /// Makes the checksum right again, so that the next check is the one that tells.
+    pub fn seal(&mut self) {
+        let (start, mut len) = (self.baked.map.header, 0);
+        self.header(|h| len = h.sealed);
+        let words = (start..start + len).step_by(8).skip(2);
+        let sum = checksum(
+            words
+                .map(|pa| self.word(pa))
+                .collect::<Vec<_>>()
+                .into_iter(),
+        );
+        self.header(|h| h.checksum = sum);
+    }
+
+    /// Flips a bit in the middle of the sealed part.
+    pub fn flip(&mut self) {
+        let (start, mut len) = (self.baked.map.header, 0);
+        self.header(|h| len = h.sealed);
+        let middle = start + len / 2 / 8 * 8;
+        self.set_word(middle, self.word(middle) ^ 1 << 17);
+    }
+
+    /// Where the value lies that a sandbox's VMCBs get at an offset: for a first
+    /// core's launch, and for a further core's.
+    fn stores(&self, sandbox: usize, offset: u16) -> Vec<u64> {
+        let is = |p: &&bulkhead_image::Part| {
+            p.owner == Some(sandbox) && p.what.starts_with("configuration")
+        };
+        let parts = self.baked.map.parts.iter();
+        let config = parts.filter(is).map(|p| p.start).next().unwrap_or(IMAGE_PA);
+        let slice = |field: usize| {
+            let word = self.word(config + field as u64);
+            Slice {
+                offset: word as u32,
+                len: (word >> 32) as u32,
+            }
+        };
+        let slices = [
+            offset_of!(Config, first_vmcb),
+            offset_of!(Config, sipi_vmcb),
+        ]
+        .map(slice);
+        let ops = slices.into_iter().flat_map(|s| {
+            (0..u64::from(s.len))
+                .map(move |n| config + u64::from(s.offset) + n * size_of::<Op>() as u64)
+        });
+        let is = |op: &u64| self.word(op + offset_of!(Op, dst) as u64) == u64::from(offset);
+        ops.filter(is)
+            .map(|op| op + offset_of!(Op, src) as u64)
+            .collect()
+    }
+
+    /// What a sandbox's VMCBs get at an offset.
+    pub fn vmcb(&self, sandbox: usize, offset: u16) -> u64 {
+        self.stores(sandbox, offset)
+            .first()
+            .map_or(0, |&pa| self.word(pa))
+    }
+
+    /// Takes bits out of what a sandbox's VMCBs get at an offset.
+    pub fn without(&mut self, sandbox: usize, offset: u16, bits: u64) {
+        for pa in self.stores(sandbox, offset) {
+            self.set_word(pa, self.word(pa) & !bits);
+        }
+    }
+
+    /// Takes intercepts away, numbered as in `vmcb::intercept`.
+    pub fn without_intercepts(&mut self, sandbox: usize, bits: u64) {
+        self.without(sandbox, vmcb::INTERCEPT_LOW, bits << 32);
+        self.without(sandbox, vmcb::INTERCEPT_HIGH, bits >> 32);
+    }
+
+    /// Lets a sandbox use a port.
+    pub fn allow_port(&mut self, sandbox: usize, port: u16) {
+        let at = self.vmcb(sandbox, vmcb::IOPM) + u64::from(port / 64 * 8);
+        self.set_word(at, self.word(at) & !(1 << (port % 64)));
+    }
+
+    /// Lets a sandbox read and write an MSR.
+    pub fn allow_msr(&mut self, sandbox: usize, msr: u32) {
+        let Some(bit) = bulkhead_arch_x86::bitmap::msr_bit(msr) else {
+            return;
+        };
+        let at = self.vmcb(sandbox, vmcb::MSRPM) + bit as u64 / 64 * 8;
+        self.set_word(at, self.word(at) & !(0b11 << (bit % 64)));
+    }
+
+    /// The entry of a sandbox's nested tables for an address, wherever the walk ends.
+    pub fn entry(&self, sandbox: usize, gpa: u64) -> u64 {
+        let mut table = self.vmcb(sandbox, vmcb::N_CR3);
+        for level in (0..4).rev() {
+            let at = table + (gpa >> (12 + 9 * level) & 511) * 8;
+            let entry = self.word(at);
+            if level == 0 || entry & PRESENT == 0 || entry & LARGE != 0 && level < 3 {
+                return at;
+            }
+            table = entry & ADDRESS;
+        }
+        table
+    }
+
+    /// Maps an address to a machine's one, with all rights, as a page of the size
+    /// at which the tables have room for it.
+    pub fn expose(&mut self, sandbox: usize, gpa: u64, hpa: u64, size: u64) {
+        const ALL: u64 = 0b111;
+        let at = self.entry(sandbox, gpa);
+        self.set_word(
+            at,
+            hpa & !(size - 1) | ALL | if size > 4096 { LARGE } else { 0 },
+        );
+    }
+
+    /// Changes rights in the entry for an address.
+    pub fn rights(&mut self, sandbox: usize, gpa: u64, set: u64, clear: u64) {
+        let at = self.entry(sandbox, gpa);
+        self.set_word(at, self.word(at) & !clear | set);
+    }
+
+    /// Where a sandbox's first piece of RAM is in the machine.
+    pub fn ram(&self, sandbox: usize) -> u64 {
+        self.baked.plan.sandboxes[sandbox].ram[0].hpa
+    }
+}

@@ -1,0 +1,269 @@
+//! Systems for tests: a manifest as text, a run, and what was seen of it.
+
+use crate::build;
+use bulkhead_image::Baked;
+use bulkhead_manifest::{Checked, load};
+use bulkhead_qemu::Time;
+use bulkhead_run::{Event, Options, Outcome};
+use bulkhead_watch::{Explained, Report};
+use std::fmt::Write;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Virtual time without a metronome: fast, and every run is the same; timers may be late.
+pub const FAST: Time = Time::Virtual { metronome: None };
+
+/// Where `make build` puts programs.
+pub fn artifacts() -> PathBuf {
+    build::target().join("artifacts")
+}
+
+/// A manifest in the making.
+#[derive(Clone)]
+pub struct Manifest(pub String);
+
+impl Manifest {
+    /// For QEMU's machine.
+    pub fn new() -> Self {
+        Self::on("qemu-q35")
+    }
+
+    /// For a machine description's machine.
+    pub fn on(machine: &str) -> Self {
+        Self(format!(
+            "version = 1\n[system]\nname = \"test\"\nmachine = \"machines/{machine}.toml\"\n"
+        ))
+    }
+
+    /// When the run ends; comes before the sandboxes.
+    pub fn ends_with(mut self, names: &[&str]) -> Self {
+        let _ = writeln!(self.0, "[run]\nends_with = {names:?}");
+        self
+    }
+
+    /// A bare sandbox; `more` are further lines of it.
+    pub fn bare(
+        mut self,
+        name: &str,
+        program: &str,
+        args: &str,
+        cores: &[u32],
+        memory: &str,
+        more: &str,
+    ) -> Self {
+        let _ = writeln!(
+            self.0,
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"bare\", program = \"artifact:{program}\", args = \"{args}\" }}\ncores = {cores:?}\nmemory = {}\n{more}",
+            memory_of(memory)
+        );
+        self
+    }
+
+    /// A Linux sandbox with its console on `uart`.
+    pub fn linux(
+        mut self,
+        name: &str,
+        kernel: &str,
+        job: &str,
+        cores: &[u32],
+        memory: &str,
+        uart: u32,
+    ) -> Self {
+        let _ = writeln!(
+            self.0,
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:{kernel}\", initrd = \"artifact:test.cpio\", cmdline = \"console=ttyS{uart},115200 bulkhead.run={job}\" }}\ncores = {cores:?}\nmemory = {}\ndevices = [\"uart{uart}\"]",
+            memory_of(memory)
+        );
+        self
+    }
+
+    /// Further lines of the last sandbox.
+    pub fn with(mut self, lines: &str) -> Self {
+        let _ = writeln!(self.0, "{lines}");
+        self
+    }
+
+    /// Restarts a sandbox after every violation.
+    pub fn restarting(mut self, sandbox: &str) -> Self {
+        for kind in bulkhead_layout::report::KIND_NAMES {
+            let _ = writeln!(
+                self.0,
+                "[[health]]\nsandbox = \"{sandbox}\"\non = \"{kind}\"\naction = \"restart\""
+            );
+        }
+        self
+    }
+
+    /// Writes and loads it.
+    pub fn load(&self, dir: &Path) -> Result<Checked, String> {
+        std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let path = dir.join("system.toml");
+        std::fs::write(&path, &self.0).map_err(|e| format!("{}: {e}", path.display()))?;
+        let options = bulkhead_manifest::Options {
+            artifacts: Some(artifacts()),
+            skip_files: false,
+        };
+        load(&path, &options).map_err(|d| bulkhead_manifest::render::human(&d, false))
+    }
+}
+
+fn memory_of(memory: &str) -> String {
+    if memory.starts_with('{') {
+        memory.into()
+    } else {
+        format!("\"{memory}\"")
+    }
+}
+
+/// A machine's memory, also after its end.
+pub struct Memory {
+    file: File,
+    below_4g: u64,
+}
+
+impl Memory {
+    /// Reads; zeros where there is no RAM.
+    pub fn read(&self, pa: u64, bytes: &mut [u8]) {
+        const HIGH: u64 = 1 << 32;
+        let at = if pa >= HIGH {
+            pa - HIGH + self.below_4g
+        } else {
+            pa
+        };
+        if self.file.read_exact_at(bytes, at).is_err() {
+            bytes.fill(0);
+        }
+    }
+
+    /// A word.
+    pub fn word(&self, pa: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.read(pa, &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// What was seen of a run, however it ended.
+pub struct Seen {
+    /// How it ended.
+    pub outcome: Result<Outcome, String>,
+    /// All denials, in order.
+    pub denials: Vec<Explained>,
+    /// All consoles' text, each line with its sandbox.
+    pub console: String,
+    /// Its memory.
+    pub memory: Option<Memory>,
+}
+
+impl Seen {
+    /// The outcome, or why there is none.
+    pub fn outcome(&self) -> Result<&Outcome, String> {
+        self.outcome.as_ref().map_err(Clone::clone)
+    }
+
+    /// A sandbox's part of the report.
+    pub fn sandbox(&self, name: &str) -> Result<&bulkhead_watch::Sandbox, String> {
+        let report: &Report = &self.outcome()?.report;
+        let found = report.sandboxes.iter().find(|s| s.name == name);
+        found.ok_or_else(|| format!("no sandbox {name} in the report"))
+    }
+
+    /// An error with what was on the consoles.
+    pub fn wrong(&self, what: impl AsRef<str>) -> String {
+        let mut text = format!("{}\n", what.as_ref());
+        if let Err(error) = &self.outcome {
+            let _ = writeln!(text, "the run: {error}");
+        }
+        if let Ok(outcome) = &self.outcome {
+            for s in &outcome.report.sandboxes {
+                let _ = writeln!(
+                    text,
+                    "{}: {}, exit code {:?}, {} restarts, {} denials, exits {:?}",
+                    s.name, s.state, s.exit_code, s.restarts, s.denials, s.exits
+                );
+            }
+            for (n, serial) in outcome
+                .serials
+                .iter()
+                .enumerate()
+                .filter(|s| !s.1.is_empty())
+            {
+                let _ = writeln!(text, "serial {n}:\n{}", super::driver::tail(serial));
+            }
+        }
+        let denials = self.denials.iter().rev().take(5).rev();
+        denials.for_each(|d| drop(writeln!(text, "denied: {d}")));
+        text + "console:\n" + &super::driver::tail(&self.console)
+    }
+
+    /// Fails with `what` unless it is so.
+    pub fn ensure(&self, right: bool, what: impl AsRef<str>) -> Result<(), String> {
+        if right { Ok(()) } else { Err(self.wrong(what)) }
+    }
+
+    /// A sandbox that nobody disturbed: no restart, no denial, in one of the states.
+    pub fn undisturbed(&self, name: &str, states: &[&str]) -> Result<(), String> {
+        let s = self.sandbox(name)?;
+        self.ensure(
+            states.contains(&s.state),
+            format!("{name} is {}, not {states:?}", s.state),
+        )?;
+        self.ensure(s.restarts == 0, format!("{name} was restarted"))?;
+        self.ensure(s.denials == 0, format!("{name} was denied something"))
+    }
+
+    /// A bare guest that ended with exit code 0.
+    pub fn exited(&self, name: &str) -> Result<(), String> {
+        let s = self.sandbox(name)?;
+        let right = s.state == "exited" && s.exit_code == Some(0);
+        self.ensure(
+            right,
+            format!("{name} is {} with exit code {:?}", s.state, s.exit_code),
+        )
+    }
+}
+
+/// Options for tests: fast virtual time.
+pub fn options(dir: &Path) -> Options {
+    let mut options = Options::new(artifacts(), dir);
+    options.time = FAST;
+    options.limit = Duration::from_secs(60);
+    options
+}
+
+/// Runs it.
+pub fn run(
+    manifest: &Manifest,
+    dir: &Path,
+    change: impl FnOnce(&mut Options),
+) -> Result<Seen, String> {
+    let checked = manifest.load(dir)?;
+    let mut options = options(dir);
+    change(&mut options);
+    let (mut denials, mut console, mut memory) = (Vec::new(), String::new(), None);
+    let outcome = bulkhead_run::run(checked, &options, |event| match event {
+        Event::Started(running) => {
+            let (path, below_4g) = (running.ram().path(), running.ram().below_4g());
+            memory = File::open(path).ok().map(|file| Memory { file, below_4g });
+        }
+        Event::Console(name, text) => {
+            text.lines()
+                .for_each(|l| drop(writeln!(console, "[{name}] {l}")));
+        }
+        Event::Denied(denial) => denials.push(denial),
+        Event::State(name, state) => drop(writeln!(console, "[{name}] is now {state:?}")),
+    });
+    Ok(Seen {
+        outcome: outcome.map_err(|e| e.to_string()),
+        denials,
+        console,
+        memory,
+    })
+}
+
+/// Bakes it, for tests that need no machine.
+pub fn bake(manifest: &Manifest, dir: &Path) -> Result<Baked, String> {
+    bulkhead_run::build(&manifest.load(dir)?, &artifacts()).map_err(|e| e.to_string())
+}
