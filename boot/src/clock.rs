@@ -70,8 +70,9 @@ fn edge(port: u16, after: u32) -> u32 {
 /// Measures for 10 ms.
 pub fn measure(port: u16) -> Measured {
     // SAFETY: APIC_BASE is on every processor that the boot code accepts.
+    let base = unsafe { rdmsr(msr::APIC_BASE) };
     let lapic = Lapic {
-        x2apic: unsafe { rdmsr(msr::APIC_BASE) } & 1 << 10 != 0,
+        x2apic: base & 1 << 10 != 0,
     };
     lapic.write(0x320, 1 << 16); // timer masked
     lapic.write(0x3E0, 0b1011); // divide by 1

@@ -1,0 +1,187 @@
+//! The launch on a machine that does not exist: what the compiled manifest must
+//! say, in which order cores go, and what a launch record does to memory.
+
+use bulkhead_arch::BootMachine;
+use bulkhead_arch_fake::FakeMachine;
+use bulkhead_launch::{Error, Image, play, start_cores, start_of, verify, words};
+use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::map::{CORE_STRIDE, IMAGE_PA};
+use bulkhead_layout::record::Op;
+use std::collections::BTreeSet;
+
+const MONITORS: u64 = IMAGE_PA + 0x10_0000;
+
+fn machine() -> FakeMachine {
+    FakeMachine {
+        ram: vec![(0x1000, 0x9E000), (IMAGE_PA, 0x4000_0000)],
+        cores: vec![4, 5, 6, 7],
+        dead: BTreeSet::new(),
+        started: Vec::new(),
+        memory: vec![0xEE; 4096],
+    }
+}
+
+fn header() -> Header {
+    Header {
+        magic: MAGIC,
+        version: VERSION,
+        sandboxes: 2,
+        image: Range {
+            start: IMAGE_PA,
+            len: 0x20_0000,
+        },
+        boot: Range {
+            start: IMAGE_PA,
+            len: 0x1_0000,
+        },
+        report_pa: IMAGE_PA + 0x1_0000,
+        ..Default::default()
+    }
+}
+
+/// Sandbox `n` with cores of its own and 16 MiB.
+fn sandbox(n: u64, ids: &[u32]) -> Sandbox {
+    let monitor = MONITORS + n * 0x1_0000;
+    let mut sandbox = Sandbox {
+        monitor: Range {
+            start: monitor,
+            len: 0x1_0000,
+        },
+        monitor_cr3: monitor + 0x2000,
+        entry_va: 0xFFFF_FFFF_8000_0000,
+        info_pa: monitor + 0x1000,
+        cores: ids.len() as u32,
+        ..Default::default()
+    };
+    sandbox.memory[0] = Range {
+        start: 0x200_0000 + n * 0x100_0000,
+        len: 0x100_0000,
+    };
+    sandbox.apic_ids[..ids.len()].copy_from_slice(ids);
+    sandbox
+}
+
+/// Verifies with a checksum that fits, whatever the header says.
+fn check(header: &mut Header, sandboxes: &[Sandbox], machine: &FakeMachine) -> Result<(), Error> {
+    let sealed = [0, 0, 17, 4];
+    header.sealed = 32;
+    header.checksum = checksum(words(&sealed));
+    verify(Image { header, sandboxes }, &sealed, machine)
+}
+
+#[test]
+fn a_right_image_passes() {
+    let two = [sandbox(0, &[5]), sandbox(1, &[4, 7])];
+    assert_eq!(check(&mut header(), &two, &machine()), Ok(()));
+}
+
+#[test]
+fn each_wrong_thing_has_its_error() {
+    type Spoil = fn(&mut Header, &mut [Sandbox], &mut FakeMachine);
+    let cases: [(Spoil, Error); 14] = [
+        (|h, _, _| h.magic = 1, Error::Magic),
+        (|h, _, _| h.version = 2, Error::Version(2)),
+        (|h, _, _| h.image.start += 4096, Error::Bounds("image")),
+        (|h, _, _| h.boot.len = u64::MAX, Error::Bounds("boot")),
+        (|h, _, _| h.report_pa = 0, Error::Bounds("boot report")),
+        (
+            |h, _, _| h.sandboxes = 0,
+            Error::Bounds("number of sandboxes"),
+        ),
+        (|_, s, _| s[1].cores = 17, Error::Bounds("number of cores")),
+        (
+            |_, s, _| s[0].monitor_cr3 = 0x1000,
+            Error::Bounds("monitor's page tables"),
+        ),
+        (|_, s, _| s[0].memory[0].len = 0, Error::Bounds("memory")),
+        (
+            |_, s, _| s[1].memory[0].start = s[0].memory[0].start + 0xFF_F000,
+            Error::Overlap(1, 0x2FF_F000),
+        ),
+        (
+            |_, s, _| s[1].memory[0].start = IMAGE_PA,
+            Error::Overlap(1, IMAGE_PA),
+        ),
+        (
+            |_, _, m| m.ram[1].1 = 0x280_0000,
+            Error::NoRam(1, 0x300_0000, 0x100_0000),
+        ),
+        (|_, _, m| m.cores.truncate(3), Error::NoCore(1, 7)),
+        (|_, s, _| s[1].apic_ids[1] = 5, Error::CoreTwice(1, 5)),
+    ];
+    for (spoil, expected) in cases {
+        let (mut h, mut s, mut m) = (header(), [sandbox(0, &[5]), sandbox(1, &[4, 7])], machine());
+        spoil(&mut h, &mut s, &mut m);
+        assert_eq!(check(&mut h, &s, &m), Err(expected));
+    }
+}
+
+#[test]
+fn a_changed_word_shows_in_the_checksum() {
+    let mut h = header();
+    let two = [sandbox(0, &[5]), sandbox(1, &[4])];
+    check(&mut h, &two, &machine()).unwrap();
+    let image = Image {
+        header: &h,
+        sandboxes: &two,
+    };
+    assert_eq!(
+        verify(image, &[0, 0, 4, 17], &machine()),
+        Err(Error::Checksum)
+    );
+    assert_eq!(verify(image, &[0, 0, 17], &machine()), Err(Error::Checksum));
+}
+
+#[test]
+fn the_boot_core_goes_last_and_first_cores_after_their_others() {
+    let two = [sandbox(0, &[5, 6]), sandbox(1, &[4, 7])];
+    let h = header();
+    let image = Image {
+        header: &h,
+        sandboxes: &two,
+    };
+    let mut m = machine();
+    let own = start_cores(image, &mut m).unwrap();
+    let order: Vec<u32> = m.started.iter().map(|s| s.0).collect();
+    assert_eq!(order, [6, 5, 7]);
+    assert_eq!(own, Some(start_of(&two[1], 0)));
+    assert_eq!(m.started[0].1.stack - m.started[1].1.stack, CORE_STRIDE);
+    assert_eq!(m.this_core(), 4);
+}
+
+#[test]
+fn a_core_that_does_not_arrive_is_named() {
+    let one = [sandbox(0, &[5, 6])];
+    let h = header();
+    let image = Image {
+        header: &h,
+        sandboxes: &one,
+    };
+    let mut m = machine();
+    m.dead.insert(6);
+    assert_eq!(start_cores(image, &mut m), Err(6));
+}
+
+#[test]
+fn a_record_zeroes_copies_and_stores() {
+    let mut m = machine();
+    m.memory[2048..2056].copy_from_slice(b"pristine");
+    let op = |kind, dst, src, len| Op {
+        kind,
+        dst,
+        src,
+        len,
+    };
+    let record = [
+        op(Op::ZERO, 0, 0, 64),
+        op(Op::COPY, 8, 2048, 8),
+        op(Op::STORE, 24, 0x1122, 8),
+    ];
+    play(&mut m, &record, 1024);
+    assert_eq!(m.memory[1023], 0xEE);
+    assert_eq!(&m.memory[1024..1032], &[0; 8]);
+    assert_eq!(&m.memory[1032..1040], b"pristine");
+    assert_eq!(m.memory[1048..1056], 0x1122u64.to_le_bytes());
+    assert_eq!(&m.memory[1056..1088], &[0; 32]);
+    assert_eq!(m.memory[1088], 0xEE);
+}
