@@ -4,6 +4,7 @@ use crate::elf::Program;
 use crate::guest::{self, Guest};
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
+use crate::parts::{Part, Shared};
 use crate::{Error, loader};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{BootReport, Header, MAGIC, Range, Sandbox, VERSION, checksum};
@@ -13,33 +14,12 @@ use bulkhead_layout::report::{self, Report};
 use bulkhead_plan::{Plan, System};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Pages that more than one monitor maps.
-pub struct Shared {
-    pub mailboxes: u64,
-    pub reports: Vec<u64>,
-}
-
 /// The privileged programs, as ELF files.
 pub struct Programs<'a> {
     /// Boot code.
     pub boot: &'a [u8],
     /// Monitor.
     pub monitor: &'a [u8],
-}
-
-/// A part of the image, for plans, reports and measurements.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Physical address.
-    pub start: u64,
-    /// Bytes.
-    pub len: u64,
-    /// Sandbox whose it is.
-    pub owner: Option<usize>,
-    /// What it is.
-    pub what: &'static str,
-    /// Whether its owner's monitor maps it.
-    pub mapped: bool,
 }
 
 /// Where things lie in an image.

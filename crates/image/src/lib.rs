@@ -19,11 +19,13 @@ mod guest;
 mod loader;
 mod monitor;
 mod pages;
+mod parts;
 mod ports;
 mod smbios;
 
-pub use build::{Baked, Map, Part, Programs, bake};
+pub use build::{Baked, Map, Programs, bake};
 pub use guest::{Guest, Piece, load};
+pub use parts::Part;
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! One sandbox's monitor and everything that confines its guest.
 
-use crate::build::{Part, Shared};
 use crate::elf::Program;
 use crate::guest::Guest;
 use crate::pages::Pages;
+use crate::parts::{Part, Shared};
 use crate::{Error, ports};
 use bulkhead_arch::{Rights, map};
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};

@@ -1,0 +1,22 @@
+//! The parts of an image, and those that several monitors see.
+
+/// A part of the image, for plans, reports and measurements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Physical address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Sandbox whose it is.
+    pub owner: Option<usize>,
+    /// What it is.
+    pub what: &'static str,
+    /// Whether its owner's monitor maps it.
+    pub mapped: bool,
+}
+
+/// Pages that more than one monitor maps.
+pub struct Shared {
+    pub mailboxes: u64,
+    pub reports: Vec<u64>,
+}
