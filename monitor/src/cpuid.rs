@@ -1,5 +1,6 @@
 //! CPUID, intercepted while a guest's kernel boots. At the first one from user
-//! mode the intercept is dropped on that core, until its next start.
+//! mode the intercept is dropped on that core, until its next start
+//! (docs/decisions/0008-cpuid.md).
 
 use crate::core::Core;
 use crate::exit::{TWO_BYTES, skip};

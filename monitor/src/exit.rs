@@ -45,7 +45,8 @@ fn rare(core: Core) -> bool {
             record::deny_hard(core, Kind::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0)
         }
         // Without devices that bypass caches there is nothing to write back or
-        // to lose; both would only slow the machine down for everybody.
+        // to lose; both would only slow the machine down for everybody:
+        // docs/decisions/0011-cache-instructions.md.
         exit::INVD | exit::WBINVD => {
             count(core, Cause::Cache);
             skip(core, TWO_BYTES)

@@ -1,4 +1,5 @@
-//! Interrupts between a sandbox's own cores, beyond the ordinary one.
+//! Interrupts between a sandbox's own cores, beyond the ordinary one
+//! (docs/decisions/0012-guest-nmis.md, docs/decisions/0013-init-sipi.md).
 
 use crate::core::{Core, config, local_of};
 use crate::exit::{TWO_BYTES, skip};

@@ -3,7 +3,8 @@
 //!
 //! Between exits the registers that VMRUN does not switch (FS, GS, TR, LDTR,
 //! KernelGSBase, STAR, SYSENTER, FPU) keep the guest's values: the monitor uses
-//! none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2).
+//! none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2;
+//! docs/decisions/0010-no-vmload.md).
 
 use bulkhead_layout::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE};
 

@@ -1,6 +1,7 @@
 //! The port by which an unmodified Linux learns its clocks' frequencies without
 //! a kernel parameter: VMware's (Linux, arch/x86/kernel/cpu/vmware.c). It looks
-//! there when the serial number in the SMBIOS tables says so.
+//! there when the serial number in the SMBIOS tables says so
+//! (docs/decisions/0009-clock-frequencies.md).
 
 use crate::core::{Core, config};
 use bulkhead_arch_x86::vmcb;

@@ -1,7 +1,8 @@
 //! What a booting guest sees of CPUID: the processor's own answer, less what a
 //! guest may not use. There is no hypervisor leaf and no hypervisor bit: a
 //! kernel would look for signatures in hundreds of leaves, each one an exit,
-//! and would choose other code paths than on the machine itself.
+//! and would choose other code paths than on the machine itself
+//! (docs/decisions/0008-cpuid.md).
 
 /// EAX, EBX, ECX, EDX.
 pub type Regs = [u32; 4];

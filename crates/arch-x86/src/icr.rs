@@ -1,5 +1,6 @@
 //! Mediation of the interrupt command register and of the local vector table
-//! (APM 16.5, 16.4): which interrupts a guest may send and to whom.
+//! (APM 16.5, 16.4): which interrupts a guest may send and to whom
+//! (docs/decisions/0013-init-sipi.md).
 
 /// Set of x2APIC IDs below 256.
 pub type Ids = [u64; 4];

@@ -1,5 +1,6 @@
 //! Bakes a [`Plan`] into the image that a machine boots: every table at its
-//! final physical address, so that nothing is built on the target.
+//! final physical address, so that nothing is built on the target
+//! (docs/decisions/0001-one-image.md).
 //!
 //! ```text
 //! IMAGE_PA  boot code, with the loaders' headers

@@ -1,6 +1,7 @@
 //! The launch, without a processor in it: the check of a compiled manifest, the
 //! order in which cores enter their monitors, and the player of launch records
-//! that boot and every restart share.
+//! that the first launch and every restart share
+//! (docs/decisions/0006-launch-record.md).
 #![no_std]
 
 mod sequence;

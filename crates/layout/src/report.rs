@@ -1,7 +1,8 @@
 //! A sandbox's report: counters, records of denied accesses, console. Its
 //! monitor writes it; the host reads it out of the machine's RAM, and sandboxes
-//! with `observe` in the manifest map it read-only. Each core writes its own
-//! part, so no cache line is shared on an exit path.
+//! with `observe` in the manifest map it read-only
+//! (docs/decisions/0007-observe.md). Each core writes its own part, so no cache
+//! line is shared on an exit path.
 
 use crate::MAX_CORES;
 #[cfg(feature = "host")]

@@ -1,5 +1,6 @@
 //! A denied access in words: who, where, whose it is, which rule, and what in
-//! the manifest would allow it.
+//! the manifest would allow it. The monitor knows none of that
+//! (docs/decisions/0014-denials-explained-by-the-reader.md).
 
 use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA};
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
