@@ -5,9 +5,11 @@
 //! comes before every other figure.
 
 pub mod bare;
+pub mod bench;
 pub mod build;
 pub mod rows;
 pub mod selftest;
+pub mod test;
 
 /// Anything that ends a measurement.
 pub type Failure = Box<dyn std::error::Error>;

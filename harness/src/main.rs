@@ -1,6 +1,6 @@
 //! The harness's command.
 
-use bulkhead_harness::{Failure, bare, build, rows::Rows, selftest};
+use bulkhead_harness::{Failure, bare, bench, build, rows::Rows, selftest, test};
 use bulkhead_plan::Guest;
 use bulkhead_qemu::bochs::{self, Bochs};
 use clap::{Parser, Subcommand};
@@ -45,8 +45,16 @@ enum Command {
         #[arg(long)]
         until: String,
     },
+    /// Measure everything that is promised; fails when a bound is not reached.
+    Bench {
+        /// Only figures whose names begin so.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        only: String,
+    },
     /// Print all rows.
     Table,
+    /// Run the tests; the last line is `N passed, N failed`.
+    Test(test::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -111,6 +119,20 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
                 );
             }
             Ok(ExitCode::SUCCESS)
+        }
+        Command::Test(arguments) => test::run(arguments),
+        Command::Bench { only } => {
+            let (figures, failures) = bench::run(only);
+            let rows: Vec<_> = figures.iter().map(|figure| figure.row.clone()).collect();
+            Rows::add_to(&results, &rows)?;
+            print!("{}", bench::table(&figures));
+            failures.iter().for_each(|why| eprintln!("bench: {why}"));
+            let reached = failures.is_empty() && figures.iter().all(bench::Figure::reached);
+            Ok(if reached {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            })
         }
         Command::Table => {
             print!("{}", Rows::read(&results)?.table());

@@ -22,7 +22,7 @@ const IDLE: u64 = 50;
 /// The same with the others computing, for [`Time::precise`] and
 /// [`Time::virtual_time`]: the metronome's interval and a quarter. Seen over 1,500
 /// random phases: 2,141 and 8,391 (docs/decisions/0002-metronome.md).
-const BUSY: [u64; 2] = [2_500, 12_500];
+pub const BUSY: [u64; 2] = [2_500, 12_500];
 /// A run takes some 5 s on an idle host.
 const LIMIT: Duration = Duration::from_secs(180);
 

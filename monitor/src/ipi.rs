@@ -9,12 +9,14 @@ use ::core::sync::atomic::Ordering;
 use bulkhead_arch_x86::icr::{self, Ipi};
 use bulkhead_arch_x86::{msr, vmcb};
 use bulkhead_cpu_x86::wrmsr;
-use bulkhead_layout::report::{Cause, Kind};
+use bulkhead_layout::report::{Cause, Kind, State};
 
 /// Signals to a core, in [`crate::core::Local::signals`]: wait for a SIPI.
 pub const INIT: u32 = 1 << 8;
 /// Start at the vector in bits 7:0.
 pub const STARTUP: u32 = 1 << 9;
+/// [`STARTUP`] and its vector.
+const STARTUP_BITS: u32 = STARTUP | 0xFF;
 /// An NMI for the guest.
 pub const NMI: u32 = 1 << 10;
 /// To the first core: end the sandbox, [`END_STATE`] says how.
@@ -99,7 +101,11 @@ pub fn signal(_: Core, index: u32, signals: u32) {
             return;
         }
     }
-    local.signals.fetch_or(signals, Ordering::Release);
+    if signals & INIT != 0 {
+        // It cancels a start-up that was not begun: both at once mean INIT, then SIPI.
+        local.signals.fetch_and(!STARTUP_BITS, Ordering::AcqRel);
+    }
+    local.signals.fetch_or(signals, Ordering::AcqRel);
     if let Some(&id) = config().apic_ids.get(index as usize) {
         ring(id);
     }
@@ -114,15 +120,23 @@ pub fn ring(id: u32) {
 
 /// Handles this core's signals. True: the guest starts afresh.
 pub fn receive(core: Core) -> bool {
-    let signals = core.local().signals.swap(0, Ordering::AcqRel);
+    // INIT stays until the core has parked, or a SIPI meanwhile would be dropped.
+    let signals = core
+        .local()
+        .signals
+        .fetch_and(INIT | STARTUP_BITS, Ordering::AcqRel);
     if signals & END != 0 && core.is_first() {
         return life::end_first(core, signals >> END_STATE & 0xF);
     }
     if signals & NMI != 0 {
         core.vmcb().set(vmcb::EVENT_INJ, vmcb::INJECT_NMI);
     }
-    if signals & INIT != 0 {
-        return life::park(core, signals);
+    if signals & INIT == 0 {
+        return false;
     }
-    false
+    if core.is_first() {
+        // The processor that boots does not wait for a SIPI (APM 16.5): a reset.
+        return life::end_first(core, State::Launching as u32);
+    }
+    life::park(core)
 }

@@ -94,13 +94,16 @@ pub extern "C" fn start(frame: &'static Frame) {
         }
     }
     if !core.is_first() {
-        let _ = park(core, ipi::INIT);
+        let _ = park(core);
         return;
     }
     quiet();
-    if config().autostart == 0 {
-        wait_for_start(core, State::Stopped as u32);
-    }
+    let first = if config().autostart == 0 {
+        State::Stopped
+    } else {
+        State::Launching
+    };
+    settle(core, first as u32);
     launch(core);
 }
 
@@ -167,7 +170,7 @@ pub fn end(core: Core, state: State, exit_code: u32) -> bool {
         set!(exit_code, exit_code);
     }
     ipi::signal(core, 0, ipi::END | (state as u32) << ipi::END_STATE);
-    park(core, ipi::INIT)
+    park(core)
 }
 
 /// [`end`] on the first core.
@@ -191,9 +194,9 @@ pub fn end_first(core: Core, then: u32) -> bool {
         ::core::hint::spin_loop();
     }
     quiet();
-    if then != State::Launching as u32 {
-        wait_for_start(core, then);
-    }
+    // What they signalled before they parked was about the life that ends here.
+    local_of(0).signals.store(0, Ordering::Relaxed);
+    settle(core, then);
     let restarts = local_of(0).incarnation.fetch_add(1, Ordering::Relaxed) + 1;
     set!(restarts, restarts);
     launch(core);
@@ -201,6 +204,20 @@ pub fn end_first(core: Core, then: u32) -> bool {
 }
 
 const PATIENCE: u32 = 10_000_000;
+
+/// Waits in `then` if that is not a launch, and looks for requests whose NMI
+/// was taken on the way here: it will not come again.
+fn settle(core: Core, mut then: u32) {
+    loop {
+        if then != State::Launching as u32 {
+            wait_for_start(core, then);
+        }
+        if !mail::stop_requested() {
+            return;
+        }
+        then = State::Stopped as u32;
+    }
+}
 
 /// Sleeps in a state until a sandbox that may asks for a start.
 fn wait_for_start(core: Core, in_state: u32) {
@@ -215,16 +232,26 @@ fn wait_for_start(core: Core, in_state: u32) {
 }
 
 /// Waits for a SIPI and makes the core ready for it. Always true.
-pub fn park(core: Core, mut signals: u32) -> bool {
+pub fn park(core: Core) -> bool {
     let local = core.local();
     quiet();
-    local.parked.store(1, Ordering::Release);
-    while signals & ipi::STARTUP == 0 {
-        nmi_sleep(&local.doorbell);
-        local.doorbell.set(0);
-        signals = local.signals.swap(0, Ordering::AcqRel);
-    }
-    local.parked.store(0, Ordering::Release);
+    let signals = loop {
+        local.parked.store(1, Ordering::Release);
+        let signals = local.signals.swap(0, Ordering::AcqRel);
+        if signals & ipi::STARTUP == 0 {
+            nmi_sleep(&local.doorbell);
+            local.doorbell.set(0);
+            continue;
+        }
+        // Either the first core, which ends the sandbox, sees that this one
+        // is on its way, or this one sees its INIT: the swap is a full fence.
+        local.parked.swap(0, Ordering::SeqCst);
+        if local.signals.load(Ordering::SeqCst) & ipi::INIT == 0 {
+            break signals;
+        }
+    };
+    // What other cores sent to the parked one is not for the new life.
+    quiet();
     fresh_vmcb(core, slice(config().sipi_vmcb));
     let (vmcb, vector) = (core.vmcb(), u64::from(signals & 0xFF));
     let cs = vmcb.get(vmcb::CS) & !0xFFFF | vector << 8;

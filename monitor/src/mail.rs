@@ -71,6 +71,10 @@ pub fn post(to: u32, what: u64) -> u64 {
     ) else {
         return BAD_ARGUMENT;
     };
+    // One that has not come up cannot take an NMI yet: neither can boot code.
+    if mailbox(to).status.load(Ordering::Acquire) as u8 == State::Absent as u8 {
+        return BUSY;
+    }
     let old = slot.load(Ordering::Relaxed);
     let new = ((old >> 8) + 1) << 8 | what;
     // The other cores of this sandbox may post, too: one wins.
@@ -83,6 +87,16 @@ pub fn post(to: u32, what: u64) -> u64 {
     }
     ipi::ring(id);
     OK
+}
+
+/// Whether a sandbox that is about to launch shall not; a restart is granted by that.
+pub fn stop_requested() -> bool {
+    while let Some(request) = request() {
+        if request == CONTROL_STOP {
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a waiting sandbox shall start again.

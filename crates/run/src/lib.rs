@@ -7,7 +7,7 @@ mod system;
 
 pub use build::{build, iso};
 pub use promises::judge;
-pub use system::{Event, Options, Outcome, run};
+pub use system::{Event, Options, Outcome, Spoil, run};
 
 /// Why a run did not come to a report.
 #[derive(Debug)]

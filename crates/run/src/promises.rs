@@ -116,7 +116,9 @@ fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize) -> Option<Promise> {
     let free = |(cause, n): (&&str, &u64)| match *cause {
         "hypercall" => true,
         "ipi" => cores > 1,
-        "port" | "lvt" | "msr" | "doorbell" if linux && sandbox.state == "stopped" => *n <= POWER_OFF * cores as u64,
+        "port" | "lvt" | "msr" | "doorbell" if linux && sandbox.state == "stopped" => {
+            *n <= POWER_OFF * cores as u64
+        }
         _ => false,
     };
     let ended = if sandbox.state == "stopped" {

@@ -11,6 +11,9 @@ use bulkhead_watch::{Explained, Report, Snapshot, explain, report, snapshot, tel
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// Changes an image's bytes.
+pub type Spoil = Box<dyn Fn(&mut Vec<u8>, &Baked)>;
+
 /// How to run a system.
 pub struct Options {
     /// Folder with boot code, monitor and guests.
@@ -40,7 +43,7 @@ pub struct Options {
     /// More arguments for QEMU.
     pub qemu: Vec<String>,
     /// Changes the image after it was baked: damaged images, planted errors.
-    pub spoil: Option<fn(&mut Vec<u8>, &Baked)>,
+    pub spoil: Option<Spoil>,
 }
 
 impl Options {
@@ -121,7 +124,7 @@ pub fn run(
         }
     }
     let mut baked = build(&checked, &options.artifacts)?;
-    if let Some(spoil) = options.spoil {
+    if let Some(spoil) = &options.spoil {
         let mut bytes = std::mem::take(&mut baked.bytes);
         spoil(&mut bytes, &baked);
         baked.bytes = bytes;

@@ -89,11 +89,13 @@ fn guest(context: Context) -> u32 {
         served = now;
         if pilot.record().releases == BOOT_RELEASES {
             hypercall::ready();
+            mark!(marker::EVENT | marker::id::START);
         }
         if releases.is_some_and(|limit| served >= limit) {
             break;
         }
     }
+    mark!(marker::EVENT | marker::id::FINISH);
     time::disarm();
     pilot.summary();
     0

@@ -1,18 +1,19 @@
 //! Stops, starts and restarts another sandbox: `target=INDEX` (default 1),
 //! `do=STEP,STEP...` of `wait` (until it runs), `stop`, `start`, `restart`,
-//! `sleep` (50 ms) and `gone` (until it has ended by itself). Exit code 0 if all
-//! came to pass, else the number of the step that did not, from 1.
+//! `sleep` (2 ms), `nap` (3 s) and `gone` (until it has ended by itself). Exit code 0 if all
+//! came to pass in `patience=MILLISECONDS` each, else the number of the step that did not, from 1.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::hypercall::{BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
 use bulkhead_sdk::layout::report::State;
 use bulkhead_sdk::{Context, hypercall, println, time};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 bulkhead_sdk::entry!(guest);
 
 const MILLISECOND: u64 = 1_000_000;
 /// Milliseconds for a step.
-const PATIENCE: u32 = 3_000;
+static PATIENCE: AtomicU64 = AtomicU64::new(3_000);
 
 /// State and restarts.
 fn status(target: u32) -> (u64, u64) {
@@ -21,7 +22,7 @@ fn status(target: u32) -> (u64, u64) {
 }
 
 fn until(mut reached: impl FnMut() -> bool) -> bool {
-    (0..PATIENCE).any(|_| {
+    (0..PATIENCE.load(Ordering::Relaxed)).any(|_| {
         reached() || {
             time::sleep(MILLISECOND);
             false
@@ -41,6 +42,9 @@ fn ask(target: u32, request: u64) -> bool {
 }
 
 fn guest(context: Context) -> u32 {
+    if let Some(patience) = context.arg_u64("patience") {
+        PATIENCE.store(patience, Ordering::Relaxed);
+    }
     let target = context.arg_u64("target").unwrap_or(1) as u32;
     let steps = context.arg("do").unwrap_or("wait,stop,start,restart");
     for (n, step) in steps.split(',').enumerate() {
@@ -48,13 +52,20 @@ fn guest(context: Context) -> u32 {
         let is = |state: State| status(target).0 == state as u64;
         let done = match step {
             "sleep" => {
-                time::sleep(50 * MILLISECOND);
+                time::sleep(2 * MILLISECOND);
+                true
+            }
+            "nap" => {
+                time::sleep(3_000 * MILLISECOND);
                 true
             }
             "wait" => until(|| is(State::Running)),
             "gone" => until(|| is(State::Stopped) || is(State::Exited)),
             "stop" => ask(target, CONTROL_STOP) && until(|| is(State::Stopped)),
-            "start" => ask(target, CONTROL_START) && until(|| is(State::Running)),
+            // It may be quick, and have ended again.
+            "start" => {
+                ask(target, CONTROL_START) && until(|| is(State::Running) || is(State::Exited))
+            }
             "restart" => {
                 ask(target, CONTROL_RESTART)
                     && until(|| is(State::Running) && status(target).1 == before + 1)

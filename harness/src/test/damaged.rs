@@ -91,7 +91,7 @@ pub fn jobs() -> Vec<Job> {
         for (name, change, code, part) in DAMAGE {
             let seen = run(&manifest, &bench.dir.join(name), |o| {
                 o.limit = Duration::from_secs(20);
-                o.spoil = Some(change);
+                o.spoil = Some(Box::new(change));
             });
             let result = seen.and_then(|seen| match &seen.outcome {
                 Ok(_) => Err(seen.wrong("it booted")),

@@ -1,5 +1,423 @@
-//! Stub.
-use super::driver::Job;
+//! The mutation gate: each rule is taken out, of the monitor or of the tables
+//! that confine a guest, and the attack named after it must then succeed; and
+//! with the rule in place, by the same measure, it must not. So no attack is
+//! caught for another reason than its rule.
+
+use super::attack::{CANARY_HPA, VICTIM_HPA, got, intact, system};
+use super::driver::{Bench, Job};
+use super::spoil::Spoil;
+use super::system::{Manifest, Seen, artifacts, run};
+use crate::build;
+use bulkhead_arch_x86::vmcb::{self, intercept};
+use bulkhead_image::Baked;
+use bulkhead_layout::map::{CHANNELS_GPA, IMAGE_PA, INFO_GPA};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// How a rule is taken out.
+#[derive(Clone, Copy)]
+enum Out {
+    /// A monitor built without it.
+    Build,
+    /// An image whose tables lack it.
+    Tables(fn(&mut Spoil)),
+}
+
+struct Mutation {
+    rule: &'static str,
+    attack: &'static str,
+    out: Out,
+    /// Whether the attack succeeded.
+    success: fn(&Seen) -> bool,
+}
+
+const fn built(rule: &'static str, attack: &'static str, success: fn(&Seen) -> bool) -> Mutation {
+    Mutation {
+        rule,
+        attack,
+        out: Out::Build,
+        success,
+    }
+}
+
+const fn baked(
+    rule: &'static str,
+    attack: &'static str,
+    out: fn(&mut Spoil),
+    success: fn(&Seen) -> bool,
+) -> Mutation {
+    Mutation {
+        rule,
+        attack,
+        out: Out::Tables(out),
+        success,
+    }
+}
+
+/// Index of the rogue in [`system`].
+const ROGUE: usize = 1;
+const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
+const WRITE: u64 = 1 << 1;
+const NO_EXECUTE: u64 = 1 << 63;
+/// Pages of the rogue's program.
+const PROGRAM: std::ops::Range<u64> = 2 * MIB..4 * MIB;
+
+static MUTATIONS: &[Mutation] = &[
+    built("hypercall-cpl", "call-from-user", |seen| {
+        says(seen, "call-from-user", "harmless 0x0")
+    }),
+    built("hypercall-cpl", "exit-from-user", |seen| {
+        seen.sandbox("rogue").is_ok_and(|s| s.exit_code == Some(66))
+    }),
+    built("hypercall-number", "call-unknown", |seen| {
+        says(seen, "call-unknown", "harmless 0x0")
+    }),
+    built("hypercall-length", "console-too-long", |seen| {
+        says(seen, "console-too-long", "harmless 0x0")
+    }),
+    built("control-right", "control-stop", |seen| {
+        seen.sandbox("victim").is_ok_and(|s| s.state == "stopped")
+    }),
+    built("control-right", "control-restart", |seen| {
+        seen.sandbox("victim").is_ok_and(|s| s.restarts == 1)
+    }),
+    built("efer-svme", "efer-set-svme", |seen| {
+        unnoticed(seen) && says(seen, "efer-set-svme", "harmless")
+    }),
+    built("lvt-delivery-mode", "lvt-smi", |seen| {
+        says(seen, "lvt-smi", "harmless 0x1")
+    }),
+    built("ipi-destination", "ipi-fixed", |seen| {
+        seen.console
+            .contains("[victim] victim: stray interrupt 0x40")
+    }),
+    built("ipi-destination", "ipi-nmi", |seen| {
+        seen.sandbox("victim")
+            .is_ok_and(|s| s.exits.steady.contains_key("doorbell"))
+    }),
+    baked(
+        "nested-map",
+        "write-victim",
+        |s| s.expose(ROGUE, GIB, VICTIM_HPA, GIB),
+        |seen| unnoticed(seen) && !intact(seen),
+    ),
+    baked(
+        "nested-map",
+        "read-victim",
+        |s| s.expose(ROGUE, GIB, VICTIM_HPA, GIB),
+        |seen| {
+            let canary = 0x9E37_79B9_7F4A_7C15u64.wrapping_mul(CANARY_HPA - VICTIM_HPA);
+            says(seen, "read-victim", &format!("harmless {canary:#x}"))
+        },
+    ),
+    baked(
+        "nested-map",
+        "read-image",
+        |s| s.expose(ROGUE, IMAGE_PA, IMAGE_PA, 2 * MIB),
+        |seen| unnoticed(seen) && says(seen, "read-image", "harmless"),
+    ),
+    baked(
+        "nested-map",
+        "read-lapic",
+        |s| s.expose(ROGUE, 0xFEE0_0000, 0xFEE0_0000, 2 * MIB),
+        |seen| unnoticed(seen) && says(seen, "read-lapic", "harmless"),
+    ),
+    baked(
+        "nested-map",
+        "write-hpet",
+        |s| s.expose(ROGUE, 0xFED0_0000, 0xFEC0_0000, 2 * MIB),
+        |seen| unnoticed(seen) && says(seen, "write-hpet", "harmless"),
+    ),
+    baked(
+        "nested-rights",
+        "write-info-page",
+        |s| s.rights(ROGUE, INFO_GPA, WRITE, 0),
+        |seen| unnoticed(seen) && says(seen, "write-info-page", "harmless"),
+    ),
+    baked(
+        "nested-rights",
+        "execute-info-page",
+        |s| s.rights(ROGUE, INFO_GPA, 0, NO_EXECUTE),
+        |seen| unnoticed(seen),
+    ),
+    baked(
+        "nested-rights",
+        "write-read-only-channel",
+        |s| s.rights(ROGUE, CHANNELS_GPA, WRITE, 0),
+        |seen| unnoticed(seen) && says(seen, "write-read-only-channel", "harmless"),
+    ),
+    baked(
+        "nested-rights",
+        "write-text",
+        |s| program(s, WRITE, 0),
+        |seen| unnoticed(seen) && says(seen, "write-text", "harmless"),
+    ),
+    baked(
+        "nested-rights",
+        "execute-data",
+        |s| program(s, 0, NO_EXECUTE),
+        |seen| unnoticed(seen) && says(seen, "execute-data", "harmless"),
+    ),
+    baked(
+        "port-bitmap",
+        "foreign-uart",
+        |s| s.allow_port(ROGUE, 0x3F8),
+        |seen| seen.outcome().is_ok_and(|o| o.serials[0].contains('!')),
+    ),
+    baked(
+        "port-bitmap",
+        "pci-data",
+        |s| (0xCFC..0xD00).for_each(|p| s.allow_port(ROGUE, p)),
+        unnoticed,
+    ),
+    baked(
+        "port-bitmap",
+        "reset-control",
+        |s| s.allow_port(ROGUE, 0xCF9),
+        |seen| unnoticed(seen) && got(seen, "reset-control").is_none(),
+    ),
+    baked(
+        "msr-bitmap",
+        "vm-cr-read",
+        |s| s.allow_msr(ROGUE, 0xC001_0114),
+        |seen| unnoticed(seen) && says(seen, "vm-cr-read", "harmless"),
+    ),
+    baked(
+        "msr-bitmap",
+        "tsc-adjust",
+        |s| s.allow_msr(ROGUE, 0x3B),
+        |seen| unnoticed(seen) && says(seen, "tsc-adjust", "harmless"),
+    ),
+    baked(
+        "svm-intercepts",
+        "stgi",
+        |s| s.without_intercepts(ROGUE, intercept::STGI),
+        |seen| unnoticed(seen) && says(seen, "stgi", "harmless"),
+    ),
+    baked(
+        "svm-intercepts",
+        "vmsave",
+        |s| s.without_intercepts(ROGUE, intercept::VMSAVE),
+        |seen| unnoticed(seen) && says(seen, "vmsave", "harmless"),
+    ),
+    baked(
+        "svm-intercepts",
+        "invlpga",
+        |s| s.without_intercepts(ROGUE, intercept::INVLPGA),
+        |seen| unnoticed(seen) && says(seen, "invlpga", "harmless"),
+    ),
+    baked(
+        "cache-intercepts",
+        "invd",
+        |s| s.without_intercepts(ROGUE, intercept::INVD),
+        |seen| says(seen, "invd", "harmless") && !exited_for(seen, "cache"),
+    ),
+    baked(
+        "cache-intercepts",
+        "wbinvd",
+        |s| s.without_intercepts(ROGUE, intercept::WBINVD),
+        |seen| says(seen, "wbinvd", "harmless") && !exited_for(seen, "cache"),
+    ),
+    baked(
+        "exception-intercepts",
+        "debug-storm",
+        |s| s.without(ROGUE, vmcb::INTERCEPT_LOW, vmcb::EXCEPTION_BITS),
+        |seen| got(seen, "debug-storm").is_some() && !exited_for(seen, "exception"),
+    ),
+    baked(
+        "shutdown-intercept",
+        "triple-fault",
+        |s| s.without_intercepts(ROGUE, intercept::SHUTDOWN),
+        unnoticed,
+    ),
+    baked(
+        "doorbell",
+        "spin-for-ever",
+        |s| s.without_intercepts(ROGUE, intercept::NMI),
+        |seen| {
+            seen.sandbox("warden")
+                .is_ok_and(|s| s.state == "exited" && s.exit_code != Some(0))
+        },
+    ),
+];
+
+/// Rules of attacks that no mutation takes out, and why.
+const NOT_RULES: [&str; 1] = [
+    // Registers of the guest's own core, which the processor itself checks.
+    "own-state",
+];
+
+fn program(spoil: &mut Spoil, set: u64, clear: u64) {
+    PROGRAM
+        .step_by(4096)
+        .for_each(|gpa| spoil.rights(ROGUE, gpa, set, clear));
+}
+
+fn says(seen: &Seen, attack: &str, what: &str) -> bool {
+    got(seen, attack).is_some_and(|g| g.starts_with(what))
+}
+
+/// No record of it.
+fn unnoticed(seen: &Seen) -> bool {
+    seen.console.contains("expected") && seen.denials.is_empty()
+}
+
+fn exited_for(seen: &Seen, cause: &str) -> bool {
+    let has = |s: &bulkhead_watch::Sandbox| {
+        s.exits.boot.contains_key(cause) || s.exits.steady.contains_key(cause)
+    };
+    seen.sandbox("rogue").is_ok_and(has)
+}
+
 pub fn jobs() -> Vec<Job> {
-    Vec::new()
+    let name = |m: &Mutation| format!("mutation/{}/{}", m.rule, m.attack);
+    let mut jobs = vec![Job::one("mutation/complete", 10, |_| complete())];
+    // Builds share a folder, so they are one job.
+    for built in [true, false] {
+        let which = move || {
+            MUTATIONS
+                .iter()
+                .filter(move |m| matches!(m.out, Out::Build) == built)
+        };
+        let job = if built {
+            "mutation-of-code"
+        } else {
+            "mutation-of-tables"
+        };
+        jobs.push(Job::new(job, which().map(name), 300, move |bench| {
+            which().for_each(|m| bench.result(&name(m), judge(bench, m)));
+        }));
+    }
+    jobs
+}
+
+fn judge(bench: &Bench, mutation: &Mutation) -> Result<String, String> {
+    let succeeds = |mutated: bool| {
+        let seen = make(bench, mutation, mutated)?;
+        Ok::<_, String>(((mutation.success)(&seen), seen))
+    };
+    let (success, seen) = succeeds(false)?;
+    if success {
+        return Err(seen.wrong("the attack succeeds although the rule is in place"));
+    }
+    let (success, seen) = succeeds(true)?;
+    if !success {
+        return Err(seen.wrong("the rule is taken out, and the attack does not succeed"));
+    }
+    Ok(got(&seen, mutation.attack)
+        .map(|g| format!("got {g}"))
+        .unwrap_or_default())
+}
+
+/// Makes one attack, once.
+fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, String> {
+    let mut manifest = system(&[1], &format!("attack={} once", mutation.attack));
+    if mutation.rule == "doorbell" {
+        manifest = doomed(manifest);
+    }
+    // What is done to the victim shows after the rogue has ended.
+    let waits = matches!(
+        mutation.attack,
+        "ipi-fixed" | "ipi-nmi" | "control-stop" | "control-restart"
+    );
+    if waits {
+        manifest.0 = manifest.0.replace("[\"rogue\"]", "[\"rogue\", \"victim\"]");
+    }
+    let folder = match mutation.out {
+        Out::Build if mutated => monitor_without(mutation.rule)?,
+        _ => artifacts(),
+    };
+    run(&manifest, &bench.dir, |o| {
+        o.artifacts = folder;
+        o.limit = Duration::from_secs(30);
+        o.duration = waits.then_some(Duration::from_millis(2_500));
+        if let (Out::Tables(out), true) = (mutation.out, mutated) {
+            o.spoil = Some(Box::new(move |bytes: &mut Vec<u8>, baked: &Baked| {
+                let mut spoil = Spoil::new(bytes, baked);
+                out(&mut spoil);
+                spoil.seal();
+            }));
+        }
+    })
+}
+
+/// A warden that has to stop what never ends.
+fn doomed(manifest: Manifest) -> Manifest {
+    let mut manifest = manifest.bare(
+        "warden",
+        "warden",
+        "target=1 do=wait,sleep,stop patience=100",
+        &[2],
+        "4 MiB",
+        "control = [\"rogue\"]",
+    );
+    manifest.0 = manifest
+        .0
+        .replace("ends_with = [\"rogue\"]", "ends_with = [\"warden\"]");
+    manifest
+}
+
+/// A folder with the boot code and a monitor that was built without a rule.
+fn monitor_without(rule: &str) -> Result<PathBuf, String> {
+    let target = build::target().join("mutants");
+    let folder = target.join(rule);
+    let out = Command::new("cargo")
+        .args(["build", "--locked", "--quiet", "-p", "bulkhead-monitor"])
+        .args(["--target", "x86_64-unknown-none", "--profile", "privileged"])
+        .current_dir(build::root())
+        .env("CARGO_TARGET_DIR", &target)
+        .env("BULKHEAD_MUTATE", rule)
+        .output()
+        .map_err(|e| format!("cargo: {e}"))?;
+    if !out.status.success() {
+        return Err(String::from_utf8_lossy(&out.stderr).into_owned());
+    }
+    let copy = |from: PathBuf, to: &str| {
+        let copied =
+            std::fs::create_dir_all(&folder).and_then(|()| std::fs::copy(&from, folder.join(to)));
+        copied.map_err(|e| format!("{}: {e}", from.display()))
+    };
+    copy(
+        target.join("x86_64-unknown-none/privileged/bulkhead-monitor"),
+        "monitor",
+    )?;
+    copy(artifacts().join("boot"), "boot")?;
+    Ok(folder)
+}
+
+/// Every rule in the monitor's source and in the table of attacks is taken out by
+/// some mutation, by an attack that is named after it.
+fn complete() -> Result<String, String> {
+    let mut rules: Vec<String> = Vec::new();
+    let folder = build::root().join("monitor/src");
+    let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    for file in files.flatten() {
+        let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
+        let uses = text.split("enforced(\"").skip(1);
+        rules.extend(uses.filter_map(|t| t.split('"').next()).map(String::from));
+    }
+    if rules.len() < 5 {
+        return Err(format!(
+            "only {} rules in the monitor's source",
+            rules.len()
+        ));
+    }
+    rules.extend(rogue::ATTACKS.iter().map(|a| a.rule.to_owned()));
+    rules.retain(|r| !NOT_RULES.contains(&r.as_str()));
+    rules.sort();
+    rules.dedup();
+    let taken_out = |rule: &String| MUTATIONS.iter().any(|m| m.rule == rule);
+    if let Some(rule) = rules.iter().find(|r| !taken_out(r)) {
+        return Err(format!("no mutation takes out the rule {rule}"));
+    }
+    let named = |m: &&Mutation| rogue::by_name(m.attack).is_none_or(|a| a.rule != m.rule);
+    match MUTATIONS.iter().find(named) {
+        Some(m) => Err(format!(
+            "the attack {} is not named after {}",
+            m.attack, m.rule
+        )),
+        None => Ok(format!("{} rules", rules.len())),
+    }
 }

@@ -175,9 +175,4 @@ impl<'a> Spoil<'a> {
         let at = self.entry(sandbox, gpa);
         self.set_word(at, self.word(at) & !clear | set);
     }
-
-    /// Where a sandbox's first piece of RAM is in the machine.
-    pub fn ram(&self, sandbox: usize) -> u64 {
-        self.baked.plan.sandboxes[sandbox].ram[0].hpa
-    }
 }

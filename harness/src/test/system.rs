@@ -1,12 +1,11 @@
 //! Systems for tests: a manifest as text, a run, and what was seen of it.
 
 use crate::build;
-use bulkhead_image::Baked;
 use bulkhead_manifest::{Checked, load};
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Options, Outcome};
 use bulkhead_watch::{Explained, Report};
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -76,12 +75,6 @@ impl Manifest {
             "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:{kernel}\", initrd = \"artifact:test.cpio\", cmdline = \"console=ttyS{uart},115200 bulkhead.run={job}\" }}\ncores = {cores:?}\nmemory = {}\ndevices = [\"uart{uart}\"]",
             memory_of(memory)
         );
-        self
-    }
-
-    /// Further lines of the last sandbox.
-    pub fn with(mut self, lines: &str) -> Self {
-        let _ = writeln!(self.0, "{lines}");
         self
     }
 
@@ -194,7 +187,7 @@ impl Seen {
             }
         }
         let denials = self.denials.iter().rev().take(5).rev();
-        denials.for_each(|d| drop(writeln!(text, "denied: {d}")));
+        denials.for_each(|d| text += &format!("denied: {d}\n"));
         text + "console:\n" + &super::driver::tail(&self.console)
     }
 
@@ -250,10 +243,10 @@ pub fn run(
         }
         Event::Console(name, text) => {
             text.lines()
-                .for_each(|l| drop(writeln!(console, "[{name}] {l}")));
+                .for_each(|l| console += &format!("[{name}] {l}\n"));
         }
         Event::Denied(denial) => denials.push(denial),
-        Event::State(name, state) => drop(writeln!(console, "[{name}] is now {state:?}")),
+        Event::State(name, state) => console += &format!("[{name}] is now {state:?}\n"),
     });
     Ok(Seen {
         outcome: outcome.map_err(|e| e.to_string()),
@@ -261,9 +254,4 @@ pub fn run(
         console,
         memory,
     })
-}
-
-/// Bakes it, for tests that need no machine.
-pub fn bake(manifest: &Manifest, dir: &Path) -> Result<Baked, String> {
-    bulkhead_run::build(&manifest.load(dir)?, &artifacts()).map_err(|e| e.to_string())
 }

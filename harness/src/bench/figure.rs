@@ -1,0 +1,129 @@
+//! A figure and what it must reach.
+
+use crate::rows::{Row, Rows};
+
+/// A bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Must {
+    /// The value, at most.
+    AtMost(f64),
+    /// The ratio, from and to: below is as suspect as above.
+    Ratio(f64, f64),
+    /// The value exceeds its baseline by at most this.
+    Above(f64),
+    /// Nothing: it is reported only.
+    Reported,
+}
+
+/// A row with its bound.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What was measured.
+    pub row: Row,
+    /// What it must reach.
+    pub must: Must,
+    /// Details for the reader, if any.
+    pub note: String,
+}
+
+impl Figure {
+    /// A figure without a bound.
+    #[must_use]
+    pub fn new(row: Row) -> Self {
+        let (must, note) = (Must::Reported, String::new());
+        Self { row, must, note }
+    }
+
+    /// With a bound.
+    #[must_use]
+    pub fn must(mut self, must: Must) -> Self {
+        self.must = must;
+        self
+    }
+
+    /// With details.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.note = note.into();
+        self
+    }
+
+    /// Whether the bound is reached.
+    #[must_use]
+    pub fn reached(&self) -> bool {
+        match self.must {
+            Must::AtMost(most) => self.row.value <= most,
+            Must::Ratio(from, to) => self
+                .row
+                .ratio
+                .is_some_and(|ratio| (from..=to).contains(&ratio)),
+            Must::Above(more) => self
+                .row
+                .baseline
+                .is_some_and(|baseline| self.row.value <= baseline + more),
+            Must::Reported => true,
+        }
+    }
+
+    /// The bound and whether it is reached, in words.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        let must = match self.must {
+            Must::AtMost(most) => format!("at most {most}"),
+            Must::Ratio(from, to) => format!("ratio {from} to {to}"),
+            Must::Above(more) => format!("at most {more} above"),
+            Must::Reported => return "reported".into(),
+        };
+        let reached = if self.reached() {
+            "reached"
+        } else {
+            "NOT reached"
+        };
+        format!("{must}: {reached}")
+    }
+}
+
+/// Figures as a table.
+#[must_use]
+pub fn table(figures: &[Figure]) -> String {
+    let rows = figures.iter().map(|figure| figure.row.clone()).collect();
+    let rows = Rows { rows }.table();
+    let mut verdicts = figures
+        .iter()
+        .map(|figure| format!("{}  {}", figure.verdict(), figure.note));
+    let mut line = |row: &str| format!("{row:<80} {}\n", verdicts.next().unwrap_or_default());
+    let mut rows = rows.lines();
+    let heading = rows.next().map(|heading| format!("{heading:<80} must\n"));
+    heading.into_iter().chain(rows.map(&mut line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_checked_from_both_sides() {
+        let figure = |value: f64| {
+            Figure::new(Row::new("a", "ns", value).against(100.0)).must(Must::Ratio(0.99, 1.01))
+        };
+        assert!(figure(100.5).reached());
+        assert!(!figure(102.0).reached());
+        assert!(!figure(98.0).reached());
+        assert!(figure(98.0).verdict().ends_with("NOT reached"));
+    }
+
+    #[test]
+    fn without_a_baseline_a_ratio_is_not_reached() {
+        assert!(
+            !Figure::new(Row::new("a", "ns", 1.0))
+                .must(Must::Ratio(0.0, 9.0))
+                .reached()
+        );
+        assert!(
+            !Figure::new(Row::new("a", "ns", 1.0))
+                .must(Must::Above(9.0))
+                .reached()
+        );
+        assert!(Figure::new(Row::new("a", "ns", 1.0)).reached());
+    }
+}

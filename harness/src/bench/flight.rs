@@ -1,0 +1,66 @@
+//! The flight controller's releases, alone and beside noisy neighbours.
+
+use super::Found;
+use super::figure::{Figure, Must};
+use super::system::{Ran, System, entries};
+use crate::Failure;
+use crate::rows::Row;
+use crate::selftest;
+use bulkhead_layout::marker::id;
+use bulkhead_qemu::counts::Distribution;
+
+/// How long it flies alone, and beside the others, who need time to boot.
+const ALONE: u64 = 2;
+const LOADED: u64 = 6;
+/// The core that it flies on.
+const CORE: u64 = 1;
+
+/// Jitter of both, and the exits of the loaded one.
+pub fn jitter() -> Found {
+    let seconds = |n: u64| format!("seconds={n}");
+    let alone = System::new("flight", "flight")
+        .with("flight", seconds(ALONE))
+        .precise()
+        .run()?;
+    let loaded = System::new("loaded", "loaded")
+        .with("flight", seconds(LOADED))
+        .with("ground", "bulkhead.run=bhbench:load,60000")
+        .precise()
+        .run()?;
+    let (idle, busy) = (releases(&alone, ALONE)?, releases(&loaded, LOADED)?);
+    let missed = (busy.2 + idle.2) as f64;
+    let exits = entries(&loaded.counts, CORE)?;
+    let rate = exits as f64 / LOADED as f64;
+    let jitter = |name: &str, d: &Distribution| Row::new(name, "ns", d.max as f64);
+    let rogue = &loaded.outcome.report.sandboxes[2];
+    let neighbours = format!("beside {} restarts of rogue", rogue.restarts);
+    Ok(vec![
+        Figure::new(jitter("flight.jitter_idle", &idle.0)).note(idle.1),
+        Figure::new(jitter("flight.jitter_loaded", &busy.0).against(idle.0.max as f64))
+            .must(Must::Above(selftest::BUSY[0] as f64))
+            .note(format!("{}, {neighbours}", busy.1)),
+        Figure::new(Row::new("flight.missed", "releases", missed)).must(Must::AtMost(0.0)),
+        Figure::new(Row::new("exits.flight", "exits/s", rate))
+            .must(Must::AtMost(0.0))
+            .note(format!("{exits} exits, {neighbours}")),
+    ])
+}
+
+/// Lateness of all releases, a note, and how many are missing.
+fn releases(ran: &Ran, seconds: u64) -> Result<(Distribution, String, u64), Failure> {
+    let seen = ran
+        .counts
+        .value(id::FLIGHT_JITTER)
+        .ok_or("flight was not released")?;
+    let work = ran
+        .counts
+        .span(id::FLIGHT_RELEASE)
+        .ok_or("flight did nothing")?;
+    // A release that comes while the one before is still served is a missed one.
+    let missing = (seconds * 1000).saturating_sub(work.n);
+    let note = format!(
+        "{} releases, median {}, 99 % {}, work {} instructions",
+        seen.n, seen.median, seen.p99, work.median
+    );
+    Ok((seen, note, missing))
+}

@@ -1,0 +1,81 @@
+//! What the monitor itself costs.
+
+use super::Found;
+use super::figure::{Figure, Must};
+use super::system::System;
+use crate::Failure;
+use crate::rows::Row;
+use bulkhead_layout::marker::id;
+use bulkhead_qemu::counts::Distribution;
+
+/// Lives of the guest that is restarted.
+const LIVES: u64 = 8;
+
+/// A null hypercall and an interrupt to another core, from before the guest's
+/// instruction to after it: that one, the monitor's, and its VMRUN.
+pub fn calls() -> Found {
+    let ran = System::new("micro", "micro").run()?;
+    let one = |id, name: &str, most| -> Result<Figure, Failure> {
+        let d = ran
+            .counts
+            .span(id)
+            .filter(|d| d.n > 0)
+            .ok_or_else(|| format!("no {name}"))?;
+        let note = format!(
+            "{} to {} in {} rounds; {:.1} of them in the monitor",
+            d.min,
+            d.max,
+            d.n,
+            d.privileged as f64 / d.n as f64
+        );
+        Ok(Figure::new(Row::new(name, "instructions", d.median as f64))
+            .must(Must::AtMost(most))
+            .note(note))
+    };
+    Ok(vec![
+        one(id::HYPERCALL, "monitor.hypercall", 60.0)?,
+        one(id::ICR, "monitor.icr", 80.0)?,
+    ])
+}
+
+/// From before a violation to the first instruction of the next life, less the
+/// zeroing and copying of the memory. One core runs, so the TSC ticks that its
+/// monitor notes around these are its instructions.
+pub fn restart() -> Found {
+    let ran = System::new("restart", "restart")
+        .with("rogue", format!("attack=read-far lives={LIVES}"))
+        .run()?;
+    let spans = ran.counts.span(id::RESTART).filter(|d| d.n >= LIVES - 1);
+    let Distribution { median, n, .. } = spans.ok_or("rogue was not restarted")?;
+    let report = &ran.outcome.snapshot.sandboxes[0].report;
+    let reload = report.played_tsc - report.begin_tsc;
+    let row = Row::new("monitor.restart", "instructions", (median - reload) as f64);
+    let note = format!("and {reload} to zero and copy its memory; median of {n}");
+    Ok(vec![
+        Figure::new(row).must(Must::AtMost(20_000.0)).note(note),
+    ])
+}
+
+/// Sizes and the boot, from the report of a system with three sandboxes.
+pub fn sizes() -> Found {
+    let ran = System::new("micro", "sizes").run()?;
+    let report = &ran.outcome.report;
+    let boot = report.boot.as_ref().ok_or("the boot left no report")?;
+    let bytes = |name: &str, n: u64| Row::new(name, "bytes", n as f64);
+    let sizes = &report.monitor;
+    Ok(vec![
+        Figure::new(bytes("monitor.text", sizes.resident_text_bytes)).must(Must::AtMost(8192.0)),
+        Figure::new(bytes("monitor.resident", sizes.resident_bytes)),
+        Figure::new(bytes("boot.bytes", sizes.boot_bytes)),
+        Figure::new(Row::new(
+            "boot.instructions",
+            "instructions",
+            boot.instructions as f64,
+        ))
+        .must(Must::AtMost(2_000_000.0))
+        .note(format!(
+            "and {} µs of waiting, {} µs of zeroing and copying",
+            boot.waiting_us, boot.copying_us
+        )),
+    ])
+}

@@ -1,0 +1,133 @@
+//! Runs the systems of systems/bench.
+
+use crate::{Failure, bare, build};
+use bulkhead_layout::marker::id;
+use bulkhead_plan::{Guest, Plan};
+use bulkhead_qemu::counts::Event;
+use bulkhead_qemu::{Counts, Time};
+use bulkhead_run::{Options, Outcome};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest wall time of one run; several times what an idle host needs.
+pub const LIMIT: Duration = Duration::from_secs(400);
+
+/// A system, and what to append to its guests' arguments.
+pub struct System {
+    /// Name of the manifest below systems/bench.
+    pub manifest: &'static str,
+    /// Folder for logs, below target/bench.
+    pub dir: &'static str,
+    /// Sandbox, text.
+    pub arguments: Vec<(&'static str, String)>,
+    /// How its time passes.
+    pub time: Time,
+}
+
+impl System {
+    /// In virtual time.
+    pub fn new(manifest: &'static str, dir: &'static str) -> Self {
+        let (arguments, time) = (Vec::new(), Time::virtual_time());
+        Self {
+            manifest,
+            dir,
+            arguments,
+            time,
+        }
+    }
+
+    /// With more arguments for a sandbox's guest.
+    pub fn with(mut self, sandbox: &'static str, more: impl Into<String>) -> Self {
+        self.arguments.push((sandbox, more.into()));
+        self
+    }
+
+    /// In finer time.
+    pub fn precise(mut self) -> Self {
+        self.time = Time::precise();
+        self
+    }
+
+    fn checked(&self) -> Result<bulkhead_manifest::Checked, Failure> {
+        let path = build::root()
+            .join("systems/bench")
+            .join(format!("{}.toml", self.manifest));
+        let loaded = bulkhead_manifest::load(&path, &bulkhead_manifest::Options::default());
+        let mut checked = loaded.map_err(bulkhead_run::Error::Manifest)?;
+        for wanted in &mut checked.system.sandboxes {
+            let name = &wanted.sandbox.name;
+            let text = match &mut wanted.sandbox.guest {
+                Guest::Linux { cmdline, .. } => cmdline,
+                Guest::Bare { args, .. } => args,
+            };
+            for (_, more) in self.arguments.iter().filter(|(sandbox, _)| sandbox == name) {
+                *text = format!("{text} {more}").trim().to_owned();
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self) -> Result<Ran, Failure> {
+        let mut options = Options::new(build::target().join("artifacts"), dir(self.dir));
+        options.time = self.time;
+        options.limit = LIMIT;
+        options.plugin = Some(build::plugin()?);
+        let mut outcome = bulkhead_run::run(self.checked()?, &options, |_| {})?;
+        let counts = outcome.counts.take().ok_or("the plugin left no counts")?;
+        Ok(Ran { outcome, counts })
+    }
+
+    /// Runs its first sandbox's Linux on the bare machine, until COM2 shows a text.
+    pub fn run_bare(&self, until: &str) -> Result<(Counts, String), Failure> {
+        let plan: Plan =
+            bulkhead_run::build(&self.checked()?, &build::target().join("artifacts"))?.plan;
+        let sandbox = plan.sandboxes.first().ok_or("a system without sandboxes")?;
+        let mut machine = bare::machine(sandbox, &dir(&format!("{}-bare", self.dir)))?;
+        machine.time = self.time;
+        let mut running = machine.start()?;
+        running.wait(until, LIMIT, |m| m.serial(1).contains(until).then_some(()))?;
+        running.quit()?;
+        Ok((running.counts()?, running.serial(1)))
+    }
+}
+
+fn dir(name: &str) -> PathBuf {
+    build::target().join("bench").join(name)
+}
+
+/// What a run left.
+pub struct Ran {
+    /// Reports, consoles.
+    pub outcome: Outcome,
+    /// What the plugin counted.
+    pub counts: Counts,
+}
+
+/// The only event of this id on a core.
+pub fn event(counts: &Counts, which: u16, vcpu: u64) -> Result<Event, Failure> {
+    let name = bulkhead_layout::marker::NAMES
+        .iter()
+        .find(|(id, _)| *id == which);
+    let mut found = counts
+        .events(which)
+        .into_iter()
+        .filter(|event| event.vcpu == vcpu);
+    let missing = || {
+        format!(
+            "no event {} on core {vcpu}",
+            name.map_or("?", |(_, name)| name)
+        )
+    };
+    Ok(found.next().ok_or_else(missing)?)
+}
+
+/// Entries into the guest between START and FINISH on a core: each but the first
+/// follows an exit.
+pub fn entries(counts: &Counts, vcpu: u64) -> Result<u64, Failure> {
+    let (start, finish) = (
+        event(counts, id::START, vcpu)?,
+        event(counts, id::FINISH, vcpu)?,
+    );
+    Ok(finish.vmruns - start.vmruns)
+}
