@@ -35,9 +35,13 @@ fn other(core: Core, call: u64, first: u64, second: u64) -> bool {
         CONSOLE => console(core, first),
         EXIT => return count_then(core, || life::end(core, State::Exited, first as u32)),
         RESTART => return count_then(core, || life::end(core, State::Launching, 0)),
+        // What comes after it is steady state; the call itself is not.
         READY => {
-            life::steady(core);
-            OK
+            return count_then(core, || {
+                life::steady(core);
+                core.vmcb().set(vmcb::RAX, OK);
+                skip(core, VMMCALL)
+            });
         }
         CONTROL | STATUS => {
             let target = first.min(u64::from(u32::MAX)) as u32;

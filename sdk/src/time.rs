@@ -58,18 +58,23 @@ pub fn ticks(nanos: u64) -> u64 {
     (u128::from(nanos) * u128::from(tsc_hz()) / u128::from(NANO)) as u64
 }
 
-/// Lets this core's timer raise `vector`; it is armed by [`arm`].
+/// Lets this core's timer raise `vector`; it is armed by [`arm`]. A vector that is
+/// in use already costs no exit: only a write of it is mediated.
 pub fn use_vector(vector: u8) {
     const DIVIDE_BY_1: u64 = 0b1011;
+    const DELIVERY_STATUS: u64 = 1 << 12;
     let mode = if DEADLINE.load(Ordering::Relaxed) {
         apic::MODE_DEADLINE
     } else {
         0
     };
+    let entry = mode | u64::from(vector);
     // SAFETY: the timer is this core's own, and every vector has an entry.
     unsafe {
         cpu::wrmsr(apic::DCR, DIVIDE_BY_1);
-        cpu::wrmsr(apic::LVT_TIMER, mode | u64::from(vector));
+        if cpu::rdmsr(apic::LVT_TIMER) & !DELIVERY_STATUS != entry {
+            cpu::wrmsr(apic::LVT_TIMER, entry);
+        }
     }
 }
 

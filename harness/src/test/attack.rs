@@ -70,8 +70,10 @@ fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
 
 /// What the guest printed about an attack: `expected`, `got`.
 fn said<'a>(seen: &'a Seen, name: &str, what: &str) -> Option<&'a str> {
-    let start = format!("[rogue] rogue: attack {name}: {what} ");
-    seen.console.lines().find_map(|l| l.strip_prefix(&start))
+    let start = format!("rogue: attack {name}: {what} ");
+    // A line may begin with what an attack left on the console.
+    let ends = |l: &'a str| Some(l.starts_with("[rogue]").then(|| l.split_once(&start))??.1);
+    seen.console.lines().find_map(ends)
 }
 
 /// What came of an attack, as the guest prints it.
