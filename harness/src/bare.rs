@@ -14,9 +14,9 @@ use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::Path;
 use zerocopy::IntoBytes;
 
-/// As sandboxes see it: no SVM, and no hypervisor bit, with which Linux asks the
-/// VMware port for its clocks.
-const CPU: &str = "EPYC,-svm,-hypervisor,+x2apic,+arat,tsc-frequency=1000000000";
+/// As sandboxes see it: no SVM, no machine checks, no MONITOR, and no hypervisor
+/// bit, with which Linux asks the VMware port for its clocks.
+const CPU: &str = "EPYC,-svm,-hypervisor,-mce,-mca,-monitor,+x2apic,+arat,tsc-frequency=1000000000";
 /// TSC in kHz and local timer in Hz, as the boot code measures them under QEMU.
 const CLOCKS: (u64, u64) = (1_000_000, 1_000_000_000);
 

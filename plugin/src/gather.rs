@@ -41,6 +41,7 @@ struct Event {
     vcpu: u32,
     at: Counters,
     value: u64,
+    words: Vec<u64>,
 }
 
 /// One id's spans.
@@ -78,11 +79,19 @@ impl Gathered {
         }
     }
 
-    /// A marker was executed; `at` counts it already. True if the file is to be written.
-    pub fn mark(&mut self, code: u16, vcpu: u32, at: Counters, value: u64) -> bool {
+    /// A marker was executed; `at` counts it already. An event carries what `words`
+    /// gives. True if the file is to be written.
+    pub fn mark(
+        &mut self,
+        code: u16,
+        vcpu: u32,
+        at: Counters,
+        value: u64,
+        words: impl FnOnce() -> Vec<u64>,
+    ) -> bool {
         let id = code & ID_MASK;
         match code & KIND_MASK {
-            marker::EVENT => self.event(id, vcpu, at, value),
+            marker::EVENT => self.event(id, vcpu, at, value, words()),
             marker::BEGIN => self.begin(id, vcpu, at),
             marker::END => self.end(id, vcpu, at),
             marker::VALUE => self.values.entry(id).or_default().add(value),
@@ -97,18 +106,19 @@ impl Gathered {
     pub fn entry(&mut self, vcpu: u32, at: Counters) {
         match self.last_entry.insert(vcpu, at.privileged()) {
             Some(last) => self.exits.add(at.privileged() - last),
-            None => self.event(marker::id::LAUNCH, vcpu, at, 0),
+            None => self.event(marker::id::LAUNCH, vcpu, at, 0, Vec::new()),
         }
     }
 
     /// Keeps an event.
-    pub fn event(&mut self, id: u16, vcpu: u32, at: Counters, value: u64) {
+    fn event(&mut self, id: u16, vcpu: u32, at: Counters, value: u64, words: Vec<u64>) {
         if self.events.len() < EVENTS {
             self.events.push(Event {
                 id,
                 vcpu,
                 at,
                 value,
+                words,
             });
         } else {
             self.dropped += 1;
@@ -163,10 +173,10 @@ impl Gathered {
         }
         for e in &self.events {
             let counters = self.counters(&e.at);
-            let (name, vcpu, value) = (label(e.id), e.vcpu, e.value);
+            let (name, vcpu, value, words) = (label(e.id), e.vcpu, e.value, &e.words);
             let _ = writeln!(
                 out,
-                "{{\"kind\":\"event\",{name},\"vcpu\":{vcpu},{counters},\"value\":{value}}}"
+                "{{\"kind\":\"event\",{name},\"vcpu\":{vcpu},{counters},\"value\":{value},\"words\":{words:?}}}"
             );
         }
         for (id, spans) in &self.spans {
@@ -230,8 +240,8 @@ mod tests {
     #[test]
     fn a_span_counts_what_is_strictly_inside() {
         let mut gathered = Gathered::default();
-        gathered.mark(BEGIN | 5, 0, at(100, 10), 0);
-        gathered.mark(END | 5, 0, at(104, 12), 0);
+        gathered.mark(BEGIN | 5, 0, at(100, 10), 0, Vec::new);
+        gathered.mark(END | 5, 0, at(104, 12), 0, Vec::new);
         let text = gathered.lines(&[]);
         assert!(text.contains("\"n\":1,\"min\":3,\"median\":3"), "{text}");
         assert!(text.contains("\"privileged\":2"), "{text}");
@@ -240,8 +250,8 @@ mod tests {
     #[test]
     fn an_end_on_another_core_is_unmatched() {
         let mut gathered = Gathered::default();
-        gathered.mark(BEGIN | 5, 0, at(1, 0), 0);
-        gathered.mark(END | 5, 1, at(9, 0), 0);
+        gathered.mark(BEGIN | 5, 0, at(1, 0), 0, Vec::new);
+        gathered.mark(END | 5, 1, at(9, 0), 0, Vec::new);
         assert!(gathered.lines(&[]).contains("\"unmatched\":1"));
     }
 
@@ -249,15 +259,23 @@ mod tests {
     fn laps_values_and_reset() {
         let mut gathered = Gathered::default();
         for n in 0..4 {
-            gathered.mark(LAP | 1, 0, at(n * 7, 0), 0);
-            gathered.mark(VALUE | 2, 0, at(n * 7, 0), n);
+            gathered.mark(LAP | 1, 0, at(n * 7, 0), 0, Vec::new);
+            gathered.mark(VALUE | 2, 0, at(n * 7, 0), n, Vec::new);
         }
         let text = gathered.lines(&[]);
         assert!(text.contains("\"kind\":\"lap\",\"id\":1,\"name\":\"entry\",\"n\":3,\"min\":7"));
         assert!(text.contains("\"n\":4,\"min\":0,\"median\":1"), "{text}");
-        assert!(gathered.mark(DUMP, 0, at(0, 0), 0));
-        gathered.mark(RESET, 0, at(0, 0), 0);
+        assert!(gathered.mark(DUMP, 0, at(0, 0), 0, Vec::new));
+        gathered.mark(RESET, 0, at(0, 0), 0, Vec::new);
         assert!(!gathered.lines(&[]).contains("lap"));
+    }
+
+    #[test]
+    fn events_carry_words() {
+        let mut gathered = Gathered::default();
+        gathered.mark(marker::EVENT | 5, 0, at(1, 0), 2, || vec![3, 4]);
+        let text = gathered.lines(&[]);
+        assert!(text.contains("\"value\":2,\"words\":[3, 4]}"), "{text}");
     }
 
     #[test]

@@ -11,7 +11,8 @@
 //! [`bulkhead_layout::marker::DUMP`]; without one, when QEMU ends); `ram=FILE` (the file that backs the
 //! machine's RAM), `split=BYTES` (RAM below 4 GiB), `range=NAME:START-END`,
 //! repeated (physical addresses), `watch=ID@ADDRESS`, repeated (an event each
-//! time the instruction at this physical address runs), `clocks=TSC_KHZ:TIMER_HZ`
+//! time the instruction at this physical address runs), `words=ADDRESS:COUNT`, repeated (64-bit words
+//! of RAM that every event carries as they are then), `clocks=TSC_KHZ:TIMER_HZ`
 //! (see `shell::tell_clocks`; for baselines).
 //!
 //! Lines, by `kind`: `vcpu` (the counters at the time of writing), `event`,

@@ -17,6 +17,8 @@ pub struct Options {
     pub ranges: Vec<(u64, u64, usize)>,
     /// Event id and the physical address of an instruction that makes it.
     pub watch: Vec<(u16, u64)>,
+    /// Physical addresses of 64-bit words that every event carries.
+    pub words: Vec<u64>,
     /// What QEMU's VMware port is to answer: TSC in kHz, local timer in Hz.
     pub clocks: Option<(u64, u64)>,
 }
@@ -36,6 +38,7 @@ impl Options {
                 "split" => options.split = number(value)?,
                 "range" => options.range(value)?,
                 "watch" => options.watch(value)?,
+                "words" => options.words(value)?,
                 "clocks" => options.clocks = Some(pair(value)?),
                 _ => return Err(format!("unknown argument {argument:?}")),
             }
@@ -43,8 +46,10 @@ impl Options {
         if options.out.is_empty() {
             return Err("out=FILE is missing".into());
         }
-        if options.ram.is_none() && !(options.ranges.is_empty() && options.watch.is_empty()) {
-            return Err("range and watch need ram=FILE".into());
+        let unused =
+            options.ranges.is_empty() && options.watch.is_empty() && options.words.is_empty();
+        if options.ram.is_none() && !unused {
+            return Err("range, watch and words need ram=FILE".into());
         }
         Ok(options)
     }
@@ -74,6 +79,14 @@ impl Options {
             }
         };
         self.ranges.push((number(start)?, number(end)?, class));
+        Ok(())
+    }
+
+    fn words(&mut self, value: &str) -> Result<(), String> {
+        let bad = || format!("words={value:?}: expected ADDRESS:COUNT");
+        let (address, count) = value.split_once(':').ok_or_else(bad)?;
+        let (address, count) = (number(address)?, number(count)?);
+        self.words.extend((0..count).map(|n| address + n * 8));
         Ok(())
     }
 
@@ -116,6 +129,8 @@ mod tests {
             "range=b:8192-12288",
             "range=a:0x9000-0xa000",
             "watch=3@0x1234",
+            "words=0x100:2",
+            "words=0x200:1",
         ];
         let options = Options::parse(args.into_iter()).expect("valid");
         assert_eq!(options.class(0x1FFF), 1);
@@ -123,6 +138,7 @@ mod tests {
         assert_eq!(options.class(0x9000), 1);
         assert_eq!(options.class(0x8000), 0);
         assert_eq!(options.watch, [(3, 0x1234)]);
+        assert_eq!(options.words, [0x100, 0x108, 0x200]);
     }
 
     #[test]
@@ -132,6 +148,8 @@ mod tests {
             &[],
             &["out=o", "range=a:1-2"],
             &["out=o", "ram=r", "range=1-2"],
+            &["out=o", "words=1:2"],
+            &["out=o", "ram=r", "words=1"],
         ] {
             assert!(Options::parse(bad.iter().copied()).is_err(), "{bad:?}");
         }

@@ -181,10 +181,37 @@ impl Plugin {
         }
     }
 
+    /// Where the RAM file is mapped.
+    fn ram(&self) -> Option<&[(u64, u64, u64)]> {
+        let path = self.options.ram.as_deref()?;
+        Some(self.ram.get_or_init(|| mappings(path)))
+    }
+
+    /// The words that events carry; one outside the RAM reads 0.
+    fn words(&self) -> Vec<u64> {
+        let words = self.options.words.iter();
+        words.map(|&pa| self.word(pa).unwrap_or(0)).collect()
+    }
+
+    fn word(&self, pa: u64) -> Option<u64> {
+        let split = self.options.split;
+        let at = if pa < split {
+            pa
+        } else {
+            pa.checked_sub(1 << 32)? + split
+        };
+        let inside = |&&(start, end, offset): &&(u64, u64, u64)| {
+            offset <= at && at + 8 <= offset + (end - start)
+        };
+        let (start, _, offset) = self.ram()?.iter().find(inside)?;
+        // SAFETY: inside a mapping of the RAM that QEMU keeps as long as it runs;
+        // guests write there, but on this thread.
+        Some(unsafe { std::ptr::read_volatile((start + at - offset) as *const u64) })
+    }
+
     /// Physical address of an instruction, from where it lies in QEMU.
     fn physical(&self, host: u64) -> Option<u64> {
-        let path = self.options.ram.as_deref()?;
-        let ram = self.ram.get_or_init(|| mappings(path));
+        let ram = self.ram()?;
         let (start, _, offset) = ram
             .iter()
             .find(|(start, end, _)| (*start..*end).contains(&host))?;
@@ -367,7 +394,7 @@ extern "C" fn on_marker(_: c_uint, code: *mut c_void) {
     let value = plugin.rax();
     let mut state = plugin.state();
     let (vcpu, at) = state.running();
-    let write = state.gathered.mark(code.addr() as u16, vcpu, at, value);
+    let write = state.gathered.mark(code.addr() as u16, vcpu, at, value, || plugin.words());
     drop(state);
     if write {
         plugin.dumped.store(true, Relaxed);

@@ -34,7 +34,7 @@ pub struct Distribution {
 }
 
 /// One event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Core.
     pub vcpu: u64,
@@ -44,6 +44,8 @@ pub struct Event {
     pub vmruns: u64,
     /// RAX.
     pub value: u64,
+    /// The words of RAM that were asked for ([`crate::Plugin::words`]).
+    pub words: Vec<u64>,
 }
 
 impl Counts {
@@ -97,6 +99,7 @@ impl Counts {
                 instructions: number(line, "instructions"),
                 vmruns: number(line, "vmruns"),
                 value: number(line, "value"),
+                words: words(&line["words"]),
             })
             .collect()
     }
@@ -145,6 +148,12 @@ impl Counts {
     }
 }
 
+/// An array of numbers.
+fn words(list: &Value) -> Vec<u64> {
+    let list = list.as_array().into_iter().flatten();
+    list.map(|word| word.as_u64().unwrap_or(0)).collect()
+}
+
 /// A member, 0 if it is missing or beyond 64 bits.
 fn number(line: &Value, key: &str) -> u64 {
     line[key].as_u64().unwrap_or(0)
@@ -155,7 +164,7 @@ mod tests {
     use super::*;
 
     const FILE: &str = r#"{"kind":"vcpu","vcpu":1,"instructions":9,"vmruns":0,"ranges":{"monitor":4}}
-{"kind":"event","id":2,"name":"user","vcpu":1,"instructions":7,"vmruns":3,"ranges":{},"value":5}
+{"kind":"event","id":2,"name":"user","vcpu":1,"instructions":7,"vmruns":3,"ranges":{},"value":5,"words":[8,9]}
 {"kind":"span","id":16,"name":"x","n":2,"min":1,"median":1,"p99":3,"max":3,"sum":4,"privileged":1,"vmruns":2,"unmatched":0}
 {"kind":"end","dropped":0}
 "#;
@@ -165,6 +174,7 @@ mod tests {
         let counts = Counts::parse(FILE).expect("valid");
         assert_eq!(counts.instructions(1, Some("monitor")), 4);
         assert_eq!(counts.events(2)[0].value, 5);
+        assert_eq!(counts.events(2)[0].words, [8, 9]);
         assert_eq!(counts.span(16).expect("there").max, 3);
         assert_eq!(counts.span(17), None);
     }

@@ -61,6 +61,8 @@ pub struct Plugin {
     pub ranges: Vec<(String, u64, u64)>,
     /// Events at instructions: id, physical address.
     pub watch: Vec<(u16, u64)>,
+    /// 64-bit words that every event carries: physical address of the first, how many.
+    pub words: Vec<(u64, usize)>,
     /// What QEMU's VMware port answers about clocks: TSC in kHz, local timer in
     /// Hz. For baselines; the CPU needs `tsc-frequency` too.
     pub clocks: Option<(u64, u64)>,
@@ -276,6 +278,9 @@ impl Machine {
         for (id, address) in &plugin.watch {
             let _ = write!(text, ",watch={id}@{address:#x}");
         }
+        for (address, count) in &plugin.words {
+            let _ = write!(text, ",words={address:#x}:{count}");
+        }
         if let Some((tsc_khz, timer_hz)) = plugin.clocks {
             let _ = write!(text, ",clocks={tsc_khz}:{timer_hz}");
         }
@@ -319,10 +324,11 @@ mod tests {
             library: "p.so".into(),
             ranges: vec![("monitor".into(), 0x1000, 0x2000)],
             watch: vec![(3, 0x20)],
+            words: vec![(0x40, 2)],
             clocks: None,
         });
         let text = machine.arguments(Path::new("/r")).join(" ");
-        let expected = "p.so,out=d/counts.json,ram=/r,split=2147483648,range=monitor:0x1000-0x2000,watch=3@0x20";
+        let expected = "p.so,out=d/counts.json,ram=/r,split=2147483648,range=monitor:0x1000-0x2000,watch=3@0x20,words=0x40:2";
         assert!(text.contains(expected), "{text}");
     }
 }

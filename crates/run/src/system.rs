@@ -2,12 +2,13 @@
 
 use crate::{Error, build, iso};
 use bulkhead_image::Baked;
-use bulkhead_layout::report::State;
+use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
 use bulkhead_plan::{Guest, Plan};
 use bulkhead_qemu::{Counts, Machine, Plugin, Running, Serial, Time};
 use bulkhead_watch::{Explained, Report, Snapshot, explain, report, snapshot, telemetry};
+use std::mem::offset_of;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -216,9 +217,19 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
             .enumerate()
             .map(|(i, &(pa, len))| (format!("monitor{i}"), pa, pa + len))
             .collect(),
+        words: exit_counters(baked),
         ..Plugin::default()
     });
     machine.start().map_err(Error::Machine)
+}
+
+/// Where monitors count exits, for events: sandbox by sandbox, core by core, each
+/// [`CAUSES`] words.
+fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
+    let sandboxes = baked.map.reports.iter().zip(&baked.plan.sandboxes);
+    let cores = sandboxes.flat_map(|(&pa, s)| (0..s.cores.len()).map(move |i| pa + size(i)));
+    let exits = offset_of!(CoreReport, exits) as u64;
+    cores.map(|pa| (pa + exits, CAUSES)).collect()
 }
 
 /// COM1 to COM4: to files, but the first Linux's first port to the terminal.

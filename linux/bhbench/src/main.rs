@@ -45,6 +45,8 @@ fn run(args: &[String]) -> Result<(), Failure> {
         [kind, duration] if load::KINDS.contains(&kind.as_str()) => {
             let duration = std::time::Duration::from_millis(duration.parse()?);
             setup::settle();
+            // Where the load begins, it ends, so that both markers count one core.
+            setup::pin(0)?;
             println!("load {kind} begins");
             setup::drain();
             mark::<{ marker::EVENT | marker::id::START }>(0);

@@ -169,6 +169,8 @@ fn obey(signals: &SigSet) {
 
 fn finish(how: &str) -> ! {
     println!("bulkhead-init: {how}");
+    // A serial port sends what programs wrote by and by; the kernel won't wait for it.
+    let _ = nix::sys::termios::tcdrain(std::io::stdout());
     nix::unistd::sync();
     let mode = match how {
         "reboot" => RebootMode::RB_AUTOBOOT,
