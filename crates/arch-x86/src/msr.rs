@@ -70,6 +70,7 @@ pub const ABSENT: &[Quiet] = &[
     quiet(0x17, 0x17, 0),                 // platform ID
     quiet(0x3A, 0x3A, 1),                 // feature control: locked
     quiet(0x140, 0x140, 0),               // MISC_FEATURE_ENABLES
+    quiet(0x179, 0x179, 0),               // MCG_CAP: no bank of machine checks
     quiet(0x186, 0x189, 0),               // performance event selects
     quiet(0xC1, 0xC4, 0),                 // performance counters
     quiet(0x1A0, 0x1A0, 1),               // MISC_ENABLE: fast strings
