@@ -123,10 +123,15 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
         Command::Test(arguments) => test::run(arguments),
         Command::Bench { only } => {
             let (figures, failures) = bench::run(only);
-            let rows: Vec<_> = figures.iter().map(|figure| figure.row.clone()).collect();
+            let rows: Vec<_> = figures.iter().map(bench::Figure::to_row).collect();
             Rows::add_to(&results, &rows)?;
             print!("{}", bench::table(&figures));
             failures.iter().for_each(|why| eprintln!("bench: {why}"));
+            let missed = figures.iter().filter(|figure| !figure.reached());
+            for figure in missed {
+                let (name, verdict) = (&figure.row.name, figure.verdict());
+                eprintln!("bench: {name} = {}: {verdict}", figure.row.value);
+            }
             let reached = failures.is_empty() && figures.iter().all(bench::Figure::reached);
             Ok(if reached {
                 ExitCode::SUCCESS

@@ -29,6 +29,18 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// Which way is better.
     pub better: Better,
+    /// The same under another hypervisor in the same emulator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<f64>,
+    /// That by the baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_ratio: Option<f64>,
+    /// What must be reached, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+    /// Whether it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<bool>,
 }
 
 impl Row {
@@ -43,6 +55,10 @@ impl Row {
             baseline: None,
             ratio: None,
             better: Better::Lower,
+            peer: None,
+            peer_ratio: None,
+            bound: None,
+            reached: None,
         }
     }
 
@@ -51,6 +67,15 @@ impl Row {
     pub fn against(mut self, baseline: f64) -> Self {
         self.baseline = Some(baseline);
         self.ratio = (baseline != 0.0).then_some(self.value / baseline);
+        self
+    }
+
+    /// With a peer's value.
+    #[must_use]
+    pub fn beside(mut self, peer: f64) -> Self {
+        self.peer = Some(peer);
+        let baseline = self.baseline.filter(|baseline| *baseline != 0.0);
+        self.peer_ratio = baseline.map(|baseline| peer / baseline);
         self
     }
 
@@ -112,24 +137,26 @@ impl Rows {
             .unwrap_or(0)
             .max(6);
         let mut out = format!(
-            "{:width$} {:>14} {:>14} {:>8} {:<14} better\n",
-            "figure", "value", "baseline", "ratio", "unit"
+            "{:width$} {:>14} {:>14} {:>8} {:>14} {:>8} {:<14} better\n",
+            "figure", "value", "baseline", "ratio", "peer", "ratio", "unit"
         );
         for row in &self.rows {
             let optional = |value: Option<f64>| value.map_or_else(|| "-".into(), plain);
-            let ratio = row
-                .ratio
-                .map_or_else(|| "-".into(), |ratio| format!("{ratio:.4}"));
+            let ratio = |value: Option<f64>| {
+                value.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.4}"))
+            };
             let better = match row.better {
                 Better::Lower => "lower",
                 Better::Higher => "higher",
             };
             out += &format!(
-                "{:width$} {:>14} {:>14} {:>8} {:<14} {better}\n",
+                "{:width$} {:>14} {:>14} {:>8} {:>14} {:>8} {:<14} {better}\n",
                 row.name,
                 plain(row.value),
                 optional(row.baseline),
-                ratio,
+                ratio(row.ratio),
+                optional(row.peer),
+                ratio(row.peer_ratio),
                 row.unit
             );
         }
@@ -157,6 +184,16 @@ mod tests {
         rows.merge(&[Row::new("a", "ns", 3.0).against(2.0)]);
         assert_eq!(rows.rows.len(), 2);
         assert_eq!(rows.rows[0].ratio, Some(1.5));
+    }
+
+    #[test]
+    fn a_peer_is_compared_with_the_baseline() {
+        let row = Row::new("a", "ns", 4.0).against(2.0).beside(6.0);
+        assert_eq!((row.ratio, row.peer_ratio), (Some(2.0), Some(3.0)));
+        let text = serde_json::to_string(&row).expect("plain data");
+        let back: Row = serde_json::from_str(&text).expect("the same");
+        assert_eq!(back, row);
+        assert_eq!(Row::new("a", "ns", 4.0).beside(6.0).peer_ratio, None);
     }
 
     #[test]

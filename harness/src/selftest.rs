@@ -18,7 +18,7 @@ const CORES: u64 = 4;
 /// The program lies here.
 const PROGRAM: (u64, u64) = (0x100_0000, 0x200_0000);
 /// A timer's handler may run this late (ns) when the other cores sleep: its own instructions.
-const IDLE: u64 = 50;
+pub const IDLE: u64 = 50;
 /// The same with the others computing, for [`Time::precise`] and
 /// [`Time::virtual_time`]: the metronome's interval and a quarter. Seen over 1,500
 /// random phases: 2,141 and 8,391 (docs/decisions/0002-metronome.md).

@@ -65,14 +65,31 @@ impl Figure {
         }
     }
 
+    /// The bound in words, if there is one.
+    #[must_use]
+    pub fn bound(&self) -> Option<String> {
+        match self.must {
+            Must::AtMost(most) => Some(format!("at most {most}")),
+            Must::Ratio(from, to) => Some(format!("ratio {from} to {to}")),
+            Must::Above(more) => Some(format!("at most {more} above the baseline")),
+            Must::Reported => None,
+        }
+    }
+
+    /// The row for the file, its bound included.
+    #[must_use]
+    pub fn to_row(&self) -> Row {
+        let mut row = self.row.clone();
+        row.bound = self.bound();
+        row.reached = row.bound.is_some().then(|| self.reached());
+        row
+    }
+
     /// The bound and whether it is reached, in words.
     #[must_use]
     pub fn verdict(&self) -> String {
-        let must = match self.must {
-            Must::AtMost(most) => format!("at most {most}"),
-            Must::Ratio(from, to) => format!("ratio {from} to {to}"),
-            Must::Above(more) => format!("at most {more} above"),
-            Must::Reported => return "reported".into(),
+        let Some(must) = self.bound() else {
+            return "reported".into();
         };
         let reached = if self.reached() {
             "reached"
@@ -91,9 +108,9 @@ pub fn table(figures: &[Figure]) -> String {
     let mut verdicts = figures
         .iter()
         .map(|figure| format!("{}  {}", figure.verdict(), figure.note));
-    let mut line = |row: &str| format!("{row:<80} {}\n", verdicts.next().unwrap_or_default());
+    let mut line = |row: &str| format!("{row:<110} {}\n", verdicts.next().unwrap_or_default());
     let mut rows = rows.lines();
-    let heading = rows.next().map(|heading| format!("{heading:<80} must\n"));
+    let heading = rows.next().map(|heading| format!("{heading:<110} must\n"));
     heading.into_iter().chain(rows.map(&mut line)).collect()
 }
 
@@ -110,6 +127,7 @@ mod tests {
         assert!(!figure(102.0).reached());
         assert!(!figure(98.0).reached());
         assert!(figure(98.0).verdict().ends_with("NOT reached"));
+        assert_eq!(figure(98.0).to_row().reached, Some(false));
     }
 
     #[test]

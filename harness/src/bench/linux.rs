@@ -10,9 +10,10 @@ use bulkhead_qemu::Counts;
 use bulkhead_qemu::counts::Distribution;
 
 /// What bhbench says last.
-const END: &str = "bhbench: done";
+pub(super) const END: &str = "bhbench: done";
 
-const ROWS: [(u16, &str); 9] = [
+/// Rows that are medians of spans.
+pub(super) const ROWS: [(u16, &str); 9] = [
     (id::LINUX_GETPID, "linux.getpid"),
     (id::LINUX_PAGE_TOUCH, "linux.page_touch"),
     (id::LINUX_SIGSEGV, "linux.sigsegv"),
@@ -42,29 +43,31 @@ pub fn rows() -> Found {
         let note = format!("median of {} and {}", value.n, baseline.n);
         figures.push(alike(row, 0.01).note(note));
     }
-    let timers = |counts: &Counts| counts.value(id::LINUX_TIMER).ok_or("no timer was measured");
-    let (value, baseline) = (timers(&ran.counts)?, timers(&bare)?);
-    for (name, of) in [
-        (
-            "linux.timer_median",
-            (|d| d.median) as fn(&Distribution) -> u64,
-        ),
-        ("linux.timer_worst", |d| d.max),
-    ] {
-        figures.push(alike(
-            Row::new(name, "ns", of(&value) as f64).against(of(&baseline) as f64),
-            0.01,
-        ));
+    for ((name, value), (_, baseline)) in timer(&ran.counts)?.into_iter().zip(timer(&bare)?) {
+        figures.push(alike(Row::new(name, "ns", value).against(baseline), 0.01));
     }
     figures.extend(boot(&ran.counts, &bare)?);
     Ok(figures)
+}
+
+/// Rows of the periodic task.
+pub(super) fn timer(counts: &Counts) -> Result<[(&'static str, f64); 2], Failure> {
+    let late = counts
+        .value(id::LINUX_TIMER)
+        .ok_or("no timer was measured")?;
+    let rows = [
+        ("linux.timer_median", late.median),
+        ("linux.timer_worst", late.max),
+    ];
+    Ok(rows.map(|(name, ns)| (name, ns as f64)))
 }
 
 fn alike(row: Row, within: f64) -> Figure {
     Figure::new(row).must(Must::Ratio(1.0 - within, 1.0 + within))
 }
 
-fn spans(counts: &Counts, id: u16, name: &str) -> Result<Distribution, Failure> {
+/// All spans of an id.
+pub(super) fn spans(counts: &Counts, id: u16, name: &str) -> Result<Distribution, Failure> {
     let found = counts
         .span(id)
         .filter(|spans| spans.n > 0 && spans.unmatched == 0);

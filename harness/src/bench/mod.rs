@@ -1,6 +1,6 @@
 //! `make bench`: the figures that the project promises, each with its bound.
 //!
-//! A [`part`](PARTS) runs one system or two and turns what the plugin and the
+//! A [`Part`] runs one system or two and turns what the plugin and the
 //! monitors counted into [`Figure`]s. Parts share nothing, so they run side by
 //! side: virtual time doesn't care.
 
@@ -9,6 +9,7 @@ mod figure;
 mod flight;
 mod linux;
 mod monitor;
+mod peer;
 mod system;
 
 pub use figure::{Figure, Must, table};
@@ -19,33 +20,62 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// What a part finds.
-type Found = Result<Vec<Figure>, Failure>;
+pub type Found = Result<Vec<Figure>, Failure>;
 
-/// A part: the figures that it finds, and how. The longest ones come first.
-type Part = (&'static [&'static str], fn() -> Found);
+/// A run or two, and the figures that come out of it.
+pub struct Part {
+    /// Its figures, or the beginning of their names.
+    pub rows: &'static [&'static str],
+    measure: fn() -> Found,
+}
 
-const PARTS: &[Part] = &[
-    (&["flight.jitter", "exits.flight"], flight::jitter),
-    (&["linux.", "exits.linux_boot"], linux::rows),
-    (&["exits.linux_load"], exits::load),
-    (&["exits.linux_smp_ipi"], exits::smp),
-    (&["exits.linux_forkexec"], exits::forkexec),
-    (&["exits.linux_idle"], exits::idle),
-    (&["monitor.hypercall", "monitor.icr"], monitor::calls),
-    (&["monitor.restart"], monitor::restart),
-    (&["monitor.text", "boot.instructions"], monitor::sizes),
+impl Part {
+    /// Measures.
+    ///
+    /// # Errors
+    /// A run that failed, or left no figure.
+    pub fn measure(&self) -> Found {
+        (self.measure)()
+    }
+}
+
+/// Parts of a few seconds, whose figures are tests too: each has a bound.
+pub const SHORT: [Part; 7] = [
+    part(&["exits.linux_load"], exits::load),
+    part(&["exits.linux_smp_other"], exits::smp),
+    part(&["exits.linux_forkexec"], exits::forkexec),
+    part(&["exits.linux_idle"], exits::idle),
+    part(&["monitor.hypercall", "monitor.icr"], monitor::calls),
+    part(&["monitor.restart"], monitor::restart),
+    part(&["monitor.text", "boot.instructions"], monitor::sizes),
 ];
+
+/// The others; the longest come first.
+const LONG: [Part; 5] = [
+    part(&["flight.", "exits.flight"], flight::jitter),
+    part(&[PEER], peer::rows),
+    part(&["linux.", "exits.linux_boot"], linux::rows),
+    part(&["clock."], monitor::clock),
+    part(&["monitor.lines", "boot.lines"], monitor::lines),
+];
+
+/// Rows of this prefix go beside those of the same name without it.
+const PEER: &str = "peer.";
+
+const fn part(rows: &'static [&'static str], measure: fn() -> Found) -> Part {
+    Part { rows, measure }
+}
 
 /// Runs every part that may find a figure with this prefix. What failed is told
 /// in words, after the figures.
 #[must_use]
 pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
     let wanted = |part: &&Part| {
-        part.0
+        part.rows
             .iter()
             .any(|name| name.starts_with(only) || only.starts_with(name))
     };
-    let parts: Vec<_> = PARTS.iter().filter(wanted).collect();
+    let parts: Vec<_> = LONG.iter().chain(&SHORT).filter(wanted).collect();
     let queue: Mutex<VecDeque<usize>> = Mutex::new((0..parts.len()).collect());
     let found = Mutex::new(Vec::new());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -53,9 +83,10 @@ pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(n) = next(&queue) {
-                    let (names, measure) = parts[n];
+                    let names = parts[n].rows;
                     let begun = Instant::now();
-                    let result = measure().map_err(|why| format!("{}: {why}", names.join(", ")));
+                    let result = parts[n].measure();
+                    let result = result.map_err(|why| format!("{}: {why}", names.join(", ")));
                     eprintln!(
                         "bench: {} took {:.0} s",
                         names.join(", "),
@@ -97,5 +128,39 @@ fn sort(
     }
     figures.retain(|figure: &Figure| figure.row.name.starts_with(only));
     figures.sort_by(|a, b| a.row.name.cmp(&b.row.name));
-    (figures, failures)
+    (beside(figures), failures)
+}
+
+/// Puts the peer's values into the rows that they belong to.
+fn beside(figures: Vec<Figure>) -> Vec<Figure> {
+    let (peers, mut figures): (Vec<_>, Vec<_>) = figures
+        .into_iter()
+        .partition(|figure| figure.row.name.starts_with(PEER));
+    for peer in peers {
+        let name = &peer.row.name[PEER.len()..];
+        match figures.iter_mut().find(|figure| figure.row.name == name) {
+            Some(figure) => figure.row = figure.row.clone().beside(peer.row.value),
+            None => figures.push(peer),
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Row;
+
+    #[test]
+    fn peers_go_beside_their_rows() {
+        let figure = |name: &str, value| Figure::new(Row::new(name, "ns", value).against(2.0));
+        let all = beside(vec![
+            figure("a", 1.0),
+            figure("peer.a", 6.0),
+            figure("peer.b", 7.0),
+        ]);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0].row.peer_ratio, Some(3.0));
+        assert_eq!(all[1].row.name, "peer.b");
+    }
 }

@@ -3,10 +3,11 @@
 use super::Found;
 use super::figure::{Figure, Must};
 use super::system::System;
-use crate::Failure;
 use crate::rows::Row;
+use crate::{Failure, build, selftest};
 use bulkhead_layout::marker::id;
 use bulkhead_qemu::counts::Distribution;
+use std::process::Command;
 
 /// Lives of the guest that is restarted.
 const LIVES: u64 = 8;
@@ -77,5 +78,38 @@ pub fn sizes() -> Found {
             "and {} µs of waiting, {} µs of zeroing and copying",
             boot.waiting_us, boot.copying_us
         )),
+    ])
+}
+
+/// The clock's own error; outside of its bounds no other figure counts.
+pub fn clock() -> Found {
+    const TICKS: u32 = 500;
+    let dir = build::target().join("bench/selftest");
+    let (rows, faults) = selftest::run(&dir, TICKS)?;
+    if faults.is_empty() {
+        Ok(rows.into_iter().map(Figure::new).collect())
+    } else {
+        Err(faults.join("; ").into())
+    }
+}
+
+/// Linked privileged lines, as tools/lines.sh counts them.
+pub fn lines() -> Found {
+    let counted = Command::new(build::root().join("tools/lines.sh"))
+        .arg("-q")
+        .output()?;
+    let text = String::from_utf8_lossy(&counted.stdout).into_owned();
+    let of = |part: &str| -> Result<f64, Failure> {
+        let line = text.lines().find_map(|line| line.strip_prefix(part));
+        let number = line.and_then(|line| line.trim().parse().ok());
+        Ok(number.ok_or_else(|| format!("tools/lines.sh says nothing of {part}: {text}"))?)
+    };
+    let (monitor, boot) = (of("monitor ")?, of("boot ")?);
+    let row = |name, lines| Row::new(name, "lines", lines);
+    Ok(vec![
+        Figure::new(row("monitor.lines", monitor)).must(Must::AtMost(1_200.0)),
+        Figure::new(row("boot.lines", boot))
+            .must(Must::AtMost(4_000.0 - monitor))
+            .note("with the monitor's lines at most 4000"),
     ])
 }

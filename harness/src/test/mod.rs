@@ -9,6 +9,7 @@ mod attack;
 mod bochs;
 mod damaged;
 mod driver;
+mod figures;
 mod guest;
 mod host;
 mod mutate;
@@ -29,6 +30,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(attack::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
+    jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
     jobs.extend(damaged::jobs());
     jobs.extend(wrong::jobs());
