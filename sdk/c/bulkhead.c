@@ -143,6 +143,15 @@ uint64_t bulkhead_status(uint32_t sandbox)
 static uint16_t console_port;
 static bool console_plain;
 
+/* 8 bits, 115,200 baud, no interrupts: after a reset a 16550 sends 5 bits at
+   whatever speed is left in its divisor. */
+static void uart_prepare(uint16_t port)
+{
+    static const uint8_t steps[][2] = {{3, 0x80}, {0, 1}, {1, 0}, {3, 3}, {1, 0}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
+        bulkhead_outb((uint16_t)(port + steps[i][0]), steps[i][1]);
+}
+
 static void uart_put(uint8_t byte)
 {
     enum { LINE_STATUS = 5, EMPTY = 0x20, PATIENCE = 100000 };
@@ -527,6 +536,7 @@ static void select_console(const char *device)
         console_plain = true;
     } else if (number(device, &port) && port <= UINT16_MAX) {
         console_port = (uint16_t)port;
+        uart_prepare(console_port);
     }
 }
 
