@@ -3,7 +3,7 @@
 
 use crate::vmrun::Frame;
 use ::core::cell::Cell;
-use ::core::sync::atomic::{AtomicU32, AtomicU64};
+use ::core::sync::atomic::AtomicU32;
 use bulkhead_arch_x86::vmcb;
 use bulkhead_layout::MAX_SANDBOXES;
 use bulkhead_layout::map::{
@@ -21,12 +21,21 @@ pub struct Local {
     pub index: Cell<u32>,
     /// CPUID 8000_000A EDX.
     pub features: Cell<u32>,
-    /// Requests from the sandbox's other cores: [`crate::ipi`]'s bits.
+    /// How often the sandbox had been restarted when this core last began.
+    pub incarnation: Cell<u32>,
+    /// What the sandbox's other cores touch, away from what an exit needs.
+    pub shared: Shared,
+}
+
+/// The part of a core's state that the sandbox's other cores touch.
+#[repr(C, align(64))]
+pub struct Shared {
+    /// Requests: [`crate::ipi`]'s bits.
     pub signals: AtomicU32,
-    /// 1 while this core waits for a SIPI.
+    /// While this core waits for a SIPI: 1 + the [`Shared::life`] that it has seen; else 0.
     pub parked: AtomicU32,
-    /// Launches of this sandbox so far, less one; the first core's counts.
-    pub incarnation: AtomicU64,
+    /// The first core's: odd while the guest lives, even while it does not.
+    pub life: AtomicU32,
 }
 
 /// A VMCB as 64-bit words, read and written by offset.
@@ -93,11 +102,12 @@ impl Core {
     }
 }
 
-/// State of core number `index` of this sandbox, below [`Config::cores`].
-pub fn local_of(index: u32) -> &'static Local {
+/// What others may touch of core number `index` of this sandbox, below [`Config::cores`].
+pub fn shared_of(index: u32) -> &'static Shared {
+    let local = CORES_VA + u64::from(index) * CORE_STRIDE + CORE_STACK;
     // SAFETY: the host maps a block for each core below `config().cores`, and
     // every caller's index comes from a position in `apic_ids` below that.
-    unsafe { &*((CORES_VA + u64::from(index) * CORE_STRIDE + CORE_STACK) as *const Local) }
+    unsafe { &(*(local as *const Local)).shared }
 }
 
 /// The configuration.

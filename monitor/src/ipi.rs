@@ -1,7 +1,7 @@
 //! Interrupts between a sandbox's own cores, beyond the ordinary one
 //! (docs/decisions/0012-guest-nmis.md, docs/decisions/0013-init-sipi.md).
 
-use crate::core::{Core, config, local_of};
+use crate::core::{Core, config, shared_of};
 use crate::exit::{TWO_BYTES, skip};
 use crate::record::{count, deny};
 use crate::{enforced, life};
@@ -40,22 +40,22 @@ pub fn send(core: Core, value: u64) -> bool {
         }),
         Ipi::Nmi(id) => each(|index, other| {
             if other == id {
-                signal(core, index, NMI);
+                signal(index, NMI);
             }
         }),
         Ipi::NmiOthers => each(|index, _| {
             if index != own {
-                signal(core, index, NMI);
+                signal(index, NMI);
             }
         }),
         Ipi::Init(id) => each(|index, other| {
             if other == id {
-                signal(core, index, INIT);
+                signal(index, INIT);
             }
         }),
         Ipi::Startup(id, vector) => each(|index, other| {
             if other == id {
-                signal(core, index, STARTUP | u32::from(vector));
+                signal(index, STARTUP | u32::from(vector));
             }
         }),
         Ipi::Ignore => {}
@@ -88,25 +88,27 @@ pub fn each(mut f: impl FnMut(u32, u32)) {
 
 /// Leaves signals for a core of this sandbox and rings it. A signal to oneself
 /// is handled before the guest goes on, because the NMI is pending then.
-pub fn signal(_: Core, index: u32, signals: u32) {
-    let local = local_of(index);
-    if signals & STARTUP != 0 {
-        // A SIPI is only for a waiting core (APM 16.5), and one is enough.
-        if local.parked.load(Ordering::Acquire) == 0
-            && local.signals.load(Ordering::Acquire) & INIT == 0
-        {
-            return;
+pub fn signal(index: u32, signals: u32) {
+    let to = shared_of(index);
+    let accept = |old: u32| {
+        // A SIPI is for a core that waits or will (APM 16.5); of several SIPIs
+        // and of several ends the first one counts.
+        let waits = to.parked.load(Ordering::Acquire) != 0 || old & INIT != 0;
+        if signals & STARTUP != 0 && !waits || signals & old & (STARTUP | END) != 0 {
+            return None;
         }
-        if local.signals.load(Ordering::Acquire) & STARTUP != 0 {
-            return;
-        }
-    }
-    if signals & INIT != 0 {
-        // It cancels a start-up that was not begun: both at once mean INIT, then SIPI.
-        local.signals.fetch_and(!STARTUP_BITS, Ordering::AcqRel);
-    }
-    local.signals.fetch_or(signals, Ordering::AcqRel);
-    if let Some(&id) = config().apic_ids.get(index as usize) {
+        // INIT cancels a start-up that was not begun: both at once mean INIT, then SIPI.
+        let kept = if signals & INIT != 0 {
+            old & !STARTUP_BITS
+        } else {
+            old
+        };
+        Some(kept | signals)
+    };
+    let accepted = to
+        .signals
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, accept);
+    if let (Ok(_), Some(&id)) = (accepted, config().apic_ids.get(index as usize)) {
         ring(id);
     }
 }
@@ -121,10 +123,8 @@ pub fn ring(id: u32) {
 /// Handles this core's signals. True: the guest starts afresh.
 pub fn receive(core: Core) -> bool {
     // INIT stays until the core has parked, or a SIPI meanwhile would be dropped.
-    let signals = core
-        .local()
-        .signals
-        .fetch_and(INIT | STARTUP_BITS, Ordering::AcqRel);
+    let signals = &core.local().shared.signals;
+    let signals = signals.fetch_and(INIT | STARTUP_BITS, Ordering::AcqRel);
     if signals & END != 0 && core.is_first() {
         return life::end_first(core, signals >> END_STATE & 0xF);
     }

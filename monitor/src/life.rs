@@ -1,7 +1,7 @@
 //! A sandbox's life: launch, end, restart, and the waiting in between. The
 //! first core leads; the others wait parked until the guest starts them.
 
-use crate::core::{Core, Local, config, local_of, mailbox, report, slice};
+use crate::core::{Core, Local, config, mailbox, report, shared_of, slice};
 use crate::record::count;
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep, nmi_window};
 use crate::{ipi, mail};
@@ -49,11 +49,6 @@ macro_rules! set {
     };
 }
 
-/// How often this sandbox was started before.
-pub fn incarnation() -> u64 {
-    local_of(0).incarnation.load(Ordering::Relaxed)
-}
-
 /// A core enters its monitor. Returns when its guest can run.
 pub extern "C" fn start(frame: &'static Frame) {
     let core = Core { frame };
@@ -97,30 +92,33 @@ pub extern "C" fn start(frame: &'static Frame) {
         let _ = park(core);
         return;
     }
-    quiet();
-    let first = if config().autostart == 0 {
-        State::Stopped
-    } else {
-        State::Launching
-    };
-    settle(core, first as u32);
+    // No core is rung before it can take an NMI.
+    assemble(core);
+    let autostart = config().autostart != 0;
+    settle(
+        core,
+        if autostart {
+            State::Launching
+        } else {
+            State::Stopped
+        } as u32,
+    );
     launch(core);
 }
 
 /// Plays the launch record: the guest is as at its first start.
 fn launch(core: Core) {
     set!(begin_tsc, rdtsc());
+    shared_of(0).life.fetch_add(1, Ordering::SeqCst);
+    set!(restarts, u64::from(incarnation()));
     state(State::Launching as u32);
     bulkhead_launch::play(&mut Memory, slice::<Op>(config().launch), 0);
     set!(played_tsc, rdtsc());
     fresh_vmcb(core, slice(config().first_vmcb));
     core.frame.rsi.set(config().argument);
-    core.frame.rdi.set(incarnation());
-    // SAFETY: the report is this sandbox's own.
-    unsafe {
-        // The steady phase begins anew with the guest.
-        write_volatile(addr_of_mut!((*report()).steady_tsc), 0);
-    }
+    core.frame
+        .rdi
+        .set(u64::from(core.local().incarnation.get()));
     state(State::Running as u32);
     set!(launch_tsc, rdtsc());
 }
@@ -129,9 +127,11 @@ fn launch(core: Core) {
 /// VMRUN does not load.
 fn fresh_vmcb(core: Core, ops: &[Op]) {
     let base = ::core::ptr::from_ref(core.vmcb()) as u64;
-    Memory.zero(base, 4096);
-    bulkhead_launch::play(&mut Memory, ops, base);
     let (frame, vmcb) = (core.frame, core.vmcb());
+    Memory.zero(base, 4096);
+    // SAFETY: registers of the guest that the monitor does not use.
+    unsafe { fresh_extended_state(base) };
+    bulkhead_launch::play(&mut Memory, ops, base);
     // Entries of a former life must not be used (APM 15.16.1).
     const FLUSH_BY_ASID: u32 = 1 << 6;
     if core.local().features.get() & FLUSH_BY_ASID != 0 {
@@ -140,22 +140,50 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
             vmcb.get(vmcb::ASID) as u32 as u64 | vmcb::TLB_FLUSH_GUEST,
         );
     }
-    for register in [
+    let registers = [
         &frame.rcx, &frame.rdx, &frame.rsi, &frame.rdi, &frame.r8, &frame.rbx,
-    ] {
-        register.set(0);
-    }
-    // SAFETY: registers of the guest that the monitor does not use: breakpoints,
-    // extended state (XCR0 = x87, FPU reset), FS to TR by VMLOAD from this VMCB.
+    ];
+    let registers = registers.into_iter().chain(&frame.r9_to_r11);
+    registers.for_each(|r| r.set(0));
+    core.local().incarnation.set(incarnation());
+    // The steady phase begins anew with the guest.
+    // SAFETY: this core's own counters.
+    unsafe { write_volatile(addr_of_mut!((*core.counters()).steady_tsc), 0) };
+    // SAFETY: registers of the guest that the monitor does not use.
     unsafe {
+        // Breakpoints.
         asm!("mov dr0, {0}", "mov dr1, {0}", "mov dr2, {0}", "mov dr3, {0}", in(reg) 0u64, options(nostack, nomem));
-        asm!("fninit", options(nostack, nomem));
-        if cpuid(1, 0).ecx & 1 << 26 != 0 {
-            const OSXSAVE: u64 = 1 << 18;
-            asm!("mov {t}, cr4", "or {t}, {bit}", "mov cr4, {t}", "xsetbv", t = out(reg) _, bit = const OSXSAVE,
-                in("ecx") 0, in("eax") 1, in("edx") 0, options(nostack, nomem));
-        }
+        // FS to TR by VMLOAD from this VMCB.
         asm!("vmload rax", in("rax") frame.vmcb_pa.get(), options(nostack));
+    }
+}
+
+/// x87, SSE and whatever XCR0 can name as after a reset; speculation control off.
+///
+/// # Safety
+/// `zeros` are 4096 bytes of zeros; the extended state is the guest's.
+unsafe fn fresh_extended_state(zeros: u64) {
+    const OSFXSR: u64 = 1 << 9;
+    const OSXSAVE: u64 = 1 << 18;
+    static MXCSR_AT_RESET: u32 = 0x1F80;
+    let xsave = cpuid(1, 0).ecx & 1 << 26 != 0;
+    let bits = if xsave { OSFXSR | OSXSAVE } else { OSFXSR };
+    // SAFETY: by the caller; each instruction where CPUID has it (APM 11.5.9: an
+    // XSTATE_BV of 0 gives every component its initial value).
+    unsafe {
+        asm!("mov {t}, cr4", "or {t}, {bits}", "mov cr4, {t}", t = out(reg) _, bits = in(reg) bits, options(nostack, nomem));
+        if xsave {
+            let all = cpuid(0xD, 0);
+            asm!("xsetbv", "xrstor [rdi]", in("rdi") zeros, in("ecx") 0, in("eax") all.eax, in("edx") all.edx, options(nostack));
+            asm!("xsetbv", in("ecx") 0, in("eax") 1, in("edx") 0, options(nostack, nomem));
+        } else {
+            asm!("fxrstor [{}]", in(reg) zeros, options(nostack));
+        }
+        asm!("fninit", "ldmxcsr [{}]", in(reg) &raw const MXCSR_AT_RESET, options(nostack));
+        const SPEC_CTRL: u32 = 1 << 14 | 1 << 15 | 1 << 24;
+        if cpuid(0x8000_0008, 0).ebx & SPEC_CTRL != 0 {
+            wrmsr(msr::SPEC_CTRL, 0);
+        }
     }
 }
 
@@ -169,41 +197,51 @@ pub fn end(core: Core, state: State, exit_code: u32) -> bool {
     if state == State::Exited {
         set!(exit_code, exit_code);
     }
-    ipi::signal(core, 0, ipi::END | (state as u32) << ipi::END_STATE);
+    ipi::signal(0, ipi::END | (state as u32) << ipi::END_STATE);
     park(core)
 }
 
 /// [`end`] on the first core.
 pub fn end_first(core: Core, then: u32) -> bool {
     set!(violation_tsc, rdtsc());
+    shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     ipi::each(|index, _| {
         if index != 0 {
-            ipi::signal(core, index, ipi::INIT);
+            ipi::signal(index, ipi::INIT);
         }
     });
-    // Each other core parks at its doorbell. They are in guests or in handlers
-    // that do not wait, so this ends; it is bounded all the same.
-    for _ in 0..PATIENCE {
-        let mut all = true;
-        ipi::each(|index, _| {
-            all &= index == 0 || local_of(index).parked.load(Ordering::Acquire) != 0
-        });
-        if all {
-            break;
-        }
-        ::core::hint::spin_loop();
-    }
-    quiet();
-    // What they signalled before they parked was about the life that ends here.
-    local_of(0).signals.store(0, Ordering::Relaxed);
+    assemble(core);
     settle(core, then);
-    let restarts = local_of(0).incarnation.fetch_add(1, Ordering::Relaxed) + 1;
-    set!(restarts, restarts);
     launch(core);
     true
 }
 
-const PATIENCE: u32 = 10_000_000;
+/// How often the sandbox was restarted.
+fn incarnation() -> u32 {
+    shared_of(0).life.load(Ordering::Acquire).saturating_sub(1) / 2
+}
+
+/// Waits until every other core has parked and has seen that there is no life:
+/// none leaves before the next one, whatever was signalled before. They are in
+/// guests or in handlers that do not wait, so this ends; if one failed, so has
+/// the sandbox.
+fn assemble(core: Core) {
+    /// TSC ticks: half a second and more.
+    const PATIENCE: u64 = 2_000_000_000;
+    let (begin, seen) = (rdtsc(), shared_of(0).life.load(Ordering::Acquire) + 1);
+    let absent = |index: u32| shared_of(index).parked.load(Ordering::Acquire) != seen;
+    while (1..config().cores).any(absent) {
+        if rdtsc().wrapping_sub(begin) > PATIENCE {
+            state(State::Failed as u32);
+            loop {
+                nmi_sleep(&core.local().doorbell);
+            }
+        }
+        ::core::hint::spin_loop();
+    }
+    (0..config().cores).for_each(|i| shared_of(i).signals.store(0, Ordering::Release));
+    quiet();
+}
 
 /// Waits in `then` if that is not a launch, and looks for requests whose NMI
 /// was taken on the way here: it will not come again.
@@ -233,25 +271,30 @@ fn wait_for_start(core: Core, in_state: u32) {
 
 /// Waits for a SIPI and makes the core ready for it. Always true.
 pub fn park(core: Core) -> bool {
-    let local = core.local();
+    let (local, life) = (core.local(), &shared_of(0).life);
     quiet();
     let signals = loop {
-        local.parked.store(1, Ordering::Release);
-        let signals = local.signals.swap(0, Ordering::AcqRel);
-        if signals & ipi::STARTUP == 0 {
-            nmi_sleep(&local.doorbell);
-            local.doorbell.set(0);
-            continue;
+        local.doorbell.set(0);
+        let seen = life.load(Ordering::SeqCst);
+        local.shared.parked.store(seen + 1, Ordering::SeqCst);
+        // Without a life signals are the last one's, and the first core drops them.
+        if seen % 2 != 0 {
+            let signals = local.shared.signals.swap(0, Ordering::SeqCst);
+            if signals & ipi::STARTUP != 0 {
+                // What other cores sent to the parked one is not for the new life.
+                quiet();
+                // An NMI from here on stays pending until VMRUN; what came
+                // before shows here.
+                let init = local.shared.signals.load(Ordering::SeqCst) & ipi::INIT;
+                if init == 0 && life.load(Ordering::SeqCst) == seen {
+                    break signals;
+                }
+                continue;
+            }
         }
-        // Either the first core, which ends the sandbox, sees that this one
-        // is on its way, or this one sees its INIT: the swap is a full fence.
-        local.parked.swap(0, Ordering::SeqCst);
-        if local.signals.load(Ordering::SeqCst) & ipi::INIT == 0 {
-            break signals;
-        }
+        nmi_sleep(&local.doorbell);
     };
-    // What other cores sent to the parked one is not for the new life.
-    quiet();
+    local.shared.parked.store(0, Ordering::Release);
     fresh_vmcb(core, slice(config().sipi_vmcb));
     let (vmcb, vector) = (core.vmcb(), u64::from(signals & 0xFF));
     let cs = vmcb.get(vmcb::CS) & !0xFFFF | vector << 8;
@@ -270,6 +313,8 @@ fn quiet() {
             wrmsr(register, icr::MASKED);
         }
         wrmsr(msr::X2APIC_TMICT, 0);
+        wrmsr(msr::X2APIC_DCR, 0);
+        wrmsr(msr::X2APIC_ESR, 0);
         wrmsr(msr::X2APIC_SVR, 0x1FF);
         asm!("mov cr8, {}", in(reg) 0u64, options(nostack, nomem));
         for _ in 0..256 {
@@ -286,24 +331,26 @@ fn quiet() {
 }
 
 /// Sets the state where the host and other monitors look.
-fn state(state: u32) {
+pub fn state(state: u32) {
     set!(state_tsc, rdtsc());
     set!(state, state);
-    let status = u64::from(state) | incarnation() << 8;
+    let status = u64::from(state) | u64::from(incarnation()) << 8;
     mailbox(config().sandbox)
         .status
         .store(status, Ordering::Release);
 }
 
-/// The guest has booted: exits count as steady from here on.
+/// The guest has booted on this core: exits count as steady from here on. Once
+/// a life, so that a guest cannot hide its exits.
 pub fn steady(core: Core) {
     let counters = core.counters();
-    // SAFETY: this core's counters; the report's field is written by the first core.
+    // SAFETY: this core's own counters.
     unsafe {
-        let exits = read_volatile(addr_of_mut!((*counters).exits));
-        write_volatile(addr_of_mut!((*counters).boot_exits), exits);
-        if core.is_first() {
-            write_volatile(addr_of_mut!((*report()).steady_tsc), rdtsc());
+        let since = addr_of_mut!((*counters).steady_tsc);
+        if read_volatile(since) == 0 {
+            let exits = read_volatile(addr_of_mut!((*counters).exits));
+            write_volatile(addr_of_mut!((*counters).boot_exits), exits);
+            write_volatile(since, rdtsc());
         }
     }
 }
@@ -311,8 +358,9 @@ pub fn steady(core: Core) {
 /// A machine event that is not the guest's: SMI and INIT are taken by the host.
 pub fn ignore(core: Core) -> bool {
     count(core, Cause::Other);
+    // A doorbell may have come with it.
     nmi_window();
-    false
+    mail::receive(core)
 }
 
 const _: () = assert!(FRAME_FROM_TOP < CORE_STRIDE);

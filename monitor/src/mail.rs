@@ -77,16 +77,15 @@ pub fn post(to: u32, what: u64) -> u64 {
     }
     let old = slot.load(Ordering::Relaxed);
     let new = ((old >> 8) + 1) << 8 | what;
-    // The other cores of this sandbox may post, too: one wins.
-    if done.load(Ordering::Acquire) != old >> 8
-        || slot
+    // The other cores of this sandbox may post, too: one wins. Who finds a
+    // request pending rings again, so that none waits for ever.
+    let free = done.load(Ordering::Acquire) == old >> 8;
+    let posted = free
+        && slot
             .compare_exchange(old, new, Ordering::Release, Ordering::Relaxed)
-            .is_err()
-    {
-        return BUSY;
-    }
+            .is_ok();
     ipi::ring(id);
-    OK
+    if posted { OK } else { BUSY }
 }
 
 /// Whether a sandbox that is about to launch shall not; a restart is granted by that.

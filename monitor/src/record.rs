@@ -29,7 +29,7 @@ pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
         address,
         info,
         kind: kind as u32,
-        incarnation: life::incarnation() as u32,
+        incarnation: core.local().incarnation.get(),
     };
     let counters = core.counters();
     // SAFETY: this core alone writes its records. `seq` is 0 while the rest is
@@ -37,6 +37,7 @@ pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
     unsafe {
         let number = read_volatile(addr_of_mut!((*counters).denials)) + 1;
         let slot = addr_of_mut!((*counters).ring[(number as usize).wrapping_sub(1) % DENIALS]);
+        write_volatile(addr_of_mut!((*slot).seq), 0);
         write_volatile(slot, denial);
         write_volatile(addr_of_mut!((*slot).seq), number);
         write_volatile(addr_of_mut!((*counters).denials), number);
@@ -70,6 +71,6 @@ pub extern "C" fn fault(stack: &[u64; 6]) {
         let report = report();
         write_volatile(addr_of_mut!((*report).fault), [stack[0], cr2]);
         write_volatile(addr_of_mut!((*report).fault_detail), [stack[1], stack[2]]);
-        write_volatile(addr_of_mut!((*report).state), State::Failed as u32);
     }
+    life::state(State::Failed as u32);
 }

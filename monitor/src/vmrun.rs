@@ -17,7 +17,7 @@ pub struct Frame {
     pub rsi: ::core::cell::Cell<u64>,
     pub rdi: ::core::cell::Cell<u64>,
     pub r8: ::core::cell::Cell<u64>,
-    r9_to_r11: [u64; 3],
+    pub r9_to_r11: [::core::cell::Cell<u64>; 3],
     pub rbx: ::core::cell::Cell<u64>,
     /// Physical address of this core's VMCB.
     pub vmcb_pa: ::core::cell::Cell<u64>,
@@ -99,6 +99,7 @@ pub const FRAME_FROM_TOP: u64 = 96;
     "   cli",
     "   clgi",
     "   ret",
+    "drain_end:",
 
     ".global monitor_nmi",
     "monitor_nmi:",
@@ -131,9 +132,21 @@ pub const FRAME_FROM_TOP: u64 = 96;
     "   pop rax",
     "   iretq",
 
-    // An exception in the monitor itself: it stops here, with a record.
+    // Vectors 0 to 15. In the window there is nothing but NOPs: it is an
+    // interrupt that a guest sent itself, where its APIC allows such vectors.
+    // Else an exception in the monitor itself: it stops here, with a record.
     ".global monitor_fault",
     "monitor_fault:",
+    "   push rax",
+    "   lea rax, [rip + drain_window]",
+    "   cmp [rsp + 8], rax",
+    "   jb 8f",
+    "   lea rax, [rip + drain_end]",
+    "   cmp [rsp + 8], rax",
+    "   pop rax",
+    "   jb monitor_drain",
+    "   push rax",
+    "8: pop rax",
     "   mov rdi, rsp",
     "   and rsp, -16",
     "   call {fault}",

@@ -21,6 +21,12 @@ pub const X2APIC_EOI: u32 = 0x80B;
 pub const X2APIC_SVR: u32 = 0x80F;
 /// x2APIC in-service register, first of eight.
 pub const X2APIC_ISR: u32 = 0x810;
+/// x2APIC error status register.
+pub const X2APIC_ESR: u32 = 0x828;
+/// x2APIC timer's divide configuration register.
+pub const X2APIC_DCR: u32 = 0x83E;
+/// SPEC_CTRL, where CPUID 8000_0008 EBX has bit 14, 15 or 24.
+pub const SPEC_CTRL: u32 = 0x48;
 /// x2APIC interrupt command register.
 pub const X2APIC_ICR: u32 = 0x830;
 /// First of the x2APIC LVT registers (timer).
@@ -50,10 +56,10 @@ pub const DIRECT: &[(u32, u32, Direct)] = &[
     (0x808, 0x808, Write),
     (X2APIC_EOI, X2APIC_EOI, Write),
     (X2APIC_SVR, X2APIC_SVR, Write),
-    (0x828, 0x828, Write), // ESR
+    (X2APIC_ESR, X2APIC_ESR, Write),
     (X2APIC_LVT, X2APIC_LVT_LAST, Read),
     (X2APIC_TMICT, X2APIC_TMICT, Both),
-    (0x83E, 0x83E, Both),             // divide configuration
+    (X2APIC_DCR, X2APIC_DCR, Both),
     (0x83F, 0x83F, Write),            // self-IPI
     (0xC000_0081, 0xC000_0084, Both), // STAR, LSTAR, CSTAR, SFMASK: in the VMCB
     (0xC000_0100, 0xC000_0103, Both), // FS, GS, kernel GS base, TSC_AUX

@@ -188,8 +188,9 @@ pub mod exit {
 pub const INJECT_VALID: u64 = 1 << 31;
 /// EVENTINJ: an exception; the vector is added.
 pub const INJECT_EXCEPTION: u64 = INJECT_VALID | 3 << 8;
-/// EVENTINJ: an NMI.
-pub const INJECT_NMI: u64 = INJECT_VALID | 2 << 8 | 2;
+/// EVENTINJ: an interrupt with the NMI's vector. As type NMI it would block NMIs,
+/// and so the doorbell, until the guest chooses to execute IRET (APM 15.20, 15.21.9).
+pub const INJECT_NMI: u64 = INJECT_VALID | 2;
 /// EVENTINJ: push the error code in bits 63:32.
 pub const INJECT_ERROR: u64 = 1 << 11;
 /// #UD.

@@ -6,6 +6,7 @@ use crate::{Error, acpi, smbios};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::{Entry64, GDT};
 use bulkhead_layout::PAGE;
+use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, GUEST_LOW_END, INFO_GPA};
 use bulkhead_plan::{Guest as Wanted, Sandbox};
 use std::path::Path;
@@ -43,6 +44,8 @@ const ZERO_PAGE_GPA: u64 = 0x8000;
 const CMDLINE_GPA: u64 = 0x9000;
 const ACPI_GPA: u64 = 0xE_0000;
 const SMBIOS_GPA: u64 = 0xF_0000;
+/// Where firmware starts: FFFF:0000 in real mode.
+const RESET_VECTOR_GPA: u64 = 0xF_FFF0;
 const LOW_RAM_END: u64 = 0x9_F000;
 const HIGH_RAM: u64 = 0x10_0000;
 
@@ -274,6 +277,10 @@ fn linux(
         bytes: smbios::tables(SMBIOS_GPA),
     });
     pieces.push(Piece {
+        gpa: RESET_VECTOR_GPA,
+        bytes: reset_vector(),
+    });
+    pieces.push(Piece {
         gpa: load,
         bytes: kernel[setup_len.min(kernel.len())..].to_vec(),
     });
@@ -292,6 +299,14 @@ fn linux(
         default_rights: Rights::RWX,
         args: String::new(),
     })
+}
+
+/// What a kernel that reboots through its firmware comes to: on hardware-reduced
+/// ACPI without UEFI, Linux goes to real mode and jumps there.
+fn reset_vector() -> Vec<u8> {
+    let [low, high] = POWER_PORT.to_le_bytes();
+    // mov dx, POWER_PORT; mov al, POWER_RESTART; out dx, al; hlt
+    vec![0xBA, low, high, 0xB0, POWER_RESTART, 0xEE, 0xF4]
 }
 
 /// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window

@@ -148,10 +148,13 @@ pub struct CoreReport {
     pub boot_exits: [u64; CAUSES],
     /// Bytes ever written to the console ring.
     pub console_written: u64,
+    /// TSC when the guest had booted on this core (first CPUID in user mode, or
+    /// [`crate::hypercall::READY`]); 0 before, in each life.
+    pub steady_tsc: u64,
     /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
     pub ring: [Denial; DENIALS],
     /// Padding to the console.
-    pub reserved: [u64; 296],
+    pub reserved: [u64; 295],
     /// Console bytes; byte `n` lies at `n % CONSOLE`.
     pub console: [u8; CONSOLE],
 }
@@ -179,8 +182,6 @@ pub struct Report {
     pub played_tsc: u64,
     /// TSC of the last entry to the guest's first instruction.
     pub launch_tsc: u64,
-    /// TSC when the guest had booted (first CPUID in user mode, or [`crate::hypercall::READY`]); 0 before.
-    pub steady_tsc: u64,
     /// TSC of the last violation that led to a restart.
     pub violation_tsc: u64,
     /// TSC of the last change of `state`.
@@ -192,7 +193,7 @@ pub struct Report {
     /// Cores with a [`CoreReport`] after this page.
     pub cores: u32,
     /// Padding.
-    pub reserved: [u32; 995],
+    pub reserved: [u32; 997],
 }
 
 /// Bytes of a report with `cores` cores.

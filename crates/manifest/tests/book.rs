@@ -180,9 +180,8 @@ fn shared_pages_have_every_field_where_it_is() {
     let info = rows!(info::Info: magic, version, sandbox, name, tsc_hz, lapic_hz, memory, cores,
         windows, apic_ids, window, args);
     let report = rows!(report::Report: magic, version, sandbox, state, exit_code, restarts, begin_tsc,
-        played_tsc, launch_tsc, steady_tsc, violation_tsc, state_tsc, fault, cores);
-    let core =
-        rows!(report::CoreReport: exits, denials, boot_exits, console_written, ring, console);
+        played_tsc, launch_tsc, violation_tsc, state_tsc, fault, cores);
+    let core = rows!(report::CoreReport: exits, denials, boot_exits, console_written, steady_tsc, ring, console);
     let text = read("docs/shared-pages.md");
     for (offset, field) in info.into_iter().chain(report).chain(core) {
         let row = |line: &&str| {

@@ -136,12 +136,11 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
             newest_denials: Vec::new(),
         };
     };
-    let booted = seen.report.steady_tsc != 0;
     let mut exits = Exits::default();
     for (cause, name) in CAUSE_NAMES.into_iter().enumerate() {
         let (mut boot, mut steady) = (0, 0);
         for core in &seen.cores {
-            let before = if booted {
+            let before = if core.steady_tsc != 0 {
                 core.boot_exits[cause]
             } else {
                 core.exits[cause]
@@ -156,8 +155,9 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
             exits.steady.insert(name, steady);
         }
     }
-    if booted {
-        exits.steady_seconds = now_tsc.saturating_sub(seen.report.steady_tsc) as f64 / hz as f64;
+    let since = seen.cores.iter().map(|c| c.steady_tsc);
+    if let Some(since) = since.filter(|&tsc| tsc != 0).min() {
+        exits.steady_seconds = now_tsc.saturating_sub(since) as f64 / hz as f64;
     }
     let explained = seen.cores.iter().enumerate();
     let explained = explained.flat_map(|(c, core)| core.newest.iter().map(move |d| (c, d)));

@@ -14,8 +14,10 @@ use std::sync::atomic::AtomicU64;
 pub struct Core {
     /// Exits since the launch, by cause.
     pub exits: [u64; CAUSES],
-    /// Those before the guest had booted; all zero as long as it has not.
+    /// Those before the guest had booted.
     pub boot_exits: [u64; CAUSES],
+    /// TSC when it had booted on this core; 0 as long as it has not.
+    pub steady_tsc: u64,
     /// Denied accesses since the launch.
     pub denials: u64,
     /// The newest of them, oldest first.
@@ -107,6 +109,7 @@ fn core(ram: &Read, pa: u64) -> Option<Core> {
     Some(Core {
         exits: core.exits,
         boot_exits: core.boot_exits,
+        steady_tsc: core.steady_tsc,
         denials: core.denials,
         newest,
         console_written: core.console_written,

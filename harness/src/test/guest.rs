@@ -176,7 +176,7 @@ fn power() -> Job {
             .bare(
                 "warden",
                 "warden",
-                "target=1 do=wait,gone",
+                "target=1 do=wait,gone patience=20000",
                 &[0],
                 SMALL,
                 "control = [\"linux\"]",
@@ -354,6 +354,11 @@ fn bare() -> Vec<Job> {
                 )
             },
         ),
+        race("guest/nothing-stays", &[0], "lives=17 low=1"),
+        race("guest/race", &[0, 1], "lives=200"),
+        race("guest/race-coarse", &[0, 1], "lives=100 step=17 turns=4000"),
+        race("guest/race-of-the-second-core", &[0, 1], "lives=100 who=1"),
+        race("guest/race-of-three-cores", &[0, 1, 2], "lives=10 step=7"),
         one(
             "guest/autostart-false",
             || {
@@ -389,6 +394,17 @@ fn bare() -> Vec<Job> {
             |seen| seen.ensure(!seen.console.contains("hello from guest"), "it started"),
         ),
     ]
+}
+
+/// Every life of the guest ends, whatever its cores signal one another meanwhile.
+/// That no interleaving is missed is shown by the model in crates/launch/tests.
+fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> Job {
+    let lives = args.split(['=', ' ']).nth(1).and_then(|n| n.parse().ok());
+    one(name, alone("racer", args, cores), move |seen| {
+        seen.exited("guest")?;
+        let restarts = seen.sandbox("guest")?.restarts;
+        seen.ensure(Some(restarts) == lives, format!("{restarts} restarts"))
+    })
 }
 
 fn hello_c() -> Job {

@@ -94,7 +94,12 @@ pub static PLANTS: &[Plant] = &[
     }),
     ("beyond-ram", "nested-map", |h| {
         let memory = 8 << 20;
-        h.nested(ROGUE, memory, (h.ram(ROGUE) + memory) | ALL | LARGE, u64::MAX);
+        h.nested(
+            ROGUE,
+            memory,
+            (h.ram(ROGUE) + memory) | ALL | LARGE,
+            u64::MAX,
+        );
     }),
     ("apic-page", "nested-map", |h| {
         h.nested(ROGUE, 0xFEE0_0000, 0xFEE0_0000 | ALL | LARGE, u64::MAX)
