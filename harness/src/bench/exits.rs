@@ -28,7 +28,10 @@ pub fn load() -> Found {
 
 /// The plugin counts entries (VMRUN) of the core from the load's start to its end.
 fn one_core(load: &'static str, name: &str) -> Found {
-    let ran = System::new("linux", load).with("linux", job(load)).run()?;
+    let ran = System::new("linux", load)
+        .with("linux", job(load))
+        .one_core()
+        .run()?;
     let exits = entries(&ran.counts, 0)?;
     let row = Row::new(name, "exits/s", per_second(exits, LOAD));
     let note = format!("{exits} exits in {LOAD} ms");

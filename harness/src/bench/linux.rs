@@ -27,7 +27,9 @@ pub(super) const ROWS: [(u16, &str); 9] = [
 
 /// All rows of one run each.
 pub fn rows() -> Found {
-    let system = System::new("linux", "linux").with("linux", "bulkhead.run=bhbench:all");
+    let system = System::new("linux", "linux")
+        .with("linux", "bulkhead.run=bhbench:all")
+        .one_core();
     let ran = system.run()?;
     let (bare, said) = system.run_bare(END)?;
     let here = &ran.outcome.serials[1];

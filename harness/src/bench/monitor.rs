@@ -45,6 +45,7 @@ pub fn calls() -> Found {
 pub fn restart() -> Found {
     let ran = System::new("restart", "restart")
         .with("rogue", format!("attack=read-far lives={LIVES}"))
+        .one_core()
         .run()?;
     let spans = ran.counts.span(id::RESTART).filter(|d| d.n >= LIVES - 1);
     let Distribution { median, n, .. } = spans.ok_or("rogue was not restarted")?;

@@ -25,7 +25,7 @@ pub fn rows() -> Found {
     machine.kernel = Some(artifacts.join("linux-6.12"));
     machine.initrd = Some(artifacts.join("peer.cpio").display().to_string());
     machine.append = CMDLINE.into();
-    machine.time = Time::virtual_time();
+    machine.time = Time::one_core();
     machine.plugin = Some(Plugin {
         library: build::plugin()?,
         ..Plugin::default()

@@ -42,6 +42,12 @@ impl System {
         self
     }
 
+    /// For a system with one core.
+    pub fn one_core(mut self) -> Self {
+        self.time = Time::one_core();
+        self
+    }
+
     /// In finer time.
     pub fn precise(mut self) -> Self {
         self.time = Time::precise();
