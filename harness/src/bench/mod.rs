@@ -139,7 +139,10 @@ fn beside(figures: Vec<Figure>) -> Vec<Figure> {
     for peer in peers {
         let name = &peer.row.name[PEER.len()..];
         match figures.iter_mut().find(|figure| figure.row.name == name) {
-            Some(figure) => figure.row = figure.row.clone().beside(peer.row.value),
+            Some(figure) => {
+                figure.row = figure.row.clone().beside(peer.row.value);
+                figure.note = format!("{} (peer: {})", figure.note, peer.note);
+            }
             None => figures.push(peer),
         }
     }
