@@ -10,11 +10,17 @@ use core::sync::atomic::{AtomicU16, Ordering};
 static UART: AtomicU16 = AtomicU16::new(0);
 static DEBUG: AtomicU16 = AtomicU16::new(0);
 
-/// Takes the ports from the image. A damaged header can only name a wrong port.
+/// Takes the ports from the image. It is not verified yet, so ports at which
+/// every PC has something else are not used: below 0x100 all but the debug
+/// console, PCI's, and the reset port among these.
 pub fn init(header: &Header) {
-    UART.store(header.console, Ordering::Relaxed);
-    DEBUG.store(header.debug_port, Ordering::Relaxed);
-    let uart = header.console;
+    const DEBUG_CONSOLE: u16 = 0xE9;
+    let usable = |port: u16| port >= 0x100 && port & !7 != 0xCF8;
+    let uart = Some(header.console).filter(|&p| usable(p) && p % 8 == 0);
+    let debug = Some(header.debug_port).filter(|&p| usable(p) || p == DEBUG_CONSOLE);
+    let uart = uart.unwrap_or(0);
+    UART.store(uart, Ordering::Relaxed);
+    DEBUG.store(debug.unwrap_or(0), Ordering::Relaxed);
     if uart != 0 {
         // SAFETY: the machine description says that a 16550 is there:
         // 115200 baud, 8 bits, no parity, FIFO, no interrupts.
@@ -86,7 +92,7 @@ fn owner(sandbox: u32) {
 }
 
 /// Says why the boot stops and what would help, and leaves the number in the report.
-pub fn explain(stop: &Stop, header: &Header) {
+pub fn explain(stop: &Stop) {
     say!("bulkhead: boot stopped: ");
     let code = match *stop {
         Stop::NoMemoryMap => {
@@ -121,7 +127,7 @@ pub fn explain(stop: &Stop, header: &Header) {
         left_tsc: rdtsc(),
         ..Default::default()
     };
-    write_report(header, &report);
+    write_report(&report);
 }
 
 fn manifest(error: Error) {

@@ -6,6 +6,8 @@ core::arch::global_asm!(
     "   .skip 256", // multiboot headers, written by the host
     "image_header:",
     "   .quad 0", // address of the compiled manifest, written by the host
+    "   .skip 8",
+    "   .skip 64", // BOOT_REPORT_PA
     ".section .text",
     ".code32",
     ".global boot_entry",

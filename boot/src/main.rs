@@ -14,8 +14,10 @@ mod trampoline;
 
 use bulkhead_firmware::{acpi, multiboot};
 use bulkhead_launch::{Error, Image, start_cores, verify};
+use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{BOOT_MAGIC, BootReport, Header, Sandbox};
 use bulkhead_layout::info::Info;
+use bulkhead_layout::map::{BOOT_REPORT_PA, IMAGE_PA};
 use console::say;
 use machine::{LowMemory, Pc};
 
@@ -37,9 +39,19 @@ pub enum Stop {
 
 /// Called by [`entry`] on the first core with what the loader left in EAX and EBX.
 extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
-    // SAFETY: the host wrote the address of the header into the image, and the
-    // loader put the image where it belongs: this code runs there.
-    let header = unsafe { &*(header_pa as *const Header) };
+    // A damaged address must at least be one that can be read.
+    let nothing = Header {
+        console: 0x3F8,
+        debug_port: 0xE9,
+        ..Default::default()
+    };
+    let header = if header_pa % PAGE == 0 && (IMAGE_PA..IMAGE_END).contains(&header_pa) {
+        // SAFETY: the host wrote the address of the header into the image, and the
+        // loader put the image where it belongs: this code runs there. Any bytes will do.
+        unsafe { &*(header_pa as *const Header) }
+    } else {
+        &nothing
+    };
     let report = BootReport {
         magic: BOOT_MAGIC,
         entry_tsc,
@@ -47,14 +59,14 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
     };
     console::init(header);
     if let Err(stop) = launch(magic, info, header, report) {
-        console::explain(&stop, header);
+        console::explain(&stop);
         machine::give_up()
     }
     machine::give_up()
 }
 
 fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
-    write_report(header, &report);
+    write_report(&report);
     machine::check_processor().map_err(Stop::Processor)?;
     let loader =
         multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
@@ -88,7 +100,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     }
     let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
     report.left_tsc = bulkhead_cpu_x86::rdtsc();
-    write_report(header, &report);
+    write_report(&report);
     match own {
         Some(start) => trampoline::leave(start),
         None => trampoline::rest(),
@@ -110,8 +122,9 @@ fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     Ok(unsafe { core::slice::from_raw_parts((header as *const Header).add(1).cast(), count) })
 }
 
-/// Bound for what is read before the checksum has been seen to match.
+/// Bounds for what is read before the checksum has been seen to match.
 const MAX_SEALED: u64 = 64 << 20;
+const IMAGE_END: u64 = 3 << 30;
 
 fn sealed(header: &Header) -> &[u64] {
     // SAFETY: as above: bounded, in identity-mapped memory, any bytes will do.
@@ -120,14 +133,13 @@ fn sealed(header: &Header) -> &[u64] {
     }
 }
 
-/// Leaves the report where the host looks, if the header names a place for it.
-pub fn write_report(header: &Header, report: &BootReport) {
-    let (place, image) = (header.report_pa, header.image);
-    if place % 8 == 0 && place >= image.start && place - image.start + 4096 <= image.len {
-        // SAFETY: inside the image's memory by the check, and set aside for this.
-        unsafe { (place as *mut BootReport).write_volatile(*report) };
-    }
+/// Leaves the report where the host looks.
+pub fn write_report(report: &BootReport) {
+    // SAFETY: room in the boot code's own head, set aside for this.
+    unsafe { (BOOT_REPORT_PA as *mut BootReport).write_volatile(*report) };
 }
+
+const _: () = assert!(size_of::<BootReport>() <= 64);
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {

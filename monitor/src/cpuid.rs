@@ -23,7 +23,7 @@ pub fn handle(core: Core) -> bool {
     }
     let (leaf, sub) = (vmcb.get(vmcb::RAX) as u32, frame.rcx.get() as u32);
     let raw = bulkhead_cpu_x86::cpuid(leaf, sub);
-    let [a, b, mut c, d] = cpuid::filter(leaf, [raw.eax, raw.ebx, raw.ecx, raw.edx]);
+    let [a, b, mut c, d] = cpuid::filter(leaf, sub, [raw.eax, raw.ebx, raw.ecx, raw.edx]);
     // OSXSAVE and OSPKE follow the guest's CR4, not the monitor's.
     for (in_leaf, cr4, bit) in [(1, 18, 27), (7, 22, 4)] {
         if leaf == in_leaf {

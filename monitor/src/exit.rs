@@ -87,5 +87,7 @@ pub fn skip(core: Core, length: u64) -> bool {
         vmcb.get(vmcb::RIP).wrapping_add(length)
     };
     vmcb.set(vmcb::RIP, next);
+    // It ends with the instruction after STI or MOV SS, which this was.
+    vmcb.set(vmcb::INTERRUPT_SHADOW, 0);
     false
 }

@@ -34,7 +34,6 @@ fn header() -> Header {
             start: IMAGE_PA,
             len: 0x1_0000,
         },
-        report_pa: IMAGE_PA + 0x1_0000,
         ..Default::default()
     }
 }
@@ -78,12 +77,11 @@ fn a_right_image_passes() {
 #[test]
 fn each_wrong_thing_has_its_error() {
     type Spoil = fn(&mut Header, &mut [Sandbox], &mut FakeMachine);
-    let cases: [(Spoil, Error); 14] = [
+    let cases: [(Spoil, Error); 13] = [
         (|h, _, _| h.magic = 1, Error::Magic),
         (|h, _, _| h.version = 2, Error::Version(2)),
         (|h, _, _| h.image.start += 4096, Error::Bounds("image")),
         (|h, _, _| h.boot.len = u64::MAX, Error::Bounds("boot")),
-        (|h, _, _| h.report_pa = 0, Error::Bounds("boot report")),
         (
             |h, _, _| h.sandboxes = 0,
             Error::Bounds("number of sandboxes"),

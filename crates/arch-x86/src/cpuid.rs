@@ -9,9 +9,15 @@ pub type Regs = [u32; 4];
 
 /// Filters the processor's answer for a leaf.
 #[must_use]
-pub fn filter(leaf: u32, raw: Regs) -> Regs {
+pub fn filter(leaf: u32, sub: u32, raw: Regs) -> Regs {
     let [a, b, c, d] = raw;
     match leaf {
+        // No cache monitoring and allocation (EBX 12, 15), no CET (ECX 7, EDX 20):
+        // their MSRs are not on the list.
+        7 if sub == 0 => [a, b & !(1 << 12 | 1 << 15), c & !(1 << 7), d & !(1 << 20)],
+        // No XSAVES (3), which needs XSS.
+        0xD if sub == 1 => [a & !(1 << 3), b, 0, 0],
+        0xF | 0x10 => [0; 4],
         // No MONITOR (3), no VMX (5), no PMU (15), no hypervisor (31); x2APIC (21).
         // EDX: no machine checks (7, 14): their registers are the machine's.
         1 => [

@@ -93,11 +93,8 @@ pub const fn lvt(register: u32, value: u64, has_deadline: bool) -> u64 {
     const PERIODIC: u64 = 1 << 17;
     const DEADLINE: u64 = 1 << 18;
     let fixed = value >> 8 & 0b111 == 0;
-    let mask = if fixed {
-        value & LVT_MASKED
-    } else {
-        LVT_MASKED
-    };
+    let own = fixed && register != LINT0 && register != LINT1;
+    let mask = if own { value & LVT_MASKED } else { LVT_MASKED };
     let mode = match value & (PERIODIC | DEADLINE) {
         PERIODIC if register == TIMER => PERIODIC,
         DEADLINE if register == TIMER && has_deadline => DEADLINE,
@@ -105,6 +102,9 @@ pub const fn lvt(register: u32, value: u64, has_deadline: bool) -> u64 {
     };
     value & 0xFF | mask | mode
 }
+
+const LINT0: u32 = TIMER + 3;
+const LINT1: u32 = TIMER + 4;
 
 /// A masked LVT entry.
 pub const MASKED: u64 = LVT_MASKED;

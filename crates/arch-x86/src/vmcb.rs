@@ -12,7 +12,9 @@ pub const MSRPM: u16 = 0x048;
 pub const ASID: u16 = 0x058;
 /// Virtual interrupt control.
 pub const V_INTR: u16 = 0x060;
-/// Exit code.
+/// Bit 0: the instruction before blocks interrupts for this one.
+pub const INTERRUPT_SHADOW: u16 = 0x068;
+/// Why the guest was left (APM, appendix C).
 pub const EXIT_CODE: u16 = 0x070;
 /// First exit detail.
 pub const EXIT_INFO1: u16 = 0x078;

@@ -7,7 +7,7 @@ use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::{Error, loader};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::image::{BootReport, Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::report::{self, Report};
@@ -25,8 +25,6 @@ pub struct Programs<'a> {
 /// Where things lie in an image.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
-    /// [`BootReport`].
-    pub boot_report: u64,
     /// [`Header`].
     pub header: u64,
     /// [`Report`] of each sandbox.
@@ -122,10 +120,6 @@ fn image(
     );
     let boot_len = pages.end() - IMAGE_PA;
 
-    map.boot_report = pages.take(size_of::<BootReport>() as u64);
-    let report = map.boot_report;
-    part(&mut map, &pages, report, None, "boot report", false);
-
     let mut pristine = Vec::new();
     for (owner, guest) in guests.iter().enumerate() {
         let start = pages.end();
@@ -192,7 +186,6 @@ fn image(
     };
     header.console = plan.machine.console;
     header.debug_port = plan.machine.debug_port;
-    header.report_pa = map.boot_report;
     pages.store(map.header, &header);
     pages.write(
         map.header + size_of::<Header>() as u64,

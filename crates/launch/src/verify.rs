@@ -112,16 +112,6 @@ fn header(Image { header, sandboxes }: Image) -> Result<(), Error> {
             "sealed part",
         ),
         (
-            inside(
-                Range {
-                    start: header.report_pa,
-                    len: PAGE,
-                },
-                header.image,
-            ),
-            "boot report",
-        ),
-        (
             (1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)),
             "number of sandboxes",
         ),

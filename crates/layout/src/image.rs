@@ -47,8 +47,6 @@ pub struct Header {
     pub debug_port: u16,
     /// Padding.
     pub reserved: u32,
-    /// Boot report, [`BootReport`].
-    pub report_pa: u64,
 }
 
 /// A sandbox as the boot code needs it.
@@ -74,7 +72,7 @@ pub struct Sandbox {
     pub reserved: u32,
 }
 
-/// What the boot code leaves for whoever reads the machine's RAM.
+/// At [`crate::map::BOOT_REPORT_PA`]: what the boot code leaves for whoever reads the machine's RAM.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -111,5 +109,5 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum ^ sums
 }
 
-const _: () = assert!(size_of::<Header>() == 80);
+const _: () = assert!(size_of::<Header>() == 72);
 const _: () = assert!(size_of::<Sandbox>() == 144);

@@ -6,6 +6,9 @@ use crate::PAGE;
 /// Physical address at which the boot loader puts the image. Clear of what
 /// SeaBIOS, GRUB and OVMF (ACPI NVS at 8 to 9 MiB) keep below 16 MiB.
 pub const IMAGE_PA: u64 = 0x100_0000;
+/// The boot code's report: between the multiboot headers and its text, so that it
+/// needs nothing of the image to find it.
+pub const BOOT_REPORT_PA: u64 = IMAGE_PA + 0x110;
 /// Physical page of the cores' start-up code: below 1 MiB, as a SIPI needs it.
 pub const TRAMPOLINE_PA: u64 = 0x8000;
 

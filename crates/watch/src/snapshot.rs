@@ -3,6 +3,7 @@
 use crate::ram::{Read, get};
 use bulkhead_image::Baked;
 use bulkhead_layout::image::{BOOT_MAGIC, BootReport};
+use bulkhead_layout::map::BOOT_REPORT_PA;
 use bulkhead_layout::report::{
     self, CAUSES, CONSOLE, CoreReport, DENIALS, Denial, MAGIC, Report, State,
 };
@@ -69,7 +70,7 @@ pub struct Snapshot {
 /// Reads everything. `None`: that RAM cannot be read.
 #[must_use]
 pub fn snapshot(ram: &Read, baked: &Baked) -> Option<Snapshot> {
-    let boot: BootReport = get(ram, baked.map.boot_report)?;
+    let boot: BootReport = get(ram, BOOT_REPORT_PA)?;
     let boot = (boot.magic == BOOT_MAGIC).then_some(boot);
     let sandboxes = baked.map.reports.iter().zip(&baked.plan.sandboxes);
     let sandboxes = match boot {

@@ -12,7 +12,14 @@ type Change = fn(&mut Vec<u8>, &Baked);
 
 /// Name, damage, number of the error, part of the message. Where a check comes
 /// after the checksum's, the checksum is made right again.
-const DAMAGE: [(&str, Change, u64, &str); 9] = [
+const DAMAGE: [(&str, Change, u64, &str); 10] = [
+    // Where the compiled manifest is, as the boot code is told.
+    (
+        "address",
+        |b, _| b[256..264].fill(0xA5),
+        1,
+        "no compiled manifest",
+    ),
     (
         "magic",
         |b, k| Spoil::new(b, k).header(|h| h.magic ^= 1),

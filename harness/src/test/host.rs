@@ -10,7 +10,13 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// One job, because cargo would make them wait for each other anyway.
 pub fn jobs() -> Vec<Job> {
-    let tests = ["host/format", "host/tests", "host/lints", "host/lints-bare"];
+    let tests = [
+        "host/format",
+        "host/tests",
+        "host/lints",
+        "host/lints-bare",
+        "host/no-panic",
+    ];
     vec![Job::new("host", tests.map(String::from), 900, run)]
 }
 
@@ -28,6 +34,7 @@ fn run(bench: &Bench) {
     );
     let lints = cargo(&[&["clippy", "--all-targets"], &workspace[..], &deny].concat());
     bench.result("host/lints", lints);
+    bench.result("host/no-panic", no_panic());
     let bare = [
         "clippy",
         "--locked",
@@ -49,6 +56,24 @@ fn run(bench: &Bench) {
         "guest-flight",
     ];
     bench.result("host/lints-bare", cargo(&[&bare[..], &deny].concat()));
+}
+
+/// Nothing in the linked monitor can panic: it has none of the standard library's
+/// code for it.
+fn no_panic() -> Result<String, String> {
+    let monitor = super::system::artifacts().join("monitor");
+    let out = Command::new("nm")
+        .arg(&monitor)
+        .output()
+        .map_err(|e| format!("nm: {e}"))?;
+    let symbols = String::from_utf8_lossy(&out.stdout);
+    match symbols.lines().find(|s| s.contains("panic")) {
+        _ if !symbols.contains("monitor_entry") => {
+            Err(format!("no symbols in {}", monitor.display()))
+        }
+        Some(symbol) => Err(format!("{}: {symbol}", monitor.display())),
+        None => Ok(format!("{} symbols", symbols.lines().count())),
+    }
 }
 
 /// Its output; in an error, what it complained of.
