@@ -43,6 +43,7 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
     let nothing = Header {
         console: 0x3F8,
         debug_port: 0xE9,
+        sealed: size_of::<Header>() as u64,
         ..Default::default()
     };
     let header = if header_pa % PAGE == 0 && (IMAGE_PA..IMAGE_END).contains(&header_pa) {

@@ -330,7 +330,7 @@ impl Audit<'_> {
             confining.extend((0..cores).map(|c| host_save(self.baked, i, c)));
         }
         confining.sort_unstable();
-        let boot: Vec<_> = ["boot code", "boot report", "compiled manifest"]
+        let boot: Vec<_> = ["boot code", "compiled manifest"]
             .map(|w| part(self.baked, None, w))
             .into();
         for (n, regime) in nested.iter().chain(monitors).enumerate() {
