@@ -8,7 +8,8 @@ use bulkhead_plan::{Plan, Sandbox};
 use std::fmt;
 
 /// An explained denial.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Explained {
     /// Sandbox that did it.
     pub sandbox: String,

@@ -4,6 +4,7 @@ use crate::explain::{Explained, explain};
 use crate::snapshot::Snapshot;
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSE_NAMES, State};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -11,7 +12,8 @@ use std::collections::BTreeMap;
 pub const VERSION: u32 = 1;
 
 /// Something that was promised, and whether it held.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Promise {
     /// What.
     pub name: String,
@@ -22,7 +24,8 @@ pub struct Promise {
 }
 
 /// Exits by cause, before and after the guest had booted.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Exits {
     /// Until then.
     pub boot: BTreeMap<&'static str, u64>,
@@ -33,7 +36,8 @@ pub struct Exits {
 }
 
 /// A sandbox.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Sandbox {
     /// Its name.
     pub name: String,
@@ -54,7 +58,8 @@ pub struct Sandbox {
 }
 
 /// What is privileged after the launch, and before.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Monitor {
     /// Text of one monitor.
     pub resident_text_bytes: u64,
@@ -65,7 +70,8 @@ pub struct Monitor {
 }
 
 /// The boot.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Boot {
     /// TSC ticks from the image's entry until the boot code is left by its last
     /// core, without waiting; in deterministic virtual time an upper bound of its
@@ -80,7 +86,8 @@ pub struct Boot {
 }
 
 /// A run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
 pub struct Report {
     /// [`VERSION`].
     pub version: u32,

@@ -8,6 +8,9 @@ mod audit;
 mod given;
 mod plant;
 mod regime;
+mod schema;
+
+pub use schema::check as schema;
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Memory, Seen, artifacts, run};
@@ -33,7 +36,7 @@ pub fn jobs() -> Vec<Job> {
             }
         },
     );
-    vec![walk]
+    vec![walk, schema::job()]
 }
 
 /// A channel, rights to observe and control, two cores, all page sizes, RAM above
@@ -188,9 +191,4 @@ fn look(pages: &Pages, baked: &Baked, monitor: &Path, plant: impl Fn(&Hand)) -> 
         memory: &planted,
     });
     audit.run()
-}
-
-/// Not checked yet.
-pub fn schema(_: &Path) -> Result<(), String> {
-    Ok(())
 }
