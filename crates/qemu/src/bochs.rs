@@ -81,6 +81,10 @@ impl Bochs {
         };
         write("bochsrc", &self.configuration()?)?;
         write("go", "c\n")?;
+        // Files of an earlier run would be taken for this one's.
+        for n in 0..2 {
+            let _ = std::fs::remove_file(self.dir.join(format!("serial{n}.log")));
+        }
         let path = self.dir.join("console.raw");
         let out = std::fs::File::create(&path).map_err(Error::io(&path))?;
         let child = Command::new("bochs-bin")
@@ -135,24 +139,42 @@ impl Running {
 
     /// Waits for a text on the debug console.
     pub fn wait_for(&mut self, needle: &str, limit: Duration) -> Result<String, Error> {
+        let what = format!("{needle:?} on Bochs' debug console");
+        self.wait(what, needle, limit, Self::console)
+    }
+
+    /// Waits for a text on a serial port.
+    pub fn wait_serial(
+        &mut self,
+        n: usize,
+        needle: &str,
+        limit: Duration,
+    ) -> Result<String, Error> {
+        let what = format!("{needle:?} on Bochs' serial port {n}");
+        self.wait(what, needle, limit, |running| running.serial(n))
+    }
+
+    fn wait(
+        &mut self,
+        what: String,
+        needle: &str,
+        limit: Duration,
+        look: impl Fn(&Self) -> String,
+    ) -> Result<String, Error> {
         let deadline = Instant::now() + limit;
         loop {
             let status = self.child.try_wait().map_err(Error::io(&self.dir))?;
-            let console = self.console();
-            if console.contains(needle) {
-                return Ok(console);
+            let seen = look(self);
+            if seen.contains(needle) {
+                return Ok(seen);
             }
-            let what = format!("{needle:?} on Bochs' debug console");
             if let Some(status) = status {
                 let (status, tail) = (status.to_string(), self.tail());
                 return Err(Error::Ended { what, status, tail });
             }
             if Instant::now() > deadline {
-                return Err(Error::TimedOut {
-                    what,
-                    limit,
-                    tail: self.tail(),
-                });
+                let tail = self.tail();
+                return Err(Error::TimedOut { what, limit, tail });
             }
             std::thread::sleep(POLL);
         }
@@ -161,7 +183,10 @@ impl Running {
     /// The last lines of its logs.
     #[must_use]
     pub fn tail(&self) -> String {
-        tail("console", &self.console()) + &tail("bochs.log", &text(&self.dir.join("bochs.log")))
+        let serials = (0..2).map(|n| tail(&format!("serial{n}.log"), &self.serial(n)));
+        serials.collect::<String>()
+            + &tail("console", &self.console())
+            + &tail("bochs.log", &text(&self.dir.join("bochs.log")))
     }
 }
 
