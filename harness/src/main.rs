@@ -1,6 +1,6 @@
 //! The harness's command.
 
-use bulkhead_harness::{Failure, bare, bench, build, rows::Rows, selftest, test};
+use bulkhead_harness::{Failure, bare, bench, build, fuzz, rows::Rows, selftest, test};
 use bulkhead_plan::Guest;
 use bulkhead_qemu::bochs::{self, Bochs};
 use clap::{Parser, Subcommand};
@@ -53,6 +53,15 @@ enum Command {
     },
     /// Print all rows.
     Table,
+    /// Feed random and mutated manifests and compiled manifests to those who check them.
+    Fuzz {
+        /// For how long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// Repeats a run that began with it.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
     /// Run the tests; the last line is `N passed, N failed`.
     Test(test::Arguments),
 }
@@ -121,6 +130,17 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Test(arguments) => test::run(arguments),
+        Command::Fuzz { seconds, seed } => {
+            let clock = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+            let seed = seed.unwrap_or(clock.as_nanos() as u64);
+            println!("fuzz: seed {seed}, {seconds} s");
+            let done = fuzz::run(seed, Duration::from_secs(*seconds), u64::MAX)?;
+            println!(
+                "fuzz: {} manifests, {} accepted; {} compiled ones, {} accepted; nothing found",
+                done.manifests, done.accepted, done.images, done.passed
+            );
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Bench { only } => {
             let (figures, failures) = bench::run(only);
             let rows: Vec<_> = figures.iter().map(bench::Figure::to_row).collect();
