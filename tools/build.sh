@@ -6,7 +6,10 @@ set -euo pipefail
 cd "$ROOT"
 
 # Fetching crates has a limit too; building needs no network then.
-limited 600 cargo fetch --locked -q || limited 600 cargo fetch --locked || die "cannot fetch crates"
+for manifest in Cargo.toml plugin/Cargo.toml; do
+    fetch=(cargo fetch --locked --manifest-path "$manifest")
+    limited 600 "${fetch[@]}" -q || limited 600 "${fetch[@]}" || die "cannot fetch crates"
+done
 [ -d target/release ] || say "building for the first time takes some minutes"
 
 tools/artifacts.sh
@@ -14,14 +17,14 @@ tools/artifacts.sh
 say "building boot code, monitor and guests"
 BARE=x86_64-unknown-none
 OUT=${CARGO_TARGET_DIR:-target}/$BARE
-cargo build -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor"
 guests=()
 for manifest in guests/*/Cargo.toml; do
     guests+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")
 done
-cargo build -q --target $BARE --profile guest $(printf -- '-p %s ' "${guests[@]}")
+cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${guests[@]}")
 for guest in "${guests[@]}"; do
     cp "$OUT/guest/$guest" "$ARTIFACTS/${guest#guest-}"
 done
