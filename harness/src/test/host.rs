@@ -35,27 +35,25 @@ fn run(bench: &Bench) {
     let lints = cargo(&[&["clippy", "--all-targets"], &workspace[..], &deny].concat());
     bench.result("host/lints", lints);
     bench.result("host/no-panic", no_panic());
-    let bare = [
-        "clippy",
-        "--locked",
-        "--target",
-        TARGET,
-        "-p",
-        BARE[0],
-        "-p",
-        BARE[1],
-        "-p",
-        BARE[2],
-        "-p",
-        "bulkhead-sdk",
-        "-p",
-        "guest-rogue",
-        "-p",
-        "guest-selftest",
-        "-p",
-        "guest-flight",
-    ];
-    bench.result("host/lints-bare", cargo(&[&bare[..], &deny].concat()));
+    let guests = guests();
+    let packages = BARE.into_iter().chain(["bulkhead-sdk"]);
+    let packages = packages.chain(guests.iter().map(String::as_str));
+    let packages: Vec<_> = packages.flat_map(|p| ["-p", p]).collect();
+    let bare = ["clippy", "--locked", "--target", TARGET];
+    let lints = cargo(&[&bare[..], &packages, &deny].concat());
+    bench.result("host/lints-bare", lints);
+}
+
+/// Packages of the bare guests in Rust, by the folders' names.
+fn guests() -> Vec<String> {
+    let folders = std::fs::read_dir(build::root().join("guests"))
+        .into_iter()
+        .flatten();
+    let rust = folders
+        .flatten()
+        .filter(|f| f.path().join("Cargo.toml").is_file());
+    rust.map(|f| format!("guest-{}", f.file_name().to_string_lossy()))
+        .collect()
 }
 
 /// Nothing in the linked monitor can panic: it has none of the standard library's

@@ -26,6 +26,7 @@ use driver::Job;
 /// Every job: the long ones first, so that none is left over at the end.
 fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
+    jobs.extend(verify::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(attack::jobs());
     jobs.extend(mutate::jobs());
@@ -34,6 +35,5 @@ fn jobs() -> Vec<Job> {
     jobs.extend(bochs::jobs());
     jobs.extend(damaged::jobs());
     jobs.extend(wrong::jobs());
-    jobs.extend(verify::jobs());
     jobs
 }
