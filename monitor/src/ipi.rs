@@ -116,8 +116,13 @@ pub fn signal(index: u32, signals: u32) {
 /// An NMI to a core's monitor.
 pub fn ring(id: u32) {
     const NMI_MODE: u64 = 4 << 8 | 1 << 14;
-    // SAFETY: a monitor intercepts NMIs and looks into its mail, nothing else.
-    unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | NMI_MODE) };
+    // SAFETY: a monitor intercepts NMIs and looks into its mail, nothing else. A
+    // write of an x2APIC register may overtake stores (SDM volume 3, 11.12.3), here
+    // those that the other is to see.
+    unsafe {
+        ::core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags));
+        wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | NMI_MODE)
+    };
 }
 
 /// Handles this core's signals. True: the guest starts afresh.
@@ -138,5 +143,5 @@ pub fn receive(core: Core) -> bool {
         // The processor that boots does not wait for a SIPI (APM 16.5): a reset.
         return life::end_first(core, State::Launching as u32);
     }
-    life::park(core)
+    life::park(core, 0)
 }

@@ -89,7 +89,7 @@ pub extern "C" fn start(frame: &'static Frame) {
         }
     }
     if !core.is_first() {
-        let _ = park(core);
+        let _ = park(core, 0);
         return;
     }
     // No core is rung before it can take an NMI.
@@ -198,7 +198,7 @@ pub fn end(core: Core, state: State, exit_code: u32) -> bool {
         set!(exit_code, exit_code);
     }
     ipi::signal(0, ipi::END | (state as u32) << ipi::END_STATE);
-    park(core)
+    park(core, core.local().incarnation.get() * 2 + 1)
 }
 
 /// [`end`] on the first core.
@@ -269,8 +269,9 @@ fn wait_for_start(core: Core, in_state: u32) {
     }
 }
 
-/// Waits for a SIPI and makes the core ready for it. Always true.
-pub fn park(core: Core) -> bool {
+/// Waits for a SIPI and makes the core ready for it. Not in the life `ended`, whose
+/// end this core has asked for; 0 is none. Always true.
+pub fn park(core: Core, ended: u32) -> bool {
     let (local, life) = (core.local(), &shared_of(0).life);
     quiet();
     let signals = loop {
@@ -278,7 +279,7 @@ pub fn park(core: Core) -> bool {
         let seen = life.load(Ordering::SeqCst);
         local.shared.parked.store(seen + 1, Ordering::SeqCst);
         // Without a life signals are the last one's, and the first core drops them.
-        if seen % 2 != 0 {
+        if seen % 2 != 0 && seen != ended {
             let signals = local.shared.signals.swap(0, Ordering::SeqCst);
             if signals & ipi::STARTUP != 0 {
                 // What other cores sent to the parked one is not for the new life.
