@@ -1,7 +1,7 @@
 //! Load for a Linux: what the exits and the jitter of its neighbours are
 //! measured under.
 
-use crate::rows::{exec, fork_and_wait};
+use crate::rows::{exec, exec_with, fork_and_wait};
 use crate::{Failure, setup};
 use nix::sys::time::TimeSpec;
 use nix::sys::wait::waitpid;
@@ -26,6 +26,7 @@ pub fn run(kind: &str, duration: Duration) -> Result<u64, Failure> {
             let mut rounds = 0;
             while Instant::now() < end {
                 fork_and_wait(exec)?;
+                fork_and_wait(busybox)?;
                 rounds += 1;
             }
             Ok(rounds)
@@ -34,6 +35,12 @@ pub fn run(kind: &str, duration: Duration) -> Result<u64, Failure> {
         "smp" => traffic(end, [0, 1]),
         other => Err(format!("no load {other}; there are {}", KINDS.join(", ")).into()),
     }
+}
+
+/// Executes Debian's busybox, whose C library (glibc) begins with some twenty
+/// CPUID instructions; ours (musl) has none.
+fn busybox() {
+    exec_with(&[c"/bin/busybox", c"true"]);
 }
 
 /// Two processes, each on its CPU, that pass datagrams and bytes of a pipe to

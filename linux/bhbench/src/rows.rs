@@ -184,8 +184,13 @@ pub fn fork_and_wait(then: impl FnOnce()) -> Result<(), Failure> {
 
 /// Replaces this process by [`PROGRAM`], or ends it.
 pub fn exec() {
+    exec_with(&[PROGRAM]);
+}
+
+/// Replaces this process by the program that comes first, or ends it.
+pub fn exec_with(arguments: &[&CStr]) {
     let none: [&CStr; 0] = [];
-    let Err(_) = execve(PROGRAM, &[PROGRAM], &none);
+    let Err(_) = execve(arguments[0], arguments, &none);
     // SAFETY: ends the child, which must not go on as a second bench.
     unsafe { libc::_exit(1) }
 }
