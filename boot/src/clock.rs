@@ -2,8 +2,9 @@
 //! against the ACPI PM timer (ACPI 6.5, 4.8.3.3) while other cores' INIT is
 //! waited for, so it costs no time of its own.
 
-use bulkhead_arch_x86::msr;
 use bulkhead_cpu_x86::{inl, rdmsr, rdtsc, wrmsr};
+use bulkhead_layout::monitor::Clock;
+use bulkhead_resident_x86::msr;
 
 const PM_HZ: u64 = 3_579_545;
 const PM_MASK: u32 = 0xFF_FFFF;
@@ -15,8 +16,7 @@ const LAPIC: u64 = 0xFEE0_0000;
 
 /// What was measured.
 pub struct Measured {
-    pub tsc_hz: u64,
-    pub lapic_hz: u64,
+    pub clock: Clock,
     /// TSC ticks that it took.
     pub waited: u64,
 }
@@ -93,8 +93,10 @@ pub fn measure(port: u16) -> Measured {
     lapic.write(0x380, 0);
     let ticks = u64::from(now.wrapping_sub(first) & PM_MASK).max(1);
     Measured {
-        tsc_hz: round((end - start) * PM_HZ / ticks),
-        lapic_hz: round(u64::from(u32::MAX - count) * PM_HZ / ticks),
+        clock: Clock {
+            tsc_hz: round((end - start) * PM_HZ / ticks),
+            lapic_hz: round(u64::from(u32::MAX - count) * PM_HZ / ticks),
+        },
         waited: end - begin,
     }
 }

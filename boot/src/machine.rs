@@ -3,10 +3,10 @@
 use crate::clock::{self, Measured};
 use crate::trampoline;
 use bulkhead_arch::{BootMachine, CoreStart};
-use bulkhead_arch_x86::msr;
 use bulkhead_cpu_x86::{cpuid, outb, rdmsr, rdtsc, wrmsr};
 use bulkhead_firmware::{Memory, acpi, multiboot};
 use bulkhead_layout::map::TRAMPOLINE_PA;
+use bulkhead_resident_x86::msr;
 
 /// The first 4 GiB, mapped to themselves.
 pub struct LowMemory;

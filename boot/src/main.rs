@@ -90,14 +90,13 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     pc.silence();
     let measured = pc.reset_other_cores(tables.pm_timer);
     report.waited = measured.waited;
-    report.tsc_hz = measured.tsc_hz;
-    report.lapic_hz = measured.lapic_hz;
+    report.tsc_hz = measured.clock.tsc_hz;
+    report.lapic_hz = measured.clock.lapic_hz;
     for sandbox in image.sandboxes {
         // SAFETY: verified: a page of this sandbox's monitor in the image; no
         // core that could read it runs yet.
         let info = unsafe { &mut *(sandbox.info_pa as *mut Info) };
-        info.tsc_hz = measured.tsc_hz;
-        info.lapic_hz = measured.lapic_hz;
+        info.clock = measured.clock;
     }
     let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
     report.left_tsc = bulkhead_cpu_x86::rdtsc();

@@ -4,13 +4,13 @@
 use crate::vmrun::Frame;
 use ::core::cell::Cell;
 use ::core::sync::atomic::AtomicU32;
-use bulkhead_arch_x86::vmcb;
-use bulkhead_layout::MAX_SANDBOXES;
-use bulkhead_layout::map::{
+use bulkhead_resident::MAX_SANDBOXES;
+use bulkhead_resident::map::{
     CONFIG_VA, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA,
 };
-use bulkhead_layout::monitor::{Config, Mailbox, Slice};
-use bulkhead_layout::report::{CoreReport, Report};
+use bulkhead_resident::monitor::{Config, Mailbox, Slice};
+use bulkhead_resident::report::{CoreReport, Report};
+use bulkhead_resident_x86::vmcb;
 
 /// A core's state, at the base of its stack.
 #[repr(C)]

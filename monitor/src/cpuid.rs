@@ -2,20 +2,20 @@
 //! mode the intercept is dropped on that core, until its next start
 //! (docs/decisions/0008-cpuid.md).
 
-use crate::core::Core;
+use crate::core::{Core, config, slice};
 use crate::exit::{TWO_BYTES, skip};
 use crate::life;
 use crate::record::count;
-use bulkhead_arch_x86::cpuid;
-use bulkhead_arch_x86::vmcb::{self, intercept};
-use bulkhead_layout::report::Cause;
+use bulkhead_resident::monitor::Leaf;
+use bulkhead_resident::report::Cause;
+use bulkhead_resident_x86::vmcb;
 
 pub fn handle(core: Core) -> bool {
     count(core, Cause::Cpuid);
     let (vmcb, frame) = (core.vmcb(), core.frame);
     if vmcb.cpl() == 3 {
         let low = vmcb.get(vmcb::INTERCEPT_LOW);
-        vmcb.set(vmcb::INTERCEPT_LOW, low & !(intercept::CPUID << 32));
+        vmcb.set(vmcb::INTERCEPT_LOW, low & !(vmcb::INTERCEPT_CPUID << 32));
         // Intercepts changed: their clean bit is bit 0.
         vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !1);
         life::steady(core);
@@ -23,7 +23,8 @@ pub fn handle(core: Core) -> bool {
     }
     let (leaf, sub) = (vmcb.get(vmcb::RAX) as u32, frame.rcx.get() as u32);
     let raw = bulkhead_cpu_x86::cpuid(leaf, sub);
-    let [a, b, mut c, d] = cpuid::filter(leaf, sub, [raw.eax, raw.ebx, raw.ecx, raw.edx]);
+    let raw = [raw.eax, raw.ebx, raw.ecx, raw.edx];
+    let [a, b, mut c, d] = Leaf::filter(slice(config().cpuid), leaf, sub, raw);
     // OSXSAVE and OSPKE follow the guest's CR4, not the monitor's.
     for (in_leaf, cr4, bit) in [(1, 18, 27), (7, 22, 4)] {
         if leaf == in_leaf {

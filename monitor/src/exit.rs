@@ -4,8 +4,8 @@ use crate::core::Core;
 use crate::record::{self, count};
 use crate::vmrun::Frame;
 use crate::{cpuid, hypercall, life, mail, msr, port};
-use bulkhead_arch_x86::vmcb::{self, exit};
-use bulkhead_layout::report::{Cause, Kind};
+use bulkhead_resident::report::{Cause, Kind};
+use bulkhead_resident_x86::vmcb::{self, exit};
 
 /// Instruction lengths where the processor does not save the next RIP; the
 /// shortest encodings, which compilers use.

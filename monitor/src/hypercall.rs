@@ -1,4 +1,4 @@
-//! Hypercalls ([`bulkhead_layout::hypercall`]).
+//! Hypercalls ([`bulkhead_resident::hypercall`]).
 
 use crate::core::{Core, config, mailbox};
 use crate::exit::{VMMCALL, skip};
@@ -6,11 +6,11 @@ use crate::record::{count, deny};
 use crate::{enforced, life, mail};
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
-use bulkhead_arch_x86::vmcb;
-use bulkhead_layout::hypercall::{
+use bulkhead_resident::hypercall::{
     BAD_ARGUMENT, CONSOLE, CONTROL, DENIED, EXIT, NO_CALL, NULL, OK, READY, RESTART, STATUS,
 };
-use bulkhead_layout::report::{self, Cause, Kind, State};
+use bulkhead_resident::report::{self, Cause, Kind, State};
+use bulkhead_resident_x86::vmcb;
 
 #[inline(always)]
 pub fn handle(core: Core) -> bool {

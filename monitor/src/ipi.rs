@@ -6,10 +6,10 @@ use crate::exit::{TWO_BYTES, skip};
 use crate::record::{count, deny};
 use crate::{enforced, life};
 use ::core::sync::atomic::Ordering;
-use bulkhead_arch_x86::icr::{self, Ipi};
-use bulkhead_arch_x86::{msr, vmcb};
 use bulkhead_cpu_x86::wrmsr;
-use bulkhead_layout::report::{Cause, Kind, State};
+use bulkhead_resident::report::{Cause, Kind, State};
+use bulkhead_resident_x86::icr::{self, Ipi};
+use bulkhead_resident_x86::{msr, vmcb};
 
 /// Signals to a core, in [`crate::core::Local::signals`]: wait for a SIPI.
 pub const INIT: u32 = 1 << 8;
@@ -21,7 +21,7 @@ const STARTUP_BITS: u32 = STARTUP | 0xFF;
 pub const NMI: u32 = 1 << 10;
 /// To the first core: end the sandbox, [`END_STATE`] says how.
 pub const END: u32 = 1 << 11;
-/// Position of the [`bulkhead_layout::report::State`] of [`END`], 4 bits.
+/// Position of the [`bulkhead_resident::report::State`] of [`END`], 4 bits.
 pub const END_STATE: u32 = 12;
 
 /// Decides on an ICR write that is not ordinary and carries it out.

@@ -8,12 +8,11 @@ use crate::{ipi, mail};
 use ::core::arch::asm;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
-use bulkhead_arch::RecordMemory;
-use bulkhead_arch_x86::{icr, msr, vmcb};
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
-use bulkhead_layout::map::{CORE_STRIDE, IDT_VA};
-use bulkhead_layout::record::Op;
-use bulkhead_layout::report::{Cause, State};
+use bulkhead_resident::map::{CORE_STRIDE, IDT_VA};
+use bulkhead_resident::record::{Op, RecordMemory, play};
+use bulkhead_resident::report::{Cause, State};
+use bulkhead_resident_x86::{icr, msr, vmcb};
 
 /// This sandbox's memory, as its launch record sees it.
 struct Memory;
@@ -112,7 +111,7 @@ fn launch(core: Core) {
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     set!(restarts, u64::from(incarnation()));
     state(State::Launching as u32);
-    bulkhead_launch::play(&mut Memory, slice::<Op>(config().launch), 0);
+    play(&mut Memory, slice::<Op>(config().launch), 0);
     set!(played_tsc, rdtsc());
     fresh_vmcb(core, slice(config().first_vmcb));
     core.frame.rsi.set(config().argument);
@@ -131,7 +130,7 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
     Memory.zero(base, 4096);
     // SAFETY: registers of the guest that the monitor does not use.
     unsafe { fresh_extended_state(base) };
-    bulkhead_launch::play(&mut Memory, ops, base);
+    play(&mut Memory, ops, base);
     // Entries of a former life must not be used (APM 15.16.1).
     const FLUSH_BY_ASID: u32 = 1 << 6;
     if core.local().features.get() & FLUSH_BY_ASID != 0 {

@@ -6,10 +6,10 @@ use crate::record::count;
 use crate::vmrun::nmi_window;
 use crate::{enforced, ipi, life};
 use ::core::sync::atomic::Ordering;
-use bulkhead_layout::hypercall::{
+use bulkhead_resident::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK,
 };
-use bulkhead_layout::report::{Cause, State};
+use bulkhead_resident::report::{Cause, State};
 
 /// An NMI came. True: the guest starts afresh.
 pub fn doorbell(core: Core) -> bool {

@@ -4,10 +4,10 @@ use crate::core::{Core, config, slice};
 use crate::exit::{TWO_BYTES, skip};
 use crate::record::{count, deny};
 use crate::{enforced, ipi};
-use bulkhead_arch_x86::{icr, msr, vmcb};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
-use bulkhead_layout::monitor::Quiet;
-use bulkhead_layout::report::{Cause, Kind};
+use bulkhead_resident::monitor::Quiet;
+use bulkhead_resident::report::{Cause, Kind};
+use bulkhead_resident_x86::{icr, msr, vmcb};
 
 #[inline(always)]
 pub fn handle(core: Core) -> bool {

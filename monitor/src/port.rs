@@ -3,10 +3,10 @@
 use crate::core::{Core, config, slice};
 use crate::record::{count, deny};
 use crate::{life, vmware};
-use bulkhead_arch_x86::vmcb;
-use bulkhead_layout::hypercall::{POWER_OFF, POWER_PORT, POWER_RESTART};
-use bulkhead_layout::monitor::Quiet;
-use bulkhead_layout::report::{Cause, Kind, State};
+use bulkhead_resident::hypercall::{POWER_OFF, POWER_PORT, POWER_RESTART};
+use bulkhead_resident::monitor::Quiet;
+use bulkhead_resident::report::{Cause, Kind, State};
+use bulkhead_resident_x86::vmcb;
 
 pub fn handle(core: Core) -> bool {
     let vmcb = core.vmcb();

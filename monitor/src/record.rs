@@ -3,10 +3,10 @@
 use crate::core::{Core, config, report};
 use crate::life;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
-use bulkhead_arch_x86::vmcb;
 use bulkhead_cpu_x86::rdtsc;
-use bulkhead_layout::monitor::Action;
-use bulkhead_layout::report::{Cause, DENIALS, Denial, Kind, State};
+use bulkhead_resident::monitor::Action;
+use bulkhead_resident::report::{Cause, DENIALS, Denial, Kind, State};
+use bulkhead_resident_x86::vmcb;
 
 /// Counts an exit.
 #[inline(always)]

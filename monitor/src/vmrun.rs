@@ -6,7 +6,7 @@
 //! none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2;
 //! docs/decisions/0010-no-vmload.md).
 
-use bulkhead_layout::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE};
+use bulkhead_resident::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE};
 
 /// Guest registers that a handler sees. RAX is in the VMCB; RBP and R12 to R15
 /// stay in the processor across a handler, as the ABI promises.

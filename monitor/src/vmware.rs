@@ -4,8 +4,8 @@
 //! (docs/decisions/0009-clock-frequencies.md).
 
 use crate::core::{Core, config};
-use bulkhead_arch_x86::vmcb;
-use bulkhead_layout::info::Info;
+use bulkhead_resident::monitor::Clock;
+use bulkhead_resident_x86::vmcb;
 
 /// The port.
 pub const PORT: u32 = 0x5658;
@@ -25,16 +25,16 @@ pub fn call(core: Core) -> u64 {
     }
     // SAFETY: the host maps the page; the boot code was done with it before any
     // guest started.
-    let info = unsafe { &*(config().info_va as *const Info) };
+    let clock = unsafe { &*(config().clock_va as *const Clock) };
     match frame.rcx.get() as u32 & 0xFFFF {
         GETVERSION => {
             frame.rbx.set(u64::from(MAGIC));
             6
         }
         GETHZ => {
-            frame.rbx.set(info.tsc_hz >> 32);
-            frame.rcx.set(info.lapic_hz & 0xFFFF_FFFF);
-            info.tsc_hz & 0xFFFF_FFFF
+            frame.rbx.set(clock.tsc_hz >> 32);
+            frame.rcx.set(clock.lapic_hz & 0xFFFF_FFFF);
+            clock.tsc_hz & 0xFFFF_FFFF
         }
         GETVCPU_INFO => LEGACY_X2APIC,
         _ => UNKNOWN,

@@ -31,9 +31,9 @@ fn ratio(a: u64, b: u64) -> u64 {
 }
 
 pub(crate) fn setup(info: &Info) {
-    let tsc = info.tsc_hz.max(1);
+    let tsc = info.clock.tsc_hz.max(1);
     TSC_HZ.store(tsc, Ordering::Relaxed);
-    TICKS.store(ratio(info.lapic_hz, tsc), Ordering::Relaxed);
+    TICKS.store(ratio(info.clock.lapic_hz, tsc), Ordering::Relaxed);
     NANOS.store(ratio(NANO, tsc), Ordering::Relaxed);
     let deadline = cpu::cpuid(1, 0)[2] & 1 << 24 != 0;
     DEADLINE.store(deadline, Ordering::Relaxed);

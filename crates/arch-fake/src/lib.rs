@@ -4,7 +4,8 @@
 //!
 //! [`FakeMachine`] boots and plays launch records in a `Vec`.
 
-use bulkhead_arch::{BootMachine, CoreStart, Entry, PageFormat, RecordMemory, Rights, TableMemory};
+use bulkhead_arch::{BootMachine, CoreStart, Entry, PageFormat, Rights, TableMemory};
+use bulkhead_layout::record::RecordMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The odd page format: 4 levels, pages up to level 1.

@@ -5,10 +5,10 @@
 
 pub mod bitmap;
 pub mod cpuid;
-pub mod icr;
 pub mod msr;
 mod pages;
 pub mod start;
 pub mod vmcb;
 
+pub use bulkhead_resident_x86::icr;
 pub use pages::LongMode;

@@ -5,38 +5,7 @@
 use crate::bitmap::Direct::{self, Both, Read, Write};
 use bulkhead_layout::monitor::Quiet;
 
-/// EFER.
-pub const EFER: u32 = 0xC000_0080;
-/// APIC_BASE.
-pub const APIC_BASE: u32 = 0x1B;
-/// VM_CR: SVM lock and disable.
-pub const VM_CR: u32 = 0xC001_0114;
-/// VM_HSAVE_PA.
-pub const VM_HSAVE_PA: u32 = 0xC001_0117;
-/// x2APIC ID.
-pub const X2APIC_ID: u32 = 0x802;
-/// x2APIC end of interrupt.
-pub const X2APIC_EOI: u32 = 0x80B;
-/// x2APIC spurious vector register.
-pub const X2APIC_SVR: u32 = 0x80F;
-/// x2APIC in-service register, first of eight.
-pub const X2APIC_ISR: u32 = 0x810;
-/// x2APIC error status register.
-pub const X2APIC_ESR: u32 = 0x828;
-/// x2APIC timer's divide configuration register.
-pub const X2APIC_DCR: u32 = 0x83E;
-/// SPEC_CTRL, where CPUID 8000_0008 EBX has bit 14, 15 or 24.
-pub const SPEC_CTRL: u32 = 0x48;
-/// x2APIC interrupt command register.
-pub const X2APIC_ICR: u32 = 0x830;
-/// First of the x2APIC LVT registers (timer).
-pub const X2APIC_LVT: u32 = 0x832;
-/// Last of them (error).
-pub const X2APIC_LVT_LAST: u32 = 0x837;
-/// x2APIC timer's initial count.
-pub const X2APIC_TMICT: u32 = 0x838;
-/// x2APIC timer's current count.
-pub const X2APIC_TMCCT: u32 = 0x839;
+pub use bulkhead_resident_x86::msr::*;
 
 /// MSRs that a guest uses without an exit, inclusive ranges.
 pub const DIRECT: &[(u32, u32, Direct)] = &[

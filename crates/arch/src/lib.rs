@@ -68,17 +68,6 @@ pub trait PageFormat {
     fn empty() -> u64;
 }
 
-/// Memory as a launch record sees it. Ranges were checked when the record was
-/// made and when the machine booted; an implementation need not check again.
-pub trait RecordMemory {
-    /// Fills `len` bytes with zeros.
-    fn zero(&mut self, dst: u64, len: u64);
-    /// Copies `len` bytes; the ranges do not overlap.
-    fn copy(&mut self, dst: u64, src: u64, len: u64);
-    /// Stores one value.
-    fn store(&mut self, dst: u64, value: u64);
-}
-
 /// A machine at boot, as the launch sequence sees it.
 pub trait BootMachine {
     /// Whether all of a range of memory is there and free for us.

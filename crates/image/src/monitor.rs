@@ -8,7 +8,7 @@ use crate::{Error, ports};
 use bulkhead_arch::{Rights, map};
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
-use bulkhead_arch_x86::{LongMode, msr};
+use bulkhead_arch_x86::{LongMode, cpuid, msr};
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::map::*;
@@ -17,6 +17,7 @@ use bulkhead_layout::record::Op;
 use bulkhead_layout::report;
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_plan::{Plan, Sandbox};
+use core::mem::offset_of;
 use zerocopy::{FromZeros, IntoBytes};
 
 const MAILBOX: u64 = size_of::<Mailbox>() as u64;
@@ -356,7 +357,7 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
             hsave_pa: hsaves + i as u64 * PAGE,
         };
     }
-    config.info_va = INFO_VA;
+    config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.argument = input.guest.argument;
 
     let mut tail = Vec::new();
@@ -395,6 +396,7 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
     }];
     let quiet_msrs: &[Quiet] = if linux { msr::ABSENT } else { &only_needed };
     config.msrs = append(quiet_msrs.as_bytes(), quiet_msrs.len());
+    config.cpuid = append(cpuid::FILTER.as_bytes(), cpuid::FILTER.len());
     [config.as_bytes(), &tail].concat()
 }
 

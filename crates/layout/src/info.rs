@@ -3,6 +3,7 @@
 //! frequencies that it measured.
 
 use crate::MAX_CORES;
+use crate::monitor::Clock;
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -45,10 +46,8 @@ pub struct Info {
     pub sandbox: u32,
     /// Its name.
     pub name: [u8; NAME],
-    /// TSC ticks a second.
-    pub tsc_hz: u64,
-    /// Local APIC timer ticks a second, divide by 1.
-    pub lapic_hz: u64,
+    /// How fast its clocks are.
+    pub clock: Clock,
     /// Bytes of RAM.
     pub memory: u64,
     /// Cores of this sandbox.

@@ -10,19 +10,11 @@
 #![no_std]
 
 pub mod bareload;
-pub mod hypercall;
 pub mod image;
 pub mod info;
 pub mod map;
 pub mod marker;
-pub mod monitor;
-pub mod record;
 pub mod report;
 pub mod telemetry;
 
-/// Size of the smallest page, in bytes.
-pub const PAGE: u64 = 4096;
-/// Most cores of one sandbox.
-pub const MAX_CORES: usize = 16;
-/// Most sandboxes of one machine (a `u32` is a set of sandboxes).
-pub const MAX_SANDBOXES: usize = 32;
+pub use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, PAGE, hypercall, monitor, record};

@@ -1,70 +1,13 @@
-//! A sandbox's report: counters, records of denied accesses, console. Its
-//! monitor writes it; the host reads it out of the machine's RAM, and sandboxes
-//! with `observe` in the manifest map it read-only
-//! (docs/decisions/0007-observe.md). Each core writes its own part, so no cache
-//! line is shared on an exit path.
+//! A sandbox's report: what a monitor writes ([`bulkhead_resident::report`]), and
+//! what its readers know besides.
 
 use crate::MAX_CORES;
-#[cfg(feature = "host")]
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+pub use bulkhead_resident::report::*;
 
 /// `"BHREPORT"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
 pub const VERSION: u32 = 1;
-/// Denials kept for each core (the newest ones).
-pub const DENIALS: usize = 32;
-/// Bytes of a core's console ring, a power of two.
-pub const CONSOLE: usize = 4096;
-
-/// What a sandbox is doing ([`Report::state`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum State {
-    /// Not launched yet.
-    Absent = 0,
-    /// Its launch record is being played.
-    Launching = 1,
-    /// The guest runs.
-    Running = 2,
-    /// Stopped by its own power-off, by a control request or by a health action.
-    Stopped = 3,
-    /// The guest ended with [`Report::exit_code`].
-    Exited = 4,
-    /// Its monitor failed; see [`Report::fault`].
-    Failed = 5,
-}
-
-/// Causes by which exits are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Cause {
-    /// A hypercall.
-    Hypercall = 0,
-    /// CPUID.
-    Cpuid = 1,
-    /// An IPI between the sandbox's own cores.
-    Ipi = 2,
-    /// A local vector table write.
-    Lvt = 3,
-    /// Another mediated MSR.
-    Msr = 4,
-    /// An emulated or absent I/O port.
-    Port = 5,
-    /// The monitors' doorbell (NMI).
-    Doorbell = 6,
-    /// A cache instruction (INVD, WBINVD).
-    Cache = 7,
-    /// A reflected exception (#DB, #AC, #MC).
-    Exception = 8,
-    /// A denied access of any kind.
-    Denied = 9,
-    /// Anything else.
-    Other = 10,
-}
-
-/// Number of causes.
-pub const CAUSES: usize = 11;
 /// Their names in reports, by [`Cause`].
 pub const CAUSE_NAMES: [&str; CAUSES] = [
     "hypercall",
@@ -79,29 +22,6 @@ pub const CAUSE_NAMES: [&str; CAUSES] = [
     "denied",
     "other",
 ];
-
-/// Kinds of denied accesses; a manifest's `[[health]] on` names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Kind {
-    /// Guest-physical memory that is not the sandbox's, or not with that right.
-    Memory = 0,
-    /// An I/O port.
-    Port = 1,
-    /// A model-specific register.
-    Msr = 2,
-    /// An interrupt to a core of another sandbox, or of a forbidden kind.
-    Ipi = 3,
-    /// A privileged instruction that no guest may run (SVM, MWAIT, …).
-    Instruction = 4,
-    /// A hypercall without the right to it.
-    Hypercall = 5,
-    /// A triple fault, or a guest state that the CPU refuses.
-    Shutdown = 6,
-}
-
-/// Number of kinds.
-pub const KINDS: usize = 7;
 /// Their names in the manifest and in reports, by [`Kind`].
 pub const KIND_NAMES: [&str; KINDS] = [
     "memory-violation",
@@ -113,97 +33,10 @@ pub const KIND_NAMES: [&str; KINDS] = [
     "triple-fault",
 ];
 
-/// One denied access. Sandbox and core follow from where it lies; owner, rule
-/// text and manifest line are worked out by the reader from the plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct Denial {
-    /// 1 for a core's first denial, and so on; written last, 0 while in flux.
-    pub seq: u64,
-    /// Time stamp counter.
-    pub tsc: u64,
-    /// Guest RIP of the access.
-    pub rip: u64,
-    /// Guest-physical address, port, MSR, ICR value, exit code or call number, by kind.
-    pub address: u64,
-    /// Value written or error code (EXITINFO1), by kind.
-    pub info: u64,
-    /// [`Kind`].
-    pub kind: u32,
-    /// Incarnation of the sandbox (0 = first launch).
-    pub incarnation: u32,
-}
-
-/// One core's part of a report.
-#[derive(Clone, Copy)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C, align(4096))]
-pub struct CoreReport {
-    /// Exits by cause since the first launch.
-    pub exits: [u64; CAUSES],
-    /// Denied accesses since the first launch.
-    pub denials: u64,
-    /// `exits` as they were when the guest had booted.
-    pub boot_exits: [u64; CAUSES],
-    /// Bytes ever written to the console ring.
-    pub console_written: u64,
-    /// TSC when the guest had booted on this core (first CPUID in user mode, or
-    /// [`crate::hypercall::READY`]); 0 before, in each life.
-    pub steady_tsc: u64,
-    /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
-    pub ring: [Denial; DENIALS],
-    /// Padding to the console.
-    pub reserved: [u64; 295],
-    /// Console bytes; byte `n` lies at `n % CONSOLE`.
-    pub console: [u8; CONSOLE],
-}
-
-/// The part of a report that its first core writes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C, align(4096))]
-pub struct Report {
-    /// [`MAGIC`].
-    pub magic: u64,
-    /// [`VERSION`].
-    pub version: u32,
-    /// Index of the sandbox.
-    pub sandbox: u32,
-    /// [`State`].
-    pub state: u32,
-    /// Of [`State::Exited`].
-    pub exit_code: u32,
-    /// Launches after the first one.
-    pub restarts: u64,
-    /// TSC when the monitor began the last launch.
-    pub begin_tsc: u64,
-    /// TSC when the launch record had been played.
-    pub played_tsc: u64,
-    /// TSC of the last entry to the guest's first instruction.
-    pub launch_tsc: u64,
-    /// TSC of the last violation that led to a restart.
-    pub violation_tsc: u64,
-    /// TSC of the last change of `state`.
-    pub state_tsc: u64,
-    /// First word of the failed monitor's exception frame (RIP, or an error code) and CR2.
-    pub fault: [u64; 2],
-    /// The two words after it.
-    pub fault_detail: [u64; 2],
-    /// Cores with a [`CoreReport`] after this page.
-    pub cores: u32,
-    /// Padding.
-    pub reserved: [u32; 997],
-}
-
 /// Bytes of a report with `cores` cores.
 #[must_use]
 pub const fn size(cores: usize) -> u64 {
     (size_of::<Report>() + cores * size_of::<CoreReport>()) as u64
 }
 
-const _: () = assert!(size_of::<Denial>() == 48);
-const _: () = assert!(size_of::<CoreReport>() == 8192);
-const _: () = assert!(core::mem::offset_of!(CoreReport, console) == 4096);
-const _: () = assert!(size_of::<Report>() == 4096);
 const _: () = assert!(size(MAX_CORES) <= crate::map::REPORT_STRIDE);

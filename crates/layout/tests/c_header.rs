@@ -20,14 +20,19 @@ macro_rules! numbers {
 }
 
 macro_rules! offsets {
-    ($out:ident: $($field:ident)*) => {{
+    ($out:ident: $($($field:ident).+)*) => {{
         $(define(
             &mut $out,
-            &format!("INFO_OFFSET_{}", stringify!($field).to_uppercase()),
-            offset_of!(Info, $field) as u64,
+            &format!("INFO_OFFSET_{}", last(&[$(stringify!($field)),+]).to_uppercase()),
+            offset_of!(Info, $($field).+) as u64,
         );)*
         $out.push('\n');
     }};
+}
+
+/// A field's own name, without what it lies in.
+fn last(path: &[&'static str]) -> &'static str {
+    path[path.len() - 1]
 }
 
 fn define(out: &mut String, name: &str, value: u64) {
@@ -44,7 +49,7 @@ fn header() -> String {
     numbers!(out, "", hypercall: POWER_PORT POWER_RESTART POWER_OFF);
     numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME);
-    offsets!(out: version sandbox name tsc_hz lapic_hz memory cores windows apic_ids window args);
+    offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);
     define(&mut out, "MAX_CORES", MAX_CORES as u64);

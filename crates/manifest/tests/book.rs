@@ -170,14 +170,14 @@ fn the_memory_layout_has_every_address() {
 
 /// A table's row for a field at an offset.
 macro_rules! rows {
-    ($type:ty: $($field:ident),*) => {
-        [$((core::mem::offset_of!($type, $field), stringify!($field))),*]
+    ($type:ty: $($($field:ident).+),*) => {
+        [$((core::mem::offset_of!($type, $($field).+), [$(stringify!($field)),+].last().unwrap())),*]
     };
 }
 
 #[test]
 fn shared_pages_have_every_field_where_it_is() {
-    let info = rows!(info::Info: magic, version, sandbox, name, tsc_hz, lapic_hz, memory, cores,
+    let info = rows!(info::Info: magic, version, sandbox, name, clock.tsc_hz, clock.lapic_hz, memory, cores,
         windows, apic_ids, window, args);
     let report = rows!(report::Report: magic, version, sandbox, state, exit_code, restarts, begin_tsc,
         played_tsc, launch_tsc, violation_tsc, state_tsc, fault, cores);

@@ -139,7 +139,7 @@ impl Info {
         let name = offset_of!(info::Info, name);
         Ok(Self {
             name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),
-            tsc_hz: word(offset_of!(info::Info, tsc_hz))?,
+            tsc_hz: word(offset_of!(info::Info, clock.tsc_hz))?,
             windows,
         })
     }

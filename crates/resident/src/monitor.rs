@@ -32,6 +32,38 @@ pub struct Quiet {
     pub value: u64,
 }
 
+/// What a guest sees of a range of CPUID leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Leaf {
+    /// First leaf.
+    pub first: u32,
+    /// Last one, inclusive.
+    pub last: u32,
+    /// The only subleaf, or [`Leaf::ANY`].
+    pub sub: u32,
+    /// Bits of EAX, EBX, ECX, EDX that are the processor's.
+    pub keep: [u32; 4],
+    /// Bits that are always set.
+    pub set: [u32; 4],
+}
+
+impl Leaf {
+    /// All subleaves.
+    pub const ANY: u32 = u32::MAX;
+
+    /// What of the processor's answer a guest sees: all of it where no leaf applies.
+    #[must_use]
+    pub fn filter(leaves: &[Self], leaf: u32, sub: u32, raw: [u32; 4]) -> [u32; 4] {
+        let applies =
+            |l: &&Self| (l.first..=l.last).contains(&leaf) && (l.sub == sub || l.sub == Self::ANY);
+        leaves.iter().find(applies).map_or(raw, |l| {
+            core::array::from_fn(|i| raw[i] & l.keep[i] | l.set[i])
+        })
+    }
+}
+
 /// A part of the configuration: `len` elements at byte `offset` after [`Config`]'s start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -41,6 +73,17 @@ pub struct Slice {
     pub offset: u32,
     /// Elements.
     pub len: u32,
+}
+
+/// Frequencies that the boot code measured, in the sandbox's info page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Clock {
+    /// TSC ticks a second.
+    pub tsc_hz: u64,
+    /// Local APIC timer ticks a second, divide by 1.
+    pub lapic_hz: u64,
 }
 
 /// One core of the sandbox.
@@ -83,8 +126,8 @@ pub struct Config {
     pub first_core: [u32; MAX_SANDBOXES],
     /// VMCB and host save area of each core.
     pub core: [Core; MAX_CORES],
-    /// Monitor-virtual address of the [`crate::info::Info`] page.
-    pub info_va: u64,
+    /// Monitor-virtual address of the [`Clock`] that the guest sees, too.
+    pub clock_va: u64,
     /// Guest RSI at the first core's launch (Linux: zero page; bare: info page). RDI = incarnation.
     pub argument: u64,
     /// Of [`crate::record::Op`]: guest memory, played by the first core at launch.
@@ -97,6 +140,8 @@ pub struct Config {
     pub ports: Slice,
     /// Of [`Quiet`]: absent MSRs.
     pub msrs: Slice,
+    /// Of [`Leaf`].
+    pub cpuid: Slice,
 }
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
@@ -116,4 +161,5 @@ pub struct Mailbox {
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(size_of::<Quiet>() == 16);
-const _: () = assert!(size_of::<Config>() == 568);
+const _: () = assert!(size_of::<Leaf>() == 44);
+const _: () = assert!(size_of::<Config>() == 576);

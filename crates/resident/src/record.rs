@@ -29,3 +29,27 @@ impl Op {
 }
 
 const _: () = assert!(size_of::<Op>() == 32);
+
+/// Memory as a launch record sees it. Ranges were checked when the record was
+/// made and when the machine booted; an implementation need not check again.
+pub trait RecordMemory {
+    /// Fills `len` bytes with zeros.
+    fn zero(&mut self, dst: u64, len: u64);
+    /// Copies `len` bytes; the ranges do not overlap.
+    fn copy(&mut self, dst: u64, src: u64, len: u64);
+    /// Stores one value.
+    fn store(&mut self, dst: u64, value: u64);
+}
+
+/// Plays a launch record, `base` added to every destination.
+#[inline]
+pub fn play(memory: &mut impl RecordMemory, ops: &[Op], base: u64) {
+    for op in ops {
+        let dst = base.wrapping_add(op.dst);
+        match op.kind {
+            Op::ZERO => memory.zero(dst, op.len),
+            Op::COPY => memory.copy(dst, op.src, op.len),
+            _ => memory.store(dst, op.src),
+        }
+    }
+}

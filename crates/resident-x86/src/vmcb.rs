@@ -1,0 +1,94 @@
+//! Offsets and bits of the virtual machine control block (APM, appendix B) that
+//! a monitor uses; the host's are in `bulkhead_arch_x86::vmcb`.
+
+/// Intercepted exceptions by vector (bits 31:0) and intercept word 3 (bits 63:32).
+pub const INTERCEPT_LOW: u16 = 0x008;
+/// ASID (bits 31:0) and TLB control (39:32).
+pub const ASID: u16 = 0x058;
+/// Bit 0: the instruction before blocks interrupts for this one.
+pub const INTERRUPT_SHADOW: u16 = 0x068;
+/// Why the guest was left (APM, appendix C).
+pub const EXIT_CODE: u16 = 0x070;
+/// First exit detail.
+pub const EXIT_INFO1: u16 = 0x078;
+/// Second exit detail.
+pub const EXIT_INFO2: u16 = 0x080;
+/// Event to inject.
+pub const EVENT_INJ: u16 = 0x0A8;
+/// Clean bits.
+pub const CLEAN: u16 = 0x0C0;
+/// RIP after the intercepted instruction, where CPUID 8000_000A EDX bit 3 says so.
+pub const NEXT_RIP: u16 = 0x0C8;
+/// Word that holds CPL in bits 31:24 (offset 0x4CB).
+pub const CPL_WORD: u16 = 0x4C8;
+/// EFER.
+pub const EFER: u16 = 0x4D0;
+/// CR4.
+pub const CR4: u16 = 0x548;
+/// CR0.
+pub const CR0: u16 = 0x558;
+/// RIP.
+pub const RIP: u16 = 0x578;
+/// RAX.
+pub const RAX: u16 = 0x5F8;
+/// CS: selector, attributes, limit in one word, base in the next.
+pub const CS: u16 = 0x410;
+
+/// Intercept of CPUID, in word 3.
+pub const INTERCEPT_CPUID: u64 = 1 << 18;
+
+/// Exit codes (APM, appendix C).
+pub mod exit {
+    /// First exception; the vector is added.
+    pub const EXCEPTION: u32 = 0x40;
+    /// NMI.
+    pub const NMI: u32 = 0x61;
+    /// SMI.
+    pub const SMI: u32 = 0x62;
+    /// INIT.
+    pub const INIT: u32 = 0x63;
+    /// CPUID.
+    pub const CPUID: u32 = 0x72;
+    /// INVD.
+    pub const INVD: u32 = 0x76;
+    /// I/O.
+    pub const IOIO: u32 = 0x7B;
+    /// MSR; EXITINFO1 = 1 for a write.
+    pub const MSR: u32 = 0x7C;
+    /// Shutdown.
+    pub const SHUTDOWN: u32 = 0x7F;
+    /// VMMCALL.
+    pub const VMMCALL: u32 = 0x81;
+    /// WBINVD.
+    pub const WBINVD: u32 = 0x89;
+    /// Nested page fault.
+    pub const NPF: u32 = 0x400;
+    /// The guest's state is refused.
+    pub const INVALID: u32 = 0xFFFF_FFFF;
+}
+
+/// EVENTINJ: valid.
+pub const INJECT_VALID: u64 = 1 << 31;
+/// EVENTINJ: an exception; the vector is added.
+pub const INJECT_EXCEPTION: u64 = INJECT_VALID | 3 << 8;
+/// EVENTINJ: an interrupt with the NMI's vector. As type NMI it would block NMIs,
+/// and so the doorbell, until the guest chooses to execute IRET (APM 15.20, 15.21.9).
+pub const INJECT_NMI: u64 = INJECT_VALID | 2;
+/// EVENTINJ: push the error code in bits 63:32.
+pub const INJECT_ERROR: u64 = 1 << 11;
+/// #UD.
+pub const UD: u64 = INJECT_EXCEPTION | 6;
+/// #GP(0).
+pub const GP: u64 = INJECT_EXCEPTION | INJECT_ERROR | 13;
+
+/// EFER.SVME.
+pub const EFER_SVME: u64 = 1 << 12;
+/// EFER.LME.
+pub const EFER_LME: u64 = 1 << 8;
+/// EFER.LMA.
+pub const EFER_LMA: u64 = 1 << 10;
+/// Bits of EFER that a guest may set: SCE, LME, NXE, LMSLE, FFXSR, TCE, AIBRSE.
+pub const EFER_GUEST: u64 = 1 | EFER_LME | 1 << 11 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 21;
+
+/// TLB control: flush this guest's entries.
+pub const TLB_FLUSH_GUEST: u64 = 3 << 32;

@@ -1,0 +1,17 @@
+//! What stays when boot code and host are gone: the layouts that a monitor
+//! shares with host, boot code and guests, and the player of launch records.
+//! All other layouts are in `bulkhead_layout`, which has these under the same names.
+#![no_std]
+
+pub mod hypercall;
+pub mod map;
+pub mod monitor;
+pub mod record;
+pub mod report;
+
+/// Size of the smallest page, in bytes.
+pub const PAGE: u64 = 4096;
+/// Most cores of one sandbox.
+pub const MAX_CORES: usize = 16;
+/// Most sandboxes of one machine (a `u32` is a set of sandboxes).
+pub const MAX_SANDBOXES: usize = 32;
