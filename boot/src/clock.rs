@@ -2,7 +2,8 @@
 //! against the ACPI PM timer (ACPI 6.5, 4.8.3.3) while other cores' INIT is
 //! waited for, so it costs no time of its own.
 
-use bulkhead_cpu_x86::{inl, rdmsr, rdtsc, wrmsr};
+use crate::port::inl;
+use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
 use bulkhead_layout::monitor::Clock;
 use bulkhead_resident_x86::msr;
 

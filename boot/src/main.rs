@@ -10,6 +10,7 @@ mod clock;
 mod console;
 mod entry;
 mod machine;
+mod port;
 mod trampoline;
 
 use bulkhead_firmware::{acpi, multiboot};

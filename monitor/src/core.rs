@@ -17,10 +17,6 @@ use bulkhead_resident_x86::vmcb;
 pub struct Local {
     /// Set by the NMI handler; the first byte, as the handler knows it.
     pub doorbell: Cell<u8>,
-    /// Number of this core in its sandbox.
-    pub index: Cell<u32>,
-    /// CPUID 8000_000A EDX.
-    pub features: Cell<u32>,
     /// How often the sandbox had been restarted when this core last began.
     pub incarnation: Cell<u32>,
     /// What the sandbox's other cores touch, away from what an exit needs.
@@ -92,13 +88,18 @@ impl Core {
     #[inline(always)]
     pub fn counters(self) -> *mut CoreReport {
         let first = REPORT_VA + size_of::<Report>() as u64;
-        (first + u64::from(self.local().index.get()) * size_of::<CoreReport>() as u64)
-            as *mut CoreReport
+        (first + u64::from(self.index()) * size_of::<CoreReport>() as u64) as *mut CoreReport
+    }
+
+    /// Its number in the sandbox.
+    #[inline(always)]
+    pub fn index(self) -> u32 {
+        ((self.block() - CORES_VA) / CORE_STRIDE) as u32
     }
 
     /// Whether this is the sandbox's first core.
     pub fn is_first(self) -> bool {
-        self.local().index.get() == 0
+        self.index() == 0
     }
 }
 

@@ -54,13 +54,7 @@ fn rare(core: Core) -> bool {
         // SMI and INIT come from the machine, not from the guest.
         exit::SMI | exit::INIT => life::ignore(core),
         code @ 0x40..=0x5F => reflect(core, code - exit::EXCEPTION),
-        code => {
-            let denied = record::deny(core, Kind::Instruction, u64::from(code), 0);
-            if !denied {
-                vmcb.set(vmcb::EVENT_INJ, vmcb::UD);
-            }
-            denied
-        }
+        code => record::refuse(core, Kind::Instruction, u64::from(code), 0, vmcb::UD),
     }
 }
 
@@ -79,12 +73,11 @@ fn reflect(core: Core, vector: u32) -> bool {
 /// Goes on after the intercepted instruction.
 #[inline(always)]
 pub fn skip(core: Core, length: u64) -> bool {
-    const NRIPS: u32 = 1 << 3;
     let vmcb = core.vmcb();
-    let next = if core.local().features.get() & NRIPS != 0 {
-        vmcb.get(vmcb::NEXT_RIP)
-    } else {
-        vmcb.get(vmcb::RIP).wrapping_add(length)
+    // A processor that does not save the next RIP leaves the word as it is: zero.
+    let next = match vmcb.get(vmcb::NEXT_RIP) {
+        0 => vmcb.get(vmcb::RIP).wrapping_add(length),
+        saved => saved,
     };
     vmcb.set(vmcb::RIP, next);
     // It ends with the instruction after STI or MOV SS, which this was.

@@ -31,46 +31,37 @@ pub fn handle(core: Core) -> bool {
 
 #[inline(never)]
 fn other(core: Core, call: u64, first: u64, second: u64) -> bool {
+    let target = first.min(u64::from(u32::MAX)) as u32;
+    if matches!(call, CONTROL | STATUS) && !controls(target) {
+        if deny(core, Kind::Hypercall, call, first) {
+            return true;
+        }
+        core.vmcb().set(vmcb::RAX, DENIED);
+        return skip(core, VMMCALL);
+    }
+    count(core, Cause::Hypercall);
     let result = match call {
         CONSOLE => console(core, first),
-        EXIT => return count_then(core, || life::end(core, State::Exited, first as u32)),
-        RESTART => return count_then(core, || life::end(core, State::Launching, 0)),
+        EXIT => return life::end(core, State::Exited as u32, first as u32),
+        RESTART => return life::end(core, State::Launching as u32, 0),
         // What comes after it is steady state; the call itself is not.
         READY => {
-            return count_then(core, || {
-                life::steady(core);
-                core.vmcb().set(vmcb::RAX, OK);
-                skip(core, VMMCALL)
-            });
+            life::steady(core);
+            OK
         }
-        CONTROL | STATUS => {
-            let target = first.min(u64::from(u32::MAX)) as u32;
-            let granted = target < config().sandboxes
-                && config().control.checked_shr(target).unwrap_or(0) & 1 != 0;
-            if !(granted || !enforced("control-right") && target < config().sandboxes) {
-                if deny(core, Kind::Hypercall, call, first) {
-                    return true;
-                }
-                core.vmcb().set(vmcb::RAX, DENIED);
-                return skip(core, VMMCALL);
-            }
-            if call == STATUS {
-                mailbox(target).status.load(Ordering::Acquire)
-            } else {
-                mail::post(target, second)
-            }
-        }
+        CONTROL => mail::post(target, second),
+        STATUS => mailbox(target).status.load(Ordering::Acquire),
         _ if enforced("hypercall-number") => NO_CALL,
         _ => OK,
     };
-    count(core, Cause::Hypercall);
     core.vmcb().set(vmcb::RAX, result);
     skip(core, VMMCALL)
 }
 
-fn count_then(core: Core, then: impl FnOnce() -> bool) -> bool {
-    count(core, Cause::Hypercall);
-    then()
+/// Whether this sandbox may control another one.
+fn controls(target: u32) -> bool {
+    let granted = config().control.checked_shr(target).unwrap_or(0) & 1 != 0;
+    target < config().sandboxes && (granted || !enforced("control-right"))
 }
 
 /// Appends up to 24 bytes to this core's console ring.

@@ -8,7 +8,7 @@ use crate::{enforced, life};
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::wrmsr;
 use bulkhead_resident::report::{Cause, Kind, State};
-use bulkhead_resident_x86::icr::{self, Ipi};
+use bulkhead_resident_x86::icr::{self, Ipi, To};
 use bulkhead_resident_x86::{msr, vmcb};
 
 /// Signals to a core, in [`crate::core::Local::signals`]: wait for a SIPI.
@@ -27,37 +27,21 @@ pub const END_STATE: u32 = 12;
 /// Decides on an ICR write that is not ordinary and carries it out.
 #[inline(never)]
 pub fn send(core: Core, value: u64) -> bool {
-    let own = core.local().index.get();
     match icr::decide(&config().own, value) {
         // SAFETY: a fixed interrupt to cores of this sandbox.
         Ipi::Pass => unsafe { wrmsr(msr::X2APIC_ICR, value) },
-        Ipi::All(own_too) => each(|index, id| {
-            if own_too || index != own {
-                // The vector and nothing else of what the guest wrote.
-                // SAFETY: as above.
-                unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | value & 0xFF) };
-            }
+        Ipi::Fixed(to) => each(core, to, |_, id| {
+            // The vector and nothing else of what the guest wrote.
+            // SAFETY: as above.
+            unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | value & 0xFF) };
         }),
-        Ipi::Nmi(id) => each(|index, other| {
-            if other == id {
-                signal(index, NMI);
-            }
-        }),
-        Ipi::NmiOthers => each(|index, _| {
-            if index != own {
-                signal(index, NMI);
-            }
-        }),
-        Ipi::Init(id) => each(|index, other| {
-            if other == id {
-                signal(index, INIT);
-            }
-        }),
-        Ipi::Startup(id, vector) => each(|index, other| {
-            if other == id {
-                signal(index, STARTUP | u32::from(vector));
-            }
-        }),
+        Ipi::Nmi(to) => each(core, to, |index, _| signal(index, NMI)),
+        Ipi::Init(to) => each(core, to, |index, _| signal(index, INIT)),
+        Ipi::Startup(to, vector) => {
+            each(core, to, |index, _| {
+                signal(index, STARTUP | u32::from(vector))
+            });
+        }
         Ipi::Ignore => {}
         Ipi::Denied => {
             if !enforced("ipi-destination") {
@@ -74,15 +58,13 @@ pub fn send(core: Core, value: u64) -> bool {
     skip(core, TWO_BYTES)
 }
 
-/// Calls with number and x2APIC ID of every core of the sandbox.
-pub fn each(mut f: impl FnMut(u32, u32)) {
-    for (index, &id) in config()
-        .apic_ids
-        .iter()
-        .enumerate()
-        .take(config().cores as usize)
-    {
-        f(index as u32, id);
+/// Calls with number and x2APIC ID of each of these cores of the sandbox.
+pub fn each(core: Core, to: To, f: impl Fn(u32, u32)) {
+    let ids = config().apic_ids.iter().take(config().cores as usize);
+    for (index, &id) in (0..).zip(ids) {
+        if to.includes(id, index == core.index()) {
+            f(index, id);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A sandbox's life: launch, end, restart, and the waiting in between. The
 //! first core leads; the others wait parked until the guest starts them.
 
-use crate::core::{Core, Local, config, mailbox, report, shared_of, slice};
+use crate::core::{Core, config, mailbox, report, shared_of, slice};
 use crate::record::count;
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep, nmi_window};
 use crate::{ipi, mail};
@@ -9,10 +9,12 @@ use ::core::arch::asm;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
-use bulkhead_resident::map::{CORE_STRIDE, IDT_VA};
+use bulkhead_resident::MAX_CORES;
+use bulkhead_resident::map::CORE_STRIDE;
 use bulkhead_resident::record::{Op, RecordMemory, play};
 use bulkhead_resident::report::{Cause, State};
-use bulkhead_resident_x86::{icr, msr, vmcb};
+use bulkhead_resident_x86::icr::{self, To};
+use bulkhead_resident_x86::{msr, vmcb};
 
 /// This sandbox's memory, as its launch record sees it.
 struct Memory;
@@ -51,41 +53,18 @@ macro_rules! set {
 /// A core enters its monitor. Returns when its guest can run.
 pub extern "C" fn start(frame: &'static Frame) {
     let core = Core { frame };
+    let own = &config().core[core.index() as usize % MAX_CORES];
+    frame.vmcb_pa.set(own.vmcb_pa);
     // SAFETY: the monitor's IDT and its tables are what the host made; SVM,
-    // no-execute and x2APIC were found by the boot code.
+    // no-execute and x2APIC were found by the boot code; the host set the save
+    // area aside for this core, and nobody maps it.
     unsafe {
-        let idt: (u16, [u16; 4]) = (
-            0xFFF,
-            [
-                IDT_VA as u16,
-                (IDT_VA >> 16) as u16,
-                (IDT_VA >> 32) as u16,
-                (IDT_VA >> 48) as u16,
-            ],
-        );
-        asm!("lidt [{}]", in(reg) &raw const idt, options(nostack, preserves_flags));
         const X2APIC: u64 = 0b11 << 10;
+        asm!("lidt [{}]", in(reg) &raw const config().idtr, options(nostack, preserves_flags));
         wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
         wrmsr(msr::EFER, rdmsr(msr::EFER) | vmcb::EFER_SVME | 1 << 11);
+        wrmsr(msr::VM_HSAVE_PA, own.hsave_pa);
         asm!("clgi", options(nostack, nomem));
-    }
-    // SAFETY: x2APIC mode is on.
-    let id = unsafe { rdmsr(msr::X2APIC_ID) } as u32;
-    let local: &Local = core.local();
-    local.features.set(cpuid(0x8000_000A, 0).edx);
-    for (index, (&own, c)) in config()
-        .apic_ids
-        .iter()
-        .zip(&config().core)
-        .enumerate()
-        .take(config().cores as usize)
-    {
-        if own == id {
-            local.index.set(index as u32);
-            frame.vmcb_pa.set(c.vmcb_pa);
-            // SAFETY: a page that the host set aside for this core and nobody maps.
-            unsafe { wrmsr(msr::VM_HSAVE_PA, c.hsave_pa) };
-        }
     }
     if !core.is_first() {
         let _ = park(core, 0);
@@ -93,15 +72,7 @@ pub extern "C" fn start(frame: &'static Frame) {
     }
     // No core is rung before it can take an NMI.
     assemble(core);
-    let autostart = config().autostart != 0;
-    settle(
-        core,
-        if autostart {
-            State::Launching
-        } else {
-            State::Stopped
-        } as u32,
-    );
+    settle(core, config().begin);
     launch(core);
 }
 
@@ -133,7 +104,7 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
     play(&mut Memory, ops, base);
     // Entries of a former life must not be used (APM 15.16.1).
     const FLUSH_BY_ASID: u32 = 1 << 6;
-    if core.local().features.get() & FLUSH_BY_ASID != 0 {
+    if cpuid(0x8000_000A, 0).edx & FLUSH_BY_ASID != 0 {
         vmcb.set(
             vmcb::ASID,
             vmcb.get(vmcb::ASID) as u32 as u64 | vmcb::TLB_FLUSH_GUEST,
@@ -186,17 +157,17 @@ unsafe fn fresh_extended_state(zeros: u64) {
     }
 }
 
-/// Ends the guest and, sooner or later, starts it again. Always true.
-pub fn end(core: Core, state: State, exit_code: u32) -> bool {
+/// Ends the guest in a [`State`] and, sooner or later, starts it again. Always true.
+pub fn end(core: Core, then: u32, exit_code: u32) -> bool {
     if core.is_first() {
         set!(exit_code, exit_code);
-        return end_first(core, state as u32);
+        return end_first(core, then);
     }
     // The first core leads; this one waits for the next life's SIPI.
-    if state == State::Exited {
+    if then == State::Exited as u32 {
         set!(exit_code, exit_code);
     }
-    ipi::signal(0, ipi::END | (state as u32) << ipi::END_STATE);
+    ipi::signal(0, ipi::END | then << ipi::END_STATE);
     park(core, core.local().incarnation.get() * 2 + 1)
 }
 
@@ -204,11 +175,7 @@ pub fn end(core: Core, state: State, exit_code: u32) -> bool {
 pub fn end_first(core: Core, then: u32) -> bool {
     set!(violation_tsc, rdtsc());
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
-    ipi::each(|index, _| {
-        if index != 0 {
-            ipi::signal(index, ipi::INIT);
-        }
-    });
+    ipi::each(core, To::Others, |index, _| ipi::signal(index, ipi::INIT));
     assemble(core);
     settle(core, then);
     launch(core);

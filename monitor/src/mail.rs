@@ -26,36 +26,29 @@ pub fn receive(core: Core) -> bool {
     if fresh || !core.is_first() {
         return fresh;
     }
-    while let Some(request) = request() {
-        match request {
-            CONTROL_STOP => return life::end(core, State::Stopped, 0),
-            CONTROL_RESTART => return life::end(core, State::Launching, 0),
-            _ => {}
-        }
+    match requests().find(|r| matches!(*r, CONTROL_STOP | CONTROL_RESTART)) {
+        Some(CONTROL_STOP) => life::end(core, State::Stopped as u32, 0),
+        Some(_) => life::end(core, State::Launching as u32, 0),
+        None => false,
     }
-    false
 }
 
-/// The next request of a sandbox that may make one; it is acknowledged here,
-/// before it is carried out, so that a sender is never held up by the outcome.
-pub fn request() -> Option<u64> {
+/// The requests of sandboxes that may make one; each is acknowledged here, before
+/// it is carried out, so that a sender is never held up by the outcome.
+fn requests() -> impl Iterator<Item = u64> {
     let config = config();
-    let own = mailbox(config.sandbox);
-    for sender in 0..config.sandboxes {
+    let from = |sender: u32| {
         let granted = config.controlled_by >> sender & 1 != 0;
-        let slot = mailbox(sender).request.get(config.sandbox as usize);
-        let (Some(slot), Some(done)) = (slot, own.done.get(sender as usize)) else {
-            continue;
-        };
+        let slot = mailbox(sender).request.get(config.sandbox as usize)?;
+        let done = mailbox(config.sandbox).done.get(sender as usize)?;
         let value = slot.load(Ordering::Acquire);
-        if value >> 8 != done.load(Ordering::Relaxed) {
-            done.store(value >> 8, Ordering::Release);
-            if granted || !enforced("control-right") {
-                return Some(value & 0xFF);
-            }
+        if value >> 8 == done.load(Ordering::Relaxed) {
+            return None;
         }
-    }
-    None
+        done.store(value >> 8, Ordering::Release);
+        (granted || !enforced("control-right")).then_some(value & 0xFF)
+    };
+    (0..config.sandboxes).filter_map(from)
 }
 
 /// Posts a request to another sandbox's monitor.
@@ -90,20 +83,10 @@ pub fn post(to: u32, what: u64) -> u64 {
 
 /// Whether a sandbox that is about to launch shall not; a restart is granted by that.
 pub fn stop_requested() -> bool {
-    while let Some(request) = request() {
-        if request == CONTROL_STOP {
-            return true;
-        }
-    }
-    false
+    requests().any(|r| r == CONTROL_STOP)
 }
 
 /// Whether a waiting sandbox shall start again.
 pub fn start_requested() -> bool {
-    while let Some(request) = request() {
-        if matches!(request, CONTROL_START | CONTROL_RESTART) {
-            return true;
-        }
-    }
-    false
+    requests().any(|r| matches!(r, CONTROL_START | CONTROL_RESTART))
 }

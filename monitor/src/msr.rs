@@ -2,7 +2,7 @@
 
 use crate::core::{Core, config, slice};
 use crate::exit::{TWO_BYTES, skip};
-use crate::record::{count, deny};
+use crate::record::{self, count};
 use crate::{enforced, ipi};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_resident::monitor::Quiet;
@@ -30,51 +30,47 @@ pub fn handle(core: Core) -> bool {
 
 /// Everything but an ICR write: out of its way.
 #[inline(never)]
-fn other(core: Core, register: u32, value: Option<u64>) -> bool {
-    match value {
-        Some(value) => write(core, register, value),
-        None => read(core, register),
-    }
-}
-
-fn read(core: Core, register: u32) -> bool {
-    let value = match absent(register) {
-        // SVME is the monitor's; a guest has no SVM.
-        _ if register == msr::EFER => core.vmcb().get(vmcb::EFER) & !vmcb::EFER_SVME,
-        _ if register == msr::APIC_BASE => apic_base(core),
-        Some(quiet) => quiet.value,
-        None => return refuse(core, register, 0),
+fn other(core: Core, register: u32, written: Option<u64>) -> bool {
+    let vmcb = core.vmcb();
+    let absent = || {
+        let quiet = slice::<Quiet>(config().msrs).iter();
+        let mut quiet = quiet.filter(|q| (q.first..=q.last).contains(&register));
+        quiet.next().map(|q| q.value)
     };
+    let found = match register {
+        // SVME is the monitor's; a guest has no SVM.
+        msr::EFER => Some(vmcb.get(vmcb::EFER) & !vmcb::EFER_SVME),
+        msr::APIC_BASE => Some(apic_base(core)),
+        _ => absent(),
+    };
+    match (written, found) {
+        (Some(value), _) if (msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST).contains(&register) => {
+            return lvt(core, register, value);
+        }
+        (Some(value), _) if register == msr::EFER => return efer(core, value),
+        // What is absent takes any value, what is there its own.
+        (Some(value), Some(found)) if register != msr::APIC_BASE || value == found => {}
+        (None, Some(found)) => {
+            vmcb.set(vmcb::RAX, found & 0xFFFF_FFFF);
+            core.frame.rdx.set(found >> 32);
+        }
+        _ => return refuse(core, register, written.unwrap_or(0)),
+    }
     count(core, Cause::Msr);
-    core.vmcb().set(vmcb::RAX, value & 0xFFFF_FFFF);
-    core.frame.rdx.set(value >> 32);
     skip(core, TWO_BYTES)
 }
 
-fn write(core: Core, register: u32, value: u64) -> bool {
-    match register {
-        msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST => {
-            count(core, Cause::Lvt);
-            let value = if enforced("lvt-delivery-mode") {
-                icr::lvt(register, value, cpuid(1, 0).ecx & 1 << 24 != 0)
-            } else {
-                value
-            };
-            // SAFETY: a fixed interrupt of this core's own, or masked.
-            unsafe { wrmsr(register, value) };
-            skip(core, TWO_BYTES)
-        }
-        msr::EFER => efer(core, value),
-        msr::APIC_BASE if value == apic_base(core) => {
-            count(core, Cause::Msr);
-            skip(core, TWO_BYTES)
-        }
-        _ if absent(register).is_some() => {
-            count(core, Cause::Msr);
-            skip(core, TWO_BYTES)
-        }
-        _ => refuse(core, register, value),
-    }
+/// A write to a local vector table register.
+fn lvt(core: Core, register: u32, value: u64) -> bool {
+    count(core, Cause::Lvt);
+    let value = if enforced("lvt-delivery-mode") {
+        icr::lvt(register, value, cpuid(1, 0).ecx & 1 << 24 != 0)
+    } else {
+        value
+    };
+    // SAFETY: a fixed interrupt of this core's own, or masked.
+    unsafe { wrmsr(register, value) };
+    skip(core, TWO_BYTES)
 }
 
 /// The register with the sandbox's own idea of the processor that boots (bit 8).
@@ -117,15 +113,5 @@ fn efer(core: Core, value: u64) -> bool {
 
 /// Denied: a record, and #GP as from a register that does not exist.
 fn refuse(core: Core, register: u32, value: u64) -> bool {
-    let ended = deny(core, Kind::Msr, u64::from(register), value);
-    if !ended {
-        core.vmcb().set(vmcb::EVENT_INJ, vmcb::GP);
-    }
-    ended
-}
-
-fn absent(register: u32) -> Option<&'static Quiet> {
-    slice::<Quiet>(config().msrs)
-        .iter()
-        .find(|q| (q.first..=q.last).contains(&register))
+    record::refuse(core, Kind::Msr, u64::from(register), value, vmcb::GP)
 }

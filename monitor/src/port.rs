@@ -13,11 +13,8 @@ pub fn handle(core: Core) -> bool {
     // EXITINFO1 (APM 15.10.2): bit 0 IN, 2 string, 4 to 6 size, 16 to 31 port;
     // EXITINFO2: the next RIP.
     let info = vmcb.get(vmcb::EXIT_INFO1);
-    let (port, read, string) = (
-        (info >> 16) as u32 & 0xFFFF,
-        info & 1 != 0,
-        info & 1 << 2 != 0,
-    );
+    let port = (info >> 16) as u32 & 0xFFFF;
+    let (read, string) = (info & 1 != 0, info & 1 << 2 != 0);
     let rax = vmcb.get(vmcb::RAX);
     if port == u32::from(POWER_PORT) && !read && !string {
         let then = match rax as u8 {
@@ -27,7 +24,7 @@ pub fn handle(core: Core) -> bool {
         };
         if let Some(then) = then {
             count(core, Cause::Port);
-            return life::end(core, then, 0);
+            return life::end(core, then as u32, 0);
         }
     }
     let quiet = slice::<Quiet>(config().ports)
@@ -43,12 +40,8 @@ pub fn handle(core: Core) -> bool {
             }
         }
         None => {
-            if deny(
-                core,
-                Kind::Port,
-                u64::from(port),
-                if read { 0 } else { rax & 0xFFFF_FFFF },
-            ) {
+            let written = if read { 0 } else { rax & 0xFFFF_FFFF };
+            if deny(core, Kind::Port, u64::from(port), written) {
                 return true;
             }
             u64::MAX
@@ -56,17 +49,12 @@ pub fn handle(core: Core) -> bool {
     };
     if read && !string {
         // A 32-bit result clears the upper half of RAX; narrower ones keep the rest.
-        let mask = match info >> 4 & 0b111 {
-            0b001 => 0xFF,
-            0b010 => 0xFFFF,
-            _ => u64::MAX,
+        let (kept, mask) = match info >> 4 & 0b111 {
+            0b001 => (!0xFF, 0xFF),
+            0b010 => (!0xFFFF, 0xFFFF),
+            _ => (0, 0xFFFF_FFFF),
         };
-        let value = if mask == u64::MAX {
-            value & 0xFFFF_FFFF
-        } else {
-            value & mask
-        };
-        vmcb.set(vmcb::RAX, rax & !mask | value);
+        vmcb.set(vmcb::RAX, rax & kept | value & mask);
     }
     vmcb.set(vmcb::RIP, vmcb.get(vmcb::EXIT_INFO2));
     false

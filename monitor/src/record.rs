@@ -4,7 +4,6 @@ use crate::core::{Core, config, report};
 use crate::life;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use bulkhead_cpu_x86::rdtsc;
-use bulkhead_resident::monitor::Action;
 use bulkhead_resident::report::{Cause, DENIALS, Denial, Kind, State};
 use bulkhead_resident_x86::vmcb;
 
@@ -42,23 +41,24 @@ pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
         write_volatile(addr_of_mut!((*slot).seq), number);
         write_volatile(addr_of_mut!((*counters).denials), number);
     }
-    match config().actions[kind as usize] {
-        a if a == Action::Ignore as u8 => false,
-        a => life::end(
-            core,
-            if a == Action::Restart as u8 {
-                State::Launching
-            } else {
-                State::Stopped
-            },
-            0,
-        ),
+    match config().ends[kind as usize] {
+        0 => false,
+        then => life::end(core, u32::from(then), 0),
     }
+}
+
+/// As [`deny`], and for the guest an exception in place of the instruction.
+pub fn refuse(core: Core, kind: Kind, address: u64, info: u64, exception: u64) -> bool {
+    let ended = deny(core, kind, address, info);
+    if !ended {
+        core.vmcb().set(vmcb::EVENT_INJ, exception);
+    }
+    ended
 }
 
 /// As [`deny`], for what cannot be made harmless: `ignore` stops the sandbox.
 pub fn deny_hard(core: Core, kind: Kind, address: u64, info: u64) -> bool {
-    deny(core, kind, address, info) || life::end(core, State::Stopped, 0)
+    deny(core, kind, address, info) || life::end(core, State::Stopped as u32, 0)
 }
 
 /// An exception in the monitor: `stack` is what the processor pushed.

@@ -1,4 +1,4 @@
-//! The privileged instructions that boot code and monitors use, one function
+//! The privileged instructions that boot code and monitors both use, one function
 //! each. Whoever calls one runs at CPL 0; what it does to the machine is argued
 //! at the call.
 #![no_std]
@@ -37,48 +37,6 @@ pub unsafe fn wrmsr(msr: u32, value: u64) {
 #[must_use]
 pub fn cpuid(leaf: u32, sub: u32) -> CpuidResult {
     __cpuid_count(leaf, sub)
-}
-
-/// Reads an I/O port.
-///
-/// # Safety
-/// At CPL 0, and reading the port has no effect that the caller's code does not expect.
-#[inline(always)]
-#[must_use]
-pub unsafe fn inb(port: u16) -> u8 {
-    let value;
-    // SAFETY: the caller vouches for the port.
-    unsafe {
-        asm!("in al, dx", in("dx") port, out("al") value, options(nomem, nostack, preserves_flags))
-    };
-    value
-}
-
-/// Reads a 32-bit I/O port.
-///
-/// # Safety
-/// As [`inb`].
-#[inline(always)]
-#[must_use]
-pub unsafe fn inl(port: u16) -> u32 {
-    let value;
-    // SAFETY: the caller vouches for the port.
-    unsafe {
-        asm!("in eax, dx", in("dx") port, out("eax") value, options(nomem, nostack, preserves_flags))
-    };
-    value
-}
-
-/// Writes an I/O port.
-///
-/// # Safety
-/// At CPL 0, and the device's reaction is what the caller wants.
-#[inline(always)]
-pub unsafe fn outb(port: u16, value: u8) {
-    // SAFETY: the caller vouches for port and value.
-    unsafe {
-        asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags))
-    };
 }
 
 /// The time stamp counter.

@@ -12,9 +12,9 @@ use bulkhead_arch_x86::{LongMode, cpuid, msr};
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::map::*;
-use bulkhead_layout::monitor::{Config, Core, Mailbox, Quiet, Slice};
+use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Slice};
 use bulkhead_layout::record::Op;
-use bulkhead_layout::report;
+use bulkhead_layout::report::{self, State};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_plan::{Plan, Sandbox};
 use core::mem::offset_of;
@@ -340,8 +340,14 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
     let controls = |(i, s): (usize, &Sandbox)| s.control.contains(&index).then_some(i);
     config.controlled_by = set(&mut plan.sandboxes.iter().enumerate().filter_map(controls));
     config.sandboxes = plan.sandboxes.len() as u32;
-    config.autostart = u32::from(sandbox.autostart);
-    config.actions = sandbox.actions.map(|a| a as u8);
+    config.begin = match sandbox.autostart {
+        true => State::Launching as u32,
+        false => State::Stopped as u32,
+    };
+    config.ends = sandbox.actions.map(Action::ends_in);
+    // The table's limit, then its address, lowest bits first.
+    let address = |n: usize| (IDT_VA >> (16 * n)) as u16;
+    config.idtr[..5].copy_from_slice(&[0xFFF, address(0), address(1), address(2), address(3)]);
     config.apic_ids = ids(sandbox);
     for (to, s) in config
         .first_core

@@ -14,7 +14,8 @@ pub mod image;
 pub mod info;
 pub mod map;
 pub mod marker;
+pub mod monitor;
 pub mod report;
 pub mod telemetry;
 
-pub use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, PAGE, hypercall, monitor, record};
+pub use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, PAGE, hypercall, record};

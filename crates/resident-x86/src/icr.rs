@@ -2,6 +2,8 @@
 //! (APM 16.5, 16.4): which interrupts a guest may send and to whom
 //! (docs/decisions/0013-init-sipi.md).
 
+use crate::msr::X2APIC_LVT as TIMER;
+
 /// Set of x2APIC IDs below 256.
 pub type Ids = [u64; 4];
 
@@ -10,21 +12,41 @@ pub type Ids = [u64; 4];
 pub enum Ipi {
     /// Write it as it is: it stays inside.
     Pass,
-    /// A fixed interrupt to all own cores; the sender too if the flag is set.
-    /// The shorthand itself would reach the whole machine.
-    All(bool),
-    /// An NMI to the own core with this ID.
-    Nmi(u32),
-    /// NMIs to all other own cores.
-    NmiOthers,
-    /// INIT to the own core with this ID.
-    Init(u32),
-    /// Start-up to the own core with this ID and this vector.
-    Startup(u32, u8),
+    /// A fixed interrupt. The shorthand itself would reach the whole machine.
+    Fixed(To),
+    /// An NMI.
+    Nmi(To),
+    /// INIT.
+    Init(To),
+    /// Start-up with this vector.
+    Startup(To, u8),
     /// Has no effect on an x2APIC.
     Ignore,
     /// Leaves the sandbox, or is of a kind that no guest may send.
     Denied,
+}
+
+/// Own cores that an interrupt goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// The one with this ID.
+    One(u32),
+    /// All but the sender.
+    Others,
+    /// All.
+    All,
+}
+
+impl To {
+    /// Whether the core with this ID is one of them.
+    #[must_use]
+    pub fn includes(self, id: u32, is_sender: bool) -> bool {
+        match self {
+            Self::One(only) => id == only,
+            Self::Others => !is_sender,
+            Self::All => true,
+        }
+    }
 }
 
 const LOGICAL: u32 = 1 << 11;
@@ -66,23 +88,22 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
     let (mode, shorthand) = (low >> 8 & 0b111, low >> 18 & 0b11);
     match (mode, shorthand) {
         _ if low & RESERVED != 0 => Ipi::Denied,
-        (0, 0) if destination == BROADCAST => Ipi::All(true),
+        (0, 0) if destination == BROADCAST => Ipi::Fixed(To::All),
         (0, 0) if physical || low & LOGICAL != 0 && contains_logical(own, destination) => Ipi::Pass,
         (0, 1) => Ipi::Pass,
-        (0, 2) => Ipi::All(true),
-        (0, 3) => Ipi::All(false),
-        (4, 0) if physical => Ipi::Nmi(destination),
-        (4, 3) => Ipi::NmiOthers,
+        (0, 2) => Ipi::Fixed(To::All),
+        (0, 3) => Ipi::Fixed(To::Others),
+        (4, 0) if physical => Ipi::Nmi(To::One(destination)),
+        (4, 3) => Ipi::Nmi(To::Others),
         (5, _) if low & LEVEL_ASSERT == 0 => Ipi::Ignore,
-        (5, 0) if physical => Ipi::Init(destination),
-        (6, 0) if physical => Ipi::Startup(destination, low as u8),
+        (5, 0) if physical => Ipi::Init(To::One(destination)),
+        (6, 0) if physical => Ipi::Startup(To::One(destination), low as u8),
         _ => Ipi::Denied,
     }
 }
 
-use crate::msr::X2APIC_LVT as TIMER;
-
-const LVT_MASKED: u64 = 1 << 16;
+/// A masked LVT entry.
+pub const MASKED: u64 = 1 << 16;
 
 /// The value that an LVT write stores: vector, mask, and for the timer its mode.
 /// Delivery modes other than fixed (SMI, NMI, INIT, ExtINT) are masked, because
@@ -90,11 +111,13 @@ const LVT_MASKED: u64 = 1 << 16;
 /// monitor would fault on them.
 #[must_use]
 pub const fn lvt(register: u32, value: u64, has_deadline: bool) -> u64 {
+    const LINT0: u32 = TIMER + 3;
+    const LINT1: u32 = TIMER + 4;
     const PERIODIC: u64 = 1 << 17;
     const DEADLINE: u64 = 1 << 18;
     let fixed = value >> 8 & 0b111 == 0;
     let own = fixed && register != LINT0 && register != LINT1;
-    let mask = if own { value & LVT_MASKED } else { LVT_MASKED };
+    let mask = if own { value & MASKED } else { MASKED };
     let mode = match value & (PERIODIC | DEADLINE) {
         PERIODIC if register == TIMER => PERIODIC,
         DEADLINE if register == TIMER && has_deadline => DEADLINE,
@@ -102,12 +125,6 @@ pub const fn lvt(register: u32, value: u64, has_deadline: bool) -> u64 {
     };
     value & 0xFF | mask | mode
 }
-
-const LINT0: u32 = TIMER + 3;
-const LINT1: u32 = TIMER + 4;
-
-/// A masked LVT entry.
-pub const MASKED: u64 = LVT_MASKED;
 
 #[cfg(test)]
 mod tests {
@@ -126,7 +143,7 @@ mod tests {
             assert_eq!(is_ordinary(&OWN, icr(id, 0x40)), inside);
             assert_eq!(decide(&OWN, icr(id, 0x40)) == Ipi::Pass, inside, "{id}");
         }
-        assert_eq!(decide(&OWN, icr(BROADCAST, 0x40)), Ipi::All(true));
+        assert_eq!(decide(&OWN, icr(BROADCAST, 0x40)), Ipi::Fixed(To::All));
     }
 
     #[test]
@@ -139,14 +156,14 @@ mod tests {
 
     #[test]
     fn shorthands_never_pass_to_the_machine() {
-        assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x40)), Ipi::All(true));
-        assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x40)), Ipi::All(false));
+        assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x40)), Ipi::Fixed(To::All));
+        assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x40)), Ipi::Fixed(To::Others));
         assert_eq!(decide(&OWN, icr(0, 1 << 18 | 0x40)), Ipi::Pass);
         assert_eq!(
             decide(&OWN, icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT)),
             Ipi::Denied
         );
-        assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x400)), Ipi::NmiOthers);
+        assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x400)), Ipi::Nmi(To::Others));
     }
 
     #[test]
@@ -156,8 +173,8 @@ mod tests {
         }
         assert_eq!(decide(&OWN, icr(1, 0x400)), Ipi::Denied);
         assert_eq!(decide(&OWN, icr(1, 0x4500)), Ipi::Denied);
-        assert_eq!(decide(&OWN, icr(2, 0x4500)), Ipi::Init(2));
-        assert_eq!(decide(&OWN, icr(3, 0x4699)), Ipi::Startup(3, 0x99));
+        assert_eq!(decide(&OWN, icr(2, 0x4500)), Ipi::Init(To::One(2)));
+        assert_eq!(decide(&OWN, icr(3, 0x4699)), Ipi::Startup(To::One(3), 0x99));
         assert_eq!(decide(&OWN, icr(1, 0x4699)), Ipi::Denied);
     }
 

@@ -8,8 +8,6 @@ pub const APIC_BASE: u32 = 0x1B;
 pub const VM_CR: u32 = 0xC001_0114;
 /// VM_HSAVE_PA.
 pub const VM_HSAVE_PA: u32 = 0xC001_0117;
-/// x2APIC ID.
-pub const X2APIC_ID: u32 = 0x802;
 /// x2APIC end of interrupt.
 pub const X2APIC_EOI: u32 = 0x80B;
 /// x2APIC spurious vector register.

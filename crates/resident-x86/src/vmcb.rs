@@ -17,7 +17,8 @@ pub const EXIT_INFO2: u16 = 0x080;
 pub const EVENT_INJ: u16 = 0x0A8;
 /// Clean bits.
 pub const CLEAN: u16 = 0x0C0;
-/// RIP after the intercepted instruction, where CPUID 8000_000A EDX bit 3 says so.
+/// RIP after the intercepted instruction, where CPUID 8000_000A EDX bit 3 says so;
+/// otherwise nobody writes it.
 pub const NEXT_RIP: u16 = 0x0C8;
 /// Word that holds CPL in bits 31:24 (offset 0x4CB).
 pub const CPL_WORD: u16 = 0x4C8;

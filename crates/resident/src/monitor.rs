@@ -6,18 +6,6 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What to do after a denied access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Action {
-    /// Make the access harmless (reads all ones, #GP for an MSR) and go on.
-    Ignore = 0,
-    /// Stop the sandbox.
-    Stop = 1,
-    /// Restart the sandbox.
-    Restart = 2,
-}
-
 /// A range of MSRs or ports that is answered without a record, because an
 /// unmodified kernel probes it: it is absent for the guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,12 +102,15 @@ pub struct Config {
     pub controlled_by: u32,
     /// Sandboxes in the machine.
     pub sandboxes: u32,
-    /// 0 = wait for a start request at the first launch.
-    pub autostart: u32,
-    /// [`Action`] for each [`crate::report::Kind`].
-    pub actions: [u8; KINDS],
+    /// [`crate::report::State`] to begin in: launching, or stopped until a start is requested.
+    pub begin: u32,
+    /// [`crate::report::State`] to end in after a denied access of each
+    /// [`crate::report::Kind`]; 0: it is made harmless and the guest goes on.
+    pub ends: [u8; KINDS],
     /// Padding.
     pub reserved: u8,
+    /// The interrupt descriptor table, as LIDT reads it: limit, address; padding.
+    pub idtr: [u16; 8],
     /// x2APIC IDs of its cores.
     pub apic_ids: [u32; MAX_CORES],
     /// x2APIC ID of every sandbox's first core.
@@ -162,4 +153,4 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 576);
+const _: () = assert!(size_of::<Config>() == 592);
