@@ -78,10 +78,8 @@ fn console(core: Core, length: u64) -> u64 {
         unsafe {
             let written = addr_of_mut!((*counters).console_written);
             let at = read_volatile(written);
-            write_volatile(
-                addr_of_mut!((*counters).console[at as usize % report::CONSOLE]),
-                byte,
-            );
+            let place = addr_of_mut!((*counters).console[at as usize % report::CONSOLE]);
+            write_volatile(place, byte);
             write_volatile(written, at + 1);
         }
     }

@@ -32,16 +32,11 @@ pub fn handle(core: Core) -> bool {
 #[inline(never)]
 fn other(core: Core, register: u32, written: Option<u64>) -> bool {
     let vmcb = core.vmcb();
-    let absent = || {
-        let quiet = slice::<Quiet>(config().msrs).iter();
-        let mut quiet = quiet.filter(|q| (q.first..=q.last).contains(&register));
-        quiet.next().map(|q| q.value)
-    };
     let found = match register {
         // SVME is the monitor's; a guest has no SVM.
         msr::EFER => Some(vmcb.get(vmcb::EFER) & !vmcb::EFER_SVME),
         msr::APIC_BASE => Some(apic_base(core)),
-        _ => absent(),
+        _ => Quiet::find(slice(config().msrs), register),
     };
     match (written, found) {
         (Some(value), _) if (msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST).contains(&register) => {

@@ -27,16 +27,13 @@ pub fn handle(core: Core) -> bool {
             return life::end(core, then as u32, 0);
         }
     }
-    let quiet = slice::<Quiet>(config().ports)
-        .iter()
-        .find(|q| (q.first..=q.last).contains(&port));
-    let value = match quiet {
-        Some(quiet) => {
+    let value = match Quiet::find(slice(config().ports), port) {
+        Some(value) => {
             count(core, Cause::Port);
             if port == vmware::PORT && read {
                 vmware::call(core)
             } else {
-                quiet.value
+                value
             }
         }
         None => {

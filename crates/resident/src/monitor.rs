@@ -20,6 +20,15 @@ pub struct Quiet {
     pub value: u64,
 }
 
+impl Quiet {
+    /// What a read of this port or MSR gives, if it is in one of the ranges.
+    #[must_use]
+    pub fn find(ranges: &[Self], number: u32) -> Option<u64> {
+        let range = ranges.iter().find(|q| (q.first..=q.last).contains(&number));
+        range.map(|q| q.value)
+    }
+}
+
 /// What a guest sees of a range of CPUID leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
