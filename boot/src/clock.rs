@@ -4,7 +4,7 @@
 
 use crate::port::inl;
 use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
-use bulkhead_layout::monitor::Clock;
+use bulkhead_resident::monitor::Clock;
 use bulkhead_resident_x86::msr;
 
 const PM_HZ: u64 = 3_579_545;

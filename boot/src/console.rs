@@ -4,8 +4,8 @@
 use crate::port::{inb, outb};
 use crate::{Stop, write_report};
 use bulkhead_cpu_x86::rdtsc;
+use bulkhead_handover::image::{BOOT_MAGIC, BootReport, Header};
 use bulkhead_launch::Error;
-use bulkhead_layout::image::{BOOT_MAGIC, BootReport, Header};
 use core::sync::atomic::{AtomicU16, Ordering};
 
 static UART: AtomicU16 = AtomicU16::new(0);

@@ -6,7 +6,7 @@ use crate::trampoline;
 use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
 use bulkhead_firmware::{Memory, acpi, multiboot};
-use bulkhead_layout::map::TRAMPOLINE_PA;
+use bulkhead_handover::map::TRAMPOLINE_PA;
 use bulkhead_resident_x86::msr;
 
 /// The first 4 GiB, mapped to themselves.

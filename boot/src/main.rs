@@ -2,7 +2,7 @@
 //! machine, starts every core into its monitor and is gone. Nothing of it is
 //! mapped afterwards but the page of start-up code ([`trampoline`]).
 //!
-//! Everything else was done on the host: see `bulkhead_layout::image`.
+//! Everything else was done on the host: see `bulkhead_handover::image`.
 #![no_std]
 #![no_main]
 
@@ -14,11 +14,11 @@ mod port;
 mod trampoline;
 
 use bulkhead_firmware::{acpi, multiboot};
+use bulkhead_handover::PAGE;
+use bulkhead_handover::image::{BOOT_MAGIC, BootReport, Header, Sandbox};
+use bulkhead_handover::info::Info;
+use bulkhead_handover::map::{BOOT_REPORT_PA, IMAGE_PA};
 use bulkhead_launch::{Error, Image, start_cores, verify};
-use bulkhead_layout::PAGE;
-use bulkhead_layout::image::{BOOT_MAGIC, BootReport, Header, Sandbox};
-use bulkhead_layout::info::Info;
-use bulkhead_layout::map::{BOOT_REPORT_PA, IMAGE_PA};
 use console::say;
 use machine::{LowMemory, Pc};
 
@@ -112,7 +112,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
 fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     let count = header.sandboxes as usize;
     let bytes = size_of::<Header>() + count * size_of::<Sandbox>();
-    if count > bulkhead_layout::MAX_SANDBOXES
+    if count > bulkhead_handover::MAX_SANDBOXES
         || bytes as u64 > header.sealed
         || header.sealed > MAX_SEALED
     {

@@ -3,8 +3,8 @@
 
 use crate::verify::Image;
 use bulkhead_arch::{BootMachine, CoreStart};
-use bulkhead_layout::image::Sandbox;
-use bulkhead_layout::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
+use bulkhead_handover::image::Sandbox;
+use bulkhead_handover::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
 
 /// Where core number `core` of a sandbox enters its monitor.
 #[must_use]

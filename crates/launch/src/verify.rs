@@ -3,9 +3,9 @@
 //! not the one it was built for.
 
 use bulkhead_arch::BootMachine;
-use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
-use bulkhead_layout::map::{IMAGE_PA, TRAMPOLINE_PA};
-use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
+use bulkhead_handover::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_handover::map::{IMAGE_PA, TRAMPOLINE_PA};
+use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
 
 /// What is wrong. The numbers are the boot report's `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

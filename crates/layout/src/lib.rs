@@ -10,12 +10,10 @@
 #![no_std]
 
 pub mod bareload;
-pub mod image;
-pub mod info;
-pub mod map;
 pub mod marker;
 pub mod monitor;
 pub mod report;
 pub mod telemetry;
 
+pub use bulkhead_handover::{image, info, map};
 pub use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, PAGE, hypercall, record};

@@ -167,6 +167,16 @@ mod tests {
     }
 
     #[test]
+    fn only_others_leaves_the_sender_out() {
+        for is_sender in [false, true] {
+            assert!(To::All.includes(2, is_sender));
+            assert_eq!(To::Others.includes(2, is_sender), !is_sender);
+            assert!(To::One(2).includes(2, is_sender));
+            assert!(!To::One(3).includes(2, is_sender));
+        }
+    }
+
+    #[test]
     fn forbidden_kinds() {
         for mode in [1, 2, 3, 7] {
             assert_eq!(decide(&OWN, icr(2, mode << 8 | 0x40)), Ipi::Denied);

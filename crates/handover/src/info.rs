@@ -3,7 +3,7 @@
 //! frequencies that it measured.
 
 use crate::MAX_CORES;
-use crate::monitor::Clock;
+use bulkhead_resident::monitor::Clock;
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
