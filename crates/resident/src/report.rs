@@ -135,9 +135,9 @@ pub struct CoreReport {
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C, align(4096))]
 pub struct Report {
-    /// [`MAGIC`].
+    /// `bulkhead_layout::report::MAGIC`.
     pub magic: u64,
-    /// [`VERSION`].
+    /// `bulkhead_layout::report::VERSION`.
     pub version: u32,
     /// Index of the sandbox.
     pub sandbox: u32,
