@@ -6,7 +6,7 @@ use ::core::cell::Cell;
 use ::core::sync::atomic::AtomicU32;
 use bulkhead_resident::MAX_SANDBOXES;
 use bulkhead_resident::map::{
-    CONFIG_VA, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA,
+    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA,
 };
 use bulkhead_resident::monitor::{Config, Mailbox, Slice};
 use bulkhead_resident::report::{CoreReport, Report};
@@ -87,8 +87,7 @@ impl Core {
     /// Its counters and records.
     #[inline(always)]
     pub fn counters(self) -> *mut CoreReport {
-        let first = REPORT_VA + size_of::<Report>() as u64;
-        (first + u64::from(self.index()) * size_of::<CoreReport>() as u64) as *mut CoreReport
+        (self.block() + CORE_REPORT) as *mut CoreReport
     }
 
     /// Its number in the sandbox.

@@ -14,7 +14,7 @@ use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::map::*;
 use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Slice};
 use bulkhead_layout::record::Op;
-use bulkhead_layout::report::{self, State};
+use bulkhead_layout::report::{self, CoreReport, State};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_plan::{Plan, Sandbox};
 use core::mem::offset_of;
@@ -104,12 +104,8 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     )?;
     monitor.map(INFO_VA, info_pa, PAGE, Rights::R)?;
     monitor.map(IDT_VA, idt_pa, PAGE, Rights::R)?;
-    monitor.map(
-        REPORT_VA,
-        input.shared.reports[input.index],
-        report::size(sandbox.cores.len()),
-        Rights::RW,
-    )?;
+    let report = input.shared.reports[input.index];
+    monitor.map(REPORT_VA, report, report::size(0), Rights::RW)?;
     for other in 0..input.plan.sandboxes.len() {
         let rights = if other == input.index {
             Rights::RW
@@ -132,6 +128,12 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
             Rights::RW,
         )?;
         monitor.map(block + CORE_VMCB, vmcbs + core * PAGE, PAGE, Rights::RW)?;
+        monitor.map(
+            block + CORE_REPORT,
+            report + report::size(core as usize),
+            size_of::<CoreReport>() as u64,
+            Rights::RW,
+        )?;
     }
     for ram in &sandbox.ram {
         monitor.map(GUEST_VA + ram.gpa, ram.hpa, ram.len, Rights::RW)?;

@@ -161,6 +161,7 @@ fn the_memory_layout_has_every_address() {
         ("TRAMPOLINE_PA", map::TRAMPOLINE_PA),
         ("CORE_STACK", map::CORE_STACK),
         ("CORE_VMCB", map::CORE_VMCB),
+        ("CORE_REPORT", map::CORE_REPORT),
     ];
     has(
         "docs/memory-layout.md",

@@ -5,7 +5,7 @@ use crate::PAGE;
 
 /// [`crate::monitor::Config`], its tables and the launch records, read-only.
 pub const CONFIG_VA: u64 = 0xFFFF_FFFF_8010_0000;
-/// [`crate::report::Report`] of this sandbox.
+/// [`crate::report::Report`] of this sandbox, without its cores' parts.
 pub const REPORT_VA: u64 = 0xFFFF_FFFF_8030_0000;
 /// Mailbox pages of all monitors by sandbox index: the own one writable.
 pub const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
@@ -21,3 +21,5 @@ pub const CORE_STACK: u64 = 0x2000;
 pub const CORE_STACK_SIZE: u64 = 2 * PAGE;
 /// In a core's block: the VMCB.
 pub const CORE_VMCB: u64 = 0x8000;
+/// In a core's block: its [`crate::report::CoreReport`].
+pub const CORE_REPORT: u64 = 0xA000;

@@ -24,6 +24,8 @@ const CORE_STRIDE: u64 = 0x1_0000;
 const STACK: u64 = 0x2000;
 const STACK_SIZE: u64 = 0x2000;
 const VMCB: u64 = 0x8000;
+const CORE_REPORT: u64 = 0xA000;
+const CORE_REPORT_SIZE: u64 = 0x2000;
 
 /// A range that somebody may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,12 +176,8 @@ pub fn to_monitor(baked: &Baked, index: usize, program: &Path) -> Vec<Given> {
     all.push(given(CONFIG_VA, config.start, config.len, R));
     all.push(given(INFO_VA, own("info page").start, PAGE, R));
     all.push(given(IDT_VA, own("info page").start + PAGE, PAGE, R));
-    all.push(given(
-        REPORT_VA,
-        baked.map.reports[index],
-        report_len(baked, index),
-        RW,
-    ));
+    let report = baked.map.reports[index];
+    all.push(given(REPORT_VA, report, PAGE, RW));
     let mailboxes = part(baked, None, "mailboxes").start;
     for other in 0..baked.plan.sandboxes.len() {
         let at = other as u64 * PAGE;
@@ -191,6 +189,8 @@ pub fn to_monitor(baked: &Baked, index: usize, program: &Path) -> Vec<Given> {
         let stack = own("stacks").start + core as u64 * STACK_SIZE;
         all.push(given(block + STACK, stack, STACK_SIZE, RW));
         all.push(given(block + VMCB, vmcb(baked, index, core), PAGE, RW));
+        let part = report + PAGE + core as u64 * CORE_REPORT_SIZE;
+        all.push(given(block + CORE_REPORT, part, CORE_REPORT_SIZE, RW));
     }
     for ram in &sandbox.ram {
         all.push(given(GUEST_VA + ram.gpa, ram.hpa, ram.len, RW));
