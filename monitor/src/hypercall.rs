@@ -15,12 +15,11 @@ use bulkhead_resident_x86::vmcb;
 #[inline(always)]
 pub fn handle(core: Core) -> bool {
     let (vmcb, frame) = (core.vmcb(), core.frame);
-    let call = vmcb.get(vmcb::RAX);
-    if vmcb.cpl() != 0 && enforced("hypercall-cpl") {
-        count(core, Cause::Hypercall);
-        vmcb.set(vmcb::RAX, NO_CALL);
-        return skip(core, VMMCALL);
-    }
+    // From user mode no number is one of a call.
+    let call = match vmcb.cpl() {
+        level if level != 0 && enforced("hypercall-cpl") => NO_CALL,
+        _ => vmcb.get(vmcb::RAX),
+    };
     if call == NULL {
         count(core, Cause::Hypercall);
         vmcb.set(vmcb::RAX, OK);

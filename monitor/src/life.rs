@@ -6,6 +6,7 @@ use crate::record::count;
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep, nmi_window};
 use crate::{ipi, mail};
 use ::core::arch::asm;
+use ::core::mem::offset_of;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
@@ -22,7 +23,8 @@ struct Memory;
 impl RecordMemory for Memory {
     fn zero(&mut self, dst: u64, len: u64) {
         // SAFETY: the record was baked for exactly the pages that the monitor's
-        // tables map writable: the sandbox's RAM and this core's VMCB.
+        // tables map writable: the sandbox's RAM and this core's VMCB; or it is the
+        // guest's part of this core's frame.
         unsafe {
             asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
         };
@@ -105,16 +107,11 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
     // Entries of a former life must not be used (APM 15.16.1).
     const FLUSH_BY_ASID: u32 = 1 << 6;
     if cpuid(0x8000_000A, 0).edx & FLUSH_BY_ASID != 0 {
-        vmcb.set(
-            vmcb::ASID,
-            vmcb.get(vmcb::ASID) as u32 as u64 | vmcb::TLB_FLUSH_GUEST,
-        );
+        let asid = vmcb.get(vmcb::ASID) as u32 as u64;
+        vmcb.set(vmcb::ASID, asid | vmcb::TLB_FLUSH_GUEST);
     }
-    let registers = [
-        &frame.rcx, &frame.rdx, &frame.rsi, &frame.rdi, &frame.r8, &frame.rbx,
-    ];
-    let registers = registers.into_iter().chain(&frame.r9_to_r11);
-    registers.for_each(|r| r.set(0));
+    let registers = ::core::ptr::from_ref(frame) as u64;
+    Memory.zero(registers, offset_of!(Frame, vmcb_pa) as u64);
     core.local().incarnation.set(incarnation());
     // The steady phase begins anew with the guest.
     // SAFETY: this core's own counters.
