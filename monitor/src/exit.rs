@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::record::{self, count};
 use crate::vmrun::Frame;
-use crate::{cpuid, hypercall, life, mail, msr, port};
+use crate::{cpuid, hypercall, mail, msr, port};
 use bulkhead_resident::report::{Cause, Kind};
 use bulkhead_resident_x86::vmcb::{self, exit};
 
@@ -36,7 +36,10 @@ fn rare(core: Core) -> bool {
     match vmcb.get(vmcb::EXIT_CODE) as u32 {
         exit::CPUID => cpuid::handle(core),
         exit::IOIO => port::handle(core),
-        exit::NMI => mail::doorbell(core),
+        // SMI and INIT come from the machine, not from the guest; a doorbell may
+        // have come with one.
+        exit::NMI => mail::doorbell(core, Cause::Doorbell),
+        exit::SMI | exit::INIT => mail::doorbell(core, Cause::Other),
         exit::NPF => {
             let (address, error) = (vmcb.get(vmcb::EXIT_INFO2), vmcb.get(vmcb::EXIT_INFO1));
             record::deny_hard(core, Kind::Memory, address, error)
@@ -47,12 +50,7 @@ fn rare(core: Core) -> bool {
         // Without devices that bypass caches there is nothing to write back or
         // to lose; both would only slow the machine down for everybody:
         // docs/decisions/0011-cache-instructions.md.
-        exit::INVD | exit::WBINVD => {
-            count(core, Cause::Cache);
-            skip(core, TWO_BYTES)
-        }
-        // SMI and INIT come from the machine, not from the guest.
-        exit::SMI | exit::INIT => life::ignore(core),
+        exit::INVD | exit::WBINVD => done(core, Cause::Cache),
         code @ 0x40..=0x5F => reflect(core, code - exit::EXCEPTION),
         code => record::refuse(core, Kind::Instruction, u64::from(code), 0, vmcb::UD),
     }
@@ -68,6 +66,13 @@ fn reflect(core: Core, vector: u32) -> bool {
         vmcb::INJECT_EXCEPTION | error | u64::from(vector),
     );
     false
+}
+
+/// Counts the exit and goes on after its instruction, one of [`TWO_BYTES`].
+#[inline(always)]
+pub fn done(core: Core, cause: Cause) -> bool {
+    count(core, cause);
+    skip(core, TWO_BYTES)
 }
 
 /// Goes on after the intercepted instruction.

@@ -2,8 +2,8 @@
 //! (docs/decisions/0012-guest-nmis.md, docs/decisions/0013-init-sipi.md).
 
 use crate::core::{Core, config, shared_of};
-use crate::exit::{TWO_BYTES, skip};
-use crate::record::{count, deny};
+use crate::exit::{TWO_BYTES, done, skip};
+use crate::record::deny;
 use crate::{enforced, life};
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::wrmsr;
@@ -54,8 +54,7 @@ pub fn send(core: Core, value: u64) -> bool {
             return skip(core, TWO_BYTES);
         }
     }
-    count(core, Cause::Ipi);
-    skip(core, TWO_BYTES)
+    done(core, Cause::Ipi)
 }
 
 /// Calls with number and x2APIC ID of each of these cores of the sandbox.

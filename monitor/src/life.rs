@@ -2,8 +2,7 @@
 //! first core leads; the others wait parked until the guest starts them.
 
 use crate::core::{Core, config, mailbox, report, shared_of, slice};
-use crate::record::count;
-use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep, nmi_window};
+use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep};
 use crate::{ipi, mail};
 use ::core::arch::asm;
 use ::core::mem::offset_of;
@@ -13,7 +12,7 @@ use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
 use bulkhead_resident::MAX_CORES;
 use bulkhead_resident::map::CORE_STRIDE;
 use bulkhead_resident::record::{Op, RecordMemory, play};
-use bulkhead_resident::report::{Cause, State};
+use bulkhead_resident::report::State;
 use bulkhead_resident_x86::icr::{self, To};
 use bulkhead_resident_x86::{msr, vmcb};
 
@@ -317,14 +316,6 @@ pub fn steady(core: Core) {
             write_volatile(since, rdtsc());
         }
     }
-}
-
-/// A machine event that is not the guest's: SMI and INIT are taken by the host.
-pub fn ignore(core: Core) -> bool {
-    count(core, Cause::Other);
-    // A doorbell may have come with it.
-    nmi_window();
-    mail::receive(core)
 }
 
 const _: () = assert!(FRAME_FROM_TOP < CORE_STRIDE);

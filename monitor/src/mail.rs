@@ -11,16 +11,12 @@ use bulkhead_resident::hypercall::{
 };
 use bulkhead_resident::report::{Cause, State};
 
-/// An NMI came. True: the guest starts afresh.
-pub fn doorbell(core: Core) -> bool {
-    count(core, Cause::Doorbell);
+/// An NMI came, or may have: looks into signals and, on the first core, into the
+/// mailboxes. True: the guest starts afresh.
+pub fn doorbell(core: Core, cause: Cause) -> bool {
+    count(core, cause);
     // It is still pending: take it. One that comes later causes an exit again.
     nmi_window();
-    receive(core)
-}
-
-/// Looks into signals and, on the first core, into the mailboxes.
-pub fn receive(core: Core) -> bool {
     core.local().doorbell.set(0);
     let fresh = ipi::receive(core);
     if fresh || !core.is_first() {

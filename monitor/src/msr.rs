@@ -1,9 +1,8 @@
 //! MSR accesses that the permission map does not let through.
 
 use crate::core::{Core, config, slice};
-use crate::exit::{TWO_BYTES, skip};
-use crate::record::{self, count};
-use crate::{enforced, ipi};
+use crate::exit::done;
+use crate::{enforced, ipi, record};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_resident::monitor::Quiet;
 use bulkhead_resident::report::{Cause, Kind};
@@ -18,10 +17,9 @@ pub fn handle(core: Core) -> bool {
     if write && register == msr::X2APIC_ICR {
         // The ordinary interrupt: to one core of the sandbox.
         if icr::is_ordinary(&config().own, value) {
-            count(core, Cause::Ipi);
             // SAFETY: a fixed interrupt to a core of this sandbox.
             unsafe { wrmsr(msr::X2APIC_ICR, value) };
-            return skip(core, TWO_BYTES);
+            return done(core, Cause::Ipi);
         }
         return ipi::send(core, value);
     }
@@ -51,13 +49,11 @@ fn other(core: Core, register: u32, written: Option<u64>) -> bool {
         }
         _ => return refuse(core, register, written.unwrap_or(0)),
     }
-    count(core, Cause::Msr);
-    skip(core, TWO_BYTES)
+    done(core, Cause::Msr)
 }
 
 /// A write to a local vector table register.
 fn lvt(core: Core, register: u32, value: u64) -> bool {
-    count(core, Cause::Lvt);
     let value = if enforced("lvt-delivery-mode") {
         icr::lvt(register, value, cpuid(1, 0).ecx & 1 << 24 != 0)
     } else {
@@ -65,7 +61,7 @@ fn lvt(core: Core, register: u32, value: u64) -> bool {
     };
     // SAFETY: a fixed interrupt of this core's own, or masked.
     unsafe { wrmsr(register, value) };
-    skip(core, TWO_BYTES)
+    done(core, Cause::Lvt)
 }
 
 /// The register with the sandbox's own idea of the processor that boots (bit 8).
@@ -96,14 +92,13 @@ fn efer(core: Core, value: u64) -> bool {
         vmcb.set(vmcb::EVENT_INJ, vmcb::GP);
         return false;
     }
-    count(core, Cause::Msr);
     vmcb.set(
         vmcb::EFER,
         value & vmcb::EFER_GUEST | old & vmcb::EFER_LMA | vmcb::EFER_SVME,
     );
     // Control registers and EFER changed: their clean bit is bit 5.
     vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
-    skip(core, TWO_BYTES)
+    done(core, Cause::Msr)
 }
 
 /// Denied: a record, and #GP as from a register that does not exist.

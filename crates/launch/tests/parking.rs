@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `Guest` with an NMI pending | #VMEXIT, `mail::doorbell`: `nmi_window` |
 //! | `Guest` without | the guest does nothing, or an exit and the first access of its handler |
-//! | `Receive`, `Mail` | `ipi::receive`: `signals.fetch_and`; `mail::receive`: `request` |
+//! | `Receive`, `Mail` | `ipi::receive`: `signals.fetch_and`; `mail::doorbell`: `requests` |
 //! | `State::send` | `ipi::signal` for INIT and END: `fetch_update` (what it keeps depends on the word alone) |
 //! | `SipiLoad`, `SipiParked`, `SipiSwap` | `ipi::signal` for STARTUP, `fetch_update`: load; `to.parked.load`; `compare_exchange` |
 //! | `SipiAgain` | the exchange failed: all of it at once (a loop that fails and then succeeds does what one begun later does) |
@@ -463,7 +463,7 @@ impl Model {
                 goto(&mut to, Pc::Receive);
             }
             Pc::Receive => {
-                // `mail::receive` sets the flag back first.
+                // `mail::doorbell` sets the flag back first.
                 to.core[core].doorbell = false;
                 to.core[core].signals &= INIT | STARTUP;
                 if core == 0 {
