@@ -4,6 +4,7 @@
 //! the run is not right) or 2 (the command line is not).
 
 mod cmd;
+mod interrupt;
 mod output;
 mod picture;
 mod table;

@@ -1,6 +1,7 @@
 //! `bulkhead run`: boots a system in QEMU and tells what happens.
 
 use super::ManifestArguments;
+use crate::interrupt::Interrupt;
 use crate::output;
 use bulkhead_layout::report::State;
 use bulkhead_qemu::Time;
@@ -42,6 +43,13 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
+
+/// What shells say of a command that Ctrl-C ended: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// A guest that was cut off may have left its own screen, without a cursor: back to
+/// the usual one, below what is there.
+const LEAVE_SCREEN: &str = "\x1b[?1047l\x1b[?25h\x1b[999H\n";
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -87,13 +95,30 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         options.qemu.extend(["-s".into(), "-S".into()]);
     }
     let shown = !terminal;
-    let result = bulkhead_run::run(checked, &options, |event| tell(&event, shown));
+    let interrupt = Interrupt::default();
+    let asked = interrupt.clone();
+    options.stop = Some(Box::new(move || asked.came()));
+    let result = bulkhead_run::run(checked, &options, |event| {
+        if let Event::Started(_) = event {
+            interrupt.arm();
+        }
+        tell(&event, shown);
+    });
+    let interrupted = interrupt.came();
+    if interrupted && terminal {
+        output::result(LEAVE_SCREEN);
+    }
     let mut outcome = match result {
         Ok(outcome) => outcome,
         Err(error) => return output::fail(&error.to_string()),
     };
     outcome.report.promises = judge(&outcome, timed);
-    finish(&outcome, arguments.report.as_ref())
+    let status = finish(&outcome, arguments.report.as_ref());
+    if interrupted {
+        output::complain("interrupted");
+        return ExitCode::from(INTERRUPTED);
+    }
+    status
 }
 
 fn tell(event: &Event, shown: bool) {

@@ -41,6 +41,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Counting plugin; ranges of monitors are added.
     pub plugin: Option<PathBuf>,
+    /// Asked again and again; once it says so, the run ends without an error.
+    pub stop: Option<Box<dyn Fn() -> bool>>,
     /// More arguments for QEMU.
     pub qemu: Vec<String>,
     /// Changes the image after it was baked: damaged images, planted errors.
@@ -63,6 +65,7 @@ impl Options {
             limit: Duration::from_secs(240),
             duration: None,
             plugin: None,
+            stop: None,
             qemu: Vec::new(),
             spoil: None,
         }
@@ -135,13 +138,17 @@ pub fn run(
     let mut watch = Watch::new(&baked);
     let end = watch.until_end(&mut running, options, &mut see);
     let telemetry = watch.telemetry(&running);
+    if options.stop.as_ref().is_some_and(|stop| stop()) {
+        // Ctrl-C reached the emulator too, which then answers to nobody any more.
+        let _ = running.wait_end("the emulator to end", Duration::from_secs(2));
+    }
     let stopped = running.quit();
     end?;
     stopped.map_err(Error::Machine)?;
     let last = watch
         .last
         .take()
-        .ok_or_else(|| Error::Other("the machine left no report".into()))?;
+        .ok_or_else(|| Error::Other("the run ended before the machine had booted".into()))?;
     let now = watch.now(&last);
     let report = report(&baked, &last, &watch.first_launches, now);
     let counts = options
@@ -292,10 +299,14 @@ impl<'a> Watch<'a> {
     ) -> Result<(), Error> {
         const LOOK: Duration = Duration::from_millis(20);
         loop {
+            let stop = options.stop.as_ref().is_some_and(|stop| stop());
             let ended = running.ended().map_err(Error::Machine)?;
             self.look(running, see)?;
             let elapsed = self.begun.elapsed();
-            if self.is_over() || ended.is_some() && (options.terminal || self.last.is_some()) {
+            if stop
+                || self.is_over()
+                || ended.is_some() && (options.terminal || self.last.is_some())
+            {
                 return Ok(());
             }
             if ended.is_some() {

@@ -1,0 +1,43 @@
+//! Ctrl-C, a kill and a closed terminal, so that a run ends in good order: with
+//! its emulator gone, its RAM's file removed, its terminal and its report whole.
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+
+/// Whether somebody asked this process to end.
+#[derive(Clone, Default)]
+pub struct Interrupt(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    signals: OnceCell<SignalFd>,
+    came: Cell<bool>,
+}
+
+impl Interrupt {
+    /// Takes the signals over from here on. Called once the emulator runs: it would
+    /// inherit the mask, and then not heed a kill of its own.
+    pub fn arm(&self) {
+        let wanted = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+        let wanted: SigSet = wanted.into_iter().collect();
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        // Without them a signal ends this process at once, as by default.
+        if let Ok(signals) = SignalFd::with_flags(&wanted, flags)
+            && wanted.thread_block().is_ok()
+        {
+            let _ = self.0.signals.set(signals);
+        }
+    }
+
+    /// Whether one came.
+    #[must_use]
+    pub fn came(&self) -> bool {
+        let signals = self.0.signals.get();
+        if signals.is_some_and(|signals| matches!(signals.read_signal(), Ok(Some(_)))) {
+            self.0.came.set(true);
+        }
+        self.0.came.get()
+    }
+}
