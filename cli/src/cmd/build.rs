@@ -2,7 +2,7 @@
 
 use super::ManifestArguments;
 use crate::output;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Build the image that the machine boots (QEMU `-kernel`, GRUB multiboot2).
@@ -32,7 +32,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return output::fail(&error.to_string()),
     };
     let image = if arguments.iso {
-        arguments.output.with_extension("image")
+        beside(&arguments.output, ".image")
     } else {
         arguments.output.clone()
     };
@@ -46,11 +46,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return output::fail(&error.to_string());
         }
     }
+    let written = std::fs::metadata(&arguments.output).map_or(0, |file| file.len());
     output::result(&format!(
-        "{}: {} bytes, a monitor's text is {} bytes\n",
+        "{}: {written} bytes, a monitor's text is {} bytes\n",
         arguments.output.display(),
-        baked.bytes.len(),
         baked.map.text_bytes
     ));
     ExitCode::SUCCESS
+}
+
+/// A longer name: never the file itself, and none that a user is likely to have.
+fn beside(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
