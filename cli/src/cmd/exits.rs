@@ -31,7 +31,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "{:<14}{:<12}{:>12}{:>12}\n",
         "sandbox", "cause", "boot", "steady"
     );
-    for sandbox in report["sandboxes"].as_array().into_iter().flatten() {
+    let Some(sandboxes) = report["sandboxes"].as_array() else {
+        return output::fail(&format!("{path}: no report: it has no `sandboxes`"));
+    };
+    for sandbox in sandboxes {
         let name = sandbox["name"].as_str().unwrap_or("?");
         let exits = &sandbox["exits"];
         for cause in bulkhead_layout::report::CAUSE_NAMES {
