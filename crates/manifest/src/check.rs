@@ -153,12 +153,17 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
 pub(crate) fn syntax(document: &Document<'_>, error: &toml::de::Error) -> Diagnostic {
     let at = document.location(error.span().unwrap_or(0..0));
     let message = error.message().replace('\n', ", ");
+    let help = if message.starts_with("duplicate key") {
+        "a key stands once in a table; of sandboxes, channels and health there may be several, each under two brackets: `[[sandbox]]`"
+    } else {
+        "the format is described at toml.io; strings stand in quotes"
+    };
     Diagnostic::new(
         "syntax",
         at,
         format!("this is not TOML as it is expected here: {message}"),
     )
-    .help("the format is described at toml.io; strings stand in quotes")
+    .help(help)
 }
 
 /// Takes pieces of a document apart. A piece of the wrong shape has been

@@ -268,12 +268,20 @@ impl<'a> Shape<'a, '_> {
         let help = match (expected, given) {
             (["array"], "object") => Some(format!("write `[[{name}]]`, with two brackets")),
             (["array"], _) => Some("put it in brackets: `[…]`".into()),
+            (["string", ..], "integer") if is_size(name) => {
+                Some("write a size in quotes, with its unit, such as `\"16 MiB\"`".into())
+            }
             (["string", ..], "integer" | "boolean") => Some("put it in quotes".into()),
             (["integer" | "boolean"], "string") => Some("write it without quotes".into()),
             _ => None,
         };
         self.report("wrong-type", node, message).help.extend(help);
     }
+}
+
+/// Whether a key holds a size, by its name: the schema only says text.
+fn is_size(name: &str) -> bool {
+    name.ends_with("memory") || name.ends_with("size")
 }
 
 fn alternatives(schema: &Value) -> Option<&[Value]> {

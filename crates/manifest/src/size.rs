@@ -56,6 +56,24 @@ pub fn parse(text: &str) -> Result<u64, BadSize> {
     number.checked_mul(1 << shift).ok_or(BadSize::TooLarge)
 }
 
+/// What was probably meant by a size whose unit is not right: `16M` and `16 mb` are
+/// 16 MiB to whoever thinks of memory.
+#[must_use]
+pub fn meant(text: &str) -> Option<String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '_'))?;
+    let (number, unit) = text.split_at(end);
+    let unit = match unit.trim().to_ascii_lowercase().as_str() {
+        "k" | "kb" | "kib" => "KiB",
+        "m" | "mb" | "mib" => "MiB",
+        "g" | "gb" | "gib" => "GiB",
+        "t" | "tb" | "tib" => "TiB",
+        _ => return None,
+    };
+    let meant = format!("{number} {unit}");
+    parse(&meant).is_ok().then_some(meant)
+}
+
 /// Writes a size in the largest unit that divides it.
 #[must_use]
 pub fn show(bytes: u64) -> String {

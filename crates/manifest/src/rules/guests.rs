@@ -1,7 +1,7 @@
 //! Guests: their files are there, are what they should be, and fit.
 
 use super::{Context, GuestFile, Item, Opened};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, nearest};
 use crate::guest_file::{self, Kernel, Program};
 use crate::raw::{self, Access, Guest};
 use crate::shape::brief;
@@ -149,6 +149,17 @@ pub fn path_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// A file beside this one that has nearly its name.
+fn neighbour(path: &Path) -> Option<String> {
+    let wrong = path.file_name()?.to_str()?;
+    let entries = std::fs::read_dir(path.parent()?).ok()?;
+    let names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name != wrong)
+        .collect();
+    nearest(wrong, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
 /// Files are there.
 pub fn file_missing(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for opened in &cx.guests {
@@ -158,6 +169,10 @@ pub fn file_missing(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             "`make run` makes or fetches the source tree's artifacts; `BULKHEAD_ARTIFACTS` names another folder"
         } else {
             "paths start at the manifest's folder"
+        };
+        let help = match neighbour(&opened.path) {
+            Some(name) => format!("did you mean `{name}`? It is in that folder; {help}"),
+            None => help.to_owned(),
         };
         found.push(Diagnostic::new("file-missing", opened_at(cx, opened), message).help(help));
     }

@@ -32,6 +32,10 @@ pub fn place_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location 
 pub fn wrong_size(text: &str) -> Option<(String, String)> {
     let example = "write a whole number and a unit, such as `\"16 MiB\"`".to_owned();
     match size::parse(text) {
+        Err(why @ (size::BadSize::Decimal | size::BadSize::Unit)) => Some((
+            format!("`{}` is no size: {why}", crate::shape::brief(text)),
+            size::meant(text).map_or(example, |meant| format!("did you mean `\"{meant}\"`?")),
+        )),
         Err(why) => Some((
             format!("`{}` is no size: {why}", crate::shape::brief(text)),
             example,
