@@ -18,13 +18,24 @@ pub fn root(from: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// The folder of artifacts, when the caller names none.
+/// Where artifacts are, in a source tree.
+const FOLDER: &str = "target/artifacts";
+
+/// The folder of artifacts, when the caller names none: of the source tree around the
+/// manifest, or, for a manifest that lies elsewhere, of the one whose command this is.
 #[must_use]
 pub fn folder(manifest: &Path) -> PathBuf {
     if let Some(folder) = std::env::var_os(VARIABLE) {
         return folder.into();
     }
-    root(manifest).unwrap_or_default().join("target/artifacts")
+    let near = root(manifest).map(|root| root.join(FOLDER));
+    // TREE/target/release/bulkhead
+    let own = std::env::current_exe().ok();
+    let own = own
+        .as_deref()
+        .and_then(|exe| Some(exe.ancestors().nth(3)?.join(FOLDER)));
+    let there = near.iter().chain(&own).find(|folder| folder.is_dir());
+    there.cloned().or(near).unwrap_or_else(|| FOLDER.into())
 }
 
 /// A path from a folder, without `.` and `..` where they can be resolved by

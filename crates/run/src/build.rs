@@ -14,7 +14,12 @@ use std::process::Command;
 pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
     let read = |name: &str| {
         let path = artifacts.join(name);
-        let hint = |e| Error::Other(format!("{}: {e}; `make build` makes it", path.display()));
+        let hint = |e| {
+            Error::Other(format!(
+                "{}: {e}; `make build` makes it in target/artifacts of the source tree; --artifacts or BULKHEAD_ARTIFACTS names another folder",
+                path.display()
+            ))
+        };
         std::fs::read(&path).map_err(hint)
     };
     let (boot, monitor) = (read("boot")?, read("monitor")?);
