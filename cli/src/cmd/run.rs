@@ -6,6 +6,7 @@ use crate::output;
 use bulkhead_layout::report::State;
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Options, Outcome, judge};
+use std::fs::{File, TryLockError};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,6 +48,10 @@ pub struct Arguments {
 /// What shells say of a command that Ctrl-C ended: 128 + SIGINT.
 const INTERRUPTED: u8 = 130;
 
+/// What a run in host time cannot tell.
+const NOT_TIMED: &str = "  not judged: promises about time and instructions. In host time the emulator's threads wait \
+    for the host's cores; CI=true or --icount runs in virtual time, where they are judged\n";
+
 /// A guest that was cut off may have left its own screen, without a cursor: back to
 /// the usual one, below what is there.
 const LEAVE_SCREEN: &str = "\x1b[?1047l\x1b[?25h\x1b[999H\n";
@@ -67,10 +72,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         && !arguments.icount;
     let timed = !(terminal || arguments.live);
     let name = checked.system.name.clone();
-    let mut options = Options::new(
-        arguments.manifest.folder(),
-        PathBuf::from("target/run").join(&name),
-    );
+    // Held until this process ends.
+    let (folder, _lock) = match free_folder(&name) {
+        Ok(free) => free,
+        Err(error) => return output::fail(&error),
+    };
+    let mut options = Options::new(arguments.manifest.folder(), folder);
     options.terminal = terminal;
     options.cores = arguments.smp;
     options.limit = Duration::from_secs(arguments.limit);
@@ -113,12 +120,39 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return output::fail(&error.to_string()),
     };
     outcome.report.promises = judge(&outcome, timed);
-    let status = finish(&outcome, arguments.report.as_ref());
+    let status = finish(&outcome, timed, arguments.report.as_ref());
     if interrupted {
         output::complain("interrupted");
         return ExitCode::from(INTERRUPTED);
     }
     status
+}
+
+/// The first of `target/run/NAME`, `target/run/NAME-2` and so on, below the current
+/// folder, that no other run uses: two runs would write each other's logs and answer
+/// each other's requests.
+fn free_folder(name: &str) -> Result<(PathBuf, File), String> {
+    const MOST: usize = 64;
+    for number in 1..=MOST {
+        let name = if number == 1 {
+            name.into()
+        } else {
+            format!("{name}-{number}")
+        };
+        let folder = PathBuf::from("target/run").join(name);
+        let error = |e: std::io::Error| {
+            let folder = folder.display();
+            format!("{folder}, for the image and the logs of a run here: {e}")
+        };
+        std::fs::create_dir_all(&folder).map_err(error)?;
+        let lock = File::create(folder.join("lock")).map_err(error)?;
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => {}
+            // A file system without locks: then it is the user who keeps runs apart.
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok((folder, lock)),
+        }
+    }
+    Err(format!("{MOST} runs of {name} are under way here"))
 }
 
 fn tell(event: &Event, shown: bool) {
@@ -141,7 +175,7 @@ fn tell(event: &Event, shown: bool) {
 }
 
 /// Prints the end report and writes the file.
-fn finish(outcome: &Outcome, file: Option<&PathBuf>) -> ExitCode {
+fn finish(outcome: &Outcome, timed: bool, file: Option<&PathBuf>) -> ExitCode {
     let report = &outcome.report;
     let mut text = String::new();
     for serial in outcome.serials.iter().skip(1).filter(|s| !s.is_empty()) {
@@ -169,6 +203,9 @@ fn finish(outcome: &Outcome, file: Option<&PathBuf>) -> ExitCode {
     for promise in &report.promises {
         let mark = if promise.held { "held  " } else { "BROKEN" };
         text += &format!("  {mark} {}: {}\n", promise.name, promise.detail);
+    }
+    if !timed {
+        text += NOT_TIMED;
     }
     output::result(&text);
     if let Some(file) = file

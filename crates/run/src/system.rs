@@ -324,7 +324,7 @@ impl<'a> Watch<'a> {
                     .plan
                     .ends_with
                     .iter()
-                    .map(|&i| self.baked.plan.sandboxes[i].name.as_str())
+                    .map(|&i| self.doing(i))
                     .collect();
                 let consoles: String = self.consoles.iter().map(|c| tail(c)).collect();
                 return Err(Error::Other(format!(
@@ -340,6 +340,18 @@ impl<'a> Watch<'a> {
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// What a sandbox does, for a run that waits for it.
+    fn doing(&self, index: usize) -> String {
+        let name = &self.baked.plan.sandboxes[index].name;
+        let state = format!("{:?}", self.states[index]).to_lowercase();
+        let restarts = self
+            .last
+            .as_ref()
+            .and_then(|seen| seen.sandboxes.get(index));
+        let restarts = restarts.map_or(0, |s| s.report.restarts);
+        format!("{name} ({state}, {restarts} restarts)")
     }
 
     /// Reads everything once and tells what is new.
@@ -369,10 +381,6 @@ impl<'a> Watch<'a> {
                 ));
             }
             for (c, core) in s.cores.iter().enumerate() {
-                for denial in core.newest.iter().filter(|d| d.seq > self.denials[i][c]) {
-                    see(Event::Denied(explain(&self.baked.plan, i, c, denial)));
-                }
-                self.denials[i][c] = core.newest.last().map_or(self.denials[i][c], |d| d.seq);
                 let (text, lost) = core.console_since(self.written[i][c]);
                 self.written[i][c] = core.console_written;
                 if lost > 0 {
@@ -387,6 +395,13 @@ impl<'a> Watch<'a> {
                     &self.consoles[i][self.shown[i]..whole],
                 ));
                 self.shown[i] = whole;
+            }
+            // After the text: a guest says what it is about to do.
+            for (c, core) in s.cores.iter().enumerate() {
+                for denial in core.newest.iter().filter(|d| d.seq > self.denials[i][c]) {
+                    see(Event::Denied(explain(&self.baked.plan, i, c, denial)));
+                }
+                self.denials[i][c] = core.newest.last().map_or(self.denials[i][c], |d| d.seq);
             }
             if s.state != self.states[i] {
                 self.states[i] = s.state;
