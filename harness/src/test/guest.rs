@@ -2,7 +2,7 @@
 
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, Seen, artifacts, run};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -29,6 +29,7 @@ pub fn jobs() -> Vec<Job> {
         two_linux(),
         power(),
         terminal(),
+        interrupted(),
     ];
     for kernel in KERNELS {
         jobs.push(linux_job(
@@ -147,6 +148,48 @@ fn terminal() -> Job {
                 "{wanted:?} was not seen\n{}",
                 super::driver::tail(&seen)
             )),
+        }
+    })
+}
+
+/// A kill ends a run in good order: the report is printed, the exit status is that of
+/// Ctrl-C, and neither the emulator nor the file with its RAM stays.
+fn interrupted() -> Job {
+    Job::one("guest/interrupted", 90, |bench| {
+        let victim = Manifest::new().bare("victim", "victim", "", &[0], SMALL, "");
+        victim.load(&bench.dir)?;
+        let mut child = Command::new(crate::build::target().join("release/bulkhead"))
+            .args(["run", "--live", "--limit", "60"])
+            .arg(bench.dir.join("system.toml"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| format!("bulkhead: {e}"))?;
+        let mut seen = String::new();
+        let screen = child.stdout.take().ok_or("no output")?;
+        let number = child.id().to_string();
+        for line in BufReader::new(screen).lines() {
+            let line = line.map_err(|e| e.to_string())?;
+            // The first word of the guest: the machine runs.
+            if seen.is_empty() {
+                let killed = Command::new("kill").args(["-TERM", &number]).status();
+                killed.map_err(|e| format!("kill: {e}"))?;
+            }
+            seen += &format!("{line}\n");
+        }
+        let status = child.wait().map_err(|e| e.to_string())?;
+        if status.code() != Some(130) || !seen.contains(": report\n") {
+            return Err(format!("the run ended with {status}\n{seen}"));
+        }
+        let left = std::fs::read_dir("/dev/shm").map_err(|e| format!("/dev/shm: {e}"))?;
+        let mine = format!("bulkhead-{number}-");
+        let left = left
+            .filter_map(Result::ok)
+            .map(|file| file.file_name().to_string_lossy().into_owned())
+            .find(|name| name.starts_with(&mine));
+        match left {
+            Some(name) => Err(format!("/dev/shm/{name} was left")),
+            None => Ok(String::new()),
         }
     })
 }
