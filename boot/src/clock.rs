@@ -72,9 +72,7 @@ fn edge(port: u16, after: u32) -> u32 {
 pub fn measure(port: u16) -> Measured {
     // SAFETY: APIC_BASE is on every processor that the boot code accepts.
     let base = unsafe { rdmsr(msr::APIC_BASE) };
-    let lapic = Lapic {
-        x2apic: base & 1 << 10 != 0,
-    };
+    let lapic = Lapic { x2apic: base & 1 << 10 != 0 };
     lapic.write(0x320, 1 << 16); // timer masked
     lapic.write(0x3E0, 0b1011); // divide by 1
     let begin = rdtsc();
@@ -105,9 +103,5 @@ pub fn measure(port: u16) -> Measured {
 /// The nearest multiple of [`STEP`] where the measurement (good to 100 ppm) fits it.
 fn round(hz: u64) -> u64 {
     let near = (hz + STEP / 2) / STEP * STEP;
-    if near.abs_diff(hz) * 5_000 < hz {
-        near
-    } else {
-        hz
-    }
+    if near.abs_diff(hz) * 5_000 < hz { near } else { hz }
 }

@@ -122,12 +122,8 @@ pub fn explain(stop: &Stop) {
         }
     };
     say!(" (error ", dec code, ")\n");
-    let report = BootReport {
-        magic: BOOT_MAGIC,
-        error: code,
-        left_tsc: rdtsc(),
-        ..Default::default()
-    };
+    let report =
+        BootReport { magic: BOOT_MAGIC, error: code, left_tsc: rdtsc(), ..Default::default() };
     write_report(&report);
 }
 
@@ -140,11 +136,9 @@ fn manifest(error: Error) {
         Error::Checksum => {
             say!("the image is damaged: its checksum does not match; copy or build it again")
         }
-        Error::Bounds(what) => say!(
-            "the image is damaged: ",
-            what,
-            " out of bounds; copy or build it again"
-        ),
+        Error::Bounds(what) => {
+            say!("the image is damaged: ", what, " out of bounds; copy or build it again")
+        }
         Error::Overlap(s, at) => {
             owner(s);
             say!(": memory at ", hex at, " overlaps with another owner's");

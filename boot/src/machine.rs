@@ -67,11 +67,7 @@ pub struct Pc {
 
 impl Pc {
     pub fn new(loader: multiboot::Info, tables: acpi::Tables) -> Self {
-        Self {
-            loader,
-            tables,
-            started: 0,
-        }
+        Self { loader, tables, started: 0 }
     }
 
     /// Masks the interrupt controllers: what the firmware left live would reach
@@ -135,12 +131,7 @@ impl BootMachine for Pc {
         const STARTUP: u64 = 1 << 14 | 6 << 8;
         trampoline::direct(self.started, id, start);
         // SAFETY: the core waits for this since its INIT, and the page is ready.
-        unsafe {
-            wrmsr(
-                msr::X2APIC_ICR,
-                u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12,
-            )
-        };
+        unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12) };
         self.started += 1;
     }
 
@@ -159,10 +150,7 @@ impl BootMachine for Pc {
             if again == 0 {
                 // SAFETY: as in `start_core`.
                 unsafe {
-                    wrmsr(
-                        msr::X2APIC_ICR,
-                        u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12,
-                    )
+                    wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | STARTUP | TRAMPOLINE_PA >> 12)
                 };
             }
         }

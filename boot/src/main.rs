@@ -54,11 +54,7 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
     } else {
         &nothing
     };
-    let report = BootReport {
-        magic: BOOT_MAGIC,
-        entry_tsc,
-        ..Default::default()
-    };
+    let report = BootReport { magic: BOOT_MAGIC, entry_tsc, ..Default::default() };
     console::init(header);
     if let Err(stop) = launch(magic, info, header, report) {
         console::explain(&stop);
@@ -73,15 +69,10 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     let loader =
         multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
     let rsdp = loader.rsdp.or_else(|| acpi::find_rsdp(&LowMemory));
-    let tables = rsdp
-        .and_then(|r| acpi::parse(r, &LowMemory))
-        .ok_or(Stop::NoAcpi)?;
+    let tables = rsdp.and_then(|r| acpi::parse(r, &LowMemory)).ok_or(Stop::NoAcpi)?;
     let mut pc = Pc::new(loader, tables);
 
-    let image = Image {
-        header,
-        sandboxes: sandboxes(header)?,
-    };
+    let image = Image { header, sandboxes: sandboxes(header)? };
     verify(image, sealed(header), &pc).map_err(Stop::Manifest)?;
     if tables.pm_timer == 0 {
         return Err(Stop::NoTimer);

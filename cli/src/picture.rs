@@ -38,10 +38,7 @@ fn colour(index: usize) -> (&'static str, &'static str) {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// An SVG file under construction.
@@ -79,10 +76,7 @@ pub fn svg(plan: &Plan) -> String {
         "{} on {}, {} of {} cores in use",
         table::count(plan.sandboxes.len(), "sandbox", "sandboxes"),
         plan.machine.name,
-        plan.sandboxes
-            .iter()
-            .map(|sandbox| sandbox.cores.len())
-            .sum::<usize>(),
+        plan.sandboxes.iter().map(|sandbox| sandbox.cores.len()).sum::<usize>(),
         plan.machine.apic_ids.len()
     );
     out.rect((0.0, 0.0), (WIDTH, height), "#ffffff", "");
@@ -155,17 +149,9 @@ fn memory(out: &mut Canvas, plan: &Plan) -> f64 {
             Owner::Sandbox(index) => colour(index),
             Owner::Channel(index) => colour(plan.channels[index].from),
         };
-        let dash = if matches!(owner, Owner::Channel(_)) {
-            r#"stroke-dasharray="4 2""#
-        } else {
-            ""
-        };
-        out.rect(
-            (MAP_X, y),
-            (MAP_WIDTH, h),
-            fill,
-            &format!(r#"stroke="{line}" {dash}"#),
-        );
+        let dash =
+            if matches!(owner, Owner::Channel(_)) { r#"stroke-dasharray="4 2""# } else { "" };
+        out.rect((MAP_X, y), (MAP_WIDTH, h), fill, &format!(r#"stroke="{line}" {dash}"#));
         let middle = y + h / 2.0 + 4.0;
         let inside = match owner {
             Owner::Image => r#"style="fill:#fff""#,
@@ -176,23 +162,11 @@ fn memory(out: &mut Canvas, plan: &Plan) -> f64 {
             out.0,
             r#"<text x="{:.1}" y="{middle:.1}" class="mid{}" {inside}>{}</text>"#,
             MAP_X + MAP_WIDTH / 2.0,
-            if matches!(owner, Owner::Free | Owner::Reserved(_)) {
-                " dim"
-            } else {
-                ""
-            },
+            if matches!(owner, Owner::Free | Owner::Reserved(_)) { " dim" } else { "" },
             escape(&name)
         );
-        out.text(
-            (MAP_X - 10.0, y + 11.0),
-            "mono right",
-            &format!("{:#x}", span.start),
-        );
-        out.text(
-            (MAP_X + MAP_WIDTH + 8.0, middle),
-            "note",
-            &table::about(span.len),
-        );
+        out.text((MAP_X - 10.0, y + 11.0), "mono right", &format!("{:#x}", span.start));
+        out.text((MAP_X + MAP_WIDTH + 8.0, middle), "note", &table::about(span.len));
         y += h;
         end = Some(span.end());
     }
@@ -213,10 +187,7 @@ fn cores(out: &mut Canvas, plan: &Plan) -> f64 {
         rows = row + 1;
         let x = CARD_X + column as f64 * (size + 6.0);
         let y = TOP + 18.0 + row as f64 * (size + 6.0);
-        let owner = plan
-            .sandboxes
-            .iter()
-            .position(|sandbox| sandbox.cores.contains(&core));
+        let owner = plan.sandboxes.iter().position(|sandbox| sandbox.cores.contains(&core));
         let (fill, line) = owner.map_or(("#ffffff", "#bbbbbb"), colour);
         out.rect(
             (x, y),
@@ -225,11 +196,7 @@ fn cores(out: &mut Canvas, plan: &Plan) -> f64 {
             &format!(r#"rx="5" stroke="{line}" stroke-width="1.5""#),
         );
         let class = if owner.is_some() { "mid" } else { "mid dim" };
-        out.text(
-            (x + size / 2.0, y + size / 2.0 + 4.0),
-            class,
-            &core.to_string(),
-        );
+        out.text((x + size / 2.0, y + size / 2.0 + 4.0), class, &core.to_string());
     }
     let top = TOP + 18.0 + rows as f64 * (size + 6.0) + 30.0;
     out.text((CARD_X, top), "head", "Sandboxes and channels");
@@ -266,15 +233,9 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
         out.text((x + width / 2.0, y + 25.0), "badge", &text);
     }
     let names = |indices: &[usize]| {
-        let names: Vec<&str> = indices
-            .iter()
-            .map(|index| plan.sandboxes[*index].name.as_str())
-            .collect();
-        if names.is_empty() {
-            "nobody".to_owned()
-        } else {
-            names.join(", ")
-        }
+        let names: Vec<&str> =
+            indices.iter().map(|index| plan.sandboxes[*index].name.as_str()).collect();
+        if names.is_empty() { "nobody".to_owned() } else { names.join(", ") }
     };
     let cores: Vec<String> = sandbox.cores.iter().map(ToString::to_string).collect();
     let devices: Vec<String> = sandbox
@@ -285,25 +246,11 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
     let memory: u64 = sandbox.ram.iter().map(|ram| ram.len).sum();
     let lines = [
         ("runs", table::guest(&sandbox.guest)),
-        (
-            "has",
-            format!("core {}, {}", cores.join(", "), show(memory)),
-        ),
-        (
-            "devices",
-            if devices.is_empty() {
-                "none".into()
-            } else {
-                devices.join(", ")
-            },
-        ),
+        ("has", format!("core {}, {}", cores.join(", "), show(memory))),
+        ("devices", if devices.is_empty() { "none".into() } else { devices.join(", ") }),
         (
             "rights",
-            format!(
-                "controls {}, observes {}",
-                names(&sandbox.control),
-                names(&sandbox.observe)
-            ),
+            format!("controls {}, observes {}", names(&sandbox.control), names(&sandbox.observe)),
         ),
         ("on denial", denial(sandbox)),
     ];
@@ -327,11 +274,7 @@ fn shorten(text: &str, limit: usize) -> String {
 /// restart or stop the sandbox.
 fn denial(sandbox: &Sandbox) -> String {
     let number = |action| sandbox.actions.iter().filter(|one| **one == action).count();
-    let words = [
-        (Action::Restart, "restart"),
-        (Action::Stop, "stop"),
-        (Action::Ignore, "ignore"),
-    ];
+    let words = [(Action::Restart, "restart"), (Action::Stop, "stop"), (Action::Ignore, "ignore")];
     let parts: Vec<String> = words
         .iter()
         .map(|(action, word)| (number(*action), word))
@@ -358,10 +301,7 @@ fn ends(plan: &Plan, top: f64) -> Vec<(f64, Vec<f64>)> {
         y
     };
     let both = |channel: &bulkhead_plan::Channel| {
-        (
-            next(channel.from),
-            channel.to.iter().map(|reader| next(*reader)).collect(),
-        )
+        (next(channel.from), channel.to.iter().map(|reader| next(*reader)).collect())
     };
     plan.channels.iter().map(both).collect()
 }
@@ -377,15 +317,8 @@ fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
         let marker = channel.from % COLOURS.len();
         let lane = right + 26.0 + index as f64 * step;
         let stroke = format!(r#"fill="none" stroke="{line}" stroke-width="1.8""#);
-        let _ = writeln!(
-            out.0,
-            r#"<path d="M{right},{from:.1} H{:.1}" {stroke}/>"#,
-            label - 6.0
-        );
-        let _ = writeln!(
-            out.0,
-            r#"<circle cx="{lane:.1}" cy="{from:.1}" r="3.2" fill="{line}"/>"#
-        );
+        let _ = writeln!(out.0, r#"<path d="M{right},{from:.1} H{:.1}" {stroke}/>"#, label - 6.0);
+        let _ = writeln!(out.0, r#"<circle cx="{lane:.1}" cy="{from:.1}" r="3.2" fill="{line}"/>"#);
         for to in to {
             let _ = writeln!(
                 out.0,

@@ -21,10 +21,7 @@ pub fn about(bytes: u64) -> String {
         return exact;
     }
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let (shift, unit) = units
-        .into_iter()
-        .find(|(shift, _)| bytes >> shift > 0)
-        .unwrap_or((0, "B"));
+    let (shift, unit) = units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or((0, "B"));
     format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64)
 }
 
@@ -48,24 +45,15 @@ pub enum Owner {
 pub fn memory_map(plan: &Plan) -> Vec<(Span, Owner)> {
     let mut owned: Vec<(Span, Owner)> = vec![(plan.image, Owner::Image)];
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
-        owned.extend(sandbox.ram.iter().map(|ram| {
-            (
-                Span {
-                    start: ram.hpa,
-                    len: ram.len,
-                },
-                Owner::Sandbox(index),
-            )
-        }));
+        owned.extend(
+            sandbox
+                .ram
+                .iter()
+                .map(|ram| (Span { start: ram.hpa, len: ram.len }, Owner::Sandbox(index))),
+        );
     }
     for (index, channel) in plan.channels.iter().enumerate() {
-        owned.push((
-            Span {
-                start: channel.hpa,
-                len: channel.len,
-            },
-            Owner::Channel(index),
-        ));
+        owned.push((Span { start: channel.hpa, len: channel.len }, Owner::Channel(index)));
     }
     owned.sort_by_key(|(span, _)| span.start);
     let mut all = Vec::new();
@@ -73,25 +61,13 @@ pub fn memory_map(plan: &Plan) -> Vec<(Span, Owner)> {
         let mut start = piece.start;
         for (span, owner) in owned.iter().filter(|(span, _)| piece.encloses(*span)) {
             if start < span.start {
-                all.push((
-                    Span {
-                        start,
-                        len: span.start - start,
-                    },
-                    Owner::Free,
-                ));
+                all.push((Span { start, len: span.start - start }, Owner::Free));
             }
             all.push((*span, *owner));
             start = span.end();
         }
         if start < piece.end() {
-            all.push((
-                Span {
-                    start,
-                    len: piece.end() - start,
-                },
-                Owner::Free,
-            ));
+            all.push((Span { start, len: piece.end() - start }, Owner::Free));
         }
     }
     let reserved = plan.machine.reserved.iter().enumerate();
@@ -121,19 +97,13 @@ fn table(out: &mut String, title: &str, heads: &[&str], rows: &[Vec<String>]) {
     }
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells
-            .chain([heads[column].chars().count()])
-            .max()
-            .unwrap_or(0)
+        cells.chain([heads[column].chars().count()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
     for row in std::iter::once(&heads).chain(rows) {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
     }
 }
@@ -151,10 +121,7 @@ fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
 #[must_use]
 pub fn guest(guest: &Guest) -> String {
     let file = |path: &std::path::Path| {
-        path.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
+        path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     };
     match guest {
         Guest::Linux { kernel, .. } => format!("linux {}", file(kernel)),
@@ -209,17 +176,9 @@ pub fn plan(plan: &Plan) -> String {
 }
 
 fn summary(plan: &Plan) -> String {
-    let used: usize = plan
-        .sandboxes
-        .iter()
-        .map(|sandbox| sandbox.cores.len())
-        .sum();
-    let memory: u64 = plan
-        .sandboxes
-        .iter()
-        .flat_map(|sandbox| &sandbox.ram)
-        .map(|ram| ram.len)
-        .sum();
+    let used: usize = plan.sandboxes.iter().map(|sandbox| sandbox.cores.len()).sum();
+    let memory: u64 =
+        plan.sandboxes.iter().flat_map(|sandbox| &sandbox.ram).map(|ram| ram.len).sum();
     format!(
         "{} on {}: {}, {used} of {} cores, {} of {} memory\n",
         plan.system,
@@ -243,13 +202,7 @@ fn memory(out: &mut String, plan: &Plan) {
                 Owner::Channel(_) => "shared memory",
             };
             let (start, last) = (format!("{:#x}", span.start), format!("{:#x}", span.end()));
-            vec![
-                start,
-                last,
-                about(span.len),
-                owner_name(plan, owner),
-                what.into(),
-            ]
+            vec![start, last, about(span.len), owner_name(plan, owner), what.into()]
         })
         .collect();
     table(
@@ -311,26 +264,13 @@ fn rights(out: &mut String, plan: &Plan) {
             ]);
         };
         let access = match sandbox.guest {
-            Guest::Bare {
-                enforce_segments: true,
-                ..
-            } => "segments",
+            Guest::Bare { enforce_segments: true, .. } => "segments",
             _ => "rwx",
         };
         for ram in &sandbox.ram {
-            row(
-                ram.gpa,
-                show(ram.len),
-                access,
-                format!("RAM at {:#x}", ram.hpa),
-            );
+            row(ram.gpa, show(ram.len), access, format!("RAM at {:#x}", ram.hpa));
         }
-        row(
-            map::INFO_GPA,
-            show(bulkhead_layout::PAGE),
-            "r--",
-            "its info page".into(),
-        );
+        row(map::INFO_GPA, show(bulkhead_layout::PAGE), "r--", "its info page".into());
         for other in &sandbox.observe {
             let gpa = map::REPORTS_GPA + *other as u64 * map::REPORT_STRIDE;
             let seen = &plan.sandboxes[*other];
@@ -339,19 +279,9 @@ fn rights(out: &mut String, plan: &Plan) {
         }
         for channel in &plan.channels {
             if channel.from == index {
-                row(
-                    channel.gpa,
-                    show(channel.len),
-                    "rw-",
-                    format!("channel {}", channel.name),
-                );
+                row(channel.gpa, show(channel.len), "rw-", format!("channel {}", channel.name));
             } else if channel.to.contains(&index) {
-                row(
-                    channel.gpa,
-                    show(channel.len),
-                    "r--",
-                    format!("channel {}", channel.name),
-                );
+                row(channel.gpa, show(channel.len), "r--", format!("channel {}", channel.name));
             }
         }
     }
@@ -370,22 +300,14 @@ fn cores(out: &mut String, plan: &Plan) {
         .iter()
         .enumerate()
         .map(|(core, id)| {
-            let owner = plan
-                .sandboxes
-                .iter()
-                .find(|sandbox| sandbox.cores.contains(&core));
+            let owner = plan.sandboxes.iter().find(|sandbox| sandbox.cores.contains(&core));
             let role = match owner {
                 None => "-",
                 Some(sandbox) if sandbox.cores.first() == Some(&core) => "first",
                 Some(_) => "secondary",
             };
             let name = owner.map_or("-", |sandbox| &sandbox.name);
-            vec![
-                core.to_string(),
-                id.to_string(),
-                name.to_owned(),
-                role.to_owned(),
-            ]
+            vec![core.to_string(), id.to_string(), name.to_owned(), role.to_owned()]
         })
         .collect();
     table(out, "Cores", &["core", "x2APIC ID", "owner", "role"], &rows);
@@ -406,30 +328,11 @@ fn devices(out: &mut String, plan: &Plan) {
                 None => ("-".into(), "-".into()),
             });
             let irq = device.irq.map_or("-".into(), |irq| irq.to_string());
-            vec![
-                device.name.clone(),
-                device.class.clone(),
-                ports(device),
-                irq,
-                owner,
-                line,
-            ]
+            vec![device.name.clone(), device.class.clone(), ports(device), irq, owner, line]
         })
         .collect();
-    let heads = [
-        "name",
-        "class",
-        "ports",
-        "interrupt",
-        "owner",
-        "granted at, or why not",
-    ];
-    table(
-        out,
-        "Devices (interrupts are not passed on yet: drivers poll)",
-        &heads,
-        &rows,
-    );
+    let heads = ["name", "class", "ports", "interrupt", "owner", "granted at, or why not"];
+    table(out, "Devices (interrupts are not passed on yet: drivers poll)", &heads, &rows);
 }
 
 fn channels(out: &mut String, plan: &Plan) {
@@ -440,12 +343,7 @@ fn channels(out: &mut String, plan: &Plan) {
             vec![
                 channel.name.clone(),
                 plan.sandboxes[channel.from].name.clone(),
-                joined(
-                    channel
-                        .to
-                        .iter()
-                        .map(|reader| &plan.sandboxes[*reader].name),
-                ),
+                joined(channel.to.iter().map(|reader| &plan.sandboxes[*reader].name)),
                 show(channel.len),
                 format!("{:#x}", channel.hpa),
                 format!("{:#x}", channel.gpa),
@@ -471,9 +369,7 @@ fn health(out: &mut String, plan: &Plan) {
         .iter()
         .map(|sandbox| {
             let actions = sandbox.actions.iter().map(|one| action(*one).to_owned());
-            std::iter::once(sandbox.name.clone())
-                .chain(actions)
-                .collect()
+            std::iter::once(sandbox.name.clone()).chain(actions).collect()
         })
         .collect();
     let heads: Vec<&str> = std::iter::once("sandbox").chain(KIND_NAMES).collect();
@@ -484,22 +380,13 @@ fn health(out: &mut String, plan: &Plan) {
 #[must_use]
 pub fn still_shared() -> [(&'static str, &'static str); 5] {
     [
-        (
-            "last-level cache",
-            "a sandbox can evict lines of others: their speed, not their data",
-        ),
-        (
-            "memory bus and controllers",
-            "a sandbox can slow memory down for others",
-        ),
+        ("last-level cache", "a sandbox can evict lines of others: their speed, not their data"),
+        ("memory bus and controllers", "a sandbox can slow memory down for others"),
         (
             "core pairs (hyper-threads)",
             "not described by this machine file: keep siblings in one sandbox",
         ),
-        (
-            "interrupt controllers",
-            "IOAPIC and PIC are masked and nobody's; devices are polled",
-        ),
+        ("interrupt controllers", "IOAPIC and PIC are masked and nobody's; devices are polled"),
         ("time stamp counter", "all sandboxes read the same one"),
     ]
 }
@@ -512,10 +399,5 @@ fn shared(out: &mut String, plan: &Plan) {
         .iter()
         .map(|(what, effect)| vec![(*what).to_owned(), (*effect).to_owned()])
         .collect();
-    table(
-        out,
-        "Still shared by all sandboxes",
-        &["what", "effect"],
-        &rows,
-    );
+    table(out, "Still shared by all sandboxes", &["what", "effect"], &rows);
 }

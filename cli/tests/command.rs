@@ -44,14 +44,8 @@ fn findings_go_to_standard_error_without_colours() {
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     let report = text(&output.stderr);
-    assert!(
-        report.contains("error[core-twice]: core 1 belongs to `one` and to `two`"),
-        "{report}"
-    );
-    assert!(
-        report.contains(" --> tests/manifests/bad/core-twice.toml:15:10"),
-        "{report}"
-    );
+    assert!(report.contains("error[core-twice]: core 1 belongs to `one` and to `two`"), "{report}");
+    assert!(report.contains(" --> tests/manifests/bad/core-twice.toml:15:10"), "{report}");
     assert!(!report.contains('\x1b'), "{report}");
 }
 
@@ -68,13 +62,7 @@ fn json_has_every_finding_with_its_place() {
     assert_eq!((&first["line"], &first["column"]), (&15.into(), &10.into()));
     assert_eq!(first["related"][0]["line"], 9);
 
-    let report = json(&bulkhead(&[
-        "check",
-        DEMO,
-        "--skip-files",
-        "--format",
-        "json",
-    ]));
+    let report = json(&bulkhead(&["check", DEMO, "--skip-files", "--format", "json"]));
     assert_eq!(report["errors"], 0);
 }
 
@@ -108,22 +96,13 @@ fn a_wrong_command_line_has_a_status_of_its_own() {
 #[test]
 fn a_plan_has_everything() {
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("plan.svg");
-    let output = bulkhead(&[
-        "plan",
-        GOOD,
-        "--skip-files",
-        "--svg",
-        picture.to_str().unwrap(),
-    ]);
+    let output = bulkhead(&["plan", GOOD, "--skip-files", "--svg", picture.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let expected = PathBuf::from(ROOT).join("tests/manifests/good.plan.txt");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&expected, &output.stdout).unwrap();
     }
-    assert_eq!(
-        text(&output.stdout),
-        std::fs::read_to_string(expected).unwrap()
-    );
+    assert_eq!(text(&output.stdout), std::fs::read_to_string(expected).unwrap());
 
     let picture = std::fs::read_to_string(picture).unwrap();
     assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
@@ -135,13 +114,7 @@ fn a_plan_has_everything() {
 
 #[test]
 fn a_picture_that_cannot_be_written_is_an_error() {
-    let output = bulkhead(&[
-        "plan",
-        GOOD,
-        "--skip-files",
-        "--svg",
-        "/no/such/folder/plan.svg",
-    ]);
+    let output = bulkhead(&["plan", GOOD, "--skip-files", "--svg", "/no/such/folder/plan.svg"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot write /no/such/folder/plan.svg"));
 }

@@ -21,16 +21,8 @@ const CPU: &str = "EPYC,-svm,-hypervisor,-mce,-mca,-monitor,+x2apic,+arat,tsc-fr
 const CLOCKS: (u64, u64) = (1_000_000, 1_000_000_000);
 
 /// What firmware and loader may have used of a guest's RAM; QEMU's is zero otherwise.
-const USED: [Range; 2] = [
-    Range {
-        start: 0,
-        len: 0xA_0000,
-    },
-    Range {
-        start: 0x10_0000,
-        len: 0x10_0000,
-    },
-];
+const USED: [Range; 2] =
+    [Range { start: 0, len: 0xA_0000 }, Range { start: 0x10_0000, len: 0x10_0000 }];
 
 /// Packs a guest for the loader.
 #[must_use]
@@ -54,10 +46,7 @@ pub fn pack(guest: &Guest) -> Vec<u8> {
         out.extend(Piece { gpa, len, offset }.as_bytes());
         offset += len;
     }
-    guest
-        .pieces
-        .iter()
-        .for_each(|piece| out.extend(&piece.bytes));
+    guest.pieces.iter().for_each(|piece| out.extend(&piece.bytes));
     out
 }
 
@@ -65,26 +54,13 @@ pub fn pack(guest: &Guest) -> Vec<u8> {
 /// has. Its serial ports go to files. Cores must have the x2APIC IDs from 0 on,
 /// memory must start at 0 and end below the loader.
 pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
-    let end = sandbox
-        .ram
-        .iter()
-        .map(|ram| ram.gpa + ram.len)
-        .max()
-        .unwrap_or(0);
+    let end = sandbox.ram.iter().map(|ram| ram.gpa + ram.len).max().unwrap_or(0);
     if end > LOADER_PA {
-        return Err(format!(
-            "{}: a baseline has at most {} MiB",
-            sandbox.name,
-            LOADER_PA >> 20
-        )
-        .into());
+        return Err(
+            format!("{}: a baseline has at most {} MiB", sandbox.name, LOADER_PA >> 20).into()
+        );
     }
-    if !sandbox
-        .apic_ids
-        .iter()
-        .copied()
-        .eq(0..sandbox.cores.len() as u32)
-    {
+    if !sandbox.apic_ids.iter().copied().eq(0..sandbox.cores.len() as u32) {
         return Err(format!("{}: a baseline has cores 0 to n", sandbox.name).into());
     }
     std::fs::create_dir_all(dir)?;
@@ -98,11 +74,8 @@ pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
     machine.machine = "q35,vmport=on".into();
     machine.cpu = CPU.into();
     machine.time = Time::virtual_time();
-    machine.plugin = Some(Plugin {
-        library: build::plugin()?,
-        clocks: Some(CLOCKS),
-        ..Plugin::default()
-    });
+    machine.plugin =
+        Some(Plugin { library: build::plugin()?, clocks: Some(CLOCKS), ..Plugin::default() });
     machine.serials = vec![Serial::File, Serial::File];
     Ok(machine)
 }
@@ -116,18 +89,11 @@ pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbo
         guest,
         cores: (0..cores).collect(),
         apic_ids: (0..cores as u32).collect(),
-        ram: vec![Ram {
-            gpa: 0,
-            hpa: 0,
-            len: memory,
-        }],
+        ram: vec![Ram { gpa: 0, hpa: 0, len: memory }],
         devices: vec![Device {
             name: "uart1".into(),
             class: "uart16550".into(),
-            ports: vec![Ports {
-                first: 0x2F8,
-                last: 0x2FF,
-            }],
+            ports: vec![Ports { first: 0x2F8, last: 0x2FF }],
             irq: Some(3),
             nobody: None,
             place: Place::default(),
@@ -148,18 +114,10 @@ mod tests {
 
     #[test]
     fn pieces_follow_their_table() {
-        let piece = |gpa, bytes: &[u8]| bulkhead_image::Piece {
-            gpa,
-            bytes: bytes.to_vec(),
-        };
+        let piece = |gpa, bytes: &[u8]| bulkhead_image::Piece { gpa, bytes: bytes.to_vec() };
         let guest = Guest {
             pieces: vec![piece(0x1000, b"abc"), piece(0x2000, b"defg")],
-            entry: Entry64 {
-                rip: 1,
-                rsp: 2,
-                cr3: 3,
-                gdt: 4,
-            },
+            entry: Entry64 { rip: 1, rsp: 2, cr3: 3, gdt: 4 },
             argument: 5,
             segments: Vec::new(),
             default_rights: Rights::RWX,

@@ -28,14 +28,8 @@ pub fn plugin() -> Result<PathBuf, Failure> {
 
 /// One of the programs in harness/bare.
 pub fn bare(name: &str) -> Result<PathBuf, Failure> {
-    let args = [
-        "--package",
-        "harness-bare",
-        "--target",
-        "x86_64-unknown-none",
-        "--profile",
-        "privileged",
-    ];
+    let args =
+        ["--package", "harness-bare", "--target", "x86_64-unknown-none", "--profile", "privileged"];
     cargo(&args, &target())?;
     Ok(target().join("x86_64-unknown-none/privileged").join(name))
 }

@@ -77,22 +77,12 @@ pub fn run(seed: u64, time: Duration, rounds: u64) -> Result<Done, Failure> {
 /// Every manifest and machine description of ours, good and bad.
 fn corpus() -> Result<Vec<Vec<u8>>, Failure> {
     let mut all = Vec::new();
-    for folder in [
-        "systems",
-        "systems/bench",
-        "tests/manifests",
-        "tests/manifests/bad",
-        "machines",
-    ] {
-        let mut files: Vec<_> = std::fs::read_dir(build::root().join(folder))?
-            .flatten()
-            .map(|f| f.path())
-            .collect();
+    for folder in ["systems", "systems/bench", "tests/manifests", "tests/manifests/bad", "machines"]
+    {
+        let mut files: Vec<_> =
+            std::fs::read_dir(build::root().join(folder))?.flatten().map(|f| f.path()).collect();
         files.sort();
-        for file in files
-            .iter()
-            .filter(|f| f.extension().is_some_and(|e| e == "toml"))
-        {
+        for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "toml")) {
             all.push(std::fs::read(file)?);
         }
     }
@@ -141,21 +131,15 @@ fn manifest(random: &mut Random, corpus: &[Vec<u8>]) -> bool {
         path: build::root().join("tests/manifests/fuzzed.toml"),
         text: String::from_utf8_lossy(&bytes).into_owned(),
     };
-    let options = Options {
-        artifacts: Some(build::target().join("artifacts")),
-        skip_files: true,
-    };
+    let options = Options { artifacts: Some(build::target().join("artifacts")), skip_files: true };
     match load_text(&Arc::new(source), &options) {
         Ok(checked) => {
             let _ = checked.plan(checked.image_estimate);
             true
         }
         Err(findings) => {
-            let _ = (
-                render::human(&findings, true),
-                render::json(&findings),
-                render::sarif(&findings),
-            );
+            let _ =
+                (render::human(&findings, true), render::json(&findings), render::sarif(&findings));
             false
         }
     }
@@ -175,23 +159,15 @@ fn sample() -> Result<Sample, Failure> {
             text + &format!("[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"bare\", program = \"artifact:hello\" }}\ncores = [{}, {}]\nmemory = {at}\n", 2 * n, 2 * n + 1)
         });
     let artifacts = build::target().join("artifacts");
-    let source = Source {
-        path: build::root().join("fuzz.toml"),
-        text,
-    };
-    let options = Options {
-        artifacts: Some(artifacts.clone()),
-        skip_files: false,
-    };
+    let source = Source { path: build::root().join("fuzz.toml"), text };
+    let options = Options { artifacts: Some(artifacts.clone()), skip_files: false };
     let checked = load_text(&Arc::new(source), &options).map_err(|d| render::human(&d, false))?;
     let baked = bulkhead_run::build(&checked, &artifacts)?;
     let at = (baked.map.header - IMAGE_PA) as usize;
     let words = baked.bytes[at..].chunks_exact(8);
     let plan = &baked.plan.machine;
     Ok(Sample {
-        sealed: words
-            .map(|w| w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)))
-            .collect(),
+        sealed: words.map(|w| w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b))).collect(),
         machine: Machine {
             ram: plan.ram.iter().map(|r| (r.start, r.len)).collect(),
             cores: plan.apic_ids.clone(),
@@ -211,9 +187,7 @@ struct Machine {
 impl BootMachine for Machine {
     fn is_ram(&self, start: u64, len: u64) -> bool {
         let end = u128::from(start) + u128::from(len);
-        self.ram
-            .iter()
-            .any(|&(s, l)| start >= s && end <= u128::from(s) + u128::from(l))
+        self.ram.iter().any(|&(s, l)| start >= s && end <= u128::from(s) + u128::from(l))
     }
 
     fn has_core(&self, id: u32) -> bool {
@@ -255,9 +229,7 @@ impl Sample {
             };
         }
         let mut header = Header::new_zeroed();
-        header
-            .as_mut_bytes()
-            .copy_from_slice(&bytes(&words_of)[..size_of::<Header>()]);
+        header.as_mut_bytes().copy_from_slice(&bytes(&words_of)[..size_of::<Header>()]);
         if random.below(8) > 0 {
             header.sealed = words_of.len() as u64 * 8;
             header.checksum = checksum(words(&words_of));
@@ -270,10 +242,7 @@ impl Sample {
             let part = &bytes(&words_of)[at..at + size_of::<Sandbox>()];
             *sandbox = Sandbox::read_from_bytes(part).map_err(|_| "a sandbox's size")?;
         }
-        let image = Image {
-            header: &header,
-            sandboxes: &sandboxes,
-        };
+        let image = Image { header: &header, sandboxes: &sandboxes };
         if verify(image, &words_of, &self.machine).is_err() {
             return Ok(false);
         }
@@ -295,16 +264,10 @@ fn keeps_the_rules(
     machine: &Machine,
 ) -> Result<(), String> {
     let wide = |r: Range| (u128::from(r.start), u128::from(r.start) + u128::from(r.len));
-    let mut taken = vec![
-        wide(header.image),
-        (TRAMPOLINE_PA.into(), u128::from(TRAMPOLINE_PA) + 4096),
-    ];
+    let mut taken =
+        vec![wide(header.image), (TRAMPOLINE_PA.into(), u128::from(TRAMPOLINE_PA) + 4096)];
     let mut cores = Vec::new();
-    let mut monitors: Vec<_> = [header.boot]
-        .into_iter()
-        .filter(|r| r.len > 0)
-        .map(wide)
-        .collect();
+    let mut monitors: Vec<_> = [header.boot].into_iter().filter(|r| r.len > 0).map(wide).collect();
     for s in sandboxes {
         for r in s.memory.iter().filter(|r| r.len > 0) {
             let (start, end) = wide(*r);

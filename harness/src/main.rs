@@ -86,11 +86,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             Rows::add_to(&results, &rows)?;
             print!("{}", Rows { rows }.table());
             faults.iter().for_each(|fault| eprintln!("clock: {fault}"));
-            Ok(if faults.is_empty() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::BochsProbe => {
             let dir = build::target().join("bochs-probe");
@@ -100,13 +96,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             facts.for_each(|line| println!("{line}"));
             Ok(ExitCode::SUCCESS)
         }
-        Command::Bare {
-            kernel,
-            initrd,
-            cmdline,
-            cores,
-            until,
-        } => {
+        Command::Bare { kernel, initrd, cmdline, cores, until } => {
             let guest = Guest::Linux {
                 kernel: kernel.clone(),
                 initrd: initrd.clone(),
@@ -122,10 +112,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             print!("{}", running.serial(1));
             let counts = running.counts()?;
             for vcpu in counts.vcpus() {
-                println!(
-                    "core {vcpu}: {} instructions",
-                    counts.instructions(vcpu, None)
-                );
+                println!("core {vcpu}: {} instructions", counts.instructions(vcpu, None));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -153,11 +140,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
                 eprintln!("bench: {name} = {}: {verdict}", figure.row.value);
             }
             let reached = failures.is_empty() && figures.iter().all(bench::Figure::reached);
-            Ok(if reached {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            })
+            Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Table => {
             print!("{}", Rows::read(&results)?.table());

@@ -129,13 +129,7 @@ impl Rows {
     /// The rows as a table.
     #[must_use]
     pub fn table(&self) -> String {
-        let width = self
-            .rows
-            .iter()
-            .map(|row| row.name.len())
-            .max()
-            .unwrap_or(0)
-            .max(6);
+        let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(6);
         let mut out = format!(
             "{:width$} {:>14} {:>14} {:>8} {:>14} {:>8} {:<14} better\n",
             "figure", "value", "baseline", "ratio", "peer", "ratio", "unit"
@@ -166,11 +160,7 @@ impl Rows {
 
 /// Whole numbers without a fraction.
 fn plain(value: f64) -> String {
-    if value.fract() == 0.0 {
-        format!("{value:.0}")
-    } else {
-        format!("{value:.3}")
-    }
+    if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }
 
 #[cfg(test)]

@@ -46,13 +46,7 @@ pub fn run(dir: &Path, samples: u32) -> Result<(Vec<Row>, Vec<String>), Failure>
         faults.push("two runs differ: see counts.json in precise/ and again/".into());
     }
     for (run, name, bound) in [(&precise, "2 us", BUSY[0]), (&scenario, "10 us", BUSY[1])] {
-        late(
-            &format!("others asleep, metronome {name}"),
-            &run.idle,
-            IDLE,
-            samples,
-            &mut faults,
-        );
+        late(&format!("others asleep, metronome {name}"), &run.idle, IDLE, samples, &mut faults);
         late(
             &format!("others computing, metronome {name}"),
             &run.busy,
@@ -80,14 +74,7 @@ fn rows(precise: &Run, scenario: &Run, again: &Run) -> Vec<Row> {
 
 /// The loop, the range that it lies in, and the cores.
 fn check_counts(run: &Run, faults: &mut Vec<String>) {
-    let Distribution {
-        n,
-        min,
-        max,
-        privileged,
-        unmatched,
-        ..
-    } = run.known;
+    let Distribution { n, min, max, privileged, unmatched, .. } = run.known;
     if (n, min, max, unmatched) != (LOOP.1, LOOP.0, LOOP.0, 0) {
         let (length, times) = LOOP;
         faults.push(format!(
@@ -97,9 +84,8 @@ fn check_counts(run: &Run, faults: &mut Vec<String>) {
     // From one marker to the next, the second one included.
     let inside = (LOOP.0 + 1) * LOOP.1;
     if privileged != inside {
-        faults.push(format!(
-            "in the program's range: {privileged} instead of {inside} instructions"
-        ));
+        faults
+            .push(format!("in the program's range: {privileged} instead of {inside} instructions"));
     }
     if !run.counts.vcpus().into_iter().eq(0..CORES) {
         faults.push(format!("cores are {:?}, not 0 to 3", run.counts.vcpus()));
@@ -108,16 +94,10 @@ fn check_counts(run: &Run, faults: &mut Vec<String>) {
 
 fn late(what: &str, seen: &Distribution, bound: u64, samples: u32, faults: &mut Vec<String>) {
     if seen.max > bound {
-        faults.push(format!(
-            "1 ms timer, {what}: {} ns late, bound {bound} ns",
-            seen.max
-        ));
+        faults.push(format!("1 ms timer, {what}: {} ns late, bound {bound} ns", seen.max));
     }
     if seen.n != u64::from(samples) {
-        faults.push(format!(
-            "1 ms timer, {what}: {} ticks instead of {samples}",
-            seen.n
-        ));
+        faults.push(format!("1 ms timer, {what}: {} ticks instead of {samples}", seen.n));
     }
 }
 
@@ -153,11 +133,7 @@ mod tests {
 
     #[test]
     fn a_late_or_missing_tick_is_a_fault() {
-        let seen = |n, max| Distribution {
-            n,
-            max,
-            ..Distribution::default()
-        };
+        let seen = |n, max| Distribution { n, max, ..Distribution::default() };
         let faults = |distribution: &Distribution| {
             let mut faults = Vec::new();
             late("here", distribution, BUSY[0], 5, &mut faults);

@@ -61,10 +61,7 @@ fn reflect(core: Core, vector: u32) -> bool {
     const AC: u32 = 17;
     count(core, Cause::Exception);
     let error = if vector == AC { vmcb::INJECT_ERROR } else { 0 };
-    core.vmcb().set(
-        vmcb::EVENT_INJ,
-        vmcb::INJECT_EXCEPTION | error | u64::from(vector),
-    );
+    core.vmcb().set(vmcb::EVENT_INJ, vmcb::INJECT_EXCEPTION | error | u64::from(vector));
     false
 }
 

@@ -38,9 +38,7 @@ pub fn send(core: Core, value: u64) -> bool {
         Ipi::Nmi(to) => each(core, to, |index, _| signal(index, NMI)),
         Ipi::Init(to) => each(core, to, |index, _| signal(index, INIT)),
         Ipi::Startup(to, vector) => {
-            each(core, to, |index, _| {
-                signal(index, STARTUP | u32::from(vector))
-            });
+            each(core, to, |index, _| signal(index, STARTUP | u32::from(vector)));
         }
         Ipi::Ignore => {}
         Ipi::Denied => {
@@ -79,16 +77,10 @@ pub fn signal(index: u32, signals: u32) {
             return None;
         }
         // INIT cancels a start-up that was not begun: both at once mean INIT, then SIPI.
-        let kept = if signals & INIT != 0 {
-            old & !STARTUP_BITS
-        } else {
-            old
-        };
+        let kept = if signals & INIT != 0 { old & !STARTUP_BITS } else { old };
         Some(kept | signals)
     };
-    let accepted = to
-        .signals
-        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, accept);
+    let accepted = to.signals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, accept);
     if let (Ok(_), Some(&id)) = (accepted, config().apic_ids.get(index as usize)) {
         ring(id);
     }

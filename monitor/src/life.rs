@@ -87,9 +87,7 @@ fn launch(core: Core) {
     set!(played_tsc, rdtsc());
     fresh_vmcb(core, slice(config().first_vmcb));
     core.frame.rsi.set(config().argument);
-    core.frame
-        .rdi
-        .set(u64::from(core.local().incarnation.get()));
+    core.frame.rdi.set(u64::from(core.local().incarnation.get()));
     state(State::Running as u32);
     set!(launch_tsc, rdtsc());
 }
@@ -298,9 +296,7 @@ pub fn state(state: u32) {
     set!(state_tsc, rdtsc());
     set!(state, state);
     let status = u64::from(state) | u64::from(incarnation()) << 8;
-    mailbox(config().sandbox)
-        .status
-        .store(status, Ordering::Release);
+    mailbox(config().sandbox).status.store(status, Ordering::Release);
 }
 
 /// The guest has booted on this core: exits count as steady from here on. Once

@@ -69,10 +69,8 @@ pub fn post(to: u32, what: u64) -> u64 {
     // The other cores of this sandbox may post, too: one wins. Who finds a
     // request pending rings again, so that none waits for ever.
     let free = done.load(Ordering::Acquire) == old >> 8;
-    let posted = free
-        && slot
-            .compare_exchange(old, new, Ordering::Release, Ordering::Relaxed)
-            .is_ok();
+    let posted =
+        free && slot.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok();
     ipi::ring(id);
     if posted { OK } else { BUSY }
 }

@@ -69,11 +69,7 @@ fn apic_base(core: Core) -> u64 {
     const BSP: u64 = 1 << 8;
     // SAFETY: every processor with x2APIC has it.
     let value = unsafe { rdmsr(msr::APIC_BASE) };
-    if core.is_first() {
-        value | BSP
-    } else {
-        value & !BSP
-    }
+    if core.is_first() { value | BSP } else { value & !BSP }
 }
 
 /// EFER is the guest's own but for SVME, which VMRUN needs and a guest must not
@@ -92,10 +88,7 @@ fn efer(core: Core, value: u64) -> bool {
         vmcb.set(vmcb::EVENT_INJ, vmcb::GP);
         return false;
     }
-    vmcb.set(
-        vmcb::EFER,
-        value & vmcb::EFER_GUEST | old & vmcb::EFER_LMA | vmcb::EFER_SVME,
-    );
+    vmcb.set(vmcb::EFER, value & vmcb::EFER_GUEST | old & vmcb::EFER_LMA | vmcb::EFER_SVME);
     // Control registers and EFER changed: their clean bit is bit 5.
     vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
     done(core, Cause::Msr)

@@ -30,11 +30,7 @@ pub fn handle(core: Core) -> bool {
     let value = match Quiet::find(slice(config().ports), port) {
         Some(value) => {
             count(core, Cause::Port);
-            if port == vmware::PORT && read {
-                vmware::call(core)
-            } else {
-                value
-            }
+            if port == vmware::PORT && read { vmware::call(core) } else { value }
         }
         None => {
             let written = if read { 0 } else { rax & 0xFFFF_FFFF };

@@ -31,24 +31,16 @@ pub fn ends(text: &[u8]) -> bool {
     let register = |modrm: u8| modrm >= 0xC0;
     let harmless = match text {
         [0x0F, 0x1F | 0x80..=0x8F, ..] => true,
-        [
-            0x0F,
-            0x40..=0x4F | 0x90..=0x9F | 0xA3 | 0xAF | 0xB6 | 0xB7 | 0xBE | 0xBF,
-            modrm,
-            ..,
-        ] => register(*modrm),
+        [0x0F, 0x40..=0x4F | 0x90..=0x9F | 0xA3 | 0xAF | 0xB6 | 0xB7 | 0xBE | 0xBF, modrm, ..] => {
+            register(*modrm)
+        }
         // Arithmetic: register forms, then AL/eAX with a constant.
         [0x00..=0x3F, modrm, ..] if text[0] & 7 < 4 => register(*modrm),
         [0x00..=0x3F, ..] => matches!(text[0] & 7, 4 | 5),
-        [
-            0x70..=0x7F | 0x90 | 0x98 | 0x99 | 0xA8 | 0xA9 | 0xB0..=0xBF | 0xE9 | 0xEB,
-            ..,
-        ] => true,
-        [
-            0x63 | 0x80 | 0x81 | 0x83..=0x8B | 0xC0 | 0xC1 | 0xC6 | 0xC7 | 0xD0..=0xD3,
-            modrm,
-            ..,
-        ] => register(*modrm),
+        [0x70..=0x7F | 0x90 | 0x98 | 0x99 | 0xA8 | 0xA9 | 0xB0..=0xBF | 0xE9 | 0xEB, ..] => true,
+        [0x63 | 0x80 | 0x81 | 0x83..=0x8B | 0xC0 | 0xC1 | 0xC6 | 0xC7 | 0xD0..=0xD3, modrm, ..] => {
+            register(*modrm)
+        }
         [0x8D, ..] => true,
         // TEST, NOT, NEG, MUL, but no division; INC, DEC.
         [0xF6 | 0xF7, modrm, ..] => register(*modrm) && modrm >> 3 & 7 < 6,
@@ -80,18 +72,8 @@ mod tests {
 
     #[test]
     fn a_batch_ends_with_what_may_fault_and_holds_one_class() {
-        let block = [
-            (0, false),
-            (0, true),
-            (0, false),
-            (1, false),
-            (1, true),
-            (1, true),
-        ];
-        assert_eq!(
-            batches(block.into_iter()),
-            [(0, 2, 0), (2, 1, 0), (3, 2, 1), (5, 1, 1)]
-        );
+        let block = [(0, false), (0, true), (0, false), (1, false), (1, true), (1, true)];
+        assert_eq!(batches(block.into_iter()), [(0, 2, 0), (2, 1, 0), (3, 2, 1), (5, 1, 1)]);
     }
 
     #[test]

@@ -30,11 +30,7 @@ impl Cores {
         self.running = known.unwrap_or_else(|| {
             // The first core to run is the one that boots, index 0.
             let index = self.cores.is_empty().then_some(0);
-            self.cores.push(Core {
-                cpu,
-                index,
-                counters: Counters::default(),
-            });
+            self.cores.push(Core { cpu, index, counters: Counters::default() });
             self.cores.len() - 1
         });
         known.is_none()
@@ -70,10 +66,7 @@ impl Cores {
     pub fn running(&self) -> (u32, Counters) {
         let core = self.cores.get(self.running);
         core.map_or((u32::MAX, Counters::default()), |core| {
-            (
-                core.index.unwrap_or(1000 + self.running as u32),
-                core.counters,
-            )
+            (core.index.unwrap_or(1000 + self.running as u32), core.counters)
         })
     }
 

@@ -73,10 +73,7 @@ impl Gathered {
     /// Nothing yet; the names of the classes from 1 on.
     #[must_use]
     pub fn new(ranges: Vec<String>) -> Self {
-        Self {
-            ranges,
-            ..Self::default()
-        }
+        Self { ranges, ..Self::default() }
     }
 
     /// A marker was executed; `at` counts it already. An event carries what `words`
@@ -113,13 +110,7 @@ impl Gathered {
     /// Keeps an event.
     fn event(&mut self, id: u16, vcpu: u32, at: Counters, value: u64, words: Vec<u64>) {
         if self.events.len() < EVENTS {
-            self.events.push(Event {
-                id,
-                vcpu,
-                at,
-                value,
-                words,
-            });
+            self.events.push(Event { id, vcpu, at, value, words });
         } else {
             self.dropped += 1;
         }
@@ -149,15 +140,9 @@ impl Gathered {
     }
 
     fn reset(&mut self) {
-        let (ranges, last_entry) = (
-            std::mem::take(&mut self.ranges),
-            std::mem::take(&mut self.last_entry),
-        );
-        *self = Self {
-            ranges,
-            last_entry,
-            ..Self::default()
-        };
+        let (ranges, last_entry) =
+            (std::mem::take(&mut self.ranges), std::mem::take(&mut self.last_entry));
+        *self = Self { ranges, last_entry, ..Self::default() };
     }
 
     /// The file: one JSON object a line.
@@ -165,11 +150,7 @@ impl Gathered {
     pub fn lines(&self, vcpus: &[(u32, Counters)]) -> String {
         let mut out = String::new();
         for (n, at) in vcpus {
-            let _ = writeln!(
-                out,
-                "{{\"kind\":\"vcpu\",\"vcpu\":{n},{}}}",
-                self.counters(at)
-            );
+            let _ = writeln!(out, "{{\"kind\":\"vcpu\",\"vcpu\":{n},{}}}", self.counters(at));
         }
         for e in &self.events {
             let counters = self.counters(&e.at);
@@ -189,12 +170,7 @@ impl Gathered {
         }
         for (kind, map) in [("lap", &self.laps), ("value", &self.values)] {
             for (id, stats) in map {
-                let _ = writeln!(
-                    out,
-                    "{{\"kind\":\"{kind}\",{},{}}}",
-                    label(*id),
-                    stats.json()
-                );
+                let _ = writeln!(out, "{{\"kind\":\"{kind}\",{},{}}}", label(*id), stats.json());
             }
         }
         let _ = writeln!(out, "{{\"kind\":\"exits\",{}}}", self.exits.json());
@@ -284,10 +260,7 @@ mod tests {
         gathered.entry(0, at(10, 10));
         gathered.entry(0, at(1000, 52));
         let text = gathered.lines(&[]);
-        assert!(
-            text.contains("\"kind\":\"exits\",\"n\":1,\"min\":42"),
-            "{text}"
-        );
+        assert!(text.contains("\"kind\":\"exits\",\"n\":1,\"min\":42"), "{text}");
         assert!(text.contains("\"name\":\"launch\""), "{text}");
     }
 }

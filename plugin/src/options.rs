@@ -26,10 +26,7 @@ pub struct Options {
 impl Options {
     /// From `key=value` arguments.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a str>) -> Result<Self, String> {
-        let mut options = Self {
-            split: u64::MAX,
-            ..Self::default()
-        };
+        let mut options = Self { split: u64::MAX, ..Self::default() };
         for argument in arguments {
             let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
             match key {
@@ -57,10 +54,7 @@ impl Options {
     /// Class of a physical address.
     #[must_use]
     pub fn class(&self, pa: u64) -> usize {
-        let hit = self
-            .ranges
-            .iter()
-            .find(|(start, end, _)| (*start..*end).contains(&pa));
+        let hit = self.ranges.iter().find(|(start, end, _)| (*start..*end).contains(&pa));
         hit.map_or(0, |(_, _, class)| *class)
     }
 
@@ -101,9 +95,8 @@ impl Options {
 
 /// `TSC_KHZ:TIMER_HZ`.
 fn pair(text: &str) -> Result<(u64, u64), String> {
-    let (tsc, timer) = text
-        .split_once(':')
-        .ok_or_else(|| format!("clocks={text:?}: expected KHZ:HZ"))?;
+    let (tsc, timer) =
+        text.split_once(':').ok_or_else(|| format!("clocks={text:?}: expected KHZ:HZ"))?;
     Ok((number(tsc)?, number(timer)?))
 }
 

@@ -195,11 +195,7 @@ impl Plugin {
 
     fn word(&self, pa: u64) -> Option<u64> {
         let split = self.options.split;
-        let at = if pa < split {
-            pa
-        } else {
-            pa.checked_sub(1 << 32)? + split
-        };
+        let at = if pa < split { pa } else { pa.checked_sub(1 << 32)? + split };
         let inside = |&&(start, end, offset): &&(u64, u64, u64)| {
             offset <= at && at + 8 <= offset + (end - start)
         };
@@ -212,16 +208,11 @@ impl Plugin {
     /// Physical address of an instruction, from where it lies in QEMU.
     fn physical(&self, host: u64) -> Option<u64> {
         let ram = self.ram()?;
-        let (start, _, offset) = ram
-            .iter()
-            .find(|(start, end, _)| (*start..*end).contains(&host))?;
+        let (start, _, offset) =
+            ram.iter().find(|(start, end, _)| (*start..*end).contains(&host))?;
         let at = host - start + offset;
         let split = self.options.split;
-        Some(if at < split {
-            at
-        } else {
-            at - split + (1 << 32)
-        })
+        Some(if at < split { at } else { at - split + (1 << 32) })
     }
 
     fn write(&self) {
@@ -278,9 +269,7 @@ extern "C" fn on_vcpu(_: sys::qemu_plugin_id_t, _: c_uint) {
                 (*array).data.cast::<sys::qemu_plugin_reg_descriptor>(),
                 (*array).len as usize,
             );
-            let rax = descriptors
-                .iter()
-                .find(|d| CStr::from_ptr(d.name) == c"rax");
+            let rax = descriptors.iter().find(|d| CStr::from_ptr(d.name) == c"rax");
             let handle = rax.map_or(std::ptr::null_mut(), |d| d.handle);
             g_array_free(array, 1);
             Handle(handle)
@@ -307,12 +296,7 @@ impl Instruction {
             )
         };
         let physical = plugin.physical(host);
-        Self {
-            handle,
-            bytes,
-            len,
-            physical,
-        }
+        Self { handle, bytes, len, physical }
     }
 
     fn text(&self) -> &[u8] {
@@ -433,9 +417,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 ) -> c_int {
     let arguments = (0..argc.cast_unsigned() as usize).map(|n| {
         // SAFETY: `n` is below `argc`, see above; QEMU keeps the strings.
-        unsafe { CStr::from_ptr(*argv.add(n)) }
-            .to_str()
-            .unwrap_or("")
+        unsafe { CStr::from_ptr(*argv.add(n)) }.to_str().unwrap_or("")
     });
     match Options::parse(arguments) {
         Ok(options) => {
@@ -450,10 +432,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 fn install(id: sys::qemu_plugin_id_t, options: Options) {
-    let state = State {
-        cores: Cores::default(),
-        gathered: Gathered::new(options.names.clone()),
-    };
+    let state = State { cores: Cores::default(), gathered: Gathered::new(options.names.clone()) };
     let _ = PLUGIN.set(Plugin {
         options,
         rax: OnceLock::new(),

@@ -19,19 +19,12 @@ pub struct Stats {
 impl Stats {
     /// Adds a value.
     pub fn add(&mut self, value: u64) {
-        self.min = if self.n == 0 {
-            value
-        } else {
-            self.min.min(value)
-        };
+        self.min = if self.n == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
         self.n += 1;
         self.sum += u128::from(value);
         let full = self.counts.len() >= DISTINCT && !self.counts.contains_key(&value);
-        *self
-            .counts
-            .entry(if full { rounded(value) } else { value })
-            .or_default() += 1;
+        *self.counts.entry(if full { rounded(value) } else { value }).or_default() += 1;
     }
 
     /// The value below or at which `numerator / denominator` of all values lie.

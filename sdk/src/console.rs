@@ -19,9 +19,9 @@ static PORT: AtomicU32 = AtomicU32::new(0);
 pub fn select(argument: Option<&str>) {
     let port = match argument {
         Some("e9") => 0xE9 | PLAIN,
-        Some(text) => crate::context::number(text)
-            .and_then(|n| u16::try_from(n).ok())
-            .map_or(0, u32::from),
+        Some(text) => {
+            crate::context::number(text).and_then(|n| u16::try_from(n).ok()).map_or(0, u32::from)
+        }
         None => 0,
     };
     if port != 0 && port & PLAIN == 0 {
@@ -109,10 +109,7 @@ impl Write for Writer {
 
 /// Used by [`crate::print!`].
 pub fn print(text: fmt::Arguments<'_>) {
-    let mut writer = Writer {
-        buffer: [0; CHUNK],
-        len: 0,
-    };
+    let mut writer = Writer { buffer: [0; CHUNK], len: 0 };
     // Writing cannot fail; a `Display` that does has said what it could.
     let _ = writer.write_fmt(text);
     writer.flush();

@@ -91,12 +91,8 @@ extern "C" fn secondary() -> ! {
     unsafe { percpu::enter(index) };
     interrupt::load();
     // SAFETY: these are what `start` was given by the first core's context.
-    let context = unsafe {
-        Context::new(
-            INCARNATION.load(Ordering::Relaxed),
-            INFO.load(Ordering::Relaxed),
-        )
-    };
+    let context =
+        unsafe { Context::new(INCARNATION.load(Ordering::Relaxed), INFO.load(Ordering::Relaxed)) };
     // SAFETY: `start` stored an `Entry`.
     let entry = unsafe { core::mem::transmute::<*mut (), Entry>(ENTRY.load(Ordering::Relaxed)) };
     apic::enable();

@@ -53,15 +53,8 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    pub(crate) const NONE: Self = Self {
-        rsp: 0,
-        fault: Fault {
-            vector: 0,
-            error: 0,
-            rip: 0,
-            address: 0,
-        },
-    };
+    pub(crate) const NONE: Self =
+        Self { rsp: 0, fault: Fault { vector: 0, error: 0, rip: 0, address: 0 } };
 }
 
 unsafe extern "C" {
@@ -126,10 +119,7 @@ pub unsafe fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Fault> {
     fn shim<F: FnOnce() -> R, R>(_: &Call<F, R>) -> extern "C" fn(*mut c_void) {
         run::<F, R>
     }
-    let mut call = Call {
-        f: Some(f),
-        result: None,
-    };
+    let mut call = Call { f: Some(f), result: None };
     let run = shim(&call);
     // SAFETY: the own block; its armed word is 0 unless captures nest, which
     // would make the outer one return twice.
@@ -152,12 +142,7 @@ pub(crate) fn raised(frame: &mut Frame) {
     let address;
     // SAFETY: reads a register.
     unsafe { asm!("mov {}, cr2", out(reg) address, options(nomem, nostack, preserves_flags)) }
-    let fault = Fault {
-        vector: frame.vector as u8,
-        error: frame.error,
-        rip: frame.rip,
-        address,
-    };
+    let fault = Fault { vector: frame.vector as u8, error: frame.error, rip: frame.rip, address };
     // SAFETY: the own block; interrupts are off.
     let capture = unsafe { &mut (*percpu::this()).capture };
     if capture.rsp == 0 {

@@ -105,14 +105,7 @@ struct Idt(UnsafeCell<[Gate; 256]>);
 unsafe impl Sync for Idt {}
 
 static IDT: Idt = Idt(UnsafeCell::new(
-    [Gate {
-        offset_low: 0,
-        selector: 0,
-        kind: 0,
-        offset_mid: 0,
-        offset_high: 0,
-        reserved: 0,
-    }; 256],
+    [Gate { offset_low: 0, selector: 0, kind: 0, offset_mid: 0, offset_high: 0, reserved: 0 }; 256],
 ));
 
 unsafe extern "C" {

@@ -28,10 +28,7 @@ pub(crate) struct Pointer {
 
 impl Pointer {
     pub(crate) fn new(base: u64, size: usize) -> Self {
-        Self {
-            limit: (size - 1) as u16,
-            base,
-        }
+        Self { limit: (size - 1) as u16, base }
     }
 }
 
@@ -72,12 +69,7 @@ static CORES: Cores = Cores(UnsafeCell::new(
             index: 0,
             capture: crate::fault::Capture::NONE,
             gdt: [0; 7],
-            task: Task {
-                reserved: 0,
-                rsp0: 0,
-                rest: [0; 90],
-                io_map: 0,
-            },
+            task: Task { reserved: 0, rsp0: 0, rest: [0; 90], io_map: 0 },
             trap_stack: [0; TRAP_STACK / 16],
             stack: [0; STACK / 16],
         }

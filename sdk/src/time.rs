@@ -63,11 +63,7 @@ pub fn ticks(nanos: u64) -> u64 {
 pub fn use_vector(vector: u8) {
     const DIVIDE_BY_1: u64 = 0b1011;
     const DELIVERY_STATUS: u64 = 1 << 12;
-    let mode = if DEADLINE.load(Ordering::Relaxed) {
-        apic::MODE_DEADLINE
-    } else {
-        0
-    };
+    let mode = if DEADLINE.load(Ordering::Relaxed) { apic::MODE_DEADLINE } else { 0 };
     let entry = mode | u64::from(vector);
     // SAFETY: the timer is this core's own, and every vector has an entry.
     unsafe {
@@ -95,11 +91,7 @@ pub fn arm(due: u64) {
 
 /// Stops this core's timer.
 pub fn disarm() {
-    let register = if DEADLINE.load(Ordering::Relaxed) {
-        apic::TSC_DEADLINE
-    } else {
-        apic::TMICT
-    };
+    let register = if DEADLINE.load(Ordering::Relaxed) { apic::TSC_DEADLINE } else { apic::TMICT };
     // SAFETY: the timer is this core's own.
     unsafe { cpu::wrmsr(register, 0) }
 }

@@ -31,11 +31,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(baked) => baked,
         Err(error) => return output::fail(&error.to_string()),
     };
-    let image = if arguments.iso {
-        beside(&arguments.output, ".image")
-    } else {
-        arguments.output.clone()
-    };
+    let image =
+        if arguments.iso { beside(&arguments.output, ".image") } else { arguments.output.clone() };
     if let Err(error) = std::fs::write(&image, &baked.bytes) {
         return output::fail(&format!("{}: {error}", image.display()));
     }

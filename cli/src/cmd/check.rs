@@ -51,9 +51,5 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         (Format::Json, _) => output::result(&render::json(&findings)),
         (Format::Sarif, _) => output::result(&render::sarif(&findings)),
     }
-    if good.is_some() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if good.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -27,10 +27,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(report) => report,
         Err(error) => return output::fail(&format!("{path}: no report: {error}")),
     };
-    let mut out = format!(
-        "{:<14}{:<12}{:>12}{:>12}\n",
-        "sandbox", "cause", "boot", "steady"
-    );
+    let mut out = format!("{:<14}{:<12}{:>12}{:>12}\n", "sandbox", "cause", "boot", "steady");
     let Some(sandboxes) = report["sandboxes"].as_array() else {
         return output::fail(&format!("{path}: no report: it has no `sandboxes`"));
     };

@@ -33,13 +33,7 @@ impl ManifestArguments {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
-        load(
-            &self.manifest,
-            &Options {
-                artifacts: self.artifacts.clone(),
-                skip_files,
-            },
-        )
+        load(&self.manifest, &Options { artifacts: self.artifacts.clone(), skip_files })
     }
 }
 

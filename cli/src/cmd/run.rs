@@ -23,8 +23,8 @@ pub struct Arguments {
     #[arg(long, default_value = "x86-64", value_parser = ["x86-64"])]
     arch: String,
     /// Cores of the machine [default: as many as the manifest uses].
-    #[arg(long, value_name = "N")]
-    smp: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    smp: Option<u8>,
     /// Deterministic virtual time, even with a terminal.
     #[arg(long)]
     icount: bool,
@@ -79,7 +79,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     let mut options = Options::new(arguments.manifest.folder(), folder);
     options.terminal = terminal;
-    options.cores = arguments.smp;
+    options.cores = arguments.smp.map(usize::from);
     options.limit = Duration::from_secs(arguments.limit);
     options.duration = arguments.duration.map(Duration::from_secs);
     if !timed {
@@ -87,11 +87,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     options.scenario = !terminal;
     if let Some(sandbox) = &arguments.gdb {
-        let Some(found) = checked
-            .system
-            .sandboxes
-            .iter()
-            .find(|s| s.sandbox.name == *sandbox)
+        let Some(found) = checked.system.sandboxes.iter().find(|s| s.sandbox.name == *sandbox)
         else {
             return output::fail(&format!("--gdb: there is no sandbox {sandbox}"));
         };
@@ -134,11 +130,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn free_folder(name: &str) -> Result<(PathBuf, File), String> {
     const MOST: usize = 64;
     for number in 1..=MOST {
-        let name = if number == 1 {
-            name.into()
-        } else {
-            format!("{name}-{number}")
-        };
+        let name = if number == 1 { name.into() } else { format!("{name}-{number}") };
         let folder = PathBuf::from("target/run").join(name);
         let error = |e: std::io::Error| {
             let folder = folder.display();
@@ -182,9 +174,7 @@ fn finish(outcome: &Outcome, timed: bool, file: Option<&PathBuf>) -> ExitCode {
         let lines: Vec<_> = serial.lines().collect();
         let last = lines.len().saturating_sub(12);
         text += "last lines of a serial port:\n";
-        lines[last..]
-            .iter()
-            .for_each(|l| text += &format!("  {l}\n"));
+        lines[last..].iter().for_each(|l| text += &format!("  {l}\n"));
     }
     text += &format!("\n{}: report\n", report.system);
     for sandbox in &report.sandboxes {

@@ -37,10 +37,8 @@ impl PageFormat for FakeFormat {
         let pa = entry & ADDRESS;
         if entry & PAGE_BIT != 0 {
             assert!(level <= Self::LARGEST, "a page at level {level}");
-            let rights = Rights {
-                write: entry & FORBID_WRITE == 0,
-                execute: entry & FORBID_EXECUTE == 0,
-            };
+            let rights =
+                Rights { write: entry & FORBID_WRITE == 0, execute: entry & FORBID_EXECUTE == 0 };
             Entry::Page(pa, rights)
         } else if entry & TABLE != 0 {
             Entry::Table(pa)
@@ -101,9 +99,7 @@ pub struct FakeMachine {
 
 impl BootMachine for FakeMachine {
     fn is_ram(&self, start: u64, len: u64) -> bool {
-        self.ram
-            .iter()
-            .any(|&(s, l)| start >= s && len <= l && start - s <= l - len)
+        self.ram.iter().any(|&(s, l)| start >= s && len <= l && start - s <= l - len)
     }
 
     fn has_core(&self, id: u32) -> bool {
@@ -144,11 +140,7 @@ mod tests {
     use bulkhead_arch::{MapError, map, walk};
 
     fn tables(count: u64) -> FakeTables {
-        FakeTables {
-            next: 0x10_0000,
-            end: 0x10_0000 + count * 4096,
-            ..Default::default()
-        }
+        FakeTables { next: 0x10_0000, end: 0x10_0000 + count * 4096, ..Default::default() }
     }
 
     #[test]

@@ -26,14 +26,8 @@ fn header() -> Header {
         magic: MAGIC,
         version: VERSION,
         sandboxes: 2,
-        image: Range {
-            start: IMAGE_PA,
-            len: 0x20_0000,
-        },
-        boot: Range {
-            start: IMAGE_PA,
-            len: 0x1_0000,
-        },
+        image: Range { start: IMAGE_PA, len: 0x20_0000 },
+        boot: Range { start: IMAGE_PA, len: 0x1_0000 },
         ..Default::default()
     }
 }
@@ -42,20 +36,14 @@ fn header() -> Header {
 fn sandbox(n: u64, ids: &[u32]) -> Sandbox {
     let monitor = MONITORS + n * 0x1_0000;
     let mut sandbox = Sandbox {
-        monitor: Range {
-            start: monitor,
-            len: 0x1_0000,
-        },
+        monitor: Range { start: monitor, len: 0x1_0000 },
         monitor_cr3: monitor + 0x2000,
         entry_va: 0xFFFF_FFFF_8000_0000,
         info_pa: monitor + 0x1000,
         cores: ids.len() as u32,
         ..Default::default()
     };
-    sandbox.memory[0] = Range {
-        start: 0x200_0000 + n * 0x100_0000,
-        len: 0x100_0000,
-    };
+    sandbox.memory[0] = Range { start: 0x200_0000 + n * 0x100_0000, len: 0x100_0000 };
     sandbox.apic_ids[..ids.len()].copy_from_slice(ids);
     sandbox
 }
@@ -82,28 +70,16 @@ fn each_wrong_thing_has_its_error() {
         (|h, _, _| h.version = 2, Error::Version(2)),
         (|h, _, _| h.image.start += 4096, Error::Bounds("image")),
         (|h, _, _| h.boot.len = u64::MAX, Error::Bounds("boot")),
-        (
-            |h, _, _| h.sandboxes = 0,
-            Error::Bounds("number of sandboxes"),
-        ),
+        (|h, _, _| h.sandboxes = 0, Error::Bounds("number of sandboxes")),
         (|_, s, _| s[1].cores = 17, Error::Bounds("number of cores")),
-        (
-            |_, s, _| s[0].monitor_cr3 = 0x1000,
-            Error::Bounds("monitor's page tables"),
-        ),
+        (|_, s, _| s[0].monitor_cr3 = 0x1000, Error::Bounds("monitor's page tables")),
         (|_, s, _| s[0].memory[0].len = 0, Error::Bounds("memory")),
         (
             |_, s, _| s[1].memory[0].start = s[0].memory[0].start + 0xFF_F000,
             Error::Overlap(1, 0x2FF_F000),
         ),
-        (
-            |_, s, _| s[1].memory[0].start = IMAGE_PA,
-            Error::Overlap(1, IMAGE_PA),
-        ),
-        (
-            |_, _, m| m.ram[1].1 = 0x280_0000,
-            Error::NoRam(1, 0x300_0000, 0x100_0000),
-        ),
+        (|_, s, _| s[1].memory[0].start = IMAGE_PA, Error::Overlap(1, IMAGE_PA)),
+        (|_, _, m| m.ram[1].1 = 0x280_0000, Error::NoRam(1, 0x300_0000, 0x100_0000)),
         (|_, _, m| m.cores.truncate(3), Error::NoCore(1, 7)),
         (|_, s, _| s[1].apic_ids[1] = 5, Error::CoreTwice(1, 5)),
     ];
@@ -119,14 +95,8 @@ fn a_changed_word_shows_in_the_checksum() {
     let mut h = header();
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     check(&mut h, &two, &machine()).unwrap();
-    let image = Image {
-        header: &h,
-        sandboxes: &two,
-    };
-    assert_eq!(
-        verify(image, &[0, 0, 4, 17], &machine()),
-        Err(Error::Checksum)
-    );
+    let image = Image { header: &h, sandboxes: &two };
+    assert_eq!(verify(image, &[0, 0, 4, 17], &machine()), Err(Error::Checksum));
     assert_eq!(verify(image, &[0, 0, 17], &machine()), Err(Error::Checksum));
 }
 
@@ -134,10 +104,7 @@ fn a_changed_word_shows_in_the_checksum() {
 fn the_boot_core_goes_last_and_first_cores_after_their_others() {
     let two = [sandbox(0, &[5, 6]), sandbox(1, &[4, 7])];
     let h = header();
-    let image = Image {
-        header: &h,
-        sandboxes: &two,
-    };
+    let image = Image { header: &h, sandboxes: &two };
     let mut m = machine();
     let own = start_cores(image, &mut m).unwrap();
     let order: Vec<u32> = m.started.iter().map(|s| s.0).collect();
@@ -151,10 +118,7 @@ fn the_boot_core_goes_last_and_first_cores_after_their_others() {
 fn a_core_that_does_not_arrive_is_named() {
     let one = [sandbox(0, &[5, 6])];
     let h = header();
-    let image = Image {
-        header: &h,
-        sandboxes: &one,
-    };
+    let image = Image { header: &h, sandboxes: &one };
     let mut m = machine();
     m.dead.insert(6);
     assert_eq!(start_cores(image, &mut m), Err(6));
@@ -164,17 +128,8 @@ fn a_core_that_does_not_arrive_is_named() {
 fn a_record_zeroes_copies_and_stores() {
     let mut m = machine();
     m.memory[2048..2056].copy_from_slice(b"pristine");
-    let op = |kind, dst, src, len| Op {
-        kind,
-        dst,
-        src,
-        len,
-    };
-    let record = [
-        op(Op::ZERO, 0, 0, 64),
-        op(Op::COPY, 8, 2048, 8),
-        op(Op::STORE, 24, 0x1122, 8),
-    ];
+    let op = |kind, dst, src, len| Op { kind, dst, src, len };
+    let record = [op(Op::ZERO, 0, 0, 64), op(Op::COPY, 8, 2048, 8), op(Op::STORE, 24, 0x1122, 8)];
     play(&mut m, &record, 1024);
     assert_eq!(m.memory[1023], 0xEE);
     assert_eq!(&m.memory[1024..1032], &[0; 8]);

@@ -12,41 +12,21 @@ pub const FILTER: &[Leaf] = &[
     // EDX: no machine checks (7, 14): their registers are the machine's.
     Leaf {
         set: [0, 0, 1 << 21, 0],
-        ..without(
-            1,
-            [0, 0, 1 << 3 | 1 << 5 | 1 << 15 | 1 << 31, 1 << 7 | 1 << 14],
-        )
+        ..without(1, [0, 0, 1 << 3 | 1 << 5 | 1 << 15 | 1 << 31, 1 << 7 | 1 << 14])
     },
     nothing(5, 5), // MONITOR and MWAIT
     // The APIC timer runs in every sleep state: HLT is all there is.
-    Leaf {
-        set: [1 << 2, 0, 0, 0],
-        ..nothing(6, 6)
-    },
+    Leaf { set: [1 << 2, 0, 0, 0], ..nothing(6, 6) },
     // No cache monitoring and allocation (EBX 12, 15), no CET (ECX 7, EDX 20):
     // their MSRs are not on the list.
-    Leaf {
-        sub: 0,
-        ..without(7, [0, 1 << 12 | 1 << 15, 1 << 7, 1 << 20])
-    },
+    Leaf { sub: 0, ..without(7, [0, 1 << 12 | 1 << 15, 1 << 7, 1 << 20]) },
     nothing(0xA, 0xA), // performance monitoring
     // No XSAVES (3), which needs XSS.
-    Leaf {
-        sub: 1,
-        ..without(0xD, [1 << 3, 0, u32::MAX, u32::MAX])
-    },
+    Leaf { sub: 1, ..without(0xD, [1 << 3, 0, u32::MAX, u32::MAX]) },
     nothing(0xF, 0x10), // cache monitoring and allocation
     nothing(0x4000_0000, 0x4000_FFFF),
     // No SVM (2), no performance counters (10, 23, 24, 28); no MCE, MCA.
-    without(
-        0x8000_0001,
-        [
-            0,
-            0,
-            1 << 2 | 1 << 10 | 1 << 23 | 1 << 24 | 1 << 28,
-            1 << 7 | 1 << 14,
-        ],
-    ),
+    without(0x8000_0001, [0, 0, 1 << 2 | 1 << 10 | 1 << 23 | 1 << 24 | 1 << 28, 1 << 7 | 1 << 14]),
     // INVLPGB (3) and RDPRU (4) reach beyond the core.
     without(0x8000_0008, [0, 1 << 3 | 1 << 4, 0, 0]),
     nothing(0x8000_000A, 0x8000_000A), // SVM
@@ -55,22 +35,12 @@ pub const FILTER: &[Leaf] = &[
 
 /// A leaf without these bits.
 const fn without(leaf: u32, [a, b, c, d]: [u32; 4]) -> Leaf {
-    Leaf {
-        first: leaf,
-        last: leaf,
-        sub: Leaf::ANY,
-        keep: [!a, !b, !c, !d],
-        set: [0; 4],
-    }
+    Leaf { first: leaf, last: leaf, sub: Leaf::ANY, keep: [!a, !b, !c, !d], set: [0; 4] }
 }
 
 /// Leaves of zeros.
 const fn nothing(first: u32, last: u32) -> Leaf {
-    Leaf {
-        first,
-        last,
-        ..without(first, [u32::MAX; 4])
-    }
+    Leaf { first, last, ..without(first, [u32::MAX; 4]) }
 }
 
 #[cfg(test)]

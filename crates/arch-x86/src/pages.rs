@@ -45,10 +45,7 @@ impl PageFormat for LongMode {
         } else if level > 0 && entry & LARGE == 0 {
             Entry::Table(entry & ADDRESS)
         } else {
-            let rights = Rights {
-                write: entry & WRITABLE != 0,
-                execute: entry & NO_EXECUTE == 0,
-            };
+            let rights = Rights { write: entry & WRITABLE != 0, execute: entry & NO_EXECUTE == 0 };
             Entry::Page(entry & ADDRESS, rights)
         }
     }

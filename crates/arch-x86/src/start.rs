@@ -50,10 +50,7 @@ fn segment(
 
 fn common(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
     out(INTERCEPT_LOW, EXCEPTION_BITS | INTERCEPT_ALL << 32);
-    out(
-        INTERCEPT_HIGH,
-        INTERCEPT_ALL >> 32 | INTERCEPT_BROADCAST << 32,
-    );
+    out(INTERCEPT_HIGH, INTERCEPT_ALL >> 32 | INTERCEPT_BROADCAST << 32);
     out(IOPM, c.iopm);
     out(MSRPM, c.msrpm);
     out(ASID, u64::from(c.asid) | TLB_FLUSH_ALL);

@@ -19,25 +19,13 @@ pub struct Rights {
 
 impl Rights {
     /// Read only.
-    pub const R: Self = Self {
-        write: false,
-        execute: false,
-    };
+    pub const R: Self = Self { write: false, execute: false };
     /// Read and write.
-    pub const RW: Self = Self {
-        write: true,
-        execute: false,
-    };
+    pub const RW: Self = Self { write: true, execute: false };
     /// Read and execute.
-    pub const RX: Self = Self {
-        write: false,
-        execute: true,
-    };
+    pub const RX: Self = Self { write: false, execute: true };
     /// Everything.
-    pub const RWX: Self = Self {
-        write: true,
-        execute: true,
-    };
+    pub const RWX: Self = Self { write: true, execute: true };
 }
 
 /// What a table entry says.

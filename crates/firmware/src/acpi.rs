@@ -89,9 +89,7 @@ pub fn parse(rsdp: u64, memory: &impl Memory) -> Option<Tables> {
 
 fn table(pa: u64, memory: &impl Memory) -> Option<&[u8]> {
     let len = u32_at(memory.bytes(pa, 36)?, 4)? as usize;
-    (36..=MAX_TABLE)
-        .contains(&len)
-        .then(|| memory.bytes(pa, len))?
+    (36..=MAX_TABLE).contains(&len).then(|| memory.bytes(pa, len))?
 }
 
 fn madt(madt: &[u8], tables: &mut Tables) -> Option<()> {

@@ -21,11 +21,7 @@ pub struct Info {
 
 impl Info {
     const fn new() -> Self {
-        Self {
-            ranges: [(0, 0); MAX_RANGES],
-            count: 0,
-            rsdp: None,
-        }
+        Self { ranges: [(0, 0); MAX_RANGES], count: 0, rsdp: None }
     }
 
     fn add(&mut self, start: u64, len: u64) {
@@ -85,12 +81,9 @@ fn version1(pa: u64, memory: &impl Memory) -> Option<Info> {
     let map = memory.bytes(u64::from(u32_at(head, 48)?), len)?;
     let mut info = Info::new();
     let mut at = 0;
-    while let (Some(size), Some(start), Some(bytes), Some(kind)) = (
-        u32_at(map, at),
-        u64_at(map, at + 4),
-        u64_at(map, at + 12),
-        u32_at(map, at + 20),
-    ) {
+    while let (Some(size), Some(start), Some(bytes), Some(kind)) =
+        (u32_at(map, at), u64_at(map, at + 4), u64_at(map, at + 12), u32_at(map, at + 20))
+    {
         if kind == AVAILABLE {
             info.add(start, bytes);
         }

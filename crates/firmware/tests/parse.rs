@@ -73,13 +73,7 @@ fn another_loader_is_refused() {
 /// A table: signature, length, 28 bytes of header, body.
 fn table(signature: &[u8; 4], body: &[u8]) -> Vec<u8> {
     let len = 36 + body.len() as u32;
-    [
-        signature.to_vec(),
-        len.to_le_bytes().to_vec(),
-        vec![0; 28],
-        body.to_vec(),
-    ]
-    .concat()
+    [signature.to_vec(), len.to_le_bytes().to_vec(), vec![0; 28], body.to_vec()].concat()
 }
 
 #[test]

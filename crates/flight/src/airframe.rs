@@ -106,11 +106,7 @@ impl Airframe {
         Sensors {
             rates: self.rates.plus(GYRO_BIAS).plus(noise.vector(GYRO_NOISE)),
             force: self.force.scale(1.0 / MASS).plus(noise.vector(FORCE_NOISE)),
-            field: self
-                .attitude
-                .inverse()
-                .rotate(FIELD)
-                .plus(noise.vector(FIELD_NOISE)),
+            field: self.attitude.inverse().rotate(FIELD).plus(noise.vector(FIELD_NOISE)),
         }
     }
 
@@ -127,10 +123,7 @@ impl Airframe {
             *thrust += (motor * MAX_THRUST - *thrust) * (dt / MOTOR_LAG);
         }
         let (thrust, torque) = forces(&self.thrust);
-        let air = self
-            .attitude
-            .inverse()
-            .rotate(self.wind.minus(self.velocity));
+        let air = self.attitude.inverse().rotate(self.wind.minus(self.velocity));
         let drag = air.times(DRAG);
         self.force = drag.plus(Vec3::new(0.0, 0.0, thrust));
         let momentum = self.rates.times(INERTIA);
@@ -139,11 +132,8 @@ impl Airframe {
             .minus(self.rates.scale(TURN_DRAG))
             .minus(self.rates.cross(momentum));
         self.rates = self.rates.plus(total.zip(INERTIA, |t, i| t / i).scale(dt));
-        let acceleration = self
-            .attitude
-            .rotate(self.force)
-            .scale(1.0 / MASS)
-            .minus(Vec3::new(0.0, 0.0, GRAVITY));
+        let acceleration =
+            self.attitude.rotate(self.force).scale(1.0 / MASS).minus(Vec3::new(0.0, 0.0, GRAVITY));
         self.velocity = self.velocity.plus(acceleration.scale(dt));
         self.attitude = self.attitude.integrate(self.rates, dt);
     }

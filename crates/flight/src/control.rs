@@ -42,17 +42,12 @@ impl Controller {
             .plus(setpoint.rates)
             .clamp(RATE_LIMIT);
         let error = wanted.minus(rates);
-        self.integral = self
-            .integral
-            .plus(error.times(RATE_INTEGRAL).scale(dt))
-            .clamp(INTEGRAL_LIMIT);
+        self.integral =
+            self.integral.plus(error.times(RATE_INTEGRAL).scale(dt)).clamp(INTEGRAL_LIMIT);
         let slope = rates.minus(self.last_rates).scale(1.0 / dt);
         self.last_rates = rates;
-        self.derivative = self.derivative.plus(
-            slope
-                .minus(self.derivative)
-                .scale(dt / (DERIVATIVE_FILTER + dt)),
-        );
+        self.derivative =
+            self.derivative.plus(slope.minus(self.derivative).scale(dt / (DERIVATIVE_FILTER + dt)));
         let acceleration = error
             .times(RATE_GAIN)
             .plus(self.integral)
@@ -77,23 +72,15 @@ pub fn mix(thrust: f32, torque: Vec3) -> Command {
     let yaw = torque.z / (4.0 * TORQUE_PER_THRUST);
     // y points left: a torque about +x lifts the left side; about +y it
     // presses the nose down. Front left and rear right turn clockwise.
-    let level = [
-        base + roll - pitch,
-        base - roll - pitch,
-        base + roll + pitch,
-        base - roll + pitch,
-    ];
+    let level =
+        [base + roll - pitch, base - roll - pitch, base + roll + pitch, base - roll + pitch];
     let turn = [yaw, -yaw, -yaw, yaw];
     let room = level
         .iter()
         .zip(turn)
         .map(|(l, t)| {
             let room = if t > 0.0 { MAX_THRUST - l } else { *l };
-            if libm::fabsf(t) > 1e-6 {
-                (room / libm::fabsf(t)).clamp(0.0, 1.0)
-            } else {
-                1.0
-            }
+            if libm::fabsf(t) > 1e-6 { (room / libm::fabsf(t)).clamp(0.0, 1.0) } else { 1.0 }
         })
         .fold(1.0, f32::min);
     Command {

@@ -29,11 +29,7 @@ impl Estimator {
     /// Starts from a first guess.
     #[must_use]
     pub fn new(attitude: Quat) -> Self {
-        Self {
-            attitude,
-            bias: Vec3::ZERO,
-            rates: Vec3::ZERO,
-        }
+        Self { attitude, bias: Vec3::ZERO, rates: Vec3::ZERO }
     }
 
     /// Takes a measurement in.

@@ -225,9 +225,7 @@ mod tests {
     fn repeats_bit_by_bit() {
         let run = || {
             let mut flight = Flight::new(11, Quat::IDENTITY, 0.0);
-            (0..500).fold(0u32, |hash, _| {
-                hash.rotate_left(5) ^ flight.step(3).error.to_bits()
-            })
+            (0..500).fold(0u32, |hash, _| hash.rotate_left(5) ^ flight.step(3).error.to_bits())
         };
         assert_eq!(run(), run());
     }

@@ -75,11 +75,7 @@ impl Vec3 {
     #[must_use]
     pub fn unit(self) -> Self {
         let norm = self.norm();
-        if norm > 0.0 {
-            self.scale(1.0 / norm)
-        } else {
-            self
-        }
+        if norm > 0.0 { self.scale(1.0 / norm) } else { self }
     }
 
     /// Each component within `-limit` to `limit`.
@@ -105,34 +101,23 @@ impl Default for Quat {
 
 impl Quat {
     /// No rotation.
-    pub const IDENTITY: Self = Self {
-        w: 1.0,
-        v: Vec3::ZERO,
-    };
+    pub const IDENTITY: Self = Self { w: 1.0, v: Vec3::ZERO };
 
     /// Rotation about a vector by its length.
     #[must_use]
     pub fn from_vector(r: Vec3) -> Self {
         let angle = r.norm();
         if angle < 1e-6 {
-            return Self {
-                w: 1.0,
-                v: r.scale(0.5),
-            };
+            return Self { w: 1.0, v: r.scale(0.5) };
         }
-        Self {
-            w: libm::cosf(angle * 0.5),
-            v: r.scale(libm::sinf(angle * 0.5) / angle),
-        }
+        Self { w: libm::cosf(angle * 0.5), v: r.scale(libm::sinf(angle * 0.5) / angle) }
     }
 
     /// Roll about x, then pitch about y, then yaw about z, of the world's axes.
     #[must_use]
     pub fn from_euler(roll: f32, pitch: f32, yaw: f32) -> Self {
         let about = |x, y, z| Self::from_vector(Vec3::new(x, y, z));
-        about(0.0, 0.0, yaw)
-            .mul(about(0.0, pitch, 0.0))
-            .mul(about(roll, 0.0, 0.0))
+        about(0.0, 0.0, yaw).mul(about(0.0, pitch, 0.0)).mul(about(roll, 0.0, 0.0))
     }
 
     /// Roll, pitch and yaw.
@@ -140,15 +125,9 @@ impl Quat {
     pub fn euler(self) -> [f32; 3] {
         let Self { w, v } = self;
         [
-            libm::atan2f(
-                2.0 * (w * v.x + v.y * v.z),
-                1.0 - 2.0 * (v.x * v.x + v.y * v.y),
-            ),
+            libm::atan2f(2.0 * (w * v.x + v.y * v.z), 1.0 - 2.0 * (v.x * v.x + v.y * v.y)),
             libm::asinf((2.0 * (w * v.y - v.z * v.x)).clamp(-1.0, 1.0)),
-            libm::atan2f(
-                2.0 * (w * v.z + v.x * v.y),
-                1.0 - 2.0 * (v.y * v.y + v.z * v.z),
-            ),
+            libm::atan2f(2.0 * (w * v.z + v.x * v.y), 1.0 - 2.0 * (v.y * v.y + v.z * v.z)),
         ]
     }
 
@@ -158,20 +137,14 @@ impl Quat {
     pub fn mul(self, o: Self) -> Self {
         Self {
             w: self.w * o.w - self.v.dot(o.v),
-            v: o.v
-                .scale(self.w)
-                .plus(self.v.scale(o.w))
-                .plus(self.v.cross(o.v)),
+            v: o.v.scale(self.w).plus(self.v.scale(o.w)).plus(self.v.cross(o.v)),
         }
     }
 
     /// The inverse rotation.
     #[must_use]
     pub fn inverse(self) -> Self {
-        Self {
-            w: self.w,
-            v: self.v.scale(-1.0),
-        }
+        Self { w: self.w, v: self.v.scale(-1.0) }
     }
 
     /// Turns a vector.
@@ -185,16 +158,9 @@ impl Quat {
     /// normalised: at 1 kHz and 10 rad/s it is off by 4e-8 rad a step.
     #[must_use]
     pub fn integrate(self, rates: Vec3, dt: f32) -> Self {
-        let half = Self {
-            w: 0.0,
-            v: rates.scale(0.5 * dt),
-        };
+        let half = Self { w: 0.0, v: rates.scale(0.5 * dt) };
         let step = self.mul(half);
-        Self {
-            w: self.w + step.w,
-            v: self.v.plus(step.v),
-        }
-        .normalised()
+        Self { w: self.w + step.w, v: self.v.plus(step.v) }.normalised()
     }
 
     /// Length brought back to 1.
@@ -203,10 +169,7 @@ impl Quat {
         // One Newton step for 1/sqrt near 1: cheaper than a root, and exact
         // enough for what a millisecond can drift.
         let k = 1.5 - 0.5 * (self.w * self.w + self.v.dot(self.v));
-        Self {
-            w: self.w * k,
-            v: self.v.scale(k),
-        }
+        Self { w: self.w * k, v: self.v.scale(k) }
     }
 
     /// The shorter way to turn from this attitude to another, as a vector in body axes.

@@ -10,11 +10,7 @@ impl Noise {
     /// From a seed; 0 is replaced, because the generator would stay there.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(if seed == 0 {
-            0x9E37_79B9_7F4A_7C15
-        } else {
-            seed
-        })
+        Self(if seed == 0 { 0x9E37_79B9_7F4A_7C15 } else { seed })
     }
 
     fn next(&mut self) -> u64 {

@@ -22,10 +22,7 @@ const SWINGS: [(f32, u32); 3] = [(0.26, 4_100), (0.21, 5_300), (0.50, 17_000)];
 fn swing((amplitude, period): (f32, u32), step: u32) -> (f32, f32) {
     let phase = (step % period) as f32 * (TAU / period as f32);
     let rate = TAU / (period as f32 * PERIOD);
-    (
-        amplitude * libm::sinf(phase),
-        amplitude * rate * libm::cosf(phase),
-    )
+    (amplitude * libm::sinf(phase), amplitude * rate * libm::cosf(phase))
 }
 
 /// The setpoint of a step.

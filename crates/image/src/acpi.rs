@@ -24,12 +24,9 @@ pub fn tables(sandbox: &Sandbox, base: u64) -> Vec<u8> {
     let xsdt_at = align(madt_at + madt.len() as u64);
 
     let mut bytes = rsdp(xsdt_at);
-    for (at, table) in [
-        (dsdt_at, &dsdt[..]),
-        (fadt_at, &fadt),
-        (madt_at, &madt),
-        (xsdt_at, xsdt.as_slice()),
-    ] {
+    for (at, table) in
+        [(dsdt_at, &dsdt[..]), (fadt_at, &fadt), (madt_at, &madt), (xsdt_at, xsdt.as_slice())]
+    {
         bytes.resize((at - base) as usize, 0);
         bytes.extend(table);
     }
@@ -104,11 +101,8 @@ fn madt(sandbox: &Sandbox) -> Vec<u8> {
 fn dsdt(sandbox: &Sandbox) -> Vec<u8> {
     let mut code = Vec::new();
     // S5 by sleep type 5.
-    aml::Name::new(
-        "_S5_".into(),
-        &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8]),
-    )
-    .to_aml_bytes(&mut code);
+    aml::Name::new("_S5_".into(), &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8]))
+        .to_aml_bytes(&mut code);
     let uarts = sandbox.devices.iter().filter(|d| d.class == "uart16550");
     for (uid, device) in uarts.enumerate() {
         let Some(ports) = device.ports.first() else {

@@ -62,11 +62,7 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     let mut len = PAGE;
     for _ in 0..4 {
         let plan = system.plan(len).map_err(Error::Misfit)?;
-        let guests = plan
-            .sandboxes
-            .iter()
-            .map(guest::load)
-            .collect::<Result<Vec<_>, _>>()?;
+        let guests = plan.sandboxes.iter().map(guest::load).collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
@@ -91,13 +87,7 @@ fn image(
                 owner: Option<usize>,
                 what: &'static str,
                 mapped: bool| {
-        map.parts.push(Part {
-            start,
-            len: pages.end() - start,
-            owner,
-            what,
-            mapped,
-        });
+        map.parts.push(Part { start, len: pages.end() - start, owner, what, mapped });
     };
 
     let (boot_start, mut boot_bytes) = boot.flat();
@@ -110,14 +100,7 @@ fn image(
     boot_bytes[..headers.len()].copy_from_slice(&headers);
     pages.put(&boot_bytes);
     map.boot_bytes = boot_bytes.len() as u64;
-    part(
-        &mut map,
-        &pages,
-        IMAGE_PA,
-        None,
-        "boot code (unused after the launch)",
-        false,
-    );
+    part(&mut map, &pages, IMAGE_PA, None, "boot code (unused after the launch)", false);
     let boot_len = pages.end() - IMAGE_PA;
 
     let mut pristine = Vec::new();
@@ -137,23 +120,11 @@ fn image(
     let header = map.header;
     part(&mut map, &pages, header, None, "compiled manifest", false);
     let (shared, reports) = shared(&mut pages, plan);
-    part(
-        &mut map,
-        &pages,
-        shared.mailboxes,
-        None,
-        "mailboxes, reports",
-        true,
-    );
+    part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports", true);
     map.reports = reports;
 
     let mut sandboxes = Vec::new();
-    let text_len: u64 = monitor
-        .segments
-        .iter()
-        .filter(|s| s.rights.execute)
-        .map(|s| s.size)
-        .sum();
+    let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
     map.text_bytes = text_len;
     for (index, guest) in guests.iter().enumerate() {
         map.texts.push((pages.end(), text_len));
@@ -175,29 +146,16 @@ fn image(
     header.magic = MAGIC;
     header.version = VERSION;
     header.sandboxes = sandboxes.len() as u32;
-    header.image = Range {
-        start: IMAGE_PA,
-        len: len.max(end - IMAGE_PA),
-    };
+    header.image = Range { start: IMAGE_PA, len: len.max(end - IMAGE_PA) };
     header.sealed = end - map.header;
-    header.boot = Range {
-        start: IMAGE_PA,
-        len: boot_len,
-    };
+    header.boot = Range { start: IMAGE_PA, len: boot_len };
     header.console = plan.machine.console;
     header.debug_port = plan.machine.debug_port;
     pages.store(map.header, &header);
-    pages.write(
-        map.header + size_of::<Header>() as u64,
-        sandboxes.as_bytes(),
-    );
+    pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
     pages.write(IMAGE_PA + 256, &map.header.to_le_bytes());
     let sealed = pages.read(map.header, header.sealed).chunks_exact(8);
-    let sum = checksum(
-        sealed
-            .skip(2)
-            .map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))),
-    );
+    let sum = checksum(sealed.skip(2).map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))));
     pages.write(map.header + 8, &sum.to_le_bytes());
     Ok((pages.into_bytes(), map))
 }
@@ -216,9 +174,6 @@ fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
         pages.store(at, &head);
         reports.push(at);
     }
-    let shared = Shared {
-        mailboxes,
-        reports: reports.clone(),
-    };
+    let shared = Shared { mailboxes, reports: reports.clone() };
     (shared, reports)
 }

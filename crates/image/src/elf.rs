@@ -36,37 +36,24 @@ impl Program {
         let header = FileHeader64::<Endianness>::parse(data)
             .map_err(|e| wrong(&format!("no 64-bit ELF: {e}")))?;
         let endian = header.endian().map_err(|e| wrong(&e.to_string()))?;
-        let headers = header
-            .program_headers(endian, data)
-            .map_err(|e| wrong(&e.to_string()))?;
+        let headers = header.program_headers(endian, data).map_err(|e| wrong(&e.to_string()))?;
         let mut segments = Vec::new();
-        for h in headers
-            .iter()
-            .filter(|h| h.p_type(endian) == PT_LOAD && h.p_memsz(endian) > 0)
-        {
-            let bytes = h
-                .data(endian, data)
-                .map_err(|()| wrong("a segment reaches beyond the file"))?;
+        for h in headers.iter().filter(|h| h.p_type(endian) == PT_LOAD && h.p_memsz(endian) > 0) {
+            let bytes =
+                h.data(endian, data).map_err(|()| wrong("a segment reaches beyond the file"))?;
             let flags = h.p_flags(endian);
             segments.push(Segment {
                 address: h.p_vaddr(endian),
                 bytes: bytes.to_vec(),
                 size: h.p_memsz(endian),
-                rights: Rights {
-                    write: flags.0 & PF_W.0 != 0,
-                    execute: flags.0 & PF_X.0 != 0,
-                },
+                rights: Rights { write: flags.0 & PF_W.0 != 0, execute: flags.0 & PF_X.0 != 0 },
             });
         }
         segments.sort_by_key(|s| s.address);
         if segments.is_empty() {
             return Err(wrong("no loadable segment"));
         }
-        Ok(Self {
-            entry: header.e_entry(endian),
-            segments,
-            data: data.to_vec(),
-        })
+        Ok(Self { entry: header.e_entry(endian), segments, data: data.to_vec() })
     }
 
     /// Address of a symbol.
@@ -81,12 +68,7 @@ impl Program {
     /// First address and bytes in memory, gaps zeroed.
     pub fn flat(&self) -> (u64, Vec<u8>) {
         let start = self.segments[0].address;
-        let end = self
-            .segments
-            .iter()
-            .map(|s| s.address + s.size)
-            .max()
-            .unwrap_or(start);
+        let end = self.segments.iter().map(|s| s.address + s.size).max().unwrap_or(start);
         let mut bytes = vec![0; (end - start) as usize];
         for s in &self.segments {
             let at = (s.address - start) as usize;

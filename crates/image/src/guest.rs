@@ -53,26 +53,13 @@ const HIGH_RAM: u64 = 0x10_0000;
 pub fn load(sandbox: &Sandbox) -> Result<Guest, Error> {
     let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
     match &sandbox.guest {
-        Wanted::Linux {
-            kernel,
-            initrd,
-            cmdline,
-        } => {
+        Wanted::Linux { kernel, initrd, cmdline } => {
             let initrd = initrd.as_deref().map(read).transpose()?;
             linux(sandbox, &read(kernel)?, initrd, cmdline)
         }
-        Wanted::Bare {
-            program,
-            args,
-            enforce_segments,
-        } => {
+        Wanted::Bare { program, args, enforce_segments } => {
             let name = program.display().to_string();
-            bare(
-                sandbox,
-                &Program::parse(&name, &read(program)?)?,
-                args,
-                *enforce_segments,
-            )
+            bare(sandbox, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
     }
 }
@@ -80,12 +67,7 @@ pub fn load(sandbox: &Sandbox) -> Result<Guest, Error> {
 /// Descriptor table and page tables for the first 4 GiB, mapped to themselves
 /// with 2 MiB pages: what both kinds of guest start with.
 fn long_mode_start() -> Vec<Piece> {
-    let words = |words: &[u64]| {
-        words
-            .iter()
-            .flat_map(|w| w.to_le_bytes())
-            .collect::<Vec<_>>()
-    };
+    let words = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>();
     const TABLE: u64 = 0b11;
     const LARGE: u64 = 1 << 7;
     let mut tables = vec![0u64; 6 * 512];
@@ -97,34 +79,20 @@ fn long_mode_start() -> Vec<Piece> {
         tables[1024 + i] = (i as u64) << 21 | LARGE | TABLE;
     }
     vec![
-        Piece {
-            gpa: GDT_GPA,
-            bytes: words(&GDT),
-        },
-        Piece {
-            gpa: TABLES_GPA,
-            bytes: words(&tables),
-        },
+        Piece { gpa: GDT_GPA, bytes: words(&GDT) },
+        Piece { gpa: TABLES_GPA, bytes: words(&tables) },
     ]
 }
 
 fn entry(rip: u64, rsp: u64) -> Entry64 {
-    Entry64 {
-        rip,
-        rsp,
-        cr3: TABLES_GPA,
-        gdt: GDT_GPA,
-    }
+    Entry64 { rip, rsp, cr3: TABLES_GPA, gdt: GDT_GPA }
 }
 
 fn bare(sandbox: &Sandbox, program: &Program, args: &str, enforce: bool) -> Result<Guest, Error> {
     let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
     let ram = |start: u64, size: u64| {
         sandbox.ram.iter().any(|r| {
-            start >= r.gpa
-                && start
-                    .checked_add(size)
-                    .is_some_and(|end| end <= r.gpa + r.len)
+            start >= r.gpa && start.checked_add(size).is_some_and(|end| end <= r.gpa + r.len)
         })
     };
     let mut pieces = long_mode_start();
@@ -136,10 +104,7 @@ fn bare(sandbox: &Sandbox, program: &Program, args: &str, enforce: bool) -> Resu
                 s.size, s.address
             )));
         }
-        let (first, end) = (
-            s.address / PAGE * PAGE,
-            (s.address + s.size).next_multiple_of(PAGE),
-        );
+        let (first, end) = (s.address / PAGE * PAGE, (s.address + s.size).next_multiple_of(PAGE));
         if first < TABLES_END {
             return Err(wrong(format!(
                 "its program uses {:#x}: addresses below {TABLES_END:#x} hold its first page tables",
@@ -158,10 +123,7 @@ fn bare(sandbox: &Sandbox, program: &Program, args: &str, enforce: bool) -> Resu
         if !s.bytes.is_empty() {
             let lead = (s.address % 8) as usize;
             let bytes = [vec![0; lead], s.bytes.clone()].concat();
-            pieces.push(Piece {
-                gpa: s.address - lead as u64,
-                bytes,
-            });
+            pieces.push(Piece { gpa: s.address - lead as u64, bytes });
         }
     }
     Ok(Guest {
@@ -204,22 +166,14 @@ fn linux(
         || int(setup::VERSION, 2) < 0x20C
         || int(setup::XLOADFLAGS, 2) & 1 == 0
     {
-        return Err(wrong(
-            "its kernel is no 64-bit bzImage (boot protocol 2.12 or later)".into(),
-        ));
+        return Err(wrong("its kernel is no 64-bit bzImage (boot protocol 2.12 or later)".into()));
     }
     let setup_len = (int(setup::SECTS, 1).max(1) as usize + 1) * 512;
     let load = int(setup::PREF_ADDRESS, 8);
-    let low = sandbox
-        .ram
-        .first()
-        .map_or(0, |r| r.gpa + r.len)
-        .min(GUEST_LOW_END);
+    let low = sandbox.ram.first().map_or(0, |r| r.gpa + r.len).min(GUEST_LOW_END);
     let needed = load + int(setup::INIT_SIZE, 4);
     if needed > low {
-        return Err(wrong(format!(
-            "its kernel needs memory up to {needed:#x}; it has {low:#x}"
-        )));
+        return Err(wrong(format!("its kernel needs memory up to {needed:#x}; it has {low:#x}")));
     }
     let initrd = initrd.unwrap_or_default();
     let initrd_at = low.saturating_sub(initrd.len() as u64) / PAGE * PAGE;
@@ -237,12 +191,7 @@ fn linux(
     put(setup::TYPE_OF_LOADER, &[0xFF]);
     put(
         setup::RAMDISK_IMAGE,
-        &(if initrd.is_empty() {
-            0
-        } else {
-            initrd_at as u32
-        })
-        .to_le_bytes(),
+        &(if initrd.is_empty() { 0 } else { initrd_at as u32 }).to_le_bytes(),
     );
     put(setup::RAMDISK_SIZE, &(initrd.len() as u32).to_le_bytes());
     put(setup::CMD_LINE_PTR, &(CMDLINE_GPA as u32).to_le_bytes());
@@ -260,35 +209,14 @@ fn linux(
     }
 
     let mut pieces = long_mode_start();
-    pieces.push(Piece {
-        gpa: ZERO_PAGE_GPA,
-        bytes: zero_page,
-    });
-    pieces.push(Piece {
-        gpa: CMDLINE_GPA,
-        bytes: [cmdline.as_bytes(), &[0]].concat(),
-    });
-    pieces.push(Piece {
-        gpa: ACPI_GPA,
-        bytes: acpi::tables(sandbox, ACPI_GPA),
-    });
-    pieces.push(Piece {
-        gpa: SMBIOS_GPA,
-        bytes: smbios::tables(SMBIOS_GPA),
-    });
-    pieces.push(Piece {
-        gpa: RESET_VECTOR_GPA,
-        bytes: reset_vector(),
-    });
-    pieces.push(Piece {
-        gpa: load,
-        bytes: kernel[setup_len.min(kernel.len())..].to_vec(),
-    });
+    pieces.push(Piece { gpa: ZERO_PAGE_GPA, bytes: zero_page });
+    pieces.push(Piece { gpa: CMDLINE_GPA, bytes: [cmdline.as_bytes(), &[0]].concat() });
+    pieces.push(Piece { gpa: ACPI_GPA, bytes: acpi::tables(sandbox, ACPI_GPA) });
+    pieces.push(Piece { gpa: SMBIOS_GPA, bytes: smbios::tables(SMBIOS_GPA) });
+    pieces.push(Piece { gpa: RESET_VECTOR_GPA, bytes: reset_vector() });
+    pieces.push(Piece { gpa: load, bytes: kernel[setup_len.min(kernel.len())..].to_vec() });
     if !initrd.is_empty() {
-        pieces.push(Piece {
-            gpa: initrd_at,
-            bytes: initrd,
-        });
+        pieces.push(Piece { gpa: initrd_at, bytes: initrd });
     }
     const ENTRY64: u64 = 0x200;
     Ok(Guest {

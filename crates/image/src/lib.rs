@@ -48,10 +48,9 @@ impl fmt::Display for Error {
         match self {
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Program(what) => write!(f, "{what}"),
-            Self::Misfit(misfit) => write!(
-                f,
-                "the system does not fit in the machine's memory: {misfit:?}"
-            ),
+            Self::Misfit(misfit) => {
+                write!(f, "the system does not fit in the machine's memory: {misfit:?}")
+            }
             Self::Tables(error) => write!(f, "the tables cannot be built: {error:?}"),
         }
     }

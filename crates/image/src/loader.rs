@@ -18,16 +18,7 @@ pub fn headers(entry: u64) -> Vec<u8> {
     // Memory map wanted; address fields are valid.
     const FLAGS: u32 = 1 << 1 | 1 << 16;
     // Load everything to the file's end; no bss beyond it.
-    let first = words(&[
-        MAGIC,
-        FLAGS,
-        0u32.wrapping_sub(MAGIC + FLAGS),
-        image,
-        image,
-        0,
-        0,
-        entry,
-    ]);
+    let first = words(&[MAGIC, FLAGS, 0u32.wrapping_sub(MAGIC + FLAGS), image, image, 0, 0, entry]);
 
     const MAGIC2: u32 = 0xE852_50D6;
     let tags = words(&[
@@ -45,11 +36,8 @@ pub fn headers(entry: u64) -> Vec<u8> {
         8, // end
     ]);
     let len = 16 + tags.len() as u32;
-    let second = [
-        words(&[MAGIC2, 0, len, 0u32.wrapping_sub(MAGIC2.wrapping_add(len))]),
-        tags,
-    ]
-    .concat();
+    let second =
+        [words(&[MAGIC2, 0, len, 0u32.wrapping_sub(MAGIC2.wrapping_add(len))]), tags].concat();
 
     let mut bytes = first;
     bytes.resize(SECOND as usize, 0);

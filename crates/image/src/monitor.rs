@@ -73,20 +73,10 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     let iopm = pages.put(&io_map(sandbox));
     let msrpm = pages.put(&msr_map());
     let n_cr3 = nested(pages, input, info_pa)?;
-    part(
-        pages,
-        hsaves,
-        "host save areas, bitmaps, nested tables",
-        false,
-    );
+    part(pages, hsaves, "host save areas, bitmaps, nested tables", false);
 
     let config_pa = pages.end();
-    let confine = Confinement {
-        iopm,
-        msrpm,
-        n_cr3,
-        asid: input.index as u32 + 1,
-    };
+    let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
     let config = config(input, &confine, vmcbs, hsaves);
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
@@ -96,22 +86,13 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     for (va, pa, len, rights) in text_pages {
         monitor.map(va, pa, len, rights)?;
     }
-    monitor.map(
-        CONFIG_VA,
-        config_pa,
-        (config.len() as u64).next_multiple_of(PAGE),
-        Rights::R,
-    )?;
+    monitor.map(CONFIG_VA, config_pa, (config.len() as u64).next_multiple_of(PAGE), Rights::R)?;
     monitor.map(INFO_VA, info_pa, PAGE, Rights::R)?;
     monitor.map(IDT_VA, idt_pa, PAGE, Rights::R)?;
     let report = input.shared.reports[input.index];
     monitor.map(REPORT_VA, report, report::size(0), Rights::RW)?;
     for other in 0..input.plan.sandboxes.len() {
-        let rights = if other == input.index {
-            Rights::RW
-        } else {
-            Rights::R
-        };
+        let rights = if other == input.index { Rights::RW } else { Rights::R };
         monitor.map(
             MAILBOX_VA + other as u64 * MAILBOX,
             input.shared.mailboxes + other as u64 * MAILBOX,
@@ -140,12 +121,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     }
     for p in input.pristine {
         let (first, end) = (p.pa / PAGE * PAGE, (p.pa + p.len).next_multiple_of(PAGE));
-        monitor.map(
-            PRISTINE_VA + (first - IMAGE_PA),
-            first,
-            end - first,
-            Rights::R,
-        )?;
+        monitor.map(PRISTINE_VA + (first - IMAGE_PA), first, end - first, Rights::R)?;
     }
     monitor.map(TRAMPOLINE_PA, TRAMPOLINE_PA, PAGE, Rights::RX)?;
     let monitor_cr3 = monitor.root.unwrap_or_default();
@@ -153,15 +129,9 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
 
     let mut described = image::Sandbox::new_zeroed();
     for (range, ram) in described.memory.iter_mut().zip(&sandbox.ram) {
-        *range = Range {
-            start: ram.hpa,
-            len: ram.len,
-        };
+        *range = Range { start: ram.hpa, len: ram.len };
     }
-    described.monitor = Range {
-        start,
-        len: pages.end() - start,
-    };
+    described.monitor = Range { start, len: pages.end() - start };
     described.monitor_cr3 = monitor_cr3;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
@@ -211,11 +181,8 @@ fn info(plan: &Plan, index: usize, args: &str) -> Info {
     info.apic_ids = ids(sandbox);
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
-    let channels = plan
-        .channels
-        .iter()
-        .filter(|c| c.from == index || c.to.contains(&index))
-        .map(|c| Window {
+    let channels =
+        plan.channels.iter().filter(|c| c.from == index || c.to.contains(&index)).map(|c| Window {
             name: name(&c.name),
             gpa: c.gpa,
             size: c.len,
@@ -291,12 +258,7 @@ fn nested(pages: &mut Pages, input: &Input, info_pa: u64) -> Result<u64, Error> 
         let mut at = ram.gpa;
         let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
         for &(first, end, rights) in input.guest.segments.iter().filter(inside) {
-            tables.map(
-                at,
-                ram.hpa + (at - ram.gpa),
-                first - at,
-                input.guest.default_rights,
-            )?;
+            tables.map(at, ram.hpa + (at - ram.gpa), first - at, input.guest.default_rights)?;
             tables.map(first, ram.hpa + (first - ram.gpa), end - first, rights)?;
             at = end;
         }
@@ -351,57 +313,34 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
     let address = |n: usize| (IDT_VA >> (16 * n)) as u16;
     config.idtr[..5].copy_from_slice(&[0xFFF, address(0), address(1), address(2), address(3)]);
     config.apic_ids = ids(sandbox);
-    for (to, s) in config
-        .first_core
-        .iter_mut()
-        .zip(&plan.sandboxes)
-        .take(MAX_SANDBOXES)
-    {
+    for (to, s) in config.first_core.iter_mut().zip(&plan.sandboxes).take(MAX_SANDBOXES) {
         *to = s.apic_ids[0];
     }
     for (i, core) in config.core.iter_mut().enumerate().take(sandbox.cores.len()) {
-        *core = Core {
-            vmcb_pa: vmcbs + i as u64 * PAGE,
-            hsave_pa: hsaves + i as u64 * PAGE,
-        };
+        *core = Core { vmcb_pa: vmcbs + i as u64 * PAGE, hsave_pa: hsaves + i as u64 * PAGE };
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.argument = input.guest.argument;
 
     let mut tail = Vec::new();
     let mut append = |bytes: &[u8], len: usize| {
-        let slice = Slice {
-            offset: (size_of::<Config>() + tail.len()) as u32,
-            len: len as u32,
-        };
+        let slice = Slice { offset: (size_of::<Config>() + tail.len()) as u32, len: len as u32 };
         tail.extend_from_slice(bytes);
         slice
     };
     let launch = launch(input);
     config.launch = append(launch.as_bytes(), launch.len());
     let mut first = Vec::new();
-    long_mode(confine, &input.guest.entry, &mut |offset, value| {
-        store(&mut first, offset, value)
-    });
+    long_mode(confine, &input.guest.entry, &mut |offset, value| store(&mut first, offset, value));
     config.first_vmcb = append(first.as_bytes(), first.len());
     let mut sipi = Vec::new();
-    real_mode(confine, &mut |offset, value| {
-        store(&mut sipi, offset, value)
-    });
+    real_mode(confine, &mut |offset, value| store(&mut sipi, offset, value));
     config.sipi_vmcb = append(sipi.as_bytes(), sipi.len());
     // A bare guest knows what it has: nothing is quietly absent for it.
     let linux = matches!(sandbox.guest, bulkhead_plan::Guest::Linux { .. });
-    let quiet_ports = if linux {
-        ports::absent(plan)
-    } else {
-        Vec::new()
-    };
+    let quiet_ports = if linux { ports::absent(plan) } else { Vec::new() };
     config.ports = append(quiet_ports.as_bytes(), quiet_ports.len());
-    let only_needed = [Quiet {
-        first: msr::X2APIC_TMCCT,
-        last: msr::X2APIC_TMCCT,
-        value: 0,
-    }];
+    let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
     let quiet_msrs: &[Quiet] = if linux { msr::ABSENT } else { &only_needed };
     config.msrs = append(quiet_msrs.as_bytes(), quiet_msrs.len());
     config.cpuid = append(cpuid::FILTER.as_bytes(), cpuid::FILTER.len());
@@ -411,12 +350,8 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
 /// The launch record: zero all RAM, copy the pristine guest.
 fn launch(input: &Input) -> Vec<Op> {
     let rams = &input.plan.sandboxes[input.index].ram;
-    let zero = rams.iter().map(|r| Op {
-        kind: Op::ZERO,
-        dst: GUEST_VA + r.gpa,
-        src: 0,
-        len: r.len,
-    });
+    let zero =
+        rams.iter().map(|r| Op { kind: Op::ZERO, dst: GUEST_VA + r.gpa, src: 0, len: r.len });
     let copy = input.pristine.iter().map(|p| Op {
         kind: Op::COPY,
         dst: GUEST_VA + p.gpa,
@@ -429,11 +364,6 @@ fn launch(input: &Input) -> Vec<Op> {
 /// A store into a VMCB, which is zeroed before.
 fn store(ops: &mut Vec<Op>, offset: u16, value: u64) {
     if value != 0 {
-        ops.push(Op {
-            kind: Op::STORE,
-            dst: u64::from(offset),
-            src: value,
-            len: 8,
-        });
+        ops.push(Op { kind: Op::STORE, dst: u64::from(offset), src: value, len: 8 });
     }
 }

@@ -45,9 +45,7 @@ pub fn absent(plan: &Plan) -> Vec<Quiet> {
     let owned = |port: u32| {
         let mut devices = plan.sandboxes.iter().flat_map(|s| &s.devices);
         devices.any(|d| {
-            d.ports
-                .iter()
-                .any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
+            d.ports.iter().any(|p| (u32::from(p.first)..=u32::from(p.last)).contains(&port))
         })
     };
     let mut ranges: Vec<Quiet> = Vec::new();
@@ -55,11 +53,7 @@ pub fn absent(plan: &Plan) -> Vec<Quiet> {
         for port in (first..=last).filter(|&p| !owned(p)) {
             match ranges.last_mut() {
                 Some(r) if r.last + 1 == port && r.value == value => r.last = port,
-                _ => ranges.push(Quiet {
-                    first: port,
-                    last: port,
-                    value,
-                }),
+                _ => ranges.push(Quiet { first: port, last: port, value }),
             }
         }
     }

@@ -32,9 +32,7 @@ impl Archive {
     pub fn add(&mut self, path: &str, entry: Entry) {
         let path = path.trim_matches('/');
         for (slash, _) in path.match_indices('/') {
-            self.entries
-                .entry(path[..slash].to_owned())
-                .or_insert(Entry::Directory);
+            self.entries.entry(path[..slash].to_owned()).or_insert(Entry::Directory);
         }
         self.entries.insert(path.to_owned(), entry);
     }

@@ -72,16 +72,10 @@ fn file(source: &str) -> Result<Entry, String> {
 }
 
 fn busybox(archive: &mut Archive, path: &str, source: &str) -> Result<(), String> {
-    let list = Command::new(source)
-        .arg("--list")
-        .output()
-        .map_err(|e| format!("{source}: {e}"))?;
+    let list = Command::new(source).arg("--list").output().map_err(|e| format!("{source}: {e}"))?;
     let (directory, name) = path.rsplit_once('/').ok_or("the path is not absolute")?;
     for applet in String::from_utf8_lossy(&list.stdout).lines() {
-        archive.add(
-            &format!("{directory}/{applet}"),
-            Entry::Link(name.to_owned()),
-        );
+        archive.add(&format!("{directory}/{applet}"), Entry::Link(name.to_owned()));
     }
     archive.add(path, file(source)?);
     Ok(())

@@ -102,23 +102,11 @@ fn header(Image { header, sandboxes }: Image) -> Result<(), Error> {
         return Err(Error::Version(header.version));
     }
     let checks = [
-        (
-            header.image.start == IMAGE_PA && aligned(header.image),
-            "image",
-        ),
+        (header.image.start == IMAGE_PA && aligned(header.image), "image"),
         (inside(header.boot, header.image), "boot"),
-        (
-            header.sealed % 8 == 0 && header.sealed <= header.image.len,
-            "sealed part",
-        ),
-        (
-            (1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)),
-            "number of sandboxes",
-        ),
-        (
-            header.sandboxes as usize == sandboxes.len(),
-            "number of sandboxes",
-        ),
+        (header.sealed % 8 == 0 && header.sealed <= header.image.len, "sealed part"),
+        ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
+        (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
     ];
     for (ok, what) in checks {
         if !ok {
@@ -131,10 +119,7 @@ fn header(Image { header, sandboxes }: Image) -> Result<(), Error> {
 fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
     let page = |start| Range { start, len: PAGE };
     let checks = [
-        (
-            s.memory.iter().all(|&m| aligned(m)) && s.memory[0].len > 0,
-            "memory",
-        ),
+        (s.memory.iter().all(|&m| aligned(m)) && s.memory[0].len > 0, "memory"),
         (aligned(s.monitor) && inside(s.monitor, image), "monitor"),
         (
             s.monitor_cr3 % PAGE == 0 && inside(page(s.monitor_cr3), s.monitor),
@@ -142,10 +127,7 @@ fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
         ),
         (s.monitor_cr3 < 1 << 32, "monitor's page tables above 4 GiB"),
         (inside(page(s.info_pa), s.monitor), "info page"),
-        (
-            (1..=MAX_CORES).contains(&(s.cores as usize)),
-            "number of cores",
-        ),
+        ((1..=MAX_CORES).contains(&(s.cores as usize)), "number of cores"),
     ];
     for (ok, what) in checks {
         if !ok {
@@ -163,18 +145,14 @@ fn memory(Image { header, sandboxes }: Image, machine: &impl BootMachine) -> Res
             Err(Error::NoRam(owner, r.start, r.len))
         }
     };
-    let trampoline = Range {
-        start: TRAMPOLINE_PA,
-        len: PAGE,
-    };
+    let trampoline = Range { start: TRAMPOLINE_PA, len: PAGE };
     need(u32::MAX, header.image)?;
     need(u32::MAX, trampoline)?;
     for (i, s) in sandboxes.iter().enumerate() {
         for (piece, &r) in s.memory.iter().enumerate() {
             let before = sandboxes[..i].iter().flat_map(|o| o.memory);
-            let mut taken = before
-                .chain(s.memory[..piece].iter().copied())
-                .chain([header.image, trampoline]);
+            let mut taken =
+                before.chain(s.memory[..piece].iter().copied()).chain([header.image, trampoline]);
             if taken.any(|other| overlap(r, other)) {
                 return Err(Error::Overlap(i as u32, r.start));
             }
@@ -190,22 +168,13 @@ fn memory(Image { header, sandboxes }: Image, machine: &impl BootMachine) -> Res
 }
 
 fn cores(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
-    let ids = |s: usize| {
-        image.sandboxes[s]
-            .apic_ids
-            .iter()
-            .take(image.sandboxes[s].cores as usize)
-    };
+    let ids = |s: usize| image.sandboxes[s].apic_ids.iter().take(image.sandboxes[s].cores as usize);
     for s in 0..image.sandboxes.len() {
         for (i, &id) in ids(s).enumerate() {
             if !machine.has_core(id) {
                 return Err(Error::NoCore(s as u32, id));
             }
-            if (0..s)
-                .flat_map(ids)
-                .chain(ids(s).take(i))
-                .any(|&other| other == id)
-            {
+            if (0..s).flat_map(ids).chain(ids(s).take(i)).any(|&other| other == id) {
                 return Err(Error::CoreTwice(s as u32, id));
             }
         }

@@ -284,10 +284,7 @@ impl State {
     /// From `assemble`'s end to the guest's first instruction.
     fn first_takes_all_for_parked(&self) -> bool {
         use Pc::*;
-        matches!(
-            self.core[0].pc,
-            Clear | Drain | StopCheck | Ask | AskAgain | Doze | Launch | Play
-        )
+        matches!(self.core[0].pc, Clear | Drain | StopCheck | Ask | AskAgain | Doze | Launch | Play)
     }
 
     fn violation(&self, model: &Model) -> Option<Violation> {
@@ -306,9 +303,7 @@ impl State {
             (model.strict_ends && c.ended == self.life).then_some(Violation::RunsAfterEnd)
         };
         let both = self.core[0].signals & END == END || self.then == END;
-        (1..model.cores)
-            .find_map(guest)
-            .or(both.then_some(Violation::StrangeEnd))
+        (1..model.cores).find_map(guest).or(both.then_some(Violation::StrangeEnd))
     }
 
     /// All of it in a number.
@@ -376,11 +371,7 @@ impl Model {
 
     fn step(&self, actor: Actor, to: State) -> Step {
         let violation = to.violation(self);
-        Step {
-            actor,
-            to,
-            violation,
-        }
+        Step { actor, to, violation }
     }
 
     /// `mail::post` by another sandbox.
@@ -488,11 +479,7 @@ impl Model {
             Pc::Mail if state.mail == NONE => goto(&mut to, Pc::Guest),
             Pc::Mail => {
                 to.mail = NONE;
-                to.then = if state.mail == STOP {
-                    STOPPED
-                } else {
-                    LAUNCHING
-                };
+                to.then = if state.mail == STOP { STOPPED } else { LAUNCHING };
                 goto(&mut to, Pc::End);
             }
             Pc::LateInit => {
@@ -511,11 +498,7 @@ impl Model {
             }
             Pc::SipiParked | Pc::SipiAgain => {
                 let t = &state.core[target];
-                let old = if me.pc == Pc::SipiAgain {
-                    t.signals
-                } else {
-                    me.old
-                };
+                let old = if me.pc == Pc::SipiAgain { t.signals } else { me.old };
                 let told = old & INIT != 0 && self.fault != Fault::StartupNeedsParked;
                 let duplicate = old & STARTUP != 0;
                 if duplicate || !(t.parked != 0 || told) {
@@ -713,10 +696,7 @@ impl Model {
     /// What must not last for ever.
     fn duties(&self) -> Vec<Duty> {
         fn ending(s: &State) -> bool {
-            matches!(
-                s.core[0].pc,
-                Pc::End | Pc::EndSignal | Pc::EndRing | Pc::Assemble
-            )
+            matches!(s.core[0].pc, Pc::End | Pc::EndSignal | Pc::EndRing | Pc::Assemble)
         }
         fn request(s: &State) -> bool {
             s.mail != NONE
@@ -726,9 +706,7 @@ impl Model {
             (Violation::EndStuck, ending),
             (Violation::RequestLost, request),
             (Violation::StartupLost, |s| s.core[1].owed),
-            (Violation::SignalLost, |s| {
-                s.core[0].signals & (INIT | END) != 0
-            }),
+            (Violation::SignalLost, |s| s.core[0].signals & (INIT | END) != 0),
             (Violation::SignalLost, |s| s.core[1].signals & INIT != 0),
         ];
         if self.cores > 2 {
@@ -949,13 +927,7 @@ const TWO: Model = Model {
 };
 
 /// Three cores, whose guest does four things, over two lives.
-const THREE: Model = Model {
-    cores: 3,
-    lives: 3,
-    requests: 0,
-    exits: Some(4),
-    ..TWO
-};
+const THREE: Model = Model { cores: 3, lives: 3, requests: 0, exits: Some(4), ..TWO };
 
 fn holds(model: Model) {
     match check(&model) {
@@ -968,22 +940,15 @@ fn holds(model: Model) {
 fn fails(model: Model, violations: &[Violation]) {
     match check(&model) {
         Ok(states) => panic!("{:?} is not seen in {states} states", model.fault),
-        Err(failure) => assert!(
-            violations.contains(&failure.violation),
-            "{:?}: {}",
-            model.fault,
-            failure.trace
-        ),
+        Err(failure) => {
+            assert!(violations.contains(&failure.violation), "{:?}: {}", model.fault, failure.trace)
+        }
     }
 }
 
 /// Enough for errors that two cores show.
 fn two(fault: Fault) -> Model {
-    Model {
-        lives: 3,
-        fault,
-        ..TWO
-    }
+    Model { lives: 3, fault, ..TWO }
 }
 
 fn three(fault: Fault) -> Model {
@@ -997,11 +962,7 @@ fn two_cores() {
 
 #[test]
 fn two_cores_and_slow_nmis() {
-    holds(Model {
-        requests: 0,
-        slow_nmis: true,
-        ..TWO
-    });
+    holds(Model { requests: 0, slow_nmis: true, ..TWO });
 }
 
 #[test]
@@ -1012,20 +973,13 @@ fn three_cores() {
 #[test]
 #[ignore = "millions of states: cargo test --release -- --ignored"]
 fn two_cores_and_all_at_once() {
-    holds(Model {
-        requests: 2,
-        slow_nmis: true,
-        ..TWO
-    });
+    holds(Model { requests: 2, slow_nmis: true, ..TWO });
 }
 
 #[test]
 #[ignore = "millions of states: cargo test --release -- --ignored"]
 fn three_cores_without_a_limit() {
-    holds(Model {
-        exits: None,
-        ..THREE
-    });
+    holds(Model { exits: None, ..THREE });
 }
 
 #[test]
@@ -1083,11 +1037,5 @@ fn no_look_for_requests_before_a_launch() {
 /// asked for the end of that life: `park` is told which one.
 #[test]
 fn a_core_that_asked_for_an_end_waits_for_it() {
-    fails(
-        Model {
-            refuses_after_end: false,
-            ..two(Fault::None)
-        },
-        &[Violation::RunsAfterEnd],
-    );
+    fails(Model { refuses_after_end: false, ..two(Fault::None) }, &[Violation::RunsAfterEnd]);
 }

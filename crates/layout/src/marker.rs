@@ -134,11 +134,7 @@ mod tests {
     fn ids_are_unique() {
         for (n, (id, name)) in NAMES.iter().enumerate() {
             assert_eq!(id & KIND_MASK, 0, "{name}");
-            assert!(
-                NAMES[..n]
-                    .iter()
-                    .all(|(other, text)| other != id && text != name)
-            );
+            assert!(NAMES[..n].iter().all(|(other, text)| other != id && text != name));
         }
     }
 
@@ -172,10 +168,7 @@ mod tests {
 
     #[test]
     fn the_c_header_says_the_same() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../sdk/include/bulkhead-marker.h"
-        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/include/bulkhead-marker.h");
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(path, header()).expect("header is writable");
         }

@@ -134,11 +134,7 @@ impl Record {
     /// Counts a release that came so many nanoseconds late.
     pub fn count_jitter(&mut self, late: u64) {
         self.jitter_last = late;
-        self.jitter_min = if self.releases == 0 {
-            late
-        } else {
-            self.jitter_min.min(late)
-        };
+        self.jitter_min = if self.releases == 0 { late } else { self.jitter_min.min(late) };
         self.jitter_max = self.jitter_max.max(late);
         let bucket = (u64::BITS - late.leading_zeros()) as usize;
         self.jitter[bucket.min(BUCKETS - 1)] += 1;

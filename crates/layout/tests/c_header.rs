@@ -6,10 +6,7 @@ use bulkhead_layout::{MAX_CORES, hypercall, map, telemetry};
 use std::fmt::Write;
 use std::mem::offset_of;
 
-const PATH: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../sdk/include/bulkhead-layout.h"
-);
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/include/bulkhead-layout.h");
 
 macro_rules! numbers {
     ($out:ident, $prefix:literal, $module:path: $($name:ident)*) => {{
@@ -81,15 +78,7 @@ fn args_have_the_size_that_the_header_says() {
 fn the_c_structures_have_this_layout() {
     let header = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/include/bulkhead.h");
     let compiler = std::env::var("CC").unwrap_or_else(|_| "gcc".into());
-    let arguments = [
-        "-std=c11",
-        "-ffreestanding",
-        "-fsyntax-only",
-        "-Wall",
-        "-Werror",
-        "-x",
-        "c",
-    ];
+    let arguments = ["-std=c11", "-ffreestanding", "-fsyntax-only", "-Wall", "-Werror", "-x", "c"];
     let status = std::process::Command::new(&compiler)
         .args(arguments)
         .arg(header)

@@ -12,10 +12,7 @@ pub const VARIABLE: &str = "BULKHEAD_ARTIFACTS";
 #[must_use]
 pub fn root(from: &Path) -> Option<PathBuf> {
     let from = std::path::absolute(from).ok()?;
-    from.ancestors()
-        .skip(1)
-        .find(|folder| folder.join("Cargo.toml").is_file())
-        .map(Path::to_owned)
+    from.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file()).map(Path::to_owned)
 }
 
 /// Where artifacts are, in a source tree.
@@ -31,9 +28,7 @@ pub fn folder(manifest: &Path) -> PathBuf {
     let near = root(manifest).map(|root| root.join(FOLDER));
     // TREE/target/release/bulkhead
     let own = std::env::current_exe().ok();
-    let own = own
-        .as_deref()
-        .and_then(|exe| Some(exe.ancestors().nth(3)?.join(FOLDER)));
+    let own = own.as_deref().and_then(|exe| Some(exe.ancestors().nth(3)?.join(FOLDER)));
     let there = near.iter().chain(&own).find(|folder| folder.is_dir());
     there.cloned().or(near).unwrap_or_else(|| FOLDER.into())
 }

@@ -65,12 +65,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Checked, Diagnostics> {
 
 /// Reads a file as text.
 fn read_text(path: &Path) -> Result<Arc<Source>, Box<Diagnostic>> {
-    let source = |text| {
-        Arc::new(Source {
-            path: path.to_owned(),
-            text,
-        })
-    };
+    let source = |text| Arc::new(Source { path: path.to_owned(), text });
     let bytes = std::fs::read(path).map_err(|error| {
         let message = format!("cannot read {}: {error}", path.display());
         let at = Location::start(&source(String::new()));
@@ -81,10 +76,7 @@ fn read_text(path: &Path) -> Result<Arc<Source>, Box<Diagnostic>> {
     String::from_utf8(bytes).map(source).map_err(|error| {
         let wrong = error.utf8_error().valid_up_to();
         let source = source(String::from_utf8_lossy(error.as_bytes()).into_owned());
-        let at = Location {
-            source,
-            range: wrong..wrong,
-        };
+        let at = Location { source, range: wrong..wrong };
         Box::new(
             Diagnostic::new("file-not-text", at, format!("byte {wrong} is not UTF-8"))
                 .help("save the file as UTF-8 text"),
@@ -98,19 +90,13 @@ fn read_text(path: &Path) -> Result<Arc<Source>, Box<Diagnostic>> {
 /// Everything that was found.
 pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Diagnostics> {
     let (document, errors) = Document::parse(source, &source.text);
-    let mut found: Vec<Diagnostic> = errors
-        .iter()
-        .map(|error| syntax(&document, error))
-        .collect();
+    let mut found: Vec<Diagnostic> = errors.iter().map(|error| syntax(&document, error)).collect();
     // What follows a syntax error is guesswork: a key may have been lost.
     if !found.is_empty() {
         return Err(Diagnostics(found).sorted());
     }
     found.extend(shape::check(&document, &schema::manifest()));
-    let mut decoder = Decoder {
-        document: &document,
-        found: &mut found,
-    };
+    let mut decoder = Decoder { document: &document, found: &mut found };
     let mut context = Context {
         document: &document,
         version: decoder.one("version"),
@@ -121,10 +107,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         healths: decoder.many("health"),
         machine: None,
         base: source.path.parent().unwrap_or(Path::new("")).to_owned(),
-        artifacts: options
-            .artifacts
-            .clone()
-            .unwrap_or_else(|| artifact::folder(&source.path)),
+        artifacts: options.artifacts.clone().unwrap_or_else(|| artifact::folder(&source.path)),
         skip_files: options.skip_files,
         guests: Vec::new(),
     };
@@ -139,11 +122,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
     if found.is_empty() {
         let (system, places) = rules::build::system(&context);
         let image_estimate = rules::memory::image_estimate(&context);
-        Ok(Checked {
-            system,
-            image_estimate,
-            places,
-        })
+        Ok(Checked { system, image_estimate, places })
     } else {
         Err(Diagnostics(found).sorted())
     }
@@ -158,12 +137,8 @@ pub(crate) fn syntax(document: &Document<'_>, error: &toml::de::Error) -> Diagno
     } else {
         "the format is described at toml.io; strings stand in quotes"
     };
-    Diagnostic::new(
-        "syntax",
-        at,
-        format!("this is not TOML as it is expected here: {message}"),
-    )
-    .help(help)
+    Diagnostic::new("syntax", at, format!("this is not TOML as it is expected here: {message}"))
+        .help(help)
 }
 
 /// Takes pieces of a document apart. A piece of the wrong shape has been
@@ -177,23 +152,17 @@ struct Decoder<'a, 't> {
 /// table is checked all the same.
 fn prune(value: &mut DeValue<'_>, found: &[Diagnostic]) {
     let unknown = |span: std::ops::Range<usize>| {
-        found
-            .iter()
-            .any(|finding| finding.rule == "unknown-key" && finding.at.range == span)
+        found.iter().any(|finding| finding.rule == "unknown-key" && finding.at.range == span)
     };
     match value {
         DeValue::Table(table) => {
-            let kept = std::mem::take(table)
-                .into_iter()
-                .filter(|(key, _)| !unknown(key.span()));
+            let kept = std::mem::take(table).into_iter().filter(|(key, _)| !unknown(key.span()));
             *table = kept.collect();
             for (_, value) in table.iter_mut() {
                 prune(value.get_mut(), found);
             }
         }
-        DeValue::Array(array) => array
-            .iter_mut()
-            .for_each(|value| prune(value.get_mut(), found)),
+        DeValue::Array(array) => array.iter_mut().for_each(|value| prune(value.get_mut(), found)),
         _ => {}
     }
 }
@@ -219,19 +188,12 @@ impl Decoder<'_, '_> {
     }
 
     fn many<T: DeserializeOwned>(&mut self, key: &'static str) -> Vec<Item<T>> {
-        let array = self
-            .document
-            .get(&[k(key)])
-            .and_then(|node| node.get_ref().as_array());
+        let array = self.document.get(&[k(key)]).and_then(|node| node.get_ref().as_array());
         let len = array.map_or(0, |array| array.len());
         (0..len)
             .filter_map(|index| {
                 let raw = self.decode(&[k(key), n(index)])?;
-                Some(Item {
-                    table: key,
-                    index,
-                    raw,
-                })
+                Some(Item { table: key, index, raw })
             })
             .collect()
     }
@@ -247,11 +209,7 @@ fn describe(context: &Context<'_, '_>) -> Result<Option<Machine>, Vec<Diagnostic
     let near = artifact::join(&context.base, machine);
     let root = artifact::root(&context.document.source().path);
     let far = root.map(|root| artifact::join(&root, machine));
-    let path = if near.is_file() {
-        near
-    } else {
-        far.filter(|far| far.is_file()).unwrap_or(near)
-    };
+    let path = if near.is_file() { near } else { far.filter(|far| far.is_file()).unwrap_or(near) };
     let source = read_text(&path).map_err(|finding| {
         if finding.rule != "file-unreadable" {
             return vec![*finding];

@@ -68,8 +68,7 @@ impl Diagnostics {
             let key = |d: &Diagnostic| (d.at.source.path.clone(), d.at.range.start, d.rule);
             key(a).cmp(&key(b))
         });
-        self.0
-            .dedup_by(|a, b| a.rule == b.rule && a.at == b.at && a.message == b.message);
+        self.0.dedup_by(|a, b| a.rule == b.rule && a.at == b.at && a.message == b.message);
         self
     }
 }
@@ -85,10 +84,7 @@ impl std::error::Error for Diagnostics {}
 /// Joins names for a sentence: `a`, `b` and `c`.
 #[must_use]
 pub fn list<S: AsRef<str>>(names: &[S]) -> String {
-    let quoted: Vec<String> = names
-        .iter()
-        .map(|name| format!("`{}`", name.as_ref()))
-        .collect();
+    let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
     match quoted.split_last() {
         None => "none".into(),
         Some((last, [])) => last.clone(),
@@ -134,10 +130,7 @@ mod tests {
     #[test]
     fn near_names_are_found() {
         assert_eq!(nearest("core", ["name", "cores", "memory"]), Some("cores"));
-        assert_eq!(
-            nearest("memroy", ["name", "cores", "memory"]),
-            Some("memory")
-        );
+        assert_eq!(nearest("memroy", ["name", "cores", "memory"]), Some("memory"));
         assert_eq!(nearest("quota", ["name", "cores", "memory"]), None);
     }
 

@@ -75,10 +75,7 @@ pub fn kernel(bytes: &[u8]) -> Result<Kernel, String> {
     // "For backwards compatibility, if the setup_sects field contains 0, the real value is 4."
     let setup = (if setup == 0 { 4 } else { setup } + 1) * 512;
     if setup >= bytes.len() as u64 {
-        return Err(format!(
-            "it has {} bytes, and its setup part alone {setup}",
-            bytes.len()
-        ));
+        return Err(format!("it has {} bytes, and its setup part alone {setup}", bytes.len()));
     }
     Ok(Kernel {
         load: word::<8>(bytes, 0x258).ok_or_else(short)?,
@@ -110,7 +107,7 @@ pub fn program(bytes: &[u8]) -> Result<Program, String> {
         2 => {}
         3 => {
             return Err(
-                "it is position-independent (ET_DYN), so its addresses are not final".into(),
+                "it is position-independent (ET_DYN), so its addresses are not final".into()
             );
         }
         other => return Err(format!("its type is {other}, an executable's is 2")),
@@ -155,20 +152,10 @@ fn segment(header: &[u8], file: u64) -> Result<Option<Segment>, String> {
     if offset.checked_add(in_file).is_none_or(|end| end > file) || in_file > len {
         return Err(format!("its segment at {start:#x} is cut off"));
     }
-    if start
-        .checked_add(len)
-        .is_none_or(|end| end > u64::MAX - PAGE)
-    {
-        return Err(format!(
-            "its segment at {start:#x} ends beyond all addresses"
-        ));
+    if start.checked_add(len).is_none_or(|end| end > u64::MAX - PAGE) {
+        return Err(format!("its segment at {start:#x} ends beyond all addresses"));
     }
-    Ok(Some(Segment {
-        start,
-        len,
-        write: flags & 2 != 0,
-        execute: flags & 1 != 0,
-    }))
+    Ok(Some(Segment { start, len, write: flags & 2 != 0, execute: flags & 1 != 0 }))
 }
 
 /// Two segments with different rights on one page, or on the same bytes.

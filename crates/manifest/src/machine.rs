@@ -17,10 +17,8 @@ use toml::de::ValueDeserializer;
 /// Everything that is wrong with it.
 pub fn read(source: &Arc<Source>) -> Result<Machine, Vec<Diagnostic>> {
     let (document, errors) = Document::parse(source, &source.text);
-    let mut found: Vec<Diagnostic> = errors
-        .iter()
-        .map(|error| crate::check::syntax(&document, error))
-        .collect();
+    let mut found: Vec<Diagnostic> =
+        errors.iter().map(|error| crate::check::syntax(&document, error)).collect();
     if found.is_empty() {
         found = shape::check(&document, &schema::machine());
     }
@@ -42,17 +40,12 @@ struct View<'a, 't> {
 impl View<'_, '_> {
     fn report(&mut self, rule: &'static str, path: &[Step<'_>], message: String, help: &str) {
         let at = self.document.at(path);
-        self.found
-            .push(Diagnostic::new(rule, at, message).help(help));
+        self.found.push(Diagnostic::new(rule, at, message).help(help));
     }
 }
 
 fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<Diagnostic>> {
-    let mut view = View {
-        document,
-        file,
-        found: Vec::new(),
-    };
+    let mut view = View { document, file, found: Vec::new() };
     version(&mut view);
     cores(&mut view);
     let (ram_size, ram_below_4g) = memory_size(&mut view);
@@ -74,23 +67,14 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
         devices,
         console,
         debug_port: file.debug_port.unwrap_or(0),
-        qemu: file
-            .qemu
-            .as_ref()
-            .map(|qemu| qemu.args.clone())
-            .unwrap_or_default(),
+        qemu: file.qemu.as_ref().map(|qemu| qemu.args.clone()).unwrap_or_default(),
     })
 }
 
 fn version(view: &mut View<'_, '_>) {
     if let Some(version) = view.file.version.filter(|version| *version != 1) {
         let message = format!("machine description version {version} is not known");
-        view.report(
-            "machine-version",
-            &[k("version")],
-            message,
-            "write `version = 1`",
-        );
+        view.report("machine-version", &[k("version")], message, "write `version = 1`");
     }
 }
 
@@ -98,12 +82,7 @@ fn cores(view: &mut View<'_, '_>) {
     let cores = &view.file.cores;
     if cores.is_empty() {
         let message = "the machine has no core".to_owned();
-        view.report(
-            "machine-cores",
-            &[k("cores")],
-            message,
-            "list the x2APIC IDs of its cores",
-        );
+        view.report("machine-cores", &[k("cores")], message, "list the x2APIC IDs of its cores");
     }
     for (index, id) in cores.iter().enumerate() {
         if cores[..index].contains(id) {
@@ -118,12 +97,7 @@ fn cores(view: &mut View<'_, '_>) {
         // Monitors keep their cores as a set of 256 bits.
         if *id > 255 {
             let message = format!("x2APIC ID {id} is above 255");
-            view.report(
-                "machine-cores",
-                &[k("cores"), n(index)],
-                message,
-                "leave this core out",
-            );
+            view.report("machine-cores", &[k("cores"), n(index)], message, "leave this core out");
         }
     }
 }
@@ -145,32 +119,16 @@ fn memory_size(view: &mut View<'_, '_>) -> (u64, u64) {
     let size = read("size", &sizes.size);
     let below = read("below_4g", &sizes.below_4g);
     if below > size || below > 1 << 32 {
-        let message = format!(
-            "{} below 4 GiB is more than there can be",
-            size::show(below)
-        );
+        let message = format!("{} below 4 GiB is more than there can be", size::show(below));
         let help = "`below_4g` is at most `size` and at most 4 GiB";
-        view.report(
-            "machine-memory",
-            &[k("memory"), k("below_4g")],
-            message,
-            help,
-        );
+        view.report("machine-memory", &[k("memory"), k("below_4g")], message, help);
     }
     (size, below)
 }
 
 fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
-    let banks = [
-        Span {
-            start: 0,
-            len: below,
-        },
-        Span {
-            start: 1 << 32,
-            len: size.saturating_sub(below),
-        },
-    ];
+    let banks =
+        [Span { start: 0, len: below }, Span { start: 1 << 32, len: size.saturating_sub(below) }];
     let mut pieces: Vec<Span> = Vec::new();
     for (index, range) in view.file.ram.iter().enumerate() {
         let path = [k("ram"), n(index)];
@@ -185,10 +143,7 @@ fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
             );
             continue;
         }
-        let piece = Span {
-            start,
-            len: end - start,
-        };
+        let piece = Span { start, len: end - start };
         if !banks.iter().any(|bank| bank.encloses(piece)) {
             let message = format!("{start:#x} to {end:#x} is outside of the machine's memory");
             let help = format!(
@@ -199,16 +154,9 @@ fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
             view.report("machine-ram", &path, message, &help);
         }
         if let Some(last) = pieces.last().filter(|last| start < last.end()) {
-            let message = format!(
-                "{start:#x} lies before the end of the range before it, {:#x}",
-                last.end()
-            );
-            view.report(
-                "machine-ram",
-                &path,
-                message,
-                "ranges ascend and do not overlap",
-            );
+            let message =
+                format!("{start:#x} lies before the end of the range before it, {:#x}", last.end());
+            view.report("machine-ram", &path, message, "ranges ascend and do not overlap");
         }
         pieces.push(piece);
     }
@@ -224,10 +172,7 @@ fn reserved(view: &mut View<'_, '_>, ram: &[Span]) -> Vec<(String, Span)> {
             view.report("machine-reserved", &path, message, "`start` is below `end`");
             continue;
         }
-        let span = Span {
-            start: entry.start,
-            len: entry.end - entry.start,
-        };
+        let span = Span { start: entry.start, len: entry.end - entry.start };
         if let Some(piece) = ram.iter().find(|piece| piece.overlaps(span)) {
             let message = format!(
                 "`{}` overlaps the RAM from {:#x} to {:#x}",
@@ -235,12 +180,7 @@ fn reserved(view: &mut View<'_, '_>, ram: &[Span]) -> Vec<(String, Span)> {
                 piece.start,
                 piece.end()
             );
-            view.report(
-                "machine-reserved",
-                &path,
-                message,
-                "take it out of `[[ram]]`",
-            );
+            view.report("machine-reserved", &path, message, "take it out of `[[ram]]`");
         }
         all.push((entry.name.clone(), span));
     }
@@ -249,19 +189,11 @@ fn reserved(view: &mut View<'_, '_>, ram: &[Span]) -> Vec<(String, Span)> {
 
 /// The image and the cores' start-up code have fixed places.
 fn image_memory(view: &mut View<'_, '_>, ram: &[Span]) {
-    for (what, start) in [
-        ("image", map::IMAGE_PA),
-        ("cores' start-up code", map::TRAMPOLINE_PA),
-    ] {
+    for (what, start) in [("image", map::IMAGE_PA), ("cores' start-up code", map::TRAMPOLINE_PA)] {
         let page = Span { start, len: PAGE };
         if !ram.iter().any(|piece| piece.encloses(page)) {
             let message = format!("there is no RAM at {start:#x}, where the {what} goes");
-            view.report(
-                "machine-image",
-                &[k("ram")],
-                message,
-                "list the RAM there in `[[ram]]`",
-            );
+            view.report("machine-image", &[k("ram")], message, "list the RAM there in `[[ram]]`");
         }
     }
 }
@@ -276,12 +208,7 @@ fn devices(view: &mut View<'_, '_>) -> Vec<Device> {
         let device = device(view, entry, index);
         if let Some(other) = devices.iter().find(|other| other.name == device.name) {
             let message = format!("device `{}` is described twice", other.name);
-            view.report(
-                "machine-device",
-                &path,
-                message,
-                "every device has a name of its own",
-            );
+            view.report("machine-device", &path, message, "every device has a name of its own");
         }
         devices.push(device);
     }
@@ -293,12 +220,7 @@ fn device(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Device 
         if first > last {
             let path = [k("device"), n(index), k("ports"), n(position)];
             let message = format!("{first:#x} to {last:#x} is no range of ports");
-            view.report(
-                "machine-device",
-                &path,
-                message,
-                "the first port is at most the last one",
-            );
+            view.report("machine-device", &path, message, "the first port is at most the last one");
         }
     }
     Device {
@@ -307,10 +229,7 @@ fn device(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Device 
         ports: entry
             .ports
             .iter()
-            .map(|[first, last]| Ports {
-                first: *first,
-                last: *last,
-            })
+            .map(|[first, last]| Ports { first: *first, last: *last })
             .collect(),
         irq: entry.irq,
         nobody: entry.nobody.clone(),
@@ -321,32 +240,20 @@ fn device(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Device 
 /// Whether two devices share a port.
 #[must_use]
 pub fn share_port(one: &Device, other: &Device) -> bool {
-    one.ports
-        .iter()
-        .any(|a| other.ports.iter().any(|b| a.overlaps(*b)))
+    one.ports.iter().any(|a| other.ports.iter().any(|b| a.overlaps(*b)))
 }
 
 fn console(view: &mut View<'_, '_>) -> u16 {
     let Some(name) = &view.file.console else {
         return 0;
     };
-    let uarts = || {
-        view.file
-            .device
-            .iter()
-            .filter(|device| device.class == "uart16550")
-    };
-    let port = uarts()
-        .find(|uart| uart.name == *name)
-        .and_then(|uart| uart.ports.first());
+    let uarts = || view.file.device.iter().filter(|device| device.class == "uart16550");
+    let port = uarts().find(|uart| uart.name == *name).and_then(|uart| uart.ports.first());
     match port {
         Some([first, _]) => *first,
         None => {
             let names: Vec<&String> = uarts().map(|uart| &uart.name).collect();
-            let help = format!(
-                "name a device of class `uart16550` with ports: {}",
-                list(&names)
-            );
+            let help = format!("name a device of class `uart16550` with ports: {}", list(&names));
             let message = format!("console `{name}` is no such device");
             view.report("machine-console", &[k("console")], message, &help);
             0

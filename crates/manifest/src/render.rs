@@ -16,18 +16,9 @@ struct Paint {
     off: &'static str,
 }
 
-const PLAIN: Paint = Paint {
-    error: "",
-    mark: "",
-    bold: "",
-    off: "",
-};
-const COLOUR: Paint = Paint {
-    error: "\x1b[1;31m",
-    mark: "\x1b[1;34m",
-    bold: "\x1b[1m",
-    off: "\x1b[0m",
-};
+const PLAIN: Paint = Paint { error: "", mark: "", bold: "", off: "" };
+const COLOUR: Paint =
+    Paint { error: "\x1b[1;31m", mark: "\x1b[1;34m", bold: "\x1b[1m", off: "\x1b[0m" };
 
 /// Text with the source line and a mark under what is wrong.
 #[must_use]
@@ -45,12 +36,7 @@ pub fn human(findings: &Diagnostics, colour: bool) -> String {
 }
 
 fn one(out: &mut String, finding: &Diagnostic, paint: &Paint) {
-    let Paint {
-        error,
-        mark,
-        bold,
-        off,
-    } = paint;
+    let Paint { error, mark, bold, off } = paint;
     let _ = writeln!(
         out,
         "{error}error[{}]{off}{bold}: {}{off}",
@@ -84,9 +70,7 @@ fn snippet(
     digits: usize,
     paint: &Paint,
 ) {
-    let Paint {
-        error, mark, off, ..
-    } = paint;
+    let Paint { error, mark, off, .. } = paint;
     let (line, column) = at.first();
     let _ = writeln!(
         out,
@@ -100,35 +84,16 @@ fn snippet(
     let (last_line, last_column) = at.last();
     let text: Vec<char> = at.line().chars().collect();
     // A long line is shown from shortly before the mark on.
-    let skip = if text.len() > WIDTH && column > WIDTH / 2 {
-        column - WIDTH / 2
-    } else {
-        0
-    };
-    let shown: String = text
-        .iter()
-        .skip(skip)
-        .take(WIDTH)
-        .map(|c| printable(*c))
-        .collect();
-    let end = if last_line == line {
-        last_column
-    } else {
-        text.len() + 1
-    };
+    let skip = if text.len() > WIDTH && column > WIDTH / 2 { column - WIDTH / 2 } else { 0 };
+    let shown: String = text.iter().skip(skip).take(WIDTH).map(|c| printable(*c)).collect();
+    let end = if last_line == line { last_column } else { text.len() + 1 };
     let start = column - 1 - skip.min(column - 1);
-    let len = end
-        .saturating_sub(column)
-        .clamp(1, WIDTH.saturating_sub(start).max(1));
+    let len = end.saturating_sub(column).clamp(1, WIDTH.saturating_sub(start).max(1));
     let signs: String = std::iter::repeat_n(sign, len).collect();
     let _ = writeln!(out, "{:digits$} {mark}|{off}", "");
     let _ = writeln!(out, "{mark}{line:digits$} |{off} {shown}");
-    let under = format!(
-        "{:digits$} {mark}|{off} {:start$}{error}{signs} {}{off}",
-        "",
-        "",
-        clean(label)
-    );
+    let under =
+        format!("{:digits$} {mark}|{off} {:start$}{error}{signs} {}{off}", "", "", clean(label));
     let _ = writeln!(out, "{}", under.trim_end());
 }
 

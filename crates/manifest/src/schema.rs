@@ -19,9 +19,7 @@ pub fn machine() -> Value {
 }
 
 fn generate<T: JsonSchema>() -> Value {
-    let schema = SchemaSettings::draft2020_12()
-        .into_generator()
-        .into_root_schema_for::<T>();
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     let mut value = schema.to_value();
     strip_null(&mut value);
     value

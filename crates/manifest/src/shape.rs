@@ -16,11 +16,7 @@ use toml::de::DeValue;
 /// All shape errors of a document.
 #[must_use]
 pub fn check(document: &Document<'_>, schema: &Value) -> Vec<Diagnostic> {
-    let mut shape = Shape {
-        document,
-        schema,
-        found: Vec::new(),
-    };
+    let mut shape = Shape { document, schema, found: Vec::new() };
     shape.node(document.root(), schema, "");
     shape.found
 }
@@ -85,10 +81,8 @@ impl<'a> Shape<'a, '_> {
             return Some(vec![word]);
         }
         let branches = alternatives(schema)?;
-        let nested: Option<Vec<Vec<&str>>> = branches
-            .iter()
-            .map(|branch| self.words(self.resolve(branch)))
-            .collect();
+        let nested: Option<Vec<Vec<&str>>> =
+            branches.iter().map(|branch| self.words(self.resolve(branch))).collect();
         nested.map(|words| words.concat())
     }
 
@@ -114,10 +108,8 @@ impl<'a> Shape<'a, '_> {
             return self.tagged(node, &branches, tag, name);
         }
         let given = kind(node.get_ref());
-        let types: Vec<&str> = branches
-            .iter()
-            .filter_map(|branch| branch.get("type")?.as_str())
-            .collect();
+        let types: Vec<&str> =
+            branches.iter().filter_map(|branch| branch.get("type")?.as_str()).collect();
         match branches.iter().find(|branch| branch["type"] == given) {
             Some(branch) => self.node(node, branch, name),
             None => self.wrong_type(node, &types, name),
@@ -134,20 +126,14 @@ impl<'a> Shape<'a, '_> {
         if !node.get_ref().is_table() {
             return self.wrong_type(node, &["object"], name);
         }
-        let words: Vec<&str> = branches
-            .iter()
-            .filter_map(|branch| tag_word(branch, tag))
-            .collect();
+        let words: Vec<&str> = branches.iter().filter_map(|branch| tag_word(branch, tag)).collect();
         let Some(given) = node.get_ref().get(tag) else {
             let message = format!("`{name}` has no `{tag}`");
             let help = format!("add `{tag}`: one of {}", list(&words));
             return self.report("missing-key", node, message).help.push(help);
         };
         let chosen = branches.iter().find(|branch| {
-            given
-                .get_ref()
-                .as_str()
-                .is_some_and(|word| tag_word(branch, tag) == Some(word))
+            given.get_ref().as_str().is_some_and(|word| tag_word(branch, tag) == Some(word))
         });
         match chosen {
             Some(branch) => self.table(node, branch, name),
@@ -193,8 +179,7 @@ impl<'a> Shape<'a, '_> {
         };
         let at = self.document.location(span);
         let message = format!("unknown key `{}` in {whose}", brief(key));
-        self.found
-            .push(Diagnostic::new("unknown-key", at, message).help(help));
+        self.found.push(Diagnostic::new("unknown-key", at, message).help(help));
     }
 
     fn missing_key(
@@ -205,9 +190,7 @@ impl<'a> Shape<'a, '_> {
         name: &str,
     ) {
         let message = format!("{} has no `{key}`", place_name(name));
-        let meaning = meaning
-            .and_then(|schema| schema.get("description"))
-            .and_then(Value::as_str);
+        let meaning = meaning.and_then(|schema| schema.get("description")).and_then(Value::as_str);
         let help = match meaning {
             Some(text) => format!("add `{key}`: {}", sentence(text)),
             None => format!("add `{key}`"),
@@ -259,12 +242,8 @@ impl<'a> Shape<'a, '_> {
     fn wrong_type(&mut self, node: &Spanned<DeValue<'_>>, expected: &[&str], name: &str) {
         let given = kind(node.get_ref());
         let wanted: Vec<&str> = expected.iter().map(|name| a_type(name)).collect();
-        let message = format!(
-            "{} must be {}, not {}",
-            place_name(name),
-            wanted.join(" or "),
-            a_type(given)
-        );
+        let message =
+            format!("{} must be {}, not {}", place_name(name), wanted.join(" or "), a_type(given));
         let help = match (expected, given) {
             (["array"], "object") => Some(format!("write `[[{name}]]`, with two brackets")),
             (["array"], _) => Some("put it in brackets: `[…]`".into()),
@@ -294,11 +273,7 @@ fn tag<'a>(branches: &[&'a Value]) -> Option<&'a str> {
     let properties = branches.first()?.get("properties")?.as_object()?;
     properties
         .keys()
-        .find(|key| {
-            branches
-                .iter()
-                .all(|branch| tag_word(branch, key).is_some())
-        })
+        .find(|key| branches.iter().all(|branch| tag_word(branch, key).is_some()))
         .map(String::as_str)
 }
 
@@ -332,19 +307,11 @@ fn a_type(name: &str) -> &'static str {
 }
 
 fn join(name: &str, key: &str) -> String {
-    if name.is_empty() {
-        key.to_owned()
-    } else {
-        format!("{name}.{key}")
-    }
+    if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") }
 }
 
 fn place_name(name: &str) -> String {
-    if name.is_empty() {
-        "the file".into()
-    } else {
-        format!("`{name}`")
-    }
+    if name.is_empty() { "the file".into() } else { format!("`{name}`") }
 }
 
 /// A description as part of a sentence.
@@ -355,11 +322,8 @@ fn sentence(text: &str) -> String {
 /// A text short enough for a message.
 #[must_use]
 pub fn brief(text: &str) -> String {
-    let mut short: String = text
-        .chars()
-        .take(60)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let mut short: String =
+        text.chars().take(60).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().nth(60).is_some() {
         short.push('…');
     }

@@ -32,12 +32,9 @@ impl fmt::Display for BadSize {
 /// What is wrong with it.
 pub fn parse(text: &str) -> Result<u64, BadSize> {
     let text = text.trim();
-    let (digits, radix) = text
-        .strip_prefix("0x")
-        .map_or((text, 10), |hexadecimal| (hexadecimal, 16));
-    let end = digits
-        .find(|c: char| !(c.is_digit(radix) || c == '_'))
-        .unwrap_or(digits.len());
+    let (digits, radix) =
+        text.strip_prefix("0x").map_or((text, 10), |hexadecimal| (hexadecimal, 16));
+    let end = digits.find(|c: char| !(c.is_digit(radix) || c == '_')).unwrap_or(digits.len());
     let (number, unit) = digits.split_at(end);
     let number: String = number.chars().filter(|c| *c != '_').collect();
     if number.is_empty() {

@@ -31,10 +31,7 @@ impl Location {
     /// The start of a file.
     #[must_use]
     pub fn start(source: &Arc<Source>) -> Self {
-        Self {
-            source: Arc::clone(source),
-            range: 0..0,
-        }
+        Self { source: Arc::clone(source), range: 0..0 }
     }
 
     /// The nearest character boundary at or before a byte.
@@ -47,9 +44,7 @@ impl Location {
     }
 
     fn line_start(&self, byte: usize) -> usize {
-        self.source.text[..byte]
-            .rfind('\n')
-            .map_or(0, |newline| newline + 1)
+        self.source.text[..byte].rfind('\n').map_or(0, |newline| newline + 1)
     }
 
     fn line_column(&self, byte: usize) -> (usize, usize) {
@@ -83,11 +78,7 @@ impl Location {
     #[must_use]
     pub fn place(&self) -> Place {
         let (line, column) = self.first();
-        Place {
-            file: self.source.path.clone(),
-            line,
-            column,
-        }
+        Place { file: self.source.path.clone(), line, column }
     }
 }
 
@@ -126,13 +117,7 @@ impl<'t> Document<'t> {
         let (table, errors) = DeTable::parse_recoverable(text);
         let span = table.span();
         let root = Spanned::new(span, DeValue::Table(table.into_inner()));
-        (
-            Self {
-                source: Arc::clone(source),
-                root,
-            },
-            errors,
-        )
+        (Self { source: Arc::clone(source), root }, errors)
     }
 
     /// The file.
@@ -169,9 +154,6 @@ impl<'t> Document<'t> {
     /// A range of its text.
     #[must_use]
     pub fn location(&self, range: Range<usize>) -> Location {
-        Location {
-            source: Arc::clone(&self.source),
-            range,
-        }
+        Location { source: Arc::clone(&self.source), range }
     }
 }

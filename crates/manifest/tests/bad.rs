@@ -18,10 +18,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "toml")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
         .collect();
     files.sort();
     files
@@ -42,10 +39,7 @@ fn judge(path: &Path, findings: &Diagnostics, artifacts: &Path, wrong: &mut Vec<
         std::fs::write(&expected, &report).unwrap();
     }
     if !findings.0.iter().any(|finding| finding.rule == rule(path)) {
-        wrong.push(format!(
-            "{} does not break its rule:\n{report}",
-            path.display()
-        ));
+        wrong.push(format!("{} does not break its rule:\n{report}", path.display()));
     }
     if std::fs::read_to_string(&expected).ok().as_deref() != Some(&report) {
         wrong.push(format!("{} gets another report:\n{report}", path.display()));
@@ -64,10 +58,7 @@ fn judge(path: &Path, findings: &Diagnostics, artifacts: &Path, wrong: &mut Vec<
 #[test]
 fn every_bad_manifest_gets_its_report() {
     let artifacts = common::artifacts("bad");
-    let options = Options {
-        artifacts: Some(artifacts.clone()),
-        ..Options::default()
-    };
+    let options = Options { artifacts: Some(artifacts.clone()), ..Options::default() };
     let mut wrong = Vec::new();
     for path in files(MANIFESTS) {
         match load(&path, &options) {
@@ -83,10 +74,7 @@ fn every_bad_machine_gets_its_report() {
     let mut wrong = Vec::new();
     for path in files(MACHINES) {
         let text = std::fs::read_to_string(&path).unwrap();
-        match machine::read(&Arc::new(Source {
-            path: path.clone(),
-            text,
-        })) {
+        match machine::read(&Arc::new(Source { path: path.clone(), text })) {
             Ok(_) => wrong.push(format!("{} is accepted", path.display())),
             Err(findings) => {
                 let findings = Diagnostics(findings).sorted();
@@ -99,11 +87,8 @@ fn every_bad_machine_gets_its_report() {
 
 #[test]
 fn every_rule_has_a_bad_file() {
-    let named: BTreeSet<String> = files(MANIFESTS)
-        .iter()
-        .chain(&files(MACHINES))
-        .map(|path| rule(path))
-        .collect();
+    let named: BTreeSet<String> =
+        files(MANIFESTS).iter().chain(&files(MACHINES)).map(|path| rule(path)).collect();
     let rules: BTreeSet<String> = rules::NAMES.iter().map(ToString::to_string).collect();
     assert_eq!(named, rules);
     let functions = rules::ALL.len();
@@ -114,10 +99,7 @@ fn every_rule_has_a_bad_file() {
 #[test]
 fn the_good_manifest_is_accepted() {
     let artifacts = common::artifacts("good");
-    let options = Options {
-        artifacts: Some(artifacts),
-        ..Options::default()
-    };
+    let options = Options { artifacts: Some(artifacts), ..Options::default() };
     let checked = load(Path::new("../../tests/manifests/good.toml"), &options)
         .unwrap_or_else(|findings| panic!("{findings}"));
     let plan = checked.plan(checked.image_estimate).unwrap();

@@ -29,19 +29,9 @@ fn vocabulary(schema: &Value, words: &mut BTreeSet<String>) {
         if let Some(keys) = object.get("properties").and_then(Value::as_object) {
             words.extend(keys.keys().cloned());
         }
-        words.extend(
-            object
-                .get("const")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
-        );
+        words.extend(object.get("const").and_then(Value::as_str).map(str::to_owned));
         let list = object.get("enum").and_then(Value::as_array);
-        words.extend(
-            list.into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(str::to_owned),
-        );
+        words.extend(list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         object.values().for_each(|value| vocabulary(value, words));
     } else if let Some(array) = schema.as_array() {
         array.iter().for_each(|value| vocabulary(value, words));
@@ -54,10 +44,9 @@ fn quoted(words: impl IntoIterator<Item = String>) -> impl Iterator<Item = Strin
 
 #[test]
 fn references_have_every_key_and_word() {
-    for (page, schema) in [
-        ("docs/manifest.md", schema::manifest()),
-        ("docs/machine.md", schema::machine()),
-    ] {
+    for (page, schema) in
+        [("docs/manifest.md", schema::manifest()), ("docs/machine.md", schema::machine())]
+    {
         let mut words = BTreeSet::new();
         vocabulary(&schema, &mut words);
         has(page, quoted(words));
@@ -68,15 +57,9 @@ fn references_have_every_key_and_word() {
 fn references_have_every_rule() {
     let of_machine = |name: &&&str| name.starts_with("machine-") && **name != "machine-missing";
     let machine = rules::NAMES.iter().filter(of_machine);
-    has(
-        "docs/machine.md",
-        quoted(machine.map(|name| (*name).to_owned())),
-    );
+    has("docs/machine.md", quoted(machine.map(|name| (*name).to_owned())));
     let others = rules::NAMES.iter().filter(|name| !of_machine(name));
-    has(
-        "docs/manifest.md",
-        quoted(others.map(|name| (*name).to_owned())),
-    );
+    has("docs/manifest.md", quoted(others.map(|name| (*name).to_owned())));
 }
 
 #[test]
@@ -91,10 +74,7 @@ fn the_hypercall_reference_has_every_number() {
         ("STATUS", hypercall::STATUS),
     ];
     let page = "docs/hypercalls.md";
-    has(
-        page,
-        calls.map(|(name, number)| format!("| {number:#x} | `{name}` |")),
-    );
+    has(page, calls.map(|(name, number)| format!("| {number:#x} | `{name}` |")));
     let results = [
         ("NO_CALL", hypercall::NO_CALL),
         ("BAD_ARGUMENT", hypercall::BAD_ARGUMENT),
@@ -102,20 +82,14 @@ fn the_hypercall_reference_has_every_number() {
         ("BUSY", hypercall::BUSY),
     ];
     let below = |value: u64| value.wrapping_neg();
-    has(
-        page,
-        results.map(|(name, value)| format!("| `{name}` | 2^64 - {}", below(value))),
-    );
+    has(page, results.map(|(name, value)| format!("| `{name}` | 2^64 - {}", below(value))));
     has(page, [format!("| `OK` | {}", hypercall::OK)]);
     let requests = [
         ("CONTROL_STOP", hypercall::CONTROL_STOP),
         ("CONTROL_START", hypercall::CONTROL_START),
         ("CONTROL_RESTART", hypercall::CONTROL_RESTART),
     ];
-    has(
-        page,
-        requests.map(|(name, number)| format!("{number} `{name}`")),
-    );
+    has(page, requests.map(|(name, number)| format!("{number} `{name}`")));
     let power = [hypercall::POWER_OFF, hypercall::POWER_RESTART];
     has(page, power.map(|value| format!("{value:#04x}")));
     has(page, [format!("port {:#x}", hypercall::POWER_PORT)]);
@@ -126,9 +100,7 @@ fn address(value: u64) -> String {
     let digits = format!("{value:X}");
     let (head, tail) = digits.split_at((digits.len() - 1) % 4 + 1);
     let groups = tail.as_bytes().chunks(4);
-    let groups: String = groups
-        .map(|g| format!("_{}", String::from_utf8_lossy(g)))
-        .collect();
+    let groups: String = groups.map(|g| format!("_{}", String::from_utf8_lossy(g))).collect();
     format!("0x{head}{groups}")
 }
 
@@ -153,20 +125,14 @@ fn the_memory_layout_has_every_address() {
         ("PRISTINE_VA", map::PRISTINE_VA),
         ("IMAGE_PA", map::IMAGE_PA),
     ];
-    has(
-        "docs/memory-layout.md",
-        named.map(|(name, at)| format!("{} (`{name}`)", address(at))),
-    );
+    has("docs/memory-layout.md", named.map(|(name, at)| format!("{} (`{name}`)", address(at))));
     let short = [
         ("TRAMPOLINE_PA", map::TRAMPOLINE_PA),
         ("CORE_STACK", map::CORE_STACK),
         ("CORE_VMCB", map::CORE_VMCB),
         ("CORE_REPORT", map::CORE_REPORT),
     ];
-    has(
-        "docs/memory-layout.md",
-        short.map(|(name, at)| format!("{at:#x} (`{name}`)")),
-    );
+    has("docs/memory-layout.md", short.map(|(name, at)| format!("{at:#x} (`{name}`)")));
 }
 
 /// A table's row for a field at an offset.
@@ -188,32 +154,15 @@ fn shared_pages_have_every_field_where_it_is() {
         let row = |line: &&str| {
             let mut cells = line.split('|').map(str::trim).skip(1);
             cells.next() == Some(&offset.to_string())
-                && cells
-                    .nth(1)
-                    .is_some_and(|c| c.starts_with(&format!("`{field}`")))
+                && cells.nth(1).is_some_and(|c| c.starts_with(&format!("`{field}`")))
         };
-        assert!(
-            text.lines().any(|l| row(&l)),
-            "no row for {field} at {offset}"
-        );
+        assert!(text.lines().any(|l| row(&l)), "no row for {field} at {offset}");
     }
-    has(
-        "docs/shared-pages.md",
-        quoted(report::CAUSE_NAMES.map(str::to_owned)),
-    );
+    has("docs/shared-pages.md", quoted(report::CAUSE_NAMES.map(str::to_owned)));
     let kinds = report::KIND_NAMES.iter().enumerate();
-    has(
-        "docs/shared-pages.md",
-        kinds.map(|(kind, name)| format!("| {kind} | `{name}` |")),
-    );
-    let versions = [
-        ("8 | 4 | `version`", info::VERSION),
-        ("8 | 4 | `version`", report::VERSION),
-    ];
-    has(
-        "docs/shared-pages.md",
-        versions.map(|(row, version)| format!("| {row} | {version} |")),
-    );
+    has("docs/shared-pages.md", kinds.map(|(kind, name)| format!("| {kind} | `{name}` |")));
+    let versions = [("8 | 4 | `version`", info::VERSION), ("8 | 4 | `version`", report::VERSION)];
+    has("docs/shared-pages.md", versions.map(|(row, version)| format!("| {row} | {version} |")));
     assert_eq!(image::VERSION, 1);
 }
 
@@ -235,11 +184,7 @@ fn links_lead_somewhere_and_the_summary_has_every_page() {
     pages(&root().join("docs"), &mut all);
     let summary = read("docs/SUMMARY.md");
     for page in &all {
-        let name = page
-            .strip_prefix(root().join("docs"))
-            .unwrap()
-            .display()
-            .to_string();
+        let name = page.strip_prefix(root().join("docs")).unwrap().display().to_string();
         assert!(
             name == "SUMMARY.md" || summary.contains(&format!("({name})")),
             "docs/SUMMARY.md lacks {name}"
@@ -248,17 +193,11 @@ fn links_lead_somewhere_and_the_summary_has_every_page() {
     all.extend(["README.md", "CONTRIBUTING.md"].map(|page| root().join(page)));
     for page in all {
         let text = std::fs::read_to_string(&page).unwrap();
-        for link in text
-            .split("](")
-            .skip(1)
-            .filter_map(|rest| rest.split(')').next())
-        {
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let file = link.split('#').next().unwrap_or_default();
             let there = file.is_empty()
                 || link.contains("://")
-                || page
-                    .parent()
-                    .is_some_and(|folder| folder.join(file).exists());
+                || page.parent().is_some_and(|folder| folder.join(file).exists());
             assert!(there, "{}: no {link}", page.display());
         }
     }
@@ -305,21 +244,13 @@ fn decisions_that_code_names_exist() {
 fn decisions_are_numbered_without_gaps() {
     let mut all = Vec::new();
     pages(&root().join("docs/decisions"), &mut all);
-    let mut names: Vec<String> = all
-        .iter()
-        .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-        .collect();
+    let mut names: Vec<String> =
+        all.iter().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect();
     names.sort();
     for (index, name) in names.iter().enumerate() {
         let number = format!("{:04}-", index + 1);
-        assert!(
-            name.starts_with(&number),
-            "{name} should begin with {number}"
-        );
+        assert!(name.starts_with(&number), "{name} should begin with {number}");
         let title = read(&format!("docs/decisions/{name}"));
-        assert!(
-            title.starts_with(&format!("# {}. ", index + 1)),
-            "{name}: title"
-        );
+        assert!(title.starts_with(&format!("# {}. ", index + 1)), "{name}: title");
     }
 }

@@ -88,11 +88,7 @@ fn changed(text: &str, changes: &[(prop::sample::Index, usize, String)]) -> Stri
 /// Renders in every form: places and texts are an input too.
 fn show(findings: &Diagnostics) {
     assert!(!findings.0.is_empty());
-    let _ = (
-        render::human(findings, true),
-        render::json(findings),
-        render::sarif(findings),
-    );
+    let _ = (render::human(findings, true), render::json(findings), render::sarif(findings));
     for finding in &findings.0 {
         let (line, column) = finding.at.first();
         assert!(line >= 1 && column >= 1);
@@ -101,15 +97,11 @@ fn show(findings: &Diagnostics) {
 
 fn check(text: String) {
     let path = Path::new("../../tests/manifests/fuzzed.toml").to_owned();
-    let options = Options {
-        artifacts: Some(ARTIFACTS.clone()),
-        ..Options::default()
-    };
+    let options = Options { artifacts: Some(ARTIFACTS.clone()), ..Options::default() };
     match load_text(&Arc::new(Source { path, text }), &options) {
         Ok(checked) => {
-            let plan = checked
-                .plan(checked.image_estimate)
-                .expect("what is accepted can be placed");
+            let plan =
+                checked.plan(checked.image_estimate).expect("what is accepted can be placed");
             assert!(!plan.sandboxes.is_empty());
             if let Err(findings) = checked.plan(u64::MAX) {
                 show(&findings);

@@ -6,9 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 
 fn current(name: &str, schema: &Value) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/schema")
-        .join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(name);
     let text = format!("{schema:#}\n");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &text).unwrap();

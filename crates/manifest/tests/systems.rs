@@ -6,21 +6,13 @@ use std::path::Path;
 #[test]
 fn every_system_is_right() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems");
-    let options = Options {
-        skip_files: true,
-        ..Options::default()
-    };
+    let options = Options { skip_files: true, ..Options::default() };
     let mut checked = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
+        if path.extension().is_some_and(|extension| extension == "toml") {
             let system = load(&path, &options).unwrap_or_else(|findings| panic!("{findings}"));
-            system
-                .plan(system.image_estimate)
-                .unwrap_or_else(|findings| panic!("{findings}"));
+            system.plan(system.image_estimate).unwrap_or_else(|findings| panic!("{findings}"));
             checked += 1;
         }
     }

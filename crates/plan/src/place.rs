@@ -78,20 +78,14 @@ fn place_aligned(
     wishes: &[Wish],
     huge: bool,
 ) -> Result<Vec<u64>, Vec<(usize, Refusal)>> {
-    let mut free: Vec<Span> = ram
-        .iter()
-        .filter_map(|piece| above(*piece, LOWEST))
-        .collect();
+    let mut free: Vec<Span> = ram.iter().filter_map(|piece| above(*piece, LOWEST)).collect();
     take(&mut free, image);
     let mut placed: Vec<Option<u64>> = vec![None; wishes.len()];
     let mut refused = Vec::new();
 
     for (index, wish) in wishes.iter().enumerate() {
         let Some(at) = wish.at else { continue };
-        let span = Span {
-            start: at,
-            len: wish.len,
-        };
+        let span = Span { start: at, len: wish.len };
         match fixed(ram, image, wishes, index, span) {
             Ok(()) => {
                 take(&mut free, span);
@@ -101,9 +95,7 @@ fn place_aligned(
         }
     }
 
-    let mut order: Vec<usize> = (0..wishes.len())
-        .filter(|i| wishes[*i].at.is_none())
-        .collect();
+    let mut order: Vec<usize> = (0..wishes.len()).filter(|i| wishes[*i].at.is_none()).collect();
     order.sort_by_key(|index| core::cmp::Reverse(wishes[*index].len));
     for index in order {
         let len = wishes[index].len;
@@ -119,11 +111,7 @@ fn place_aligned(
             }
         }
     }
-    if refused.is_empty() {
-        Ok(placed.into_iter().flatten().collect())
-    } else {
-        Err(refused)
-    }
+    if refused.is_empty() { Ok(placed.into_iter().flatten().collect()) } else { Err(refused) }
 }
 
 /// Whether a wish that says where can be granted.
@@ -145,13 +133,7 @@ fn fixed(
         return Err(Refusal::OnImage);
     }
     let clash = wishes[..index].iter().position(|other| {
-        other.at.is_some_and(|start| {
-            Span {
-                start,
-                len: other.len,
-            }
-            .overlaps(span)
-        })
+        other.at.is_some_and(|start| Span { start, len: other.len }.overlaps(span))
     });
     clash.map_or(Ok(()), |other| Err(Refusal::OnOther { other }))
 }
@@ -159,10 +141,7 @@ fn fixed(
 /// What of a piece lies at or above `low`.
 fn above(piece: Span, low: u64) -> Option<Span> {
     let start = piece.start.max(low);
-    (start < piece.end()).then(|| Span {
-        start,
-        len: piece.end() - start,
-    })
+    (start < piece.end()).then(|| Span { start, len: piece.end() - start })
 }
 
 /// Removes `span` from the free list.
@@ -174,16 +153,10 @@ fn take(free: &mut Vec<Span>, span: Span) {
             continue;
         }
         if piece.start < span.start {
-            free.push(Span {
-                start: piece.start,
-                len: span.start - piece.start,
-            });
+            free.push(Span { start: piece.start, len: span.start - piece.start });
         }
         if span.end() < piece.end() {
-            free.push(Span {
-                start: span.end(),
-                len: piece.end() - span.end(),
-            });
+            free.push(Span { start: span.end(), len: piece.end() - span.end() });
         }
     }
 }
@@ -192,12 +165,10 @@ fn take(free: &mut Vec<Span>, span: Span) {
 /// the image is left to the firmware and the boot loader, whose information the
 /// boot code still reads while the first sandboxes are launched.
 fn lowest_fit(free: &[Span], image: Span, len: u64, align: u64) -> Option<u64> {
-    free.iter()
-        .filter_map(|piece| above(*piece, image.start))
-        .find_map(|piece| {
-            let start = piece.start.checked_next_multiple_of(align)?;
-            piece.encloses(Span { start, len }).then_some(start)
-        })
+    free.iter().filter_map(|piece| above(*piece, image.start)).find_map(|piece| {
+        let start = piece.start.checked_next_multiple_of(align)?;
+        piece.encloses(Span { start, len }).then_some(start)
+    })
 }
 
 fn largest(free: &[Span], image: Span, align: u64) -> u64 {
@@ -217,29 +188,14 @@ mod tests {
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
-    const IMAGE: Span = Span {
-        start: 16 * MIB,
-        len: 5 * MIB,
-    };
+    const IMAGE: Span = Span { start: 16 * MIB, len: 5 * MIB };
 
     fn ram() -> Vec<Span> {
         vec![
-            Span {
-                start: 0x1000,
-                len: 0x9_E000,
-            },
-            Span {
-                start: MIB,
-                len: 7 * MIB,
-            },
-            Span {
-                start: 16 * MIB,
-                len: 1968 * MIB,
-            },
-            Span {
-                start: 4 << 30,
-                len: 4 << 30,
-            },
+            Span { start: 0x1000, len: 0x9_E000 },
+            Span { start: MIB, len: 7 * MIB },
+            Span { start: 16 * MIB, len: 1968 * MIB },
+            Span { start: 4 << 30, len: 4 << 30 },
         ]
     }
 
@@ -266,37 +222,21 @@ mod tests {
 
     #[test]
     fn huge_alignment_is_given_up_before_the_wish() {
-        let piece = [Span {
-            start: 16 * MIB,
-            len: 1200 * MIB,
-        }];
+        let piece = [Span { start: 16 * MIB, len: 1200 * MIB }];
         assert_eq!(place(&piece, IMAGE, &[anywhere(HUGE)]).unwrap(), [22 * MIB]);
     }
 
     #[test]
     fn at_is_honoured_and_kept_free_of_others() {
-        let wishes = [
-            anywhere(8 * MIB),
-            Wish {
-                len: 16 * MIB,
-                at: Some(22 * MIB),
-            },
-        ];
+        let wishes = [anywhere(8 * MIB), Wish { len: 16 * MIB, at: Some(22 * MIB) }];
         assert_eq!(place(&ram(), IMAGE, &wishes).unwrap(), [38 * MIB, 22 * MIB]);
     }
 
     #[test]
     fn refusals_name_the_reason() {
-        let at = |start| Wish {
-            len: 4 * MIB,
-            at: Some(start),
-        };
-        let refused = place(
-            &ram(),
-            IMAGE,
-            &[at(0x3000), at(16 * MIB), at(5 << 30), at(5 << 30)],
-        )
-        .unwrap_err();
+        let at = |start| Wish { len: 4 * MIB, at: Some(start) };
+        let refused = place(&ram(), IMAGE, &[at(0x3000), at(16 * MIB), at(5 << 30), at(5 << 30)])
+            .unwrap_err();
         assert_eq!(
             refused,
             [

@@ -94,10 +94,7 @@ pub fn guest_pieces(memory: u64) -> Vec<Span> {
     let high = memory - low;
     let mut pieces = vec![Span { start: 0, len: low }];
     if high > 0 {
-        pieces.push(Span {
-            start: map::GUEST_HIGH,
-            len: high,
-        });
+        pieces.push(Span { start: map::GUEST_HIGH, len: high });
     }
     pieces
 }
@@ -121,11 +118,8 @@ impl System {
                 .collect::<Vec<_>>()
         })?;
 
-        let mut sandboxes: Vec<Sandbox> = self
-            .sandboxes
-            .iter()
-            .map(|wanted| wanted.sandbox.clone())
-            .collect();
+        let mut sandboxes: Vec<Sandbox> =
+            self.sandboxes.iter().map(|wanted| wanted.sandbox.clone()).collect();
         let mut channels = self.channels.clone();
         for (index, hpa) in placed.into_iter().enumerate() {
             let (gpa, len) = (gpas[index], wishes[index].len);
@@ -154,10 +148,7 @@ impl System {
             .find(|piece| piece.contains(start))
             .map_or(0, |piece| piece.end() - start);
         match len.checked_next_multiple_of(PAGE) {
-            Some(rounded) if rounded <= room => Ok(Span {
-                start,
-                len: rounded,
-            }),
+            Some(rounded) if rounded <= room => Ok(Span { start, len: rounded }),
             _ => Err(Misfit::Image { len, room }),
         }
     }
@@ -177,10 +168,7 @@ impl System {
         for (index, channel) in self.channels.iter().enumerate() {
             owners.push(Owner::Channel(index));
             gpas.push(channel.gpa);
-            wishes.push(Wish {
-                len: channel.len,
-                at: None,
-            });
+            wishes.push(Wish { len: channel.len, at: None });
         }
         (owners, gpas, wishes)
     }
@@ -188,10 +176,7 @@ impl System {
 
 fn reason(owners: &[Owner], wish: Wish, why: Refusal) -> Reason {
     match why {
-        Refusal::Outside { holds } => Reason::Outside {
-            start: wish.at.unwrap_or(0),
-            holds,
-        },
+        Refusal::Outside { holds } => Reason::Outside { start: wish.at.unwrap_or(0), holds },
         Refusal::OnImage => Reason::OnImage,
         Refusal::OnOther { other } => Reason::On(owners[other]),
         Refusal::NoRoom { largest } => Reason::NoRoom(largest),
@@ -237,18 +222,9 @@ mod tests {
         System {
             machine: Machine {
                 ram: vec![
-                    Span {
-                        start: MIB,
-                        len: 7 * MIB,
-                    },
-                    Span {
-                        start: 16 * MIB,
-                        len: 1968 * MIB,
-                    },
-                    Span {
-                        start: 4 * GIB,
-                        len: 4 * GIB,
-                    },
+                    Span { start: MIB, len: 7 * MIB },
+                    Span { start: 16 * MIB, len: 1968 * MIB },
+                    Span { start: 4 * GIB, len: 4 * GIB },
                 ],
                 ..Machine::default()
             },
@@ -259,22 +235,12 @@ mod tests {
 
     #[test]
     fn guest_ram_splits_around_the_device_window() {
-        let plan = system(vec![wanted(4 * GIB, Some(4 * GIB))])
-            .plan(MIB)
-            .unwrap();
+        let plan = system(vec![wanted(4 * GIB, Some(4 * GIB))]).plan(MIB).unwrap();
         assert_eq!(
             plan.sandboxes[0].ram,
             [
-                Ram {
-                    gpa: 0,
-                    hpa: 4 * GIB,
-                    len: 3 * GIB
-                },
-                Ram {
-                    gpa: 4 * GIB,
-                    hpa: 7 * GIB,
-                    len: GIB
-                },
+                Ram { gpa: 0, hpa: 4 * GIB, len: 3 * GIB },
+                Ram { gpa: 4 * GIB, hpa: 7 * GIB, len: GIB },
             ]
         );
     }
@@ -282,22 +248,13 @@ mod tests {
     #[test]
     fn a_too_large_image_is_refused_with_the_room() {
         let misfits = system(Vec::new()).plan(2 * GIB).unwrap_err();
-        assert_eq!(
-            misfits,
-            [Misfit::Image {
-                len: 2 * GIB,
-                room: 1968 * MIB
-            }]
-        );
+        assert_eq!(misfits, [Misfit::Image { len: 2 * GIB, room: 1968 * MIB }]);
         assert!(system(Vec::new()).plan(u64::MAX).is_err());
     }
 
     #[test]
     fn refusals_name_owners() {
-        let both = vec![
-            wanted(8 * MIB, Some(32 * MIB)),
-            wanted(8 * MIB, Some(36 * MIB)),
-        ];
+        let both = vec![wanted(8 * MIB, Some(32 * MIB)), wanted(8 * MIB, Some(36 * MIB))];
         assert_eq!(
             system(both).plan(MIB).unwrap_err(),
             [Misfit::Memory {

@@ -40,13 +40,7 @@ impl Bochs {
     /// An SVM machine with 4 cores that boots from `iso`.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, iso: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            iso: iso.into(),
-            cpuid: SVM.into(),
-            cores: 4,
-            memory: 512,
-        }
+        Self { dir: dir.into(), iso: iso.into(), cpuid: SVM.into(), cores: 4, memory: 512 }
     }
 
     fn configuration(&self) -> Result<String, Error> {
@@ -97,10 +91,7 @@ impl Bochs {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|error| Error::Start("bochs-bin".into(), error))?;
-        Ok(Running {
-            child,
-            dir: self.dir.clone(),
-        })
+        Ok(Running { child, dir: self.dir.clone() })
     }
 
     /// Runs the machine until it shuts down (`Shutdown` to port 0x8900) and returns
@@ -108,12 +99,7 @@ impl Bochs {
     pub fn run(&self, limit: Duration) -> Result<String, Error> {
         let mut running = self.start()?;
         let deadline = Instant::now() + limit;
-        while running
-            .child
-            .try_wait()
-            .map_err(Error::io(&self.dir))?
-            .is_none()
-        {
+        while running.child.try_wait().map_err(Error::io(&self.dir))?.is_none() {
             if Instant::now() > deadline {
                 let (what, tail) = ("Bochs' machine to shut down".to_owned(), running.tail());
                 return Err(Error::TimedOut { what, limit, tail });
@@ -217,13 +203,6 @@ pub fn pack(program: &Path, dir: &Path) -> Result<PathBuf, Error> {
     if made.status.success() {
         return Ok(iso);
     }
-    let (status, tail) = (
-        made.status.to_string(),
-        String::from_utf8_lossy(&made.stderr).into(),
-    );
-    Err(Error::Ended {
-        what: "an ISO was made".into(),
-        status,
-        tail,
-    })
+    let (status, tail) = (made.status.to_string(), String::from_utf8_lossy(&made.stderr).into());
+    Err(Error::Ended { what: "an ISO was made".into(), status, tail })
 }

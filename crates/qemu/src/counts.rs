@@ -131,9 +131,7 @@ impl Counts {
     }
 
     fn distribution(&self, kind: &str, id: Option<u16>) -> Option<Distribution> {
-        let line = self
-            .of(kind)
-            .find(|line| id.is_none_or(|id| line["id"] == id))?;
+        let line = self.of(kind).find(|line| id.is_none_or(|id| line["id"] == id))?;
         Some(Distribution {
             n: number(line, "n"),
             min: number(line, "min"),

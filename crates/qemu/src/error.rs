@@ -50,16 +50,10 @@ impl fmt::Display for Error {
             Self::Io(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Start(program, error) => write!(f, "cannot start {program}: {error}"),
             Self::TimedOut { what, limit, tail } => {
-                write!(
-                    f,
-                    "waited {limit:?} for {what}; the machine said last:\n{tail}"
-                )
+                write!(f, "waited {limit:?} for {what}; the machine said last:\n{tail}")
             }
             Self::Ended { what, status, tail } => {
-                write!(
-                    f,
-                    "the emulator ended ({status}) before {what}; said last:\n{tail}"
-                )
+                write!(f, "the emulator ended ({status}) before {what}; said last:\n{tail}")
             }
             Self::Qmp(command, answer) => write!(f, "QEMU's answer to {command}: {answer}"),
             Self::NoRam(pa) => write!(f, "physical address {pa:#x} is no RAM of the machine"),

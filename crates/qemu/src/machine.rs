@@ -25,9 +25,7 @@ impl Time {
     /// Virtual time for scenarios: timers late by up to some 8 µs.
     #[must_use]
     pub fn virtual_time() -> Self {
-        Self::Virtual {
-            metronome: Some(10),
-        }
+        Self::Virtual { metronome: Some(10) }
     }
 
     /// Virtual time for one core: nobody waits for another's slice to end, so its
@@ -147,16 +145,8 @@ impl Machine {
         let terminal = self.serials.contains(&Serial::Terminal);
         let child = Command::new(&self.program)
             .args(&args)
-            .stdin(if terminal {
-                Stdio::inherit()
-            } else {
-                Stdio::null()
-            })
-            .stdout(if terminal {
-                Stdio::inherit()
-            } else {
-                Stdio::null()
-            })
+            .stdin(if terminal { Stdio::inherit() } else { Stdio::null() })
+            .stdout(if terminal { Stdio::inherit() } else { Stdio::null() })
             .stderr(errors)
             .spawn()
             .map_err(|error| Error::Start(self.program.clone(), error))?;
@@ -248,10 +238,7 @@ impl Machine {
     fn ports(&self, args: &mut Arguments) {
         let file = |name: &str| self.dir.join(name).display().to_string();
         args.add("-debugcon", format!("file:{}", file("console.log")));
-        args.add(
-            "-qmp",
-            format!("unix:{},server=on,wait=off", file("qmp.sock")),
-        );
+        args.add("-qmp", format!("unix:{},server=on,wait=off", file("qmp.sock")));
         args.add("-device", "isa-debug-exit,iobase=0xf4,iosize=1");
         for (n, serial) in self.serials.iter().enumerate() {
             let log = file(&format!("serial{n}.log"));
@@ -313,10 +300,7 @@ mod tests {
     fn virtual_time_brings_the_metronome_and_live_time_does_not() {
         let mut machine = Machine::new("d");
         let text = machine.arguments(Path::new("/r")).join(" ");
-        assert!(
-            !text.contains("icount") && !text.contains("filter-buffer"),
-            "{text}"
-        );
+        assert!(!text.contains("icount") && !text.contains("filter-buffer"), "{text}");
         machine.time = Time::precise();
         let text = machine.arguments(Path::new("/r")).join(" ");
         assert!(text.contains("-icount shift=0,sleep=off"), "{text}");

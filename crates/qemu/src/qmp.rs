@@ -27,12 +27,8 @@ impl Qmp {
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .map_err(Error::io(socket))?;
-        let mut qmp = Self {
-            reader: BufReader::new(stream),
-        };
+        stream.set_read_timeout(Some(PATIENCE)).map_err(Error::io(socket))?;
+        let mut qmp = Self { reader: BufReader::new(stream) };
         qmp.answer("greeting", |line| line.get("QMP").is_some())?;
         qmp.execute("qmp_capabilities", json!({}))?;
         Ok(qmp)
@@ -43,9 +39,8 @@ impl Qmp {
         let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
         let sent = self.reader.get_mut().write_all(line.as_bytes());
         sent.map_err(|error| Error::Qmp(command.into(), error.to_string()))?;
-        let answer = self.answer(command, |line| {
-            line.get("return").is_some() || line.get("error").is_some()
-        })?;
+        let answer = self
+            .answer(command, |line| line.get("return").is_some() || line.get("error").is_some())?;
         match answer.get("error") {
             Some(error) => Err(Error::Qmp(command.into(), error.to_string())),
             None => Ok(answer["return"].clone()),

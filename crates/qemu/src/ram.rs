@@ -20,16 +20,25 @@ pub struct Ram {
     size: u64,
 }
 
+/// Removes the files of processes that were killed before they could.
+fn forget_the_dead(dir: &Path) {
+    for file in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let rest = name.to_str().and_then(|n| n.strip_prefix("bulkhead-"));
+        let owner = rest.filter(|r| r.ends_with(".ram")).and_then(|r| r.split('-').next());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
 impl Ram {
     /// Makes a sparse file, in memory where the system has `/dev/shm`.
     pub fn new(size: u64) -> Result<Self, Error> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let shm = Path::new("/dev/shm");
-        let dir = if shm.is_dir() {
-            shm.to_owned()
-        } else {
-            std::env::temp_dir()
-        };
+        let dir = if shm.is_dir() { shm.to_owned() } else { std::env::temp_dir() };
+        forget_the_dead(&dir);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = dir.join(format!("bulkhead-{}-{number}.ram", std::process::id()));
         let file = File::options()
@@ -64,9 +73,7 @@ impl Ram {
     /// Reads from a physical address, while the machine runs or afterwards.
     pub fn read(&self, pa: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let at = self.offset(pa, buffer.len() as u64)?;
-        self.file
-            .read_exact_at(buffer, at)
-            .map_err(Error::io(&self.path))
+        self.file.read_exact_at(buffer, at).map_err(Error::io(&self.path))
     }
 
     /// A 64-bit word.
@@ -79,9 +86,7 @@ impl Ram {
     /// Writes to a physical address: for tests that damage a machine.
     pub fn write(&self, pa: u64, bytes: &[u8]) -> Result<(), Error> {
         let at = self.offset(pa, bytes.len() as u64)?;
-        self.file
-            .write_all_at(bytes, at)
-            .map_err(Error::io(&self.path))
+        self.file.write_all_at(bytes, at).map_err(Error::io(&self.path))
     }
 
     /// Where in the file a physical range lies.
@@ -100,11 +105,7 @@ impl Drop for Ram {
 /// Bytes of RAM that q35 puts below 4 GiB.
 #[must_use]
 pub fn below_4g(size: u64) -> u64 {
-    if size >= Q35_SPLITS_FROM {
-        Q35_BELOW_4G
-    } else {
-        size
-    }
+    if size >= Q35_SPLITS_FROM { Q35_BELOW_4G } else { size }
 }
 
 fn offset(size: u64, pa: u64, len: u64) -> Option<u64> {

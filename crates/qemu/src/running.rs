@@ -77,18 +77,10 @@ impl Running {
             }
             let (what, tail) = (what.to_owned(), || self.tail());
             if let Some(status) = ended {
-                return Err(Error::Ended {
-                    what,
-                    status: status.to_string(),
-                    tail: tail(),
-                });
+                return Err(Error::Ended { what, status: status.to_string(), tail: tail() });
             }
             if Instant::now() > deadline {
-                return Err(Error::TimedOut {
-                    what,
-                    limit,
-                    tail: tail(),
-                });
+                return Err(Error::TimedOut { what, limit, tail: tail() });
             }
             std::thread::sleep(POLL);
         }
@@ -120,9 +112,7 @@ impl Running {
             return Ok(());
         }
         // QEMU may be gone before it answers.
-        let _ = self
-            .qmp()
-            .and_then(|mut qmp| qmp.execute("quit", json!({})));
+        let _ = self.qmp().and_then(|mut qmp| qmp.execute("quit", json!({})));
         self.wait_end("QEMU to quit", QUIT).map(|_| ())
     }
 
@@ -164,10 +154,7 @@ pub(crate) fn tail(name: &str, text: &str) -> String {
         .filter(|line| !line.contains("has no peer"))
         .collect();
     let from = lines.len().saturating_sub(TAIL);
-    lines[from..]
-        .iter()
-        .map(|line| format!("  {name}: {}\n", line.trim_end()))
-        .collect()
+    lines[from..].iter().map(|line| format!("  {name}: {}\n", line.trim_end())).collect()
 }
 
 #[cfg(test)]

@@ -61,16 +61,14 @@ pub const BROADCAST: u32 = u32::MAX;
 #[inline(always)]
 #[must_use]
 pub fn contains(own: &Ids, id: u32) -> bool {
-    own.get(id as usize / 64)
-        .is_some_and(|w| w >> (id % 64) & 1 != 0)
+    own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
 }
 
 /// Whether all cores of a logical destination (cluster and a bit for each of
 /// its 16 IDs, APM 16.14) are in the set.
 fn contains_logical(own: &Ids, destination: u32) -> bool {
     let (cluster, cores) = (destination >> 16, u64::from(destination & 0xFFFF));
-    own.get(cluster as usize / 4)
-        .is_some_and(|w| cores & !(w >> (cluster % 4 * 16)) == 0)
+    own.get(cluster as usize / 4).is_some_and(|w| cores & !(w >> (cluster % 4 * 16)) == 0)
 }
 
 /// The ordinary case: a fixed interrupt to one own core by physical ID.
@@ -159,10 +157,7 @@ mod tests {
         assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x40)), Ipi::Fixed(To::All));
         assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x40)), Ipi::Fixed(To::Others));
         assert_eq!(decide(&OWN, icr(0, 1 << 18 | 0x40)), Ipi::Pass);
-        assert_eq!(
-            decide(&OWN, icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT)),
-            Ipi::Denied
-        );
+        assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT)), Ipi::Denied);
         assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x400)), Ipi::Nmi(To::Others));
     }
 
@@ -192,9 +187,7 @@ mod tests {
     fn whatever_passes_is_fixed_and_inside() {
         let mut x = 1u64;
         for _ in 0..1_000_000 {
-            x = x
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let value = icr((x >> 40) as u32 & 0x1F_FFFF, (x >> 8) as u32 & 0xF_FFFF);
             if decide(&OWN, value) == Ipi::Pass {
                 assert_eq!(value >> 8 & 7, 0);

@@ -55,9 +55,10 @@ impl Leaf {
     pub fn filter(leaves: &[Self], leaf: u32, sub: u32, raw: [u32; 4]) -> [u32; 4] {
         let applies =
             |l: &&Self| (l.first..=l.last).contains(&leaf) && (l.sub == sub || l.sub == Self::ANY);
-        leaves.iter().find(applies).map_or(raw, |l| {
-            core::array::from_fn(|i| raw[i] & l.keep[i] | l.set[i])
-        })
+        leaves
+            .iter()
+            .find(applies)
+            .map_or(raw, |l| core::array::from_fn(|i| raw[i] & l.keep[i] | l.set[i]))
     }
 }
 

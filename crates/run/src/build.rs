@@ -23,10 +23,7 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         std::fs::read(&path).map_err(hint)
     };
     let (boot, monitor) = (read("boot")?, read("monitor")?);
-    let programs = Programs {
-        boot: &boot,
-        monitor: &monitor,
-    };
+    let programs = Programs { boot: &boot, monitor: &monitor };
     bake(&checked.system, &programs).map_err(Error::Image)
 }
 

@@ -14,9 +14,7 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
     }
     for (index, sandbox) in outcome.report.sandboxes.iter().enumerate() {
         let plan = &outcome.baked.plan.sandboxes[index];
-        let is_restarted = plan
-            .actions
-            .contains(&bulkhead_layout::monitor::Action::Restart);
+        let is_restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
         if is_restarted {
             promises.push(caught(sandbox));
         } else {
@@ -32,11 +30,7 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
 }
 
 fn promise(name: impl Into<String>, held: bool, detail: impl Into<String>) -> Promise {
-    Promise {
-        name: name.into(),
-        held,
-        detail: detail.into(),
-    }
+    Promise { name: name.into(), held, detail: detail.into() }
 }
 
 fn launched(outcome: &Outcome) -> Promise {
@@ -48,11 +42,7 @@ fn launched(outcome: &Outcome) -> Promise {
         .map(|s| s.name.as_str())
         .collect();
     let detail = if missing.is_empty() {
-        format!(
-            "{} of {}",
-            outcome.report.sandboxes.len(),
-            outcome.report.sandboxes.len()
-        )
+        format!("{} of {}", outcome.report.sandboxes.len(), outcome.report.sandboxes.len())
     } else {
         format!("missing: {}", missing.join(", "))
     };
@@ -66,11 +56,7 @@ fn boot(outcome: &Outcome) -> Option<Promise> {
         "{} instructions of {LIMIT}; besides {} µs of waiting and {} µs of zeroing and copying",
         boot.instructions, boot.waiting_us, boot.copying_us
     );
-    Some(promise(
-        "the machine boots in few instructions",
-        boot.instructions <= LIMIT,
-        detail,
-    ))
+    Some(promise("the machine boots in few instructions", boot.instructions <= LIMIT, detail))
 }
 
 fn caught(sandbox: &Sandbox) -> Promise {
@@ -80,15 +66,12 @@ fn caught(sandbox: &Sandbox) -> Promise {
         "{} denied accesses, {} restarts, {}",
         sandbox.denials, sandbox.restarts, sandbox.state
     );
-    promise(
-        format!("{} is caught and restarted", sandbox.name),
-        held,
-        detail,
-    )
+    promise(format!("{} is caught and restarted", sandbox.name), held, detail)
 }
 
 fn undisturbed(sandbox: &Sandbox) -> Promise {
-    let alive = matches!(sandbox.state, "running" | "stopped") || sandbox.exit_code == Some(0);
+    let alive = matches!(sandbox.state, "launching" | "running" | "stopped")
+        || sandbox.exit_code == Some(0);
     let held = alive && sandbox.restarts == 0 && sandbox.denials == 0;
     let detail = format!(
         "{}, {} restarts, {} denied accesses",
@@ -106,11 +89,7 @@ fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize) -> Option<Promise> {
     let steady = &sandbox.exits.steady;
     if sandbox.exits.steady_seconds == 0.0 {
         return linux.then(|| {
-            promise(
-                format!("{} came to user space", sandbox.name),
-                false,
-                sandbox.state,
-            )
+            promise(format!("{} came to user space", sandbox.name), false, sandbox.state)
         });
     }
     let free = |(cause, n): (&&str, &u64)| match *cause {
@@ -121,17 +100,9 @@ fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize) -> Option<Promise> {
         }
         _ => false,
     };
-    let ended = if sandbox.state == "stopped" {
-        ", power-off included"
-    } else {
-        ""
-    };
+    let ended = if sandbox.state == "stopped" { ", power-off included" } else { "" };
     let detail = format!("{steady:?} in {:.3} s{ended}", sandbox.exits.steady_seconds);
-    Some(promise(
-        format!("{} runs without exits", sandbox.name),
-        steady.iter().all(free),
-        detail,
-    ))
+    Some(promise(format!("{} runs without exits", sandbox.name), steady.iter().all(free), detail))
 }
 
 fn on_time(name: &str, t: &bulkhead_layout::telemetry::Record) -> Promise {

@@ -118,11 +118,7 @@ pub fn run(
             Guest::Linux { cmdline, .. } => cmdline,
             Guest::Bare { args, .. } => args,
         };
-        let more = checked
-            .system
-            .scenario
-            .iter()
-            .filter(|s| options.scenario && s.0 == index);
+        let more = checked.system.scenario.iter().filter(|s| options.scenario && s.0 == index);
         for (_, more) in more {
             *text = format!("{text} {more}").trim().to_string();
         }
@@ -151,11 +147,7 @@ pub fn run(
         .ok_or_else(|| Error::Other("the run ended before the machine had booted".into()))?;
     let now = watch.now(&last);
     let report = report(&baked, &last, &watch.first_launches, now);
-    let counts = options
-        .plugin
-        .is_some()
-        .then(|| running.counts())
-        .transpose();
+    let counts = options.plugin.is_some().then(|| running.counts()).transpose();
     let consoles = std::mem::take(&mut watch.consoles);
     Ok(Outcome {
         report,
@@ -175,12 +167,7 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     let image = options.dir.join("image");
     std::fs::write(&image, &baked.bytes).map_err(other)?;
     let plan = &baked.plan;
-    let used = plan
-        .sandboxes
-        .iter()
-        .flat_map(|s| &s.cores)
-        .max()
-        .map_or(1, |c| c + 1);
+    let used = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |c| c + 1);
 
     let mut machine = Machine::new(&options.dir);
     let mut described = plan.machine.qemu.iter();
@@ -241,20 +228,11 @@ fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
 
 /// COM1 to COM4: to files, but the first Linux's first port to the terminal.
 fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
-    let linux = plan
-        .sandboxes
-        .iter()
-        .find(|s| matches!(s.guest, Guest::Linux { .. }));
+    let linux = plan.sandboxes.iter().find(|s| matches!(s.guest, Guest::Linux { .. }));
     let ports = linux.iter().flat_map(|s| &s.devices).flat_map(|d| &d.ports);
     let shown = ports.map(|p| p.first).next().filter(|_| terminal);
     [0x3F8, 0x2F8, 0x3E8, 0x2E8]
-        .map(|port| {
-            if shown == Some(port) {
-                Serial::Terminal
-            } else {
-                Serial::File
-            }
-        })
+        .map(|port| if shown == Some(port) { Serial::Terminal } else { Serial::File })
         .to_vec()
 }
 
@@ -319,22 +297,13 @@ impl<'a> Watch<'a> {
                 return Ok(());
             }
             if elapsed >= options.limit && !options.terminal {
-                let waited: Vec<_> = self
-                    .baked
-                    .plan
-                    .ends_with
-                    .iter()
-                    .map(|&i| self.doing(i))
-                    .collect();
+                let waited: Vec<_> =
+                    self.baked.plan.ends_with.iter().map(|&i| self.doing(i)).collect();
                 let consoles: String = self.consoles.iter().map(|c| tail(c)).collect();
                 return Err(Error::Other(format!(
                     "after {} s the run was given up; it waited for {} to end\n{}{consoles}",
                     elapsed.as_secs(),
-                    if waited.is_empty() {
-                        "all sandboxes".into()
-                    } else {
-                        waited.join(", ")
-                    },
+                    if waited.is_empty() { "all sandboxes".into() } else { waited.join(", ") },
                     running.tail()
                 )));
             }
@@ -346,10 +315,7 @@ impl<'a> Watch<'a> {
     fn doing(&self, index: usize) -> String {
         let name = &self.baked.plan.sandboxes[index].name;
         let state = format!("{:?}", self.states[index]).to_lowercase();
-        let restarts = self
-            .last
-            .as_ref()
-            .and_then(|seen| seen.sandboxes.get(index));
+        let restarts = self.last.as_ref().and_then(|seen| seen.sandboxes.get(index));
         let restarts = restarts.map_or(0, |s| s.report.restarts);
         format!("{name} ({state}, {restarts} restarts)")
     }
@@ -375,10 +341,8 @@ impl<'a> Watch<'a> {
             let name = &self.baked.plan.sandboxes[i].name;
             if !self.launched[i] && s.report.launch_tsc != 0 {
                 self.launched[i] = true;
-                self.first_launches.push((
-                    s.report.played_tsc - s.report.begin_tsc,
-                    s.report.launch_tsc,
-                ));
+                self.first_launches
+                    .push((s.report.played_tsc - s.report.begin_tsc, s.report.launch_tsc));
             }
             for (c, core) in s.cores.iter().enumerate() {
                 let (text, lost) = core.console_since(self.written[i][c]);
@@ -390,10 +354,7 @@ impl<'a> Watch<'a> {
             }
             let whole = self.consoles[i].rfind('\n').map_or(0, |n| n + 1);
             if whole > self.shown[i] {
-                see(Event::Console(
-                    name,
-                    &self.consoles[i][self.shown[i]..whole],
-                ));
+                see(Event::Console(name, &self.consoles[i][self.shown[i]..whole]));
                 self.shown[i] = whole;
             }
             // After the text: a guest says what it is about to do.
@@ -415,16 +376,10 @@ impl<'a> Watch<'a> {
     /// Whether all sandboxes that the run waits for have ended.
     fn is_over(&self) -> bool {
         let wanted = &self.baked.plan.ends_with;
-        let over = |i: &usize| {
-            matches!(
-                self.states[*i],
-                State::Stopped | State::Exited | State::Failed
-            )
-        };
+        let over =
+            |i: &usize| matches!(self.states[*i], State::Stopped | State::Exited | State::Failed);
         let all: Vec<_> = (0..self.states.len()).collect();
-        (if wanted.is_empty() { &all } else { wanted })
-            .iter()
-            .all(over)
+        (if wanted.is_empty() { &all } else { wanted }).iter().all(over)
     }
 
     fn now(&self, last: &Snapshot) -> u64 {
@@ -434,9 +389,7 @@ impl<'a> Watch<'a> {
     fn telemetry(&self, running: &Running) -> Vec<(String, Record)> {
         let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
         let channels = self.baked.plan.channels.iter();
-        channels
-            .filter_map(|c| Some((c.name.clone(), telemetry(&read, c.hpa)?)))
-            .collect()
+        channels.filter_map(|c| Some((c.name.clone(), telemetry(&read, c.hpa)?))).collect()
     }
 }
 

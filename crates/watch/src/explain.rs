@@ -60,10 +60,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         k if k == Kind::Memory as usize => memory(plan, who, denial),
         k if k == Kind::Port as usize => port(plan, who, denial),
         k if k == Kind::Msr as usize => (
-            format!(
-                "access to MSR {:#x}, value {:#x}",
-                denial.address, denial.info
-            ),
+            format!("access to MSR {:#x}, value {:#x}", denial.address, denial.info),
             "the machine's".into(),
             "a guest uses the MSRs of the allow-list only".into(),
             "nothing in a manifest allows it (docs/decisions/0004-msr-policy.md)".into(),
@@ -124,32 +121,15 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         );
         return (access, "its own, without that right".into(), rule, allow);
     }
-    if let Some(c) = plan
-        .channels
-        .iter()
-        .find(|c| gpa >= c.gpa && gpa < c.gpa + c.len)
-    {
+    if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa < c.gpa + c.len) {
         let owner = format!("channel {}", c.name);
-        let allow = format!(
-            "{}:{}: name it in `from` or `to`",
-            c.place.file.display(),
-            c.place.line
-        );
-        return (
-            access,
-            owner,
-            "a channel is written by `from` and read by `to`".into(),
-            allow,
-        );
+        let allow =
+            format!("{}:{}: name it in `from` or `to`", c.place.file.display(), c.place.line);
+        return (access, owner, "a channel is written by `from` and read by `to`".into(), allow);
     }
     if (INFO_GPA..CHANNELS_END).contains(&gpa) {
         let allow = format!("{}: `observe` grants reports, read-only", place(who));
-        return (
-            access,
-            "in the window of info page, reports and channels".into(),
-            rule,
-            allow,
-        );
+        return (access, "in the window of info page, reports and channels".into(), rule, allow);
     }
     if (0xFEE0_0000..0xFEF0_0000).contains(&gpa) {
         let rule =
@@ -166,12 +146,7 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         Some((name, _)) => format!("the machine's {name}"),
         None => host_owner(plan, gpa),
     };
-    let last = who
-        .ram
-        .iter()
-        .filter(|r| r.gpa < GUEST_HIGH)
-        .map(|r| r.gpa + r.len)
-        .max();
+    let last = who.ram.iter().filter(|r| r.gpa < GUEST_HIGH).map(|r| r.gpa + r.len).max();
     let allow = match last {
         Some(end) if gpa >= end && device.is_none() => {
             format!("{}: `memory` gives it RAM up to {end:#x}", place(who))
@@ -188,15 +163,10 @@ fn host_owner(plan: &Plan, pa: u64) -> String {
         return "nobody's here (that address of the machine holds the image and the monitors)"
             .into();
     }
-    let owner = plan
-        .sandboxes
-        .iter()
-        .find(|s| s.ram.iter().any(|r| pa >= r.hpa && pa < r.hpa + r.len));
+    let owner =
+        plan.sandboxes.iter().find(|s| s.ram.iter().any(|r| pa >= r.hpa && pa < r.hpa + r.len));
     match owner {
-        Some(s) => format!(
-            "nobody's here (that address of the machine is {}'s)",
-            s.name
-        ),
+        Some(s) => format!("nobody's here (that address of the machine is {}'s)", s.name),
         None => "nobody's".into(),
     }
 }
@@ -213,44 +183,27 @@ fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     }
     match plan.machine.devices.iter().find(|d| has(d)) {
         Some(d) => {
-            let allow = format!(
-                "{}: devices = [\"{}\"], where a sandbox may have it",
-                place(who),
-                d.name
-            );
+            let allow =
+                format!("{}: devices = [\"{}\"], where a sandbox may have it", place(who), d.name);
             (access, format!("the machine's {}", d.name), rule, allow)
         }
-        None => (
-            access,
-            "nobody's".into(),
-            rule,
-            "no device of the machine description has it".into(),
-        ),
+        None => {
+            (access, "nobody's".into(), rule, "no device of the machine description has it".into())
+        }
     }
 }
 
 fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let (low, to) = (denial.address as u32, (denial.address >> 32) as u32);
-    let mode = [
-        "fixed",
-        "lowest priority",
-        "SMI",
-        "reserved",
-        "NMI",
-        "INIT",
-        "SIPI",
-        "ExtINT",
-    ][(low >> 8 & 7) as usize];
+    let mode = ["fixed", "lowest priority", "SMI", "reserved", "NMI", "INIT", "SIPI", "ExtINT"]
+        [(low >> 8 & 7) as usize];
     let target = match low >> 18 & 3 {
         0 => format!("APIC ID {to:#x}"),
         1 => "itself".into(),
         2 => "all cores".into(),
         _ => "all other cores".into(),
     };
-    let owner = plan
-        .sandboxes
-        .iter()
-        .find(|s| s.name != who.name && s.apic_ids.contains(&to));
+    let owner = plan.sandboxes.iter().find(|s| s.name != who.name && s.apic_ids.contains(&to));
     let owner = match owner {
         Some(s) => format!("{}'s core", s.name),
         None if who.apic_ids.contains(&to) => "its own core".into(),
@@ -270,10 +223,6 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         format!("hypercall {:#x} on sandbox {}", denial.address, denial.info),
         target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
         "a sandbox controls those that the manifest names".into(),
-        format!(
-            "{}: control = [\"{}\"]",
-            place(who),
-            target.map_or("…", |s| s.name.as_str())
-        ),
+        format!("{}: control = [\"{}\"]", place(who), target.map_or("…", |s| s.name.as_str())),
     )
 }

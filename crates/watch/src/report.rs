@@ -115,9 +115,7 @@ pub fn report(
 ) -> Report {
     let hz = snapshot.boot.map_or(0, |b| b.tsc_hz).max(1);
     let sandboxes = baked.plan.sandboxes.iter().enumerate();
-    let sandboxes = sandboxes
-        .map(|(i, _)| sandbox(baked, snapshot, i, hz, now_tsc))
-        .collect();
+    let sandboxes = sandboxes.map(|(i, _)| sandbox(baked, snapshot, i, hz, now_tsc)).collect();
     Report {
         version: VERSION,
         system: baked.plan.system.clone(),
@@ -147,11 +145,8 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
     for (cause, name) in CAUSE_NAMES.into_iter().enumerate() {
         let (mut boot, mut steady) = (0, 0);
         for core in &seen.cores {
-            let before = if core.steady_tsc != 0 {
-                core.boot_exits[cause]
-            } else {
-                core.exits[cause]
-            };
+            let before =
+                if core.steady_tsc != 0 { core.boot_exits[cause] } else { core.exits[cause] };
             boot += before;
             steady += core.exits[cause].saturating_sub(before);
         }
@@ -176,9 +171,7 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
         restarts: seen.report.restarts,
         exits,
         denials: seen.denials(),
-        newest_denials: explained
-            .map(|(c, d)| explain(&baked.plan, index, c, d))
-            .collect(),
+        newest_denials: explained.map(|(c, d)| explain(&baked.plan, index, c, d)).collect(),
     }
 }
 
@@ -196,14 +189,8 @@ fn state(state: State) -> &'static str {
 fn monitor(baked: &Baked) -> Monitor {
     let owners = 0..baked.plan.sandboxes.len();
     let mapped = |owner| {
-        let own = baked
-            .map
-            .parts
-            .iter()
-            .filter(move |p| p.owner == Some(owner) && p.mapped);
-        own.filter(|p| p.what != "pristine guest")
-            .map(|p| p.len)
-            .sum::<u64>()
+        let own = baked.map.parts.iter().filter(move |p| p.owner == Some(owner) && p.mapped);
+        own.filter(|p| p.what != "pristine guest").map(|p| p.len).sum::<u64>()
     };
     Monitor {
         resident_text_bytes: baked.map.text_bytes,
@@ -221,10 +208,7 @@ fn boot(snapshot: &Snapshot, first_launches: &[(u64, u64)], hz: u64) -> Option<B
     let total = last.saturating_sub(boot.entry_tsc);
     let us = |ticks: u64| ticks.saturating_mul(1_000) / (hz / 1_000).max(1);
     Some(Boot {
-        instructions: boot
-            .left_tsc
-            .saturating_sub(boot.entry_tsc)
-            .saturating_sub(boot.waited),
+        instructions: boot.left_tsc.saturating_sub(boot.entry_tsc).saturating_sub(boot.waited),
         to_launch_us: us(total),
         waiting_us: us(boot.waited),
         copying_us: us(copying),

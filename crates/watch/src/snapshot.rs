@@ -75,9 +75,9 @@ pub fn snapshot(ram: &Read, baked: &Baked) -> Option<Snapshot> {
     let sandboxes = baked.map.reports.iter().zip(&baked.plan.sandboxes);
     let sandboxes = match boot {
         None => Vec::new(),
-        Some(_) => sandboxes
-            .map(|(&pa, s)| sandbox(ram, pa, s.cores.len()))
-            .collect::<Option<_>>()?,
+        Some(_) => {
+            sandboxes.map(|(&pa, s)| sandbox(ram, pa, s.cores.len())).collect::<Option<_>>()?
+        }
     };
     Some(Snapshot { boot, sandboxes })
 }
@@ -95,11 +95,7 @@ fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
     };
     let cores = (0..cores).map(|i| core(ram, pa + report::size(i)));
     let cores = cores.collect::<Option<_>>()?;
-    Some(SandboxSnapshot {
-        state,
-        report,
-        cores,
-    })
+    Some(SandboxSnapshot { state, report, cores })
 }
 
 fn core(ram: &Read, pa: u64) -> Option<Core> {

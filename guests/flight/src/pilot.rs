@@ -39,11 +39,7 @@ impl Pilot {
         Self {
             flight: Flight::new(SEED, Default::default(), 0.0),
             substeps,
-            record: Record {
-                incarnation: context.incarnation(),
-                period_ns,
-                ..Record::default()
-            },
+            record: Record { incarnation: context.incarnation(), period_ns, ..Record::default() },
             squares: 0,
             page,
         }

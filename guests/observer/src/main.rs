@@ -18,9 +18,7 @@ const MOST: usize = 4;
 /// A word of a report, or nothing beyond its end.
 fn word(window: &Window, offset: usize) -> u64 {
     let words = window.words();
-    words
-        .get(offset / 8)
-        .map_or(0, |w| w.load(Ordering::Acquire))
+    words.get(offset / 8).map_or(0, |w| w.load(Ordering::Acquire))
 }
 
 /// A 32-bit half of one.
@@ -53,10 +51,7 @@ fn news(window: &Window, core: usize, seen: u64) -> u64 {
             continue;
         }
         let kind = KIND_NAMES.get(kind as usize).unwrap_or(&"?");
-        println!(
-            "observer: {} life {life} core {core} {kind} {address:#x}",
-            window.name
-        );
+        println!("observer: {} life {life} core {core} {kind} {address:#x}", window.name);
     }
     newest
 }

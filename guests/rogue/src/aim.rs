@@ -56,9 +56,7 @@ impl Aim {
         Self {
             context,
             victim: context.arg_u64("victim").unwrap_or(guess_victim),
-            foreign: context
-                .arg_u64("foreign")
-                .map_or_else(|| foreign(info), |id| id as u32),
+            foreign: context.arg_u64("foreign").map_or_else(|| foreign(info), |id| id as u32),
             sandbox: context
                 .arg_u64("sandbox")
                 .map_or(u32::from(info.sandbox == 0), |index| index as u32),

@@ -55,10 +55,7 @@ pub fn by_name(name: &str) -> Option<&'static Attack> {
 pub fn of_life(incarnation: u64) -> &'static Attack {
     let attacks = ending();
     let n = attacks.clone().count() as u64;
-    attacks
-        .clone()
-        .nth((incarnation % n) as usize)
-        .unwrap_or(&ATTACKS[0])
+    attacks.clone().nth((incarnation % n) as usize).unwrap_or(&ATTACKS[0])
 }
 
 #[cfg(test)]

@@ -47,21 +47,14 @@ fn live(context: Context) -> u32 {
             }
         },
     };
-    if context
-        .arg_u64("lives")
-        .is_some_and(|lives| context.incarnation() >= lives)
-    {
+    if context.arg_u64("lives").is_some_and(|lives| context.incarnation() >= lives) {
         return 0;
     }
     if let Some(pause) = context.arg_u64("pause") {
         time::sleep(pause * 1_000_000);
     }
     let aim = Aim::new(context);
-    println!(
-        "rogue: attack {}: expected {}",
-        attack.name,
-        attack.expect.text(&aim)
-    );
+    println!("rogue: attack {}: expected {}", attack.name, attack.expect.text(&aim));
     mark!(marker::BEGIN | marker::id::RESTART);
     let got = attack.act.run(&aim);
     println!("rogue: attack {}: got {}", attack.name, Outcome(got));

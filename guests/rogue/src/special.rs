@@ -180,10 +180,7 @@ pub fn ipi_broadcast(_: &Aim) -> Got {
 pub fn xcr0(_: &Aim) -> Got {
     const OSXSAVE: u32 = 1 << 26;
     if cpu::cpuid(1, 0)[2] & OSXSAVE == 0 {
-        return Err(Fault {
-            vector: fault::GP,
-            ..Fault::default()
-        });
+        return Err(Fault { vector: fault::GP, ..Fault::default() });
     }
     // SAFETY: this program uses no extended state.
     unsafe {

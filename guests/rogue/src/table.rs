@@ -12,20 +12,11 @@ use bulkhead_sdk::layout::hypercall::{
 };
 
 const fn attack(name: &'static str, rule: &'static str, act: Act, expect: Expect) -> Attack {
-    Attack {
-        name,
-        rule,
-        expect,
-        act,
-        endless: false,
-    }
+    Attack { name, rule, expect, act, endless: false }
 }
 
 const fn endless(name: &'static str, act: fn(&crate::Aim) -> crate::Got) -> Attack {
-    Attack {
-        endless: true,
-        ..attack(name, "doorbell", Run(act), Expect::Endless)
-    }
+    Attack { endless: true, ..attack(name, "doorbell", Run(act), Expect::Endless) }
 }
 
 const MAP: &str = "nested-map";
@@ -128,12 +119,7 @@ pub static ATTACKS: &[Attack] = &[
     read("read-pci-config", At(0xB000_0000)),
     read("read-firmware", At(0xFFFF_FFF0)),
     read("read-far", At(0x7F_FFFF_F000)),
-    attack(
-        "page-tables-outside",
-        MAP,
-        Run(special::tables_outside),
-        Expect::Memory(AfterRam),
-    ),
+    attack("page-tables-outside", MAP, Run(special::tables_outside), Expect::Memory(AfterRam)),
     // Rights to what is.
     write("write-info-page", RIGHTS, Info(8), 0),
     write("write-info-frequency", RIGHTS, Info(48), 1),
@@ -161,19 +147,9 @@ pub static ATTACKS: &[Attack] = &[
     attack("string-out", PORTS, Run(special::outs), Expect::Port(0x64)),
     attack("string-in", PORTS, Run(special::ins), Expect::Port(0x60)),
     // Model-specific registers.
-    attack(
-        "efer-set-svme",
-        "efer-svme",
-        SetMsr(0xC000_0080, SVME),
-        Expect::Msr(0xC000_0080),
-    ),
+    attack("efer-set-svme", "efer-svme", SetMsr(0xC000_0080, SVME), Expect::Msr(0xC000_0080)),
     dropped("efer-clear-svme", "efer-svme", ClearMsr(0xC000_0080, SVME)),
-    attack(
-        "efer-reserved",
-        "efer-svme",
-        Wrmsr(0xC000_0080, 1 << 40),
-        Expect::Msr(0xC000_0080),
-    ),
+    attack("efer-reserved", "efer-svme", Wrmsr(0xC000_0080, 1 << 40), Expect::Msr(0xC000_0080)),
     wrmsr("vm-cr", amd(0x114), 1 << 4),
     rdmsr("vm-cr-read", amd(0x114)),
     wrmsr("vm-hsave-pa", amd(0x117), 0x1000),
@@ -226,61 +202,27 @@ pub static ATTACKS: &[Attack] = &[
     foreign("ipi-init", 0x500 | ASSERT),
     foreign("ipi-startup", 0x610 | ASSERT),
     foreign("ipi-extint", 0x700),
-    attack(
-        "ipi-logical",
-        DESTINATION,
-        IcrForeignLogical(0x840),
-        Expect::ForeignLogicalIpi(0x840),
-    ),
+    attack("ipi-logical", DESTINATION, IcrForeignLogical(0x840), Expect::ForeignLogicalIpi(0x840)),
     attack(
         "ipi-logical-nmi",
         DESTINATION,
         IcrForeignLogical(0xC00),
         Expect::ForeignLogicalIpi(0xC00),
     ),
-    dropped(
-        "ipi-logical-broadcast",
-        DESTINATION,
-        Icr(0xFFFF_FFFF_0000_0840),
-    ),
+    dropped("ipi-logical-broadcast", DESTINATION, Icr(0xFFFF_FFFF_0000_0840)),
     attack(
         "ipi-broadcast-nmi",
         DESTINATION,
         Icr(0xFFFF_FFFF_0000_0400),
         Expect::Ipi(0xFFFF_FFFF_0000_0400),
     ),
-    attack(
-        "ipi-init-all",
-        DESTINATION,
-        Icr(0xC_4500),
-        Expect::Ipi(0xC_4500),
-    ),
-    attack(
-        "ipi-startup-all",
-        DESTINATION,
-        Icr(0xC_4610),
-        Expect::Ipi(0xC_4610),
-    ),
-    attack(
-        "ipi-smi-all",
-        DESTINATION,
-        Icr(0x8_0200),
-        Expect::Ipi(0x8_0200),
-    ),
+    attack("ipi-init-all", DESTINATION, Icr(0xC_4500), Expect::Ipi(0xC_4500)),
+    attack("ipi-startup-all", DESTINATION, Icr(0xC_4610), Expect::Ipi(0xC_4610)),
+    attack("ipi-smi-all", DESTINATION, Icr(0x8_0200), Expect::Ipi(0x8_0200)),
     dropped("ipi-nmi-others", DESTINATION, Icr(0xC_0400)),
-    attack(
-        "ipi-all",
-        DESTINATION,
-        Run(special::ipi_all),
-        Expect::Harmless(1),
-    ),
+    attack("ipi-all", DESTINATION, Run(special::ipi_all), Expect::Harmless(1)),
     harmless("ipi-others", DESTINATION, special::ipi_others),
-    attack(
-        "ipi-broadcast",
-        DESTINATION,
-        Run(special::ipi_broadcast),
-        Expect::Harmless(1),
-    ),
+    attack("ipi-broadcast", DESTINATION, Run(special::ipi_broadcast), Expect::Harmless(1)),
     dropped("ipi-deassert", DESTINATION, Icr(0xC_8500)),
     harmless("ipi-self-flood", DESTINATION, special::self_flood),
     // Hypercalls.
@@ -308,18 +250,8 @@ pub static ATTACKS: &[Attack] = &[
         Call(CONTROL, u64::MAX, CONTROL_STOP),
         Expect::Hypercall(CONTROL),
     ),
-    attack(
-        "status-foreign",
-        "control-right",
-        CallForeign(STATUS, 0),
-        Expect::Hypercall(STATUS),
-    ),
-    attack(
-        "call-unknown",
-        "hypercall-number",
-        Call(0x4248_FFFF, 0, 0),
-        Expect::Harmless(NO_CALL),
-    ),
+    attack("status-foreign", "control-right", CallForeign(STATUS, 0), Expect::Hypercall(STATUS)),
+    attack("call-unknown", "hypercall-number", Call(0x4248_FFFF, 0, 0), Expect::Harmless(NO_CALL)),
     attack(
         "call-huge",
         "hypercall-number",
@@ -356,17 +288,8 @@ pub static ATTACKS: &[Attack] = &[
     harmless("control-bits", "own-state", special::control_bits),
     exception("debug-registers", "own-state", special::debug_registers, 1),
     harmless("debug-storm", "exception-intercepts", special::debug_storm),
-    harmless(
-        "alignment-storm",
-        "exception-intercepts",
-        special::alignment_storm,
-    ),
-    attack(
-        "triple-fault",
-        "shutdown-intercept",
-        Run(special::triple_fault),
-        Expect::Shutdown,
-    ),
+    harmless("alignment-storm", "exception-intercepts", special::alignment_storm),
+    attack("triple-fault", "shutdown-intercept", Run(special::triple_fault), Expect::Shutdown),
     // What only another can end.
     endless("spin-for-ever", special::spin_for_ever),
     endless("halt-for-ever", special::halt_for_ever),

@@ -60,16 +60,8 @@ pub fn start(context: Context) -> Result<(), Wrong> {
             ensure(id == u64::from(info.apic_ids[index]), "not that core", id)?;
         }
     }
-    ensure(
-        !cores::start(context, info.cores as usize, other),
-        "a core too many",
-        0,
-    )?;
-    ensure(
-        percpu::index() == 0,
-        "the first core is lost",
-        percpu::index() as u64,
-    )
+    ensure(!cores::start(context, info.cores as usize, other), "a core too many", 0)?;
+    ensure(percpu::index() == 0, "the first core is lost", percpu::index() as u64)
 }
 
 /// An interrupt to each further core comes back as another one.
@@ -83,10 +75,7 @@ pub fn ping(context: Context) -> Result<(), Wrong> {
     interrupt::set(PONG, |_, _| {
         PONGS.fetch_add(1, Ordering::Release);
     });
-    for (n, id) in info.apic_ids[1..(info.cores as usize).min(16)]
-        .iter()
-        .enumerate()
-    {
+    for (n, id) in info.apic_ids[1..(info.cores as usize).min(16)].iter().enumerate() {
         for round in 0..10 {
             let expected = n as u64 * 10 + round + 1;
             apic::ipi(*id, PING);
@@ -94,9 +83,5 @@ pub fn ping(context: Context) -> Result<(), Wrong> {
         }
     }
     let (pings, pongs) = (PINGS.load(Ordering::Acquire), PONGS.load(Ordering::Acquire));
-    ensure(
-        pings == pongs,
-        "pings and pongs differ",
-        pings << 32 | pongs,
-    )
+    ensure(pings == pongs, "pings and pongs differ", pings << 32 | pongs)
 }

@@ -30,11 +30,7 @@ impl fmt::Display for Wrong {
 
 /// Fails with what was found unless it is as it should be.
 pub fn ensure(right: bool, what: &'static str, found: u64) -> Result<(), Wrong> {
-    if right {
-        Ok(())
-    } else {
-        Err(Wrong { what, found })
-    }
+    if right { Ok(()) } else { Err(Wrong { what, found }) }
 }
 
 type Check = fn(Context) -> Result<(), Wrong>;
@@ -78,10 +74,7 @@ fn guest(context: Context) -> u32 {
             }
         }
     }
-    println!(
-        "selftest: incarnation {}, {failed} failed",
-        context.incarnation()
-    );
+    println!("selftest: incarnation {}, {failed} failed", context.incarnation());
     if failed == 0 && context.incarnation() < context.arg_u64("restarts").unwrap_or(0) {
         memory::spoil(context);
         hypercall::restart();

@@ -14,16 +14,8 @@ const TAIL: u64 = 1 << 20;
 pub fn info(context: Context) -> Result<(), Wrong> {
     let info = context.info();
     ensure(info.magic == info::MAGIC, "magic", info.magic)?;
-    ensure(
-        info.version == info::VERSION,
-        "version",
-        info.version.into(),
-    )?;
-    ensure(
-        info.memory >= 2 * TAIL && info.memory.is_multiple_of(PAGE),
-        "memory",
-        info.memory,
-    )?;
+    ensure(info.version == info::VERSION, "version", info.version.into())?;
+    ensure(info.memory >= 2 * TAIL && info.memory.is_multiple_of(PAGE), "memory", info.memory)?;
     ensure((1..=16).contains(&info.cores), "cores", info.cores.into())?;
     ensure(!context.name().is_empty(), "no name", 0)?;
     for hz in [info.clock.tsc_hz, info.clock.lapic_hz] {
@@ -48,14 +40,8 @@ fn tail(context: Context) -> &'static [AtomicU64] {
 
 /// RAM that nobody has used is zero.
 pub fn ram_is_zeroed(context: Context) -> Result<(), Wrong> {
-    let dirty = tail(context)
-        .iter()
-        .find(|word| word.load(Ordering::Relaxed) != 0);
-    ensure(
-        dirty.is_none(),
-        "RAM is not zero",
-        dirty.map_or(0, |word| word.as_ptr() as u64),
-    )
+    let dirty = tail(context).iter().find(|word| word.load(Ordering::Relaxed) != 0);
+    ensure(dirty.is_none(), "RAM is not zero", dirty.map_or(0, |word| word.as_ptr() as u64))
 }
 
 /// Leaves traces that the next life must not find.
@@ -69,11 +55,7 @@ pub fn spoil(context: Context) {
 /// Windows lie where they should and can be read; writable ones keep what is written.
 pub fn windows(context: Context) -> Result<(), Wrong> {
     for w in window::all(context) {
-        let base = if w.report {
-            map::REPORTS_GPA
-        } else {
-            map::CHANNELS_GPA
-        };
+        let base = if w.report { map::REPORTS_GPA } else { map::CHANNELS_GPA };
         let inside = w.gpa >= base && w.gpa + w.size <= map::CHANNELS_END;
         ensure(inside && w.size >= PAGE, "window", w.gpa)?;
         let words = w.words();
@@ -81,11 +63,7 @@ pub fn windows(context: Context) -> Result<(), Wrong> {
         let found = last.load(Ordering::Relaxed);
         if w.writable {
             last.store(0x77, Ordering::Relaxed);
-            ensure(
-                last.load(Ordering::Relaxed) == 0x77,
-                "window forgets",
-                w.gpa,
-            )?;
+            ensure(last.load(Ordering::Relaxed) == 0x77, "window forgets", w.gpa)?;
             last.store(found, Ordering::Relaxed);
         }
     }

@@ -61,11 +61,7 @@ fn guest(context: Context) -> u32 {
             println!("victim: the canary at {p:?} is changed");
             return 1;
         }
-        page = if page + PAGE < end {
-            page + PAGE
-        } else {
-            FIRST
-        };
+        page = if page + PAGE < end { page + PAGE } else { FIRST };
         let vector = STRAY.load(Ordering::Relaxed);
         if vector != 0 {
             println!("victim: stray interrupt {vector:#x}");

@@ -45,9 +45,7 @@ impl Boot {
         }
         let at = self.word(self.info + 16) as usize as *const core::ffi::c_char;
         // SAFETY: as in `word`; the loader's string ends with a zero.
-        unsafe { core::ffi::CStr::from_ptr(at) }
-            .to_str()
-            .unwrap_or("")
+        unsafe { core::ffi::CStr::from_ptr(at) }.to_str().unwrap_or("")
     }
 
     /// A number from the command line, `key=value`.
@@ -64,10 +62,7 @@ impl Boot {
             && self.word(self.info) & 8 != 0
             && self.word(self.info + 20) > 0;
         let list = self.word(self.info + 24);
-        present.then(|| Module {
-            start: self.word(list),
-            end: self.word(list + 4),
-        })
+        present.then(|| Module { start: self.word(list), end: self.word(list + 4) })
     }
 }
 
@@ -86,10 +81,7 @@ static CORE_MAIN: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 fn gate(handler: unsafe extern "C" fn()) -> [u64; 2] {
     let at = handler as usize as u64;
-    [
-        at & 0xFFFF | 0x10 << 16 | 0x8E00 << 32 | (at >> 16 & 0xFFFF) << 48,
-        at >> 32,
-    ]
+    [at & 0xFFFF | 0x10 << 16 | 0x8E00 << 32 | (at >> 16 & 0xFFFF) << 48, at >> 32]
 }
 
 /// Fills the interrupt table, masks the legacy PIC, turns the local APIC on.

@@ -28,10 +28,7 @@ pub fn load() -> Found {
 
 /// The plugin counts entries (VMRUN) of the core from the load's start to its end.
 fn one_core(load: &'static str, name: &str) -> Found {
-    let ran = System::new("linux", load)
-        .with("linux", job(load))
-        .one_core()
-        .run()?;
+    let ran = System::new("linux", load).with("linux", job(load)).one_core().run()?;
     let exits = entries(&ran.counts, 0)?;
     let row = Row::new(name, "exits/s", per_second(exits, LOAD));
     let note = format!("{exits} exits in {LOAD} ms");
@@ -54,12 +51,7 @@ pub fn smp() -> Found {
     let (before, after) = (at(id::START)?, at(id::FINISH)?);
     let seen: BTreeMap<_, _> = CAUSE_NAMES
         .into_iter()
-        .zip(
-            after
-                .iter()
-                .zip(before)
-                .map(|(after, before)| after - before),
-        )
+        .zip(after.iter().zip(before).map(|(after, before)| after - before))
         .filter(|(_, exits)| *exits != 0)
         .collect();
     let ipis = seen.get("ipi").copied().unwrap_or(0);
@@ -68,9 +60,7 @@ pub fn smp() -> Found {
     let rate = |name, exits| Row::new(name, "exits/s", per_second(exits, LOAD));
     Ok(vec![
         Figure::new(rate("exits.linux_smp_ipi", ipis)).note(note.clone()),
-        Figure::new(rate("exits.linux_smp_other", others))
-            .must(Must::AtMost(0.0))
-            .note(note),
+        Figure::new(rate("exits.linux_smp_other", others)).must(Must::AtMost(0.0)).note(note),
     ])
 }
 

@@ -53,14 +53,12 @@ impl Figure {
     pub fn reached(&self) -> bool {
         match self.must {
             Must::AtMost(most) => self.row.value <= most,
-            Must::Ratio(from, to) => self
-                .row
-                .ratio
-                .is_some_and(|ratio| (from..=to).contains(&ratio)),
-            Must::Above(more) => self
-                .row
-                .baseline
-                .is_some_and(|baseline| self.row.value <= baseline + more),
+            Must::Ratio(from, to) => {
+                self.row.ratio.is_some_and(|ratio| (from..=to).contains(&ratio))
+            }
+            Must::Above(more) => {
+                self.row.baseline.is_some_and(|baseline| self.row.value <= baseline + more)
+            }
             Must::Reported => true,
         }
     }
@@ -91,11 +89,7 @@ impl Figure {
         let Some(must) = self.bound() else {
             return "reported".into();
         };
-        let reached = if self.reached() {
-            "reached"
-        } else {
-            "NOT reached"
-        };
+        let reached = if self.reached() { "reached" } else { "NOT reached" };
         format!("{must}: {reached}")
     }
 }
@@ -105,9 +99,8 @@ impl Figure {
 pub fn table(figures: &[Figure]) -> String {
     let rows = figures.iter().map(|figure| figure.row.clone()).collect();
     let rows = Rows { rows }.table();
-    let mut verdicts = figures
-        .iter()
-        .map(|figure| format!("{}  {}", figure.verdict(), figure.note));
+    let mut verdicts =
+        figures.iter().map(|figure| format!("{}  {}", figure.verdict(), figure.note));
     let mut line = |row: &str| format!("{row:<110} {}\n", verdicts.next().unwrap_or_default());
     let mut rows = rows.lines();
     let heading = rows.next().map(|heading| format!("{heading:<110} must\n"));
@@ -132,16 +125,8 @@ mod tests {
 
     #[test]
     fn without_a_baseline_a_ratio_is_not_reached() {
-        assert!(
-            !Figure::new(Row::new("a", "ns", 1.0))
-                .must(Must::Ratio(0.0, 9.0))
-                .reached()
-        );
-        assert!(
-            !Figure::new(Row::new("a", "ns", 1.0))
-                .must(Must::Above(9.0))
-                .reached()
-        );
+        assert!(!Figure::new(Row::new("a", "ns", 1.0)).must(Must::Ratio(0.0, 9.0)).reached());
+        assert!(!Figure::new(Row::new("a", "ns", 1.0)).must(Must::Above(9.0)).reached());
         assert!(Figure::new(Row::new("a", "ns", 1.0)).reached());
     }
 }

@@ -20,10 +20,7 @@ const LINUX: u64 = 0;
 /// Jitter of both, and the exits of the loaded one.
 pub fn jitter() -> Found {
     let seconds = |n: u64| format!("seconds={n}");
-    let alone = System::new("flight", "flight")
-        .with("flight", seconds(ALONE))
-        .precise()
-        .run()?;
+    let alone = System::new("flight", "flight").with("flight", seconds(ALONE)).precise().run()?;
     let loaded = System::new("loaded", "loaded")
         .with("flight", seconds(LOADED))
         .with("ground", "bulkhead.run=bhbench:load,60000")
@@ -59,14 +56,8 @@ pub fn jitter() -> Found {
 
 /// Lateness of all releases, a note, and how many are missing.
 fn releases(ran: &Ran, seconds: u64) -> Result<(Distribution, String, u64), Failure> {
-    let seen = ran
-        .counts
-        .value(id::FLIGHT_JITTER)
-        .ok_or("flight was not released")?;
-    let work = ran
-        .counts
-        .span(id::FLIGHT_RELEASE)
-        .ok_or("flight did nothing")?;
+    let seen = ran.counts.value(id::FLIGHT_JITTER).ok_or("flight was not released")?;
+    let work = ran.counts.span(id::FLIGHT_RELEASE).ok_or("flight did nothing")?;
     // A release that comes while the one before is still served is a missed one.
     let missing = (seconds * 1000).saturating_sub(work.n);
     let note = format!(

@@ -27,9 +27,7 @@ pub(super) const ROWS: [(u16, &str); 9] = [
 
 /// All rows of one run each.
 pub fn rows() -> Found {
-    let system = System::new("linux", "linux")
-        .with("linux", "bulkhead.run=bhbench:all")
-        .one_core();
+    let system = System::new("linux", "linux").with("linux", "bulkhead.run=bhbench:all").one_core();
     let ran = system.run()?;
     let (bare, said) = system.run_bare(END)?;
     let here = &ran.outcome.serials[1];
@@ -54,13 +52,8 @@ pub fn rows() -> Found {
 
 /// Rows of the periodic task.
 pub(super) fn timer(counts: &Counts) -> Result<[(&'static str, f64); 2], Failure> {
-    let late = counts
-        .value(id::LINUX_TIMER)
-        .ok_or("no timer was measured")?;
-    let rows = [
-        ("linux.timer_median", late.median),
-        ("linux.timer_worst", late.max),
-    ];
+    let late = counts.value(id::LINUX_TIMER).ok_or("no timer was measured")?;
+    let rows = [("linux.timer_median", late.median), ("linux.timer_worst", late.max)];
     Ok(rows.map(|(name, ns)| (name, ns as f64)))
 }
 
@@ -70,9 +63,7 @@ fn alike(row: Row, within: f64) -> Figure {
 
 /// All spans of an id.
 pub(super) fn spans(counts: &Counts, id: u16, name: &str) -> Result<Distribution, Failure> {
-    let found = counts
-        .span(id)
-        .filter(|spans| spans.n > 0 && spans.unmatched == 0);
+    let found = counts.span(id).filter(|spans| spans.n > 0 && spans.unmatched == 0);
     Ok(found.ok_or_else(|| format!("{name} was not measured"))?)
 }
 
@@ -85,10 +76,7 @@ fn boot(counts: &Counts, bare: &Counts) -> Found {
     let there = (bare_user.instructions - entry.instructions) as f64;
     let exits = (user.vmruns - launch.vmruns) as f64;
     Ok(vec![
-        alike(
-            Row::new("linux.boot", "instructions", here).against(there),
-            0.02,
-        ),
+        alike(Row::new("linux.boot", "instructions", here).against(there), 0.02),
         Figure::new(Row::new("exits.linux_boot", "exits", exits)).must(Must::AtMost(900.0)),
     ])
 }

@@ -71,9 +71,7 @@ const fn part(rows: &'static [&'static str], measure: fn() -> Found) -> Part {
 #[must_use]
 pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
     let wanted = |part: &&Part| {
-        part.rows
-            .iter()
-            .any(|name| name.starts_with(only) || only.starts_with(name))
+        part.rows.iter().any(|name| name.starts_with(only) || only.starts_with(name))
     };
     let parts: Vec<_> = LONG.iter().chain(&SHORT).filter(wanted).collect();
     let queue: Mutex<VecDeque<usize>> = Mutex::new((0..parts.len()).collect());
@@ -92,25 +90,16 @@ pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
                         names.join(", "),
                         begun.elapsed().as_secs_f64()
                     );
-                    found
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push((n, result));
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push((n, result));
                 }
             });
         }
     });
-    sort(
-        found.into_inner().unwrap_or_else(PoisonError::into_inner),
-        only,
-    )
+    sort(found.into_inner().unwrap_or_else(PoisonError::into_inner), only)
 }
 
 fn next(queue: &Mutex<VecDeque<usize>>) -> Option<usize> {
-    queue
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .pop_front()
+    queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
 /// Figures in an order that does not depend on who was first.
@@ -133,9 +122,8 @@ fn sort(
 
 /// Puts the peer's values into the rows that they belong to.
 fn beside(figures: Vec<Figure>) -> Vec<Figure> {
-    let (peers, mut figures): (Vec<_>, Vec<_>) = figures
-        .into_iter()
-        .partition(|figure| figure.row.name.starts_with(PEER));
+    let (peers, mut figures): (Vec<_>, Vec<_>) =
+        figures.into_iter().partition(|figure| figure.row.name.starts_with(PEER));
     for peer in peers {
         let name = &peer.row.name[PEER.len()..];
         match figures.iter_mut().find(|figure| figure.row.name == name) {
@@ -157,11 +145,7 @@ mod tests {
     #[test]
     fn peers_go_beside_their_rows() {
         let figure = |name: &str, value| Figure::new(Row::new(name, "ns", value).against(2.0));
-        let all = beside(vec![
-            figure("a", 1.0),
-            figure("peer.a", 6.0),
-            figure("peer.b", 7.0),
-        ]);
+        let all = beside(vec![figure("a", 1.0), figure("peer.a", 6.0), figure("peer.b", 7.0)]);
         assert_eq!(all.len(), 2);
         assert_eq!(all[0].row.peer_ratio, Some(3.0));
         assert_eq!(all[1].row.name, "peer.b");

@@ -17,11 +17,7 @@ const LIVES: u64 = 8;
 pub fn calls() -> Found {
     let ran = System::new("micro", "micro").run()?;
     let one = |id, name: &str, most| -> Result<Figure, Failure> {
-        let d = ran
-            .counts
-            .span(id)
-            .filter(|d| d.n > 0)
-            .ok_or_else(|| format!("no {name}"))?;
+        let d = ran.counts.span(id).filter(|d| d.n > 0).ok_or_else(|| format!("no {name}"))?;
         let note = format!(
             "{} to {} in {} rounds; {:.1} of them in the monitor",
             d.min,
@@ -33,10 +29,7 @@ pub fn calls() -> Found {
             .must(Must::AtMost(most))
             .note(note))
     };
-    Ok(vec![
-        one(id::HYPERCALL, "monitor.hypercall", 60.0)?,
-        one(id::ICR, "monitor.icr", 80.0)?,
-    ])
+    Ok(vec![one(id::HYPERCALL, "monitor.hypercall", 60.0)?, one(id::ICR, "monitor.icr", 80.0)?])
 }
 
 /// From before a violation to the first instruction of the next life, less the
@@ -53,9 +46,7 @@ pub fn restart() -> Found {
     let reload = report.played_tsc - report.begin_tsc;
     let row = Row::new("monitor.restart", "instructions", (median - reload) as f64);
     let note = format!("and {reload} to zero and copy its memory; median of {n}");
-    Ok(vec![
-        Figure::new(row).must(Must::AtMost(20_000.0)).note(note),
-    ])
+    Ok(vec![Figure::new(row).must(Must::AtMost(20_000.0)).note(note)])
 }
 
 /// Sizes and the boot, from the report of a system with three sandboxes.
@@ -69,16 +60,12 @@ pub fn sizes() -> Found {
         Figure::new(bytes("monitor.text", sizes.resident_text_bytes)).must(Must::AtMost(8192.0)),
         Figure::new(bytes("monitor.resident", sizes.resident_bytes)),
         Figure::new(bytes("boot.bytes", sizes.boot_bytes)),
-        Figure::new(Row::new(
-            "boot.instructions",
-            "instructions",
-            boot.instructions as f64,
-        ))
-        .must(Must::AtMost(2_000_000.0))
-        .note(format!(
-            "and {} µs of waiting, {} µs of zeroing and copying",
-            boot.waiting_us, boot.copying_us
-        )),
+        Figure::new(Row::new("boot.instructions", "instructions", boot.instructions as f64))
+            .must(Must::AtMost(2_000_000.0))
+            .note(format!(
+                "and {} µs of waiting, {} µs of zeroing and copying",
+                boot.waiting_us, boot.copying_us
+            )),
     ])
 }
 
@@ -96,9 +83,7 @@ pub fn clock() -> Found {
 
 /// Linked privileged lines, as tools/lines.sh counts them.
 pub fn lines() -> Found {
-    let counted = Command::new(build::root().join("tools/lines.sh"))
-        .arg("-q")
-        .output()?;
+    let counted = Command::new(build::root().join("tools/lines.sh")).arg("-q").output()?;
     let text = String::from_utf8_lossy(&counted.stdout).into_owned();
     let of = |part: &str| -> Result<f64, Failure> {
         let line = text.lines().find_map(|line| line.strip_prefix(part));

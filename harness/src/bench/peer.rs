@@ -26,10 +26,7 @@ pub fn rows() -> Found {
     machine.initrd = Some(artifacts.join("peer.cpio").display().to_string());
     machine.append = CMDLINE.into();
     machine.time = Time::one_core();
-    machine.plugin = Some(Plugin {
-        library: build::plugin()?,
-        ..Plugin::default()
-    });
+    machine.plugin = Some(Plugin { library: build::plugin()?, ..Plugin::default() });
     let mut running = machine.start()?;
     running.wait(END, LIMIT, |m| m.serial(0).contains(END).then_some(()))?;
     running.quit()?;
@@ -44,10 +41,7 @@ pub fn rows() -> Found {
         let d = spans(&counts, id, name)?;
         let row = Row::new(&format!("peer.{name}"), "instructions", d.median as f64);
         let entries = d.vmruns as f64 / d.n as f64;
-        let note = format!(
-            "median of {}; entries into the guest: {entries:.1} each",
-            d.n
-        );
+        let note = format!("median of {}; entries into the guest: {entries:.1} each", d.n);
         figures.push(Figure::new(row).note(note));
     }
     for (name, ns) in timer(&counts)? {

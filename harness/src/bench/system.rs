@@ -28,12 +28,7 @@ impl System {
     /// In virtual time.
     pub fn new(manifest: &'static str, dir: &'static str) -> Self {
         let (arguments, time) = (Vec::new(), Time::virtual_time());
-        Self {
-            manifest,
-            dir,
-            arguments,
-            time,
-        }
+        Self { manifest, dir, arguments, time }
     }
 
     /// With more arguments for a sandbox's guest.
@@ -55,9 +50,7 @@ impl System {
     }
 
     fn checked(&self) -> Result<bulkhead_manifest::Checked, Failure> {
-        let path = build::root()
-            .join("systems/bench")
-            .join(format!("{}.toml", self.manifest));
+        let path = build::root().join("systems/bench").join(format!("{}.toml", self.manifest));
         let loaded = bulkhead_manifest::load(&path, &bulkhead_manifest::Options::default());
         let mut checked = loaded.map_err(bulkhead_run::Error::Manifest)?;
         for wanted in &mut checked.system.sandboxes {
@@ -112,28 +105,15 @@ pub struct Ran {
 
 /// The only event of this id on a core.
 pub fn event(counts: &Counts, which: u16, vcpu: u64) -> Result<Event, Failure> {
-    let name = bulkhead_layout::marker::NAMES
-        .iter()
-        .find(|(id, _)| *id == which);
-    let mut found = counts
-        .events(which)
-        .into_iter()
-        .filter(|event| event.vcpu == vcpu);
-    let missing = || {
-        format!(
-            "no event {} on core {vcpu}",
-            name.map_or("?", |(_, name)| name)
-        )
-    };
+    let name = bulkhead_layout::marker::NAMES.iter().find(|(id, _)| *id == which);
+    let mut found = counts.events(which).into_iter().filter(|event| event.vcpu == vcpu);
+    let missing = || format!("no event {} on core {vcpu}", name.map_or("?", |(_, name)| name));
     Ok(found.next().ok_or_else(missing)?)
 }
 
 /// Entries into the guest between START and FINISH on a core: each but the first
 /// follows an exit.
 pub fn entries(counts: &Counts, vcpu: u64) -> Result<u64, Failure> {
-    let (start, finish) = (
-        event(counts, id::START, vcpu)?,
-        event(counts, id::FINISH, vcpu)?,
-    );
+    let (start, finish) = (event(counts, id::START, vcpu)?, event(counts, id::FINISH, vcpu)?);
     Ok(finish.vmruns - start.vmruns)
 }

@@ -14,10 +14,7 @@ const VICTIM: &str = "{ size = \"8 MiB\", at = \"1 GiB\" }";
 pub const CANARY_HPA: u64 = VICTIM_HPA + (6 << 20);
 
 pub fn jobs() -> Vec<Job> {
-    let mut jobs = vec![
-        all("attack", &[1], ""),
-        all("attack-2-cores", &[1, 2], "core=1"),
-    ];
+    let mut jobs = vec![all("attack", &[1], ""), all("attack-2-cores", &[1, 2], "core=1")];
     jobs.extend(rogue::ATTACKS.iter().filter(|a| a.endless).map(endless));
     jobs
 }
@@ -27,14 +24,7 @@ pub fn system(cores: &[u32], args: &str) -> Manifest {
     let args = format!("victim={CANARY_HPA:#x} foreign=0 sandbox=0 port=0x3f8 {args}");
     let mut manifest = Manifest::new()
         .ends_with(&["rogue"])
-        .bare(
-            "victim",
-            "victim",
-            "",
-            &[0],
-            VICTIM,
-            "devices = [\"uart0\"]",
-        )
+        .bare("victim", "victim", "", &[0], VICTIM, "devices = [\"uart0\"]")
         .bare("rogue", "rogue", &args, cores, "4 MiB", "");
     manifest.0 +=
         "[[channel]]\nname = \"news\"\nfrom = \"victim\"\nto = [\"rogue\"]\nsize = \"4 KiB\"\n";
@@ -45,15 +35,11 @@ pub fn system(cores: &[u32], args: &str) -> Manifest {
 fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
     let name = move |attack: &str| format!("{group}/{attack}");
     let victim = format!("{group}/victim-unharmed");
-    let tests = rogue::ending()
-        .map(move |a| name(a.name))
-        .chain([victim.clone()]);
+    let tests = rogue::ending().map(move |a| name(a.name)).chain([victim.clone()]);
     Job::new(group, tests, 240, move |bench| {
         let lives = rogue::ending().count();
         let manifest = system(cores, &format!("{how} lives={lives}")).restarting("rogue");
-        let seen = run(&manifest, &bench.dir, |o| {
-            o.limit = Duration::from_secs(200)
-        });
+        let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(200));
         let seen = match seen {
             Ok(seen) => seen,
             Err(error) => return bench.result(&victim, Err::<String, _>(error)),
@@ -61,10 +47,7 @@ fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
         for (life, attack) in rogue::ending().enumerate() {
             bench.result(&name(attack.name), judge(&seen, life as u32, attack));
         }
-        bench.result(
-            &victim,
-            unharmed(&seen).map(|()| "no exit, no denial, canaries intact"),
-        );
+        bench.result(&victim, unharmed(&seen).map(|()| "no exit, no denial, canaries intact"));
     })
 }
 
@@ -90,12 +73,7 @@ fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
     };
     let of_this =
         |d: &&bulkhead_watch::Explained| d.sandbox == "rogue" && d.record.incarnation == life;
-    let denied: Vec<_> = seen
-        .denials
-        .iter()
-        .filter(of_this)
-        .map(|d| text(&d))
-        .collect();
+    let denied: Vec<_> = seen.denials.iter().filter(of_this).map(|d| text(&d)).collect();
     let got = got(seen, attack.name);
     let right = match attack.expect {
         // What the processor lacks is as good.
@@ -114,11 +92,7 @@ fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
             got.map(|g| format!(", then {g}")).unwrap_or_default()
         ),
     };
-    if right {
-        Ok(result)
-    } else {
-        Err(format!("expected {expected}\ngot {result}"))
-    }
+    if right { Ok(result) } else { Err(format!("expected {expected}\ngot {result}")) }
 }
 
 /// Whether every canary of the victim is as it was.
@@ -135,10 +109,7 @@ pub fn intact(seen: &Seen) -> bool {
 pub fn unharmed(seen: &Seen) -> Result<(), String> {
     seen.undisturbed("victim", &["running"])?;
     let steady = &seen.sandbox("victim")?.exits.steady;
-    seen.ensure(
-        steady.is_empty(),
-        format!("exits of the victim: {steady:?}"),
-    )?;
+    seen.ensure(steady.is_empty(), format!("exits of the victim: {steady:?}"))?;
     seen.ensure(intact(seen), "a canary of the victim is changed")
 }
 
@@ -153,9 +124,7 @@ fn endless(attack: &'static Attack) -> Job {
             "4 MiB",
             "control = [\"rogue\"]",
         );
-        manifest.0 = manifest
-            .0
-            .replace("ends_with = [\"rogue\"]", "ends_with = [\"warden\"]");
+        manifest.0 = manifest.0.replace("ends_with = [\"rogue\"]", "ends_with = [\"warden\"]");
         let seen = run(&manifest, &bench.dir, |_| {})?;
         seen.exited("warden")?;
         let rogue = seen.sandbox("rogue")?;

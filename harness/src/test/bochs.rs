@@ -19,33 +19,16 @@ const UART1: &str = "devices = [\"uart1\"]";
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![attacks()];
     let simple: [(&str, &str, &'static [u32], &str); 3] = [
-        (
-            "bochs/selftest",
-            "console=0x2f8",
-            &[0],
-            "incarnation 0, 0 failed",
-        ),
-        (
-            "bochs/selftest-2-cores",
-            "console=0x2f8",
-            &[2, 1],
-            "incarnation 0, 0 failed",
-        ),
-        (
-            "bochs/restart",
-            "console=0x2f8 restarts=3",
-            &[1],
-            "incarnation 3, 0 failed",
-        ),
+        ("bochs/selftest", "console=0x2f8", &[0], "incarnation 0, 0 failed"),
+        ("bochs/selftest-2-cores", "console=0x2f8", &[2, 1], "incarnation 0, 0 failed"),
+        ("bochs/restart", "console=0x2f8 restarts=3", &[1], "incarnation 3, 0 failed"),
     ];
     for (name, args, cores, expected) in simple {
         jobs.push(job(name, move |bench| {
             let manifest =
                 Manifest::on("bochs").bare("guest", "selftest", args, cores, "4 MiB", UART1);
             let mut running = start(&manifest, &bench.dir)?;
-            let text = running
-                .wait_serial(1, expected, LIMIT)
-                .map_err(|e| e.to_string())?;
+            let text = running.wait_serial(1, expected, LIMIT).map_err(|e| e.to_string())?;
             let checks = text.matches(" ok\r\n").count();
             if text.contains("FAILED") || checks < 10 {
                 return Err(text);
@@ -56,21 +39,12 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(job("bochs/control", |bench| {
         let control = format!("{UART1}\ncontrol = [\"victim\"]");
         let manifest = Manifest::on("bochs")
-            .bare(
-                "warden",
-                "warden",
-                "target=1 console=0x2f8",
-                &[0],
-                "4 MiB",
-                &control,
-            )
+            .bare("warden", "warden", "target=1 console=0x2f8", &[0], "4 MiB", &control)
             .bare("victim", "victim", "", &[1], "8 MiB", "");
         let mut running = start(&manifest, &bench.dir)?;
         // Stopped, started and restarted through the doorbell.
         let last = "warden: restart: true, state 2, 2 restarts";
-        running
-            .wait_serial(1, last, LIMIT)
-            .map_err(|e| e.to_string())?;
+        running.wait_serial(1, last, LIMIT).map_err(|e| e.to_string())?;
         Ok(String::new())
     }));
     jobs
@@ -98,14 +72,8 @@ fn start(manifest: &Manifest, dir: &Path) -> Result<Running, String> {
 /// Attacks that Bochs cannot show, and why (docs/decisions/0003-bochs.md).
 const NOT_ON_BOCHS: [(&str, &str); 2] = [
     // AMD's processors clear it before the intercept, so the injected #DB is complete.
-    (
-        "debug-registers",
-        "Bochs leaves DR7.GD set when #DB is intercepted",
-    ),
-    (
-        "triple-fault",
-        "Bochs ends at a triple fault, intercepted or not",
-    ),
+    ("debug-registers", "Bochs leaves DR7.GD set when #DB is intercepted"),
+    ("triple-fault", "Bochs ends at a triple fault, intercepted or not"),
 ];
 
 fn why_not(attack: &Attack) -> Option<&'static str> {
@@ -118,9 +86,7 @@ fn why_not(attack: &Attack) -> Option<&'static str> {
 fn attacks() -> Job {
     let name = |attack: &str| format!("bochs-attack/{attack}");
     const UNHARMED: &str = "bochs-attack/victim-unharmed";
-    let tests = rogue::ending()
-        .map(move |a| name(a.name))
-        .chain([UNHARMED.into()]);
+    let tests = rogue::ending().map(move |a| name(a.name)).chain([UNHARMED.into()]);
     let tests: Vec<_> = tests.collect();
     Job::new("bochs-attack", tests, 240, move |bench| {
         let all: Vec<_> = rogue::ending().collect();
@@ -173,18 +139,12 @@ fn run_attacks(dir: &Path, how: &str, restarting: bool) -> Result<(String, Strin
 fn judge(rogue: &str, observer: &str, life: usize, attack: &Attack) -> Result<String, String> {
     let said = |what: &str| {
         let start = format!("rogue: attack {}: {what} ", attack.name);
-        rogue
-            .lines()
-            .find_map(|l| l.strip_prefix(&start))
-            .map(str::trim_end)
+        rogue.lines().find_map(|l| l.strip_prefix(&start)).map(str::trim_end)
     };
     let expected = said("expected").ok_or_else(|| format!("it was not made\n{rogue}"))?;
     let start = format!("observer: rogue life {life} core 0 ");
-    let denied: Vec<_> = observer
-        .lines()
-        .filter_map(|l| l.strip_prefix(&start))
-        .map(str::trim_end)
-        .collect();
+    let denied: Vec<_> =
+        observer.lines().filter_map(|l| l.strip_prefix(&start)).map(str::trim_end).collect();
     let got = said("got");
     let right = match attack.expect {
         // What the processor lacks is as good.
@@ -196,9 +156,5 @@ fn judge(rogue: &str, observer: &str, life: usize, attack: &Attack) -> Result<St
         _ => denied == [expected] && got.is_none(),
     };
     let result = format!("{}{}", denied.join(", "), got.unwrap_or_default());
-    if right {
-        Ok(result)
-    } else {
-        Err(format!("expected {expected}\ngot {result}"))
-    }
+    if right { Ok(result) } else { Err(format!("expected {expected}\ngot {result}")) }
 }

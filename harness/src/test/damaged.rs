@@ -14,31 +14,11 @@ type Change = fn(&mut Vec<u8>, &Baked);
 /// after the checksum's, the checksum is made right again.
 const DAMAGE: [(&str, Change, u64, &str); 10] = [
     // Where the compiled manifest is, as the boot code is told.
-    (
-        "address",
-        |b, _| b[256..264].fill(0xA5),
-        1,
-        "no compiled manifest",
-    ),
-    (
-        "magic",
-        |b, k| Spoil::new(b, k).header(|h| h.magic ^= 1),
-        1,
-        "no compiled manifest",
-    ),
-    (
-        "version",
-        |b, k| Spoil::new(b, k).header(|h| h.version = 2),
-        2,
-        "version 2",
-    ),
+    ("address", |b, _| b[256..264].fill(0xA5), 1, "no compiled manifest"),
+    ("magic", |b, k| Spoil::new(b, k).header(|h| h.magic ^= 1), 1, "no compiled manifest"),
+    ("version", |b, k| Spoil::new(b, k).header(|h| h.version = 2), 2, "version 2"),
     ("flipped-bit", |b, k| Spoil::new(b, k).flip(), 3, "checksum"),
-    (
-        "truncated",
-        |b, _| b.truncate(b.len() - 8192),
-        3,
-        "checksum",
-    ),
+    ("truncated", |b, _| b.truncate(b.len() - 8192), 3, "checksum"),
     (
         "sandboxes-too-many",
         |b, k| Spoil::new(b, k).header(|h| h.sandboxes = 1000),
@@ -92,9 +72,14 @@ const DAMAGE: [(&str, Change, u64, &str); 10] = [
 pub fn jobs() -> Vec<Job> {
     let tests = DAMAGE.iter().map(|d| format!("damaged/{}", d.0));
     vec![Job::new("damaged", tests, 200, |bench| {
-        let manifest = Manifest::new()
-            .bare("one", "hello", "", &[0], "4 MiB", "")
-            .bare("two", "hello", "", &[1], "4 MiB", "");
+        let manifest = Manifest::new().bare("one", "hello", "", &[0], "4 MiB", "").bare(
+            "two",
+            "hello",
+            "",
+            &[1],
+            "4 MiB",
+            "",
+        );
         for (name, change, code, part) in DAMAGE {
             let seen = run(&manifest, &bench.dir.join(name), |o| {
                 o.limit = Duration::from_secs(20);

@@ -57,10 +57,7 @@ pub struct Bench {
 impl Bench {
     /// Gives a verdict.
     pub fn verdict(&self, test: &str, verdict: Verdict) {
-        let line = Line {
-            test: test.into(),
-            verdict,
-        };
+        let line = Line { test: test.into(), verdict };
         let text = serde_json::to_string(&line).unwrap_or_default();
         println!("{MARK}{text}");
     }
@@ -134,14 +131,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(filter) = &arguments.filter {
-        jobs.iter_mut()
-            .for_each(|j| j.tests.retain(|t| t.contains(filter)));
+        jobs.iter_mut().for_each(|j| j.tests.retain(|t| t.contains(filter)));
         jobs.retain(|j| !j.tests.is_empty());
     }
     if arguments.list {
-        jobs.iter()
-            .flat_map(|j| &j.tests)
-            .for_each(|t| println!("{t}"));
+        jobs.iter().flat_map(|j| &j.tests).for_each(|t| println!("{t}"));
         return Ok(ExitCode::SUCCESS);
     }
     std::fs::create_dir_all(&home)?;
@@ -170,11 +164,7 @@ struct Order {
 
 impl From<Job> for Order {
     fn from(job: Job) -> Self {
-        Self {
-            name: job.name,
-            tests: job.tests,
-            limit: job.limit,
-        }
+        Self { name: job.name, tests: job.tests, limit: job.limit }
     }
 }
 
@@ -229,9 +219,7 @@ fn supervise(
     let out = child.stdout.take();
     let reader = std::thread::spawn(move || {
         let lines = out.into_iter().flat_map(|o| BufReader::new(o).lines());
-        lines
-            .map_while(Result::ok)
-            .for_each(|l| drop(sender.send(l)));
+        lines.map_while(Result::ok).for_each(|l| drop(sender.send(l)));
     });
     let deadline = Instant::now() + order.limit;
     let mut log = &log;
@@ -257,10 +245,7 @@ fn supervise(
 /// Ends the job and everything that it started.
 fn end(child: &mut Child) {
     let group = format!("-{}", child.id());
-    let kill = Command::new("kill")
-        .args(["-KILL", "--", &group])
-        .stderr(Stdio::null())
-        .status();
+    let kill = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
     if kill.is_err() {
         // Without the program, at least the job itself.
         let _ = child.kill();
@@ -306,10 +291,6 @@ impl Board {
         }
         println!("\n{} s, {} skipped", took.as_secs(), self.skipped);
         println!("{} passed, {} failed", self.passed, self.failed.len());
-        if self.failed.is_empty() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        }
+        if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

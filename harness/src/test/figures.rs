@@ -16,8 +16,7 @@ fn job(part: Part) -> Job {
     let name = test(&rows.join("+"));
     Job::new(name, rows.iter().copied().map(test), 200, move |bench| {
         let found = part.measure();
-        rows.iter()
-            .for_each(|row| bench.verdict(&test(row), judge(&found, row)));
+        rows.iter().for_each(|row| bench.verdict(&test(row), judge(&found, row)));
     })
 }
 

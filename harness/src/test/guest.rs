@@ -8,23 +8,13 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Debian's kernels, as `tools/kernels.sh` fetches them.
-const KERNELS: [&str; 4] = [
-    "linux-6.1",
-    "linux-6.1-cloud",
-    "linux-6.12",
-    "linux-6.12-cloud",
-];
+const KERNELS: [&str; 4] = ["linux-6.1", "linux-6.1-cloud", "linux-6.12", "linux-6.12-cloud"];
 const SMALL: &str = "4 MiB";
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![
         demo(),
-        linux_job(
-            "guest/linux-6.12-cloud-2-cores",
-            "linux-6.12-cloud",
-            &[0, 1],
-            "512 MiB",
-        ),
+        linux_job("guest/linux-6.12-cloud-2-cores", "linux-6.12-cloud", &[0, 1], "512 MiB"),
         linux_job("guest/linux-6.1-2-cores", "linux-6.1", &[0, 1], "512 MiB"),
         two_linux(),
         power(),
@@ -32,41 +22,16 @@ pub fn jobs() -> Vec<Job> {
         interrupted(),
     ];
     for kernel in KERNELS {
-        jobs.push(linux_job(
-            &format!("guest/{kernel}"),
-            kernel,
-            &[0],
-            "512 MiB",
-        ));
+        jobs.push(linux_job(&format!("guest/{kernel}"), kernel, &[0], "512 MiB"));
     }
     // A distribution's kernel unpacks itself to tens of MiB: the cloud flavours
     // have room in 128 MiB, the large ones in 160.
-    jobs.push(linux_job(
-        "guest/linux-128-mib",
-        "linux-6.12-cloud",
-        &[0],
-        "128 MiB",
-    ));
-    jobs.push(linux_job(
-        "guest/linux-2-gib",
-        "linux-6.12-cloud",
-        &[0],
-        "2 GiB",
-    ));
+    jobs.push(linux_job("guest/linux-128-mib", "linux-6.12-cloud", &[0], "128 MiB"));
+    jobs.push(linux_job("guest/linux-2-gib", "linux-6.12-cloud", &[0], "2 GiB"));
     let low = "{ size = \"256 MiB\", at = \"1 GiB\" }";
     let high = "{ size = \"256 MiB\", at = \"0x140000000\" }";
-    jobs.push(linux_job(
-        "guest/linux-placed-below-4-gib",
-        "linux-6.12-cloud",
-        &[0],
-        low,
-    ));
-    jobs.push(linux_job(
-        "guest/linux-placed-above-4-gib",
-        "linux-6.12-cloud",
-        &[0],
-        high,
-    ));
+    jobs.push(linux_job("guest/linux-placed-below-4-gib", "linux-6.12-cloud", &[0], low));
+    jobs.push(linux_job("guest/linux-placed-above-4-gib", "linux-6.12-cloud", &[0], high));
     jobs.extend(bare());
     jobs
 }
@@ -83,11 +48,7 @@ fn demo() -> Job {
             .map_err(|e| format!("target/release/bulkhead: {e}"))?;
         let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
         if !out.status.success() {
-            return Err(format!(
-                "`make run`: {}\n{}",
-                out.status,
-                super::driver::tail(&said)
-            ));
+            return Err(format!("`make run`: {}\n{}", out.status, super::driver::tail(&said)));
         }
         super::walk::schema(&report)?;
         let held = said.matches("  held  ").count();
@@ -108,11 +69,7 @@ fn terminal() -> Job {
         shell.load(&bench.dir)?;
         let program = crate::build::target().join("release/bulkhead");
         let system = bench.dir.join("system.toml");
-        let command = format!(
-            "{} run --live --limit 120 {}",
-            program.display(),
-            system.display()
-        );
+        let command = format!("{} run --live --limit 120 {}", program.display(), system.display());
         let mut child = Command::new("script")
             .args(["-qec", &command, "/dev/null"])
             .env_remove("CI")
@@ -132,22 +89,16 @@ fn terminal() -> Job {
                 seen.drain(..at + after.len());
                 typed += 1;
                 let keyboard = keyboard.as_mut().ok_or("no keyboard")?;
-                keyboard
-                    .write_all(text.as_bytes())
-                    .map_err(|e| e.to_string())?;
+                keyboard.write_all(text.as_bytes()).map_err(|e| e.to_string())?;
             }
         }
         let status = child.wait().map_err(|e| e.to_string())?;
         match TYPED.get(typed) {
             None if status.success() => Ok(String::new()),
-            None => Err(format!(
-                "the run ended with {status}\n{}",
-                super::driver::tail(&seen)
-            )),
-            Some((wanted, _)) => Err(format!(
-                "{wanted:?} was not seen\n{}",
-                super::driver::tail(&seen)
-            )),
+            None => Err(format!("the run ended with {status}\n{}", super::driver::tail(&seen))),
+            Some((wanted, _)) => {
+                Err(format!("{wanted:?} was not seen\n{}", super::driver::tail(&seen)))
+            }
         }
     })
 }
@@ -201,27 +152,20 @@ fn missing(kernel: &str) -> Option<String> {
 
 fn linux_job(name: &str, kernel: &'static str, cores: &'static [u32], memory: &'static str) -> Job {
     let test = name.to_owned();
-    Job::new(name, [name.to_owned()], 150, move |bench| {
-        match missing(kernel) {
-            Some(why) => bench.verdict(&test, Verdict::Skipped(why)),
-            None => bench.result(&test, linux(bench, kernel, cores, memory)),
-        }
+    Job::new(name, [name.to_owned()], 150, move |bench| match missing(kernel) {
+        Some(why) => bench.verdict(&test, Verdict::Skipped(why)),
+        None => bench.result(&test, linux(bench, kernel, cores, memory)),
     })
 }
 
 /// Boots to user space, powers off by ACPI, and nothing was denied.
 fn linux(bench: &Bench, kernel: &str, cores: &[u32], memory: &str) -> Result<String, String> {
     let manifest = Manifest::new().linux("linux", kernel, "boot", cores, memory, 1);
-    let seen = run(&manifest, &bench.dir, |o| {
-        o.limit = Duration::from_secs(130)
-    })?;
+    let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(130))?;
     came_up(&seen, "linux", 1, cores.len())?;
     seen.undisturbed("linux", &["stopped"])?;
     let s = seen.sandbox("linux")?;
-    Ok(format!(
-        "{} exits until user space",
-        s.exits.boot.values().sum::<u64>()
-    ))
+    Ok(format!("{} exits until user space", s.exits.boot.values().sum::<u64>()))
 }
 
 /// A Linux that reached user space with all its cores, and powered off.
@@ -230,10 +174,7 @@ fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(), Str
     let ended = s.state == "stopped" && s.restarts == 0;
     seen.ensure(ended, format!("{name} did not power off by itself"))?;
     let serial = &seen.outcome()?.serials[uart];
-    seen.ensure(
-        serial.contains("bulkhead-init: user space"),
-        "no user space",
-    )?;
+    seen.ensure(serial.contains("bulkhead-init: user space"), "no user space")?;
     let smp = format!("smp: Brought up 1 node, {cores} CPU");
     seen.ensure(cores == 1 || serial.contains(&smp), format!("no \"{smp}\""))?;
     let promises = bulkhead_run::judge(seen.outcome()?, false);
@@ -259,9 +200,7 @@ fn two_linux() -> Job {
         let manifest = Manifest::new()
             .linux("one", "linux-6.12-cloud", "boot", &[0], "256 MiB", 1)
             .linux("two", "linux-6.1", "boot", &[1], "256 MiB", 2);
-        let seen = run(&manifest, &bench.dir, |o| {
-            o.limit = Duration::from_secs(180)
-        })?;
+        let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(180))?;
         only_looked_for_serial_ports(&seen)?;
         came_up(&seen, "one", 1, 1)?;
         came_up(&seen, "two", 2, 1)?;
@@ -297,10 +236,7 @@ fn power() -> Job {
                 let lives = serial.matches("bulkhead-init: user space").count();
                 let s = seen.sandbox("linux")?;
                 seen.ensure(lives >= 2, format!("user space was reached {lives} times"))?;
-                seen.ensure(
-                    s.restarts >= 1 && s.denials == 0,
-                    "restarts or denials of linux",
-                )?;
+                seen.ensure(s.restarts >= 1 && s.denials == 0, "restarts or denials of linux")?;
                 seen.undisturbed("victim", &["running"])?;
                 Ok(format!("user space in {lives} lives"))
             }),
@@ -349,30 +285,16 @@ fn bare() -> Vec<Job> {
     };
     let tested = |seen: &Seen| {
         let s = seen.sandbox("guest")?;
-        seen.ensure(
-            s.state == "exited" && s.exit_code == Some(0),
-            "a check failed",
-        )
+        seen.ensure(s.state == "exited" && s.exit_code == Some(0), "a check failed")
     };
     vec![
         one("guest/hello", alone("hello", "", &[0]), move |seen| {
             good(seen)?;
-            seen.ensure(
-                seen.console.contains("hello from guest"),
-                "it did not say hello",
-            )
+            seen.ensure(seen.console.contains("hello from guest"), "it did not say hello")
         }),
         hello_c(),
-        one(
-            "guest/selftest",
-            alone("selftest", "late=2000000", &[0]),
-            tested,
-        ),
-        one(
-            "guest/selftest-2-cores",
-            alone("selftest", "late=2000000", &[0, 1]),
-            tested,
-        ),
+        one("guest/selftest", alone("selftest", "late=2000000", &[0]), tested),
+        one("guest/selftest-2-cores", alone("selftest", "late=2000000", &[0, 1]), tested),
         one(
             "guest/selftest-3-restarts",
             alone("selftest", "late=2000000 restarts=3", &[2]),
@@ -382,16 +304,12 @@ fn bare() -> Vec<Job> {
                 seen.ensure(right, "a check failed, or it was not restarted three times")
             },
         ),
-        one(
-            "guest/flight",
-            alone("flight", "seconds=1", &[0]),
-            move |seen| {
-                good(seen)?;
-                let steady = &seen.sandbox("guest")?.exits.steady;
-                let asked = steady.keys().all(|k| *k == "hypercall");
-                seen.ensure(asked, format!("exits in steady state: {steady:?}"))
-            },
-        ),
+        one("guest/flight", alone("flight", "seconds=1", &[0]), move |seen| {
+            good(seen)?;
+            let steady = &seen.sandbox("guest")?.exits.steady;
+            let asked = steady.keys().all(|k| *k == "hypercall");
+            seen.ensure(asked, format!("exits in steady state: {steady:?}"))
+        }),
         one(
             "guest/placed-above-4-gib",
             || {
@@ -405,14 +323,7 @@ fn bare() -> Vec<Job> {
             || {
                 Manifest::new()
                     .ends_with(&["warden"])
-                    .bare(
-                        "warden",
-                        "warden",
-                        "target=1",
-                        &[0],
-                        SMALL,
-                        "control = [\"victim\"]",
-                    )
+                    .bare("warden", "warden", "target=1", &[0], SMALL, "control = [\"victim\"]")
                     .bare("victim", "victim", "", &[1], "8 MiB", "")
                     .bare("witness", "victim", "", &[2], "8 MiB", "")
             },
@@ -439,14 +350,7 @@ fn bare() -> Vec<Job> {
                         SMALL,
                         "control = [\"rogue\"]",
                     )
-                    .bare(
-                        "rogue",
-                        "rogue",
-                        "attack=spin-for-ever core=1",
-                        &[1, 2],
-                        SMALL,
-                        "",
-                    )
+                    .bare("rogue", "rogue", "attack=spin-for-ever core=1", &[1, 2], SMALL, "")
             },
             |seen| {
                 seen.exited("warden")?;
@@ -480,10 +384,7 @@ fn bare() -> Vec<Job> {
             |seen| {
                 seen.exited("warden")?;
                 seen.exited("guest")?;
-                seen.ensure(
-                    seen.console.contains("incarnation 0"),
-                    "it started more than once",
-                )
+                seen.ensure(seen.console.contains("incarnation 0"), "it started more than once")
             },
         ),
         one(
@@ -513,9 +414,7 @@ fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> Job {
 fn hello_c() -> Job {
     Job::one("guest/hello-c", 60, |bench| {
         let program: PathBuf = bench.dir.join("hello-c");
-        let built = std::process::Command::new("guests/hello-c/build.sh")
-            .arg(&program)
-            .output();
+        let built = std::process::Command::new("guests/hello-c/build.sh").arg(&program).output();
         let built = built.map_err(|e| format!("guests/hello-c/build.sh: {e}"))?;
         if !built.status.success() {
             return Err(String::from_utf8_lossy(&built.stderr).into_owned());

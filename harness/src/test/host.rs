@@ -10,28 +10,16 @@ const TARGET: &str = "x86_64-unknown-none";
 
 /// One job, because cargo would make them wait for each other anyway.
 pub fn jobs() -> Vec<Job> {
-    let tests = [
-        "host/format",
-        "host/tests",
-        "host/lints",
-        "host/lints-bare",
-        "host/no-panic",
-    ];
+    let tests = ["host/format", "host/tests", "host/lints", "host/lints-bare", "host/no-panic"];
     vec![Job::new("host", tests.map(String::from), 900, run)]
 }
 
 fn run(bench: &Bench) {
     let excluded = BARE.iter().flat_map(|b| ["--exclude", b]);
-    let workspace: Vec<_> = ["--locked", "--workspace"]
-        .into_iter()
-        .chain(excluded)
-        .collect();
+    let workspace: Vec<_> = ["--locked", "--workspace"].into_iter().chain(excluded).collect();
     let deny = ["--", "-D", "warnings"];
     bench.result("host/format", cargo(&["fmt", "--all", "--check"]));
-    bench.result(
-        "host/tests",
-        cargo(&[&["test"], &workspace[..]].concat()).map(count),
-    );
+    bench.result("host/tests", cargo(&[&["test"], &workspace[..]].concat()).map(count));
     let lints = cargo(&[&["clippy", "--all-targets"], &workspace[..], &deny].concat());
     bench.result("host/lints", lints);
     bench.result("host/no-panic", no_panic());
@@ -46,24 +34,16 @@ fn run(bench: &Bench) {
 
 /// Packages of the bare guests in Rust, by the folders' names.
 fn guests() -> Vec<String> {
-    let folders = std::fs::read_dir(build::root().join("guests"))
-        .into_iter()
-        .flatten();
-    let rust = folders
-        .flatten()
-        .filter(|f| f.path().join("Cargo.toml").is_file());
-    rust.map(|f| format!("guest-{}", f.file_name().to_string_lossy()))
-        .collect()
+    let folders = std::fs::read_dir(build::root().join("guests")).into_iter().flatten();
+    let rust = folders.flatten().filter(|f| f.path().join("Cargo.toml").is_file());
+    rust.map(|f| format!("guest-{}", f.file_name().to_string_lossy())).collect()
 }
 
 /// Nothing in the linked monitor can panic: it has none of the standard library's
 /// code for it.
 fn no_panic() -> Result<String, String> {
     let monitor = super::system::artifacts().join("monitor");
-    let out = Command::new("nm")
-        .arg(&monitor)
-        .output()
-        .map_err(|e| format!("nm: {e}"))?;
+    let out = Command::new("nm").arg(&monitor).output().map_err(|e| format!("nm: {e}"))?;
     let symbols = String::from_utf8_lossy(&out.stdout);
     match symbols.lines().find(|s| s.contains("panic")) {
         _ if !symbols.contains("monitor_entry") => {
@@ -96,11 +76,7 @@ pub fn cargo(arguments: &[&str]) -> Result<String, String> {
 /// `test result: ok. 12 passed; ...` summed up.
 fn count(output: String) -> String {
     let passed = |l: &str| -> Option<usize> {
-        l.strip_prefix("test result: ok. ")?
-            .split(' ')
-            .next()?
-            .parse()
-            .ok()
+        l.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok()
     };
     let sum: usize = output.lines().filter_map(passed).sum();
     format!("{sum} tests of the crates")

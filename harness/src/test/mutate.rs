@@ -33,12 +33,7 @@ struct Mutation {
 }
 
 const fn built(rule: &'static str, attack: &'static str, success: fn(&Seen) -> bool) -> Mutation {
-    Mutation {
-        rule,
-        attack,
-        out: Out::Build,
-        success,
-    }
+    Mutation { rule, attack, out: Out::Build, success }
 }
 
 const fn baked(
@@ -47,12 +42,7 @@ const fn baked(
     out: fn(&mut Spoil),
     success: fn(&Seen) -> bool,
 ) -> Mutation {
-    Mutation {
-        rule,
-        attack,
-        out: Out::Tables(out),
-        success,
-    }
+    Mutation { rule, attack, out: Out::Tables(out), success }
 }
 
 /// Index of the rogue in [`system`].
@@ -65,15 +55,11 @@ const NO_EXECUTE: u64 = 1 << 63;
 const PROGRAM: std::ops::Range<u64> = 2 * MIB..4 * MIB;
 
 static MUTATIONS: &[Mutation] = &[
-    built("hypercall-cpl", "call-from-user", |seen| {
-        says(seen, "call-from-user", "harmless 0x0")
-    }),
+    built("hypercall-cpl", "call-from-user", |seen| says(seen, "call-from-user", "harmless 0x0")),
     built("hypercall-cpl", "exit-from-user", |seen| {
         seen.sandbox("rogue").is_ok_and(|s| s.exit_code == Some(66))
     }),
-    built("hypercall-number", "call-unknown", |seen| {
-        says(seen, "call-unknown", "harmless 0x0")
-    }),
+    built("hypercall-number", "call-unknown", |seen| says(seen, "call-unknown", "harmless 0x0")),
     built("hypercall-length", "console-too-long", |seen| {
         says(seen, "console-too-long", "harmless 0x0")
     }),
@@ -86,16 +72,12 @@ static MUTATIONS: &[Mutation] = &[
     built("efer-svme", "efer-set-svme", |seen| {
         unnoticed(seen) && says(seen, "efer-set-svme", "harmless")
     }),
-    built("lvt-delivery-mode", "lvt-smi", |seen| {
-        says(seen, "lvt-smi", "harmless 0x1")
-    }),
+    built("lvt-delivery-mode", "lvt-smi", |seen| says(seen, "lvt-smi", "harmless 0x1")),
     built("ipi-destination", "ipi-fixed", |seen| {
-        seen.console
-            .contains("[victim] victim: stray interrupt 0x40")
+        seen.console.contains("[victim] victim: stray interrupt 0x40")
     }),
     built("ipi-destination", "ipi-nmi", |seen| {
-        seen.sandbox("victim")
-            .is_ok_and(|s| s.exits.steady.contains_key("doorbell"))
+        seen.sandbox("victim").is_ok_and(|s| s.exits.steady.contains_key("doorbell"))
     }),
     baked(
         "nested-map",
@@ -231,10 +213,7 @@ static MUTATIONS: &[Mutation] = &[
         "doorbell",
         "spin-for-ever",
         |s| s.without_intercepts(ROGUE, intercept::NMI),
-        |seen| {
-            seen.sandbox("warden")
-                .is_ok_and(|s| s.state == "exited" && s.exit_code != Some(0))
-        },
+        |seen| seen.sandbox("warden").is_ok_and(|s| s.state == "exited" && s.exit_code != Some(0)),
     ),
 ];
 
@@ -247,9 +226,7 @@ const NOT_RULES: [&str; 2] = [
 ];
 
 fn program(spoil: &mut Spoil, set: u64, clear: u64) {
-    PROGRAM
-        .step_by(4096)
-        .for_each(|gpa| spoil.rights(ROGUE, gpa, set, clear));
+    PROGRAM.step_by(4096).for_each(|gpa| spoil.rights(ROGUE, gpa, set, clear));
 }
 
 fn says(seen: &Seen, attack: &str, what: &str) -> bool {
@@ -273,16 +250,8 @@ pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![Job::one("mutation/complete", 10, |_| complete())];
     // Builds share a folder, so they are one job.
     for built in [true, false] {
-        let which = move || {
-            MUTATIONS
-                .iter()
-                .filter(move |m| matches!(m.out, Out::Build) == built)
-        };
-        let job = if built {
-            "mutation-of-code"
-        } else {
-            "mutation-of-tables"
-        };
+        let which = move || MUTATIONS.iter().filter(move |m| matches!(m.out, Out::Build) == built);
+        let job = if built { "mutation-of-code" } else { "mutation-of-tables" };
         jobs.push(Job::new(job, which().map(name), 300, move |bench| {
             which().for_each(|m| bench.result(&name(m), judge(bench, m)));
         }));
@@ -303,9 +272,7 @@ fn judge(bench: &Bench, mutation: &Mutation) -> Result<String, String> {
     if !success {
         return Err(seen.wrong("the rule is taken out, and the attack does not succeed"));
     }
-    Ok(got(&seen, mutation.attack)
-        .map(|g| format!("got {g}"))
-        .unwrap_or_default())
+    Ok(got(&seen, mutation.attack).map(|g| format!("got {g}")).unwrap_or_default())
 }
 
 /// Makes one attack, once.
@@ -317,15 +284,11 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
         manifest = doomed(manifest);
     }
     // What is done to the victim shows after the rogue has ended.
-    let waits = matches!(
-        mutation.attack,
-        "ipi-fixed" | "ipi-nmi" | "control-stop" | "control-restart"
-    );
+    let waits =
+        matches!(mutation.attack, "ipi-fixed" | "ipi-nmi" | "control-stop" | "control-restart");
     if waits {
-        manifest.0 = manifest.0.replace(
-            "ends_with = [\"rogue\"]",
-            "ends_with = [\"rogue\", \"victim\"]",
-        );
+        manifest.0 =
+            manifest.0.replace("ends_with = [\"rogue\"]", "ends_with = [\"rogue\", \"victim\"]");
     }
     let folder = match mutation.out {
         Out::Build if mutated => monitor_without(mutation.rule)?,
@@ -355,9 +318,7 @@ fn doomed(manifest: Manifest) -> Manifest {
         "4 MiB",
         "control = [\"rogue\"]",
     );
-    manifest.0 = manifest
-        .0
-        .replace("ends_with = [\"rogue\"]", "ends_with = [\"warden\"]");
+    manifest.0 = manifest.0.replace("ends_with = [\"rogue\"]", "ends_with = [\"warden\"]");
     manifest
 }
 
@@ -381,10 +342,7 @@ fn monitor_without(rule: &str) -> Result<PathBuf, String> {
             std::fs::create_dir_all(&folder).and_then(|()| std::fs::copy(&from, folder.join(to)));
         copied.map_err(|e| format!("{}: {e}", from.display()))
     };
-    copy(
-        target.join("x86_64-unknown-none/privileged/bulkhead-monitor"),
-        "monitor",
-    )?;
+    copy(target.join("x86_64-unknown-none/privileged/bulkhead-monitor"), "monitor")?;
     copy(artifacts().join("boot"), "boot")?;
     Ok(folder)
 }
@@ -401,10 +359,7 @@ fn complete() -> Result<String, String> {
         rules.extend(uses.filter_map(|t| t.split('"').next()).map(String::from));
     }
     if rules.len() < 5 {
-        return Err(format!(
-            "only {} rules in the monitor's source",
-            rules.len()
-        ));
+        return Err(format!("only {} rules in the monitor's source", rules.len()));
     }
     rules.extend(rogue::ATTACKS.iter().map(|a| a.rule.to_owned()));
     rules.retain(|r| !NOT_RULES.contains(&r.as_str()));
@@ -416,10 +371,7 @@ fn complete() -> Result<String, String> {
     }
     let named = |m: &&Mutation| rogue::by_name(m.attack).is_none_or(|a| a.rule != m.rule);
     match MUTATIONS.iter().find(named) {
-        Some(m) => Err(format!(
-            "the attack {} is not named after {}",
-            m.attack, m.rule
-        )),
+        Some(m) => Err(format!("the attack {} is not named after {}", m.attack, m.rule)),
         None => Ok(format!("{} rules", rules.len())),
     }
 }

@@ -63,12 +63,7 @@ impl<'a> Spoil<'a> {
         let (start, mut len) = (self.baked.map.header, 0);
         self.header(|h| len = h.sealed);
         let words = (start..start + len).step_by(8).skip(2);
-        let sum = checksum(
-            words
-                .map(|pa| self.word(pa))
-                .collect::<Vec<_>>()
-                .into_iter(),
-        );
+        let sum = checksum(words.map(|pa| self.word(pa)).collect::<Vec<_>>().into_iter());
         self.header(|h| h.checksum = sum);
     }
 
@@ -90,31 +85,20 @@ impl<'a> Spoil<'a> {
         let config = parts.filter(is).map(|p| p.start).next().unwrap_or(IMAGE_PA);
         let slice = |field: usize| {
             let word = self.word(config + field as u64);
-            Slice {
-                offset: word as u32,
-                len: (word >> 32) as u32,
-            }
+            Slice { offset: word as u32, len: (word >> 32) as u32 }
         };
-        let slices = [
-            offset_of!(Config, first_vmcb),
-            offset_of!(Config, sipi_vmcb),
-        ]
-        .map(slice);
+        let slices = [offset_of!(Config, first_vmcb), offset_of!(Config, sipi_vmcb)].map(slice);
         let ops = slices.into_iter().flat_map(|s| {
             (0..u64::from(s.len))
                 .map(move |n| config + u64::from(s.offset) + n * size_of::<Op>() as u64)
         });
         let is = |op: &u64| self.word(op + offset_of!(Op, dst) as u64) == u64::from(offset);
-        ops.filter(is)
-            .map(|op| op + offset_of!(Op, src) as u64)
-            .collect()
+        ops.filter(is).map(|op| op + offset_of!(Op, src) as u64).collect()
     }
 
     /// What a sandbox's VMCBs get at an offset.
     pub fn vmcb(&self, sandbox: usize, offset: u16) -> u64 {
-        self.stores(sandbox, offset)
-            .first()
-            .map_or(0, |&pa| self.word(pa))
+        self.stores(sandbox, offset).first().map_or(0, |&pa| self.word(pa))
     }
 
     /// Takes bits out of what a sandbox's VMCBs get at an offset.
@@ -164,10 +148,7 @@ impl<'a> Spoil<'a> {
     pub fn expose(&mut self, sandbox: usize, gpa: u64, hpa: u64, size: u64) {
         const ALL: u64 = 0b111;
         let at = self.entry(sandbox, gpa);
-        self.set_word(
-            at,
-            hpa & !(size - 1) | ALL | if size > 4096 { LARGE } else { 0 },
-        );
+        self.set_word(at, hpa & !(size - 1) | ALL | if size > 4096 { LARGE } else { 0 });
     }
 
     /// Changes rights in the entry for an address.

@@ -94,20 +94,14 @@ impl Manifest {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let path = dir.join("system.toml");
         std::fs::write(&path, &self.0).map_err(|e| format!("{}: {e}", path.display()))?;
-        let options = bulkhead_manifest::Options {
-            artifacts: Some(artifacts()),
-            skip_files: false,
-        };
+        let options =
+            bulkhead_manifest::Options { artifacts: Some(artifacts()), skip_files: false };
         load(&path, &options).map_err(|d| bulkhead_manifest::render::human(&d, false))
     }
 }
 
 fn memory_of(memory: &str) -> String {
-    if memory.starts_with('{') {
-        memory.into()
-    } else {
-        format!("\"{memory}\"")
-    }
+    if memory.starts_with('{') { memory.into() } else { format!("\"{memory}\"") }
 }
 
 /// A machine's memory, also after its end.
@@ -120,11 +114,7 @@ impl Memory {
     /// Reads; zeros where there is no RAM.
     pub fn read(&self, pa: u64, bytes: &mut [u8]) {
         const HIGH: u64 = 1 << 32;
-        let at = if pa >= HIGH {
-            pa - HIGH + self.below_4g
-        } else {
-            pa
-        };
+        let at = if pa >= HIGH { pa - HIGH + self.below_4g } else { pa };
         if self.file.read_exact_at(bytes, at).is_err() {
             bytes.fill(0);
         }
@@ -177,12 +167,7 @@ impl Seen {
                     s.name, s.state, s.exit_code, s.restarts, s.denials, s.exits
                 );
             }
-            for (n, serial) in outcome
-                .serials
-                .iter()
-                .enumerate()
-                .filter(|s| !s.1.is_empty())
-            {
+            for (n, serial) in outcome.serials.iter().enumerate().filter(|s| !s.1.is_empty()) {
                 let _ = writeln!(text, "serial {n}:\n{}", super::driver::tail(serial));
             }
         }
@@ -199,10 +184,7 @@ impl Seen {
     /// A sandbox that nobody disturbed: no restart, no denial, in one of the states.
     pub fn undisturbed(&self, name: &str, states: &[&str]) -> Result<(), String> {
         let s = self.sandbox(name)?;
-        self.ensure(
-            states.contains(&s.state),
-            format!("{name} is {}, not {states:?}", s.state),
-        )?;
+        self.ensure(states.contains(&s.state), format!("{name} is {}, not {states:?}", s.state))?;
         self.ensure(s.restarts == 0, format!("{name} was restarted"))?;
         self.ensure(s.denials == 0, format!("{name} was denied something"))
     }
@@ -211,10 +193,7 @@ impl Seen {
     pub fn exited(&self, name: &str) -> Result<(), String> {
         let s = self.sandbox(name)?;
         let right = s.state == "exited" && s.exit_code == Some(0);
-        self.ensure(
-            right,
-            format!("{name} is {} with exit code {:?}", s.state, s.exit_code),
-        )
+        self.ensure(right, format!("{name} is {} with exit code {:?}", s.state, s.exit_code))
     }
 }
 
@@ -242,16 +221,10 @@ pub fn run(
             memory = File::open(path).ok().map(|file| Memory { file, below_4g });
         }
         Event::Console(name, text) => {
-            text.lines()
-                .for_each(|l| console += &format!("[{name}] {l}\n"));
+            text.lines().for_each(|l| console += &format!("[{name}] {l}\n"));
         }
         Event::Denied(denial) => denials.push(denial),
         Event::State(name, state) => console += &format!("[{name}] is now {state:?}\n"),
     });
-    Ok(Seen {
-        outcome: outcome.map_err(|e| e.to_string()),
-        denials,
-        console,
-        memory,
-    })
+    Ok(Seen { outcome: outcome.map_err(|e| e.to_string()), denials, console, memory })
 }

@@ -23,14 +23,9 @@ pub fn jobs() -> Vec<Job> {
             const SEED: u64 = 2026;
             let done = fuzz::run(SEED, Duration::from_secs(60), 400).map_err(|e| e.to_string())?;
             if done.images < 1000 || done.passed == 0 || done.passed == done.images {
-                return Err(format!(
-                    "it was to refuse some and to accept some: {done:?}"
-                ));
+                return Err(format!("it was to refuse some and to accept some: {done:?}"));
             }
-            Ok(format!(
-                "{} manifests, {} compiled ones",
-                done.manifests, done.images
-            ))
+            Ok(format!("{} manifests, {} compiled ones", done.manifests, done.images))
         }),
     ]
 }
@@ -41,10 +36,7 @@ fn boots() -> Job {
     Job::new("boot", tests.map(String::from), 300, move |bench| {
         let uefi = OVMF.map(PathBuf::from).into_iter().find(|f| f.is_file());
         let mut expected = None;
-        for (test, iso) in tests
-            .into_iter()
-            .zip([None, Some(None), Some(uefi.clone())])
-        {
+        for (test, iso) in tests.into_iter().zip([None, Some(None), Some(uefi.clone())]) {
             if test == tests[2] && uefi.is_none() {
                 let why = format!("{} is missing; `make setup` installs it", OVMF[0]);
                 bench.verdict(test, Verdict::Skipped(why));
@@ -55,9 +47,7 @@ fn boots() -> Job {
                 if *first == said {
                     Ok(remark)
                 } else {
-                    Err(format!(
-                        "not the same end as with -kernel:\n{first}\nbut\n{said}"
-                    ))
+                    Err(format!("not the same end as with -kernel:\n{first}\nbut\n{said}"))
                 }
             });
             bench.result(test, result);
@@ -67,22 +57,8 @@ fn boots() -> Job {
 
 fn system() -> Manifest {
     let mut manifest = Manifest::new()
-        .bare(
-            "flight",
-            "hello",
-            "",
-            &[1],
-            "{ size = \"16 MiB\", at = \"4 GiB\" }",
-            "",
-        )
-        .bare(
-            "checks",
-            "selftest",
-            "late=2000000 restarts=1",
-            &[2, 0],
-            "4 MiB",
-            "",
-        )
+        .bare("flight", "hello", "", &[1], "{ size = \"16 MiB\", at = \"4 GiB\" }", "")
+        .bare("checks", "selftest", "late=2000000 restarts=1", &[2, 0], "4 MiB", "")
         .linux("ground", "linux-6.12-cloud", "boot", &[3], "256 MiB", 1);
     manifest.0 +=
         "[[channel]]\nname = \"news\"\nfrom = \"flight\"\nto = [\"ground\"]\nsize = \"64 KiB\"\n";
@@ -106,15 +82,9 @@ fn boot(
     let outcome = seen.outcome()?;
     let user_space = outcome.serials[1].contains("bulkhead-init: user space");
     seen.ensure(user_space, "Linux did not reach user space")?;
-    let boot = outcome
-        .report
-        .boot
-        .as_ref()
-        .ok_or("there is no boot in the report")?;
-    let remark = format!(
-        "{} instructions, {} µs to the launch",
-        boot.instructions, boot.to_launch_us
-    );
+    let boot = outcome.report.boot.as_ref().ok_or("there is no boot in the report")?;
+    let remark =
+        format!("{} instructions, {} µs to the launch", boot.instructions, boot.to_launch_us);
     Ok((ends(&seen)?, remark))
 }
 
@@ -122,10 +92,7 @@ fn ends(seen: &Seen) -> Result<String, String> {
     let outcome = seen.outcome()?;
     let sandboxes = outcome.report.sandboxes.iter().zip(&outcome.consoles);
     let text = sandboxes.map(|(s, console)| {
-        format!(
-            "{} {} {:?} {} {}\n{console}",
-            s.name, s.state, s.exit_code, s.restarts, s.denials
-        )
+        format!("{} {} {:?} {} {}\n{console}", s.name, s.state, s.exit_code, s.restarts, s.denials)
     });
     Ok(text.collect())
 }
@@ -156,13 +123,9 @@ fn well(arguments: &[&str]) -> Result<String, String> {
 fn files(folder: &str, ending: &str) -> Result<Vec<String>, String> {
     let all =
         std::fs::read_dir(build::root().join(folder)).map_err(|e| format!("{folder}: {e}"))?;
-    let names = all
-        .flatten()
-        .map(|f| f.file_name().to_string_lossy().into_owned());
-    let mut names: Vec<_> = names
-        .filter(|n| n.ends_with(ending))
-        .map(|n| format!("{folder}/{n}"))
-        .collect();
+    let names = all.flatten().map(|f| f.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> =
+        names.filter(|n| n.ends_with(ending)).map(|n| format!("{folder}/{n}")).collect();
     names.sort();
     Ok(names)
 }
@@ -179,11 +142,7 @@ fn check() -> Result<String, String> {
     }
     let bad = files("tests/manifests/bad", ".toml")?;
     if good.len() < 5 || bad.len() < 40 {
-        return Err(format!(
-            "only {} good and {} bad manifests",
-            good.len(),
-            bad.len()
-        ));
+        return Err(format!("only {} good and {} bad manifests", good.len(), bad.len()));
     }
     for manifest in &bad {
         let wrong =
@@ -211,11 +170,7 @@ fn check() -> Result<String, String> {
             return wrong("JSON without an error", &out);
         }
     }
-    Ok(format!(
-        "{} right, {} wrong manifests",
-        good.len(),
-        bad.len()
-    ))
+    Ok(format!("{} right, {} wrong manifests", good.len(), bad.len()))
 }
 
 /// Every system has a table and a picture that is well-formed.
@@ -223,11 +178,7 @@ fn plan(dir: &Path) -> Result<String, String> {
     let picture = dir.join("plan.svg");
     let file = picture.display().to_string();
     let mut elements = 0;
-    let all = [
-        files("systems", ".toml")?,
-        vec!["tests/manifests/good.toml".into()],
-    ]
-    .concat();
+    let all = [files("systems", ".toml")?, vec!["tests/manifests/good.toml".into()]].concat();
     for manifest in &all {
         let out = well(&["plan", manifest, "--skip-files", "--svg", &file])?;
         for heading in ["Memory (", "Sandboxes", "Reach (", "Cores"] {
@@ -290,9 +241,7 @@ fn tag_end(xml: &str) -> Option<usize> {
 fn attributes(mut rest: &str) -> Result<(), String> {
     let mut names = Vec::new();
     while !rest.trim().is_empty() {
-        let (name, after) = rest
-            .split_once("=\"")
-            .ok_or("an attribute without a quoted value")?;
+        let (name, after) = rest.split_once("=\"").ok_or("an attribute without a quoted value")?;
         let (value, after) = after.split_once('"').ok_or("a value without an end")?;
         if !name.starts_with(char::is_whitespace)
             || name.trim().contains(char::is_whitespace)
@@ -312,9 +261,7 @@ fn attributes(mut rest: &str) -> Result<(), String> {
 
 fn text(text: &str) -> Result<(), String> {
     let entity = |rest: &str| {
-        ["amp;", "lt;", "gt;", "quot;", "apos;", "#"]
-            .iter()
-            .any(|e| rest.starts_with(e))
+        ["amp;", "lt;", "gt;", "quot;", "apos;", "#"].iter().any(|e| rest.starts_with(e))
     };
     match text.split('&').skip(1).find(|rest| !entity(rest)) {
         Some(rest) => Err(format!("a bare & before {rest:?}")),
@@ -334,10 +281,7 @@ fn build_twice(dir: &Path) -> Result<String, String> {
         return Err("two builds of one manifest differ".into());
     }
     if !out.contains(&format!("{} bytes", image.len())) {
-        return Err(format!(
-            "it has {} bytes, and was said to have: {out}",
-            image.len()
-        ));
+        return Err(format!("it has {} bytes, and was said to have: {out}", image.len()));
     }
     // Multiboot 0.6.96, 3.1.1.
     if image.get(..4) != Some(&0x1BAD_B002u32.to_le_bytes()) {
@@ -372,9 +316,7 @@ fn exits(dir: &Path) -> Result<String, String> {
         let words: Vec<_> = l.split_whitespace().collect();
         words.first() == Some(&"guest")
             && words.get(1) == Some(&"hypercall")
-            && words
-                .get(2)
-                .is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > 0))
+            && words.get(2).is_some_and(|n| n.parse::<u64>().is_ok_and(|n| n > 0))
     });
     if !counted || !out.contains("steady for ") {
         return Err(format!("no hypercalls of guest in it:\n{out}"));
@@ -390,11 +332,8 @@ fn exits(dir: &Path) -> Result<String, String> {
 fn book() -> Result<String, String> {
     let makefile =
         std::fs::read_to_string(build::root().join("Makefile")).map_err(|e| e.to_string())?;
-    let pages = [
-        files("docs", ".md")?,
-        vec!["README.md".into(), "CONTRIBUTING.md".into()],
-    ]
-    .concat();
+    let pages =
+        [files("docs", ".md")?, vec!["README.md".into(), "CONTRIBUTING.md".into()]].concat();
     let mut seen = 0;
     for page in pages {
         let text = std::fs::read_to_string(build::root().join(&page))

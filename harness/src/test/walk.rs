@@ -26,16 +26,11 @@ use std::time::Duration;
 pub fn jobs() -> Vec<Job> {
     let tests = RULES.iter().map(|r| format!("walk/{r}"));
     let planted = PLANTS.iter().map(|p| format!("walk/finds-{}", p.0));
-    let walk = Job::new(
-        "walk",
-        tests.chain(planted).collect::<Vec<_>>(),
-        180,
-        |bench| {
-            if let Err(error) = walk(bench) {
-                bench.result("walk/nested-map", Err::<String, _>(error));
-            }
-        },
-    );
+    let walk = Job::new("walk", tests.chain(planted).collect::<Vec<_>>(), 180, |bench| {
+        if let Err(error) = walk(bench) {
+            bench.result("walk/nested-map", Err::<String, _>(error));
+        }
+    });
     vec![walk, schema::job()]
 }
 
@@ -71,9 +66,7 @@ fn system() -> Manifest {
         )
         .linux("linux", "linux-6.12-cloud", "boot", &[4], "256 MiB", 2);
     // The big one without its segments' rights, so that a gibibyte is one page.
-    manifest.0 = manifest
-        .0
-        .replace("hello\", args = \"\"", "hello\", access = \"rwx\"");
+    manifest.0 = manifest.0.replace("hello\", args = \"\"", "hello\", access = \"rwx\"");
     manifest.0 +=
         "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\n";
     manifest.0 += "[[channel]]\nname = \"state\"\nfrom = \"linux\"\nto = [\"warden\", \"big\"]\nsize = \"2 MiB\"\n";
@@ -85,28 +78,17 @@ fn walk(bench: &Bench) -> Result<(), String> {
     seen.exited("warden")?;
     seen.exited("big")?;
     let baked = &seen.outcome()?.baked;
-    let memory = seen
-        .memory
-        .as_ref()
-        .ok_or("the machine's memory cannot be read")?;
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
     let monitor = artifacts().join("monitor");
-    let pages = Pages {
-        memory,
-        read: RefCell::default(),
-    };
+    let pages = Pages { memory, read: RefCell::default() };
     let right = look(&pages, baked, &monitor, |_| {});
     for rule in RULES {
-        let found: Vec<_> = right
-            .findings
-            .iter()
-            .filter(|f| f.0 == rule)
-            .map(|f| f.1.as_str())
-            .collect();
+        let found: Vec<_> =
+            right.findings.iter().filter(|f| f.0 == rule).map(|f| f.1.as_str()).collect();
         let result = match (rule, &found[..]) {
-            ("page-sizes", []) if right.pages.len() != 3 => Err(format!(
-                "the system was to have all page sizes: {:x?}",
-                right.pages
-            )),
+            ("page-sizes", []) if right.pages.len() != 3 => {
+                Err(format!("the system was to have all page sizes: {:x?}", right.pages))
+            }
             (_, []) => Ok(remark(rule, &right, &seen)),
             (_, found) => Err(format!(
                 "{} findings:\n{}",
@@ -132,22 +114,14 @@ fn walk(bench: &Bench) -> Result<(), String> {
 fn remark(rule: &str, looked: &Looked, seen: &Seen) -> String {
     match rule {
         "page-sizes" => {
-            let pages = looked
-                .pages
-                .iter()
-                .map(|(size, n)| format!("{n} of {} KiB", size >> 10));
+            let pages = looked.pages.iter().map(|(size, n)| format!("{n} of {} KiB", size >> 10));
             pages.collect::<Vec<_>>().join(", ")
         }
         "tables-unmapped" => format!("{} tables", looked.tables),
         "host-state" => {
-            let cores = seen.outcome().map(|o| {
-                o.baked
-                    .plan
-                    .sandboxes
-                    .iter()
-                    .map(|s| s.cores.len())
-                    .sum::<usize>()
-            });
+            let cores = seen
+                .outcome()
+                .map(|o| o.baked.plan.sandboxes.iter().map(|s| s.cores.len()).sum::<usize>());
             format!("{} cores", cores.unwrap_or(0))
         }
         _ => String::new(),
@@ -176,19 +150,9 @@ impl Pages<'_> {
 /// Looks at a memory in which something was planted.
 fn look(pages: &Pages, baked: &Baked, monitor: &Path, plant: impl Fn(&Hand)) -> Looked {
     let base = |at| pages.word(at);
-    let planted = Planted {
-        base: &base,
-        changes: RefCell::default(),
-    };
+    let planted = Planted { base: &base, changes: RefCell::default() };
     let words = |at| planted.word(at);
-    let audit = Audit {
-        words: &words,
-        baked,
-        monitor,
-    };
-    plant(&Hand {
-        audit: &audit,
-        memory: &planted,
-    });
+    let audit = Audit { words: &words, baked, monitor };
+    plant(&Hand { audit: &audit, memory: &planted });
     audit.run()
 }

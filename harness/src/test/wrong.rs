@@ -11,50 +11,25 @@ type Change = fn(&mut Options);
 
 /// Name, change, number of the error, part of the message.
 const WRONG: [(&str, Change, u64, &str); 7] = [
-    (
-        "too-little-memory",
-        |o| o.memory = Some(64 << 20),
-        6,
-        "more memory",
-    ),
-    (
-        "no-memory-above-4-gib",
-        |o| o.memory = Some(2 << 30),
-        6,
-        "more memory",
-    ),
+    ("too-little-memory", |o| o.memory = Some(64 << 20), 6, "more memory"),
+    ("no-memory-above-4-gib", |o| o.memory = Some(2 << 30), 6, "more memory"),
     ("too-few-cores", |o| o.cores = Some(2), 7, "more cores"),
-    (
-        "no-svm",
-        |o| o.cpu = Some("EPYC,-svm,+x2apic".into()),
-        18,
-        "SVM",
-    ),
-    (
-        "no-x2apic",
-        |o| o.cpu = Some("EPYC,+svm,+npt,-x2apic".into()),
-        18,
-        "x2APIC",
-    ),
-    (
-        "no-nested-paging",
-        |o| o.cpu = Some("EPYC,+svm,-npt,+x2apic".into()),
-        18,
-        "nested paging",
-    ),
-    (
-        "no-gib-pages",
-        |o| o.cpu = Some("EPYC,+svm,+npt,+x2apic,-pdpe1gb".into()),
-        18,
-        "1 GiB pages",
-    ),
+    ("no-svm", |o| o.cpu = Some("EPYC,-svm,+x2apic".into()), 18, "SVM"),
+    ("no-x2apic", |o| o.cpu = Some("EPYC,+svm,+npt,-x2apic".into()), 18, "x2APIC"),
+    ("no-nested-paging", |o| o.cpu = Some("EPYC,+svm,-npt,+x2apic".into()), 18, "nested paging"),
+    ("no-gib-pages", |o| o.cpu = Some("EPYC,+svm,+npt,+x2apic,-pdpe1gb".into()), 18, "1 GiB pages"),
 ];
 
 fn system() -> Manifest {
     let high = "{ size = \"4 MiB\", at = \"0x140000000\" }";
-    Manifest::new()
-        .bare("one", "hello", "", &[0], "128 MiB", "")
-        .bare("two", "hello", "", &[2], high, "")
+    Manifest::new().bare("one", "hello", "", &[0], "128 MiB", "").bare(
+        "two",
+        "hello",
+        "",
+        &[2],
+        high,
+        "",
+    )
 }
 
 pub fn jobs() -> Vec<Job> {
@@ -92,9 +67,7 @@ pub fn stopped(error: &str, code: u64, part: &str) -> Result<String, String> {
     if error.contains(&format!("error {code}:")) && error.contains(part) {
         Ok(line.into())
     } else {
-        Err(format!(
-            "expected error {code} with \"{part}\", got: {error}"
-        ))
+        Err(format!("expected error {code} with \"{part}\", got: {error}"))
     }
 }
 

@@ -46,10 +46,7 @@ fn busybox() {
 /// Two processes, each on its CPU, that pass datagrams and bytes of a pipe to
 /// and fro, with a short timer in between.
 fn traffic(end: Instant, cpus: [usize; 2]) -> Result<u64, Failure> {
-    let (near, far) = (
-        UdpSocket::bind("127.0.0.1:0")?,
-        UdpSocket::bind("127.0.0.1:0")?,
-    );
+    let (near, far) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     near.connect(far.local_addr()?)?;
     far.connect(near.local_addr()?)?;
     near.set_read_timeout(Some(Duration::from_secs(2)))?;

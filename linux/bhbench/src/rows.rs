@@ -150,11 +150,7 @@ fn sigsegv() -> Result<(), Failure> {
     let page = Mapping::new(1)?;
     // SAFETY: nobody borrows from the mapping.
     unsafe { mprotect(page.base, PAGE, ProtFlags::PROT_NONE) }?;
-    let action = SigAction::new(
-        SigHandler::SigAction(skip),
-        SaFlags::SA_SIGINFO,
-        SigSet::empty(),
-    );
+    let action = SigAction::new(SigHandler::SigAction(skip), SaFlags::SA_SIGINFO, SigSet::empty());
     // SAFETY: the handler only changes the interrupted context.
     let old = unsafe { sigaction(Signal::SIGSEGV, &action) }?;
     let result = repeat::<{ id::LINUX_SIGSEGV }>("linux.sigsegv", 500, || {
@@ -259,10 +255,7 @@ fn primes() -> Result<(), Failure> {
         sieve[..2].fill(false);
         for n in 2..1000 {
             if sieve[n] {
-                sieve[n * n..]
-                    .iter_mut()
-                    .step_by(n)
-                    .for_each(|multiple| *multiple = false);
+                sieve[n * n..].iter_mut().step_by(n).for_each(|multiple| *multiple = false);
             }
         }
         match black_box(&sieve).iter().filter(|prime| **prime).count() {
@@ -281,11 +274,7 @@ fn timer() -> Result<(), Failure> {
     let mut due = Duration::from(clock_gettime(clock)?) + 2 * PERIOD;
     let mut late = Vec::with_capacity(SAMPLES);
     for _ in 0..SAMPLES {
-        clock_nanosleep(
-            clock,
-            ClockNanosleepFlags::TIMER_ABSTIME,
-            &TimeSpec::from(due),
-        )?;
+        clock_nanosleep(clock, ClockNanosleepFlags::TIMER_ABSTIME, &TimeSpec::from(due))?;
         let lateness = Duration::from(clock_gettime(clock)?).saturating_sub(due);
         let nanoseconds = u64::try_from(lateness.as_nanos())?;
         mark::<{ marker::VALUE | id::LINUX_TIMER }>(nanoseconds);

@@ -31,13 +31,8 @@ pub fn loopback() -> Result<(), Failure> {
     request.ifr_name[1] = b'o'.cast_signed();
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
     // SAFETY: SIOCSIFFLAGS takes a pointer to an ifreq, which lives on.
-    let done = unsafe {
-        libc::ioctl(
-            socket.as_raw_fd(),
-            libc::SIOCSIFFLAGS as _,
-            &raw mut request,
-        )
-    };
+    let done =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw mut request) };
     nix::errno::Errno::result(done)?;
     Ok(())
 }
@@ -91,23 +86,13 @@ pub fn settle() {
 pub fn describe() {
     const TIMER: &str = "/sys/devices/system/clockevents/clockevent0/current_device";
     const WEAKNESSES: &str = "/sys/devices/system/cpu/vulnerabilities";
-    let read = |path: &str| {
-        fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     println!("info kernel {}", read("/proc/sys/kernel/osrelease"));
     println!("info clocksource {}", read(CLOCK));
     println!("info clockevent {}", read(TIMER));
     let cpuinfo = read("/proc/cpuinfo");
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags"));
-    println!(
-        "info flags {}",
-        flags
-            .unwrap_or_default()
-            .trim_start_matches([' ', '\t', ':'])
-    );
+    println!("info flags {}", flags.unwrap_or_default().trim_start_matches([' ', '\t', ':']));
     let mut names: Vec<_> = fs::read_dir(WEAKNESSES)
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
         .unwrap_or_default();

@@ -31,9 +31,7 @@ fn main() -> ExitCode {
 
 /// Value of `name=value` on the kernel's command line; the last one counts.
 fn parameter<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    line.split_whitespace()
-        .rev()
-        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    line.split_whitespace().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
 fn scripted(line: &str) -> Result<()> {

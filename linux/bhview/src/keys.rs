@@ -17,8 +17,7 @@ impl Keys {
         let before = tcgetattr(stdin()).ok();
         if let Some(before) = &before {
             let mut raw = before.clone();
-            raw.local_flags
-                .remove(LocalFlags::ICANON | LocalFlags::ECHO);
+            raw.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
             let _ = tcsetattr(stdin(), SetArg::TCSANOW, &raw);
         }
         Self { before }

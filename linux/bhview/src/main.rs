@@ -46,11 +46,7 @@ fn live(sources: &Sources) -> std::io::Result<()> {
     write!(out, "\x1b[?1049h\x1b[?25l\x1b[2J")?;
     while keys.wait(Duration::from_millis(100)) != Some(b'q') {
         // One write a frame, so that a slow line shows no half of it.
-        let frame = view::frame(
-            &sources.name,
-            sources.telemetry().as_ref(),
-            &sources.observed(),
-        );
+        let frame = view::frame(&sources.name, sources.telemetry().as_ref(), &sources.observed());
         out.write_all(frame.as_bytes())?;
         out.flush()?;
     }

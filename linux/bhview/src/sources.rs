@@ -8,14 +8,7 @@ use std::mem::offset_of;
 /// Name of the channel that holds the telemetry page.
 const CHANNEL: &str = "telemetry";
 /// Names of [`bulkhead_layout::report::State`].
-const STATES: [&str; 6] = [
-    "absent",
-    "launching",
-    "running",
-    "stopped",
-    "exited",
-    "failed",
-];
+const STATES: [&str; 6] = ["absent", "launching", "running", "stopped", "exited", "failed"];
 
 /// What this sandbox may see.
 pub struct Sources {
@@ -48,11 +41,7 @@ impl Sources {
         let reports = reports
             .map(|window| Ok((window.name.clone(), info.window(&window.name, true)?)))
             .collect::<std::io::Result<Vec<_>>>()?;
-        Ok(Self {
-            telemetry: info.window(CHANNEL, false).ok(),
-            reports,
-            name: info.name,
-        })
+        Ok(Self { telemetry: info.window(CHANNEL, false).ok(), reports, name: info.name })
     }
 
     /// The newest telemetry.
@@ -63,9 +52,7 @@ impl Sources {
     /// Every observed sandbox now.
     pub fn observed(&self) -> Vec<Observed> {
         let reports = self.reports.iter();
-        reports
-            .filter_map(|(name, window)| observe(name, window))
-            .collect()
+        reports.filter_map(|(name, window)| observe(name, window)).collect()
     }
 }
 

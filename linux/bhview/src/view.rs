@@ -54,11 +54,7 @@ fn heading(out: &mut String, name: &str, record: Option<&Record>) {
     let mut line = format!("\x1b[1m  Bulkhead\x1b[0m  seen from {name}");
     if let Some(record) = record {
         let seconds = record.time_ns as f64 / 1e9;
-        let _ = write!(
-            line,
-            "   flying for {seconds:.1} s, launch {}",
-            record.incarnation + 1
-        );
+        let _ = write!(line, "   flying for {seconds:.1} s, launch {}", record.incarnation + 1);
     }
     add(out, &line);
     add(out, "");
@@ -68,35 +64,21 @@ fn controller(out: &mut String, record: &Record) {
     for (axis, name) in ["roll", "pitch", "yaw"].iter().enumerate() {
         let (now, wanted) = (degrees(record.euler[axis]), degrees(record.setpoint[axis]));
         let bar = dial(now, wanted, if axis == 2 { 180.0 } else { 45.0 });
-        add(
-            out,
-            &format!("  {name:<6}{now:>7.2}°  {bar}  wanted {wanted:>7.2}°"),
-        );
+        add(out, &format!("  {name:<6}{now:>7.2}°  {bar}  wanted {wanted:>7.2}°"));
     }
-    let motors = record
-        .motors
-        .map(|motor| format!("{:>3} %", motor / 10_000))
-        .join("  ");
+    let motors = record.motors.map(|motor| format!("{:>3} %", motor / 10_000)).join("  ");
     add(out, "");
     add(out, &format!("  motors    {motors}"));
     let (rms, max) = (unsigned(record.error_rms), unsigned(record.error_max));
     let error = unsigned(record.error);
-    add(
-        out,
-        &format!("  error     {error:.2}°   rms {rms:.2}°   worst {max:.2}°"),
-    );
+    add(out, &format!("  error     {error:.2}°   rms {rms:.2}°   worst {max:.2}°"));
     let (last, worst) = (time(record.jitter_last), time(record.jitter_max));
     let median = time(record.jitter_median());
-    add(
-        out,
-        &format!("  jitter    {last}   median up to {median}   worst {worst}"),
-    );
+    add(out, &format!("  jitter    {last}   median up to {median}   worst {worst}"));
     let missed = format!("{} of {} missed", record.missed, record.releases);
     let (busy, most) = (record.busy / 10_000, record.busy_max / 10_000);
-    add(
-        out,
-        &format!("  releases  {missed}   computing {busy} %, at most {most} %"),
-    );
+    add(out, &format!("  releases  {missed}   computing {busy} %, at most {most} %"));
+    add(out, "            (host time in an emulator; `CI=true make run` is their judge)");
 }
 
 /// A scale from `-range` to `range` with the wanted value and the actual one.
@@ -113,13 +95,7 @@ fn dial(now: f64, wanted: f64, range: f64) -> String {
 }
 
 fn neighbour(sandbox: &Observed) -> String {
-    let Observed {
-        name,
-        state,
-        restarts,
-        denials,
-        last,
-    } = sandbox;
+    let Observed { name, state, restarts, denials, last } = sandbox;
     let mut line = format!("{name:<9} {state:<9} {restarts} restarts, {denials} denials");
     if let Some((kind, address)) = last {
         let _ = write!(line, ", last {kind} {address:#x}");
@@ -152,14 +128,7 @@ pub fn line(record: Option<&Record>, observed: &[Observed]) -> String {
             );
         }
     }
-    for Observed {
-        name,
-        state,
-        restarts,
-        denials,
-        ..
-    } in observed
-    {
+    for Observed { name, state, restarts, denials, .. } in observed {
         let _ = write!(
             line,
             " {name}.state={state} {name}.restarts={restarts} {name}.denials={denials}"

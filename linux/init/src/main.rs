@@ -40,12 +40,7 @@ fn main() {
     cpuid_everywhere();
     mount_all();
     let mut signals = SigSet::empty();
-    for signal in [
-        Signal::SIGCHLD,
-        Signal::SIGUSR1,
-        Signal::SIGUSR2,
-        Signal::SIGTERM,
-    ] {
+    for signal in [Signal::SIGCHLD, Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGTERM] {
         signals.add(signal);
     }
     if let Err(why) = signals.thread_block() {
@@ -93,9 +88,7 @@ fn cpuid_everywhere() {
 
 /// Value of `name=value` on the kernel's command line; the last one counts.
 fn parameter<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    line.split_whitespace()
-        .rev()
-        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    line.split_whitespace().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
 fn mount_all() {
@@ -119,12 +112,7 @@ fn shell(signals: &SigSet) -> ! {
     println!("bulkhead-init: shell on {terminal}; `poweroff` ends this sandbox");
     loop {
         let script = format!("exec setsid -c sh -i </dev/{terminal} >/dev/{terminal} 2>&1");
-        run(
-            Command::new("/bin/sh")
-                .args(["-c", &script])
-                .env("HOME", "/"),
-            signals,
-        );
+        run(Command::new("/bin/sh").args(["-c", &script]).env("HOME", "/"), signals);
     }
 }
 

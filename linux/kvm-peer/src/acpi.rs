@@ -102,10 +102,7 @@ mod tests {
     #[test]
     fn tables_are_sealed_and_say_their_length() {
         for table in [table(b"FACP", 1, &fadt(0)), table(b"APIC", 1, &madt())] {
-            assert_eq!(
-                table.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)),
-                0
-            );
+            assert_eq!(table.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)), 0);
             assert_eq!(usize::from(table[4]), table.len());
         }
         assert_eq!(rsdp(0).len(), 20);

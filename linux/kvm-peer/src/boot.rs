@@ -52,9 +52,7 @@ pub fn load(memory: &Memory, guest: &Guest) -> Result<u64, Failure> {
         0 => 4,
         sectors => usize::from(sectors),
     };
-    let payload = kernel
-        .get((sectors + 1) * 512..)
-        .ok_or("the kernel is cut off")?;
+    let payload = kernel.get((sectors + 1) * 512..).ok_or("the kernel is cut off")?;
     memory.write(KERNEL, payload)?;
 
     // As high as it fits, below what the kernel may still find.
@@ -67,16 +65,11 @@ pub fn load(memory: &Memory, guest: &Guest) -> Result<u64, Failure> {
     memory.write(CMDLINE, guest.cmdline.as_bytes())?;
 
     let header = SETUP_SECTS..HEADER_MAGIC + usize::from(kernel[HEADER_LENGTH]);
-    memory.write(
-        ZERO_PAGE + SETUP_SECTS,
-        kernel.get(header).ok_or("the kernel is cut off")?,
-    )?;
+    memory.write(ZERO_PAGE + SETUP_SECTS, kernel.get(header).ok_or("the kernel is cut off")?)?;
     memory.write(ZERO_PAGE + TYPE_OF_LOADER, &[0xFF])?;
-    for (field, value) in [
-        (RAMDISK_IMAGE, initrd),
-        (RAMDISK_SIZE, guest.initrd.len()),
-        (CMD_LINE_PTR, CMDLINE),
-    ] {
+    for (field, value) in
+        [(RAMDISK_IMAGE, initrd), (RAMDISK_SIZE, guest.initrd.len()), (CMD_LINE_PTR, CMDLINE)]
+    {
         memory.write(ZERO_PAGE + field, &u32::try_from(value)?.to_le_bytes())?;
     }
     memory.write(ZERO_PAGE + E820_ENTRIES, &[2])?;
@@ -116,21 +109,11 @@ pub fn special_registers(special: &mut kvm_sregs) {
         g: 1,
         ..kvm_segment::default()
     };
-    let data = kvm_segment {
-        selector: 0x18,
-        type_: 3,
-        l: 0,
-        db: 1,
-        ..code
-    };
+    let data = kvm_segment { selector: 0x18, type_: 3, l: 0, db: 1, ..code };
     special.cs = code;
-    for segment in [
-        &mut special.ds,
-        &mut special.es,
-        &mut special.fs,
-        &mut special.gs,
-        &mut special.ss,
-    ] {
+    for segment in
+        [&mut special.ds, &mut special.es, &mut special.fs, &mut special.gs, &mut special.ss]
+    {
         *segment = data;
     }
     special.gdt.base = GDT as u64;

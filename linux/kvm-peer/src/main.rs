@@ -65,10 +65,7 @@ fn run(args: &[String]) -> Result<(), Failure> {
     vm.set_tss_address(0xFFFB_D000)?;
     vm.create_irq_chip()?;
     // With the gate in port 0x61, against which Linux measures the TSC.
-    vm.create_pit2(kvm_pit_config {
-        flags: KVM_PIT_SPEAKER_DUMMY,
-        ..kvm_pit_config::default()
-    })?;
+    vm.create_pit2(kvm_pit_config { flags: KVM_PIT_SPEAKER_DUMMY, ..kvm_pit_config::default() })?;
     let region = kvm_userspace_memory_region {
         memory_size: memory.len() as u64,
         userspace_addr: memory.address(),

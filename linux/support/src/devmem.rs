@@ -38,16 +38,8 @@ impl Window {
         let size = NonZeroUsize::new(length).ok_or_else(invalid)?;
         // SAFETY: a new mapping at an address of the kernel's choice; nothing
         // else refers to it.
-        let base = unsafe {
-            mmap(
-                None,
-                size,
-                ProtFlags::PROT_READ,
-                MapFlags::MAP_SHARED,
-                &file,
-                offset,
-            )
-        }?;
+        let base =
+            unsafe { mmap(None, size, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, &file, offset) }?;
         Ok(Self { base, length })
     }
 

@@ -27,11 +27,7 @@ pub fn default_actions() -> [Action; KINDS] {
 /// The system that a manifest describes.
 pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
     let (mut system, places) = sizes(cx);
-    system.ends_with = cx
-        .run
-        .iter()
-        .flat_map(|run| indices(cx, &run.ends_with))
-        .collect();
+    system.ends_with = cx.run.iter().flat_map(|run| indices(cx, &run.ends_with)).collect();
     let scenario = cx.run.iter().flat_map(|run| &run.scenario);
     system.scenario = scenario
         .filter_map(|scenario| {
@@ -52,11 +48,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         system: cx.document.at(&[k("system")]),
     };
     let mut system = System {
-        name: cx
-            .system
-            .as_ref()
-            .map(|system| system.name.clone())
-            .unwrap_or_default(),
+        name: cx.system.as_ref().map(|system| system.name.clone()).unwrap_or_default(),
         manifest: cx.document.source().path.clone(),
         machine: cx.machine.clone().unwrap_or_default(),
         ..System::default()
@@ -82,10 +74,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
 }
 
 fn indices(cx: &Context<'_, '_>, names: &[String]) -> Vec<usize> {
-    names
-        .iter()
-        .filter_map(|name| cx.sandbox_index(name))
-        .collect()
+    names.iter().filter_map(|name| cx.sandbox_index(name)).collect()
 }
 
 fn wanted(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Option<Wanted> {
@@ -97,25 +86,14 @@ fn wanted(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Option<Wanted> {
         Some(Ok(at)) if at.is_multiple_of(bulkhead_layout::PAGE) => Some(at),
         Some(_) => return None,
     };
-    Some(Wanted {
-        sandbox: sandbox(cx, item),
-        memory: size::parse(item.memory.size()).ok()?,
-        at,
-    })
+    Some(Wanted { sandbox: sandbox(cx, item), memory: size::parse(item.memory.size()).ok()?, at })
 }
 
 fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
-    let ids = cx
-        .machine
-        .as_ref()
-        .map_or(&[][..], |machine| &machine.apic_ids);
+    let ids = cx.machine.as_ref().map_or(&[][..], |machine| &machine.apic_ids);
     let cores: Vec<usize> = item.cores.iter().map(|core| *core as usize).collect();
     let mut actions = default_actions();
-    for health in cx
-        .healths
-        .iter()
-        .filter(|health| health.sandbox == item.name)
-    {
+    for health in cx.healths.iter().filter(|health| health.sandbox == item.name) {
         actions[health.on as usize] = match health.action {
             raw::Action::Ignore => Action::Ignore,
             raw::Action::Stop => Action::Stop,
@@ -126,10 +104,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         name: item.name.clone(),
         place: cx.at(item, &[]).place(),
         guest: guest(cx, &item.guest),
-        apic_ids: cores
-            .iter()
-            .filter_map(|core| ids.get(*core).copied())
-            .collect(),
+        apic_ids: cores.iter().filter_map(|core| ids.get(*core).copied()).collect(),
         cores,
         ram: Vec::new(),
         devices: devices(cx, item),
@@ -148,20 +123,12 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
 fn guest(cx: &Context<'_, '_>, guest: &Guest) -> plan::Guest {
     let path = |written: &str| resolve(&cx.base, &cx.artifacts, written);
     match guest {
-        Guest::Linux {
-            kernel,
-            initrd,
-            cmdline,
-        } => plan::Guest::Linux {
+        Guest::Linux { kernel, initrd, cmdline } => plan::Guest::Linux {
             kernel: path(kernel),
             initrd: initrd.as_deref().map(path),
             cmdline: cmdline.clone().unwrap_or_default(),
         },
-        Guest::Bare {
-            program,
-            args,
-            access,
-        } => plan::Guest::Bare {
+        Guest::Bare { program, args, access } => plan::Guest::Bare {
             program: path(program),
             args: args.clone().unwrap_or_default(),
             enforce_segments: *access == Access::Segments,
@@ -171,17 +138,11 @@ fn guest(cx: &Context<'_, '_>, guest: &Guest) -> plan::Guest {
 
 /// The granted devices, each with the place of its grant.
 fn devices(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Device> {
-    let known = cx
-        .machine
-        .as_ref()
-        .map_or(&[][..], |machine| &machine.devices);
+    let known = cx.machine.as_ref().map_or(&[][..], |machine| &machine.devices);
     let grant = |(index, name): (usize, &String)| {
         let device = known.iter().find(|device| device.name == *name)?;
         let place = cx.at(item, &[k("devices"), n(index)]).place();
-        Some(plan::Device {
-            place,
-            ..device.clone()
-        })
+        Some(plan::Device { place, ..device.clone() })
     };
     item.devices.iter().enumerate().filter_map(grant).collect()
 }

@@ -22,11 +22,7 @@ pub fn channel_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// A sandbox writes it.
 pub fn channel_from(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for channel in cx
-        .channels
-        .iter()
-        .filter(|channel| !cx.knows(&channel.from))
-    {
+    for channel in cx.channels.iter().filter(|channel| !cx.knows(&channel.from)) {
         let at = cx.at(channel, &[k("from")]);
         found.push(cx.unknown_sandbox("channel-from", at, &channel.from));
     }
@@ -58,10 +54,8 @@ pub fn channel_to(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn channel_self(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in &cx.channels {
         if let Some(index) = channel.to.iter().position(|reader| *reader == channel.from) {
-            let message = format!(
-                "channel `{}` leads from `{}` to itself",
-                channel.name, channel.from
-            );
+            let message =
+                format!("channel `{}` leads from `{}` to itself", channel.name, channel.from);
             let help = "a writer can read its channel anyway; name other readers";
             let at = cx.at(channel, &[k("to"), n(index)]);
             found.push(Diagnostic::new("channel-self", at, message).help(help));
@@ -71,16 +65,8 @@ pub fn channel_self(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Only polling is implemented.
 pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for channel in cx
-        .channels
-        .iter()
-        .filter(|channel| channel.notify != Notify::Poll)
-    {
-        let word = if channel.notify == Notify::Doorbell {
-            "doorbell"
-        } else {
-            "adaptive"
-        };
+    for channel in cx.channels.iter().filter(|channel| channel.notify != Notify::Poll) {
+        let word = if channel.notify == Notify::Doorbell { "doorbell" } else { "adaptive" };
         let message = format!("`notify = \"{word}\"` is not implemented yet");
         let at = cx.at(channel, &[k("notify")]);
         found
@@ -96,10 +82,7 @@ pub fn channels_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let fitted = sum <= window;
         sum = sum.saturating_add(size::parse(&channel.size).unwrap_or(0));
         if fitted && sum > window {
-            let message = format!(
-                "up to channel `{}` the channels have {sum} bytes",
-                channel.name
-            );
+            let message = format!("up to channel `{}` the channels have {sum} bytes", channel.name);
             let help = format!("all channels together have at most {}", show(window));
             let at = cx.at(channel, &[k("size")]);
             found.push(Diagnostic::new("channels-window", at, message).help(help));
@@ -118,10 +101,8 @@ pub fn windows_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             .count();
         let count = channels + sandbox.observe.len();
         if count > MAX_CHANNELS {
-            let message = format!(
-                "`{name}` sees {channels} channels and {} reports",
-                sandbox.observe.len()
-            );
+            let message =
+                format!("`{name}` sees {channels} channels and {} reports", sandbox.observe.len());
             let help = format!("a sandbox sees at most {MAX_CHANNELS} of both together");
             let at = cx.at(sandbox, &[k("name")]);
             found.push(Diagnostic::new("windows-too-many", at, message).help(help));

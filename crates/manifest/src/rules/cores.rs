@@ -8,11 +8,7 @@ use bulkhead_layout::MAX_CORES;
 
 /// A sandbox has a core.
 pub fn core_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for sandbox in cx
-        .sandboxes
-        .iter()
-        .filter(|sandbox| sandbox.cores.is_empty())
-    {
+    for sandbox in cx.sandboxes.iter().filter(|sandbox| sandbox.cores.is_empty()) {
         let message = format!("sandbox `{}` has no core", sandbox.name);
         found.push(
             Diagnostic::new("core-none", cx.at(sandbox, &[k("cores")]), message)
@@ -71,15 +67,8 @@ pub fn core_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Names a core that nobody has.
 fn free_core(cx: &Context<'_, '_>) -> String {
-    let count = cx
-        .machine
-        .as_ref()
-        .map_or(0, |machine| machine.apic_ids.len());
-    let taken = |core: &u32| {
-        cx.sandboxes
-            .iter()
-            .any(|sandbox| sandbox.cores.contains(core))
-    };
+    let count = cx.machine.as_ref().map_or(0, |machine| machine.apic_ids.len());
+    let taken = |core: &u32| cx.sandboxes.iter().any(|sandbox| sandbox.cores.contains(core));
     match (0..count as u32).find(|core| !taken(core)) {
         Some(core) => format!("a core has one owner; core {core} is free"),
         None => "a core has one owner".into(),
@@ -88,16 +77,8 @@ fn free_core(cx: &Context<'_, '_>) -> String {
 
 /// A monitor has room for so many cores.
 pub fn cores_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for sandbox in cx
-        .sandboxes
-        .iter()
-        .filter(|sandbox| sandbox.cores.len() > MAX_CORES)
-    {
-        let message = format!(
-            "sandbox `{}` has {} cores",
-            sandbox.name,
-            sandbox.cores.len()
-        );
+    for sandbox in cx.sandboxes.iter().filter(|sandbox| sandbox.cores.len() > MAX_CORES) {
+        let message = format!("sandbox `{}` has {} cores", sandbox.name, sandbox.cores.len());
         found.push(
             Diagnostic::new("cores-too-many", cx.at(sandbox, &[k("cores")]), message)
                 .help(format!("a sandbox has at most {MAX_CORES} cores")),

@@ -18,21 +18,13 @@ struct Grant<'a> {
 
 /// Every device that is granted, in the order of the file.
 fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
-    let devices = cx
-        .machine
-        .as_ref()
-        .map_or(&[][..], |machine| &machine.devices);
+    let devices = cx.machine.as_ref().map_or(&[][..], |machine| &machine.devices);
     let mut all = Vec::new();
     for sandbox in &cx.sandboxes {
         for (index, name) in sandbox.devices.iter().enumerate() {
             let device = devices.iter().find(|device| device.name == *name);
             let at = cx.at(sandbox, &[k("devices"), n(index)]);
-            all.push(Grant {
-                sandbox,
-                name,
-                device,
-                at,
-            });
+            all.push(Grant { sandbox, name, device, at });
         }
     }
     all
@@ -45,12 +37,8 @@ pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     };
     for grant in grants(cx).iter().filter(|grant| grant.device.is_none()) {
         let own = |device: &&Device| device.nobody.is_none();
-        let names: Vec<&str> = machine
-            .devices
-            .iter()
-            .filter(own)
-            .map(|device| device.name.as_str())
-            .collect();
+        let names: Vec<&str> =
+            machine.devices.iter().filter(own).map(|device| device.name.as_str()).collect();
         let help = if grant.name.starts_with("pci:") {
             "PCI devices cannot be granted yet".to_owned()
         } else if let Some(near) = nearest(grant.name, names.iter().copied()) {
@@ -58,11 +46,7 @@ pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         } else {
             format!("those that can be granted are {}", list(&names))
         };
-        let message = format!(
-            "machine `{}` has no device `{}`",
-            machine.name,
-            brief(grant.name)
-        );
+        let message = format!("machine `{}` has no device `{}`", machine.name, brief(grant.name));
         found.push(Diagnostic::new("device-unknown", grant.at.clone(), message).help(help));
     }
 }
@@ -84,10 +68,7 @@ pub fn device_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn device_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     for (index, grant) in grants.iter().enumerate() {
-        let Some(first) = grants[..index]
-            .iter()
-            .find(|other| other.name == grant.name)
-        else {
+        let Some(first) = grants[..index].iter().find(|other| other.name == grant.name) else {
             continue;
         };
         let message = format!(
@@ -134,15 +115,9 @@ pub fn port_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
-    let owned = grants
-        .iter()
-        .filter_map(|grant| Some((grant, grant.device?)));
+    let owned = grants.iter().filter_map(|grant| Some((grant, grant.device?)));
     for (grant, device) in owned.filter(|(_, device)| device.nobody.is_none()) {
-        for other in machine
-            .devices
-            .iter()
-            .filter(|other| share_port(other, device))
-        {
+        for other in machine.devices.iter().filter(|other| share_port(other, device)) {
             let Some(why) = &other.nobody else { continue };
             let message = format!(
                 "`{}` has a port of `{}`, which cannot belong to a sandbox: {why}",
@@ -177,11 +152,7 @@ pub fn irq_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn port_emulated(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for grant in grants(cx) {
         let Some(device) = grant.device else { continue };
-        if device
-            .ports
-            .iter()
-            .any(|ports| (ports.first..=ports.last).contains(&POWER_PORT))
-        {
+        if device.ports.iter().any(|ports| (ports.first..=ports.last).contains(&POWER_PORT)) {
             let message = format!(
                 "`{}` has port {POWER_PORT:#x}, through which every sandbox is switched off",
                 device.name

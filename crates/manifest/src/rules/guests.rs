@@ -28,9 +28,7 @@ fn named(guest: &Guest) -> Vec<(&'static str, &str)> {
     match guest {
         Guest::Linux { kernel, initrd, .. } => {
             let initrd = initrd.as_deref().map(|initrd| ("initrd", initrd));
-            std::iter::once(("kernel", kernel.as_str()))
-                .chain(initrd)
-                .collect()
+            std::iter::once(("kernel", kernel.as_str())).chain(initrd).collect()
         }
         Guest::Bare { program, .. } => vec![("program", program)],
     }
@@ -45,9 +43,8 @@ fn not_plain(path: &str) -> Option<String> {
     if name.is_empty() {
         return Some("it is empty".into());
     }
-    if let Some(wrong) = name
-        .chars()
-        .find(|c| c.is_control() || matches!(c, '$' | '~' | '*' | '?' | '\\'))
+    if let Some(wrong) =
+        name.chars().find(|c| c.is_control() || matches!(c, '$' | '~' | '*' | '?' | '\\'))
     {
         return Some(format!("it contains {wrong:?}"));
     }
@@ -106,11 +103,7 @@ fn look(path: &Path, key: &str) -> Result<Looked, String> {
     let mut file = std::fs::File::open(path).map_err(text)?;
     let mut read = |limit| {
         let mut bytes = Vec::new();
-        file.by_ref()
-            .take(limit)
-            .read_to_end(&mut bytes)
-            .map_err(text)
-            .map(|_| bytes)
+        file.by_ref().take(limit).read_to_end(&mut bytes).map_err(text).map(|_| bytes)
     };
     let found = match key {
         "kernel" => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
@@ -126,12 +119,7 @@ fn guest_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, key: &str) -> Lo
 }
 
 fn opened_at(cx: &Context<'_, '_>, opened: &Opened) -> Location {
-    cx.document.at(&[
-        k("sandbox"),
-        crate::source::n(opened.sandbox),
-        k("guest"),
-        k(opened.key),
-    ])
+    cx.document.at(&[k("sandbox"), crate::source::n(opened.sandbox), k("guest"), k(opened.key)])
 }
 
 /// Paths are plain: nothing in them is expanded.
@@ -197,61 +185,32 @@ fn wrong_format(
 /// A kernel is a bzImage with a 64-bit entry, its initrd is not empty.
 pub fn kernel_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let help = "give a distribution's /boot/vmlinuz-… or the kernel's arch/x86/boot/bzImage";
-    wrong_format(
-        cx,
-        &["kernel"],
-        "kernel-format",
-        "bzImage that can be booted",
-        help,
-        found,
-    );
+    wrong_format(cx, &["kernel"], "kernel-format", "bzImage that can be booted", help, found);
     let help = "give a cpio archive, or leave `initrd` out";
-    wrong_format(
-        cx,
-        &["initrd"],
-        "kernel-format",
-        "initial RAM file system",
-        help,
-        found,
-    );
+    wrong_format(cx, &["initrd"], "kernel-format", "initial RAM file system", help, found);
 }
 
 /// A program is a static ELF64 file.
 pub fn program_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let help = "link it statically for fixed addresses from 0x20_0000 on, as the SDK does";
-    wrong_format(
-        cx,
-        &["program"],
-        "program-format",
-        "static ELF64 program",
-        help,
-        found,
-    );
+    wrong_format(cx, &["program"], "program-format", "static ELF64 program", help, found);
 }
 
 fn program_of<'a>(cx: &'a Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<&'a Program> {
-    cx.guests
-        .iter()
-        .filter(|opened| opened.sandbox == sandbox.index)
-        .find_map(|opened| match &opened.file {
+    cx.guests.iter().filter(|opened| opened.sandbox == sandbox.index).find_map(|opened| {
+        match &opened.file {
             Some(Ok(GuestFile::Program(program))) => Some(program),
             _ => None,
-        })
+        }
+    })
 }
 
 fn kernel_of<'a>(
     cx: &'a Context<'_, '_>,
     sandbox: &Item<raw::Sandbox>,
 ) -> Option<(&'a Kernel, u64)> {
-    let of = |key| {
-        cx.guests
-            .iter()
-            .find(move |o| o.sandbox == sandbox.index && o.key == key)
-    };
-    let initrd = of("initrd")
-        .and_then(|opened| opened.len.as_ref().ok())
-        .copied()
-        .unwrap_or(0);
+    let of = |key| cx.guests.iter().find(move |o| o.sandbox == sandbox.index && o.key == key);
+    let initrd = of("initrd").and_then(|opened| opened.len.as_ref().ok()).copied().unwrap_or(0);
     match &of("kernel")?.file {
         Some(Ok(GuestFile::Kernel(kernel))) => Some((kernel, initrd)),
         _ => None,
@@ -281,17 +240,11 @@ fn segment_errors(program: &Program, access: Access) -> Vec<(String, &'static st
     for segment in &program.segments {
         if segment.start < PROGRAM_LOWEST {
             let message = format!("a segment starts at {:#x}", segment.start);
-            errors.push((
-                message,
-                "link it for addresses from 0x20_0000 on, as the SDK does",
-            ));
+            errors.push((message, "link it for addresses from 0x20_0000 on, as the SDK does"));
         }
         if access == Access::Segments && segment.write && segment.execute {
             let message = format!("the segment {} is writable and executable", show(segment));
-            errors.push((
-                message,
-                "link text and data apart, or grant it: `access = \"rwx\"`",
-            ));
+            errors.push((message, "link text and data apart, or grant it: `access = \"rwx\"`"));
         }
     }
     if access == Access::Segments
@@ -302,10 +255,7 @@ fn segment_errors(program: &Program, access: Access) -> Vec<(String, &'static st
             show(&one),
             show(&other)
         );
-        errors.push((
-            message,
-            "align segments to 4 KiB, or grant it: `access = \"rwx\"`",
-        ));
+        errors.push((message, "align segments to 4 KiB, or grant it: `access = \"rwx\"`"));
     }
     let holds = |s: &&Segment| s.start <= program.entry && program.entry - s.start < s.len;
     let executable = |s: &Segment| s.execute || access == Access::Rwx;
@@ -323,20 +273,13 @@ fn wrong_text(text: &str, limit: usize) -> Option<(String, String)> {
         return Some((format!("it has {} bytes", text.len()), help));
     }
     let wrong = text.chars().find(|c| c.is_control())?;
-    Some((
-        format!("it contains {wrong:?}"),
-        "write it in one line of plain text".into(),
-    ))
+    Some((format!("it contains {wrong:?}"), "write it in one line of plain text".into()))
 }
 
 /// A kernel command line is short enough and one line.
 pub fn cmdline_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in &cx.sandboxes {
-        let Guest::Linux {
-            cmdline: Some(cmdline),
-            ..
-        } = &sandbox.guest
-        else {
+        let Guest::Linux { cmdline: Some(cmdline), .. } = &sandbox.guest else {
             continue;
         };
         let own = kernel_of(cx, sandbox).map_or(CMDLINE, |(kernel, _)| kernel.cmdline as usize);
@@ -354,10 +297,7 @@ pub fn cmdline_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn args_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     const _: () = assert!(ARGS < size_of::<[u8; 256]>() && size_of::<info::Info>() == 4096);
     for sandbox in &cx.sandboxes {
-        let Guest::Bare {
-            args: Some(args), ..
-        } = &sandbox.guest
-        else {
+        let Guest::Bare { args: Some(args), .. } = &sandbox.guest else {
             continue;
         };
         if let Some((why, help)) = wrong_text(args, ARGS) {
@@ -385,17 +325,10 @@ pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             _ => continue,
         };
         let at = cx.at(sandbox, &[k("memory")]);
-        let message = format!(
-            "{} are too little for `{}`: {what}",
-            show(memory),
-            sandbox.name
-        );
+        let message = format!("{} are too little for `{}`: {what}", show(memory), sandbox.name);
         let finding = Diagnostic::new("memory-small", at, message);
         found.push(if needed > map::GUEST_LOW_END {
-            finding.help(format!(
-                "nothing of it can lie above {:#x}",
-                map::GUEST_LOW_END
-            ))
+            finding.help(format!("nothing of it can lie above {:#x}", map::GUEST_LOW_END))
         } else {
             let whole = needed.next_multiple_of(1 << 20);
             finding.help(format!("give it at least `\"{}\"`", show(whole)))
@@ -415,10 +348,6 @@ fn needs(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<(u64, Str
         return Some((end.saturating_add(pages), what));
     }
     let program = program_of(cx, sandbox)?;
-    let end = program
-        .segments
-        .iter()
-        .map(|segment| segment.start + segment.len)
-        .max()?;
+    let end = program.segments.iter().map(|segment| segment.start + segment.len).max()?;
     Some((end, format!("its program ends at {end:#x}")))
 }

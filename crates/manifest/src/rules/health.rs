@@ -7,11 +7,7 @@ use crate::source::k;
 
 /// Entries are for sandboxes that exist.
 pub fn health_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for health in cx
-        .healths
-        .iter()
-        .filter(|health| !cx.knows(&health.sandbox))
-    {
+    for health in cx.healths.iter().filter(|health| !cx.knows(&health.sandbox)) {
         let at = cx.at(health, &[k("sandbox")]);
         found.push(cx.unknown_sandbox("health-known", at, &health.sandbox));
     }
@@ -24,11 +20,8 @@ pub fn health_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             other.sandbox == health.sandbox && other.on == health.on
         };
         if let Some(first) = cx.healths[..index].iter().find(same) {
-            let message = format!(
-                "`{}` of `{}` has an action already",
-                health.on.name(),
-                health.sandbox
-            );
+            let message =
+                format!("`{}` of `{}` has an action already", health.on.name(), health.sandbox);
             found.push(
                 Diagnostic::new("health-twice", cx.at(health, &[k("on")]), message)
                     .label("given again")

@@ -36,20 +36,12 @@ pub fn wrong_size(text: &str) -> Option<(String, String)> {
             format!("`{}` is no size: {why}", crate::shape::brief(text)),
             size::meant(text).map_or(example, |meant| format!("did you mean `\"{meant}\"`?")),
         )),
-        Err(why) => Some((
-            format!("`{}` is no size: {why}", crate::shape::brief(text)),
-            example,
-        )),
+        Err(why) => Some((format!("`{}` is no size: {why}", crate::shape::brief(text)), example)),
         Ok(0) => Some(("the size is 0".into(), example)),
         Ok(bytes) if !bytes.is_multiple_of(PAGE) => {
             let message = format!("{bytes} bytes are no whole number of pages");
-            let near = bytes
-                .checked_next_multiple_of(PAGE)
-                .unwrap_or(bytes - bytes % PAGE);
-            Some((
-                message,
-                format!("pages have 4 KiB: write `\"{}\"`", show(near)),
-            ))
+            let near = bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes - bytes % PAGE);
+            Some((message, format!("pages have 4 KiB: write `\"{}\"`", show(near))))
         }
         Ok(_) => None,
     }
@@ -90,10 +82,7 @@ pub fn memory_place(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                     at,
                     format!("{address:#x} is no multiple of {}", show(align)),
                 )
-                .help(format!(
-                    "{below:#x} and {:#x} are",
-                    below.saturating_add(align)
-                ))
+                .help(format!("{below:#x} and {:#x} are", below.saturating_add(align)))
             }
             Ok(_) => continue,
         };
@@ -105,18 +94,12 @@ pub fn memory_place(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 fn total(cx: &Context<'_, '_>) -> u128 {
     let sandboxes = cx.sandboxes.iter().map(|sandbox| sandbox.memory.size());
     let channels = cx.channels.iter().map(|channel| channel.size.as_str());
-    sandboxes
-        .chain(channels)
-        .filter_map(|text| size::parse(text).ok())
-        .map(u128::from)
-        .sum()
+    sandboxes.chain(channels).filter_map(|text| size::parse(text).ok()).map(u128::from).sum()
 }
 
 /// RAM that sandboxes, channels and the image can have.
 fn usable(ram: &[Span]) -> u128 {
-    ram.iter()
-        .map(|piece| u128::from(piece.end().saturating_sub(piece.start.max(LOWEST))))
-        .sum()
+    ram.iter().map(|piece| u128::from(piece.end().saturating_sub(piece.start.max(LOWEST)))).sum()
 }
 
 fn exceeds(cx: &Context<'_, '_>) -> Option<(u128, u128)> {
@@ -130,10 +113,8 @@ pub fn memory_total(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some((wanted, there)) = exceeds(cx) else {
         return;
     };
-    let Some(largest) = cx
-        .sandboxes
-        .iter()
-        .max_by_key(|sandbox| size::parse(sandbox.memory.size()).unwrap_or(0))
+    let Some(largest) =
+        cx.sandboxes.iter().max_by_key(|sandbox| size::parse(sandbox.memory.size()).unwrap_or(0))
     else {
         return;
     };
@@ -159,20 +140,13 @@ pub fn memory_fits(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
     let (system, places) = super::build::sizes(cx);
     if let Err(misfits) = system.plan(image_estimate(cx)) {
-        found.extend(
-            misfits
-                .into_iter()
-                .map(|misfit| self::misfit(&system, &places, misfit)),
-        );
+        found.extend(misfits.into_iter().map(|misfit| self::misfit(&system, &places, misfit)));
     }
 }
 
 /// An image's length, roughly: the guests' files and a monitor for each.
 pub fn image_estimate(cx: &Context<'_, '_>) -> u64 {
-    let files = cx
-        .guests
-        .iter()
-        .filter_map(|opened| opened.len.as_ref().ok());
+    let files = cx.guests.iter().filter_map(|opened| opened.len.as_ref().ok());
     let pristine: u64 = files.fold(0, |sum, len| sum.saturating_add(len.saturating_add(PAGE)));
     let monitors = (cx.sandboxes.len() as u64 + 1) * MONITOR_ESTIMATE;
     pristine.saturating_add(monitors)
@@ -199,8 +173,7 @@ pub fn misfit(system: &System, places: &Places, misfit: Misfit) -> Diagnostic {
 /// What the machine description has at an address.
 fn reserved(system: &System, address: u64) -> Option<&str> {
     let mut all = system.machine.reserved.iter();
-    all.find(|(_, span)| span.contains(address))
-        .map(|(name, _)| name.as_str())
+    all.find(|(_, span)| span.contains(address)).map(|(name, _)| name.as_str())
 }
 
 fn name(system: &System, owner: Owner) -> String {
@@ -262,10 +235,7 @@ fn memory_misfit(
             map::IMAGE_PA
         )),
         Reason::On(other) => {
-            let message = format!(
-                "memory of {who} would overlap that of {}",
-                name(system, other)
-            );
+            let message = format!("memory of {who} would overlap that of {}", name(system, other));
             Diagnostic::new("memory-overlap", at, message)
                 .related(place_of(places, other), "it is here")
                 .help("leave one `at` away, so that a free place is found")

@@ -218,19 +218,13 @@ impl Context<'_, '_> {
     /// Name of the sandbox at an index of the file, decoded or not.
     #[must_use]
     pub fn sandbox_name(&self, index: usize) -> Option<&str> {
-        self.document
-            .get(&[k("sandbox"), n(index), k("name")])?
-            .get_ref()
-            .as_str()
+        self.document.get(&[k("sandbox"), n(index), k("name")])?.get_ref().as_str()
     }
 
     /// Names of all sandboxes, decoded or not, so that one error in a sandbox
     /// does not make all references to it wrong.
     pub fn sandbox_names(&self) -> impl Iterator<Item = &str> {
-        let array = self
-            .document
-            .get(&[k("sandbox")])
-            .and_then(|node| node.get_ref().as_array());
+        let array = self.document.get(&[k("sandbox")]).and_then(|node| node.get_ref().as_array());
         (0..array.map_or(0, |array| array.len())).filter_map(|index| self.sandbox_name(index))
     }
 
@@ -243,9 +237,7 @@ impl Context<'_, '_> {
     /// Index of the sandbox of that name among the decoded ones.
     #[must_use]
     pub fn sandbox_index(&self, name: &str) -> Option<usize> {
-        self.sandboxes
-            .iter()
-            .position(|sandbox| sandbox.name == name)
+        self.sandboxes.iter().position(|sandbox| sandbox.name == name)
     }
 
     /// The finding for a name that is no sandbox's.
@@ -258,9 +250,7 @@ impl Context<'_, '_> {
             None => format!("there is {}", crate::diagnostic::list(&names)),
         };
         let message = format!("there is no sandbox `{}`", crate::shape::brief(name));
-        Diagnostic::new(rule, at, message)
-            .label("not the name of a sandbox")
-            .help(help)
+        Diagnostic::new(rule, at, message).label("not the name of a sandbox").help(help)
     }
 }
 

@@ -20,21 +20,14 @@ pub fn version_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Every name with its place: system, sandboxes, channels.
 fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> {
-    let system = cx.system.iter().map(|system| {
-        (
-            "system",
-            system.name.as_str(),
-            cx.document.at(&[k("system"), k("name")]),
-        )
-    });
-    let sandboxes = cx
-        .sandboxes
+    let system = cx
+        .system
         .iter()
-        .map(|item| ("sandbox", item.name.as_str(), cx.at(item, &[k("name")])));
-    let channels = cx
-        .channels
-        .iter()
-        .map(|item| ("channel", item.name.as_str(), cx.at(item, &[k("name")])));
+        .map(|system| ("system", system.name.as_str(), cx.document.at(&[k("system"), k("name")])));
+    let sandboxes =
+        cx.sandboxes.iter().map(|item| ("sandbox", item.name.as_str(), cx.at(item, &[k("name")])));
+    let channels =
+        cx.channels.iter().map(|item| ("channel", item.name.as_str(), cx.at(item, &[k("name")])));
     system.chain(sandboxes).chain(channels).collect()
 }
 
@@ -55,31 +48,19 @@ pub fn name_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let message = format!("`{}` cannot be the name of a {what}: {why}", brief(name));
         let help = format!("use 1 to {} of a-z, 0-9 and -, a letter first", NAME - 1);
-        found.push(
-            Diagnostic::new("name-plain", at, message)
-                .label("this name")
-                .help(help),
-        );
+        found.push(Diagnostic::new("name-plain", at, message).label("this name").help(help));
     }
 }
 
 /// Sandboxes and channels have names of their own: guests look both up by name.
 pub fn name_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let names: Vec<_> = names(cx)
-        .into_iter()
-        .filter(|(what, ..)| *what != "system")
-        .collect();
+    let names: Vec<_> = names(cx).into_iter().filter(|(what, ..)| *what != "system").collect();
     for (index, (what, name, at)) in names.iter().enumerate() {
-        let Some((other, _, first)) = names[..index]
-            .iter()
-            .find(|(_, earlier, _)| earlier == name)
+        let Some((other, _, first)) = names[..index].iter().find(|(_, earlier, _)| earlier == name)
         else {
             continue;
         };
-        let message = format!(
-            "the name `{}` of this {what} is a {other}'s already",
-            brief(name)
-        );
+        let message = format!("the name `{}` of this {what} is a {other}'s already", brief(name));
         found.push(
             Diagnostic::new("name-twice", at.clone(), message)
                 .label("second use")
@@ -93,10 +74,7 @@ pub fn name_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn sandbox_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let missing = match cx.document.get(&[k("sandbox")]) {
         None => true,
-        Some(node) => node
-            .get_ref()
-            .as_array()
-            .is_some_and(|array| array.is_empty()),
+        Some(node) => node.get_ref().as_array().is_some_and(|array| array.is_empty()),
     };
     if missing {
         found.push(
@@ -128,9 +106,7 @@ pub fn scenario_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(run) = &cx.run else { return };
     for (index, scenario) in run.scenario.iter().enumerate() {
         if !cx.knows(&scenario.sandbox) {
-            let at = cx
-                .document
-                .at(&[k("run"), k("scenario"), n(index), k("sandbox")]);
+            let at = cx.document.at(&[k("run"), k("scenario"), n(index), k("sandbox")]);
             found.push(cx.unknown_sandbox("scenario-known", at, &scenario.sandbox));
         }
     }

@@ -9,14 +9,7 @@ use crate::source::{k, n};
 pub fn control_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let help = "a sandbox restarts and ends itself by hypercalls, without a right to it";
     for sandbox in &cx.sandboxes {
-        others(
-            cx,
-            sandbox,
-            ("control", &sandbox.control),
-            "control-known",
-            help,
-            found,
-        );
+        others(cx, sandbox, ("control", &sandbox.control), "control-known", help, found);
     }
 }
 
@@ -24,14 +17,7 @@ pub fn control_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn observe_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let help = "name sandboxes whose reports it should see, other than its own";
     for sandbox in &cx.sandboxes {
-        others(
-            cx,
-            sandbox,
-            ("observe", &sandbox.observe),
-            "observe-known",
-            help,
-            found,
-        );
+        others(cx, sandbox, ("observe", &sandbox.observe), "observe-known", help, found);
     }
 }
 

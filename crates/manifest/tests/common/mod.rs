@@ -55,14 +55,8 @@ pub fn artifacts(name: &str) -> PathBuf {
         ("pie", elf(3, 0, &[text])),
         ("low", elf(2, 0x1000, &[(0x1000, 0x1000, R | X)])),
         ("wx", elf(2, 0x20_0000, &[(0x20_0000, 0x1000, R | W | X)])),
-        (
-            "close",
-            elf(2, 0x20_0000, &[text, (0x20_0800, 0x3000, R | W)]),
-        ),
-        (
-            "entry",
-            elf(2, 0x20_1000, &[text, (0x20_1000, 0x3000, R | W)]),
-        ),
+        ("close", elf(2, 0x20_0000, &[text, (0x20_0800, 0x3000, R | W)])),
+        ("entry", elf(2, 0x20_1000, &[text, (0x20_1000, 0x3000, R | W)])),
         ("empty", Vec::new()),
         ("small.cpio", vec![0; 512]),
     ];
@@ -71,10 +65,7 @@ pub fn artifacts(name: &str) -> PathBuf {
     }
     // Only their sizes matter: files of holes.
     for (name, len) in [("large.cpio", 48 << 20), ("huge.cpio", 2600 << 20)] {
-        std::fs::File::create(folder.join(name))
-            .unwrap()
-            .set_len(len)
-            .unwrap();
+        std::fs::File::create(folder.join(name)).unwrap().set_len(len).unwrap();
     }
     folder
 }

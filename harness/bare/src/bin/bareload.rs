@@ -12,9 +12,7 @@ mod bare {
     use harness_bare::{cpu, mark, println, start};
 
     pub fn main(boot: start::Boot) -> ! {
-        let Some(module) = boot.module() else {
-            fail("no module: start it with -initrd FILE")
-        };
+        let Some(module) = boot.module() else { fail("no module: start it with -initrd FILE") };
         let base = u64::from(module.start);
         if base < LOADER_PA {
             fail("the module lies where a guest may be loaded")
@@ -36,10 +34,7 @@ mod bare {
             // SAFETY: in the module; a wrong count reads RAM beyond it at worst.
             load(base, size, unsafe { (at as *const Piece).read_unaligned() });
         }
-        println!(
-            "bareload: {} pieces, entry {:#x}",
-            header.pieces, header.rip
-        );
+        println!("bareload: {} pieces, entry {:#x}", header.pieces, header.rip);
         mark!(EVENT | id::ENTRY, cpu::rdtsc());
         // SAFETY: the input says so; this program ends here.
         unsafe { enter(&header) }
@@ -47,11 +42,7 @@ mod bare {
 
     fn load(base: u64, size: u64, piece: Piece) {
         check(piece.gpa, piece.len);
-        if piece
-            .offset
-            .checked_add(piece.len)
-            .is_none_or(|end| end > size)
-        {
+        if piece.offset.checked_add(piece.len).is_none_or(|end| end > size) {
             fail("a piece lies outside the module")
         }
         let from = (base + piece.offset) as *const u8;
@@ -79,11 +70,7 @@ mod bare {
                 asm!("out dx, eax", in("dx") 0xCF8u16, in("eax") 0x8000_0000 | register);
                 let old: u32;
                 asm!("in eax, dx", in("dx") 0xCFCu16, out("eax") old);
-                let kept = if register == 0x94 {
-                    old & 0xFF00_0000
-                } else {
-                    old & 0xF
-                };
+                let kept = if register == 0x94 { old & 0xFF00_0000 } else { old & 0xF };
                 asm!("out dx, eax", in("dx") 0xCFCu16, in("eax") value | kept);
             }
         }

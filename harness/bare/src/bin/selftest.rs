@@ -58,10 +58,7 @@ mod bare {
     /// and the worst lateness seen would be luck.
     fn period() -> u32 {
         static SEED: AtomicU32 = AtomicU32::new(1);
-        let seed = SEED
-            .load(Ordering::Relaxed)
-            .wrapping_mul(1_664_525)
-            .wrapping_add(1_013_904_223);
+        let seed = SEED.load(Ordering::Relaxed).wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         SEED.store(seed, Ordering::Relaxed);
         PERIOD + (seed >> 16) % 20_000
     }

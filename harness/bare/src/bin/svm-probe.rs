@@ -88,15 +88,8 @@ mod bare {
 
     fn facts() {
         let id = cpu::cpuid(0, 0);
-        let bytes = [
-            id[1].to_le_bytes(),
-            id[3].to_le_bytes(),
-            id[2].to_le_bytes(),
-        ];
-        println!(
-            "vendor = {}",
-            core::str::from_utf8(bytes.as_flattened()).unwrap_or("?")
-        );
+        let bytes = [id[1].to_le_bytes(), id[3].to_le_bytes(), id[2].to_le_bytes()];
+        println!("vendor = {}", core::str::from_utf8(bytes.as_flattened()).unwrap_or("?"));
         let one = cpu::cpuid(1, 0);
         let ext = cpu::cpuid(0x8000_0001, 0);
         println!("x2apic = {}", one[2] >> 21 & 1);
@@ -108,10 +101,7 @@ mod bare {
         println!("invariant_tsc = {}", cpu::cpuid(0x8000_0007, 0)[3] >> 8 & 1);
         if cpu::cpuid(0x8000_0000, 0)[0] >= 0x8000_000A {
             let svm = cpu::cpuid(0x8000_000A, 0);
-            println!(
-                "8000_000a = eax {:#x} ebx {:#x} edx {:#x}",
-                svm[0], svm[1], svm[3]
-            );
+            println!("8000_000a = eax {:#x} ebx {:#x} edx {:#x}", svm[0], svm[1], svm[3]);
             for (bit, name) in [
                 (0, "nested_paging"),
                 (1, "lbr"),
@@ -173,18 +163,12 @@ mod bare {
         let mut idtr = [0u16; 5];
         // SAFETY: stores the table register into ten bytes.
         unsafe { asm!("sidt [{}]", in(reg) &raw mut idtr) }
-        let base = idtr[1..]
-            .iter()
-            .rev()
-            .fold(0u64, |acc, word| acc << 16 | u64::from(*word));
+        let base = idtr[1..].iter().rev().fold(0u64, |acc, word| acc << 16 | u64::from(*word));
         VMCB.set(SAVE + 0x80, 0xFFF << 32);
         VMCB.set(SAVE + 0x88, base);
         // SAFETY: as above.
         unsafe { asm!("sgdt [{}]", in(reg) &raw mut idtr) }
-        let gdt = idtr[1..]
-            .iter()
-            .rev()
-            .fold(0u64, |acc, word| acc << 16 | u64::from(*word));
+        let gdt = idtr[1..].iter().rev().fold(0u64, |acc, word| acc << 16 | u64::from(*word));
         VMCB.set(SAVE + 0x60, 0x1F << 32);
         VMCB.set(SAVE + 0x68, gdt);
         VMCB.set(SAVE + 0xD0, cpu::rdmsr(0xC000_0080));
@@ -200,10 +184,7 @@ mod bare {
     fn enter(guest: extern "C" fn() -> !, tlb: u64) -> u64 {
         VMCB.set(RIP, guest as *const () as u64);
         VMCB.set(SAVE + 0x170, 2);
-        VMCB.set(
-            SAVE + 0x1D8,
-            (&raw const STACK as u64).next_multiple_of(16384) + 16384 - 8,
-        );
+        VMCB.set(SAVE + 0x1D8, (&raw const STACK as u64).next_multiple_of(16384) + 16384 - 8);
         resume(tlb)
     }
 
@@ -326,10 +307,7 @@ mod bare {
     fn direct_timer() {
         RESULT.store(0, SeqCst);
         let code = enter(guest_timer, 0);
-        println!(
-            "direct_timer = exit {code:#x}, {} of 3 ticks",
-            RESULT.load(SeqCst)
-        );
+        println!("direct_timer = exit {code:#x}, {} of 3 ticks", RESULT.load(SeqCst));
     }
 
     extern "C" fn guest_icr() -> ! {
@@ -345,10 +323,7 @@ mod bare {
         let word = &MSRPM[0].0[bit / 64];
         word.store(1 << (bit % 64), SeqCst);
         let code = enter(guest_icr, 0);
-        println!(
-            "icr_write = exit {code:#x} info1 = {:#x}",
-            VMCB.get(EXIT_INFO_1)
-        );
+        println!("icr_write = exit {code:#x} info1 = {:#x}", VMCB.get(EXIT_INFO_1));
     }
 
     extern "C" fn guest_spins() -> ! {

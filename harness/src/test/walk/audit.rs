@@ -143,12 +143,10 @@ impl Audit<'_> {
     pub fn run(&self) -> Looked {
         let mut looked = Looked::default();
         let count = self.baked.plan.sandboxes.len();
-        let nested: Vec<_> = (0..count)
-            .map(|i| Regime::walk(self.words, self.nested_root(i)))
-            .collect();
-        let monitors: Vec<_> = (0..count)
-            .map(|i| Regime::walk(self.words, self.monitor_root(i)))
-            .collect();
+        let nested: Vec<_> =
+            (0..count).map(|i| Regime::walk(self.words, self.nested_root(i))).collect();
+        let monitors: Vec<_> =
+            (0..count).map(|i| Regime::walk(self.words, self.monitor_root(i))).collect();
         for leaf in nested.iter().flat_map(|r| &r.leaves) {
             *looked.pages.entry(leaf.size).or_default() += 1;
         }
@@ -175,10 +173,8 @@ impl Audit<'_> {
                 out.push(("encoding", format!("the entry {entry:#x} at {at:#x}")));
             }
         }
-        for (i, leaf) in nested
-            .iter()
-            .enumerate()
-            .flat_map(|(i, r)| r.leaves.iter().map(move |l| (i, l)))
+        for (i, leaf) in
+            nested.iter().enumerate().flat_map(|(i, r)| r.leaves.iter().map(move |l| (i, l)))
         {
             if !leaf.user {
                 out.push((
@@ -210,33 +206,22 @@ impl Audit<'_> {
             let Some(n) = given_for(given, leaf) else {
                 let whose = owner(self.baked, leaf.frame);
                 let (at, frame) = (leaf.address, leaf.frame);
-                out.push((
-                    rules[0],
-                    format!("{who} reaches {frame:#x} ({whose}) at {at:#x}"),
-                ));
+                out.push((rules[0], format!("{who} reaches {frame:#x} ({whose}) at {at:#x}")));
                 continue;
             };
             covered[n] += leaf.size;
-            let (has, may) = (
-                (leaf.write, leaf.execute),
-                (given[n].write, given[n].execute),
-            );
+            let (has, may) = ((leaf.write, leaf.execute), (given[n].write, given[n].execute));
             if has != may {
                 out.push((
                     rules[1],
-                    format!(
-                        "{who} has write, execute {has:?} at {:#x}, not {may:?}",
-                        leaf.address
-                    ),
+                    format!("{who} has write, execute {has:?} at {:#x}, not {may:?}", leaf.address),
                 ));
             }
         }
         for (g, covered) in given.iter().zip(covered) {
             if covered != g.len {
-                let text = format!(
-                    "{who} has {covered:#x} of {:#x} bytes at {:#x}",
-                    g.len, g.address
-                );
+                let text =
+                    format!("{who} has {covered:#x} of {:#x} bytes at {:#x}", g.len, g.address);
                 out.push((rules[2], text));
             }
         }
@@ -249,11 +234,7 @@ impl Audit<'_> {
         let plan = &self.baked.plan;
         let inside = |frame: u64, start: u64, len: u64| (start..start + len).contains(&frame);
         let report = |of: usize, frame: u64| {
-            inside(
-                frame,
-                self.baked.map.reports[of],
-                given::report_len(self.baked, of),
-            )
+            inside(frame, self.baked.map.reports[of], given::report_len(self.baked, of))
         };
         let mailboxes = part(self.baked, None, "mailboxes").start;
         for a in 0..nested.len() {
@@ -289,21 +270,15 @@ impl Audit<'_> {
         (a, b): (usize, usize),
         allowed: impl Fn(u64) -> bool,
     ) {
-        let mut frames: Vec<_> = one
-            .leaves
-            .iter()
-            .map(|l| (l.frame, l.frame + l.size))
-            .collect();
+        let mut frames: Vec<_> = one.leaves.iter().map(|l| (l.frame, l.frame + l.size)).collect();
         frames.sort_unstable();
         for leaf in &other.leaves {
             let end = leaf.frame + leaf.size;
             // Pages of one regime may overlap only if something is wrong; a
             // gibibyte is the longest of them.
             let from = frames.partition_point(|f| f.0 + (1 << 30) <= leaf.frame);
-            let mut overlaps = frames[from..]
-                .iter()
-                .take_while(|f| f.0 < end)
-                .filter(|f| f.1 > leaf.frame);
+            let mut overlaps =
+                frames[from..].iter().take_while(|f| f.0 < end).filter(|f| f.1 > leaf.frame);
             if let Some(f) = overlaps.find(|f| !allowed(f.0.max(leaf.frame))) {
                 let frame = f.0.max(leaf.frame);
                 let (whose, a, b) = (owner(self.baked, frame), self.name(a), self.name(b));
@@ -317,11 +292,8 @@ impl Audit<'_> {
 
     /// Nobody reaches a table that confines, nor anything of the boot code.
     fn unmapped(&self, out: &mut Findings, nested: &[Regime], monitors: &[Regime]) {
-        let mut confining: Vec<u64> = nested
-            .iter()
-            .chain(monitors)
-            .flat_map(|r| r.tables.clone())
-            .collect();
+        let mut confining: Vec<u64> =
+            nested.iter().chain(monitors).flat_map(|r| r.tables.clone()).collect();
         for i in 0..nested.len() {
             let at = |field| (self.words)(vmcb(self.baked, i, 0) + field);
             confining.extend((0..3).map(|p| at(IOPM_BASE) + p * PAGE));
@@ -330,9 +302,8 @@ impl Audit<'_> {
             confining.extend((0..cores).map(|c| host_save(self.baked, i, c)));
         }
         confining.sort_unstable();
-        let boot: Vec<_> = ["boot code", "compiled manifest"]
-            .map(|w| part(self.baked, None, w))
-            .into();
+        let boot: Vec<_> =
+            ["boot code", "compiled manifest"].map(|w| part(self.baked, None, w)).into();
         for (n, regime) in nested.iter().chain(monitors).enumerate() {
             let who = format!(
                 "{}{}",
@@ -343,15 +314,9 @@ impl Audit<'_> {
                 let (start, end) = (leaf.frame, leaf.frame + leaf.size);
                 let first = confining.partition_point(|t| *t < start);
                 if let Some(table) = confining.get(first).filter(|t| **t < end) {
-                    out.push((
-                        "tables-unmapped",
-                        format!("{who} reaches a table at {table:#x}"),
-                    ));
+                    out.push(("tables-unmapped", format!("{who} reaches a table at {table:#x}")));
                 }
-                if let Some(p) = boot
-                    .iter()
-                    .find(|p| p.start < end && start < p.start + p.len)
-                {
+                if let Some(p) = boot.iter().find(|p| p.start < end && start < p.start + p.len) {
                     out.push((
                         "boot-code-unmapped",
                         format!("{who} reaches the {} at {:#x}", p.what, leaf.address),
@@ -375,17 +340,10 @@ impl Audit<'_> {
                 wrong("it was never launched".into());
                 continue;
             }
-            let needed = [
-                (EXCEPTIONS, NEEDED_EXCEPTIONS),
-                (WORD_3, NEEDED_3),
-                (WORD_4, NEEDED_4),
-            ];
+            let needed = [(EXCEPTIONS, NEEDED_EXCEPTIONS), (WORD_3, NEEDED_3), (WORD_4, NEEDED_4)];
             for (field, bits) in needed {
                 if half(field) & bits != bits {
-                    wrong(format!(
-                        "intercepts at {field:#x} lack {:#x}",
-                        bits & !half(field)
-                    ));
+                    wrong(format!("intercepts at {field:#x} lack {:#x}", bits & !half(field)));
                 }
             }
             for field in [IOPM_BASE, MSRPM_BASE, N_CR3] {
@@ -394,11 +352,7 @@ impl Audit<'_> {
                 }
             }
             if at(NESTED_CTL) != 1 || at(V_INTR) & AVIC != 0 || at(LBR_VIRTUALIZATION) != 0 {
-                wrong(format!(
-                    "nested control {:#x}, V_INTR {:#x}",
-                    at(NESTED_CTL),
-                    at(V_INTR)
-                ));
+                wrong(format!("nested control {:#x}, V_INTR {:#x}", at(NESTED_CTL), at(V_INTR)));
             }
             let asid = half(GUEST_ASID);
             let others = (0..self.baked.plan.sandboxes.len()).filter(|o| *o != i);
@@ -416,10 +370,7 @@ impl Audit<'_> {
         for core in 0..self.baked.plan.sandboxes[i].cores.len() {
             let at = |field| (self.words)(host_save(self.baked, i, core) + field);
             let mut wrong = |what: String| {
-                out.push((
-                    "host-state",
-                    format!("{} core {core}: {what}", self.name(i)),
-                ))
+                out.push(("host-state", format!("{} core {core}: {what}", self.name(i))))
             };
             if at(SAVED_CR3) != self.monitor_root(i) {
                 wrong(format!("CR3 is {:#x}", at(SAVED_CR3)));
@@ -431,16 +382,10 @@ impl Audit<'_> {
                 (SAVED_IDTR_BASE, "IDTR", false),
             ] {
                 // A stack that is empty ends where its pages end.
-                let address = if what == "RSP" {
-                    at(field) - 8
-                } else {
-                    at(field)
-                };
+                let address = if what == "RSP" { at(field) - 8 } else { at(field) };
                 match monitor.leaf(address) {
                     Some(leaf) if leaf.execute || !execute => {}
-                    _ => wrong(format!(
-                        "{what} is {address:#x}, which its monitor does not map"
-                    )),
+                    _ => wrong(format!("{what} is {address:#x}, which its monitor does not map")),
                 }
             }
         }
@@ -489,9 +434,7 @@ impl Audit<'_> {
 
 /// The range that gives what a page leads to.
 fn given_for(given: &[Given], leaf: &Leaf) -> Option<usize> {
-    let n = given
-        .partition_point(|g| g.address <= leaf.address)
-        .checked_sub(1)?;
+    let n = given.partition_point(|g| g.address <= leaf.address).checked_sub(1)?;
     let g = &given[n];
     let offset = leaf.address - g.address;
     (offset + leaf.size <= g.len && g.frame + offset == leaf.frame).then_some(n)
@@ -524,9 +467,8 @@ fn page_sizes(out: &mut Findings, who: &str, regime: &Regime, given: &[Given]) {
 fn write_xor_execute(out: &mut Findings, who: &str, monitor: &Regime) {
     let code: Vec<_> = monitor.leaves.iter().filter(|l| l.execute).collect();
     for leaf in monitor.leaves.iter().filter(|l| l.write) {
-        let aliased = code
-            .iter()
-            .any(|c| c.frame < leaf.frame + leaf.size && leaf.frame < c.frame + c.size);
+        let aliased =
+            code.iter().any(|c| c.frame < leaf.frame + leaf.size && leaf.frame < c.frame + c.size);
         if aliased {
             out.push((
                 "write-xor-execute",

@@ -43,13 +43,7 @@ const RX: (bool, bool) = (false, true);
 const RWX: (bool, bool) = (true, true);
 
 fn given(address: u64, frame: u64, len: u64, (write, execute): (bool, bool)) -> Given {
-    Given {
-        address,
-        frame,
-        len,
-        write,
-        execute,
-    }
+    Given { address, frame, len, write, execute }
 }
 
 /// Bytes of a report: a page, and two for each core.
@@ -59,11 +53,7 @@ pub fn report_len(baked: &Baked, sandbox: usize) -> u64 {
 
 /// A part of the image, by its owner and the beginning of its name.
 pub fn part<'a>(baked: &'a Baked, owner: Option<usize>, what: &str) -> &'a Part {
-    let found = baked
-        .map
-        .parts
-        .iter()
-        .find(|p| p.owner == owner && p.what.starts_with(what));
+    let found = baked.map.parts.iter().find(|p| p.owner == owner && p.what.starts_with(what));
     found.unwrap_or_else(|| panic!("the image has no part {what:?} of {owner:?}"))
 }
 
@@ -82,24 +72,13 @@ pub fn host_save(baked: &Baked, sandbox: usize, core: usize) -> u64 {
 fn segments(file: &Path) -> Vec<(u64, u64, (bool, bool))> {
     let bytes = std::fs::read(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     let int = |at: usize, len: usize| {
-        bytes[at..at + len]
-            .iter()
-            .rev()
-            .fold(0u64, |v, b| v << 8 | u64::from(*b))
+        bytes[at..at + len].iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b))
     };
     let (table, size, count) = (int(32, 8), int(54, 2), int(56, 2));
     let header = |n: u64| (table + n * size) as usize;
-    let loads = (0..count)
-        .map(header)
-        .filter(|&h| int(h, 4) == 1 && int(h + 40, 8) > 0);
+    let loads = (0..count).map(header).filter(|&h| int(h, 4) == 1 && int(h + 40, 8) > 0);
     loads
-        .map(|h| {
-            (
-                int(h + 16, 8),
-                int(h + 40, 8),
-                (int(h + 4, 4) & 2 != 0, int(h + 4, 4) & 1 != 0),
-            )
-        })
+        .map(|h| (int(h + 16, 8), int(h + 40, 8), (int(h + 4, 4) & 2 != 0, int(h + 4, 4) & 1 != 0)))
         .collect()
 }
 
@@ -110,28 +89,16 @@ pub fn to_guest(baked: &Baked, index: usize) -> Vec<Given> {
     let mut all = Vec::new();
     for ram in &sandbox.ram {
         all.extend(match &sandbox.guest {
-            Guest::Bare {
-                program,
-                enforce_segments: true,
-                ..
-            } => by_segments(program, ram.gpa, ram.hpa, ram.len),
+            Guest::Bare { program, enforce_segments: true, .. } => {
+                by_segments(program, ram.gpa, ram.hpa, ram.len)
+            }
             _ => vec![given(ram.gpa, ram.hpa, ram.len, RWX)],
         });
     }
-    all.push(given(
-        INFO,
-        part(baked, Some(index), "info page").start,
-        PAGE,
-        R,
-    ));
+    all.push(given(INFO, part(baked, Some(index), "info page").start, PAGE, R));
     for &seen in &sandbox.observe {
         let at = REPORTS + seen as u64 * REPORT_STRIDE;
-        all.push(given(
-            at,
-            baked.map.reports[seen],
-            report_len(baked, seen),
-            R,
-        ));
+        all.push(given(at, baked.map.reports[seen], report_len(baked, seen), R));
     }
     for channel in &plan.channels {
         let rights = if channel.from == index { RW } else { R };
@@ -147,18 +114,11 @@ pub fn to_guest(baked: &Baked, index: usize) -> Vec<Given> {
 fn by_segments(program: &Path, gpa: u64, hpa: u64, len: u64) -> Vec<Given> {
     let segments = segments(program);
     let rights = |page: u64| {
-        let on_it = segments
-            .iter()
-            .filter(|s| s.0 < page + PAGE && page < s.0 + s.1);
-        on_it
-            .map(|s| s.2)
-            .reduce(|a, b| (a.0 | b.0, a.1 | b.1))
-            .unwrap_or(RW)
+        let on_it = segments.iter().filter(|s| s.0 < page + PAGE && page < s.0 + s.1);
+        on_it.map(|s| s.2).reduce(|a, b| (a.0 | b.0, a.1 | b.1)).unwrap_or(RW)
     };
     let pages = (0..len).step_by(PAGE as usize);
-    pages
-        .map(|at| given(gpa + at, hpa + at, PAGE, rights(gpa + at)))
-        .collect()
+    pages.map(|at| given(gpa + at, hpa + at, PAGE, rights(gpa + at))).collect()
 }
 
 /// What a sandbox's monitor may reach.
@@ -196,12 +156,7 @@ pub fn to_monitor(baked: &Baked, index: usize, program: &Path) -> Vec<Given> {
         all.push(given(GUEST_VA + ram.gpa, ram.hpa, ram.len, RW));
     }
     let pristine = own("pristine");
-    all.push(given(
-        PRISTINE_VA + (pristine.start - IMAGE),
-        pristine.start,
-        pristine.len,
-        R,
-    ));
+    all.push(given(PRISTINE_VA + (pristine.start - IMAGE), pristine.start, pristine.len, R));
     merged(all)
 }
 
@@ -229,36 +184,19 @@ pub fn owner(baked: &Baked, frame: u64) -> String {
     let plan = &baked.plan;
     let name = |i: usize| plan.sandboxes[i].name.as_str();
     for sandbox in &plan.sandboxes {
-        if sandbox
-            .ram
-            .iter()
-            .any(|r| (r.hpa..r.hpa + r.len).contains(&frame))
-        {
+        if sandbox.ram.iter().any(|r| (r.hpa..r.hpa + r.len).contains(&frame)) {
             return format!("RAM of {}", sandbox.name);
         }
     }
-    if let Some(c) = plan
-        .channels
-        .iter()
-        .find(|c| (c.hpa..c.hpa + c.len).contains(&frame))
-    {
+    if let Some(c) = plan.channels.iter().find(|c| (c.hpa..c.hpa + c.len).contains(&frame)) {
         return format!("channel {}", c.name);
     }
-    if let Some(p) = baked
-        .map
-        .parts
-        .iter()
-        .find(|p| (p.start..p.start + p.len).contains(&frame))
-    {
+    if let Some(p) = baked.map.parts.iter().find(|p| (p.start..p.start + p.len).contains(&frame)) {
         return format!("{} of {}", p.what, p.owner.map_or("the machine", name));
     }
     if frame == TRAMPOLINE {
         return "start-up code".into();
     }
-    let reserved = plan
-        .machine
-        .reserved
-        .iter()
-        .find(|(_, span)| span.contains(frame));
+    let reserved = plan.machine.reserved.iter().find(|(_, span)| span.contains(frame));
     reserved.map_or("nobody's".into(), |(what, _)| what.clone())
 }

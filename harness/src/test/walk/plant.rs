@@ -77,29 +77,19 @@ impl Hand<'_> {
     }
 
     fn vmcb(&self, sandbox: usize, core: usize, field: u64, set: u64, clear: u64) {
-        self.memory
-            .change(vmcb(self.baked(), sandbox, core) + field, set, clear);
+        self.memory.change(vmcb(self.baked(), sandbox, core) + field, set, clear);
     }
 }
 
 pub static PLANTS: &[Plant] = &[
-    ("foreign-ram", "nested-map", |h| {
-        h.nested(ROGUE, 0x1000, h.ram(WARDEN) | ALL, u64::MAX)
-    }),
+    ("foreign-ram", "nested-map", |h| h.nested(ROGUE, 0x1000, h.ram(WARDEN) | ALL, u64::MAX)),
     ("foreign-ram-shared", "shared-frames", |h| {
         h.nested(ROGUE, 0x1000, h.ram(WARDEN) | ALL, u64::MAX)
     }),
-    ("own-frames-swapped", "nested-map", |h| {
-        h.nested(ROGUE, 0x1000, h.ram(ROGUE) | ALL, u64::MAX)
-    }),
+    ("own-frames-swapped", "nested-map", |h| h.nested(ROGUE, 0x1000, h.ram(ROGUE) | ALL, u64::MAX)),
     ("beyond-ram", "nested-map", |h| {
         let memory = 8 << 20;
-        h.nested(
-            ROGUE,
-            memory,
-            (h.ram(ROGUE) + memory) | ALL | LARGE,
-            u64::MAX,
-        );
+        h.nested(ROGUE, memory, (h.ram(ROGUE) + memory) | ALL | LARGE, u64::MAX);
     }),
     ("apic-page", "nested-map", |h| {
         h.nested(ROGUE, 0xFEE0_0000, 0xFEE0_0000 | ALL | LARGE, u64::MAX)
@@ -121,127 +111,65 @@ pub static PLANTS: &[Plant] = &[
     ("boot-code-for-guest", "boot-code-unmapped", |h| {
         h.nested(ROGUE, 0x1000, 0x100_0000 | ALL, u64::MAX)
     }),
-    ("page-taken-away", "nested-missing", |h| {
-        h.nested(ROGUE, 0x1000, 0, u64::MAX)
-    }),
-    ("gibibyte-taken-away", "nested-missing", |h| {
-        h.nested(BIG, 0, 0, u64::MAX)
-    }),
-    ("info-page-writable", "nested-rights", |h| {
-        h.nested(ROGUE, INFO, WRITE, 0)
-    }),
-    ("channel-writable-for-reader", "nested-rights", |h| {
-        h.nested(ROGUE, CHANNEL, WRITE, 0)
-    }),
-    ("channel-read-only-for-writer", "nested-rights", |h| {
-        h.nested(WARDEN, CHANNEL, 0, WRITE)
-    }),
-    ("text-writable", "nested-rights", |h| {
-        h.nested(ROGUE, 0x20_0000, WRITE, 0)
-    }),
-    ("data-executable", "nested-rights", |h| {
-        h.nested(ROGUE, 0x1000, 0, NO_EXECUTE)
-    }),
+    ("page-taken-away", "nested-missing", |h| h.nested(ROGUE, 0x1000, 0, u64::MAX)),
+    ("gibibyte-taken-away", "nested-missing", |h| h.nested(BIG, 0, 0, u64::MAX)),
+    ("info-page-writable", "nested-rights", |h| h.nested(ROGUE, INFO, WRITE, 0)),
+    ("channel-writable-for-reader", "nested-rights", |h| h.nested(ROGUE, CHANNEL, WRITE, 0)),
+    ("channel-read-only-for-writer", "nested-rights", |h| h.nested(WARDEN, CHANNEL, 0, WRITE)),
+    ("text-writable", "nested-rights", |h| h.nested(ROGUE, 0x20_0000, WRITE, 0)),
+    ("data-executable", "nested-rights", |h| h.nested(ROGUE, 0x1000, 0, NO_EXECUTE)),
     ("small-pages-where-large-fit", "page-sizes", |h| {
         // A gibibyte as 512 pages of 2 MiB; the table lies in RAM that nobody has.
         let (table, ram) = (0x7000_0000, h.ram(BIG));
         for n in 0..512 {
-            h.memory
-                .change(table + n * 8, (ram + (n << 21)) | ALL | LARGE, u64::MAX);
+            h.memory.change(table + n * 8, (ram + (n << 21)) | ALL | LARGE, u64::MAX);
         }
         h.nested(BIG, 0, table | ALL, u64::MAX);
     }),
-    ("cacheability", "encoding", |h| {
-        h.nested(ROGUE, 0x1000, 1 << 4, 0)
-    }),
-    ("reserved-bit", "encoding", |h| {
-        h.nested(ROGUE, 0x1000, 1 << 58, 0)
-    }),
-    ("supervisor-page", "encoding", |h| {
-        h.nested(ROGUE, 0x1000, 0, 1 << 2)
-    }),
-    ("monitor-maps-foreign-ram", "monitor-map", |h| {
-        h.lead(ROGUE, h.ram(WARDEN))
-    }),
-    ("monitor-maps-foreign-ram-shared", "shared-frames", |h| {
-        h.lead(ROGUE, h.ram(WARDEN))
-    }),
+    ("cacheability", "encoding", |h| h.nested(ROGUE, 0x1000, 1 << 4, 0)),
+    ("reserved-bit", "encoding", |h| h.nested(ROGUE, 0x1000, 1 << 58, 0)),
+    ("supervisor-page", "encoding", |h| h.nested(ROGUE, 0x1000, 0, 1 << 2)),
+    ("monitor-maps-foreign-ram", "monitor-map", |h| h.lead(ROGUE, h.ram(WARDEN))),
+    ("monitor-maps-foreign-ram-shared", "shared-frames", |h| h.lead(ROGUE, h.ram(WARDEN))),
     ("monitor-maps-other-monitor", "monitor-map", |h| {
         h.lead(ROGUE, part(h.baked(), Some(WARDEN), "stacks").start);
     }),
-    ("monitor-maps-device", "monitor-map", |h| {
-        h.lead(ROGUE, 0xFEC0_0000)
-    }),
-    ("monitor-maps-its-tables", "tables-unmapped", |h| {
-        h.lead(ROGUE, h.audit.monitor_root(ROGUE))
-    }),
-    ("monitor-maps-nested-table", "tables-unmapped", |h| {
-        h.lead(ROGUE, h.audit.nested_root(ROGUE))
-    }),
+    ("monitor-maps-device", "monitor-map", |h| h.lead(ROGUE, 0xFEC0_0000)),
+    ("monitor-maps-its-tables", "tables-unmapped", |h| h.lead(ROGUE, h.audit.monitor_root(ROGUE))),
+    ("monitor-maps-nested-table", "tables-unmapped", |h| h.lead(ROGUE, h.audit.nested_root(ROGUE))),
     ("monitor-maps-host-save-area", "tables-unmapped", |h| {
         h.lead(ROGUE, host_save(h.baked(), ROGUE, 1))
     }),
-    ("monitor-maps-boot-code", "boot-code-unmapped", |h| {
-        h.lead(ROGUE, 0x100_0000 + PAGE)
+    ("monitor-maps-boot-code", "boot-code-unmapped", |h| h.lead(ROGUE, 0x100_0000 + PAGE)),
+    ("monitor-maps-compiled-manifest", "boot-code-unmapped", |h| {
+        h.lead(ROGUE, h.baked().map.header)
     }),
-    (
-        "monitor-maps-compiled-manifest",
-        "boot-code-unmapped",
-        |h| h.lead(ROGUE, h.baked().map.header),
-    ),
-    ("monitor-text-writable", "write-xor-execute", |h| {
-        h.monitor(ROGUE, TEXT_VA, WRITE, 0)
-    }),
+    ("monitor-text-writable", "write-xor-execute", |h| h.monitor(ROGUE, TEXT_VA, WRITE, 0)),
     ("monitor-text-alias-writable", "write-xor-execute", |h| {
-        h.lead(
-            ROGUE,
-            part(h.baked(), Some(ROGUE), "monitor text").start | WRITE,
-        );
+        h.lead(ROGUE, part(h.baked(), Some(ROGUE), "monitor text").start | WRITE);
     }),
-    ("monitor-stack-executable", "monitor-rights", |h| {
-        h.monitor(ROGUE, STACK_VA, 0, NO_EXECUTE)
-    }),
-    ("monitor-config-writable", "monitor-rights", |h| {
-        h.monitor(ROGUE, CONFIG_VA, WRITE, 0)
-    }),
-    ("foreign-mailbox-writable", "monitor-rights", |h| {
-        h.monitor(ROGUE, MAILBOX_VA, WRITE, 0)
-    }),
-    ("start-up-code-writable", "monitor-rights", |h| {
-        h.monitor(ROGUE, 0x8000, WRITE, 0)
-    }),
-    ("monitor-page-taken-away", "monitor-map", |h| {
-        h.monitor(ROGUE, STACK_VA, 0, u64::MAX)
-    }),
-    ("nested-paging-off", "vmcb", |h| {
-        h.vmcb(ROGUE, 0, 0x090, 0, 1)
-    }),
+    ("monitor-stack-executable", "monitor-rights", |h| h.monitor(ROGUE, STACK_VA, 0, NO_EXECUTE)),
+    ("monitor-config-writable", "monitor-rights", |h| h.monitor(ROGUE, CONFIG_VA, WRITE, 0)),
+    ("foreign-mailbox-writable", "monitor-rights", |h| h.monitor(ROGUE, MAILBOX_VA, WRITE, 0)),
+    ("start-up-code-writable", "monitor-rights", |h| h.monitor(ROGUE, 0x8000, WRITE, 0)),
+    ("monitor-page-taken-away", "monitor-map", |h| h.monitor(ROGUE, STACK_VA, 0, u64::MAX)),
+    ("nested-paging-off", "vmcb", |h| h.vmcb(ROGUE, 0, 0x090, 0, 1)),
     ("second-core-without-its-tables", "vmcb", |h| {
         h.vmcb(ROGUE, 1, 0x0B0, h.audit.nested_root(WARDEN), u64::MAX)
     }),
-    ("no-msr-intercept", "vmcb", |h| {
-        h.vmcb(ROGUE, 1, 0x008, 0, 1 << (32 + 28))
-    }),
-    ("no-nmi-intercept", "vmcb", |h| {
-        h.vmcb(ROGUE, 0, 0x008, 0, 1 << (32 + 1))
-    }),
-    ("no-stgi-intercept", "vmcb", |h| {
-        h.vmcb(ROGUE, 0, 0x010, 0, 1 << 4)
-    }),
-    ("foreign-address-space", "vmcb", |h| {
-        h.vmcb(ROGUE, 0, 0x058, 1, 0xFFFF_FFFF)
-    }),
+    ("no-msr-intercept", "vmcb", |h| h.vmcb(ROGUE, 1, 0x008, 0, 1 << (32 + 28))),
+    ("no-nmi-intercept", "vmcb", |h| h.vmcb(ROGUE, 0, 0x008, 0, 1 << (32 + 1))),
+    ("no-stgi-intercept", "vmcb", |h| h.vmcb(ROGUE, 0, 0x010, 0, 1 << 4)),
+    ("foreign-address-space", "vmcb", |h| h.vmcb(ROGUE, 0, 0x058, 1, 0xFFFF_FFFF)),
     ("foreign-root-on-core", "host-state", |h| {
         let at = host_save(h.baked(), ROGUE, 1) + 0x550;
         h.memory.change(at, h.audit.monitor_root(WARDEN), u64::MAX);
     }),
     ("core-in-boot-code", "host-state", |h| {
-        h.memory
-            .change(host_save(h.baked(), ROGUE, 0) + 0x578, 0x100_1000, u64::MAX);
+        h.memory.change(host_save(h.baked(), ROGUE, 0) + 0x578, 0x100_1000, u64::MAX);
     }),
     ("boot-codes-descriptors", "host-state", |h| {
-        h.memory
-            .change(host_save(h.baked(), ROGUE, 0) + 0x468, 0x100_1000, u64::MAX);
+        h.memory.change(host_save(h.baked(), ROGUE, 0) + 0x468, 0x100_1000, u64::MAX);
     }),
     ("foreign-port", "ports", |h| {
         let (at, bit) = h.audit.port_bit(ROGUE, 0x3F8);

@@ -85,11 +85,8 @@ impl Regime {
                 address |= 0xFFFF << 48;
             }
             let (write, execute, user) = above;
-            let here = (
-                write && entry & RW != 0,
-                execute && entry & NX == 0,
-                user && entry & US != 0,
-            );
+            let here =
+                (write && entry & RW != 0, execute && entry & NX == 0, user && entry & US != 0);
             let is_page = level == 0 || entry & PS != 0;
             let mut wrong = CACHE | HIGH;
             if is_page && level > 0 {
@@ -103,15 +100,7 @@ impl Regime {
                 let frame = entry & FRAME & !((1 << shift) - 1);
                 let (write, execute, user) = here;
                 let size = 1 << shift;
-                self.leaves.push(Leaf {
-                    address,
-                    frame,
-                    size,
-                    write,
-                    execute,
-                    user,
-                    entry,
-                });
+                self.leaves.push(Leaf { address, frame, size, write, execute, user, entry });
             } else {
                 self.table(words, entry & FRAME, level - 1, address, here);
             }
@@ -169,10 +158,7 @@ mod tests {
         );
         assert!(!huge.write && huge.execute && huge.user);
         let small = r.leaves[1];
-        assert_eq!(
-            (small.address, small.frame, small.size),
-            (0xFFFF_FF80_C020_0000, 0x9000, 4096)
-        );
+        assert_eq!((small.address, small.frame, small.size), (0xFFFF_FF80_C020_0000, 0x9000, 4096));
         assert!(!small.write && !small.execute && !small.user);
         assert!(r.odd.is_empty());
         assert_eq!(r.leaf(0xFFFF_FF80_C020_0FFF), Some(&small));
@@ -181,17 +167,10 @@ mod tests {
 
     #[test]
     fn odd_entries_are_listed() {
-        for entry in [
-            0x9000 | P | 1 << 4,
-            0x9000 | P | 1 << 55,
-            0x9000 | P | PS,
-            0x4000_1000 | P | PS,
-        ] {
-            let level = if entry & PS != 0 && entry & 0x4000_0000 != 0 {
-                0x2000
-            } else {
-                0x4000
-            };
+        for entry in
+            [0x9000 | P | 1 << 4, 0x9000 | P | 1 << 55, 0x9000 | P | PS, 0x4000_1000 | P | PS]
+        {
+            let level = if entry & PS != 0 && entry & 0x4000_0000 != 0 { 0x2000 } else { 0x4000 };
             let r = regime(&[
                 (0x1000, 0x2000 | P),
                 (0x2000, if level == 0x2000 { entry } else { 0x3000 | P }),

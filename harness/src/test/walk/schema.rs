@@ -49,9 +49,7 @@ fn judge(report: &Value) -> Result<(), String> {
     let schema: Value =
         serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
     valid(&schema, &schema, report, "")?;
-    FIELDS
-        .iter()
-        .try_for_each(|field| present(report, field, field))
+    FIELDS.iter().try_for_each(|field| present(report, field, field))
 }
 
 fn present(value: &Value, path: &str, whole: &str) -> Result<(), String> {
@@ -87,17 +85,12 @@ fn valid(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), St
             ("$schema" | "title" | "description" | "$defs" | "format" | "default", _) => {}
             ("$ref", _) => {
                 let pointer = how.as_str().unwrap_or_default().trim_start_matches('#');
-                let target = root
-                    .pointer(pointer)
-                    .ok_or_else(|| format!("the schema has no {pointer}"))?;
+                let target =
+                    root.pointer(pointer).ok_or_else(|| format!("the schema has no {pointer}"))?;
                 valid(root, target, value, at)?;
             }
             ("type", _) => {
-                let names = if how.is_array() {
-                    how.clone()
-                } else {
-                    json!([how])
-                };
+                let names = if how.is_array() { how.clone() } else { json!([how]) };
                 let is = |name: &Value| is_a(value, name.as_str().unwrap_or_default());
                 if !names.as_array().is_some_and(|n| n.iter().any(is)) {
                     return Err(format!("{at}: {value} is not {how}"));
@@ -125,11 +118,7 @@ fn valid(root: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), St
                 }
             }
             ("required", Value::Object(object)) => {
-                let names = how
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str);
+                let names = how.as_array().into_iter().flatten().filter_map(Value::as_str);
                 if let Some(name) = { names }.find(|n| !object.contains_key(*n)) {
                     return Err(format!("{at}: there is no {name}"));
                 }
@@ -176,53 +165,28 @@ type Damage = fn(&mut Value);
 
 /// Reports that are not right.
 const BROKEN: [(&str, Damage); 9] = [
-    ("no monitor", |r| {
-        drop(r.as_object_mut().map(|o| o.remove("monitor")))
-    }),
-    ("no restarts", |r| {
-        drop(
-            r["sandboxes"][0]
-                .as_object_mut()
-                .map(|o| o.remove("restarts")),
-        )
-    }),
-    ("no boot instructions", |r| {
-        drop(r["boot"].as_object_mut().map(|o| o.remove("instructions")))
-    }),
+    ("no monitor", |r| drop(r.as_object_mut().map(|o| o.remove("monitor")))),
+    ("no restarts", |r| drop(r["sandboxes"][0].as_object_mut().map(|o| o.remove("restarts")))),
+    ("no boot instructions", |r| drop(r["boot"].as_object_mut().map(|o| o.remove("instructions")))),
     ("no boot", |r| r["boot"] = Value::Null),
     ("no promise", |r| r["promises"] = json!([])),
-    ("a text for a number", |r| {
-        r["sandboxes"][0]["denials"] = json!("3")
-    }),
-    ("a negative count", |r| {
-        r["sandboxes"][0]["exits"]["boot"]["cpuid"] = json!(-1)
-    }),
-    ("a number for a promise", |r| {
-        r["promises"][0]["held"] = json!(1)
-    }),
+    ("a text for a number", |r| r["sandboxes"][0]["denials"] = json!("3")),
+    ("a negative count", |r| r["sandboxes"][0]["exits"]["boot"]["cpuid"] = json!(-1)),
+    ("a number for a promise", |r| r["promises"][0]["held"] = json!(1)),
     ("an unknown key", |r| r["monitor"]["unknown"] = json!(1)),
 ];
 
 /// A real report is right, and each broken one is not.
 pub fn job() -> Job {
     Job::one("walk/report-schema", 60, |bench| {
-        let manifest = Manifest::new().bare(
-            "rogue",
-            "rogue",
-            "attack=write-image once",
-            &[0],
-            "4 MiB",
-            "",
-        );
+        let manifest =
+            Manifest::new().bare("rogue", "rogue", "attack=write-image once", &[0], "4 MiB", "");
         let seen = run(&manifest, &bench.dir, |_| {})?;
         let outcome = seen.outcome.as_ref().map_err(Clone::clone)?;
         let mut report = serde_json::to_value(&outcome.report).map_err(|e| e.to_string())?;
         report["promises"] =
             serde_json::to_value(bulkhead_run::judge(outcome, true)).map_err(|e| e.to_string())?;
-        if report["sandboxes"][0]["newest_denials"]
-            .as_array()
-            .is_none_or(Vec::is_empty)
-        {
+        if report["sandboxes"][0]["newest_denials"].as_array().is_none_or(Vec::is_empty) {
             return Err(seen.wrong("the report was to have a denial"));
         }
         judge(&report)?;
@@ -233,10 +197,6 @@ pub fn job() -> Job {
                 return Err(format!("a report with {name} is taken for right"));
             }
         }
-        Ok(format!(
-            "{} fields, {} broken reports refused",
-            FIELDS.len(),
-            BROKEN.len()
-        ))
+        Ok(format!("{} fields, {} broken reports refused", FIELDS.len(), BROKEN.len()))
     })
 }
