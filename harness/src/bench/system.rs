@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest wall time of one run; several times what an idle host needs.
-pub const LIMIT: Duration = Duration::from_secs(400);
+pub const LIMIT: Duration = Duration::from_secs(900);
 
 /// A system, and what to append to its guests' arguments.
 pub struct System {
