@@ -9,7 +9,7 @@ use bulkhead_layout::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_layout::image::Range;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
-use bulkhead_plan::{Device, Place, Ports, Ram, Sandbox};
+use bulkhead_plan::{Device, Place, Ports, Ram, Sandbox, Trigger};
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::Path;
 use zerocopy::IntoBytes;
@@ -95,9 +95,11 @@ pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbo
             class: "uart16550".into(),
             ports: vec![Ports { first: 0x2F8, last: 0x2FF }],
             irq: Some(3),
+            trigger: Trigger::Edge,
             nobody: None,
             place: Place::default(),
         }],
+        functions: Vec::new(),
         control: Vec::new(),
         observe: Vec::new(),
         actions: [Action::Stop; KINDS],

@@ -2,14 +2,16 @@
 //! keep in itself.
 
 use crate::diagnostic::{Diagnostic, list};
-use crate::raw_machine::{DeviceEntry, MachineFile};
+use crate::raw_machine::{self, DeviceEntry, MachineFile};
 use crate::source::{Document, Source, Step, k, n};
 use crate::{schema, shape, size};
 use bulkhead_layout::{PAGE, map};
-use bulkhead_plan::{Device, Machine, Ports, Span};
+use bulkhead_plan::{Device, Machine, Ports, Span, Trigger};
 use serde::Deserialize;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
+
+mod pci;
 
 /// Reads and checks a machine description.
 ///
@@ -54,6 +56,9 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
     image_memory(&mut view, &ram);
     let devices = devices(&mut view);
     let console = console(&mut view);
+    let pci = pci::root(&mut view, &ram);
+    let functions = pci::functions(&mut view, pci.as_ref());
+    let iommu = pci::iommu(&mut view);
     if !view.found.is_empty() {
         return Err(view.found);
     }
@@ -65,9 +70,15 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
         ram_size,
         ram_below_4g,
         devices,
+        pci,
+        functions,
+        iommu,
+        ioapic: file.ioapic.as_ref().map(pci::ioapic),
         console,
         debug_port: file.debug_port.unwrap_or(0),
         qemu: file.qemu.as_ref().map(|qemu| qemu.args.clone()).unwrap_or_default(),
+        drives: file.qemu.as_ref().map(|qemu| qemu.drives.clone()).unwrap_or_default(),
+        networks: file.qemu.as_ref().map(|qemu| qemu.networks.clone()).unwrap_or_default(),
     })
 }
 
@@ -232,8 +243,17 @@ fn device(view: &mut View<'_, '_>, entry: &DeviceEntry, index: usize) -> Device 
             .map(|[first, last]| Ports { first: *first, last: *last })
             .collect(),
         irq: entry.irq,
+        trigger: trigger(entry.trigger.unwrap_or_default()),
         nobody: entry.nobody.clone(),
         place: view.document.at(&[k("device"), n(index)]).place(),
+    }
+}
+
+fn trigger(trigger: raw_machine::Trigger) -> Trigger {
+    match trigger {
+        raw_machine::Trigger::Edge => Trigger::Edge,
+        raw_machine::Trigger::LevelHigh => Trigger::LevelHigh,
+        raw_machine::Trigger::LevelLow => Trigger::LevelLow,
     }
 }
 

@@ -49,6 +49,19 @@ pub struct Run {
     /// What is different without a terminal.
     #[serde(default)]
     pub scenario: Vec<Scenario>,
+    /// Files behind the machine's drives.
+    #[serde(default)]
+    pub drive: Vec<Drive>,
+}
+
+/// A file behind a drive of the machine. A run never changes it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drive {
+    /// The drive, as the machine description names it.
+    pub name: String,
+    /// A raw image: a path from the manifest's folder, or `artifact:NAME`.
+    pub file: String,
 }
 
 /// What a run without a terminal appends to a guest's arguments.
@@ -75,7 +88,7 @@ pub struct Sandbox {
     pub memory: Memory,
     /// Devices of the machine description that it owns.
     #[serde(default)]
-    pub devices: Vec<String>,
+    pub devices: Vec<DeviceGrant>,
     /// Sandboxes that it may stop, start and restart.
     #[serde(default)]
     pub control: Vec<String>,
@@ -127,6 +140,65 @@ pub enum Access {
     Segments,
     /// All of it is readable, writable and executable.
     Rwx,
+}
+
+/// A device that a sandbox owns: a name such as `uart1`, or a PCI function by
+/// address (`pci:01:00.0`), by vendor and device (`pci:1af4:1042`) or by class
+/// (`pci:class:0108`, as many digits as tell it apart).
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DeviceGrant {
+    /// Its name.
+    Name(String),
+    /// Its name, and what is particular to this grant.
+    Detailed(DetailedGrant),
+}
+
+/// A device and what is particular to its grant.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedGrant {
+    /// Its name.
+    pub device: String,
+    /// What confines its DMA.
+    #[serde(default)]
+    pub dma: Dma,
+    /// Whether it may use its interrupt line although it can send messages.
+    #[serde(default)]
+    pub line: bool,
+}
+
+/// What confines the DMA of a PCI function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Dma {
+    /// The IOMMU.
+    #[default]
+    Confined,
+    /// Nothing: it can read and write all memory. For machines without an IOMMU.
+    Unconfined,
+}
+
+impl DeviceGrant {
+    /// The device's name as it was written.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Detailed(detailed) => &detailed.device,
+        }
+    }
+
+    /// What was written, or its defaults.
+    #[must_use]
+    pub fn detailed(&self) -> DetailedGrant {
+        match self {
+            Self::Name(device) => {
+                DetailedGrant { device: device.clone(), dma: Dma::Confined, line: false }
+            }
+            Self::Detailed(detailed) => detailed.clone(),
+        }
+    }
 }
 
 /// RAM of a sandbox.

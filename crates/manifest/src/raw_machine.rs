@@ -31,6 +31,15 @@ pub struct MachineFile {
     /// Devices that a manifest can name.
     #[serde(default)]
     pub device: Vec<DeviceEntry>,
+    /// Its PCI host bridge; without one no PCI function can be granted.
+    pub pci: Option<PciRoot>,
+    /// Its PCI functions.
+    #[serde(default)]
+    pub function: Vec<FunctionEntry>,
+    /// What confines the DMA of its PCI functions.
+    pub iommu: Option<IommuEntry>,
+    /// What takes interrupts from lines.
+    pub ioapic: Option<IoapicEntry>,
     /// How QEMU emulates it.
     pub qemu: Option<Qemu>,
 }
@@ -88,8 +97,203 @@ pub struct DeviceEntry {
     pub ports: Vec<[u16; 2]>,
     /// Its ISA interrupt or GSI.
     pub irq: Option<u32>,
+    /// How that line signals; edge if it is not given.
+    pub trigger: Option<Trigger>,
     /// Why no sandbox can own it.
     pub nobody: Option<String>,
+}
+
+/// How an interrupt line signals (ACPI 6.5, 5.2.12.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Trigger {
+    /// Edge-triggered, active high, as ISA devices do.
+    #[default]
+    Edge,
+    /// Level-triggered, active high.
+    LevelHigh,
+    /// Level-triggered, active low, as PCI devices do.
+    LevelLow,
+}
+
+/// The PCI host bridge (PCI segment 0).
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PciRoot {
+    /// Address of the memory-mapped configuration space (ECAM) of bus 0.
+    pub ecam: u64,
+    /// Last bus that it covers, from 0.
+    pub last_bus: u8,
+    /// Memory that the host bridge decodes for PCI: pairs of first address and
+    /// the one after the last.
+    pub memory: Vec<[u64; 2]>,
+    /// Ports that it decodes for BARs: pairs of first and last.
+    #[serde(default)]
+    pub ports: Vec<[u16; 2]>,
+}
+
+/// A PCI function.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionEntry {
+    /// Bus, device and function, such as `"00:1f.2"`.
+    pub address: String,
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Class, subclass and programming interface, such as `0x010802`.
+    pub class: u32,
+    /// IOMMU group: functions of one group cannot be told apart by the IOMMU.
+    pub group: Option<u32>,
+    /// GSI of its interrupt line (INTx), if it has one.
+    pub gsi: Option<u32>,
+    /// Its base address registers.
+    #[serde(default)]
+    pub bars: Vec<BarEntry>,
+    /// Power management capability.
+    pub pm: Option<PmEntry>,
+    /// MSI capability.
+    pub msi: Option<MsiEntry>,
+    /// MSI-X capability.
+    pub msix: Option<MsixEntry>,
+    /// PCI Express capability.
+    pub pcie: Option<PcieEntry>,
+    /// Advanced features capability of conventional PCI.
+    pub af: Option<PcieEntry>,
+    /// What it forwards, if it is a PCI-to-PCI bridge.
+    pub bridge: Option<BridgeEntry>,
+    /// Why no sandbox can own it.
+    pub nobody: Option<String>,
+}
+
+/// A base address register.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BarEntry {
+    /// Its number, 0 to 5; a 64-bit one takes the next number, too.
+    pub bar: u8,
+    /// What it decodes.
+    pub kind: BarKind,
+    /// First address or port.
+    pub start: u64,
+    /// Bytes or ports, a power of two.
+    pub size: u64,
+}
+
+/// What a base address register decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum BarKind {
+    /// Ports.
+    Io,
+    /// Memory, 32-bit address.
+    Memory,
+    /// Prefetchable memory, 32-bit address.
+    MemoryPrefetchable,
+    /// Memory, 64-bit address.
+    Memory64,
+    /// Prefetchable memory, 64-bit address.
+    Memory64Prefetchable,
+}
+
+/// A power management capability.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PmEntry {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// Whether going from D3hot to D0 resets the function.
+    #[serde(default)]
+    pub resets: bool,
+}
+
+/// An MSI capability.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MsiEntry {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// Whether its address has 64 bits.
+    #[serde(default)]
+    pub wide: bool,
+    /// Whether it has mask bits.
+    #[serde(default)]
+    pub masks: bool,
+}
+
+/// An MSI-X capability.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MsixEntry {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// Entries of its table, 1 to 2048.
+    pub vectors: u16,
+    /// BAR and offset of its table.
+    pub table: [u32; 2],
+    /// BAR and offset of its pending bits.
+    pub pba: [u32; 2],
+}
+
+/// A capability by which a function can be reset.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PcieEntry {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// Whether it has a function-level reset.
+    #[serde(default)]
+    pub flr: bool,
+}
+
+/// What a PCI-to-PCI bridge forwards.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BridgeEntry {
+    /// Bus behind it.
+    pub secondary: u8,
+    /// Last bus behind it.
+    pub subordinate: u8,
+    /// Memory window: first address and the one after the last.
+    pub memory: Option<[u64; 2]>,
+    /// Prefetchable memory window, likewise.
+    pub prefetchable: Option<[u64; 2]>,
+    /// Ports: first and last.
+    pub ports: Option<[u16; 2]>,
+}
+
+/// What confines DMA.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IommuEntry {
+    /// Its kind.
+    pub kind: IommuKind,
+    /// Address of its registers.
+    pub base: u64,
+    /// Whether it remaps interrupts.
+    #[serde(default)]
+    pub remaps_interrupts: bool,
+    /// Requester ID of the IOAPIC's interrupt messages, such as `"00:14.0"`.
+    pub ioapic_requester: Option<String>,
+}
+
+/// Kinds of IOMMUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IommuKind {
+    /// AMD-Vi.
+    AmdVi,
+}
+
+/// An IOAPIC.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IoapicEntry {
+    /// Address of its registers.
+    pub base: u64,
+    /// Its lines; the first one is GSI 0.
+    pub lines: u32,
 }
 
 /// How QEMU emulates a machine.
@@ -99,4 +303,12 @@ pub struct Qemu {
     /// Arguments, without cores, memory, serial ports and kernel.
     #[serde(default)]
     pub args: Vec<String>,
+    /// Names of drives that the arguments use; a manifest's `[[run.drive]]` puts
+    /// a file there.
+    #[serde(default)]
+    pub drives: Vec<String>,
+    /// Names of networks that the arguments use; each is one of QEMU's own, in
+    /// which the host is 10.0.2.2.
+    #[serde(default)]
+    pub networks: Vec<String>,
 }

@@ -3,9 +3,11 @@
 //! (`bulkhead-manifest`), used by the image builder, `bulkhead plan`, and by
 //! whoever explains an address. Addresses are final: nothing is placed at boot.
 
+mod pci;
 pub mod place;
 mod system;
 mod types;
 
+pub use pci::*;
 pub use system::*;
 pub use types::*;

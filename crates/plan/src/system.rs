@@ -36,6 +36,8 @@ pub struct System {
     pub ends_with: Vec<usize>,
     /// Text that a scenario appends to guests' arguments, by sandbox.
     pub scenario: Vec<(usize, String)>,
+    /// Files behind the machine's drives: name, file.
+    pub drives: Vec<(String, PathBuf)>,
 }
 
 /// Whose memory could not be placed.
@@ -136,6 +138,7 @@ impl System {
             sandboxes,
             channels,
             ends_with: self.ends_with.clone(),
+            drives: self.drives.clone(),
         })
     }
 
@@ -207,6 +210,7 @@ mod tests {
                 apic_ids: vec![0],
                 ram: Vec::new(),
                 devices: Vec::new(),
+                functions: Vec::new(),
                 control: Vec::new(),
                 observe: Vec::new(),
                 actions: [Action::Stop; KINDS],

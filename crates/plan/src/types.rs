@@ -1,5 +1,6 @@
 //! The plan's data.
 
+use crate::{Function, Granted, Ioapic, Iommu, PciRoot, Trigger};
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
 use std::path::PathBuf;
@@ -90,6 +91,8 @@ pub struct Device {
     pub ports: Vec<Ports>,
     /// ISA interrupt or GSI, if it has one.
     pub irq: Option<u32>,
+    /// How that interrupt's line signals.
+    pub trigger: Trigger,
     /// Why no sandbox can own it, if that is so.
     pub nobody: Option<String>,
     /// Where the manifest grants it (in [`Sandbox::devices`]) or the machine describes it.
@@ -111,14 +114,26 @@ pub struct Machine {
     pub ram_size: u64,
     /// RAM below 4 GiB in QEMU's layout; the rest starts at 4 GiB.
     pub ram_below_4g: u64,
-    /// All its devices.
+    /// All its devices but PCI functions.
     pub devices: Vec<Device>,
+    /// Its PCI host bridge.
+    pub pci: Option<PciRoot>,
+    /// Its PCI functions, by address.
+    pub functions: Vec<Function>,
+    /// What confines their DMA.
+    pub iommu: Option<Iommu>,
+    /// What takes interrupts from lines.
+    pub ioapic: Option<Ioapic>,
     /// 16550 for the boot code's messages, its first port; 0 for none.
     pub console: u16,
     /// Debug console port for the boot code's messages; 0 for none.
     pub debug_port: u16,
     /// Arguments for QEMU, without cores, memory and kernel.
     pub qemu: Vec<String>,
+    /// Drives that these arguments name.
+    pub drives: Vec<String>,
+    /// Networks that these arguments name.
+    pub networks: Vec<String>,
 }
 
 /// What runs in a sandbox.
@@ -171,8 +186,10 @@ pub struct Sandbox {
     pub apic_ids: Vec<u32>,
     /// Its RAM: at most two pieces (below and above guest-physical 4 GiB).
     pub ram: Vec<Ram>,
-    /// Devices granted.
+    /// Devices granted, without PCI functions.
     pub devices: Vec<Device>,
+    /// PCI functions granted, by address.
+    pub functions: Vec<Granted>,
     /// Sandboxes that it may stop, start and restart.
     pub control: Vec<usize>,
     /// Sandboxes whose reports it may read.
@@ -232,4 +249,6 @@ pub struct Plan {
     pub channels: Vec<Channel>,
     /// Sandboxes at whose end (`exited`, `stopped`) a run ends.
     pub ends_with: Vec<usize>,
+    /// Files behind the machine's drives: name, file.
+    pub drives: Vec<(String, PathBuf)>,
 }

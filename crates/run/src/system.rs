@@ -188,6 +188,7 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     if let Some(cpu) = &options.cpu {
         machine.cpu.clone_from(cpu);
     }
+    machine.args.extend(attached(plan));
     machine.args.extend(options.qemu.iter().cloned());
     machine.cores = options.cores.unwrap_or(used);
     machine.memory = options.memory.unwrap_or(plan.machine.ram_size);
@@ -215,6 +216,30 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
         ..Plugin::default()
     });
     machine.start().map_err(Error::Machine)
+}
+
+/// What the machine's drives and networks lead to. A drive without a file is
+/// empty; what is written to one with a file goes to a temporary overlay.
+fn attached(plan: &Plan) -> Vec<String> {
+    const EMPTY: u64 = 64 << 20;
+    let mut args = Vec::new();
+    for name in &plan.machine.drives {
+        let drive = match plan.drives.iter().find(|(drive, _)| drive == name) {
+            Some((_, file)) => {
+                // A comma in an option's value is written twice.
+                let file = file.display().to_string().replace(',', ",,");
+                format!("if=none,id={name},file={file},format=raw,snapshot=on")
+            }
+            None => format!(
+                "if=none,id={name},file.driver=null-co,file.size={EMPTY},file.read-zeroes=on,format=raw"
+            ),
+        };
+        args.extend(["-drive".to_owned(), drive]);
+    }
+    for name in &plan.machine.networks {
+        args.extend(["-netdev".to_owned(), format!("user,id={name}")]);
+    }
+    args
 }
 
 /// Where monitors count exits, for events: sandbox by sandbox, core by core, each

@@ -28,6 +28,9 @@ pub fn default_actions() -> [Action; KINDS] {
 pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
     let (mut system, places) = sizes(cx);
     system.ends_with = cx.run.iter().flat_map(|run| indices(cx, &run.ends_with)).collect();
+    let drives = cx.run.iter().flat_map(|run| &run.drive);
+    let file = |drive: &raw::Drive| resolve(&cx.base, &cx.artifacts, &drive.file);
+    system.drives = drives.map(|drive| (drive.name.clone(), file(drive))).collect();
     let scenario = cx.run.iter().flat_map(|run| &run.scenario);
     system.scenario = scenario
         .filter_map(|scenario| {
@@ -108,6 +111,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         cores,
         ram: Vec::new(),
         devices: devices(cx, item),
+        functions: functions(cx, item),
         control: indices(cx, &item.control),
         observe: indices(cx, &item.observe),
         actions,
@@ -139,12 +143,34 @@ fn guest(cx: &Context<'_, '_>, guest: &Guest) -> plan::Guest {
 /// The granted devices, each with the place of its grant.
 fn devices(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Device> {
     let known = cx.machine.as_ref().map_or(&[][..], |machine| &machine.devices);
-    let grant = |(index, name): (usize, &String)| {
-        let device = known.iter().find(|device| device.name == *name)?;
+    let grant = |(index, grant): (usize, &raw::DeviceGrant)| {
+        let device = known.iter().find(|device| device.name == grant.name())?;
         let place = cx.at(item, &[k("devices"), n(index)]).place();
         Some(plan::Device { place, ..device.clone() })
     };
     item.devices.iter().enumerate().filter_map(grant).collect()
+}
+
+/// The granted PCI functions, each with the place of its grant, by address.
+fn functions(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Granted> {
+    let Some(machine) = &cx.machine else {
+        return Vec::new();
+    };
+    let grant = |(index, grant): (usize, &raw::DeviceGrant)| {
+        let function = super::pci::the_one(machine, grant.name())?.clone();
+        let detailed = grant.detailed();
+        Some(plan::Granted {
+            unconfined: detailed.dma == raw::Dma::Unconfined,
+            line: function.gsi.is_some()
+                && (detailed.line || function.msi.is_none() && function.msix.is_none()),
+            function,
+            place: cx.at(item, &[k("devices"), n(index)]).place(),
+        })
+    };
+    let mut granted: Vec<_> = item.devices.iter().enumerate().filter_map(grant).collect();
+    granted.sort_by_key(|granted| granted.function.bdf);
+    granted.dedup_by_key(|granted| granted.function.bdf);
+    granted
 }
 
 fn channel(

@@ -12,6 +12,7 @@ use bulkhead_plan::Device;
 struct Grant<'a> {
     sandbox: &'a Item<raw::Sandbox>,
     name: &'a str,
+    pci: bool,
     device: Option<&'a Device>,
     at: Location,
 }
@@ -21,10 +22,12 @@ fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
     let devices = cx.machine.as_ref().map_or(&[][..], |machine| &machine.devices);
     let mut all = Vec::new();
     for sandbox in &cx.sandboxes {
-        for (index, name) in sandbox.devices.iter().enumerate() {
+        for (index, grant) in sandbox.devices.iter().enumerate() {
+            let name = grant.name();
             let device = devices.iter().find(|device| device.name == *name);
             let at = cx.at(sandbox, &[k("devices"), n(index)]);
-            all.push(Grant { sandbox, name, device, at });
+            let pci = super::pci::is_pci(name);
+            all.push(Grant { sandbox, name, pci, device, at });
         }
     }
     all
@@ -35,13 +38,11 @@ pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
-    for grant in grants(cx).iter().filter(|grant| grant.device.is_none()) {
+    for grant in grants(cx).iter().filter(|grant| grant.device.is_none() && !grant.pci) {
         let own = |device: &&Device| device.nobody.is_none();
         let names: Vec<&str> =
             machine.devices.iter().filter(own).map(|device| device.name.as_str()).collect();
-        let help = if grant.name.starts_with("pci:") {
-            "PCI devices cannot be granted yet".to_owned()
-        } else if let Some(near) = nearest(grant.name, names.iter().copied()) {
+        let help = if let Some(near) = nearest(grant.name, names.iter().copied()) {
             format!("did you mean `{near}`?")
         } else {
             format!("those that can be granted are {}", list(&names))
@@ -68,7 +69,9 @@ pub fn device_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 pub fn device_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     for (index, grant) in grants.iter().enumerate() {
-        let Some(first) = grants[..index].iter().find(|other| other.name == grant.name) else {
+        let Some(first) =
+            grants[..index].iter().find(|other| other.name == grant.name && !grant.pci)
+        else {
             continue;
         };
         let message = format!(

@@ -11,6 +11,7 @@ pub mod guests;
 pub mod health;
 pub mod memory;
 pub mod names;
+pub mod pci;
 pub mod rights;
 
 use crate::diagnostic::Diagnostic;
@@ -33,6 +34,7 @@ pub const ALL: &[Rule] = &[
     names::sandboxes_too_many,
     names::ends_with_known,
     names::scenario_known,
+    names::drive_known,
     cores::core_none,
     cores::core_unknown,
     cores::core_twice,
@@ -47,6 +49,13 @@ pub const ALL: &[Rule] = &[
     devices::port_twice,
     devices::port_emulated,
     devices::irq_twice,
+    pci::pci_unknown,
+    pci::pci_nobody,
+    pci::pci_twice,
+    pci::pci_dma,
+    pci::pci_group,
+    pci::pci_page,
+    pci::pci_window,
     guests::path_plain,
     guests::file_missing,
     guests::kernel_format,
@@ -87,6 +96,7 @@ pub const NAMES: &[&str] = &[
     "device-nobody",
     "device-twice",
     "device-unknown",
+    "drive-known",
     "ends-with-known",
     "scenario-known",
     "file-missing",
@@ -102,6 +112,7 @@ pub const NAMES: &[&str] = &[
     "machine-image",
     "machine-memory",
     "machine-missing",
+    "machine-pci",
     "machine-ram",
     "machine-reserved",
     "machine-version",
@@ -118,6 +129,13 @@ pub const NAMES: &[&str] = &[
     "observe-known",
     "out-of-range",
     "path-plain",
+    "pci-dma",
+    "pci-group",
+    "pci-nobody",
+    "pci-page",
+    "pci-twice",
+    "pci-unknown",
+    "pci-window",
     "port-emulated",
     "port-twice",
     "program-format",

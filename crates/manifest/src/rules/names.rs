@@ -1,7 +1,8 @@
 //! Names, counts and references of the system as a whole.
 
 use super::Context;
-use crate::diagnostic::Diagnostic;
+use super::guests::resolve;
+use crate::diagnostic::{Diagnostic, list};
 use crate::shape::brief;
 use crate::source::{Location, k, n};
 use bulkhead_layout::MAX_SANDBOXES;
@@ -122,6 +123,32 @@ pub fn ends_with_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         } else if run.ends_with[..index].contains(name) {
             let message = format!("`{name}` stands here twice");
             found.push(Diagnostic::new("ends-with-known", at, message).help("name it once"));
+        }
+    }
+}
+
+/// Files are for drives that the machine has, one for each.
+pub fn drive_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let (Some(run), Some(machine)) = (&cx.run, &cx.machine) else { return };
+    for (index, drive) in run.drive.iter().enumerate() {
+        let at = |key| cx.document.at(&[k("run"), k("drive"), n(index), k(key)]);
+        if !machine.drives.contains(&drive.name) {
+            let message = format!("machine `{}` has no drive `{}`", machine.name, drive.name);
+            let help = match machine.drives.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("it has {}", list(&machine.drives)),
+            };
+            found.push(Diagnostic::new("drive-known", at("name"), message).help(help));
+        } else if run.drive[..index].iter().any(|other| other.name == drive.name) {
+            let message = format!("drive `{}` is given twice", drive.name);
+            let help = "a drive has one file";
+            found.push(Diagnostic::new("drive-known", at("name"), message).help(help));
+        }
+        let path = resolve(&cx.base, &cx.artifacts, &drive.file);
+        if let Err(error) = std::fs::metadata(&path) {
+            let message = format!("there is no file for drive `{}`: {error}", drive.name);
+            let help = format!("it is looked for at {}", path.display());
+            found.push(Diagnostic::new("drive-known", at("file"), message).help(help));
         }
     }
 }

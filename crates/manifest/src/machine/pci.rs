@@ -1,0 +1,228 @@
+//! PCI, IOMMU and IOAPIC of a machine description.
+
+use super::View;
+use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, IoapicEntry, PcieEntry};
+use crate::source::{Step, k, n};
+use bulkhead_layout::PAGE;
+use bulkhead_plan::{self as plan, Bar, Bdf, Bridge, Function, Ioapic, Iommu, Msi, Msix};
+use bulkhead_plan::{PciRoot, Pm, Ports, Resettable, Span};
+
+const RULE: &str = "machine-pci";
+
+/// A pair of first address and the one after the last.
+fn span([start, end]: [u64; 2]) -> Option<Span> {
+    (start < end).then(|| Span { start, len: end - start })
+}
+
+/// The host bridge.
+pub fn root(view: &mut View<'_, '_>, ram: &[Span]) -> Option<PciRoot> {
+    let file = view.file;
+    let entry = file.pci.as_ref()?;
+    let root = PciRoot {
+        ecam: entry.ecam,
+        last_bus: entry.last_bus,
+        memory: entry.memory.iter().copied().filter_map(span).collect(),
+        ports: entry.ports.iter().map(|&[first, last]| Ports { first, last }).collect(),
+    };
+    let space = root.space();
+    if !entry.ecam.is_multiple_of(1 << 20) || space.end() > 1 << 32 {
+        let message = format!("the configuration space at {:#x} cannot be reached", entry.ecam);
+        let help = "it starts at a multiple of 1 MiB and ends below 4 GiB";
+        view.report(RULE, &[k("pci"), k("ecam")], message, help);
+    }
+    if root.memory.len() != entry.memory.len() {
+        let message = "a window of the host bridge is no range".to_owned();
+        let help = "write pairs of the first address and the one after the last";
+        view.report(RULE, &[k("pci"), k("memory")], message, help);
+    }
+    for piece in root.memory.iter().chain([&space]) {
+        if let Some(ram) = ram.iter().find(|ram| ram.overlaps(*piece)) {
+            let message = format!(
+                "{:#x} to {:#x} overlaps the RAM from {:#x} to {:#x}",
+                piece.start,
+                piece.end(),
+                ram.start,
+                ram.end()
+            );
+            view.report(RULE, &[k("pci")], message, "take it out of `[[ram]]`");
+        }
+    }
+    Some(root)
+}
+
+/// All functions, by address.
+pub fn functions(view: &mut View<'_, '_>, root: Option<&PciRoot>) -> Vec<Function> {
+    let file = view.file;
+    let mut functions: Vec<Function> = Vec::new();
+    for (index, entry) in file.function.iter().enumerate() {
+        let Some(function) = function(view, entry, index, root) else {
+            continue;
+        };
+        if functions.iter().any(|other| other.bdf == function.bdf) {
+            let message = format!("function {} is described twice", function.bdf);
+            let path = [k("function"), n(index), k("address")];
+            view.report(RULE, &path, message, "every function has an address of its own");
+        }
+        functions.push(function);
+    }
+    functions.sort_by_key(|function| function.bdf);
+    functions
+}
+
+fn function(
+    view: &mut View<'_, '_>,
+    entry: &FunctionEntry,
+    index: usize,
+    root: Option<&PciRoot>,
+) -> Option<Function> {
+    let path = |key| [k("function"), n(index), k(key)];
+    let bdf = address(view, &path("address"), &entry.address)?;
+    match root {
+        None => {
+            let message = format!("function {bdf} has no host bridge");
+            view.report(RULE, &path("address"), message, "describe it in `[pci]`");
+        }
+        Some(root) if bdf.bus() > root.last_bus => {
+            let message = format!("bus {} is beyond `last_bus`", bdf.bus());
+            view.report(RULE, &path("address"), message, "raise `last_bus`, or leave it out");
+        }
+        Some(_) => {}
+    }
+    let bars = bars(view, entry, index);
+    let msix = entry.msix.as_ref().map(|msix| {
+        let mut place = |key, [bar, offset]: [u32; 2], bytes: u64| {
+            let bar =
+                bars.iter().find(|b| u32::from(b.number) == bar && b.kind != plan::BarKind::Io);
+            let place =
+                bar.map(|bar| Span { start: bar.span.start + u64::from(offset), len: bytes });
+            if !place.zip(bar).is_some_and(|(place, bar)| bar.span.encloses(place)) {
+                let path = [k("function"), n(index), k("msix"), k(key)];
+                let message = format!("the MSI-X {key} of {bdf} is not in one of its memory BARs");
+                view.report(RULE, &path, message, "write the BAR's number and the offset in it");
+            }
+            place.map_or(0, |place| place.start)
+        };
+        let vectors = u64::from(msix.vectors);
+        Msix {
+            at: msix.at,
+            vectors: msix.vectors,
+            table: place("table", msix.table, vectors * 16),
+            pba: place("pba", msix.pba, vectors.div_ceil(64) * 8),
+        }
+    });
+    if msix.is_some_and(|msix| !(1..=2048).contains(&msix.vectors)) {
+        let path = [k("function"), n(index), k("msix"), k("vectors")];
+        view.report(RULE, &path, format!("{bdf} cannot have that many"), "write 1 to 2048");
+    }
+    let resettable = |e: &PcieEntry| Resettable { at: e.at, flr: e.flr };
+    Some(Function {
+        bdf,
+        vendor: entry.vendor,
+        device: entry.device,
+        class: entry.class,
+        group: entry.group,
+        gsi: entry.gsi,
+        bars,
+        pm: entry.pm.as_ref().map(|pm| Pm { at: pm.at, resets: pm.resets }),
+        msi: entry.msi.as_ref().map(|m| Msi { at: m.at, wide: m.wide, masks: m.masks }),
+        msix,
+        pcie: entry.pcie.as_ref().map(resettable),
+        af: entry.af.as_ref().map(resettable),
+        bridge: entry.bridge.as_ref().map(|bridge| Bridge {
+            secondary: bridge.secondary,
+            subordinate: bridge.subordinate,
+            memory: bridge.memory.and_then(span),
+            prefetchable: bridge.prefetchable.and_then(span),
+            ports: bridge.ports.map(|[first, last]| Ports { first, last }),
+        }),
+        nobody: entry.nobody.clone(),
+        place: view.document.at(&[k("function"), n(index)]).place(),
+    })
+}
+
+fn address(view: &mut View<'_, '_>, path: &[Step<'_>], text: &str) -> Option<Bdf> {
+    match text.parse() {
+        Ok(bdf) => Some(bdf),
+        Err(message) => {
+            let help = "write two digits of the bus, two of the device and one of the function";
+            view.report(RULE, path, message, help);
+            None
+        }
+    }
+}
+
+fn bars(view: &mut View<'_, '_>, entry: &FunctionEntry, index: usize) -> Vec<Bar> {
+    let mut bars: Vec<Bar> = Vec::new();
+    let mut free = 0u8;
+    for (position, bar) in entry.bars.iter().enumerate() {
+        let path = [k("function"), n(index), k("bars"), n(position)];
+        let kind = kind(bar.kind);
+        let wide = matches!(kind, plan::BarKind::Memory { wide: true, .. });
+        if bar.bar < free || bar.bar + u8::from(wide) > 5 {
+            let message = format!("there is no base address register {} left", bar.bar);
+            let help = "0 to 5, ascending; a 64-bit one takes two";
+            view.report(RULE, &path, message, help);
+        }
+        free = bar.bar.saturating_add(1 + u8::from(wide));
+        if let Some(help) = wrong(bar, kind) {
+            let message = format!("{:#x} bytes at {:#x} are no BAR's", bar.size, bar.start);
+            view.report(RULE, &path, message, help);
+        }
+        bars.push(Bar { number: bar.bar, kind, span: Span { start: bar.start, len: bar.size } });
+    }
+    bars
+}
+
+/// What would be right, if that is wrong.
+fn wrong(bar: &BarEntry, kind: plan::BarKind) -> Option<&'static str> {
+    let end = bar.start.checked_add(bar.size);
+    let beyond = |limit: u64| end.is_none_or(|end| end > limit);
+    if !bar.size.is_power_of_two() || !bar.start.is_multiple_of(bar.size.max(1)) {
+        return Some("`size` is a power of two, `start` a multiple of it");
+    }
+    match kind {
+        plan::BarKind::Io if beyond(1 << 16) => Some("ports end at 0xffff"),
+        plan::BarKind::Memory { wide: false, .. } if beyond(1 << 32) => {
+            Some("a 32-bit register reaches below 4 GiB")
+        }
+        plan::BarKind::Memory { .. } if beyond(1 << 52) => Some("addresses have 52 bits"),
+        plan::BarKind::Memory { .. } if bar.size < 16 => Some("memory has at least 16 bytes"),
+        _ => None,
+    }
+}
+
+fn kind(kind: BarKind) -> plan::BarKind {
+    let memory = |wide, prefetchable| plan::BarKind::Memory { wide, prefetchable };
+    match kind {
+        BarKind::Io => plan::BarKind::Io,
+        BarKind::Memory => memory(false, false),
+        BarKind::MemoryPrefetchable => memory(false, true),
+        BarKind::Memory64 => memory(true, false),
+        BarKind::Memory64Prefetchable => memory(true, true),
+    }
+}
+
+/// The IOMMU.
+pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
+    let file = view.file;
+    let entry = file.iommu.as_ref()?;
+    if !entry.base.is_multiple_of(4 * PAGE) || entry.base >= 1 << 32 {
+        let message = format!("there cannot be an IOMMU at {:#x}", entry.base);
+        let help = "its registers start at a multiple of 16 KiB below 4 GiB";
+        view.report(RULE, &[k("iommu"), k("base")], message, help);
+    }
+    let path = [k("iommu"), k("ioapic_requester")];
+    let requester = entry.ioapic_requester.as_ref();
+    let ioapic_requester = requester.and_then(|text| address(view, &path, text));
+    if entry.remaps_interrupts && file.ioapic.is_some() && requester.is_none() {
+        let message = "the IOAPIC's requester ID is not given".to_owned();
+        let help = "the IVRS table has it as a special device, such as `\"00:14.0\"`";
+        view.report(RULE, &path, message, help);
+    }
+    Some(Iommu { base: entry.base, remaps_interrupts: entry.remaps_interrupts, ioapic_requester })
+}
+
+/// The IOAPIC.
+pub fn ioapic(entry: &IoapicEntry) -> Ioapic {
+    Ioapic { base: entry.base, lines: entry.lines }
+}

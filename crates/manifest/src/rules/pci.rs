@@ -1,0 +1,251 @@
+//! PCI functions: how they are named, who may own them, what confines them.
+
+use super::{Context, Item};
+use crate::diagnostic::{Diagnostic, list};
+use crate::raw;
+use crate::shape::brief;
+use crate::source::{Location, k, n};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::{CHANNELS_END, GUEST_LOW_END};
+use bulkhead_plan::{BarKind, Bdf, Function, Machine, Span};
+
+const PREFIX: &str = "pci:";
+
+/// Whether a device's name is one of a PCI function.
+#[must_use]
+pub fn is_pci(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
+/// The functions that a name fits: `pci:01:00.0`, `pci:1af4:1042`, `pci:class:0108`.
+pub fn matching<'m>(machine: &'m Machine, name: &str) -> Vec<&'m Function> {
+    let Some(what) = name.strip_prefix(PREFIX) else {
+        return Vec::new();
+    };
+    let all = machine.functions.iter();
+    if let Ok(bdf) = what.parse::<Bdf>() {
+        return all.filter(|f| f.bdf == bdf).collect();
+    }
+    if let Some(digits) = what.strip_prefix("class:") {
+        let class = |f: &&Function| format!("{:06x}", f.class).starts_with(digits);
+        return all.filter(|f| !digits.is_empty() && f.nobody.is_none() && class(f)).collect();
+    }
+    all.filter(|f| format!("{:04x}:{:04x}", f.vendor, f.device) == what).collect()
+}
+
+/// The function that a name fits, if it is one alone.
+#[must_use]
+pub fn the_one<'m>(machine: &'m Machine, name: &str) -> Option<&'m Function> {
+    match matching(machine, name)[..] {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+struct Grant<'a> {
+    sandbox: &'a Item<raw::Sandbox>,
+    function: &'a Function,
+    detailed: raw::DetailedGrant,
+    at: Location,
+}
+
+/// Every function that is granted, in the order of the file.
+fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
+    let Some(machine) = &cx.machine else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for sandbox in &cx.sandboxes {
+        for (index, grant) in sandbox.devices.iter().enumerate() {
+            if let Some(function) = the_one(machine, grant.name()) {
+                let at = cx.at(sandbox, &[k("devices"), n(index)]);
+                all.push(Grant { sandbox, function, detailed: grant.detailed(), at });
+            }
+        }
+    }
+    all
+}
+
+/// A name fits one function.
+pub fn pci_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(machine) = &cx.machine else {
+        return;
+    };
+    for sandbox in &cx.sandboxes {
+        for (index, grant) in sandbox.devices.iter().enumerate().filter(|(_, g)| is_pci(g.name())) {
+            let fitting = matching(machine, grant.name());
+            if fitting.len() == 1 {
+                continue;
+            }
+            let show = |f: &&Function| format!("pci:{} ({:04x}:{:04x})", f.bdf, f.vendor, f.device);
+            let (message, help) = if fitting.is_empty() {
+                let own: Vec<_> = machine.functions.iter().filter(|f| f.nobody.is_none()).collect();
+                let help = match own.is_empty() {
+                    true => "it has none that can be granted".to_owned(),
+                    false => format!(
+                        "those that can be granted are {}",
+                        list(&own.iter().map(show).collect::<Vec<_>>())
+                    ),
+                };
+                let name = brief(grant.name());
+                (format!("machine `{}` has no PCI function `{name}`", machine.name), help)
+            } else {
+                let help = format!(
+                    "name one by its address: {}",
+                    list(&fitting.iter().map(show).collect::<Vec<_>>())
+                );
+                (format!("`{}` fits {} functions", brief(grant.name()), fitting.len()), help)
+            };
+            let at = cx.at(sandbox, &[k("devices"), n(index)]);
+            found.push(Diagnostic::new("pci-unknown", at, message).help(help));
+        }
+    }
+}
+
+/// Some functions would give their owner power over all the others.
+pub fn pci_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for grant in grants(cx) {
+        let bridge = grant.function.bridge.map(|_| "it forwards for what lies behind it");
+        if let Some(why) = grant.function.nobody.as_deref().or(bridge) {
+            let message = format!("{} cannot belong to a sandbox: {why}", grant.function.bdf);
+            let help = "leave it out; the bridges above a function are shown to its owner anyway";
+            found.push(Diagnostic::new("pci-nobody", grant.at, message).help(help));
+        }
+    }
+}
+
+/// No function has two owners, by whatever names.
+pub fn pci_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let grants = grants(cx);
+    for (index, grant) in grants.iter().enumerate() {
+        let same = |other: &&Grant<'_>| other.function.bdf == grant.function.bdf;
+        let Some(first) = grants[..index].iter().find(same) else {
+            continue;
+        };
+        let message = format!(
+            "PCI function {} belongs to `{}` and to `{}`",
+            grant.function.bdf, first.sandbox.name, grant.sandbox.name
+        );
+        found.push(
+            Diagnostic::new("pci-twice", grant.at.clone(), message)
+                .label("given again")
+                .related(first.at.clone(), "given here first")
+                .help("a function has one owner; others can use it through a channel"),
+        );
+    }
+}
+
+/// DMA is confined, or the manifest says that it is not.
+pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(machine) = &cx.machine else {
+        return;
+    };
+    for grant in grants(cx) {
+        let unconfined = grant.detailed.dma == raw::Dma::Unconfined;
+        let (bdf, at) = (grant.function.bdf, grant.at);
+        let (message, help) = match (machine.iommu.is_some(), unconfined) {
+            (false, false) => (
+                format!(
+                    "nothing confines the DMA of {bdf}: machine `{}` has no IOMMU",
+                    machine.name
+                ),
+                format!(
+                    "if `{}` may read and write all memory, write \
+                     `{{ device = \"pci:{bdf}\", dma = \"unconfined\" }}`",
+                    grant.sandbox.name
+                ),
+            ),
+            (true, true) => (
+                format!("the DMA of {bdf} is confined by the IOMMU of `{}`", machine.name),
+                "leave out `dma = \"unconfined\"`".to_owned(),
+            ),
+            _ => continue,
+        };
+        found.push(Diagnostic::new("pci-dma", at, message).help(help));
+    }
+}
+
+/// What the IOMMU cannot tell apart has one owner.
+pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let grants = grants(cx);
+    for (index, grant) in grants.iter().enumerate() {
+        let Some(group) = grant.function.group else { continue };
+        let other = |g: &&Grant<'_>| {
+            g.function.group == Some(group) && g.sandbox.index != grant.sandbox.index
+        };
+        if let Some(first) = grants[..index].iter().find(other) {
+            let message = format!(
+                "{} and {} are in IOMMU group {group}: their DMA cannot be told apart",
+                first.function.bdf, grant.function.bdf
+            );
+            found.push(
+                Diagnostic::new("pci-group", grant.at.clone(), message)
+                    .related(first.at.clone(), "given here to another sandbox")
+                    .help("give all functions of a group to one sandbox"),
+            );
+        }
+    }
+}
+
+/// Pages that a function's memory BARs touch.
+fn pages(function: &Function) -> impl Iterator<Item = (u8, Span)> + '_ {
+    function.bars.iter().filter(|bar| bar.kind != BarKind::Io).map(|bar| {
+        let start = bar.span.start / PAGE * PAGE;
+        (bar.number, Span { start, len: bar.span.end().next_multiple_of(PAGE) - start })
+    })
+}
+
+/// No page holds registers of two functions, unless one sandbox owns both.
+pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let grants = grants(cx);
+    let Some(machine) = &cx.machine else {
+        return;
+    };
+    for grant in &grants {
+        let owned = |f: &Function| {
+            grants.iter().any(|g| g.function.bdf == f.bdf && g.sandbox.index == grant.sandbox.index)
+        };
+        for other in machine.functions.iter().filter(|f| f.bdf != grant.function.bdf && !owned(f)) {
+            let clash = pages(grant.function)
+                .find(|(_, page)| pages(other).any(|(_, span)| span.overlaps(*page)));
+            if let Some((number, page)) = clash {
+                let message = format!(
+                    "BAR {number} of {} shares a page at {:#x} with {}",
+                    grant.function.bdf, page.start, other.bdf
+                );
+                found.push(
+                    Diagnostic::new("pci-page", grant.at.clone(), message).help(
+                        "give both functions to one sandbox, or describe one of them elsewhere",
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// BARs lie in the host bridge's windows, where no guest has anything else.
+pub fn pci_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(machine) = &cx.machine else {
+        return;
+    };
+    let windows = machine.pci.as_ref().map_or(&[][..], |pci| &pci.memory);
+    let own = Span { start: 0, len: CHANNELS_END };
+    for grant in grants(cx) {
+        for bar in grant.function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
+            let ram = machine.ram_size.saturating_sub(GUEST_LOW_END);
+            let high = Span { start: 1 << 32, len: ram };
+            let help = if !windows.iter().any(|window| window.encloses(bar.span)) {
+                "`[pci]` of the machine description says where memory of PCI functions can be"
+            } else if bar.span.overlaps(own) || bar.span.overlaps(high) {
+                "a guest has its RAM, its channels and its configuration space there"
+            } else {
+                continue;
+            };
+            let message = format!(
+                "BAR {} of {} cannot be at {:#x}",
+                bar.number, grant.function.bdf, bar.span.start
+            );
+            found.push(Diagnostic::new("pci-window", grant.at.clone(), message).help(help));
+        }
+    }
+}

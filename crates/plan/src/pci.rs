@@ -1,0 +1,285 @@
+//! PCI functions, the IOMMU and the IOAPIC, as the machine description has them
+//! and as the manifest grants them.
+
+use crate::{Place, Ports, Span};
+use std::fmt;
+use std::str::FromStr;
+
+/// Bus, device and function of a PCI function, as a requester ID: bus in bits
+/// 15:8, device in 7:3, function in 2:0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bdf(pub u16);
+
+impl Bdf {
+    /// Its bus.
+    #[must_use]
+    pub const fn bus(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    /// Its device on that bus, 0 to 31.
+    #[must_use]
+    pub const fn device(self) -> u8 {
+        (self.0 >> 3) as u8 & 0x1F
+    }
+
+    /// Its function in that device, 0 to 7.
+    #[must_use]
+    pub const fn function(self) -> u8 {
+        self.0 as u8 & 7
+    }
+
+    /// Function 0 of its device.
+    #[must_use]
+    pub const fn first(self) -> Self {
+        Self(self.0 & !7)
+    }
+}
+
+impl fmt::Display for Bdf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:02x}:{:02x}.{}", self.bus(), self.device(), self.function())
+    }
+}
+
+impl FromStr for Bdf {
+    type Err = String;
+
+    /// `"00:1f.2"`; segment `0000:` may precede it.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no bus, device and function such as `00:1f.2`");
+        let short = text.strip_prefix("0000:").unwrap_or(text);
+        let (bus, rest) = short.split_once(':').ok_or_else(wrong)?;
+        let (device, function) = rest.split_once('.').ok_or_else(wrong)?;
+        let number = |digits: &str, len: usize, max: u16| {
+            let plain = digits.len() == len && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            let value = u16::from_str_radix(digits, 16).ok().filter(|n| plain && *n <= max);
+            value.ok_or_else(wrong)
+        };
+        let (bus, device) = (number(bus, 2, 255)?, number(device, 2, 31)?);
+        Ok(Self(bus << 8 | device << 3 | number(function, 1, 7)?))
+    }
+}
+
+/// How an interrupt line signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// Edge-triggered, active high.
+    #[default]
+    Edge,
+    /// Level-triggered, active high.
+    LevelHigh,
+    /// Level-triggered, active low.
+    LevelLow,
+}
+
+/// The host bridge of PCI segment 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PciRoot {
+    /// Address of the memory-mapped configuration space of bus 0.
+    pub ecam: u64,
+    /// Last bus that it covers.
+    pub last_bus: u8,
+    /// Memory that the host bridge decodes for PCI.
+    pub memory: Vec<Span>,
+    /// Ports that it decodes for BARs.
+    pub ports: Vec<Ports>,
+}
+
+impl PciRoot {
+    /// Address of a function's configuration page.
+    #[must_use]
+    pub const fn config(&self, bdf: Bdf) -> u64 {
+        self.ecam + ((bdf.0 as u64) << 12)
+    }
+
+    /// The whole configuration space.
+    #[must_use]
+    pub const fn space(&self) -> Span {
+        Span { start: self.ecam, len: (self.last_bus as u64 + 1) << 20 }
+    }
+}
+
+/// What a base address register decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarKind {
+    /// Ports.
+    Io,
+    /// Memory.
+    Memory {
+        /// The register has 64 bits and takes two numbers.
+        wide: bool,
+        /// Reads have no side effects.
+        prefetchable: bool,
+    },
+}
+
+impl BarKind {
+    /// The register's low bits, which are fixed (PCI 3.0, 6.2.5.1).
+    #[must_use]
+    pub const fn low_bits(self) -> u32 {
+        match self {
+            Self::Io => 1,
+            Self::Memory { wide, prefetchable } => (wide as u32) << 2 | (prefetchable as u32) << 3,
+        }
+    }
+}
+
+/// A base address register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bar {
+    /// Its number, 0 to 5.
+    pub number: u8,
+    /// What it decodes.
+    pub kind: BarKind,
+    /// Addresses or ports.
+    pub span: Span,
+}
+
+/// Power management capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pm {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// Going from D3hot to D0 resets the function.
+    pub resets: bool,
+}
+
+/// MSI capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Msi {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// Its address has 64 bits.
+    pub wide: bool,
+    /// It has mask bits.
+    pub masks: bool,
+}
+
+/// MSI-X capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Msix {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// Entries of its table.
+    pub vectors: u16,
+    /// Physical address of its table.
+    pub table: u64,
+    /// Physical address of its pending bits.
+    pub pba: u64,
+}
+
+/// A capability with a function-level reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resettable {
+    /// Offset in the configuration space.
+    pub at: u8,
+    /// It has a function-level reset.
+    pub flr: bool,
+}
+
+/// What a PCI-to-PCI bridge forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bridge {
+    /// Bus behind it.
+    pub secondary: u8,
+    /// Last bus behind it.
+    pub subordinate: u8,
+    /// Memory window.
+    pub memory: Option<Span>,
+    /// Prefetchable memory window.
+    pub prefetchable: Option<Span>,
+    /// Ports.
+    pub ports: Option<Ports>,
+}
+
+/// A PCI function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its address.
+    pub bdf: Bdf,
+    /// Vendor ID.
+    pub vendor: u16,
+    /// Device ID.
+    pub device: u16,
+    /// Class, subclass and programming interface.
+    pub class: u32,
+    /// IOMMU group.
+    pub group: Option<u32>,
+    /// GSI of its interrupt line.
+    pub gsi: Option<u32>,
+    /// Its base address registers.
+    pub bars: Vec<Bar>,
+    /// Power management capability.
+    pub pm: Option<Pm>,
+    /// MSI capability.
+    pub msi: Option<Msi>,
+    /// MSI-X capability.
+    pub msix: Option<Msix>,
+    /// PCI Express capability.
+    pub pcie: Option<Resettable>,
+    /// Advanced features capability.
+    pub af: Option<Resettable>,
+    /// What it forwards, if it is a bridge.
+    pub bridge: Option<Bridge>,
+    /// Why no sandbox can own it, if that is so.
+    pub nobody: Option<String>,
+    /// Where the machine describes it.
+    pub place: Place,
+}
+
+/// A PCI function that a sandbox owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The function.
+    pub function: Function,
+    /// The manifest accepts that nothing confines its DMA.
+    pub unconfined: bool,
+    /// It signals by its interrupt line: it has neither MSI nor MSI-X, or the
+    /// manifest asks for the line.
+    pub line: bool,
+    /// Where the manifest grants it.
+    pub place: Place,
+}
+
+/// An AMD-Vi IOMMU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Iommu {
+    /// Address of its registers.
+    pub base: u64,
+    /// It remaps interrupts.
+    pub remaps_interrupts: bool,
+    /// Requester ID of the IOAPIC's interrupt messages.
+    pub ioapic_requester: Option<Bdf>,
+}
+
+/// An IOAPIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ioapic {
+    /// Address of its registers.
+    pub base: u64,
+    /// Its lines, from GSI 0.
+    pub lines: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown() {
+        for text in ["00:00.0", "00:1f.2", "ff:1f.7"] {
+            assert_eq!(text.parse::<Bdf>().unwrap().to_string(), text);
+        }
+        assert_eq!("0000:01:02.3".parse::<Bdf>().unwrap(), Bdf(0x0113));
+        for text in ["", "1:2.3", "00:20.0", "00:00.8", "00:00", "00:00.0.0", "+0:00.0"] {
+            assert!(text.parse::<Bdf>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn fixed_bits_of_a_bar() {
+        assert_eq!(BarKind::Io.low_bits(), 1);
+        assert_eq!(BarKind::Memory { wide: true, prefetchable: true }.low_bits(), 0xC);
+    }
+}
