@@ -31,6 +31,7 @@ pub const KIND_NAMES: [&str; KINDS] = [
     "instruction-violation",
     "hypercall-violation",
     "triple-fault",
+    "device-violation",
 ];
 
 /// Bytes of a report with `cores` cores.

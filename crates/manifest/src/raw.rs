@@ -313,6 +313,9 @@ pub enum Event {
     HypercallViolation,
     /// A triple fault, or a state that the processor refuses.
     TripleFault,
+    /// A register of a PCI function, MSI-X table or IOAPIC that is not the
+    /// sandbox's, or a value that it may not have.
+    DeviceViolation,
 }
 
 impl Event {
@@ -325,6 +328,7 @@ impl Event {
         Self::InstructionViolation,
         Self::HypercallViolation,
         Self::TripleFault,
+        Self::DeviceViolation,
     ];
 
     /// As manifests write it.

@@ -117,8 +117,6 @@ pub struct Config {
     /// [`crate::report::State`] to end in after a denied access of each
     /// [`crate::report::Kind`]; 0: it is made harmless and the guest goes on.
     pub ends: [u8; KINDS],
-    /// Padding.
-    pub reserved: u8,
     /// The interrupt descriptor table, as LIDT reads it: limit, address; padding.
     pub idtr: [u16; 8],
     /// x2APIC IDs of its cores.

@@ -79,10 +79,13 @@ pub enum Kind {
     Hypercall = 5,
     /// A triple fault, or a guest state that the CPU refuses.
     Shutdown = 6,
+    /// A register of a mediated device (PCI configuration, MSI-X table, IOAPIC) that
+    /// is not the sandbox's, or a value that it may not have.
+    Device = 7,
 }
 
 /// Number of kinds.
-pub const KINDS: usize = 7;
+pub const KINDS: usize = 8;
 
 /// One denied access. Sandbox and core follow from where it lies; owner, rule
 /// text and manifest line are worked out by the reader from the plan.
@@ -96,7 +99,8 @@ pub struct Denial {
     pub tsc: u64,
     /// Guest RIP of the access.
     pub rip: u64,
-    /// Guest-physical address, port, MSR, ICR value, exit code or call number, by kind.
+    /// Guest-physical address, port, MSR, ICR value, exit code, call number or
+    /// device register, by kind.
     pub address: u64,
     /// Value written or error code (EXITINFO1), by kind.
     pub info: u64,

@@ -2,9 +2,10 @@
 //! the manifest would allow it. The monitor knows none of that
 //! (docs/decisions/0014-denials-explained-by-the-reader.md).
 
+use bulkhead_layout::PAGE;
 use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA};
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{Plan, Sandbox};
+use bulkhead_plan::{BarKind, Plan, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -67,6 +68,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         ),
         k if k == Kind::Ipi as usize => ipi(plan, who, denial),
         k if k == Kind::Hypercall as usize => hypercall(plan, who, denial),
+        k if k == Kind::Device as usize => device(plan, who, denial),
         k if k == Kind::Instruction as usize => (
             format!("instruction with exit code {:#x}", denial.address),
             "the monitor's".into(),
@@ -191,6 +193,66 @@ fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
             (access, "nobody's".into(), rule, "no device of the machine description has it".into())
         }
     }
+}
+
+/// A register of a mediated device.
+fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
+    let (at, value) = (denial.address, denial.info);
+    if let Some(ioapic) = plan.machine.ioapic.filter(|i| at.wrapping_sub(i.base) < PAGE) {
+        return line(plan, who, at - ioapic.base, value);
+    }
+    let access = format!("access to device register {at:#x}, value {value:#x}");
+    let config = plan.machine.pci.as_ref().filter(|root| root.space().contains(at));
+    let function = plan.machine.functions.iter().find(|f| match config {
+        Some(root) => root.config(f.bdf) == at & !(PAGE - 1),
+        None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(at)),
+    });
+    let rule = "a guest programs the PCI functions that it owns, within what they were given";
+    let Some(function) = function else {
+        let why = "no function of the machine description is there".into();
+        return (access, "nobody's".into(), rule.into(), why);
+    };
+    let has = |s: &&Sandbox| s.functions.iter().any(|g| g.function.bdf == function.bdf);
+    let owner = match plan.sandboxes.iter().find(has) {
+        Some(owner) => format!("{}'s PCI function {}", owner.name, function.bdf),
+        None => format!("the machine's PCI function {}", function.bdf),
+    };
+    let allow = match (has(&who), &function.nobody) {
+        (true, _) => "nothing in a manifest allows that value".into(),
+        (false, Some(why)) => format!("nothing in a manifest allows it: {why}"),
+        (false, None) => format!("{}: devices = [\"pci:{}\"]", place(who), function.bdf),
+    };
+    (access, owner, rule.into(), allow)
+}
+
+/// A register of the IOAPIC, by its index.
+fn line(plan: &Plan, who: &Sandbox, index: u64, value: u64) -> Words {
+    /// Index of the first register of the redirection table (82093AA, 3.2.4).
+    const TABLE: u64 = 0x10;
+    let rule = "a guest programs the interrupt lines of its devices, for its own cores".to_string();
+    let access = format!("write of {value:#x} to IOAPIC register {index:#x}");
+    let Some(line) = index.checked_sub(TABLE).map(|at| (at / 2) as u32) else {
+        let allow = "nothing in a manifest allows it".into();
+        return (access, "the machine's IOAPIC".into(), rule, allow);
+    };
+    let has = |s: &&Sandbox| {
+        let functions = s.functions.iter().any(|g| g.line && g.function.gsi == Some(line));
+        functions || s.devices.iter().any(|d| d.irq == Some(line))
+    };
+    let device = plan.machine.devices.iter().find(|d| d.irq == Some(line) && d.nobody.is_none());
+    let owner = match (plan.sandboxes.iter().find(has), device) {
+        (Some(owner), _) => format!("{}'s line {line}", owner.name),
+        (None, Some(device)) => format!("line {line} of the machine's {}", device.name),
+        (None, None) => format!("line {line}, nobody's"),
+    };
+    let allow = match (has(&who), device) {
+        (true, _) => {
+            "fixed interrupts to its own cores, physical destination, vectors from 16 on".into()
+        }
+        (false, Some(device)) => format!("{}: devices = [\"{}\"]", place(who), device.name),
+        (false, None) => "nothing in a manifest allows it".into(),
+    };
+    (access, owner, rule, allow)
 }
 
 fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
