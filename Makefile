@@ -34,7 +34,7 @@ test: build ## all tests; the last line is "N passed, N failed"
 bench: build ## measure in deterministic virtual time; target/bench/results.json
 	@$(HARNESS) bench
 
-fuzz: build ## manifests and compiled images, from random input, for a while
+fuzz: build ## manifests, images and trapped accesses, from random input, for a while
 	@$(HARNESS) fuzz
 
 doc: setup ## the crates' documentation, in target/doc

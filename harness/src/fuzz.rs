@@ -1,7 +1,9 @@
 //! Random and mutated input for whoever reads what others made: the manifest's
-//! loader, and the boot code's check of a compiled manifest. Nothing may panic; what
-//! is accepted must keep the rules that the check stands for. A seed makes a run
-//! repeatable.
+//! loader, the boot code's check of a compiled manifest, and the monitor's decoder of
+//! trapped accesses. Nothing may panic; what is accepted must keep the rules that the
+//! check stands for. A seed makes a run repeatable.
+
+mod mmio;
 
 use crate::{Failure, build};
 use bulkhead_arch::{BootMachine, CoreStart};
@@ -48,16 +50,22 @@ pub struct Done {
     pub images: u64,
     /// Of them, accepted.
     pub passed: u64,
+    /// Trapped accesses, and instructions alone.
+    pub traps: u64,
+    /// Of them, decoded.
+    pub decoded: u64,
 }
 
-/// Feeds both until the time is up or so many rounds are made.
+/// Feeds all until the time is up or so many rounds are made.
 ///
 /// # Errors
-/// Files that cannot be read; a compiled manifest that was accepted and breaks a rule.
+/// Files that cannot be read; a compiled manifest that was accepted and breaks a rule;
+/// a trapped access with a read or an effect that it must not have.
 pub fn run(seed: u64, time: Duration, rounds: u64) -> Result<Done, Failure> {
     let manifests = corpus()?;
     let image = sample()?;
     let mut random = Random::new(seed);
+    let mut guest = mmio::Guest::new(random.next());
     let mut done = Done::default();
     let end = Instant::now() + time;
     while Instant::now() < end && done.manifests < rounds {
@@ -69,6 +77,12 @@ pub fn run(seed: u64, time: Duration, rounds: u64) -> Result<Done, Failure> {
             done.images += 1;
             let passed = image.mutated(&mut random);
             done.passed += u64::from(passed.map_err(|why| format!("{why} (round {round:#x})"))?);
+        }
+        for _ in 0..500 {
+            let (next, trapped) = guest.trap()?;
+            guest = next;
+            done.traps += 2;
+            done.decoded += u64::from(trapped) + u64::from(mmio::code(&mut random)?);
         }
     }
     Ok(done)

@@ -123,8 +123,9 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             println!("fuzz: seed {seed}, {seconds} s");
             let done = fuzz::run(seed, Duration::from_secs(*seconds), u64::MAX)?;
             println!(
-                "fuzz: {} manifests, {} accepted; {} compiled ones, {} accepted; nothing found",
-                done.manifests, done.accepted, done.images, done.passed
+                "fuzz: {} manifests, {} accepted; {} compiled ones, {} accepted; \
+                 {} trapped accesses, {} decoded; nothing found",
+                done.manifests, done.accepted, done.images, done.passed, done.traps, done.decoded
             );
             Ok(ExitCode::SUCCESS)
         }

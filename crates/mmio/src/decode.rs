@@ -35,18 +35,18 @@ pub fn decode(bytes: Bytes, mode: Mode) -> Option<Access> {
     // The byte form of an opcode is the even one.
     let size_of = |opcode: u8| if opcode & 1 == 0 { 1 } else { operand };
     let (operation, size) = match opcode {
-        0x88..=0x8B => {
+        0x88..=0x8B | 0xA0..=0xA3 => {
             let size = size_of(opcode);
-            let register = register(modrm(&mut rest, address)?, size, rex);
-            let reads = opcode & 2 != 0;
+            // With the address in its place of ModRM, the register is RAX.
+            let absolute = opcode >= 0xA0;
+            let register = if absolute {
+                rest.take(address)?;
+                register(0, size, 0)
+            } else {
+                register(modrm(&mut rest, address)?, size, rex)
+            };
+            let reads = (opcode & 2 != 0) != absolute;
             (if reads { Read { to: register, signed: false } } else { Write(register) }, size)
-        }
-        0xA0..=0xA3 => {
-            rest.take(address)?;
-            let size = size_of(opcode);
-            let rax = Register { number: 0, size, high: false };
-            let reads = opcode & 2 == 0;
-            (if reads { Read { to: rax, signed: false } } else { Write(rax) }, size)
         }
         0xC6 | 0xC7 => {
             if modrm(&mut rest, address)? != 0 {
@@ -75,7 +75,7 @@ fn modrm(rest: &mut Bytes, address: u8) -> Option<u8> {
     let (form, rm) = (modrm >> 6, modrm & 7);
     let wide = address != 2;
     // A SIB's base stands for `rm` in the choice of a displacement without a base.
-    let base = if wide && rm == 4 && form != 3 { rest.take(1)? as u8 & 7 } else { rm };
+    let base = if wide && rm == 4 { rest.take(1)? as u8 & 7 } else { rm };
     let displacement = match form {
         0 if wide && base == 5 => 4,
         0 if !wide && base == 6 => 2,

@@ -109,22 +109,19 @@ pub fn walk(memory: &impl Memory, state: &State, linear: u64) -> Option<u64> {
     if cr0 & CR0_PG == 0 {
         return (!long).then_some(linear);
     }
-    // The bits of an address that pick an entry of a table; levels; largest page.
-    let (bits, levels, largest, root) = match (long, pae) {
-        (true, _) => (9, if cr4 & CR4_LA57 == 0 { 4 } else { 5 }, 2, cr3 & ADDRESS),
-        (false, true) => (9, 3, 1, cr3 & 0xFFFF_FFE0),
-        (false, false) => (10, 2, 1, cr3 & 0xFFFF_F000),
+    // Bits of an address that pick an entry of a table; levels; the first table.
+    let (bits, levels, root) = match (long, pae) {
+        (true, _) => (9, if cr4 & CR4_LA57 == 0 { 4 } else { 5 }, cr3 & ADDRESS),
+        (false, true) => (9, 3, cr3 & 0xFFFF_FFE0),
+        (false, false) => (10, 2, cr3 & 0xFFFF_F000),
     };
     let legacy = bits == 10;
     let unused = 64 - (12 + bits * levels);
     if long && ((linear << unused) as i64 >> unused) as u64 != linear {
         return None;
     }
-    let always = match (long, efer & EFER_NXE == 0) {
-        (true, true) => NO_EXECUTE,
-        (true, false) => 0,
-        (false, no_nx) => 0x7FF0_0000_0000_0000 | if no_nx { NO_EXECUTE } else { 0 },
-    };
+    let unless = |usable: bool, bits: u64| if usable { 0 } else { bits };
+    let always = unless(efer & EFER_NXE != 0, NO_EXECUTE) | unless(long, 0x7FF << 52);
     let mut table = root;
     for level in (0..levels).rev() {
         let shift = 12 + bits * level;
@@ -133,7 +130,7 @@ pub fn walk(memory: &impl Memory, state: &State, linear: u64) -> Option<u64> {
         let word = memory.word(at & !7)?;
         let entry = if legacy { word >> (at % 8 * 8) & 0xFFFF_FFFF } else { word };
         // The four entries at the top of PAE are of another kind.
-        let reserved = always | if !long && level == 2 { NO_EXECUTE | 0x1E6 } else { 0 };
+        let reserved = always | unless(long || level != 2, NO_EXECUTE | 0x1E6);
         if entry & PRESENT == 0 || entry & reserved != 0 {
             return None;
         }
@@ -143,7 +140,7 @@ pub fn walk(memory: &impl Memory, state: &State, linear: u64) -> Option<u64> {
                 0 => (entry & ADDRESS, 0),
                 // Bits 20:13 are bits 39:32 of the address.
                 1 if legacy => (entry & 0xFFC0_0000 | (entry >> 13 & 0xFF) << 32, 1 << 21),
-                _ if level <= largest => (entry & ADDRESS & !within, ADDRESS & within & !LARGE_PAT),
+                1 | 2 => (entry & ADDRESS & !within, ADDRESS & within & !LARGE_PAT),
                 _ => return None,
             };
             return (entry & reserved == 0).then_some(page | linear & within);

@@ -74,7 +74,7 @@ impl Bytes {
     fn push(&mut self, word: u64, len: u8) {
         let len = len.min(MAX_LEN.saturating_sub(self.len));
         let bits = u128::from(low(word, len));
-        self.bits |= bits.checked_shl(8 * u32::from(self.len)).unwrap_or(0);
+        self.bits |= bits.wrapping_shl(8 * u32::from(self.len));
         self.len = self.len.saturating_add(len);
     }
 
@@ -82,7 +82,7 @@ impl Bytes {
     fn take(&mut self, len: u8) -> Option<u64> {
         self.len = self.len.checked_sub(len)?;
         let value = low(self.bits as u64, len);
-        self.bits = self.bits.checked_shr(8 * u32::from(len))?;
+        self.bits = self.bits.wrapping_shr(8 * u32::from(len));
         Some(value)
     }
 }
@@ -258,8 +258,10 @@ mod tests {
         }
         assert_eq!(taken.take(1), None);
         assert!(Bytes::assisted([words[0] & !0xFF, words[1]]).is_empty());
-        let two = decode(Bytes::assisted([words[0] & !0xF | 2, words[1]]), Mode::Bits64);
+        // Bits 7:4 of the count are reserved.
+        let two = decode(Bytes::assisted([words[0] & !0xFF | 0x12, words[1]]), Mode::Bits64);
+        assert_eq!(Bytes::assisted([words[0] & !0xFF | 0x12, words[1]]).len(), 2);
         assert_eq!(two.map(|a| (a.size, a.length)), Some((4, 2)));
-        assert_eq!(decode(Bytes::assisted([words[0] & !0xF | 1, words[1]]), Mode::Bits64), None);
+        assert_eq!(decode(Bytes::assisted([words[0] & !0xFF | 1, words[1]]), Mode::Bits64), None);
     }
 }

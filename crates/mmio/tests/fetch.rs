@@ -107,7 +107,7 @@ fn model(ram: &Ram, s: &State, linear: u64) -> Option<u64> {
     };
     if s.cr0 & PG == 0 {
         // There is no long mode without paging.
-        return (s.efer & LMA == 0).then_some(linear);
+        return (s.efer & LMA == 0).then_some(field(linear, 31, 0));
     }
     if s.efer & LMA != 0 {
         let top = if s.cr4 & LA57 != 0 { 56 } else { 47 };
@@ -151,7 +151,7 @@ fn model(ram: &Ram, s: &State, linear: u64) -> Option<u64> {
 
 /// An entry that often leads on, in both sizes if `small`.
 fn entry(random: &mut Random, small: bool) -> u64 {
-    let page = RAM + random.below(PAGES + 1) * 4096;
+    let page = page(random.below(PAGES + 1));
     // Accessed, dirty, user, writable, available.
     let mut entry = page | random.next() & 0xE60 | u64::from(!random.one_in(12));
     if random.one_in(4) {
@@ -179,7 +179,7 @@ fn state(random: &mut Random) -> State {
     };
     State {
         cr0: 1 | if random.one_in(50) { 0 } else { PG },
-        cr3: RAM + random.below(PAGES) * 4096 + (random.next() & 0xFF8),
+        cr3: page(random.below(PAGES)) + (random.next() & 0xFF8),
         cr4,
         efer: efer | if random.one_in(3) { 0 } else { NXE },
         cs: random.next() & (CS_L | CS_D),
@@ -202,7 +202,6 @@ fn the_walk_is_the_models() {
                 1 => random.next() | 0xFFFF << 47,
                 _ => random.next() >> (8 + random.below(10)),
             };
-            let linear = if state.efer & LMA == 0 { linear & 0xFFFF_FFFF } else { linear };
             let found = walk(&ram, &state, linear);
             assert_eq!(found, model(&ram, &state, linear), "{state:x?} {linear:#x}");
             assert!(ram.taken().len() <= 5);
@@ -232,7 +231,7 @@ impl Memory for Changing {
         assert!(at.is_multiple_of(8) && at < 1 << 52, "{at:#x}");
         assert!(!self.refused.get(), "a read after one that was refused");
         self.reads.set(self.reads.get() + 1);
-        let inside = (RAM..RAM + PAGES * 4096).contains(&at);
+        let inside = (RAM..page(PAGES)).contains(&at);
         self.refused.set(!inside);
         inside.then(|| entry(&mut self.random.borrow_mut(), false))
     }
@@ -277,14 +276,23 @@ fn each_byte_is_copied_once() {
     }
 }
 
+/// The RAM's page of this number, and as an entry.
+fn page(number: u64) -> u64 {
+    RAM + number * 4096
+}
+
+fn present(number: u64) -> u64 {
+    page(number) | 1
+}
+
 /// 4 levels: two pages of code that lie apart, under tables in the first pages.
 fn paged() -> (Ram, State) {
     let mut ram = Ram::new(|_| 0);
     for level in 0..3 {
-        ram.words[level * 512] = RAM + (level as u64 + 1) * 4096 | 1;
+        ram.words[level * 512] = present(level as u64 + 1);
     }
-    ram.words[3 * 512 + 1] = RAM + 6 * 4096 | 1;
-    ram.words[3 * 512 + 2] = RAM + 4 * 4096 | 1;
+    ram.words[3 * 512 + 1] = present(6);
+    ram.words[3 * 512 + 2] = present(4);
     let state = State {
         cr0: PG | 1,
         cr3: RAM,
@@ -294,8 +302,8 @@ fn paged() -> (Ram, State) {
         cs_base: 0x1234,
         rip: 0x2000 - 6,
     };
-    ram.put(RAM + 7 * 4096 - 6, &TEXT[..6]);
-    ram.put(RAM + 4 * 4096, &TEXT[6..]);
+    ram.put(page(7) - 6, &TEXT[..6]);
+    ram.put(page(4), &TEXT[6..]);
     (ram, state)
 }
 
@@ -314,10 +322,10 @@ fn a_page_boundary_is_crossed() {
 #[test]
 fn a_boundary_of_ram_ends_it() {
     let mut ram = Ram::new(|_| 0);
-    ram.put(RAM + PAGES * 4096 - 8, &TEXT[..8]);
-    let state = State { rip: RAM + PAGES * 4096 - 8, cs: CS_D, ..State::default() };
+    ram.put(page(PAGES) - 8, &TEXT[..8]);
+    let state = State { rip: page(PAGES) - 8, cs: CS_D, ..State::default() };
     assert_eq!(fetch(&ram, &state), Bytes::new(&TEXT[..8]));
-    assert!(fetch(&ram, &State { rip: RAM + PAGES * 4096, ..state }).is_empty());
+    assert!(fetch(&ram, &State { rip: page(PAGES), ..state }).is_empty());
     assert!(fetch(&ram, &State { rip: RAM - 8, ..state }).is_empty());
 }
 

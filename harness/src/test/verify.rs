@@ -25,7 +25,11 @@ pub fn jobs() -> Vec<Job> {
             if done.images < 1000 || done.passed == 0 || done.passed == done.images {
                 return Err(format!("it was to refuse some and to accept some: {done:?}"));
             }
-            Ok(format!("{} manifests, {} compiled ones", done.manifests, done.images))
+            if done.traps < 50_000 || done.decoded < 10_000 || done.decoded > done.traps * 9 / 10 {
+                return Err(format!("it was to decode some, and not all: {done:?}"));
+            }
+            let (manifests, images, traps) = (done.manifests, done.images, done.traps);
+            Ok(format!("{manifests} manifests, {images} compiled ones, {traps} trapped accesses"))
         }),
     ]
 }
