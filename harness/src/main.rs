@@ -53,7 +53,7 @@ enum Command {
     },
     /// Print all rows.
     Table,
-    /// Feed random and mutated manifests and compiled manifests to those who check them.
+    /// Feed random and mutated manifests, compiled manifests and guests to those who check them.
     Fuzz {
         /// For how long.
         #[arg(long, default_value_t = 60)]

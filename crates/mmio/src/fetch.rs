@@ -41,7 +41,7 @@ pub struct State {
     pub cr4: u64,
     /// EFER.
     pub efer: u64,
-    /// Selector, attributes and limit of CS: the word at offset 0x410 (APM2 B.1). Of
+    /// Selector, attributes and limit of CS: the word at offset 0x410 (APM2 appendix B). Of
     /// these, only the attributes L and D count.
     pub cs: u64,
     /// Base of CS.

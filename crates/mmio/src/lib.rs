@@ -126,7 +126,9 @@ pub enum Operation {
     WriteImmediate(u64),
 }
 
-/// What a MOV does with memory, without the address.
+/// What a MOV does with memory, without the address. Whoever performs it compares the
+/// direction with the trap's (EXITINFO1 bit 1, APM2 15.25.6) and refuses an address
+/// that is no multiple of `size`: the rest of the access could be on another page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// Which way, and between what.
@@ -161,7 +163,7 @@ impl Access {
 
     /// Gives the register what memory has in the lowest `size` bytes of `value`. A
     /// 32-bit register takes the upper half of its 64 bits with it, a smaller one
-    /// leaves the rest (APM3 1.2.3). Does nothing if it is a write.
+    /// leaves the rest (APM3 B.1). Does nothing if it is a write.
     pub fn complete(&self, registers: &mut impl Registers, value: u64) {
         let Operation::Read { to, signed } = self.operation else { return };
         let value = if signed { sign_extended(value, self.size) } else { low(value, self.size) };
