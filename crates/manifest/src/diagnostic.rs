@@ -85,7 +85,13 @@ impl std::error::Error for Diagnostics {}
 #[must_use]
 pub fn list<S: AsRef<str>>(names: &[S]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
-    match quoted.split_last() {
+    join(&quoted)
+}
+
+/// Joins what is quoted already: a, b and c.
+#[must_use]
+pub fn join(pieces: &[String]) -> String {
+    match pieces.split_last() {
         None => "none".into(),
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),

@@ -158,7 +158,7 @@ fn bars(view: &mut View<'_, '_>, entry: &FunctionEntry, index: usize) -> Vec<Bar
         let path = [k("function"), n(index), k("bars"), n(position)];
         let kind = kind(bar.kind);
         let wide = matches!(kind, plan::BarKind::Memory { wide: true, .. });
-        if bar.bar < free || bar.bar + u8::from(wide) > 5 {
+        if bar.bar < free || bar.bar > 5 - u8::from(wide) {
             let message = format!("there is no base address register {} left", bar.bar);
             let help = "0 to 5, ascending; a 64-bit one takes two";
             view.report(RULE, &path, message, help);
@@ -167,6 +167,7 @@ fn bars(view: &mut View<'_, '_>, entry: &FunctionEntry, index: usize) -> Vec<Bar
         if let Some(help) = wrong(bar, kind) {
             let message = format!("{:#x} bytes at {:#x} are no BAR's", bar.size, bar.start);
             view.report(RULE, &path, message, help);
+            continue;
         }
         bars.push(Bar { number: bar.bar, kind, span: Span { start: bar.start, len: bar.size } });
     }

@@ -1,7 +1,7 @@
 //! PCI functions: how they are named, who may own them, what confines them.
 
 use super::{Context, Item};
-use crate::diagnostic::{Diagnostic, list};
+use crate::diagnostic::{Diagnostic, join};
 use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
@@ -66,6 +66,12 @@ fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
     all
 }
 
+/// Functions for a sentence: by what name each can be granted, and what it is.
+fn show(functions: &[&Function]) -> String {
+    let one = |f: &&Function| format!("`pci:{}` ({:04x}:{:04x})", f.bdf, f.vendor, f.device);
+    join(&functions.iter().map(one).collect::<Vec<_>>())
+}
+
 /// A name fits one function.
 pub fn pci_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
@@ -77,23 +83,16 @@ pub fn pci_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             if fitting.len() == 1 {
                 continue;
             }
-            let show = |f: &&Function| format!("pci:{} ({:04x}:{:04x})", f.bdf, f.vendor, f.device);
             let (message, help) = if fitting.is_empty() {
                 let own: Vec<_> = machine.functions.iter().filter(|f| f.nobody.is_none()).collect();
                 let help = match own.is_empty() {
                     true => "it has none that can be granted".to_owned(),
-                    false => format!(
-                        "those that can be granted are {}",
-                        list(&own.iter().map(show).collect::<Vec<_>>())
-                    ),
+                    false => format!("those that can be granted are {}", show(&own)),
                 };
                 let name = brief(grant.name());
                 (format!("machine `{}` has no PCI function `{name}`", machine.name), help)
             } else {
-                let help = format!(
-                    "name one by its address: {}",
-                    list(&fitting.iter().map(show).collect::<Vec<_>>())
-                );
+                let help = format!("name one by its address: {}", show(&fitting));
                 (format!("`{}` fits {} functions", brief(grant.name()), fitting.len()), help)
             };
             let at = cx.at(sandbox, &[k("devices"), n(index)]);
@@ -213,11 +212,10 @@ pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                     "BAR {number} of {} shares a page at {:#x} with {}",
                     grant.function.bdf, page.start, other.bdf
                 );
-                found.push(
-                    Diagnostic::new("pci-page", grant.at.clone(), message).help(
-                        "give both functions to one sandbox, or describe one of them elsewhere",
-                    ),
-                );
+                found.push(Diagnostic::new("pci-page", grant.at.clone(), message).help(
+                    "give both functions to one sandbox, or one of them another address in the \
+                         machine description",
+                ));
             }
         }
     }
