@@ -11,6 +11,7 @@ use serde::Deserialize;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
+mod bus;
 mod pci;
 
 /// Reads and checks a machine description.
@@ -59,6 +60,8 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
     let pci = pci::root(&mut view, &ram);
     let functions = pci::functions(&mut view, pci.as_ref());
     let iommu = pci::iommu(&mut view);
+    let ioapic = pci::ioapic(&mut view);
+    bus::check(&mut view, pci.as_ref(), &functions, &ram);
     if !view.found.is_empty() {
         return Err(view.found);
     }
@@ -73,7 +76,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
         pci,
         functions,
         iommu,
-        ioapic: file.ioapic.as_ref().map(pci::ioapic),
+        ioapic,
         console,
         debug_port: file.debug_port.unwrap_or(0),
         qemu: file.qemu.as_ref().map(|qemu| qemu.args.clone()).unwrap_or_default(),

@@ -69,6 +69,13 @@ impl Ports {
     pub const fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
+
+    /// As a span of port numbers; empty if they are backwards.
+    #[must_use]
+    pub const fn span(self) -> Span {
+        let end = self.last as u64 + 1;
+        Span { start: self.first as u64, len: end.saturating_sub(self.first as u64) }
+    }
 }
 
 /// Rights to memory in the nested tables; reading is always part of them.

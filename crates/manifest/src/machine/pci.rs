@@ -1,7 +1,7 @@
 //! PCI, IOMMU and IOAPIC of a machine description.
 
 use super::View;
-use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, IoapicEntry, PcieEntry};
+use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, MsiEntry, PcieEntry};
 use crate::source::{Step, k, n};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::{self as plan, Bar, Bdf, Bridge, Function, Ioapic, Iommu, Msi, Msix};
@@ -34,6 +34,13 @@ pub fn root(view: &mut View<'_, '_>, ram: &[Span]) -> Option<PciRoot> {
         let message = "a window of the host bridge is no range".to_owned();
         let help = "write pairs of the first address and the one after the last";
         view.report(RULE, &[k("pci"), k("memory")], message, help);
+    }
+    for (index, [first, last]) in entry.ports.iter().enumerate() {
+        if first > last {
+            let message = format!("{first:#x} to {last:#x} is no range of ports");
+            let help = "the first port is at most the last one";
+            view.report(RULE, &[k("pci"), k("ports"), n(index)], message, help);
+        }
     }
     for piece in root.memory.iter().chain([&space]) {
         if let Some(ram) = ram.iter().find(|ram| ram.overlaps(*piece)) {
@@ -114,6 +121,19 @@ fn function(
         let path = [k("function"), n(index), k("msix"), k("vectors")];
         view.report(RULE, &path, format!("{bdf} cannot have that many"), "write 1 to 2048");
     }
+    if let Some(msix) = &entry.msix {
+        let [table, pba] = [msix.table, msix.pba].map(|[bar, at]| (bar, u64::from(at)));
+        let vectors = u64::from(msix.vectors);
+        let apart = table.0 != pba.0
+            || table.1 + vectors * 16 <= pba.1
+            || pba.1 + vectors.div_ceil(64) * 8 <= table.1;
+        if !apart || !table.1.is_multiple_of(8) || !pba.1.is_multiple_of(8) {
+            let path = [k("function"), n(index), k("msix")];
+            let message = format!("MSI-X table and pending bits of {bdf} cannot be there");
+            view.report(RULE, &path, message, "multiples of 8, apart from each other");
+        }
+    }
+    capabilities(view, entry, index);
     let resettable = |e: &PcieEntry| Resettable { at: e.at, flr: e.flr };
     Some(Function {
         bdf,
@@ -138,6 +158,32 @@ fn function(
         nobody: entry.nobody.clone(),
         place: view.document.at(&[k("function"), n(index)]).place(),
     })
+}
+
+/// Capabilities lie beyond the header and apart.
+fn capabilities(view: &mut View<'_, '_>, entry: &FunctionEntry, index: usize) {
+    let msi = |m: &MsiEntry| 10 + 4 * u16::from(m.wide) + 10 * u16::from(m.masks);
+    // Lengths of those registers that every version has (PCI 3.0, 6.8; PCI PM 1.2, 3.2;
+    // PCIe 3.0, 7.8, to the root control that endpoints lack).
+    let all = [
+        entry.pm.as_ref().map(|pm| ("pm", pm.at, 8)),
+        entry.msi.as_ref().map(|m| ("msi", m.at, msi(m))),
+        entry.msix.as_ref().map(|m| ("msix", m.at, 12)),
+        entry.pcie.as_ref().map(|pcie| ("pcie", pcie.at, 20)),
+        entry.af.as_ref().map(|af| ("af", af.at, 6)),
+    ];
+    let mut taken: Vec<(u16, u16)> = Vec::new();
+    for (key, at, len) in all.into_iter().flatten() {
+        let (start, end) = (u16::from(at), u16::from(at) + len);
+        let clash = taken.iter().any(|(first, last)| start < *last && *first < end);
+        if !(0x40..=0x100 - len).contains(&start) || !at.is_multiple_of(4) || clash {
+            let path = [k("function"), n(index), k(key), k("at")];
+            let message = format!("there is no room for a capability of {len} bytes at {at:#x}");
+            let help = "multiples of 4 from 0x40 on, below 0x100, apart from each other";
+            view.report(RULE, &path, message, help);
+        }
+        taken.push((start, end));
+    }
 }
 
 fn address(view: &mut View<'_, '_>, path: &[Step<'_>], text: &str) -> Option<Bdf> {
@@ -224,6 +270,18 @@ pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
 }
 
 /// The IOAPIC.
-pub fn ioapic(entry: &IoapicEntry) -> Ioapic {
-    Ioapic { base: entry.base, lines: entry.lines }
+pub fn ioapic(view: &mut View<'_, '_>) -> Option<Ioapic> {
+    let file = view.file;
+    let entry = file.ioapic.as_ref()?;
+    if !entry.base.is_multiple_of(PAGE) || entry.base >= 1 << 32 {
+        let message = format!("there cannot be an IOAPIC at {:#x}", entry.base);
+        let help = "its registers start at a multiple of 4 KiB below 4 GiB";
+        view.report(RULE, &[k("ioapic"), k("base")], message, help);
+    }
+    // Each line takes two of the 256 indices, from 0x10 on.
+    if !(1..=120).contains(&entry.lines) {
+        let message = format!("an IOAPIC does not have {} lines", entry.lines);
+        view.report(RULE, &[k("ioapic"), k("lines")], message, "write 1 to 120");
+    }
+    Some(Ioapic { base: entry.base, lines: entry.lines })
 }

@@ -158,11 +158,9 @@ fn functions(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Grant
     };
     let grant = |(index, grant): (usize, &raw::DeviceGrant)| {
         let function = super::pci::the_one(machine, grant.name())?.clone();
-        let detailed = grant.detailed();
         Some(plan::Granted {
-            unconfined: detailed.dma == raw::Dma::Unconfined,
-            line: function.gsi.is_some()
-                && (detailed.line || function.msi.is_none() && function.msix.is_none()),
+            unconfined: grant.detailed().dma == raw::Dma::Unconfined,
+            line: super::pci::uses_line(&function, grant),
             function,
             place: cx.at(item, &[k("devices"), n(index)]).place(),
         })

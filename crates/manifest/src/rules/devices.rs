@@ -1,4 +1,5 @@
-//! Devices: each has at most one owner, its ports and interrupts too.
+//! Devices: each has at most one owner, its ports and interrupts too. Ports and
+//! the interrupt line of a PCI function count as a device's.
 
 use super::{Context, Item};
 use crate::diagnostic::{Diagnostic, list, nearest};
@@ -7,26 +8,50 @@ use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
 use bulkhead_layout::hypercall::POWER_PORT;
-use bulkhead_plan::Device;
+use bulkhead_plan::{BarKind, Device, Function, Ports, Trigger};
 
 struct Grant<'a> {
     sandbox: &'a Item<raw::Sandbox>,
     name: &'a str,
     pci: bool,
-    device: Option<&'a Device>,
+    device: Option<Device>,
     at: Location,
+}
+
+/// What a PCI function has of what devices have.
+fn as_device(function: &Function, line: bool) -> Device {
+    let io = function.bars.iter().filter(|bar| bar.kind == BarKind::Io);
+    // Ports end at 0xffff, and no BAR is empty: the machine's own rule.
+    let ports =
+        io.map(|bar| Ports { first: bar.span.start as u16, last: (bar.span.end() - 1) as u16 });
+    Device {
+        name: format!("pci:{}", function.bdf),
+        class: "pci".to_owned(),
+        ports: ports.collect(),
+        irq: function.gsi.filter(|_| line),
+        trigger: Trigger::LevelLow,
+        nobody: super::pci::nobody(function).map(str::to_owned),
+        place: function.place.clone(),
+    }
 }
 
 /// Every device that is granted, in the order of the file.
 fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
     let devices = cx.machine.as_ref().map_or(&[][..], |machine| &machine.devices);
+    let function = |grant: &raw::DeviceGrant| {
+        let function = super::pci::the_one(cx.machine.as_ref()?, grant.name())?;
+        Some(as_device(function, super::pci::uses_line(function, grant)))
+    };
     let mut all = Vec::new();
     for sandbox in &cx.sandboxes {
         for (index, grant) in sandbox.devices.iter().enumerate() {
             let name = grant.name();
-            let device = devices.iter().find(|device| device.name == *name);
-            let at = cx.at(sandbox, &[k("devices"), n(index)]);
             let pci = super::pci::is_pci(name);
+            let device = match pci {
+                true => function(grant),
+                false => devices.iter().find(|device| device.name == *name).cloned(),
+            };
+            let at = cx.at(sandbox, &[k("devices"), n(index)]);
             all.push(Grant { sandbox, name, pci, device, at });
         }
     }
@@ -54,8 +79,8 @@ pub fn device_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Some devices would give their owner power over all the others.
 pub fn device_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for grant in grants(cx) {
-        if let Some(why) = grant.device.and_then(|device| device.nobody.as_ref()) {
+    for grant in grants(cx).into_iter().filter(|grant| !grant.pci) {
+        if let Some(why) = grant.device.and_then(|device| device.nobody) {
             let message = format!("`{}` cannot belong to a sandbox: {why}", grant.name);
             found.push(
                 Diagnostic::new("device-nobody", grant.at, message)
@@ -92,10 +117,10 @@ pub fn device_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// Pairs of different devices of different sandboxes.
 fn pairs<'a, 'g>(
     grants: &'g [Grant<'a>],
-) -> impl Iterator<Item = (&'g Grant<'a>, &'a Device, &'g Grant<'a>, &'a Device)> {
+) -> impl Iterator<Item = (&'g Grant<'a>, &'g Device, &'g Grant<'a>, &'g Device)> {
     grants.iter().enumerate().flat_map(move |(index, later)| {
         grants[..index].iter().filter_map(move |first| {
-            let (one, other) = (first.device?, later.device?);
+            let (one, other) = (first.device.as_ref()?, later.device.as_ref()?);
             let apart = one.name != other.name && first.sandbox.index != later.sandbox.index;
             apart.then_some((first, one, later, other))
         })
@@ -118,9 +143,11 @@ pub fn port_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
-    let owned = grants.iter().filter_map(|grant| Some((grant, grant.device?)));
+    let functions = machine.functions.iter().map(|function| as_device(function, false));
+    let all: Vec<Device> = machine.devices.iter().cloned().chain(functions).collect();
+    let owned = grants.iter().filter_map(|grant| Some((grant, grant.device.as_ref()?)));
     for (grant, device) in owned.filter(|(_, device)| device.nobody.is_none()) {
-        for other in machine.devices.iter().filter(|other| share_port(other, device)) {
+        for other in all.iter().filter(|other| share_port(other, device)) {
             let Some(why) = &other.nobody else { continue };
             let message = format!(
                 "`{}` has a port of `{}`, which cannot belong to a sandbox: {why}",
@@ -151,10 +178,56 @@ pub fn irq_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// The vectors of level lines are unique in the machine: a bare guest's are
+/// given to it, a Linux chooses its own.
+pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let grants = grants(cx);
+    let level = |grant: &&Grant<'_>| {
+        let device = grant.device.as_ref().filter(|device| device.irq.is_some());
+        matches!(grant.sandbox.guest, raw::Guest::Linux { .. })
+            && device.is_some_and(|device| device.trigger != Trigger::Edge)
+    };
+    let mut all = grants.iter().filter(level);
+    let Some(first) = all.next() else { return };
+    for other in all.filter(|other| other.sandbox.index != first.sandbox.index) {
+        let message = format!(
+            "`{}` and `{}` are Linux, and both have level-triggered lines",
+            first.sandbox.name, other.sandbox.name
+        );
+        found.push(
+            Diagnostic::new("line-level", other.at.clone(), message)
+                .label("signals by a level-triggered line")
+                .related(first.at.clone(), "so does this one")
+                .help("take a function with MSI or MSI-X, and leave out `line = true`"),
+        );
+    }
+}
+
+/// A line that is asked for exists.
+pub fn line_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(machine) = &cx.machine else {
+        return;
+    };
+    for sandbox in &cx.sandboxes {
+        let asked = |(_, grant): &(usize, &raw::DeviceGrant)| grant.detailed().line;
+        for (index, grant) in sandbox.devices.iter().enumerate().filter(asked) {
+            let function = super::pci::the_one(machine, grant.name());
+            if super::pci::is_pci(grant.name()) && function.is_none_or(|f| f.gsi.is_some()) {
+                continue;
+            }
+            let at = cx.at(sandbox, &[k("devices"), n(index)]);
+            let message = format!("`{}` has no line that could be asked for", brief(grant.name()));
+            let help = "leave out `line`: a function's line is the `gsi` that the machine \
+                        description gives, and another device's `irq` is part of it";
+            found.push(Diagnostic::new("line-none", at, message).help(help));
+        }
+    }
+}
+
 /// The power port is the monitor's, in every sandbox.
 pub fn port_emulated(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for grant in grants(cx) {
-        let Some(device) = grant.device else { continue };
+        let Some(device) = &grant.device else { continue };
         if device.ports.iter().any(|ports| (ports.first..=ports.last).contains(&POWER_PORT)) {
             let message = format!(
                 "`{}` has port {POWER_PORT:#x}, through which every sandbox is switched off",

@@ -145,6 +145,9 @@ pub fn drive_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::new("drive-known", at("name"), message).help(help));
         }
         let path = resolve(&cx.base, &cx.artifacts, &drive.file);
+        if cx.skip_files {
+            continue;
+        }
         if let Err(error) = std::fs::metadata(&path) {
             let message = format!("there is no file for drive `{}`: {error}", drive.name);
             let help = format!("it is looked for at {}", path.display());

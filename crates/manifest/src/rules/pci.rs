@@ -22,15 +22,35 @@ pub fn matching<'m>(machine: &'m Machine, name: &str) -> Vec<&'m Function> {
     let Some(what) = name.strip_prefix(PREFIX) else {
         return Vec::new();
     };
+    let what = &what.to_ascii_lowercase();
     let all = machine.functions.iter();
     if let Ok(bdf) = what.parse::<Bdf>() {
         return all.filter(|f| f.bdf == bdf).collect();
     }
     if let Some(digits) = what.strip_prefix("class:") {
         let class = |f: &&Function| format!("{:06x}", f.class).starts_with(digits);
-        return all.filter(|f| !digits.is_empty() && f.nobody.is_none() && class(f)).collect();
+        return all.filter(|f| !digits.is_empty() && nobody(f).is_none() && class(f)).collect();
     }
-    all.filter(|f| format!("{:04x}:{:04x}", f.vendor, f.device) == what).collect()
+    all.filter(|f| format!("{:04x}:{:04x}", f.vendor, f.device) == *what).collect()
+}
+
+/// Why no sandbox can own a function: what the machine description says, or
+/// what its class says by itself.
+#[must_use]
+pub fn nobody(function: &Function) -> Option<&str> {
+    let by_class = match function.class >> 8 {
+        0x0806 => Some("it confines the DMA of others"),
+        class if class >> 8 == 0x06 => Some("it forwards for what lies behind it"),
+        _ => function.bridge.map(|_| "it forwards for what lies behind it"),
+    };
+    function.nobody.as_deref().or(by_class)
+}
+
+/// Whether a function signals by its interrupt line, given so.
+#[must_use]
+pub fn uses_line(function: &Function, grant: &raw::DeviceGrant) -> bool {
+    let silent = function.msi.is_none() && function.msix.is_none();
+    function.gsi.is_some() && (silent || grant.detailed().line)
 }
 
 /// The function that a name fits, if it is one alone.
@@ -84,7 +104,8 @@ pub fn pci_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 continue;
             }
             let (message, help) = if fitting.is_empty() {
-                let own: Vec<_> = machine.functions.iter().filter(|f| f.nobody.is_none()).collect();
+                let own: Vec<_> =
+                    machine.functions.iter().filter(|f| nobody(f).is_none()).collect();
                 let help = match own.is_empty() {
                     true => "it has none that can be granted".to_owned(),
                     false => format!("those that can be granted are {}", show(&own)),
@@ -103,9 +124,11 @@ pub fn pci_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Some functions would give their owner power over all the others.
 pub fn pci_nobody(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let requester = cx.machine.as_ref().and_then(|machine| machine.iommu?.ioapic_requester);
     for grant in grants(cx) {
-        let bridge = grant.function.bridge.map(|_| "it forwards for what lies behind it");
-        if let Some(why) = grant.function.nobody.as_deref().or(bridge) {
+        let ioapic = (Some(grant.function.bdf) == requester)
+            .then_some("the IOAPIC's interrupts bear its address");
+        if let Some(why) = nobody(grant.function).or(ioapic) {
             let message = format!("{} cannot belong to a sandbox: {why}", grant.function.bdf);
             let help = "leave it out; the bridges above a function are shown to its owner anyway";
             found.push(Diagnostic::new("pci-nobody", grant.at, message).help(help));
@@ -222,19 +245,27 @@ pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// BARs lie in the host bridge's windows, where no guest has anything else.
+/// Behind bridges the machine's own rule ([`crate::machine`]) sees to it.
 pub fn pci_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
-    let windows = machine.pci.as_ref().map_or(&[][..], |pci| &pci.memory);
+    let (windows, ports) =
+        machine.pci.as_ref().map_or((&[][..], &[][..]), |pci| (&pci.memory, &pci.ports));
     let own = Span { start: 0, len: CHANNELS_END };
     for grant in grants(cx) {
-        for bar in grant.function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
+        for bar in &grant.function.bars {
             let ram = machine.ram_size.saturating_sub(GUEST_LOW_END);
             let high = Span { start: 1 << 32, len: ram };
-            let help = if !windows.iter().any(|window| window.encloses(bar.span)) {
-                "`[pci]` of the machine description says where memory of PCI functions can be"
-            } else if bar.span.overlaps(own) || bar.span.overlaps(high) {
+            let io = bar.kind == BarKind::Io;
+            let decoded = match io {
+                true => ports.iter().any(|ports| ports.span().encloses(bar.span)),
+                false => windows.iter().any(|window| window.encloses(bar.span)),
+            };
+            let help = if !decoded {
+                "`[pci]` of the machine description says where memory and ports of PCI \
+                 functions can be"
+            } else if !io && (bar.span.overlaps(own) || bar.span.overlaps(high)) {
                 "a guest has its RAM, its channels and its configuration space there"
             } else {
                 continue;
