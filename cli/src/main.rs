@@ -6,6 +6,7 @@
 mod cmd;
 mod interrupt;
 mod output;
+mod pci;
 mod picture;
 mod table;
 

@@ -2,6 +2,7 @@
 //! channels on the right. Heights in the memory map grow with the logarithm of
 //! the size, so that a page and a gibibyte can stand beside each other.
 
+use crate::pci::{self, Remark};
 use crate::table::{self, Owner, memory_map, owner_name};
 use bulkhead_layout::monitor::Action;
 use bulkhead_manifest::size::show;
@@ -32,6 +33,8 @@ const CARD_GAP: f64 = 22.0;
 const LANES: f64 = 80.0;
 const WIDTH: f64 = 1240.0;
 const TOP: f64 = 112.0;
+/// Characters of a line in a card.
+const TEXT: usize = 52;
 
 fn colour(index: usize) -> (&'static str, &'static str) {
     COLOURS[index % COLOURS.len()]
@@ -69,7 +72,13 @@ pub fn svg(plan: &Plan) -> String {
     let cards_top = cores(&mut body, plan);
     let cards_end = cards(&mut body, plan, cards_top);
     channels(&mut body, plan, cards_top);
-    let shared_end = shared(&mut body, cards_end + 34.0);
+    let shared_end =
+        remarks(&mut body, "Still shared by all", &table::still_shared(plan), cards_end + 34.0);
+    let open = pci::not_confined(plan);
+    let shared_end = match open.is_empty() {
+        true => shared_end,
+        false => remarks(&mut body, "Not confined by hardware", &open, shared_end + 20.0),
+    };
     let height = map_end.max(shared_end) + MARGIN;
     let mut out = Canvas(head(plan, height));
     let subtitle = format!(
@@ -242,12 +251,20 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
         .devices
         .iter()
         .map(|device| format!("{} ({})", device.name, table::ports(device)))
+        .chain(sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf)))
         .collect();
     let memory: u64 = sandbox.ram.iter().map(|ram| ram.len).sum();
     let lines = [
         ("runs", table::guest(&sandbox.guest)),
         ("has", format!("core {}, {}", cores.join(", "), show(memory))),
-        ("devices", if devices.is_empty() { "none".into() } else { devices.join(", ") }),
+        (
+            "devices",
+            match devices.join(", ") {
+                none if none.is_empty() => "none".into(),
+                long if long.chars().count() > TEXT => table::joined(table::owned(sandbox)),
+                short => short,
+            },
+        ),
         (
             "rights",
             format!("controls {}, observes {}", names(&sandbox.control), names(&sandbox.observe)),
@@ -257,7 +274,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
     for (row, (label, text)) in lines.iter().enumerate() {
         let y = y + 48.0 + row as f64 * 18.0;
         out.text((left, y), "note", label);
-        out.text((left + 72.0, y), "", &shorten(text, 52));
+        out.text((left + 72.0, y), "", &shorten(text, TEXT));
     }
 }
 
@@ -336,14 +353,38 @@ fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
     }
 }
 
-/// The list of what stays common; returns where it ends.
-fn shared(out: &mut Canvas, top: f64) -> f64 {
-    out.text((CARD_X, top), "head", "Still shared by all");
+/// A list of what is shared or not confined, the effect below what it is where
+/// it is long; returns where it ends.
+fn remarks(out: &mut Canvas, title: &str, all: &[Remark], top: f64) -> f64 {
+    const LINE: usize = 84;
+    const INDENT: f64 = 190.0;
+    out.text((CARD_X, top), "head", title);
     let mut y = top + 20.0;
-    for (what, effect) in table::still_shared() {
-        out.text((CARD_X, y), "", what);
-        out.text((CARD_X + 190.0, y), "note", effect);
-        y += 18.0;
+    for (what, effect) in all {
+        out.text((CARD_X, y), "", &shorten(what, 90));
+        if what.chars().count() > 26 {
+            y += 16.0;
+        }
+        for line in wrap(effect, LINE) {
+            out.text((CARD_X + INDENT, y), "note", &line);
+            y += 16.0;
+        }
+        y += 2.0;
     }
     y
+}
+
+/// A text in lines of at most so many characters, words kept whole.
+fn wrap(text: &str, limit: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= limit => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }

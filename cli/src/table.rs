@@ -1,10 +1,11 @@
 //! A plan as tables.
 
+use crate::pci::{self, Remark};
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_layout::{MAX_CORES, map, report};
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{Criticality, Device, Guest, Plan, Sandbox, Span};
+use bulkhead_plan::{BarKind, Criticality, Device, Guest, Plan, Ports, Sandbox, Span};
 use std::fmt::Write;
 
 /// `1 sandbox`, `2 sandboxes`.
@@ -89,7 +90,7 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
 }
 
 /// Rows under a heading, in columns as wide as their widest cell.
-fn table(out: &mut String, title: &str, heads: &[&str], rows: &[Vec<String>]) {
+pub fn table(out: &mut String, title: &str, heads: &[&str], rows: &[Vec<String>]) {
     let _ = writeln!(out, "\n{title}");
     if rows.is_empty() {
         out.push_str("  none\n");
@@ -112,7 +113,8 @@ fn or_dash(text: String) -> String {
     if text.is_empty() { "-".into() } else { text }
 }
 
-fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+/// Items with commas between them, or a dash.
+pub fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     or_dash(items.join(", "))
 }
@@ -143,13 +145,23 @@ pub fn criticality(sandbox: &Sandbox) -> &'static str {
 /// A device's ports.
 #[must_use]
 pub fn ports(device: &Device) -> String {
-    joined(device.ports.iter().map(|ports| {
-        if ports.first == ports.last {
-            format!("{:#x}", ports.first)
-        } else {
-            format!("{:#x}-{:#x}", ports.first, ports.last)
-        }
-    }))
+    joined(device.ports.iter().map(|ports| port_range(*ports)))
+}
+
+/// A port, or the first and the last one.
+#[must_use]
+pub fn port_range(ports: Ports) -> String {
+    if ports.first == ports.last {
+        format!("{:#x}", ports.first)
+    } else {
+        format!("{:#x}-{:#x}", ports.first, ports.last)
+    }
+}
+
+/// Names of what a sandbox owns.
+pub fn owned(sandbox: &Sandbox) -> impl Iterator<Item = String> {
+    let functions = sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf));
+    sandbox.devices.iter().map(|device| device.name.clone()).chain(functions)
 }
 
 fn action(action: Action) -> &'static str {
@@ -169,6 +181,8 @@ pub fn plan(plan: &Plan) -> String {
     rights(&mut out, plan);
     cores(&mut out, plan);
     devices(&mut out, plan);
+    pci::functions(&mut out, plan);
+    pci::interrupt_lines(&mut out, plan);
     channels(&mut out, plan);
     health(&mut out, plan);
     shared(&mut out, plan);
@@ -227,7 +241,7 @@ fn sandboxes(out: &mut String, plan: &Plan) {
                 guest(&sandbox.guest),
                 joined(&sandbox.cores),
                 show(sandbox.ram.iter().map(|ram| ram.len).sum()),
-                joined(sandbox.devices.iter().map(|device| &device.name)),
+                joined(owned(sandbox)),
                 names(&sandbox.control),
                 names(&sandbox.observe),
                 criticality(sandbox).into(),
@@ -276,6 +290,17 @@ fn rights(out: &mut String, plan: &Plan) {
             let seen = &plan.sandboxes[*other];
             let len = report::size(seen.cores.len().min(MAX_CORES));
             row(gpa, show(len), "r--", format!("report of {}", seen.name));
+        }
+        for one in &sandbox.functions {
+            for bar in one.function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
+                let what = format!("BAR {} of pci:{}", bar.number, one.function.bdf);
+                row(bar.span.start, show(bar.span.len), "rw-", what);
+            }
+            if let Some(msix) = one.function.msix {
+                let len = show(u64::from(msix.vectors) * 16);
+                let what = format!("MSI-X table of pci:{}, mediated", one.function.bdf);
+                row(msix.table, len, "rw-", what);
+            }
         }
         for channel in &plan.channels {
             if channel.from == index {
@@ -332,7 +357,7 @@ fn devices(out: &mut String, plan: &Plan) {
         })
         .collect();
     let heads = ["name", "class", "ports", "interrupt", "owner", "granted at, or why not"];
-    table(out, "Devices (interrupts are not passed on yet: drivers poll)", &heads, &rows);
+    table(out, "Devices", &heads, &rows);
 }
 
 fn channels(out: &mut String, plan: &Plan) {
@@ -376,28 +401,32 @@ fn health(out: &mut String, plan: &Plan) {
     table(out, "After a denied access", &heads, &rows);
 }
 
-/// What a partition by cores and memory leaves common.
+/// What a partition by cores, memory and devices leaves common.
 #[must_use]
-pub fn still_shared() -> [(&'static str, &'static str); 5] {
-    [
+pub fn still_shared(plan: &Plan) -> Vec<Remark> {
+    let always = [
         ("last-level cache", "a sandbox can evict lines of others: their speed, not their data"),
         ("memory bus and controllers", "a sandbox can slow memory down for others"),
         (
             "core pairs (hyper-threads)",
             "not described by this machine file: keep siblings in one sandbox",
         ),
-        ("interrupt controllers", "IOAPIC and PIC are masked and nobody's; devices are polled"),
         ("time stamp counter", "all sandboxes read the same one"),
-    ]
+    ];
+    let always = always.map(|(what, effect)| (what.to_owned(), effect.to_owned()));
+    always.into_iter().chain(pci::shared(plan)).collect()
 }
 
 fn shared(out: &mut String, plan: &Plan) {
-    if plan.sandboxes.len() < 2 {
-        return;
+    let remarks = |out: &mut String, title: &str, all: Vec<Remark>| {
+        let rows: Vec<Vec<String>> =
+            all.into_iter().map(|(what, effect)| vec![what, effect]).collect();
+        table(out, title, &["what", "effect"], &rows);
+    };
+    if plan.sandboxes.len() > 1 {
+        remarks(out, "Still shared by all sandboxes", still_shared(plan));
     }
-    let rows: Vec<Vec<String>> = still_shared()
-        .iter()
-        .map(|(what, effect)| vec![(*what).to_owned(), (*effect).to_owned()])
-        .collect();
-    table(out, "Still shared by all sandboxes", &["what", "effect"], &rows);
+    if !plan.machine.functions.is_empty() {
+        remarks(out, "Not confined by hardware", pci::not_confined(plan));
+    }
 }
