@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Debian's kernels as data: target/artifacts/linux-{6.1,6.12}[-cloud], bzImages
-# straight out of Debian's packages, each with its configuration, and the KVM
-# modules of linux-6.12. Nothing is installed and no root is needed.
+# straight out of Debian's packages, each with its configuration and, in
+# linux-*.modules, the drivers of disks and network cards as a tree that modprobe
+# reads; and the KVM modules of linux-6.12. Nothing is installed and no root is
+# needed.
 #
 # Both releases get the same kernels: 6.1 is bookworm's, 6.12 that of
 # bookworm-backports or trixie, whatever the machine itself runs. Should a mirror
@@ -16,10 +18,14 @@ set -euo pipefail
 
 STAMP=$ARTIFACTS/kernels.sha256
 # Raise it when what is kept of a package changes.
-FORMAT=1
+FORMAT=2
 SERIES="6.1 6.12"
 FLAVOURS="amd64 cloud-amd64"
 MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
+# What a guest with devices of its own loads, with what these depend on. A kernel
+# that has one built in, or not at all (6.1-cloud has no AHCI, cloud no e1000e),
+# is none the worse for it.
+DRIVERS="virtio_pci virtio_blk virtio_net virtio_rng nvme ahci sd_mod e1000e ext4 crc32c_generic"
 
 name_of() { # series flavour -> artifact
     case $2 in
@@ -44,15 +50,47 @@ complete() {
         (cd "$ARTIFACTS" && sha256sum --check --status --strict "$STAMP" 2>/dev/null)
 }
 
-# Takes bzImage and configuration (and KVM's modules) out of a package.
+# What a module says of itself: `modinfo -F FIELD`, without that program.
+module_info() { # file field
+    tr '\0' '\n' <"$1" | sed -n "s/^$2=//p"
+}
+
+# Copies a module and what it depends on, uncompressed, as a kernel without
+# user space's help wants it; nothing if there is no such module.
+take_module() { # tree out name
+    local file out name
+    # Either character may stand in a file's name, and always _ in a dependency.
+    file=$(find "$1" -name "${3//[-_]/[-_]}.ko*" -print -quit)
+    [ -n "$file" ] || return 0
+    out=$2/$(basename "${file%.xz}")
+    [ ! -e "$out" ] || return 0
+    case $file in
+    *.xz) xz -dc "$file" >"$out" ;;
+    *) cp "$file" "$out" ;;
+    esac
+    for name in $(module_info "$out" depends | tr ',' ' '); do take_module "$1" "$2" "$name"; done
+}
+
+# The drivers, with the tables that map devices' names to them.
+take_drivers() { # tree artifact
+    local modules=$ARTIFACTS/$2.modules version name
+    version=$(basename "$1"/lib/modules/*)
+    rm -rf "$modules" && mkdir -p "$modules/lib/modules/$version"
+    for name in $DRIVERS; do take_module "$1/lib/modules" "$modules/lib/modules/$version" "$name"; done
+    busybox depmod -b "$modules" "$version" || die "busybox depmod failed for $2"
+}
+
+# Takes bzImage, configuration and drivers (and KVM's modules) out of a package.
 unpack() { # deb artifact
     local deb=$1 name=$2 dir=$ROOT/target/apt/unpack
     rm -rf "$dir" && mkdir -p "$dir"
-    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$dir" --wildcards './boot/*'
+    # Debian 13's packages have their modules below /usr.
+    dpkg-deb --fsys-tarfile "$deb" |
+        tar -x -C "$dir" --wildcards --transform 's,^\./usr/lib,./lib,' './boot/*' '*/lib/modules/*'
     cp "$dir"/boot/config-* "$ARTIFACTS/$name.config"
     cp "$dir"/boot/vmlinuz-* "$ARTIFACTS/$name"
+    take_drivers "$dir" "$name"
     if [ "$name" = linux-6.12 ]; then
-        dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$dir" --wildcards '*/arch/x86/kvm/*' '*/virt/lib/*' '*/drivers/crypto/ccp/*'
         rm -rf "$ARTIFACTS/modules" && mkdir -p "$ARTIFACTS/modules"
         local module
         for module in $MODULES; do
