@@ -22,7 +22,7 @@ setup: ## install what is missing (as root, with sudo, or say what to run)
 build: setup ## build the command, the guests and what runs inside Linux
 	@tools/build.sh
 
-artifacts: setup ## kernels and initramfs images of the Linux guests, in target/artifacts
+artifacts: setup ## kernels, initramfs images and a Debian for the Linux guests, in target/artifacts
 	@tools/artifacts.sh
 
 run: build ## boot systems/demo.toml in QEMU; live with a terminal, else the scenario

@@ -6,7 +6,7 @@
 #
 # Packages need root (or sudo); without either the one line to run is printed.
 # The pinned Rust toolchain goes where rustup keeps toolchains and needs no root,
-# and kernels are data (tools/kernels.sh). A run that finds all of it downloads
+# and kernels and the guests' Debian are data (tools/kernels.sh, tools/disk.sh). A run that finds all of it downloads
 # nothing and takes a fraction of a second: it looks at the things themselves, so
 # there is no stamp that could be wrong.
 set -euo pipefail
@@ -15,12 +15,13 @@ cd "$ROOT"
 
 QEMU_LEAST=9
 # ipxe-qemu holds the boot ROM of QEMU's default network card; bochs is the
-# second emulator of the tests.
+# second emulator of the tests; iperf3 is the host's end of the guests' network.
 PACKAGES=(
     gcc libc6-dev make ca-certificates xz-utils
     grub-common grub-pc-bin grub-efi-amd64-bin xorriso mtools
     ovmf seabios ipxe-qemu busybox-static
     bochs bochsbios bochs-term vgabios
+    e2fsprogs iperf3
 )
 # Patience, but not for ever: for another apt's lock, and for a mirror.
 APT_SETTINGS='DPkg::Lock::Timeout "300"; Acquire::Retries "4"; Acquire::http::Timeout "30"; Acquire::https::Timeout "30";'
@@ -159,6 +160,7 @@ case ${1:-} in
     install_packages
     install_toolchain
     "$ROOT/tools/kernels.sh"
+    "$ROOT/tools/disk.sh"
     ;;
 *) die "usage: tools/setup.sh [--check]" ;;
 esac
