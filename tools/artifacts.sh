@@ -2,6 +2,8 @@
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
 #   target/artifacts/{test,bench,demo,peer}.cpio
+#   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
+#   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -12,6 +14,7 @@ PROGRAMS=${CARGO_TARGET_DIR:-target}/$TARGET/linux
 BUSYBOX=$(command -v busybox) || die "no busybox; run tools/setup.sh"
 
 "$ROOT/tools/kernels.sh"
+"$ROOT/tools/disk.sh"
 mkdir -p "$ARTIFACTS"
 crates=()
 for manifest in linux/*/Cargo.toml; do
@@ -38,6 +41,12 @@ initramfs() { # NAME PROGRAM-OR-ENTRY...
 initramfs test bhbench bhtrue bhview
 initramfs bench bhbench bhtrue
 initramfs demo bhview bhbench bhtrue bhdemo
+
+# Drivers and our programs; all else is on the disk.
+for modules in "$ARTIFACTS"/linux-*.modules; do
+    kernel=$(basename "$modules" .modules)
+    initramfs "disk-${kernel#linux-}" bhbench bhtrue bhio "tree:/=$modules" link:/sbin/modprobe=/bin/busybox
+done
 
 # The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
 # belong to linux-6.12, so that is the kernel to start it with.

@@ -59,6 +59,8 @@ ids! {
     FINISH = 0x004 "finish";
     /// First VMRUN of a core; the plugin makes this event by itself.
     LAUNCH = 0x005 "launch";
+    /// The root file system on the disk is mounted, the network is up.
+    ROOT = 0x006 "root";
     /// Self-test: a loop of known length.
     SELFTEST_LOOP = 0x010 "selftest.loop";
     /// Self-test: lateness of a timer in TSC ticks, other cores idle.
@@ -89,6 +91,22 @@ ids! {
     FLIGHT_JITTER = 0x030 "flight.jitter";
     /// Computing of one release of the flight controller.
     FLIGHT_RELEASE = 0x031 "flight.release";
+    /// A random read of 4 KiB from a disk, past the page cache.
+    IO_BLK_RAND4K = 0x038 "io.blk_rand4k";
+    /// A sequential read of 1 MiB.
+    IO_BLK_SEQ1M = 0x039 "io.blk_seq1m";
+    /// A sequential write of 1 MiB.
+    IO_BLK_WRITE1M = 0x03A "io.blk_write1m";
+    /// A datagram of 1,472 bytes to the host and back.
+    IO_NET_UDP = 0x03B "io.net_udp";
+    /// 64 KiB to the host by TCP.
+    IO_NET_TCP = 0x03C "io.net_tcp";
+    /// 64 KiB from the host by TCP.
+    IO_NET_TCP_FROM = 0x03D "io.net_tcp_from";
+    /// A run of `sysbench fileio`.
+    IO_SYSBENCH = 0x03E "io.sysbench";
+    /// A run of `iperf3`.
+    IO_IPERF3 = 0x03F "io.iperf3";
     /// A null hypercall.
     HYPERCALL = 0x040 "monitor.hypercall";
     /// An IPI inside a sandbox.
@@ -97,6 +115,10 @@ ids! {
     RESTART = 0x042 "monitor.restart";
     /// Boot code.
     BOOT = 0x043 "boot.instructions";
+    /// A run of `stress-ng`.
+    IO_STRESS = 0x050 "io.stress_ng";
+    /// A run of `cyclictest`.
+    IO_CYCLIC = 0x051 "io.cyclictest";
 }
 
 /// The bytes of a marker.

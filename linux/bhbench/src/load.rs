@@ -2,7 +2,7 @@
 //! measured under.
 
 use crate::rows::{exec, exec_with, fork_and_wait};
-use crate::{Failure, setup};
+use bulkhead_linux::setup::{self, Failure};
 use nix::sys::time::TimeSpec;
 use nix::sys::wait::waitpid;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};

@@ -16,9 +16,8 @@
 
 mod load;
 mod rows;
-mod setup;
 
-use bulkhead_linux::{mark, marker};
+use bulkhead_linux::{mark, marker, setup, setup::Failure};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -34,9 +33,6 @@ fn main() -> ExitCode {
         }
     }
 }
-
-/// Why a benchmark could not run.
-type Failure = Box<dyn std::error::Error>;
 
 fn run(args: &[String]) -> Result<(), Failure> {
     setup::fixed_addresses()?;

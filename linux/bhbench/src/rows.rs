@@ -1,6 +1,6 @@
 //! The rows: each an operation repeated, every time between two markers.
 
-use crate::{Failure, setup};
+use bulkhead_linux::setup::{self, Failure};
 use bulkhead_linux::{mark, marker, ticks};
 use marker::id;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};

@@ -3,8 +3,10 @@
 //!
 //! | parameter | meaning |
 //! |---|---|
-//! | `bulkhead.run=shell` | a busybox shell on the console, again and again (the default) |
-//! | `bulkhead.run=NAME[:ARG,ARG...]` | run `/bin/NAME ARG ARG...`, say how it ended, power off |
+//! | `bulkhead.root=DEVICE` | go on in the ext4 file system on `/dev/NAME`, `LABEL=...` or `UUID=...` ([`root`]) |
+//! | `bulkhead.net=DRIVER` | give the network card of this driver QEMU's usual address ([`net`]) |
+//! | `bulkhead.run=shell` | a shell on the console, again and again (the default) |
+//! | `bulkhead.run=NAME[:ARG,ARG...]` | run the program NAME with its arguments, say how it ended, power off |
 //! | `bulkhead.run=boot` | say that user space is reached, power off |
 //! | `bulkhead.run=reboot` | the same, but reboot |
 //! | `bulkhead.then=shell` or `reboot` | what to do after NAME instead of powering off; `bulkhead.scenario=ci` overrides it |
@@ -12,6 +14,10 @@
 //! As busybox's init does, it powers off at SIGUSR2 and reboots at SIGTERM, so
 //! that plain `poweroff` and `reboot` work in the shell.
 #![forbid(unsafe_code)]
+
+mod devices;
+mod net;
+mod root;
 
 use bulkhead_linux::{mark, marker};
 use nix::errno::Errno;
@@ -23,6 +29,9 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
+
+/// Where programs are looked for: what came with the initramfs, then the disk's.
+const PATH: &str = "/run/bulkhead:/bin:/sbin:/usr/bin:/usr/sbin";
 
 /// Source, target, file system.
 const MOUNTS: [(&str, &str, &str); 5] = [
@@ -53,6 +62,10 @@ fn main() {
         Some("ci") => "poweroff",
         _ => parameter(&line, "bulkhead.then").unwrap_or("poweroff"),
     };
+    if let Err(why) = prepare(&line) {
+        println!("bulkhead-init: {why}");
+        finish("poweroff");
+    }
     match parameter(&line, "bulkhead.run").unwrap_or("shell") {
         "boot" => {}
         "reboot" => finish("reboot"),
@@ -60,13 +73,36 @@ fn main() {
         job => {
             let (name, args) = job.split_once(':').unwrap_or((job, ""));
             let args = args.split(',').filter(|arg| !arg.is_empty());
-            run(Command::new(format!("/bin/{name}")).args(args), &signals);
+            run(Command::new(find(name)).args(args), &signals);
         }
     }
     if then == "shell" {
         shell(&signals);
     }
     finish(then);
+}
+
+/// Root file system and network, if the command line asks for them.
+fn prepare(line: &str) -> Result<(), String> {
+    let (disk, card) = (parameter(line, "bulkhead.root"), parameter(line, "bulkhead.net"));
+    // Drivers are in the initramfs, so `enter` has those of all devices loaded.
+    if let Some(name) = disk {
+        root::enter(name)?;
+    }
+    if let Some(driver) = card {
+        net::up(driver)?;
+    }
+    if disk.or(card).is_some() {
+        mark::<{ marker::EVENT | marker::id::ROOT }>(0);
+        println!("bulkhead-init: devices are ready");
+    }
+    Ok(())
+}
+
+/// Where a program is; if it is nowhere, its bare name, for the message.
+fn find(name: &str) -> String {
+    let candidates = PATH.split(':').map(|folder| format!("{folder}/{name}"));
+    candidates.into_iter().find(|path| fs::exists(path).unwrap_or(false)).unwrap_or(name.into())
 }
 
 /// Does what a C library does when a program starts, on every core: CPUID in
@@ -118,7 +154,7 @@ fn shell(signals: &SigSet) -> ! {
 
 /// Runs a program to its end, reaping orphans and obeying signals meanwhile.
 fn run(command: &mut Command, signals: &SigSet) {
-    command.env("PATH", "/bin:/sbin");
+    command.env("PATH", PATH);
     let child = match command.spawn() {
         Ok(child) => Pid::from_raw(child.id().cast_signed()),
         Err(why) => {

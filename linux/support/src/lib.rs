@@ -1,7 +1,9 @@
 //! What the programs of a Linux guest share, so that they themselves need no
-//! `unsafe`: [`mark`], [`ticks`] and windows into physical memory ([`devmem`]).
+//! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]) and
+//! what comes before measuring ([`setup`]).
 
 pub mod devmem;
+pub mod setup;
 
 pub use bulkhead_layout::marker;
 

@@ -1,6 +1,5 @@
 //! What must be alike in two Linuxes before their figures can be compared.
 
-use crate::Failure;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::personality::{self, Persona};
 use nix::unistd::Pid;
@@ -9,6 +8,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// Why a program could not go on.
+pub type Failure = Box<dyn std::error::Error>;
 
 /// Starts this program again without address randomisation: the number of page
 /// tables that fork copies must not be a matter of luck.

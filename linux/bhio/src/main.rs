@@ -1,0 +1,133 @@
+//! `bhio` does fixed amounts of disk and network work, so that the instructions
+//! that it takes in two places can be compared. Arguments, in any order:
+//!
+//! | argument | does |
+//! |---|---|
+//! | `disk=PATH` | a disk, or a file that is made, for the rows that come after it |
+//! | `peer=ADDRESS:PORT` | the host's end of `udp`, `tcp`, `tcp_from` (`bulkhead_qemu::Peer`) |
+//! | `iperf=PORT` | where `iperf3` listens at that address |
+//! | `rand4k=N` | N reads of 4 KiB at random places, past the page cache |
+//! | `seq1m=N`, `write1m=N` | N reads, writes of 1 MiB, one after the other, likewise |
+//! | `udp=N` | N datagrams of 1,472 bytes to the peer and back |
+//! | `tcp=N`, `tcp_from=N` | N MiB to the peer, from the peer |
+//! | `sysbench=N` | `sysbench fileio`: N random reads and writes, on the root file system |
+//! | `iperf3=N` | `iperf3`: N MiB to the host |
+//! | `stress-ng=N` | `stress-ng`: N rounds of each of six stressors, one after the other |
+//! | `cyclictest=N` | `cyclictest`: N periods of 1 ms |
+//!
+//! Each request, 64 KiB of a stream, and run of a program lies between two
+//! markers, all rows together between the events `START` and `FINISH`. Printed:
+//! `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT` and, at the
+//! end, `bhio: done`.
+#![forbid(unsafe_code)]
+
+mod disk;
+mod net;
+mod program;
+
+use bulkhead_linux::setup::{self, Failure};
+use bulkhead_linux::{mark, marker, ticks};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => {
+            println!("bhio: done");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            println!("bhio: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the rows need to know.
+#[derive(Default)]
+struct Place {
+    disk: Option<String>,
+    peer: Option<SocketAddr>,
+    iperf: Option<u16>,
+}
+
+impl Place {
+    fn disk(&self) -> Result<&str, Failure> {
+        Ok(self.disk.as_deref().ok_or("no disk=PATH before this row")?)
+    }
+
+    fn peer(&self) -> Result<SocketAddr, Failure> {
+        Ok(self.peer.ok_or("no peer=ADDRESS:PORT before this row")?)
+    }
+}
+
+fn run(args: &[String]) -> Result<(), Failure> {
+    setup::fixed_addresses()?;
+    setup::settle();
+    setup::describe();
+    let mut place = Place::default();
+    mark::<{ marker::EVENT | marker::id::START }>(0);
+    for arg in args {
+        let (name, value) = arg.split_once('=').ok_or_else(|| format!("{arg}: no '='"))?;
+        setup::drain();
+        one(&mut place, name, value).map_err(|why| format!("{arg}: {why}"))?;
+    }
+    mark::<{ marker::EVENT | marker::id::FINISH }>(0);
+    Ok(())
+}
+
+fn one(place: &mut Place, name: &str, value: &str) -> Result<(), Failure> {
+    match name {
+        "disk" => place.disk = Some(value.into()),
+        "peer" => place.peer = Some(value.parse()?),
+        "iperf" => place.iperf = Some(value.parse()?),
+        _ => return row(place, name, value.parse()?),
+    }
+    Ok(())
+}
+
+fn row(place: &Place, name: &str, count: usize) -> Result<(), Failure> {
+    match name {
+        "rand4k" => disk::rand4k(place.disk()?, count),
+        "seq1m" => disk::seq1m(place.disk()?, count),
+        "write1m" => disk::write1m(place.disk()?, count),
+        "udp" => net::udp(place.peer()?, count),
+        "tcp" => net::tcp(place.peer()?, count),
+        "tcp_from" => net::tcp_from(place.peer()?, count),
+        "sysbench" => program::sysbench(count),
+        "iperf3" => {
+            let port = place.iperf.ok_or("no iperf=PORT before this row")?;
+            program::iperf3(SocketAddr::new(place.peer()?.ip(), port), count)
+        }
+        "stress-ng" => program::stress(count),
+        "cyclictest" => program::cyclic(count),
+        _ => Err("no such row".into()),
+    }
+}
+
+/// Runs `operation` a few times to warm up, then `count` times between markers,
+/// and prints median and sum of its ticks.
+fn repeat<const ID: u16>(
+    name: &str,
+    (warm, count): (usize, usize),
+    mut operation: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for _ in 0..warm {
+        operation()?;
+    }
+    let mut samples = Vec::with_capacity(count);
+    for _ in 0..count {
+        let begin = ticks();
+        bulkhead_linux::begin::<ID>();
+        let result = operation();
+        bulkhead_linux::end::<ID>();
+        samples.push(ticks() - begin);
+        result?;
+    }
+    samples.sort_unstable();
+    let median = samples.get(count / 2).ok_or("nothing to do")?;
+    println!("row {name} {median} ticks");
+    println!("row {name}_sum {} ticks", samples.iter().sum::<u64>());
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Leaves the initramfs for a file system on a disk.
+//!
+//! What the initramfs brought in `/bin` besides busybox moves along, to
+//! `/run/bulkhead`: the disk's Debian is the distribution's alone, and a change of
+//! our programs does not change it.
+
+use crate::devices;
+use nix::mount::{MsFlags, mount};
+use nix::unistd::{chdir, chroot};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const NEW: &str = "/newroot";
+/// Mounts that move along; those below them come with them.
+const MOVED: [&str; 5] = ["/proc", "/sys", "/dev", "/tmp", "/run"];
+const NONE: Option<&str> = None;
+
+/// Waits for the disk, mounts it and makes it the root.
+///
+/// # Errors
+/// In words, if it does not come or is no ext4.
+pub fn enter(name: &str) -> Result<(), String> {
+    let disk = devices::wait(|| device(name))
+        .ok_or_else(|| format!("no {name} within {}; there are {}", devices::limit(), disks()))?;
+    for folder in [NEW, "/run"] {
+        fs::create_dir_all(folder).map_err(|why| format!("{folder}: {why}"))?;
+    }
+    attach(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty())?;
+    attach(Some(&disk), NEW, Some("ext4"), MsFlags::MS_NOATIME)?;
+    take_programs().map_err(|why| format!("programs of the initramfs: {why}"))?;
+    for from in MOVED {
+        attach(Some(from), &format!("{NEW}{from}"), NONE, MsFlags::MS_MOVE)?;
+    }
+    // As switch_root does; the initramfs's few files stay where nobody sees them.
+    let entered = chdir(NEW)
+        .and_then(|()| mount(Some("."), "/", NONE, MsFlags::MS_MOVE, NONE))
+        .and_then(|()| chroot("."))
+        .and_then(|()| chdir("/"));
+    entered.map_err(|why| format!("cannot make {disk} the root: {why}"))?;
+    // Where programs expect shared memory; Debian's own init makes it, too.
+    fs::create_dir_all("/dev/shm").map_err(|why| format!("/dev/shm: {why}"))?;
+    attach(Some("tmpfs"), "/dev/shm", Some("tmpfs"), MsFlags::empty())?;
+    println!("bulkhead-init: root is {disk}");
+    Ok(())
+}
+
+fn attach(
+    source: Option<&str>,
+    target: &str,
+    kind: Option<&str>,
+    flags: MsFlags,
+) -> Result<(), String> {
+    mount(source, target, kind, flags, NONE)
+        .map_err(|why| format!("cannot mount {} on {target}: {why}", source.unwrap_or("nothing")))
+}
+
+/// The device's node, once it is there.
+fn device(name: &str) -> Option<String> {
+    if name.starts_with('/') {
+        return fs::exists(name).ok()?.then(|| name.to_owned());
+    }
+    let out = Command::new("/bin/findfs").arg(name).output().ok()?;
+    let node = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+    (out.status.success() && !node.is_empty()).then_some(node)
+}
+
+/// Names of all disks, for a message.
+fn disks() -> String {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    if names.is_empty() { "no disks at all".into() } else { names.join(", ") }
+}
+
+/// Copies the programs that are no links to busybox nor busybox itself.
+fn take_programs() -> std::io::Result<()> {
+    let to = Path::new("/run/bulkhead");
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir("/bin")?.flatten() {
+        if entry.file_type()?.is_file() && entry.file_name() != "busybox" {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
