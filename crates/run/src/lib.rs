@@ -2,10 +2,12 @@
 //! `bulkhead run`, the tests and the measurements have in common.
 
 mod build;
+mod machine;
 mod promises;
 mod system;
 
 pub use build::{build, iso};
+pub use machine::machine;
 pub use promises::judge;
 pub use system::{Event, Options, Outcome, Spoil, run};
 

@@ -6,7 +6,7 @@ use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
 use bulkhead_plan::{Guest, Plan};
-use bulkhead_qemu::{Counts, Machine, Plugin, Running, Serial, Time};
+use bulkhead_qemu::{Counts, Plugin, Running, Serial, Time};
 use bulkhead_watch::{Explained, Report, Snapshot, explain, report, snapshot, telemetry};
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -169,29 +169,13 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     let plan = &baked.plan;
     let used = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |c| c + 1);
 
-    let mut machine = Machine::new(&options.dir);
-    let mut described = plan.machine.qemu.iter();
-    while let Some(argument) = described.next() {
-        match (argument.as_str(), described.as_slice().first()) {
-            ("-machine", Some(value)) => machine.machine.clone_from(value),
-            ("-cpu", Some(value)) => machine.cpu.clone_from(value),
-            // Every machine has these.
-            ("-nodefaults" | "-no-user-config" | "-no-reboot", _) => continue,
-            ("-display", Some(_)) => {}
-            _ => {
-                machine.args.push(argument.clone());
-                continue;
-            }
-        }
-        described.next();
-    }
+    let mut machine = crate::machine(&plan.machine, &plan.drives, &options.dir);
     if let Some(cpu) = &options.cpu {
         machine.cpu.clone_from(cpu);
     }
-    machine.args.extend(attached(plan));
     machine.args.extend(options.qemu.iter().cloned());
     machine.cores = options.cores.unwrap_or(used);
-    machine.memory = options.memory.unwrap_or(plan.machine.ram_size);
+    machine.memory = options.memory.unwrap_or(machine.memory);
     machine.time = options.time;
     machine.serials = serials(plan, options.terminal);
     match &options.iso {
@@ -216,30 +200,6 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
         ..Plugin::default()
     });
     machine.start().map_err(Error::Machine)
-}
-
-/// What the machine's drives and networks lead to. A drive without a file is
-/// empty; what is written to one with a file goes to a temporary overlay.
-fn attached(plan: &Plan) -> Vec<String> {
-    const EMPTY: u64 = 64 << 20;
-    let mut args = Vec::new();
-    for name in &plan.machine.drives {
-        let drive = match plan.drives.iter().find(|(drive, _)| drive == name) {
-            Some((_, file)) => {
-                // A comma in an option's value is written twice.
-                let file = file.display().to_string().replace(',', ",,");
-                format!("if=none,id={name},file={file},format=raw,snapshot=on")
-            }
-            None => format!(
-                "if=none,id={name},file.driver=null-co,file.size={EMPTY},file.read-zeroes=on,format=raw"
-            ),
-        };
-        args.extend(["-drive".to_owned(), drive]);
-    }
-    for name in &plan.machine.networks {
-        args.extend(["-netdev".to_owned(), format!("user,id={name}")]);
-    }
-    args
 }
 
 /// Where monitors count exits, for events: sandbox by sandbox, core by core, each

@@ -8,6 +8,7 @@
 mod attack;
 mod bochs;
 mod damaged;
+mod disk;
 mod driver;
 mod figures;
 mod guest;
@@ -33,6 +34,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(walk::jobs());
     jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
+    jobs.extend(disk::jobs());
     jobs.extend(damaged::jobs());
     jobs.extend(wrong::jobs());
     jobs

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const BUSES: [&str; 3] = ["pci", "virtio", "scsi"];
 /// Longest time for a device to appear. A disk that is asked in vain takes less.
 const LIMIT: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Loads drivers for devices until `look` finds something, at most for 30 s.
 pub fn wait<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {

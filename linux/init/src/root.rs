@@ -65,10 +65,13 @@ fn device(name: &str) -> Option<String> {
     (out.status.success() && !node.is_empty()).then_some(node)
 }
 
-/// Names of all disks, for a message.
+/// Names of all disks that can be opened, for a message.
 fn disks() -> String {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
+    // A path of an NVMe disk is listed, but has no node.
+    let mut names: Vec<_> =
+        names.filter(|name| fs::exists(format!("/dev/{name}")).unwrap_or(false)).collect();
     names.sort();
     if names.is_empty() { "no disks at all".into() } else { names.join(", ") }
 }
