@@ -28,6 +28,7 @@ enum Command {
     Build(cmd::build::Arguments),
     Run(cmd::run::Arguments),
     Exits(cmd::exits::Arguments),
+    Audit(cmd::audit::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -37,5 +38,6 @@ fn main() -> ExitCode {
         Command::Build(arguments) => cmd::build::run(&arguments),
         Command::Run(arguments) => cmd::run::run(&arguments),
         Command::Exits(arguments) => cmd::exits::run(&arguments),
+        Command::Audit(arguments) => cmd::audit::run(&arguments),
     }
 }

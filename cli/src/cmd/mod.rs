@@ -1,5 +1,6 @@
 //! The subcommands, and what they have in common.
 
+pub mod audit;
 pub mod build;
 pub mod check;
 pub mod exits;

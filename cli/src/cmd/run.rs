@@ -86,6 +86,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         options.time = Time::Live;
     }
     options.scenario = !terminal;
+    // In virtual time, at the end: nothing that is measured waits for it.
+    options.audit = timed;
     if let Some(sandbox) = &arguments.gdb {
         let Some(found) = checked.system.sandboxes.iter().find(|s| s.sandbox.name == *sandbox)
         else {
@@ -127,7 +129,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 /// The first of `target/run/NAME`, `target/run/NAME-2` and so on, below the current
 /// folder, that no other run uses: two runs would write each other's logs and answer
 /// each other's requests.
-fn free_folder(name: &str) -> Result<(PathBuf, File), String> {
+pub fn free_folder(name: &str) -> Result<(PathBuf, File), String> {
     const MOST: usize = 64;
     for number in 1..=MOST {
         let name = if number == 1 { name.into() } else { format!("{name}-{number}") };

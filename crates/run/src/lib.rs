@@ -1,6 +1,7 @@
 //! Builds a system, boots it in QEMU, and watches it to its end: what
 //! `bulkhead run`, the tests and the measurements have in common.
 
+pub mod audit;
 mod build;
 mod machine;
 mod promises;

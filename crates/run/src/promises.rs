@@ -1,6 +1,8 @@
 //! What a system's manifest promises, judged by what was seen.
 
 use crate::Outcome;
+use crate::audit::Audited;
+use bulkhead_audit::RULES;
 use bulkhead_plan::Guest;
 use bulkhead_watch::{Promise, Sandbox};
 
@@ -23,6 +25,7 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
             promises.extend(exit_free(sandbox, linux, plan.cores.len()));
         }
     }
+    promises.extend(outcome.audited.as_ref().map(audit));
     if timed {
         promises.extend(outcome.telemetry.iter().map(|(name, t)| on_time(name, t)));
     }
@@ -103,6 +106,30 @@ fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize) -> Option<Promise> {
     let ended = if sandbox.state == "stopped" { ", power-off included" } else { "" };
     let detail = format!("{steady:?} in {:.3} s{ended}", sandbox.exits.steady_seconds);
     Some(promise(format!("{} runs without exits", sandbox.name), steady.iter().all(free), detail))
+}
+
+fn audit(audited: &Audited) -> Promise {
+    let report = &audited.report;
+    let detail = match report.findings.first() {
+        None => format!(
+            "{} rules, {} frames of tables, {} runs of frames",
+            RULES.len(),
+            report.tables,
+            report.frames.len(),
+        ),
+        Some(first) => format!(
+            "{} differences; the first: {}: {}: {}",
+            report.findings.len(),
+            first.place,
+            first.rule,
+            first.message
+        ),
+    };
+    promise(
+        "audit: the machine confines what the manifest says",
+        report.findings.is_empty(),
+        detail,
+    )
 }
 
 fn on_time(name: &str, t: &bulkhead_layout::telemetry::Record) -> Promise {

@@ -1,5 +1,6 @@
 //! One run of a system in QEMU.
 
+use crate::audit::{self, Audited};
 use crate::{Error, build, iso};
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
@@ -47,6 +48,13 @@ pub struct Options {
     pub qemu: Vec<String>,
     /// Changes the image after it was baked: damaged images, planted errors.
     pub spoil: Option<Spoil>,
+    /// Audit the machine at the end of the run, stopped, before it is ended.
+    pub audit: bool,
+    /// Leave a dump for a later audit in this folder; with `audit`.
+    pub dump: Option<PathBuf>,
+    /// End as soon as all sandboxes that start with the machine are in steady state:
+    /// a Linux in user space, a bare guest running.
+    pub until_steady: bool,
 }
 
 impl Options {
@@ -68,6 +76,9 @@ impl Options {
             stop: None,
             qemu: Vec::new(),
             spoil: None,
+            audit: false,
+            dump: None,
+            until_steady: false,
         }
     }
 }
@@ -102,6 +113,8 @@ pub struct Outcome {
     pub boot_messages: String,
     /// What the plugin counted.
     pub counts: Option<Counts>,
+    /// The audit, if it was asked for and the machine had not ended itself.
+    pub audited: Option<Audited>,
 }
 
 /// Builds and runs a checked system; `see` hears of everything.
@@ -134,12 +147,18 @@ pub fn run(
     let mut watch = Watch::new(&baked);
     let end = watch.until_end(&mut running, options, &mut see);
     let telemetry = watch.telemetry(&running);
+    // After the last look: the stopped machine's clock and figures stay as they are.
+    let audited = match &end {
+        Ok(()) => watch.audit(&mut running, options),
+        Err(_) => Ok(None),
+    };
     if options.stop.as_ref().is_some_and(|stop| stop()) {
         // Ctrl-C reached the emulator too, which then answers to nobody any more.
         let _ = running.wait_end("the emulator to end", Duration::from_secs(2));
     }
     let stopped = running.quit();
     end?;
+    let audited = audited?;
     stopped.map_err(Error::Machine)?;
     let last = watch
         .last
@@ -157,6 +176,7 @@ pub fn run(
         serials: (0..4).map(|n| running.serial(n)).collect(),
         boot_messages: running.console(),
         counts: counts.map_err(Error::Machine)?,
+        audited,
         baked,
     })
 }
@@ -268,6 +288,7 @@ impl<'a> Watch<'a> {
             let elapsed = self.begun.elapsed();
             if stop
                 || self.is_over()
+                || options.until_steady && self.is_steady()
                 || ended.is_some() && (options.terminal || self.last.is_some())
             {
                 return Ok(());
@@ -365,6 +386,33 @@ impl<'a> Watch<'a> {
             |i: &usize| matches!(self.states[*i], State::Stopped | State::Exited | State::Failed);
         let all: Vec<_> = (0..self.states.len()).collect();
         (if wanted.is_empty() { &all } else { wanted }).iter().all(over)
+    }
+
+    /// Whether all that start with the machine run, and have booted.
+    fn is_steady(&self) -> bool {
+        let Some(seen) = &self.last else {
+            return false;
+        };
+        let mut starting = seen.sandboxes.iter().zip(&self.baked.plan.sandboxes);
+        starting.all(|(now, planned)| {
+            let linux = matches!(planned.guest, Guest::Linux { .. });
+            let booted = now.cores.first().is_some_and(|c| c.steady_tsc != 0);
+            let ended = matches!(now.state, State::Stopped | State::Exited | State::Failed);
+            !planned.autostart || ended || now.state == State::Running && (booted || !linux)
+        })
+    }
+
+    fn audit(&self, running: &mut Running, options: &Options) -> Result<Option<Audited>, Error> {
+        let stopped = options.stop.as_ref().is_some_and(|stop| stop());
+        if !options.audit || stopped || running.ended().map_err(Error::Machine)?.is_some() {
+            return Ok(None);
+        }
+        let claim = audit::claim(&self.baked.plan, &options.artifacts)?;
+        let audited = audit::live(running, &claim)?;
+        if let Some(folder) = &options.dump {
+            audit::save(running, &audited.registers, folder)?;
+        }
+        Ok(Some(audited))
     }
 
     fn now(&self, last: &Snapshot) -> u64 {

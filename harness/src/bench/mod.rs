@@ -4,6 +4,7 @@
 //! monitors counted into [`Figure`]s. Parts share nothing, so they run side by
 //! side: virtual time doesn't care.
 
+mod audit;
 mod exits;
 mod figure;
 mod flight;
@@ -40,7 +41,7 @@ impl Part {
 }
 
 /// Parts of a few seconds, whose figures are tests too: each has a bound.
-pub const SHORT: [Part; 7] = [
+pub const SHORT: [Part; 8] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -48,6 +49,7 @@ pub const SHORT: [Part; 7] = [
     part(&["monitor.hypercall", "monitor.icr"], monitor::calls),
     part(&["monitor.restart"], monitor::restart),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
+    part(&["audit.seconds"], audit::seconds),
 ];
 
 /// The others; the longest come first.

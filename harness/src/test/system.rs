@@ -111,6 +111,11 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// For the auditor.
+    pub fn whole(&self) -> std::io::Result<bulkhead_audit::RamFile> {
+        bulkhead_audit::RamFile::of(self.file.try_clone()?, self.below_4g)
+    }
+
     /// Reads; zeros where there is no RAM.
     pub fn read(&self, pa: u64, bytes: &mut [u8]) {
         const HIGH: u64 = 1 << 32;

@@ -1,38 +1,65 @@
-//! One wrong entry of each kind, planted in a copy of a machine's memory: the
-//! auditor has to find each by its rule.
+//! One wrong entry of each kind, planted in a copy of a machine's memory or
+//! registers: the auditor has to find each by its rule. Where things lie is asked of
+//! the image's builder here, so that a plant does not depend on what it tests.
 
-use super::audit::Audit;
-use super::given::{PAGE, host_save, part, vmcb};
-use super::regime::entry_at;
-use bulkhead_image::Baked;
-use std::cell::RefCell;
+use bulkhead_audit::claim::Range;
+use bulkhead_audit::memory::Words;
+use bulkhead_audit::paging::entry_at;
+use bulkhead_audit::{Claim, Memory, RamFile, Registers};
+use bulkhead_image::{Baked, Part};
+use bulkhead_layout::image::{Header, Sandbox};
 use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+const PAGE: u64 = 4096;
 
 /// A machine's memory with some words changed.
 pub struct Planted<'a> {
-    pub base: &'a dyn Fn(u64) -> u64,
-    pub changes: RefCell<BTreeMap<u64, u64>>,
+    pub base: &'a RamFile,
+    pub changes: BTreeMap<u64, u64>,
+}
+
+impl Memory for Planted<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let there = self.base.read(address, bytes);
+        let end = address + bytes.len() as u64;
+        for (&at, word) in self.changes.range(address.saturating_sub(7)..end) {
+            for (n, byte) in
+                (at..).zip(word.to_le_bytes()).filter(|(n, _)| (address..end).contains(n))
+            {
+                bytes[(n - address) as usize] = byte;
+            }
+        }
+        there
+    }
+
+    fn data(&self) -> Vec<Range> {
+        self.base.data()
+    }
 }
 
 impl Planted<'_> {
-    pub fn word(&self, at: u64) -> u64 {
-        let changed = self.changes.borrow().get(&at).copied();
-        changed.unwrap_or_else(|| (self.base)(at))
+    fn word(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes);
+        u64::from_le_bytes(bytes)
     }
 
-    fn change(&self, at: u64, set: u64, clear: u64) {
+    fn change(&mut self, at: u64, set: u64, clear: u64) {
         let word = self.word(at) & !clear | set;
-        self.changes.borrow_mut().insert(at, word);
+        self.changes.insert(at, word);
     }
 }
 
 /// Name, the rule that finds it, what is planted.
-pub type Plant = (&'static str, &'static str, fn(&Hand));
+pub type Plant = (&'static str, &'static str, fn(&mut Hand));
 
 /// Plants.
 pub struct Hand<'a> {
-    pub audit: &'a Audit<'a>,
-    pub memory: &'a Planted<'a>,
+    pub memory: Planted<'a>,
+    pub baked: &'a Baked,
+    pub claim: Claim,
+    pub registers: Registers,
 }
 
 const WRITE: u64 = 1 << 1;
@@ -52,41 +79,119 @@ const STACK_VA: u64 = 0xFFFF_FFFF_8050_2000;
 /// Behind the configuration, unmapped, but under the same last table.
 const FREE_VA: u64 = 0xFFFF_FFFF_8017_F000;
 
+/// EFER.
+const EFER: u64 = 0xC000_0080;
+
+/// A part of the image, by its owner and the beginning of its name.
+fn part<'a>(baked: &'a Baked, owner: Option<usize>, what: &str) -> &'a Part {
+    let found = baked.map.parts.iter().find(|p| p.owner == owner && p.what.starts_with(what));
+    found.unwrap_or_else(|| panic!("the image has no part {what:?} of {owner:?}"))
+}
+
+/// Where a core's VMCB lies.
+fn vmcb(baked: &Baked, sandbox: usize, core: usize) -> u64 {
+    const STACK: u64 = 0x2000;
+    let cores = baked.plan.sandboxes[sandbox].cores.len() as u64;
+    part(baked, Some(sandbox), "stacks").start + cores * STACK + core as u64 * PAGE
+}
+
+/// Where a core's host state is saved.
+fn host_save(baked: &Baked, sandbox: usize, core: usize) -> u64 {
+    part(baked, Some(sandbox), "host save").start + core as u64 * PAGE
+}
+
 impl Hand<'_> {
-    fn baked(&self) -> &Baked {
-        self.audit.baked
-    }
-
     fn ram(&self, sandbox: usize) -> u64 {
-        self.baked().plan.sandboxes[sandbox].ram[0].hpa
+        self.baked.plan.sandboxes[sandbox].ram[0].hpa
     }
 
-    fn nested(&self, sandbox: usize, gpa: u64, set: u64, clear: u64) {
-        let at = entry_at(self.audit.words, self.audit.nested_root(sandbox), gpa);
+    fn part(&self, sandbox: usize, what: &str) -> u64 {
+        part(self.baked, Some(sandbox), what).start
+    }
+
+    /// Root of a sandbox's monitor's tables, from the compiled manifest.
+    fn monitor_root(&self, sandbox: usize) -> u64 {
+        let at =
+            size_of::<Header>() + sandbox * size_of::<Sandbox>() + offset_of!(Sandbox, monitor_cr3);
+        self.memory.word(self.baked.map.header + at as u64)
+    }
+
+    /// Root of a sandbox's nested tables, from its first core's VMCB.
+    fn nested_root(&self, sandbox: usize) -> u64 {
+        self.memory.word(vmcb(self.baked, sandbox, 0) + 0x0B0)
+    }
+
+    /// A port's word and bit in the I/O permission map.
+    fn port(&self, sandbox: usize, port: u64) -> (u64, u64) {
+        let map = self.memory.word(vmcb(self.baked, sandbox, 0) + 0x040);
+        (map + port / 64 * 8, 1 << (port % 64))
+    }
+
+    /// An MSR's word in its permission map, and where its two bits are.
+    fn msr(&self, sandbox: usize, msr: u64) -> (u64, u64) {
+        let map = self.memory.word(vmcb(self.baked, sandbox, 0) + 0x048);
+        let vector = match msr >> 16 {
+            0xC000 => 0x800,
+            0xC001 => 0x1000,
+            _ => 0,
+        };
+        let bit = (msr & 0x1FFF) * 2;
+        (map + vector + bit / 64 * 8, bit % 64)
+    }
+
+    fn nested(&mut self, sandbox: usize, gpa: u64, set: u64, clear: u64) {
+        let at = entry_at(&Words::new(&self.memory), self.nested_root(sandbox), gpa);
         self.memory.change(at, set, clear);
     }
 
-    fn monitor(&self, sandbox: usize, va: u64, set: u64, clear: u64) {
-        let at = entry_at(self.audit.words, self.audit.monitor_root(sandbox), va);
+    /// A page of RAM leads to a frame.
+    fn show(&mut self, frame: u64) {
+        self.nested(ROGUE, 0x1000, frame | ALL, u64::MAX);
+    }
+
+    fn monitor(&mut self, sandbox: usize, va: u64, set: u64, clear: u64) {
+        let at = entry_at(&Words::new(&self.memory), self.monitor_root(sandbox), va);
         self.memory.change(at, set, clear);
     }
 
-    /// An unused page of a monitor leads to a frame.
-    fn lead(&self, sandbox: usize, frame: u64) {
-        self.monitor(sandbox, FREE_VA, frame | 1 | NO_EXECUTE, u64::MAX);
+    /// An unused page of rogue's monitor leads to a frame.
+    fn lead(&mut self, frame: u64) {
+        self.monitor(ROGUE, FREE_VA, frame | 1 | NO_EXECUTE, u64::MAX);
     }
 
-    fn vmcb(&self, sandbox: usize, core: usize, field: u64, set: u64, clear: u64) {
-        self.memory.change(vmcb(self.baked(), sandbox, core) + field, set, clear);
+    fn vmcb(&mut self, core: usize, field: u64, set: u64, clear: u64) {
+        self.memory.change(vmcb(self.baked, ROGUE, core) + field, set, clear);
+    }
+
+    /// Changes the host's state behind a core of rogue's.
+    fn host(&mut self, core: usize, field: u64, value: u64) {
+        self.memory.change(host_save(self.baked, ROGUE, core) + field, value, u64::MAX);
+    }
+
+    /// Changes an MSR's bits in rogue's map: 1 reads, 2 writes.
+    fn msr_bits(&mut self, msr: u64, set: u64, clear: u64) {
+        let (at, shift) = self.msr(ROGUE, msr);
+        self.memory.change(at, set << shift, clear << shift);
+    }
+
+    /// Writes a redirection entry of the IOAPIC.
+    fn line(&mut self, pin: usize, entry: u64) {
+        if let Some(ioapic) = &mut self.registers.ioapic {
+            ioapic.entries[pin] = entry;
+        }
+    }
+
+    /// What a core's registers say.
+    fn core(&mut self, number: usize) -> &mut bulkhead_audit::registers::Core {
+        let mut cores = self.registers.cores.iter_mut();
+        cores.find(|c| c.number == number).unwrap_or_else(|| panic!("there is no core {number}"))
     }
 }
 
 pub static PLANTS: &[Plant] = &[
-    ("foreign-ram", "nested-map", |h| h.nested(ROGUE, 0x1000, h.ram(WARDEN) | ALL, u64::MAX)),
-    ("foreign-ram-shared", "shared-frames", |h| {
-        h.nested(ROGUE, 0x1000, h.ram(WARDEN) | ALL, u64::MAX)
-    }),
-    ("own-frames-swapped", "nested-map", |h| h.nested(ROGUE, 0x1000, h.ram(ROGUE) | ALL, u64::MAX)),
+    ("foreign-ram", "nested-map", |h| h.show(h.ram(WARDEN))),
+    ("foreign-ram-shared", "shared-frames", |h| h.show(h.ram(WARDEN))),
+    ("own-frames-swapped", "nested-map", |h| h.show(h.ram(ROGUE))),
     ("beyond-ram", "nested-map", |h| {
         let memory = 8 << 20;
         h.nested(ROGUE, memory, (h.ram(ROGUE) + memory) | ALL | LARGE, u64::MAX);
@@ -95,22 +200,11 @@ pub static PLANTS: &[Plant] = &[
         h.nested(ROGUE, 0xFEE0_0000, 0xFEE0_0000 | ALL | LARGE, u64::MAX)
     }),
     ("monitor-text-for-guest", "nested-map", |h| {
-        h.nested(
-            ROGUE,
-            0x1000,
-            part(h.baked(), Some(WARDEN), "monitor text").start | ALL,
-            u64::MAX,
-        );
+        h.show(h.part(WARDEN, "monitor text"));
     }),
-    ("nested-table-for-guest", "tables-unmapped", |h| {
-        h.nested(ROGUE, 0x1000, h.audit.nested_root(ROGUE) | ALL, u64::MAX)
-    }),
-    ("port-map-for-guest", "tables-unmapped", |h| {
-        h.nested(ROGUE, 0x1000, h.audit.port_bit(ROGUE, 0).0 | ALL, u64::MAX)
-    }),
-    ("boot-code-for-guest", "boot-code-unmapped", |h| {
-        h.nested(ROGUE, 0x1000, 0x100_0000 | ALL, u64::MAX)
-    }),
+    ("nested-table-for-guest", "tables-unmapped", |h| h.show(h.nested_root(ROGUE))),
+    ("port-map-for-guest", "tables-unmapped", |h| h.show(h.port(ROGUE, 0).0)),
+    ("boot-code-for-guest", "boot-code-unmapped", |h| h.show(0x100_0000)),
     ("page-taken-away", "nested-missing", |h| h.nested(ROGUE, 0x1000, 0, u64::MAX)),
     ("gibibyte-taken-away", "nested-missing", |h| h.nested(BIG, 0, 0, u64::MAX)),
     ("info-page-writable", "nested-rights", |h| h.nested(ROGUE, INFO, WRITE, 0)),
@@ -129,70 +223,102 @@ pub static PLANTS: &[Plant] = &[
     ("cacheability", "encoding", |h| h.nested(ROGUE, 0x1000, 1 << 4, 0)),
     ("reserved-bit", "encoding", |h| h.nested(ROGUE, 0x1000, 1 << 58, 0)),
     ("supervisor-page", "encoding", |h| h.nested(ROGUE, 0x1000, 0, 1 << 2)),
-    ("monitor-maps-foreign-ram", "monitor-map", |h| h.lead(ROGUE, h.ram(WARDEN))),
-    ("monitor-maps-foreign-ram-shared", "shared-frames", |h| h.lead(ROGUE, h.ram(WARDEN))),
+    ("monitor-maps-foreign-ram", "monitor-map", |h| h.lead(h.ram(WARDEN))),
+    ("monitor-maps-foreign-ram-shared", "shared-frames", |h| h.lead(h.ram(WARDEN))),
     ("monitor-maps-other-monitor", "monitor-map", |h| {
-        h.lead(ROGUE, part(h.baked(), Some(WARDEN), "stacks").start);
+        h.lead(h.part(WARDEN, "stacks"));
     }),
-    ("monitor-maps-device", "monitor-map", |h| h.lead(ROGUE, 0xFEC0_0000)),
-    ("monitor-maps-its-tables", "tables-unmapped", |h| h.lead(ROGUE, h.audit.monitor_root(ROGUE))),
-    ("monitor-maps-nested-table", "tables-unmapped", |h| h.lead(ROGUE, h.audit.nested_root(ROGUE))),
-    ("monitor-maps-host-save-area", "tables-unmapped", |h| {
-        h.lead(ROGUE, host_save(h.baked(), ROGUE, 1))
+    ("monitor-maps-device", "monitor-map", |h| h.lead(0xFED0_0000)),
+    ("monitor-maps-local-apic", "monitor-map", |h| h.lead(0xFEE0_0000)),
+    ("monitor-without-lines-maps-ioapic", "monitor-map", |h| {
+        h.claim.sandboxes[ROGUE].lines.clear();
+        h.lead(0xFEC0_0000);
     }),
-    ("monitor-maps-boot-code", "boot-code-unmapped", |h| h.lead(ROGUE, 0x100_0000 + PAGE)),
-    ("monitor-maps-compiled-manifest", "boot-code-unmapped", |h| {
-        h.lead(ROGUE, h.baked().map.header)
-    }),
+    ("monitor-maps-its-tables", "tables-unmapped", |h| h.lead(h.monitor_root(ROGUE))),
+    ("monitor-maps-nested-table", "tables-unmapped", |h| h.lead(h.nested_root(ROGUE))),
+    ("monitor-maps-host-save-area", "tables-unmapped", |h| h.lead(host_save(h.baked, ROGUE, 1))),
+    ("monitor-maps-boot-code", "boot-code-unmapped", |h| h.lead(0x100_0000 + PAGE)),
+    ("monitor-maps-compiled-manifest", "boot-code-unmapped", |h| h.lead(h.baked.map.header)),
     ("monitor-text-writable", "write-xor-execute", |h| h.monitor(ROGUE, TEXT_VA, WRITE, 0)),
     ("monitor-text-alias-writable", "write-xor-execute", |h| {
-        h.lead(ROGUE, part(h.baked(), Some(ROGUE), "monitor text").start | WRITE);
+        h.lead(h.part(ROGUE, "monitor text") | WRITE);
     }),
     ("monitor-stack-executable", "monitor-rights", |h| h.monitor(ROGUE, STACK_VA, 0, NO_EXECUTE)),
     ("monitor-config-writable", "monitor-rights", |h| h.monitor(ROGUE, CONFIG_VA, WRITE, 0)),
     ("foreign-mailbox-writable", "monitor-rights", |h| h.monitor(ROGUE, MAILBOX_VA, WRITE, 0)),
     ("start-up-code-writable", "monitor-rights", |h| h.monitor(ROGUE, 0x8000, WRITE, 0)),
     ("monitor-page-taken-away", "monitor-map", |h| h.monitor(ROGUE, STACK_VA, 0, u64::MAX)),
-    ("nested-paging-off", "vmcb", |h| h.vmcb(ROGUE, 0, 0x090, 0, 1)),
+    ("nested-paging-off", "vmcb", |h| h.vmcb(0, 0x090, 0, 1)),
     ("second-core-without-its-tables", "vmcb", |h| {
-        h.vmcb(ROGUE, 1, 0x0B0, h.audit.nested_root(WARDEN), u64::MAX)
+        h.vmcb(1, 0x0B0, h.nested_root(WARDEN), u64::MAX)
     }),
-    ("no-msr-intercept", "vmcb", |h| h.vmcb(ROGUE, 1, 0x008, 0, 1 << (32 + 28))),
-    ("no-nmi-intercept", "vmcb", |h| h.vmcb(ROGUE, 0, 0x008, 0, 1 << (32 + 1))),
-    ("no-stgi-intercept", "vmcb", |h| h.vmcb(ROGUE, 0, 0x010, 0, 1 << 4)),
-    ("foreign-address-space", "vmcb", |h| h.vmcb(ROGUE, 0, 0x058, 1, 0xFFFF_FFFF)),
+    ("no-msr-intercept", "vmcb", |h| h.vmcb(1, 0x008, 0, 1 << (32 + 28))),
+    ("no-nmi-intercept", "vmcb", |h| h.vmcb(0, 0x008, 0, 1 << (32 + 1))),
+    ("no-stgi-intercept", "vmcb", |h| h.vmcb(0, 0x010, 0, 1 << 4)),
+    ("foreign-address-space", "vmcb", |h| h.vmcb(0, 0x058, 1, 0xFFFF_FFFF)),
     ("foreign-root-on-core", "host-state", |h| {
-        let at = host_save(h.baked(), ROGUE, 1) + 0x550;
-        h.memory.change(at, h.audit.monitor_root(WARDEN), u64::MAX);
+        h.host(1, 0x550, h.monitor_root(WARDEN));
     }),
     ("core-in-boot-code", "host-state", |h| {
-        h.memory.change(host_save(h.baked(), ROGUE, 0) + 0x578, 0x100_1000, u64::MAX);
+        h.host(0, 0x578, 0x100_1000);
     }),
     ("boot-codes-descriptors", "host-state", |h| {
-        h.memory.change(host_save(h.baked(), ROGUE, 0) + 0x468, 0x100_1000, u64::MAX);
+        h.host(0, 0x468, 0x100_1000);
     }),
     ("foreign-port", "ports", |h| {
-        let (at, bit) = h.audit.port_bit(ROGUE, 0x3F8);
+        let (at, bit) = h.port(ROGUE, 0x3F8);
         h.memory.change(at, 0, bit);
     }),
     ("own-port-closed", "ports", |h| {
-        let (at, bit) = h.audit.port_bit(ROGUE, 0x2F8);
+        let (at, bit) = h.port(ROGUE, 0x2F8);
         h.memory.change(at, bit, 0);
     }),
     ("port-beyond-the-last", "ports", |h| {
-        let (at, bit) = h.audit.port_bit(ROGUE, 0x1_0000);
+        let (at, bit) = h.port(ROGUE, 0x1_0000);
         h.memory.change(at, 0, bit);
     }),
     ("vm-hsave-readable", "registers", |h| {
-        let (at, shift) = h.audit.msr_bits(ROGUE, 0xC001_0117);
-        h.memory.change(at, 0, 1 << shift);
+        h.msr_bits(0xC001_0117, 0, 1);
     }),
     ("efer-writable", "registers", |h| {
-        let (at, shift) = h.audit.msr_bits(ROGUE, 0xC000_0080);
-        h.memory.change(at, 0, 2 << shift);
+        h.msr_bits(EFER, 0, 2);
     }),
     ("eoi-trapped", "registers", |h| {
-        let (at, shift) = h.audit.msr_bits(ROGUE, 0x80B);
-        h.memory.change(at, 2 << shift, 0);
+        h.msr_bits(0x80B, 2, 0);
+    }),
+    ("monitor-text-changed", "monitor-text", |h| {
+        h.memory.change(h.part(ROGUE, "monitor text") + 0x40, 0, u64::MAX);
+    }),
+    ("other-mailboxes", "monitor-map", |h| {
+        h.monitor(ROGUE, MAILBOX_VA, h.part(ROGUE, "stacks") | 1 | NO_EXECUTE, u64::MAX);
+    }),
+    ("foreign-control-block", "vmcb", |h| {
+        let (page, block) = (h.ram(BIG) - PAGE, vmcb(h.baked, ROGUE, 1));
+        (0..PAGE).step_by(8).for_each(|n| {
+            let word = h.memory.word(block + n);
+            h.memory.change(page + n, word, u64::MAX);
+        });
+        h.host(1, 0x5F8, page);
+    }),
+    ("two-hosts-on-one-control-block", "host-state", |h| {
+        h.host(1, 0x5F8, vmcb(h.baked, WARDEN, 0));
+    }),
+    ("no-host-behind-a-guest", "host-state", |h| h.host(0, 0x4D0, 0)),
+    ("core-in-another-guest", "core-state", |h| {
+        let linux = h.core(4).clone();
+        *h.core(1) = bulkhead_audit::registers::Core { number: 1, ..linux };
+    }),
+    ("spare-core-awake", "core-state", |h| {
+        let number = 5;
+        h.registers.cores.push(bulkhead_audit::registers::Core { number, ..Default::default() });
+    }),
+    ("core-that-is-not-there", "core-state", |h| h.registers.cores.retain(|c| c.number != 3)),
+    ("legacy-line-open", "interrupt-lines", |h| h.registers.pic_masks = Some([0xFE, 0xFF])),
+    ("line-of-nobody", "interrupt-lines", |h| h.line(9, 0x0100_0000_0000_0030)),
+    ("line-to-foreign-core", "interrupt-lines", |h| h.line(3, 0x0000_0000_0000_0030)),
+    ("line-as-smi", "interrupt-lines", |h| h.line(3, 0x0100_0000_0000_0230)),
+    ("line-as-level", "interrupt-lines", |h| h.line(3, 0x0100_0000_0000_8030)),
+    ("frames-not-described", "frames", |h| {
+        h.claim.reserved.retain(|r| r.0 != "firmware (OVMF NVS)");
     }),
 ];

@@ -2,8 +2,7 @@
 //! 15.25): all of them, from the root down. Its constants are from the manual,
 //! not from the code that made the tables.
 
-/// Reads a 64-bit word of the machine's memory.
-pub type Words<'a> = &'a dyn Fn(u64) -> u64;
+use crate::memory::Words;
 
 /// A page that some address leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +30,10 @@ pub struct Regime {
     pub leaves: Vec<Leaf>,
     /// Frames of the tables themselves.
     pub tables: Vec<u64>,
-    /// Entries with bits that have no business there.
+    /// Entries with bits that have no business there: address, entry.
     pub odd: Vec<(u64, u64)>,
+    /// Tables that are no RAM.
+    pub lost: Vec<u64>,
 }
 
 const P: u64 = 1;
@@ -52,7 +53,7 @@ const TOO_MANY: usize = 20_000;
 
 impl Regime {
     /// Walks from a root with four levels.
-    pub fn walk(words: Words, root: u64) -> Self {
+    pub fn walk(words: &Words, root: u64) -> Self {
         let mut regime = Self::default();
         let all = (true, true, true);
         regime.table(words, root & FRAME, 3, 0, all);
@@ -61,7 +62,7 @@ impl Regime {
 
     fn table(
         &mut self,
-        words: Words,
+        words: &Words,
         table: u64,
         level: u32,
         base: u64,
@@ -70,11 +71,15 @@ impl Regime {
         if self.tables.len() >= TOO_MANY {
             return;
         }
+        if words.word(table).is_none() {
+            self.lost.push(table);
+            return;
+        }
         self.tables.push(table);
         let shift = 12 + 9 * level;
         for index in 0..512 {
             let at = table + index * 8;
-            let entry = words(at);
+            let entry = words.word(at).unwrap_or(0);
             if entry & P == 0 {
                 // Whatever an entry that is not present says, it maps nothing.
                 continue;
@@ -88,7 +93,8 @@ impl Regime {
             let here =
                 (write && entry & RW != 0, execute && entry & NX == 0, user && entry & US != 0);
             let is_page = level == 0 || entry & PS != 0;
-            let mut wrong = CACHE | HIGH;
+            // A page's cacheability is its reader's to judge: a device's may differ.
+            let mut wrong = if is_page { HIGH } else { CACHE | HIGH };
             if is_page && level > 0 {
                 // The address of a large page has zeros below its size.
                 wrong |= LARGE_PAT | (((1 << shift) - 1) & FRAME);
@@ -108,6 +114,7 @@ impl Regime {
     }
 
     /// The page in which an address lies.
+    #[must_use]
     pub fn leaf(&self, address: u64) -> Option<&Leaf> {
         let after = self.leaves.partition_point(|l| l.address <= address);
         let leaf = self.leaves[..after].last()?;
@@ -115,12 +122,46 @@ impl Regime {
     }
 }
 
+impl Leaf {
+    /// The address after it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.address.saturating_add(self.size)
+    }
+
+    /// Whether its entry asks for another cacheability than the usual.
+    #[must_use]
+    pub fn odd_caching(&self) -> bool {
+        self.entry & CACHE != 0
+    }
+}
+
+/// Translates an address as the processor does for a fetch or a read; `None` where
+/// it would fault.
+#[must_use]
+pub fn translate(words: &Words, root: u64, address: u64) -> Option<u64> {
+    let mut table = root & FRAME;
+    for level in (0..4).rev() {
+        let shift = 12 + 9 * level;
+        let entry = words.word(table + (address >> shift & 511) * 8)?;
+        if entry & P == 0 {
+            return None;
+        }
+        if level == 0 || entry & PS != 0 {
+            let inside = (1 << shift) - 1;
+            return Some(entry & FRAME & !inside | address & inside);
+        }
+        table = entry & FRAME;
+    }
+    None
+}
+
 /// Where in memory the entry lies that decides about an address.
-pub fn entry_at(words: Words, root: u64, address: u64) -> u64 {
+pub fn entry_at(words: &Words, root: u64, address: u64) -> u64 {
     let mut table = root & FRAME;
     for level in (0..4).rev() {
         let at = table + (address >> (12 + 9 * level) & 511) * 8;
-        let entry = words(at);
+        let entry = words.word(at).unwrap_or(0);
         if level == 0 || entry & P == 0 || entry & PS != 0 {
             return at;
         }
@@ -132,11 +173,11 @@ pub fn entry_at(words: Words, root: u64, address: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use crate::fake::Fake;
 
     fn regime(words: &[(u64, u64)]) -> Regime {
-        let words: BTreeMap<_, _> = words.iter().copied().collect();
-        Regime::walk(&|at| words.get(&at).copied().unwrap_or(0), 0x1000)
+        let memory = Fake::new(words);
+        Regime::walk(&Words::new(&memory), 0x1000)
     }
 
     #[test]
@@ -167,9 +208,7 @@ mod tests {
 
     #[test]
     fn odd_entries_are_listed() {
-        for entry in
-            [0x9000 | P | 1 << 4, 0x9000 | P | 1 << 55, 0x9000 | P | PS, 0x4000_1000 | P | PS]
-        {
+        for entry in [0x9000 | P | 1 << 55, 0x9000 | P | PS, 0x4000_1000 | P | PS] {
             let level = if entry & PS != 0 && entry & 0x4000_0000 != 0 { 0x2000 } else { 0x4000 };
             let r = regime(&[
                 (0x1000, 0x2000 | P),

@@ -1,0 +1,351 @@
+//! The audit: finds the tables, walks them, compares.
+
+use crate::claim::{Claim, Place};
+use crate::given::{self, Given};
+use crate::locate::{self, Area};
+use crate::memory::{Memory, Words};
+use crate::monitor::{self, Parts};
+use crate::paging::Regime;
+use crate::registers::Registers;
+use crate::report::{Access, Finding, Report};
+use crate::svm::{self, Block, IOPM_FRAMES, MSRPM_FRAMES};
+use crate::{PAGE, iommu};
+use std::collections::BTreeMap;
+
+/// An audit under way.
+pub struct Context<'a> {
+    pub claim: &'a Claim,
+    pub registers: &'a Registers,
+    pub words: &'a Words<'a>,
+    /// What the monitors' tables show, by sandbox.
+    pub parts: Vec<Parts>,
+    /// Frames of the image, and other tables' frames: whose.
+    pub image: BTreeMap<u64, String>,
+    /// Frames of tables that confine somebody: what.
+    pub confining: Vec<(u64, String)>,
+    /// Frames of remapping tables by function (its requester ID).
+    pub remapping: BTreeMap<u16, Vec<u64>>,
+    pub access: Vec<Access>,
+    pub findings: Vec<Finding>,
+    pub remarks: Vec<String>,
+}
+
+/// Looks at everything.
+#[must_use]
+pub fn audit(claim: &Claim, registers: &Registers, memory: &dyn Memory) -> Report {
+    let words = Words::new(memory);
+    let mut context = Context {
+        claim,
+        registers,
+        words: &words,
+        parts: vec![Parts::default(); claim.sandboxes.len()],
+        image: BTreeMap::new(),
+        confining: Vec::new(),
+        remapping: BTreeMap::new(),
+        access: { claim.sandboxes.iter() }
+            .map(|s| Access { sandbox: s.name.clone(), ..Access::default() })
+            .collect(),
+        findings: Vec::new(),
+        remarks: Vec::new(),
+    };
+    context.run()
+}
+
+/// Tables of one sandbox.
+struct Found {
+    /// Root and walk of its monitor's tables.
+    monitor: Option<(u64, Regime)>,
+    /// Control block of its first core that runs on one.
+    block: Option<Block>,
+    /// Host state by its cores.
+    cores: Vec<Option<Area>>,
+}
+
+impl Context<'_> {
+    pub fn name(&self, i: usize) -> &str {
+        &self.claim.sandboxes[i].name
+    }
+
+    /// Notes a difference.
+    pub fn find(
+        &mut self,
+        rule: &'static str,
+        place: &Place,
+        address: Option<u64>,
+        message: impl Into<String>,
+        right: impl Into<String>,
+    ) {
+        debug_assert!(crate::RULES.iter().any(|r| r.name == rule), "{rule}");
+        let place = if place.line == 0 { &self.claim.place } else { place };
+        let owner = address.map_or_else(String::new, |a| self.owner(a));
+        self.findings.push(Finding {
+            rule,
+            message: message.into(),
+            address,
+            owner,
+            place: place.clone(),
+            right: right.into(),
+        });
+    }
+
+    fn run(&mut self) -> Report {
+        let count = self.claim.sandboxes.len();
+        let found = self.locate();
+        let nested: Vec<_> =
+            found.iter().map(|f| f.block.map(|b| Regime::walk(self.words, b.n_cr3))).collect();
+        self.know(&found, &nested);
+        let units = self.iommu_tables();
+        let monitors: Vec<_> =
+            found.iter().map(|f| f.monitor.as_ref().map(|m| m.1.clone())).collect();
+        let given: Vec<Vec<Given>> =
+            (0..count).map(|i| given::to_guest(self.claim, &self.parts, i)).collect();
+        for i in 0..count {
+            if let Some(regime) = &nested[i] {
+                self.guest(i, regime, &given[i]);
+                let pages = regime.leaves.iter();
+                let pages = pages.map(|l| (l.address, l.frame, l.size, l.write, l.execute));
+                self.access[i].memory = self.reach(pages);
+            }
+            if let Some((_, regime)) = &found[i].monitor {
+                self.monitor(i, regime);
+            }
+            self.confinement(i, &found);
+            self.encoding(i, nested[i].iter().chain(monitors[i].iter()));
+        }
+        self.shared(&nested, &monitors);
+        self.unmapped(&nested, &monitors);
+        let roots: Vec<_> = found
+            .iter()
+            .map(|f| f.monitor.as_ref().map(|m| (m.0, f.block.map_or(0, |b| b.n_cr3))))
+            .collect();
+        self.cores(&nested, &roots);
+        self.dma(units.as_ref(), &given);
+        self.lines(units.as_ref());
+        let mut pages: BTreeMap<u64, usize> = BTreeMap::new();
+        nested
+            .iter()
+            .flatten()
+            .flat_map(|r| &r.leaves)
+            .for_each(|l| *pages.entry(l.size).or_default() += 1);
+        let frames = self.account();
+        Report {
+            system: self.claim.system.clone(),
+            access: std::mem::take(&mut self.access),
+            frames,
+            findings: std::mem::take(&mut self.findings),
+            remarks: std::mem::take(&mut self.remarks),
+            tables: self.confining.len(),
+            pages: pages.into_iter().collect(),
+        }
+    }
+
+    /// Gives every host save area to a sandbox and its core.
+    fn locate(&mut self) -> Vec<Found> {
+        let areas = locate::areas(self.claim, self.registers, self.words);
+        // Roots of monitors, from the host's state behind guests and from cores that
+        // are in their monitor now; whose it is, its view of a sandbox's RAM says.
+        let mut walked: BTreeMap<u64, Regime> = BTreeMap::new();
+        let certain = areas.iter().filter(|a| a.certain).map(|a| a.cr3 & !0xFFF);
+        // Where a core runs its guest, CR3 is that guest's to choose: only the image
+        // holds roots of monitors.
+        let now = self.registers.cores.iter().map(|c| c.cr3 & !0xFFF);
+        for root in certain.chain(now.filter(|root| self.claim.image.contains(*root))) {
+            walked.entry(root).or_insert_with(|| Regime::walk(self.words, root));
+        }
+        let mut found: Vec<Found> = Vec::new();
+        for (i, sandbox) in self.claim.sandboxes.iter().enumerate() {
+            // The root that most of its cores have, among those that serve it.
+            let votes = |root: u64| areas.iter().filter(|a| a.cr3 & !0xFFF == root).count();
+            let mine = walked.iter().filter(|(_, r)| monitor::serves(self.claim, r) == Some(i));
+            let root = mine.max_by_key(|(root, _)| votes(**root)).map(|(root, _)| *root);
+            let monitor = root.map(|root| (root, walked[&root].clone()));
+            if let Some((_, regime)) = &monitor {
+                self.parts[i] = monitor::parts(self.claim, i, regime);
+            }
+            found.push(Found { monitor, block: None, cores: vec![None; sandbox.cores.len()] });
+        }
+        let mut left = Vec::new();
+        for area in areas {
+            match self.owner_of(&area, &found) {
+                Some((i, n)) if area.certain || found[i].cores[n].is_none() => {
+                    if let Some(other) = found[i].cores[n].replace(area) {
+                        left.push(other);
+                    }
+                }
+                // What merely looks like one and belongs to no core is none.
+                _ if !area.certain => {}
+                _ => left.push(area),
+            }
+        }
+        for area in left.iter().filter(|a| a.certain) {
+            let message = format!(
+                "a host runs on CR3 {:#x} behind the VMCB at {:#x}, which is no core's",
+                area.cr3, area.vmcb
+            );
+            self.find("host-state", &Place::default(), area.page, message, "one for each core");
+        }
+        for (i, f) in found.iter_mut().enumerate() {
+            let blocks: Vec<Block> = { f.cores.iter().flatten() }
+                .filter_map(|a| svm::block(self.words, a.vmcb))
+                .filter(|b| b.launched)
+                .collect();
+            // The one whose tables begin with the sandbox's RAM, if they differ.
+            let serves = |b: &&Block| {
+                let ram = crate::paging::translate(
+                    self.words,
+                    b.n_cr3,
+                    self.claim.sandboxes[i].ram[0].gpa,
+                );
+                ram.and_then(|pa| self.claim.in_ram_of(pa)) == Some(i)
+            };
+            f.block = blocks.iter().find(serves).or(blocks.first()).copied();
+        }
+        for (i, f) in found.iter().enumerate() {
+            self.missing(i, f);
+        }
+        found
+    }
+
+    /// The sandbox and the core whose VMCB an area names; if none has it, whose stack
+    /// its RSP is.
+    fn owner_of(&self, area: &Area, found: &[Found]) -> Option<(usize, usize)> {
+        let by_register = area.core.and_then(|number| {
+            let position = |s: &crate::claim::Sandbox| s.cores.iter().position(|c| *c == number);
+            self.claim.sandboxes.iter().enumerate().find_map(|(i, s)| Some((i, position(s)?)))
+        });
+        let by_vmcb = || {
+            let has = |p: &Parts| p.vmcbs.iter().position(|v| *v == Some(area.vmcb));
+            self.parts.iter().enumerate().find_map(|(i, p)| Some((i, has(p)?)))
+        };
+        let by_stack = || {
+            let mine = |f: &Found| f.monitor.as_ref().is_some_and(|m| m.0 == area.cr3 & !0xFFF);
+            let i = found.iter().position(mine).filter(|_| area.certain)?;
+            let n = monitor::core_of(area.rsp)?;
+            (n < found[i].cores.len() && found[i].cores[n].is_none()).then_some((i, n))
+        };
+        by_register.or_else(by_vmcb).or_else(by_stack)
+    }
+
+    fn missing(&mut self, i: usize, found: &Found) {
+        let sandbox = &self.claim.sandboxes[i];
+        let place = sandbox.place.clone();
+        if found.monitor.is_none() {
+            let message = format!("no core has {}'s monitor's tables", self.name(i));
+            self.find("host-state", &place, None, message, "its cores run its monitor");
+        }
+        if found.block.is_none() && !sandbox.starts {
+            self.remarks.push(format!(
+                "{} was never started: its nested tables are not in use",
+                sandbox.name
+            ));
+            return;
+        }
+        for (n, _) in found.cores.iter().enumerate().filter(|c| c.1.is_none()) {
+            if sandbox.starts && n == 0 {
+                let message =
+                    format!("{} core {n}: no host's state behind its guest", self.name(i));
+                self.find("host-state", &place, None, message, "a VMRUN of its monitor");
+            } else {
+                self.remarks.push(format!("{} core {n} has not run its guest yet", sandbox.name));
+            }
+        }
+    }
+
+    /// Notes whose the frames are that the walks came by.
+    fn know(&mut self, found: &[Found], nested: &[Option<Regime>]) {
+        for i in 0..found.len() {
+            let name = self.name(i).to_owned();
+            for (frame, what) in self.parts[i].frames.clone() {
+                let mailbox = what.starts_with("mailbox");
+                let whose = if mailbox { what } else { format!("{what} of {name}'s monitor") };
+                self.image.insert(frame, whose);
+            }
+            let mut tables = Vec::new();
+            let regimes = [
+                (found[i].monitor.as_ref().map(|m| &m.1), "page table of", "'s monitor"),
+                (nested[i].as_ref(), "nested table of", ""),
+            ];
+            for (regime, what, whose) in regimes {
+                let frames = regime.iter().flat_map(|r| r.tables.iter().copied());
+                tables.extend(frames.map(|f| (f, format!("{what} {name}{whose}"))));
+            }
+            for area in found[i].cores.iter().flatten() {
+                tables.extend(area.page.map(|p| (p, format!("host save area of {name}"))));
+                if let Some(b) = svm::block(self.words, area.vmcb).filter(|b| b.launched) {
+                    let io =
+                        (0..IOPM_FRAMES).map(|n| (b.iopm + n * PAGE, format!("I/O map of {name}")));
+                    let msr = (0..MSRPM_FRAMES)
+                        .map(|n| (b.msrpm + n * PAGE, format!("MSR map of {name}")));
+                    tables.extend(io.chain(msr));
+                }
+            }
+            self.confine(tables);
+        }
+    }
+
+    /// Adds tables.
+    pub fn confine(&mut self, tables: Vec<(u64, String)>) {
+        for (frame, what) in tables {
+            self.image.insert(frame, what.clone());
+            self.confining.push((frame, what));
+        }
+        self.confining.sort();
+        self.confining.dedup_by_key(|c| c.0);
+    }
+
+    /// Control blocks, maps and hosts of a sandbox's cores.
+    fn confinement(&mut self, i: usize, found: &[Found]) {
+        let Some(first) = found[i].block else {
+            return;
+        };
+        let others = found.iter().enumerate().filter(|(o, _)| *o != i);
+        let others: Vec<u64> = others.filter_map(|(_, f)| f.block.map(|b| b.asid)).collect();
+        for (n, area) in found[i].cores.iter().enumerate() {
+            let Some(area) = area else {
+                continue;
+            };
+            self.vmcb(i, n, area, &first, &others);
+            if let Some((root, regime)) = &found[i].monitor {
+                self.host_state(i, n, area, *root, regime);
+            }
+        }
+        self.ports(i, first.iopm);
+        self.msrs(i, first.msrpm);
+    }
+
+    fn encoding<'r>(&mut self, i: usize, regimes: impl Iterator<Item = &'r Regime>) {
+        let place = self.claim.sandboxes[i].place.clone();
+        for regime in regimes {
+            for &(at, entry) in &regime.odd {
+                let message = format!("the entry {entry:#x} of {}'s tables", self.name(i));
+                self.find(
+                    "encoding",
+                    &place,
+                    Some(at),
+                    message,
+                    "no reserved bit set (APM 5.3, 15.25)",
+                );
+            }
+            for &at in &regime.lost {
+                let message =
+                    format!("{}'s tables lead to a table at {at:#x}: no RAM", self.name(i));
+                self.find("encoding", &place, Some(at), message, "a table in RAM");
+            }
+        }
+    }
+
+    /// Frames of the remapping tables of a sandbox's functions.
+    pub fn remapping_frames(&self, i: usize) -> impl Iterator<Item = crate::claim::Range> + '_ {
+        let own = move |f: &&crate::claim::Function| f.owner == Some(i);
+        let functions = self.claim.functions.iter().filter(own);
+        let frames = functions.filter_map(|f| self.remapping.get(&f.bdf)).flatten();
+        frames.map(|&start| crate::claim::Range { start, len: PAGE })
+    }
+
+    fn iommu_tables(&mut self) -> Option<iommu::Unit> {
+        let unit = iommu::Unit::read(self.claim, self.registers, self.words)?;
+        self.confine(unit.tables());
+        self.remapping = unit.remapping();
+        Some(unit)
+    }
+}

@@ -1,0 +1,220 @@
+//! What should be: the manifest's plan in the auditor's own words. Whoever calls it
+//! translates; nothing here says where a table lies.
+
+use serde::{Deserialize, Serialize};
+
+/// A line of the manifest or of the machine description.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The file, as the user named it.
+    pub file: String,
+    /// Line, from 1; 0 if there is none.
+    pub line: usize,
+    /// Column, from 1.
+    pub column: usize,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// Physical addresses from `start` on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Range {
+    /// First address.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+impl Range {
+    /// The address after it.
+    #[must_use]
+    pub fn end(self) -> u64 {
+        self.start.saturating_add(self.len)
+    }
+
+    /// Whether an address lies in it.
+    #[must_use]
+    pub fn contains(self, address: u64) -> bool {
+        self.start <= address && address < self.end()
+    }
+}
+
+/// A loadable part of an ELF program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it is linked.
+    pub address: u64,
+    /// Bytes in memory.
+    pub len: u64,
+    /// Written to.
+    pub write: bool,
+    /// Executed.
+    pub execute: bool,
+    /// Its contents in the file; the rest of `len` is zeros.
+    pub bytes: Vec<u8>,
+}
+
+/// A piece of a sandbox's RAM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ram {
+    /// Guest-physical address.
+    pub gpa: u64,
+    /// Physical address.
+    pub hpa: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Ports that a sandbox may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// First.
+    pub first: u16,
+    /// Last.
+    pub last: u16,
+    /// The device.
+    pub device: String,
+    /// The grant.
+    pub place: Place,
+}
+
+/// An IOAPIC line that a sandbox owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Number of the pin, from 0 (for the only IOAPIC: the global system interrupt).
+    pub pin: u32,
+    /// Level, not edge.
+    pub level: bool,
+}
+
+/// A sandbox.
+#[derive(Clone, Debug, Default)]
+pub struct Sandbox {
+    /// Name.
+    pub name: String,
+    /// Its `[[sandbox]]`.
+    pub place: Place,
+    /// Core numbers of the machine, in its own order.
+    pub cores: Vec<usize>,
+    /// Their x2APIC IDs.
+    pub apic_ids: Vec<u32>,
+    /// RAM.
+    pub ram: Vec<Ram>,
+    /// If its tables follow a program's segments: these.
+    pub segments: Option<Vec<Segment>>,
+    /// Ports.
+    pub ports: Vec<Ports>,
+    /// IOAPIC lines.
+    pub lines: Vec<Line>,
+    /// Sandboxes whose reports it may read.
+    pub observe: Vec<usize>,
+    /// Starts with the machine; otherwise it may never have run.
+    pub starts: bool,
+}
+
+/// Memory that one sandbox writes and others read.
+#[derive(Clone, Debug, Default)]
+pub struct Channel {
+    /// Name.
+    pub name: String,
+    /// Its `[[channel]]`.
+    pub place: Place,
+    /// Writer.
+    pub from: usize,
+    /// Readers.
+    pub to: Vec<usize>,
+    /// Physical address.
+    pub hpa: u64,
+    /// Where each side sees it.
+    pub gpa: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// A PCI function.
+#[derive(Clone, Debug, Default)]
+pub struct Function {
+    /// Name, e.g. `00:03.0`.
+    pub name: String,
+    /// Bus, device, function: bits 15:8, 7:3, 2:0.
+    pub bdf: u16,
+    /// Its sandbox.
+    pub owner: Option<usize>,
+    /// The grant, or where the machine describes it.
+    pub place: Place,
+    /// Memory BARs.
+    pub bars: Vec<Range>,
+    /// Pages that hold an MSI-X table or pending bits: the monitor's only.
+    pub mediated: Vec<Range>,
+}
+
+/// The IOMMU, as described.
+#[derive(Clone, Debug, Default)]
+pub struct Iommu {
+    /// Its PCI function, whose capability says where its registers are.
+    pub bdf: u16,
+    /// Where its registers should be.
+    pub registers: Range,
+    /// As which function the IOAPIC sends its messages (IVRS, special device).
+    pub ioapic: Option<u16>,
+}
+
+/// A system.
+#[derive(Clone, Debug, Default)]
+pub struct Claim {
+    /// Name.
+    pub system: String,
+    /// Where the system is named.
+    pub place: Place,
+    /// All RAM there is.
+    pub ram: Vec<Range>,
+    /// RAM that the firmware leaves free.
+    pub free: Vec<Range>,
+    /// Devices' and the firmware's memory.
+    pub reserved: Vec<(String, Range)>,
+    /// What the image occupies.
+    pub image: Range,
+    /// The monitor's program.
+    pub monitor: Vec<Segment>,
+    /// Sandboxes, by index.
+    pub sandboxes: Vec<Sandbox>,
+    /// Channels.
+    pub channels: Vec<Channel>,
+    /// PCI functions: every one of the machine.
+    pub functions: Vec<Function>,
+    /// Configuration space in memory (ECAM), bus 0 first.
+    pub ecam: Option<Range>,
+    /// The IOMMU; without one, DMA is not confined and not looked at.
+    pub iommu: Option<Iommu>,
+    /// The IOAPIC's registers.
+    pub ioapic: Option<u64>,
+}
+
+impl Claim {
+    /// In which sandbox's RAM an address lies.
+    #[must_use]
+    pub fn in_ram_of(&self, address: u64) -> Option<usize> {
+        let has = |s: &Sandbox| {
+            s.ram.iter().any(|r| Range { start: r.hpa, len: r.len }.contains(address))
+        };
+        self.sandboxes.iter().position(has)
+    }
+
+    /// In which channel an address lies.
+    #[must_use]
+    pub fn in_channel(&self, address: u64) -> Option<&Channel> {
+        let has = |c: &&Channel| Range { start: c.hpa, len: c.len }.contains(address);
+        self.channels.iter().find(has)
+    }
+
+    /// Where a sandbox's configuration space is.
+    #[must_use]
+    pub fn configuration(&self, function: &Function) -> Option<Range> {
+        let start = self.ecam?.start + (u64::from(function.bdf) << 12);
+        Some(Range { start, len: crate::PAGE })
+    }
+}

@@ -1,0 +1,195 @@
+//! What the manifest gives, in addresses and rights, from the claim and the book
+//! (docs/memory-layout.md).
+
+use crate::PAGE;
+use crate::check::Context;
+use crate::claim::{Claim, Place, Range, Segment};
+use crate::monitor::Parts;
+use crate::paging::{Leaf, Regime};
+use crate::report::letters;
+
+const INFO: u64 = 0xD000_0000;
+const REPORTS: u64 = 0xD100_0000;
+const REPORT_STRIDE: u64 = 0x4_0000;
+
+/// A range that somebody may reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    pub address: u64,
+    pub frame: u64,
+    pub len: u64,
+    pub write: bool,
+    pub execute: bool,
+    /// A device's registers.
+    pub device: bool,
+    /// RAM or a channel: within a DMA's reach too.
+    pub dma: bool,
+    /// Who says so.
+    pub place: Place,
+}
+
+const R: (bool, bool) = (false, false);
+const RW: (bool, bool) = (true, false);
+const RWX: (bool, bool) = (true, true);
+
+/// What a sandbox's guest may reach. The frames of information page and reports are
+/// those that the monitors' own tables show.
+pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
+    let sandbox = &claim.sandboxes[index];
+    let mut all = Vec::new();
+    let mut give = |place: &Place, kind: (bool, bool), address, frame, len, (write, execute)| {
+        let ((dma, device), place) = (kind, place.clone());
+        all.push(Given { address, frame, len, write, execute, device, dma, place });
+    };
+    const MEMORY: (bool, bool) = (true, false);
+    const SHOWN: (bool, bool) = (false, false);
+    const DEVICE: (bool, bool) = (false, true);
+    for ram in &sandbox.ram {
+        let Some(segments) = &sandbox.segments else {
+            give(&sandbox.place, MEMORY, ram.gpa, ram.hpa, ram.len, RWX);
+            continue;
+        };
+        for at in (0..ram.len).step_by(PAGE as usize) {
+            let rights = rights(segments, ram.gpa + at);
+            give(&sandbox.place, MEMORY, ram.gpa + at, ram.hpa + at, PAGE, rights);
+        }
+    }
+    if let Some(info) = parts[index].info {
+        give(&sandbox.place, SHOWN, INFO, info, PAGE, R);
+    }
+    for &seen in &sandbox.observe {
+        for (n, &frame) in parts[seen].report.iter().enumerate() {
+            let at = REPORTS + seen as u64 * REPORT_STRIDE + n as u64 * PAGE;
+            give(&sandbox.place, SHOWN, at, frame, PAGE, R);
+        }
+    }
+    for channel in &claim.channels {
+        let rights = if channel.from == index { RW } else { R };
+        if channel.from == index || channel.to.contains(&index) {
+            give(&channel.place, MEMORY, channel.gpa, channel.hpa, channel.len, rights);
+        }
+    }
+    for function in claim.functions.iter().filter(|f| f.owner == Some(index)) {
+        for page in function.bars.iter().flat_map(|bar| pages(*bar)) {
+            if !function.mediated.iter().any(|m| overlaps(*m, page)) {
+                give(&function.place, DEVICE, page.start, page.start, PAGE, RW);
+            }
+        }
+    }
+    merged(all)
+}
+
+/// Whole pages around a range.
+pub fn pages(range: Range) -> impl Iterator<Item = Range> {
+    let first = range.start / PAGE * PAGE;
+    (first..range.end()).step_by(PAGE as usize).map(|start| Range { start, len: PAGE })
+}
+
+/// Whether ranges share an address.
+pub fn overlaps(a: Range, b: Range) -> bool {
+    a.start < b.end() && b.start < a.end()
+}
+
+/// A page has the rights of all segments that it holds a byte of; RAM without a
+/// segment can be written.
+fn rights(segments: &[Segment], page: u64) -> (bool, bool) {
+    let on_it = segments.iter().filter(|s| s.address < page + PAGE && page < s.address + s.len);
+    let rights = on_it.map(|s| (s.write, s.execute));
+    rights.reduce(|a, b| (a.0 | b.0, a.1 | b.1)).unwrap_or(RW)
+}
+
+/// Neighbours with the same rights as one range.
+fn merged(mut all: Vec<Given>) -> Vec<Given> {
+    all.sort_by_key(|g| g.address);
+    let mut out: Vec<Given> = Vec::new();
+    for g in all {
+        match out.last_mut() {
+            Some(l)
+                if l.address + l.len == g.address
+                    && l.frame + l.len == g.frame
+                    && (l.write, l.execute, l.device) == (g.write, g.execute, g.device)
+                    && l.dma == g.dma =>
+            {
+                l.len += g.len;
+            }
+            _ => out.push(g),
+        }
+    }
+    out
+}
+
+/// The range that gives what a page leads to.
+pub fn given_for(given: &[Given], address: u64, frame: u64, size: u64) -> Option<usize> {
+    let n = given.partition_point(|g| g.address <= address).checked_sub(1)?;
+    let g = &given[n];
+    let offset = address - g.address;
+    (offset.checked_add(size)? <= g.len && g.frame + offset == frame).then_some(n)
+}
+
+/// Whether something of a range is given, elsewhere or otherwise: for words about what
+/// would be right.
+pub fn right_at(given: &[Given], address: u64) -> String {
+    let n = given.partition_point(|g| g.address <= address);
+    match n.checked_sub(1).map(|n| &given[n]).filter(|g| address - g.address < g.len) {
+        Some(g) => format!(
+            "{address:#x} leads to {:#x}, {}",
+            g.frame + (address - g.address),
+            letters(g.write, g.execute)
+        ),
+        None => format!("nothing at {address:#x}"),
+    }
+}
+
+impl Context<'_> {
+    /// What is mapped for a guest beyond what is given, with other rights, what is not,
+    /// and in which sizes.
+    pub fn guest(&mut self, i: usize, regime: &Regime, given: &[Given]) {
+        let who = self.name(i).to_owned();
+        let place = self.claim.sandboxes[i].place.clone();
+        let mut covered = vec![0; given.len()];
+        for leaf in &regime.leaves {
+            let (at, frame) = (leaf.address, leaf.frame);
+            let found = given_for(given, at, frame, leaf.size);
+            let mmio = found.is_some_and(|n| given[n].device);
+            if !leaf.user || leaf.odd_caching() && !mmio {
+                let message = format!("{who}'s entry {:#x} for {at:#x}", leaf.entry);
+                self.find("encoding", &place, Some(frame), message, "a user page, write-back");
+            }
+            let Some(n) = found else {
+                let whose = self.owner(frame);
+                let size = leaf.size;
+                let message =
+                    format!("{who} reaches {frame:#x} ({whose}) at {at:#x}, {size:#x} bytes");
+                self.find("nested-map", &place, Some(frame), message, right_at(given, at));
+                continue;
+            };
+            covered[n] += leaf.size;
+            let (has, may) = ((leaf.write, leaf.execute), (given[n].write, given[n].execute));
+            if has != may {
+                let (has, may) = (letters(has.0, has.1), letters(may.0, may.1));
+                let message = format!("{who} has {has} at {at:#x}, not {may}");
+                self.find("nested-rights", &given[n].place, Some(frame), message, may);
+            }
+            if let Some(size) = larger(leaf, &given[n]) {
+                let message = format!("{who} has {:#x} bytes at {at:#x}", leaf.size);
+                let right = format!("a page of {size:#x} bytes");
+                self.find("page-sizes", &given[n].place, Some(frame), message, right);
+            }
+        }
+        for (g, covered) in given.iter().zip(covered).filter(|(g, covered)| g.len != *covered) {
+            let message =
+                format!("{who} has {covered:#x} of {:#x} bytes at {:#x}", g.len, g.address);
+            let right = format!("all of it, {}", letters(g.write, g.execute));
+            self.find("nested-missing", &g.place, Some(g.frame), message, right);
+        }
+    }
+}
+
+/// A larger page that fits around a leaf.
+fn larger(leaf: &Leaf, g: &Given) -> Option<u64> {
+    [2 << 20, 1u64 << 30].into_iter().filter(|s| *s > leaf.size).find(|size| {
+        let start = leaf.address & !(size - 1);
+        let fits = start >= g.address && start + size <= g.address + g.len;
+        fits && (g.frame + (start - g.address)).is_multiple_of(*size)
+    })
+}

@@ -1,0 +1,49 @@
+//! The auditor: reads the memory and the registers of a machine, walks every table
+//! that confines somebody, and compares what they allow with what the manifest says
+//! (design, invariants 1, 2, 3 and 9).
+//!
+//! Nothing here is shared with what builds the tables or runs under them: no other
+//! crate of this project is a dependency, and every bit and offset is written from
+//! the manuals: AMD64 Architecture Programmer's Manual volume 2 ("APM"), AMD I/O
+//! Virtualization Technology specification 48882 ("IOMMU specification"), Intel
+//! 82093AA (IOAPIC). Where tables lie is asked of the processors and of the IOMMU
+//! ([`registers`]), not of the image.
+//!
+//! ```text
+//!  Claim: what should be (from the manifest's plan, by the caller)
+//!  Memory + Registers: what is          ──► audit() ──► Report: who can touch what,
+//!    (a running QEMU's, or a dump's)                     findings, every frame's owner
+//! ```
+
+mod access;
+mod check;
+pub mod claim;
+pub mod dump;
+mod elf;
+mod frames;
+mod given;
+pub mod hmp;
+mod iommu;
+mod lines;
+mod locate;
+mod meet;
+pub mod memory;
+mod monitor;
+pub mod paging;
+pub mod registers;
+pub mod render;
+mod report;
+mod svm;
+
+#[cfg(test)]
+mod fake;
+
+pub use check::audit;
+pub use claim::Claim;
+pub use elf::segments;
+pub use memory::{Memory, RamFile};
+pub use registers::Registers;
+pub use report::{Access, Finding, Frames, RULES, Report, Rule};
+
+/// Bytes of a frame.
+pub const PAGE: u64 = 4096;

@@ -1,0 +1,94 @@
+//! Interrupt lines: the IOAPIC's redirection entries (82093AA, 3.2.4) and the two
+//! 8259A.
+
+use crate::check::Context;
+use crate::claim::Place;
+use crate::iommu::{Interrupts, Unit};
+
+const MASKED: u64 = 1 << 16;
+const LEVEL: u64 = 1 << 15;
+const LOGICAL: u64 = 1 << 11;
+const DELIVERY: u64 = 0b111 << 8;
+
+impl Context<'_> {
+    /// Every line that is not masked.
+    pub fn lines(&mut self, unit: Option<&Unit>) {
+        let nobody = Place::default();
+        if let Some(masks) = self.registers.pic_masks.filter(|m| *m != [0xFF; 2]) {
+            let message =
+                format!("the 8259A let lines through: masks {:#x}, {:#x}", masks[0], masks[1]);
+            self.find("interrupt-lines", &nobody, None, message, "0xff, 0xff");
+        }
+        let Some(ioapic) = &self.registers.ioapic else {
+            self.remarks.push("the IOAPIC's entries are not known".into());
+            return;
+        };
+        let mut levels: Vec<(u8, u32)> = Vec::new();
+        for (pin, &entry) in (0u32..).zip(&ioapic.entries) {
+            if entry & MASKED == 0 {
+                self.line(unit, pin, entry, &mut levels);
+            }
+        }
+    }
+
+    fn line(&mut self, unit: Option<&Unit>, pin: u32, entry: u64, levels: &mut Vec<(u8, u32)>) {
+        let owner = self
+            .claim
+            .sandboxes
+            .iter()
+            .enumerate()
+            .find_map(|(i, s)| Some((i, s.lines.iter().find(|l| l.pin == pin)?)));
+        let Some((i, line)) = owner else {
+            let message = format!("line {pin} is not masked ({entry:#x}) and belongs to nobody");
+            self.find("interrupt-lines", &Place::default(), self.claim.ioapic, message, "masked");
+            return;
+        };
+        let mut wrong = Vec::new();
+        if (entry & LEVEL != 0) != line.level {
+            wrong.push(format!("is level: {}, not {}", entry & LEVEL != 0, line.level));
+        }
+        match self.arrives(unit, entry) {
+            Ok(Some((apic, vector))) => {
+                if !self.claim.sandboxes[i].apic_ids.contains(&apic) {
+                    wrong.push(format!("arrives at APIC {apic}"));
+                }
+                let taken = levels.iter().find(|l| l.0 == vector && line.level);
+                if let Some((_, other)) = taken {
+                    wrong.push(format!("has the vector {vector} of line {other}"));
+                }
+                if line.level {
+                    levels.push((vector, pin));
+                }
+                self.access[i].lines.push((pin, apic, vector));
+            }
+            // It arrives nowhere.
+            Ok(None) => {}
+            Err(why) => wrong.push(why),
+        }
+        let place = self.claim.sandboxes[i].place.clone();
+        for what in wrong {
+            let message = format!("line {pin} of {} {what} ({entry:#x})", self.name(i));
+            let right = "fixed, to a core of its own, with a vector of its own";
+            self.find("interrupt-lines", &place, self.claim.ioapic, message, right);
+        }
+    }
+
+    /// APIC and vector of a line that is not masked, by the IOMMU where there is one.
+    fn arrives(&self, unit: Option<&Unit>, entry: u64) -> Result<Option<(u32, u8)>, String> {
+        let requester = self.claim.iommu.as_ref().and_then(|i| i.ioapic);
+        let by = unit.zip(requester).and_then(|(u, bdf)| Some((u, u.entry(bdf)?)));
+        match by.map(|(u, e)| (u, e, e.interrupts())) {
+            Some((_, _, Interrupts::Aborted | Interrupts::Reserved)) => Ok(None),
+            Some((unit, device, Interrupts::Remapped)) => {
+                // Bits 10:0 of the message, delivery mode and vector, are the index.
+                let index = entry & (DELIVERY | 0xFF);
+                let all = unit.remapped(self.words, device);
+                Ok(all.iter().find(|r| r.index == index).map(|r| (r.destination(), r.vector())))
+            }
+            _ if entry & DELIVERY != 0 => Err("has another delivery mode than fixed".into()),
+            _ if entry & LOGICAL != 0 => Err("has a logical destination".into()),
+            _ if entry & 0xFF < 32 => Err("has a vector of an exception".into()),
+            _ => Ok(Some(((entry >> 56) as u32, entry as u8))),
+        }
+    }
+}

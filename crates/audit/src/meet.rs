@@ -1,0 +1,169 @@
+//! Frames that two parties reach, and frames that none may.
+
+use crate::PAGE;
+use crate::check::Context;
+use crate::claim::Range;
+use crate::monitor::TRAMPOLINE;
+use crate::paging::{Leaf, Regime};
+
+/// Sorted frames of a party, for overlaps.
+pub struct Sorted(Vec<(u64, u64)>);
+
+impl Sorted {
+    pub fn new(leaves: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut all: Vec<_> = leaves.map(|(frame, size)| (frame, frame + size)).collect();
+        all.sort_unstable();
+        Self(all)
+    }
+
+    fn of(regime: &Regime) -> Self {
+        Self::new(regime.leaves.iter().map(|l| (l.frame, l.size)))
+    }
+
+    /// The parts of a range that are in it.
+    fn inside(&self, start: u64, end: u64) -> impl Iterator<Item = Range> {
+        // A gibibyte is the longest page.
+        let from = self.0.partition_point(|f| f.0 + (1 << 30) <= start);
+        let overlaps = self.0[from..].iter().take_while(move |f| f.0 < end);
+        overlaps.filter(move |f| f.1 > start).map(move |f| {
+            let first = f.0.max(start);
+            Range { start: first, len: f.1.min(end) - first }
+        })
+    }
+}
+
+impl Context<'_> {
+    /// Two sandboxes share a frame only where a channel or `observe` says so; two
+    /// monitors only mailboxes, the start-up code and the IOAPIC; a monitor and
+    /// another's guest only an observed report.
+    pub fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
+        let sorted = |all: &[Option<Regime>]| -> Vec<Option<Sorted>> {
+            all.iter().map(|r| r.as_ref().map(Sorted::of)).collect()
+        };
+        let (guests, hosts) = (sorted(nested), sorted(monitors));
+        for a in 0..nested.len() {
+            for b in 0..nested.len() {
+                let mut found = Vec::new();
+                if a < b {
+                    let both = meet(&guests[a], &nested[b], |f| self.both_guests(a, b, f));
+                    found.extend(both.into_iter().map(|f| ("", "", f)));
+                    let both = meet(&hosts[a], &monitors[b], |f| {
+                        let mailbox = self.parts[a].mailboxes.contains(&f)
+                            && self.parts[b].mailboxes.contains(&f);
+                        mailbox || f == TRAMPOLINE || self.claim.ioapic == Some(f)
+                    });
+                    found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
+                }
+                if a != b {
+                    let both = meet(&hosts[a], &nested[b], |f| {
+                        self.claim.sandboxes[b].observe.contains(&a)
+                            && self.parts[a].report.contains(&f)
+                    });
+                    found.extend(both.into_iter().map(|f| ("'s monitor", "", f)));
+                }
+                let place = self.claim.sandboxes[b].place.clone();
+                for (of_a, of_b, frame) in found {
+                    let (whose, a, b) = (self.owner(frame), self.name(a), self.name(b));
+                    let message =
+                        format!("{a}{of_a} and {b}{of_b} both reach {frame:#x} ({whose})");
+                    let right = "one of them, or a channel between them in the manifest";
+                    self.find("shared-frames", &place, Some(frame), message, right);
+                }
+            }
+        }
+        self.mailboxes(monitors);
+    }
+
+    fn both_guests(&self, a: usize, b: usize, frame: u64) -> bool {
+        let observes = |who: usize, of: usize| self.claim.sandboxes[who].observe.contains(&of);
+        self.claim.in_channel(frame).is_some_and(|c| {
+            let at = |s: usize| c.from == s || c.to.contains(&s);
+            at(a) && at(b)
+        }) || (0..self.parts.len())
+            .any(|of| observes(a, of) && observes(b, of) && self.parts[of].report.contains(&frame))
+    }
+
+    /// All monitors see the same mailboxes.
+    fn mailboxes(&mut self, monitors: &[Option<Regime>]) {
+        let known: Vec<_> = (0..monitors.len()).filter(|&i| monitors[i].is_some()).collect();
+        let Some(&first) = known.first() else {
+            return;
+        };
+        for &i in &known[1..] {
+            if self.parts[i].mailboxes != self.parts[first].mailboxes {
+                let place = self.claim.sandboxes[i].place.clone();
+                let message = format!(
+                    "{}'s monitor has other mailboxes than {}'s",
+                    self.name(i),
+                    self.name(first)
+                );
+                self.find("monitor-map", &place, None, message, "the same, in the same order");
+            }
+        }
+    }
+
+    /// Nobody reaches a table that confines, nor anything that only the boot code used.
+    pub fn unmapped(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
+        for (n, regime) in nested.iter().chain(monitors).enumerate() {
+            let i = n % nested.len();
+            let who = if n < nested.len() { "" } else { "'s monitor" };
+            let who = format!("{}{who}", self.name(i));
+            let place = self.claim.sandboxes[i].place.clone();
+            // A monitor fills the remapping tables of its sandbox's functions.
+            let own: Vec<_> = match n < nested.len() {
+                true => Vec::new(),
+                false => self.remapping_frames(i).map(|r| r.start).collect(),
+            };
+            let confining = self.confining.iter().map(|c| c.0).filter(|f| !own.contains(f));
+            let confining: Vec<u64> = confining.collect();
+            for leaf in regime.iter().flat_map(|r| &r.leaves) {
+                self.reaches_table(&confining, &place, &who, leaf);
+                let image = self.claim.image;
+                let (from, to) = (leaf.frame.max(image.start), leaf.frame + leaf.size);
+                let mut frames = (from..to.min(image.end())).step_by(PAGE as usize);
+                if let Some(frame) = frames.find(|f| !self.image.contains_key(f)) {
+                    let message = format!(
+                        "{who} reaches {frame:#x} at {:#x}: {}",
+                        leaf.address,
+                        self.owner(frame)
+                    );
+                    self.find(
+                        "boot-code-unmapped",
+                        &place,
+                        Some(frame),
+                        message,
+                        "nobody reaches it",
+                    );
+                }
+            }
+        }
+    }
+
+    fn reaches_table(
+        &mut self,
+        sorted: &[u64],
+        place: &crate::claim::Place,
+        who: &str,
+        leaf: &Leaf,
+    ) {
+        let first = sorted.partition_point(|t| *t < leaf.frame);
+        let end = leaf.frame + leaf.size;
+        if let Some(&table) = sorted.get(first).filter(|t| **t < end) {
+            let message = format!("{who} reaches {table:#x} ({})", self.owner(table));
+            self.find("tables-unmapped", place, Some(table), message, "nobody reaches it");
+        }
+    }
+}
+
+/// Frames that one party's tables share with another's though they may not.
+fn meet(one: &Option<Sorted>, other: &Option<Regime>, allowed: impl Fn(u64) -> bool) -> Vec<u64> {
+    let mut out = Vec::new();
+    if let (Some(one), Some(other)) = (one, other) {
+        for leaf in &other.leaves {
+            let parts = one.inside(leaf.frame, leaf.frame + leaf.size);
+            let mut frames = parts.flat_map(|r| (r.start..r.end()).step_by(PAGE as usize));
+            out.extend(frames.find(|&frame| !allowed(frame)));
+        }
+    }
+    out
+}

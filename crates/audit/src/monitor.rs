@@ -1,0 +1,265 @@
+//! A monitor's page tables against the book (docs/memory-layout.md, "A monitor's
+//! virtual addresses"). Where in the image its parts lie is nobody's promise: they
+//! are in the image, each in one run, and no other party reaches them.
+
+use crate::PAGE;
+use crate::check::Context;
+use crate::claim::{Claim, Range};
+use crate::given::{overlaps, pages};
+use crate::locate::reads;
+use crate::paging::{Leaf, Regime};
+use crate::report::letters;
+use std::collections::BTreeMap;
+
+/// The cores' start-up code, mapped to itself.
+pub const TRAMPOLINE: u64 = 0x8000;
+const GUEST: u64 = 0xFFFF_9000_0000_0000;
+const PRISTINE: u64 = 0xFFFF_A000_0000_0000;
+const CONFIG: u64 = 0xFFFF_FFFF_8010_0000;
+const INFO: u64 = 0xFFFF_FFFF_8018_0000;
+const IDT: u64 = 0xFFFF_FFFF_8020_0000;
+const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
+const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
+const CORES: u64 = 0xFFFF_FFFF_8050_0000;
+const CORE_STRIDE: u64 = 0x1_0000;
+const STACK: u64 = 0x2000;
+const STACK_LEN: u64 = 0x2000;
+const VMCB: u64 = 0x8000;
+const CORE_REPORT: u64 = 0xA000;
+const CORE_REPORT_LEN: u64 = 0x2000;
+
+/// A stretch of a monitor's addresses.
+struct Window {
+    at: u64,
+    /// At most, and at least: both whole pages.
+    len: u64,
+    least: u64,
+    rights: (bool, bool),
+    what: String,
+    /// Where it leads; `None`: to one run somewhere in the image.
+    frame: Option<u64>,
+}
+
+/// What a monitor's tables lead to, part by part.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    /// Frames of the image and what they are.
+    pub frames: BTreeMap<u64, String>,
+    /// The information page.
+    pub info: Option<u64>,
+    /// The report: head, then cores.
+    pub report: Vec<u64>,
+    /// VMCBs by core.
+    pub vmcbs: Vec<Option<u64>>,
+    /// Mailboxes by sandbox.
+    pub mailboxes: Vec<u64>,
+}
+
+const R: (bool, bool) = (false, false);
+const RW: (bool, bool) = (true, false);
+const RX: (bool, bool) = (false, true);
+
+fn windows(claim: &Claim, i: usize) -> Vec<Window> {
+    let window = |at, len, rights, what: &str| Window {
+        at,
+        len,
+        least: len,
+        rights,
+        what: what.into(),
+        frame: None,
+    };
+    let sandbox = &claim.sandboxes[i];
+    let mut all =
+        vec![Window { frame: Some(TRAMPOLINE), ..window(TRAMPOLINE, PAGE, RX, "start-up code") }];
+    for s in &claim.monitor {
+        let what = if s.execute { "text" } else { "constants" };
+        all.push(window(s.address, s.len.next_multiple_of(PAGE), (s.write, s.execute), what));
+    }
+    all.push(Window { least: PAGE, ..window(CONFIG, INFO - CONFIG, R, "configuration") });
+    all.push(window(INFO, PAGE, R, "information page"));
+    all.push(window(IDT, PAGE, R, "interrupt descriptor table"));
+    all.push(window(REPORT, PAGE, RW, "report"));
+    for other in 0..claim.sandboxes.len() {
+        let rights = if other == i { RW } else { R };
+        let what = format!("mailbox of {}", claim.sandboxes[other].name);
+        all.push(window(MAILBOX + other as u64 * PAGE, PAGE, rights, &what));
+    }
+    for core in 0..sandbox.cores.len() {
+        let block = CORES + core as u64 * CORE_STRIDE;
+        all.push(window(block + STACK, STACK_LEN, RW, "stack"));
+        all.push(window(block + VMCB, PAGE, RW, "VMCB"));
+        all.push(window(block + CORE_REPORT, CORE_REPORT_LEN, RW, "report"));
+    }
+    for ram in &sandbox.ram {
+        all.push(Window { frame: Some(ram.hpa), ..window(GUEST + ram.gpa, ram.len, RW, "RAM") });
+    }
+    let pristine = window(PRISTINE, claim.image.len, R, "pristine guest");
+    all.push(Window { least: 0, frame: Some(claim.image.start), ..pristine });
+    all.sort_by_key(|w| w.at);
+    all
+}
+
+/// The window in which a page lies, if it leads to where that window should.
+fn window_of(windows: &[Window], regime: &Regime, leaf: &Leaf) -> Option<usize> {
+    let n = windows.partition_point(|w| w.at <= leaf.address).checked_sub(1)?;
+    let w = &windows[n];
+    let offset = leaf.address - w.at;
+    let first = w.frame.or_else(|| regime.leaf(w.at).map(|l| l.frame))?;
+    let fits = offset.checked_add(leaf.size).is_some_and(|end| end <= w.len);
+    (fits && first + offset == leaf.frame).then_some(n)
+}
+
+/// Whose RAM a monitor's tables show to it: that is whose monitor it is.
+pub fn serves(claim: &Claim, regime: &Regime) -> Option<usize> {
+    let from = regime.leaves.partition_point(|l| l.address < GUEST);
+    let leaf = regime.leaves.get(from).filter(|l| l.address < PRISTINE)?;
+    claim.in_ram_of(leaf.frame)
+}
+
+/// Number of the core whose stack this is.
+pub fn core_of(rsp: u64) -> Option<usize> {
+    // An empty stack ends where its pages end.
+    let offset = rsp.checked_sub(8)?.checked_sub(CORES)?;
+    let inside = offset % CORE_STRIDE;
+    let core = usize::try_from(offset / CORE_STRIDE).ok()?;
+    (STACK..STACK + STACK_LEN).contains(&inside).then_some(core)
+}
+
+/// Takes a monitor's tables apart.
+pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
+    let windows = windows(claim, i);
+    let mut parts = Parts::default();
+    for leaf in &regime.leaves {
+        let Some(n) = window_of(&windows, regime, leaf) else {
+            continue;
+        };
+        for frame in (leaf.frame..leaf.frame + leaf.size).step_by(PAGE as usize) {
+            if claim.image.contains(frame) {
+                parts.frames.insert(frame, windows[n].what.clone());
+            }
+        }
+    }
+    let frame = |at: u64| regime.leaf(at).map(|l| l.frame + (at - l.address));
+    parts.info = frame(INFO);
+    parts.report.extend(frame(REPORT));
+    for core in 0..claim.sandboxes[i].cores.len() {
+        let block = CORES + core as u64 * CORE_STRIDE;
+        parts.vmcbs.push(frame(block + VMCB));
+        let pages = (0..CORE_REPORT_LEN).step_by(PAGE as usize);
+        parts.report.extend(pages.filter_map(|at| frame(block + CORE_REPORT + at)));
+    }
+    parts.mailboxes =
+        (0..claim.sandboxes.len() as u64).filter_map(|n| frame(MAILBOX + n * PAGE)).collect();
+    parts
+}
+
+impl Context<'_> {
+    /// What a monitor reaches.
+    pub fn monitor(&mut self, i: usize, regime: &Regime) {
+        let who = format!("{}'s monitor", self.name(i));
+        let place = self.claim.sandboxes[i].place.clone();
+        let windows = windows(self.claim, i);
+        let mut covered = vec![0; windows.len()];
+        for leaf in &regime.leaves {
+            let (at, frame) = (leaf.address, leaf.frame);
+            let range = Range { start: frame, len: leaf.size };
+            let n = window_of(&windows, regime, leaf).filter(|&n| {
+                let w = &windows[n];
+                // One run, and in the image where the book says no other place.
+                let in_image = self.claim.image.contains(frame);
+                let anywhere = w.frame.is_none().then_some(in_image && at == w.at + covered[n]);
+                let pristine = w.frame == Some(self.claim.image.start);
+                anywhere.unwrap_or(!pristine || in_image)
+            });
+            let device = n.is_none() && self.mediates(i, range);
+            if !(device || leaf.user) && leaf.odd_caching() {
+                let message = format!("{who}'s entry {:#x} for {at:#x}", leaf.entry);
+                self.find("encoding", &place, Some(frame), message, "write-back");
+            }
+            let may = match n {
+                Some(n) => {
+                    covered[n] += leaf.size;
+                    windows[n].rights
+                }
+                None if device => RW,
+                None => {
+                    let whose = self.owner(frame);
+                    let message = format!("{who} reaches {frame:#x} ({whose}) at {at:#x}");
+                    self.find(
+                        "monitor-map",
+                        &place,
+                        Some(frame),
+                        message,
+                        format!("nothing at {at:#x}"),
+                    );
+                    continue;
+                }
+            };
+            if (leaf.write, leaf.execute) != may {
+                let (has, may) = (letters(leaf.write, leaf.execute), letters(may.0, may.1));
+                let what = n.map_or("device", |n| &windows[n].what);
+                let message = format!("{who} has {has} at {at:#x} ({what}), not {may}");
+                self.find("monitor-rights", &place, Some(frame), message, may);
+            }
+        }
+        for (w, covered) in windows.iter().zip(covered).filter(|(w, c)| *c < w.least) {
+            let message = format!(
+                "{who} has {covered:#x} of {:#x} bytes at {:#x} ({})",
+                w.least, w.at, w.what
+            );
+            self.find("monitor-map", &place, None, message, "all of it");
+        }
+        self.text(i, regime);
+        self.write_xor_execute(i, regime);
+    }
+
+    /// Registers of its sandbox's devices, and the IOAPIC if it has lines: it mediates
+    /// them.
+    fn mediates(&self, i: usize, range: Range) -> bool {
+        let own = |f: &&crate::claim::Function| f.owner == Some(i);
+        let mine = self.claim.functions.iter().filter(own);
+        let ioapic = self.claim.ioapic.filter(|_| !self.claim.sandboxes[i].lines.is_empty());
+        let mut ranges: Vec<Range> = mine
+            .flat_map(|f| f.mediated.iter().copied().chain(self.claim.configuration(f)))
+            .chain(ioapic.map(|start| Range { start, len: PAGE }))
+            .flat_map(pages)
+            .collect();
+        ranges.extend(self.remapping_frames(i));
+        { ranges }.iter().any(|r| r.start <= range.start && range.end() <= r.end())
+    }
+
+    /// Its program, byte for byte.
+    fn text(&mut self, i: usize, regime: &Regime) {
+        let mut wrong = Vec::new();
+        for segment in &self.claim.monitor {
+            let mut all = segment.bytes.clone();
+            all.resize(segment.len.next_multiple_of(PAGE) as usize, 0);
+            for (n, page) in all.chunks(PAGE as usize).enumerate() {
+                let at = segment.address + n as u64 * PAGE;
+                let frame = regime.leaf(at).map(|l| l.frame + (at - l.address));
+                if !frame.is_some_and(|f| reads(self.words.memory(), f, page)) {
+                    wrong.push((at, frame));
+                }
+            }
+        }
+        let place = self.claim.sandboxes[i].place.clone();
+        for (at, frame) in wrong {
+            let message = format!("{}'s monitor at {at:#x} is not the program's", self.name(i));
+            self.find("monitor-text", &place, frame, message, "the bytes of the file `monitor`");
+        }
+    }
+
+    /// No frame can be both written and executed, whatever the address.
+    fn write_xor_execute(&mut self, i: usize, monitor: &Regime) {
+        let range = |l: &Leaf| Range { start: l.frame, len: l.size };
+        let code: Vec<_> = monitor.leaves.iter().filter(|l| l.execute).map(range).collect();
+        let place = self.claim.sandboxes[i].place.clone();
+        for leaf in monitor.leaves.iter().filter(|l| l.write) {
+            if code.iter().any(|c| overlaps(*c, range(leaf))) {
+                let who = self.name(i);
+                let message = format!("{who}'s monitor writes and executes {:#x}", leaf.frame);
+                self.find("write-xor-execute", &place, Some(leaf.frame), message, "one of them");
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What the machine's registers said when it was stopped. From QEMU by
+//! [`crate::hmp`], from a dump as `registers.json`.
+
+use serde::{Deserialize, Serialize};
+
+/// A core. Of a core that runs a guest, the processor shows the guest's registers;
+/// the host's are in memory (`vm_hsave_pa`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Core {
+    /// Number of the core in the machine.
+    pub number: usize,
+    /// RIP.
+    pub rip: u64,
+    /// CS.base.
+    #[serde(default)]
+    pub cs_base: u64,
+    /// CR0.
+    pub cr0: u64,
+    /// CR3.
+    pub cr3: u64,
+    /// CR4.
+    #[serde(default)]
+    pub cr4: u64,
+    /// EFER.
+    #[serde(default)]
+    pub efer: u64,
+    /// Sleeps in HLT, or waits for a SIPI.
+    #[serde(default)]
+    pub halted: bool,
+    /// VM_HSAVE_PA (MSR C001_0117), where a debugger can read it. QEMU shows it to
+    /// nobody: then memory is searched for what VMRUN left there.
+    #[serde(default)]
+    pub vm_hsave_pa: Option<u64>,
+    /// Physical address of the VMCB of the last VMRUN, where it is known: the format of
+    /// the host save area is a real processor's own (APM 15.30.4), QEMU's is a VMCB's.
+    #[serde(default)]
+    pub vmcb: Option<u64>,
+    /// The host's CR3, RIP and RSP behind the guest, where they are known; as above.
+    #[serde(default)]
+    pub host: Option<[u64; 3]>,
+}
+
+/// An IOAPIC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ioapic {
+    /// Redirection table entries (82093AA, 3.2.4), pin 0 first.
+    pub entries: Vec<u64>,
+}
+
+/// An IOMMU's registers by their offsets (IOMMU specification, 3.4).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Iommu {
+    /// Where the PCI capability says that they are (offsets 04h and 08h of the capability).
+    pub base: u64,
+    /// 0000h Device Table Base Address.
+    pub device_table: u64,
+    /// 0008h Command Buffer Base Address.
+    pub command_buffer: u64,
+    /// 0010h Event Log Base Address.
+    pub event_log: u64,
+    /// 0018h Control.
+    pub control: u64,
+    /// 0020h Exclusion Base.
+    pub exclusion_base: u64,
+    /// 0028h Exclusion Range Limit.
+    pub exclusion_limit: u64,
+}
+
+/// Everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registers {
+    /// Cores, ascending.
+    pub cores: Vec<Core>,
+    /// The IOAPIC.
+    #[serde(default)]
+    pub ioapic: Option<Ioapic>,
+    /// Interrupt masks of the two 8259A, master first.
+    #[serde(default)]
+    pub pic_masks: Option<[u8; 2]>,
+    /// The IOMMU.
+    #[serde(default)]
+    pub iommu: Option<Iommu>,
+}

@@ -1,0 +1,235 @@
+//! The audit of a running machine, or of a dump: translates the plan into the
+//! auditor's claim, stops the machine, and reads its registers and memory.
+
+use crate::Error;
+use bulkhead_audit::claim::{self, Claim};
+use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
+use bulkhead_plan::{BarKind, Function, Guest, Place, Plan, Sandbox, Span, Trigger};
+use bulkhead_qemu::{Qmp, Running};
+use serde_json::json;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// An audit and how long it took.
+#[derive(Clone, Debug)]
+pub struct Audited {
+    /// What was found.
+    pub report: Report,
+    /// From stopping the machine to the end of the walk.
+    pub took: Duration,
+    /// The registers that were read.
+    pub registers: Registers,
+}
+
+/// What should be, by a plan and its programs' files. No address of a table is in it.
+///
+/// # Errors
+/// A program that cannot be read.
+pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
+    let machine = &plan.machine;
+    let low = machine.ram_below_4g.min(machine.ram_size);
+    let mut ram = vec![claim::Range { start: 0, len: low }];
+    if machine.ram_size > low {
+        ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
+    }
+    let mut sandboxes = Vec::new();
+    for sandbox in &plan.sandboxes {
+        let segments = match &sandbox.guest {
+            Guest::Bare { program, enforce_segments: true, .. } => Some(program_of(program)?),
+            _ => None,
+        };
+        sandboxes.push(claim::Sandbox {
+            name: sandbox.name.clone(),
+            place: place(&sandbox.place),
+            cores: sandbox.cores.clone(),
+            apic_ids: sandbox.apic_ids.clone(),
+            ram: { sandbox.ram.iter() }
+                .map(|r| claim::Ram { gpa: r.gpa, hpa: r.hpa, len: r.len })
+                .collect(),
+            segments,
+            ports: ports(sandbox),
+            lines: lines(sandbox),
+            observe: sandbox.observe.clone(),
+            starts: sandbox.autostart,
+        });
+    }
+    let channels = plan.channels.iter().map(|c| claim::Channel {
+        name: c.name.clone(),
+        place: place(&c.place),
+        from: c.from,
+        to: c.to.clone(),
+        hpa: c.hpa,
+        gpa: c.gpa,
+        len: c.len,
+    });
+    Ok(Claim {
+        system: plan.system.clone(),
+        place: claim::Place { file: plan.manifest.display().to_string(), line: 1, column: 1 },
+        ram,
+        free: machine.ram.iter().map(range).collect(),
+        reserved: machine.reserved.iter().map(|(name, s)| (name.clone(), range(s))).collect(),
+        image: range(&plan.image),
+        monitor: program_of(&artifacts.join("monitor"))?,
+        sandboxes,
+        channels: channels.collect(),
+        functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
+        ecam: machine.pci.as_ref().map(|pci| range(&pci.space())),
+        iommu: iommu(plan),
+        ioapic: machine.ioapic.map(|ioapic| ioapic.base),
+    })
+}
+
+fn range(span: &Span) -> claim::Range {
+    claim::Range { start: span.start, len: span.len }
+}
+
+/// Ports of its devices and of its functions' base address registers.
+fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
+    let devices = sandbox
+        .devices
+        .iter()
+        .flat_map(|d| d.ports.iter().map(|p| (p.first, p.last, d.name.clone(), place(&d.place))));
+    let functions = sandbox.functions.iter().flat_map(|granted| {
+        let io = granted.function.bars.iter().filter(|bar| bar.kind == BarKind::Io);
+        io.map(|bar| {
+            let (first, last) = (bar.span.start as u16, (bar.span.end() - 1) as u16);
+            (first, last, granted.function.bdf.to_string(), place(&granted.place))
+        })
+    });
+    let all = devices.chain(functions);
+    all.map(|(first, last, device, place)| claim::Ports { first, last, device, place }).collect()
+}
+
+/// Lines of its devices and of its functions without messages.
+fn lines(sandbox: &Sandbox) -> Vec<claim::Line> {
+    // The PC wires ISA interrupt 0 to the IOAPIC's second line.
+    let pin = |irq: u32| if irq == 0 { 2 } else { irq };
+    let devices = sandbox
+        .devices
+        .iter()
+        .filter_map(|d| Some(claim::Line { pin: pin(d.irq?), level: d.trigger != Trigger::Edge }));
+    let functions = sandbox.functions.iter().filter(|f| f.line);
+    let functions =
+        functions.filter_map(|f| Some(claim::Line { pin: f.function.gsi?, level: true }));
+    devices.chain(functions).collect()
+}
+
+fn function(plan: &Plan, described: &Function) -> claim::Function {
+    let granted = plan.sandboxes.iter().enumerate().find_map(|(i, s)| {
+        let granted = s.functions.iter().find(|g| g.function.bdf == described.bdf)?;
+        Some((i, &granted.place))
+    });
+    let memory = described.bars.iter().filter(|bar| bar.kind != BarKind::Io);
+    // 16 bytes a vector (PCI 3.0, 6.8.2).
+    let table = described
+        .msix
+        .map(|msix| claim::Range { start: msix.table, len: u64::from(msix.vectors) * 16 });
+    claim::Function {
+        name: described.bdf.to_string(),
+        bdf: described.bdf.0,
+        owner: granted.map(|g| g.0),
+        place: place(granted.map_or(&described.place, |g| g.1)),
+        bars: memory.map(|bar| range(&bar.span)).collect(),
+        mediated: table.into_iter().collect(),
+    }
+}
+
+/// The IOMMU, where the system gives functions to somebody.
+fn iommu(plan: &Plan) -> Option<claim::Iommu> {
+    /// Class of an IOMMU's function (PCI code and ID assignment, 1.9).
+    const CLASS: u32 = 0x08_06_00;
+    const REGISTERS: u64 = 0x4000;
+    let iommu = plan.machine.iommu?;
+    plan.sandboxes.iter().any(|s| !s.functions.is_empty()).then_some(())?;
+    let function = plan.machine.functions.iter().find(|f| f.class == CLASS)?;
+    Some(claim::Iommu {
+        bdf: function.bdf.0,
+        registers: claim::Range { start: iommu.base, len: REGISTERS },
+        ioapic: iommu.ioapic_requester.map(|bdf| bdf.0),
+    })
+}
+
+fn place(place: &Place) -> claim::Place {
+    claim::Place { file: place.file.display().to_string(), line: place.line, column: place.column }
+}
+
+fn program_of(path: &Path) -> Result<Vec<claim::Segment>, Error> {
+    let other = |why: String| Error::Other(format!("{}: {why}", path.display()));
+    let bytes = std::fs::read(path).map_err(|e| other(e.to_string()))?;
+    segments(&bytes).ok_or_else(|| other("no 64-bit ELF program".into()))
+}
+
+/// Stops a machine, audits it and leaves it stopped.
+///
+/// # Errors
+/// An emulator that does not answer, memory that cannot be read.
+pub fn live(running: &Running, claim: &Claim) -> Result<Audited, Error> {
+    let mut qmp = running.qmp().map_err(Error::Machine)?;
+    let begun = Instant::now();
+    qmp.execute("stop", json!({})).map_err(Error::Machine)?;
+    let registers = registers(&mut qmp, claim)?;
+    let memory = memory(running)?;
+    let report = bulkhead_audit::audit(claim, &registers, &memory);
+    Ok(Audited { report, took: begun.elapsed(), registers })
+}
+
+/// Stops a machine that another process runs in this folder, audits it, and lets it go
+/// on.
+///
+/// # Errors
+/// No such machine, an emulator that does not answer, memory that cannot be read.
+pub fn attached(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
+    let mut qmp = Qmp::connect(&folder.join("qmp.sock")).map_err(Error::Machine)?;
+    let ram = json!({"path": "/objects/ram", "property": "mem-path"});
+    let path = qmp.execute("qom-get", ram).map_err(Error::Machine)?;
+    let path = path.as_str().ok_or_else(|| Error::Other(format!("no file of RAM: {path}")))?;
+    let begun = Instant::now();
+    qmp.execute("stop", json!({})).map_err(Error::Machine)?;
+    let low = claim.ram.first().map_or(0, |r| r.len);
+    let audited = registers(&mut qmp, claim).and_then(|registers| {
+        let memory = RamFile::flat(Path::new(path), low);
+        let memory = memory.map_err(|e| Error::Other(format!("{path}: {e}")))?;
+        let report = bulkhead_audit::audit(claim, &registers, &memory);
+        Ok(Audited { report, took: begun.elapsed(), registers })
+    });
+    // Whatever came of it: the machine is somebody else's.
+    qmp.execute("cont", json!({})).map_err(Error::Machine)?;
+    audited
+}
+
+/// Writes a stopped machine's registers and memory for a later audit.
+///
+/// # Errors
+/// Files that cannot be written.
+pub fn save(running: &Running, registers: &Registers, folder: &Path) -> Result<(), Error> {
+    dump::save(folder, registers, &memory(running)?).map_err(Error::Other)
+}
+
+/// Audits a dump.
+///
+/// # Errors
+/// Files that cannot be read.
+pub fn dumped(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
+    let begun = Instant::now();
+    let low = claim.ram.first().map_or(0, |r| r.len);
+    let (registers, memory) = dump::load(folder, low).map_err(Error::Other)?;
+    let report = bulkhead_audit::audit(claim, &registers, &memory);
+    Ok(Audited { report, took: begun.elapsed(), registers })
+}
+
+fn registers(qmp: &mut Qmp, claim: &Claim) -> Result<Registers, Error> {
+    let mut ask = |line: &str| {
+        let answer = qmp
+            .execute("human-monitor-command", json!({"command-line": line}))
+            .map_err(|e| e.to_string())?;
+        answer.as_str().map(str::to_owned).ok_or_else(|| format!("no text: {answer}"))
+    };
+    let iommu = claim.ecam.zip(claim.iommu.as_ref()).map(|(e, i)| (e.start, i.bdf));
+    hmp::registers(&mut ask, iommu).map_err(Error::Other)
+}
+
+fn memory(running: &Running) -> Result<RamFile, Error> {
+    let ram = running.ram();
+    let error = |e| Error::Other(format!("{}: {e}", ram.path().display()));
+    RamFile::flat(ram.path(), ram.below_4g()).map_err(error)
+}
