@@ -3,6 +3,7 @@
 //! trapped accesses. Nothing may panic; what is accepted must keep the rules that the
 //! check stands for. A seed makes a run repeatable.
 
+mod ioapic;
 mod mmio;
 
 use crate::{Failure, build};
@@ -34,6 +35,10 @@ impl Random {
         z ^ z >> 31
     }
 
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
@@ -54,6 +59,10 @@ pub struct Done {
     pub traps: u64,
     /// Of them, decoded.
     pub decoded: u64,
+    /// Accesses to the IOAPIC.
+    pub accesses: u64,
+    /// Of them, writes to the machine's.
+    pub programmed: u64,
 }
 
 /// Feeds all until the time is up or so many rounds are made.
@@ -66,6 +75,7 @@ pub fn run(seed: u64, time: Duration, rounds: u64) -> Result<Done, Failure> {
     let image = sample()?;
     let mut random = Random::new(seed);
     let mut guest = mmio::Guest::new(random.next());
+    let mut machines = [false, true].map(ioapic::Machine::new);
     let mut done = Done::default();
     let end = Instant::now() + time;
     while Instant::now() < end && done.manifests < rounds {
@@ -83,6 +93,12 @@ pub fn run(seed: u64, time: Duration, rounds: u64) -> Result<Done, Failure> {
             guest = next;
             done.traps += 2;
             done.decoded += u64::from(trapped) + u64::from(mmio::code(&mut random)?);
+        }
+        for machine in &mut machines {
+            for _ in 0..500 {
+                done.accesses += 1;
+                done.programmed += u64::from(machine.access(&mut random)?);
+            }
         }
     }
     Ok(done)

@@ -124,8 +124,16 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             let done = fuzz::run(seed, Duration::from_secs(*seconds), u64::MAX)?;
             println!(
                 "fuzz: {} manifests, {} accepted; {} compiled ones, {} accepted; \
-                 {} trapped accesses, {} decoded; nothing found",
-                done.manifests, done.accepted, done.images, done.passed, done.traps, done.decoded
+                 {} trapped accesses, {} decoded; {} of the IOAPIC, \
+                 {} written through; nothing found",
+                done.manifests,
+                done.accepted,
+                done.images,
+                done.passed,
+                done.traps,
+                done.decoded,
+                done.accesses,
+                done.programmed
             );
             Ok(ExitCode::SUCCESS)
         }
