@@ -75,7 +75,7 @@ fn contains_logical(own: &Ids, destination: u32) -> bool {
 #[inline(always)]
 #[must_use]
 pub fn is_ordinary(own: &Ids, icr: u64) -> bool {
-    icr as u32 & !(LEVEL_ASSERT | TRIGGER | 0xFF) == 0 && contains(own, (icr >> 32) as u32)
+    icr as u32 & !(LEVEL_ASSERT | 0xFF) == 0 && contains(own, (icr >> 32) as u32)
 }
 
 /// Decides on any ICR value.
@@ -86,6 +86,8 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
     let (mode, shorthand) = (low >> 8 & 0b111, low >> 18 & 0b11);
     match (mode, shorthand) {
         _ if low & RESERVED != 0 => Ipi::Denied,
+        // Its EOI would go to the IOAPIC, and there end another's interrupt.
+        (0, _) if low & TRIGGER != 0 => Ipi::Denied,
         (0, 0) if destination == BROADCAST => Ipi::Fixed(To::All),
         (0, 0) if physical || low & LOGICAL != 0 && contains_logical(own, destination) => Ipi::Pass,
         (0, 1) => Ipi::Pass,
@@ -181,6 +183,17 @@ mod tests {
         assert_eq!(decide(&OWN, icr(2, 0x4500)), Ipi::Init(To::One(2)));
         assert_eq!(decide(&OWN, icr(3, 0x4699)), Ipi::Startup(To::One(3), 0x99));
         assert_eq!(decide(&OWN, icr(1, 0x4699)), Ipi::Denied);
+    }
+
+    #[test]
+    fn a_fixed_interrupt_is_never_level_triggered() {
+        for shorthand in 0..4 {
+            assert_eq!(decide(&OWN, icr(2, shorthand << 18 | 0xC040)), Ipi::Denied);
+        }
+        assert_eq!(decide(&OWN, icr(BROADCAST, TRIGGER | 0x40)), Ipi::Denied);
+        assert!(!is_ordinary(&OWN, icr(2, TRIGGER | 0x40)));
+        // INIT level de-assert, which every kernel sends.
+        assert_eq!(decide(&OWN, icr(2, 0x8500)), Ipi::Ignore);
     }
 
     #[test]

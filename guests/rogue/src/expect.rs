@@ -2,6 +2,7 @@
 
 use crate::act::logical;
 use crate::aim::{Aim, Place};
+use bulkhead_sdk::apic;
 use bulkhead_sdk::fault::Fault;
 use bulkhead_sdk::layout::report::{KIND_NAMES, Kind};
 use core::fmt;
@@ -23,6 +24,8 @@ pub enum Expect {
     ForeignLogicalIpi(u32),
     /// A denial of this ICR value.
     Ipi(u64),
+    /// A denial of an interrupt to the own core, with this lower half of the ICR.
+    OwnIpi(u32),
     /// A denial with this exit code; `#UD` where the CPU lacks the instruction.
     Instruction(u64),
     /// A denial of this call.
@@ -49,6 +52,7 @@ impl Expect {
             Self::Msr(msr) => (Kind::Msr, u64::from(msr)),
             Self::ForeignIpi(low) => (Kind::Ipi, foreign | u64::from(low)),
             Self::ForeignLogicalIpi(low) => (Kind::Ipi, logical(aim) | u64::from(low)),
+            Self::OwnIpi(low) => (Kind::Ipi, u64::from(apic::id()) << 32 | u64::from(low)),
             Self::Ipi(icr) => (Kind::Ipi, icr),
             Self::Instruction(code) => (Kind::Instruction, code),
             Self::Hypercall(call) => (Kind::Hypercall, call),

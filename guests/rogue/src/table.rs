@@ -223,6 +223,7 @@ pub static ATTACKS: &[Attack] = &[
     attack("ipi-all", DESTINATION, Run(special::ipi_all), Expect::Harmless(1)),
     harmless("ipi-others", DESTINATION, special::ipi_others),
     attack("ipi-broadcast", DESTINATION, Run(special::ipi_broadcast), Expect::Harmless(1)),
+    attack("ipi-level-triggered", DESTINATION, IcrSelf(0xC040), Expect::OwnIpi(0xC040)),
     dropped("ipi-deassert", DESTINATION, Icr(0xC_8500)),
     harmless("ipi-self-flood", DESTINATION, special::self_flood),
     // Hypercalls.
