@@ -367,6 +367,68 @@ static void load_tables(void)
     bulkhead_wrmsr(X2APIC_TPR, 0);
 }
 
+/* Interrupt lines. */
+
+enum { LINE_SELECT = 0, LINE_WINDOW = 4, LINE_TABLE = 0x10, LINE_MASKED = 1 << 16 };
+static volatile uint32_t *const ioapic = (volatile uint32_t *)0xFEC00000ul;
+
+/* The index is one for all cores. */
+static uint32_t line_register(uint32_t index, const uint32_t *value)
+{
+    static bool taken;
+    uint64_t flags;
+    uint32_t found = 0;
+    __asm__ volatile("pushfq; popq %0; cli" : "=r"(flags)::"memory");
+    while (__atomic_exchange_n(&taken, true, __ATOMIC_ACQUIRE))
+        __asm__ volatile("pause");
+    ioapic[LINE_SELECT] = index;
+    if (value)
+        ioapic[LINE_WINDOW] = *value;
+    else
+        found = ioapic[LINE_WINDOW];
+    __atomic_store_n(&taken, false, __ATOMIC_RELEASE);
+    if (flags & 1 << 9)
+        bulkhead_enable();
+    return found;
+}
+
+uint32_t bulkhead_line_read(uint32_t index)
+{
+    return line_register(index, NULL);
+}
+
+void bulkhead_line_write(uint32_t index, uint32_t value)
+{
+    line_register(index, &value);
+}
+
+uint8_t bulkhead_line_vector(const struct bulkhead_info *info, uint32_t line)
+{
+    uint32_t before = 0;
+    if (line >= 32 || !(info->level_lines >> line & 1))
+        return 0;
+    for (uint32_t l = 0; l < line; l++)
+        before += info->level_lines >> l & 1;
+    for (uint32_t v = 255; v; v--)
+        if (info->level_vectors[v / 64] >> v % 64 & 1 && before-- == 0)
+            return (uint8_t)v;
+    return 0;
+}
+
+void bulkhead_line_mask(uint32_t line)
+{
+    bulkhead_line_write(LINE_TABLE + 2 * line, LINE_MASKED);
+}
+
+/* Masked first: neither half is in force with the other's old one. */
+void bulkhead_line_attach(uint32_t line, uint32_t apic_id, uint8_t vector, bulkhead_handler handler)
+{
+    bulkhead_set_handler(vector, handler);
+    bulkhead_line_mask(line);
+    bulkhead_line_write(LINE_TABLE + 2 * line + 1, apic_id << 24);
+    bulkhead_line_write(LINE_TABLE + 2 * line, vector);
+}
+
 /* Time. */
 
 static bool has_deadline;

@@ -41,6 +41,9 @@ struct bulkhead_info {
     uint32_t apic_ids[BULKHEAD_MAX_CORES];
     struct bulkhead_window window[BULKHEAD_INFO_MAX_CHANNELS];
     char args[BULKHEAD_INFO_ARGS_SIZE];
+    uint32_t lines;       /* own interrupt lines, as a set */
+    uint32_t level_lines; /* level-triggered ones of them */
+    uint64_t level_vectors[4];
 };
 
 #define BULKHEAD_SAME(field, NAME) \
@@ -56,6 +59,9 @@ BULKHEAD_SAME(windows, WINDOWS);
 BULKHEAD_SAME(apic_ids, APIC_IDS);
 BULKHEAD_SAME(window, WINDOW);
 BULKHEAD_SAME(args, ARGS);
+BULKHEAD_SAME(lines, LINES);
+BULKHEAD_SAME(level_lines, LEVEL_LINES);
+BULKHEAD_SAME(level_vectors, LEVEL_VECTORS);
 _Static_assert(sizeof(struct bulkhead_window) == BULKHEAD_INFO_WINDOW_SIZE, "window");
 
 /* Entry. */
@@ -97,6 +103,16 @@ static inline void bulkhead_enable(void) { __asm__ volatile("sti" ::: "memory");
 static inline void bulkhead_disable(void) { __asm__ volatile("cli" ::: "memory"); }
 /* Lets interrupts in and sleeps until one came; returns with interrupts off. */
 static inline void bulkhead_wait(void) { __asm__ volatile("sti; hlt; cli" ::: "memory"); }
+
+/* Interrupt lines: the sandbox's own IOAPIC. Setting a line up costs exits, an
+ * interrupt none. The PIT's line is 2; of a level-triggered line the vector is one of
+ * info->level_vectors, the highest for the first such line, or it is denied. */
+uint32_t bulkhead_line_read(uint32_t index);
+void bulkhead_line_write(uint32_t index, uint32_t value);
+/* 0 for a line that is edge-triggered or another's. */
+uint8_t bulkhead_line_vector(const struct bulkhead_info *info, uint32_t line);
+void bulkhead_line_attach(uint32_t line, uint32_t apic_id, uint8_t vector, bulkhead_handler handler);
+void bulkhead_line_mask(uint32_t line);
 
 /* Time, in TSC ticks unless it says nanoseconds. */
 uint64_t bulkhead_tsc(void);

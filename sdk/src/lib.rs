@@ -37,6 +37,7 @@ pub mod cpu;
 pub mod fault;
 pub mod hypercall;
 pub mod interrupt;
+pub mod line;
 pub mod marker;
 pub mod paging;
 pub mod percpu;

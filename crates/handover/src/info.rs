@@ -60,8 +60,14 @@ pub struct Info {
     pub window: [Window; MAX_CHANNELS],
     /// Program arguments from the manifest, padded with zeros.
     pub args: [u8; 256],
+    /// Own interrupt lines (IOAPIC), as a set.
+    pub lines: u32,
+    /// Level-triggered ones of them, as a set.
+    pub level_lines: u32,
+    /// Vectors that those may have, as a set: for a bare guest one for each.
+    pub level_vectors: [u64; 4],
     /// Padding.
-    pub reserved: [u64; 238],
+    pub reserved: [u64; 233],
 }
 
 const _: () = assert!(size_of::<Window>() == 56);

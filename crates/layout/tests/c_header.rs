@@ -46,7 +46,7 @@ fn header() -> String {
     numbers!(out, "", hypercall: POWER_PORT POWER_RESTART POWER_OFF);
     numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME);
-    offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args);
+    offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args lines level_lines level_vectors);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);
     define(&mut out, "MAX_CORES", MAX_CORES as u64);
