@@ -41,6 +41,7 @@ initramfs() { # NAME PROGRAM-OR-ENTRY...
 initramfs test bhbench bhtrue bhview
 initramfs bench bhbench bhtrue
 initramfs demo bhview bhbench bhtrue bhdemo
+initramfs probe bulkhead-probe "file:/machine.toml=machines/qemu-q35.toml"
 
 # Drivers and our programs; all else is on the disk.
 for modules in "$ARTIFACTS"/linux-*.modules; do

@@ -25,6 +25,7 @@ struct Arguments {
 enum Command {
     Check(cmd::check::Arguments),
     Plan(cmd::plan::Arguments),
+    Probe(bulkhead_probe::Arguments),
     Build(cmd::build::Arguments),
     Run(cmd::run::Arguments),
     Exits(cmd::exits::Arguments),
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Check(arguments) => cmd::check::run(&arguments),
         Command::Plan(arguments) => cmd::plan::run(&arguments),
+        Command::Probe(arguments) => bulkhead_probe::run(&arguments),
         Command::Build(arguments) => cmd::build::run(&arguments),
         Command::Run(arguments) => cmd::run::run(&arguments),
         Command::Exits(arguments) => cmd::exits::run(&arguments),

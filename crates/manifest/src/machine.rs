@@ -19,6 +19,20 @@ mod pci;
 /// # Errors
 /// Everything that is wrong with it.
 pub fn read(source: &Arc<Source>) -> Result<Machine, Vec<Diagnostic>> {
+    let (document, file) = decode(source)?;
+    convert(&document, &file)
+}
+
+/// Reads a machine description as it is written: its shape is right, what it says
+/// may not be.
+///
+/// # Errors
+/// Everything that is wrong with its shape.
+pub fn parse(source: &Arc<Source>) -> Result<MachineFile, Vec<Diagnostic>> {
+    decode(source).map(|(_, file)| file)
+}
+
+fn decode(source: &Arc<Source>) -> Result<(Document<'_>, MachineFile), Vec<Diagnostic>> {
     let (document, errors) = Document::parse(source, &source.text);
     let mut found: Vec<Diagnostic> =
         errors.iter().map(|error| crate::check::syntax(&document, error)).collect();
@@ -29,7 +43,7 @@ pub fn read(source: &Arc<Source>) -> Result<Machine, Vec<Diagnostic>> {
         return Err(found);
     }
     match MachineFile::deserialize(ValueDeserializer::from(document.root().clone())) {
-        Ok(file) => convert(&document, &file),
+        Ok(file) => Ok((document, file)),
         Err(error) => Err(vec![crate::check::syntax(&document, &error)]),
     }
 }

@@ -14,6 +14,7 @@ mod figures;
 mod guest;
 mod host;
 mod mutate;
+mod probe;
 mod spoil;
 mod system;
 mod verify;
@@ -37,5 +38,6 @@ fn jobs() -> Vec<Job> {
     jobs.extend(disk::jobs());
     jobs.extend(damaged::jobs());
     jobs.extend(wrong::jobs());
+    jobs.extend(probe::jobs());
     jobs
 }

@@ -1,0 +1,183 @@
+//! What a Linux knows of its machine, as a machine description.
+
+use crate::acpi;
+use crate::pci::{self, Decoded};
+use crate::resources::{self, Resource};
+use crate::tree::Tree;
+use crate::{devices, memory};
+use bulkhead_manifest::raw_machine::{Arch, IoapicEntry, IommuEntry, IommuKind, MachineFile};
+use bulkhead_plan::Span;
+
+/// Lines of an IOAPIC, where Linux does not say.
+const LINES: u32 = 24;
+
+/// A description, and what it was made from.
+pub struct Found {
+    /// The description.
+    pub file: MachineFile,
+    /// All RAM that the firmware leaves free, before anything was rounded off.
+    pub free: Vec<Span>,
+    /// All that the host bridge decodes.
+    pub decoded: Decoded,
+    /// What could not be found out.
+    pub notes: Vec<String>,
+}
+
+/// Looks at everything.
+///
+/// # Errors
+/// What a description cannot do without, and why it is not there.
+pub fn look(tree: &Tree) -> Result<Found, String> {
+    let mut notes = Vec::new();
+    let list = |path: &str| resources::read(&tree.text(path).unwrap_or_default());
+    let (iomem, ioports) = (list("proc/iomem"), list("proc/ioports"));
+    if resources::hidden(&iomem) {
+        return Err("/proc/iomem has no addresses: only root may see them".into());
+    }
+    let (free, rest) = resources::firmware_map(tree)
+        .or_else(|| map_of(&iomem))
+        .ok_or("there is no memory map in /sys/firmware/memmap or /proc/iomem")?;
+    let table = |name: &str| tree.bytes(&format!("sys/firmware/acpi/tables/{name}"));
+    let fixed = table("FACP").and_then(|fadt| acpi::fixed(&fadt));
+    let iommu = iommu(&table("IVRS").unwrap_or_default(), &mut notes);
+    let ioapic = ioapic(tree, &table("APIC").unwrap_or_default(), &mut notes);
+    let function = pci::functions(tree, &mut notes);
+    let decoded = pci::windows(&iomem, &ioports);
+    let root = table("MCFG").and_then(|mcfg| acpi::ecam(&mcfg));
+    let pci = root.map(|ecam| pci::root(ecam, &decoded, &function));
+    if pci.is_none() {
+        notes.push("There is no MCFG table, so no PCI function can be granted".into());
+    }
+    if iommu.is_some() && !pci::knows_groups(tree) {
+        notes.push("Linux does not use the IOMMU, so groups are not known".into());
+    }
+
+    let mut taken: Vec<(String, Span)> = Vec::new();
+    let mut take = |name: &str, start: u64, len: u64| {
+        taken.push((name.to_owned(), Span { start, len }));
+    };
+    if let Some(pci) = &pci {
+        let buses = u64::from(pci.last_bus) + 1;
+        take("PCI configuration (ECAM)", pci.ecam, buses << 20);
+        pci.memory.iter().for_each(|[start, end]| take("PCI memory", *start, end - start));
+    }
+    for (base, _) in acpi::ioapics(&table("APIC").unwrap_or_default()) {
+        take("IOAPIC", base, 0x1000);
+    }
+    if let Some(base) = table("HPET").and_then(|hpet| acpi::hpet(&hpet)) {
+        take("HPET", base / 0x1000 * 0x1000, 0x1000);
+    }
+    if let Some(iommu) = &iommu {
+        take("IOMMU", iommu.base, 0x4000);
+    }
+    let memory = memory::describe(&free, &rest, taken);
+    let device = devices::devices(&ioports, fixed.as_ref());
+    let serial = device.iter().find(|device| device.class == "uart16550");
+    let file = MachineFile {
+        version: Some(1),
+        name: name(tree),
+        arch: Arch::X8664Svm,
+        cores: cores(tree)?,
+        console: serial.map(|device| device.name.clone()),
+        debug_port: None,
+        memory: memory.size,
+        ram: memory.ram,
+        reserved: memory.reserved,
+        device,
+        function: if pci.is_some() { function } else { Vec::new() },
+        pci,
+        iommu,
+        ioapic,
+        qemu: None,
+    };
+    Ok(Found { file, free, decoded, notes })
+}
+
+/// The memory map of `/proc/iomem`, for kernels without the firmware's own.
+fn map_of(iomem: &[Resource]) -> Option<(Vec<Span>, Vec<Span>)> {
+    let outer = iomem.iter().filter(|resource| resource.depth == 0);
+    let (free, rest): (Vec<_>, Vec<_>) = outer
+        .filter(|r| {
+            let firmware = ["System RAM", "Reserved", "reserved"].contains(&r.name.as_str());
+            firmware || r.name.starts_with("ACPI")
+        })
+        .partition(|r| r.name == "System RAM");
+    let spans = |all: Vec<&Resource>| all.into_iter().map(|r| r.span).collect::<Vec<_>>();
+    let (free, rest) = (spans(free), spans(rest));
+    (!free.is_empty()).then_some((free, rest))
+}
+
+/// x2APIC IDs, ascending: Linux may count cores in another order.
+fn cores(tree: &Tree) -> Result<Vec<u32>, String> {
+    let text = tree.text("proc/cpuinfo").ok_or("/proc/cpuinfo cannot be read")?;
+    let id = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "apicid").then(|| value.trim().parse().ok())?
+    };
+    let mut ids: Vec<u32> = text.lines().filter_map(id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    match ids.is_empty() {
+        true => Err("/proc/cpuinfo has no APIC IDs".into()),
+        false => Ok(ids),
+    }
+}
+
+/// The maker's name for the machine, in lower-case letters, digits and hyphens.
+fn name(tree: &Tree) -> String {
+    let text = tree.text("sys/class/dmi/id/product_name").unwrap_or_default();
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' };
+    let words: String = text.chars().map(plain).collect();
+    let words: Vec<&str> = words.split_whitespace().collect();
+    if words.is_empty() { "machine".into() } else { words.join("-") }
+}
+
+fn iommu(ivrs: &[u8], notes: &mut Vec<String>) -> Option<IommuEntry> {
+    let all = acpi::iommus(ivrs);
+    let first = all.first()?;
+    if all.len() > 1 {
+        notes.push(format!(
+            "This machine has {} IOMMUs; a description has one, the first",
+            all.len()
+        ));
+    }
+    Some(IommuEntry {
+        kind: IommuKind::AmdVi,
+        base: first.base,
+        remaps_interrupts: first.ioapic.is_some(),
+        ioapic_requester: first.ioapic.map(|bdf| bdf.to_string()),
+    })
+}
+
+/// The IOAPIC whose lines begin with 0. How many they are, the boot messages say,
+/// or the first line of the next IOAPIC.
+fn ioapic(tree: &Tree, madt: &[u8], notes: &mut Vec<String>) -> Option<IoapicEntry> {
+    let all = acpi::ioapics(madt);
+    let (base, _) = *all.first().filter(|(_, line)| *line == 0)?;
+    if all.len() > 1 {
+        notes.push(format!(
+            "This machine has {} IOAPICs; a description has one, the first",
+            all.len()
+        ));
+    }
+    let lines =
+        all.get(1).map(|(_, line)| *line).or_else(|| said(tree, base)).unwrap_or_else(|| {
+            notes.push(format!(
+                "Linux does not tell any more how many lines the IOAPIC has: {LINES}?"
+            ));
+            LINES
+        });
+    Some(IoapicEntry { base, lines })
+}
+
+/// `IOAPIC[0]: apic_id 0, version 32, address 0xfec00000, GSI 0-23`.
+fn said(tree: &Tree, base: u64) -> Option<u32> {
+    let messages = tree.messages()?;
+    let address = format!("address {base:#x}, GSI 0-");
+    let rest = messages.lines().find_map(|line| {
+        let (start, rest) = line.split_once(&address)?;
+        start.contains("IOAPIC[").then_some(rest)
+    })?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse::<u32>().ok()?.checked_add(1)
+}

@@ -1,0 +1,41 @@
+//! What no Linux can know is taken from an older description: its name, its
+//! console, its debug port, `[qemu]`, the lines of functions, and devices whose
+//! ports Linux shows nothing at.
+
+use crate::found::Found;
+use bulkhead_manifest::raw_machine::{BarKind, DeviceEntry, MachineFile};
+use bulkhead_plan::{Ports, Span};
+
+/// Whether something that was found has a port of that device.
+fn shown(device: &DeviceEntry, file: &MachineFile) -> bool {
+    let ports = |device: &DeviceEntry| {
+        let ports = device.ports.clone().into_iter();
+        ports.map(|[first, last]| Ports { first, last }.span())
+    };
+    let bars = file.function.iter().flat_map(|function| &function.bars);
+    let io = bars.filter(|bar| bar.kind == BarKind::Io);
+    let io = io.map(|bar| Span { start: bar.start, len: bar.size });
+    let mut all = file.device.iter().flat_map(ports).chain(io);
+    all.any(|one| ports(device).any(|other| one.overlaps(other)))
+}
+
+/// Completes what was found; returns the names of the devices that were kept.
+pub fn keep(found: &mut Found, old: &MachineFile) -> Vec<String> {
+    let file = &mut found.file;
+    file.name.clone_from(&old.name);
+    file.debug_port = old.debug_port;
+    file.qemu.clone_from(&old.qemu);
+    let is_there = |name: &&String| file.device.iter().any(|device| device.name == **name);
+    if let Some(console) = old.console.as_ref().filter(is_there) {
+        file.console = Some(console.clone());
+    }
+    for function in &mut file.function {
+        let same = old.function.iter().find(|other| other.address == function.address);
+        function.gsi = same.and_then(|other| other.gsi);
+    }
+    let unseen: Vec<DeviceEntry> =
+        old.device.iter().filter(|device| !shown(device, file)).cloned().collect();
+    let names = unseen.iter().map(|device| device.name.clone()).collect();
+    file.device.extend(unseen);
+    names
+}
