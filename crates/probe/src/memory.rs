@@ -75,6 +75,7 @@ pub fn describe(free: &[Span], rest: &[Span], devices: Vec<(String, Span)>) -> M
     // A whole 64 MiB if the RAM ends at a multiple of it.
     let top = (low - 1) / TOP * TOP;
     let mut all: Vec<(String, Span)> = vec![
+        ("interrupt vectors".into(), Span { start: 0, len: PAGE }),
         ("firmware (low)".into(), Span { start: LOW_END, len: MIB - LOW_END }),
         ("firmware (UEFI's NVS)".into(), NVS),
         ("firmware (top)".into(), Span { start: top, len: low - top }),
@@ -92,8 +93,7 @@ pub fn describe(free: &[Span], rest: &[Span], devices: Vec<(String, Span)>) -> M
         }
     }
     all.sort_by_key(|(_, span)| span.start);
-    let first_page = Span { start: 0, len: PAGE };
-    let taken: Vec<Span> = all.iter().map(|(_, span)| *span).chain([first_page]).collect();
+    let taken: Vec<Span> = all.iter().map(|(_, span)| *span).collect();
     let whole = |span: &Span| {
         let start = span.start.next_multiple_of(PAGE);
         Span { start, len: (span.end() / PAGE * PAGE).saturating_sub(start) }

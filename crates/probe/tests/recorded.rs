@@ -95,7 +95,10 @@ const PCI: &str = "sys/bus/pci/devices/0000:";
 fn the_recorded_machine_is_the_described_one() {
     let found = described("same", &recorded());
     let machine = std::fs::read_to_string(MACHINE).unwrap();
-    assert_eq!(bare(&found), bare(&machine));
+    let (found, machine) = (bare(&found), bare(&machine));
+    let differs = found.iter().zip(&machine).find(|(found, described)| found != described);
+    assert_eq!(differs, None);
+    assert_eq!(found.len(), machine.len());
     let root = unpacked("same-again", &recorded());
     assert_eq!(compare(&root, Path::new(MACHINE)).unwrap(), []);
 }
