@@ -11,8 +11,9 @@ impl Context<'_> {
             let (rights, owner) = (letters(write, execute), self.owner(frame));
             match out.last_mut() {
                 Some(last)
+                    // Or one frame again and again, as the page of ones.
                     if last.address + last.len == address
-                        && last.frame + last.len == frame
+                        && (last.frame + last.len == frame || last.frame == frame)
                         && last.rights == rights
                         && last.owner == owner =>
                 {

@@ -260,6 +260,13 @@ impl Context<'_> {
                 let whose = if mailbox { what } else { format!("{what} of {name}'s monitor") };
                 self.image.insert(frame, whose);
             }
+            let absent = nested[i].iter().flat_map(|r| &r.leaves);
+            let absent: Vec<u64> =
+                absent.filter(|l| self.is_absent(i, l)).map(|l| l.frame).collect();
+            for frame in absent {
+                let what = || format!("page of ones for {name}");
+                self.image.entry(frame).or_insert_with(what);
+            }
             let mut tables = Vec::new();
             let regimes = [
                 (found[i].monitor.as_ref().map(|m| &m.1), "page table of", "'s monitor"),
@@ -344,7 +351,7 @@ impl Context<'_> {
 
     fn iommu_tables(&mut self) -> Option<iommu::Unit> {
         let unit = iommu::Unit::read(self.claim, self.registers, self.words)?;
-        self.confine(unit.tables());
+        self.confine(unit.tables(self.claim));
         self.remapping = unit.remapping();
         Some(unit)
     }

@@ -142,6 +142,10 @@ pub struct Function {
     pub name: String,
     /// Bus, device, function: bits 15:8, 7:3, 2:0.
     pub bdf: u16,
+    /// Other requester IDs under which its accesses can appear.
+    pub aliases: Vec<u16>,
+    /// It forwards for others: their owners may read its configuration.
+    pub bridge: bool,
     /// Its sandbox.
     pub owner: Option<usize>,
     /// The grant, or where the machine describes it.
@@ -195,6 +199,15 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// The function whose accesses have a requester ID: by its own, or by an alias that
+    /// has an owner.
+    #[must_use]
+    pub fn requester(&self, bdf: u16) -> Option<&Function> {
+        let owns = |f: &&Function| f.owner.is_some() && (f.bdf == bdf || f.aliases.contains(&bdf));
+        let owned = self.functions.iter().find(owns);
+        owned.or_else(|| self.functions.iter().find(|f| f.bdf == bdf))
+    }
+
     /// In which sandbox's RAM an address lies.
     #[must_use]
     pub fn in_ram_of(&self, address: u64) -> Option<usize> {

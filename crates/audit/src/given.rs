@@ -4,6 +4,7 @@
 use crate::PAGE;
 use crate::check::Context;
 use crate::claim::{Claim, Place, Range, Segment};
+use crate::locate::reads;
 use crate::monitor::Parts;
 use crate::paging::{Leaf, Regime};
 use crate::report::letters;
@@ -140,7 +141,28 @@ pub fn right_at(given: &[Given], address: u64) -> String {
     }
 }
 
+/// Where a guest sees PCI configuration space.
+const CONFIGURATION: u64 = 0xC000_0000;
+const CONFIGURATION_LEN: u64 = 256 << 20;
+
 impl Context<'_> {
+    /// A page that stands for the configuration of a function which is not there: all
+    /// ones, read only, of the image.
+    pub fn is_absent(&self, i: usize, leaf: &Leaf) -> bool {
+        let Some(offset) = leaf.address.checked_sub(CONFIGURATION) else {
+            return false;
+        };
+        let bdf = u16::try_from(offset >> 12).unwrap_or(0);
+        let own = self.claim.functions.iter().any(|f| f.owner == Some(i) && f.bdf == bdf);
+        offset < CONFIGURATION_LEN
+            && leaf.size == PAGE
+            && !own
+            && !leaf.write
+            && !leaf.execute
+            && self.claim.image.contains(leaf.frame)
+            && reads(self.words.memory(), leaf.frame, &[0xFF; PAGE as usize])
+    }
+
     /// What is mapped for a guest beyond what is given, with other rights, what is not,
     /// and in which sizes.
     pub fn guest(&mut self, i: usize, regime: &Regime, given: &[Given]) {
@@ -154,6 +176,9 @@ impl Context<'_> {
             if !leaf.user || leaf.odd_caching() && !mmio {
                 let message = format!("{who}'s entry {:#x} for {at:#x}", leaf.entry);
                 self.find("encoding", &place, Some(frame), message, "a user page, write-back");
+            }
+            if found.is_none() && self.is_absent(i, leaf) {
+                continue;
             }
             let Some(n) = found else {
                 let whose = self.owner(frame);

@@ -272,7 +272,7 @@ impl Unit {
     }
 
     /// Frames of all its tables and buffers.
-    pub fn tables(&self) -> Vec<(u64, String)> {
+    pub fn tables(&self, claim: &Claim) -> Vec<(u64, String)> {
         let r = &self.registers;
         let mut out: Vec<(u64, String)> = { self.entries.iter() }
             .filter(|e| e.at.is_multiple_of(PAGE))
@@ -287,7 +287,8 @@ impl Unit {
             out.extend(frames.map(|at| ((buffer & ADDRESS) + at, format!("{what} of the IOMMU"))));
         }
         for (bdf, frames) in self.remapping() {
-            let what = format!("interrupt remapping table of {}", name(bdf));
+            let whose = claim.requester(bdf).map_or_else(|| name(bdf), |f| f.name.clone());
+            let what = format!("interrupt remapping table of {whose}");
             out.extend(frames.into_iter().map(|f| (f, what.clone())));
         }
         out
@@ -322,10 +323,14 @@ impl Context<'_> {
             return;
         };
         self.control(unit);
+        if unit.registers.control & IOMMU_EN == 0 {
+            // Everything passes; what its tables would say does not matter.
+            return;
+        }
         let mut wrong = Wrong::new();
         let claim = self.claim;
         for entry in &unit.entries {
-            let function = claim.functions.iter().find(|f| f.bdf == entry.bdf);
+            let function = claim.requester(entry.bdf);
             self.entry(unit, entry, function, &mut wrong);
         }
         let mut domains: BTreeMap<u64, (u16, u64)> = BTreeMap::new();
@@ -343,8 +348,10 @@ impl Context<'_> {
         }
         self.tell(wrong);
         for function in &claim.functions {
-            if let Some(i) = function.owner {
-                self.function(unit, i, function, &given[i]);
+            let requesters = [function.bdf].into_iter().chain(function.aliases.iter().copied());
+            for bdf in requesters.filter(|_| function.owner.is_some()) {
+                let i = function.owner.unwrap_or_default();
+                self.function(unit, i, bdf, function, &given[i]);
             }
         }
     }
@@ -513,9 +520,12 @@ impl Context<'_> {
     }
 
     /// What an owned function reaches.
-    fn function(&mut self, unit: &Unit, i: usize, function: &Function, given: &[Given]) {
-        let who = format!("{} of {}", function.name, self.name(i));
-        let Some(entry) = unit.entry(function.bdf) else {
+    fn function(&mut self, unit: &Unit, i: usize, bdf: u16, function: &Function, given: &[Given]) {
+        let as_other =
+            if bdf == function.bdf { String::new() } else { format!(" (as {})", name(bdf)) };
+        let title = format!("{}{as_other}", function.name);
+        let who = format!("{title} of {}", self.name(i));
+        let Some(entry) = unit.entry(bdf) else {
             let message = format!("{who} is beyond the device table");
             self.find("device-table", &function.place, None, message, "an entry for it");
             return;
@@ -555,7 +565,7 @@ impl Context<'_> {
             _ => Vec::new(),
         };
         let interrupts = remapped.iter().map(|r| (r.destination(), r.vector())).collect();
-        self.access[i].devices.push(Dma { function: function.name.clone(), memory, interrupts });
+        self.access[i].devices.push(Dma { function: title, memory, interrupts });
     }
 
     /// One finding for all entries that are wrong in the same way.
@@ -563,7 +573,7 @@ impl Context<'_> {
         for ((rule, what, right), mut who) in wrong {
             who.dedup();
             let known = who.iter().find_map(|(bdf, at)| {
-                let function = self.claim.functions.iter().find(|f| f.bdf == *bdf)?;
+                let function = self.claim.requester(*bdf)?;
                 Some((function.name.clone(), function.place.clone(), *at))
             });
             let (first, at) = who[0];

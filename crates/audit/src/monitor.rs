@@ -4,7 +4,7 @@
 
 use crate::PAGE;
 use crate::check::Context;
-use crate::claim::{Claim, Range};
+use crate::claim::{Claim, Function, Range};
 use crate::given::{overlaps, pages};
 use crate::locate::reads;
 use crate::paging::{Leaf, Regime};
@@ -27,6 +27,13 @@ const STACK_LEN: u64 = 0x2000;
 const VMCB: u64 = 0x8000;
 const CORE_REPORT: u64 = 0xA000;
 const CORE_REPORT_LEN: u64 = 0x2000;
+
+/// Registers and pages of devices: + physical address.
+const DEVICES: u64 = 0xFFFF_B000_0000_0000;
+const DEVICES_END: u64 = 0xFFFF_C000_0000_0000;
+/// What a guest wrote to registers that it does not reach.
+const SHADOW: u64 = 0xFFFF_FFFF_8060_0000;
+const SHADOW_MOST: u64 = 0x10_0000;
 
 /// A stretch of a monitor's addresses.
 struct Window {
@@ -93,6 +100,7 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     for ram in &sandbox.ram {
         all.push(Window { frame: Some(ram.hpa), ..window(GUEST + ram.gpa, ram.len, RW, "RAM") });
     }
+    all.push(Window { least: 0, ..window(SHADOW, SHADOW_MOST, RW, "registers' shadows") });
     let pristine = window(PRISTINE, claim.image.len, R, "pristine guest");
     all.push(Window { least: 0, frame: Some(claim.image.start), ..pristine });
     all.sort_by_key(|w| w.at);
@@ -107,6 +115,17 @@ fn window_of(windows: &[Window], regime: &Regime, leaf: &Leaf) -> Option<usize> 
     let first = w.frame.or_else(|| regime.leaf(w.at).map(|l| l.frame))?;
     let fits = offset.checked_add(leaf.size).is_some_and(|end| end <= w.len);
     (fits && first + offset == leaf.frame).then_some(n)
+}
+
+/// Whether a page is where the book puts devices' pages.
+fn is_device(leaf: &Leaf) -> bool {
+    (DEVICES..DEVICES_END).contains(&leaf.address) && leaf.address - DEVICES == leaf.frame
+}
+
+/// A page of the image that stands for the configuration of a function 0 which the
+/// sandbox has not: read only.
+fn is_placeholder(claim: &Claim, leaf: &Leaf) -> bool {
+    is_device(leaf) && leaf.size == PAGE && !leaf.write && claim.image.contains(leaf.frame)
 }
 
 /// Whose RAM a monitor's tables show to it: that is whose monitor it is.
@@ -131,6 +150,9 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
     let mut parts = Parts::default();
     for leaf in &regime.leaves {
         let Some(n) = window_of(&windows, regime, leaf) else {
+            if is_placeholder(claim, leaf) {
+                parts.frames.insert(leaf.frame, "placeholder function".into());
+            }
             continue;
         };
         for frame in (leaf.frame..leaf.frame + leaf.size).step_by(PAGE as usize) {
@@ -162,7 +184,6 @@ impl Context<'_> {
         let mut covered = vec![0; windows.len()];
         for leaf in &regime.leaves {
             let (at, frame) = (leaf.address, leaf.frame);
-            let range = Range { start: frame, len: leaf.size };
             let n = window_of(&windows, regime, leaf).filter(|&n| {
                 let w = &windows[n];
                 // One run, and in the image where the book says no other place.
@@ -171,18 +192,18 @@ impl Context<'_> {
                 let pristine = w.frame == Some(self.claim.image.start);
                 anywhere.unwrap_or(!pristine || in_image)
             });
-            let device = n.is_none() && self.mediates(i, range);
-            if !(device || leaf.user) && leaf.odd_caching() {
+            let device = if n.is_none() { self.device(i, leaf) } else { None };
+            if !(device.is_some() || leaf.user) && leaf.odd_caching() {
                 let message = format!("{who}'s entry {:#x} for {at:#x}", leaf.entry);
                 self.find("encoding", &place, Some(frame), message, "write-back");
             }
-            let may = match n {
-                Some(n) => {
+            let may = match (n, device) {
+                (Some(n), _) => {
                     covered[n] += leaf.size;
                     windows[n].rights
                 }
-                None if device => RW,
-                None => {
+                (None, Some(rights)) => rights,
+                (None, None) => {
                     let whose = self.owner(frame);
                     let message = format!("{who} reaches {frame:#x} ({whose}) at {at:#x}");
                     self.find(
@@ -213,19 +234,32 @@ impl Context<'_> {
         self.write_xor_execute(i, regime);
     }
 
-    /// Registers of its sandbox's devices, and the IOAPIC if it has lines: it mediates
-    /// them.
-    fn mediates(&self, i: usize, range: Range) -> bool {
-        let own = |f: &&crate::claim::Function| f.owner == Some(i);
-        let mine = self.claim.functions.iter().filter(own);
-        let ioapic = self.claim.ioapic.filter(|_| !self.claim.sandboxes[i].lines.is_empty());
-        let mut ranges: Vec<Range> = mine
+    /// The rights to a page of a device that it mediates: configuration, MSI-X table and
+    /// remapping table of its sandbox's functions; the IOAPIC, if its sandbox has lines;
+    /// the configuration of bridges, and placeholders, to be read.
+    fn device(&self, i: usize, leaf: &Leaf) -> Option<(bool, bool)> {
+        if !is_device(leaf) {
+            return None;
+        }
+        let own = |f: &&Function| f.owner == Some(i);
+        let functions = self.claim.functions.iter();
+        let mine = functions.clone().filter(own);
+        let lines = !self.claim.sandboxes[i].lines.is_empty();
+        let ioapic = self.claim.ioapic.filter(|_| lines);
+        let mut written: Vec<Range> = mine
             .flat_map(|f| f.mediated.iter().copied().chain(self.claim.configuration(f)))
             .chain(ioapic.map(|start| Range { start, len: PAGE }))
             .flat_map(pages)
             .collect();
-        ranges.extend(self.remapping_frames(i));
-        { ranges }.iter().any(|r| r.start <= range.start && range.end() <= r.end())
+        written.extend(self.remapping_frames(i));
+        let inside = |r: &Range| r.start <= leaf.frame && leaf.frame + leaf.size <= r.end();
+        if written.iter().any(inside) {
+            return Some(RW);
+        }
+        let bridges = functions.filter(|f| f.bridge);
+        let mut read = bridges.filter_map(|f| self.claim.configuration(f));
+        let placeholder = self.image.get(&leaf.frame).is_some_and(|w| w.starts_with("placeholder"));
+        (placeholder || read.any(|r| inside(&r))).then_some(R)
     }
 
     /// Its program, byte for byte.

@@ -127,6 +127,8 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
     claim::Function {
         name: described.bdf.to_string(),
         bdf: described.bdf.0,
+        aliases: Vec::new(),
+        bridge: described.bridge.is_some(),
         owner: granted.map(|g| g.0),
         place: place(granted.map_or(&described.place, |g| g.1)),
         bars: memory.map(|bar| range(&bar.span)).collect(),

@@ -18,9 +18,10 @@ const RAM: u64 = 0x4000_0000;
 const OTHERS: u64 = 0x6000_0000;
 const SHARED: u64 = 0x50_0000;
 const CHANNEL: u64 = 0xD200_0000;
-/// 00:03.0, the first sandbox's; 00:04.0, nobody's; 00:05.0, the second's; 00:14.0, the
+/// 00:03.0, the first sandbox's, whose accesses appear as 00:06.0 too; 00:04.0, nobody's; 00:05.0, the second's; 00:14.0, the
 /// IOAPIC.
 const OWNED: u64 = 0x18;
+const ALIAS: u64 = 0x30;
 const IDLE: u64 = 0x20;
 const SECOND: u64 = 0x28;
 const IOAPIC: u64 = 0xA0;
@@ -57,6 +58,8 @@ fn claim() -> Claim {
         place: place(line),
         ..Function::default()
     };
+    let first_function =
+        Function { aliases: vec![ALIAS as u16], ..function("00:03.0", OWNED, Some(0), 12) };
     Claim {
         place: place(1),
         ram: vec![Range { start: 0, len: 2 << 30 }],
@@ -73,7 +76,7 @@ fn claim() -> Claim {
             len: 0x2000,
         }],
         functions: vec![
-            function("00:03.0", OWNED, Some(0), 12),
+            first_function,
             function("00:04.0", IDLE, None, 40),
             function("00:05.0", SECOND, Some(1), 22),
         ],
@@ -101,9 +104,11 @@ fn rig() -> Rig {
     }
     let all = IR | IW | PR;
     // Three levels; RAM in two pages of 2 MiB, the channel in two of 4 KiB, read only.
-    set(&mut memory, OWNED, 0, V | TV | 3 << 9 | ROOT | IR | IW);
-    set(&mut memory, OWNED, 1, 1);
-    set(&mut memory, OWNED, 2, IV | 11 << 1 | REMAP | REMAPPED);
+    for bdf in [OWNED, ALIAS] {
+        set(&mut memory, bdf, 0, V | TV | 3 << 9 | ROOT | IR | IW);
+        set(&mut memory, bdf, 1, 1);
+        set(&mut memory, bdf, 2, IV | 11 << 1 | REMAP | REMAPPED);
+    }
     memory.set(ROOT, LOW | 2 << 9 | all);
     memory.set(LOW, RAM | all);
     memory.set(LOW + 8, (RAM + (2 << 20)) | all);
@@ -165,6 +170,7 @@ fn a_right_machine_has_no_findings() {
         device.memory.iter().map(|r| (r.address, r.frame, r.len, r.rights)).collect();
     assert_eq!(memory, [(0, RAM, 4 << 20, "rw"), (CHANNEL, SHARED, 0x2000, "r")]);
     assert_eq!(device.interrupts, [(2, 0x31)]);
+    assert_eq!(report.access[0].devices[1].function, "00:03.0 (as 00:06.0)");
     assert_eq!(report.access[0].lines, [(4, 2, 0x41)]);
     let memory = report.access[1].devices[0].memory.iter().map(|r| (r.frame, r.len, r.rights));
     assert_eq!(memory.collect::<Vec<_>>(), [(OTHERS, 4 << 20, "rw"), (SHARED, 0x2000, "rw")]);
@@ -246,6 +252,10 @@ const PLANTS: &[Plant] = &[
     ("RAM not written", "dma-rights", 10, |r| word(r, LOW, 0, IW)),
     ("RAM not read", "dma-rights", 10, |r| word(r, LOW, 0, IR)),
     ("RAM taken away", "dma-missing", 12, |r| word(r, LOW + 8, 0, PR)),
+    ("alias taken away", "dma-missing", 12, |r| entry(r, ALIAS, 0, 0, IR | IW)),
+    ("alias with foreign tables", "dma-map", 12, |r| {
+        entry(r, ALIAS, 0, 0x114_0000 | 4 << 9, ADDRESS | 7 << 9);
+    }),
     ("all taken away", "dma-missing", 12, |r| entry(r, OWNED, 0, 0, IR | IW)),
     ("foreign core", "interrupt-tables", 12, |r| word(r, REMAP + 16, 1 << 40, 0)),
     ("SMI", "interrupt-tables", 12, |r| word(r, REMAP + 16, 2 << 34, 0)),
