@@ -29,6 +29,7 @@ enum Command {
     Build(cmd::build::Arguments),
     Run(cmd::run::Arguments),
     Exits(cmd::exits::Arguments),
+    Explain(cmd::explain::Arguments),
     Audit(cmd::audit::Arguments),
 }
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Build(arguments) => cmd::build::run(&arguments),
         Command::Run(arguments) => cmd::run::run(&arguments),
         Command::Exits(arguments) => cmd::exits::run(&arguments),
+        Command::Explain(arguments) => cmd::explain::run(&arguments),
         Command::Audit(arguments) => cmd::audit::run(&arguments),
     }
 }

@@ -112,6 +112,74 @@ fn a_plan_has_everything() {
     assert!(!picture.contains("NaN"));
 }
 
+/// The lines of an explanation after its first, without their labels.
+fn explained(sandbox: &str, thing: &[&str]) -> Vec<String> {
+    let output = bulkhead(&[&["explain", "--skip-files", GOOD, sandbox], thing].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    lines.lines().skip(1).map(|line| line[9..].to_owned()).collect()
+}
+
+/// The line of a text in a file.
+fn line_of(file: &str, wanted: &str) -> usize {
+    let text = std::fs::read_to_string(PathBuf::from(ROOT).join(file)).unwrap();
+    text.lines().position(|line| line.contains(wanted)).unwrap() + 1
+}
+
+#[test]
+fn things_are_explained() {
+    let [ground, flight] = ["ground", "flight"]
+        .map(|name| format!("{GOOD}:{}", line_of(GOOD, &format!("name = \"{name}\"")) - 1));
+    let grants = format!("{GOOD}:{}", line_of(GOOD, "\"uart1\""));
+    let taken = format!("take it from ground at {grants}");
+    let said = |sandbox, thing: &[&str], line: usize| explained(sandbox, thing)[line].clone();
+    let (whose, why, gets, grant) = (0, 1, 3, 4);
+
+    assert_eq!(
+        said("flight", &["port", "0x2f8"], whose),
+        "ground's device `uart1` (class uart16550)"
+    );
+    assert_eq!(said("flight", &["port", "0x2f8"], why), format!("{grants} grants it"));
+    assert_eq!(said("flight", &["port", "0x2f8"], grant), taken);
+    assert_eq!(said("ground", &["port", "0x2f8"], grant), "it has that right");
+    assert_eq!(said("flight", &["pci:class:0108"], grant), taken);
+    assert_eq!(said("flight", &["0xfe800000"], grant), taken);
+    let function = "ground's registers of PCI function 01:00.0 (1af4:1042)";
+    assert_eq!(said("flight", &["0xfe800000"], whose), function);
+    let wanted = format!("{flight}: devices = [\"pci:06:00.0\"]");
+    assert_eq!(said("flight", &["port", "0xc000"], grant), wanted);
+    assert_eq!(said("flight", &["irq", "4"], grant), format!("{flight}: devices = [\"uart0\"]"));
+    assert_eq!(said("flight", &["0xd1000000"], grant), format!("{flight}: observe = [\"ground\"]"));
+    assert_eq!(said("ground", &["0xd1040000"], gets), "reads");
+    let host = format!("its RAM, by `memory` at {flight}; host-physical 0x100001000");
+    assert_eq!(said("flight", &["0x1000"], why), host);
+    assert_eq!(said("ground", &["0xd2000000"], gets), "reads only: a channel is written by `from`");
+    let nobody = "nothing in a manifest allows it: its DMA reads and writes any memory";
+    assert_eq!(said("ground", &["fw_cfg"], grant), nobody);
+    assert_eq!(said("ground", &["pci:00:02.0"], gets), "it is shown, but cannot be written");
+    let never = "nothing in a manifest allows it: it resets the machine";
+    assert_eq!(said("ground", &["port", "0xcf9"], grant), never);
+    let msr = "reads without an exit; writes are denied with #GP and a record";
+    assert_eq!(said("flight", &["msr", "0x10"], gets), msr);
+    assert!(said("ground", &["0xb0500000"], grant).starts_with("it has"), "{ground}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_an_error() {
+    for (sandbox, thing, why) in [
+        ("nobody", "uart1", "there is no sandbox `nobody`; there is ground, flight"),
+        ("ground", "uart9", "machine `qemu-q35` has no device `uart9`"),
+        ("ground", "pci:1af4:1042", "`pci:1af4:1042` fits pci:01:00.0, pci:02:00.0"),
+        ("ground", "pci:ff:00.0", "machine `qemu-q35` has no function `pci:ff:00.0`"),
+        ("ground", "0xwhat", "`0xwhat` is no address"),
+    ] {
+        let output = bulkhead(&["explain", "--skip-files", GOOD, sandbox, thing]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+    assert_eq!(bulkhead(&["explain", GOOD, "ground"]).status.code(), Some(2));
+}
+
 #[test]
 fn a_picture_that_cannot_be_written_is_an_error() {
     let output = bulkhead(&["plan", GOOD, "--skip-files", "--svg", "/no/such/folder/plan.svg"]);

@@ -27,6 +27,7 @@ mod smbios;
 pub use build::{Baked, Map, Programs, bake};
 pub use guest::{Guest, Piece, load};
 pub use parts::Part;
+pub use ports::absent as absent_ports;
 
 use std::fmt;
 

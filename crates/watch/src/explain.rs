@@ -2,8 +2,8 @@
 //! the manifest would allow it. The monitor knows none of that
 //! (docs/decisions/0014-denials-explained-by-the-reader.md).
 
+use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA};
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
 use bulkhead_plan::{BarKind, Plan, Sandbox};
 use std::fmt;
@@ -103,7 +103,7 @@ type Words = (String, String, String, String);
 
 /// `file:line` of a sandbox's description.
 fn place(sandbox: &Sandbox) -> String {
-    format!("{}:{}", sandbox.place.file.display(), sandbox.place.line)
+    owner::at(&sandbox.place)
 }
 
 fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
@@ -115,84 +115,43 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         _ => "read of",
     };
     let access = format!("{how} guest-physical {gpa:#x}");
-    let rule = "a guest reaches the memory that the manifest gives it, with its rights".to_string();
-    if who.ram.iter().any(|r| gpa >= r.gpa && gpa < r.gpa + r.len) {
-        let allow = format!(
-            "{}: guest = {{ access = \"rwx\" }} would lift the segments' rights",
-            place(who)
-        );
-        return (access, "its own, without that right".into(), rule, allow);
-    }
-    if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa < c.gpa + c.len) {
-        let owner = format!("channel {}", c.name);
-        let allow =
-            format!("{}:{}: name it in `from` or `to`", c.place.file.display(), c.place.line);
-        return (access, owner, "a channel is written by `from` and read by `to`".into(), allow);
-    }
-    if (INFO_GPA..CHANNELS_END).contains(&gpa) {
-        let allow = format!("{}: `observe` grants reports, read-only", place(who));
-        return (access, "in the window of info page, reports and channels".into(), rule, allow);
-    }
-    if (0xFEE0_0000..0xFEF0_0000).contains(&gpa) {
-        let rule =
-            "the local APIC's page is never mapped: a store there could interrupt any core".into();
-        return (
-            access,
-            "the machine's local APIC".into(),
-            rule,
-            "use x2APIC registers; nothing in a manifest allows it".into(),
-        );
-    }
-    let device = plan.machine.reserved.iter().find(|(_, s)| s.contains(gpa));
-    let owner = match device {
-        Some((name, _)) => format!("the machine's {name}"),
-        None => host_owner(plan, gpa),
-    };
-    let last = who.ram.iter().filter(|r| r.gpa < GUEST_HIGH).map(|r| r.gpa + r.len).max();
-    let allow = match last {
-        Some(end) if gpa >= end && device.is_none() => {
-            format!("{}: `memory` gives it RAM up to {end:#x}", place(who))
+    let answer = owner::address(plan, who, gpa);
+    let (owner, allow) = match answer.allow {
+        Allow::Has => ("its own, without that right".to_owned(), without_right(plan, who, gpa)),
+        Allow::Never(_) | Allow::Line { .. } | Allow::Change(_) => {
+            (format!("{} ({})", answer.owner, answer.why), answer.allow.to_string())
         }
-        _ => "nothing in a manifest allows it".into(),
     };
-    (access, owner, rule, allow)
+    (access, owner, answer.rule.into(), allow)
 }
 
-/// Who has the memory with this *host*-physical address: what an attacker who
-/// guesses it would have reached without nested tables.
-fn host_owner(plan: &Plan, pa: u64) -> String {
-    if plan.image.contains(pa) {
-        return "nobody's here (that address of the machine holds the image and the monitors)"
-            .into();
+/// What would lift the rights to memory that a sandbox has.
+fn without_right(plan: &Plan, who: &Sandbox, gpa: u64) -> String {
+    if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa - c.gpa < c.len) {
+        return format!("{}: a channel is written by `from` only", owner::at(&c.place));
     }
-    let owner =
-        plan.sandboxes.iter().find(|s| s.ram.iter().any(|r| pa >= r.hpa && pa < r.hpa + r.len));
-    match owner {
-        Some(s) => format!("nobody's here (that address of the machine is {}'s)", s.name),
-        None => "nobody's".into(),
+    match who.ram.iter().any(|r| gpa >= r.gpa && gpa - r.gpa < r.len) {
+        true => format!(
+            "{}: guest = {{ access = \"rwx\" }} would lift the segments' rights",
+            owner::at(&who.place)
+        ),
+        false => "nothing in a manifest allows it".into(),
     }
 }
 
 fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let port = denial.address as u16;
     let access = format!("access to port {port:#x}, value {:#x}", denial.info);
-    let rule = "a guest uses the ports of its devices".to_string();
-    let has =
-        |d: &bulkhead_plan::Device| d.ports.iter().any(|p| (p.first..=p.last).contains(&port));
-    if let Some(owner) = plan.sandboxes.iter().find(|s| s.devices.iter().any(has)) {
-        let allow = format!("{}: devices, but {} has it", place(who), owner.name);
-        return (access, format!("{}'s", owner.name), rule, allow);
-    }
-    match plan.machine.devices.iter().find(|d| has(d)) {
-        Some(d) => {
-            let allow =
-                format!("{}: devices = [\"{}\"], where a sandbox may have it", place(who), d.name);
-            (access, format!("the machine's {}", d.name), rule, allow)
-        }
-        None => {
-            (access, "nobody's".into(), rule, "no device of the machine description has it".into())
-        }
-    }
+    words(access, owner::port(plan, who, port))
+}
+
+/// The words of an answer, for an access that was denied.
+fn words(access: String, answer: Answer) -> Words {
+    let allow = match answer.allow {
+        Allow::Has => "nothing in a manifest allows that value".into(),
+        other => other.to_string(),
+    };
+    (access, answer.owner, answer.rule.into(), allow)
 }
 
 /// A register of a mediated device.
@@ -207,22 +166,14 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         Some(root) => root.config(f.bdf) == at & !(PAGE - 1),
         None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(at)),
     });
-    let rule = "a guest programs the PCI functions that it owns, within what they were given";
-    let Some(function) = function else {
-        let why = "no function of the machine description is there".into();
-        return (access, "nobody's".into(), rule.into(), why);
-    };
-    let has = |s: &&Sandbox| s.functions.iter().any(|g| g.function.bdf == function.bdf);
-    let owner = match plan.sandboxes.iter().find(has) {
-        Some(owner) => format!("{}'s PCI function {}", owner.name, function.bdf),
-        None => format!("the machine's PCI function {}", function.bdf),
-    };
-    let allow = match (has(&who), &function.nobody) {
-        (true, _) => "nothing in a manifest allows that value".into(),
-        (false, Some(why)) => format!("nothing in a manifest allows it: {why}"),
-        (false, None) => format!("{}: devices = [\"pci:{}\"]", place(who), function.bdf),
-    };
-    (access, owner, rule.into(), allow)
+    match function {
+        Some(function) => words(access, owner::pci(plan, who, function)),
+        None => {
+            let rule = "a guest programs the PCI functions that it owns";
+            let why = "no function of the machine description is there";
+            (access, "nobody's".into(), rule.into(), why.into())
+        }
+    }
 }
 
 /// A register of the IOAPIC, by its index.
@@ -235,24 +186,14 @@ fn line(plan: &Plan, who: &Sandbox, index: u64, value: u64) -> Words {
         let allow = "nothing in a manifest allows it".into();
         return (access, "the machine's IOAPIC".into(), rule, allow);
     };
-    let has = |s: &&Sandbox| {
-        let functions = s.functions.iter().any(|g| g.line && g.function.gsi == Some(line));
-        functions || s.devices.iter().any(|d| d.irq == Some(line))
-    };
-    let device = plan.machine.devices.iter().find(|d| d.irq == Some(line) && d.nobody.is_none());
-    let owner = match (plan.sandboxes.iter().find(has), device) {
-        (Some(owner), _) => format!("{}'s line {line}", owner.name),
-        (None, Some(device)) => format!("line {line} of the machine's {}", device.name),
-        (None, None) => format!("line {line}, nobody's"),
-    };
-    let allow = match (has(&who), device) {
-        (true, _) => {
+    let answer = owner::line(plan, who, line);
+    let allow = match answer.allow {
+        Allow::Has => {
             "fixed interrupts to its own cores, physical destination, vectors from 16 on".into()
         }
-        (false, Some(device)) => format!("{}: devices = [\"{}\"]", place(who), device.name),
-        (false, None) => "nothing in a manifest allows it".into(),
+        other => other.to_string(),
     };
-    (access, owner, rule, allow)
+    (access, answer.owner, rule, allow)
 }
 
 fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {

@@ -3,6 +3,7 @@
 //! puts them into words.
 
 mod explain;
+pub mod owner;
 mod ram;
 mod report;
 mod snapshot;

@@ -1,0 +1,52 @@
+//! `bulkhead explain`: whose something is, why, and what would grant it.
+
+use super::ManifestArguments;
+use crate::output;
+use bulkhead_watch::owner::{self, Thing};
+use std::process::ExitCode;
+
+/// Say whose an address, port, interrupt, register or device is and why, what a sandbox gets of it, and which line of the manifest would grant it.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    manifest: ManifestArguments,
+    /// The sandbox that would use it.
+    sandbox: String,
+    /// A guest-physical address such as `0x1000`, `port N`, `irq N`, `msr N`, `pci:BB:DD.F` (or by vendor and device, or class), or the name of a device.
+    #[arg(required = true, num_args = 1..=2)]
+    thing: Vec<String>,
+    /// Do not open the guests' files, which may not have been built yet.
+    #[arg(long)]
+    skip_files: bool,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let planned = arguments
+        .manifest
+        .load(arguments.skip_files)
+        .and_then(|checked| checked.plan(checked.image_estimate));
+    let plan = match planned {
+        Ok(plan) => plan,
+        Err(findings) => {
+            super::show(&findings);
+            return ExitCode::FAILURE;
+        }
+    };
+    let Some(who) = plan.sandboxes.iter().find(|s| s.name == arguments.sandbox) else {
+        let names: Vec<&str> = plan.sandboxes.iter().map(|s| s.name.as_str()).collect();
+        let (name, names) = (&arguments.sandbox, names.join(", "));
+        return output::fail(&format!("there is no sandbox `{name}`; there is {names}"));
+    };
+    let thing = match Thing::parse(&plan, &arguments.thing.join(" ")) {
+        Ok(thing) => thing,
+        Err(why) => return output::fail(&why),
+    };
+    let answer = owner::about(&plan, who, &thing);
+    let place = owner::at(&who.place);
+    output::result(&format!(
+        "{} for {} ({place})\n  whose  {}\n  why    {}\n  rule   {}\n  gets   {}\n  grant  {}\n",
+        answer.what, who.name, answer.owner, answer.why, answer.rule, answer.gets, answer.allow
+    ));
+    ExitCode::SUCCESS
+}

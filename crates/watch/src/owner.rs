@@ -1,0 +1,544 @@
+//! Whose something of the machine is, why, what a sandbox gets of it, and which
+//! line of the manifest would grant it: for denied accesses ([`crate::explain`])
+//! and for whoever asks (`bulkhead explain`).
+
+use bulkhead_arch_x86::bitmap::Direct;
+use bulkhead_arch_x86::msr;
+use bulkhead_layout::hypercall::POWER_PORT;
+use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
+use bulkhead_layout::{PAGE, monitor::Quiet};
+use bulkhead_plan::{BarKind, Bdf, Device, Function, Guest, Place, Plan, Sandbox, Trigger};
+use std::fmt;
+
+/// What would grant it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allow {
+    /// The sandbox has it.
+    Has,
+    /// `key` of the sandbox, with this value.
+    Line {
+        /// The sandbox's place in the manifest.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// Its value, or an element of it, as it is written.
+        value: String,
+    },
+    /// A change of another kind.
+    Change(String),
+    /// Nothing, and why.
+    Never(String),
+}
+
+impl fmt::Display for Allow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Has => write!(f, "it has that right"),
+            Self::Line { place, key: key @ ("devices" | "control" | "observe"), value } => {
+                write!(f, "{place}: {key} = [{value}]")
+            }
+            Self::Line { place, key, value } => write!(f, "{place}: {key} = {value}"),
+            Self::Change(text) => write!(f, "{text}"),
+            Self::Never(why) if why.is_empty() => write!(f, "nothing in a manifest allows it"),
+            Self::Never(why) => write!(f, "nothing in a manifest allows it: {why}"),
+        }
+    }
+}
+
+/// All about a thing, for one sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What it is.
+    pub what: String,
+    /// Whose.
+    pub owner: String,
+    /// Where that is said.
+    pub why: String,
+    /// The rule.
+    pub rule: &'static str,
+    /// What the sandbox gets when it uses it.
+    pub gets: String,
+    /// What would grant it.
+    pub allow: Allow,
+}
+
+/// Something of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// Guest-physical address.
+    Address(u64),
+    /// I/O port.
+    Port(u16),
+    /// Interrupt line.
+    Line(u32),
+    /// Model-specific register.
+    Msr(u32),
+    /// PCI function.
+    Function(Bdf),
+    /// Device of the machine description.
+    Device(String),
+}
+
+/// A number, decimal or with `0x`, `_` allowed.
+fn number(text: &str) -> Option<u64> {
+    let plain = text.replace('_', "");
+    match plain.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => plain.parse().ok(),
+    }
+}
+
+impl Thing {
+    /// `0x100000`, `port 0x3f8`, `irq 4`, `msr 0x10`, `pci:01:00.0`, `uart1`.
+    ///
+    /// # Errors
+    /// What it could have been.
+    pub fn parse(plan: &Plan, text: &str) -> Result<Self, String> {
+        let (kind, value) = text.split_once(char::is_whitespace).unwrap_or(("", text));
+        let value = value.trim();
+        let wrong = |what: &str| format!("`{value}` is no {what}");
+        let limited =
+            |max: u64, what: &str| number(value).filter(|n| *n <= max).ok_or_else(|| wrong(what));
+        match kind {
+            "" => {}
+            "port" => return Ok(Self::Port(limited(0xFFFF, "port")? as u16)),
+            "irq" | "line" | "gsi" => {
+                return Ok(Self::Line(limited(1023, "interrupt line")? as u32));
+            }
+            "msr" => return Ok(Self::Msr(limited(u64::from(u32::MAX), "MSR")? as u32)),
+            "address" => return Ok(Self::Address(limited(u64::MAX, "address")?)),
+            _ => return Err(format!("`{kind}` is none of `port`, `irq`, `msr` and `address`")),
+        }
+        if text.starts_with("0x") {
+            return number(text).map(Self::Address).ok_or_else(|| wrong("address"));
+        }
+        if text.starts_with("pci:") {
+            let functions = bulkhead_manifest::rules::pci::matching(&plan.machine, text);
+            let names: Vec<String> = functions.iter().map(|f| format!("pci:{}", f.bdf)).collect();
+            return match functions[..] {
+                [one] => Ok(Self::Function(one.bdf)),
+                [] => Err(format!("machine `{}` has no function `{text}`", plan.machine.name)),
+                _ => Err(format!("`{text}` fits {}", names.join(", "))),
+            };
+        }
+        if plan.machine.devices.iter().any(|device| device.name == text) {
+            return Ok(Self::Device(text.to_owned()));
+        }
+        let forms =
+            "an address such as 0x1000, `port N`, `irq N`, `msr N`, `pci:BB:DD.F` or a device";
+        Err(format!("machine `{}` has no device `{text}`; ask for {forms}", plan.machine.name))
+    }
+}
+
+/// Answers for a sandbox.
+#[must_use]
+pub fn about(plan: &Plan, who: &Sandbox, thing: &Thing) -> Answer {
+    match thing {
+        Thing::Address(gpa) => address(plan, who, *gpa),
+        Thing::Port(number) => port(plan, who, *number),
+        Thing::Line(number) => line(plan, who, *number),
+        Thing::Msr(number) => model_specific(who, *number),
+        Thing::Function(bdf) => match plan.machine.functions.iter().find(|f| f.bdf == *bdf) {
+            Some(function) => pci(plan, who, function),
+            None => nobodys(format!("PCI function {bdf}"), "no such function"),
+        },
+        Thing::Device(name) => match plan.machine.devices.iter().find(|d| d.name == *name) {
+            Some(found) => device(plan, who, found),
+            None => nobodys(format!("device {name}"), "no such device"),
+        },
+    }
+}
+
+fn nobodys(what: String, why: &str) -> Answer {
+    Answer {
+        what,
+        owner: "nobody's".into(),
+        why: why.to_owned(),
+        rule: "a guest uses what the manifest gives it",
+        gets: "nothing".into(),
+        allow: Allow::Never(String::new()),
+    }
+}
+
+/// `file:line`.
+#[must_use]
+pub fn at(place: &Place) -> String {
+    format!("{}:{}", place.file.display(), place.line)
+}
+
+fn linux(sandbox: &Sandbox) -> bool {
+    matches!(sandbox.guest, Guest::Linux { .. })
+}
+
+/// What is left to do to get a device or function of that name.
+fn grant(who: &Sandbox, name: &str, nobody: Option<&str>) -> Allow {
+    match nobody {
+        Some(why) => Allow::Never(why.to_owned()),
+        None => Allow::Line { place: at(&who.place), key: "devices", value: format!("\"{name}\"") },
+    }
+}
+
+fn device(plan: &Plan, who: &Sandbox, device: &Device) -> Answer {
+    const RULE: &str = "a device has one owner (device-twice)";
+    let what = format!("device `{}` (class {})", device.name, device.class);
+    let of = |s: &Sandbox| s.devices.iter().find(|own| own.name == device.name).cloned();
+    let owner = plan.sandboxes.iter().find_map(|s| Some((s, of(s)?)));
+    let (owner, why, gets, allow) = match owner {
+        Some((owner, own)) if owner.name == who.name => (
+            format!("{}'s", owner.name),
+            format!("{} grants it", at(&own.place)),
+            "its ports without an exit, and its interrupt line".to_owned(),
+            Allow::Has,
+        ),
+        Some((owner, own)) => (
+            format!("{}'s", owner.name),
+            format!("{} grants it", at(&own.place)),
+            "nothing of it".into(),
+            Allow::Change(format!("take it from {} at {}", owner.name, at(&own.place))),
+        ),
+        None => {
+            let described = at(&device.place);
+            let why = match &device.nobody {
+                Some(why) => format!("{described} says that it is nobody's: {why}"),
+                None => format!("{described} describes it, no sandbox has it"),
+            };
+            let allow = grant(who, &device.name, device.nobody.as_deref());
+            ("the machine's".into(), why, "nothing of it".into(), allow)
+        }
+    };
+    Answer { what, owner, why, rule: RULE, gets, allow }
+}
+
+/// A PCI function.
+#[must_use]
+pub fn pci(plan: &Plan, who: &Sandbox, function: &Function) -> Answer {
+    const RULE: &str =
+        "a guest programs the PCI functions that it owns, within what they were given (pci-twice)";
+    let (bdf, vendor, device) = (function.bdf, function.vendor, function.device);
+    let what = format!("PCI function {bdf} ({vendor:04x}:{device:04x})");
+    let of = |s: &'_ Sandbox| s.functions.iter().find(|own| own.function.bdf == bdf).cloned();
+    let owner = plan.sandboxes.iter().find_map(|s| Some((s, of(s)?)));
+    let absent = "its configuration space reads as all ones, writes are denied";
+    let (owner, why, gets, allow) = match owner {
+        Some((owner, own)) if owner.name == who.name => (
+            format!("{}'s", owner.name),
+            format!("{} grants it", at(&own.place)),
+            "its registers, its DMA to its own memory, its interrupts to its own cores".to_owned(),
+            Allow::Has,
+        ),
+        Some((owner, own)) => (
+            format!("{}'s", owner.name),
+            format!("{} grants it", at(&own.place)),
+            absent.into(),
+            Allow::Change(format!("take it from {} at {}", owner.name, at(&own.place))),
+        ),
+        None => {
+            let described = at(&function.place);
+            let nobody = bulkhead_manifest::rules::pci::nobody(function);
+            let above = who.functions.iter().any(|own| {
+                let bridge = function.bridge;
+                bridge.is_some_and(|b| {
+                    (b.secondary..=b.subordinate).contains(&own.function.bdf.bus())
+                })
+            });
+            let gets = if above { "it is shown, but cannot be written" } else { absent };
+            let why = match nobody {
+                Some(why) => format!("{described} says that it is nobody's: {why}"),
+                None => format!("{described} describes it, no sandbox has it"),
+            };
+            let name = format!("pci:{bdf}");
+            ("the machine's".into(), why, gets.into(), grant(who, &name, nobody))
+        }
+    };
+    Answer { what, owner, why, rule: RULE, gets, allow }
+}
+
+/// What a port that a sandbox does not have gives it.
+fn quiet_port(plan: &Plan, who: &Sandbox, port: u16) -> String {
+    let quiet = if linux(who) { bulkhead_image::absent_ports(plan) } else { Vec::new() };
+    match quiet_value(&quiet, port.into()) {
+        Some(0) => "reads give 0, writes go nowhere, no record".into(),
+        Some(_) => "reads give all ones, writes go nowhere, no record".into(),
+        None => "reads give all ones, writes go nowhere, each with a record".into(),
+    }
+}
+
+fn quiet_value(all: &[Quiet], number: u32) -> Option<u64> {
+    let range = all.iter().find(|quiet| (quiet.first..=quiet.last).contains(&number));
+    range.map(|quiet| quiet.value)
+}
+
+/// A port.
+#[must_use]
+pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
+    const RULE: &str = "a guest uses the ports of its devices (port-twice)";
+    let what = format!("port {port:#x}");
+    let of_device = |d: &&Device| d.ports.iter().any(|p| (p.first..=p.last).contains(&port));
+    let of_function = |f: &Function| {
+        f.bars.iter().any(|bar| bar.kind == BarKind::Io && bar.span.contains(port.into()))
+    };
+    if port == POWER_PORT || port == POWER_PORT + 1 {
+        return Answer {
+            what,
+            owner: "the monitor's".into(),
+            why: "through it a guest switches itself off, in every sandbox (port-emulated)".into(),
+            rule: RULE,
+            gets: "its own end or restart".into(),
+            allow: Allow::Has,
+        };
+    }
+    let configures = (0xCF8..=0xCFF).contains(&port) && port != 0xCF9;
+    if configures && !who.functions.is_empty() {
+        return Answer {
+            what,
+            owner: "the monitor's".into(),
+            why: format!("{} has PCI functions", who.name),
+            rule: RULE,
+            gets: "its monitor answers: the functions that it owns, and the bridges above".into(),
+            allow: Allow::Has,
+        };
+    }
+    // The narrowest device: 0xcf9 is the reset port before it is PCI's.
+    let width = |d: &&Device| d.ports.iter().map(|p| p.span().len).sum::<u64>();
+    let owned = plan.sandboxes.iter().flat_map(|s| &s.devices).filter(of_device).min_by_key(width);
+    let described = plan.machine.devices.iter().filter(of_device).min_by_key(width);
+    let function = plan.machine.functions.iter().find(|f| of_function(f));
+    let answer = match (owned.or(described), function) {
+        (Some(found), _) => device(plan, who, found),
+        (None, Some(found)) => pci(plan, who, found),
+        (None, None) => {
+            let why = "no device of the machine description has it";
+            let gets = quiet_port(plan, who, port);
+            return Answer { rule: RULE, gets, ..nobodys(what, why) };
+        }
+    };
+    let owner = match answer.owner.strip_suffix("'s") {
+        Some(owner) => format!("{owner}'s {}", answer.what),
+        None => answer.owner,
+    };
+    let gets = match answer.allow {
+        Allow::Has => "it, without an exit".into(),
+        _ => quiet_port(plan, who, port),
+    };
+    Answer { what, owner, rule: RULE, gets, ..answer }
+}
+
+/// An interrupt line.
+#[must_use]
+pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
+    const RULE: &str =
+        "a guest programs the interrupt lines of its devices, for its own cores (irq-twice)";
+    let what = format!("interrupt line {number}");
+    let functions = |s: &Sandbox| {
+        let own = s.functions.iter().find(|g| g.line && g.function.gsi == Some(number));
+        own.map(|g| (format!("pci:{}", g.function.bdf), g.place.clone(), Trigger::LevelLow))
+    };
+    let devices = |s: &Sandbox| {
+        let own = s.devices.iter().find(|d| d.irq == Some(number));
+        own.map(|d| (d.name.clone(), d.place.clone(), d.trigger))
+    };
+    let owner = plan.sandboxes.iter().find_map(|s| Some((s, devices(s).or_else(|| functions(s))?)));
+    let masked = "its entry reads as masked, writes are denied";
+    if let Some((owner, (device, place, trigger))) = owner {
+        let signals = if trigger == Trigger::Edge { "edge" } else { "level" };
+        let own = owner.name == who.name;
+        let change = format!("take `{device}` from {} at {}", owner.name, at(&place));
+        return Answer {
+            what,
+            owner: format!("{}'s (`{device}`, {signals}-triggered)", owner.name),
+            why: format!("{} grants `{device}`", at(&place)),
+            rule: RULE,
+            gets: if own { "it, at its own cores" } else { masked }.into(),
+            allow: if own { Allow::Has } else { Allow::Change(change) },
+        };
+    }
+    let found = plan.machine.devices.iter().filter(|d| d.irq == Some(number));
+    let found = found.min_by_key(|d| d.nobody.is_some());
+    let function = plan.machine.functions.iter().find(|f| f.gsi == Some(number));
+    match (found, function) {
+        (Some(found), _) => {
+            let answer = device(plan, who, found);
+            let owner = format!("the machine's {}", answer.what);
+            Answer { what, owner, rule: RULE, gets: masked.into(), ..answer }
+        }
+        (None, Some(function)) => {
+            let value = format!("{{ device = \"pci:{}\", line = true }}", function.bdf);
+            let allow = match bulkhead_manifest::rules::pci::nobody(function) {
+                Some(why) => Allow::Never(why.to_owned()),
+                None => Allow::Line { place: at(&who.place), key: "devices", value },
+            };
+            Answer {
+                what,
+                owner: format!("the machine's PCI function {}", function.bdf),
+                why: format!("{} describes it", at(&function.place)),
+                rule: RULE,
+                gets: masked.into(),
+                allow,
+            }
+        }
+        (None, None) => {
+            let why = "no device or function of the machine description has it";
+            Answer { rule: RULE, gets: masked.into(), ..nobodys(what, why) }
+        }
+    }
+}
+
+fn model_specific(who: &Sandbox, number: u32) -> Answer {
+    let direct = msr::DIRECT.iter().filter(|(first, last, _)| (*first..=*last).contains(&number));
+    let (mut reads, mut writes) = (false, false);
+    for (_, _, direct) in direct {
+        reads |= matches!(direct, Direct::Read | Direct::Both);
+        writes |= matches!(direct, Direct::Write | Direct::Both);
+    }
+    let checked = [msr::APIC_BASE, msr::EFER, msr::X2APIC_ICR].contains(&number)
+        || (msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST).contains(&number);
+    let quiet = linux(who).then(|| quiet_value(msr::ABSENT, number)).flatten();
+    let rest = match quiet {
+        Some(value) => format!("read as {value:#x} and written to nowhere, no record"),
+        None => "denied with #GP and a record".to_owned(),
+    };
+    let gets = match (reads, writes, checked) {
+        (true, true, _) => "reads and writes without an exit".to_owned(),
+        (_, _, true) => "its monitor answers, within what the sandbox may".into(),
+        (true, false, _) => format!("reads without an exit; writes are {rest}"),
+        (false, true, _) => format!("writes without an exit; reads are {rest}"),
+        (false, false, _) => rest,
+    };
+    let some = reads || writes || checked;
+    Answer {
+        what: format!("MSR {number:#x}"),
+        owner: if some { "each core's" } else { "the machine's" }.into(),
+        why: "the same list for all (docs/decisions/0004-msr-policy.md)".into(),
+        rule: "a guest uses the MSRs of the allow-list only",
+        gets,
+        allow: if some { Allow::Has } else { Allow::Never("the list is fixed".into()) },
+    }
+}
+
+/// A guest-physical address.
+#[must_use]
+pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
+    const RULE: &str = "a guest reaches the memory that the manifest gives it, with its rights";
+    let what = format!("guest-physical {gpa:#x}");
+    let answer = |owner: String, why: String, gets: &str, allow: Allow| Answer {
+        what: what.clone(),
+        owner,
+        why,
+        rule: RULE,
+        gets: gets.to_owned(),
+        allow,
+    };
+    let own = at(&who.place);
+    if let Some(ram) = who.ram.iter().find(|r| gpa >= r.gpa && gpa - r.gpa < r.len) {
+        let segments = matches!(who.guest, Guest::Bare { enforce_segments: true, .. });
+        let hpa = ram.hpa + (gpa - ram.gpa);
+        let gets = if segments { "the rights of the program's segments" } else { "all rights" };
+        let why = format!("its RAM, by `memory` at {own}; host-physical {hpa:#x}");
+        return answer(format!("{}'s", who.name), why, gets, Allow::Has);
+    }
+    if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa - c.gpa < c.len) {
+        let index = plan.sandboxes.iter().position(|s| s.name == who.name);
+        let (reads, writes) = (index.is_some_and(|i| c.to.contains(&i)), index == Some(c.from));
+        let (gets, allow) = match (writes, reads) {
+            (true, _) => ("reads and writes", Allow::Has),
+            (_, true) => ("reads only: a channel is written by `from`", Allow::Has),
+            _ => ("nothing", Allow::Change(format!("{}: name it in `to`", at(&c.place)))),
+        };
+        return answer(format!("channel {}'s", c.name), at(&c.place), gets, allow);
+    }
+    if (REPORTS_GPA..REPORTS_GPA + plan.sandboxes.len() as u64 * REPORT_STRIDE).contains(&gpa) {
+        let index = ((gpa - REPORTS_GPA) / REPORT_STRIDE) as usize;
+        let other = &plan.sandboxes[index].name;
+        let (gets, allow) = match who.observe.contains(&index) {
+            true => ("reads", Allow::Has),
+            false => {
+                let value = format!("\"{other}\"");
+                ("nothing", Allow::Line { place: own, key: "observe", value })
+            }
+        };
+        return answer(
+            format!("the report of {other}"),
+            "its monitor writes it".into(),
+            gets,
+            allow,
+        );
+    }
+    if (INFO_GPA..INFO_GPA + PAGE).contains(&gpa) {
+        let why = "the same page in every sandbox".to_owned();
+        return answer("its information page".into(), why, "reads", Allow::Has);
+    }
+    if (INFO_GPA..CHANNELS_END).contains(&gpa) {
+        let why = "the window of information page, reports and channels".to_owned();
+        return answer("nobody's".into(), why, "nothing", Allow::Never(String::new()));
+    }
+    if let Some(found) = of_machine(plan, who, gpa) {
+        return Answer { what, rule: RULE, ..found };
+    }
+    let end = who.ram.iter().filter(|r| r.gpa < GUEST_HIGH).map(|r| r.gpa + r.len).max();
+    let allow = match end {
+        Some(end) if gpa >= end => {
+            Allow::Change(format!("{own}: `memory` gives it RAM up to {end:#x}"))
+        }
+        _ => Allow::Never(String::new()),
+    };
+    answer("nobody's".into(), host_owner(plan, gpa), "nothing", allow)
+}
+
+/// Registers and firmware, which have the same address in every sandbox.
+fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
+    let machine = &plan.machine;
+    let simple = |owner: &str, why: &str, gets: &str, allow: Allow| Answer {
+        owner: owner.to_owned(),
+        gets: gets.to_owned(),
+        allow,
+        ..nobodys(String::new(), why)
+    };
+    if (0xFEE0_0000..0xFEF0_0000).contains(&gpa) {
+        let why = "a store there could interrupt any core; use x2APIC registers".to_owned();
+        let never = Allow::Never(why);
+        return Some(simple("the machine's local APIC", "the processor", "nothing", never));
+    }
+    if machine.ioapic.is_some_and(|ioapic| gpa.wrapping_sub(ioapic.base) < PAGE) {
+        let why = "the machine description, `[ioapic]`";
+        let gets = "its monitor answers: the lines of its devices";
+        return Some(simple("the machine's IOAPIC", why, gets, Allow::Has));
+    }
+    if machine.iommu.is_some_and(|iommu| gpa.wrapping_sub(iommu.base) < 4 * PAGE) {
+        let never = Allow::Never("it confines the DMA of all".into());
+        let why = "the machine description, `[iommu]`";
+        return Some(simple("the machine's IOMMU", why, "nothing", never));
+    }
+    let config = machine.pci.as_ref().filter(|root| root.space().contains(gpa));
+    let function = machine.functions.iter().find(|f| match config {
+        Some(root) => root.config(f.bdf) == gpa & !(PAGE - 1),
+        None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(gpa)),
+    });
+    if let Some(function) = function {
+        let answer = pci(plan, who, function);
+        let part = if config.is_some() { "configuration space" } else { "registers" };
+        let owner = format!("{} {part} of {}", answer.owner, answer.what);
+        let gets = match (&answer.allow, config.is_some()) {
+            (_, true) => "its monitor answers: what it owns, and the bridges above".into(),
+            (Allow::Has, false) => "them, without an exit but for MSI-X tables".into(),
+            _ => "nothing".into(),
+        };
+        return Some(Answer { owner, gets, ..answer });
+    }
+    let (name, _) = machine.reserved.iter().find(|(_, span)| span.contains(gpa))?;
+    let why = "the machine description, `[[reserved]]`";
+    Some(simple(&format!("the machine's {name}"), why, "nothing", Allow::Never(String::new())))
+}
+
+/// Who has the memory with this *host*-physical address: what an attacker who
+/// guesses it would have reached without nested tables.
+#[must_use]
+pub fn host_owner(plan: &Plan, pa: u64) -> String {
+    if plan.image.contains(pa) {
+        return "that address of the machine holds the image and the monitors".into();
+    }
+    let has = |s: &&Sandbox| s.ram.iter().any(|r| pa >= r.hpa && pa - r.hpa < r.len);
+    match plan.sandboxes.iter().find(has) {
+        Some(s) => format!("that address of the machine is {}'s", s.name),
+        None => "no sandbox has that address of the machine".into(),
+    }
+}
