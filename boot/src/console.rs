@@ -116,6 +116,21 @@ pub fn explain(stop: &Stop) {
             say!("the firmware's FADT names no PM timer to measure the clocks with");
             20
         }
+        Stop::Function(bdf, expected, found) => {
+            let bdf = u64::from(bdf);
+            say!("PCI function ", hex bdf >> 8, ":", hex bdf >> 3 & 31, ".", dec bdf & 7);
+            say!(" should have the IDs ", hex u64::from(expected), " and has ", hex u64::from(found));
+            say!(": another machine than the one described (bulkhead probe describes it)");
+            21
+        }
+        Stop::Iommu(what) => {
+            say!(
+                "the IOMMU cannot be used: ",
+                what,
+                "; without one, say dma = \"unconfined\" for each device"
+            );
+            22
+        }
         Stop::Manifest(error) => {
             manifest(error);
             error.code()

@@ -10,12 +10,13 @@ mod clock;
 mod console;
 mod entry;
 mod machine;
+mod pci;
 mod port;
 mod trampoline;
 
 use bulkhead_firmware::{acpi, multiboot};
 use bulkhead_handover::PAGE;
-use bulkhead_handover::image::{BOOT_MAGIC, BootReport, Header, Sandbox};
+use bulkhead_handover::image::{BOOT_MAGIC, BootReport, ConfigOp, Header, Sandbox};
 use bulkhead_handover::info::Info;
 use bulkhead_handover::map::{BOOT_REPORT_PA, IMAGE_PA};
 use bulkhead_launch::{Error, Image, start_cores, verify};
@@ -34,6 +35,10 @@ pub enum Stop {
     Core(u32),
     /// 20: the firmware has no PM timer to measure clocks with.
     NoTimer,
+    /// 21: a PCI function, its IDs by the machine description and those found.
+    Function(u16, u32, u32),
+    /// 22: the IOMMU cannot be used.
+    Iommu(&'static str),
     /// The compiled manifest is wrong or for another machine.
     Manifest(Error),
 }
@@ -72,7 +77,8 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     let tables = rsdp.and_then(|r| acpi::parse(r, &LowMemory)).ok_or(Stop::NoAcpi)?;
     let mut pc = Pc::new(loader, tables);
 
-    let image = Image { header, sandboxes: sandboxes(header)? };
+    let sandboxes = sandboxes(header)?;
+    let image = Image { header, sandboxes, config_ops: config_ops(header, sandboxes)? };
     verify(image, sealed(header), &pc).map_err(Stop::Manifest)?;
     if tables.pm_timer == 0 {
         return Err(Stop::NoTimer);
@@ -80,11 +86,13 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     say!("bulkhead: ", dec image.sandboxes.len() as u64, " sandboxes, ", dec tables.cores().len() as u64, " cores\n");
 
     pc.silence();
+    pci::set_up(image.config_ops)?;
+    pci::confine(&header.iommu)?;
     let measured = pc.reset_other_cores(tables.pm_timer);
     report.waited = measured.waited;
     report.tsc_hz = measured.clock.tsc_hz;
     report.lapic_hz = measured.clock.lapic_hz;
-    for sandbox in image.sandboxes {
+    for sandbox in sandboxes {
         // SAFETY: verified: a page of this sandbox's monitor in the image; no
         // core that could read it runs yet.
         let info = unsafe { &mut *(sandbox.info_pa as *mut Info) };
@@ -112,6 +120,21 @@ fn sandboxes(header: &Header) -> Result<&[Sandbox], Stop> {
     // SAFETY: bounded above; the loader loaded at least the sealed part (the
     // checksum tells), and `Sandbox` holds for any bytes.
     Ok(unsafe { core::slice::from_raw_parts((header as *const Header).add(1).cast(), count) })
+}
+
+/// The steps after the sandboxes, if that many fit.
+fn config_ops<'a>(header: &'a Header, sandboxes: &[Sandbox]) -> Result<&'a [ConfigOp], Stop> {
+    let before = size_of::<Header>() + size_of_val(sandboxes);
+    let count = header.config_ops as usize;
+    let bytes = before as u64 + count as u64 * size_of::<ConfigOp>() as u64;
+    if bytes > header.sealed {
+        return Err(Stop::Manifest(Error::Bounds("number of PCI steps")));
+    }
+    // SAFETY: bounded above, in the sealed part as the sandboxes are; a multiple
+    // of 4, and `ConfigOp` holds for any bytes.
+    Ok(unsafe {
+        core::slice::from_raw_parts((header as *const Header).byte_add(before).cast(), count)
+    })
 }
 
 /// Bounds for what is read before the checksum has been seen to match.

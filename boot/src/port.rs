@@ -30,6 +30,18 @@ pub unsafe fn inl(port: u16) -> u32 {
     value
 }
 
+/// Writes a 32-bit I/O port.
+///
+/// # Safety
+/// As [`outb`].
+#[inline(always)]
+pub unsafe fn outl(port: u16, value: u32) {
+    // SAFETY: the caller vouches for port and value.
+    unsafe {
+        asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack, preserves_flags))
+    };
+}
+
 /// Writes an I/O port.
 ///
 /// # Safety

@@ -65,7 +65,10 @@ pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
     }
     std::fs::create_dir_all(dir)?;
     let input = dir.join("guest.bare");
-    std::fs::write(&input, pack(&bulkhead_image::load(sandbox)?))?;
+    std::fs::write(
+        &input,
+        pack(&bulkhead_image::load(sandbox, &bulkhead_plan::Machine::default())?),
+    )?;
     let mut machine = Machine::new(dir);
     machine.cores = sandbox.cores.len();
     machine.kernel = Some(build::bare("bareload")?);

@@ -32,6 +32,8 @@ pub struct Shared {
     pub parked: AtomicU32,
     /// The first core's: odd while the guest lives, even while it does not.
     pub life: AtomicU32,
+    /// The first core's: what the guest wrote to the PCI address port.
+    pub pci_address: AtomicU32,
 }
 
 /// A VMCB as 64-bit words, read and written by offset.

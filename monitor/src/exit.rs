@@ -13,8 +13,19 @@ pub const VMMCALL: u64 = 3;
 /// CPUID, RDMSR, WRMSR, INVD, WBINVD.
 pub const TWO_BYTES: u64 = 2;
 
-/// Handles an exit. True: the guest starts afresh.
-pub extern "C" fn handle(frame: &'static Frame) -> bool {
+/// How an exit ends.
+#[repr(i8)]
+pub enum Next {
+    /// The guest goes on.
+    Go = 0,
+    /// The guest starts afresh.
+    Afresh = 1,
+    /// [`crate::memory::handle`] decides.
+    Memory = -1,
+}
+
+/// Handles an exit.
+pub extern "C" fn handle(frame: &'static Frame) -> Next {
     let core = Core { frame };
     let vmcb = core.vmcb();
     // Nothing stays from the last entry (APM 15.20, 15.16.1), and nothing has
@@ -22,11 +33,13 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
     vmcb.set(vmcb::EVENT_INJ, 0);
     vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64);
     vmcb.set(vmcb::CLEAN, u64::from(u32::MAX));
-    match vmcb.get(vmcb::EXIT_CODE) as u32 {
+    let afresh = match vmcb.get(vmcb::EXIT_CODE) as u32 {
         exit::MSR => msr::handle(core),
         exit::VMMCALL => hypercall::handle(core),
+        exit::NPF => return Next::Memory,
         _ => rare(core),
-    }
+    };
+    if afresh { Next::Afresh } else { Next::Go }
 }
 
 /// Everything but the two hot causes, out of their way: no register is saved for it there.
@@ -40,10 +53,6 @@ fn rare(core: Core) -> bool {
         // have come with one.
         exit::NMI => mail::doorbell(core, Cause::Doorbell),
         exit::SMI | exit::INIT => mail::doorbell(core, Cause::Other),
-        exit::NPF => {
-            let (address, error) = (vmcb.get(vmcb::EXIT_INFO2), vmcb.get(vmcb::EXIT_INFO1));
-            record::deny_hard(core, Kind::Memory, address, error)
-        }
         exit::SHUTDOWN | exit::INVALID => {
             record::deny_hard(core, Kind::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0)
         }

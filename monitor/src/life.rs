@@ -3,7 +3,7 @@
 
 use crate::core::{Core, config, mailbox, report, shared_of, slice};
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep};
-use crate::{ipi, mail};
+use crate::{ipi, mail, pci};
 use ::core::arch::asm;
 use ::core::mem::offset_of;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
@@ -171,6 +171,7 @@ pub fn end_first(core: Core, then: u32) -> bool {
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     ipi::each(core, To::Others, |index, _| ipi::signal(index, ipi::INIT));
     assemble(core);
+    pci::quiet();
     settle(core, then);
     launch(core);
     true

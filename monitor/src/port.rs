@@ -2,7 +2,7 @@
 
 use crate::core::{Core, config, slice};
 use crate::record::{count, deny};
-use crate::{life, vmware};
+use crate::{life, pci, vmware};
 use bulkhead_resident::hypercall::{POWER_OFF, POWER_PORT, POWER_RESTART};
 use bulkhead_resident::monitor::Quiet;
 use bulkhead_resident::report::{Cause, Kind, State};
@@ -27,6 +27,16 @@ pub fn handle(core: Core) -> bool {
             return life::end(core, then as u32, 0);
         }
     }
+    let size = (info >> 4 & 0b111) as u8;
+    if !string && pci::answers_port(port, size) {
+        count(core, Cause::Config);
+        let write = (!read).then_some(rax as u32);
+        match pci::port(port, size, write) {
+            Ok(value) => return done(core, info, u64::from(value)),
+            Err(at) if deny(core, Kind::Device, at, u64::from(write.unwrap_or(0))) => return true,
+            Err(_) => return done(core, info, u64::MAX),
+        }
+    }
     let value = match Quiet::find(slice(config().ports), port) {
         Some(value) => {
             count(core, Cause::Port);
@@ -40,7 +50,15 @@ pub fn handle(core: Core) -> bool {
             u64::MAX
         }
     };
+    done(core, info, value)
+}
+
+/// Gives a read its value and goes on after the instruction.
+fn done(core: Core, info: u64, value: u64) -> bool {
+    let vmcb = core.vmcb();
+    let (read, string) = (info & 1 != 0, info & 1 << 2 != 0);
     if read && !string {
+        let rax = vmcb.get(vmcb::RAX);
         // A 32-bit result clears the upper half of RAX; narrower ones keep the rest.
         let (kept, mask) = match info >> 4 & 0b111 {
             0b001 => (!0xFF, 0xFF),

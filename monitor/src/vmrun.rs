@@ -9,7 +9,8 @@
 use bulkhead_resident::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE};
 
 /// Guest registers that a handler sees. RAX is in the VMCB; RBP and R12 to R15
-/// stay in the processor across a handler, as the ABI promises.
+/// stay in the processor across a handler, as the ABI promises, so that only the
+/// handler of memory accesses, which may need any of them, has them saved.
 #[repr(C)]
 pub struct Frame {
     pub rcx: ::core::cell::Cell<u64>,
@@ -21,12 +22,36 @@ pub struct Frame {
     pub rbx: ::core::cell::Cell<u64>,
     /// Physical address of this core's VMCB.
     pub vmcb_pa: ::core::cell::Cell<u64>,
+    /// RBP and R12 to R15, for [`crate::memory`] only.
+    pub others: [::core::cell::Cell<u64>; 5],
 }
 
-const _: () = assert!(size_of::<Frame>() == 80);
+impl Frame {
+    /// A register by its number in encodings, but for RAX and RSP.
+    pub fn register(&self, number: u8) -> &::core::cell::Cell<u64> {
+        match number {
+            1 => &self.rcx,
+            2 => &self.rdx,
+            3 => &self.rbx,
+            5 => &self.others[0],
+            6 => &self.rsi,
+            7 => &self.rdi,
+            8 => &self.r8,
+            9 => &self.r9_to_r11[0],
+            10 => &self.r9_to_r11[1],
+            11 => &self.r9_to_r11[2],
+            12 => &self.others[1],
+            13 => &self.others[2],
+            14 => &self.others[3],
+            _ => &self.others[4],
+        }
+    }
+}
+
+const _: () = assert!(size_of::<Frame>() == 120);
 
 /// Distance of a frame from the end of its core's stack.
-pub const FRAME_FROM_TOP: u64 = 96;
+pub const FRAME_FROM_TOP: u64 = 128;
 
 ::core::arch::global_asm!(
     ".section .text.hot",
@@ -57,6 +82,22 @@ pub const FRAME_FROM_TOP: u64 = 96;
     ".endr",
     "   mov rdi, rsp",
     "   call {handle}",
+    "   test al, al",
+    "   jz 3b",
+    "   jns 2b",
+    // A memory access: its handler sees all registers.
+    ".set at, {others}",
+    ".irp register, rbp, r12, r13, r14, r15",
+    "   mov [rsp + at], \\register",
+    ".set at, at + 8",
+    ".endr",
+    "   mov rdi, rsp",
+    "   call {memory}",
+    ".set at, {others}",
+    ".irp register, rbp, r12, r13, r14, r15",
+    "   mov \\register, [rsp + at]",
+    ".set at, at + 8",
+    ".endr",
     "   test al, al",
     "   jz 3b",
     "   jmp 2b",
@@ -141,6 +182,8 @@ pub const FRAME_FROM_TOP: u64 = 96;
     frame = const FRAME_FROM_TOP,
     stack_mask = const -(CORE_STACK_SIZE as i64),
     start = sym crate::life::start,
+    others = const ::core::mem::offset_of!(Frame, others),
+    memory = sym crate::memory::handle,
     handle = sym crate::exit::handle,
     fault = sym crate::record::fault,
 );

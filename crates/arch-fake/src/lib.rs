@@ -28,7 +28,7 @@ impl PageFormat for FakeFormat {
         (pa | PAGE_BIT | write | execute) ^ KEY
     }
 
-    fn table(pa: u64) -> u64 {
+    fn table(pa: u64, _: u32) -> u64 {
         (pa | TABLE) ^ KEY
     }
 

@@ -53,7 +53,7 @@ fn check(header: &mut Header, sandboxes: &[Sandbox], machine: &FakeMachine) -> R
     let sealed = [0, 0, 17, 4];
     header.sealed = 32;
     header.checksum = checksum(words(&sealed));
-    verify(Image { header, sandboxes }, &sealed, machine)
+    verify(Image { header, sandboxes, config_ops: &[] }, &sealed, machine)
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn each_wrong_thing_has_its_error() {
     type Spoil = fn(&mut Header, &mut [Sandbox], &mut FakeMachine);
     let cases: [(Spoil, Error); 13] = [
         (|h, _, _| h.magic = 1, Error::Magic),
-        (|h, _, _| h.version = 2, Error::Version(2)),
+        (|h, _, _| h.version = VERSION + 1, Error::Version(VERSION + 1)),
         (|h, _, _| h.image.start += 4096, Error::Bounds("image")),
         (|h, _, _| h.boot.len = u64::MAX, Error::Bounds("boot")),
         (|h, _, _| h.sandboxes = 0, Error::Bounds("number of sandboxes")),
@@ -95,7 +95,7 @@ fn a_changed_word_shows_in_the_checksum() {
     let mut h = header();
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     check(&mut h, &two, &machine()).unwrap();
-    let image = Image { header: &h, sandboxes: &two };
+    let image = Image { header: &h, sandboxes: &two, config_ops: &[] };
     assert_eq!(verify(image, &[0, 0, 4, 17], &machine()), Err(Error::Checksum));
     assert_eq!(verify(image, &[0, 0, 17], &machine()), Err(Error::Checksum));
 }
@@ -104,7 +104,7 @@ fn a_changed_word_shows_in_the_checksum() {
 fn the_boot_core_goes_last_and_first_cores_after_their_others() {
     let two = [sandbox(0, &[5, 6]), sandbox(1, &[4, 7])];
     let h = header();
-    let image = Image { header: &h, sandboxes: &two };
+    let image = Image { header: &h, sandboxes: &two, config_ops: &[] };
     let mut m = machine();
     let own = start_cores(image, &mut m).unwrap();
     let order: Vec<u32> = m.started.iter().map(|s| s.0).collect();
@@ -118,7 +118,7 @@ fn the_boot_core_goes_last_and_first_cores_after_their_others() {
 fn a_core_that_does_not_arrive_is_named() {
     let one = [sandbox(0, &[5, 6])];
     let h = header();
-    let image = Image { header: &h, sandboxes: &one };
+    let image = Image { header: &h, sandboxes: &one, config_ops: &[] };
     let mut m = machine();
     m.dead.insert(6);
     assert_eq!(start_cores(image, &mut m), Err(6));

@@ -5,6 +5,7 @@
 
 pub mod bitmap;
 pub mod cpuid;
+pub mod iommu;
 pub mod msr;
 mod pages;
 pub mod start;

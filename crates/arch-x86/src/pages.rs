@@ -35,7 +35,7 @@ impl PageFormat for LongMode {
         entry
     }
 
-    fn table(pa: u64) -> u64 {
+    fn table(pa: u64, _: u32) -> u64 {
         pa | PRESENT | WRITABLE | USER | 1 << 5
     }
 

@@ -48,8 +48,8 @@ pub trait PageFormat {
     const LARGEST: u32;
     /// A page at `level`.
     fn page(pa: u64, rights: Rights, level: u32) -> u64;
-    /// A table below.
-    fn table(pa: u64) -> u64;
+    /// A table whose entries are of `level`.
+    fn table(pa: u64, level: u32) -> u64;
     /// What an entry at `level` says.
     fn decode(entry: u64, level: u32) -> Entry;
     /// An entry that maps nothing.

@@ -98,7 +98,7 @@ fn set<F: PageFormat>(
             Entry::Page(..) => return Err(MapError::Overlap(va)),
             Entry::Empty => {
                 let next = fresh::<F>(memory)?;
-                memory.write(table, i, F::table(next));
+                memory.write(table, i, F::table(next, above - 1));
                 next
             }
         };

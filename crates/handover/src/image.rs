@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `"BHIMAGE1"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
 /// Version of this layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +45,51 @@ pub struct Header {
     /// I/O port to which the boot code copies its messages bytewise (QEMU's and
     /// Bochs' debug console); 0 for none.
     pub debug_port: u16,
-    /// Padding.
-    pub reserved: u32,
+    /// [`ConfigOp`]s after the sandboxes.
+    pub config_ops: u32,
+    /// The IOMMU; all zero if there is none.
+    pub iommu: Iommu,
+}
+
+/// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Iommu {
+    /// Physical address of its registers, below 4 GiB; 0: none.
+    pub base: u64,
+    /// Its device table, in the sealed part.
+    pub device_table: Range,
+    /// Its command buffer, in the sealed part: a page, of which the first entries
+    /// are used once.
+    pub commands: Range,
+    /// Its event log, in the sealed part.
+    pub events: Range,
+}
+
+/// A step of bringing PCI to the state that the machine description has: by
+/// ports 0xCF8 and 0xCFC, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct ConfigOp {
+    /// Requester ID of the function.
+    pub bdf: u16,
+    /// Offset of the register, a multiple of 4 below 256.
+    pub offset: u16,
+    /// One of the constants below.
+    pub kind: u32,
+    /// Value written or expected.
+    pub value: u32,
+}
+
+impl ConfigOp {
+    /// Write.
+    pub const WRITE: u32 = 1;
+    /// The register has to read so, or it is another machine.
+    pub const EXPECT: u32 = 2;
+    /// Likewise in the memory-mapped configuration space at `value`.
+    pub const EXPECT_AT: u32 = 3;
 }
 
 /// A sandbox as the boot code needs it.
@@ -109,5 +152,6 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum ^ sums
 }
 
-const _: () = assert!(size_of::<Header>() == 72);
+const _: () = assert!(size_of::<Header>() == 128);
+const _: () = assert!(size_of::<ConfigOp>() == 12);
 const _: () = assert!(size_of::<Sandbox>() == 144);

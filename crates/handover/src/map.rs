@@ -32,7 +32,5 @@ pub const CHANNELS_END: u64 = 0xE000_0000;
 pub const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
 /// A monitor's interrupt descriptor table, read-only.
 pub const IDT_VA: u64 = 0xFFFF_FFFF_8020_0000;
-/// Guest RAM: `GUEST_VA + gpa`, RAM only.
-pub const GUEST_VA: u64 = 0xFFFF_9000_0000_0000;
 /// Pristine guest: `PRISTINE_VA + offset in the image`, this sandbox's pages only.
 pub const PRISTINE_VA: u64 = 0xFFFF_A000_0000_0000;

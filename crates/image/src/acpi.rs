@@ -1,32 +1,44 @@
 //! The ACPI tables of a Linux guest: hardware-reduced (ACPI 6.5, 4.1), its own
 //! cores by x2APIC ID, its serial ports without an interrupt, power by two ports.
 
+use acpi_tables::mcfg::MCFG;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, aml};
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
-use bulkhead_plan::Sandbox;
+use bulkhead_layout::map::{CHANNELS_END, ECAM_GPA};
+use bulkhead_plan::{Machine, Sandbox};
 
 const OEM: [u8; 6] = *b"BLKHD ";
 const TABLE: [u8; 8] = *b"BULKHEAD";
 
 /// The tables, to be placed at `base`; the root pointer (RSDP) comes first.
-pub fn tables(sandbox: &Sandbox, base: u64) -> Vec<u8> {
+pub fn tables(sandbox: &Sandbox, machine: &Machine, base: u64) -> Vec<u8> {
+    let buses = buses(sandbox);
     const RSDP: u64 = 64;
-    let dsdt = dsdt(sandbox);
+    let dsdt = dsdt(sandbox, machine, buses);
     let dsdt_at = base + RSDP;
-    let fadt = fadt(dsdt_at);
+    let fadt = fadt(dsdt_at, buses.is_some());
     let fadt_at = align(dsdt_at + dsdt.len() as u64);
     let madt = madt(sandbox);
     let madt_at = align(fadt_at + fadt.len() as u64);
+    let mcfg = buses.map(mcfg).unwrap_or_default();
+    let mcfg_at = align(madt_at + madt.len() as u64);
     let mut xsdt = Sdt::new(*b"XSDT", 36, 1, OEM, TABLE, 1);
     xsdt.append(fadt_at);
     xsdt.append(madt_at);
-    let xsdt_at = align(madt_at + madt.len() as u64);
+    if !mcfg.is_empty() {
+        xsdt.append(mcfg_at);
+    }
+    let xsdt_at = align(mcfg_at + mcfg.len() as u64);
 
     let mut bytes = rsdp(xsdt_at);
-    for (at, table) in
-        [(dsdt_at, &dsdt[..]), (fadt_at, &fadt), (madt_at, &madt), (xsdt_at, xsdt.as_slice())]
-    {
+    for (at, table) in [
+        (dsdt_at, &dsdt[..]),
+        (fadt_at, &fadt),
+        (madt_at, &madt),
+        (mcfg_at, &mcfg),
+        (xsdt_at, xsdt.as_slice()),
+    ] {
         bytes.resize((at - base) as usize, 0);
         bytes.extend(table);
     }
@@ -64,15 +76,62 @@ fn port(sdt: &mut Sdt, offset: usize, port: u16) {
     sdt.write_u64(offset + 4, u64::from(port));
 }
 
-fn fadt(dsdt: u64) -> Vec<u8> {
+/// The last PCI bus that the sandbox sees something on, if it sees any.
+fn buses(sandbox: &Sandbox) -> Option<u8> {
+    sandbox.functions.iter().map(|granted| granted.function.bdf.bus()).max()
+}
+
+/// Where the configuration space is (PCI firmware specification 3.3, 4.1.2).
+fn mcfg(last_bus: u8) -> Vec<u8> {
+    let mut mcfg = MCFG::new(OEM, TABLE, 1);
+    mcfg.add_ecam(ECAM_GPA, 0, 0, last_bus);
+    let mut bytes = Vec::new();
+    mcfg.to_aml_bytes(&mut bytes);
+    bytes
+}
+
+/// The PCI host bridge: its buses, and what of the machine's windows a guest has
+/// nothing else in.
+fn host_bridge(machine: &Machine, last_bus: u8, code: &mut Vec<u8>) {
+    let Some(root) = &machine.pci else { return };
+    let bus = aml::AddressSpace::new_bus_number(0u16, u16::from(last_bus));
+    let ports: Vec<_> =
+        root.ports.iter().map(|p| aml::AddressSpace::new_io(p.first, p.last, None)).collect();
+    let not_cacheable = aml::AddressSpaceCacheable::NotCacheable;
+    let windows = root.memory.iter().filter_map(|window| {
+        let start = window.start.max(CHANNELS_END);
+        (start < window.end()).then(|| (start, window.end() - 1))
+    });
+    let memory: Vec<_> = windows
+        .map(|(first, last)| aml::AddressSpace::new_memory(not_cacheable, true, first, last, None))
+        .collect();
+    let mut resources: Vec<&dyn Aml> = vec![&bus];
+    resources.extend(ports.iter().map(|p| p as &dyn Aml));
+    resources.extend(memory.iter().map(|m| m as &dyn Aml));
+    let resources = aml::ResourceTemplate::new(resources);
+    let (hid, cid) = (aml::EISAName::new("PNP0A08"), aml::EISAName::new("PNP0A03"));
+    let names = [
+        aml::Name::new("_HID".into(), &hid),
+        aml::Name::new("_CID".into(), &cid),
+        aml::Name::new("_UID".into(), &0u8),
+        aml::Name::new("_SEG".into(), &0u8),
+        aml::Name::new("_BBN".into(), &0u8),
+        aml::Name::new("_CRS".into(), &resources),
+    ];
+    let body = aml::Device::new("PCI0".into(), names.iter().map(|name| name as &dyn Aml).collect());
+    aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(code);
+}
+
+fn fadt(dsdt: u64, pci: bool) -> Vec<u8> {
     // Flags (ACPI 6.5, table 5.10): WBINVD works; power and sleep buttons are
     // not fixed hardware; the reset register is there; x2APIC physical
     // destinations; hardware-reduced.
     const FLAGS: u32 = 1 | 1 << 4 | 1 << 5 | 1 << 10 | 1 << 19 | 1 << 20;
-    // No VGA, no MSI, no PCIe ASPM, no RTC (table 5.11).
-    const BOOT_ARCH: u16 = 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
+    // No VGA, no PCIe ASPM, no RTC; no MSI where there is no PCI (table 5.11).
+    const BOOT_ARCH: u16 = 1 << 2 | 1 << 4 | 1 << 5;
+    const NO_MSI: u16 = 1 << 3;
     let mut sdt = Sdt::new(*b"FACP", 276, 6, OEM, TABLE, 1);
-    sdt.write_u16(109, BOOT_ARCH);
+    sdt.write_u16(109, BOOT_ARCH | if pci { 0 } else { NO_MSI });
     sdt.write_u32(112, FLAGS);
     port(&mut sdt, 116, POWER_PORT);
     sdt.write_u8(128, POWER_RESTART);
@@ -98,11 +157,14 @@ fn madt(sandbox: &Sandbox) -> Vec<u8> {
     sdt.as_slice().to_vec()
 }
 
-fn dsdt(sandbox: &Sandbox) -> Vec<u8> {
+fn dsdt(sandbox: &Sandbox, machine: &Machine, buses: Option<u8>) -> Vec<u8> {
     let mut code = Vec::new();
     // S5 by sleep type 5.
     aml::Name::new("_S5_".into(), &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8]))
         .to_aml_bytes(&mut code);
+    if let Some(last_bus) = buses {
+        host_bridge(machine, last_bus, &mut code);
+    }
     let uarts = sandbox.devices.iter().filter(|d| d.class == "uart16550");
     for (uid, device) in uarts.enumerate() {
         let Some(ports) = device.ports.first() else {

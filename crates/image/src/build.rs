@@ -5,7 +5,8 @@ use crate::guest::{self, Guest};
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
-use crate::{Error, loader};
+use crate::{Error, iommu, loader, pci};
+use bulkhead_arch_x86::iommu::Messages;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
@@ -62,7 +63,11 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     let mut len = PAGE;
     for _ in 0..4 {
         let plan = system.plan(len).map_err(Error::Misfit)?;
-        let guests = plan.sandboxes.iter().map(guest::load).collect::<Result<Vec<_>, _>>()?;
+        let guests = plan
+            .sandboxes
+            .iter()
+            .map(|sandbox| guest::load(sandbox, &plan.machine))
+            .collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
@@ -115,7 +120,9 @@ fn image(
         part(&mut map, &pages, start, Some(owner), "pristine guest", true);
     }
 
-    let header_len = size_of::<Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
+    let ops = pci::boot(&plan.machine);
+    let ops_at = size_of::<Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
+    let header_len = ops_at + size_of_val(&ops[..]);
     map.header = pages.take(header_len as u64);
     let header = map.header;
     part(&mut map, &pages, header, None, "compiled manifest", false);
@@ -124,6 +131,7 @@ fn image(
     map.reports = reports;
 
     let mut sandboxes = Vec::new();
+    let mut grants = Vec::new();
     let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
     map.text_bytes = text_len;
     for (index, guest) in guests.iter().enumerate() {
@@ -136,10 +144,14 @@ fn image(
             program: monitor,
             shared: &shared,
         };
-        let (sandbox, parts) = monitor::bake(&mut pages, &input)?;
-        sandboxes.push(sandbox);
-        map.parts.extend(parts);
+        let made = monitor::bake(&mut pages, &input)?;
+        sandboxes.push(made.sandbox);
+        map.parts.extend(made.parts);
+        grants.extend(made.grants);
     }
+    let tables = pages.end();
+    let iommu = iommu::tables(&mut pages, &plan.machine, &grants, Messages::Abort);
+    part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
 
     let end = pages.end();
     let mut header = Header::new_zeroed();
@@ -151,8 +163,11 @@ fn image(
     header.boot = Range { start: IMAGE_PA, len: boot_len };
     header.console = plan.machine.console;
     header.debug_port = plan.machine.debug_port;
+    header.config_ops = ops.len() as u32;
+    header.iommu = iommu;
     pages.store(map.header, &header);
     pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
+    pages.write(map.header + ops_at as u64, ops.as_bytes());
     pages.write(IMAGE_PA + 256, &map.header.to_le_bytes());
     let sealed = pages.read(map.header, header.sealed).chunks_exact(8);
     let sum = checksum(sealed.skip(2).map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))));

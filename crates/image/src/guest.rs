@@ -7,8 +7,8 @@ use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::{Entry64, GDT};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
-use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, GUEST_LOW_END, INFO_GPA};
-use bulkhead_plan::{Guest as Wanted, Sandbox};
+use bulkhead_layout::map::{CHANNELS_END, ECAM_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA};
+use bulkhead_plan::{Guest as Wanted, Machine, Sandbox};
 use std::path::Path;
 
 /// Bytes at a guest-physical address, a multiple of 8.
@@ -50,12 +50,12 @@ const LOW_RAM_END: u64 = 0x9_F000;
 const HIGH_RAM: u64 = 0x10_0000;
 
 /// Loads a sandbox's guest from its files.
-pub fn load(sandbox: &Sandbox) -> Result<Guest, Error> {
+pub fn load(sandbox: &Sandbox, machine: &Machine) -> Result<Guest, Error> {
     let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
     match &sandbox.guest {
         Wanted::Linux { kernel, initrd, cmdline } => {
             let initrd = initrd.as_deref().map(read).transpose()?;
-            linux(sandbox, &read(kernel)?, initrd, cmdline)
+            linux(sandbox, machine, &read(kernel)?, initrd, cmdline)
         }
         Wanted::Bare { program, args, enforce_segments } => {
             let name = program.display().to_string();
@@ -153,6 +153,7 @@ mod setup {
 
 fn linux(
     sandbox: &Sandbox,
+    machine: &Machine,
     kernel: &[u8],
     initrd: Option<Vec<u8>>,
     cmdline: &str,
@@ -211,7 +212,7 @@ fn linux(
     let mut pieces = long_mode_start();
     pieces.push(Piece { gpa: ZERO_PAGE_GPA, bytes: zero_page });
     pieces.push(Piece { gpa: CMDLINE_GPA, bytes: [cmdline.as_bytes(), &[0]].concat() });
-    pieces.push(Piece { gpa: ACPI_GPA, bytes: acpi::tables(sandbox, ACPI_GPA) });
+    pieces.push(Piece { gpa: ACPI_GPA, bytes: acpi::tables(sandbox, machine, ACPI_GPA) });
     pieces.push(Piece { gpa: SMBIOS_GPA, bytes: smbios::tables(SMBIOS_GPA) });
     pieces.push(Piece { gpa: RESET_VECTOR_GPA, bytes: reset_vector() });
     pieces.push(Piece { gpa: load, bytes: kernel[setup_len.min(kernel.len())..].to_vec() });
@@ -244,7 +245,8 @@ fn e820(sandbox: &Sandbox, low: u64) -> Vec<(u64, u64, u32)> {
         (0, LOW_RAM_END, 1),
         (ACPI_GPA, HIGH_RAM - ACPI_GPA, 2),
         (HIGH_RAM, low - HIGH_RAM, 1),
-        (INFO_GPA, CHANNELS_END - INFO_GPA, 2),
+        // With the PCI configuration space before it.
+        (ECAM_GPA, CHANNELS_END - ECAM_GPA, 2),
     ];
     let high = sandbox.ram.iter().filter(|r| r.gpa >= GUEST_HIGH);
     map.extend(high.map(|r| (r.gpa, r.len, 1)));

@@ -17,10 +17,12 @@ mod acpi;
 mod build;
 mod elf;
 mod guest;
+mod iommu;
 mod loader;
 mod monitor;
 mod pages;
 mod parts;
+mod pci;
 mod ports;
 mod smbios;
 

@@ -2,21 +2,25 @@
 
 use crate::elf::Program;
 use crate::guest::Guest;
+use crate::iommu::{self, Grant};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
+use crate::pci::{self, Seen, Shadow};
 use crate::{Error, ports};
 use bulkhead_arch::{Rights, map};
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
+use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
 use bulkhead_arch_x86::{LongMode, cpuid, msr};
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::map::*;
-use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Slice};
+use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Ram, Slice};
+use bulkhead_layout::pci::{Function, Register, Reset};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, CoreReport, State};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
-use bulkhead_plan::{Plan, Sandbox};
+use bulkhead_plan::{self as plan, Bdf, Granted, Plan, Sandbox, Span};
 use core::mem::offset_of;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -41,8 +45,18 @@ pub struct Input<'a> {
     pub shared: &'a Shared,
 }
 
-/// Bakes it; the boot code's description and the parts for the memory map.
-pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Part>), Error> {
+/// What baking a monitor gives.
+pub struct Made {
+    /// The boot code's description.
+    pub sandbox: image::Sandbox,
+    /// Parts for the memory map.
+    pub parts: Vec<Part>,
+    /// What its functions may do.
+    pub grants: Vec<Grant>,
+}
+
+/// Bakes it.
+pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let sandbox = &input.plan.sandboxes[input.index];
     let start = pages.end();
     let mut parts = Vec::new();
@@ -72,12 +86,22 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     let hsaves = pages.take(cores * PAGE);
     let iopm = pages.put(&io_map(sandbox));
     let msrpm = pages.put(&msr_map());
-    let n_cr3 = nested(pages, input, info_pa)?;
-    part(pages, hsaves, "host save areas, bitmaps, nested tables", false);
+    let memory = own_memory(input);
+    let n_cr3 = nested(pages, input, &memory, info_pa)?;
+    let confined = sandbox.functions.iter().any(|granted| !granted.unconfined);
+    let io_root = if confined { iommu::io_pages(pages, &memory)? } else { None };
+    part(pages, hsaves, "host save areas, bitmaps, nested and I/O tables", false);
+
+    let remapping = pages.end();
+    let mut functions = Functions::bake(pages, input);
+    let shadow = std::mem::take(&mut functions.shadow.words);
+    let shadow_len = (shadow.len() as u64 * 4).next_multiple_of(PAGE);
+    let shadow_pa = pages.take(shadow_len);
+    part(pages, remapping, "interrupt remapping tables, device shadows", true);
 
     let config_pa = pages.end();
     let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
-    let config = config(input, &confine, vmcbs, hsaves);
+    let config = config(input, &confine, vmcbs, hsaves, &functions, &shadow);
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
 
@@ -89,6 +113,10 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     monitor.map(CONFIG_VA, config_pa, (config.len() as u64).next_multiple_of(PAGE), Rights::R)?;
     monitor.map(INFO_VA, info_pa, PAGE, Rights::R)?;
     monitor.map(IDT_VA, idt_pa, PAGE, Rights::R)?;
+    monitor.map(SHADOW_VA, shadow_pa, shadow_len, Rights::RW)?;
+    for (span, rights) in &functions.pages {
+        monitor.map(MMIO_VA + span.start, span.start, span.len, *rights)?;
+    }
     let report = input.shared.reports[input.index];
     monitor.map(REPORT_VA, report, report::size(0), Rights::RW)?;
     for other in 0..input.plan.sandboxes.len() {
@@ -137,7 +165,16 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<(image::Sandbox, Vec<Par
     described.info_pa = info_pa;
     described.cores = cores as u32;
     described.apic_ids = ids(sandbox);
-    Ok((described, parts))
+    let grants = |granted: &Granted| {
+        let bdf = granted.function.bdf;
+        let table = functions.remap.iter().find(|(of, _)| *of == bdf);
+        let messages = table.map_or(Messages::Pass, |(_, table)| Messages::Remap(*table));
+        let requester = Requester { root: io_root, domain: input.index as u16 + 1, messages };
+        let ids = [bdf].into_iter().chain(granted.function.requesters.clone());
+        ids.map(|id| (id, requester)).collect::<Vec<_>>()
+    };
+    let grants = sandbox.functions.iter().flat_map(grants).collect();
+    Ok(Made { sandbox: described, parts, grants })
 }
 
 struct Monitor<'a> {
@@ -238,6 +275,12 @@ fn io_map(sandbox: &Sandbox) -> Vec<u8> {
     for ports in sandbox.devices.iter().flat_map(|d| &d.ports) {
         (ports.first..=ports.last).for_each(|p| allow_port(&mut bits, p));
     }
+    for bar in sandbox.functions.iter().flat_map(|granted| &granted.function.bars) {
+        if bar.kind == plan::BarKind::Io {
+            let ports = bar.span.start..bar.span.end();
+            ports.for_each(|port| allow_port(&mut bits, port as u16));
+        }
+    }
     bits
 }
 
@@ -249,25 +292,60 @@ fn msr_map() -> Vec<u8> {
     bits
 }
 
-/// The nested tables: RAM with its rights, info page, observed reports, channels.
-fn nested(pages: &mut Pages, input: &Input, info_pa: u64) -> Result<u64, Error> {
+/// A range of guest-physical addresses and what it leads to.
+pub struct Mapping {
+    /// Guest-physical address.
+    pub gpa: u64,
+    /// Host-physical address.
+    pub hpa: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Rights.
+    pub rights: Rights,
+}
+
+/// What a sandbox and its devices reach: its RAM with its rights, and its channels.
+fn own_memory(input: &Input) -> Vec<Mapping> {
+    let (plan, index) = (input.plan, input.index);
+    let mut all = Vec::new();
+    for ram in &plan.sandboxes[index].ram {
+        let mut at = ram.gpa;
+        let mut add = |first: u64, end: u64, rights| {
+            let hpa = ram.hpa + (first - ram.gpa);
+            all.push(Mapping { gpa: first, hpa, len: end - first, rights });
+        };
+        let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
+        for &(first, end, rights) in input.guest.segments.iter().filter(inside) {
+            add(at, first, input.guest.default_rights);
+            add(first, end, rights);
+            at = end;
+        }
+        add(at, ram.gpa + ram.len, input.guest.default_rights);
+    }
+    for c in &plan.channels {
+        let rights = match c.from == index {
+            true => Rights::RW,
+            false if c.to.contains(&index) => Rights::R,
+            false => continue,
+        };
+        all.push(Mapping { gpa: c.gpa, hpa: c.hpa, len: c.len, rights });
+    }
+    all.retain(|m| m.len > 0);
+    all
+}
+
+/// The nested tables: own memory, info page, observed reports, devices' registers.
+fn nested(
+    pages: &mut Pages,
+    input: &Input,
+    memory: &[Mapping],
+    info_pa: u64,
+) -> Result<u64, Error> {
     let (plan, index) = (input.plan, input.index);
     let sandbox = &plan.sandboxes[index];
     let mut tables = Monitor { pages, root: None };
-    for ram in &sandbox.ram {
-        let mut at = ram.gpa;
-        let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
-        for &(first, end, rights) in input.guest.segments.iter().filter(inside) {
-            tables.map(at, ram.hpa + (at - ram.gpa), first - at, input.guest.default_rights)?;
-            tables.map(first, ram.hpa + (first - ram.gpa), end - first, rights)?;
-            at = end;
-        }
-        tables.map(
-            at,
-            ram.hpa + (at - ram.gpa),
-            ram.gpa + ram.len - at,
-            input.guest.default_rights,
-        )?;
+    for m in memory {
+        tables.map(m.gpa, m.hpa, m.len, m.rights)?;
     }
     tables.map(INFO_GPA, info_pa, PAGE, Rights::R)?;
     for &o in &sandbox.observe {
@@ -279,18 +357,96 @@ fn nested(pages: &mut Pages, input: &Input, info_pa: u64) -> Result<u64, Error> 
             Rights::R,
         )?;
     }
-    for c in &plan.channels {
-        if c.from == index {
-            tables.map(c.gpa, c.hpa, c.len, Rights::RW)?;
-        } else if c.to.contains(&index) {
-            tables.map(c.gpa, c.hpa, c.len, Rights::R)?;
+    for span in sandbox.functions.iter().flat_map(|granted| pci::mapped(&granted.function)) {
+        tables.map(span.start, span.start, span.len, Rights::RW)?;
+    }
+    // Functions that are not there read as all ones without an exit: a kernel
+    // looks for them hundreds of times.
+    let absent = pci::absent(&plan.machine, sandbox);
+    if !absent.is_empty() {
+        let ones = tables.pages.put(&[0xFF; PAGE as usize]);
+        for bdf in absent {
+            tables.map(ECAM_GPA + (u64::from(bdf.0) << 12), ones, PAGE, Rights::R)?;
         }
     }
     Ok(tables.root.unwrap_or_default())
 }
 
+/// What a monitor knows of PCI.
+#[derive(Default)]
+struct Functions {
+    functions: Vec<Function>,
+    registers: Vec<Vec<Register>>,
+    resets: Vec<Vec<Reset>>,
+    shadow: Shadow,
+    /// Pages that the monitor maps at [`MMIO_VA`].
+    pages: Vec<(Span, Rights)>,
+    /// Interrupt remapping tables by function.
+    remap: Vec<(Bdf, u64)>,
+}
+
+impl Functions {
+    fn bake(pages: &mut Pages, input: &Input) -> Self {
+        let machine = &input.plan.machine;
+        let mut all = Self::default();
+        let Some(root) = &machine.pci else { return all };
+        let remaps = machine.iommu.is_some_and(|iommu| iommu.remaps_interrupts);
+        for seen in pci::seen(machine, &input.plan.sandboxes[input.index]) {
+            let bdf = seen.bdf();
+            let mut page = Span { start: root.config(bdf), len: PAGE };
+            let mut function = Function { bdf: u32::from(bdf.0), ..Function::default() };
+            let (mut registers, mut resets, mut rights) = (Vec::new(), Vec::new(), Rights::R);
+            match seen {
+                Seen::Own(granted) => {
+                    rights = Rights::RW;
+                    (registers, function.msi_shadow) = pci::own(granted, &mut all.shadow);
+                    resets = pci::resets(&granted.function);
+                    all.messages(&mut function, &granted.function);
+                    if remaps {
+                        let table = pages.take(PAGE);
+                        all.pages.push((Span { start: table, len: PAGE }, Rights::RW));
+                        all.remap.push((bdf, table));
+                        function.remap_va = MMIO_VA + table;
+                    }
+                }
+                Seen::Bridge(_) => registers = pci::bridge(),
+                Seen::Placeholder(_) => page.start = pages.put(&pci::placeholder()),
+            }
+            function.config_va = MMIO_VA + page.start;
+            all.pages.push((page, rights));
+            all.functions.push(function);
+            all.registers.push(registers);
+            all.resets.push(resets);
+        }
+        all
+    }
+
+    /// MSI and MSI-X of an own function.
+    fn messages(&mut self, function: &mut Function, described: &plan::Function) {
+        if let Some(msi) = described.msi {
+            function.msi = u16::from(msi.at);
+            function.msi_data = pci::msi_data(function.msi, msi.wide);
+        }
+        if let Some(msix) = described.msix {
+            const MASKED: [u32; 4] = [0, 0, 0, 1];
+            let trap = pci::trap(described);
+            function.shadow = self.shadow.take(&MASKED.repeat(usize::from(msix.vectors)));
+            (function.trap, function.trap_len) = (trap.start, trap.len);
+            (function.table, function.vectors) = (msix.table, u32::from(msix.vectors));
+            self.pages.push((trap, Rights::RW));
+        }
+    }
+}
+
 /// Configuration, launch record and tables of a monitor, as one block of bytes.
-fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<u8> {
+fn config(
+    input: &Input,
+    confine: &Confinement,
+    vmcbs: u64,
+    hsaves: u64,
+    functions: &Functions,
+    shadow: &[u32],
+) -> Vec<u8> {
     let (plan, index) = (input.plan, input.index);
     let sandbox = &plan.sandboxes[index];
     let mut config = Config::new_zeroed();
@@ -321,14 +477,25 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.argument = input.guest.argument;
+    for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
+        *to = Ram { gpa: ram.gpa, len: ram.len };
+    }
 
-    let mut tail = Vec::new();
+    let mut tail: Vec<u8> = Vec::new();
     let mut append = |bytes: &[u8], len: usize| {
+        tail.resize(tail.len().next_multiple_of(8), 0);
         let slice = Slice { offset: (size_of::<Config>() + tail.len()) as u32, len: len as u32 };
         tail.extend_from_slice(bytes);
         slice
     };
-    let launch = launch(input);
+    let mut shadow = shadow.to_vec();
+    shadow.resize(shadow.len().next_multiple_of(2), 0);
+    let begin = append(shadow.as_bytes(), shadow.len());
+    let mut launch = launch(input);
+    if begin.len > 0 {
+        let src = CONFIG_VA + u64::from(begin.offset);
+        launch.push(Op { kind: Op::COPY, dst: SHADOW_VA, src, len: u64::from(begin.len) * 4 });
+    }
     config.launch = append(launch.as_bytes(), launch.len());
     let mut first = Vec::new();
     long_mode(confine, &input.guest.entry, &mut |offset, value| store(&mut first, offset, value));
@@ -344,6 +511,17 @@ fn config(input: &Input, confine: &Confinement, vmcbs: u64, hsaves: u64) -> Vec<
     let quiet_msrs: &[Quiet] = if linux { msr::ABSENT } else { &only_needed };
     config.msrs = append(quiet_msrs.as_bytes(), quiet_msrs.len());
     config.cpuid = append(cpuid::FILTER.as_bytes(), cpuid::FILTER.len());
+    let mut known = functions.functions.clone();
+    for (function, (registers, resets)) in
+        known.iter_mut().zip(functions.registers.iter().zip(&functions.resets))
+    {
+        function.registers = append(registers.as_bytes(), registers.len());
+        function.resets = append(resets.as_bytes(), resets.len());
+    }
+    // A Linux that finds the ports makes two exits of each access, and a thousand
+    // to see that they work; without them it takes the memory.
+    config.config_ports = u64::from(!linux);
+    config.functions = append(known.as_bytes(), known.len());
     [config.as_bytes(), &tail].concat()
 }
 

@@ -3,7 +3,7 @@
 //! not the one it was built for.
 
 use bulkhead_arch::BootMachine;
-use bulkhead_handover::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_handover::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_handover::map::{IMAGE_PA, TRAMPOLINE_PA};
 use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
 
@@ -52,6 +52,8 @@ pub struct Image<'a> {
     pub header: &'a Header,
     /// As many as the header says, cut to what was there.
     pub sandboxes: &'a [Sandbox],
+    /// Likewise.
+    pub config_ops: &'a [ConfigOp],
 }
 
 fn end(range: Range) -> Option<u64> {
@@ -94,7 +96,7 @@ pub fn verify(image: Image, sealed: &[u64], machine: &impl BootMachine) -> Resul
     cores(image, machine)
 }
 
-fn header(Image { header, sandboxes }: Image) -> Result<(), Error> {
+fn header(Image { header, sandboxes, config_ops }: Image) -> Result<(), Error> {
     if header.magic != MAGIC {
         return Err(Error::Magic);
     }
@@ -107,6 +109,8 @@ fn header(Image { header, sandboxes }: Image) -> Result<(), Error> {
         (header.sealed % 8 == 0 && header.sealed <= header.image.len, "sealed part"),
         ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
         (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
+        (config_ops.iter().all(plausible), "PCI steps"),
+        (iommu(header), "IOMMU"),
     ];
     for (ok, what) in checks {
         if !ok {
@@ -114,6 +118,28 @@ fn header(Image { header, sandboxes }: Image) -> Result<(), Error> {
         }
     }
     sandboxes.iter().try_for_each(|s| sandbox(s, header.image))
+}
+
+fn plausible(op: &ConfigOp) -> bool {
+    let kind = matches!(op.kind, ConfigOp::WRITE | ConfigOp::EXPECT | ConfigOp::EXPECT_AT);
+    kind && op.offset % 4 == 0 && op.offset < 256
+}
+
+/// All tables of an IOMMU lie in the image, apart from each other and of the
+/// sizes that the hardware knows.
+fn iommu(header: &Header) -> bool {
+    let iommu = header.iommu;
+    let [a, b, c] = [iommu.device_table, iommu.commands, iommu.events];
+    if iommu.base == 0 {
+        return true;
+    }
+    iommu.base % PAGE == 0
+        && iommu.base < 1 << 32
+        && [a, b, c].iter().all(|&r| aligned(r) && r.len > 0 && inside(r, header.image))
+        && a.len <= 512 * PAGE
+        && (b.len, c.len) == (2 * PAGE, 2 * PAGE)
+        && !(overlap(a, b) || overlap(b, c) || overlap(a, c))
+        && ![a, b, c].iter().any(|&r| overlap(r, header.boot))
 }
 
 fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
@@ -137,7 +163,7 @@ fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
     Ok(())
 }
 
-fn memory(Image { header, sandboxes }: Image, machine: &impl BootMachine) -> Result<(), Error> {
+fn memory(Image { header, sandboxes, .. }: Image, machine: &impl BootMachine) -> Result<(), Error> {
     let need = |owner: u32, r: Range| {
         if r.len == 0 || machine.is_ram(r.start, r.len) {
             Ok(())

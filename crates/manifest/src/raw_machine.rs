@@ -144,6 +144,9 @@ pub struct FunctionEntry {
     pub device: u16,
     /// Class, subclass and programming interface, such as `0x010802`.
     pub class: u32,
+    /// Requester IDs other than its own under which its DMA can appear.
+    #[serde(default)]
+    pub requesters: Vec<String>,
     /// IOMMU group: functions of one group cannot be told apart by the IOMMU.
     pub group: Option<u32>,
     /// GSI of its interrupt line (INTx), if it has one.

@@ -204,6 +204,8 @@ pub struct Function {
     pub device: u16,
     /// Class, subclass and programming interface.
     pub class: u32,
+    /// Requester IDs other than its own under which its DMA can appear.
+    pub requesters: Vec<Bdf>,
     /// IOMMU group.
     pub group: Option<u32>,
     /// GSI of its interrupt line.

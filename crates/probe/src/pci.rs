@@ -195,6 +195,7 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
                 vendor: config.vendor,
                 device: config.device,
                 class: config.class,
+                requesters: Vec::new(),
                 group,
                 gsi: None,
                 bars: seen.bars.clone(),

@@ -20,16 +20,23 @@ pub const CLEAN: u16 = 0x0C0;
 /// RIP after the intercepted instruction, where CPUID 8000_000A EDX bit 3 says so;
 /// otherwise nobody writes it.
 pub const NEXT_RIP: u16 = 0x0C8;
+/// Number of fetched instruction bytes and the first seven, then eight more, where
+/// CPUID 8000_000A EDX bit 7 says so; otherwise nobody writes them.
+pub const FETCHED: u16 = 0x0D0;
 /// Word that holds CPL in bits 31:24 (offset 0x4CB).
 pub const CPL_WORD: u16 = 0x4C8;
 /// EFER.
 pub const EFER: u16 = 0x4D0;
 /// CR4.
 pub const CR4: u16 = 0x548;
+/// CR3.
+pub const CR3: u16 = 0x550;
 /// CR0.
 pub const CR0: u16 = 0x558;
 /// RIP.
 pub const RIP: u16 = 0x578;
+/// RSP.
+pub const RSP: u16 = 0x5D8;
 /// RAX.
 pub const RAX: u16 = 0x5F8;
 /// CS: selector, attributes, limit in one word, base in the next.

@@ -6,6 +6,7 @@
 pub mod hypercall;
 pub mod map;
 pub mod monitor;
+pub mod pci;
 pub mod record;
 pub mod report;
 

@@ -9,6 +9,17 @@ pub const CONFIG_VA: u64 = 0xFFFF_FFFF_8010_0000;
 pub const REPORT_VA: u64 = 0xFFFF_FFFF_8030_0000;
 /// Mailbox pages of all monitors by sandbox index: the own one writable.
 pub const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
+/// Guest-physical base of the PCI configuration space (ECAM) that a sandbox sees.
+pub const ECAM_GPA: u64 = 0xC000_0000;
+/// Its size: 256 buses.
+pub const ECAM_SIZE: u64 = 256 << 20;
+/// Guest RAM: `GUEST_VA + gpa`, RAM only.
+pub const GUEST_VA: u64 = 0xFFFF_9000_0000_0000;
+/// Device registers: `MMIO_VA + physical address`, this sandbox's pages only.
+pub const MMIO_VA: u64 = 0xFFFF_B000_0000_0000;
+/// Words in which the monitor keeps what a guest wrote to registers that it
+/// does not reach ([`crate::pci`]).
+pub const SHADOW_VA: u64 = 0xFFFF_FFFF_8060_0000;
 /// First core's block of [`CORE_STRIDE`] bytes; unmapped pages around the
 /// stack catch an overflow.
 pub const CORES_VA: u64 = 0xFFFF_FFFF_8050_0000;

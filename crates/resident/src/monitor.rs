@@ -84,6 +84,17 @@ pub struct Clock {
     pub lapic_hz: u64,
 }
 
+/// A piece of guest RAM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Ram {
+    /// First guest-physical address.
+    pub gpa: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// One core of the sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -141,6 +152,12 @@ pub struct Config {
     pub msrs: Slice,
     /// Of [`Leaf`].
     pub cpuid: Slice,
+    /// Of [`crate::pci::Function`], by address: what the sandbox sees of PCI.
+    pub functions: Slice,
+    /// Guest RAM; an unused piece has length 0.
+    pub ram: [Ram; 2],
+    /// Whether PCI can be configured by ports 0xCF8 and 0xCFC, too.
+    pub config_ports: u64,
 }
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
@@ -161,4 +178,4 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 592);
+const _: () = assert!(size_of::<Config>() == 640);

@@ -56,10 +56,12 @@ pub enum Cause {
     Denied = 9,
     /// Anything else.
     Other = 10,
+    /// Configuration of a device: PCI, MSI-X tables, interrupt lines.
+    Config = 11,
 }
 
 /// Number of causes.
-pub const CAUSES: usize = 11;
+pub const CAUSES: usize = 12;
 
 /// Kinds of denied accesses; a manifest's `[[health]] on` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +131,7 @@ pub struct CoreReport {
     /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
     pub ring: [Denial; DENIALS],
     /// Padding to the console.
-    pub reserved: [u64; 295],
+    pub reserved: [u64; 293],
     /// Console bytes; byte `n` lies at `n % CONSOLE`.
     pub console: [u8; CONSOLE],
 }

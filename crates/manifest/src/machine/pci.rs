@@ -134,12 +134,20 @@ fn function(
         }
     }
     capabilities(view, entry, index);
+    let requesters = entry.requesters.iter().enumerate();
+    let requesters = requesters
+        .filter_map(|(i, text)| {
+            let path = [k("function"), n(index), k("requesters"), n(i)];
+            address(view, &path, text)
+        })
+        .collect();
     let resettable = |e: &PcieEntry| Resettable { at: e.at, flr: e.flr };
     Some(Function {
         bdf,
         vendor: entry.vendor,
         device: entry.device,
         class: entry.class,
+        requesters,
         group: entry.group,
         gsi: entry.gsi,
         bars,

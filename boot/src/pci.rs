@@ -1,0 +1,119 @@
+//! Brings PCI to the state that the machine description has, and switches the
+//! IOMMU on. Both are worked out on the host; here they are carried out.
+
+use crate::Stop;
+use crate::port::{inl, outl};
+use bulkhead_cpu_x86::rdtsc;
+use bulkhead_handover::image::{ConfigOp, Iommu};
+use core::ptr::{read_volatile, write_volatile};
+
+const ADDRESS: u16 = 0xCF8;
+const DATA: u16 = 0xCFC;
+
+/// Carries out the steps.
+///
+/// # Errors
+/// A function is not what the machine description says.
+pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
+    for op in ops {
+        let found = match op.kind {
+            // SAFETY: the host checked that it is in the configuration space, in
+            // the identity-mapped first 4 GiB; a read there changes nothing.
+            ConfigOp::EXPECT_AT => unsafe { read_volatile(u64::from(op.value) as *const u32) },
+            // SAFETY: nothing else uses these ports; before the launch nobody
+            // depends on what the host decided to write.
+            _ => unsafe {
+                outl(ADDRESS, 1 << 31 | u32::from(op.bdf) << 8 | u32::from(op.offset));
+                if op.kind == ConfigOp::WRITE {
+                    outl(DATA, op.value);
+                    continue;
+                }
+                inl(DATA)
+            },
+        };
+        let expected = match op.kind {
+            // The first step with this function said what it is.
+            ConfigOp::EXPECT_AT => {
+                let same = |o: &&ConfigOp| o.bdf == op.bdf && o.kind == ConfigOp::EXPECT;
+                ops.iter().find(same).map_or(0, |o| o.value)
+            }
+            _ => op.value,
+        };
+        if found != expected {
+            return Err(Stop::Function(op.bdf, expected, found));
+        }
+    }
+    Ok(())
+}
+
+/// Registers (AMD IOMMU specification, 3.4).
+mod register {
+    pub const DEVICE_TABLE: u64 = 0x00;
+    pub const COMMANDS: u64 = 0x08;
+    pub const EVENTS: u64 = 0x10;
+    pub const CONTROL: u64 = 0x18;
+    pub const EXCLUSION_BASE: u64 = 0x20;
+    pub const EXCLUSION_LIMIT: u64 = 0x28;
+    pub const COMMANDS_HEAD: u64 = 0x2000;
+    pub const COMMANDS_TAIL: u64 = 0x2008;
+    pub const EVENTS_HEAD: u64 = 0x2010;
+    pub const EVENTS_TAIL: u64 = 0x2018;
+}
+
+/// Gives the IOMMU its tables and switches it on, with nothing in its caches.
+///
+/// # Errors
+/// It does not answer.
+pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
+    const ENABLE: u64 = 1 << 0;
+    const EVENTS_ENABLE: u64 = 1 << 2;
+    const COMMANDS_ENABLE: u64 = 1 << 12;
+    /// Rings of 512 entries.
+    const RING_512: u64 = 9 << 56;
+    /// TSC ticks: a tenth of a second or so.
+    const PATIENCE: u64 = 300_000_000;
+    if iommu.base == 0 {
+        return Ok(());
+    }
+    let set = |register: u64, value: u64| {
+        // SAFETY: the IOMMU's registers, by the machine description; identity-mapped.
+        unsafe { write_volatile((iommu.base + register) as *mut u64, value) }
+    };
+    // SAFETY: as above.
+    let get = |register: u64| unsafe { read_volatile((iommu.base + register) as *const u64) };
+    set(register::CONTROL, 0);
+    let device_table = iommu.device_table.start | (iommu.device_table.len / 4096 - 1);
+    set(register::DEVICE_TABLE, device_table);
+    set(register::COMMANDS, iommu.commands.start | RING_512);
+    set(register::EVENTS, iommu.events.start | RING_512);
+    set(register::EXCLUSION_BASE, 0);
+    set(register::EXCLUSION_LIMIT, 0);
+    for index in [
+        register::COMMANDS_HEAD,
+        register::COMMANDS_TAIL,
+        register::EVENTS_HEAD,
+        register::EVENTS_TAIL,
+    ] {
+        set(index, 0);
+    }
+    set(register::CONTROL, ENABLE | EVENTS_ENABLE | COMMANDS_ENABLE);
+    if get(register::DEVICE_TABLE) != device_table {
+        return Err(Stop::Iommu("there is none at its address"));
+    }
+    // INVALIDATE_IOMMU_ALL, then COMPLETION_WAIT that stores into the buffer's end (2.4).
+    let done = iommu.commands.start + iommu.commands.len - 8;
+    for (index, word) in [8 << 60, 0, 1 << 60 | done | 1, 1].into_iter().enumerate() {
+        // SAFETY: the verified command buffer, which nobody uses yet.
+        unsafe { write_volatile((iommu.commands.start as *mut u64).add(index), word) };
+    }
+    set(register::COMMANDS_TAIL, 32);
+    let begin = rdtsc();
+    // SAFETY: as above; the IOMMU writes it.
+    while unsafe { read_volatile(done as *const u64) } != 1 {
+        if rdtsc() - begin > PATIENCE {
+            return Err(Stop::Iommu("it does not carry out commands"));
+        }
+        core::hint::spin_loop();
+    }
+    Ok(())
+}

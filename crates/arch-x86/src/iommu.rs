@@ -1,0 +1,119 @@
+//! AMD-Vi: device table entries, I/O page tables, interrupt remapping entries.
+//! References are to the AMD I/O Virtualization Technology (IOMMU)
+//! Specification, 48882, revision 3.10.
+
+use bulkhead_arch::{Entry, PageFormat, Rights};
+
+/// I/O page tables of version 1 with four levels (2.2.3).
+pub struct IoPages;
+
+const PRESENT: u64 = 1 << 0;
+const READ: u64 = 1 << 61;
+const WRITE: u64 = 1 << 62;
+const NEXT_LEVEL: u32 = 9;
+const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
+
+impl PageFormat for IoPages {
+    const LEVELS: u32 = 4;
+    const LARGEST: u32 = 2;
+
+    /// A page of the level's default size: next level 0.
+    fn page(pa: u64, rights: Rights, _: u32) -> u64 {
+        pa | PRESENT | READ | if rights.write { WRITE } else { 0 }
+    }
+
+    fn table(pa: u64, level: u32) -> u64 {
+        // Levels are counted from 1 there; a table's rights limit all below it.
+        pa | PRESENT | READ | WRITE | (u64::from(level) + 1) << NEXT_LEVEL
+    }
+
+    fn decode(entry: u64, _: u32) -> Entry {
+        if entry & PRESENT == 0 {
+            Entry::Empty
+        } else if entry >> NEXT_LEVEL & 7 != 0 {
+            Entry::Table(entry & ADDRESS)
+        } else {
+            Entry::Page(entry & ADDRESS, Rights { write: entry & WRITE != 0, execute: false })
+        }
+    }
+
+    fn empty() -> u64 {
+        0
+    }
+}
+
+/// Bytes of a device table entry.
+pub const ENTRY: usize = 32;
+
+/// What a requester may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requester {
+    /// Root of its I/O page tables; `None`: no memory at all.
+    pub root: Option<u64>,
+    /// Domain: requesters with the same tables share one.
+    pub domain: u16,
+    /// What becomes of its interrupt messages.
+    pub messages: Messages,
+}
+
+/// What becomes of fixed and lowest-priority messages; all other kinds are refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Messages {
+    /// Refused.
+    #[default]
+    Abort,
+    /// Passed on as they are.
+    Pass,
+    /// Remapped by the table of 512 entries at this address.
+    Remap(u64),
+}
+
+/// A device table entry (2.2.2.1). None is left invalid: that would let
+/// everything through.
+#[must_use]
+pub fn device_entry(requester: &Requester) -> [u64; 4] {
+    const VALID: u64 = 1 << 0;
+    const TRANSLATION_VALID: u64 = 1 << 1;
+    const MODE: u64 = (IoPages::LEVELS as u64) << 9;
+    const INTERRUPTS_VALID: u64 = 1 << 0;
+    /// Length of the remapping table: 2 to the power of 9.
+    const TABLE_512: u64 = 9 << 1;
+    const CONTROL: u32 = 60;
+    // Without rights in the entry itself, no table is ever read.
+    let translation = match requester.root {
+        Some(root) => root | MODE | READ | WRITE,
+        None => 0,
+    };
+    let messages = match requester.messages {
+        Messages::Abort => 0,
+        Messages::Pass => 1 << CONTROL,
+        Messages::Remap(table) => table | TABLE_512 | 2 << CONTROL,
+    };
+    [
+        VALID | TRANSLATION_VALID | translation,
+        u64::from(requester.domain),
+        INTERRUPTS_VALID | messages,
+        0,
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_never_invalid() {
+        let blocked = device_entry(&Requester::default());
+        assert_eq!(blocked, [3, 0, 1, 0]);
+        let owned = Requester { root: Some(0x1000), domain: 7, messages: Messages::Remap(0x2000) };
+        assert_eq!(device_entry(&owned), [0x6000_0000_0000_1803, 7, 0x2000_0000_0000_2013, 0]);
+    }
+
+    #[test]
+    fn tables_name_the_level_below() {
+        assert_eq!(IoPages::table(0x5000, 2) >> 9 & 7, 3);
+        let page = IoPages::page(0x20_0000, Rights::R, 1);
+        assert_eq!(page, 0x2000_0000_0020_0001);
+        assert_eq!(IoPages::decode(page, 1), Entry::Page(0x20_0000, Rights::R));
+    }
+}

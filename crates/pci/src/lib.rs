@@ -1,0 +1,240 @@
+//! What a monitor does with an access to PCI: to a function's configuration
+//! space, or to a page that holds an MSI-X table. Portable; the hardware is
+//! behind [`Hardware`].
+//!
+//! What it keeps true: a BAR stays where the host put it; a message names one of
+//! the sandbox's cores and a vector that a local APIC accepts; of everything
+//! else only the bits that the host allowed are ever written.
+#![no_std]
+
+use bulkhead_resident::pci::{Function, Register, SLOTS};
+
+/// What the logic needs of the machine.
+pub trait Hardware {
+    /// The registers of a function that are particular.
+    fn registers(&self, function: &Function) -> &[Register];
+    /// Reads a register of the configuration space.
+    fn config(&self, function: &Function, offset: u16) -> u32;
+    /// Writes it.
+    fn set_config(&self, function: &Function, offset: u16, value: u32);
+    /// A word of shadow.
+    fn shadow(&self, word: u32) -> u32;
+    /// Sets it.
+    fn set_shadow(&self, word: u32, value: u32);
+    /// Reads 1, 2, 4 or 8 bytes of a trapped page.
+    fn page(&self, address: u64, size: u8) -> u64;
+    /// Writes them.
+    fn set_page(&self, address: u64, size: u8, value: u64);
+    /// Whether a local APIC is one of the sandbox's.
+    fn owns_core(&self, id: u32) -> bool;
+    /// An entry of the function's remapping table, if it has one.
+    fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
+    /// Makes an entry that is 0 so; false if it is not 0 any more.
+    fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
+}
+
+/// An access that is denied: it left nothing behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied;
+
+const ENABLE: u32 = 1 << 16;
+
+/// Reads, or writes where `write` says what, `size` bytes (1, 2, 4) at `offset`
+/// of a function's configuration space. A write gives 0.
+///
+/// # Errors
+/// [`Denied`]: not within one register, a BAR that would move, a message beyond
+/// the sandbox's right.
+pub fn config(
+    hw: &impl Hardware,
+    function: &Function,
+    offset: u16,
+    size: u8,
+    write: Option<u32>,
+) -> Result<u32, Denied> {
+    let at = offset & 0xFFC;
+    let byte = u32::from(offset & 3);
+    if !matches!(size, 1 | 2 | 4) || byte + u32::from(size) > 4 {
+        return Err(Denied);
+    }
+    let shift = byte * 8;
+    let mask = u32::MAX >> ((32 - 8 * u32::from(size)) & 31);
+    let register = hw.registers(function).iter().find(|r| r.offset == at);
+    let Some(value) = write else {
+        return Ok(read(hw, function, at, register) >> shift & mask);
+    };
+    match register {
+        Some(register) => store(hw, function, register, (value & mask) << shift, mask << shift),
+        None => Ok(()),
+    }?;
+    Ok(0)
+}
+
+fn read(hw: &impl Hardware, function: &Function, at: u16, register: Option<&Register>) -> u32 {
+    match register {
+        None => hw.config(function, at),
+        Some(r) if r.kind == Register::BAR => hw.shadow(r.shadow) & r.write | r.set,
+        Some(r) if r.kind == Register::MESSAGE => hw.shadow(r.shadow),
+        Some(r) => hw.config(function, at) & r.keep | r.set,
+    }
+}
+
+/// Writes the `bytes` of a register.
+fn store(
+    hw: &impl Hardware,
+    function: &Function,
+    r: &Register,
+    value: u32,
+    bytes: u32,
+) -> Result<(), Denied> {
+    let merged = |old: u32| old & !bytes | value;
+    match r.kind {
+        Register::BAR => {
+            let new = merged(hw.shadow(r.shadow)) & r.write;
+            // All ones asks for its size, 0 takes it out of use: it stays nevertheless.
+            if new != r.write && new != r.keep & r.write && new != 0 {
+                return Err(Denied);
+            }
+            hw.set_shadow(r.shadow, new);
+        }
+        Register::FIXED => {
+            if (hw.config(function, r.offset) ^ value) & r.write & bytes != 0 {
+                return Err(Denied);
+            }
+        }
+        Register::MESSAGE => {
+            hw.set_shadow(r.shadow, merged(hw.shadow(r.shadow)));
+            if hw.config(function, function.msi) & ENABLE != 0 {
+                message_registers(hw, function)?;
+            }
+        }
+        Register::MSI => {
+            let enable = merged(hw.config(function, r.offset)) & ENABLE;
+            if enable != 0 {
+                message_registers(hw, function)?;
+            }
+            hw.set_config(function, r.offset, enable);
+        }
+        _ => {
+            let bits = r.write & bytes;
+            if r.kind == Register::COMMAND && value & bits & 3 != 0 {
+                // A reset by power management or FLR has moved them to 0.
+                let bars = hw.registers(function).iter().filter(|b| b.kind == Register::BAR);
+                bars.for_each(|b| hw.set_config(function, b.offset, b.keep));
+            }
+            if bits != 0 {
+                let held = hw.config(function, r.offset) & (r.hold | r.write & !bytes);
+                hw.set_config(function, r.offset, held | value & bits);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the MSI that the guest wants to the hardware.
+fn message_registers(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
+    let word = |n: u32| hw.shadow(function.msi_shadow.wrapping_add(n));
+    let data = message(hw, function, [word(0), word(1), word(2)])?;
+    hw.set_config(function, function.msi.wrapping_add(4), data[0]);
+    if function.msi_data > function.msi.wrapping_add(8) {
+        hw.set_config(function, function.msi.wrapping_add(8), data[1]);
+    }
+    hw.set_config(function, function.msi_data, data[2]);
+    Ok(())
+}
+
+/// What the hardware has to send for a message of the guest's: address, upper
+/// half, data (APM 16.12; AMD IOMMU specification, 2.2.5).
+fn message(
+    hw: &impl Hardware,
+    function: &Function,
+    [address, upper, data]: [u32; 3],
+) -> Result<[u32; 3], Denied> {
+    const WINDOW: u32 = 0xFEE0_0000;
+    const DESTINATION: u32 = 0xFF000;
+    /// Vector; fixed or lowest priority; the level's assertion, which an edge ignores.
+    const ALLOWED: u32 = 0xFF | 1 << 8 | 1 << 14;
+    let (core, vector) = (address >> 12 & 0xFF, data & 0xFF);
+    // Physical destination without a redirection hint (bits 2 and 3), edge.
+    let known = address & !DESTINATION == WINDOW && upper == 0 && data & !ALLOWED == 0;
+    if !known || vector < 16 || !hw.owns_core(core) {
+        return Err(Denied);
+    }
+    let wanted = 1 | core << 8 | vector << 16;
+    for slot in 0..SLOTS {
+        match hw.remap(function, slot) {
+            None => return Ok([WINDOW | core << 12, 0, vector]),
+            Some(entry) if entry == wanted => return Ok([WINDOW, 0, slot as u32]),
+            Some(0) if hw.set_remap(function, slot, wanted) => {
+                return Ok([WINDOW, 0, slot as u32]);
+            }
+            _ => {}
+        }
+    }
+    // A valid entry is never changed: that would need the IOMMU's command
+    // buffer, which belongs to nobody.
+    Err(Denied)
+}
+
+/// Reads, or writes where `write` says what, `size` bytes (1, 2, 4, 8) at a
+/// guest-physical address in the pages that hold the function's MSI-X table.
+///
+/// # Errors
+/// [`Denied`]: not aligned; an entry that would send beyond the sandbox's right
+/// stays masked.
+pub fn table(
+    hw: &impl Hardware,
+    function: &Function,
+    address: u64,
+    size: u8,
+    write: Option<u64>,
+) -> Result<u64, Denied> {
+    if !matches!(size, 1 | 2 | 4 | 8) || address & (u64::from(size) - 1) != 0 {
+        return Err(Denied);
+    }
+    let bytes = u64::from(function.vectors) * 16;
+    let Some(offset) = address.checked_sub(function.table).filter(|offset| *offset < bytes) else {
+        // Other registers of the owner's own function.
+        return Ok(match write {
+            None => hw.page(address, size),
+            Some(value) => {
+                hw.set_page(address, size, value);
+                0
+            }
+        });
+    };
+    // The specification knows 32 and 64 bits here (PCI 3.0, 6.8.2).
+    if size < 4 {
+        return Err(Denied);
+    }
+    let word = function.shadow.wrapping_add(offset as u32 / 4);
+    let upper = (size == 8).then_some(word.wrapping_add(1));
+    let Some(value) = write else {
+        let high = upper.map_or(0, |upper| u64::from(hw.shadow(upper)));
+        return Ok(u64::from(hw.shadow(word)) | high << 32);
+    };
+    hw.set_shadow(word, value as u32);
+    if let Some(upper) = upper {
+        hw.set_shadow(upper, (value >> 32) as u32);
+    }
+    entry(hw, function, offset / 16)?;
+    Ok(0)
+}
+
+/// Brings an entry of the hardware's MSI-X table up to date.
+fn entry(hw: &impl Hardware, function: &Function, number: u64) -> Result<(), Denied> {
+    const MASKED: u32 = 1;
+    let word = |n: u32| hw.shadow(function.shadow.wrapping_add(number as u32 * 4).wrapping_add(n));
+    let at = function.table.wrapping_add(number * 16);
+    let wanted = [word(0), word(1), word(2)];
+    let message =
+        if word(3) & MASKED == 0 { message(hw, function, wanted).map(Some) } else { Ok(None) };
+    hw.set_page(at + 12, 4, u64::from(MASKED));
+    if let Some(message) = message? {
+        for (i, value) in (0u64..).zip(message) {
+            hw.set_page(at + 4 * i, 4, u64::from(value));
+        }
+        hw.set_page(at + 12, 4, 0);
+    }
+    Ok(())
+}

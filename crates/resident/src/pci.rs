@@ -1,0 +1,105 @@
+//! PCI functions as a monitor knows them. The host bakes, for each function
+//! that a sandbox sees, the registers that are more than "read the hardware,
+//! ignore writes"; nothing is parsed on the target. `bulkhead_pci` acts by them.
+
+use crate::monitor::Slice;
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A function that a sandbox sees: its own, a bridge above it, or a placeholder
+/// where function 0 of a device belongs to somebody else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Function {
+    /// Requester ID: bus in bits 15:8, device in 7:3, function in 2:0.
+    pub bdf: u32,
+    /// Words of shadow in which [`Self::vectors`] times four are its MSI-X table.
+    pub shadow: u32,
+    /// Monitor-virtual address of its configuration page: the hardware's, or a
+    /// baked one.
+    pub config_va: u64,
+    /// Of [`Register`].
+    pub registers: Slice,
+    /// Of [`Reset`]: what stops the function before its sandbox starts anew.
+    pub resets: Slice,
+    /// First guest-physical address of the pages that hold its MSI-X table.
+    pub trap: u64,
+    /// Bytes of these pages; 0: none.
+    pub trap_len: u64,
+    /// Guest-physical address of its MSI-X table; physical, too.
+    pub table: u64,
+    /// Entries of that table.
+    pub vectors: u32,
+    /// Offset of its MSI capability; 0: none.
+    pub msi: u16,
+    /// Offset of the register with the MSI data.
+    pub msi_data: u16,
+    /// First of three words of shadow: MSI address, its upper half, data.
+    pub msi_shadow: u32,
+    /// Padding.
+    pub reserved: u32,
+    /// Monitor-virtual address of its interrupt remapping table of [`SLOTS`]
+    /// entries; 0: its messages are not remapped.
+    pub remap_va: u64,
+}
+
+/// Entries of an interrupt remapping table: the index is a message's data bits
+/// 8:0, as only delivery modes 0 and 1 (bits 10:8) are remapped
+/// (AMD IOMMU specification, 2.2.5.1).
+pub const SLOTS: usize = 512;
+
+/// A 32-bit register of a function's configuration space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Register {
+    /// Its offset, a multiple of 4.
+    pub offset: u16,
+    /// One of the constants below.
+    pub kind: u16,
+    /// Bits that a guest may write.
+    pub write: u32,
+    /// A read gives the hardware's value with these bits; [`Self::BAR`]: its address.
+    pub keep: u32,
+    /// And with these bits set.
+    pub set: u32,
+    /// Bits outside of `write` that a write leaves as they are; the others are
+    /// written as 0, which is right for those that a 1 clears.
+    pub hold: u32,
+    /// Word of shadow, for the kinds that have one.
+    pub shadow: u32,
+}
+
+impl Register {
+    /// Written to the hardware as the masks say.
+    pub const PLAIN: u16 = 0;
+    /// Half of a base address register: it never moves. `write`: its address
+    /// bits; `set`: its low bits.
+    pub const BAR: u16 = 1;
+    /// The command register: as [`Self::PLAIN`], after the BARs were written.
+    pub const COMMAND: u16 = 2;
+    /// Bits in `write` must stay as they are.
+    pub const FIXED: u16 = 3;
+    /// MSI address or data.
+    pub const MESSAGE: u16 = 4;
+    /// MSI control.
+    pub const MSI: u16 = 5;
+}
+
+/// A write to a function's configuration space that stops it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Reset {
+    /// Offset, a multiple of 4.
+    pub offset: u32,
+    /// Value.
+    pub value: u32,
+    /// Milliseconds to wait afterwards.
+    pub wait: u32,
+}
+
+const _: () = assert!(size_of::<Function>() == 80);
+const _: () = assert!(size_of::<Register>() == 24);
+const _: () = assert!(size_of::<Reset>() == 12);
