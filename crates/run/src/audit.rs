@@ -127,7 +127,7 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
     claim::Function {
         name: described.bdf.to_string(),
         bdf: described.bdf.0,
-        aliases: Vec::new(),
+        aliases: described.requesters.iter().map(|bdf| bdf.0).collect(),
         bridge: described.bridge.is_some(),
         owner: granted.map(|g| g.0),
         place: place(granted.map_or(&described.place, |g| g.1)),
@@ -136,13 +136,12 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
     }
 }
 
-/// The IOMMU, where the system gives functions to somebody.
+/// The IOMMU.
 fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     /// Class of an IOMMU's function (PCI code and ID assignment, 1.9).
     const CLASS: u32 = 0x08_06_00;
     const REGISTERS: u64 = 0x4000;
     let iommu = plan.machine.iommu?;
-    plan.sandboxes.iter().any(|s| !s.functions.is_empty()).then_some(())?;
     let function = plan.machine.functions.iter().find(|f| f.class == CLASS)?;
     Some(claim::Iommu {
         bdf: function.bdf.0,

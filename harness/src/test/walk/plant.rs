@@ -79,6 +79,11 @@ const STACK_VA: u64 = 0xFFFF_FFFF_8050_2000;
 /// Behind the configuration, unmapped, but under the same last table.
 const FREE_VA: u64 = 0xFFFF_FFFF_8017_F000;
 
+/// 00:08.0, rogue's; 00:1f.2, nobody's.
+const EDU: u64 = 0x40;
+const IDLE: u64 = 0xFA;
+/// As which function the IOAPIC sends, where the IOMMU lets its messages pass.
+const IOAPIC: u64 = 0xA0;
 /// EFER.
 const EFER: u64 = 0xC000_0080;
 
@@ -172,6 +177,19 @@ impl Hand<'_> {
     fn msr_bits(&mut self, msr: u64, set: u64, clear: u64) {
         let (at, shift) = self.msr(ROGUE, msr);
         self.memory.change(at, set << shift, clear << shift);
+    }
+
+    /// Where a quadword of a function's device table entry lies, and the address in it.
+    fn entry(&self, bdf: u64, quad: u64) -> (u64, u64) {
+        const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
+        let table = self.registers.iommu.as_ref().map_or(0, |i| i.device_table & ADDRESS);
+        let at = table + bdf * 32 + quad * 8;
+        (at, self.memory.word(at) & ADDRESS)
+    }
+
+    /// Changes a function's device table entry.
+    fn device(&mut self, bdf: u64, quad: u64, set: u64, clear: u64) {
+        self.memory.change(self.entry(bdf, quad).0, set, clear);
     }
 
     /// Writes a redirection entry of the IOAPIC.
@@ -315,10 +333,35 @@ pub static PLANTS: &[Plant] = &[
     ("core-that-is-not-there", "core-state", |h| h.registers.cores.retain(|c| c.number != 3)),
     ("legacy-line-open", "interrupt-lines", |h| h.registers.pic_masks = Some([0xFE, 0xFF])),
     ("line-of-nobody", "interrupt-lines", |h| h.line(9, 0x0100_0000_0000_0030)),
-    ("line-to-foreign-core", "interrupt-lines", |h| h.line(3, 0x0000_0000_0000_0030)),
-    ("line-as-smi", "interrupt-lines", |h| h.line(3, 0x0100_0000_0000_0230)),
+    ("line-to-foreign-core", "interrupt-lines", |h| {
+        h.device(IOAPIC, 2, 1 | 1 << 60, 3 << 60);
+        h.line(3, 0x0000_0000_0000_0030);
+    }),
+    ("line-as-smi", "interrupt-lines", |h| {
+        h.device(IOAPIC, 2, 1 | 1 << 60, 3 << 60);
+        h.line(3, 0x0100_0000_0000_0230);
+    }),
     ("line-as-level", "interrupt-lines", |h| h.line(3, 0x0100_0000_0000_8030)),
     ("frames-not-described", "frames", |h| {
         h.claim.reserved.retain(|r| !r.1.contains(0));
     }),
+    ("iommu-off", "iommu-control", |h| {
+        h.registers.iommu.iter_mut().for_each(|i| i.control = 0);
+    }),
+    ("unowned-function-not-valid", "device-table", |h| h.device(IDLE, 0, 0, 1)),
+    ("owned-function-untranslated", "dma-map", |h| h.device(EDU, 0, 0, 7 << 9)),
+    ("unowned-function-with-tables", "dma-map", |h| {
+        let (at, _) = h.entry(EDU, 0);
+        let entry = h.memory.word(at);
+        h.device(IDLE, 0, entry, 0);
+    }),
+    ("dma-reads-only", "dma-rights", |h| h.device(EDU, 0, 0, 1 << 62)),
+    ("dma-taken-away", "dma-missing", |h| h.device(EDU, 0, 0, 3 << 61)),
+    ("messages-pass", "interrupt-tables", |h| h.device(EDU, 2, 1 << 60, 3 << 60)),
+    ("message-to-foreign-core", "interrupt-tables", |h| {
+        let (_, table) = h.entry(EDU, 2);
+        h.memory.change(table, 1 | 0x31 << 16, u64::MAX);
+    }),
+    ("remapping-table-for-guest", "tables-unmapped", |h| h.show(h.entry(EDU, 2).1)),
+    ("device-table-for-monitor", "tables-unmapped", |h| h.lead(h.entry(0, 0).0)),
 ];
