@@ -277,8 +277,15 @@ pub struct IommuEntry {
     /// Whether it remaps interrupts.
     #[serde(default)]
     pub remaps_interrupts: bool,
+    /// Whether the IOAPIC's messages are among them; if it is left out, they are.
+    #[serde(default = "yes")]
+    pub remaps_lines: bool,
     /// Requester ID of the IOAPIC's interrupt messages, such as `"00:14.0"`.
     pub ioapic_requester: Option<String>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// Kinds of IOMMUs.

@@ -251,6 +251,8 @@ pub struct Iommu {
     pub base: u64,
     /// It remaps interrupts.
     pub remaps_interrupts: bool,
+    /// The IOAPIC's messages are among them.
+    pub remaps_lines: bool,
     /// Requester ID of the IOAPIC's interrupt messages.
     pub ioapic_requester: Option<Bdf>,
 }

@@ -1,6 +1,6 @@
 //! What no Linux can know is taken from an older description: its name, its
-//! console, its debug port, `[qemu]`, the lines of functions, and devices whose
-//! ports Linux shows nothing at.
+//! console, its debug port, `[qemu]`, the lines of functions, devices whose ports
+//! Linux shows nothing at, and an IOMMU that does not see the IOAPIC's messages.
 
 use crate::found::Found;
 use bulkhead_manifest::raw_machine::{BarKind, DeviceEntry, MachineFile};
@@ -32,6 +32,9 @@ pub fn keep(found: &mut Found, old: &MachineFile) -> Vec<String> {
     for function in &mut file.function {
         let same = old.function.iter().find(|other| other.address == function.address);
         function.gsi = same.and_then(|other| other.gsi);
+    }
+    if let (Some(iommu), Some(old)) = (&mut file.iommu, &old.iommu) {
+        iommu.remaps_lines = old.remaps_lines;
     }
     let unseen: Vec<DeviceEntry> =
         old.device.iter().filter(|device| !shown(device, file)).cloned().collect();

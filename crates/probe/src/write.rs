@@ -109,6 +109,9 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
         out.key("kind", "\"amd-vi\"");
         out.key("base", &format!("{:#x}", iommu.base));
         out.key("remaps_interrupts", &iommu.remaps_interrupts.to_string());
+        if !iommu.remaps_lines {
+            out.key("remaps_lines", "false");
+        }
         out.some("ioapic_requester", iommu.ioapic_requester.as_deref(), quoted);
     }
     if let Some(ioapic) = &file.ioapic {

@@ -274,7 +274,12 @@ pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
         let help = "the IVRS table has it as a special device, such as `\"00:14.0\"`";
         view.report(RULE, &path, message, help);
     }
-    Some(Iommu { base: entry.base, remaps_interrupts: entry.remaps_interrupts, ioapic_requester })
+    Some(Iommu {
+        base: entry.base,
+        remaps_interrupts: entry.remaps_interrupts,
+        remaps_lines: entry.remaps_interrupts && entry.remaps_lines,
+        ioapic_requester,
+    })
 }
 
 /// The IOAPIC.
