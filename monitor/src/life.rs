@@ -3,7 +3,7 @@
 
 use crate::core::{Core, config, mailbox, report, shared_of, slice};
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep};
-use crate::{ipi, mail, pci};
+use crate::{ioapic, ipi, mail, pci};
 use ::core::arch::asm;
 use ::core::mem::offset_of;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
@@ -201,6 +201,9 @@ fn assemble(core: Core) {
         ::core::hint::spin_loop();
     }
     (0..config().cores).for_each(|i| shared_of(i).signals.store(0, Ordering::Release));
+    // Not before: a core that still ran could have opened a line again. Now what a
+    // line has left pending goes with the rest.
+    ioapic::silence();
     quiet();
 }
 

@@ -15,6 +15,7 @@ mod core;
 mod cpuid;
 mod exit;
 mod hypercall;
+mod ioapic;
 mod ipi;
 mod life;
 mod mail;

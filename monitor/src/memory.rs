@@ -4,7 +4,7 @@
 use crate::core::{Core, config};
 use crate::record::{count, deny, deny_hard};
 use crate::vmrun::Frame;
-use crate::{enforced, pci};
+use crate::{enforced, ioapic, pci};
 use ::core::ptr::read_volatile;
 use bulkhead_mmio::{Access, Bytes, Memory, Registers, State, decode, fetch};
 use bulkhead_resident::map::GUEST_VA;
@@ -23,7 +23,8 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
     let core = Core { frame };
     let vmcb = core.vmcb();
     let (address, error) = (vmcb.get(vmcb::EXIT_INFO2), vmcb.get(vmcb::EXIT_INFO1));
-    let known = error & (FINAL | FETCH) == FINAL && pci::answers(address);
+    let known =
+        error & (FINAL | FETCH) == FINAL && (pci::answers(address) || ioapic::answers(address));
     let access = if known { instruction(core) } else { None };
     // EXITINFO1 says which way it went: another instruction may be there by now.
     let access = access.filter(|a| a.written(&core).is_some() == (error & WRITE != 0));
@@ -32,9 +33,13 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
     };
     let write = access.written(&core);
     count(core, Cause::Config);
-    let value = match pci::access(address, access.size, write) {
+    let result = match ioapic::answers(address) {
+        true => ioapic::access(address, access.size, write),
+        false => pci::access(address, access.size, write).map_err(|_| address),
+    };
+    let value = match result {
         Ok(value) => value,
-        Err(_) if deny(core, Kind::Device, address, write.unwrap_or(0)) => return true,
+        Err(register) if deny(core, Kind::Device, register, write.unwrap_or(0)) => return true,
         Err(_) => u64::MAX,
     };
     let mut registers = core;

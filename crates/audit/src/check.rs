@@ -341,12 +341,21 @@ impl Context<'_> {
         }
     }
 
-    /// Frames of the remapping tables of a sandbox's functions.
+    /// Frames of the remapping tables of a sandbox's functions, and of the IOAPIC's if it
+    /// has lines.
     pub fn remapping_frames(&self, i: usize) -> impl Iterator<Item = crate::claim::Range> + '_ {
         let own = move |f: &&crate::claim::Function| f.owner == Some(i);
         let functions = self.claim.functions.iter().filter(own);
+        let lines = !self.claim.sandboxes[i].lines.is_empty();
         let frames = functions.filter_map(|f| self.remapping.get(&f.bdf)).flatten();
-        frames.map(|&start| crate::claim::Range { start, len: PAGE })
+        let shared = self.lines_frames().filter(move |_| lines);
+        frames.chain(shared).map(|&start| crate::claim::Range { start, len: PAGE })
+    }
+
+    /// Frames of the IOAPIC's remapping table.
+    pub fn lines_frames(&self) -> impl Iterator<Item = &u64> + '_ {
+        let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
+        ioapic.and_then(|bdf| self.remapping.get(&bdf)).into_iter().flatten()
     }
 
     fn iommu_tables(&mut self) -> Option<iommu::Unit> {

@@ -163,7 +163,8 @@ pub struct Iommu {
     pub bdf: u16,
     /// Where its registers should be.
     pub registers: Range,
-    /// As which function the IOAPIC sends its messages (IVRS, special device).
+    /// As which function the IOAPIC sends its messages (IVRS, special device); `None` if
+    /// the IOMMU does not see them.
     pub ioapic: Option<u16>,
 }
 

@@ -50,7 +50,9 @@ impl Context<'_> {
                     let both = meet(&hosts[a], &monitors[b], |f| {
                         let mailbox = self.parts[a].mailboxes.contains(&f)
                             && self.parts[b].mailboxes.contains(&f);
-                        mailbox || f == TRAMPOLINE || self.claim.ioapic == Some(f)
+                        let lock = self.parts[a].lock == Some(f) && self.parts[b].lock == Some(f);
+                        let table = self.lines_frames().any(|&t| t == f);
+                        mailbox || lock || table || f == TRAMPOLINE || self.claim.ioapic == Some(f)
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
                 }

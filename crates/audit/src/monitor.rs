@@ -20,6 +20,8 @@ const INFO: u64 = 0xFFFF_FFFF_8018_0000;
 const IDT: u64 = 0xFFFF_FFFF_8020_0000;
 const REPORT: u64 = 0xFFFF_FFFF_8030_0000;
 const MAILBOX: u64 = 0xFFFF_FFFF_8040_0000;
+/// The lock of the IOAPIC, then what the guest wrote to its own.
+const LINES: u64 = 0xFFFF_FFFF_8070_0000;
 const CORES: u64 = 0xFFFF_FFFF_8050_0000;
 const CORE_STRIDE: u64 = 0x1_0000;
 const STACK: u64 = 0x2000;
@@ -60,6 +62,8 @@ pub struct Parts {
     pub vmcbs: Vec<Option<u64>>,
     /// Mailboxes by sandbox.
     pub mailboxes: Vec<u64>,
+    /// The lock of the IOAPIC.
+    pub lock: Option<u64>,
 }
 
 const R: (bool, bool) = (false, false);
@@ -90,6 +94,10 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
         let rights = if other == i { RW } else { R };
         let what = format!("mailbox of {}", claim.sandboxes[other].name);
         all.push(window(MAILBOX + other as u64 * PAGE, PAGE, rights, &what));
+    }
+    if !sandbox.lines.is_empty() {
+        all.push(window(LINES, PAGE, RW, "lock of the IOAPIC"));
+        all.push(window(LINES + PAGE, PAGE, RW, "interrupt lines as written"));
     }
     for core in 0..sandbox.cores.len() {
         let block = CORES + core as u64 * CORE_STRIDE;
@@ -170,6 +178,8 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
         let pages = (0..CORE_REPORT_LEN).step_by(PAGE as usize);
         parts.report.extend(pages.filter_map(|at| frame(block + CORE_REPORT + at)));
     }
+    let has_lines = !claim.sandboxes[i].lines.is_empty();
+    parts.lock = frame(LINES).filter(|_| has_lines);
     parts.mailboxes =
         (0..claim.sandboxes.len() as u64).filter_map(|n| frame(MAILBOX + n * PAGE)).collect();
     parts

@@ -1,12 +1,15 @@
 //! The ACPI tables of a Linux guest: hardware-reduced (ACPI 6.5, 4.1), its own
-//! cores by x2APIC ID, its serial ports without an interrupt, power by two ports.
+//! cores by x2APIC ID, its serial ports, an IOAPIC if it has interrupt lines, power by
+//! two ports.
 
+use crate::ioapic;
 use acpi_tables::mcfg::MCFG;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, aml};
+use bulkhead_ioapic::GPA;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{CHANNELS_END, ECAM_GPA};
-use bulkhead_plan::{Machine, Sandbox};
+use bulkhead_plan::{Machine, Sandbox, Trigger};
 
 const OEM: [u8; 6] = *b"BLKHD ";
 const TABLE: [u8; 8] = *b"BULKHEAD";
@@ -15,11 +18,12 @@ const TABLE: [u8; 8] = *b"BULKHEAD";
 pub fn tables(sandbox: &Sandbox, machine: &Machine, base: u64) -> Vec<u8> {
     let buses = buses(sandbox);
     const RSDP: u64 = 64;
-    let dsdt = dsdt(sandbox, machine, buses);
+    let lines = ioapic::of(machine, sandbox);
+    let dsdt = dsdt(sandbox, machine, &lines, buses);
     let dsdt_at = base + RSDP;
     let fadt = fadt(dsdt_at, buses.is_some());
     let fadt_at = align(dsdt_at + dsdt.len() as u64);
-    let madt = madt(sandbox);
+    let madt = madt(sandbox, &lines);
     let madt_at = align(fadt_at + fadt.len() as u64);
     let mcfg = buses.map(mcfg).unwrap_or_default();
     let mcfg_at = align(madt_at + madt.len() as u64);
@@ -142,7 +146,7 @@ fn fadt(dsdt: u64, pci: bool) -> Vec<u8> {
     sdt.as_slice().to_vec()
 }
 
-fn madt(sandbox: &Sandbox) -> Vec<u8> {
+fn madt(sandbox: &Sandbox, lines: &[(u32, Trigger)]) -> Vec<u8> {
     let mut sdt = Sdt::new(*b"APIC", 44, 5, OEM, TABLE, 1);
     sdt.write_u32(36, 0xFEE0_0000);
     for (uid, id) in sandbox.apic_ids.iter().enumerate() {
@@ -154,10 +158,41 @@ fn madt(sandbox: &Sandbox) -> Vec<u8> {
         sdt.append(1u32);
         sdt.append(uid as u32);
     }
+    if lines.is_empty() {
+        return sdt.as_slice().to_vec();
+    }
+    // IOAPIC (5.2.12.3): ID 0, at its address, from GSI 0 on.
+    sdt.append_slice(&[1, 12, 0, 0]);
+    sdt.append(GPA as u32);
+    sdt.append(0u32);
+    for device in &sandbox.devices {
+        let Some(irq) = device.irq.filter(|irq| *irq < 16) else { continue };
+        let line = ioapic::line(irq);
+        if (line, device.trigger) != (irq, Trigger::Edge) {
+            // Interrupt source override (5.2.12.5): bus ISA.
+            sdt.append_slice(&[2, 10, 0, irq as u8]);
+            sdt.append(line);
+            sdt.append(wiring(device.trigger));
+        }
+    }
     sdt.as_slice().to_vec()
 }
 
-fn dsdt(sandbox: &Sandbox, machine: &Machine, buses: Option<u8>) -> Vec<u8> {
+/// MPS INTI flags (table 5.26): polarity in bits 1:0, trigger mode in 3:2.
+fn wiring(trigger: Trigger) -> u16 {
+    match trigger {
+        Trigger::Edge => 0b0101,
+        Trigger::LevelHigh => 0b1101,
+        Trigger::LevelLow => 0b1111,
+    }
+}
+
+fn dsdt(
+    sandbox: &Sandbox,
+    machine: &Machine,
+    lines: &[(u32, Trigger)],
+    buses: Option<u8>,
+) -> Vec<u8> {
     let mut code = Vec::new();
     // S5 by sleep type 5.
     aml::Name::new("_S5_".into(), &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8]))
@@ -170,10 +205,19 @@ fn dsdt(sandbox: &Sandbox, machine: &Machine, buses: Option<u8>) -> Vec<u8> {
         let Some(ports) = device.ports.first() else {
             continue;
         };
-        // Without an interrupt, so the driver polls.
         let len = (ports.last - ports.first + 1) as u8;
         let io = aml::IO::new(ports.first, ports.first, 1, len);
-        let resources = aml::ResourceTemplate::new(vec![&io]);
+        // Without an interrupt the driver polls.
+        let has = |irq: &u32| lines.iter().any(|(line, _)| *line == ioapic::line(*irq));
+        let irq = device.irq.filter(has).map(|irq| {
+            let edge = device.trigger == Trigger::Edge;
+            let low = device.trigger == Trigger::LevelLow;
+            let same = sandbox.devices.iter().filter(|other| other.irq == Some(irq)).count();
+            aml::Interrupt::new(true, edge, low, same > 1, irq)
+        });
+        let mut resources: Vec<&dyn Aml> = vec![&io];
+        resources.extend(irq.iter().map(|irq| irq as &dyn Aml));
+        let resources = aml::ResourceTemplate::new(resources);
         let hid = aml::EISAName::new("PNP0501");
         let uid = uid as u8;
         let names = (

@@ -5,8 +5,7 @@ use crate::guest::{self, Guest};
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
-use crate::{Error, iommu, loader, pci};
-use bulkhead_arch_x86::iommu::Messages;
+use crate::{Error, ioapic, iommu, loader, pci};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
@@ -126,8 +125,13 @@ fn image(
     map.header = pages.take(header_len as u64);
     let header = map.header;
     part(&mut map, &pages, header, None, "compiled manifest", false);
-    let (shared, reports) = shared(&mut pages, plan);
+    let (mut shared, reports) = shared(&mut pages, plan);
     part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports", true);
+    let lines = pages.end();
+    shared.lines = ioapic::shared(&mut pages, plan);
+    if shared.lines.is_some() {
+        part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table", true);
+    }
     map.reports = reports;
 
     let mut sandboxes = Vec::new();
@@ -150,7 +154,12 @@ fn image(
         grants.extend(made.grants);
     }
     let tables = pages.end();
-    let iommu = iommu::tables(&mut pages, &plan.machine, &grants, Messages::Abort);
+    let iommu = iommu::tables(
+        &mut pages,
+        &plan.machine,
+        &grants,
+        ioapic::messages(&plan.machine, shared.lines),
+    );
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
 
     let end = pages.end();
@@ -189,6 +198,6 @@ fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
         pages.store(at, &head);
         reports.push(at);
     }
-    let shared = Shared { mailboxes, reports: reports.clone() };
+    let shared = Shared { mailboxes, reports: reports.clone(), lines: None };
     (shared, reports)
 }

@@ -17,6 +17,7 @@ mod acpi;
 mod build;
 mod elf;
 mod guest;
+pub mod ioapic;
 mod iommu;
 mod loader;
 mod monitor;
@@ -42,6 +43,8 @@ pub enum Error {
     Program(String),
     /// The system does not fit in the machine's memory.
     Misfit(Vec<bulkhead_plan::Misfit>),
+    /// Interrupt lines that cannot be given away so.
+    Lines(String),
     /// Tables could not be built: a fault in the plan.
     Tables(bulkhead_arch::MapError),
 }
@@ -50,7 +53,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Program(what) => write!(f, "{what}"),
+            Self::Program(what) | Self::Lines(what) => write!(f, "{what}"),
             Self::Misfit(misfit) => {
                 write!(f, "the system does not fit in the machine's memory: {misfit:?}")
             }

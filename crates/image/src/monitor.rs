@@ -6,12 +6,13 @@ use crate::iommu::{self, Grant};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::pci::{self, Seen, Shadow};
-use crate::{Error, ports};
+use crate::{Error, ioapic, ports};
 use bulkhead_arch::{Rights, map};
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
 use bulkhead_arch_x86::{LongMode, cpuid, msr};
+use bulkhead_ioapic::Lines;
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::map::*;
@@ -74,9 +75,17 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let text_pages = segments(pages, input.program);
     part(pages, text, "monitor text", true);
 
-    let info_pa = pages.put(info(input.plan, input.index, &input.guest.args).as_bytes());
+    let table = input.shared.lines.and_then(|l| l.table);
+    let lines = ioapic::lines(input.plan, input.index, table)?;
+    let info = info(input.plan, input.index, &input.guest.args, lines.unwrap_or_default());
+    let info_pa = pages.put(info.as_bytes());
     let idt_pa = pages.put(&idt(input.program)?);
     part(pages, info_pa, "info page, IDT", true);
+
+    let written = lines.map(|_| ioapic::shadow(pages));
+    if let Some(at) = written {
+        part(pages, at, "interrupt lines", true);
+    }
 
     let cores = sandbox.cores.len() as u64;
     let stacks = pages.take(cores * CORE_STACK_SIZE);
@@ -101,7 +110,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
 
     let config_pa = pages.end();
     let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
-    let config = config(input, &confine, vmcbs, hsaves, &functions, &shadow);
+    let config = config(input, &confine, vmcbs, hsaves, &functions, &shadow, lines);
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
 
@@ -143,6 +152,15 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
             size_of::<CoreReport>() as u64,
             Rights::RW,
         )?;
+    }
+    if let (Some(written), Some(shared), Some(ioapic)) =
+        (written, input.shared.lines, input.plan.machine.ioapic)
+    {
+        monitor.map(IOAPIC_VA, shared.lock, PAGE, Rights::RW)?;
+        monitor.map(IOAPIC_VA + PAGE, written, PAGE, Rights::RW)?;
+        for page in [Some(ioapic.base), shared.table].into_iter().flatten() {
+            monitor.map(MMIO_VA + page, page, PAGE, Rights::RW)?;
+        }
     }
     for ram in &sandbox.ram {
         monitor.map(GUEST_VA + ram.gpa, ram.hpa, ram.len, Rights::RW)?;
@@ -206,7 +224,7 @@ fn segments(pages: &mut Pages, program: &Program) -> Vec<(u64, u64, u64, Rights)
     program.segments.iter().map(copy).collect()
 }
 
-fn info(plan: &Plan, index: usize, args: &str) -> Info {
+fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     let sandbox = &plan.sandboxes[index];
     let mut info = Info::new_zeroed();
     info.magic = info::MAGIC;
@@ -216,6 +234,9 @@ fn info(plan: &Plan, index: usize, args: &str) -> Info {
     info.memory = sandbox.ram.iter().map(|r| r.len).sum();
     info.cores = sandbox.cores.len() as u32;
     info.apic_ids = ids(sandbox);
+    info.lines = lines.own;
+    info.level_lines = lines.level;
+    info.level_vectors = lines.level_vectors;
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
     let channels =
@@ -446,6 +467,7 @@ fn config(
     hsaves: u64,
     functions: &Functions,
     shadow: &[u32],
+    lines: Option<Lines>,
 ) -> Vec<u8> {
     let (plan, index) = (input.plan, input.index);
     let sandbox = &plan.sandboxes[index];
@@ -522,6 +544,7 @@ fn config(
     // to see that they work; without them it takes the memory.
     config.config_ports = u64::from(!linux);
     config.functions = append(known.as_bytes(), known.len());
+    config.lines = append(lines.as_slice().as_bytes(), lines.iter().len());
     [config.as_bytes(), &tail].concat()
 }
 

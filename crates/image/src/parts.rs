@@ -19,4 +19,14 @@ pub struct Part {
 pub struct Shared {
     pub mailboxes: u64,
     pub reports: Vec<u64>,
+    pub lines: Option<Lines>,
+}
+
+/// What monitors of sandboxes with interrupt lines share.
+#[derive(Clone, Copy)]
+pub struct Lines {
+    /// The IOAPIC's lock.
+    pub lock: u64,
+    /// The IOAPIC's remapping table.
+    pub table: Option<u64>,
 }

@@ -56,6 +56,10 @@ const WRITABLE: [u32; 2] = [0x1_AFFF, 0xFF00_0000];
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Lines {
+    /// Where the caller finds the machine's registers.
+    pub registers: u64,
+    /// Where it finds the IOAPIC's remapping table; 0 if messages are not remapped.
+    pub table: u64,
     /// Lines of the sandbox, as a set.
     pub own: u32,
     /// Level-triggered ones of them.
@@ -336,7 +340,7 @@ const fn has(set: u32, line: u32) -> bool {
     line < MAX_LINES as u32 && set >> line & 1 != 0
 }
 
-const _: () = assert!(size_of::<Lines>() == 56);
+const _: () = assert!(size_of::<Lines>() == 72);
 const _: () = assert!(size_of::<Shadow>() == 4 + 8 * MAX_LINES);
 
 #[cfg(test)]
@@ -357,6 +361,7 @@ mod tests {
             count: 24,
             slots: [0, 0],
             level_vectors: [0, 1 << 6, 0, 0],
+            ..Lines::default()
         }
     }
 

@@ -20,6 +20,9 @@ pub const MMIO_VA: u64 = 0xFFFF_B000_0000_0000;
 /// Words in which the monitor keeps what a guest wrote to registers that it
 /// does not reach ([`crate::pci`]).
 pub const SHADOW_VA: u64 = 0xFFFF_FFFF_8060_0000;
+/// The lock of the machine's IOAPIC, shared by all monitors with interrupt lines; a
+/// page on: what the own guest has written. A sandbox without lines has neither.
+pub const IOAPIC_VA: u64 = 0xFFFF_FFFF_8070_0000;
 /// First core's block of [`CORE_STRIDE`] bytes; unmapped pages around the
 /// stack catch an overflow.
 pub const CORES_VA: u64 = 0xFFFF_FFFF_8050_0000;

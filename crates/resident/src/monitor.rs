@@ -158,6 +158,8 @@ pub struct Config {
     pub ram: [Ram; 2],
     /// Whether PCI can be configured by ports 0xCF8 and 0xCFC, too.
     pub config_ports: u64,
+    /// Of `bulkhead_ioapic::Lines`: one, or none if the sandbox has no interrupt line.
+    pub lines: Slice,
 }
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
@@ -178,4 +180,4 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 640);
+const _: () = assert!(size_of::<Config>() == 648);

@@ -40,6 +40,8 @@ pub struct Aim {
     pub sandbox: u32,
     /// See the crate.
     pub port: u16,
+    /// See the crate.
+    pub uart: Option<u16>,
 }
 
 /// RET, for attacks that execute. Not `static mut`: nobody writes it.
@@ -61,6 +63,29 @@ impl Aim {
                 .arg_u64("sandbox")
                 .map_or(u32::from(info.sandbox == 0), |index| index as u32),
             port: context.arg_u64("port").map_or(0x3F8, |port| port as u16),
+            uart: context.arg_u64("uart").map(|port| port as u16),
+        }
+    }
+
+    /// Whether the sandbox has an IOAPIC.
+    #[must_use]
+    pub fn has_lines(&self) -> bool {
+        self.context.info().lines != 0
+    }
+
+    /// An own edge-triggered line; without one any.
+    #[must_use]
+    pub fn line(&self) -> u32 {
+        let info = self.context.info();
+        (info.lines & !info.level_lines).trailing_zeros() % 32
+    }
+
+    /// An own level-triggered line; without one the real-time clock's.
+    #[must_use]
+    pub fn level_line(&self) -> u32 {
+        match self.context.info().level_lines {
+            0 => 8,
+            lines => lines.trailing_zeros(),
         }
     }
 

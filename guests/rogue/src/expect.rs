@@ -2,6 +2,7 @@
 
 use crate::act::logical;
 use crate::aim::{Aim, Place};
+use crate::lines;
 use bulkhead_sdk::apic;
 use bulkhead_sdk::fault::Fault;
 use bulkhead_sdk::layout::report::{KIND_NAMES, Kind};
@@ -30,6 +31,16 @@ pub enum Expect {
     Instruction(u64),
     /// A denial of this call.
     Hypercall(u64),
+    /// A denial of the IOAPIC's register with this index.
+    Line(u32),
+    /// The same, of the low (0) or high (1) register of an own line.
+    OwnLine(u32),
+    /// The same, of the low register of a level-triggered line.
+    LevelLine,
+    /// A denial of an access to the IOAPIC at this address.
+    Register(u64),
+    /// The guest lives on and nobody noticed, where there is an IOAPIC.
+    QuietLines,
     /// A triple fault.
     Shutdown,
     /// The guest lives on and nobody noticed; the attack returns this.
@@ -56,8 +67,21 @@ impl Expect {
             Self::Ipi(icr) => (Kind::Ipi, icr),
             Self::Instruction(code) => (Kind::Instruction, code),
             Self::Hypercall(call) => (Kind::Hypercall, call),
+            // Without a line there is no IOAPIC, and the first access is to its index.
+            Self::Register(at) if !aim.has_lines() => (Kind::Memory, at),
+            Self::Line(_) | Self::OwnLine(_) | Self::LevelLine | Self::QuietLines
+                if !aim.has_lines() =>
+            {
+                (Kind::Memory, lines::SELECT)
+            }
+            Self::Register(at) => (Kind::Device, at),
+            Self::Line(index) => register(index),
+            Self::OwnLine(half) => register(lines::low(aim.line()) + half),
+            Self::LevelLine => register(lines::low(aim.level_line())),
             Self::Shutdown => (Kind::Shutdown, 0x7F),
-            Self::Harmless(_) | Self::Exception(_) | Self::Endless => return None,
+            Self::QuietLines | Self::Harmless(_) | Self::Exception(_) | Self::Endless => {
+                return None;
+            }
         })
     }
 
@@ -66,6 +90,10 @@ impl Expect {
     pub fn text<'a>(&'a self, aim: &'a Aim) -> impl fmt::Display + 'a {
         Text(self, aim)
     }
+}
+
+fn register(index: u32) -> (Kind, u64) {
+    (Kind::Device, lines::REGISTERS + u64::from(index))
 }
 
 struct Text<'a>(&'a Expect, &'a Aim);
@@ -78,6 +106,7 @@ impl fmt::Display for Text<'_> {
             }
             (None, Expect::Harmless(value)) => write!(f, "harmless {value:#x}"),
             (None, Expect::Exception(vector)) => write!(f, "exception {vector}"),
+            (None, Expect::QuietLines) => f.write_str("harmless 0x0"),
             (None, _) => f.write_str("endless"),
         }
     }

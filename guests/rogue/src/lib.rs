@@ -10,12 +10,13 @@
 //! Where it aims is guessed, as an attacker would, or told by arguments:
 //! `victim=ADDRESS` (memory of another sandbox), `foreign=ID` (x2APIC ID of
 //! another's core), `sandbox=INDEX` (another sandbox), `port=NUMBER` (another's
-//! device).
+//! device). `uart=NUMBER` is the first port of an own 16550 with a line.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod act;
 pub mod aim;
 pub mod expect;
+pub mod lines;
 mod special;
 pub mod table;
 

@@ -3,7 +3,8 @@
 use crate::act::Act::{self, *};
 use crate::aim::Place::{self, *};
 use crate::expect::Expect;
-use crate::{Attack, special};
+use crate::lines::{SELECT, WINDOW};
+use crate::{Attack, lines, special};
 use bulkhead_sdk::apic::{TMCCT, TSC_DEADLINE};
 use bulkhead_sdk::fault::{GP, UD};
 use bulkhead_sdk::layout::hypercall::{
@@ -24,6 +25,8 @@ const RIGHTS: &str = "nested-rights";
 const PORTS: &str = "port-bitmap";
 const MSRS: &str = "msr-bitmap";
 const DESTINATION: &str = "ipi-destination";
+const LINE: &str = "ioapic-line";
+const CORE: &str = "ioapic-destination";
 const SVM: &str = "svm-intercepts";
 
 const fn read(name: &'static str, place: Place) -> Attack {
@@ -32,6 +35,21 @@ const fn read(name: &'static str, place: Place) -> Attack {
 
 const fn write(name: &'static str, rule: &'static str, place: Place, value: u64) -> Attack {
     attack(name, rule, Write(place, value), Expect::Memory(place))
+}
+
+/// One through the IOAPIC.
+const fn line(
+    name: &'static str,
+    rule: &'static str,
+    act: fn(&crate::Aim) -> crate::Got,
+    expect: Expect,
+) -> Attack {
+    attack(name, rule, Run(act), expect)
+}
+
+/// Other than 32 bits at one of the IOAPIC's two registers.
+const fn odd(name: &'static str, act: fn(&crate::Aim) -> crate::Got, at: u64) -> Attack {
+    line(name, "ioapic-access", act, Expect::Register(at))
 }
 
 const fn execute(name: &'static str, rule: &'static str, place: Place) -> Attack {
@@ -113,7 +131,6 @@ pub static ATTACKS: &[Attack] = &[
     read("read-after-windows", AfterWindows),
     write("write-lapic-icr", MAP, At(LAPIC_ICR), 0x40),
     read("read-lapic", At(0xFEE0_0020)),
-    write("write-ioapic", MAP, At(0xFEC0_0000), 0x10),
     write("write-hpet", MAP, At(0xFED0_0010), 1),
     write("write-iommu", MAP, At(0xFED8_0018), 0),
     read("read-pci-config", At(0xB000_0000)),
@@ -226,6 +243,36 @@ pub static ATTACKS: &[Attack] = &[
     attack("ipi-level-triggered", DESTINATION, IcrSelf(0xC040), Expect::OwnIpi(0xC040)),
     dropped("ipi-deassert", DESTINATION, Icr(0xC_8500)),
     harmless("ipi-self-flood", DESTINATION, special::self_flood),
+    // Interrupt lines.
+    odd("ioapic-index-byte", lines::store::<1, SELECT>, SELECT),
+    odd("ioapic-index-word", lines::store::<2, SELECT>, SELECT),
+    odd("ioapic-index-quad", lines::store::<8, SELECT>, SELECT),
+    odd("ioapic-window-byte", lines::store::<1, WINDOW>, WINDOW),
+    odd("ioapic-window-quad", lines::store::<8, WINDOW>, WINDOW),
+    odd("ioapic-read-byte", lines::load::<1, WINDOW>, WINDOW),
+    odd("ioapic-read-word", lines::load::<2, SELECT>, SELECT),
+    odd("ioapic-read-quad", lines::load::<8, SELECT>, SELECT),
+    odd("ioapic-eoi-register", lines::store::<4, { SELECT + 0x40 }>, SELECT + 0x40),
+    odd("ioapic-beside-window", lines::load::<4, { WINDOW + 4 }>, WINDOW + 4),
+    odd("ioapic-far-in-the-page", lines::store::<4, { SELECT + 0xFFC }>, SELECT + 0xFFC),
+    line("ioapic-foreign-line", LINE, lines::foreign_line::<4>, Expect::Line(lines::low(4))),
+    line("ioapic-nobodys-line", LINE, lines::foreign_line::<1>, Expect::Line(lines::low(1))),
+    line("ioapic-timer-line", LINE, lines::foreign_line::<2>, Expect::Line(lines::low(2))),
+    line("ioapic-pci-line", LINE, lines::foreign_line::<23>, Expect::Line(lines::low(23))),
+    line("ioapic-line-beyond", LINE, lines::foreign_line::<24>, Expect::QuietLines),
+    line("ioapic-mask-all", LINE, lines::mask_all, Expect::QuietLines),
+    line("ioapic-read-all", LINE, lines::read_all, Expect::QuietLines),
+    line("ioapic-storm", LINE, lines::storm, Expect::QuietLines),
+    line("ioapic-smi", "ioapic-mode", lines::mode::<2>, Expect::OwnLine(0)),
+    line("ioapic-nmi", "ioapic-mode", lines::mode::<4>, Expect::OwnLine(0)),
+    line("ioapic-init", "ioapic-mode", lines::mode::<5>, Expect::OwnLine(0)),
+    line("ioapic-extint", "ioapic-mode", lines::mode::<7>, Expect::OwnLine(0)),
+    line("ioapic-foreign-core", CORE, lines::foreign_core, Expect::OwnLine(0)),
+    line("ioapic-broadcast", CORE, lines::broadcast, Expect::OwnLine(0)),
+    line("ioapic-logical", CORE, lines::logical, Expect::OwnLine(0)),
+    line("ioapic-redirected", CORE, lines::redirected, Expect::OwnLine(1)),
+    line("ioapic-low-vector", "ioapic-vector", lines::low_vector, Expect::OwnLine(0)),
+    line("ioapic-level-vector", "ioapic-level-vector", lines::level_vector, Expect::LevelLine),
     // Hypercalls.
     attack(
         "control-stop",

@@ -38,6 +38,7 @@ impl Machine {
                 count: LINES,
                 slots: if remaps { [272 + 80 * i as u32, 352 + 80 * i as u32] } else { [0, 0] },
                 level_vectors: [0, 0xF << (16 * i), 0, 1 << (40 + i)],
+                ..Lines::default()
             },
             cores: [0b11 << (2 * i), 0, 0, if i == 0 { 1 << 63 } else { 0 }],
             shadow: Shadow::default(),

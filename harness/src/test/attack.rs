@@ -21,11 +21,11 @@ pub fn jobs() -> Vec<Job> {
 
 /// A victim with a serial port and a channel, then a rogue that knows where to aim.
 pub fn system(cores: &[u32], args: &str) -> Manifest {
-    let args = format!("victim={CANARY_HPA:#x} foreign=0 sandbox=0 port=0x3f8 {args}");
+    let args = format!("victim={CANARY_HPA:#x} foreign=0 sandbox=0 port=0x3f8 uart=0x2f8 {args}");
     let mut manifest = Manifest::new()
         .ends_with(&["rogue"])
         .bare("victim", "victim", "", &[0], VICTIM, "devices = [\"uart0\"]")
-        .bare("rogue", "rogue", &args, cores, "4 MiB", "");
+        .bare("rogue", "rogue", &args, cores, "4 MiB", "devices = [\"uart1\"]");
     manifest.0 +=
         "[[channel]]\nname = \"news\"\nfrom = \"victim\"\nto = [\"rogue\"]\nsize = \"4 KiB\"\n";
     manifest
@@ -80,7 +80,9 @@ fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
         Expect::Instruction(_) if denied.is_empty() => {
             got.is_some_and(|g| g.starts_with("exception 6"))
         }
-        Expect::Harmless(_) => denied.is_empty() && got == Some(expected),
+        Expect::Harmless(_) | Expect::QuietLines if expected.starts_with("harmless") => {
+            denied.is_empty() && got == Some(expected)
+        }
         Expect::Exception(_) => denied.is_empty() && got.is_some_and(|g| g.starts_with(expected)),
         _ => denied == [expected] && got.is_none(),
     };

@@ -151,7 +151,9 @@ fn judge(rogue: &str, observer: &str, life: usize, attack: &Attack) -> Result<St
         Expect::Instruction(_) if denied.is_empty() => {
             got.is_some_and(|g| g.starts_with("exception 6"))
         }
-        Expect::Harmless(_) => denied.is_empty() && got == Some(expected),
+        Expect::Harmless(_) | Expect::QuietLines if expected.starts_with("harmless") => {
+            denied.is_empty() && got == Some(expected)
+        }
         Expect::Exception(_) => denied.is_empty() && got.is_some_and(|g| g.starts_with(expected)),
         _ => denied == [expected] && got.is_none(),
     };

@@ -13,6 +13,7 @@ mod driver;
 mod figures;
 mod guest;
 mod host;
+mod line;
 mod mutate;
 mod probe;
 mod spoil;
@@ -30,6 +31,7 @@ fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
     jobs.extend(verify::jobs());
     jobs.extend(guest::jobs());
+    jobs.extend(line::jobs());
     jobs.extend(attack::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());

@@ -5,6 +5,7 @@
 
 use super::attack::{CANARY_HPA, VICTIM_HPA, got, intact, system};
 use super::driver::{Bench, Job};
+use super::line::with_level;
 use super::spoil::Spoil;
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
@@ -78,6 +79,23 @@ static MUTATIONS: &[Mutation] = &[
     }),
     built("ipi-destination", "ipi-nmi", |seen| {
         seen.sandbox("victim").is_ok_and(|s| s.exits.steady.contains_key("doorbell"))
+    }),
+    built("ioapic-access", "ioapic-index-byte", |seen| {
+        unnoticed(seen) && says(seen, "ioapic-index-byte", "harmless")
+    }),
+    built("ioapic-access", "ioapic-window-quad", |seen| {
+        unnoticed(seen) && says(seen, "ioapic-window-quad", "harmless")
+    }),
+    built("ioapic-line", "ioapic-foreign-line", |seen| {
+        unnoticed(seen) && says(seen, "ioapic-foreign-line", "harmless")
+    }),
+    built("ioapic-mode", "ioapic-nmi", |seen| exited_for(seen, "doorbell")),
+    built("ioapic-destination", "ioapic-foreign-core", |seen| {
+        seen.console.contains("[victim] victim: stray interrupt 0x60")
+    }),
+    built("ioapic-vector", "ioapic-low-vector", unnoticed),
+    built("ioapic-level-vector", "ioapic-level-vector", |seen| {
+        unnoticed(seen) && says(seen, "ioapic-level-vector", "harmless")
     }),
     baked(
         "nested-map",
@@ -284,8 +302,15 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
         manifest = doomed(manifest);
     }
     // What is done to the victim shows after the rogue has ended.
-    let waits =
-        matches!(mutation.attack, "ipi-fixed" | "ipi-nmi" | "control-stop" | "control-restart");
+    let waits = matches!(
+        mutation.attack,
+        "ipi-fixed" | "ipi-nmi" | "ioapic-foreign-core" | "control-stop" | "control-restart"
+    );
+    if mutation.rule == "ioapic-level-vector" {
+        // The real-time clock's line.
+        manifest = with_level(manifest, &bench.dir, 8)?;
+        manifest.0 = manifest.0.replace("[\"uart1\"]", "[\"uart1\", \"rtc\"]");
+    }
     if waits {
         manifest.0 =
             manifest.0.replace("ends_with = [\"rogue\"]", "ends_with = [\"rogue\", \"victim\"]");

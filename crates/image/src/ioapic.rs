@@ -1,0 +1,295 @@
+//! Interrupt lines: whose they are, which vectors level-triggered ones may have, and
+//! who may use which slots of the IOAPIC's remapping table.
+
+use crate::pages::Pages;
+use crate::{Error, parts::Lines as SharedLines};
+use bulkhead_arch_x86::iommu::Messages;
+use bulkhead_ioapic::{FIRST_VECTOR, Lines, Lock, MASKED, MAX_LINES, SLOTS, Shadow};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::MMIO_VA;
+use bulkhead_plan::{Guest, Machine, Plan, Sandbox, Trigger};
+
+/// Slots whose number ends in a vector that a local APIC accepts: the IOAPIC sees the
+/// low eight bits as one. Those of delivery mode 0 are left out, so that a message
+/// that was not made here finds nothing.
+const FIRST_SLOT: usize = SLOTS / 2 + FIRST_VECTOR as usize;
+/// The highest vector of a bare guest's level-triggered line: below the SDK's timer.
+const LAST_LEVEL: u8 = 0xEE;
+
+/// The line of an ISA interrupt or GSI: the PIT's arrives at line 2 (ICH9, 5.9.2).
+#[must_use]
+pub const fn line(irq: u32) -> u32 {
+    if irq == 0 { 2 } else { irq }
+}
+
+/// A sandbox's lines and how they signal, by number.
+#[must_use]
+pub fn of(machine: &Machine, sandbox: &Sandbox) -> Vec<(u32, Trigger)> {
+    let count = count(machine);
+    let devices = sandbox.devices.iter().filter_map(|d| d.irq.map(|irq| (line(irq), d.trigger)));
+    // PCI's lines are level-triggered and active low (PCI 3.0, 2.2.6).
+    let granted = sandbox.functions.iter().filter(|g| g.line);
+    let functions = granted.filter_map(|g| g.function.gsi.map(|gsi| (gsi, Trigger::LevelLow)));
+    let mut all: Vec<_> = devices.chain(functions).filter(|(line, _)| *line < count).collect();
+    all.sort_by_key(|(line, _)| *line);
+    all.dedup_by_key(|(line, _)| *line);
+    all
+}
+
+/// Lines that a guest sees.
+fn count(machine: &Machine) -> u32 {
+    machine.ioapic.map_or(0, |i| i.lines.min(MAX_LINES as u32))
+}
+
+/// Whether some sandbox has a level-triggered line. Then messages of the IOAPIC are not
+/// remapped: QEMU's IOMMU drops their trigger mode, so that no EOI would come back.
+#[must_use]
+pub fn any_level(plan: &Plan) -> bool {
+    let level = |s| of(&plan.machine, s).iter().any(|(_, trigger)| *trigger != Trigger::Edge);
+    plan.sandboxes.iter().any(level)
+}
+
+/// What becomes of the IOAPIC's messages.
+#[must_use]
+pub fn messages(machine: &Machine, shared: Option<SharedLines>) -> Messages {
+    match shared {
+        None => Messages::Abort,
+        // They do not pass the IOMMU: whoever sends under this ID is somebody else.
+        Some(_) if machine.iommu.is_some_and(|iommu| !iommu.remaps_lines) => Messages::Abort,
+        Some(SharedLines { table: Some(table), .. }) => Messages::Remap(table),
+        Some(_) => Messages::Pass,
+    }
+}
+
+/// Sets aside what the monitors share, if there are lines: the lock and, with
+/// an IOMMU that remaps interrupts, the IOAPIC's remapping table of [`SLOTS`] 32-bit
+/// entries in a page of its own.
+pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<SharedLines> {
+    plan.sandboxes.iter().find(|s| !of(&plan.machine, s).is_empty())?;
+    let lock = pages.take(size_of::<Lock>() as u64);
+    let remaps = plan.machine.iommu.is_some_and(|iommu| iommu.remaps_lines);
+    let table = (remaps && !any_level(plan)).then(|| pages.take(PAGE));
+    Some(SharedLines { lock, table })
+}
+
+/// What a monitor is told; `None` for a sandbox without lines.
+///
+/// # Errors
+/// Level-triggered lines in two Linux sandboxes: each would need all vectors.
+pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lines>, Error> {
+    let own = of(&plan.machine, &plan.sandboxes[index]);
+    if own.is_empty() {
+        return Ok(None);
+    }
+    let set = |which: &dyn Fn(Trigger) -> bool| {
+        own.iter().filter(|(_, t)| which(*t)).fold(0, |set, (line, _)| set | 1 << line)
+    };
+    let slots = table.map_or([0, 0], |_| slots(plan, index));
+    Ok(Some(Lines {
+        registers: plan.machine.ioapic.map_or(0, |i| MMIO_VA + i.base),
+        table: table.map_or(0, |table| MMIO_VA + table),
+        own: set(&|_| true),
+        level: set(&|trigger| trigger != Trigger::Edge),
+        low: set(&|trigger| trigger == Trigger::LevelLow),
+        count: count(&plan.machine),
+        slots,
+        level_vectors: level_vectors(plan, index)?,
+    }))
+}
+
+/// This sandbox's share of the remapping table: equal ones for all that have lines.
+fn slots(plan: &Plan, index: usize) -> [u32; 2] {
+    let with_lines = |s: &&Sandbox| !of(&plan.machine, s).is_empty();
+    let sharers = plan.sandboxes.iter().filter(with_lines).count().max(1);
+    let before = plan.sandboxes.iter().take(index).filter(with_lines).count();
+    let share = (SLOTS - FIRST_SLOT) / sharers;
+    let first = FIRST_SLOT + before * share;
+    [first as u32, (first + share) as u32]
+}
+
+/// Vectors for a sandbox's level-triggered lines, unique in the machine. A bare guest
+/// gets one for each of them, from the top: its information page says which. What is
+/// left is the one Linux', which chooses vectors as it likes.
+///
+/// # Errors
+/// See [`lines`].
+pub fn level_vectors(plan: &Plan, index: usize) -> Result<[u64; 4], Error> {
+    let mut bare = [0u64; 4];
+    let (mut own, mut next, mut linux) = ([0u64; 4], LAST_LEVEL, None);
+    for (i, sandbox) in plan.sandboxes.iter().enumerate() {
+        let all = of(&plan.machine, sandbox);
+        let level = all.iter().filter(|(_, trigger)| *trigger != Trigger::Edge).count();
+        match sandbox.guest {
+            Guest::Linux { .. } if level > 0 => {
+                if let Some(first) = linux.replace(i) {
+                    let first: &Sandbox = &plan.sandboxes[first];
+                    return Err(Error::Lines(format!(
+                        "{} and {} both have a level-triggered line; a Linux needs all vectors for that",
+                        first.name, sandbox.name
+                    )));
+                }
+            }
+            Guest::Linux { .. } => {}
+            Guest::Bare { .. } => {
+                for _ in 0..level {
+                    let bit = 1 << (next % 64);
+                    bare[usize::from(next / 64)] |= bit;
+                    if i == index {
+                        own[usize::from(next / 64)] |= bit;
+                    }
+                    next -= 1;
+                }
+            }
+        }
+    }
+    if linux == Some(index) {
+        own = bare.map(|taken| !taken);
+        own[0] &= !0xFFFF;
+    }
+    Ok(own)
+}
+
+/// What a guest has written before it wrote anything.
+pub fn shadow(pages: &mut Pages) -> u64 {
+    let at = pages.take(size_of::<Shadow>() as u64);
+    let [low, high] = MASKED.map(u32::to_le_bytes);
+    // The selected register is 0; then the entries.
+    let entries = [low, high].concat().repeat(MAX_LINES);
+    pages.write(at + (size_of::<Shadow>() - entries.len()) as u64, &entries);
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_layout::monitor::Action;
+    use bulkhead_layout::report::KINDS;
+    use bulkhead_plan::{Device, Ioapic, Iommu, Span};
+
+    fn sandbox(linux: bool, irqs: &[(u32, Trigger)]) -> Sandbox {
+        let device = |&(irq, trigger): &(u32, Trigger)| Device {
+            name: format!("irq{irq}"),
+            class: "test".into(),
+            ports: Vec::new(),
+            irq: Some(irq),
+            trigger,
+            nobody: None,
+            place: Default::default(),
+        };
+        let guest = match linux {
+            true => Guest::Linux { kernel: "k".into(), initrd: None, cmdline: String::new() },
+            false => {
+                Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true }
+            }
+        };
+        Sandbox {
+            name: "s".into(),
+            place: Default::default(),
+            guest,
+            cores: vec![0],
+            apic_ids: vec![0],
+            ram: Vec::new(),
+            devices: irqs.iter().map(device).collect(),
+            functions: Vec::new(),
+            control: Vec::new(),
+            observe: Vec::new(),
+            actions: [Action::Ignore; KINDS],
+            autostart: true,
+            criticality: None,
+        }
+    }
+
+    fn plan(sandboxes: Vec<Sandbox>) -> Plan {
+        Plan {
+            system: "test".into(),
+            manifest: "test".into(),
+            machine: Machine {
+                ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
+                iommu: Some(Iommu { remaps_lines: true, ..Iommu::default() }),
+                ..Machine::default()
+            },
+            image: Span::default(),
+            sandboxes,
+            channels: Vec::new(),
+            ends_with: Vec::new(),
+            drives: Vec::new(),
+        }
+    }
+
+    use Trigger::{Edge, LevelHigh, LevelLow};
+
+    #[test]
+    fn lines_are_those_of_devices() {
+        let plan = plan(vec![
+            sandbox(true, &[(4, Edge), (0, Edge), (16, LevelLow), (24, Edge)]),
+            sandbox(false, &[]),
+            sandbox(false, &[(3, Edge), (9, LevelHigh)]),
+        ]);
+        let of = |index| lines(&plan, index, None).unwrap();
+        let linux = of(0).unwrap();
+        assert_eq!(
+            [linux.own, linux.level, linux.low],
+            [1 << 2 | 1 << 4 | 1 << 16, 1 << 16, 1 << 16]
+        );
+        assert_eq!((linux.count, linux.slots), (24, [0, 0]));
+        assert_eq!(of(1), None);
+        let bare = of(2).unwrap();
+        assert_eq!([bare.own, bare.level, bare.low], [1 << 3 | 1 << 9, 1 << 9, 0]);
+        assert_eq!(bare.level_vectors, [0, 0, 0, 1 << (0xEE - 192)]);
+        assert_eq!(linux.level_vectors, [!0xFFFF, !0, !0, !(1 << (0xEE - 192))]);
+    }
+
+    #[test]
+    fn level_vectors_are_unique() {
+        let level = [(16, LevelLow), (17, LevelLow)];
+        let bare = plan(vec![
+            sandbox(false, &level),
+            sandbox(true, &[(4, Edge)]),
+            sandbox(false, &[(18, LevelLow)]),
+        ]);
+        let sets: Vec<_> = (0..3).map(|i| level_vectors(&bare, i).unwrap()).collect();
+        let shared = |a: usize, b: usize| sets[a].iter().zip(sets[b]).any(|(a, b)| a & b != 0);
+        assert!(!shared(0, 2) && sets[1] == [0; 4]);
+        let two = plan(vec![sandbox(true, &level), sandbox(true, &[(18, LevelLow)])]);
+        assert!(lines(&two, 0, None).is_err());
+    }
+
+    #[test]
+    fn shares_of_the_table_do_not_overlap() {
+        let line = |irq| sandbox(false, &[(irq, Edge)]);
+        let plan = plan(vec![line(1), sandbox(true, &[]), line(3), line(4)]);
+        assert!(shared(&mut Pages::default(), &plan).unwrap().table.is_some());
+        let of = |index| lines(&plan, index, Some(PAGE)).unwrap().map(|l| l.slots);
+        assert_eq!([of(0), of(2), of(3)], [Some([272, 352]), Some([352, 432]), Some([432, 512])]);
+    }
+
+    #[test]
+    fn a_level_line_ends_remapping() {
+        let plan = plan(vec![sandbox(false, &[(16, LevelLow)])]);
+        let level = shared(&mut Pages::default(), &plan);
+        assert_eq!(messages(&plan.machine, level), Messages::Pass);
+        let none = super::tests::plan(vec![sandbox(true, &[])]);
+        let shared = shared(&mut Pages::default(), &none);
+        assert_eq!(messages(&none.machine, shared), Messages::Abort);
+    }
+
+    #[test]
+    fn who_does_not_see_lines_lets_nothing_through() {
+        let mut plan = plan(vec![sandbox(false, &[(4, Edge), (16, LevelLow)])]);
+        plan.machine.iommu = Some(Iommu { remaps_interrupts: true, ..Iommu::default() });
+        let made = shared(&mut Pages::default(), &plan).unwrap();
+        assert_eq!(made.table, None);
+        assert_eq!(messages(&plan.machine, Some(made)), Messages::Abort);
+    }
+
+    #[test]
+    fn a_fresh_shadow_is_masked() {
+        let mut pages = Pages::default();
+        let at = shadow(&mut pages);
+        let bytes = pages.read(at, size_of::<Shadow>() as u64);
+        let words: Vec<_> =
+            bytes.chunks(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())).collect();
+        assert_eq!(words[0], 0);
+        assert!(words[1..].chunks(2).all(|entry| entry == MASKED));
+    }
+}

@@ -1,0 +1,169 @@
+//! Interrupt lines: serial ports that work by interrupts, in bare guests and Linux,
+//! edge- and level-triggered, beside each other and beside a storm.
+
+use super::attack::unharmed;
+use super::driver::Job;
+use super::system::{Manifest, Seen, run};
+use crate::build;
+use std::path::Path;
+use std::time::Duration;
+
+const SMALL: &str = "4 MiB";
+/// Exits by which a Linux clears an IOAPIC when it powers off: for each of 24 lines,
+/// three times an entry of two registers, each by index and window.
+const CLEARED: u64 = 24 * 3 * 4;
+
+pub fn jobs() -> Vec<Job> {
+    vec![
+        two("line/two-guests", "lines=40", 0, false),
+        two("line/restarted", "lines=20 life=4", 3, false),
+        two("line/level-triggered", "lines=20 life=4", 3, true),
+        storm(),
+        linux("line/linux", false),
+        linux("line/linux-level-triggered", true),
+        two_linux(),
+    ]
+}
+
+/// The machine with a device whose line is level-triggered, by its interrupt.
+pub fn with_level(mut manifest: Manifest, dir: &Path, irq: u32) -> Result<Manifest, String> {
+    let path = build::root().join("machines/qemu-q35.toml");
+    let machine = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let edge = format!("irq = {irq}\n");
+    let level = machine.replace(&edge, &format!("{edge}trigger = \"level-high\"\n"));
+    let here = dir.join("level.toml");
+    std::fs::write(&here, level).map_err(|e| format!("{}: {e}", here.display()))?;
+    let here = here.display().to_string();
+    manifest.0 = manifest.0.replace("machines/qemu-q35.toml", &here);
+    Ok(manifest)
+}
+
+fn serial(manifest: Manifest, name: &str, args: &str, core: u32, uart: u32) -> Manifest {
+    let (port, line) = if uart == 0 { (0x3F8, 4) } else { (0x2F8, 3) };
+    let args = format!("port={port:#x} line={line} {args}");
+    let device = format!("devices = [\"uart{uart}\"]");
+    manifest.bare(name, "serial", &args, &[core], SMALL, &device)
+}
+
+/// What `guests/serial` writes: whole lines with ascending numbers.
+fn wrote(seen: &Seen, uart: usize, sandbox: u8, lines: usize) -> Result<(), String> {
+    let text = &seen.outcome()?.serials[uart];
+    let found: Vec<_> = text.lines().filter(|l| l.len() == 62).collect();
+    let right = |(n, line): (usize, &&str)| {
+        line.starts_with(&format!("{}{n:04}", (b'A' + sandbox) as char))
+    };
+    let last = found.len().checked_sub(lines).map(|first| &found[first..]).unwrap_or_default();
+    let whole = last.len() == lines && last.iter().enumerate().all(right);
+    seen.ensure(whole, format!("serial {uart} does not end with {lines} whole lines"))
+}
+
+/// Two bare guests, each with a serial port and its line, at the same time.
+fn two(name: &'static str, args: &'static str, restarts: u64, level: bool) -> Job {
+    let lines = args.split(['=', ' ']).nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    Job::one(name, 60, move |bench| {
+        let manifest = Manifest::new().ends_with(&["one", "two"]);
+        let manifest = serial(manifest, "one", args, 0, 0);
+        let mut manifest = serial(manifest, "two", args, 1, 1);
+        if level {
+            manifest = with_level(manifest, &bench.dir, 3)?;
+        }
+        let seen = run(&manifest, &bench.dir, |_| {})?;
+        for (index, name) in ["one", "two"].into_iter().enumerate() {
+            seen.exited(name)?;
+            wrote(&seen, index, index as u8, lines)?;
+            let s = seen.sandbox(name)?;
+            seen.ensure(s.restarts == restarts && s.denials == 0, "restarts or denials")?;
+            let asked = s.exits.steady.keys().all(|cause| *cause == "hypercall");
+            seen.ensure(asked, format!("exits of {name}: {:?}", s.exits.steady))?;
+        }
+        let interrupts = seen.console.lines().filter_map(|l| l.split_once(" by ")).map(|l| l.1);
+        Ok(interrupts.collect::<Vec<_>>().join(", "))
+    })
+}
+
+/// One sandbox masks and opens its line as fast as it can; another's works on.
+fn storm() -> Job {
+    Job::one("line/storm", 90, |bench| {
+        let manifest = Manifest::new().ends_with(&["one"]);
+        let manifest = serial(manifest, "one", "lines=200", 0, 0).bare(
+            "rogue",
+            "rogue",
+            "attack=ioapic-storm uart=0x2f8",
+            &[1],
+            SMALL,
+            "devices = [\"uart1\"]",
+        );
+        let seen = run(&manifest.restarting("rogue"), &bench.dir, |_| {})?;
+        seen.exited("one")?;
+        seen.undisturbed("one", &["exited"])?;
+        wrote(&seen, 0, 0, 200)?;
+        let config = seen.sandbox("rogue")?.exits.boot.get("config").copied().unwrap_or(0);
+        seen.ensure(config > 100, format!("{config} exits are no storm"))?;
+        Ok(format!("{config} exits of the other"))
+    })
+}
+
+/// Prints a lot, then how many interrupts there were.
+const PRINTS: &str = "awk:BEGIN{while(i++<2000)print\\\"number\\\"i;while((getline<\\\"/proc/interrupts\\\")>0)print}";
+
+/// A Linux writes to its console by interrupts, and without an exit.
+fn linux(name: &'static str, level: bool) -> Job {
+    Job::one(name, 150, move |bench| {
+        let mut manifest = Manifest::new().ends_with(&["linux"]).linux(
+            "linux",
+            "linux-6.12-cloud",
+            PRINTS,
+            &[0],
+            "256 MiB",
+            1,
+        );
+        if level {
+            manifest = with_level(manifest, &bench.dir, 3)?;
+        }
+        let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(120))?;
+        seen.undisturbed("linux", &["stopped"])?;
+        let by = by_interrupts(&seen, "linux", 1, level)?;
+        Ok(format!("{by} interrupts"))
+    })
+}
+
+fn by_interrupts(seen: &Seen, name: &str, uart: usize, level: bool) -> Result<u64, String> {
+    let text = &seen.outcome()?.serials[uart];
+    let all = (1..=2000).all(|n| text.contains(&format!("number{n}\r\n")));
+    seen.ensure(all, "a line is missing")?;
+    let kind = if level { "fasteoi" } else { "edge" };
+    let ours = |l: &&str| l.contains(&format!("-{kind}")) && l.contains("ttyS");
+    let line = text.lines().find(ours).unwrap_or_default();
+    let counts = line.split_whitespace().skip(1).map_while(|n| n.parse::<u64>().ok());
+    let count: u64 = counts.sum();
+    // 16 bytes an interrupt at most.
+    seen.ensure(count > 1000, format!("{count} interrupts: {line}"))?;
+    let config = seen.sandbox(name)?.exits.steady.get("config").copied().unwrap_or(0);
+    // And four for each time that the port is opened or closed: by init and its job.
+    let few = config <= CLEARED + 32;
+    seen.ensure(few, format!("{config} exits for configuration"))?;
+    Ok(count)
+}
+
+/// Two of them, at the same time.
+fn two_linux() -> Job {
+    Job::one("line/two-linux", 240, |bench| {
+        let linux = |manifest: Manifest, name, core, uart| {
+            manifest.linux(name, "linux-6.12-cloud", PRINTS, &[core], "256 MiB", uart)
+        };
+        let manifest = Manifest::new().ends_with(&["one", "two"]);
+        let manifest = linux(linux(manifest, "one", 0, 0), "two", 1, 1);
+        let victim = "{ size = \"8 MiB\", at = \"1 GiB\" }";
+        let manifest = manifest.bare("victim", "victim", "", &[2], victim, "");
+        let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(200))?;
+        let mut counts = Vec::new();
+        for (uart, name) in ["one", "two"].into_iter().enumerate() {
+            let s = seen.sandbox(name)?;
+            // Each is denied the other's port, for which it looks.
+            seen.ensure(s.state == "stopped" && s.restarts == 0, format!("{name} is {}", s.state))?;
+            counts.push(by_interrupts(&seen, name, uart, false)?);
+        }
+        unharmed(&seen)?;
+        Ok(format!("{counts:?} interrupts"))
+    })
+}

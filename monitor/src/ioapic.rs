@@ -1,0 +1,125 @@
+//! Interrupt lines: what the guest writes to its IOAPIC, and what of it goes to the
+//! machine's, which all monitors with lines share (docs/decisions/0016-interrupt-lines.md).
+
+use crate::core::{config, slice};
+use crate::enforced;
+use ::core::sync::atomic::AtomicU32;
+use bulkhead_cpu_x86::rdtsc;
+use bulkhead_ioapic::{
+    Aim, Entry, GPA, Lines, Lock, MASKED, SELECT, SLOTS, Shadow, TABLE, WINDOW, Wrong,
+};
+use bulkhead_resident::PAGE;
+use bulkhead_resident::map::IOAPIC_VA;
+
+const WRITTEN_VA: u64 = IOAPIC_VA + PAGE;
+/// TSC ticks to wait for the lock: a second or so. Its holders need microseconds.
+const PATIENCE: u64 = 4_000_000_000;
+
+/// What this sandbox has of the IOAPIC, if it has a line.
+#[derive(Clone, Copy)]
+struct Own {
+    lines: &'static Lines,
+    shadow: &'static Shadow,
+    lock: &'static Lock,
+    table: &'static [AtomicU32],
+}
+
+fn own() -> Option<Own> {
+    let lines = slice::<Lines>(config().lines).first()?;
+    // SAFETY: with lines, the host maps these pages, writable: a lock, what the guest has
+    // written, and the remapping table, if messages are remapped. All are atomics.
+    unsafe {
+        Some(Own {
+            lines,
+            shadow: &*(WRITTEN_VA as *const Shadow),
+            lock: &*(IOAPIC_VA as *const Lock),
+            table: match lines.table {
+                0 => &[],
+                table => ::core::slice::from_raw_parts(table as *const AtomicU32, SLOTS),
+            },
+        })
+    }
+}
+
+/// Whether an address is one of the sandbox's IOAPIC.
+pub fn answers(address: u64) -> bool {
+    config().lines.len != 0 && address & !(PAGE - 1) == GPA
+}
+
+/// An access of `size` bytes to the IOAPIC's page; what a read gives.
+///
+/// # Errors
+/// The address to be recorded: of an entry the page's plus the register's index.
+pub fn access(address: u64, size: u8, written: Option<u64>) -> Result<u64, u64> {
+    let own = own().ok_or(address)?;
+    let offset = address & (PAGE - 1);
+    let result = match written {
+        None => own.lines.read(own.shadow, offset, size).map(u64::from),
+        Some(value) => write(own, offset, size, value as u32).map(|()| 0),
+    };
+    result.map_err(|wrong| match wrong {
+        Wrong::Access => address,
+        _ => GPA + u64::from(own.shadow.select()),
+    })
+}
+
+fn write(own: Own, offset: u64, size: u8, value: u32) -> Result<(), Wrong> {
+    match own.lines.write(own.shadow, offset, size, value, holds)? {
+        Aim::Nothing => Ok(()),
+        // A broken lock: nothing can be programmed any more.
+        Aim::Entry { line, half } => own
+            .lock
+            .with(PATIENCE, rdtsc, || change(own, line, half, value))
+            .unwrap_or(Err(Wrong::Line)),
+    }
+}
+
+/// Changes an entry; by the holder of the lock.
+fn change(own: Own, line: u32, half: usize, value: u32) -> Result<(), Wrong> {
+    let old = own.shadow.entry(line);
+    let (new, message) = own.lines.change(&config().own, line, half, old, value, holds)?;
+    let was_masked = bulkhead_ioapic::Message::of(old).is_none();
+    if message.is_some() || !was_masked {
+        store(own, line, own.lines.hardware(line, message, own.table)?);
+    }
+    own.shadow.set(line, new);
+    Ok(())
+}
+
+/// Whether a rule is enforced.
+fn holds(rule: Wrong) -> bool {
+    match rule {
+        Wrong::Access => enforced("ioapic-access"),
+        Wrong::Line => enforced("ioapic-line"),
+        Wrong::Mode => enforced("ioapic-mode"),
+        Wrong::Destination => enforced("ioapic-destination"),
+        Wrong::Vector => enforced("ioapic-vector"),
+        Wrong::LevelVector => enforced("ioapic-level-vector"),
+        Wrong::Slots => true,
+    }
+}
+
+/// Writes an entry of the machine's table; by the holder of the lock.
+fn store(own: Own, line: u32, [low, high]: Entry) {
+    let registers = own.lines.registers;
+    let (select, window) = (registers + SELECT, registers + WINDOW);
+    let at = TABLE.wrapping_add(2 * line);
+    for (register, value) in [(at.wrapping_add(1), high), (at, low)] {
+        // SAFETY: the machine's IOAPIC, mapped where a sandbox has lines.
+        unsafe {
+            (select as *mut u32).write_volatile(register);
+            (window as *mut u32).write_volatile(value);
+        }
+    }
+}
+
+/// Masks the sandbox's lines, as after a reset; no guest runs. With a broken lock they
+/// stay as they are: what comes of them stays with this sandbox.
+pub fn silence() {
+    let Some(own) = own() else { return };
+    let open = |line: &u32| own.shadow.entry(*line) != MASKED;
+    for line in (0..own.lines.count).filter(open) {
+        let _ = own.lock.with(PATIENCE, rdtsc, || store(own, line, MASKED));
+    }
+    own.shadow.reset();
+}
