@@ -245,7 +245,13 @@ fn sandboxes(out: &mut String, plan: &Plan) {
                 names(&sandbox.control),
                 names(&sandbox.observe),
                 criticality(sandbox).into(),
-                if sandbox.autostart { "boot" } else { "request" }.into(),
+                match (sandbox.autostart, sandbox.learn) {
+                    (true, false) => "boot",
+                    (false, false) => "request",
+                    (true, true) => "boot, learns",
+                    (false, true) => "request, learns",
+                }
+                .into(),
             ]
         })
         .collect();

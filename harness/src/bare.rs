@@ -107,6 +107,7 @@ pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbo
         observe: Vec::new(),
         actions: [Action::Stop; KINDS],
         autostart: true,
+        learn: false,
         criticality: None,
     }
 }

@@ -13,6 +13,9 @@ pub struct Arguments {
     /// The image.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Refuse what belongs into no release: sandboxes that learn.
+    #[arg(long)]
+    release: bool,
     /// Wrap it into an ISO that boots on BIOS and on UEFI.
     #[arg(long)]
     iso: bool,
@@ -27,6 +30,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(learner) = super::learners(&checked).first().filter(|_| arguments.release) {
+        return output::fail(&format!("{learner}: no release has a sandbox that learns"));
+    }
     let baked = match bulkhead_run::build(&checked, &arguments.manifest.folder()) {
         Ok(baked) => baked,
         Err(error) => return output::fail(&error.to_string()),

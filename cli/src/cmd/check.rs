@@ -36,6 +36,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(checked) => (Diagnostics::default(), Some(checked)),
         Err(findings) => (findings, None),
     };
+    for learner in good.iter().flat_map(super::learners) {
+        output::complain(&format!(
+            "{learner} learns: denied accesses are noted and answered as absent, whatever \
+             `[[health]]` says; `bulkhead build --release` refuses it"
+        ));
+    }
     match (arguments.format, &good) {
         (Format::Human, Some(checked)) => {
             let system = &checked.system;

@@ -10,6 +10,7 @@ pub mod run;
 
 use crate::output;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
+use bulkhead_watch::owner;
 use std::path::PathBuf;
 
 /// Which manifest, and where its files are.
@@ -37,6 +38,14 @@ impl ManifestArguments {
     pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
         load(&self.manifest, &Options { artifacts: self.artifacts.clone(), skip_files })
     }
+}
+
+/// Sandboxes that learn: place and name.
+pub fn learners(checked: &Checked) -> Vec<String> {
+    let all = checked.system.sandboxes.iter().map(|wanted| &wanted.sandbox);
+    let learners = all.filter(|sandbox| sandbox.learn);
+    let show = |s: &bulkhead_plan::Sandbox| format!("{}: `{}`", owner::at(&s.place), s.name);
+    learners.map(show).collect()
 }
 
 /// Prints findings for a person.

@@ -196,6 +196,10 @@ fn finish(outcome: &Outcome, timed: bool, file: Option<&PathBuf>) -> ExitCode {
         let mark = if promise.held { "held  " } else { "BROKEN" };
         text += &format!("  {mark} {}: {}\n", promise.name, promise.detail);
     }
+    let plan = &outcome.baked.plan;
+    for (who, lessons) in plan.sandboxes.iter().zip(&outcome.lessons).filter(|(who, _)| who.learn) {
+        text += &lessons.text(who, plan);
+    }
     if !timed {
         text += NOT_TIMED;
     }

@@ -98,6 +98,11 @@ pub struct Sandbox {
     /// Whether it starts with the machine.
     #[serde(default = "yes")]
     pub autostart: bool,
+    /// Whether it is being tried out: what it touches without having it is recorded
+    /// and answered as absent, and `bulkhead run` prints what would grant it. Not in
+    /// releases.
+    #[serde(default)]
+    pub learn: bool,
     /// How much depends on it. Shown by `bulkhead plan`.
     pub criticality: Option<Criticality>,
 }

@@ -215,6 +215,7 @@ mod tests {
                 observe: Vec::new(),
                 actions: [Action::Stop; KINDS],
                 autostart: true,
+                learn: false,
                 criticality: None,
             },
             memory,

@@ -205,6 +205,8 @@ pub struct Sandbox {
     pub actions: [Action; KINDS],
     /// Starts with the machine.
     pub autostart: bool,
+    /// It is being tried out: what it touches is noted for its author.
+    pub learn: bool,
     /// How much depends on it, as the manifest's author says; shown, not acted on.
     pub criticality: Option<Criticality>,
 }

@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Take from an older description what no Linux can know: the machine's name,
-    /// console and debug port, `[qemu]`, the lines of functions, and devices that
+    /// console and debug port, `[qemu]`, the lines and further requester IDs of functions, and devices that
     /// Linux shows nothing of.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,

@@ -152,6 +152,9 @@ fn function(out: &mut Lines, function: &FunctionEntry) {
     out.key("vendor", &format!("{:#06x}", function.vendor));
     out.key("device", &format!("{:#06x}", function.device));
     out.key("class", &format!("{:#08x}", function.class));
+    if !function.requesters.is_empty() {
+        out.key("requesters", &list(&function.requesters, |id| quoted(id)));
+    }
     out.some("group", function.group, |group| group.to_string());
     out.some("gsi", function.gsi, |gsi| gsi.to_string());
     match &function.bars[..] {

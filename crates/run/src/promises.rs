@@ -16,6 +16,10 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
     }
     for (index, sandbox) in outcome.report.sandboxes.iter().enumerate() {
         let plan = &outcome.baked.plan.sandboxes[index];
+        // What it may not have is yet to be found out: nothing is promised.
+        if plan.learn {
+            continue;
+        }
         let is_restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
         if is_restarted {
             promises.push(caught(sandbox));

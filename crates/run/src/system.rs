@@ -8,7 +8,7 @@ use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
 use bulkhead_plan::{Guest, Plan};
 use bulkhead_qemu::{Counts, Plugin, Running, Serial, Time};
-use bulkhead_watch::{Explained, Report, Snapshot, explain, report, snapshot, telemetry};
+use bulkhead_watch::{Explained, Lessons, Report, Snapshot, explain, report, snapshot, telemetry};
 use std::mem::offset_of;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -107,6 +107,8 @@ pub struct Outcome {
     pub telemetry: Vec<(String, Record)>,
     /// Consoles by sandbox: what came through the console hypercall.
     pub consoles: Vec<String>,
+    /// By sandbox, what those with `learn = true` touched.
+    pub lessons: Vec<Lessons>,
     /// Serial ports' output, COM1 first.
     pub serials: Vec<String>,
     /// What the boot code said.
@@ -168,11 +170,13 @@ pub fn run(
     let report = report(&baked, &last, &watch.first_launches, now);
     let counts = options.plugin.is_some().then(|| running.counts()).transpose();
     let consoles = std::mem::take(&mut watch.consoles);
+    let lessons = std::mem::take(&mut watch.lessons);
     Ok(Outcome {
         report,
         snapshot: last,
         telemetry,
         consoles,
+        lessons,
         serials: (0..4).map(|n| running.serial(n)).collect(),
         boot_messages: running.console(),
         counts: counts.map_err(Error::Machine)?,
@@ -253,6 +257,7 @@ struct Watch<'a> {
     denials: Vec<Vec<u64>>,
     written: Vec<Vec<u64>>,
     consoles: Vec<String>,
+    lessons: Vec<Lessons>,
     shown: Vec<usize>,
 }
 
@@ -270,6 +275,7 @@ impl<'a> Watch<'a> {
             denials: zeros(),
             written: zeros(),
             consoles: vec![String::new(); sandboxes.len()],
+            lessons: vec![Lessons::default(); sandboxes.len()],
             shown: vec![0; sandboxes.len()],
         }
     }
@@ -365,7 +371,14 @@ impl<'a> Watch<'a> {
             }
             // After the text: a guest says what it is about to do.
             for (c, core) in s.cores.iter().enumerate() {
-                for denial in core.newest.iter().filter(|d| d.seq > self.denials[i][c]) {
+                let known = self.denials[i][c];
+                if self.baked.plan.sandboxes[i].learn {
+                    let oldest = core.newest.first().map_or(core.denials, |d| d.seq - 1);
+                    self.lessons[i].lose(oldest.saturating_sub(known));
+                    let new = core.newest.iter().filter(|d| d.seq > known);
+                    new.for_each(|d| self.lessons[i].take(&self.baked.plan, i, d));
+                }
+                for denial in core.newest.iter().filter(|d| d.seq > known) {
                     see(Event::Denied(explain(&self.baked.plan, i, c, denial)));
                 }
                 self.denials[i][c] = core.newest.last().map_or(self.denials[i][c], |d| d.seq);

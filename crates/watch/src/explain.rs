@@ -5,7 +5,7 @@
 use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{BarKind, Plan, Sandbox};
+use bulkhead_plan::{BarKind, Function, Plan, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -154,6 +154,25 @@ fn words(access: String, answer: Answer) -> Words {
     (access, answer.owner, answer.rule.into(), allow)
 }
 
+/// The function whose configuration space or memory that address is.
+pub fn function_at(plan: &Plan, at: u64) -> Option<&Function> {
+    let config = plan.machine.pci.as_ref().filter(|root| root.space().contains(at));
+    plan.machine.functions.iter().find(|f| match config {
+        Some(root) => root.config(f.bdf) == at & !(PAGE - 1),
+        None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(at)),
+    })
+}
+
+/// The line whose entry in the IOAPIC's table a record's address names: the
+/// registers' address and the index of one of them.
+pub fn line_of(plan: &Plan, at: u64) -> Option<u32> {
+    /// Index of the first register of the redirection table (82093AA, 3.2.4).
+    const TABLE: u64 = 0x10;
+    let index = at.wrapping_sub(plan.machine.ioapic?.base);
+    let line = index.checked_sub(TABLE)? / 2;
+    (index < PAGE).then_some(line as u32)
+}
+
 /// A register of a mediated device.
 fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let (at, value) = (denial.address, denial.info);
@@ -161,12 +180,7 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         return line(plan, who, at - ioapic.base, value);
     }
     let access = format!("access to device register {at:#x}, value {value:#x}");
-    let config = plan.machine.pci.as_ref().filter(|root| root.space().contains(at));
-    let function = plan.machine.functions.iter().find(|f| match config {
-        Some(root) => root.config(f.bdf) == at & !(PAGE - 1),
-        None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(at)),
-    });
-    match function {
+    match function_at(plan, at) {
         Some(function) => words(access, owner::pci(plan, who, function)),
         None => {
             let rule = "a guest programs the PCI functions that it owns";

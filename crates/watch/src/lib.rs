@@ -3,12 +3,14 @@
 //! puts them into words.
 
 mod explain;
+mod learn;
 pub mod owner;
 mod ram;
 mod report;
 mod snapshot;
 
 pub use explain::{Explained, explain};
+pub use learn::Lessons;
 pub use ram::Read;
 pub use report::{Boot, Exits, Monitor, Promise, Report, Sandbox, VERSION, report};
 pub use snapshot::{Core, SandboxSnapshot, Snapshot, snapshot, telemetry};

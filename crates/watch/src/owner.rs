@@ -323,6 +323,22 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
     Answer { what, owner, rule: RULE, gets, ..answer }
 }
 
+/// The right to stop, start and restart another sandbox.
+#[must_use]
+pub fn control(plan: &Plan, who: &Sandbox, other: &Sandbox) -> Answer {
+    let granted = who.control.iter().any(|index| plan.sandboxes[*index].name == other.name);
+    let value = format!("\"{}\"", other.name);
+    let line = Allow::Line { place: at(&who.place), key: "control", value };
+    Answer {
+        what: format!("control of {}", other.name),
+        owner: format!("{}'s", other.name),
+        why: at(&other.place),
+        rule: "a sandbox controls those that the manifest names",
+        gets: if granted { "its requests are followed" } else { "DENIED, with a record" }.into(),
+        allow: if granted { Allow::Has } else { line },
+    }
+}
+
 /// An interrupt line.
 #[must_use]
 pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {

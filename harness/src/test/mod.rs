@@ -13,6 +13,7 @@ mod driver;
 mod figures;
 mod guest;
 mod host;
+mod learn;
 mod line;
 mod mutate;
 mod probe;
@@ -41,5 +42,6 @@ fn jobs() -> Vec<Job> {
     jobs.extend(damaged::jobs());
     jobs.extend(wrong::jobs());
     jobs.extend(probe::jobs());
+    jobs.extend(learn::jobs());
     jobs
 }

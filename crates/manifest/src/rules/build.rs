@@ -96,7 +96,9 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
     let ids = cx.machine.as_ref().map_or(&[][..], |machine| &machine.apic_ids);
     let cores: Vec<usize> = item.cores.iter().map(|core| *core as usize).collect();
     let mut actions = default_actions();
-    for health in cx.healths.iter().filter(|health| health.sandbox == item.name) {
+    // A sandbox that learns goes on wherever it can.
+    let healths = cx.healths.iter().filter(|health| health.sandbox == item.name && !item.learn);
+    for health in healths {
         actions[health.on as usize] = match health.action {
             raw::Action::Ignore => Action::Ignore,
             raw::Action::Stop => Action::Stop,
@@ -116,6 +118,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         observe: indices(cx, &item.observe),
         actions,
         autostart: item.autostart,
+        learn: item.learn,
         criticality: item.criticality.map(|criticality| match criticality {
             raw::Criticality::Low => plan::Criticality::Low,
             raw::Criticality::Medium => plan::Criticality::Medium,

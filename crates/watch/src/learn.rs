@@ -1,0 +1,294 @@
+//! Learn mode: what a sandbox with `learn = true` touched without having it, and
+//! the lines of the manifest that would grant it.
+
+use crate::explain::{explain, function_at, line_of};
+use crate::owner::{self, Allow, Answer, Thing};
+use bulkhead_layout::report::{Denial, Kind};
+use bulkhead_plan::{Bdf, Plan, Sandbox};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The configuration address port of PCI.
+const CONFIG_ADDRESS: u16 = 0xCF8;
+/// Its data ports.
+const CONFIG_DATA: std::ops::Range<u64> = 0xCFC..0xD00;
+
+/// What was touched by one grant, or cannot be granted: in words, how often.
+type Touched = BTreeMap<String, u64>;
+
+/// What one sandbox touched.
+#[derive(Clone, Debug, Default)]
+pub struct Lessons {
+    /// By key and element of its table in the manifest.
+    wanted: BTreeMap<(&'static str, String), Touched>,
+    /// By what else it would take.
+    others: BTreeMap<String, Touched>,
+    /// Records that were overwritten before they were read.
+    lost: u64,
+}
+
+impl Lessons {
+    /// Takes a record of the sandbox with that index.
+    pub fn take(&mut self, plan: &Plan, sandbox: usize, denial: &Denial) {
+        let who = &plan.sandboxes[sandbox];
+        if denial.kind == Kind::Port as u32 && CONFIG_DATA.contains(&denial.address) {
+            // Which function was asked for, the write to 0xCF8 has told.
+            return;
+        }
+        let (what, allow) = asked(plan, who, denial)
+            .filter(|answer| answer.allow != Allow::Has)
+            .map(|answer| (answer.what, answer.allow))
+            .unwrap_or_else(|| {
+                let explained = explain(plan, sandbox, 0, denial);
+                (explained.access, Allow::Change(explained.allow))
+            });
+        let touched = match allow {
+            Allow::Line { key, value, .. } => self.wanted.entry((key, value)).or_default(),
+            other => self.others.entry(other.to_string()).or_default(),
+        };
+        *touched.entry(what).or_default() += 1;
+    }
+
+    /// Counts records that nobody read.
+    pub fn lose(&mut self, records: u64) {
+        self.lost += records;
+    }
+
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.others.is_empty() && self.lost == 0
+    }
+
+    /// The lines that would grant it all, as they stand in the sandbox's table:
+    /// what it has and what it touched.
+    #[must_use]
+    pub fn lines(&self, who: &Sandbox, plan: &Plan) -> Vec<String> {
+        let mut lines = Vec::new();
+        for key in ["devices", "control", "observe"] {
+            let more = self.wanted.keys().filter(|(other, _)| *other == key);
+            let more: Vec<String> = more.map(|(_, value)| value.clone()).collect();
+            if !more.is_empty() {
+                let all: Vec<String> = has(who, plan, key).into_iter().chain(more).collect();
+                lines.push(format!("{key} = [{}]", all.join(", ")));
+            }
+        }
+        lines
+    }
+
+    /// All of it, for a person.
+    #[must_use]
+    pub fn text(&self, who: &Sandbox, plan: &Plan) -> String {
+        let mut out = format!("{} learned ({}):\n", who.name, owner::at(&who.place));
+        for line in self.lines(who, plan) {
+            let _ = writeln!(out, "  {line}");
+        }
+        for ((_, value), touched) in &self.wanted {
+            let _ = writeln!(out, "  # {value}: {}", shown(touched));
+        }
+        for (why, touched) in &self.others {
+            let _ = writeln!(out, "  # not by a grant: {} ({why})", shown(touched));
+        }
+        if self.is_empty() {
+            out.push_str("  # it touched nothing that it does not have\n");
+        }
+        if self.lost > 0 {
+            let lost = self.lost;
+            let _ = writeln!(out, "  # {lost} records were overwritten before they were read");
+        }
+        out
+    }
+}
+
+/// What a sandbox has already under a key, as it is written.
+fn has(who: &Sandbox, plan: &Plan, key: &str) -> Vec<String> {
+    let quoted = |name: &str| format!("\"{name}\"");
+    let names = |indices: &[usize]| {
+        indices.iter().map(|index| quoted(&plan.sandboxes[*index].name)).collect()
+    };
+    let function = |own: &bulkhead_plan::Granted| {
+        let name = quoted(&format!("pci:{}", own.function.bdf));
+        let silent = own.function.msi.is_none() && own.function.msix.is_none();
+        let dma = if own.unconfined { ", dma = \"unconfined\"" } else { "" };
+        let line = if own.line && !silent { ", line = true" } else { "" };
+        match dma.is_empty() && line.is_empty() {
+            true => name,
+            false => format!("{{ device = {name}{dma}{line} }}"),
+        }
+    };
+    match key {
+        "control" => names(&who.control),
+        "observe" => names(&who.observe),
+        _ => {
+            let devices = who.devices.iter().map(|device| quoted(&device.name));
+            devices.chain(who.functions.iter().map(function)).collect()
+        }
+    }
+}
+
+/// `port 0x70 (3 times), port 0x71`.
+fn shown(touched: &Touched) -> String {
+    let one = |(what, times): (&String, &u64)| match times {
+        1 => what.clone(),
+        more => format!("{what} ({more} times)"),
+    };
+    touched.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What was asked for, if a grant could be the answer.
+fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
+    let kind = |kind: Kind| denial.kind == kind as u32;
+    if kind(Kind::Memory) {
+        return Some(owner::address(plan, who, denial.address));
+    }
+    if kind(Kind::Device) {
+        return match line_of(plan, denial.address) {
+            Some(line) => Some(owner::line(plan, who, line)),
+            None => Some(owner::pci(plan, who, function_at(plan, denial.address)?)),
+        };
+    }
+    if kind(Kind::Msr) {
+        return Some(owner::about(plan, who, &Thing::Msr(denial.address as u32)));
+    }
+    if kind(Kind::Hypercall) {
+        return Some(owner::control(plan, who, plan.sandboxes.get(denial.info as usize)?));
+    }
+    if kind(Kind::Port) {
+        let port = denial.address as u16;
+        // Bit 31 enables, 23:8 are bus, device and function (PCI 3.0, 3.2.2.3.2).
+        let function = Bdf((denial.info >> 8) as u16);
+        let selects = port == CONFIG_ADDRESS && denial.info >> 31 & 1 == 1;
+        let known = plan.machine.functions.iter().find(|f| f.bdf == function);
+        return Some(match known.filter(|_| selects) {
+            Some(function) => owner::pci(plan, who, function),
+            None => owner::port(plan, who, port),
+        });
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_layout::monitor::Action;
+    use bulkhead_layout::report::KINDS;
+    use bulkhead_plan::{Device, Function, Guest, Machine, Place, Ports, Ram, Span, Trigger};
+
+    fn sandbox(name: &str, line: usize) -> Sandbox {
+        Sandbox {
+            name: name.into(),
+            place: Place { file: "m.toml".into(), line, column: 1 },
+            guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
+            cores: vec![0],
+            apic_ids: vec![0],
+            ram: vec![Ram { gpa: 0, hpa: 0x100_0000, len: 0x100_0000 }],
+            devices: Vec::new(),
+            functions: Vec::new(),
+            control: Vec::new(),
+            observe: Vec::new(),
+            actions: [Action::Ignore; KINDS],
+            autostart: true,
+            criticality: None,
+            learn: true,
+        }
+    }
+
+    fn device(name: &str, first: u16, nobody: Option<&str>) -> Device {
+        Device {
+            name: name.into(),
+            class: "other".into(),
+            ports: vec![Ports { first, last: first + 7 }],
+            irq: None,
+            trigger: Trigger::Edge,
+            nobody: nobody.map(str::to_owned),
+            place: Place::default(),
+        }
+    }
+
+    fn plan() -> Plan {
+        let function = Function {
+            bdf: Bdf(0x40),
+            vendor: 0x1234,
+            device: 0x11E8,
+            class: 0xFF00,
+            group: None,
+            gsi: None,
+            requesters: Vec::new(),
+            bars: Vec::new(),
+            pm: None,
+            msi: None,
+            msix: None,
+            pcie: None,
+            af: None,
+            bridge: None,
+            nobody: None,
+            place: Place::default(),
+        };
+        let mut learner = sandbox("learner", 7);
+        learner.devices.push(device("own", 0x100, None));
+        Plan {
+            system: "test".into(),
+            manifest: "m.toml".into(),
+            machine: Machine {
+                devices: vec![
+                    device("own", 0x100, None),
+                    device("more", 0x200, None),
+                    device("reset", 0x300, Some("it resets the machine")),
+                ],
+                functions: vec![function],
+                ..Machine::default()
+            },
+            image: Span { start: 0, len: 0 },
+            sandboxes: vec![learner, sandbox("other", 20)],
+            channels: Vec::new(),
+            ends_with: Vec::new(),
+            drives: Vec::new(),
+        }
+    }
+
+    fn denial(kind: Kind, address: u64, info: u64) -> Denial {
+        Denial { seq: 1, tsc: 0, rip: 0, address, info, kind: kind as u32, incarnation: 0 }
+    }
+
+    #[test]
+    fn lines_grant_what_was_touched_and_keep_what_is_there() {
+        let plan = plan();
+        let mut lessons = Lessons::default();
+        assert!(lessons.is_empty());
+        for record in [
+            denial(Kind::Port, 0x201, 0),
+            denial(Kind::Port, 0x201, 5),
+            denial(Kind::Port, 0x207, 0),
+            denial(Kind::Port, 0x300, 0),
+            denial(Kind::Port, 0xCF8, 0x8000_4010),
+            denial(Kind::Port, 0xCFC, 0),
+            denial(Kind::Hypercall, 5, 1),
+            denial(Kind::Memory, 0xD104_0000, 4),
+            denial(Kind::Memory, 0x1000, 6),
+            denial(Kind::Instruction, 0x80, 0),
+        ] {
+            lessons.take(&plan, 0, &record);
+        }
+        lessons.lose(3);
+        let lines = lessons.lines(&plan.sandboxes[0], &plan);
+        let expected = [
+            "devices = [\"own\", \"more\", \"pci:00:08.0\"]",
+            "control = [\"other\"]",
+            "observe = [\"other\"]",
+        ];
+        assert_eq!(lines, expected);
+        let text = lessons.text(&plan.sandboxes[0], &plan);
+        for part in [
+            "learner learned (m.toml:7):\n  devices = [",
+            "# \"more\": port 0x201 (2 times), port 0x207\n",
+            "# \"pci:00:08.0\": PCI function 00:08.0 (1234:11e8)\n",
+            "port 0x300 (nothing in a manifest allows it: it resets the machine)",
+            "write to guest-physical 0x1000 (m.toml:7: guest = { access = \"rwx\" }",
+            "instruction with exit code 0x80 (nothing in a manifest allows it)",
+            "# 3 records were overwritten before they were read",
+        ] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(!text.contains("0xcfc"), "{text}");
+    }
+}
