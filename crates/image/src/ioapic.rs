@@ -195,6 +195,7 @@ mod tests {
             observe: Vec::new(),
             actions: [Action::Ignore; KINDS],
             autostart: true,
+            learn: false,
             criticality: None,
         }
     }
