@@ -188,13 +188,18 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
             "the IOMMU does not remap interrupts: a DMA write can signal any vector to any core",
         );
     }
-    let level: Vec<Line<'_>> =
-        lines(plan).into_iter().filter(|line| line.trigger != Trigger::Edge).collect();
-    if let Some(line) = level.first() {
+    let lines = lines(plan);
+    let level = lines.iter().find(|line| line.trigger != Trigger::Edge);
+    let unseen = plan.machine.iommu.is_none_or(|iommu| !iommu.remaps_lines);
+    let why = match (lines.first(), level) {
+        (Some(_), _) if unseen => Some("no IOMMU sees the IOAPIC's messages"),
+        (_, Some(_)) => Some("a level-triggered line is owned, so the IOMMU lets messages pass"),
+        _ => None,
+    };
+    if let Some((line, why)) = level.or(lines.first()).zip(why) {
         add(
             format!("IOAPIC (line {} of {})", line.number, line.owner.name),
-            "a level-triggered line is owned, so the IOAPIC's messages pass the IOMMU unmapped: \
-             only the monitors' mediation keeps lines to their owners",
+            &format!("{why}: only the monitors' mediation keeps lines to their owners"),
         );
     }
     all

@@ -1,6 +1,6 @@
 //! Descriptions of a recorded machine: `q35.txt` holds the files of `/proc` and
 //! `/sys` that a probe reads, of Debian's Linux 6.12 on machines/qemu-q35.toml
-//! after SeaBIOS. `= FILE` begins a text, `# FILE` hexadecimal bytes, `> FILE` a
+//! after SeaBIOS, and `q35-uefi.txt` of the same after OVMF. `= FILE` begins a text, `# FILE` hexadecimal bytes, `> FILE` a
 //! link's target; their lines are indented by two spaces.
 
 use bulkhead_probe::{compare, describe};
@@ -213,6 +213,18 @@ fn what_differs_is_said_and_judged() {
 
 fn text_at(files: &mut Files, path: &str, at: usize, value: u8) {
     text(files, path)[at] = value;
+}
+
+/// Another firmware puts BARs elsewhere; cores, RAM and functions are the same.
+#[test]
+fn another_firmware_is_another_set_of_addresses() {
+    let root = unpacked("uefi", &read(include_str!("q35-uefi.txt")));
+    let all = compare(&root, Path::new(MACHINE)).unwrap();
+    let (matters, harmless): (Vec<_>, Vec<_>) = all.iter().partition(|d| d.matters);
+    assert!(harmless.len() > 10 && harmless.iter().all(|d| d.text.starts_with("BAR ")));
+    // OVMF tells the system of another window above 4 GiB.
+    let text = "the host bridge does not decode all of 0xc000000000 to 0xc800000000";
+    assert_eq!(matters.iter().map(|d| d.text.as_str()).collect::<Vec<_>>(), [text]);
 }
 
 #[test]
