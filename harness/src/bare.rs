@@ -9,7 +9,7 @@ use bulkhead_layout::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_layout::image::Range;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
-use bulkhead_plan::{Device, Place, Ports, Ram, Sandbox, Trigger};
+use bulkhead_plan::{Device, Ioapic, Place, Ports, Ram, Sandbox, Trigger};
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::Path;
 use zerocopy::IntoBytes;
@@ -64,11 +64,13 @@ pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
         return Err(format!("{}: a baseline has cores 0 to n", sandbox.name).into());
     }
     std::fs::create_dir_all(dir)?;
+    // Lines as in a sandbox: there its guest drives the serial port by interrupts.
+    let described = bulkhead_plan::Machine {
+        ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
+        ..Default::default()
+    };
     let input = dir.join("guest.bare");
-    std::fs::write(
-        &input,
-        pack(&bulkhead_image::load(sandbox, &bulkhead_plan::Machine::default())?),
-    )?;
+    std::fs::write(&input, pack(&bulkhead_image::load(sandbox, &described)?))?;
     let mut machine = Machine::new(dir);
     machine.cores = sandbox.cores.len();
     machine.kernel = Some(build::bare("bareload")?);
