@@ -322,7 +322,8 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
     run(&manifest, &bench.dir, |o| {
         o.artifacts = folder;
         o.limit = Duration::from_secs(30);
-        o.duration = waits.then_some(Duration::from_millis(2_500));
+        // By the clock on the wall: a busy host needs seconds to boot.
+        o.duration = waits.then_some(Duration::from_secs(6));
         if let (Out::Tables(out), true) = (mutation.out, mutated) {
             o.spoil = Some(Box::new(move |bytes: &mut Vec<u8>, baked: &Baked| {
                 let mut spoil = Spoil::new(bytes, baked);
