@@ -39,7 +39,9 @@ pub mod hypercall;
 pub mod interrupt;
 pub mod line;
 pub mod marker;
+pub mod mmio;
 pub mod paging;
+pub mod pci;
 pub mod percpu;
 #[cfg(target_os = "none")]
 mod start;

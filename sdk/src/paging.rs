@@ -1,5 +1,5 @@
 //! Own page tables, for guests that want to touch what the ones they were given
-//! do not map: the first 512 GiB, identity-mapped, all rights, CPL 3 too. What
+//! do not map: the first 1 TiB, identity-mapped, all rights, CPL 3 too. What
 //! the sandbox may really touch is decided by the nested tables.
 
 use crate::cpu;
@@ -13,14 +13,14 @@ const LARGE: u64 = 1 << 7;
 const GIB: u64 = 1 << 30;
 
 #[repr(C, align(4096))]
-struct Tables(UnsafeCell<[[u64; 512]; 6]>);
+struct Tables(UnsafeCell<[[u64; 512]; 7]>);
 
 // SAFETY: written by `map_everything` alone, which every caller runs on one core.
 unsafe impl Sync for Tables {}
 
-static TABLES: Tables = Tables(UnsafeCell::new([[0; 512]; 6]));
+static TABLES: Tables = Tables(UnsafeCell::new([[0; 512]; 7]));
 
-/// Replaces the page tables; returns how many bytes are mapped: 512 GiB, or
+/// Replaces the page tables; returns how many bytes are mapped: 1 TiB, or
 /// 4 GiB on a CPU without 1 GiB pages.
 pub fn map_everything() -> u64 {
     const PAGE_1G: u32 = 1 << 26;
@@ -33,9 +33,13 @@ pub fn map_everything() -> u64 {
     unsafe {
         let address = |n: usize| base + 4096 * n as u64;
         (*tables)[0][0] = address(1) | rights;
+        if huge {
+            (*tables)[0][1] = address(6) | rights;
+        }
         for n in 0..512u64 {
             if huge {
                 (*tables)[1][n as usize] = (n * GIB) | rights | LARGE;
+                (*tables)[6][n as usize] = ((512 + n) * GIB) | rights | LARGE;
             } else if n < 4 {
                 (*tables)[1][n as usize] = address(2 + n as usize) | rights;
                 for m in 0..512 {
@@ -46,5 +50,5 @@ pub fn map_everything() -> u64 {
         }
         asm!("mov cr3, {}", in(reg) address(0), options(nostack, preserves_flags));
     }
-    if huge { 512 * GIB } else { 4 * GIB }
+    if huge { 1024 * GIB } else { 4 * GIB }
 }

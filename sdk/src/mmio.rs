@@ -1,0 +1,56 @@
+//! Device registers in memory: each access is one MOV of its size, the only form
+//! that the monitor carries out where it mediates (docs/monitor.md).
+
+use core::arch::asm;
+
+/// Reads 32 bits.
+///
+/// # Safety
+/// `address` is mapped, and what a read of the device does leaves this program's
+/// world intact.
+#[must_use]
+pub unsafe fn read32(address: u64) -> u32 {
+    let value;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("mov {:e}, [{}]", out(reg) value, in(reg) address, options(nostack, preserves_flags));
+    }
+    value
+}
+
+/// Writes 32 bits.
+///
+/// # Safety
+/// As for [`read32`]; what was to be seen by the device is in memory, which it is
+/// on this processor once a store has retired.
+pub unsafe fn write32(address: u64, value: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("mov [{}], {:e}", in(reg) address, in(reg) value, options(nostack, preserves_flags));
+    }
+}
+
+/// Reads 64 bits.
+///
+/// # Safety
+/// As for [`read32`].
+#[must_use]
+pub unsafe fn read64(address: u64) -> u64 {
+    let value;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("mov {}, [{}]", out(reg) value, in(reg) address, options(nostack, preserves_flags));
+    }
+    value
+}
+
+/// Writes 64 bits.
+///
+/// # Safety
+/// As for [`write32`].
+pub unsafe fn write64(address: u64, value: u64) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("mov [{}], {}", in(reg) address, in(reg) value, options(nostack, preserves_flags));
+    }
+}
