@@ -40,7 +40,6 @@ initramfs() { # NAME PROGRAM-OR-ENTRY...
 
 initramfs test bhbench bhtrue bhview
 initramfs bench bhbench bhtrue
-initramfs demo bhview bhbench bhtrue bhdemo
 initramfs probe bulkhead-probe "file:/machine.toml=machines/qemu-q35.toml"
 
 # Drivers and our programs; all else is on the disk.
@@ -48,6 +47,8 @@ for modules in "$ARTIFACTS"/linux-*.modules; do
     kernel=$(basename "$modules" .modules)
     initramfs "disk-${kernel#linux-}" bhbench bhtrue bhio "tree:/=$modules" link:/sbin/modprobe=/bin/busybox
 done
+
+initramfs demo bhview bhbench bhtrue bhdemo bhio "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" link:/sbin/modprobe=/bin/busybox
 
 # The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
 # belong to linux-6.12, so that is the kernel to start it with.

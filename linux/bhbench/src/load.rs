@@ -1,7 +1,7 @@
 //! Load for a Linux: what the exits and the jitter of its neighbours are
 //! measured under.
 
-use crate::rows::{exec, exec_with, fork_and_wait};
+use crate::rows::{exec, exec_one, fork_and_wait};
 use bulkhead_linux::setup::{self, Failure};
 use nix::sys::time::TimeSpec;
 use nix::sys::wait::waitpid;
@@ -26,7 +26,7 @@ pub fn run(kind: &str, duration: Duration) -> Result<u64, Failure> {
             let mut rounds = 0;
             while Instant::now() < end {
                 fork_and_wait(exec)?;
-                fork_and_wait(busybox)?;
+                fork_and_wait(debians)?;
                 rounds += 1;
             }
             Ok(rounds)
@@ -37,10 +37,10 @@ pub fn run(kind: &str, duration: Duration) -> Result<u64, Failure> {
     }
 }
 
-/// Executes Debian's busybox, whose C library (glibc) begins with some twenty
+/// Executes a program of Debian's, whose C library (glibc) begins with some twenty
 /// CPUID instructions; ours (musl) has none.
-fn busybox() {
-    exec_with(&[c"/bin/busybox", c"true"]);
+fn debians() {
+    exec_one(&[&[c"/bin/busybox", c"true"], &[c"/bin/true"]]);
 }
 
 /// Two processes, each on its CPU, that pass datagrams and bytes of a pipe to

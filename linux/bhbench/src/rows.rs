@@ -180,13 +180,16 @@ pub fn fork_and_wait(then: impl FnOnce()) -> Result<(), Failure> {
 
 /// Replaces this process by [`PROGRAM`], or ends it.
 pub fn exec() {
-    exec_with(&[PROGRAM]);
+    exec_one(&[&[PROGRAM], &[c"/run/bulkhead/bhtrue"]]);
 }
 
-/// Replaces this process by the program that comes first, or ends it.
-pub fn exec_with(arguments: &[&CStr]) {
+/// Replaces this process by the first of these programs that there is, or ends it.
+/// A root file system on a disk has other places than an initramfs.
+pub fn exec_one(candidates: &[&[&CStr]]) {
     let none: [&CStr; 0] = [];
-    let Err(_) = execve(arguments[0], arguments, &none);
+    for arguments in candidates {
+        let Err(_) = execve(arguments[0], arguments, &none);
+    }
     // SAFETY: ends the child, which must not go on as a second bench.
     unsafe { libc::_exit(1) }
 }

@@ -1,9 +1,9 @@
 //! `bhdemo` plays the demo's scenario in its Linux.
 //!
 //! With `bulkhead.scenario=ci` on the kernel's command line: it logs the
-//! telemetry for `bulkhead.seconds=N` (3 without it) and loads its own core in
-//! the middle third of that, which must not disturb anybody; the last line is
-//! `demo: done`. Otherwise it shows the live view until `q`.
+//! telemetry for `bulkhead.seconds=N` (3 without it) and loads its own core and
+//! its disk in the middle third of that, which must not disturb anybody; the last
+//! line is `demo: done`. Otherwise it shows the live view until `q`.
 #![forbid(unsafe_code)]
 
 use std::io::{Error, Result};
@@ -46,12 +46,16 @@ fn scripted(line: &str) -> Result<()> {
     for load in ["load", "forkexec"] {
         end("bhbench", start("bhbench", &[load, &half])?)?;
     }
+    // Past the page cache, so that the disk has to come up with it.
+    end("bhio", start("bhio", &["disk=/dev/vda", "rand4k=200", "seq1m=8"])?)?;
     end("bhview", view)
 }
 
 fn start(name: &str, args: &[&str]) -> Result<Child> {
-    let program = format!("/bin/{name}");
-    Command::new(&program)
+    // On the disk's root, what the initramfs brought is in the first one.
+    let places = [format!("/run/bulkhead/{name}"), format!("/bin/{name}")];
+    let program = places.iter().find(|p| std::path::Path::new(p).exists()).unwrap_or(&places[1]);
+    Command::new(program)
         .args(args)
         .spawn()
         .map_err(|why| Error::other(format!("{program}: {why}")))
