@@ -187,17 +187,32 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Why the DMA of two functions cannot be told apart, if that is so: they are in one
+/// group, or have a requester ID in common.
+fn alike(a: &Function, b: &Function) -> Option<String> {
+    let ids = |f: &Function| f.requesters.clone().into_iter().chain([f.bdf]);
+    match a.group {
+        Some(group) if b.group == Some(group) => Some(format!("are in IOMMU group {group}")),
+        _ => {
+            let common = ids(a).find(|id| ids(b).any(|other| other == *id))?;
+            Some(format!("both appear as {common}"))
+        }
+    }
+}
+
 /// What the IOMMU cannot tell apart has one owner.
 pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     for (index, grant) in grants.iter().enumerate() {
-        let Some(group) = grant.function.group else { continue };
-        let other = |g: &&Grant<'_>| {
-            g.function.group == Some(group) && g.sandbox.index != grant.sandbox.index
-        };
-        if let Some(first) = grants[..index].iter().find(other) {
+        let others = grants[..index].iter().filter(|g| g.sandbox.index != grant.sandbox.index);
+        let mut clashes = others.filter_map(|other| {
+            let same = other.function.bdf == grant.function.bdf;
+            // That has a rule of its own.
+            Some((other, alike(other.function, grant.function).filter(|_| !same)?))
+        });
+        if let Some((first, how)) = clashes.next() {
             let message = format!(
-                "{} and {} are in IOMMU group {group}: their DMA cannot be told apart",
+                "{} and {} {how}: their DMA cannot be told apart",
                 first.function.bdf, grant.function.bdf
             );
             found.push(
@@ -217,7 +232,17 @@ fn pages(function: &Function) -> impl Iterator<Item = (u8, Span)> + '_ {
     })
 }
 
-/// No page holds registers of two functions, unless one sandbox owns both.
+/// Those of them with its MSI-X table, by the number of the BAR.
+fn trapped(function: &Function) -> Option<(u8, Span)> {
+    let msix = function.msix?;
+    let start = msix.table / PAGE * PAGE;
+    let end = (msix.table + u64::from(msix.vectors) * 16).next_multiple_of(PAGE);
+    let bar = function.bars.iter().find(|bar| bar.span.contains(msix.table))?;
+    Some((bar.number, Span { start, len: end - start }))
+}
+
+/// No page holds registers of two functions, unless one sandbox owns both and none
+/// of them is an MSI-X table: a trapped page is one function's.
 pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     let Some(machine) = &cx.machine else {
@@ -227,18 +252,30 @@ pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let owned = |f: &Function| {
             grants.iter().any(|g| g.function.bdf == f.bdf && g.sandbox.index == grant.sandbox.index)
         };
-        for other in machine.functions.iter().filter(|f| f.bdf != grant.function.bdf && !owned(f)) {
-            let clash = pages(grant.function)
-                .find(|(_, page)| pages(other).any(|(_, span)| span.overlaps(*page)));
+        for other in machine.functions.iter().filter(|f| f.bdf != grant.function.bdf) {
+            let together = owned(other);
+            let mut own: Vec<_> = match together {
+                true => trapped(grant.function).into_iter().collect(),
+                false => pages(grant.function).collect(),
+            };
+            own.retain(|(_, page)| pages(other).any(|(_, span)| span.overlaps(*page)));
+            let clash = own.first();
             if let Some((number, page)) = clash {
                 let message = format!(
                     "BAR {number} of {} shares a page at {:#x} with {}",
                     grant.function.bdf, page.start, other.bdf
                 );
-                found.push(Diagnostic::new("pci-page", grant.at.clone(), message).help(
-                    "give both functions to one sandbox, or one of them another address in the \
-                         machine description",
-                ));
+                let help = match together {
+                    true => {
+                        "it holds an MSI-X table: give one of them another address in the \
+                         machine description"
+                    }
+                    false => {
+                        "give both functions to one sandbox, or one of them another address in \
+                         the machine description"
+                    }
+                };
+                found.push(Diagnostic::new("pci-page", grant.at.clone(), message).help(help));
             }
         }
     }
