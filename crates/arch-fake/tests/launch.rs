@@ -4,7 +4,7 @@
 use bulkhead_arch::BootMachine;
 use bulkhead_arch_fake::FakeMachine;
 use bulkhead_launch::{Error, Image, play, start_cores, start_of, verify, words};
-use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::image::{ConfigOp, Header, Iommu, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::{CORE_STRIDE, IMAGE_PA};
 use bulkhead_layout::record::Op;
 use std::collections::BTreeSet;
@@ -87,6 +87,70 @@ fn each_wrong_thing_has_its_error() {
         let (mut h, mut s, mut m) = (header(), [sandbox(0, &[5]), sandbox(1, &[4, 7])], machine());
         spoil(&mut h, &mut s, &mut m);
         assert_eq!(check(&mut h, &s, &m), Err(expected));
+    }
+}
+
+/// With an IOMMU: device table, command buffer, event log.
+fn with_iommu() -> Header {
+    let range = |at, len| Range { start: IMAGE_PA + at, len };
+    let iommu = Iommu {
+        base: 0xFED8_0000,
+        device_table: range(0x4_0000, 0x2000),
+        commands: range(0x4_2000, 0x2000),
+        events: range(0x4_4000, 0x2000),
+    };
+    Header { iommu, ..header() }
+}
+
+#[test]
+fn the_iommu_has_tables_of_its_own() {
+    type Spoil = fn(&mut Iommu);
+    let two = [sandbox(0, &[5]), sandbox(1, &[4])];
+    assert_eq!(check(&mut with_iommu(), &two, &machine()), Ok(()));
+    let cases: [Spoil; 11] = [
+        |i| i.base += 1,
+        |i| i.base = 1 << 32,
+        |i| i.device_table.len = 0,
+        |i| i.device_table.len += 8,
+        |i| i.device_table.start = IMAGE_PA - 0x1_0000,
+        |i| i.events.start = IMAGE_PA + 0x1F_F000,
+        |i| i.events.len = 0x1000,
+        |i| i.commands.len = 0x4000,
+        |i| i.commands.start = i.device_table.start + 0x1000,
+        |i| i.events.start = i.commands.start,
+        |i| i.device_table.start = IMAGE_PA + 0xF000,
+    ];
+    for (number, spoil) in cases.into_iter().enumerate() {
+        let mut h = with_iommu();
+        spoil(&mut h.iommu);
+        let found = check(&mut h, &two, &machine());
+        assert_eq!(found, Err(Error::Bounds("IOMMU")), "{number}");
+    }
+    let mut h = with_iommu();
+    h.iommu.events.start = MONITORS + 0x1_0000;
+    assert_eq!(check(&mut h, &two, &machine()), Err(Error::Overlap(1, MONITORS + 0x1_0000)));
+}
+
+#[test]
+fn steps_name_registers() {
+    let two = [sandbox(0, &[5]), sandbox(1, &[4])];
+    let sealed = [0, 0, 17, 4];
+    let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
+    let found =
+        |op| verify(Image { header: &h, sandboxes: &two, config_ops: &[op] }, &sealed, &machine());
+    let right = ConfigOp { bdf: 8, offset: 0x10, kind: ConfigOp::WRITE, value: 3 };
+    assert_eq!(found(right), Ok(()));
+    let at = ConfigOp { kind: ConfigOp::EXPECT_AT, value: 0xB000_8000, ..right };
+    assert_eq!(found(at), Ok(()));
+    let wrong = [
+        ConfigOp { kind: 0, ..right },
+        ConfigOp { kind: 4, ..right },
+        ConfigOp { offset: 0x11, ..right },
+        ConfigOp { offset: 256, ..right },
+        ConfigOp { value: 0xB000_8002, ..at },
+    ];
+    for op in wrong {
+        assert_eq!(found(op), Err(Error::Bounds("PCI steps")), "{op:?}");
     }
 }
 

@@ -122,14 +122,16 @@ fn header(Image { header, sandboxes, config_ops }: Image) -> Result<(), Error> {
 
 fn plausible(op: &ConfigOp) -> bool {
     let kind = matches!(op.kind, ConfigOp::WRITE | ConfigOp::EXPECT | ConfigOp::EXPECT_AT);
-    kind && op.offset % 4 == 0 && op.offset < 256
+    // An address is read as it is; the others' values are registers.
+    let aligned = op.kind != ConfigOp::EXPECT_AT || op.value % 4 == 0;
+    kind && aligned && op.offset % 4 == 0 && op.offset < 256
 }
 
 /// All tables of an IOMMU lie in the image, apart from each other and of the
 /// sizes that the hardware knows.
 fn iommu(header: &Header) -> bool {
     let iommu = header.iommu;
-    let [a, b, c] = [iommu.device_table, iommu.commands, iommu.events];
+    let [a, b, c] = tables(header);
     if iommu.base == 0 {
         return true;
     }
@@ -140,6 +142,10 @@ fn iommu(header: &Header) -> bool {
         && (b.len, c.len) == (2 * PAGE, 2 * PAGE)
         && !(overlap(a, b) || overlap(b, c) || overlap(a, c))
         && ![a, b, c].iter().any(|&r| overlap(r, header.boot))
+}
+
+fn tables(Header { iommu, .. }: &Header) -> [Range; 3] {
+    [iommu.device_table, iommu.commands, iommu.events]
 }
 
 fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
@@ -186,6 +192,7 @@ fn memory(Image { header, sandboxes, .. }: Image, machine: &impl BootMachine) ->
         }
         if sandboxes[..i].iter().any(|o| overlap(s.monitor, o.monitor))
             || overlap(s.monitor, header.boot)
+            || tables(header).iter().any(|&table| overlap(s.monitor, table))
         {
             return Err(Error::Overlap(i as u32, s.monitor.start));
         }
