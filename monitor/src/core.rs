@@ -34,6 +34,9 @@ pub struct Shared {
     pub life: AtomicU32,
     /// The first core's: what the guest wrote to the PCI address port.
     pub pci_address: AtomicU32,
+    /// The first core's: how many have asked for PCI alone, and whose turn it is.
+    pub pci_tickets: AtomicU32,
+    pub pci_served: AtomicU32,
 }
 
 /// A VMCB as 64-bit words, read and written by offset.

@@ -171,7 +171,6 @@ pub fn end_first(core: Core, then: u32) -> bool {
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     ipi::each(core, To::Others, |index, _| ipi::signal(index, ipi::INIT));
     assemble(core);
-    pci::quiet();
     settle(core, then);
     launch(core);
     true
@@ -204,6 +203,9 @@ fn assemble(core: Core) {
     // Not before: a core that still ran could have opened a line again. Now what a
     // line has left pending goes with the rest.
     ioapic::silence();
+    // Also before the first life: the firmware has used devices. What they have
+    // sent goes with the rest.
+    pci::quiet();
     quiet();
 }
 

@@ -42,16 +42,29 @@ pub fn access(address: u64, size: u8, write: Option<u64>) -> Result<u64, Denied>
         return configure((offset >> 12) as u32, offset as u16 & 0xFFF, size, write).map(u64::from);
     }
     let function = trapped(address).ok_or(Denied)?;
-    bulkhead_pci::table(&Pci, function, address, size, write)
+    alone(|| bulkhead_pci::table(&Pci, function, address, size, write))
 }
 
 /// A configuration access. Of a function that is not there a read gives all ones.
 fn configure(bdf: u32, offset: u16, size: u8, write: Option<u32>) -> Result<u32, Denied> {
     match functions().iter().find(|f| f.bdf == bdf) {
-        Some(function) => bulkhead_pci::config(&Pci, function, offset, size, write),
+        Some(function) => alone(|| bulkhead_pci::config(&Pci, function, offset, size, write)),
         None if write.is_none() => Ok(u32::MAX),
         None => Err(Denied),
     }
+}
+
+/// Does something while no other core of the sandbox does: in order of arrival, so
+/// that each waits for as many accesses as there are other cores at most.
+fn alone<T>(what: impl FnOnce() -> T) -> T {
+    let shared = shared_of(0);
+    let ticket = shared.pci_tickets.fetch_add(1, Ordering::Relaxed);
+    while shared.pci_served.load(Ordering::Acquire) != ticket {
+        ::core::hint::spin_loop();
+    }
+    let result = what();
+    shared.pci_served.store(ticket.wrapping_add(1), Ordering::Release);
+    result
 }
 
 /// The address register of configuration mechanism #1 (PCI 3.0, 3.2.2.3.2).
@@ -85,19 +98,22 @@ pub fn port(port: u32, size: u8, write: Option<u32>) -> Result<u32, u64> {
     configure(bdf, offset, size, write).map_err(denied)
 }
 
-/// Stops all own functions: no DMA, no interrupt, nothing left of their state.
+/// Stops all own functions: no DMA, no interrupt, nothing left of their state. The
+/// sandbox's other cores are parked.
 pub fn quiet() {
     // SAFETY: the host maps the page; the boot code was done with it before any
     // guest started.
     let clock = unsafe { &*(config().clock_va as *const Clock) };
     for function in functions() {
         for reset in slice::<Reset>(function.resets) {
-            Pci.set_config(function, reset.offset as u16, reset.value);
+            // The registers' masks hold for this, too.
+            let _ = bulkhead_pci::config(&Pci, function, reset.offset as u16, 4, Some(reset.value));
             let (begin, ticks) = (rdtsc(), clock.tsc_hz / 1000 * u64::from(reset.wait));
             while rdtsc().wrapping_sub(begin) < ticks {
                 ::core::hint::spin_loop();
             }
         }
+        bulkhead_pci::mask(&Pci, function);
     }
 }
 

@@ -63,3 +63,111 @@ pub fn tables(
         events: Range { start: pages.take(RING), len: RING },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::Mapping;
+    use bulkhead_arch::{Rights, walk};
+    use bulkhead_plan::{Bridge, Function, Iommu, PciRoot, Place};
+
+    const OWN: Bdf = Bdf(0x0018);
+    const ALIAS: Bdf = Bdf(0x0100);
+    const IOAPIC: Bdf = Bdf(0x00A0);
+
+    fn machine() -> Machine {
+        let function = |bdf, bridge| Function {
+            bdf,
+            vendor: 0x1AF4,
+            device: 0x1042,
+            class: 0,
+            requesters: Vec::new(),
+            group: None,
+            gsi: None,
+            bars: Vec::new(),
+            pm: None,
+            msi: None,
+            msix: None,
+            pcie: None,
+            af: None,
+            bridge,
+            nobody: None,
+            place: Place::default(),
+        };
+        let bridge = Bridge { secondary: 1, subordinate: 2, ..Bridge::default() };
+        let iommu = Iommu { base: 0xFED8_0000, ioapic_requester: Some(IOAPIC), ..Iommu::default() };
+        Machine {
+            pci: Some(PciRoot { ecam: 0xB000_0000, last_bus: 255, ..PciRoot::default() }),
+            functions: vec![function(OWN, None), function(Bdf(0x20), Some(bridge))],
+            iommu: Some(iommu),
+            ..Machine::default()
+        }
+    }
+
+    /// An entry of the device table.
+    fn entry(pages: &Pages, iommu: &image::Iommu, bdf: Bdf) -> [u64; 4] {
+        let at = iommu.device_table.start + u64::from(bdf.0) * ENTRY as u64;
+        let words = pages.read(at, ENTRY as u64).chunks_exact(8);
+        let mut words = words.map(|w| w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b)));
+        std::array::from_fn(|_| words.next().unwrap())
+    }
+
+    #[test]
+    fn only_owners_have_rights() {
+        let mut pages = Pages::default();
+        let requester =
+            Requester { root: Some(0x5000), domain: 3, messages: Messages::Remap(0x7000) };
+        let grants = [(OWN, requester), (ALIAS, requester)];
+        let made = tables(&mut pages, &machine(), &grants, Messages::Pass);
+        assert_eq!(made.base, 0xFED8_0000);
+        // All buses that there can be, also behind the bridge.
+        assert_eq!(made.device_table.len, 3 * 256 * ENTRY as u64);
+        for bdf in (0..3 * 256).map(Bdf) {
+            let [first, second, third, fourth] = entry(&pages, &made, bdf);
+            // Valid, and so are its translation and its interrupts; nothing else is set.
+            assert_eq!((first & 3, third & 1, fourth), (3, 1, 0), "{bdf}");
+            let (rights, root, messages) =
+                (first >> 61, first & !(0x7F << 57) & !0xFFF, third >> 60);
+            match bdf {
+                OWN | ALIAS => {
+                    assert_eq!((rights, root, second), (3, 0x5000, 3), "{bdf}");
+                    assert_eq!((messages, third & 0xF_FFFF_FFFF_FFC0), (2, 0x7000), "{bdf}");
+                }
+                IOAPIC => assert_eq!((first, second, messages), (3, 0, 1)),
+                _ => assert_eq!((first, second, third), (3, 0, 1), "{bdf}"),
+            }
+        }
+        for range in [made.commands, made.events] {
+            assert_eq!((range.len, range.start % PAGE), (8192, 0));
+            assert!(pages.read(range.start, range.len).iter().all(|byte| *byte == 0));
+        }
+        assert!(made.commands.start >= made.device_table.start + made.device_table.len);
+        assert!(made.events.start >= made.commands.start + made.commands.len);
+    }
+
+    #[test]
+    fn a_machine_without_one_has_no_tables() {
+        let mut pages = Pages::default();
+        let machine = Machine { iommu: None, ..machine() };
+        let made = tables(&mut pages, &machine, &[], Messages::Abort);
+        assert_eq!((made.base, made.device_table.len, pages.into_bytes().len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn devices_reach_what_the_guest_reaches() {
+        let mut pages = Pages::default();
+        let mapping = |gpa, hpa, len, rights| Mapping { gpa, hpa, len, rights };
+        let memory = [
+            mapping(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW),
+            mapping(0x40_0000, 0x4040_0000, 0x3000, Rights::R),
+        ];
+        let root = io_pages(&mut pages, &memory).unwrap().unwrap();
+        let to = |at| walk::<IoPages>(&pages, root, at).map(|(pa, rights, _)| (pa, rights.write));
+        assert_eq!(to(0x20_1234), Some((0x4020_1234, true)));
+        assert_eq!(to(0x40_2FFF), Some((0x4040_2FFF, false)));
+        for outside in [0, 0x1F_FFFF, 0x40_3000, 0x4020_0000, 0xFEE0_0000] {
+            assert_eq!(to(outside), None, "{outside:#x}");
+        }
+        assert!(io_pages(&mut pages, &[]).unwrap().is_none());
+    }
+}

@@ -23,7 +23,7 @@ mod loader;
 mod monitor;
 mod pages;
 mod parts;
-mod pci;
+pub mod pci;
 mod ports;
 mod smbios;
 

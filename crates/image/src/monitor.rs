@@ -378,12 +378,12 @@ fn nested(
             Rights::R,
         )?;
     }
-    for span in sandbox.functions.iter().flat_map(|granted| pci::mapped(&granted.function)) {
+    for span in pci::mapped(&sandbox.functions) {
         tables.map(span.start, span.start, span.len, Rights::RW)?;
     }
     // Functions that are not there read as all ones without an exit: a kernel
     // looks for them hundreds of times.
-    let absent = pci::absent(&plan.machine, sandbox);
+    let absent = pci::absent(&plan.machine, &sandbox.functions);
     if !absent.is_empty() {
         let ones = tables.pages.put(&[0xFF; PAGE as usize]);
         for bdf in absent {
@@ -412,7 +412,7 @@ impl Functions {
         let mut all = Self::default();
         let Some(root) = &machine.pci else { return all };
         let remaps = machine.iommu.is_some_and(|iommu| iommu.remaps_interrupts);
-        for seen in pci::seen(machine, &input.plan.sandboxes[input.index]) {
+        for seen in pci::seen(machine, &input.plan.sandboxes[input.index].functions) {
             let bdf = seen.bdf();
             let mut page = Span { start: root.config(bdf), len: PAGE };
             let mut function = Function { bdf: u32::from(bdf.0), ..Function::default() };
@@ -420,9 +420,11 @@ impl Functions {
             match seen {
                 Seen::Own(granted) => {
                     rights = Rights::RW;
-                    (registers, function.msi_shadow) = pci::own(granted, &mut all.shadow);
-                    resets = pci::resets(&granted.function);
-                    all.messages(&mut function, &granted.function);
+                    let own = pci::own(granted, &mut all.shadow);
+                    (function, registers, resets) = (own.function, own.registers, own.resets);
+                    if function.trap_len > 0 {
+                        all.pages.push((pci::trap(&granted.function), Rights::RW));
+                    }
                     if remaps {
                         let table = pages.take(PAGE);
                         all.pages.push((Span { start: table, len: PAGE }, Rights::RW));
@@ -440,22 +442,6 @@ impl Functions {
             all.resets.push(resets);
         }
         all
-    }
-
-    /// MSI and MSI-X of an own function.
-    fn messages(&mut self, function: &mut Function, described: &plan::Function) {
-        if let Some(msi) = described.msi {
-            function.msi = u16::from(msi.at);
-            function.msi_data = pci::msi_data(function.msi, msi.wide);
-        }
-        if let Some(msix) = described.msix {
-            const MASKED: [u32; 4] = [0, 0, 0, 1];
-            let trap = pci::trap(described);
-            function.shadow = self.shadow.take(&MASKED.repeat(usize::from(msix.vectors)));
-            (function.trap, function.trap_len) = (trap.start, trap.len);
-            (function.table, function.vectors) = (msix.table, u32::from(msix.vectors));
-            self.pages.push((trap, Rights::RW));
-        }
     }
 }
 

@@ -3,12 +3,11 @@
 
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::ConfigOp;
-use bulkhead_layout::pci::{Register, Reset};
-use bulkhead_plan::{Bar, BarKind, Bdf, Function, Granted, Machine, PciRoot, Sandbox, Span};
+use bulkhead_layout::pci::{self, COMMAND, INTX_OFF, Register, Reset};
+use bulkhead_plan::{Bar, BarKind, Bdf, Function, Granted, Machine, PciRoot, Span};
 
 /// Offsets in the configuration space (PCI 3.0, 6.1; PCI-to-PCI bridge 1.2, 3.2).
 mod at {
-    pub const COMMAND: u16 = 0x04;
     pub const BARS: u16 = 0x10;
     pub const ROM: u16 = 0x30;
     pub const INTERRUPT: u16 = 0x3C;
@@ -23,7 +22,7 @@ mod at {
 }
 
 /// Command register: ports, memory, bus master, no line interrupt.
-const COMMAND_BITS: u32 = 0b111 | 1 << 10;
+const COMMAND_BITS: u32 = 0b111 | INTX_OFF;
 
 /// A function that a sandbox sees.
 pub enum Seen<'a> {
@@ -46,13 +45,13 @@ impl Seen<'_> {
     }
 }
 
-/// Everything that a sandbox sees, by address.
-pub fn seen<'a>(machine: &'a Machine, sandbox: &'a Sandbox) -> Vec<Seen<'a>> {
-    let mut all: Vec<Seen> = sandbox.functions.iter().map(Seen::Own).collect();
+/// Everything that the owner of these functions sees, by address.
+pub fn seen<'a>(machine: &'a Machine, functions: &'a [Granted]) -> Vec<Seen<'a>> {
+    let mut all: Vec<Seen> = functions.iter().map(Seen::Own).collect();
     let above = |function: &&Function| {
         let Some(bridge) = function.bridge else { return false };
         let behind = bridge.secondary..=bridge.subordinate;
-        sandbox.functions.iter().any(|own| behind.contains(&own.function.bdf.bus()))
+        functions.iter().any(|own| behind.contains(&own.function.bdf.bus()))
     };
     all.extend(machine.functions.iter().filter(above).map(Seen::Bridge));
     let firsts: Vec<Bdf> = all.iter().map(|seen| seen.bdf().first()).collect();
@@ -65,9 +64,9 @@ pub fn seen<'a>(machine: &'a Machine, sandbox: &'a Sandbox) -> Vec<Seen<'a>> {
     all
 }
 
-/// The addresses on the buses that a sandbox sees at which it sees nothing.
-pub fn absent(machine: &Machine, sandbox: &Sandbox) -> Vec<Bdf> {
-    let seen: Vec<Bdf> = seen(machine, sandbox).iter().map(Seen::bdf).collect();
+/// The addresses on the buses that it sees at which it sees nothing.
+pub fn absent(machine: &Machine, functions: &[Granted]) -> Vec<Bdf> {
+    let seen: Vec<Bdf> = seen(machine, functions).iter().map(Seen::bdf).collect();
     let Some(last_bus) = seen.iter().map(|bdf| bdf.bus()).max() else { return Vec::new() };
     let all = (0..=u16::from(last_bus) << 8 | 0xFF).map(Bdf);
     all.filter(|bdf| !seen.contains(bdf)).collect()
@@ -97,13 +96,46 @@ const fn zero(offset: u16) -> Register {
     Register { keep: 0, ..plain(offset, 0, 0) }
 }
 
+/// An own function as its monitor knows it.
+pub struct Own {
+    /// It, but for its places in the monitor's address space and in its tables.
+    pub function: pci::Function,
+    /// Its particular registers.
+    pub registers: Vec<Register>,
+    /// What stops it.
+    pub resets: Vec<Reset>,
+}
+
+/// Describes an own function; its words of shadow are taken.
+pub fn own(granted: &Granted, shadow: &mut Shadow) -> Own {
+    let described = &granted.function;
+    let mut function = pci::Function { bdf: u32::from(described.bdf.0), ..Default::default() };
+    let (registers, msi_shadow) = registers(granted, shadow);
+    function.msi_shadow = msi_shadow;
+    if let Some(msi) = described.msi {
+        function.msi = u16::from(msi.at);
+        function.msi_data = msi_data(function.msi, msi.wide);
+    }
+    if let Some(msix) = described.msix {
+        const MASKED: [u32; 4] = [0, 0, 0, 1];
+        let trap = trap(described);
+        function.shadow = shadow.take(&MASKED.repeat(usize::from(msix.vectors)));
+        (function.trap, function.trap_len) = (trap.start, trap.len);
+        (function.table, function.vectors) = (msix.table, u32::from(msix.vectors));
+    }
+    Own { function, registers, resets: resets(described) }
+}
+
 /// The particular registers of an own function; its MSI's words of shadow come
 /// with them.
-pub fn own(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
+fn registers(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
     let function = &granted.function;
+    // A line that is not the sandbox's may be somebody else's as well.
+    let set = if granted.line { 0 } else { INTX_OFF };
     let mut all = vec![Register {
         kind: Register::COMMAND,
-        ..plain(at::COMMAND, COMMAND_BITS, 0xFFFF & !COMMAND_BITS)
+        set,
+        ..plain(COMMAND, COMMAND_BITS, 0xFFFF & !COMMAND_BITS)
     }];
     all.extend(bars(function, shadow));
     all.push(zero(at::ROM));
@@ -159,7 +191,7 @@ fn msi(function: &Function, shadow: &mut Shadow, all: &mut Vec<Register>) -> u32
 }
 
 /// Where the MSI's data is.
-pub fn msi_data(at: u16, wide: bool) -> u16 {
+fn msi_data(at: u16, wide: bool) -> u16 {
     at + if wide { 12 } else { 8 }
 }
 
@@ -222,24 +254,30 @@ pub fn placeholder() -> Vec<u8> {
 }
 
 /// What stops a function for good: no DMA first, no messages, then its reset.
-pub fn resets(function: &Function) -> Vec<Reset> {
+/// What none resets at least answers to memory accesses again.
+fn resets(function: &Function) -> Vec<Reset> {
     /// Milliseconds until a function has reset itself (PCIe 5.0, 6.6.2).
     const FLR_TIME: u32 = 100;
     /// And has changed between D0 and D3hot (PM 1.2, 5.6.1).
     const POWER_TIME: u32 = 10;
     let step = |offset: u16, value, wait| Reset { offset: u32::from(offset), value, wait };
-    let mut all = vec![step(at::COMMAND, 0, 0)];
+    let mut all = vec![step(COMMAND, INTX_OFF, 0)];
     all.extend(function.msix.map(|msix| step(u16::from(msix.at), 0, 0)));
     all.extend(function.msi.map(|msi| step(u16::from(msi.at), 0, 0)));
-    match (function.pcie, function.af, function.pm) {
-        (Some(pcie), _, _) if pcie.flr => {
+    if let Some(pm) = function.pm {
+        let reset = function.pcie.is_some_and(|pcie| pcie.flr)
+            || function.af.is_some_and(|af| af.flr)
+            || !pm.resets;
+        if !reset {
+            all.push(step(u16::from(pm.at) + 4, 3, POWER_TIME));
+        }
+        all.push(step(u16::from(pm.at) + 4, 0, POWER_TIME));
+    }
+    match (function.pcie, function.af) {
+        (Some(pcie), _) if pcie.flr => {
             all.push(step(u16::from(pcie.at) + 8, 1 << 15, FLR_TIME));
         }
-        (_, Some(af), _) if af.flr => all.push(step(u16::from(af.at) + 4, 1, FLR_TIME)),
-        (_, _, Some(pm)) if pm.resets => {
-            all.push(step(u16::from(pm.at) + 4, 3, POWER_TIME));
-            all.push(step(u16::from(pm.at) + 4, 0, POWER_TIME));
-        }
+        (_, Some(af)) if af.flr => all.push(step(u16::from(af.at) + 4, 1, FLR_TIME)),
         _ => {}
     }
     all
@@ -247,27 +285,40 @@ pub fn resets(function: &Function) -> Vec<Reset> {
 
 /// Pages with a function's MSI-X table.
 pub fn trap(function: &Function) -> Span {
-    let Some(msix) = function.msix else { return Span::default() };
-    let end = (msix.table + u64::from(msix.vectors) * 16).next_multiple_of(PAGE);
-    let start = msix.table / PAGE * PAGE;
+    function.msix.map_or(Span::default(), |msix| {
+        pages(Span { start: msix.table, len: u64::from(msix.vectors) * 16 })
+    })
+}
+
+fn pages(of: Span) -> Span {
+    let (start, end) = (of.start / PAGE * PAGE, of.end().next_multiple_of(PAGE));
     Span { start, len: end - start }
 }
 
-/// Pages of a function's memory BARs that its owner maps: all but the trapped ones.
-pub fn mapped(function: &Function) -> Vec<Span> {
-    let trap = trap(function);
-    let mut all = Vec::new();
-    for bar in function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
-        let start = bar.span.start / PAGE * PAGE;
-        let end = bar.span.end().next_multiple_of(PAGE);
-        let (first, second) = match trap.len > 0 && trap.start >= start && trap.end() <= end {
-            true => ((start, trap.start), (trap.end(), end)),
-            false => ((start, end), (end, end)),
-        };
-        let pieces = [first, second].into_iter().filter(|(start, end)| start < end);
-        all.extend(pieces.map(|(start, end)| Span { start, len: end - start }));
+/// Pages of memory BARs that the functions' owner maps: all but the trapped ones,
+/// each once.
+pub fn mapped(functions: &[Granted]) -> Vec<Span> {
+    let traps: Vec<Span> = functions.iter().map(|granted| trap(&granted.function)).collect();
+    let bars = functions.iter().flat_map(|granted| &granted.function.bars);
+    let mut all: Vec<Span> = Vec::new();
+    for bar in bars.filter(|bar| bar.kind != BarKind::Io) {
+        let mut pieces = vec![pages(bar.span)];
+        for hole in traps.iter().chain(&all).filter(|hole| hole.len > 0) {
+            pieces = pieces.into_iter().flat_map(|piece| without(piece, *hole)).collect();
+        }
+        all.extend(pieces);
     }
     all
+}
+
+/// What is left of a range.
+fn without(of: Span, hole: Span) -> impl Iterator<Item = Span> {
+    let inside = |at: u64| at.clamp(of.start, of.end());
+    let pieces = [(of.start, inside(hole.start)), (inside(hole.end()), of.end())];
+    pieces
+        .into_iter()
+        .filter(|(start, end)| start < end)
+        .map(|(start, end)| Span { start, len: end - start })
 }
 
 /// The steps that bring PCI to the described state, from whatever the firmware
@@ -285,12 +336,31 @@ pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
         if function.nobody.is_some() {
             continue;
         }
-        ops.push(op(ConfigOp::WRITE, at::COMMAND, 0));
-        for (offset, start, _, _) in function.bars.iter().flat_map(halves) {
-            ops.push(op(ConfigOp::WRITE, offset, start));
-        }
+        ops.push(op(ConfigOp::WRITE, COMMAND, INTX_OFF));
+        ops.push(op(ConfigOp::WRITE, at::ROM, 0));
+        ops.extend(base(function, 6));
     }
     ops.extend(machine.functions.first().map(|f| space(root, f)));
+    ops
+}
+
+/// Puts a function's BARs, of which there can be `count`, in their places. Each has
+/// the size and the kind that are described, and there is no other: it would decode
+/// somebody else's addresses.
+fn base(function: &Function, count: u16) -> Vec<ConfigOp> {
+    let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
+    let described: Vec<_> = function.bars.iter().flat_map(halves).collect();
+    let mut ops = Vec::new();
+    for offset in (at::BARS..at::BARS + 4 * count).step_by(4) {
+        let bar = described.iter().find(|bar| bar.0 == offset);
+        let (_, start, write, low) = bar.copied().unwrap_or_default();
+        ops.push(op(ConfigOp::WRITE, offset, u32::MAX));
+        // Ports may have 16 bits only (PCI 3.0, 6.2.5.1).
+        if low != BarKind::Io.low_bits() {
+            ops.push(op(ConfigOp::EXPECT, offset, write | low));
+        }
+        ops.push(op(ConfigOp::WRITE, offset, start));
+    }
     ops
 }
 
@@ -307,6 +377,7 @@ fn space(root: &PciRoot, function: &Function) -> ConfigOp {
 fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
     let Some(bridge) = function.bridge else { return };
     let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
+    ops.push(op(ConfigOp::EXPECT, 0, ids(function)));
     let mut write = |offset, value| ops.push(op(ConfigOp::WRITE, offset, value));
     // Base and limit in units of 1 MiB (4 KiB for ports); base above limit: closed.
     let window = |span: Option<Span>| match span {
@@ -318,7 +389,7 @@ fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
         None => 0x00F0,
     };
     let upper = |address: Option<u64>| address.map_or(0, |address| (address >> 32) as u32);
-    write(at::COMMAND, 0);
+    write(COMMAND, 0);
     let primary = u32::from(function.bdf.bus());
     let buses = primary | u32::from(bridge.secondary) << 8 | u32::from(bridge.subordinate) << 16;
     write(at::BUSES, buses);
@@ -328,9 +399,344 @@ fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
     write(at::PREFETCHABLE_UPPER, upper(bridge.prefetchable.map(|p| p.start)));
     write(at::PREFETCHABLE_LIMIT_UPPER, upper(bridge.prefetchable.map(|p| p.end() - 1)));
     write(at::PORTS_UPPER, 0);
-    for (offset, start, _, _) in function.bars.iter().flat_map(halves) {
-        write(offset, start);
+    write(at::BRIDGE_ROM, 0);
+    ops.extend(base(function, 2));
+    ops.push(op(ConfigOp::WRITE, COMMAND, 0b111 | INTX_OFF));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_plan::{Bridge, Msi, Msix, Place, Pm, Ports, Resettable};
+
+    fn function(bdf: u16) -> Function {
+        Function {
+            bdf: Bdf(bdf),
+            vendor: 0x1AF4,
+            device: 0x1042,
+            class: 0x01_0000,
+            requesters: Vec::new(),
+            group: None,
+            gsi: None,
+            bars: Vec::new(),
+            pm: None,
+            msi: None,
+            msix: None,
+            pcie: None,
+            af: None,
+            bridge: None,
+            nobody: None,
+            place: Place::default(),
+        }
     }
-    write(at::COMMAND, 0b111);
-    ops.insert(ops.len() - 1, op(ConfigOp::EXPECT, 0, ids(function)));
+
+    fn grant(function: Function, line: bool) -> Granted {
+        Granted { function, unconfined: false, line, place: Place::default() }
+    }
+
+    fn memory(number: u8, wide: bool, start: u64, len: u64) -> Bar {
+        let kind = BarKind::Memory { wide, prefetchable: wide };
+        Bar { number, kind, span: Span { start, len } }
+    }
+
+    fn io(number: u8, start: u64, len: u64) -> Bar {
+        Bar { number, kind: BarKind::Io, span: Span { start, len } }
+    }
+
+    fn msix(at: u8, vectors: u16, table: u64) -> Option<Msix> {
+        Some(Msix { at, vectors, table, pba: table + 0x800 })
+    }
+
+    /// The particular registers, one a line: offset, kind, and the masks.
+    fn show(granted: &Granted) -> Vec<String> {
+        let own = own(granted, &mut Shadow::default());
+        let mut registers = own.registers;
+        registers.sort_by_key(|r| r.offset);
+        let kind = |r: &Register| match r.kind {
+            Register::PLAIN => "plain",
+            Register::BAR => "bar",
+            Register::COMMAND => "command",
+            Register::FIXED => "fixed",
+            Register::MESSAGE => "message",
+            _ => "msi",
+        };
+        let one = |r: &Register| {
+            let [w, k, s, h] = [r.write, r.keep, r.set, r.hold];
+            format!("{:02x} {} w {w:x} k {k:x} s {s:x} h {h:x} {}", r.offset, kind(r), r.shadow)
+        };
+        registers.iter().map(one).collect()
+    }
+
+    #[test]
+    fn registers_of_an_express_function() {
+        let granted = grant(
+            Function {
+                bars: vec![memory(0, true, 0xC0_0000_4000, 0x4000), io(3, 0xC040, 0x20)],
+                pm: Some(Pm { at: 0x60, resets: false }),
+                msi: Some(Msi { at: 0x70, wide: true, masks: true }),
+                msix: msix(0x40, 65, 0xC0_0000_6000),
+                pcie: Some(Resettable { at: 0x80, flr: true }),
+                ..function(0x38)
+            },
+            false,
+        );
+        let expected = [
+            "04 command w 407 k ffffffff s 400 h fbf8 0",
+            "10 bar w ffffc000 k 4000 s c h 0 0",
+            "14 bar w ffffffff k c0 s 0 h 0 1",
+            "18 plain w 0 k 0 s 0 h 0 0",
+            "1c bar w ffffffe0 k c040 s 1 h 0 2",
+            "20 plain w 0 k 0 s 0 h 0 0",
+            "24 plain w 0 k 0 s 0 h 0 0",
+            "30 plain w 0 k 0 s 0 h 0 0",
+            "3c plain w ff k ffff00ff s 0 h 0 0",
+            "40 plain w c0000000 k ffffffff s 0 h 0 0",
+            "64 plain w 3 k ffffffff s 0 h 0 0",
+            "70 msi w 10000 k ff81ffff s 0 h 0 0",
+            "74 message w ffffffff k ffffffff s 0 h 0 3",
+            "78 message w ffffffff k ffffffff s 0 h 0 4",
+            "7c message w ffffffff k ffffffff s 0 h 0 5",
+            "80 plain w ffffffff k ffffffff s 0 h 0 0",
+            "88 plain w f810 k ffffffff s 0 h 7ef 0",
+        ];
+        assert_eq!(show(&granted), expected);
+    }
+
+    #[test]
+    fn registers_of_a_conventional_function_with_its_line() {
+        let granted = grant(
+            Function {
+                bars: vec![memory(5, false, 0xFEB0_7000, 0x1000)],
+                msi: Some(Msi { at: 0x80, wide: false, masks: false }),
+                af: Some(Resettable { at: 0x90, flr: true }),
+                pcie: Some(Resettable { at: 0xA0, flr: false }),
+                ..function(0xFA)
+            },
+            true,
+        );
+        let expected = [
+            "04 command w 407 k ffffffff s 0 h fbf8 0",
+            "10 plain w 0 k 0 s 0 h 0 0",
+            "14 plain w 0 k 0 s 0 h 0 0",
+            "18 plain w 0 k 0 s 0 h 0 0",
+            "1c plain w 0 k 0 s 0 h 0 0",
+            "20 plain w 0 k 0 s 0 h 0 0",
+            "24 bar w fffff000 k feb07000 s 0 h 0 0",
+            "30 plain w 0 k 0 s 0 h 0 0",
+            "3c plain w ff k ffffffff s 0 h 0 0",
+            "80 msi w 10000 k ff81ffff s 0 h 0 0",
+            "84 message w ffffffff k ffffffff s 0 h 0 1",
+            "88 message w ffffffff k ffffffff s 0 h 0 3",
+            "94 plain w 1 k ffffffff s 0 h 0 0",
+            "a8 plain w 7810 k ffffffff s 0 h 7ef 0",
+        ];
+        assert_eq!(show(&granted), expected);
+    }
+
+    #[test]
+    fn shadow_begins_with_addresses_and_masked_entries() {
+        let bars = vec![memory(0, true, 0xC0_0000_4000, 0x4000)];
+        let msi = Some(Msi { at: 0x70, wide: true, masks: false });
+        let f = Function { bars, msi, msix: msix(0x40, 2, 0xC0_0000_6000), ..function(0x38) };
+        let mut shadow = Shadow { words: vec![7] };
+        let own = own(&grant(f, false), &mut shadow);
+        let expected = [7, 0x4000, 0xC0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1];
+        assert_eq!(shadow.words, expected);
+        let f = own.function;
+        assert_eq!((f.msi, f.msi_data, f.msi_shadow, f.shadow), (0x70, 0x7C, 3, 6));
+        assert_eq!((f.trap, f.trap_len), (0xC0_0000_6000, 0x1000));
+        assert_eq!((f.table, f.vectors, f.bdf), (0xC0_0000_6000, 2, 0x38));
+    }
+
+    #[test]
+    fn what_stops_a_function() {
+        let steps = |f: &Function| -> Vec<_> {
+            resets(f).iter().map(|r| (r.offset, r.value, r.wait)).collect()
+        };
+        let (off, pm) = ((4, 0x400, 0), |resets| Some(Pm { at: 0x60, resets }));
+        let (pcie, none) = (|flr| Some(Resettable { at: 0x80, flr }), function(0));
+        assert_eq!(steps(&none), [off]);
+        let msi = Some(Msi { at: 0x70, wide: true, masks: false });
+        let full = Function { msi, msix: msix(0x40, 2, 0), pm: pm(true), pcie: pcie(true), ..none };
+        let quiet = [off, (0x40, 0, 0), (0x70, 0, 0)];
+        // It is awake before its reset.
+        let flr = [&quiet[..], &[(0x64, 0, 10), (0x88, 0x8000, 100)]].concat();
+        assert_eq!(steps(&full), flr);
+        let sleeps = Function { pcie: pcie(false), msi: None, msix: None, ..full.clone() };
+        assert_eq!(steps(&sleeps), [off, (0x64, 3, 10), (0x64, 0, 10)]);
+        let kept = Function { pm: pm(false), ..sleeps.clone() };
+        assert_eq!(steps(&kept), [off, (0x64, 0, 10)]);
+        let af = Function { af: Some(Resettable { at: 0x90, flr: true }), pm: None, ..sleeps };
+        assert_eq!(steps(&af), [off, (0x94, 1, 100)]);
+    }
+
+    #[test]
+    fn no_page_with_a_table_is_mapped() {
+        // Two small BARs beside the table, the second in its second page.
+        let f = Function {
+            bars: vec![
+                memory(0, false, 0xFEB0_0000, 0x4000),
+                memory(1, false, 0xFEB0_6000, 0x800),
+                memory(2, false, 0xFEB0_6800, 0x800),
+                io(3, 0xC040, 0x20),
+            ],
+            msix: msix(0x40, 64, 0xFEB0_0E00),
+            ..function(0x38)
+        };
+        assert_eq!(trap(&f), Span { start: 0xFEB0_0000, len: 0x2000 });
+        // One of another function that begins amid the trapped pages.
+        let other = Function {
+            bars: vec![memory(0, false, 0xFEB0_1800, 0x800), memory(1, true, 0x40_0000_0000, 16)],
+            ..function(0x39)
+        };
+        let mapped = mapped(&[grant(f, false), grant(other, false)]);
+        let span = |start, len| Span { start, len };
+        let rest = [span(0xFEB0_2000, 0x2000), span(0xFEB0_6000, 0x1000)];
+        assert_eq!(mapped, [&rest[..], &[span(0x40_0000_0000, 0x1000)]].concat());
+        let whole = span(0x1000, 0x3000);
+        let cut = |start, len| without(whole, span(start, len)).collect::<Vec<_>>();
+        assert_eq!(cut(0x2000, 0x1000), [span(0x1000, 0x1000), span(0x3000, 0x1000)]);
+        assert_eq!(cut(0, 0x1000), [whole]);
+        assert_eq!(cut(0x4000, 0x1000), [whole]);
+        assert_eq!(cut(0x1000, 0x3000), []);
+    }
+
+    fn machine(functions: Vec<Function>) -> Machine {
+        let pci = Some(PciRoot { ecam: 0xB000_0000, last_bus: 255, ..PciRoot::default() });
+        Machine { pci, functions, ..Machine::default() }
+    }
+
+    fn port(bdf: u16, bridge: Bridge) -> Function {
+        let bars = vec![memory(0, false, 0xFEB0_0000, 0x1000)];
+        Function { bridge: Some(bridge), nobody: Some("it forwards".into()), bars, ..function(bdf) }
+    }
+
+    #[test]
+    fn a_bridge_gets_buses_and_windows() {
+        let open = Bridge {
+            secondary: 1,
+            subordinate: 3,
+            memory: Some(Span { start: 0xFE80_0000, len: 0x20_0000 }),
+            prefetchable: Some(Span { start: 0xC1_0000_0000, len: 0x1_0000_0000 }),
+            ports: Some(Ports { first: 0xC000, last: 0xDFFF }),
+        };
+        let closed = Bridge { secondary: 2, subordinate: 2, ..Bridge::default() };
+        let ops = boot(&machine(vec![port(0x10, open), port(0x108, closed)]));
+        let written = |bdf: u16| -> Vec<_> {
+            let of = ops.iter().filter(|op| op.bdf == bdf && op.kind == ConfigOp::WRITE);
+            of.map(|op| (op.offset, op.value)).collect()
+        };
+        let rest = [
+            (0x38, 0),
+            (0x10, u32::MAX),
+            (0x10, 0xFEB0_0000),
+            (0x14, u32::MAX),
+            (0x14, 0),
+            (0x04, 0x407),
+        ];
+        let windows = [
+            (0x04, 0),
+            (0x18, 0x03_0100),
+            (0x1C, 0xD0C0),
+            (0x20, 0xFE90_FE80),
+            (0x24, 0xFFF0_0000),
+            (0x28, 0xC1),
+            (0x2C, 0xC1),
+            (0x30, 0),
+        ];
+        assert_eq!(written(0x10), [&windows[..], &rest].concat());
+        // Base above limit.
+        let windows = [
+            (0x04, 0),
+            (0x18, 0x02_0201),
+            (0x1C, 0x00F0),
+            (0x20, 0xFFF0),
+            (0x24, 0xFFF0),
+            (0x28, 0),
+            (0x2C, 0),
+            (0x30, 0),
+        ];
+        assert_eq!(written(0x108), [&windows[..], &rest].concat());
+    }
+
+    #[test]
+    fn the_steps_of_the_boot_code() {
+        let bars = vec![io(2, 0xC040, 0x20), memory(4, true, 0xC0_0000_4000, 0x4000)];
+        let nobodys = Function { nobody: Some("of the chipset".into()), ..function(0) };
+        let behind = Function { bars, ..function(0x100) };
+        let bridge = Bridge { secondary: 1, subordinate: 1, ..Bridge::default() };
+        let ops = boot(&machine(vec![nobodys, port(0x10, bridge), behind]));
+        let order: Vec<u16> = ops.iter().map(|op| op.bdf).collect();
+        // The bridge before what lies behind it; first of all what it is.
+        let at = |bdf: u16| order.iter().position(|other| *other == bdf).unwrap();
+        assert!(at(0x10) < at(0x100));
+        for bdf in [0, 0x10, 0x100] {
+            let op = ops[at(bdf)];
+            assert_eq!((op.kind, op.offset, op.value), (ConfigOp::EXPECT, 0, 0x1042_1AF4));
+        }
+        let steps: Vec<_> =
+            ops[at(0x100)..].iter().map(|op| (op.kind, op.offset, op.value)).collect();
+        let (expect, write) = (ConfigOp::EXPECT, ConfigOp::WRITE);
+        let expected = [
+            (expect, 0, 0x1042_1AF4),
+            (write, 0x04, 0x400),
+            (write, 0x30, 0),
+            // There is no BAR 0, 1 and 3.
+            (write, 0x10, u32::MAX),
+            (expect, 0x10, 0),
+            (write, 0x10, 0),
+            (write, 0x14, u32::MAX),
+            (expect, 0x14, 0),
+            (write, 0x14, 0),
+            (write, 0x18, u32::MAX),
+            (write, 0x18, 0xC040),
+            (write, 0x1C, u32::MAX),
+            (expect, 0x1C, 0),
+            (write, 0x1C, 0),
+            // 64 bits: the size in both halves.
+            (write, 0x20, u32::MAX),
+            (expect, 0x20, 0xFFFF_C00C),
+            (write, 0x20, 0x4000),
+            (write, 0x24, u32::MAX),
+            (expect, 0x24, 0xFFFF_FFFF),
+            (write, 0x24, 0xC0),
+            (ConfigOp::EXPECT_AT, 0, 0xB000_0000),
+        ];
+        assert_eq!(steps, expected);
+        // Nothing of the chipset's own is written.
+        assert!(ops.iter().all(|op| op.bdf != 0 || op.kind != ConfigOp::WRITE));
+    }
+
+    #[test]
+    fn a_sandbox_sees_its_functions_bridges_and_placeholders() {
+        let upper = Bridge { secondary: 1, subordinate: 3, ..Bridge::default() };
+        let lower = Bridge { secondary: 2, subordinate: 3, ..Bridge::default() };
+        let other = Bridge { secondary: 4, subordinate: 4, ..Bridge::default() };
+        let ports = [port(0x10, upper), port(0x11, other), port(0x100, lower)];
+        let machine = machine(ports.into_iter().chain([function(0x20), function(0x22)]).collect());
+        let own = [grant(function(0x22), false), grant(function(0x203), false)];
+        let shown: Vec<_> = seen(&machine, &own)
+            .iter()
+            .map(|seen| match seen {
+                Seen::Own(f) => ("own", f.function.bdf.0),
+                Seen::Bridge(f) => ("bridge", f.bdf.0),
+                Seen::Placeholder(bdf) => ("placeholder", bdf.0),
+            })
+            .collect();
+        let expected = [
+            ("bridge", 0x10),
+            ("placeholder", 0x20),
+            ("own", 0x22),
+            ("bridge", 0x100),
+            ("placeholder", 0x200),
+            ("own", 0x203),
+        ];
+        assert_eq!(shown, expected);
+        let absent = absent(&machine, &own);
+        assert_eq!(absent.len(), 3 * 256 - expected.len());
+        assert!(expected.iter().all(|(_, bdf)| !absent.contains(&Bdf(*bdf))));
+        assert!(absent.contains(&Bdf(0x11)) && absent.contains(&Bdf(0x21)));
+        let page = placeholder();
+        assert_eq!((page[0x0E], page[0x0B], page.len()), (0x80, 0xFF, 4096));
+    }
 }

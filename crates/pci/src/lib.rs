@@ -7,9 +7,10 @@
 //! else only the bits that the host allowed are ever written.
 #![no_std]
 
-use bulkhead_resident::pci::{Function, Register, SLOTS};
+use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, SLOTS};
 
-/// What the logic needs of the machine.
+/// What the logic needs of the machine. Two cores of a sandbox come one after the
+/// other: a reset in the midst of another's access would move its BARs.
 pub trait Hardware {
     /// The registers of a function that are particular.
     fn registers(&self, function: &Function) -> &[Register];
@@ -33,11 +34,19 @@ pub trait Hardware {
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
 }
 
-/// An access that is denied: it left nothing behind.
+/// An access that is denied: what the hardware does is as before, or is masked.
+/// Of a message that is not allowed the guest reads what it wrote nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied;
 
+/// MSI control: enable.
 const ENABLE: u32 = 1 << 16;
+/// Command: memory space.
+const MEMORY: u32 = 1 << 1;
+/// Command: I/O space and memory space.
+const DECODE: u32 = 0b11;
+/// MSI-X vector control: mask.
+const MASKED: u32 = 1;
 
 /// Reads, or writes where `write` says what, `size` bytes (1, 2, 4) at `offset`
 /// of a function's configuration space. A write gives 0.
@@ -117,25 +126,50 @@ fn store(
         }
         _ => {
             let bits = r.write & bytes;
-            if r.kind == Register::COMMAND && value & bits & 3 != 0 {
-                // A reset by power management or FLR has moved them to 0.
-                let bars = hw.registers(function).iter().filter(|b| b.kind == Register::BAR);
-                bars.for_each(|b| hw.set_config(function, b.offset, b.keep));
+            if r.kind == Register::COMMAND && value & bits & DECODE != 0 {
+                place(hw, function)?;
             }
             if bits != 0 {
                 let held = hw.config(function, r.offset) & (r.hold | r.write & !bytes);
-                hw.set_config(function, r.offset, held | value & bits);
+                hw.set_config(function, r.offset, held | value & bits | r.set);
             }
         }
     }
     Ok(())
 }
 
+/// Puts the BARs where they belong: a reset by power management or FLR has moved
+/// them to 0. While it lasts they stay there.
+fn place(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
+    let bars = || hw.registers(function).iter().filter(|b| b.kind == Register::BAR);
+    bars().for_each(|b| hw.set_config(function, b.offset, b.keep));
+    let there = |b: &Register| hw.config(function, b.offset) & b.write == b.keep & b.write;
+    if bars().all(there) { Ok(()) } else { Err(Denied) }
+}
+
+/// Masks every entry of the MSI-X table in the hardware, with the function's DMA
+/// and messages off: one that has no reset still holds those of a former life.
+pub fn mask(hw: &impl Hardware, function: &Function) {
+    if function.vectors == 0 || config(hw, function, COMMAND, 2, Some(MEMORY)).is_err() {
+        return;
+    }
+    for number in 0..u64::from(function.vectors) {
+        let at = function.table.wrapping_add(number * 16);
+        hw.set_page(at.wrapping_add(12), 4, u64::from(MASKED));
+    }
+    let _ = config(hw, function, COMMAND, 2, Some(INTX_OFF));
+}
+
 /// Writes the MSI that the guest wants to the hardware.
 fn message_registers(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
     let word = |n: u32| hw.shadow(function.msi_shadow.wrapping_add(n));
     let data = message(hw, function, [word(0), word(1), word(2)])?;
-    hw.set_config(function, function.msi.wrapping_add(4), data[0]);
+    let address = function.msi.wrapping_add(4);
+    hw.set_config(function, address, data[0]);
+    // As with the BARs: the first one that stays says that no reset lasts.
+    if hw.config(function, address) != data[0] {
+        return Err(Denied);
+    }
     if function.msi_data > function.msi.wrapping_add(8) {
         hw.set_config(function, function.msi.wrapping_add(8), data[1]);
     }
@@ -152,12 +186,14 @@ fn message(
 ) -> Result<[u32; 3], Denied> {
     const WINDOW: u32 = 0xFEE0_0000;
     const DESTINATION: u32 = 0xFF000;
+    /// All cores, even where one has this ID.
+    const BROADCAST: u32 = 0xFF;
     /// Vector; fixed or lowest priority; the level's assertion, which an edge ignores.
     const ALLOWED: u32 = 0xFF | 1 << 8 | 1 << 14;
     let (core, vector) = (address >> 12 & 0xFF, data & 0xFF);
     // Physical destination without a redirection hint (bits 2 and 3), edge.
     let known = address & !DESTINATION == WINDOW && upper == 0 && data & !ALLOWED == 0;
-    if !known || vector < 16 || !hw.owns_core(core) {
+    if !known || vector < 16 || core == BROADCAST || !hw.owns_core(core) {
         return Err(Denied);
     }
     let wanted = 1 | core << 8 | vector << 16;
@@ -223,7 +259,6 @@ pub fn table(
 
 /// Brings an entry of the hardware's MSI-X table up to date.
 fn entry(hw: &impl Hardware, function: &Function, number: u64) -> Result<(), Denied> {
-    const MASKED: u32 = 1;
     let word = |n: u32| hw.shadow(function.shadow.wrapping_add(number as u32 * 4).wrapping_add(n));
     let at = function.table.wrapping_add(number * 16);
     let wanted = [word(0), word(1), word(2)];

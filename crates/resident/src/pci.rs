@@ -49,6 +49,11 @@ pub struct Function {
 /// (AMD IOMMU specification, 2.2.5.1).
 pub const SLOTS: usize = 512;
 
+/// Offset of the command register.
+pub const COMMAND: u16 = 0x04;
+/// In the command register: the function does not use its interrupt line.
+pub const INTX_OFF: u32 = 1 << 10;
+
 /// A 32-bit register of a function's configuration space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
@@ -62,7 +67,7 @@ pub struct Register {
     pub write: u32,
     /// A read gives the hardware's value with these bits; [`Self::BAR`]: its address.
     pub keep: u32,
-    /// And with these bits set.
+    /// And with these bits set; where a guest may write, a write sets them, too.
     pub set: u32,
     /// Bits outside of `write` that a write leaves as they are; the others are
     /// written as 0, which is right for those that a 1 clears.
@@ -87,7 +92,8 @@ impl Register {
     pub const MSI: u16 = 5;
 }
 
-/// A write to a function's configuration space that stops it.
+/// A write to a function's configuration space that stops it, as the function's
+/// owner could make it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]

@@ -1,0 +1,149 @@
+//! What must hold of the function whatever its owner does.
+
+use crate::{CORES, Fake, at};
+
+/// Command: ports, memory, bus master, interrupt line off.
+const COMMAND: u32 = 0x0407;
+const INTX_OFF: u32 = 1 << 10;
+
+impl Fake {
+    /// Bits of a register that a monitor may change.
+    fn allowed(&self, offset: u16) -> u32 {
+        let f = &self.described;
+        let is = |capability: Option<u8>, after: u16| {
+            capability.is_some_and(|at| offset == u16::from(at) + after)
+        };
+        if !self.is_own() {
+            return 0;
+        }
+        if self.bars().any(|bar| bar.0 == offset) {
+            return u32::MAX;
+        }
+        match offset {
+            at::COMMAND => COMMAND,
+            at::INTERRUPT => 0xFF,
+            // The power state; a wake-up that the firmware wanted may go.
+            _ if is(f.pm.map(|c| c.at), 4) => 0x0103,
+            // Relaxed ordering, no snoop, read request size.
+            _ if is(f.pcie.map(|c| c.at), 8) => 0x7810,
+            _ if is(f.msix.map(|c| c.at), 0) => 3 << 30,
+            _ => f.msi.map_or(0, |msi| {
+                let at = u16::from(msi.at);
+                let last = at + if msi.wide { 12 } else { 8 } + if msi.masks { 4 } else { 0 };
+                match offset {
+                    _ if offset == at => 1 << 16,
+                    _ if offset > at && offset <= last => u32::MAX,
+                    _ => 0,
+                }
+            }),
+        }
+    }
+
+    /// Of each write alone.
+    pub(crate) fn before_write(&self, offset: u16, old: u32, new: u32, cleared: u32) {
+        if cleared != 0 {
+            self.complain(format!("{cleared:#x} at {offset:#x} is cleared"));
+        }
+        let changed = (old ^ new) & !self.allowed(offset);
+        if changed != 0 || !self.is_own() {
+            self.complain(format!("{changed:#x} at {offset:#x} changes"));
+        }
+        if offset == at::COMMAND && !self.line && new & INTX_OFF == 0 {
+            self.complain("it uses the interrupt line".to_owned());
+        }
+    }
+
+    /// Of the whole function.
+    pub(crate) fn after_write(&self) {
+        if let Err(what) = self.placed().and_then(|()| self.messages()) {
+            self.complain(what);
+        }
+    }
+
+    /// BARs are where they belong when they decode anything.
+    fn placed(&self) -> Result<(), String> {
+        if self.hardware(at::COMMAND) & 0b11 == 0 {
+            return Ok(());
+        }
+        for (offset, bits, _, start) in self.bars() {
+            let found = self.hardware(offset) & bits;
+            if found != start & bits {
+                return Err(format!("the BAR at {offset:#x} is at {found:#x}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What it can send goes to its owner's cores.
+    fn messages(&self) -> Result<(), String> {
+        if let Some(msi) = self.described.msi {
+            let at = u16::from(msi.at);
+            if self.hardware(at) & 1 << 16 != 0 {
+                if self.hardware(at) >> 20 & 7 != 0 {
+                    return Err("several MSIs".to_owned());
+                }
+                let (upper, data) = match msi.wide {
+                    true => (self.hardware(at + 8), at + 12),
+                    false => (0, at + 8),
+                };
+                self.goes([self.hardware(at + 4), upper, self.hardware(data) & 0xFFFF])?;
+            }
+        }
+        for vector in 0..self.function().vectors {
+            let [address, upper, data, control] = self.entry(vector);
+            if control & 1 == 0 {
+                self.goes([address, upper, data])
+                    .map_err(|why| format!("entry {vector}: {why}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a message goes (AMD IOMMU specification, 2.2.5; APM 16.12).
+    fn goes(&self, [address, upper, data]: [u32; 3]) -> Result<(), String> {
+        let wrong = |what| Err(format!("a message {upper:x}:{address:08x} = {data:x} {what}"));
+        if upper != 0 || address & 0xFFF0_0FFF != 0xFEE0_0000 {
+            return wrong("that is a write to memory");
+        }
+        let (core, vector) = if self.remapped() {
+            let entry = self.slot((data & 0x7FF) as usize);
+            // Valid; fixed; a physical destination; nothing that is reserved.
+            if data > 0x1FF || entry & 0xFF00_00FF != 1 {
+                return wrong("without an entry");
+            }
+            (entry >> 8 & 0xFF, entry >> 16 & 0xFF)
+        } else {
+            // Fixed, edge.
+            if data & !0xFF != 0 {
+                return wrong("of another kind");
+            }
+            (address >> 12 & 0xFF, data)
+        };
+        if core == 0xFF || !CORES.contains(&core) {
+            return wrong("to a foreign core");
+        }
+        if vector < 16 { wrong("with a vector that is none") } else { Ok(()) }
+    }
+
+    fn remapped(&self) -> bool {
+        self.state.borrow().remap.is_some()
+    }
+
+    /// Whether its memory answers.
+    pub(crate) fn decodes(&self) -> bool {
+        let asleep =
+            self.described.pm.is_some_and(|pm| self.hardware(u16::from(pm.at) + 4) & 3 != 0);
+        self.hardware(at::COMMAND) & 2 != 0 && !asleep
+    }
+
+    /// Where in the trapped pages; aligned and inside.
+    pub(crate) fn place(&self, address: u64, size: u8) -> Option<usize> {
+        let f = self.function();
+        let inside = address >= f.trap && address + u64::from(size) <= f.trap + f.trap_len;
+        if !inside || !matches!(size, 1 | 2 | 4 | 8) || address % u64::from(size) != 0 {
+            self.complain(format!("{size} bytes at {address:#x}"));
+            return None;
+        }
+        Some((address - f.trap) as usize)
+    }
+}
