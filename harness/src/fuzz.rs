@@ -1,10 +1,11 @@
 //! Random and mutated input for whoever reads what others made: the manifest's
-//! loader, the boot code's check of a compiled manifest, and the monitor's decoder of
-//! trapped accesses. Nothing may panic; what is accepted must keep the rules that the
-//! check stands for. A seed makes a run repeatable.
+//! loader, the boot code's check of a compiled manifest, the monitor's decoder of
+//! trapped accesses, its IOAPIC and its PCI functions. Nothing may panic; what is
+//! accepted must keep the rules that the check stands for. A seed makes a run repeatable.
 
 mod ioapic;
 mod mmio;
+mod pci;
 
 use crate::{Failure, build};
 use bulkhead_arch::{BootMachine, CoreStart};
@@ -63,6 +64,10 @@ pub struct Done {
     pub accesses: u64,
     /// Of them, writes to the machine's.
     pub programmed: u64,
+    /// Accesses to PCI functions.
+    pub configured: u64,
+    /// Of them, allowed.
+    pub allowed: u64,
 }
 
 /// Feeds all until the time is up or so many rounds are made.
@@ -76,6 +81,7 @@ pub fn run(seed: u64, time: Duration, rounds: u64) -> Result<Done, Failure> {
     let mut random = Random::new(seed);
     let mut guest = mmio::Guest::new(random.next());
     let mut machines = [false, true].map(ioapic::Machine::new);
+    let mut functions = pci::Functions::new();
     let mut done = Done::default();
     let end = Instant::now() + time;
     while Instant::now() < end && done.manifests < rounds {
@@ -93,6 +99,14 @@ pub fn run(seed: u64, time: Duration, rounds: u64) -> Result<Done, Failure> {
             guest = next;
             done.traps += 2;
             done.decoded += u64::from(trapped) + u64::from(mmio::code(&mut random)?);
+        }
+        // Remapping entries stay for good: now and then with empty ones.
+        if done.manifests % 100 == 0 {
+            functions = pci::Functions::new();
+        }
+        for _ in 0..500 {
+            done.configured += 1;
+            done.allowed += u64::from(functions.access(&mut random)?);
         }
         for machine in &mut machines {
             for _ in 0..500 {

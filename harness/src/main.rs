@@ -125,7 +125,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             println!(
                 "fuzz: {} manifests, {} accepted; {} compiled ones, {} accepted; \
                  {} trapped accesses, {} decoded; {} of the IOAPIC, \
-                 {} written through; nothing found",
+                 {} written through; {} of PCI functions, {} allowed; nothing found",
                 done.manifests,
                 done.accepted,
                 done.images,
@@ -133,7 +133,9 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
                 done.traps,
                 done.decoded,
                 done.accesses,
-                done.programmed
+                done.programmed,
+                done.configured,
+                done.allowed
             );
             Ok(ExitCode::SUCCESS)
         }

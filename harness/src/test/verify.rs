@@ -28,6 +28,9 @@ pub fn jobs() -> Vec<Job> {
             if done.traps < 50_000 || done.decoded < 10_000 || done.decoded > done.traps * 9 / 10 {
                 return Err(format!("it was to decode some, and not all: {done:?}"));
             }
+            if done.configured < 50_000 || done.allowed < done.configured / 4 {
+                return Err(format!("it was to configure functions: {done:?}"));
+            }
             let (manifests, images, traps) = (done.manifests, done.images, done.traps);
             Ok(format!("{manifests} manifests, {images} compiled ones, {traps} trapped accesses"))
         }),
