@@ -124,6 +124,18 @@ fn host_bridge(machine: &Machine, last_bus: u8, code: &mut Vec<u8>) {
     ];
     let body = aml::Device::new("PCI0".into(), names.iter().map(|name| name as &dyn Aml).collect());
     aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(code);
+    configuration_space(last_bus, code);
+}
+
+/// The configuration space as a motherboard's resource (PCI firmware specification
+/// 3.3, 4.1.2): Linux 6.1 believes no MCFG without it, and then finds no PCI at all.
+fn configuration_space(last_bus: u8, code: &mut Vec<u8>) {
+    const BUS: u32 = 1 << 20;
+    let space = aml::Memory32Fixed::new(true, ECAM_GPA as u32, (u32::from(last_bus) + 1) * BUS);
+    let (hid, space) = (aml::EISAName::new("PNP0C02"), aml::ResourceTemplate::new(vec![&space]));
+    let (hid, crs) = (aml::Name::new("_HID".into(), &hid), aml::Name::new("_CRS".into(), &space));
+    let body = aml::Device::new("ECAM".into(), vec![&hid, &crs]);
+    aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(code);
 }
 
 fn fadt(dsdt: u64, pci: bool) -> Vec<u8> {
