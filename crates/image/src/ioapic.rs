@@ -91,7 +91,11 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
         own: set(&|_| true),
         level: set(&|trigger| trigger != Trigger::Edge),
         low: set(&|trigger| trigger == Trigger::LevelLow),
-        count: count(&plan.machine),
+        count: match plan.sandboxes[index].guest {
+            // A Linux writes each of them several times at its boot, at an exit each.
+            Guest::Linux { .. } => own.iter().map(|(line, _)| line + 1).max().unwrap_or(0),
+            Guest::Bare { .. } => count(&plan.machine),
+        },
         slots,
         level_vectors: level_vectors(plan, index)?,
     }))
