@@ -5,7 +5,6 @@
 //! 0xCF8 and 0xCFC.
 
 use crate::core::{config, shared_of, slice};
-use crate::enforced;
 use ::core::arch::asm;
 use ::core::ptr::{read_volatile, write_volatile};
 use ::core::sync::atomic::{AtomicU32, Ordering};
@@ -176,8 +175,7 @@ impl Hardware for Pci {
     }
 
     fn owns_core(&self, id: u32) -> bool {
-        let own = config().own.get(id as usize / 64).is_some_and(|set| set >> (id % 64) & 1 != 0);
-        own || !enforced("message-core")
+        config().own.get(id as usize / 64).is_some_and(|set| set >> (id % 64) & 1 != 0)
     }
 
     fn remap(&self, function: &Function, slot: usize) -> Option<u32> {

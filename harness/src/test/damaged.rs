@@ -16,7 +16,7 @@ const DAMAGE: [(&str, Change, u64, &str); 10] = [
     // Where the compiled manifest is, as the boot code is told.
     ("address", |b, _| b[256..264].fill(0xA5), 1, "no compiled manifest"),
     ("magic", |b, k| Spoil::new(b, k).header(|h| h.magic ^= 1), 1, "no compiled manifest"),
-    ("version", |b, k| Spoil::new(b, k).header(|h| h.version = 2), 2, "version 2"),
+    ("version", |b, k| Spoil::new(b, k).header(|h| h.version = 99), 2, "version 99"),
     ("flipped-bit", |b, k| Spoil::new(b, k).flip(), 3, "checksum"),
     ("truncated", |b, _| b.truncate(b.len() - 8192), 3, "checksum"),
     (
