@@ -161,7 +161,10 @@ fn things_are_explained() {
     assert_eq!(said("ground", &["port", "0xcf9"], grant), never);
     let msr = "reads without an exit; writes are denied with #GP and a record";
     assert_eq!(said("flight", &["msr", "0x10"], gets), msr);
-    assert!(said("ground", &["0xb0100000"], grant).starts_with("it has"), "{ground}");
+    assert!(said("ground", &["0xc0100000"], grant).starts_with("it has"), "{ground}");
+    // The machine's own is nobody's.
+    let machine = said("ground", &["0xb0100000"], grant);
+    assert!(machine.starts_with("nothing"), "{machine}");
 }
 
 #[test]

@@ -4,8 +4,9 @@
 
 use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
+use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{BarKind, Function, Plan, Sandbox};
+use bulkhead_plan::{BarKind, Bdf, Function, Plan, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -154,13 +155,18 @@ fn words(access: String, answer: Answer) -> Words {
     (access, answer.owner, answer.rule.into(), allow)
 }
 
-/// The function whose configuration space or memory that address is.
+/// The function whose configuration space or memory that guest-physical address is.
 pub fn function_at(plan: &Plan, at: u64) -> Option<&Function> {
-    let config = plan.machine.pci.as_ref().filter(|root| root.space().contains(at));
-    plan.machine.functions.iter().find(|f| match config {
-        Some(root) => root.config(f.bdf) == at & !(PAGE - 1),
+    plan.machine.functions.iter().find(|f| match configured(at) {
+        Some(bdf) => f.bdf == bdf,
         None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(at)),
     })
+}
+
+/// Whose configuration space an address is in, as every sandbox sees it.
+pub fn configured(at: u64) -> Option<Bdf> {
+    let offset = at.wrapping_sub(ECAM_GPA);
+    (offset < ECAM_SIZE).then_some(Bdf((offset >> 12) as u16))
 }
 
 /// The line whose entry in the IOAPIC's table a record's address names: the
@@ -179,15 +185,50 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     if let Some(ioapic) = plan.machine.ioapic.filter(|i| at.wrapping_sub(i.base) < PAGE) {
         return line(plan, who, at - ioapic.base, value);
     }
-    let access = format!("access to device register {at:#x}, value {value:#x}");
-    match function_at(plan, at) {
-        Some(function) => words(access, owner::pci(plan, who, function)),
-        None => {
-            let rule = "a guest programs the PCI functions that it owns";
-            let why = "no function of the machine description is there";
-            (access, "nobody's".into(), rule.into(), why.into())
+    let access = match configured(at) {
+        Some(bdf) => {
+            format!("access to configuration register {:#x} of {bdf}, value {value:#x}", at % PAGE)
         }
+        None => format!("access to device register {at:#x}, value {value:#x}"),
+    };
+    let Some(function) = function_at(plan, at) else {
+        let rule = "a guest programs the PCI functions that it owns";
+        let why = "no function of the machine description is there";
+        return (access, "nobody's".into(), rule.into(), why.into());
+    };
+    let answer = owner::pci(plan, who, function);
+    match within_own(function, at) {
+        Some(rule) if matches!(answer.allow, Allow::Has) || function.bridge.is_some() => {
+            words(access, Answer { rule, ..answer })
+        }
+        _ => words(access, answer),
     }
+}
+
+/// What holds for a register of a function that the sandbox has, or of a bridge that
+/// it sees.
+fn within_own(function: &Function, at: u64) -> Option<&'static str> {
+    const MESSAGE: &str = "a message goes to a core of the sandbox's own, fixed or lowest \
+                           priority, by an edge, with a vector from 16 on";
+    if function.bridge.is_some() {
+        return Some("a bridge that is shown keeps its buses, and resets nothing");
+    }
+    if configured(at).is_none() {
+        // The pages with an MSI-X table are all of its memory that is mediated.
+        let message = function.msix.is_some_and(|msix| {
+            at.wrapping_sub(msix.table) < u64::from(msix.vectors) * 16 && at.is_multiple_of(4)
+        });
+        return Some(if message { MESSAGE } else { "an access to registers is aligned" });
+    }
+    let offset = (at % PAGE) as u16;
+    let message = function
+        .msi
+        .is_some_and(|msi| offset.wrapping_sub(u16::from(msi.at)) < 20 && offset.is_multiple_of(4));
+    Some(match offset {
+        _ if message => MESSAGE,
+        0x10..0x28 => "a base address stays where the machine description has it",
+        _ => "an access to configuration space is within one register of 32 bits",
+    })
 }
 
 /// A register of the IOAPIC, by its index.

@@ -2,6 +2,7 @@
 //! line of the manifest would grant it: for denied accesses ([`crate::explain`])
 //! and for whoever asks (`bulkhead explain`).
 
+use crate::explain;
 use bulkhead_arch_x86::bitmap::Direct;
 use bulkhead_arch_x86::msr;
 use bulkhead_layout::hypercall::POWER_PORT;
@@ -524,16 +525,13 @@ fn of_machine(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
         let why = "the machine description, `[iommu]`";
         return Some(simple("the machine's IOMMU", why, "nothing", never));
     }
-    let config = machine.pci.as_ref().filter(|root| root.space().contains(gpa));
-    let function = machine.functions.iter().find(|f| match config {
-        Some(root) => root.config(f.bdf) == gpa & !(PAGE - 1),
-        None => f.bars.iter().any(|b| b.kind != BarKind::Io && b.span.contains(gpa)),
-    });
-    if let Some(function) = function {
+    let config = explain::configured(gpa);
+    if let Some(function) = explain::function_at(plan, gpa) {
         let answer = pci(plan, who, function);
         let part = if config.is_some() { "configuration space" } else { "registers" };
         let owner = format!("{} {part} of {}", answer.owner, answer.what);
         let gets = match (&answer.allow, config.is_some()) {
+            (_, true) if who.functions.is_empty() => "nothing".into(),
             (_, true) => "its monitor answers: what it owns, and the bridges above".into(),
             (Allow::Has, false) => "them, without an exit but for MSI-X tables".into(),
             _ => "nothing".into(),
