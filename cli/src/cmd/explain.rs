@@ -1,6 +1,6 @@
 //! `bulkhead explain`: whose something is, why, and what would grant it.
 
-use super::ManifestArguments;
+use super::PlanArguments;
 use crate::output;
 use bulkhead_watch::owner::{self, Thing};
 use std::process::ExitCode;
@@ -9,29 +9,19 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
-    manifest: ManifestArguments,
+    manifest: PlanArguments,
     /// The sandbox that would use it.
     sandbox: String,
     /// A guest-physical address such as `0x1000`, `port N`, `irq N`, `msr N`, `pci:BB:DD.F` (or by vendor and device, or class), or the name of a device.
     #[arg(required = true, num_args = 1..=2)]
     thing: Vec<String>,
-    /// Do not open the guests' files, which may not have been built yet.
-    #[arg(long)]
-    skip_files: bool,
 }
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let planned = arguments
-        .manifest
-        .load(arguments.skip_files)
-        .and_then(|checked| checked.plan(checked.image_estimate));
-    let plan = match planned {
+    let plan = match arguments.manifest.plan() {
         Ok(plan) => plan,
-        Err(findings) => {
-            super::show(&findings);
-            return ExitCode::FAILURE;
-        }
+        Err(status) => return status,
     };
     let Some(who) = plan.sandboxes.iter().find(|s| s.name == arguments.sandbox) else {
         let names: Vec<&str> = plan.sandboxes.iter().map(|s| s.name.as_str()).collect();

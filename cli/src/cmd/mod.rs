@@ -10,8 +10,10 @@ pub mod run;
 
 use crate::output;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
+use bulkhead_plan::Plan;
 use bulkhead_watch::owner;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Which manifest, and where its files are.
 #[derive(clap::Args)]
@@ -37,6 +39,30 @@ impl ManifestArguments {
     /// Everything that is wrong with it.
     pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
         load(&self.manifest, &Options { artifacts: self.artifacts.clone(), skip_files })
+    }
+}
+
+/// A manifest that is only to be looked at.
+#[derive(clap::Args)]
+pub struct PlanArguments {
+    #[command(flatten)]
+    manifest: ManifestArguments,
+    /// Do not open the guests' files, which may not have been built yet.
+    #[arg(long)]
+    skip_files: bool,
+}
+
+impl PlanArguments {
+    /// Its plan. What is wrong with it has been printed.
+    ///
+    /// # Errors
+    /// The status to end with.
+    pub fn plan(&self) -> Result<Plan, ExitCode> {
+        let checked = self.manifest.load(self.skip_files);
+        checked.and_then(|checked| checked.plan(checked.image_estimate)).map_err(|findings| {
+            show(&findings);
+            ExitCode::FAILURE
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `bulkhead plan`: who gets what.
 
-use super::ManifestArguments;
+use super::PlanArguments;
 use crate::{output, picture, table};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,27 +9,17 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
-    manifest: ManifestArguments,
+    manifest: PlanArguments,
     /// Write a picture to this file too.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Do not open the guests' files, which may not have been built yet.
-    #[arg(long)]
-    skip_files: bool,
 }
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let planned = arguments
-        .manifest
-        .load(arguments.skip_files)
-        .and_then(|checked| checked.plan(checked.image_estimate));
-    let plan = match planned {
+    let plan = match arguments.manifest.plan() {
         Ok(plan) => plan,
-        Err(findings) => {
-            super::show(&findings);
-            return ExitCode::FAILURE;
-        }
+        Err(status) => return status,
     };
     if let Some(file) = &arguments.svg
         && let Err(error) = std::fs::write(file, picture::svg(&plan))
