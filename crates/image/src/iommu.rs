@@ -69,31 +69,14 @@ mod tests {
     use super::*;
     use crate::monitor::Mapping;
     use bulkhead_arch::{Rights, walk};
-    use bulkhead_plan::{Bridge, Function, Iommu, PciRoot, Place};
+    use bulkhead_plan::{Bridge, Function, Iommu, PciRoot};
 
     const OWN: Bdf = Bdf(0x0018);
     const ALIAS: Bdf = Bdf(0x0100);
     const IOAPIC: Bdf = Bdf(0x00A0);
 
     fn machine() -> Machine {
-        let function = |bdf, bridge| Function {
-            bdf,
-            vendor: 0x1AF4,
-            device: 0x1042,
-            class: 0,
-            requesters: Vec::new(),
-            group: None,
-            gsi: None,
-            bars: Vec::new(),
-            pm: None,
-            msi: None,
-            msix: None,
-            pcie: None,
-            af: None,
-            bridge,
-            nobody: None,
-            place: Place::default(),
-        };
+        let function = |bdf, bridge| Function { bdf, bridge, ..Function::default() };
         let bridge = Bridge { secondary: 1, subordinate: 2, ..Bridge::default() };
         let iommu = Iommu { base: 0xFED8_0000, ioapic_requester: Some(IOAPIC), ..Iommu::default() };
         Machine {

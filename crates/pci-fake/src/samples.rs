@@ -18,18 +18,7 @@ fn none() -> Function {
         vendor: 0x1234,
         device: 0x5678,
         class: 0x02_0000,
-        requesters: Vec::new(),
-        group: None,
-        gsi: None,
-        bars: Vec::new(),
-        pm: None,
-        msi: None,
-        msix: None,
-        pcie: None,
-        af: None,
-        bridge: None,
-        nobody: None,
-        place: Place::default(),
+        ..Function::default()
     }
 }
 

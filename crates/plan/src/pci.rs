@@ -193,8 +193,8 @@ pub struct Bridge {
     pub ports: Option<Ports>,
 }
 
-/// A PCI function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A PCI function; by default one without anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
     /// Its address.
     pub bdf: Bdf,

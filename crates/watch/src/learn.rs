@@ -211,18 +211,7 @@ mod tests {
             vendor: 0x1234,
             device: 0x11E8,
             class: 0xFF00,
-            group: None,
-            gsi: None,
-            requesters: Vec::new(),
-            bars: Vec::new(),
-            pm: None,
-            msi: None,
-            msix: None,
-            pcie: None,
-            af: None,
-            bridge: None,
-            nobody: None,
-            place: Place::default(),
+            ..Function::default()
         };
         let mut learner = sandbox("learner", 7);
         learner.devices.push(device("own", 0x100, None));
