@@ -4,7 +4,9 @@
 use crate::vmrun::Frame;
 use ::core::cell::Cell;
 use ::core::sync::atomic::AtomicU32;
+use bulkhead_cpu_x86::rdtsc;
 use bulkhead_resident::MAX_SANDBOXES;
+use bulkhead_resident::lock::Lock;
 use bulkhead_resident::map::{
     CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA,
 };
@@ -34,9 +36,8 @@ pub struct Shared {
     pub life: AtomicU32,
     /// The first core's: what the guest wrote to the PCI address port.
     pub pci_address: AtomicU32,
-    /// The first core's: how many have asked for PCI alone, and whose turn it is.
-    pub pci_tickets: AtomicU32,
-    pub pci_served: AtomicU32,
+    /// The first core's: who has the sandbox's PCI functions.
+    pub pci: Lock,
 }
 
 /// A VMCB as 64-bit words, read and written by offset.
@@ -113,6 +114,13 @@ pub fn shared_of(index: u32) -> &'static Shared {
     // SAFETY: the host maps a block for each core below `config().cores`, and
     // every caller's index comes from a position in `apic_ids` below that.
     unsafe { &(*(local as *const Local)).shared }
+}
+
+/// Does something with a lock's registers; `None` if the lock is broken.
+pub fn alone<T>(lock: &Lock, work: impl FnOnce() -> T) -> Option<T> {
+    /// TSC ticks: a second or so. Holders need microseconds.
+    const PATIENCE: u64 = 4_000_000_000;
+    lock.with(PATIENCE, rdtsc, work)
 }
 
 /// The configuration.

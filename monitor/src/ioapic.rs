@@ -1,19 +1,17 @@
 //! Interrupt lines: what the guest writes to its IOAPIC, and what of it goes to the
 //! machine's, which all monitors with lines share (docs/decisions/0016-interrupt-lines.md).
 
-use crate::core::{config, slice};
+use crate::core::{alone, config, slice};
 use crate::enforced;
 use ::core::sync::atomic::AtomicU32;
-use bulkhead_cpu_x86::rdtsc;
 use bulkhead_ioapic::{
-    Aim, Entry, GPA, Lines, Lock, MASKED, SELECT, SLOTS, Shadow, TABLE, WINDOW, Wrong,
+    Aim, Entry, GPA, Lines, MASKED, SELECT, SLOTS, Shadow, TABLE, WINDOW, Wrong,
 };
 use bulkhead_resident::PAGE;
+use bulkhead_resident::lock::Lock;
 use bulkhead_resident::map::IOAPIC_VA;
 
 const WRITTEN_VA: u64 = IOAPIC_VA + PAGE;
-/// TSC ticks to wait for the lock: a second or so. Its holders need microseconds.
-const PATIENCE: u64 = 4_000_000_000;
 
 /// What this sandbox has of the IOAPIC, if it has a line.
 #[derive(Clone, Copy)]
@@ -67,10 +65,9 @@ fn write(own: Own, offset: u64, size: u8, value: u32) -> Result<(), Wrong> {
     match own.lines.write(own.shadow, offset, size, value, holds)? {
         Aim::Nothing => Ok(()),
         // A broken lock: nothing can be programmed any more.
-        Aim::Entry { line, half } => own
-            .lock
-            .with(PATIENCE, rdtsc, || change(own, line, half, value))
-            .unwrap_or(Err(Wrong::Line)),
+        Aim::Entry { line, half } => {
+            alone(own.lock, || change(own, line, half, value)).unwrap_or(Err(Wrong::Line))
+        }
     }
 }
 
@@ -119,7 +116,7 @@ pub fn silence() {
     let Some(own) = own() else { return };
     let open = |line: &u32| own.shadow.entry(*line) != MASKED;
     for line in (0..own.lines.count).filter(open) {
-        let _ = own.lock.with(PATIENCE, rdtsc, || store(own, line, MASKED));
+        let _ = alone(own.lock, || store(own, line, MASKED));
     }
     own.shadow.reset();
 }

@@ -4,7 +4,7 @@
 //! and by nothing else, so that no monitor waits for another one's use of ports
 //! 0xCF8 and 0xCFC.
 
-use crate::core::{config, shared_of, slice};
+use crate::core::{alone, config, shared_of, slice};
 use ::core::arch::asm;
 use ::core::ptr::{read_volatile, write_volatile};
 use ::core::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +13,7 @@ use bulkhead_pci::{Denied, Hardware};
 use bulkhead_resident::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
 use bulkhead_resident::monitor::Clock;
 use bulkhead_resident::pci::{Function, Register, Reset};
+use bulkhead_resident_x86::icr;
 
 /// The functions that the sandbox sees.
 fn functions() -> &'static [Function] {
@@ -41,29 +42,20 @@ pub fn access(address: u64, size: u8, write: Option<u64>) -> Result<u64, Denied>
         return configure((offset >> 12) as u32, offset as u16 & 0xFFF, size, write).map(u64::from);
     }
     let function = trapped(address).ok_or(Denied)?;
-    alone(|| bulkhead_pci::table(&Pci, function, address, size, write))
+    let work = || bulkhead_pci::table(&Pci, function, address, size, write);
+    alone(&shared_of(0).pci, work).unwrap_or(Err(Denied))
 }
 
 /// A configuration access. Of a function that is not there a read gives all ones.
 fn configure(bdf: u32, offset: u16, size: u8, write: Option<u32>) -> Result<u32, Denied> {
     match functions().iter().find(|f| f.bdf == bdf) {
-        Some(function) => alone(|| bulkhead_pci::config(&Pci, function, offset, size, write)),
+        Some(function) => {
+            let work = || bulkhead_pci::config(&Pci, function, offset, size, write);
+            alone(&shared_of(0).pci, work).unwrap_or(Err(Denied))
+        }
         None if write.is_none() => Ok(u32::MAX),
         None => Err(Denied),
     }
-}
-
-/// Does something while no other core of the sandbox does: in order of arrival, so
-/// that each waits for as many accesses as there are other cores at most.
-fn alone<T>(what: impl FnOnce() -> T) -> T {
-    let shared = shared_of(0);
-    let ticket = shared.pci_tickets.fetch_add(1, Ordering::Relaxed);
-    while shared.pci_served.load(Ordering::Acquire) != ticket {
-        ::core::hint::spin_loop();
-    }
-    let result = what();
-    shared.pci_served.store(ticket.wrapping_add(1), Ordering::Release);
-    result
 }
 
 /// The address register of configuration mechanism #1 (PCI 3.0, 3.2.2.3.2).
@@ -175,7 +167,7 @@ impl Hardware for Pci {
     }
 
     fn owns_core(&self, id: u32) -> bool {
-        config().own.get(id as usize / 64).is_some_and(|set| set >> (id % 64) & 1 != 0)
+        icr::contains(&config().own, id)
     }
 
     fn remap(&self, function: &Function, slot: usize) -> Option<u32> {

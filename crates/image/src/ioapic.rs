@@ -4,8 +4,9 @@
 use crate::pages::Pages;
 use crate::{Error, parts::Lines as SharedLines};
 use bulkhead_arch_x86::iommu::Messages;
-use bulkhead_ioapic::{FIRST_VECTOR, Lines, Lock, MASKED, MAX_LINES, SLOTS, Shadow};
+use bulkhead_ioapic::{FIRST_VECTOR, Lines, MASKED, MAX_LINES, SLOTS, Shadow};
 use bulkhead_layout::PAGE;
+use bulkhead_layout::lock::Lock;
 use bulkhead_layout::map::MMIO_VA;
 use bulkhead_plan::{Guest, Machine, Plan, Sandbox, Trigger};
 

@@ -15,10 +15,6 @@
 //! Nothing here can panic, and there is no hardware: the caller has the registers.
 #![no_std]
 
-mod lock;
-
-pub use lock::Lock;
-
 use bulkhead_resident_x86::icr::{Ids, contains};
 use core::sync::atomic::{AtomicU32, Ordering};
 #[cfg(feature = "host")]

@@ -4,6 +4,7 @@
 #![no_std]
 
 pub mod hypercall;
+pub mod lock;
 pub mod map;
 pub mod monitor;
 pub mod pci;

@@ -1,5 +1,6 @@
-//! The lock of the machine's IOAPIC: index and window are one pair for all, and four
-//! stores make an entry.
+//! The lock of registers that several cores use and that are no one word: the machine's
+//! IOAPIC, with one pair of index and window for all monitors, and a sandbox's own PCI
+//! functions.
 //!
 //! Tickets are served in order, so who waits, waits for those before it: at most one
 //! a core. No guest runs on a core that has the lock or waits for it, and nothing
@@ -9,7 +10,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// See the module.
+/// See the module. Zeros are one that is free.
 #[derive(Default)]
 #[repr(C)]
 pub struct Lock {
