@@ -17,7 +17,7 @@ use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::map::*;
 use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Ram, Slice};
-use bulkhead_layout::pci::{Function, Register, Reset};
+use bulkhead_layout::pci::Function;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, CoreReport, State};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
@@ -396,9 +396,7 @@ fn nested(
 /// What a monitor knows of PCI.
 #[derive(Default)]
 struct Functions {
-    functions: Vec<Function>,
-    registers: Vec<Vec<Register>>,
-    resets: Vec<Vec<Reset>>,
+    seen: Vec<pci::Described>,
     shadow: Shadow,
     /// Pages that the monitor maps at [`MMIO_VA`].
     pages: Vec<(Span, Rights)>,
@@ -415,31 +413,29 @@ impl Functions {
         for seen in pci::seen(machine, &input.plan.sandboxes[input.index].functions) {
             let bdf = seen.bdf();
             let mut page = Span { start: root.config(bdf), len: PAGE };
-            let mut function = Function { bdf: u32::from(bdf.0), ..Function::default() };
-            let (mut registers, mut resets, mut rights) = (Vec::new(), Vec::new(), Rights::R);
+            let mut rights = Rights::R;
+            let mut described = pci::Described::default();
             match seen {
                 Seen::Own(granted) => {
                     rights = Rights::RW;
-                    let own = pci::own(granted, &mut all.shadow);
-                    (function, registers, resets) = (own.function, own.registers, own.resets);
-                    if function.trap_len > 0 {
+                    described = pci::own(granted, &mut all.shadow);
+                    if described.function.trap_len > 0 {
                         all.pages.push((pci::trap(&granted.function), Rights::RW));
                     }
                     if remaps {
                         let table = pages.take(PAGE);
                         all.pages.push((Span { start: table, len: PAGE }, Rights::RW));
                         all.remap.push((bdf, table));
-                        function.remap_va = MMIO_VA + table;
+                        described.function.remap_va = MMIO_VA + table;
                     }
                 }
-                Seen::Bridge(_) => registers = pci::bridge(),
+                Seen::Bridge(_) => described.registers = pci::bridge(),
                 Seen::Placeholder(_) => page.start = pages.put(&pci::placeholder()),
             }
-            function.config_va = MMIO_VA + page.start;
+            described.function.bdf = u32::from(bdf.0);
+            described.function.config_va = MMIO_VA + page.start;
             all.pages.push((page, rights));
-            all.functions.push(function);
-            all.registers.push(registers);
-            all.resets.push(resets);
+            all.seen.push(described);
         }
         all
     }
@@ -519,13 +515,12 @@ fn config(
     let quiet_msrs: &[Quiet] = if linux { msr::ABSENT } else { &only_needed };
     config.msrs = append(quiet_msrs.as_bytes(), quiet_msrs.len());
     config.cpuid = append(cpuid::FILTER.as_bytes(), cpuid::FILTER.len());
-    let mut known = functions.functions.clone();
-    for (function, (registers, resets)) in
-        known.iter_mut().zip(functions.registers.iter().zip(&functions.resets))
-    {
-        function.registers = append(registers.as_bytes(), registers.len());
-        function.resets = append(resets.as_bytes(), resets.len());
-    }
+    let known = functions.seen.iter().map(|seen| Function {
+        registers: append(seen.registers.as_bytes(), seen.registers.len()),
+        resets: append(seen.resets.as_bytes(), seen.resets.len()),
+        ..seen.function
+    });
+    let known: Vec<_> = known.collect();
     // A Linux that finds the ports makes two exits of each access, and a thousand
     // to see that they work; without them it takes the memory.
     config.config_ports = u64::from(!linux);

@@ -96,8 +96,9 @@ const fn zero(offset: u16) -> Register {
     Register { keep: 0, ..plain(offset, 0, 0) }
 }
 
-/// An own function as its monitor knows it.
-pub struct Own {
+/// A function as its monitor knows it.
+#[derive(Default)]
+pub struct Described {
     /// It, but for its places in the monitor's address space and in its tables.
     pub function: pci::Function,
     /// Its particular registers.
@@ -107,9 +108,9 @@ pub struct Own {
 }
 
 /// Describes an own function; its words of shadow are taken.
-pub fn own(granted: &Granted, shadow: &mut Shadow) -> Own {
+pub fn own(granted: &Granted, shadow: &mut Shadow) -> Described {
     let described = &granted.function;
-    let mut function = pci::Function { bdf: u32::from(described.bdf.0), ..Default::default() };
+    let mut function = pci::Function::default();
     let (registers, msi_shadow) = registers(granted, shadow);
     function.msi_shadow = msi_shadow;
     if let Some(msi) = described.msi {
@@ -123,7 +124,7 @@ pub fn own(granted: &Granted, shadow: &mut Shadow) -> Own {
         (function.trap, function.trap_len) = (trap.start, trap.len);
         (function.table, function.vectors) = (msix.table, u32::from(msix.vectors));
     }
-    Own { function, registers, resets: resets(described) }
+    Described { function, registers, resets: resets(described) }
 }
 
 /// The particular registers of an own function; its MSI's words of shadow come
@@ -415,18 +416,7 @@ mod tests {
             vendor: 0x1AF4,
             device: 0x1042,
             class: 0x01_0000,
-            requesters: Vec::new(),
-            group: None,
-            gsi: None,
-            bars: Vec::new(),
-            pm: None,
-            msi: None,
-            msix: None,
-            pcie: None,
-            af: None,
-            bridge: None,
-            nobody: None,
-            place: Place::default(),
+            ..Function::default()
         }
     }
 
@@ -545,7 +535,7 @@ mod tests {
         let f = own.function;
         assert_eq!((f.msi, f.msi_data, f.msi_shadow, f.shadow), (0x70, 0x7C, 3, 6));
         assert_eq!((f.trap, f.trap_len), (0xC0_0000_6000, 0x1000));
-        assert_eq!((f.table, f.vectors, f.bdf), (0xC0_0000_6000, 2, 0x38));
+        assert_eq!((f.table, f.vectors), (0xC0_0000_6000, 2));
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod samples;
 
 pub use samples::{all, bridge};
 
-use bulkhead_image::pci::{Own, Shadow, own};
+use bulkhead_image::pci::{Described, Shadow, own};
 use bulkhead_layout::pci::{Function, Register, Reset, SLOTS};
 use bulkhead_pci::{Denied, Hardware};
 use bulkhead_plan as plan;
@@ -68,7 +68,8 @@ impl Fake {
     #[must_use]
     pub fn new(granted: &plan::Granted, remapped: bool) -> Self {
         let mut shadow = Shadow::default();
-        let Own { mut function, registers, resets } = own(granted, &mut shadow);
+        let Described { mut function, registers, resets } = own(granted, &mut shadow);
+        function.bdf = u32::from(granted.function.bdf.0);
         function.remap_va = u64::from(remapped);
         let described = granted.function.clone();
         Self::with(described, granted.line, function, registers, resets, shadow.words, remapped)
