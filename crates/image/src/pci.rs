@@ -1,10 +1,17 @@
-//! What a sandbox sees of PCI, and how the boot code sets PCI up: all of it
-//! worked out here, so that neither parses anything.
+//! What a sandbox sees of PCI, and how the boot code and a monitor set PCI up: all of
+//! it worked out here, so that neither parses anything.
+
+mod boot;
+mod reset;
+#[cfg(test)]
+mod samples;
+
+pub use boot::boot;
 
 use bulkhead_layout::PAGE;
-use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::pci::{self, COMMAND, INTX_OFF, Register, Reset};
-use bulkhead_plan::{Bar, BarKind, Bdf, Function, Granted, Machine, PciRoot, Span};
+use bulkhead_plan::{Bar, BarKind, Bdf, Function, Granted, Machine, Span};
+use reset::resets;
 
 /// Offsets in the configuration space (PCI 3.0, 6.1; PCI-to-PCI bridge 1.2, 3.2).
 mod at {
@@ -254,36 +261,6 @@ pub fn placeholder() -> Vec<u8> {
     page
 }
 
-/// What stops a function for good: no DMA first, no messages, then its reset.
-/// What none resets at least answers to memory accesses again.
-fn resets(function: &Function) -> Vec<Reset> {
-    /// Milliseconds until a function has reset itself (PCIe 5.0, 6.6.2).
-    const FLR_TIME: u32 = 100;
-    /// And has changed between D0 and D3hot (PM 1.2, 5.6.1).
-    const POWER_TIME: u32 = 10;
-    let step = |offset: u16, value, wait| Reset { offset: u32::from(offset), value, wait };
-    let mut all = vec![step(COMMAND, INTX_OFF, 0)];
-    all.extend(function.msix.map(|msix| step(u16::from(msix.at), 0, 0)));
-    all.extend(function.msi.map(|msi| step(u16::from(msi.at), 0, 0)));
-    if let Some(pm) = function.pm {
-        let reset = function.pcie.is_some_and(|pcie| pcie.flr)
-            || function.af.is_some_and(|af| af.flr)
-            || !pm.resets;
-        if !reset {
-            all.push(step(u16::from(pm.at) + 4, 3, POWER_TIME));
-        }
-        all.push(step(u16::from(pm.at) + 4, 0, POWER_TIME));
-    }
-    match (function.pcie, function.af) {
-        (Some(pcie), _) if pcie.flr => {
-            all.push(step(u16::from(pcie.at) + 8, 1 << 15, FLR_TIME));
-        }
-        (_, Some(af)) if af.flr => all.push(step(u16::from(af.at) + 4, 1, FLR_TIME)),
-        _ => {}
-    }
-    all
-}
-
 /// Pages with a function's MSI-X table.
 pub fn trap(function: &Function) -> Span {
     function.msix.map_or(Span::default(), |msix| {
@@ -322,120 +299,11 @@ fn without(of: Span, hole: Span) -> impl Iterator<Item = Span> {
         .map(|(start, end)| Span { start, len: end - start })
 }
 
-/// The steps that bring PCI to the described state, from whatever the firmware
-/// made of it: bridges first, so that what lies behind them can be reached.
-pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
-    let Some(root) = &machine.pci else { return Vec::new() };
-    let mut ops = Vec::new();
-    for function in machine.functions.iter().filter(|f| f.bridge.is_some()) {
-        bridge_setup(function, &mut ops);
-    }
-    for function in machine.functions.iter().filter(|f| f.bridge.is_none()) {
-        let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
-        ops.push(op(ConfigOp::EXPECT, 0, ids(function)));
-        // The chipset's own functions stay as they are; nobody can use them.
-        if function.nobody.is_some() {
-            continue;
-        }
-        ops.push(op(ConfigOp::WRITE, COMMAND, INTX_OFF));
-        ops.push(op(ConfigOp::WRITE, at::ROM, 0));
-        ops.extend(base(function, 6));
-    }
-    ops.extend(machine.functions.first().map(|f| space(root, f)));
-    ops
-}
-
-/// Puts a function's BARs, of which there can be `count`, in their places. Each has
-/// the size and the kind that are described, and there is no other: it would decode
-/// somebody else's addresses.
-fn base(function: &Function, count: u16) -> Vec<ConfigOp> {
-    let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
-    let described: Vec<_> = function.bars.iter().flat_map(halves).collect();
-    let mut ops = Vec::new();
-    for offset in (at::BARS..at::BARS + 4 * count).step_by(4) {
-        let bar = described.iter().find(|bar| bar.0 == offset);
-        let (_, start, write, low) = bar.copied().unwrap_or_default();
-        ops.push(op(ConfigOp::WRITE, offset, u32::MAX));
-        // Ports may have 16 bits only (PCI 3.0, 6.2.5.1).
-        if low != BarKind::Io.low_bits() {
-            ops.push(op(ConfigOp::EXPECT, offset, write | low));
-        }
-        ops.push(op(ConfigOp::WRITE, offset, start));
-    }
-    ops
-}
-
-fn ids(function: &Function) -> u32 {
-    u32::from(function.vendor) | u32::from(function.device) << 16
-}
-
-/// The memory-mapped configuration space is where monitors look for it.
-fn space(root: &PciRoot, function: &Function) -> ConfigOp {
-    let kind = ConfigOp::EXPECT_AT;
-    ConfigOp { bdf: function.bdf.0, offset: 0, kind, value: root.config(function.bdf) as u32 }
-}
-
-fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
-    let Some(bridge) = function.bridge else { return };
-    let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
-    ops.push(op(ConfigOp::EXPECT, 0, ids(function)));
-    let mut write = |offset, value| ops.push(op(ConfigOp::WRITE, offset, value));
-    // Base and limit in units of 1 MiB (4 KiB for ports); base above limit: closed.
-    let window = |span: Option<Span>| match span {
-        Some(span) => (span.start >> 16) as u32 & 0xFFF0 | (span.end() - 1) as u32 & 0xFFF0_0000,
-        None => 0x0000_FFF0,
-    };
-    let ports = match bridge.ports {
-        Some(p) => u32::from(p.first) >> 8 & 0xF0 | u32::from(p.last) & 0xF000,
-        None => 0x00F0,
-    };
-    let upper = |address: Option<u64>| address.map_or(0, |address| (address >> 32) as u32);
-    write(COMMAND, 0);
-    let primary = u32::from(function.bdf.bus());
-    let buses = primary | u32::from(bridge.secondary) << 8 | u32::from(bridge.subordinate) << 16;
-    write(at::BUSES, buses);
-    write(at::PORTS, ports);
-    write(at::MEMORY, window(bridge.memory));
-    write(at::PREFETCHABLE, window(bridge.prefetchable));
-    write(at::PREFETCHABLE_UPPER, upper(bridge.prefetchable.map(|p| p.start)));
-    write(at::PREFETCHABLE_LIMIT_UPPER, upper(bridge.prefetchable.map(|p| p.end() - 1)));
-    write(at::PORTS_UPPER, 0);
-    write(at::BRIDGE_ROM, 0);
-    ops.extend(base(function, 2));
-    ops.push(op(ConfigOp::WRITE, COMMAND, 0b111 | INTX_OFF));
-}
-
 #[cfg(test)]
 mod tests {
+    use super::samples::{function, grant, io, machine, memory, msix, port};
     use super::*;
-    use bulkhead_plan::{Bridge, Msi, Msix, Place, Pm, Ports, Resettable};
-
-    fn function(bdf: u16) -> Function {
-        Function {
-            bdf: Bdf(bdf),
-            vendor: 0x1AF4,
-            device: 0x1042,
-            class: 0x01_0000,
-            ..Function::default()
-        }
-    }
-
-    fn grant(function: Function, line: bool) -> Granted {
-        Granted { function, unconfined: false, line, place: Place::default() }
-    }
-
-    fn memory(number: u8, wide: bool, start: u64, len: u64) -> Bar {
-        let kind = BarKind::Memory { wide, prefetchable: wide };
-        Bar { number, kind, span: Span { start, len } }
-    }
-
-    fn io(number: u8, start: u64, len: u64) -> Bar {
-        Bar { number, kind: BarKind::Io, span: Span { start, len } }
-    }
-
-    fn msix(at: u8, vectors: u16, table: u64) -> Option<Msix> {
-        Some(Msix { at, vectors, table, pba: table + 0x800 })
-    }
+    use bulkhead_plan::{Bridge, Msi, Pm, Resettable};
 
     /// The particular registers, one a line: offset, kind, and the masks.
     fn show(granted: &Granted) -> Vec<String> {
@@ -539,28 +407,6 @@ mod tests {
     }
 
     #[test]
-    fn what_stops_a_function() {
-        let steps = |f: &Function| -> Vec<_> {
-            resets(f).iter().map(|r| (r.offset, r.value, r.wait)).collect()
-        };
-        let (off, pm) = ((4, 0x400, 0), |resets| Some(Pm { at: 0x60, resets }));
-        let (pcie, none) = (|flr| Some(Resettable { at: 0x80, flr }), function(0));
-        assert_eq!(steps(&none), [off]);
-        let msi = Some(Msi { at: 0x70, wide: true, masks: false });
-        let full = Function { msi, msix: msix(0x40, 2, 0), pm: pm(true), pcie: pcie(true), ..none };
-        let quiet = [off, (0x40, 0, 0), (0x70, 0, 0)];
-        // It is awake before its reset.
-        let flr = [&quiet[..], &[(0x64, 0, 10), (0x88, 0x8000, 100)]].concat();
-        assert_eq!(steps(&full), flr);
-        let sleeps = Function { pcie: pcie(false), msi: None, msix: None, ..full.clone() };
-        assert_eq!(steps(&sleeps), [off, (0x64, 3, 10), (0x64, 0, 10)]);
-        let kept = Function { pm: pm(false), ..sleeps.clone() };
-        assert_eq!(steps(&kept), [off, (0x64, 0, 10)]);
-        let af = Function { af: Some(Resettable { at: 0x90, flr: true }), pm: None, ..sleeps };
-        assert_eq!(steps(&af), [off, (0x94, 1, 100)]);
-    }
-
-    #[test]
     fn no_page_with_a_table_is_mapped() {
         // Two small BARs beside the table, the second in its second page.
         let f = Function {
@@ -589,112 +435,6 @@ mod tests {
         assert_eq!(cut(0, 0x1000), [whole]);
         assert_eq!(cut(0x4000, 0x1000), [whole]);
         assert_eq!(cut(0x1000, 0x3000), []);
-    }
-
-    fn machine(functions: Vec<Function>) -> Machine {
-        let pci = Some(PciRoot { ecam: 0xB000_0000, last_bus: 255, ..PciRoot::default() });
-        Machine { pci, functions, ..Machine::default() }
-    }
-
-    fn port(bdf: u16, bridge: Bridge) -> Function {
-        let bars = vec![memory(0, false, 0xFEB0_0000, 0x1000)];
-        Function { bridge: Some(bridge), nobody: Some("it forwards".into()), bars, ..function(bdf) }
-    }
-
-    #[test]
-    fn a_bridge_gets_buses_and_windows() {
-        let open = Bridge {
-            secondary: 1,
-            subordinate: 3,
-            memory: Some(Span { start: 0xFE80_0000, len: 0x20_0000 }),
-            prefetchable: Some(Span { start: 0xC1_0000_0000, len: 0x1_0000_0000 }),
-            ports: Some(Ports { first: 0xC000, last: 0xDFFF }),
-        };
-        let closed = Bridge { secondary: 2, subordinate: 2, ..Bridge::default() };
-        let ops = boot(&machine(vec![port(0x10, open), port(0x108, closed)]));
-        let written = |bdf: u16| -> Vec<_> {
-            let of = ops.iter().filter(|op| op.bdf == bdf && op.kind == ConfigOp::WRITE);
-            of.map(|op| (op.offset, op.value)).collect()
-        };
-        let rest = [
-            (0x38, 0),
-            (0x10, u32::MAX),
-            (0x10, 0xFEB0_0000),
-            (0x14, u32::MAX),
-            (0x14, 0),
-            (0x04, 0x407),
-        ];
-        let windows = [
-            (0x04, 0),
-            (0x18, 0x03_0100),
-            (0x1C, 0xD0C0),
-            (0x20, 0xFE90_FE80),
-            (0x24, 0xFFF0_0000),
-            (0x28, 0xC1),
-            (0x2C, 0xC1),
-            (0x30, 0),
-        ];
-        assert_eq!(written(0x10), [&windows[..], &rest].concat());
-        // Base above limit.
-        let windows = [
-            (0x04, 0),
-            (0x18, 0x02_0201),
-            (0x1C, 0x00F0),
-            (0x20, 0xFFF0),
-            (0x24, 0xFFF0),
-            (0x28, 0),
-            (0x2C, 0),
-            (0x30, 0),
-        ];
-        assert_eq!(written(0x108), [&windows[..], &rest].concat());
-    }
-
-    #[test]
-    fn the_steps_of_the_boot_code() {
-        let bars = vec![io(2, 0xC040, 0x20), memory(4, true, 0xC0_0000_4000, 0x4000)];
-        let nobodys = Function { nobody: Some("of the chipset".into()), ..function(0) };
-        let behind = Function { bars, ..function(0x100) };
-        let bridge = Bridge { secondary: 1, subordinate: 1, ..Bridge::default() };
-        let ops = boot(&machine(vec![nobodys, port(0x10, bridge), behind]));
-        let order: Vec<u16> = ops.iter().map(|op| op.bdf).collect();
-        // The bridge before what lies behind it; first of all what it is.
-        let at = |bdf: u16| order.iter().position(|other| *other == bdf).unwrap();
-        assert!(at(0x10) < at(0x100));
-        for bdf in [0, 0x10, 0x100] {
-            let op = ops[at(bdf)];
-            assert_eq!((op.kind, op.offset, op.value), (ConfigOp::EXPECT, 0, 0x1042_1AF4));
-        }
-        let steps: Vec<_> =
-            ops[at(0x100)..].iter().map(|op| (op.kind, op.offset, op.value)).collect();
-        let (expect, write) = (ConfigOp::EXPECT, ConfigOp::WRITE);
-        let expected = [
-            (expect, 0, 0x1042_1AF4),
-            (write, 0x04, 0x400),
-            (write, 0x30, 0),
-            // There is no BAR 0, 1 and 3.
-            (write, 0x10, u32::MAX),
-            (expect, 0x10, 0),
-            (write, 0x10, 0),
-            (write, 0x14, u32::MAX),
-            (expect, 0x14, 0),
-            (write, 0x14, 0),
-            (write, 0x18, u32::MAX),
-            (write, 0x18, 0xC040),
-            (write, 0x1C, u32::MAX),
-            (expect, 0x1C, 0),
-            (write, 0x1C, 0),
-            // 64 bits: the size in both halves.
-            (write, 0x20, u32::MAX),
-            (expect, 0x20, 0xFFFF_C00C),
-            (write, 0x20, 0x4000),
-            (write, 0x24, u32::MAX),
-            (expect, 0x24, 0xFFFF_FFFF),
-            (write, 0x24, 0xC0),
-            (ConfigOp::EXPECT_AT, 0, 0xB000_0000),
-        ];
-        assert_eq!(steps, expected);
-        // Nothing of the chipset's own is written.
-        assert!(ops.iter().all(|op| op.bdf != 0 || op.kind != ConfigOp::WRITE));
     }
 
     #[test]

@@ -1,0 +1,63 @@
+//! How a function is stopped between two lives of its sandbox.
+
+use bulkhead_layout::pci::{COMMAND, INTX_OFF, Reset};
+use bulkhead_plan::Function;
+
+/// What stops a function for good: no DMA first, no messages, then its reset.
+/// What none resets at least answers to memory accesses again.
+pub fn resets(function: &Function) -> Vec<Reset> {
+    /// Milliseconds until a function has reset itself (PCIe 5.0, 6.6.2).
+    const FLR_TIME: u32 = 100;
+    /// And has changed between D0 and D3hot (PM 1.2, 5.6.1).
+    const POWER_TIME: u32 = 10;
+    let step = |offset: u16, value, wait| Reset { offset: u32::from(offset), value, wait };
+    let mut all = vec![step(COMMAND, INTX_OFF, 0)];
+    all.extend(function.msix.map(|msix| step(u16::from(msix.at), 0, 0)));
+    all.extend(function.msi.map(|msi| step(u16::from(msi.at), 0, 0)));
+    if let Some(pm) = function.pm {
+        let reset = function.pcie.is_some_and(|pcie| pcie.flr)
+            || function.af.is_some_and(|af| af.flr)
+            || !pm.resets;
+        if !reset {
+            all.push(step(u16::from(pm.at) + 4, 3, POWER_TIME));
+        }
+        all.push(step(u16::from(pm.at) + 4, 0, POWER_TIME));
+    }
+    match (function.pcie, function.af) {
+        (Some(pcie), _) if pcie.flr => {
+            all.push(step(u16::from(pcie.at) + 8, 1 << 15, FLR_TIME));
+        }
+        (_, Some(af)) if af.flr => all.push(step(u16::from(af.at) + 4, 1, FLR_TIME)),
+        _ => {}
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{function, msix};
+    use super::*;
+    use bulkhead_plan::{Msi, Pm, Resettable};
+
+    #[test]
+    fn what_stops_a_function() {
+        let steps = |f: &Function| -> Vec<_> {
+            resets(f).iter().map(|r| (r.offset, r.value, r.wait)).collect()
+        };
+        let (off, pm) = ((4, 0x400, 0), |resets| Some(Pm { at: 0x60, resets }));
+        let (pcie, none) = (|flr| Some(Resettable { at: 0x80, flr }), function(0));
+        assert_eq!(steps(&none), [off]);
+        let msi = Some(Msi { at: 0x70, wide: true, masks: false });
+        let full = Function { msi, msix: msix(0x40, 2, 0), pm: pm(true), pcie: pcie(true), ..none };
+        let quiet = [off, (0x40, 0, 0), (0x70, 0, 0)];
+        // It is awake before its reset.
+        let flr = [&quiet[..], &[(0x64, 0, 10), (0x88, 0x8000, 100)]].concat();
+        assert_eq!(steps(&full), flr);
+        let sleeps = Function { pcie: pcie(false), msi: None, msix: None, ..full.clone() };
+        assert_eq!(steps(&sleeps), [off, (0x64, 3, 10), (0x64, 0, 10)]);
+        let kept = Function { pm: pm(false), ..sleeps.clone() };
+        assert_eq!(steps(&kept), [off, (0x64, 0, 10)]);
+        let af = Function { af: Some(Resettable { at: 0x90, flr: true }), pm: None, ..sleeps };
+        assert_eq!(steps(&af), [off, (0x94, 1, 100)]);
+    }
+}
