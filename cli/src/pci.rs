@@ -38,6 +38,8 @@ fn reset(function: &Function) -> &'static str {
         "FLR"
     } else if function.pm.is_some_and(|pm| pm.resets) {
         "D3hot"
+    } else if !function.reset.is_empty() {
+        "registers"
     } else {
         "none"
     }
@@ -221,7 +223,7 @@ pub fn shared(plan: &Plan) -> Vec<Remark> {
             "its index and window, under a lock that a monitor holds for four stores",
         );
     } else {
-        add("interrupt controllers", "PIC: masked, nobody's; IOAPIC: one owner at most");
+        add("interrupt controllers", "PIC: masked, nobody's; IOAPIC: who owns lines takes turns at it");
     }
     if several(granted(plan).map(|(owner, _)| owner.name.as_str()).collect()) {
         add(

@@ -2,6 +2,7 @@
 //! first core leads; the others wait parked until the guest starts them.
 
 use crate::core::{Core, config, mailbox, report, shared_of, slice};
+use crate::record::record;
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep};
 use crate::{ioapic, ipi, mail, pci};
 use ::core::arch::asm;
@@ -12,7 +13,7 @@ use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
 use bulkhead_resident::MAX_CORES;
 use bulkhead_resident::map::CORE_STRIDE;
 use bulkhead_resident::record::{Op, RecordMemory, play};
-use bulkhead_resident::report::State;
+use bulkhead_resident::report::{Kind, State};
 use bulkhead_resident_x86::icr::{self, To};
 use bulkhead_resident_x86::{msr, vmcb};
 
@@ -192,10 +193,7 @@ fn assemble(core: Core) {
     let absent = |index: u32| shared_of(index).parked.load(Ordering::Acquire) != seen;
     while (1..config().cores).any(absent) {
         if rdtsc().wrapping_sub(begin) > PATIENCE {
-            state(State::Failed as u32);
-            loop {
-                nmi_sleep(&core.local().doorbell);
-            }
+            fail(core);
         }
         ::core::hint::spin_loop();
     }
@@ -205,8 +203,19 @@ fn assemble(core: Core) {
     ioapic::silence();
     // Also before the first life: the firmware has used devices. What they have
     // sent goes with the rest.
-    pci::quiet();
+    if let Err(register) = pci::quiet() {
+        record(core, Kind::Device, register, 0);
+        fail(core);
+    }
     quiet();
+}
+
+/// The sandbox cannot be started again.
+fn fail(core: Core) -> ! {
+    state(State::Failed as u32);
+    loop {
+        nmi_sleep(&core.local().doorbell);
+    }
 }
 
 /// Waits in `then` if that is not a launch, and looks for requests whose NMI

@@ -90,22 +90,9 @@ pub fn port(port: u32, size: u8, write: Option<u32>) -> Result<u32, u64> {
 }
 
 /// Stops all own functions: no DMA, no interrupt, nothing left of their state. The
-/// sandbox's other cores are parked.
-pub fn quiet() {
-    // SAFETY: the host maps the page; the boot code was done with it before any
-    // guest started.
-    let clock = unsafe { &*(config().clock_va as *const Clock) };
-    for function in functions() {
-        for reset in slice::<Reset>(function.resets) {
-            // The registers' masks hold for this, too.
-            let _ = bulkhead_pci::config(&Pci, function, reset.offset as u16, 4, Some(reset.value));
-            let (begin, ticks) = (rdtsc(), clock.tsc_hz / 1000 * u64::from(reset.wait));
-            while rdtsc().wrapping_sub(begin) < ticks {
-                ::core::hint::spin_loop();
-            }
-        }
-        bulkhead_pci::mask(&Pci, function);
-    }
+/// sandbox's other cores are parked. The error is a register of one that goes on.
+pub fn quiet() -> Result<(), u64> {
+    functions().iter().try_for_each(|f| bulkhead_pci::stop(&Pci, f, slice::<Reset>(f.resets)))
 }
 
 /// The way to the hardware.
@@ -140,9 +127,24 @@ impl Hardware for Pci {
         shadow(word).store(value, Ordering::Relaxed);
     }
 
+    fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool {
+        // SAFETY: the host maps the page; the boot code was done with it before any
+        // guest started.
+        let clock = unsafe { &*(config().clock_va as *const Clock) };
+        let (begin, ticks) = (rdtsc(), clock.tsc_hz / 1000 * u64::from(milliseconds));
+        while !done() {
+            if rdtsc().wrapping_sub(begin) >= ticks {
+                return false;
+            }
+            ::core::hint::spin_loop();
+        }
+        true
+    }
+
     fn page(&self, address: u64, size: u8) -> u64 {
         let at = MMIO_VA + address;
-        // SAFETY: aligned, in a trapped page, which the host maps there writable.
+        // SAFETY: aligned, in a trapped page or one with a register that resets the
+        // function; the host maps both there, writable.
         unsafe {
             match size {
                 1 => u64::from(read_volatile(at as *const u8)),

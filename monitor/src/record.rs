@@ -21,6 +21,15 @@ pub fn count(core: Core, cause: Cause) {
 /// starts afresh. False: the caller makes the access harmless.
 pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
     count(core, Cause::Denied);
+    record(core, kind, address, info);
+    match config().ends[kind as usize] {
+        0 => false,
+        then => life::end(core, u32::from(then), 0),
+    }
+}
+
+/// Records what was denied, or what went wrong.
+pub fn record(core: Core, kind: Kind, address: u64, info: u64) {
     let denial = Denial {
         seq: 0,
         tsc: rdtsc(),
@@ -40,10 +49,6 @@ pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
         write_volatile(slot, denial);
         write_volatile(addr_of_mut!((*slot).seq), number);
         write_volatile(addr_of_mut!((*counters).denials), number);
-    }
-    match config().ends[kind as usize] {
-        0 => false,
-        then => life::end(core, u32::from(then), 0),
     }
 }
 

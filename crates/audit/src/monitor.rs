@@ -244,8 +244,8 @@ impl Context<'_> {
         self.write_xor_execute(i, regime);
     }
 
-    /// The rights to a page of a device that it mediates: configuration, MSI-X table and
-    /// remapping table of its sandbox's functions; the IOAPIC, if its sandbox has lines;
+    /// The rights to a page of a device that it mediates or resets: configuration, MSI-X
+    /// table, remapping table and registers of its sandbox's functions; the IOAPIC, if its sandbox has lines;
     /// the configuration of bridges, and placeholders, to be read.
     fn device(&self, i: usize, leaf: &Leaf) -> Option<(bool, bool)> {
         if !is_device(leaf) {
@@ -257,7 +257,9 @@ impl Context<'_> {
         let lines = !self.claim.sandboxes[i].lines.is_empty();
         let ioapic = self.claim.ioapic.filter(|_| lines);
         let mut written: Vec<Range> = mine
-            .flat_map(|f| f.mediated.iter().copied().chain(self.claim.configuration(f)))
+            .flat_map(|f| {
+                f.mediated.iter().chain(&f.resets).copied().chain(self.claim.configuration(f))
+            })
             .chain(ioapic.map(|start| Range { start, len: PAGE }))
             .flat_map(pages)
             .collect();

@@ -419,9 +419,8 @@ impl Functions {
                 Seen::Own(granted) => {
                     rights = Rights::RW;
                     described = pci::own(granted, &mut all.shadow);
-                    if described.function.trap_len > 0 {
-                        all.pages.push((pci::trap(&granted.function), Rights::RW));
-                    }
+                    all.reach(pci::trap(&granted.function));
+                    pci::reset_registers(&granted.function).for_each(|page| all.reach(page));
                     if remaps {
                         let table = pages.take(PAGE);
                         all.pages.push((Span { start: table, len: PAGE }, Rights::RW));
@@ -438,6 +437,16 @@ impl Functions {
             all.seen.push(described);
         }
         all
+    }
+
+    /// Maps pages of registers. Small BARs of several functions can be on one.
+    fn reach(&mut self, span: Span) {
+        for start in (span.start..span.end()).step_by(PAGE as usize) {
+            let page = (Span { start, len: PAGE }, Rights::RW);
+            if !self.pages.contains(&page) {
+                self.pages.push(page);
+            }
+        }
     }
 }
 

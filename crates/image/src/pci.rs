@@ -7,6 +7,7 @@ mod reset;
 mod samples;
 
 pub use boot::boot;
+pub use reset::registers as reset_registers;
 
 use bulkhead_layout::PAGE;
 use bulkhead_layout::pci::{self, COMMAND, INTX_OFF, Register, Reset};

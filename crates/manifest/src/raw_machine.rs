@@ -164,6 +164,9 @@ pub struct FunctionEntry {
     pub pcie: Option<PcieEntry>,
     /// Advanced features capability of conventional PCI.
     pub af: Option<PcieEntry>,
+    /// How its own registers reset it, for a function that has no other reset.
+    #[serde(default)]
+    pub reset: Vec<ResetEntry>,
     /// What it forwards, if it is a PCI-to-PCI bridge.
     pub bridge: Option<BridgeEntry>,
     /// Why no sandbox can own it.
@@ -248,6 +251,27 @@ pub struct PcieEntry {
     /// Whether it has a function-level reset.
     #[serde(default)]
     pub flr: bool,
+}
+
+/// A step of a function's own reset: a register in a memory BAR is written, if at all,
+/// then read until it shows that the function is at rest.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResetEntry {
+    /// Number of the BAR.
+    pub bar: u8,
+    /// Offset of the register in it, a multiple of its size.
+    pub at: u32,
+    /// Bytes of the register: 1, 2 or 4.
+    pub size: u8,
+    /// What is written; without it nothing is.
+    pub write: Option<u32>,
+    /// Bits that are looked at.
+    pub mask: u32,
+    /// What they are when the function is at rest.
+    pub value: u32,
+    /// Milliseconds in which they must be so, 1 to 1000.
+    pub within: u32,
 }
 
 /// What a PCI-to-PCI bridge forwards.

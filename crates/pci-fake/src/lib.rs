@@ -50,8 +50,17 @@ struct State {
     race: Option<u8>,
     slow: u8,
     left: u8,
+    /// Its own register says how many more reads find it at work.
+    busy: u8,
+    /// It does not come to rest.
+    hangs: bool,
     wrong: Option<String>,
 }
+
+/// Reads of the register that resets a function until it is at rest.
+const BUSY: u8 = 3;
+/// And as often a wait looks.
+const LOOKS: u8 = 8;
 
 /// Cores of the owner; one of them has the ID that means all cores in a message.
 pub const CORES: [u32; 4] = [1, 5, 200, 255];
@@ -100,12 +109,30 @@ impl Fake {
             race: None,
             slow: 0,
             left: 0,
+            busy: BUSY,
+            hangs: false,
             wrong: None,
         };
         let state = RefCell::new(state);
         let fake = Self { described, line, function, registers, resets, fresh, state };
         fake.power_on();
         fake
+    }
+
+    /// It does not come to rest any more.
+    pub fn hang(&self) {
+        self.state.borrow_mut().hangs = true;
+    }
+
+    /// Whether the register that resets it shows that it is at work.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.state.borrow().busy > 0
+    }
+
+    /// Whether an access is one to the register that resets it.
+    fn resets(&self, address: u64, size: u8) -> bool {
+        self.described.reset.iter().any(|step| (step.at, step.size) == (address, size))
     }
 
     /// Whether it can be written at all.
@@ -292,12 +319,14 @@ impl Fake {
                 bulkhead_pci::table(self, f, f.trap + offset % f.trap_len, size, write)
             }
             Access::Restart => {
-                for reset in &self.resets {
-                    let (at, value) = (reset.offset as u16, Some(reset.value));
-                    bulkhead_pci::config(self, f, at, 4, value)?;
+                bulkhead_pci::stop(self, f, &self.resets).map_err(|_| Denied)?;
+                let mut state = self.state.borrow_mut();
+                state.shadow.clone_from(&self.fresh);
+                // At rest; the next life has it at work again.
+                if std::mem::replace(&mut state.busy, BUSY) > 0 && !self.described.reset.is_empty()
+                {
+                    state.wrong.get_or_insert("it is at work yet".to_owned());
                 }
-                bulkhead_pci::mask(self, f);
-                self.state.borrow_mut().shadow.clone_from(&self.fresh);
                 Ok(0)
             }
             Access::Race(vector) => {
@@ -472,7 +501,16 @@ impl Hardware for Fake {
         self.complain(format!("shadow {word} is written"));
     }
 
+    fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool {
+        milliseconds > 0 && (0..LOOKS).any(|_| done())
+    }
+
     fn page(&self, address: u64, size: u8) -> u64 {
+        if self.resets(address, size) && self.decodes() {
+            let mut state = self.state.borrow_mut();
+            state.busy = state.busy.saturating_sub(u8::from(!state.hangs));
+            return u64::from(state.busy);
+        }
         let Some(at) = self.place(address, size) else { return 0 };
         if !self.decodes() {
             return u64::MAX;
@@ -482,6 +520,12 @@ impl Hardware for Fake {
     }
 
     fn set_page(&self, address: u64, size: u8, value: u64) {
+        if self.resets(address, size) {
+            if self.hardware(at::COMMAND) & 0b110 != 0b010 || value != 0 {
+                self.complain(format!("{value:#x} resets it while it can reach memory"));
+            }
+            return;
+        }
         let Some(at) = self.place(address, size) else { return };
         if self.decodes() {
             let bytes = value.to_le_bytes();

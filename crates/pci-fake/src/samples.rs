@@ -1,7 +1,7 @@
 //! Functions of all kinds.
 
 use bulkhead_plan::{
-    Bar, BarKind, Bdf, Bridge, Function, Granted, Msi, Msix, Place, Pm, Resettable, Span,
+    Bar, BarKind, Bdf, Bridge, Function, Granted, Msi, Msix, Place, Pm, ResetStep, Resettable, Span,
 };
 
 const fn memory(wide: bool, prefetchable: bool) -> BarKind {
@@ -87,13 +87,27 @@ fn stubborn() -> Function {
     }
 }
 
+/// Reset by a register of its own.
+fn peculiar() -> Function {
+    let at = 0xC0_6000_0014;
+    Function {
+        bars: vec![
+            bar(1, memory(false, false), 0xFEB0_2000, 0x1000),
+            bar(4, memory(true, true), 0xC0_6000_0000, 0x4000),
+        ],
+        msix: Some(Msix { at: 0x98, vectors: 2, table: 0xFEB0_2000, pba: 0xFEB0_2800 }),
+        reset: vec![ResetStep { at, size: 1, write: Some(0), mask: 0xFF, value: 0, within: 10 }],
+        ..none()
+    }
+}
+
 /// One of each kind, and whether it owns its interrupt line.
 #[must_use]
 pub fn all() -> Vec<Granted> {
     let grant =
         |(function, line)| Granted { function, unconfined: false, line, place: Place::default() };
-    let all = [express(), conventional(), large(), sleeper(), stubborn()];
-    all.into_iter().zip([false, true, false, true, false]).map(grant).collect()
+    let all = [express(), conventional(), large(), sleeper(), stubborn(), peculiar()];
+    all.into_iter().zip([false, true, false, true, false, false]).map(grant).collect()
 }
 
 /// A root port.

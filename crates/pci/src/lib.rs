@@ -7,7 +7,7 @@
 //! else only the bits that the host allowed are ever written.
 #![no_std]
 
-use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, SLOTS};
+use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, Reset, SLOTS};
 
 /// What the logic needs of the machine. Two cores of a sandbox come one after the
 /// other: a reset in the midst of another's access would move its BARs.
@@ -22,10 +22,13 @@ pub trait Hardware {
     fn shadow(&self, word: u32) -> u32;
     /// Sets it.
     fn set_shadow(&self, word: u32, value: u32);
-    /// Reads 1, 2, 4 or 8 bytes of a trapped page.
+    /// Reads 1, 2, 4 or 8 bytes of a trapped page, or of one with a register that
+    /// resets the function.
     fn page(&self, address: u64, size: u8) -> u64;
     /// Writes them.
     fn set_page(&self, address: u64, size: u8, value: u64);
+    /// Waits for so many milliseconds, or until something is done: then it is true.
+    fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool;
     /// Whether a local APIC is one of the sandbox's.
     fn owns_core(&self, id: u32) -> bool;
     /// An entry of the function's remapping table, if it has one.
@@ -147,9 +150,34 @@ fn place(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
     if bars().all(there) { Ok(()) } else { Err(Denied) }
 }
 
+/// Stops a function: no DMA, no message, nothing left of its state.
+///
+/// # Errors
+/// The address of a register that did not show in time that the function is at rest.
+/// Its DMA and its messages are off, until somebody switches them on again.
+pub fn stop(hw: &impl Hardware, function: &Function, steps: &[Reset]) -> Result<(), u64> {
+    let mut at_rest = Ok(());
+    for step in steps {
+        let size = step.size as u8;
+        let done = || hw.page(step.at, size) as u32 & step.mask == step.value;
+        match step.kind {
+            Reset::STORE => hw.set_page(step.at, size, u64::from(step.value)),
+            Reset::AWAIT if !hw.wait(step.wait, done) => at_rest = Err(step.at),
+            Reset::AWAIT => {}
+            _ => {
+                // The registers' masks hold for this, too.
+                let _ = config(hw, function, step.at as u16, 4, Some(step.value));
+                hw.wait(step.wait, || false);
+            }
+        }
+    }
+    mask(hw, function);
+    at_rest
+}
+
 /// Masks every entry of the MSI-X table in the hardware, with the function's DMA
 /// and messages off: one that has no reset still holds those of a former life.
-pub fn mask(hw: &impl Hardware, function: &Function) {
+fn mask(hw: &impl Hardware, function: &Function) {
     if function.vectors == 0 || config(hw, function, COMMAND, 2, Some(MEMORY)).is_err() {
         return;
     }

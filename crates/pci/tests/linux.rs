@@ -10,6 +10,7 @@ const CONVENTIONAL: usize = 1;
 const LARGE: usize = 2;
 const SLEEPER: usize = 3;
 const STUBBORN: usize = 4;
+const PECULIAR: usize = 5;
 
 fn fake(kind: usize, remapped: bool) -> Fake {
     Fake::new(&all()[kind], remapped)
@@ -304,7 +305,7 @@ fn nothing_is_enabled_while_a_reset_lasts() {
 
 #[test]
 fn a_restart_leaves_nothing_open() {
-    for kind in [EXPRESS, LARGE, SLEEPER, STUBBORN] {
+    for kind in [EXPRESS, LARGE, SLEEPER, STUBBORN, PECULIAR] {
         let fake = fake(kind, true);
         put(&fake, 4, 2, 7).unwrap();
         let last = u64::from(fake.function().vectors) - 1;
@@ -326,6 +327,21 @@ fn a_restart_leaves_nothing_open() {
             assert_eq!(seen(&fake, vector), [0, 0, 0, 1]);
         }
     }
+}
+
+#[test]
+fn a_restart_waits_until_a_function_is_at_rest() {
+    let fake = fake(PECULIAR, true);
+    put(&fake, 4, 2, 6).unwrap();
+    fake.access(Access::Restart).unwrap();
+    fake.wrong().unwrap();
+    // One that does not come to rest is not given to the next life, nor can it do harm.
+    put(&fake, 4, 2, 6).unwrap();
+    fake.hang();
+    assert_eq!(fake.access(Access::Restart), Err(Denied));
+    assert!(fake.is_busy());
+    assert_eq!(fake.hardware(4) & 7, 0);
+    fake.wrong().unwrap();
 }
 
 #[test]

@@ -178,6 +178,24 @@ pub struct Resettable {
     pub flr: bool,
 }
 
+/// A step of a function's own reset: a register in one of its memory BARs is written,
+/// if at all, then read until it shows that the function is at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResetStep {
+    /// Physical address of the register, a multiple of its size.
+    pub at: u64,
+    /// Its bytes: 1, 2 or 4.
+    pub size: u8,
+    /// What is written.
+    pub write: Option<u32>,
+    /// Bits that are looked at.
+    pub mask: u32,
+    /// What they are when it is at rest.
+    pub value: u32,
+    /// Milliseconds in which they must be so.
+    pub within: u32,
+}
+
 /// What a PCI-to-PCI bridge forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bridge {
@@ -222,6 +240,8 @@ pub struct Function {
     pub pcie: Option<Resettable>,
     /// Advanced features capability.
     pub af: Option<Resettable>,
+    /// How its own registers reset it.
+    pub reset: Vec<ResetStep>,
     /// What it forwards, if it is a bridge.
     pub bridge: Option<Bridge>,
     /// Why no sandbox can own it, if that is so.

@@ -31,6 +31,15 @@ pub struct Config {
     pub pcie: Option<PcieEntry>,
     /// Advanced features.
     pub af: Option<PcieEntry>,
+    /// BAR and offset of the common configuration, if it is a virtio function.
+    pub virtio: Option<(u8, u32)>,
+}
+
+impl Config {
+    /// Whether its IDs are a virtio function's (virtio 1.2, 4.1.2).
+    fn is_virtio(&self) -> bool {
+        self.vendor == 0x1AF4 && (0x1000..0x1080).contains(&self.device)
+    }
 }
 
 /// What a bridge's header says (PCI-to-PCI Bridge 1.2, 3.2).
@@ -151,6 +160,10 @@ fn capability(bytes: &[u8], id: u8, at: u8, config: &mut Config) -> Option<()> {
         0x13 if config.af.is_none() => {
             config.af = Some(PcieEntry { at, flr: register(0)? & 1 << 25 != 0 });
         }
+        // Vendor-specific, of type 1: common configuration (virtio 1.2, 4.1.4).
+        0x09 if config.is_virtio() && control >> 8 == 1 && config.virtio.is_none() => {
+            config.virtio = Some((register(4)? as u8, register(8)?));
+        }
         _ => {}
     }
     Some(())
@@ -176,6 +189,16 @@ mod tests {
         let msix = read(&looping()).unwrap().msix.unwrap();
         assert_eq!((msix.at, msix.vectors), (0x40, 3));
         assert_eq!((msix.table, msix.pba), ([1, 0x2000], [2, 0x3000]));
+    }
+
+    #[test]
+    fn the_common_configuration_of_virtio() {
+        let mut bytes = looping();
+        bytes[0x40..0x4C].copy_from_slice(&[0x09, 0x4C, 16, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes[0x4C..0x58].copy_from_slice(&[0x09, 0x40, 16, 1, 4, 0, 0, 0, 0, 0x10, 0, 0]);
+        assert_eq!(read(&bytes).unwrap().virtio, Some((4, 0x1000)));
+        bytes[3] = 0x20;
+        assert_eq!(read(&bytes).unwrap().virtio, None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod found;
 mod keep;
 mod memory;
 mod pci;
+mod reset;
 mod resources;
 mod tree;
 mod write;

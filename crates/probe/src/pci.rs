@@ -3,6 +3,7 @@
 //! not change with what Linux tried or in which order it went.
 
 use crate::config::{self, Config, Windows};
+use crate::reset;
 use crate::resources::Resource;
 use crate::tree::Tree;
 use bulkhead_manifest::raw_machine::{BarEntry, BarKind, BridgeEntry, FunctionEntry, PciRoot};
@@ -204,6 +205,7 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
                 msix: config.msix.clone().filter(|_| own),
                 pcie: config.pcie.clone().filter(|_| own),
                 af: config.af.clone().filter(|_| own),
+                reset: if own { reset::steps(config, &seen.bars) } else { Vec::new() },
                 bridge: config
                     .bridge
                     .filter(|b| b.secondary > seen.bdf.bus())

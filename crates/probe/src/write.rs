@@ -1,7 +1,7 @@
 //! A machine description as text, always in the same order and form.
 
 use bulkhead_manifest::raw_machine::{
-    BarEntry, BarKind, DeviceEntry, FunctionEntry, MachineFile, Trigger,
+    BarEntry, BarKind, DeviceEntry, FunctionEntry, MachineFile, ResetEntry, Trigger,
 };
 use std::fmt::Write;
 
@@ -201,5 +201,17 @@ pub fn capabilities(function: &FunctionEntry) -> Vec<(&'static str, String)> {
         entry.map(|entry| (key, format!("{{ at = {:#x}, flr = {} }}", entry.at, entry.flr)))
     };
     let (pcie, af) = (flr("pcie", function.pcie.as_ref()), flr("af", function.af.as_ref()));
-    [pm, msi, msix, pcie, af].into_iter().flatten().collect()
+    let steps: Vec<String> = function.reset.iter().map(step).collect();
+    let reset = (!steps.is_empty()).then(|| ("reset", format!("[{}]", steps.join(", "))));
+    [pm, msi, msix, pcie, af, reset].into_iter().flatten().collect()
+}
+
+fn step(step: &ResetEntry) -> String {
+    let write = step.write.map_or(String::new(), |write| format!("write = {write:#x}, "));
+    let (bar, at, size) = (step.bar, step.at, step.size);
+    let (mask, value, within) = (step.mask, step.value, step.within);
+    format!(
+        "{{ bar = {bar}, at = {at:#x}, size = {size}, {write}mask = {mask:#x}, value = {value:#x}, \
+         within = {within} }}"
+    )
 }

@@ -92,20 +92,35 @@ impl Register {
     pub const MSI: u16 = 5;
 }
 
-/// A write to a function's configuration space that stops it, as the function's
-/// owner could make it.
+/// A step of what stops a function: a write as its owner could make it, or a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Reset {
-    /// Offset, a multiple of 4.
-    pub offset: u32,
-    /// Value.
+    /// [`Self::CONFIG`]: offset in the configuration space, a multiple of 4. Else the
+    /// physical address of a register in a memory BAR, aligned to its size.
+    pub at: u64,
+    /// One of the constants below.
+    pub kind: u16,
+    /// Bytes of a register in a BAR: 1, 2 or 4.
+    pub size: u16,
+    /// What is written, or waited for.
     pub value: u32,
-    /// Milliseconds to wait afterwards.
+    /// [`Self::AWAIT`]: the bits that must be so.
+    pub mask: u32,
+    /// Milliseconds: [`Self::CONFIG`] waits so long afterwards, [`Self::AWAIT`] at most.
     pub wait: u32,
+}
+
+impl Reset {
+    /// Writes a register of the configuration space.
+    pub const CONFIG: u16 = 0;
+    /// Writes a register in a BAR.
+    pub const STORE: u16 = 1;
+    /// Waits until a register in a BAR has a value.
+    pub const AWAIT: u16 = 2;
 }
 
 const _: () = assert!(size_of::<Function>() == 80);
 const _: () = assert!(size_of::<Register>() == 24);
-const _: () = assert!(size_of::<Reset>() == 12);
+const _: () = assert!(size_of::<Reset>() == 24);

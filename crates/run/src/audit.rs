@@ -133,6 +133,11 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
         place: place(granted.map_or(&described.place, |g| g.1)),
         bars: memory.map(|bar| range(&bar.span)).collect(),
         mediated: table.into_iter().collect(),
+        resets: described
+            .reset
+            .iter()
+            .map(|step| claim::Range { start: step.at, len: step.size.into() })
+            .collect(),
     }
 }
 

@@ -197,6 +197,14 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         return (access, "nobody's".into(), rule.into(), why.into());
     };
     let answer = owner::pci(plan, who, function);
+    if let Some(step) = function.reset.iter().find(|step| step.at == at) {
+        return (
+            format!("register {at:#x} of {} did not show rest in {} ms", function.bdf, step.within),
+            answer.owner,
+            "a sandbox begins anew when its functions are at rest".into(),
+            format!("{}: `reset` says what is waited for", owner::at(&function.place)),
+        );
+    }
     match within_own(function, at) {
         Some(rule) if matches!(answer.allow, Allow::Has) || function.bridge.is_some() => {
             words(access, Answer { rule, ..answer })

@@ -22,6 +22,7 @@ pub fn jobs() -> Vec<Job> {
         interrupted(),
         nvme("guest/nvme", 1),
         nvme("guest/nvme-restarts", 5),
+        never_at_rest(),
     ];
     for kernel in KERNELS {
         jobs.push(linux_job(&format!("guest/{kernel}"), kernel, &[0], "512 MiB"));
@@ -435,6 +436,36 @@ fn nvme(name: &'static str, lives: u64) -> Job {
         let worked = seen.console.lines().find_map(|l| l.split_once("rounds, interrupts: "));
         let worked = worked.ok_or_else(|| seen.wrong("it does not say what it did"))?.1;
         Ok(format!("{worked}; {} exits in its last life", s.exits.boot.values().sum::<u64>()))
+    })
+}
+
+/// A function that does not say in time that it is at rest: its sandbox is not started,
+/// a record says why, and the others do not notice.
+fn never_at_rest() -> Job {
+    const AT_REST: &str = "mask = 0x1, value = 0x0, within = 500";
+    const REGISTER: &str = "0xfea00098";
+    Job::one("guest/never-at-rest", 60, |bench| {
+        let described = std::fs::read_to_string("machines/qemu-q35.toml");
+        let described = described.map_err(|e| format!("machines/qemu-q35.toml: {e}"))?;
+        if described.matches(AT_REST).count() != 1 {
+            return Err(format!("machines/qemu-q35.toml has no {AT_REST:?}"));
+        }
+        let machines = bench.dir.join("machines");
+        let busy = described.replace(AT_REST, "mask = 0x1, value = 0x1, within = 5");
+        std::fs::create_dir_all(&machines)
+            .and_then(|()| std::fs::write(machines.join("busy.toml"), busy))
+            .map_err(|e| format!("{}: {e}", machines.display()))?;
+        let manifest = Manifest::on("busy")
+            .bare("guest", "hello", "", &[0], SMALL, "devices = [\"pci:00:08.0\"]")
+            .bare("other", "hello", "", &[1], SMALL, "");
+        let seen = run(&manifest, &bench.dir, |_| {})?;
+        seen.exited("other")?;
+        let state = seen.sandbox("guest")?.state;
+        seen.ensure(state == "failed", format!("guest is {state}"))?;
+        let record = seen.denials.iter().map(ToString::to_string).find(|d| d.contains(REGISTER));
+        let record = record.ok_or_else(|| seen.wrong(format!("no record of {REGISTER}")))?;
+        seen.ensure(record.contains("busy.toml:") && record.contains("at rest"), record.clone())?;
+        Ok(record)
     })
 }
 

@@ -1,7 +1,10 @@
 //! How a function is stopped between two lives of its sandbox.
 
 use bulkhead_layout::pci::{COMMAND, INTX_OFF, Reset};
-use bulkhead_plan::Function;
+use bulkhead_plan::{Function, ResetStep, Span};
+
+/// Command: memory space.
+const MEMORY: u32 = 1 << 1;
 
 /// What stops a function for good: no DMA first, no messages, then its reset.
 /// What none resets at least answers to memory accesses again.
@@ -10,7 +13,13 @@ pub fn resets(function: &Function) -> Vec<Reset> {
     const FLR_TIME: u32 = 100;
     /// And has changed between D0 and D3hot (PM 1.2, 5.6.1).
     const POWER_TIME: u32 = 10;
-    let step = |offset: u16, value, wait| Reset { offset: u32::from(offset), value, wait };
+    let step = |offset: u16, value, wait| Reset {
+        at: offset.into(),
+        kind: Reset::CONFIG,
+        value,
+        wait,
+        ..Reset::default()
+    };
     let mut all = vec![step(COMMAND, INTX_OFF, 0)];
     all.extend(function.msix.map(|msix| step(u16::from(msix.at), 0, 0)));
     all.extend(function.msi.map(|msi| step(u16::from(msi.at), 0, 0)));
@@ -30,7 +39,26 @@ pub fn resets(function: &Function) -> Vec<Reset> {
         (_, Some(af)) if af.flr => all.push(step(u16::from(af.at) + 4, 1, FLR_TIME)),
         _ => {}
     }
+    if !function.reset.is_empty() {
+        // Its registers answer, and still it cannot reach memory.
+        all.push(step(COMMAND, MEMORY | INTX_OFF, 0));
+        all.extend(function.reset.iter().flat_map(own));
+        all.push(step(COMMAND, INTX_OFF, 0));
+    }
     all
+}
+
+/// A step by the function's own registers.
+fn own(step: &ResetStep) -> impl Iterator<Item = Reset> + use<> {
+    let register = Reset { at: step.at, size: step.size.into(), ..Reset::default() };
+    let store = step.write.map(|value| Reset { kind: Reset::STORE, value, ..register });
+    let (value, mask, wait) = (step.value, step.mask, step.within);
+    store.into_iter().chain([Reset { kind: Reset::AWAIT, value, mask, wait, ..register }])
+}
+
+/// Pages with the registers that reset a function; one can be there twice.
+pub fn registers(function: &Function) -> impl Iterator<Item = Span> {
+    function.reset.iter().map(|step| super::pages(Span { start: step.at, len: step.size.into() }))
 }
 
 #[cfg(test)]
@@ -42,13 +70,19 @@ mod tests {
     #[test]
     fn what_stops_a_function() {
         let steps = |f: &Function| -> Vec<_> {
-            resets(f).iter().map(|r| (r.offset, r.value, r.wait)).collect()
+            resets(f).iter().map(|r| (r.at, r.value, r.wait)).collect()
         };
         let (off, pm) = ((4, 0x400, 0), |resets| Some(Pm { at: 0x60, resets }));
         let (pcie, none) = (|flr| Some(Resettable { at: 0x80, flr }), function(0));
         assert_eq!(steps(&none), [off]);
         let msi = Some(Msi { at: 0x70, wide: true, masks: false });
-        let full = Function { msi, msix: msix(0x40, 2, 0), pm: pm(true), pcie: pcie(true), ..none };
+        let full = Function {
+            msi,
+            msix: msix(0x40, 2, 0),
+            pm: pm(true),
+            pcie: pcie(true),
+            ..none.clone()
+        };
         let quiet = [off, (0x40, 0, 0), (0x70, 0, 0)];
         // It is awake before its reset.
         let flr = [&quiet[..], &[(0x64, 0, 10), (0x88, 0x8000, 100)]].concat();
@@ -57,6 +91,17 @@ mod tests {
         assert_eq!(steps(&sleeps), [off, (0x64, 3, 10), (0x64, 0, 10)]);
         let kept = Function { pm: pm(false), ..sleeps.clone() };
         assert_eq!(steps(&kept), [off, (0x64, 0, 10)]);
+        let at = 0xFEB0_0014;
+        let step = ResetStep { at, size: 1, write: Some(8), mask: 0xF, value: 2, within: 30 };
+        let own = Function { reset: vec![step, ResetStep { write: None, ..step }], ..none.clone() };
+        let seen = [(at, 8, 0), (at, 2, 30), (at, 2, 30)];
+        assert_eq!(steps(&own), [&[off, (4, 0x402, 0)], &seen[..], &[off]].concat());
+        let kinds: Vec<_> = resets(&own).iter().map(|r| (r.kind, r.size, r.mask)).collect();
+        let [config, store, wait] =
+            [(Reset::CONFIG, 0, 0), (Reset::STORE, 1, 0), (Reset::AWAIT, 1, 0xF)];
+        assert_eq!(kinds, [config, config, store, wait, wait, config]);
+        let page = Span { start: 0xFEB0_0000, len: 0x1000 };
+        assert_eq!(registers(&own).collect::<Vec<_>>(), [page, page]);
         let af = Function { af: Some(Resettable { at: 0x90, flr: true }), pm: None, ..sleeps };
         assert_eq!(steps(&af), [off, (0x94, 1, 100)]);
     }

@@ -5,7 +5,7 @@ use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, MsiEntry, PcieEntry};
 use crate::source::{Step, k, n};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::{self as plan, Bar, Bdf, Bridge, Function, Ioapic, Iommu, Msi, Msix};
-use bulkhead_plan::{PciRoot, Pm, Ports, Resettable, Span};
+use bulkhead_plan::{PciRoot, Pm, Ports, ResetStep, Resettable, Span};
 
 const RULE: &str = "machine-pci";
 
@@ -134,6 +134,7 @@ fn function(
         }
     }
     capabilities(view, entry, index);
+    let reset = reset(view, entry, index, &bars);
     let requesters = entry.requesters.iter().enumerate();
     let requesters = requesters
         .filter_map(|(i, text)| {
@@ -156,6 +157,7 @@ fn function(
         msix,
         pcie: entry.pcie.as_ref().map(resettable),
         af: entry.af.as_ref().map(resettable),
+        reset,
         bridge: entry.bridge.as_ref().map(|bridge| Bridge {
             secondary: bridge.secondary,
             subordinate: bridge.subordinate,
@@ -166,6 +168,55 @@ fn function(
         nobody: entry.nobody.clone(),
         place: view.document.at(&[k("function"), n(index)]).place(),
     })
+}
+
+/// The steps of a function's own reset, by registers in its memory BARs.
+fn reset(
+    view: &mut View<'_, '_>,
+    entry: &FunctionEntry,
+    index: usize,
+    bars: &[Bar],
+) -> Vec<ResetStep> {
+    const MOST: u32 = 1000;
+    let mut all = Vec::new();
+    for (position, step) in entry.reset.iter().enumerate() {
+        let memory = |b: &&Bar| b.number == step.bar && b.kind != plan::BarKind::Io;
+        let (at, len) = (u64::from(step.at), u64::from(step.size));
+        let inside = |b: &&Bar| at + len <= b.span.len;
+        let bar = bars.iter().find(memory).filter(inside);
+        let sized = matches!(step.size, 1 | 2 | 4);
+        let bits = if sized { u32::MAX >> (32 - 8 * step.size) } else { u32::MAX };
+        let wrong = if !sized {
+            Some(("size", "a register has 1, 2 or 4 bytes".to_owned(), "write 1, 2 or 4"))
+        } else if bar.is_none() || !at.is_multiple_of(len) {
+            let message = format!("no register of that size is at {at:#x} of BAR {}", step.bar);
+            Some(("at", message, "a multiple of `size`, in one of its memory BARs"))
+        } else if (step.write.unwrap_or(0) | step.mask) & !bits != 0 {
+            let message = format!("a register of {len} bytes has no such bits");
+            Some(("mask", message, "`write` and `mask` have as many bits as the register"))
+        } else if step.mask == 0 || step.value & !step.mask != 0 {
+            let message = "it would never, or always, be at rest".to_owned();
+            Some(("mask", message, "set the bits that are looked at; `value` has no others"))
+        } else if !(1..=MOST).contains(&step.within) {
+            let message = format!("{} ms is no time to wait for a reset", step.within);
+            Some(("within", message, "write 1 to 1000"))
+        } else {
+            None
+        };
+        if let Some((key, message, help)) = wrong {
+            let path = [k("function"), n(index), k("reset"), n(position), k(key)];
+            view.report(RULE, &path, message, help);
+        }
+        all.extend(bar.map(|bar| ResetStep {
+            at: bar.span.start + at,
+            size: step.size,
+            write: step.write,
+            mask: step.mask,
+            value: step.value,
+            within: step.within,
+        }));
+    }
+    all
 }
 
 /// Capabilities lie beyond the header and apart.
