@@ -2,9 +2,9 @@
 //! there is the description.
 
 use super::driver::{Job, tail};
-use super::system::{Manifest, artifacts};
+use super::system::{FAST, Manifest, artifacts};
 use crate::build;
-use bulkhead_qemu::{Serial, Time};
+use bulkhead_qemu::Serial;
 use std::path::Path;
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ fn probe(dir: &Path) -> Result<String, String> {
         .into();
     machine.cores = description.apic_ids.len();
     machine.serials = vec![Serial::File; 4];
-    machine.time = Time::Live;
+    // In real time the emulator may lose a wake-up of one of several cores.
+    machine.time = FAST;
     let mut running = machine.start().map_err(|e| e.to_string())?;
     let limit = Duration::from_secs(220);
     running.wait_end("the guest to power off", limit).map_err(|e| e.to_string())?;
