@@ -2,6 +2,7 @@
 //! I/O page tables for each sandbox that owns a function.
 
 use crate::Error;
+use crate::nested::Mapping;
 use crate::pages::Pages;
 use bulkhead_arch::map;
 use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
@@ -14,10 +15,7 @@ pub type Grant = (Bdf, Requester);
 
 /// I/O page tables that map what the sandbox's nested tables map of its own
 /// memory and channels; their root.
-pub fn io_pages(
-    pages: &mut Pages,
-    memory: &[crate::monitor::Mapping],
-) -> Result<Option<u64>, Error> {
+pub fn io_pages(pages: &mut Pages, memory: &[Mapping]) -> Result<Option<u64>, Error> {
     let mut root = None;
     for m in memory {
         root = Some(map::<IoPages>(pages, root, m.gpa, m.hpa, m.len, m.rights)?);
@@ -67,7 +65,6 @@ pub fn tables(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::monitor::Mapping;
     use bulkhead_arch::{Rights, walk};
     use bulkhead_plan::{Bridge, Function, Iommu, PciRoot};
 

@@ -21,6 +21,7 @@ pub mod ioapic;
 mod iommu;
 mod loader;
 mod monitor;
+mod nested;
 mod pages;
 mod parts;
 pub mod pci;

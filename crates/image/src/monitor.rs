@@ -3,15 +3,15 @@
 use crate::elf::Program;
 use crate::guest::Guest;
 use crate::iommu::{self, Grant};
-use crate::pages::Pages;
+use crate::pages::{Pages, Tables};
 use crate::parts::{Part, Shared};
 use crate::pci::{self, Seen, Shadow};
-use crate::{Error, ioapic, ports};
-use bulkhead_arch::{Rights, map};
+use crate::{Error, ioapic, nested, ports};
+use bulkhead_arch::Rights;
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
-use bulkhead_arch_x86::{LongMode, cpuid, msr};
+use bulkhead_arch_x86::{cpuid, msr};
 use bulkhead_ioapic::Lines;
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
@@ -95,8 +95,9 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let hsaves = pages.take(cores * PAGE);
     let iopm = pages.put(&io_map(sandbox));
     let msrpm = pages.put(&msr_map());
-    let memory = own_memory(input);
-    let n_cr3 = nested(pages, input, &memory, info_pa)?;
+    let memory = nested::own_memory(input.plan, input.index, input.guest);
+    let reports = &input.shared.reports;
+    let n_cr3 = nested::tables(pages, input.plan, input.index, &memory, info_pa, reports)?;
     let confined = sandbox.functions.iter().any(|granted| !granted.unconfined);
     let io_root = if confined { iommu::io_pages(pages, &memory)? } else { None };
     part(pages, hsaves, "host save areas, bitmaps, nested and I/O tables", false);
@@ -115,7 +116,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     part(pages, config_pa, "configuration, launch record", true);
 
     let tables = pages.end();
-    let mut monitor = Monitor { pages, root: None };
+    let mut monitor = Tables::new(pages);
     for (va, pa, len, rights) in text_pages {
         monitor.map(va, pa, len, rights)?;
     }
@@ -193,18 +194,6 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     };
     let grants = sandbox.functions.iter().flat_map(grants).collect();
     Ok(Made { sandbox: described, parts, grants })
-}
-
-struct Monitor<'a> {
-    pages: &'a mut Pages,
-    root: Option<u64>,
-}
-
-impl Monitor<'_> {
-    fn map(&mut self, va: u64, pa: u64, len: u64, rights: Rights) -> Result<(), Error> {
-        self.root = Some(map::<LongMode>(self.pages, self.root, va, pa, len, rights)?);
-        Ok(())
-    }
 }
 
 fn ids(sandbox: &Sandbox) -> [u32; MAX_CORES] {
@@ -311,86 +300,6 @@ fn msr_map() -> Vec<u8> {
         (first..=last).for_each(|m| allow_msr(&mut bits, m, direct));
     }
     bits
-}
-
-/// A range of guest-physical addresses and what it leads to.
-pub struct Mapping {
-    /// Guest-physical address.
-    pub gpa: u64,
-    /// Host-physical address.
-    pub hpa: u64,
-    /// Bytes.
-    pub len: u64,
-    /// Rights.
-    pub rights: Rights,
-}
-
-/// What a sandbox and its devices reach: its RAM with its rights, and its channels.
-fn own_memory(input: &Input) -> Vec<Mapping> {
-    let (plan, index) = (input.plan, input.index);
-    let mut all = Vec::new();
-    for ram in &plan.sandboxes[index].ram {
-        let mut at = ram.gpa;
-        let mut add = |first: u64, end: u64, rights| {
-            let hpa = ram.hpa + (first - ram.gpa);
-            all.push(Mapping { gpa: first, hpa, len: end - first, rights });
-        };
-        let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
-        for &(first, end, rights) in input.guest.segments.iter().filter(inside) {
-            add(at, first, input.guest.default_rights);
-            add(first, end, rights);
-            at = end;
-        }
-        add(at, ram.gpa + ram.len, input.guest.default_rights);
-    }
-    for c in &plan.channels {
-        let rights = match c.from == index {
-            true => Rights::RW,
-            false if c.to.contains(&index) => Rights::R,
-            false => continue,
-        };
-        all.push(Mapping { gpa: c.gpa, hpa: c.hpa, len: c.len, rights });
-    }
-    all.retain(|m| m.len > 0);
-    all
-}
-
-/// The nested tables: own memory, info page, observed reports, devices' registers.
-fn nested(
-    pages: &mut Pages,
-    input: &Input,
-    memory: &[Mapping],
-    info_pa: u64,
-) -> Result<u64, Error> {
-    let (plan, index) = (input.plan, input.index);
-    let sandbox = &plan.sandboxes[index];
-    let mut tables = Monitor { pages, root: None };
-    for m in memory {
-        tables.map(m.gpa, m.hpa, m.len, m.rights)?;
-    }
-    tables.map(INFO_GPA, info_pa, PAGE, Rights::R)?;
-    for &o in &sandbox.observe {
-        let len = report::size(plan.sandboxes[o].cores.len());
-        tables.map(
-            REPORTS_GPA + o as u64 * REPORT_STRIDE,
-            input.shared.reports[o],
-            len,
-            Rights::R,
-        )?;
-    }
-    for span in pci::mapped(&sandbox.functions) {
-        tables.map(span.start, span.start, span.len, Rights::RW)?;
-    }
-    // Functions that are not there read as all ones without an exit: a kernel
-    // looks for them hundreds of times.
-    let absent = pci::absent(&plan.machine, &sandbox.functions);
-    if !absent.is_empty() {
-        let ones = tables.pages.put(&[0xFF; PAGE as usize]);
-        for bdf in absent {
-            tables.map(ECAM_GPA + (u64::from(bdf.0) << 12), ones, PAGE, Rights::R)?;
-        }
-    }
-    Ok(tables.root.unwrap_or_default())
 }
 
 /// What a monitor knows of PCI.

@@ -1,6 +1,8 @@
 //! The image while it grows: bytes by physical address, page by page.
 
-use bulkhead_arch::TableMemory;
+use crate::Error;
+use bulkhead_arch::{Rights, TableMemory, map};
+use bulkhead_arch_x86::LongMode;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::IMAGE_PA;
 use zerocopy::{Immutable, IntoBytes};
@@ -67,5 +69,29 @@ impl TableMemory for Pages {
 
     fn write(&mut self, pa: u64, index: usize, entry: u64) {
         Pages::write(self, pa + index as u64 * 8, &entry.to_le_bytes());
+    }
+}
+
+/// Page tables of the processor's, while they grow in the image.
+pub struct Tables<'a> {
+    /// Where.
+    pub pages: &'a mut Pages,
+    /// Physical address of the root, once anything is mapped.
+    pub root: Option<u64>,
+}
+
+impl<'a> Tables<'a> {
+    /// Without anything in them.
+    pub fn new(pages: &'a mut Pages) -> Self {
+        Self { pages, root: None }
+    }
+
+    /// Maps a range with the largest pages that fit.
+    ///
+    /// # Errors
+    /// A part of it is mapped already, or an address is none: a fault in the plan.
+    pub fn map(&mut self, va: u64, pa: u64, len: u64, rights: Rights) -> Result<(), Error> {
+        self.root = Some(map::<LongMode>(self.pages, self.root, va, pa, len, rights)?);
+        Ok(())
     }
 }

@@ -1,0 +1,85 @@
+//! The nested tables: what a sandbox reaches.
+
+use crate::guest::Guest;
+use crate::pages::{Pages, Tables};
+use crate::{Error, pci};
+use bulkhead_arch::Rights;
+use bulkhead_layout::map::{ECAM_GPA, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
+use bulkhead_layout::{PAGE, report};
+use bulkhead_plan::Plan;
+
+/// A range of guest-physical addresses and what it leads to.
+pub struct Mapping {
+    /// Guest-physical address.
+    pub gpa: u64,
+    /// Host-physical address.
+    pub hpa: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Rights.
+    pub rights: Rights,
+}
+
+/// What a sandbox and its devices reach: its RAM with its rights, and its channels.
+pub fn own_memory(plan: &Plan, index: usize, guest: &Guest) -> Vec<Mapping> {
+    let mut all = Vec::new();
+    for ram in &plan.sandboxes[index].ram {
+        let mut at = ram.gpa;
+        let mut add = |first: u64, end: u64, rights| {
+            let hpa = ram.hpa + (first - ram.gpa);
+            all.push(Mapping { gpa: first, hpa, len: end - first, rights });
+        };
+        let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
+        for &(first, end, rights) in guest.segments.iter().filter(inside) {
+            add(at, first, guest.default_rights);
+            add(first, end, rights);
+            at = end;
+        }
+        add(at, ram.gpa + ram.len, guest.default_rights);
+    }
+    for c in &plan.channels {
+        let rights = match c.from == index {
+            true => Rights::RW,
+            false if c.to.contains(&index) => Rights::R,
+            false => continue,
+        };
+        all.push(Mapping { gpa: c.gpa, hpa: c.hpa, len: c.len, rights });
+    }
+    all.retain(|m| m.len > 0);
+    all
+}
+
+/// The nested tables: own memory, info page, observed reports, devices' registers.
+/// `reports` are the addresses of all sandboxes' reports. Gives the root.
+pub fn tables(
+    pages: &mut Pages,
+    plan: &Plan,
+    index: usize,
+    memory: &[Mapping],
+    info_pa: u64,
+    reports: &[u64],
+) -> Result<u64, Error> {
+    let sandbox = &plan.sandboxes[index];
+    let mut tables = Tables::new(pages);
+    for m in memory {
+        tables.map(m.gpa, m.hpa, m.len, m.rights)?;
+    }
+    tables.map(INFO_GPA, info_pa, PAGE, Rights::R)?;
+    for &o in &sandbox.observe {
+        let len = report::size(plan.sandboxes[o].cores.len());
+        tables.map(REPORTS_GPA + o as u64 * REPORT_STRIDE, reports[o], len, Rights::R)?;
+    }
+    for span in pci::mapped(&sandbox.functions) {
+        tables.map(span.start, span.start, span.len, Rights::RW)?;
+    }
+    // Functions that are not there read as all ones without an exit: a kernel
+    // looks for them hundreds of times.
+    let absent = pci::absent(&plan.machine, &sandbox.functions);
+    if !absent.is_empty() {
+        let ones = tables.pages.put(&[0xFF; PAGE as usize]);
+        for bdf in absent {
+            tables.map(ECAM_GPA + (u64::from(bdf.0) << 12), ones, PAGE, Rights::R)?;
+        }
+    }
+    Ok(tables.root.unwrap_or_default())
+}
