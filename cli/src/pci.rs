@@ -223,10 +223,7 @@ pub fn shared(plan: &Plan) -> Vec<Remark> {
             "its index and window, under a lock that a monitor holds for four stores",
         );
     } else {
-        add(
-            "interrupt controllers",
-            "PIC: masked, nobody's; IOAPIC: who owns lines takes turns at it",
-        );
+        add("interrupt controllers", "PIC: masked, nobody's; IOAPIC: one owner at most");
     }
     if several(granted(plan).map(|(owner, _)| owner.name.as_str()).collect()) {
         add(
