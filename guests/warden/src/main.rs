@@ -1,7 +1,8 @@
 //! Stops, starts and restarts another sandbox: `target=INDEX` (default 1),
 //! `do=STEP,STEP...` of `wait` (until it runs), `stop`, `start`, `restart`,
-//! `sleep` (2 ms), `nap` (3 s) and `gone` (until it has ended by itself). Exit code 0 if all
-//! came to pass in `patience=MILLISECONDS` each, else the number of the step that did not, from 1.
+//! `sleep` (2 ms), `nap` (`nap=MILLISECONDS`, default 3,000) and `gone` (until it has ended by
+//! itself). Exit code 0 if all came to pass in `patience=MILLISECONDS` each, else the number of
+//! the step that did not, from 1.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::hypercall::{BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
@@ -46,6 +47,7 @@ fn guest(context: Context) -> u32 {
         PATIENCE.store(patience, Ordering::Relaxed);
     }
     let target = context.arg_u64("target").unwrap_or(1) as u32;
+    let nap = context.arg_u64("nap").unwrap_or(3_000);
     let steps = context.arg("do").unwrap_or("wait,stop,start,restart");
     for (n, step) in steps.split(',').enumerate() {
         let before = status(target).1;
@@ -56,7 +58,7 @@ fn guest(context: Context) -> u32 {
                 true
             }
             "nap" => {
-                time::sleep(3_000 * MILLISECOND);
+                time::sleep(nap * MILLISECOND);
                 true
             }
             "wait" => until(|| is(State::Running)),

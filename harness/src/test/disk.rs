@@ -94,29 +94,39 @@ fn works(case: &Case, dir: &Path) -> Result<String, String> {
     let mut peer = Peer::start().map_err(|e| e.to_string())?;
     peer.iperf3(dir).map_err(|e| e.to_string())?;
     let (_, disk) = case.disk;
-    let mut work = peer.arguments();
-    let file = "disk=/var/tmp/bhio.data,rand4k=50,seq1m=10,write1m=10";
-    work.push(format!("disk={disk},rand4k=100,seq1m=10,{file},udp=100,tcp=2,tcp_from=2,iperf3=2"));
-    if case.all {
-        work.push("sysbench=200,stress-ng=20,cyclictest=200".into());
-    }
-    let job = format!("bhio:{}", work.join(","));
     let before = state()?;
-    let said = boot(case, dir, disk, &job)?;
+    let said = boot(case, dir, disk, &work(&peer, disk, case.all))?;
     if state()? != before {
         return Err("the image was written to".into());
     }
-    let more = if case.all { &MORE_TRACES[..] } else { &[] };
+    done(&said, case.all)?;
+    Ok(format!("root on {disk}, network by {}", case.card))
+}
+
+/// A job for the disk that is the root: everything that `bhio` does, or a little.
+pub(super) fn work(peer: &Peer, disk: &str, all: bool) -> String {
+    let mut work = peer.arguments();
+    let file = "disk=/var/tmp/bhio.data,rand4k=50,seq1m=10,write1m=10";
+    work.push(format!("disk={disk},rand4k=100,seq1m=10,{file},udp=100,tcp=2,tcp_from=2,iperf3=2"));
+    if all {
+        work.push("sysbench=200,stress-ng=20,cyclictest=200".into());
+    }
+    format!("bhio:{}", work.join(","))
+}
+
+/// Whether all of that job was done, by what the console showed.
+pub(super) fn done(said: &str, all: bool) -> Result<(), String> {
+    let more = if all { &MORE_TRACES[..] } else { &[] };
     for (trace, times) in TRACES.iter().chain(more) {
         let found = said.matches(trace).count();
         if found != *times {
-            return Err(format!("{trace:?} is there {found} times, not {times}\n{}", tail(&said)));
+            return Err(format!("{trace:?} is there {found} times, not {times}\n{}", tail(said)));
         }
     }
     if !said.contains("bhio: done") {
-        return Err(format!("bhio did not end\n{}", tail(&said)));
+        return Err(format!("bhio did not end\n{}", tail(said)));
     }
-    Ok(format!("root on {disk}, network by {}", case.card))
+    Ok(())
 }
 
 /// A disk that does not come is named, with those that did.
@@ -132,12 +142,13 @@ fn missing(dir: &Path) -> Result<String, String> {
     }
 }
 
-fn image() -> PathBuf {
+/// Debian's.
+pub(super) fn image() -> PathBuf {
     artifacts().join("debian.img")
 }
 
 /// Changes when somebody writes to the image.
-fn state() -> Result<(u64, SystemTime), String> {
+pub(super) fn state() -> Result<(u64, SystemTime), String> {
     let meta = std::fs::metadata(image()).map_err(|e| format!("{}: {e}", image().display()))?;
     Ok((meta.len(), meta.modified().map_err(|e| e.to_string())?))
 }

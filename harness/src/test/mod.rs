@@ -15,6 +15,7 @@ mod guest;
 mod host;
 mod learn;
 mod line;
+mod linux_io;
 mod mutate;
 mod probe;
 mod spoil;
@@ -39,6 +40,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
     jobs.extend(disk::jobs());
+    jobs.extend(linux_io::jobs());
     jobs.extend(damaged::jobs());
     jobs.extend(wrong::jobs());
     jobs.extend(probe::jobs());

@@ -1,6 +1,7 @@
 //! Systems for tests: a manifest as text, a run, and what was seen of it.
 
 use crate::build;
+use bulkhead_layout::report::State;
 use bulkhead_manifest::{Checked, load};
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Options, Outcome};
@@ -75,6 +76,12 @@ impl Manifest {
             "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:{kernel}\", initrd = \"artifact:test.cpio\", cmdline = \"console=ttyS{uart},115200 bulkhead.run={job}\" }}\ncores = {cores:?}\nmemory = {}\ndevices = [\"uart{uart}\"]",
             memory_of(memory)
         );
+        self
+    }
+
+    /// With a file behind one of the machine's drives.
+    pub fn drive(mut self, name: &str, file: &str) -> Self {
+        let _ = writeln!(self.0, "[[run.drive]]\nname = \"{name}\"\nfile = \"artifact:{file}\"");
         self
     }
 
@@ -216,6 +223,17 @@ pub fn run(
     dir: &Path,
     change: impl FnOnce(&mut Options),
 ) -> Result<Seen, String> {
+    run_and(manifest, dir, change, |_, _| {})
+}
+
+/// Runs it; `look` is told of each state that a sandbox enters, with the machine's
+/// memory at hand.
+pub fn run_and(
+    manifest: &Manifest,
+    dir: &Path,
+    change: impl FnOnce(&mut Options),
+    mut look: impl FnMut((&str, State), &Memory),
+) -> Result<Seen, String> {
     let checked = manifest.load(dir)?;
     let mut options = options(dir);
     change(&mut options);
@@ -229,7 +247,10 @@ pub fn run(
             text.lines().for_each(|l| console += &format!("[{name}] {l}\n"));
         }
         Event::Denied(denial) => denials.push(denial),
-        Event::State(name, state) => console += &format!("[{name}] is now {state:?}\n"),
+        Event::State(name, state) => {
+            console += &format!("[{name}] is now {state:?}\n");
+            memory.iter().for_each(|memory| look((name, state), memory));
+        }
     });
     Ok(Seen { outcome: outcome.map_err(|e| e.to_string()), denials, console, memory })
 }

@@ -14,9 +14,11 @@
 //! | `iperf3=N` | `iperf3`: N MiB to the host |
 //! | `stress-ng=N` | `stress-ng`: N rounds of each of six stressors, one after the other |
 //! | `cyclictest=N` | `cyclictest`: N periods of 1 ms |
+//! | `start=here` | what came before was to warm up: the event `START` is here and not before the first row |
 //!
 //! Each request, 64 KiB of a stream, and run of a program lies between two
-//! markers, all rows together between the events `START` and `FINISH`. Printed:
+//! markers, all rows together between the events `START` and `FINISH`, whose values
+//! are the time stamp counter's. Printed:
 //! `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT` and, at the
 //! end, `bhio: done`.
 #![forbid(unsafe_code)]
@@ -29,6 +31,8 @@ use bulkhead_linux::setup::{self, Failure};
 use bulkhead_linux::{mark, marker, ticks};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+
+const START_HERE: &str = "start=here";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -67,18 +71,25 @@ fn run(args: &[String]) -> Result<(), Failure> {
     setup::settle();
     setup::describe();
     let mut place = Place::default();
-    mark::<{ marker::EVENT | marker::id::START }>(0);
+    if !args.iter().any(|arg| arg == START_HERE) {
+        start();
+    }
     for arg in args {
         let (name, value) = arg.split_once('=').ok_or_else(|| format!("{arg}: no '='"))?;
         setup::drain();
         one(&mut place, name, value).map_err(|why| format!("{arg}: {why}"))?;
     }
-    mark::<{ marker::EVENT | marker::id::FINISH }>(0);
+    mark::<{ marker::EVENT | marker::id::FINISH }>(ticks());
     Ok(())
+}
+
+fn start() {
+    mark::<{ marker::EVENT | marker::id::START }>(ticks());
 }
 
 fn one(place: &mut Place, name: &str, value: &str) -> Result<(), Failure> {
     match name {
+        "start" if value == "here" => start(),
         "disk" => place.disk = Some(value.into()),
         "peer" => place.peer = Some(value.parse()?),
         "iperf" => place.iperf = Some(value.parse()?),

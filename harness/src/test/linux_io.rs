@@ -1,0 +1,369 @@
+//! Unmodified Linux on its own disk and network card in a sandbox: every kernel and
+//! kind of device that `disk` has on the bare machine, two at once, through restarts,
+//! and on a machine without an IOMMU. In virtual time, for the reason given there.
+
+use super::disk::{self, done, work};
+use super::driver::{Job, tail};
+use super::system::{Manifest, Memory, Seen, run, run_and};
+use crate::build;
+use bulkhead_layout::report::State;
+use bulkhead_qemu::{Peer, Time};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::Path;
+use std::time::Duration;
+
+const UNCONFINED: &str = "qemu-q35-unconfined";
+
+/// A sandbox.
+#[derive(Clone, Copy)]
+struct Linux {
+    name: &'static str,
+    /// Of `tools/kernels.sh`, without `linux-`.
+    kernel: &'static str,
+    cores: &'static [u32],
+    /// Its console, by COM port from 0.
+    uart: u32,
+    /// The machine's drive that is the disk, the disk's function, its name in Linux.
+    disk: (&'static str, &'static str, &'static str),
+    /// The network card's function and driver.
+    card: (&'static str, &'static str),
+    /// As a manifest has it.
+    memory: &'static str,
+}
+
+const VIRTIO: Linux = Linux {
+    name: "linux",
+    kernel: "6.12-cloud",
+    cores: &[0],
+    uart: 1,
+    disk: ("disk0", "00:03.0", "/dev/vda"),
+    card: ("00:05.0", "virtio_net"),
+    memory: "\"512 MiB\"",
+};
+/// Another one, beside it.
+const SECOND: Linux = Linux {
+    name: "second",
+    kernel: "6.1-cloud",
+    cores: &[1],
+    uart: 2,
+    disk: ("disk1", "00:04.0", "/dev/vda"),
+    card: ("00:06.0", "virtio_net"),
+    ..VIRTIO
+};
+const NVME: (&str, &str, &str) = ("disk2", "00:07.0", "/dev/nvme0n1");
+const AHCI: (&str, &str, &str) = ("disk3", "00:1f.2", "/dev/sda");
+const E1000E: (&str, &str) = ("01:00.0", "e1000e");
+
+/// What the machine does about its functions' DMA.
+#[derive(Clone, Copy, PartialEq)]
+enum Dma {
+    Confined,
+    Unconfined,
+}
+
+impl Linux {
+    /// Adds it, with its drive, to a manifest.
+    fn add(&self, manifest: Manifest, dma: Dma, job: &str) -> Manifest {
+        let ((drive, disk, root), (card, driver)) = (self.disk, self.card);
+        let mut manifest = manifest.drive(drive, "debian.img");
+        let grant = |address: &str| match dma {
+            Dma::Confined => format!("\"pci:{address}\""),
+            Dma::Unconfined => format!("{{ device = \"pci:{address}\", dma = \"unconfined\" }}"),
+        };
+        let Self { name, kernel, cores, uart, memory, .. } = self;
+        let cmdline = format!(
+            "console=ttyS{uart},115200 bulkhead.root={root} bulkhead.net={driver} bulkhead.run={job}"
+        );
+        let _ = writeln!(
+            manifest.0,
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:linux-{kernel}\", initrd = \"artifact:disk-{kernel}.cpio\", cmdline = \"{cmdline}\" }}\ncores = {cores:?}\nmemory = {memory}\ndevices = [\"uart{uart}\", {}, {}]",
+            grant(disk),
+            grant(card)
+        );
+        manifest
+    }
+}
+
+/// A run of everything, or of a little of each.
+#[derive(Clone, Copy)]
+struct Case {
+    name: &'static str,
+    linux: &'static [Linux],
+    all: bool,
+}
+
+/// With a metronome: a disk's answer takes the host's time, and without one 30 s of
+/// an idle guest's may have passed until then.
+const TIME: Time = Time::Virtual { metronome: Some(50) };
+/// Longest wall time of a run in seconds; an idle host needs a tenth.
+const LIMIT: u64 = 500;
+
+pub fn jobs() -> Vec<Job> {
+    const PLAIN: Linux = Linux { card: E1000E, ..VIRTIO };
+    let some = |name, linux| Case { name, linux, all: false };
+    let cases = [
+        Case { name: "linux-io/two", linux: &[VIRTIO, SECOND], all: true },
+        some("linux-io/two-cores", &[Linux { cores: &[0, 1], ..VIRTIO }]),
+        some("linux-io/nvme", &[Linux { disk: NVME, ..VIRTIO }]),
+        some("linux-io/ahci-e1000e", &[Linux { kernel: "6.12", disk: AHCI, ..PLAIN }]),
+        some("linux-io/linux-6.1", &[Linux { kernel: "6.1", disk: NVME, ..PLAIN }]),
+    ];
+    let works = cases
+        .into_iter()
+        .map(|case| Job::one(case.name, LIMIT + 20, move |bench| works(&case, &bench.dir)));
+    let mut jobs: Vec<_> = works.collect();
+    jobs.push(Job::one("linux-io/sees", 120, |bench| sees(&bench.dir)));
+    jobs.push(Job::one("linux-io/unconfined", 120, |bench| boots_unconfined(&bench.dir)));
+    jobs.push(Job::one("linux-io/reboot", 300, |bench| reboot(&bench.dir)));
+    jobs.push(Job::one("linux-io/crash", 300, |bench| crash(&bench.dir)));
+    jobs.push(Job::one("linux-io/stopped-under-load", 400, |bench| stopped(&bench.dir)));
+    jobs
+}
+
+fn works(case: &Case, dir: &Path) -> Result<String, String> {
+    let mut manifest = Manifest::new();
+    let mut peers = Vec::new();
+    for linux in case.linux {
+        let mut peer = Peer::start().map_err(|e| e.to_string())?;
+        peer.iperf3(&dir.join(linux.name)).map_err(|e| e.to_string())?;
+        manifest = linux.add(manifest, Dma::Confined, &work(&peer, linux.disk.2, case.all));
+        peers.push(peer);
+    }
+    let before = disk::state()?;
+    let seen = run(&manifest, dir, |options| {
+        options.time = TIME;
+        options.limit = Duration::from_secs(LIMIT);
+    })?;
+    if disk::state()? != before {
+        return Err("the image was written to".into());
+    }
+    let mut remarks = Vec::new();
+    for linux in case.linux {
+        undisturbed(&seen, linux)?;
+        let said = &seen.outcome()?.serials[linux.uart as usize];
+        done(said, case.all).map_err(|why| seen.wrong(why))?;
+        let exits = &seen.sandbox(linux.name)?.exits;
+        remarks.push(format!("{}: exits {:?} {:?}", linux.name, exits.boot, exits.steady));
+    }
+    Ok(remarks.join("; "))
+}
+
+/// It powered off by itself, and all that it was denied are what its kernel tries on any
+/// PC: the other serial ports, where another sandbox's are (absent ones would be
+/// silent), and function 1 of an Intel south bridge, which kernels for real machines
+/// unhide (drivers/platform/x86/p2sb.c).
+fn undisturbed(seen: &Seen, linux: &Linux) -> Result<(), String> {
+    const P2SB: &str = "configuration register 0xe0 of 00:1f.1,";
+    let s = seen.sandbox(linux.name)?;
+    let right = s.state == "stopped" && s.restarts == 0;
+    seen.ensure(right, format!("{} is {}, {} restarts", s.name, s.state, s.restarts))?;
+    let expected = |text: &str| {
+        text.contains("(class uart16550)")
+            || !linux.kernel.ends_with("-cloud") && text.contains(P2SB)
+    };
+    let denied = seen.denials.iter().map(ToString::to_string).find(|text| !expected(text));
+    denied.map_or(Ok(()), |text| Err(seen.wrong(text)))
+}
+
+/// For a machine as QEMU's q35, but without its IOMMU.
+fn unconfined(dir: &Path) -> Result<Manifest, String> {
+    let error = |e: std::io::Error| e.to_string();
+    let text = std::fs::read_to_string(build::root().join("machines/qemu-q35.toml"));
+    let text = without_iommu(&text.map_err(error)?)?;
+    let machines = dir.join("machines");
+    std::fs::create_dir_all(&machines).map_err(error)?;
+    std::fs::write(machines.join(format!("{UNCONFINED}.toml")), text).map_err(error)?;
+    Ok(Manifest::on(UNCONFINED))
+}
+
+/// The description without the IOMMU, its function and its registers.
+fn without_iommu(text: &str) -> Result<String, String> {
+    let mut tables = text.split("\n\n").collect::<Vec<_>>();
+    let all = tables.len();
+    let is = |table: &str, what: &str| table.lines().any(|line| line == what);
+    tables.retain(|t| {
+        !is(t, "[iommu]") && !is(t, "name = \"IOMMU\"") && !is(t, "address = \"00:01.0\"")
+    });
+    let arguments = "    \"-device\", \"amd-iommu,pt=off,intremap=on\",\n";
+    let rest = tables.join("\n\n");
+    match (all - tables.len(), rest.matches(arguments).count()) {
+        (3, 1) => Ok(rest.replace(arguments, "")),
+        other => Err(format!("tables and arguments of the IOMMU: {other:?}, not (3, 1)")),
+    }
+}
+
+/// A program of the shell's: a parameter of the kernel has no blanks, and init takes
+/// commas for them. Words of the language itself cannot come from an expansion, so
+/// there are none of them.
+fn script(text: &str) -> String {
+    format!("bash:-c,{}", text.replace(' ', "${IFS}"))
+}
+
+/// Prints what Linux finds on its PCI bus.
+const LIST: &str = "cd /sys/bus/pci/devices;grep . */vendor */device */class";
+
+/// Compares what that printed.
+fn found(seen: &Seen, linux: &Linux, expected: &[(&str, &str)]) -> Result<String, String> {
+    undisturbed(seen, linux)?;
+    let mut found = BTreeMap::<_, Vec<_>>::new();
+    for line in seen.outcome()?.serials[1].lines().filter(|line| line.starts_with("0000:")) {
+        let (function, attribute) = line.split_once('/').unwrap_or((line, ""));
+        found.entry(function).or_default().push(attribute.rsplit(':').next().unwrap_or("").trim());
+    }
+    let found: Vec<_> = found.into_iter().map(|(f, ids)| (f, ids.join(" "))).collect();
+    let same = found.iter().map(|(function, ids)| (*function, &**ids)).eq(expected.iter().copied());
+    seen.ensure(same, format!("it sees {found:#?}"))?;
+    Ok(format!("{} functions", found.len()))
+}
+
+/// Its own functions, the bridge above one of them, and a placeholder: function 0 of
+/// the other one's slot, without which nobody would look for that.
+fn sees(dir: &Path) -> Result<String, String> {
+    const EXPECTED: [(&str, &str); 4] = [
+        ("0000:00:02.0", "0x1b36 0x000c 0x060400"),
+        ("0000:00:1f.0", "0x1b36 0x00bd 0xff0000"),
+        ("0000:00:1f.2", "0x8086 0x2922 0x010601"),
+        ("0000:01:00.0", "0x8086 0x10d3 0x020000"),
+    ];
+    let linux = Linux { disk: AHCI, card: E1000E, kernel: "6.12", ..VIRTIO };
+    let manifest = linux.add(Manifest::new(), Dma::Confined, &script(LIST));
+    let seen = run(&manifest, dir, |options| options.limit = Duration::from_secs(100))?;
+    found(&seen, &linux, &EXPECTED)
+}
+
+/// Without an IOMMU Linux boots and finds its functions. It cannot use them: a
+/// device takes the addresses of a driver for the machine's. So nothing loads one.
+fn boots_unconfined(dir: &Path) -> Result<String, String> {
+    const EXPECTED: [(&str, &str); 2] =
+        [("0000:00:03.0", "0x1af4 0x1042 0x010000"), ("0000:00:05.0", "0x1af4 0x1041 0x020000")];
+    let job = script(LIST).replace("bash:", "sh:");
+    let mut manifest = VIRTIO.add(unconfined(dir)?, Dma::Unconfined, &job);
+    for parameter in [" bulkhead.root=/dev/vda", " bulkhead.net=virtio_net"] {
+        manifest.0 = manifest.0.replace(parameter, "");
+    }
+    let seen = run(&manifest, dir, |options| options.limit = Duration::from_secs(100))?;
+    found(&seen, &VIRTIO, &EXPECTED)
+}
+
+/// Lives that a rebooting Linux is given, the first one included.
+const LIVES: usize = 3;
+
+/// Linux reboots by itself, each time after it has used both devices.
+fn reboot(dir: &Path) -> Result<String, String> {
+    let peer = Peer::start().map_err(|e| e.to_string())?;
+    let [address] = &peer.arguments()[..] else { return Err("no address".into()) };
+    let job = format!("bhio:{address},disk=/dev/vda,rand4k=50,udp=20 bulkhead.then=reboot");
+    lives(&VIRTIO, &job, "bhio: done", dir)
+}
+
+/// Linux resets itself while its disk and its card are busy, without a word to them;
+/// what it wrote to its disk before is there in the next life.
+fn crash(dir: &Path) -> Result<String, String> {
+    let peer = Peer::start().map_err(|e| e.to_string())?;
+    let [address] = &peer.arguments()[..] else { return Err("no address".into()) };
+    let linux = Linux { cores: &[0, 1], ..VIRTIO };
+    let job = script(&format!(
+        "echo life >>/root/lives;sync;wc -l /root/lives;\
+         bhio disk=/dev/vda rand4k=9999999&bhio {address} tcp_from=9999&\
+         dd if=/dev/zero of=/root/big bs=1M count=200 oflag=direct&\
+         sleep .3;echo b >/proc/sysrq-trigger;sleep 99"
+    ));
+    let remark = lives(&linux, &job, " /root/lives", dir)?;
+    let said = std::fs::read_to_string(dir.join("serial1.log")).map_err(|e| e.to_string())?;
+    for life in 1..=LIVES {
+        let line = format!("{life} /root/lives");
+        if !said.contains(&line) {
+            return Err(format!("no {line:?}\n{}", tail(&said)));
+        }
+    }
+    Ok(remark)
+}
+
+/// Runs it until its console has shown `trace` in each of its lives.
+fn lives(linux: &Linux, job: &str, trace: &str, dir: &Path) -> Result<String, String> {
+    let console = dir.join("serial1.log");
+    let trace = trace.to_owned();
+    // The command line, which the console shows too, has `${IFS}` before it.
+    let seen = run(&linux.add(Manifest::new(), Dma::Confined, job), dir, |options| {
+        options.time = TIME;
+        options.limit = Duration::from_secs(280);
+        options.stop = Some(Box::new(move || {
+            std::fs::read_to_string(&console)
+                .is_ok_and(|said| said.matches(&trace).count() >= LIVES)
+        }));
+    })?;
+    let s = seen.sandbox(linux.name)?;
+    seen.ensure(s.state == "running" && s.denials == 0, "it was stopped or denied something")?;
+    seen.ensure(s.restarts + 1 == LIVES as u64, format!("{} restarts", s.restarts))?;
+    Ok(format!("{} restarts, each one up again from its disk", s.restarts))
+}
+
+/// A warden restarts Linux and later stops it, both in the midst of disk and network
+/// load. The next life does its work; the memory of the stopped one stays as it is,
+/// although the host goes on sending, and a witness's memory anyway.
+fn stopped(dir: &Path) -> Result<String, String> {
+    const LINUX: Linux = Linux { memory: "{ size = \"512 MiB\", at = \"4 GiB\" }", ..VIRTIO };
+    const RAM: (u64, usize) = (4 << 30, 512 << 20);
+    const TRACE: &str = "row io.net_udp ";
+    let peer = Peer::start().map_err(|e| e.to_string())?;
+    let [address] = &peer.arguments()[..] else { return Err("no address".into()) };
+    let job = script(&format!(
+        "bhio {address} disk=/dev/vda rand4k=20 udp=20;\
+         bhio {address} tcp_from=9999&bhio disk=/dev/vda rand4k=9999999"
+    ));
+    let mut manifest = Manifest::new().ends_with(&["warden"]);
+    let steps =
+        "do=wait,nap,nap,restart,nap,nap,stop,sleep,sleep,sleep,sleep,sleep nap=2000 target=1";
+    manifest = manifest.bare("warden", "warden", steps, &[1], "4 MiB", "control = [\"linux\"]");
+    manifest = LINUX.add(manifest, Dma::Confined, &job);
+    manifest = manifest.bare("witness", "victim", "", &[2], "8 MiB", "");
+    let mut parked = None;
+    let look = |(name, state): (&str, State), memory: &Memory| {
+        if name == LINUX.name && state == State::Stopped {
+            parked = Some(hash(memory, RAM));
+        }
+    };
+    let change = |options: &mut bulkhead_run::Options| {
+        options.time = TIME;
+        options.limit = Duration::from_secs(380);
+    };
+    let seen = run_and(&manifest, dir, change, look)?;
+    seen.exited("warden")?;
+    seen.undisturbed("witness", &["running"])?;
+    let s = seen.sandbox(LINUX.name)?;
+    seen.ensure(s.restarts == 1 && s.denials == 0, format!("{} restarts", s.restarts))?;
+    let said = &seen.outcome()?.serials[1];
+    let works = said.matches(TRACE).count();
+    seen.ensure(works == 2, format!("it came to its load {works} times, not 2"))?;
+    let after = seen.memory.as_ref().map(|memory| hash(memory, RAM));
+    seen.ensure(
+        parked.is_some() && parked == after,
+        "something wrote to the stopped one's memory",
+    )?;
+    Ok("restarted and stopped under load".into())
+}
+
+/// Of a range of memory.
+fn hash(memory: &Memory, (start, len): (u64, usize)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut bytes = vec![0; 1 << 20];
+    for at in (0..len as u64).step_by(bytes.len()) {
+        memory.read(start + at, &mut bytes);
+        hasher.write(&bytes);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_loses_its_iommu_and_nothing_else() {
+        let text = "a = 1\n\n[[reserved]]\nname = \"IOMMU\"\n\n[iommu]\nkind = 1\n\n[[function]]\naddress = \"00:01.0\"\n\n[qemu]\n    \"-device\", \"amd-iommu,pt=off,intremap=on\",\n";
+        assert_eq!(without_iommu(text).expect("all there"), "a = 1\n\n[qemu]\n");
+        assert!(without_iommu("a = 1").is_err());
+    }
+}
