@@ -9,9 +9,9 @@ use bulkhead_layout::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_layout::image::Range;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
-use bulkhead_plan::{Device, Ioapic, Place, Ports, Ram, Sandbox, Trigger};
+use bulkhead_plan::{Device, Ioapic, Machine as Description, Place, Ports, Ram, Sandbox, Trigger};
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zerocopy::IntoBytes;
 
 /// As sandboxes see it: no SVM, no machine checks, no MONITOR, and no hypervisor
@@ -51,9 +51,17 @@ pub fn pack(guest: &Guest) -> Vec<u8> {
 }
 
 /// A machine that runs a sandbox's guest alone, on as many cores as the sandbox
-/// has. Its serial ports go to files. Cores must have the x2APIC IDs from 0 on,
-/// memory must start at 0 and end below the loader.
-pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
+/// has, with the PCI functions of `description` that it owns, at their addresses, and
+/// files behind drives by name. Its serial ports go to files. Cores must have the
+/// x2APIC IDs from 0 on, memory must start at 0 and end below the loader; functions
+/// are those on bus 0. Linux reaches them by 0xCF8 and 0xCFC: its tables name the
+/// sandbox's ECAM, which is not there.
+pub fn machine(
+    sandbox: &Sandbox,
+    description: &Description,
+    drives: &[(String, PathBuf)],
+    dir: &Path,
+) -> Result<Machine, Failure> {
     let end = sandbox.ram.iter().map(|ram| ram.gpa + ram.len).max().unwrap_or(0);
     if end > LOADER_PA {
         return Err(
@@ -65,13 +73,20 @@ pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
     }
     std::fs::create_dir_all(dir)?;
     // Lines as in a sandbox: there its guest drives the serial port by interrupts.
-    let described = bulkhead_plan::Machine {
+    let described = Description {
         ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
-        ..Default::default()
+        ..description.clone()
     };
     let input = dir.join("guest.bare");
     std::fs::write(&input, pack(&bulkhead_image::load(sandbox, &described)?))?;
-    let mut machine = Machine::new(dir);
+    let mut machine = match sandbox.functions.is_empty() {
+        true => Machine::new(dir),
+        false => {
+            let owned = sandbox.functions.iter().map(|granted| granted.function.bdf.to_string());
+            let qemu = devices(&description.qemu, &owned.collect::<Vec<_>>());
+            bulkhead_run::machine(&Description { qemu, ..description.clone() }, drives, dir)
+        }
+    };
     machine.cores = sandbox.cores.len();
     machine.kernel = Some(build::bare("bareload")?);
     machine.initrd = Some(input.display().to_string());
@@ -83,6 +98,28 @@ pub fn machine(sandbox: &Sandbox, dir: &Path) -> Result<Machine, Failure> {
         Some(Plugin { library: build::plugin()?, clocks: Some(CLOCKS), ..Plugin::default() });
     machine.serials = vec![Serial::File, Serial::File];
     Ok(machine)
+}
+
+/// QEMU's arguments without the devices that are not owned, the IOMMU among them.
+fn devices(arguments: &[String], owned: &[String]) -> Vec<String> {
+    let owned = |device: &str| {
+        let address = device.split(',').find_map(|option| option.strip_prefix("addr="));
+        address.is_some_and(|address| owned.contains(&format!("00:{address}")))
+    };
+    let mut kept = Vec::new();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match (argument.as_str(), arguments.as_slice().first()) {
+            ("-device", Some(device)) => {
+                if owned(device) {
+                    kept.extend([argument.clone(), device.clone()]);
+                }
+                arguments.next();
+            }
+            _ => kept.push(argument.clone()),
+        }
+    }
+    kept
 }
 
 /// A sandbox of this shape that no manifest describes: RAM from 0, COM2.
@@ -119,6 +156,15 @@ mod tests {
     use super::*;
     use bulkhead_arch::Rights;
     use bulkhead_arch_x86::start::Entry64;
+
+    #[test]
+    fn a_baseline_has_the_devices_of_its_sandbox_alone() {
+        let arguments = ["-device", "amd-iommu", "-m", "q35", "-device", "a,addr=03.0"];
+        let arguments = arguments.map(str::to_owned);
+        let kept = devices(&arguments, &["00:03.0".into()]);
+        assert_eq!(kept, ["-m", "q35", "-device", "a,addr=03.0"]);
+        assert_eq!(devices(&arguments, &["00:04.0".into()]), ["-m", "q35"]);
+    }
 
     #[test]
     fn pieces_follow_their_table() {

@@ -103,7 +103,12 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
                 cmdline: cmdline.clone(),
             };
             let sandbox = bare::sandbox(guest, *cores, 512 << 20);
-            let machine = bare::machine(&sandbox, &build::target().join("bench/bare"))?;
+            let machine = bare::machine(
+                &sandbox,
+                &bulkhead_plan::Machine::default(),
+                &[],
+                &build::target().join("bench/bare"),
+            )?;
             let mut running = machine.start()?;
             running.wait(until, Duration::from_secs(120), |m| {
                 m.serial(1).contains(until).then_some(())

@@ -2,10 +2,10 @@
 
 use super::Found;
 use super::figure::{Figure, Must};
-use super::system::{System, entries, event};
+use super::system::{System, by_cause, entries, event};
 use crate::rows::Row;
 use bulkhead_layout::marker::id;
-use bulkhead_layout::report::{CAUSE_NAMES, CAUSES};
+use bulkhead_layout::report::CAUSE_NAMES;
 use std::collections::BTreeMap;
 
 /// How long the load lasts, in ms of the guest's time.
@@ -62,21 +62,4 @@ pub fn smp() -> Found {
         Figure::new(rate("exits.linux_smp_ipi", ipis)).note(note.clone()),
         Figure::new(rate("exits.linux_smp_other", others)).must(Must::AtMost(0.0)).note(note),
     ])
-}
-
-/// Sums over cores.
-fn by_cause(words: &[u64]) -> [u64; CAUSES] {
-    std::array::from_fn(|cause| words.iter().skip(cause).step_by(CAUSES).sum())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn causes_add_up_over_cores() {
-        let mut words = [0; 2 * CAUSES];
-        (words[1], words[CAUSES + 1], words[CAUSES]) = (3, 4, 5);
-        assert_eq!(by_cause(&words)[..3], [5, 7, 0]);
-    }
 }

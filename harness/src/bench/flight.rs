@@ -11,7 +11,7 @@ use bulkhead_qemu::counts::Distribution;
 
 /// How long it flies alone, and beside the others: a Linux that has a third of the
 /// clock boots for six seconds before it can be a load.
-const ALONE: u64 = 2;
+pub(super) const ALONE: u64 = 2;
 const LOADED: u64 = 8;
 /// In the loaded system: the core that it flies on, and Linux's.
 const CORE: u64 = 2;
@@ -20,7 +20,7 @@ const LINUX: u64 = 0;
 /// Jitter of both, and the exits of the loaded one.
 pub fn jitter() -> Found {
     let seconds = |n: u64| format!("seconds={n}");
-    let alone = System::new("flight", "flight").with("flight", seconds(ALONE)).precise().run()?;
+    let alone = alone("flight")?;
     let loaded = System::new("loaded", "loaded")
         .with("flight", seconds(LOADED))
         .with("ground", "bulkhead.run=bhbench:load,60000")
@@ -54,8 +54,13 @@ pub fn jitter() -> Found {
     ])
 }
 
+/// Flies alone; logs go to this folder.
+pub(super) fn alone(dir: &'static str) -> Result<Ran, Failure> {
+    System::new("flight", dir).with("flight", format!("seconds={ALONE}")).precise().run()
+}
+
 /// Lateness of all releases, a note, and how many are missing.
-fn releases(ran: &Ran, seconds: u64) -> Result<(Distribution, String, u64), Failure> {
+pub(super) fn releases(ran: &Ran, seconds: u64) -> Result<(Distribution, String, u64), Failure> {
     let seen = ran.counts.value(id::FLIGHT_JITTER).ok_or("flight was not released")?;
     let work = ran.counts.span(id::FLIGHT_RELEASE).ok_or("flight did nothing")?;
     // A release that comes while the one before is still served is a missed one.

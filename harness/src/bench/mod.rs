@@ -8,6 +8,7 @@ mod audit;
 mod exits;
 mod figure;
 mod flight;
+mod io;
 mod linux;
 mod monitor;
 mod peer;
@@ -53,8 +54,15 @@ pub const SHORT: [Part; 8] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 5] = [
-    part(&["flight.", "exits.flight"], flight::jitter),
+const LONG: [Part; 9] = [
+    part(&["flight.jitter_io"], io::jitter),
+    part(
+        &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
+        flight::jitter,
+    ),
+    part(&["io."], io::requests),
+    part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
+    part(&["exits.linux_io_smp"], io::exits_smp),
     part(&[PEER], peer::rows),
     part(&["linux.", "exits.linux_boot"], linux::rows),
     part(&["clock."], monitor::clock),

@@ -96,6 +96,6 @@ pub fn lines() -> Found {
         Figure::new(row("monitor.lines", monitor)).must(Must::AtMost(2_800.0)),
         Figure::new(row("boot.lines", boot))
             .must(Must::AtMost(6_500.0 - monitor))
-            .note("with the monitor's lines at most 4000"),
+            .note("with the monitor's lines at most 6500"),
     ])
 }

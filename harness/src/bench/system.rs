@@ -2,6 +2,7 @@
 
 use crate::{Failure, bare, build};
 use bulkhead_layout::marker::id;
+use bulkhead_layout::report::CAUSES;
 use bulkhead_plan::{Guest, Plan};
 use bulkhead_qemu::counts::Event;
 use bulkhead_qemu::{Counts, Time};
@@ -82,7 +83,8 @@ impl System {
         let plan: Plan =
             bulkhead_run::build(&self.checked()?, &build::target().join("artifacts"))?.plan;
         let sandbox = plan.sandboxes.first().ok_or("a system without sandboxes")?;
-        let mut machine = bare::machine(sandbox, &dir(&format!("{}-bare", self.dir)))?;
+        let dir = dir(&format!("{}-bare", self.dir));
+        let mut machine = bare::machine(sandbox, &plan.machine, &plan.drives, &dir)?;
         machine.time = self.time;
         let mut running = machine.start()?;
         running.wait(until, LIMIT, |m| m.serial(1).contains(until).then_some(()))?;
@@ -116,4 +118,22 @@ pub fn event(counts: &Counts, which: u16, vcpu: u64) -> Result<Event, Failure> {
 pub fn entries(counts: &Counts, vcpu: u64) -> Result<u64, Failure> {
     let (start, finish) = (event(counts, id::START, vcpu)?, event(counts, id::FINISH, vcpu)?);
     Ok(finish.vmruns - start.vmruns)
+}
+
+/// Exits by cause from an event's words: sums over cores.
+pub fn by_cause(words: &[u64]) -> [u64; CAUSES] {
+    std::array::from_fn(|cause| words.iter().skip(cause).step_by(CAUSES).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_cause;
+    use bulkhead_layout::report::CAUSES;
+
+    #[test]
+    fn causes_add_up_over_cores() {
+        let mut words = [0; 2 * CAUSES];
+        (words[1], words[CAUSES + 1], words[CAUSES]) = (3, 4, 5);
+        assert_eq!(by_cause(&words)[..3], [5, 7, 0]);
+    }
 }
