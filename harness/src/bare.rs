@@ -5,14 +5,16 @@
 use crate::{Failure, build};
 use bulkhead_arch_x86::start::GDT;
 use bulkhead_image::Guest;
+use bulkhead_layout::PAGE;
 use bulkhead_layout::bareload::{Header, LOADER_PA, MAGIC, Piece};
 use bulkhead_layout::image::Range;
-use bulkhead_layout::monitor::Action;
+use bulkhead_layout::info::{self, Info};
+use bulkhead_layout::monitor::{Action, Clock};
 use bulkhead_layout::report::KINDS;
 use bulkhead_plan::{Device, Ioapic, Machine as Description, Place, Ports, Ram, Sandbox, Trigger};
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::{Path, PathBuf};
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// As sandboxes see it: no SVM, no machine checks, no MONITOR, and no hypervisor
 /// bit, with which Linux asks the VMware port for its clocks.
@@ -63,7 +65,7 @@ pub fn machine(
     dir: &Path,
 ) -> Result<Machine, Failure> {
     let end = sandbox.ram.iter().map(|ram| ram.gpa + ram.len).max().unwrap_or(0);
-    if end > LOADER_PA {
+    if end + PAGE > LOADER_PA {
         return Err(
             format!("{}: a baseline has at most {} MiB", sandbox.name, LOADER_PA >> 20).into()
         );
@@ -78,7 +80,11 @@ pub fn machine(
         ..description.clone()
     };
     let input = dir.join("guest.bare");
-    std::fs::write(&input, pack(&bulkhead_image::load(sandbox, &described)?))?;
+    let mut guest = bulkhead_image::load(sandbox, &described)?;
+    if matches!(sandbox.guest, bulkhead_plan::Guest::Bare { .. }) {
+        informed(&mut guest, end);
+    }
+    std::fs::write(&input, pack(&guest))?;
     let mut machine = match sandbox.functions.is_empty() {
         true => Machine::new(dir),
         false => {
@@ -98,6 +104,19 @@ pub fn machine(
         Some(Plugin { library: build::plugin()?, clocks: Some(CLOCKS), ..Plugin::default() });
     machine.serials = vec![Serial::File, Serial::File];
     Ok(machine)
+}
+
+/// Gives a bare guest its information page, in RAM from its memory's end on: where
+/// a sandbox has it there is none.
+fn informed(guest: &mut Guest, end: u64) {
+    let mut info = Info::new_zeroed();
+    (info.magic, info.version) = (info::MAGIC, info::VERSION);
+    info.clock = Clock { tsc_hz: CLOCKS.0 * 1000, lapic_hz: CLOCKS.1 };
+    (info.memory, info.cores) = (end, 1);
+    let len = guest.args.len().min(info.args.len() - 1);
+    info.args[..len].copy_from_slice(&guest.args.as_bytes()[..len]);
+    guest.pieces.push(bulkhead_image::Piece { gpa: end, bytes: info.as_bytes().to_vec() });
+    guest.argument = end;
 }
 
 /// QEMU's arguments without the devices that are not owned, the IOMMU among them.

@@ -119,6 +119,8 @@ ids! {
     IO_STRESS = 0x050 "io.stress_ng";
     /// A run of `cyclictest`.
     IO_CYCLIC = 0x051 "io.cyclictest";
+    /// From a device's interrupt to its handler.
+    IO_IRQ = 0x052 "io.irq_to_handler";
 }
 
 /// The bytes of a marker.

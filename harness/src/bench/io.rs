@@ -135,6 +135,32 @@ pub fn requests() -> Found {
     Ok(figures)
 }
 
+/// From the access that makes a device raise its interrupt to its handler, in a bare
+/// guest and by the same program on the bare machine.
+pub fn interrupt() -> Found {
+    const ROUNDS: u64 = 200;
+    const NAME: &str = "io.irq_to_handler";
+    let system = || System::new("irq", "irq").with("irq", format!("rounds={ROUNDS}")).one_core();
+    let ran = system().run()?;
+    let (bare, _) = system().with("irq", "bare").run_bare("irq: done")?;
+    let (value, baseline) =
+        (spans(&ran.counts, id::IO_IRQ, NAME)?, spans(&bare, id::IO_IRQ, NAME)?);
+    if (value.n, baseline.n) != (ROUNDS, ROUNDS) {
+        return Err(format!("{} and {} interrupts, not {ROUNDS}", value.n, baseline.n).into());
+    }
+    let row = Row::new(NAME, "instructions", value.median as f64).against(baseline.median as f64);
+    let note = format!(
+        "{} to {}, bare {} to {}, in {ROUNDS} rounds",
+        value.min, value.max, baseline.min, baseline.max
+    );
+    let exits = Row::new("exits.irq_to_handler", "exits", value.vmruns as f64);
+    let monitor = format!("and {} instructions of the monitor", value.privileged);
+    Ok(vec![
+        Figure::new(row).must(Must::Ratio(1.0, 1.0)).note(note),
+        Figure::new(exits).must(Must::AtMost(0.0)).note(monitor),
+    ])
+}
+
 /// The flight controller's worst jitter beside all that.
 pub fn jitter() -> Found {
     const SECONDS: u64 = 10;

@@ -42,7 +42,7 @@ impl Part {
 }
 
 /// Parts of a few seconds, whose figures are tests too: each has a bound.
-pub const SHORT: [Part; 8] = [
+pub const SHORT: [Part; 9] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -51,6 +51,7 @@ pub const SHORT: [Part; 8] = [
     part(&["monitor.restart"], monitor::restart),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
+    part(&["io.irq_to_handler", "exits.irq_to_handler"], io::interrupt),
 ];
 
 /// The others; the longest come first.
@@ -60,7 +61,7 @@ const LONG: [Part; 9] = [
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
         flight::jitter,
     ),
-    part(&["io."], io::requests),
+    part(&["io.blk", "io.net", "io.monitor"], io::requests),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
     part(&["exits.linux_io_smp"], io::exits_smp),
     part(&[PEER], peer::rows),
