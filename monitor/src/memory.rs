@@ -27,7 +27,8 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
         error & (FINAL | FETCH) == FINAL && (pci::answers(address) || ioapic::answers(address));
     let access = if known { instruction(core) } else { None };
     // EXITINFO1 says which way it went: another instruction may be there by now.
-    let access = access.filter(|a| a.written(&core).is_some() == (error & WRITE != 0));
+    let same = |a: &Access| a.written(&core).is_some() == (error & WRITE != 0);
+    let access = access.filter(|a| same(a) || !enforced("decoder-direction"));
     let Some(access) = access else {
         return deny_hard(core, Kind::Memory, address, error);
     };

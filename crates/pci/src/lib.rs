@@ -35,6 +35,27 @@ pub trait Hardware {
     fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
     /// Makes an entry that is 0 so; false if it is not 0 any more.
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
+    /// Whether a rule is enforced: all are, but for the mutation gate.
+    fn holds(&self, _: Rule) -> bool {
+        true
+    }
+}
+
+/// What an access is checked for, besides the owner of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// It is within one register.
+    Form,
+    /// What the host named no register for is not written.
+    Unnamed,
+    /// A bridge stays as it is.
+    Fixed,
+    /// A message is a fixed or lowest-priority one by an edge, to a physical destination.
+    Message,
+    /// Its vector is one that a local APIC accepts.
+    Vector,
+    /// The MSI-X table is accessed by 32 or 64 bits.
+    Table,
 }
 
 /// An access that is denied: what the hardware does is as before, or is masked.
@@ -66,18 +87,24 @@ pub fn config(
 ) -> Result<u32, Denied> {
     let at = offset & 0xFFC;
     let byte = u32::from(offset & 3);
-    if !matches!(size, 1 | 2 | 4) || byte + u32::from(size) > 4 {
+    let within = matches!(size, 1 | 2 | 4) && byte + u32::from(size) <= 4;
+    if !within && hw.holds(Rule::Form) {
         return Err(Denied);
     }
     let shift = byte * 8;
-    let mask = u32::MAX >> ((32 - 8 * u32::from(size)) & 31);
+    let mask = u32::MAX >> (32u32.saturating_sub(8 * u32::from(size)) & 31);
     let register = hw.registers(function).iter().find(|r| r.offset == at);
     let Some(value) = write else {
         return Ok(read(hw, function, at, register) >> shift & mask);
     };
     match register {
         Some(register) => store(hw, function, register, (value & mask) << shift, mask << shift),
-        None => Ok(()),
+        None => {
+            if !hw.holds(Rule::Unnamed) {
+                hw.set_config(function, at, value);
+            }
+            Ok(())
+        }
     }?;
     Ok(0)
 }
@@ -110,7 +137,8 @@ fn store(
             hw.set_shadow(r.shadow, new);
         }
         Register::FIXED => {
-            if (hw.config(function, r.offset) ^ value) & r.write & bytes != 0 {
+            let changed = (hw.config(function, r.offset) ^ value) & r.write & bytes != 0;
+            if changed && hw.holds(Rule::Fixed) {
                 return Err(Denied);
             }
         }
@@ -221,7 +249,10 @@ fn message(
     let (core, vector) = (address >> 12 & 0xFF, data & 0xFF);
     // Physical destination without a redirection hint (bits 2 and 3), edge.
     let known = address & !DESTINATION == WINDOW && upper == 0 && data & !ALLOWED == 0;
-    if !known || vector < 16 || core == BROADCAST || !hw.owns_core(core) {
+    if !known && hw.holds(Rule::Message) || vector < 16 && hw.holds(Rule::Vector) {
+        return Err(Denied);
+    }
+    if core == BROADCAST || !hw.owns_core(core) {
         return Err(Denied);
     }
     let wanted = 1 | core << 8 | vector << 16;
@@ -268,7 +299,7 @@ pub fn table(
         });
     };
     // The specification knows 32 and 64 bits here (PCI 3.0, 6.8.2).
-    if size < 4 {
+    if size < 4 && hw.holds(Rule::Table) {
         return Err(Denied);
     }
     let word = function.shadow.wrapping_add(offset as u32 / 4);

@@ -41,6 +41,10 @@ pub enum Expect {
     Register(u64),
     /// The guest lives on and nobody noticed, where there is an IOAPIC.
     QuietLines,
+    /// A denial of a device's register at this address.
+    Device(u64),
+    /// The guest starts afresh, by its own will.
+    Restart,
     /// A triple fault.
     Shutdown,
     /// The guest lives on and nobody noticed; the attack returns this.
@@ -74,14 +78,16 @@ impl Expect {
             {
                 (Kind::Memory, lines::SELECT)
             }
-            Self::Register(at) => (Kind::Device, at),
+            Self::Register(at) | Self::Device(at) => (Kind::Device, at),
             Self::Line(index) => register(index),
             Self::OwnLine(half) => register(lines::low(aim.line()) + half),
             Self::LevelLine => register(lines::low(aim.level_line())),
             Self::Shutdown => (Kind::Shutdown, 0x7F),
-            Self::QuietLines | Self::Harmless(_) | Self::Exception(_) | Self::Endless => {
-                return None;
-            }
+            Self::QuietLines
+            | Self::Harmless(_)
+            | Self::Exception(_)
+            | Self::Restart
+            | Self::Endless => return None,
         })
     }
 
@@ -106,6 +112,7 @@ impl fmt::Display for Text<'_> {
             }
             (None, Expect::Harmless(value)) => write!(f, "harmless {value:#x}"),
             (None, Expect::Exception(vector)) => write!(f, "exception {vector}"),
+            (None, Expect::Restart) => f.write_str("restart"),
             (None, Expect::QuietLines) => f.write_str("harmless 0x0"),
             (None, _) => f.write_str("endless"),
         }

@@ -1,22 +1,27 @@
 //! What a rogue guest tries, what should come of it, and the rule of the monitor
-//! that stands in its way: one table, [`ATTACKS`], for the guest and for the
-//! tests.
+//! that stands in its way: tables ([`Set`]), for the guest and for the tests.
 //!
-//! The guest makes one attack a life: number `incarnation % n`, or the one that
-//! the argument `attack=NAME` names. It prints
+//! The guest makes one attack a life: number `incarnation % n`, or those that the
+//! argument `attack=NAME+NAME...` names, in turn. It prints
 //! `rogue: attack NAME: expected EXPECT`, and, if it lives on,
 //! `rogue: attack NAME: got ...`; then it restarts itself.
 //!
 //! Where it aims is guessed, as an attacker would, or told by arguments:
 //! `victim=ADDRESS` (memory of another sandbox), `foreign=ID` (x2APIC ID of
 //! another's core), `sandbox=INDEX` (another sandbox), `port=NUMBER` (another's
-//! device). `uart=NUMBER` is the first port of an own 16550 with a line.
+//! device). `uart=NUMBER` is the first port of an own 16550 with a line. With
+//! `set=devices` and `set=bridge` the attacks are those of a sandbox with PCI functions.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod act;
 pub mod aim;
+pub mod config;
+pub mod decoder;
+pub mod devices;
+pub mod edu;
 pub mod expect;
 pub mod lines;
+pub mod of_others;
 mod special;
 pub mod table;
 
@@ -40,23 +45,60 @@ pub struct Attack {
     pub endless: bool,
 }
 
-/// The attacks that end by themselves.
-pub fn ending() -> impl Iterator<Item = &'static Attack> + Clone {
-    ATTACKS.iter().filter(|a| !a.endless)
+/// A list of attacks, one of which is made in each life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// What any sandbox can try: [`ATTACKS`].
+    Any,
+    /// What takes PCI functions: [`devices::DEVICES`].
+    Devices,
+    /// What takes one behind a bridge: [`devices::BRIDGE`].
+    Bridge,
+}
+
+impl Set {
+    /// By the value of the argument `set`.
+    #[must_use]
+    pub fn named(name: Option<&str>) -> Self {
+        match name {
+            Some("devices") => Self::Devices,
+            Some("bridge") => Self::Bridge,
+            _ => Self::Any,
+        }
+    }
+
+    /// Its attacks.
+    #[must_use]
+    pub fn attacks(self) -> &'static [Attack] {
+        match self {
+            Self::Any => ATTACKS,
+            Self::Devices => devices::DEVICES,
+            Self::Bridge => devices::BRIDGE,
+        }
+    }
+
+    /// Those that end by themselves.
+    pub fn ending(self) -> impl Iterator<Item = &'static Attack> + Clone {
+        self.attacks().iter().filter(|a| !a.endless)
+    }
+
+    /// The attack of a life.
+    #[must_use]
+    pub fn of_life(self, incarnation: u64) -> &'static Attack {
+        let n = self.ending().count() as u64;
+        self.ending().nth((incarnation % n) as usize).unwrap_or(&ATTACKS[0])
+    }
+}
+
+/// All attacks.
+pub fn all() -> impl Iterator<Item = &'static Attack> {
+    [Set::Any, Set::Devices, Set::Bridge].into_iter().flat_map(Set::attacks)
 }
 
 /// The attack of this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Attack> {
-    ATTACKS.iter().find(|a| a.name == name)
-}
-
-/// The attack of a life.
-#[must_use]
-pub fn of_life(incarnation: u64) -> &'static Attack {
-    let attacks = ending();
-    let n = attacks.clone().count() as u64;
-    attacks.clone().nth((incarnation % n) as usize).unwrap_or(&ATTACKS[0])
+    all().find(|a| a.name == name)
 }
 
 #[cfg(test)]
@@ -65,7 +107,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_found() {
-        for attack in ATTACKS {
+        for attack in all() {
             let found = by_name(attack.name).expect("is in the table");
             assert!(core::ptr::eq(found, attack), "{}", attack.name);
         }
@@ -73,7 +115,8 @@ mod tests {
 
     #[test]
     fn every_life_has_its_attack() {
-        let n = ending().count() as u64;
+        let n = Set::Any.ending().count() as u64;
+        let of_life = |life| Set::Any.of_life(life);
         assert!(n > 60);
         assert_eq!(of_life(n).name, of_life(0).name);
         assert_ne!(of_life(1).name, of_life(0).name);

@@ -1,14 +1,13 @@
 //! Makes one attack a life: see the library of this crate.
 //!
-//! Arguments beside the library's: `attack=NAME` makes that one in every life;
-//! `once` exits with code 0 after an attack instead of restarting, `pause=N`
-//! waits N milliseconds before each attack; `lives=N` exits with code 0 in life N,
-//! `core=1` attacks from the second core while the first one sleeps.
+//! Arguments beside the library's: `once` exits with code 0 after an attack instead of
+//! restarting, `pause=N` waits N milliseconds before each attack; `lives=N` exits with
+//! code 0 in life N, `core=1` attacks from the second core while the first one sleeps.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, cores, hypercall, interrupt, mark, marker, paging, println, time};
 use rogue::expect::Outcome;
-use rogue::{Aim, Attack, by_name, of_life};
+use rogue::{Aim, Attack, Set, by_name};
 
 bulkhead_sdk::entry!(guest);
 
@@ -35,14 +34,20 @@ fn guest(context: Context) -> u32 {
     }
 }
 
+/// The name of a life.
+fn turn(names: &'static str, incarnation: u64) -> Option<&'static str> {
+    let n = names.split('+').count() as u64;
+    names.split('+').nth((incarnation % n) as usize)
+}
+
 /// One life.
 fn live(context: Context) -> u32 {
     let attack: &Attack = match context.arg("attack") {
-        None => of_life(context.incarnation()),
-        Some(name) => match by_name(name) {
+        None => Set::named(context.arg("set")).of_life(context.incarnation()),
+        Some(names) => match turn(names, context.incarnation()).and_then(by_name) {
             Some(attack) => attack,
             None => {
-                println!("rogue: no attack {name}");
+                println!("rogue: no attack {names}");
                 return 2;
             }
         },

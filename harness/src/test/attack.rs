@@ -4,12 +4,13 @@
 use super::driver::Job;
 use super::system::{Manifest, Seen, run};
 use bulkhead_layout::report::KIND_NAMES;
-use rogue::{Attack, Expect};
+use rogue::{Attack, Expect, Set};
 use std::time::Duration;
 
 /// Where the victim's memory is, in the machine; its canaries from 4 MiB on.
 pub const VICTIM_HPA: u64 = 1 << 30;
-const VICTIM: &str = "{ size = \"8 MiB\", at = \"1 GiB\" }";
+/// Its memory, in a manifest.
+pub const VICTIM: &str = "{ size = \"8 MiB\", at = \"1 GiB\" }";
 /// A canary in it, as an address of the machine.
 pub const CANARY_HPA: u64 = VICTIM_HPA + (6 << 20);
 
@@ -35,16 +36,16 @@ pub fn system(cores: &[u32], args: &str) -> Manifest {
 fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
     let name = move |attack: &str| format!("{group}/{attack}");
     let victim = format!("{group}/victim-unharmed");
-    let tests = rogue::ending().map(move |a| name(a.name)).chain([victim.clone()]);
+    let tests = Set::Any.ending().map(move |a| name(a.name)).chain([victim.clone()]);
     Job::new(group, tests, 240, move |bench| {
-        let lives = rogue::ending().count();
+        let lives = Set::Any.ending().count();
         let manifest = system(cores, &format!("{how} lives={lives}")).restarting("rogue");
         let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(200));
         let seen = match seen {
             Ok(seen) => seen,
             Err(error) => return bench.result(&victim, Err::<String, _>(error)),
         };
-        for (life, attack) in rogue::ending().enumerate() {
+        for (life, attack) in Set::Any.ending().enumerate() {
             bench.result(&name(attack.name), judge(&seen, life as u32, attack));
         }
         bench.result(&victim, unharmed(&seen).map(|()| "no exit, no denial, canaries intact"));
@@ -64,7 +65,8 @@ pub fn got<'a>(seen: &'a Seen, name: &str) -> Option<&'a str> {
     said(seen, name, "got")
 }
 
-fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
+/// Whether of an attack that was made in a life came what should.
+pub fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
     let expected = said(seen, attack.name, "expected");
     let expected = expected.ok_or_else(|| seen.wrong("it was not made"))?;
     let text = |d: &&bulkhead_watch::Explained| {
@@ -83,6 +85,7 @@ fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
         Expect::Harmless(_) | Expect::QuietLines if expected.starts_with("harmless") => {
             denied.is_empty() && got == Some(expected)
         }
+        Expect::Restart => denied.is_empty() && got.is_none(),
         Expect::Exception(_) => denied.is_empty() && got.is_some_and(|g| g.starts_with(expected)),
         _ => denied == [expected] && got.is_none(),
     };

@@ -8,6 +8,7 @@
 mod attack;
 mod bochs;
 mod damaged;
+mod device;
 mod disk;
 mod driver;
 mod figures;
@@ -35,6 +36,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(guest::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());
+    jobs.extend(device::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(figures::jobs());

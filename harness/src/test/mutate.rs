@@ -4,6 +4,7 @@
 //! caught for another reason than its rule.
 
 use super::attack::{CANARY_HPA, VICTIM_HPA, got, intact, system};
+use super::device::{self, EDU, FOREIGN};
 use super::driver::{Bench, Job};
 use super::line::with_level;
 use super::spoil::Spoil;
@@ -11,7 +12,9 @@ use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
 use bulkhead_arch_x86::vmcb::{self, intercept};
 use bulkhead_image::Baked;
-use bulkhead_layout::map::{CHANNELS_GPA, IMAGE_PA, INFO_GPA};
+use bulkhead_layout::map::{CHANNELS_GPA, ECAM_GPA, IMAGE_PA, INFO_GPA};
+use bulkhead_layout::pci::Register;
+use rogue::Set;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -97,6 +100,94 @@ static MUTATIONS: &[Mutation] = &[
     built("ioapic-level-vector", "ioapic-level-vector", |seen| {
         unnoticed(seen) && says(seen, "ioapic-level-vector", "harmless")
     }),
+    built("config-form", "config-quad", |seen| harmless(seen, "config-quad")),
+    built("config-unnamed", "config-cache-line", |seen| {
+        says(seen, "config-cache-line", "harmless 0x10")
+    }),
+    built("bridge-fixed", "bridge-secondary-bus", |seen| harmless(seen, "bridge-secondary-bus")),
+    built("message-core", "msi-foreign-core", |seen| {
+        seen.console.contains("[victim] victim: stray interrupt 0x70")
+    }),
+    built("message-core", "msix-foreign-core", |seen| harmless(seen, "msix-foreign-core")),
+    built("message-form", "msi-nmi", |seen| harmless(seen, "msi-nmi")),
+    built("message-vector", "msi-low-vector", |seen| harmless(seen, "msi-low-vector")),
+    built("msix-form", "msix-byte", |seen| harmless(seen, "msix-byte")),
+    built("decoder-direction", "decoder-read-for-write", |seen| {
+        harmless(seen, "decoder-read-for-write")
+    }),
+    built("decoder-ram", "decoder-code-outside", |seen| {
+        seen.sandbox("rogue").is_ok_and(|s| s.state == "failed")
+    }),
+    built("device-quiet", AFTER_RESTART, |seen| {
+        says(seen, "after-restart-with-dma", "harmless 0x1")
+    }),
+    baked("pci-visible", "config-read-foreign", expose_foreign, |seen| {
+        says(seen, "config-read-foreign", "harmless 0x10421af4")
+    }),
+    baked("pci-visible", "config-write-foreign", expose_foreign, |seen| {
+        harmless(seen, "config-write-foreign")
+    }),
+    baked(
+        "bar-fixed",
+        "bar-onto-victim",
+        |s| s.register(ROGUE, EDU, 0x10, ANY),
+        |seen| says(seen, "bar-onto-victim", "harmless 0x40000000"),
+    ),
+    baked(
+        "command-bits",
+        "command-bits",
+        |s| s.register(ROGUE, EDU, 4, ANY),
+        |seen| !says(seen, "command-bits", "harmless 0x407"),
+    ),
+    baked(
+        "msix-trap",
+        "msix-unaligned",
+        |s| s.expose(ROGUE, 0xFEB0_6000, 0xFEB0_6000, 4096),
+        |seen| harmless(seen, "msix-unaligned"),
+    ),
+    baked(
+        "nested-map",
+        "bar-read-foreign",
+        |s| s.expose(ROGUE, 0xFEB0_1000, 0xFEB0_1000, 4096),
+        |seen| harmless(seen, "bar-read-foreign"),
+    ),
+    baked(
+        "dma-map",
+        "dma-victim",
+        |s| s.let_reach(EDU, VICTIM_HPA, GIB),
+        |seen| says(seen, "dma-victim", "harmless 0x1") && !intact(seen),
+    ),
+    baked(
+        "dma-map",
+        "dma-device-table",
+        |s| {
+            let (root, _) = s.requester(EDU);
+            s.set_word(root, 0);
+        },
+        // That what the tests of devices look at shows it.
+        |seen| {
+            let changed = device::confined(seen).err();
+            changed.is_some_and(|why| why.contains("the image is changed"))
+        },
+    ),
+    baked(
+        "dma-rights",
+        "dma-own-text",
+        |s| PROGRAM.step_by(4096).for_each(|gpa| s.let_write(EDU, gpa)),
+        |seen| says(seen, "dma-own-text", "harmless 0x1"),
+    ),
+    baked(
+        "dma-rights",
+        "dma-read-only-channel",
+        |s| s.let_write(EDU, CHANNELS_GPA),
+        |seen| says(seen, "dma-read-only-channel", "harmless 0x1"),
+    ),
+    baked(
+        "dma-messages",
+        "dma-message-foreign",
+        |s| s.let_reach(EDU, 0xFEE0_0000, 2 * MIB),
+        |seen| seen.console.contains("[victim] victim: stray interrupt 0x70"),
+    ),
     baked(
         "nested-map",
         "write-victim",
@@ -235,8 +326,30 @@ static MUTATIONS: &[Mutation] = &[
     ),
 ];
 
+/// The second one looks for what the first one has left.
+const AFTER_RESTART: &str = "restart-with-dma+after-restart-with-dma";
+/// A register that a guest writes as it likes.
+const ANY: Register = Register {
+    offset: 0,
+    kind: Register::PLAIN,
+    write: u32::MAX,
+    keep: u32::MAX,
+    set: 0,
+    hold: 0,
+    shadow: 0,
+};
+
+/// The machine's configuration page of the victim's disk.
+fn expose_foreign(spoil: &mut Spoil) {
+    const ECAM_HPA: u64 = 0xB000_0000;
+    let offset = u64::from(FOREIGN.0) << 12;
+    spoil.expose(ROGUE, ECAM_GPA + offset, ECAM_HPA + offset, 4096);
+}
+
 /// Rules of attacks that no mutation takes out, and why.
-const NOT_RULES: [&str; 2] = [
+const NOT_RULES: [&str; 3] = [
+    // What is no MOV is not decoded, so there is nothing to carry out.
+    "decoder-moves",
     // Registers of the guest's own core, which the processor itself checks.
     "own-state",
     // QEMU leaves the guest at a shutdown whether that is intercepted or not.
@@ -249,6 +362,11 @@ fn program(spoil: &mut Spoil, set: u64, clear: u64) {
 
 fn says(seen: &Seen, attack: &str, what: &str) -> bool {
     got(seen, attack).is_some_and(|g| g.starts_with(what))
+}
+
+/// It went through, and there is no record of it.
+fn harmless(seen: &Seen, attack: &str) -> bool {
+    unnoticed(seen) && says(seen, attack, "harmless")
 }
 
 /// No record of it.
@@ -270,7 +388,7 @@ pub fn jobs() -> Vec<Job> {
     for built in [true, false] {
         let which = move || MUTATIONS.iter().filter(move |m| matches!(m.out, Out::Build) == built);
         let job = if built { "mutation-of-code" } else { "mutation-of-tables" };
-        jobs.push(Job::new(job, which().map(name), 300, move |bench| {
+        jobs.push(Job::new(job, which().map(name), 900, move |bench| {
             which().for_each(|m| bench.result(&name(m), judge(bench, m)));
         }));
     }
@@ -297,14 +415,24 @@ fn judge(bench: &Bench, mutation: &Mutation) -> Result<String, String> {
 fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, String> {
     // The victim is up by then.
     let args = format!("attack={} once pause=100", mutation.attack);
-    let mut manifest = system(&[1], &args);
+    let has = |set: Set| set.attacks().iter().any(|a| Some(a.name) == last(mutation));
+    let mut manifest = match [Set::Devices, Set::Bridge].into_iter().find(|set| has(*set)) {
+        Some(set) => device::system(set, &args, &bench.dir)?,
+        None => system(&[1], &args),
+    };
     if mutation.rule == "doorbell" {
         manifest = doomed(manifest);
     }
     // What is done to the victim shows after the rogue has ended.
     let waits = matches!(
         mutation.attack,
-        "ipi-fixed" | "ipi-nmi" | "ioapic-foreign-core" | "control-stop" | "control-restart"
+        "ipi-fixed"
+            | "ipi-nmi"
+            | "ioapic-foreign-core"
+            | "msi-foreign-core"
+            | "dma-message-foreign"
+            | "control-stop"
+            | "control-restart"
     );
     if mutation.rule == "ioapic-level-vector" {
         // The real-time clock's line.
@@ -332,6 +460,11 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
             }));
         }
     })
+}
+
+/// The attack that shows it.
+fn last(mutation: &Mutation) -> Option<&'static str> {
+    mutation.attack.split('+').next_back()
 }
 
 /// A warden that has to stop what never ends.
@@ -387,7 +520,7 @@ fn complete() -> Result<String, String> {
     if rules.len() < 5 {
         return Err(format!("only {} rules in the monitor's source", rules.len()));
     }
-    rules.extend(rogue::ATTACKS.iter().map(|a| a.rule.to_owned()));
+    rules.extend(rogue::all().map(|a| a.rule.to_owned()));
     rules.retain(|r| !NOT_RULES.contains(&r.as_str()));
     rules.sort();
     rules.dedup();
@@ -395,7 +528,8 @@ fn complete() -> Result<String, String> {
     if let Some(rule) = rules.iter().find(|r| !taken_out(r)) {
         return Err(format!("no mutation takes out the rule {rule}"));
     }
-    let named = |m: &&Mutation| rogue::by_name(m.attack).is_none_or(|a| a.rule != m.rule);
+    let attack = |m: &Mutation| last(m).and_then(rogue::by_name);
+    let named = |m: &&Mutation| attack(m).is_none_or(|a| a.rule != m.rule);
     match MUTATIONS.iter().find(named) {
         Some(m) => Err(format!("the attack {} is not named after {}", m.attack, m.rule)),
         None => Ok(format!("{} rules", rules.len())),

@@ -3,10 +3,12 @@
 
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::Baked;
-use bulkhead_layout::image::{Header, Sandbox, checksum};
+use bulkhead_layout::image::{Header, Range, Sandbox, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::{Config, Slice};
+use bulkhead_layout::pci::{Function, Register};
 use bulkhead_layout::record::Op;
+use bulkhead_plan::Bdf;
 use std::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -18,8 +20,10 @@ pub struct Spoil<'a> {
 
 const PRESENT: u64 = 1;
 const LARGE: u64 = 1 << 7;
+/// In an I/O page table.
+const IO_WRITE: u64 = 1 << 62;
 /// Address of a table or page in an entry.
-const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
+pub const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
 
 impl<'a> Spoil<'a> {
     pub fn new(bytes: &'a mut Vec<u8>, baked: &'a Baked) -> Self {
@@ -75,6 +79,81 @@ impl<'a> Spoil<'a> {
         self.set_word(middle, self.word(middle) ^ 1 << 17);
     }
 
+    fn slice(&self, at: u64) -> Slice {
+        let word = self.word(at);
+        Slice { offset: word as u32, len: (word >> 32) as u32 }
+    }
+
+    /// Where the IOMMU's device table is.
+    pub fn device_table(&mut self) -> Range {
+        let mut found = Range::default();
+        self.header(|h| found = h.iommu.device_table);
+        found
+    }
+
+    /// Where a requester's entry has its page tables' root, and its messages' table.
+    pub fn requester(&mut self, bdf: Bdf) -> (u64, u64) {
+        const ENTRY: u64 = 32;
+        let at = self.device_table().start + ENTRY * u64::from(bdf.0);
+        (at, at + 16)
+    }
+
+    /// Changes a register of a function that a sandbox sees.
+    pub fn register(&mut self, sandbox: usize, bdf: Bdf, offset: u16, to: Register) {
+        let is = |p: &&bulkhead_image::Part| {
+            p.owner == Some(sandbox) && p.what.starts_with("configuration")
+        };
+        let config = self.baked.map.parts.iter().find(is).map_or(IMAGE_PA, |p| p.start);
+        let functions = self.slice(config + offset_of!(Config, functions) as u64);
+        for n in 0..u64::from(functions.len) {
+            let function = config + u64::from(functions.offset) + n * size_of::<Function>() as u64;
+            let registers = self.slice(function + offset_of!(Function, registers) as u64);
+            let mut same = false;
+            self.at(function, |f: &mut Function| same = f.bdf == u32::from(bdf.0));
+            for m in 0..u64::from(if same { registers.len } else { 0 }) {
+                let at = config + u64::from(registers.offset) + m * size_of::<Register>() as u64;
+                self.at(at, |r: &mut Register| {
+                    if r.offset == offset {
+                        *r = Register { offset, ..to };
+                    }
+                });
+            }
+        }
+    }
+
+    /// The last entry of a requester's I/O page tables for an address.
+    fn io_entry(&mut self, bdf: Bdf, gpa: u64) -> u64 {
+        let (root, _) = self.requester(bdf);
+        let mut table = self.word(root) & ADDRESS;
+        for level in (0..4).rev() {
+            let at = table + (gpa >> (12 + 9 * level) & 511) * 8;
+            let entry = self.word(at);
+            // The number of the level below; 0: a page.
+            if level == 0 || entry & PRESENT == 0 || entry >> 9 & 7 == 0 {
+                return at;
+            }
+            table = entry & ADDRESS;
+        }
+        table
+    }
+
+    /// Lets a requester write where its I/O page tables map an address.
+    pub fn let_write(&mut self, bdf: Bdf, gpa: u64) {
+        let at = self.io_entry(bdf, gpa);
+        let entry = self.word(at);
+        if entry & PRESENT != 0 {
+            self.set_word(at, entry | IO_WRITE);
+        }
+    }
+
+    /// Lets a requester read and write at an address of the machine: a page of the
+    /// size at which its tables have room for it.
+    pub fn let_reach(&mut self, bdf: Bdf, pa: u64, size: u64) {
+        const IO_READ: u64 = 1 << 61;
+        let at = self.io_entry(bdf, pa);
+        self.set_word(at, pa & !(size - 1) | PRESENT | IO_READ | IO_WRITE);
+    }
+
     /// Where the value lies that a sandbox's VMCBs get at an offset: for a first
     /// core's launch, and for a further core's.
     fn stores(&self, sandbox: usize, offset: u16) -> Vec<u64> {
@@ -83,10 +162,7 @@ impl<'a> Spoil<'a> {
         };
         let parts = self.baked.map.parts.iter();
         let config = parts.filter(is).map(|p| p.start).next().unwrap_or(IMAGE_PA);
-        let slice = |field: usize| {
-            let word = self.word(config + field as u64);
-            Slice { offset: word as u32, len: (word >> 32) as u32 }
-        };
+        let slice = |field: usize| self.slice(config + field as u64);
         let slices = [offset_of!(Config, first_vmcb), offset_of!(Config, sipi_vmcb)].map(slice);
         let ops = slices.into_iter().flat_map(|s| {
             (0..u64::from(s.len))

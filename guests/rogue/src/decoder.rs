@@ -1,0 +1,203 @@
+//! Attacks on the monitor's decoder of MOVs: other instructions at a trapped address,
+//! and instructions and page tables that are no longer what the processor executed.
+//!
+//! For the latter a translation is used that the processor still has, after the tables
+//! in memory were changed: what another core would have to do in the instant between
+//! the trap and the decoder's look is done for certain.
+
+use crate::aim::Aim;
+use crate::config::ecam;
+use crate::edu::EDU;
+use crate::expect::Got;
+use bulkhead_sdk::cpu;
+use bulkhead_sdk::fault::catch;
+use core::arch::{asm, global_asm};
+
+/// A trapped address: a register of the own function.
+pub const TRAPPED: u64 = ecam(EDU, 0x800);
+
+/// An instruction with the trapped address in RDI and nothing else at stake.
+macro_rules! instruction {
+    ($name:ident, $doc:literal, $($text:literal),+) => {
+        #[doc = $doc]
+        pub fn $name(_: &Aim) -> Got {
+            // SAFETY: an attack; registers that it uses are declared, its memory
+            // operand is the trapped one.
+            unsafe {
+                catch(|| {
+                    asm!($($text),+,
+                        inout("rdi") TRAPPED => _,
+                        inout("rsi") TRAPPED => _,
+                        inout("rax") 0u64 => _,
+                        inout("rcx") 1u64 => _,
+                        inout("rdx") 0u64 => _);
+                })
+            }
+            .map(|()| 0)
+        }
+    };
+}
+
+instruction!(rep_stos, "REP STOSD.", "rep stosd");
+instruction!(stos, "STOSB.", "stosb");
+instruction!(lods, "LODSD.", "lodsd");
+instruction!(scas, "REPNE SCASB.", "repne scasb");
+instruction!(cmps, "CMPSD.", "cmpsd");
+instruction!(or, "OR to memory.", "or dword ptr [rdi], 7");
+instruction!(locked, "LOCK ADD.", "lock add dword ptr [rdi], eax");
+instruction!(exchange, "XCHG, which locks by itself.", "xchg dword ptr [rdi], eax");
+instruction!(compare_exchange, "CMPXCHG.", "cmpxchg dword ptr [rdi], edx");
+instruction!(increment, "INC.", "inc byte ptr [rdi]");
+instruction!(test, "TEST, a read.", "test dword ptr [rdi], eax");
+instruction!(push, "PUSH from memory.", "push qword ptr [rdi]");
+instruction!(pop, "POP to memory.", "push rax", "pop qword ptr [rdi]");
+instruction!(non_temporal, "MOVNTI.", "movnti dword ptr [rdi], eax");
+instruction!(swapped, "MOVBE.", ".byte 0x0f, 0x38, 0xf0, 0x07");
+instruction!(segment, "MOV of a segment register.", "mov word ptr [rdi], ds");
+instruction!(call, "CALL through memory.", "call qword ptr [rdi]");
+instruction!(jump, "JMP through memory.", "jmp qword ptr [rdi]");
+instruction!(x87, "FSTP.", "fldz", "fstp dword ptr [rdi]");
+instruction!(state, "FXSAVE.", "fxsave [rdi]");
+instruction!(descriptor, "SGDT.", "sgdt [rdi]");
+instruction!(
+    sse_store,
+    "MOVUPS to memory.",
+    "mov rdx, cr4",
+    "or edx, 0x200",
+    "mov cr4, rdx",
+    "movups xmmword ptr [rdi], xmm0"
+);
+instruction!(
+    sse_load,
+    "MOVDQU from memory.",
+    "mov rdx, cr4",
+    "or edx, 0x200",
+    "mov cr4, rdx",
+    "movdqu xmm0, xmmword ptr [rdi]"
+);
+
+/// A call with the stack in a trapped page.
+pub fn stack(_: &Aim) -> Got {
+    // SAFETY: an attack that ends this life.
+    unsafe { asm!("mov rsp, {}", "call 2f", "2:", in(reg) TRAPPED, options(noreturn)) }
+}
+
+/// An exception with the stack in a trapped page: nothing at RIP is the reason.
+pub fn exception_stack(_: &Aim) -> Got {
+    // SAFETY: as above.
+    unsafe { asm!("mov rsp, {}", "int3", in(reg) TRAPPED, options(noreturn)) }
+}
+
+/// The own page tables in a trapped page.
+pub fn tables(_: &Aim) -> Got {
+    // SAFETY: as above.
+    unsafe {
+        asm!("mov cr3, {}", "mov al, [rip]", in(reg) ecam(EDU, 0), out("al") _, options(nostack));
+    }
+    Ok(0)
+}
+
+// Two instructions at the same place in two pages: a read and a write. The one in the
+// upper half of the text is executed, the other one is what the decoder finds.
+global_asm!(
+    ".section .text.twins, \"ax\"",
+    ".balign 4096",
+    ".global rogue_twin_read",
+    "rogue_twin_read:",
+    // The entry of the page tables (RDX) is changed (RCX), and the old translation used.
+    "mov [rdx], rcx",
+    "mov eax, [rdi]",
+    "mov [rdx], rsi",
+    "ret",
+    ".balign 4096",
+    ".global rogue_twin_write",
+    "rogue_twin_write:",
+    "mov [rdx], rcx",
+    "mov [rdi], eax",
+    "mov [rdx], rsi",
+    "ret",
+    ".balign 4096",
+    ".previous",
+);
+
+unsafe extern "C" {
+    static rogue_twin_read: u8;
+    static rogue_twin_write: u8;
+}
+
+const PRESENT_WRITE: u64 = 3;
+const GIB: u64 = 1 << 30;
+/// Where the first GiB is seen a second time, page by page.
+const SECOND: u64 = 255 * GIB;
+
+#[repr(C, align(4096))]
+struct Tables(core::cell::UnsafeCell<[[u64; 512]; 2]>);
+
+// SAFETY: written by one core, before it is used.
+unsafe impl Sync for Tables {}
+
+static TABLES: Tables = Tables(core::cell::UnsafeCell::new([[0; 512]; 2]));
+
+/// Executes `code` at its second address; meanwhile that address leads to `instead`.
+fn behind_its_back(code: u64, instead: u64) -> Got {
+    with_entry(code, instead | PRESENT_WRITE)
+}
+
+/// The same; meanwhile the address has this entry.
+fn with_entry(code: u64, meanwhile: u64) -> Got {
+    let tables = TABLES.0.get();
+    let (directory, leaves) = (tables as u64, tables as u64 + 4096);
+    let slot = (code >> 12 & 511) as usize;
+    // SAFETY: an attack. The tables are the ones that `map_everything` made: the
+    // second GiB-wide view of the program is new, and nobody else uses it.
+    unsafe {
+        let top = (cpu::cr3() & !0xFFF) as *const u64;
+        let upper = (top.read() & !0xFFF) as *mut u64;
+        (*tables)[0][(code >> 21 & 511) as usize] = leaves | PRESENT_WRITE;
+        (*tables)[1][slot] = code & !0xFFF | PRESENT_WRITE;
+        upper.add((SECOND / GIB) as usize).write(directory | PRESENT_WRITE);
+        asm!("mov {t}, cr3", "mov cr3, {t}", t = out(reg) _, options(nostack));
+        let entry = (*tables)[1].as_ptr().add(slot);
+        let at = SECOND + (code & (GIB - 1));
+        catch(|| {
+            asm!("call {}", in(reg) at,
+                inout("rax") 0u64 => _,
+                in("rdi") TRAPPED,
+                in("rdx") entry,
+                in("rcx") meanwhile,
+                in("rsi") code & !0xFFF | PRESENT_WRITE,
+                clobber_abi("C"));
+        })
+    }
+    .map(|()| 0)
+}
+
+/// A read is executed, a write is found.
+pub fn write_for_read(_: &Aim) -> Got {
+    behind_its_back(&raw const rogue_twin_read as u64, &raw const rogue_twin_write as u64)
+}
+
+/// A write is executed, a read is found.
+pub fn read_for_write(_: &Aim) -> Got {
+    behind_its_back(&raw const rogue_twin_write as u64, &raw const rogue_twin_read as u64)
+}
+
+/// The page tables lead out of the own RAM when the decoder walks them.
+pub fn code_outside(aim: &Aim) -> Got {
+    behind_its_back(&raw const rogue_twin_read as u64, aim.victim & !0xFFF)
+}
+
+/// They lead to a trapped page.
+pub fn code_in_trapped_page(_: &Aim) -> Got {
+    behind_its_back(&raw const rogue_twin_read as u64, ecam(EDU, 0))
+}
+
+/// They lead to the place just after the own RAM.
+pub fn code_after_ram(aim: &Aim) -> Got {
+    behind_its_back(&raw const rogue_twin_read as u64, aim.at(crate::Place::AfterRam))
+}
+
+/// Nothing is present any more.
+pub fn code_absent(_: &Aim) -> Got {
+    with_entry(&raw const rogue_twin_read as u64, 0)
+}

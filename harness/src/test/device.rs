@@ -1,0 +1,158 @@
+//! Attacks by a sandbox that owns PCI functions: on configuration space, messages, the
+//! decoder, and by DMA. Beside what the other attacks are judged by, nothing that
+//! confines anybody may have changed in the image.
+
+use super::attack::{CANARY_HPA, VICTIM, judge, unharmed};
+use super::driver::Job;
+use super::spoil::{ADDRESS, Spoil};
+use super::system::{Manifest, Seen, artifacts, run};
+use bulkhead_arch_x86::vmcb;
+use bulkhead_image::{Baked, Part};
+use bulkhead_layout::map::ECAM_GPA;
+use bulkhead_plan::Bdf;
+use rogue::{Set, of_others};
+use std::path::Path;
+use std::time::Duration;
+
+const VICTIM_INDEX: usize = 0;
+const ROGUE: usize = 1;
+/// `edu`, 00:08.0.
+pub const EDU: Bdf = Bdf(0x40);
+/// 00:03.0, the victim's.
+pub const FOREIGN: Bdf = Bdf(0x18);
+/// 00:02.0 and 00:00.0, nobody's.
+const BRIDGE: Bdf = Bdf(0x10);
+const HOST: Bdf = Bdf(0x00);
+
+pub fn jobs() -> Vec<Job> {
+    vec![all("device", Set::Devices, "devices"), all("bridge", Set::Bridge, "bridge")]
+}
+
+/// A victim with a disk and a channel; a rogue with functions that suit a set of
+/// attacks, which knows where in the machine the others' things are.
+pub fn system(set: Set, args: &str, dir: &Path) -> Result<Manifest, String> {
+    let blind = manifest(set, args);
+    let checked = blind.load(dir)?;
+    let baked = bulkhead_run::build(&checked, &artifacts()).map_err(|e| e.to_string())?;
+    let known = of_others::ARGUMENTS.into_iter().zip(places(&baked));
+    let known: String = known.map(|(name, at)| format!(" {name}={at:#x}")).collect();
+    Ok(manifest(set, &(args.to_owned() + &known)))
+}
+
+fn manifest(set: Set, args: &str) -> Manifest {
+    // QEMU before 10.1 looks at the first byte of the window of messages only, so that a
+    // write for core 0 would end in the middle: the victim has another one.
+    let args = format!("victim={CANARY_HPA:#x} foreign=1 {args}");
+    let functions = match set {
+        Set::Bridge => "devices = [\"pci:01:00.0\"]",
+        Set::Any | Set::Devices => "devices = [\"pci:00:08.0\", \"pci:00:09.1\"]",
+    };
+    let disk = "devices = [\"uart0\", \"pci:00:03.0\"]";
+    let mut manifest = Manifest::new()
+        .ends_with(&["rogue"])
+        .bare("victim", "victim", "", &[1], VICTIM, disk)
+        .bare("rogue", "rogue", &args, &[0], "4 MiB", functions);
+    manifest.0 +=
+        "[[channel]]\nname = \"news\"\nfrom = \"victim\"\nto = [\"rogue\"]\nsize = \"4 KiB\"\n";
+    manifest
+}
+
+fn part<'a>(baked: &'a Baked, owner: usize, what: &str) -> Option<&'a Part> {
+    baked.map.parts.iter().find(|p| p.owner == Some(owner) && p.what.starts_with(what))
+}
+
+/// Addresses for [`of_others::ARGUMENTS`].
+fn places(baked: &Baked) -> [u64; 8] {
+    let mut bytes = baked.bytes.clone();
+    let mut spoil = Spoil::new(&mut bytes, baked);
+    let start = |owner, what| part(baked, owner, what).map_or(0, |p| p.start);
+    let (root, messages) = spoil.requester(EDU);
+    [
+        start(ROGUE, "monitor text"),
+        start(ROGUE, "configuration"),
+        start(ROGUE, "monitor's page tables"),
+        spoil.vmcb(ROGUE, vmcb::N_CR3),
+        spoil.word(root) & ADDRESS,
+        root,
+        spoil.word(messages) & ADDRESS,
+        start(VICTIM_INDEX, "monitor text"),
+    ]
+}
+
+fn all(group: &'static str, set: Set, name_of_set: &'static str) -> Job {
+    let name = move |attack: &str| format!("{group}/{attack}");
+    let victim = format!("{group}/victim-unharmed");
+    let explained = format!("{group}/explained");
+    let more = [victim.clone(), explained.clone()];
+    let tests = set.ending().map(move |a| name(a.name)).chain(more);
+    Job::new(group, tests, 300, move |bench| {
+        let args = format!("set={name_of_set} lives={}", set.ending().count());
+        let seen = system(set, &args, &bench.dir).and_then(|manifest| {
+            let limit = Duration::from_secs(270);
+            run(&manifest.restarting("rogue"), &bench.dir, |o| o.limit = limit)
+        });
+        let seen = match seen {
+            Ok(seen) => seen,
+            Err(error) => return bench.result(&victim, Err::<String, _>(error)),
+        };
+        for (life, attack) in set.ending().enumerate() {
+            bench.result(&name(attack.name), judge(&seen, life as u32, attack));
+        }
+        let unharmed = unharmed(&seen).and_then(|()| confined(&seen));
+        let words = |n| format!("no exit, no denial, canaries and {n} bytes of tables intact");
+        bench.result(&victim, unharmed.map(words));
+        bench.result(&explained, words_for(&seen, set));
+    })
+}
+
+/// Whether the records of device registers name whose they are.
+fn words_for(seen: &Seen, set: Set) -> Result<String, String> {
+    let whose = |bdf: Bdf| {
+        let at = ECAM_GPA + (u64::from(bdf.0) << 12);
+        let mut all = seen.denials.iter().filter(move |d| d.record.address & !0xFFF == at);
+        all.next().map_or("no record", |d| &d.owner).to_owned()
+    };
+    let expected = match set {
+        Set::Bridge => vec![(BRIDGE, "the machine's")],
+        _ => vec![(FOREIGN, "victim's"), (EDU, "rogue's"), (HOST, "the machine's")],
+    };
+    for (bdf, owner) in &expected {
+        let found = whose(*bdf);
+        seen.ensure(found == *owner, format!("{bdf} is said to be {found}"))?;
+    }
+    let named = |d: &&bulkhead_watch::Explained| d.access.contains("configuration register");
+    Ok(format!("{} records of configuration registers", seen.denials.iter().filter(named).count()))
+}
+
+/// Whether all that confines the guests is as it was baked. How many bytes that is.
+pub fn confined(seen: &Seen) -> Result<u64, String> {
+    /// What a processor notes in page tables: accessed and dirty.
+    const NOTED: u64 = 0b11 << 5;
+    let memory = seen.memory.as_ref().ok_or("no memory")?;
+    let baked = &seen.outcome()?.baked;
+    let mut bytes = baked.bytes.clone();
+    let mut spoil = Spoil::new(&mut bytes, baked);
+    let devices = spoil.device_table();
+    let mut ranges = vec![(devices.start, devices.start + devices.len, 0)];
+    for p in &baked.map.parts {
+        let (end, owner) = (p.start + p.len, p.owner.unwrap_or_default());
+        match p.what {
+            "monitor text" | "configuration, launch record" | "pristine guest" => {
+                ranges.push((p.start, end, 0));
+            }
+            "monitor's page tables" => ranges.push((p.start, end, NOTED)),
+            // After the save areas: bitmaps, then tables.
+            what if what.starts_with("host save areas") => {
+                ranges.push((spoil.vmcb(owner, vmcb::IOPM), end, NOTED));
+            }
+            _ => {}
+        }
+    }
+    for &(start, end, noted) in &ranges {
+        let changed = |pa: &u64| (memory.word(*pa) ^ spoil.word(*pa)) & !noted != 0;
+        if let Some(pa) = (start..end).step_by(8).find(changed) {
+            return Err(seen.wrong(format!("the image is changed at {pa:#x}")));
+        }
+    }
+    Ok(ranges.iter().map(|r| r.1 - r.0).sum())
+}
