@@ -1,8 +1,9 @@
 //! Makes one attack a life: see the library of this crate.
 //!
 //! Arguments beside the library's: `once` exits with code 0 after an attack instead of
-//! restarting, `pause=N` waits N milliseconds before each attack; `lives=N` exits with
-//! code 0 in life N, `core=1` attacks from the second core while the first one sleeps.
+//! restarting, `pause=N` waits N milliseconds before each attack and `linger=N` after it;
+//! `lives=N` exits with code 0 in life N, `core=1` attacks from the second core while the
+//! first one sleeps.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, cores, hypercall, interrupt, mark, marker, paging, println, time};
@@ -55,14 +56,14 @@ fn live(context: Context) -> u32 {
     if context.arg_u64("lives").is_some_and(|lives| context.incarnation() >= lives) {
         return 0;
     }
-    if let Some(pause) = context.arg_u64("pause") {
-        time::sleep(pause * 1_000_000);
-    }
+    let wait = |name| time::sleep(context.arg_u64(name).unwrap_or(0) * 1_000_000);
+    wait("pause");
     let aim = Aim::new(context);
     println!("rogue: attack {}: expected {}", attack.name, attack.expect.text(&aim));
     mark!(marker::BEGIN | marker::id::RESTART);
     let got = attack.act.run(&aim);
     println!("rogue: attack {}: got {}", attack.name, Outcome(got));
+    wait("linger");
     if context.arg("once").is_some() {
         return 0;
     }

@@ -40,8 +40,7 @@ pub fn system(set: Set, args: &str, dir: &Path) -> Result<Manifest, String> {
 }
 
 fn manifest(set: Set, args: &str) -> Manifest {
-    // QEMU before 10.1 looks at the first byte of the window of messages only, so that a
-    // write for core 0 would end in the middle: the victim has another one.
+    // The rogue has core 0, the victim core 1: a forged message names another one.
     let args = format!("victim={CANARY_HPA:#x} foreign=1 {args}");
     let functions = match set {
         Set::Bridge => "devices = [\"pci:01:00.0\"]",

@@ -14,6 +14,7 @@ use bulkhead_arch_x86::vmcb::{self, intercept};
 use bulkhead_image::Baked;
 use bulkhead_layout::map::{CHANNELS_GPA, ECAM_GPA, IMAGE_PA, INFO_GPA};
 use bulkhead_layout::pci::Register;
+use bulkhead_plan::Bdf;
 use rogue::Set;
 use std::path::PathBuf;
 use std::process::Command;
@@ -53,6 +54,8 @@ const fn baked(
 const ROGUE: usize = 1;
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
+/// 00:14.0, the requester ID of the IOAPIC.
+const IOAPIC: Bdf = Bdf(0xA0);
 const WRITE: u64 = 1 << 1;
 const NO_EXECUTE: u64 = 1 << 63;
 /// Pages of the rogue's program.
@@ -110,7 +113,10 @@ static MUTATIONS: &[Mutation] = &[
     }),
     built("message-core", "msix-foreign-core", |seen| harmless(seen, "msix-foreign-core")),
     built("message-form", "msi-nmi", |seen| harmless(seen, "msi-nmi")),
-    built("message-vector", "msi-low-vector", |seen| harmless(seen, "msi-low-vector")),
+    // It arrives, as an exception that the guest dies of.
+    built("message-vector", "msi-low-vector", |seen| {
+        unnoticed(seen) && seen.console.contains("exception 15")
+    }),
     built("msix-form", "msix-byte", |seen| harmless(seen, "msix-byte")),
     built("decoder-direction", "decoder-read-for-write", |seen| {
         harmless(seen, "decoder-read-for-write")
@@ -185,7 +191,8 @@ static MUTATIONS: &[Mutation] = &[
     baked(
         "dma-messages",
         "dma-message-foreign",
-        |s| s.let_reach(EDU, 0xFEE0_0000, 2 * MIB),
+        // A plain write comes under the IOAPIC's requester ID (docs/limits.md).
+        |s| s.pass_messages(IOAPIC),
         |seen| seen.console.contains("[victim] victim: stray interrupt 0x70"),
     ),
     baked(
@@ -383,15 +390,15 @@ fn exited_for(seen: &Seen, cause: &str) -> bool {
 
 pub fn jobs() -> Vec<Job> {
     let name = |m: &Mutation| format!("mutation/{}/{}", m.rule, m.attack);
+    let built = |m: &&Mutation| matches!(m.out, Out::Build);
     let mut jobs = vec![Job::one("mutation/complete", 10, |_| complete())];
     // Builds share a folder, so they are one job.
-    for built in [true, false] {
-        let which = move || MUTATIONS.iter().filter(move |m| matches!(m.out, Out::Build) == built);
-        let job = if built { "mutation-of-code" } else { "mutation-of-tables" };
-        jobs.push(Job::new(job, which().map(name), 900, move |bench| {
-            which().for_each(|m| bench.result(&name(m), judge(bench, m)));
-        }));
-    }
+    let builds = move || MUTATIONS.iter().filter(built);
+    jobs.push(Job::new("mutation-of-code", builds().map(name), 900, move |bench| {
+        builds().for_each(|m| bench.result(&name(m), judge(bench, m)));
+    }));
+    let tables = MUTATIONS.iter().filter(|m| !built(m));
+    jobs.extend(tables.map(|m| Job::one(name(m), 90, |bench| judge(bench, m))));
     jobs
 }
 
@@ -413,8 +420,8 @@ fn judge(bench: &Bench, mutation: &Mutation) -> Result<String, String> {
 
 /// Makes one attack, once.
 fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, String> {
-    // The victim is up by then.
-    let args = format!("attack={} once pause=100", mutation.attack);
+    // The victim is up by then; what is done to it shows before the end.
+    let args = format!("attack={} once pause=100 linger=50", mutation.attack);
     let has = |set: Set| set.attacks().iter().any(|a| Some(a.name) == last(mutation));
     let mut manifest = match [Set::Devices, Set::Bridge].into_iter().find(|set| has(*set)) {
         Some(set) => device::system(set, &args, &bench.dir)?,
@@ -423,25 +430,10 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
     if mutation.rule == "doorbell" {
         manifest = doomed(manifest);
     }
-    // What is done to the victim shows after the rogue has ended.
-    let waits = matches!(
-        mutation.attack,
-        "ipi-fixed"
-            | "ipi-nmi"
-            | "ioapic-foreign-core"
-            | "msi-foreign-core"
-            | "dma-message-foreign"
-            | "control-stop"
-            | "control-restart"
-    );
     if mutation.rule == "ioapic-level-vector" {
         // The real-time clock's line.
         manifest = with_level(manifest, &bench.dir, 8)?;
         manifest.0 = manifest.0.replace("[\"uart1\"]", "[\"uart1\", \"rtc\"]");
-    }
-    if waits {
-        manifest.0 =
-            manifest.0.replace("ends_with = [\"rogue\"]", "ends_with = [\"rogue\", \"victim\"]");
     }
     let folder = match mutation.out {
         Out::Build if mutated => monitor_without(mutation.rule)?,
@@ -450,8 +442,6 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
     run(&manifest, &bench.dir, |o| {
         o.artifacts = folder;
         o.limit = Duration::from_secs(30);
-        // By the clock on the wall: a busy host needs seconds to boot.
-        o.duration = waits.then_some(Duration::from_secs(6));
         if let (Out::Tables(out), true) = (mutation.out, mutated) {
             o.spoil = Some(Box::new(move |bytes: &mut Vec<u8>, baked: &Baked| {
                 let mut spoil = Spoil::new(bytes, baked);

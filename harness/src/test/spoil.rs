@@ -98,6 +98,13 @@ impl<'a> Spoil<'a> {
         (at, at + 16)
     }
 
+    /// Takes a requester's interrupt remapping away, so that its messages pass.
+    pub fn pass_messages(&mut self, bdf: Bdf) {
+        const VALID: u64 = 1;
+        let (_, messages) = self.requester(bdf);
+        self.set_word(messages, self.word(messages) & !VALID);
+    }
+
     /// Changes a register of a function that a sandbox sees.
     pub fn register(&mut self, sandbox: usize, bdf: Bdf, offset: u16, to: Register) {
         let is = |p: &&bulkhead_image::Part| {
