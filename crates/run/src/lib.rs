@@ -3,11 +3,13 @@
 
 pub mod audit;
 mod build;
+mod intact;
 mod machine;
 mod promises;
 mod system;
 
 pub use build::{build, iso};
+pub use intact::Program;
 pub use machine::machine;
 pub use promises::judge;
 pub use system::{Event, Options, Outcome, Spoil, run};

@@ -25,6 +25,7 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
             promises.push(caught(sandbox));
         } else {
             promises.push(undisturbed(sandbox));
+            promises.extend(unchanged(outcome, index));
             let linux = matches!(plan.guest, Guest::Linux { .. });
             let functions = plan.functions.len();
             promises.extend(exit_free(sandbox, linux, plan.cores.len(), functions));
@@ -86,6 +87,27 @@ fn undisturbed(sandbox: &Sandbox) -> Promise {
         sandbox.state, sandbox.restarts, sandbox.denials
     );
     promise(format!("{} is not disturbed", sandbox.name), held, detail)
+}
+
+/// What nobody may write is as it was, whoever has a device that could have written it.
+fn unchanged(outcome: &Outcome, index: usize) -> Option<Promise> {
+    let program = outcome.programs.get(index).copied().flatten()?;
+    let sandboxes = &outcome.baked.plan.sandboxes;
+    let others = sandboxes.iter().enumerate().filter(|(other, _)| *other != index);
+    let devices: Vec<_> = others
+        .flat_map(|(_, s)| s.functions.iter().map(|f| format!("{} of {}", f.function.bdf, s.name)))
+        .collect();
+    // Without such a device nothing could have come of it.
+    if devices.is_empty() {
+        return None;
+    }
+    let detail = match program.changed {
+        None => format!("{} bytes as they were; others have {}", program.bytes, devices.join(", ")),
+        Some(at) => format!("changed at {at:#x}; others have {}", devices.join(", ")),
+    };
+    let name = &sandboxes[index].name;
+    let name = format!("nobody's device changed the program of {name}");
+    Some(promise(name, program.changed.is_none(), detail))
 }
 
 /// No exit once it has booted, but those that it asked for: hypercalls, its own

@@ -1,6 +1,7 @@
 //! One run of a system in QEMU.
 
 use crate::audit::{self, Audited};
+use crate::intact::{self, Program};
 use crate::{Error, build, iso};
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
@@ -115,6 +116,8 @@ pub struct Outcome {
     pub boot_messages: String,
     /// What the plugin counted.
     pub counts: Option<Counts>,
+    /// By sandbox, what of its program nobody may write, compared at the end.
+    pub programs: Vec<Option<Program>>,
     /// The audit, if it was asked for and the machine had not ended itself.
     pub audited: Option<Audited>,
 }
@@ -149,6 +152,8 @@ pub fn run(
     let mut watch = Watch::new(&baked);
     let end = watch.until_end(&mut running, options, &mut see);
     let telemetry = watch.telemetry(&running);
+    let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
+    let programs = baked.plan.sandboxes.iter().map(|s| intact::program(read, s)).collect();
     // After the last look: the stopped machine's clock and figures stay as they are.
     let audited = match &end {
         Ok(()) => watch.audit(&mut running, options),
@@ -179,6 +184,7 @@ pub fn run(
         lessons,
         serials: (0..4).map(|n| running.serial(n)).collect(),
         boot_messages: running.console(),
+        programs,
         counts: counts.map_err(Error::Machine)?,
         audited,
         baked,

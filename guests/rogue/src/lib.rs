@@ -10,7 +10,8 @@
 //! `victim=ADDRESS` (memory of another sandbox), `foreign=ID` (x2APIC ID of
 //! another's core), `sandbox=INDEX` (another sandbox), `port=NUMBER` (another's
 //! device). `uart=NUMBER` is the first port of an own 16550 with a line. With
-//! `set=devices` and `set=bridge` the attacks are those of a sandbox with PCI functions.
+//! `set=devices` and `set=bridge` the attacks are those of a sandbox with PCI functions;
+//! with `set=edu` some of its DMA comes before what any sandbox can try.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod act;
@@ -54,7 +55,15 @@ pub enum Set {
     Devices,
     /// What takes one behind a bridge: [`devices::BRIDGE`].
     Bridge,
+    /// [`EDU`], then those of [`Set::Any`] that mean the same with a PCI function.
+    Edu,
 }
+
+/// Of the attacks with `edu` those by DMA that say it all: its own memory, for
+/// comparison; another sandbox's; the window of messages.
+const EDU: [&str; 3] = ["dma-own", "dma-victim", "dma-message-foreign"];
+/// Ports that are there for a sandbox with PCI functions.
+const PCI_PORTS: [&str; 2] = ["pci-address", "pci-data"];
 
 impl Set {
     /// By the value of the argument `set`.
@@ -63,15 +72,16 @@ impl Set {
         match name {
             Some("devices") => Self::Devices,
             Some("bridge") => Self::Bridge,
+            Some("edu") => Self::Edu,
             _ => Self::Any,
         }
     }
 
-    /// Its attacks.
+    /// Its attacks; of [`Set::Edu`] the second part.
     #[must_use]
     pub fn attacks(self) -> &'static [Attack] {
         match self {
-            Self::Any => ATTACKS,
+            Self::Any | Self::Edu => ATTACKS,
             Self::Devices => devices::DEVICES,
             Self::Bridge => devices::BRIDGE,
         }
@@ -79,7 +89,10 @@ impl Set {
 
     /// Those that end by themselves.
     pub fn ending(self) -> impl Iterator<Item = &'static Attack> + Clone {
-        self.attacks().iter().filter(|a| !a.endless)
+        let edu = self == Self::Edu;
+        let dma = devices::DEVICES.iter().filter(move |a| edu && EDU.contains(&a.name));
+        let other = move |a: &&Attack| !(edu && PCI_PORTS.contains(&a.name));
+        dma.chain(self.attacks().iter().filter(|a| !a.endless).filter(other))
     }
 
     /// The attack of a life.
@@ -111,6 +124,13 @@ mod tests {
             let found = by_name(attack.name).expect("is in the table");
             assert!(core::ptr::eq(found, attack), "{}", attack.name);
         }
+    }
+
+    #[test]
+    fn dma_comes_first() {
+        let names: Vec<_> = Set::Edu.ending().map(|a| a.name).collect();
+        assert_eq!(names[..3], EDU);
+        assert_eq!(names.len(), Set::Any.ending().count() + EDU.len() - PCI_PORTS.len());
     }
 
     #[test]

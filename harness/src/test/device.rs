@@ -2,8 +2,8 @@
 //! decoder, and by DMA. Beside what the other attacks are judged by, nothing that
 //! confines anybody may have changed in the image.
 
-use super::attack::{CANARY_HPA, VICTIM, judge, unharmed};
-use super::driver::Job;
+use super::attack::{CANARY_HPA, VICTIM, VICTIM_HPA, judge, unharmed};
+use super::driver::{Bench, Job};
 use super::spoil::{ADDRESS, Spoil};
 use super::system::{Manifest, Seen, artifacts, run};
 use bulkhead_arch_x86::vmcb;
@@ -25,7 +25,11 @@ const BRIDGE: Bdf = Bdf(0x10);
 const HOST: Bdf = Bdf(0x00);
 
 pub fn jobs() -> Vec<Job> {
-    vec![all("device", Set::Devices, "devices"), all("bridge", Set::Bridge, "bridge")]
+    vec![
+        all("device", Set::Devices, "devices"),
+        all("bridge", Set::Bridge, "bridge"),
+        Job::one("device/promise", 60, promise),
+    ]
 }
 
 /// A victim with a disk and a channel; a rogue with functions that suit a set of
@@ -44,7 +48,7 @@ fn manifest(set: Set, args: &str) -> Manifest {
     let args = format!("victim={CANARY_HPA:#x} foreign=1 {args}");
     let functions = match set {
         Set::Bridge => "devices = [\"pci:01:00.0\"]",
-        Set::Any | Set::Devices => "devices = [\"pci:00:08.0\", \"pci:00:09.1\"]",
+        Set::Any | Set::Devices | Set::Edu => "devices = [\"pci:00:08.0\", \"pci:00:09.1\"]",
     };
     let disk = "devices = [\"uart0\", \"pci:00:03.0\"]";
     let mut manifest = Manifest::new()
@@ -102,6 +106,35 @@ fn all(group: &'static str, set: Set, name_of_set: &'static str) -> Job {
         bench.result(&victim, unharmed.map(words));
         bench.result(&explained, words_for(&seen, set));
     })
+}
+
+/// The promise that nobody's device changed a program holds; and it does not where the
+/// IOMMU's tables let one.
+fn promise(bench: &Bench) -> Result<String, String> {
+    const NAME: &str = "nobody's device changed the program of victim";
+    // From the program's first page on.
+    let aimed = VICTIM_HPA + 0x20_0000;
+    let mut manifest = system(Set::Devices, "attack=dma-victim once", &bench.dir)?;
+    manifest.0 = manifest.0.replace(&format!("{CANARY_HPA:#x}"), &format!("{aimed:#x}"));
+    let judged = |reach: bool| {
+        let seen = run(&manifest, &bench.dir, |o| {
+            o.spoil = reach.then(|| -> bulkhead_run::Spoil {
+                Box::new(|bytes, baked| {
+                    let mut spoil = Spoil::new(bytes, baked);
+                    spoil.let_reach(EDU, VICTIM_HPA, 1 << 30);
+                    spoil.seal();
+                })
+            });
+        })?;
+        let promises = bulkhead_run::judge(seen.outcome()?, false);
+        let found = promises.into_iter().find(|p| p.name == NAME);
+        found.ok_or_else(|| seen.wrong("it is not promised"))
+    };
+    let (kept, broken) = (judged(false)?, judged(true)?);
+    match (kept.held, broken.held) {
+        (true, false) => Ok(kept.detail),
+        _ => Err(format!("confined: {}; else: {}", kept.detail, broken.detail)),
+    }
 }
 
 /// Whether the records of device registers name whose they are.

@@ -54,6 +54,12 @@ fn demo() -> Job {
             return Err(format!("`make run`: {}\n{}", out.status, super::driver::tail(&said)));
         }
         super::walk::schema(&report)?;
+        // The engine works, and reaches nothing of flight's.
+        for shown in ["dma-own: got harmless 0x1", "dma-victim: got harmless 0x0"] {
+            if !said.contains(shown) {
+                return Err(format!("no `{shown}`\n{}", super::driver::tail(&said)));
+            }
+        }
         let held = said.matches("  held  ").count();
         Ok(format!("{held} promises held"))
     })
