@@ -1,17 +1,21 @@
-//! Drives an NVMe controller of its own: writes pages, reads them back, compares,
-//! asleep until the controller's MSI-X interrupt comes.
+//! Drives an NVMe controller or a virtio block device of its own: writes pages, reads
+//! them back, compares, asleep until the device's MSI-X interrupt comes.
 //!
 //! Arguments: `rounds=N` of eight pages (default 16); `lives=N` lives, of which each
-//! but the last ends in the middle of its reads and writes. Exit code 1: something of
-//! a former life was written into this one or interrupted it; 2: the controller does
-//! not work; 3: what was read is not what was written.
+//! but the last ends in the middle of its reads and writes, `linger=MILLISECONDS` after
+//! it has begun them (default 0); `watch=MILLISECONDS` for which a life looks whether a
+//! former one goes on in it (default 20). Exit code 1: something of a former life was
+//! written into this one or interrupted it; 2: the device does not work; 3: what was
+//! read is not what was written.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
+mod arena;
 mod nvme;
+mod virtio;
 
+use arena::{Arena, PAGE, Request, VECTORS, Wrong};
 use bulkhead_sdk::{Context, hypercall, interrupt, paging, pci, println, time};
 use core::sync::atomic::{AtomicU64, Ordering};
-use nvme::{Arena, Command, Controller, Wrong};
 
 bulkhead_sdk::entry!(guest);
 
@@ -19,7 +23,6 @@ bulkhead_sdk::entry!(guest);
 const CLASS: u32 = 0x01_08_02;
 /// Pages that are on their way at once.
 const BURST: usize = 8;
-const PAGE: u64 = 4096;
 
 static STRAY: AtomicU64 = AtomicU64::new(0);
 
@@ -32,13 +35,19 @@ fn pattern(round: u64, at: usize) -> u64 {
     (round << 32 | at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Whether nothing that a former life began comes to this one: no word of the memory
-/// that devices were told of changes, and no interrupt comes.
-fn untouched() -> bool {
+/// Whether nothing that a former life began comes to this one: the memory that devices
+/// were told of is as at the launch, no word of it changes, although the function may
+/// access memory again, and no interrupt comes.
+fn untouched(function: pci::Function, milliseconds: u64) -> bool {
+    if let Some(at) = (0..Arena::WORDS).find(|&at| Arena::get(at) != 0) {
+        println!("disk: word {at} is {:#x} from the start", Arena::get(at));
+        return false;
+    }
     let canary = |at: usize| pattern(u64::MAX, at);
-    nvme::VECTORS.iter().for_each(|&vector| interrupt::set(vector, stray));
+    VECTORS.iter().for_each(|&vector| interrupt::set(vector, stray));
     (0..Arena::WORDS).for_each(|at| Arena::set(at, canary(at)));
-    for _ in 0..20 {
+    function.enable();
+    for _ in 0..milliseconds {
         interrupt::enable();
         time::sleep(1_000_000);
         if let Some(at) = (0..Arena::WORDS).find(|&at| Arena::get(at) != canary(at)) {
@@ -54,24 +63,70 @@ fn untouched() -> bool {
     vector == 0
 }
 
-/// Commands for a burst: the pages from `first` on, which a round puts elsewhere on the disk.
-fn burst(disk: &Controller, write: bool, first: usize, round: u64) -> [Command; BURST] {
-    let per_page = PAGE / disk.block;
-    let pages = disk.blocks / per_page;
-    core::array::from_fn(|n| {
-        let page = (round * 97 + n as u64 * 13) % pages;
-        Command::io(write, first + n, page * per_page, per_page)
-    })
+/// A disk of either kind, switched on.
+enum Disk {
+    Nvme(nvme::Controller),
+    Virtio(virtio::Device),
+}
+
+impl Disk {
+    fn new(function: pci::Function) -> Result<Self, Wrong> {
+        let virtio = pci::find(virtio::ID.0, virtio::ID.1) == Some(function);
+        Ok(match virtio {
+            true => Self::Virtio(virtio::Device::new(function)?),
+            false => Self::Nvme(nvme::Controller::new(function)?),
+        })
+    }
+
+    /// Blocks, and bytes of each.
+    fn size(&self) -> (u64, u64) {
+        match self {
+            Self::Nvme(disk) => (disk.blocks, disk.block),
+            Self::Virtio(disk) => (disk.blocks, virtio::Device::BLOCK),
+        }
+    }
+
+    fn io(&mut self, requests: &[Request]) -> Result<(), Wrong> {
+        match self {
+            Self::Nvme(disk) => disk.io(requests),
+            Self::Virtio(disk) => disk.io(requests),
+        }
+    }
+
+    fn begin(&mut self, requests: &[Request]) {
+        match self {
+            Self::Nvme(disk) => disk.begin(requests),
+            Self::Virtio(disk) => disk.begin(requests),
+        }
+    }
+
+    /// How often it interrupted, by vector.
+    fn interrupts(&self) -> [u32; 2] {
+        match self {
+            Self::Nvme(_) => nvme::interrupts(),
+            Self::Virtio(_) => [0, virtio::interrupts()],
+        }
+    }
+
+    /// A burst: the pages from `first` on, which a round puts elsewhere on the disk.
+    fn burst(&self, write: bool, first: usize, round: u64) -> [Request; BURST] {
+        let (blocks, block) = self.size();
+        let places = blocks * block / PAGE as u64;
+        core::array::from_fn(|n| {
+            let place = (round * 97 + n as u64 * 13) % places;
+            Request { write, page: first + n, place }
+        })
+    }
 }
 
 /// Writes and reads back in rounds. Returns words that differ.
-fn work(disk: &mut Controller, rounds: u64) -> Result<usize, Wrong> {
+fn work(disk: &mut Disk, rounds: u64) -> Result<usize, Wrong> {
     let words = || 0..BURST * Arena::PAGE_WORDS;
     let mut different = 0;
     for round in 0..rounds {
         words().for_each(|at| Arena::set(Arena::data(0) + at, pattern(round, at)));
-        disk.io(&burst(disk, true, 0, round))?;
-        disk.io(&burst(disk, false, BURST, round))?;
+        disk.io(&disk.burst(true, 0, round))?;
+        disk.io(&disk.burst(false, BURST, round))?;
         different +=
             words().filter(|&at| Arena::get(Arena::data(BURST) + at) != pattern(round, at)).count();
     }
@@ -81,21 +136,23 @@ fn work(disk: &mut Controller, rounds: u64) -> Result<usize, Wrong> {
 fn guest(context: Context) -> u32 {
     // Its registers lie above 4 GiB.
     paging::map_everything();
-    if !untouched() {
-        return 1;
-    }
-    let Some(function) = pci::find_class(CLASS) else {
-        println!("disk: no controller");
+    let virtio = || pci::find(virtio::ID.0, virtio::ID.1);
+    let Some(function) = pci::find_class(CLASS).or_else(virtio) else {
+        println!("disk: no disk");
         return 2;
     };
-    let mut disk = match Controller::new(function) {
+    if !untouched(function, context.arg_u64("watch").unwrap_or(20)) {
+        return 1;
+    }
+    let mut disk = match Disk::new(function) {
         Ok(disk) => disk,
         Err(wrong) => {
             println!("disk: {wrong}");
             return 2;
         }
     };
-    println!("disk: {} blocks of {} bytes", disk.blocks, disk.block);
+    let (blocks, block) = disk.size();
+    println!("disk: {blocks} blocks of {block} bytes");
     let rounds = context.arg_u64("rounds").unwrap_or(16);
     hypercall::ready();
     let different = match work(&mut disk, rounds) {
@@ -110,11 +167,12 @@ fn guest(context: Context) -> u32 {
         return 3;
     }
     if context.incarnation() + 1 < context.arg_u64("lives").unwrap_or(1) {
-        disk.begin(&burst(&disk, false, 2 * BURST, 0)[..7]);
-        disk.begin(&burst(&disk, true, 0, 1));
+        disk.begin(&disk.burst(false, 2 * BURST, 0)[..7]);
+        disk.begin(&disk.burst(true, 0, 1));
+        time::sleep(context.arg_u64("linger").unwrap_or(0) * 1_000_000);
         hypercall::restart();
     }
-    let [admin, io] = nvme::interrupts();
+    let [admin, io] = disk.interrupts();
     println!("disk: {rounds} rounds, interrupts: {admin} for the admin queue, {io} for the other");
     0
 }

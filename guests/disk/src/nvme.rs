@@ -1,20 +1,14 @@
 //! As much of an NVMe controller as it takes to read and write (NVM Express 1.4).
 //! Each queue has its MSI-X vector, and who waits sleeps until one came.
 
+use crate::arena::{Arena, PAGE, PATIENCE, Request, VECTORS, Wrong};
 use bulkhead_sdk::{apic, interrupt, mmio, pci, time};
-use core::cell::UnsafeCell;
-use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-const PAGE: usize = 4096;
 /// Entries of each queue.
 const DEPTH: u16 = 16;
-/// Pages of data.
-pub const DATA_PAGES: usize = 32;
-/// Vectors of the admin queue and of the I/O queue.
-pub const VECTORS: [u8; 2] = [0x60, 0x61];
-/// Nanoseconds that a command may take.
-const PATIENCE: u64 = 5_000_000_000;
+/// Page for answers; those before it hold the two pairs of queues.
+const ANSWER: usize = 4;
 
 /// Registers (3.1).
 mod register {
@@ -25,51 +19,6 @@ mod register {
     pub const ASQ: u64 = 0x28;
     pub const ACQ: u64 = 0x30;
     pub const DOORBELLS: u64 = 0x1000;
-}
-
-/// All that the controller is told of: two pairs of queues, a page for answers, data.
-#[repr(C, align(4096))]
-pub struct Arena(UnsafeCell<[[u64; PAGE / 8]; PAGES]>);
-const PAGES: usize = 5 + DATA_PAGES;
-const ANSWER: usize = 4;
-const DATA: usize = 5;
-
-// SAFETY: only one core runs this program, and all access is volatile.
-unsafe impl Sync for Arena {}
-
-static ARENA: Arena = Arena(UnsafeCell::new([[0; PAGE / 8]; PAGES]));
-
-impl Arena {
-    fn word(at: usize) -> *mut u64 {
-        // SAFETY: within the arena, by the remainder.
-        unsafe { ARENA.0.get().cast::<u64>().add(at % (PAGES * PAGE / 8)) }
-    }
-
-    /// Reads a word, which a device may have written.
-    pub fn get(at: usize) -> u64 {
-        // SAFETY: a word of the arena; volatile, as a device writes it, too.
-        unsafe { Self::word(at).read_volatile() }
-    }
-
-    /// Writes a word.
-    pub fn set(at: usize, value: u64) {
-        // SAFETY: as above.
-        unsafe { Self::word(at).write_volatile(value) }
-    }
-
-    /// Its words.
-    pub const WORDS: usize = PAGES * PAGE / 8;
-    /// Words of a page.
-    pub const PAGE_WORDS: usize = PAGE / 8;
-
-    /// First word of a page of data.
-    pub fn data(page: usize) -> usize {
-        (DATA + page) * Self::PAGE_WORDS
-    }
-
-    fn address(page: usize) -> u64 {
-        Self::word(page * Self::PAGE_WORDS) as u64
-    }
 }
 
 static INTERRUPTS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
@@ -89,7 +38,7 @@ fn on_io(_: &mut interrupt::Frame, _: u64) {
 
 /// A command, without its identifier (4.2).
 #[derive(Clone, Copy, Default)]
-pub struct Command {
+struct Command {
     opcode: u8,
     namespace: u32,
     pointer: u64,
@@ -97,13 +46,15 @@ pub struct Command {
 }
 
 impl Command {
-    /// Reads or writes a page of data at a block (NVM command set, 3.2).
-    pub fn io(write: bool, page: usize, block: u64, blocks: u64) -> Self {
+    /// Reads or writes a page of data (NVM command set, 3.2).
+    fn io(request: &Request, block: u64) -> Self {
+        let per_page = PAGE as u64 / block;
+        let first = request.place * per_page;
         Self {
-            opcode: if write { 1 } else { 2 },
+            opcode: if request.write { 1 } else { 2 },
             namespace: 1,
-            pointer: Arena::address(DATA + page),
-            words: [block as u32, (block >> 32) as u32, blocks as u32 - 1],
+            pointer: Arena::data_address(request.page),
+            words: [first as u32, (first >> 32) as u32, per_page as u32 - 1],
         }
     }
 
@@ -129,27 +80,6 @@ impl Queue {
     /// Pages of the submission and of the completion queue.
     const fn pages(&self) -> [usize; 2] {
         [2 * self.number, 2 * self.number + 1]
-    }
-}
-
-/// Why it does not work.
-#[derive(Clone, Copy)]
-pub enum Wrong {
-    /// There is no such function, or it lacks something.
-    Absent(&'static str),
-    /// No interrupt came.
-    Silent,
-    /// A command failed with this status.
-    Status(u16),
-}
-
-impl fmt::Display for Wrong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent(what) => write!(f, "no {what}"),
-            Self::Silent => f.write_str("no interrupt came"),
-            Self::Status(status) => write!(f, "a command failed with status {status:#x}"),
-        }
     }
 }
 
@@ -222,45 +152,42 @@ impl Controller {
     }
 
     fn admin(&mut self, command: Command) -> Result<(), Wrong> {
-        self.carry_out(0, &[command])
+        self.submit(0, command);
+        self.ring(0, self.queues[0].tail);
+        self.complete(0)
     }
 
     /// Carries out up to 15 reads and writes, all at once.
-    pub fn io(&mut self, commands: &[Command]) -> Result<(), Wrong> {
-        self.carry_out(1, commands)
+    pub fn io(&mut self, requests: &[Request]) -> Result<(), Wrong> {
+        self.begin(requests);
+        requests.iter().try_for_each(|_| self.complete(1))
     }
 
-    fn carry_out(&mut self, queue: usize, commands: &[Command]) -> Result<(), Wrong> {
-        self.submit(queue, commands);
-        commands.iter().try_for_each(|_| self.complete(queue))
+    /// Gives reads and writes to the I/O queue without waiting for what comes of them.
+    pub fn begin(&mut self, requests: &[Request]) {
+        let block = self.block;
+        requests.iter().for_each(|request| self.submit(1, Command::io(request, block)));
+        self.ring(2, self.queues[1].tail);
     }
 
-    /// Gives commands to the I/O queue without waiting for what comes of them.
-    pub fn begin(&mut self, commands: &[Command]) {
-        self.submit(1, commands);
-    }
-
-    fn submit(&mut self, queue: usize, commands: &[Command]) {
-        for command in commands {
-            let tail = self.queues[queue].tail;
-            let [page, _] = self.queues[queue].pages();
-            let at = page * Arena::PAGE_WORDS + 8 * usize::from(tail);
-            let [first, second, third] = command.words.map(u64::from);
-            let head = u64::from(command.opcode) | u64::from(tail) << 16;
-            let words = [
-                head | u64::from(command.namespace) << 32,
-                0,
-                0,
-                command.pointer,
-                0,
-                first | second << 32,
-                third,
-                0,
-            ];
-            (0..).zip(words).for_each(|(n, word)| Arena::set(at + n, word));
-            self.queues[queue].tail = (tail + 1) % DEPTH;
-        }
-        self.ring(2 * queue as u64, self.queues[queue].tail);
+    fn submit(&mut self, queue: usize, command: Command) {
+        let tail = self.queues[queue].tail;
+        let [page, _] = self.queues[queue].pages();
+        let at = page * Arena::PAGE_WORDS + 8 * usize::from(tail);
+        let [first, second, third] = command.words.map(u64::from);
+        let head = u64::from(command.opcode) | u64::from(tail) << 16;
+        let words = [
+            head | u64::from(command.namespace) << 32,
+            0,
+            0,
+            command.pointer,
+            0,
+            first | second << 32,
+            third,
+            0,
+        ];
+        (0..).zip(words).for_each(|(n, word)| Arena::set(at + n, word));
+        self.queues[queue].tail = (tail + 1) % DEPTH;
     }
 
     /// Takes the next completion, asleep until it is there.

@@ -20,8 +20,6 @@ pub fn jobs() -> Vec<Job> {
         power(),
         terminal(),
         interrupted(),
-        nvme("guest/nvme", 1),
-        nvme("guest/nvme-restarts", 5),
         never_at_rest(),
     ];
     for kernel in KERNELS {
@@ -407,42 +405,6 @@ fn bare() -> Vec<Job> {
             |seen| seen.ensure(!seen.console.contains("hello from guest"), "it started"),
         ),
     ]
-}
-
-/// A bare guest drives an NVMe controller by its own interrupts, without an exit; in
-/// each life but the last it ends in the middle of that, and the next one works again.
-fn nvme(name: &'static str, lives: u64) -> Job {
-    const BLOCKS: &str = "131072 blocks of 512 bytes";
-    Job::one(name, 120, move |bench| {
-        std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
-        let file = std::fs::File::create(bench.dir.join("disk.img"));
-        file.and_then(|f| f.set_len(64 << 20)).map_err(|e| format!("disk.img: {e}"))?;
-        let mut manifest = Manifest::new().ends_with(&["guest"]);
-        manifest.0 += "[[run.drive]]\nname = \"disk2\"\nfile = \"disk.img\"\n";
-        let manifest = manifest
-            .bare(
-                "guest",
-                "disk",
-                &format!("rounds=16 lives={lives}"),
-                &[0],
-                SMALL,
-                "devices = [\"pci:00:07.0\"]",
-            )
-            .bare("victim", "victim", "", &[1], "8 MiB", "");
-        // In real time: virtual time runs ahead of a disk.
-        let seen = run(&manifest, &bench.dir, |o| o.time = bulkhead_qemu::Time::Live)?;
-        seen.exited("guest")?;
-        seen.undisturbed("victim", &["running"])?;
-        let s = seen.sandbox("guest")?;
-        seen.ensure(s.restarts == lives - 1 && s.denials == 0, "restarts or denials")?;
-        seen.ensure(seen.console.contains(BLOCKS), format!("no {BLOCKS:?}"))?;
-        // What it says at its end, and that it ends, are hypercalls.
-        let asked = s.exits.steady.iter().all(|(cause, n)| *cause == "hypercall" && *n < 10);
-        seen.ensure(asked, format!("exits in steady state: {:?}", s.exits.steady))?;
-        let worked = seen.console.lines().find_map(|l| l.split_once("rounds, interrupts: "));
-        let worked = worked.ok_or_else(|| seen.wrong("it does not say what it did"))?.1;
-        Ok(format!("{worked}; {} exits in its last life", s.exits.boot.values().sum::<u64>()))
-    })
 }
 
 /// A function that does not say in time that it is at rest: its sandbox is not started,

@@ -10,6 +10,7 @@ mod bochs;
 mod damaged;
 mod device;
 mod disk;
+mod drive;
 mod driver;
 mod figures;
 mod guest;
@@ -43,6 +44,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(bochs::jobs());
     jobs.extend(disk::jobs());
     jobs.extend(linux_io::jobs());
+    jobs.extend(drive::jobs());
     jobs.extend(damaged::jobs());
     jobs.extend(wrong::jobs());
     jobs.extend(probe::jobs());

@@ -1,0 +1,172 @@
+//! A bare guest drives a disk of its own by interrupts, and nothing of what it began in
+//! one life comes to the next one.
+
+use super::driver::Job;
+use super::system::{Manifest, Seen, run};
+use crate::build;
+use std::path::Path;
+use std::time::Duration;
+
+/// Bytes of the disk's file, and what the guest says of it.
+const SIZE: u64 = 64 << 20;
+const BLOCKS: &str = "131072 blocks of 512 bytes";
+/// A machine whose disk takes its time.
+const HELD: &str = "held";
+
+/// A kind of disk.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// The machine's drive, the function, and QEMU's device without its drive.
+    drive: &'static str,
+    function: &'static str,
+    device: &'static str,
+    /// More options where it holds requests back.
+    held: &'static str,
+    /// What the machine description says of its reset, and what it says without.
+    reset: [&'static str; 2],
+}
+
+const NVME: Kind = Kind {
+    drive: "disk2",
+    function: "00:07.0",
+    device: "nvme,addr=07.0,drive=",
+    held: "",
+    reset: ["flr = true", "flr = false"],
+};
+const VIRTIO: Kind = Kind {
+    drive: "disk0",
+    function: "00:03.0",
+    device: "virtio-blk-pci,addr=03.0,drive=",
+    // Else QEMU itself waits for all requests when bus mastering goes off.
+    held: "ioeventfd=off,",
+    reset: [
+        "reset = [{ bar = 4, at = 0x14, size = 1, write = 0x0, mask = 0xff, value = 0x0, within = 1000 }]",
+        "",
+    ],
+};
+
+pub fn jobs() -> Vec<Job> {
+    let job =
+        |name, kind: Kind, lives| Job::one(name, 120, move |bench| works(kind, lives, &bench.dir));
+    let not_reset =
+        |name, kind: Kind| Job::one(name, 120, move |bench| not_reset(kind, &bench.dir));
+    let held = |name, kind: Kind| Job::one(name, 120, move |bench| held(kind, &bench.dir));
+    vec![
+        job("drive/nvme", NVME, 1),
+        job("drive/nvme-restarts", NVME, 5),
+        job("drive/virtio", VIRTIO, 1),
+        job("drive/virtio-restarts", VIRTIO, 5),
+        held("drive/nvme-held", NVME),
+        held("drive/virtio-held", VIRTIO),
+        not_reset("drive/nvme-held-not-reset", NVME),
+        not_reset("drive/virtio-held-not-reset", VIRTIO),
+    ]
+}
+
+/// Runs the guest on its disk, beside a victim, in real time: virtual time runs ahead of
+/// a disk.
+fn guest(manifest: Manifest, kind: Kind, args: &str, dir: &Path) -> Result<Seen, String> {
+    let device = format!("devices = [\"pci:{}\"]", kind.function);
+    let manifest = manifest.bare("guest", "disk", args, &[0], "4 MiB", &device).bare(
+        "victim",
+        "victim",
+        "",
+        &[1],
+        "8 MiB",
+        "",
+    );
+    run(&manifest, dir, |options| {
+        options.time = bulkhead_qemu::Time::Live;
+        options.limit = Duration::from_secs(100);
+    })
+}
+
+/// Makes the disk's file.
+fn file(dir: &Path) -> Result<(), String> {
+    let file =
+        std::fs::create_dir_all(dir).and_then(|()| std::fs::File::create(dir.join("disk.img")));
+    file.and_then(|f| f.set_len(SIZE)).map_err(|e| format!("disk.img: {e}"))
+}
+
+/// It drives the disk without an exit; in each life but the last it ends in the middle
+/// of that, and the next one works again.
+fn works(kind: Kind, lives: u64, dir: &Path) -> Result<String, String> {
+    file(dir)?;
+    let mut manifest = Manifest::new().ends_with(&["guest"]);
+    manifest.0 += &format!("[[run.drive]]\nname = \"{}\"\nfile = \"disk.img\"\n", kind.drive);
+    let seen = guest(manifest, kind, &format!("rounds=16 lives={lives}"), dir)?;
+    worked(&seen, lives)
+}
+
+/// It ended well in the last of its lives.
+fn worked(seen: &Seen, lives: u64) -> Result<String, String> {
+    seen.exited("guest")?;
+    seen.undisturbed("victim", &["running"])?;
+    let s = seen.sandbox("guest")?;
+    seen.ensure(s.restarts == lives - 1 && s.denials == 0, "restarts or denials")?;
+    seen.ensure(seen.console.contains(BLOCKS), format!("no {BLOCKS:?}"))?;
+    // What it says at its end, and that it ends, are hypercalls.
+    let asked = s.exits.steady.iter().all(|(cause, n)| *cause == "hypercall" && *n < 10);
+    seen.ensure(asked, format!("exits in steady state: {:?}", s.exits.steady))?;
+    let worked = seen.console.lines().find_map(|l| l.split_once("rounds, interrupts: "));
+    let worked = worked.ok_or_else(|| seen.wrong("it does not say what it did"))?.1;
+    Ok(format!("{worked}; {} exits in its last life", s.exits.boot.values().sum::<u64>()))
+}
+
+/// Two lives with the disk held back. The first ends when the disk has taken its
+/// requests and carried out few of them; the second looks for a second at the memory
+/// that they were about before it has any of its own.
+const HELD_BACK: &str = "rounds=1 lives=2 linger=100 watch=1000";
+
+/// What the disk owes to one life does not come to the next one.
+fn held(kind: Kind, dir: &Path) -> Result<String, String> {
+    worked(&guest(slow(kind, dir, |text| text)?, kind, HELD_BACK, dir)?, 2)
+}
+
+/// Without the steps that reset the function it does: the guest sees it, and what its
+/// sandbox does not own stays as it is.
+fn not_reset(kind: Kind, dir: &Path) -> Result<String, String> {
+    let [with, without] = kind.reset;
+    let mut changed = 0;
+    let manifest = slow(kind, dir, |text| {
+        changed = text.matches(with).count();
+        text.replace(with, without)
+    })?;
+    if changed == 0 {
+        return Err(format!("machines/qemu-q35.toml has no {with:?}"));
+    }
+    let seen = guest(manifest, kind, HELD_BACK, dir)?;
+    let s = seen.sandbox("guest")?;
+    seen.ensure(s.restarts == 1 && s.exit_code == Some(1), "nothing came of the former life")?;
+    seen.undisturbed("victim", &["running"])?;
+    let said = seen.console.lines().find(|line| line.contains("is changed to"));
+    Ok(said.unwrap_or("an interrupt came").to_owned())
+}
+
+/// For a machine whose disk carries out 10 requests a second.
+fn slow(kind: Kind, dir: &Path, change: impl FnOnce(String) -> String) -> Result<Manifest, String> {
+    let error = |e: std::io::Error| format!("{}: {e}", dir.display());
+    file(dir)?;
+    let text = std::fs::read_to_string(build::root().join("machines/qemu-q35.toml"));
+    let text = text.map_err(error)?;
+    let device = format!("    \"-device\", \"{}", kind.device);
+    if text.matches(&device).count() != 1 {
+        return Err(format!("machines/qemu-q35.toml has not one {device:?}"));
+    }
+    // A comma in an option's value is written twice.
+    let disk = dir.join("disk.img").display().to_string().replace(',', ",,");
+    let drive =
+        format!("if=none,id=held,file={disk},format=raw,snapshot=on,throttling.iops-total=10");
+    let whole = format!("{device}{}", kind.drive);
+    let text = text.replace(
+        &whole,
+        &format!(
+            "    \"-drive\", {drive:?},\n{}held",
+            device.replace("drive=", &format!("{}drive=", kind.held))
+        ),
+    );
+    let machines = dir.join("machines");
+    std::fs::create_dir_all(&machines).map_err(error)?;
+    std::fs::write(machines.join(format!("{HELD}.toml")), change(text)).map_err(error)?;
+    Ok(Manifest::on(HELD).ends_with(&["guest"]))
+}
