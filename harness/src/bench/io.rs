@@ -113,7 +113,7 @@ fn boot(counts: &Counts) -> Result<Figure, Failure> {
 /// everything ready, in both places. That none of the others had anything of the
 /// monitor in it is a row of its own.
 pub fn requests() -> Found {
-    let work = format!("disk={DISK},rand4k=2000,seq1m=400,udp=2000,tcp=128");
+    let work = format!("disk={DISK},rand4k=2000,seq1m=4000,udp=2000,tcp=128");
     let (_peer, job) = job("io-rows", &work)?;
     let system = System::new("io", "io-rows").with("linux", job);
     let ran = system.run()?;
