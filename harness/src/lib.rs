@@ -7,7 +7,6 @@
 pub mod bare;
 pub mod bench;
 pub mod build;
-pub mod fuzz;
 pub mod rows;
 pub mod selftest;
 pub mod test;

@@ -6,32 +6,28 @@ use crate::record::{count, deny};
 use crate::{enforced, life, mail};
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
-use bulkhead_resident::hypercall::{
-    BAD_ARGUMENT, CONSOLE, CONTROL, DENIED, EXIT, NO_CALL, NULL, OK, READY, RESTART, STATUS,
-};
+use bulkhead_resident::hypercall::{Call, DENIED, NULL, OK, decide, number};
 use bulkhead_resident::report::{self, Cause, Kind, State};
 use bulkhead_resident_x86::vmcb;
 
 #[inline(always)]
 pub fn handle(core: Core) -> bool {
-    let (vmcb, frame) = (core.vmcb(), core.frame);
-    // From user mode no number is one of a call.
-    let call = match vmcb.cpl() {
-        level if level != 0 && enforced("hypercall-cpl") => NO_CALL,
-        _ => vmcb.get(vmcb::RAX),
-    };
+    let vmcb = core.vmcb();
+    let call = number(vmcb.get(vmcb::RAX), vmcb.cpl(), enforced);
     if call == NULL {
         count(core, Cause::Hypercall);
         vmcb.set(vmcb::RAX, OK);
         return skip(core, VMMCALL);
     }
-    other(core, call, frame.rdi.get(), frame.rsi.get())
+    other(core, call)
 }
 
 #[inline(never)]
-fn other(core: Core, call: u64, first: u64, second: u64) -> bool {
-    let target = first.min(u64::from(u32::MAX)) as u32;
-    if matches!(call, CONTROL | STATUS) && !controls(target) {
+fn other(core: Core, call: u64) -> bool {
+    let (config, frame) = (config(), core.frame);
+    let [first, second] = [frame.rdi.get(), frame.rsi.get()];
+    let wanted = decide(call, [first, second], config.sandboxes, config.control, enforced);
+    if wanted == Call::Denied {
         if deny(core, Kind::Hypercall, call, first) {
             return true;
         }
@@ -39,37 +35,28 @@ fn other(core: Core, call: u64, first: u64, second: u64) -> bool {
         return skip(core, VMMCALL);
     }
     count(core, Cause::Hypercall);
-    let result = match call {
-        CONSOLE => console(core, first),
-        EXIT => return life::end(core, State::Exited as u32, first as u32),
-        RESTART => return life::end(core, State::Launching as u32, 0),
+    let result = match wanted {
+        Call::Console(length) => console(core, length),
+        Call::Exit(code) => return life::end(core, State::Exited as u32, code),
+        Call::Restart => return life::end(core, State::Launching as u32, 0),
         // What comes after it is steady state; the call itself is not.
-        READY => {
+        Call::Ready => {
             life::steady(core);
             OK
         }
-        CONTROL => mail::post(target, second),
-        STATUS => mailbox(target).status.load(Ordering::Acquire),
-        _ if enforced("hypercall-number") => NO_CALL,
-        _ => OK,
+        Call::Control(to, request) => mail::post(to, request),
+        Call::Status(of) => mailbox(of).status.load(Ordering::Acquire),
+        Call::Answer(result) => result,
+        Call::Denied => DENIED,
     };
     core.vmcb().set(vmcb::RAX, result);
     skip(core, VMMCALL)
 }
 
-/// Whether this sandbox may control another one.
-fn controls(target: u32) -> bool {
-    let granted = config().control.checked_shr(target).unwrap_or(0) & 1 != 0;
-    target < config().sandboxes && (granted || !enforced("control-right"))
-}
-
-/// Appends up to 24 bytes to this core's console ring.
+/// Appends bytes to this core's console ring.
 fn console(core: Core, length: u64) -> u64 {
     let frame = core.frame;
     let words = [frame.rsi.get(), frame.rdx.get(), frame.r8.get()];
-    if length > 24 && enforced("hypercall-length") {
-        return BAD_ARGUMENT;
-    }
     let counters = core.counters();
     for i in 0..length as usize {
         let byte = words.get(i / 8).map_or(0, |w| (w >> (i % 8 * 8)) as u8);

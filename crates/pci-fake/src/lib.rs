@@ -340,10 +340,8 @@ impl Fake {
         }
     }
 
-    /// An access that a number stands for: near what drivers do, most times.
-    #[must_use]
-    pub fn imagine(&self, number: u64) -> Access {
-        let mut words = Words(number);
+    /// An access that numbers stand for: near what drivers do, most times.
+    pub fn imagine(&self, words: &mut impl Words) -> Access {
         let f = &self.described;
         let wide = f.msi.is_some_and(|msi| msi.wide);
         let any = words.next();
@@ -396,21 +394,17 @@ impl Fake {
     }
 }
 
-/// Numbers after a number (SplitMix64).
-struct Words(u64);
+/// Where the numbers for [`Fake::imagine`] come from.
+pub trait Words {
+    /// The next one.
+    fn next(&mut self) -> u64;
 
-impl Words {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let n = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        n ^ n >> 31
-    }
-
+    /// One below `end`, which is not 0.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
+    /// One of these.
     fn pick(&mut self, from: &[u64]) -> u64 {
         from[self.below(from.len())]
     }
@@ -439,6 +433,19 @@ impl Words {
     /// Mostly a write.
     fn written(&mut self, value: u64) -> Option<u64> {
         (self.below(8) > 0).then_some(value)
+    }
+}
+
+/// Numbers after a number (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct After(pub u64);
+
+impl Words for After {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let n = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        n ^ n >> 31
     }
 }
 

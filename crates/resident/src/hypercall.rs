@@ -46,3 +46,68 @@ pub const POWER_PORT: u16 = 0x0600;
 pub const POWER_RESTART: u8 = 0x01;
 /// SLP_TYP 5 with SLP_EN (ACPI 6.5, 4.8.3.7), as Linux writes it for S5.
 pub const POWER_OFF: u8 = 0x34;
+
+/// Most bytes of one [`CONSOLE`].
+pub const CONSOLE_BYTES: u64 = 24;
+
+/// What a guest asks for and may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Nothing but this result.
+    Answer(u64),
+    /// So many bytes for the console.
+    Console(u64),
+    /// Its end, with this code.
+    Exit(u32),
+    /// It has booted.
+    Ready,
+    /// A restart of itself.
+    Restart,
+    /// A request of another sandbox's monitor, one of the `CONTROL_*`.
+    Control(u32, u64),
+    /// Another sandbox's status.
+    Status(u32),
+    /// What the manifest does not grant.
+    Denied,
+}
+
+/// The number of a call from privilege level `cpl`: from user mode none is one of a call.
+/// `enforced` says whether a rule holds: builds for the mutation gate leave one out.
+#[inline(always)]
+#[must_use]
+pub fn number(rax: u64, cpl: u8, enforced: impl Fn(&str) -> bool) -> u64 {
+    if cpl != 0 && enforced("hypercall-cpl") { NO_CALL } else { rax }
+}
+
+/// Decides on a call with its first two arguments, by a sandbox that may control those
+/// in the set `control` of the machine's `sandboxes`.
+#[must_use]
+pub fn decide(
+    call: u64,
+    [first, second]: [u64; 2],
+    sandboxes: u32,
+    control: u32,
+    enforced: impl Fn(&str) -> bool,
+) -> Call {
+    let to = first.min(u64::from(u32::MAX)) as u32;
+    let granted = control.checked_shr(to).unwrap_or(0) & 1 != 0;
+    let controls = to < sandboxes && (granted || !enforced("control-right"));
+    match call {
+        NULL => Call::Answer(OK),
+        CONSOLE if first > CONSOLE_BYTES && enforced("hypercall-length") => {
+            Call::Answer(BAD_ARGUMENT)
+        }
+        CONSOLE => Call::Console(first),
+        EXIT => Call::Exit(first as u32),
+        READY => Call::Ready,
+        RESTART => Call::Restart,
+        CONTROL | STATUS if !controls => Call::Denied,
+        CONTROL if !(CONTROL_STOP..=CONTROL_RESTART).contains(&second) => {
+            Call::Answer(BAD_ARGUMENT)
+        }
+        CONTROL => Call::Control(to, second),
+        STATUS => Call::Status(to),
+        _ if enforced("hypercall-number") => Call::Answer(NO_CALL),
+        _ => Call::Answer(OK),
+    }
+}

@@ -13,6 +13,7 @@ mod disk;
 mod drive;
 mod driver;
 mod figures;
+mod fuzz;
 mod guest;
 mod host;
 mod learn;
@@ -27,6 +28,7 @@ mod walk;
 mod wrong;
 
 pub use driver::{Arguments, run};
+pub use fuzz::long as fuzz;
 
 use driver::Job;
 
@@ -34,6 +36,7 @@ use driver::Job;
 fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
     jobs.extend(verify::jobs());
+    jobs.extend(fuzz::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

@@ -3,7 +3,7 @@
 
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, Seen, artifacts, run};
-use crate::{build, fuzz};
+use crate::build;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -19,21 +19,6 @@ pub fn jobs() -> Vec<Job> {
         Job::one("command/build", 90, |b| build_twice(&b.dir)),
         Job::one("command/exits", 60, |b| exits(&b.dir)),
         Job::one("command/book", 60, |_| book()),
-        Job::one("fuzz/short", 90, |_| {
-            const SEED: u64 = 2026;
-            let done = fuzz::run(SEED, Duration::from_secs(60), 400).map_err(|e| e.to_string())?;
-            if done.images < 1000 || done.passed == 0 || done.passed == done.images {
-                return Err(format!("it was to refuse some and to accept some: {done:?}"));
-            }
-            if done.traps < 50_000 || done.decoded < 10_000 || done.decoded > done.traps * 9 / 10 {
-                return Err(format!("it was to decode some, and not all: {done:?}"));
-            }
-            if done.configured < 50_000 || done.allowed < done.configured / 4 {
-                return Err(format!("it was to configure functions: {done:?}"));
-            }
-            let (manifests, images, traps) = (done.manifests, done.images, done.traps);
-            Ok(format!("{manifests} manifests, {images} compiled ones, {traps} trapped accesses"))
-        }),
     ]
 }
 

@@ -1,31 +1,50 @@
-//! Random guests for the decoder of trapped accesses: code, page tables and registers
-//! of any kind, and another core that writes into them between two reads.
+//! Guests of the decoder of trapped accesses: code, page tables and registers of any
+//! kind, and another core that writes into them between two reads.
 
-use super::Random;
+use crate::drive::Random;
+use crate::{Input, Seen};
 use bulkhead_mmio::{
     Access, Bytes, MAX_READS, Memory, Mode, Operation, Register, Registers, State, decode, fetch,
     walk,
 };
+use bulkhead_pci_fake::Words;
 use std::cell::RefCell;
 
 const RAM: u64 = 0x1_0000;
 const WORDS: usize = 4 * 512;
 
+/// Instructions alone, and traps in a guest whose memory changes.
+pub fn run(bytes: &[u8]) -> Result<Seen, String> {
+    let mut input = Input::new(bytes);
+    let mut guest = Guest::new(input.byte().into());
+    let mut seen = Seen::default();
+    while !input.is_empty() {
+        if input.below(2) == 0 {
+            seen.add(code(&mut input)?);
+            continue;
+        }
+        let (next, trapped);
+        (next, input, trapped) = guest.trap(input)?;
+        guest = next;
+        seen.add(trapped);
+    }
+    Ok(seen)
+}
+
 /// A guest's memory, and what was done to it since the last trap.
-pub struct Guest {
+struct Guest {
     words: Vec<u64>,
-    random: Random,
     reads: u32,
     refused: bool,
     wrong: Option<String>,
 }
 
-/// The guest as a monitor sees it.
-struct Seen(RefCell<Guest>);
+/// The guest as a monitor sees it, and what its other core will do.
+struct Shown<'a>(RefCell<(Guest, Input<'a>)>);
 
-impl Memory for Seen {
+impl Memory for Shown<'_> {
     fn word(&self, at: u64) -> Option<u64> {
-        let mut guest = self.0.borrow_mut();
+        let (guest, input) = &mut *self.0.borrow_mut();
         guest.reads += 1;
         if at % 8 != 0 || at >> 52 != 0 {
             guest.wrong = Some(format!("a read at {at:#x}"));
@@ -33,8 +52,8 @@ impl Memory for Seen {
         if guest.refused {
             guest.wrong = Some(format!("a read at {at:#x} after one that was refused"));
         }
-        if guest.random.below(4) == 0 {
-            guest.write();
+        if input.below(4) == 3 {
+            guest.words[input.below(WORDS)] = word(input);
         }
         let place = at.checked_sub(RAM).map(|offset| (offset / 8) as usize);
         let word = place.and_then(|n| guest.words.get(n).copied());
@@ -45,26 +64,23 @@ impl Memory for Seen {
 
 impl Guest {
     /// With memory that is filled.
-    pub fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let words = (0..WORDS).map(|_| word(&mut random)).collect();
-        Self { words, random, reads: 0, refused: false, wrong: None }
+        let filled = (0..WORDS).map(|_| {
+            let bytes: [[u8; 8]; 4] = std::array::from_fn(|_| random.next().to_le_bytes());
+            word(&mut Input::new(bytes.as_flattened()))
+        });
+        Self { words: filled.collect(), reads: 0, refused: false, wrong: None }
     }
 
-    fn write(&mut self) {
-        let at = self.random.below(WORDS);
-        self.words[at] = word(&mut self.random);
-    }
-
-    /// Traps once; itself, and whether there was an access.
-    pub fn trap(mut self) -> Result<(Self, bool), String> {
+    /// Traps once; itself, what is left of the input, and whether there was an access.
+    fn trap(mut self, mut input: Input) -> Result<(Self, Input, bool), String> {
         (self.reads, self.refused) = (0, false);
-        let mut state = state(&mut self.random);
-        let other = self.random.next();
-        let seen = Seen(RefCell::new(self));
+        let mut state = state(&mut input);
+        let seen = Shown(RefCell::new((self, input)));
         let bytes = fetch(&seen, &state);
         let access = decode(bytes, state.mode());
-        let mut this = seen.0.into_inner();
+        let (mut this, mut input) = seen.0.into_inner();
         if let Some(why) = this.wrong {
             return Err(why);
         }
@@ -72,47 +88,48 @@ impl Guest {
             return Err(format!("{} reads for {} bytes", this.reads, bytes.len()));
         }
         if let Some(access) = access {
-            effect(&access, &mut this.random)?;
+            effect(&access, &mut input)?;
             state.rip = state.next_rip(access.length);
         }
         // A walk alone, to any address.
+        let other = input.next();
         (this.reads, this.refused) = (0, false);
-        let seen = Seen(RefCell::new(this));
+        let seen = Shown(RefCell::new((this, input)));
         let found = walk(&seen, &state, other);
-        let this = seen.0.into_inner();
+        let (this, input) = seen.0.into_inner();
         if this.reads > 5 || found.is_some_and(|at| at >> 52 != 0) {
             return Err(format!("{} reads of tables to {found:x?}", this.reads));
         }
-        Ok((this, access.is_some()))
+        Ok((this, input, access.is_some()))
     }
 }
 
 /// A word that may be an entry of a table, code, or both.
-fn word(random: &mut Random) -> u64 {
-    let entry = RAM + random.below(WORDS / 512) as u64 * 4096;
-    match random.below(8) {
+fn word(input: &mut Input) -> u64 {
+    let entry = RAM + input.below(WORDS / 512) as u64 * 4096;
+    match input.below(8) {
         0..4 => entry | 0x63,
-        4 => entry | 0xE3 | (random.next() & 0x1F) << random.below(60),
+        4 => entry | 0xE3 | u64::from(input.byte() & 0x1F) << input.below(60),
         5 => (entry | 0x63) << 32 | entry | 0x63,
-        6 => u64::from_le_bytes(std::array::from_fn(|_| byte(random))),
-        _ => random.next(),
+        6 => u64::from_le_bytes(std::array::from_fn(|_| byte(input))),
+        _ => input.next(),
     }
 }
 
 /// A byte that MOVs have, or any.
-fn byte(random: &mut Random) -> u8 {
+fn byte(input: &mut Input) -> u8 {
     const COMMON: [u8; 16] = [
         0x66, 0x67, 0x44, 0x48, 0x64, 0x88, 0x89, 0x8A, 0x8B, 0xA1, 0xA3, 0xC6, 0xC7, 0x0F, 0xB6,
         0xBF,
     ];
-    match random.below(3) {
-        0 => random.next() as u8,
-        _ => COMMON[random.below(COMMON.len())],
+    match input.below(3) {
+        0 => input.byte(),
+        _ => COMMON[input.below(COMMON.len())],
     }
 }
 
-fn state(random: &mut Random) -> State {
-    let mut any = |bits: u64| random.next() & bits;
+fn state(input: &mut Input) -> State {
+    let mut any = |bits: u64| (input.below(0x1_0000) as u64 * 0x1_0001) & bits;
     let mut state = State {
         // PG; PSE, PAE and LA57; LMA and NXE; L and D.
         cr0: 1 | any(1 << 31),
@@ -123,12 +140,12 @@ fn state(random: &mut Random) -> State {
         cs_base: any(RAM | 0x3FF0),
         rip: RAM + any(0x3FFF),
     };
-    match random.below(8) {
-        0 => state.rip = random.next(),
-        1 => state.rip = random.next() >> random.below(64),
+    match input.below(8) {
+        0 => state.rip = input.next(),
+        1 => state.rip = input.next() >> input.below(64),
         2 => state.rip |= 0xFF0,
-        3 => state.cr3 = random.next(),
-        4 => state.cs_base = random.next(),
+        3 => state.cr3 = input.next(),
+        4 => state.cs_base = input.next(),
         5 => state.cr0 |= 1 << 31,
         _ => state.cs_base = 0,
     }
@@ -149,7 +166,8 @@ impl Registers for File {
 }
 
 /// An access has the sizes that there are, and only its own effect.
-fn effect(access: &Access, random: &mut Random) -> Result<(), String> {
+fn effect(access: &Access, input: &mut Input) -> Result<(), String> {
+    let mut random = Random::new(input.byte().into());
     let wrong = |what: &str| Err(format!("{what}: {access:?}"));
     let is_size = |size: u8| [1, 2, 4, 8].contains(&size);
     let fits = |value: u64| access.size == 8 || value >> (8 * access.size) == 0;
@@ -198,9 +216,9 @@ fn effect(access: &Access, random: &mut Random) -> Result<(), String> {
 
 /// Decodes any bytes: only those that belong to the instruction count, and all of them
 /// are needed. Whether it was one.
-pub fn code(random: &mut Random) -> Result<bool, String> {
-    let code: [u8; 15] = std::array::from_fn(|_| byte(random));
-    let mode = [Mode::Bits16, Mode::Bits32, Mode::Bits64][random.below(3)];
+fn code(input: &mut Input) -> Result<bool, String> {
+    let code: [u8; 15] = std::array::from_fn(|_| byte(input));
+    let mode = [Mode::Bits16, Mode::Bits32, Mode::Bits64][input.below(3)];
     let found = decode(Bytes::new(&code), mode);
     let assists = u128::from_le_bytes(std::array::from_fn(|n| match n {
         0 => 15,
@@ -210,7 +228,7 @@ pub fn code(random: &mut Random) -> Result<bool, String> {
         return Err(format!("{mode:?} {code:02x?} is another with decode assists"));
     }
     let Some(access) = found else { return Ok(false) };
-    effect(&access, random)?;
+    effect(&access, input)?;
     let own = code.get(..access.length.into()).ok_or_else(|| format!("too long: {access:?}"))?;
     let fewer = &own[..own.len() - 1];
     if decode(Bytes::new(own), mode) != found || decode(Bytes::new(fewer), mode).is_some() {
