@@ -61,7 +61,8 @@ fn end(range: Range) -> Option<u64> {
 }
 
 fn overlap(a: Range, b: Range) -> bool {
-    a.len > 0 && b.len > 0 && a.start < b.start + b.len && b.start < a.start + a.len
+    let (a_end, b_end) = (a.start.saturating_add(a.len), b.start.saturating_add(b.len));
+    a.len > 0 && b.len > 0 && a.start < b_end && b.start < a_end
 }
 
 fn inside(part: Range, whole: Range) -> bool {
