@@ -21,6 +21,7 @@ mod line;
 mod linux_io;
 mod mutate;
 mod probe;
+mod sarif;
 mod spoil;
 mod system;
 mod verify;
@@ -37,6 +38,7 @@ fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
     jobs.extend(verify::jobs());
     jobs.extend(fuzz::jobs());
+    jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

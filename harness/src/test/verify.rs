@@ -90,7 +90,7 @@ fn ends(seen: &Seen) -> Result<String, String> {
 }
 
 /// Exit status, standard output, standard error.
-fn bulkhead(arguments: &[&str]) -> Result<(i32, String, String), String> {
+pub fn bulkhead(arguments: &[&str]) -> Result<(i32, String, String), String> {
     let program = build::target().join("release/bulkhead");
     let out = Command::new(&program)
         .args(arguments)
@@ -112,7 +112,7 @@ fn well(arguments: &[&str]) -> Result<String, String> {
 }
 
 /// Files of a folder with an ending, sorted.
-fn files(folder: &str, ending: &str) -> Result<Vec<String>, String> {
+pub fn files(folder: &str, ending: &str) -> Result<Vec<String>, String> {
     let all =
         std::fs::read_dir(build::root().join(folder)).map_err(|e| format!("{folder}: {e}"))?;
     let names = all.flatten().map(|f| f.file_name().to_string_lossy().into_owned());

@@ -107,7 +107,10 @@ fn walk(bench: &Bench) -> Result<(), String> {
         let found = looked.findings.iter().filter(|f| f.rule == *rule).find(new);
         let result = match found {
             Some(f) if f.place.line == 0 => Err(format!("no line of the manifest: {f:?}")),
-            Some(f) => Ok(f.message.clone()),
+            Some(f) => {
+                let log = super::sarif::valid(&bulkhead_audit::render::sarif(&looked));
+                log.map(|_| f.message.clone()).map_err(|why| format!("no SARIF: {why}"))
+            }
             None => Err(format!("no new finding by {rule}: {:#?}", looked.findings)),
         };
         bench.result(&format!("walk/finds-{name}"), result);
