@@ -299,13 +299,14 @@ fn rights(out: &mut String, plan: &Plan) {
         }
         for one in &sandbox.functions {
             for bar in one.function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
-                let what = format!("BAR {} of pci:{}", bar.number, one.function.bdf);
-                row(bar.span.start, show(bar.span.len), "rw-", what);
+                for piece in one.function.mapped(bar) {
+                    let what = format!("BAR {} of pci:{}", bar.number, one.function.bdf);
+                    row(piece.start, show(piece.len), "rw-", what);
+                }
             }
-            if let Some(msix) = one.function.msix {
-                let len = show(u64::from(msix.vectors) * 16);
+            if let Some(trapped) = one.function.trapped() {
                 let what = format!("MSI-X table of pci:{}, mediated", one.function.bdf);
-                row(msix.table, len, "rw-", what);
+                row(trapped.start, show(trapped.len), "trap", what);
             }
         }
         for channel in &plan.channels {

@@ -250,6 +250,26 @@ pub struct Function {
     pub place: Place,
 }
 
+impl Function {
+    /// Pages with its MSI-X table, to which every access is mediated.
+    #[must_use]
+    pub fn trapped(&self) -> Option<Span> {
+        let table = |msix: Msix| Span { start: msix.table, len: u64::from(msix.vectors) * 16 };
+        self.msix.map(|msix| table(msix).pages())
+    }
+
+    /// What its owner reaches of a BAR: all of it, or the pages beside the trapped ones.
+    #[must_use]
+    pub fn mapped(&self, bar: &Bar) -> Vec<Span> {
+        match self.trapped() {
+            Some(trapped) if trapped.overlaps(bar.span) => {
+                bar.span.pages().without(trapped).collect()
+            }
+            _ => vec![bar.span],
+        }
+    }
+}
+
 /// A PCI function that a sandbox owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {

@@ -1,6 +1,7 @@
 //! The plan's data.
 
 use crate::{Function, Granted, Ioapic, Iommu, PciRoot, Trigger};
+use bulkhead_layout::PAGE;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
 use std::path::PathBuf;
@@ -51,6 +52,22 @@ impl Span {
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.start < other.end() && other.start < self.end()
+    }
+
+    /// All pages that it touches.
+    #[must_use]
+    pub fn pages(self) -> Self {
+        let start = self.start / PAGE * PAGE;
+        let end = self.end().div_ceil(PAGE).saturating_mul(PAGE);
+        Self { start, len: end - start }
+    }
+
+    /// What is left of it beside `hole`.
+    pub fn without(self, hole: Self) -> impl Iterator<Item = Self> {
+        let inside = |at: u64| at.clamp(self.start, self.end());
+        let pieces = [(self.start, inside(hole.start)), (inside(hole.end()), self.end())];
+        let some = pieces.into_iter().filter(|(start, end)| start < end);
+        some.map(|(start, end)| Self { start, len: end - start })
     }
 }
 
