@@ -5,7 +5,6 @@ use crate::diagnostic::{Diagnostic, join};
 use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
-use bulkhead_layout::PAGE;
 use bulkhead_layout::map::{CHANNELS_END, GUEST_LOW_END};
 use bulkhead_plan::{BarKind, Bdf, Function, Machine, Span};
 
@@ -157,24 +156,39 @@ pub fn pci_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// DMA is confined, or the manifest says that it is not.
+/// DMA is confined, or the manifest says that it is not. A Linux needs it confined: its
+/// drivers take guest-physical addresses for the machine's, and what is not confined is
+/// not translated either.
 pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
     for grant in grants(cx) {
         let unconfined = grant.detailed.dma == raw::Dma::Unconfined;
-        let (bdf, at) = (grant.function.bdf, grant.at);
+        let (bdf, at, name) = (grant.function.bdf, grant.at, &grant.sandbox.name);
+        let linux = matches!(grant.sandbox.guest, raw::Guest::Linux { .. });
         let (message, help) = match (machine.iommu.is_some(), unconfined) {
+            (false, _) if linux => (
+                format!(
+                    "nothing translates the DMA of {bdf}: machine `{}` has no IOMMU, and the \
+                     RAM of Linux `{name}` is not where its drivers take it to be, so the \
+                     function would write to other sandboxes' memory",
+                    machine.name
+                ),
+                format!(
+                    "take it out of `devices`; a bare guest that computes the machine's \
+                     addresses can have it with `{{ device = \"pci:{bdf}\", \
+                     dma = \"unconfined\" }}`"
+                ),
+            ),
             (false, false) => (
                 format!(
                     "nothing confines the DMA of {bdf}: machine `{}` has no IOMMU",
                     machine.name
                 ),
                 format!(
-                    "if `{}` may read and write all memory, write \
-                     `{{ device = \"pci:{bdf}\", dma = \"unconfined\" }}`",
-                    grant.sandbox.name
+                    "if `{name}` may read and write all memory, write \
+                     `{{ device = \"pci:{bdf}\", dma = \"unconfined\" }}`"
                 ),
             ),
             (true, true) => (
@@ -226,19 +240,18 @@ pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Pages that a function's memory BARs touch.
 fn pages(function: &Function) -> impl Iterator<Item = (u8, Span)> + '_ {
-    function.bars.iter().filter(|bar| bar.kind != BarKind::Io).map(|bar| {
-        let start = bar.span.start / PAGE * PAGE;
-        (bar.number, Span { start, len: bar.span.end().next_multiple_of(PAGE) - start })
-    })
+    function
+        .bars
+        .iter()
+        .filter(|bar| bar.kind != BarKind::Io)
+        .map(|bar| (bar.number, bar.span.pages()))
 }
 
 /// Those of them with its MSI-X table, by the number of the BAR.
 fn trapped(function: &Function) -> Option<(u8, Span)> {
-    let msix = function.msix?;
-    let start = msix.table / PAGE * PAGE;
-    let end = (msix.table + u64::from(msix.vectors) * 16).next_multiple_of(PAGE);
-    let bar = function.bars.iter().find(|bar| bar.span.contains(msix.table))?;
-    Some((bar.number, Span { start, len: end - start }))
+    let (table, pages) = (function.msix?.table, function.trapped()?);
+    let bar = function.bars.iter().find(|bar| bar.span.contains(table))?;
+    Some((bar.number, pages))
 }
 
 /// No page holds registers of two functions, unless one sandbox owns both and none
