@@ -1,15 +1,15 @@
 //! The ACPI tables of a Linux guest: hardware-reduced (ACPI 6.5, 4.1), its own
-//! cores by x2APIC ID, its serial ports, an IOAPIC if it has interrupt lines, power by
-//! two ports.
+//! cores by x2APIC ID, its serial ports, an IOAPIC if it has interrupt lines, PCI with
+//! the lines of its functions, power by two ports.
 
 use crate::ioapic;
 use acpi_tables::mcfg::MCFG;
 use acpi_tables::sdt::Sdt;
-use acpi_tables::{Aml, aml};
+use acpi_tables::{Aml, AmlSink, aml};
 use bulkhead_ioapic::GPA;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{CHANNELS_END, ECAM_GPA};
-use bulkhead_plan::{Machine, Sandbox, Trigger};
+use bulkhead_plan::{Bdf, Function, Machine, Sandbox, Trigger};
 
 const OEM: [u8; 6] = *b"BLKHD ";
 const TABLE: [u8; 8] = *b"BULKHEAD";
@@ -96,7 +96,7 @@ fn mcfg(last_bus: u8) -> Vec<u8> {
 
 /// The PCI host bridge: its buses, and what of the machine's windows a guest has
 /// nothing else in.
-fn host_bridge(machine: &Machine, last_bus: u8, code: &mut Vec<u8>) {
+fn host_bridge(sandbox: &Sandbox, machine: &Machine, last_bus: u8, code: &mut Vec<u8>) {
     let Some(root) = &machine.pci else { return };
     let bus = aml::AddressSpace::new_bus_number(0u16, u16::from(last_bus));
     let ports: Vec<_> =
@@ -122,9 +122,83 @@ fn host_bridge(machine: &Machine, last_bus: u8, code: &mut Vec<u8>) {
         aml::Name::new("_BBN".into(), &0u8),
         aml::Name::new("_CRS".into(), &resources),
     ];
-    let body = aml::Device::new("PCI0".into(), names.iter().map(|name| name as &dyn Aml).collect());
+    let lines = Bus { sandbox, machine, number: 0 };
+    let mut children: Vec<&dyn Aml> = names.iter().map(|name| name as &dyn Aml).collect();
+    children.push(&lines);
+    let body = aml::Device::new("PCI0".into(), children);
     aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(code);
     configuration_space(last_bus, code);
+}
+
+/// A bus of PCI: which lines the pins of its devices lead to (_PRT; ACPI 6.5, 6.2.13),
+/// and the bridges on it that lead to more such devices.
+struct Bus<'a> {
+    sandbox: &'a Sandbox,
+    machine: &'a Machine,
+    number: u8,
+}
+
+impl Bus<'_> {
+    /// Functions of the sandbox that use their line, here or behind bridges.
+    fn with_lines(&self) -> impl Iterator<Item = &Function> {
+        self.sandbox.functions.iter().filter(|g| g.line).map(|g| &g.function)
+    }
+
+    /// Device in the upper half, function in the lower one; of a _PRT all functions.
+    fn address(bdf: Bdf, function: u16) -> u32 {
+        u32::from(bdf.device()) << 16 | u32::from(function)
+    }
+
+    fn routing(&self, sink: &mut dyn AmlSink) {
+        let here = self.with_lines().filter(|f| f.bdf.bus() == self.number && f.pin != 0);
+        let mut entries: Vec<(u32, u8, u32)> =
+            here.filter_map(|f| Some((Self::address(f.bdf, 0xFFFF), f.pin - 1, f.gsi?))).collect();
+        entries.sort_unstable();
+        entries.dedup();
+        if entries.is_empty() {
+            return;
+        }
+        // A source of 0 says that the index is a global system interrupt.
+        let package = |(address, pin, gsi): &(u32, u8, u32)| {
+            let mut bytes = Vec::new();
+            aml::Package::new(vec![address, pin, &0u8, gsi]).to_aml_bytes(&mut bytes);
+            Raw(bytes)
+        };
+        let packages: Vec<Raw> = entries.iter().map(package).collect();
+        let all = aml::Package::new(packages.iter().map(|package| package as &dyn Aml).collect());
+        aml::Name::new("_PRT".into(), &all).to_aml_bytes(sink);
+    }
+}
+
+impl Aml for Bus<'_> {
+    fn to_aml_bytes(&self, sink: &mut dyn AmlSink) {
+        self.routing(sink);
+        for function in &self.machine.functions {
+            let Some(bridge) = function.bridge.filter(|_| function.bdf.bus() == self.number) else {
+                continue;
+            };
+            let behind = bridge.secondary..=bridge.subordinate;
+            if bridge.secondary <= self.number
+                || !self.with_lines().any(|f| behind.contains(&f.bdf.bus()))
+            {
+                continue;
+            }
+            let address = Self::address(function.bdf, function.bdf.function().into());
+            let address = aml::Name::new("_ADR".into(), &address);
+            let beyond = Bus { number: bridge.secondary, ..*self };
+            let name = format!("BR{:02X}", function.bdf.0 & 0xFF);
+            aml::Device::new(name.as_str().into(), vec![&address, &beyond]).to_aml_bytes(sink);
+        }
+    }
+}
+
+/// AML as it is.
+struct Raw(Vec<u8>);
+
+impl Aml for Raw {
+    fn to_aml_bytes(&self, sink: &mut dyn AmlSink) {
+        self.0.iter().for_each(|byte| sink.byte(*byte));
+    }
 }
 
 /// The configuration space as a motherboard's resource (PCI firmware specification
@@ -210,7 +284,7 @@ fn dsdt(
     aml::Name::new("_S5_".into(), &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8]))
         .to_aml_bytes(&mut code);
     if let Some(last_bus) = buses {
-        host_bridge(machine, last_bus, &mut code);
+        host_bridge(sandbox, machine, last_bus, &mut code);
     }
     let uarts = sandbox.devices.iter().filter(|d| d.class == "uart16550");
     for (uid, device) in uarts.enumerate() {

@@ -148,10 +148,10 @@ fn registers(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
     }];
     all.extend(bars(function, shadow));
     all.push(zero(at::ROM));
-    // The line register is a note of software's; the pin shows only where the
-    // line belongs to the sandbox.
-    let pin = if granted.line { u32::MAX } else { !0xFF00 };
-    all.push(Register { keep: pin, ..plain(at::INTERRUPT, 0xFF, 0) });
+    // The line register is a note of software's; a pin shows only where the line belongs
+    // to the sandbox, and is then the one that ACPI's _PRT names.
+    let set = if granted.line { u32::from(function.pin) << 8 } else { 0 };
+    all.push(Register { keep: !0xFF00, set, ..plain(at::INTERRUPT, 0xFF, 0) });
     if let Some(pm) = function.pm {
         const POWER_STATE: u32 = 0b11;
         all.push(plain(u16::from(pm.at) + 4, POWER_STATE, 0));
@@ -262,16 +262,9 @@ pub fn placeholder() -> Vec<u8> {
     page
 }
 
-/// Pages with a function's MSI-X table.
+/// Pages with a function's MSI-X table; none without.
 pub fn trap(function: &Function) -> Span {
-    function.msix.map_or(Span::default(), |msix| {
-        pages(Span { start: msix.table, len: u64::from(msix.vectors) * 16 })
-    })
-}
-
-fn pages(of: Span) -> Span {
-    let (start, end) = (of.start / PAGE * PAGE, of.end().next_multiple_of(PAGE));
-    Span { start, len: end - start }
+    function.trapped().unwrap_or_default()
 }
 
 /// Pages of memory BARs that the functions' owner maps: all but the trapped ones,
@@ -281,23 +274,13 @@ pub fn mapped(functions: &[Granted]) -> Vec<Span> {
     let bars = functions.iter().flat_map(|granted| &granted.function.bars);
     let mut all: Vec<Span> = Vec::new();
     for bar in bars.filter(|bar| bar.kind != BarKind::Io) {
-        let mut pieces = vec![pages(bar.span)];
+        let mut pieces = vec![bar.span.pages()];
         for hole in traps.iter().chain(&all).filter(|hole| hole.len > 0) {
-            pieces = pieces.into_iter().flat_map(|piece| without(piece, *hole)).collect();
+            pieces = pieces.into_iter().flat_map(|piece| piece.without(*hole)).collect();
         }
         all.extend(pieces);
     }
     all
-}
-
-/// What is left of a range.
-fn without(of: Span, hole: Span) -> impl Iterator<Item = Span> {
-    let inside = |at: u64| at.clamp(of.start, of.end());
-    let pieces = [(of.start, inside(hole.start)), (inside(hole.end()), of.end())];
-    pieces
-        .into_iter()
-        .filter(|(start, end)| start < end)
-        .map(|(start, end)| Span { start, len: end - start })
 }
 
 #[cfg(test)]
@@ -369,6 +352,7 @@ mod tests {
                 msi: Some(Msi { at: 0x80, wide: false, masks: false }),
                 af: Some(Resettable { at: 0x90, flr: true }),
                 pcie: Some(Resettable { at: 0xA0, flr: false }),
+                pin: 2,
                 ..function(0xFA)
             },
             true,
@@ -382,7 +366,7 @@ mod tests {
             "20 plain w 0 k 0 s 0 h 0 0",
             "24 bar w fffff000 k feb07000 s 0 h 0 0",
             "30 plain w 0 k 0 s 0 h 0 0",
-            "3c plain w ff k ffffffff s 0 h 0 0",
+            "3c plain w ff k ffff00ff s 200 h 0 0",
             "80 msi w 10000 k ff81ffff s 0 h 0 0",
             "84 message w ffffffff k ffffffff s 0 h 0 1",
             "88 message w ffffffff k ffffffff s 0 h 0 3",
@@ -431,7 +415,7 @@ mod tests {
         let rest = [span(0xFEB0_2000, 0x2000), span(0xFEB0_6000, 0x1000)];
         assert_eq!(mapped, [&rest[..], &[span(0x40_0000_0000, 0x1000)]].concat());
         let whole = span(0x1000, 0x3000);
-        let cut = |start, len| without(whole, span(start, len)).collect::<Vec<_>>();
+        let cut = |start, len| whole.without(span(start, len)).collect::<Vec<_>>();
         assert_eq!(cut(0x2000, 0x1000), [span(0x1000, 0x1000), span(0x3000, 0x1000)]);
         assert_eq!(cut(0, 0x1000), [whole]);
         assert_eq!(cut(0x4000, 0x1000), [whole]);

@@ -228,6 +228,10 @@ pub struct Function {
     pub group: Option<u32>,
     /// GSI of its interrupt line.
     pub gsi: Option<u32>,
+    /// Interrupt pin that the owner of the line is shown: 1 for A to 4 for D, 0 without a
+    /// line. It need not be the hardware's; functions of one device have the same pin if
+    /// they have the same line.
+    pub pin: u8,
     /// Its base address registers.
     pub bars: Vec<Bar>,
     /// Power management capability.

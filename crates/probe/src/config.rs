@@ -17,6 +17,10 @@ pub struct Config {
     pub device: u16,
     /// Class, subclass and programming interface.
     pub class: u32,
+    /// Interrupt line: what the firmware noted of it for PIC mode.
+    pub line: u8,
+    /// Interrupt pin: 1 to 4 for A to D, 0 for none.
+    pub pin: u8,
     /// Base address registers as they stand.
     pub bars: [u32; 6],
     /// Buses and windows, if it is a PCI-to-PCI bridge.
@@ -70,6 +74,8 @@ pub fn read(bytes: &[u8]) -> Option<Config> {
         vendor,
         device: u16_at(bytes, 2)?,
         class: u32_at(bytes, 8)? >> 8,
+        line: u8_at(bytes, 0x3C)?,
+        pin: u8_at(bytes, 0x3D)?,
         ..Config::default()
     };
     let kind = u8_at(bytes, 0xE)? & 0x7F;

@@ -1,6 +1,6 @@
 //! What no Linux can know is taken from an older description: its name, its
-//! console, its debug port, `[qemu]`, the lines and further requester IDs of
-//! functions, devices whose ports Linux shows nothing at, and an IOMMU that does
+//! console, its debug port, `[qemu]`, further requester IDs of functions, lines
+//! that Linux has not routed, devices whose ports Linux shows nothing at, and an IOMMU that does
 //! not see the IOAPIC's messages.
 
 use crate::found::Found;
@@ -32,7 +32,7 @@ pub fn keep(found: &mut Found, old: &MachineFile) -> Vec<String> {
     }
     for function in &mut file.function {
         let same = old.function.iter().find(|other| other.address == function.address);
-        function.gsi = same.and_then(|other| other.gsi);
+        function.gsi = function.gsi.or(same.and_then(|other| other.gsi));
         function.requesters = same.map(|other| other.requesters.clone()).unwrap_or_default();
     }
     if let (Some(iommu), Some(old)) = (&mut file.iommu, &old.iommu) {

@@ -16,6 +16,7 @@ mod devices;
 mod diff;
 mod found;
 mod keep;
+mod lines;
 mod memory;
 mod pci;
 mod reset;
@@ -43,8 +44,8 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Take from an older description what no Linux can know: the machine's name,
-    /// console and debug port, `[qemu]`, the lines and further requester IDs of functions, and devices that
-    /// Linux shows nothing of.
+    /// console and debug port, `[qemu]`, further requester IDs of functions, lines that Linux has not
+    /// routed, and devices that Linux shows nothing of.
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Say how the machine differs from an older description, instead; the exit

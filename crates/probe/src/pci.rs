@@ -3,6 +3,7 @@
 //! not change with what Linux tried or in which order it went.
 
 use crate::config::{self, Config, Windows};
+use crate::lines::{self, Line};
 use crate::reset;
 use crate::resources::Resource;
 use crate::tree::Tree;
@@ -18,6 +19,7 @@ struct Seen {
     /// Name of its IOMMU group.
     group: Option<String>,
     bars: Vec<BarEntry>,
+    line: Line,
 }
 
 /// Why no sandbox can own a function of that class (PCI Code and ID 1.11).
@@ -103,7 +105,8 @@ fn seen(tree: &Tree, notes: &mut Vec<String>) -> Vec<Seen> {
         let resource = tree.text(&format!("{folder}/resource")).unwrap_or_default();
         let bars = bars(&resource, &config, bdf, notes);
         let group = tree.link(&format!("{folder}/iommu_group"));
-        all.push(Seen { bdf, config, group, bars });
+        let line = lines::of(tree, &folder, &config);
+        all.push(Seen { bdf, config, group, bars, line });
     }
     all.sort_by_key(|seen| seen.bdf);
     unreached(&mut all, notes);
@@ -183,6 +186,12 @@ fn groups(all: &[Seen]) -> Vec<Option<u32>> {
 pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
     let all = seen(tree, notes);
     let groups = groups(&all);
+    for seen in all.iter().filter(|s| s.line == Line::Unknown && nobody(s.config.class).is_none()) {
+        notes.push(format!(
+            "Linux has not routed the line of {}: with `pci=routeirq` it does",
+            seen.bdf
+        ));
+    }
     all.iter()
         .zip(groups)
         .map(|(seen, group)| {
@@ -198,7 +207,10 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
                 class: config.class,
                 requesters: Vec::new(),
                 group,
-                gsi: None,
+                gsi: match seen.line {
+                    Line::Gsi(gsi) if own => Some(gsi),
+                    _ => None,
+                },
                 bars: seen.bars.clone(),
                 pm: config.pm.clone().filter(|_| own),
                 msi: config.msi.clone().filter(|_| own),

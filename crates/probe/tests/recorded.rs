@@ -1,6 +1,7 @@
 //! Descriptions of a recorded machine: `q35.txt` holds the files of `/proc` and
 //! `/sys` that a probe reads, of Debian's Linux 6.12 on machines/qemu-q35.toml
-//! after SeaBIOS, and `q35-uefi.txt` of the same after OVMF. `= FILE` begins a text, `# FILE` hexadecimal bytes, `> FILE` a
+//! after SeaBIOS, and `q35-uefi.txt` of the same after OVMF; interrupts as with
+//! `pci=routeirq`. `= FILE` begins a text, `# FILE` hexadecimal bytes, `> FILE` a
 //! link's target; their lines are indented by two spaces.
 
 use bulkhead_probe::{compare, describe};
@@ -124,6 +125,27 @@ fn only_what_linux_cannot_know_is_kept() {
         "requesters = [\"00:00.0\"]",
     ];
     assert_eq!(before_qemu.iter().map(|line| ***line).collect::<Vec<_>>(), kept);
+}
+
+/// What Linux has not routed, or routes to messages, is told, and taken from the older
+/// description alone.
+#[test]
+fn a_line_that_does_not_show_is_kept() {
+    let mut files = recorded();
+    // As the firmware left it: an input of the IOAPIC that is level-triggered, too.
+    let note = text(&mut files, &format!("{PCI}00:03.0/config"))[0x3C];
+    *text(&mut files, &format!("{PCI}00:03.0/irq")) = format!("{note}\n").into_bytes();
+    *text(&mut files, "sys/kernel/irq/16/chip_name") = b"PCI-MSI\n".to_vec();
+    without(&mut files, &format!("{PCI}01:00.0/irq"));
+    assert_eq!(bare(&described("lines-kept", &files)), bare(&described("lines", &recorded())));
+    let (alone, _) = describe(&unpacked("lines-alone", &files), None).unwrap();
+    let (all, _) = describe(&unpacked("lines-all", &recorded()), None).unwrap();
+    let count = |text: &str| text.matches("\ngsi = ").count();
+    assert_eq!((count(&all), count(&alone)), (10, 7));
+    for function in ["00:03.0", "00:1f.2", "01:00.0"] {
+        let note = format!("# Linux has not routed the line of {function}");
+        assert!(alone.contains(&note) && !all.contains(&note), "{alone}");
+    }
 }
 
 /// Drivers, Linux's own windows, group numbers, the order of cores, a few pages

@@ -30,7 +30,8 @@ fn probe(dir: &Path) -> Result<String, String> {
     machine.initrd = Some(artifacts().join("probe.cpio").display().to_string());
     // The driver of the IOMMU tells the groups. Interrupts are not remapped: with
     // QEMU's model the timer's is lost, and the kernel panics.
-    machine.append = "console=ttyS0,115200 panic=-1 quiet intremap=off \
+    // Nor are lines routed that no driver asks for.
+    machine.append = "console=ttyS0,115200 panic=-1 quiet intremap=off pci=routeirq \
          bulkhead.run=bulkhead-probe:--keep,/machine.toml,-o,/dev/ttyS1"
         .into();
     machine.cores = description.apic_ids.len();

@@ -58,7 +58,7 @@ fn own(step: &ResetStep) -> impl Iterator<Item = Reset> + use<> {
 
 /// Pages with the registers that reset a function; one can be there twice.
 pub fn registers(function: &Function) -> impl Iterator<Item = Span> {
-    function.reset.iter().map(|step| super::pages(Span { start: step.at, len: step.size.into() }))
+    function.reset.iter().map(|step| Span { start: step.at, len: step.size.into() }.pages())
 }
 
 #[cfg(test)]

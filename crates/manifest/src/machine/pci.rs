@@ -73,6 +73,7 @@ pub fn functions(view: &mut View<'_, '_>, root: Option<&PciRoot>) -> Vec<Functio
         functions.push(function);
     }
     functions.sort_by_key(|function| function.bdf);
+    pins(&mut functions);
     functions
 }
 
@@ -151,6 +152,7 @@ fn function(
         requesters,
         group: entry.group,
         gsi: entry.gsi,
+        pin: 0,
         bars,
         pm: entry.pm.as_ref().map(|pm| Pm { at: pm.at, resets: pm.resets }),
         msi: entry.msi.as_ref().map(|m| Msi { at: m.at, wide: m.wide, masks: m.masks }),
@@ -217,6 +219,19 @@ fn reset(
         }));
     }
     all
+}
+
+/// Pins for the lines of each device: a device has four of them (PCI 3.0, 2.2.6).
+fn pins(functions: &mut [Function]) {
+    let lines: Vec<_> = functions.iter().map(|f| (f.bdf.first(), f.gsi)).collect();
+    for function in functions {
+        let of_device = |line: &&(Bdf, Option<u32>)| line.0 == function.bdf.first();
+        let mut gsis: Vec<u32> = lines.iter().filter(of_device).filter_map(|l| l.1).collect();
+        gsis.sort_unstable();
+        gsis.dedup();
+        let index = gsis.iter().position(|gsi| Some(*gsi) == function.gsi);
+        function.pin = index.filter(|index| *index < 4).map_or(0, |index| index as u8 + 1);
+    }
 }
 
 /// Capabilities lie beyond the header and apart.

@@ -1,0 +1,47 @@
+//! Interrupt lines of PCI functions, as Linux has routed them.
+//!
+//! Which line a pin is wired to stands in ACPI's `_PRT`, which is code and can only be
+//! run, not read. Linux runs it when a driver enables a function, and with the kernel
+//! parameter `pci=routeirq` for all functions at once; then `irq` of the function is the
+//! number of an interrupt whose chip, input and trigger mode are below `/sys/kernel/irq`.
+//! Before, `irq` is what the firmware noted in the function's interrupt line register for
+//! PIC mode, which Linux leaves as it is: that number alone says nothing.
+
+use crate::config::Config;
+use crate::tree::Tree;
+
+/// What is known of a function's line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// It has no interrupt pin.
+    None,
+    /// That global system interrupt.
+    Gsi(u32),
+    /// Linux has not routed it.
+    Unknown,
+}
+
+/// The line of the function in that folder.
+pub fn of(tree: &Tree, folder: &str, config: &Config) -> Line {
+    if config.pin == 0 {
+        return Line::None;
+    }
+    routed(tree, folder, config).map_or(Line::Unknown, Line::Gsi)
+}
+
+/// `None` also for a function that sends messages by MSI: `irq` is that of the first
+/// message then, and of another chip.
+fn routed(tree: &Tree, folder: &str, config: &Config) -> Option<u32> {
+    let irq: u32 = tree.text(&format!("{folder}/irq"))?.parse().ok()?;
+    if irq == u32::from(config.line) {
+        return None;
+    }
+    let of = |what| tree.text(&format!("sys/kernel/irq/{irq}/{what}"));
+    let (chip, kind) = (of("chip_name")?, of("type")?);
+    // With interrupt remapping it is IR-IO-APIC.
+    if !chip.ends_with("IO-APIC") || kind != "level" {
+        return None;
+    }
+    // Inputs are counted from the IOAPIC's first one: a description has that of line 0.
+    of("hwirq")?.parse().ok()
+}
