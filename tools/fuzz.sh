@@ -15,8 +15,8 @@ cd "$ROOT"
 VERSION=0.13.1
 TOOLS=$ROOT/target/tools
 FOUND=$ROOT/target/fuzz
-# Longer inputs would only repeat themselves; a file of a corpus should be small.
-LEN=512
+# Longer inputs would only repeat themselves, and files of a corpus should be small.
+LEN=256
 # No AddressSanitizer: there is no unsafe code in the targets, and it needs a nightly toolchain.
 # The profile's checks of arithmetic stay (--release is cargo-fuzz's default).
 OPTIONS=(--sanitizer none --target-dir "$ROOT/target/fuzz/build")
@@ -33,10 +33,12 @@ export BULKHEAD_ARTIFACTS=$ARTIFACTS
 
 fuzz() { cargo fuzz "$1" "${OPTIONS[@]}" "${@:2}"; }
 
-# Folders to start with: of manifests all that there are, too.
+# Folders to start with: of manifests all that there are.
 seeds() { # target
-    echo "fuzz/corpus/$1"
-    [ "$1" != manifest ] || printf '%s\n' systems systems/bench tests/manifests tests/manifests/bad machines
+    case $1 in
+    manifest) printf '%s\n' systems systems/bench tests/manifests tests/manifests/bad ;;
+    *) echo "fuzz/corpus/$1" ;;
+    esac
 }
 
 # What random bytes begin with is of no length worth keeping, but for text.
@@ -59,10 +61,15 @@ for target in "${targets[@]}"; do
     corpus=$FOUND/corpus/$target artifacts=$FOUND/artifacts/$target
     mkdir -p "$corpus" "$artifacts"
     mapfile -t folders < <(seeds "$target")
-    if [ $mode = minimise ]; then
+    if [ $mode = minimise ] && [ "$target" = manifest ]; then
+        continue # the tree's manifests are its corpus
+    elif [ $mode = minimise ]; then
         say "$target: the smallest corpus that reaches as much"
-        find "fuzz/corpus/$target" -type f -exec cp {} "$corpus" \; 
-        fuzz cmin "$target" "$corpus" -- -max_len="$(length "$target")" >/dev/null
+        mkdir -p "fuzz/corpus/$target"
+        find "fuzz/corpus/$target" -type f -exec cp {} "$corpus" \;
+        # How often a place is reached is of no account: that would keep ten times as much.
+        fuzz cmin "$target" "$corpus" -- -max_len="$LEN" -use_counters=0 >/dev/null 2>&1 ||
+            die "cargo fuzz cmin failed for $target"
         rm -f "fuzz/corpus/$target"/*
         cp "$corpus"/* "fuzz/corpus/$target"
         du -b --apparent-size -c "fuzz/corpus/$target"/* | tail -1
