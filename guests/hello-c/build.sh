@@ -1,10 +1,11 @@
 #!/bin/sh
-# Builds a bare guest in C: build.sh [OUTPUT]; default target/x86_64-unknown-none/guest/guest-hello-c.
+# Builds the bare guest in C of this folder: build.sh [OUTPUT]; default
+# target/x86_64-unknown-none/guest/guest-FOLDER. Other guests link to this file.
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-output=${1:-$root/target/x86_64-unknown-none/guest/guest-hello-c}
+output=${1:-$root/target/x86_64-unknown-none/guest/guest-$(basename "$here")}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$(dirname "$output")"
@@ -12,6 +13,7 @@ cc="${CC:-gcc} -m64 -std=c11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-pic -
     -fno-asynchronous-unwind-tables -fcf-protection=none -mno-red-zone -ffunction-sections -fdata-sections -I$root/sdk/include"
 $cc -c "$root/sdk/c/crt0.S" -o "$work/crt0.o"
 $cc -mgeneral-regs-only -c "$root/sdk/c/bulkhead.c" -o "$work/bulkhead.o"
+$cc -mgeneral-regs-only -c "$root/sdk/c/pci.c" -o "$work/pci.o"
 $cc -c "$here/main.c" -o "$work/main.o"
 ${LD:-ld} -static --gc-sections --build-id=none -z max-page-size=4096 -T "$root/sdk/guest.ld" \
-    "$work"/crt0.o "$work"/bulkhead.o "$work"/main.o -o "$output"
+    "$work"/crt0.o "$work"/bulkhead.o "$work"/pci.o "$work"/main.o -o "$output"

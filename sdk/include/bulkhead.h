@@ -114,6 +114,80 @@ uint8_t bulkhead_line_vector(const struct bulkhead_info *info, uint32_t line);
 void bulkhead_line_attach(uint32_t line, uint32_t apic_id, uint8_t vector, bulkhead_handler handler);
 void bulkhead_line_mask(uint32_t line);
 
+/* Registers of devices. A monitor decodes MOV alone where it mediates them (configuration
+ * space, MSI-X tables, the IOAPIC), so that is what these are, whatever the compiler
+ * would make of a pointer. */
+static inline uint32_t bulkhead_read32(uint64_t address)
+{
+    uint32_t value;
+    __asm__ volatile("movl (%1), %0" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+static inline void bulkhead_write32(uint64_t address, uint32_t value)
+{
+    __asm__ volatile("movl %0, (%1)" ::"r"(value), "r"(address) : "memory");
+}
+static inline uint64_t bulkhead_read64(uint64_t address)
+{
+    uint64_t value;
+    __asm__ volatile("movq (%1), %0" : "=r"(value) : "r"(address) : "memory");
+    return value;
+}
+static inline void bulkhead_write64(uint64_t address, uint64_t value)
+{
+    __asm__ volatile("movq %0, (%1)" ::"r"(value), "r"(address) : "memory");
+}
+
+/* Own page tables: the first 1 TiB mapped to itself with all rights, or 4 GiB on a CPU
+ * without 1 GiB pages; how many bytes. The first ones map 4 GiB, and some functions have
+ * their registers above. What the sandbox may touch is decided elsewhere. On one core. */
+uint64_t bulkhead_map_everything(void);
+
+/* PCI functions: the sandbox's own at their physical addresses, and nothing else. Finding
+ * and setting up costs exits; what a driver then does with its registers, its memory and
+ * its interrupts costs none. A device's addresses are guest-physical ones, which are also
+ * this program's. A function is bus in bits 15:8, device in 7:3, function in 2:0. */
+typedef uint16_t bulkhead_function;
+#define BULKHEAD_NO_FUNCTION 0xFFFF
+enum {
+    BULKHEAD_PCI_ID = 0x00,           /* vendor below, device above */
+    BULKHEAD_PCI_COMMAND = 0x04,      /* status above */
+    BULKHEAD_PCI_CLASS = 0x08,        /* above the revision */
+    BULKHEAD_PCI_HEADER = 0x0C,       /* type in bits 23:16 */
+    BULKHEAD_PCI_BAR = 0x10,          /* the first of six */
+    BULKHEAD_PCI_CAPABILITIES = 0x34, /* offset of the first */
+};
+#define BULKHEAD_PCI_MEMORY 0x2u     /* command: it answers in memory */
+#define BULKHEAD_PCI_BUS_MASTER 0x4u /* command: it may access memory and send messages */
+#define BULKHEAD_PCI_ABSENT 0xFFFFFFFFu
+enum { BULKHEAD_PCI_MSI = 0x05, BULKHEAD_PCI_MSIX = 0x11 };
+/* A 32-bit register; offset is a multiple of 4 below 4096. What the sandbox may not
+ * write is denied. */
+uint32_t bulkhead_pci_read(bulkhead_function function, uint16_t offset);
+void bulkhead_pci_write(bulkhead_function function, uint16_t offset, uint32_t value);
+/* The same by ports 0xCF8 and 0xCFC, offset below 256; one core at a time. */
+uint32_t bulkhead_pci_read_by_ports(bulkhead_function function, uint8_t offset);
+void bulkhead_pci_write_by_ports(bulkhead_function function, uint8_t offset, uint32_t value);
+/* The first one on the first two buses with this vendor and device, or this class
+ * (class, subclass, interface: 0x010802); BULKHEAD_NO_FUNCTION if there is none. */
+bulkhead_function bulkhead_pci_find(uint16_t vendor, uint16_t device);
+bulkhead_function bulkhead_pci_find_class(uint32_t class_code);
+/* Offset of its first capability with this ID; 0 if it has none. */
+uint16_t bulkhead_pci_capability(bulkhead_function function, uint8_t id);
+/* Address of memory BAR 0 to 5; 0 if it is one of ports, the upper half of another one,
+ * or absent. */
+uint64_t bulkhead_pci_bar(bulkhead_function function, unsigned number);
+/* Lets it answer in memory, access memory and send messages. */
+void bulkhead_pci_enable(bulkhead_function function);
+/* Entries of its MSI-X table. */
+unsigned bulkhead_pci_msix_vectors(bulkhead_function function);
+/* Lets entry `number` of its MSI-X table, or its MSI, raise a vector on the core with this
+ * x2APIC ID, and sets the handler. False if there is no such thing; a core of another
+ * sandbox is denied. Enable the function before. */
+bool bulkhead_pci_msix(bulkhead_function function, unsigned number, uint32_t apic_id, uint8_t vector,
+                       bulkhead_handler handler);
+bool bulkhead_pci_msi(bulkhead_function function, uint32_t apic_id, uint8_t vector, bulkhead_handler handler);
+
 /* Time, in TSC ticks unless it says nanoseconds. */
 uint64_t bulkhead_tsc(void);
 uint64_t bulkhead_nanos(uint64_t ticks);
@@ -169,6 +243,16 @@ static inline uint8_t bulkhead_inb(uint16_t port)
 static inline void bulkhead_outb(uint16_t port, uint8_t value)
 {
     __asm__ volatile("outb %0, %w1" ::"a"(value), "Nd"(port));
+}
+static inline uint32_t bulkhead_inl(uint16_t port)
+{
+    uint32_t value;
+    __asm__ volatile("inl %w1, %0" : "=a"(value) : "Nd"(port));
+    return value;
+}
+static inline void bulkhead_outl(uint16_t port, uint32_t value)
+{
+    __asm__ volatile("outl %0, %w1" ::"a"(value), "Nd"(port));
 }
 
 #endif

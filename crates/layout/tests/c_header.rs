@@ -44,7 +44,7 @@ fn header() -> String {
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
     numbers!(out, "", hypercall: POWER_PORT POWER_RESTART POWER_OFF);
-    numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END);
+    numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME);
     offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args lines level_lines level_vectors);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);

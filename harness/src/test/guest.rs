@@ -2,8 +2,8 @@
 
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, Seen, artifacts, run};
+use crate::build;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -300,6 +300,7 @@ fn bare() -> Vec<Job> {
             seen.ensure(seen.console.contains("hello from guest"), "it did not say hello")
         }),
         hello_c(),
+        pci_c(),
         one("guest/selftest", alone("selftest", "late=2000000", &[0]), tested),
         one("guest/selftest-2-cores", alone("selftest", "late=2000000", &[0, 1]), tested),
         one(
@@ -448,14 +449,37 @@ fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> Job {
     })
 }
 
+/// Builds a guest in C into the folder of a test.
+fn built_in_c(bench: &Bench, name: &str) -> Result<(), String> {
+    let (script, program) = (format!("guests/{name}/build.sh"), bench.dir.join(name));
+    let built = Command::new(build::root().join(&script)).arg(&program).output();
+    let built = built.map_err(|e| format!("{script}: {e}"))?;
+    match built.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&built.stderr).into_owned()),
+    }
+}
+
+/// A guest in C drives functions by MSI and by MSI-X.
+fn pci_c() -> Job {
+    Job::one("guest/pci-c", 60, |bench| {
+        built_in_c(bench, "pci-c")?;
+        let devices = "devices = [\"pci:00:08.0\", \"pci:01:00.0\", \"pci:00:07.0\"]";
+        let mut manifest = Manifest::new().bare("guest", "pci-c", "", &[0], SMALL, devices);
+        manifest.0 = manifest.0.replace("artifact:pci-c", "pci-c");
+        // In real time, in which edu copies.
+        let seen = run(&manifest, &bench.dir, |o| o.time = bulkhead_qemu::Time::Live)?;
+        seen.exited("guest")?;
+        seen.undisturbed("guest", &["exited"])?;
+        let said = seen.console.lines().find_map(|l| l.split_once("pci-c: "));
+        let said = said.ok_or_else(|| seen.wrong("it does not say what it did"))?.1;
+        Ok(said.into())
+    })
+}
+
 fn hello_c() -> Job {
     Job::one("guest/hello-c", 60, |bench| {
-        let program: PathBuf = bench.dir.join("hello-c");
-        let built = std::process::Command::new("guests/hello-c/build.sh").arg(&program).output();
-        let built = built.map_err(|e| format!("guests/hello-c/build.sh: {e}"))?;
-        if !built.status.success() {
-            return Err(String::from_utf8_lossy(&built.stderr).into_owned());
-        }
+        built_in_c(bench, "hello-c")?;
         let mut manifest = Manifest::new().bare("guest", "hello-c", "", &[0], SMALL, "");
         manifest.0 = manifest.0.replace("artifact:hello-c", "hello-c");
         let seen = run(&manifest, &bench.dir, |_| {})?;
