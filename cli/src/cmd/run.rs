@@ -159,6 +159,7 @@ fn tell(event: &Event, shown: bool) {
             }
         }
         Event::Denied(denial) => output::result(&format!("[denied] {denial}\n")),
+        Event::Blocked(event) => output::result(&format!("[blocked] {event}\n")),
         Event::State(name, state)
             if matches!(state, State::Stopped | State::Exited | State::Failed) =>
         {

@@ -31,6 +31,8 @@ pub struct Map {
     pub reports: Vec<u64>,
     /// Monitor text of each sandbox: address and bytes of code in use.
     pub texts: Vec<(u64, u64)>,
+    /// The IOMMU's event log: address and bytes; nothing without an IOMMU.
+    pub events: (u64, u64),
     /// Everything, ascending.
     pub parts: Vec<Part>,
     /// Bytes of one monitor's text.
@@ -160,6 +162,7 @@ fn image(
         &grants,
         ioapic::messages(&plan.machine, shared.lines),
     );
+    map.events = (iommu.events.start, iommu.events.len);
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
 
     let end = pages.end();

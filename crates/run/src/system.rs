@@ -9,6 +9,7 @@ use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
 use bulkhead_plan::{Guest, Plan};
 use bulkhead_qemu::{Counts, Plugin, Running, Serial, Time};
+use bulkhead_watch::dma::{Blocked, blocked};
 use bulkhead_watch::{Explained, Lessons, Report, Snapshot, explain, report, snapshot, telemetry};
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -92,6 +93,8 @@ pub enum Event<'a> {
     Console(&'a str, &'a str),
     /// A denied access.
     Denied(Explained),
+    /// DMA or a message of a device that the IOMMU blocked and logged.
+    Blocked(Blocked),
     /// A sandbox changed its state.
     State(&'a str, State),
 }
@@ -393,6 +396,10 @@ impl<'a> Watch<'a> {
                 self.states[i] = s.state;
                 see(Event::State(name, s.state));
             }
+        }
+        let known = self.last.as_ref().map_or(0, |last| last.events.len());
+        for event in seen.events.iter().skip(known) {
+            see(Event::Blocked(blocked(&self.baked.plan, *event)));
         }
         self.last = Some(seen);
         Ok(())

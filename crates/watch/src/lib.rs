@@ -1,7 +1,8 @@
 //! Watches a running machine from outside: reads the reports of its monitors
-//! out of its RAM, without an exit and without a cycle of the machine's, and
+//! and the IOMMU's event log out of its RAM, without an exit and without a cycle of the machine's, and
 //! puts them into words.
 
+pub mod dma;
 mod explain;
 mod learn;
 pub mod owner;

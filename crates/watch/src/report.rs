@@ -1,5 +1,6 @@
 //! The report of a run (`docs/report.md`).
 
+use crate::dma::{Blocked, blocked};
 use crate::explain::{Explained, explain};
 use crate::snapshot::Snapshot;
 use bulkhead_image::Baked;
@@ -99,6 +100,8 @@ pub struct Report {
     pub promises: Vec<Promise>,
     /// Its sandboxes.
     pub sandboxes: Vec<Sandbox>,
+    /// What the IOMMU has blocked and logged, oldest first.
+    pub blocked_dma: Vec<Blocked>,
     /// Sizes.
     pub monitor: Monitor,
     /// The boot; absent if it did not come to a launch.
@@ -122,6 +125,7 @@ pub fn report(
         arch: "x86-64",
         promises: Vec::new(),
         sandboxes,
+        blocked_dma: snapshot.events.iter().map(|event| blocked(&baked.plan, *event)).collect(),
         monitor: monitor(baked),
         boot: boot(snapshot, first_launches, hz),
     }

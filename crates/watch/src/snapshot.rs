@@ -1,5 +1,6 @@
 //! What the machine says of itself at one moment.
 
+use crate::dma;
 use crate::ram::{Read, get};
 use bulkhead_image::Baked;
 use bulkhead_layout::image::{BOOT_MAGIC, BootReport};
@@ -65,6 +66,8 @@ pub struct Snapshot {
     pub boot: Option<BootReport>,
     /// By index; empty as long as the image is not loaded.
     pub sandboxes: Vec<SandboxSnapshot>,
+    /// What the IOMMU has blocked and logged, oldest first.
+    pub events: Vec<dma::Entry>,
 }
 
 /// Reads everything. `None`: that RAM cannot be read.
@@ -73,13 +76,14 @@ pub fn snapshot(ram: &Read, baked: &Baked) -> Option<Snapshot> {
     let boot: BootReport = get(ram, BOOT_REPORT_PA)?;
     let boot = (boot.magic == BOOT_MAGIC).then_some(boot);
     let sandboxes = baked.map.reports.iter().zip(&baked.plan.sandboxes);
-    let sandboxes = match boot {
-        None => Vec::new(),
+    let (sandboxes, events) = match boot {
+        None => (Vec::new(), Vec::new()),
         Some(_) => {
-            sandboxes.map(|(&pa, s)| sandbox(ram, pa, s.cores.len())).collect::<Option<_>>()?
+            let all = sandboxes.map(|(&pa, s)| sandbox(ram, pa, s.cores.len()));
+            (all.collect::<Option<_>>()?, dma::entries(ram, baked.map.events))
         }
     };
-    Some(Snapshot { boot, sandboxes })
+    Some(Snapshot { boot, sandboxes, events })
 }
 
 fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {

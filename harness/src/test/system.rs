@@ -247,6 +247,7 @@ pub fn run_and(
             text.lines().for_each(|l| console += &format!("[{name}] {l}\n"));
         }
         Event::Denied(denial) => denials.push(denial),
+        Event::Blocked(event) => console += &format!("blocked: {event}\n"),
         Event::State(name, state) => {
             console += &format!("[{name}] is now {state:?}\n");
             memory.iter().for_each(|memory| look((name, state), memory));

@@ -1,0 +1,346 @@
+//! The IOMMU's event log: DMA and messages that it blocked, in words. It lies in the
+//! machine's memory; the hardware writes it and nobody takes entries out, so that it
+//! holds the first ones after the launch, as many as fit. References are to the AMD I/O
+//! Virtualization Technology (IOMMU) Specification, 48882, revision 3.10.
+
+use crate::explain::function_at;
+use crate::owner::{self, Allow};
+use crate::ram::Read;
+use bulkhead_plan::{Bdf, Function, Plan, Sandbox};
+use std::fmt;
+
+/// Bytes of an entry (2.5).
+const ENTRY: u64 = 16;
+
+/// An access of a device that was blocked, or another entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Blocked {
+    /// The function that tried, or its requester ID if no function is known by it.
+    pub function: String,
+    /// Sandbox that owns it, if one does.
+    pub sandbox: Option<String>,
+    /// What was tried.
+    pub access: String,
+    /// Whose it is.
+    pub owner: String,
+    /// The rule that denies it.
+    pub rule: String,
+    /// What would allow it, or why nothing does.
+    pub allow: String,
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = self.sandbox.as_ref().map_or("nobody's".into(), |name| format!("{name}'s"));
+        write!(
+            f,
+            "{} ({whose}): {} (blocked by the IOMMU); it is {}; rule: {}; {}",
+            self.function, self.access, self.owner, self.rule, self.allow
+        )
+    }
+}
+
+/// An entry: two words.
+pub type Entry = [u64; 2];
+
+/// The entries of the log that lies at an address and has so many bytes. One that is not
+/// written yet ends it: no event has the code 0.
+#[must_use]
+pub fn entries(ram: &Read, (start, bytes): (u64, u64)) -> Vec<Entry> {
+    let mut all = Vec::new();
+    for at in (start..start + bytes).step_by(ENTRY as usize) {
+        let mut words = [[0; 8]; 2];
+        if !ram(at, words.as_flattened_mut()) {
+            break;
+        }
+        let entry = words.map(u64::from_le_bytes);
+        if entry[0] >> 60 == 0 {
+            break;
+        }
+        all.push(entry);
+    }
+    all
+}
+
+/// Codes of events (2.5.2 and after).
+mod code {
+    pub const ILLEGAL_DEV_TABLE_ENTRY: u64 = 1;
+    pub const IO_PAGE_FAULT: u64 = 2;
+    pub const INVALID_DEVICE_REQUEST: u64 = 8;
+}
+
+/// Bits of an IO_PAGE_FAULT (2.5.3).
+mod fault {
+    /// The transaction was an interrupt message.
+    pub const INTERRUPT: u64 = 1 << 51;
+    /// The page is present, and the right missing. Without it, [`WRITE`] says nothing.
+    pub const PRESENT: u64 = 1 << 52;
+    /// A write.
+    pub const WRITE: u64 = 1 << 53;
+    /// A request for a translation.
+    pub const TRANSLATION: u64 = 1 << 56;
+}
+
+/// Explains an entry.
+#[must_use]
+pub fn blocked(plan: &Plan, [first, address]: Entry) -> Blocked {
+    let requester = Bdf(first as u16);
+    let function = function_of(plan, requester);
+    let owner = plan.sandboxes.iter().find(|s| {
+        s.functions.iter().any(|granted| Some(granted.function.bdf) == function.map(|f| f.bdf))
+    });
+    let (access, words) = match first >> 60 {
+        code::IO_PAGE_FAULT if first & fault::INTERRUPT != 0 => {
+            (format!("interrupt message to {address:#x}"), message(plan, owner, function))
+        }
+        code::IO_PAGE_FAULT => {
+            let is = |flag| first & flag != 0;
+            let how = match (is(fault::TRANSLATION), is(fault::PRESENT), is(fault::WRITE)) {
+                (true, ..) => "request to translate",
+                (_, false, _) => "DMA to or from",
+                (_, _, true) => "DMA write to",
+                (_, _, false) => "DMA read of",
+            };
+            (format!("{how} {address:#x}"), memory(plan, owner, function, address))
+        }
+        code @ (code::ILLEGAL_DEV_TABLE_ENTRY | code::INVALID_DEVICE_REQUEST) => {
+            let what = match code {
+                code::ILLEGAL_DEV_TABLE_ENTRY => "through an illegal entry of the device table",
+                _ => "that no device may send",
+            };
+            (format!("request at {address:#x} {what}"), memory(plan, owner, function, address))
+        }
+        code => (
+            format!("event {code:#x} with operands {first:#x}, {address:#x}"),
+            [
+                "the IOMMU's own".into(),
+                "the IOMMU's tables and commands are the boot code's".into(),
+                "nothing in a manifest is about it".into(),
+            ],
+        ),
+    };
+    let [owner_of, rule, allow] = words;
+    Blocked {
+        function: function.map_or_else(|| format!("requester {requester}"), |f| f.bdf.to_string()),
+        sandbox: owner.map(|s| s.name.clone()),
+        access,
+        owner: owner_of,
+        rule,
+        allow,
+    }
+}
+
+/// Who appears under a requester ID: first of those that a sandbox owns.
+fn function_of(plan: &Plan, requester: Bdf) -> Option<&Function> {
+    let is = |f: &&Function| f.bdf == requester || f.requesters.contains(&requester);
+    let granted = plan.sandboxes.iter().flat_map(|s| &s.functions).map(|g| &g.function);
+    let described = plan.machine.functions.iter();
+    let own = |f: &&Function| f.bdf == requester;
+    granted.clone().find(is).or_else(|| described.clone().find(own)).or_else(|| {
+        let mut described = described;
+        described.find(is)
+    })
+}
+
+/// What holds for memory: owner, rule, what would allow it. A device's addresses are its
+/// owner's guest-physical ones.
+fn memory(
+    plan: &Plan,
+    owner: Option<&Sandbox>,
+    function: Option<&Function>,
+    address: u64,
+) -> [String; 3] {
+    const RULE: &str =
+        "a function reaches its sandbox's RAM and channels, with the sandbox's rights";
+    let Some(owner) = owner else {
+        return [owned_by_nobody(plan, address), RULE.into(), grant(function)];
+    };
+    let answer = owner::address(plan, owner, address);
+    let of_function = function_at(plan, address).is_some();
+    let (whose, allow) = match answer.allow {
+        Allow::Has if of_function => (
+            "a function's registers".to_owned(),
+            "nothing in a manifest allows it: devices reach memory alone".to_owned(),
+        ),
+        Allow::Has => ("its own, without that right".to_owned(), granted(owner, function)),
+        other => (format!("{} ({})", answer.owner, answer.why), other.to_string()),
+    };
+    [whose, RULE.into(), allow]
+}
+
+/// Whose machine address it is: what no sandbox owns is not translated.
+fn owned_by_nobody(plan: &Plan, address: u64) -> String {
+    let in_ram = |s: &&Sandbox| s.ram.iter().any(|r| address >= r.hpa && address - r.hpa < r.len);
+    match plan.sandboxes.iter().find(in_ram) {
+        Some(s) => format!("RAM of {}", s.name),
+        None => "no sandbox's RAM".into(),
+    }
+}
+
+/// What holds for a message.
+fn message(plan: &Plan, owner: Option<&Sandbox>, function: Option<&Function>) -> [String; 3] {
+    let rule = "a message goes to a core of the sandbox's own, as its monitor has entered it \
+                in the function's remapping table";
+    let whose = if plan.sandboxes.len() > 1 { "a core of whoever it names" } else { "a core" };
+    let allow = owner.map_or_else(|| grant(function), |owner| granted(owner, function));
+    [whose.into(), rule.into(), allow]
+}
+
+/// Where the manifest grants the function.
+fn granted(owner: &Sandbox, function: Option<&Function>) -> String {
+    let granted = owner.functions.iter().find(|g| Some(g.function.bdf) == function.map(|f| f.bdf));
+    let place = granted.map_or(&owner.place, |granted| &granted.place);
+    format!("nothing in a manifest allows it; {} grants the function", owner::at(place))
+}
+
+/// What would grant a function that is nobody's.
+fn grant(function: Option<&Function>) -> String {
+    match function {
+        Some(f) => match bulkhead_manifest::rules::pci::nobody(f) {
+            Some(why) => format!("nothing in a manifest allows it: {why}"),
+            None => format!("`devices = [\"pci:{}\"]` gives it to a sandbox", f.bdf),
+        },
+        None => "no function of the machine description appears as that".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_layout::monitor::Action;
+    use bulkhead_layout::report::KINDS;
+    use bulkhead_plan::{Granted, Guest, Machine, Place, Ram, Span};
+
+    const EDU: Bdf = Bdf(0x40);
+    const CARD: Bdf = Bdf(0x100);
+    /// The card's requests bear this one, too.
+    const ALIAS: Bdf = Bdf(0x08);
+    const FREE: Bdf = Bdf(0x18);
+
+    fn sandbox(name: &str, line: usize, owned: &[&Function]) -> Sandbox {
+        let place = |line| Place { file: "m.toml".into(), line, column: 1 };
+        let granted = |f: &&Function| Granted {
+            function: (*f).clone(),
+            unconfined: false,
+            line: false,
+            place: place(line + 4),
+        };
+        Sandbox {
+            name: name.into(),
+            place: place(line),
+            guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
+            cores: vec![0],
+            apic_ids: vec![0],
+            ram: vec![Ram { gpa: 0, hpa: 0x100_0000 * line as u64, len: 0x100_0000 }],
+            devices: Vec::new(),
+            functions: owned.iter().map(granted).collect(),
+            control: Vec::new(),
+            observe: Vec::new(),
+            actions: [Action::Ignore; KINDS],
+            autostart: true,
+            criticality: None,
+            learn: false,
+        }
+    }
+
+    fn plan() -> Plan {
+        let function = |bdf| Function { bdf, class: 0xFF00, ..Function::default() };
+        let edu = function(EDU);
+        let card = Function { requesters: vec![ALIAS], ..function(CARD) };
+        let bridge = Function { class: 0x06_0400, ..function(Bdf(0x10)) };
+        Plan {
+            system: "test".into(),
+            manifest: "m.toml".into(),
+            sandboxes: vec![sandbox("rogue", 7, &[&edu]), sandbox("net", 20, &[&card])],
+            machine: Machine {
+                functions: vec![bridge, function(FREE), edu, card],
+                ..Machine::default()
+            },
+            image: Span { start: 0, len: 0 },
+            channels: Vec::new(),
+            ends_with: Vec::new(),
+            drives: Vec::new(),
+        }
+    }
+
+    /// IO_PAGE_FAULT of a requester, domain 5, with flags.
+    fn fault(of: Bdf, flags: u64, address: u64) -> Entry {
+        [2 << 60 | flags | 5 << 32 | u64::from(of.0), address]
+    }
+
+    fn text(entry: Entry) -> String {
+        blocked(&plan(), entry).to_string()
+    }
+
+    #[test]
+    fn a_fault_names_function_owner_address_rule_and_line() {
+        let told = text(fault(EDU, 1 << 53, 0x4000_0000));
+        for part in [
+            "00:08.0 (rogue's): DMA to or from 0x40000000 (blocked by the IOMMU); it is nobody's",
+            "rule: a function reaches its sandbox's RAM and channels, with the sandbox's rights",
+            "m.toml:7",
+        ] {
+            assert!(told.contains(part), "{part} is not in {told}");
+        }
+        let told = text(fault(EDU, 1 << 53 | 1 << 52, 0x2000));
+        assert!(told.contains("DMA write to 0x2000"), "{told}");
+        let told = text(fault(EDU, 1 << 52, 0x1000));
+        assert!(told.contains("DMA read of 0x1000"), "{told}");
+        assert!(told.contains("it is its own, without that right"), "{told}");
+        assert!(told.contains("m.toml:11 grants the function"), "{told}");
+        let told = text(fault(EDU, 1 << 56 | 1 << 53, 0x1000));
+        assert!(told.contains("request to translate 0x1000"), "{told}");
+    }
+
+    #[test]
+    fn a_message_is_no_memory() {
+        let told = text(fault(EDU, 1 << 51 | 1 << 53, 0xFEE0_0000));
+        assert!(told.contains("interrupt message to 0xfee00000"), "{told}");
+        assert!(told.contains("rule: a message goes to a core of the sandbox's own"), "{told}");
+    }
+
+    #[test]
+    fn a_function_is_known_by_all_its_requester_ids() {
+        for (requester, name) in [(CARD, "01:00.0 (net's)"), (ALIAS, "01:00.0 (net's)")] {
+            let told = text(fault(requester, 1 << 53, 0x4000_0000));
+            assert!(told.starts_with(name), "{told}");
+        }
+        let told = text(fault(Bdf(0x5500), 1 << 53, 0));
+        assert!(told.starts_with("requester 55:00.0 (nobody's)"), "{told}");
+    }
+
+    #[test]
+    fn what_nobody_owns_reaches_nothing() {
+        let told = text(fault(FREE, 1 << 53, 0x700_0000));
+        assert!(told.starts_with("00:03.0 (nobody's): DMA to or from 0x7000000"), "{told}");
+        assert!(told.contains("it is RAM of rogue"), "{told}");
+        assert!(told.contains("`devices = [\"pci:00:03.0\"]` gives it to a sandbox"), "{told}");
+        let told = text(fault(Bdf(0x10), 0, 0));
+        assert!(told.contains("nothing in a manifest allows it: it forwards"), "{told}");
+    }
+
+    #[test]
+    fn other_events_are_shown_too() {
+        let told = text([1 << 60 | 0x40, 0x1234_5000]);
+        assert!(told.contains("00:08.0 (rogue's): request at 0x12345000 through an illegal"));
+        let told = text([5 << 60, 0x2000]);
+        assert!(told.contains("event 0x5"), "{told}");
+    }
+
+    #[test]
+    fn the_log_ends_with_what_is_not_written() {
+        let events = [fault(EDU, 0, 1), fault(CARD, 0, 2), [0x40, 3], fault(EDU, 0, 4)];
+        let log: Vec<u8> = events.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+        let ram = |pa: u64, bytes: &mut [u8]| {
+            let at = pa.wrapping_sub(0x5000) as usize;
+            let found = log.get(at..at + bytes.len());
+            found.map(|found| bytes.copy_from_slice(found)).is_some()
+        };
+        assert_eq!(entries(&ram, (0x5000, 64)), events[..2]);
+        assert_eq!(entries(&ram, (0x5000, 16)), events[..1]);
+        assert_eq!(entries(&ram, (0, 0)), [[0; 2]; 0]);
+        // The log's end is not RAM.
+        assert_eq!(entries(&ram, (0x5030, 0x1000)), events[3..]);
+    }
+}
