@@ -13,6 +13,8 @@ pub enum Place {
     AfterRam,
     /// What may be another sandbox's memory.
     Victim,
+    /// So many bytes further on.
+    IntoVictim(u64),
     /// Where the image (boot code, monitors, tables) lies in the machine.
     Image,
     /// This many bytes into the read-only information page.
@@ -102,6 +104,7 @@ impl Aim {
             Place::At(address) => address,
             Place::AfterRam => after_ram,
             Place::Victim => self.victim,
+            Place::IntoVictim(offset) => self.victim + offset,
             Place::Image => map::IMAGE_PA.max(after_ram),
             Place::Info(offset) => map::INFO_GPA + offset,
             Place::ReadOnlyChannel => window::all(self.context)

@@ -232,18 +232,6 @@ pub fn msi_all_vectors(_: &Aim) -> Got {
     Ok(0x100 - 16)
 }
 
-/// Ten thousand messages as fast as they can be raised, to oneself.
-pub fn msi_storm(_: &Aim) -> Got {
-    interrupt::set(VECTOR, |_, _| {});
-    message(apic::id(), 0, u32::from(VECTOR))?;
-    interrupt::enable();
-    for _ in 0..10_000 {
-        edu::raise();
-    }
-    interrupt::disable();
-    Ok(0)
-}
-
 /// A good one, and the destination changed while it is on.
 pub fn msi_redirected(aim: &Aim) -> Got {
     interrupt::set(VECTOR, |_, _| {});

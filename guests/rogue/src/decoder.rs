@@ -127,7 +127,7 @@ unsafe extern "C" {
 
 const PRESENT_WRITE: u64 = 3;
 const GIB: u64 = 1 << 30;
-/// Where the first GiB is seen a second time, page by page.
+/// Where pages are seen a second time.
 const SECOND: u64 = 255 * GIB;
 
 #[repr(C, align(4096))]
@@ -138,6 +138,25 @@ unsafe impl Sync for Tables {}
 
 static TABLES: Tables = Tables(core::cell::UnsafeCell::new([[0; 512]; 2]));
 
+/// Makes a page visible a second time, as number `slot` (0 to 511): where its entry of the
+/// page tables is, and where `at` is then.
+pub fn second(at: u64, slot: usize) -> (*mut u64, u64) {
+    let tables = TABLES.0.get();
+    let (directory, leaves) = (tables as u64, tables as u64 + 4096);
+    // SAFETY: the tables are the ones that `map_everything` made: the GiB-wide view is
+    // new, and only attacks use it.
+    unsafe {
+        let top = (cpu::cr3() & !0xFFF) as *const u64;
+        let upper = (top.read() & !0xFFF) as *mut u64;
+        (*tables)[0][0] = leaves | PRESENT_WRITE;
+        (*tables)[1][slot % 512] = at & !0xFFF | PRESENT_WRITE;
+        upper.add((SECOND / GIB) as usize).write(directory | PRESENT_WRITE);
+        asm!("mov {t}, cr3", "mov cr3, {t}", t = out(reg) _, options(nostack));
+        let entry = (&raw mut (*tables)[1]).cast::<u64>().add(slot % 512);
+        (entry, SECOND + slot as u64 * 4096 + (at & 0xFFF))
+    }
+}
+
 /// Executes `code` at its second address; meanwhile that address leads to `instead`.
 fn behind_its_back(code: u64, instead: u64) -> Got {
     with_entry(code, instead | PRESENT_WRITE)
@@ -145,20 +164,9 @@ fn behind_its_back(code: u64, instead: u64) -> Got {
 
 /// The same; meanwhile the address has this entry.
 fn with_entry(code: u64, meanwhile: u64) -> Got {
-    let tables = TABLES.0.get();
-    let (directory, leaves) = (tables as u64, tables as u64 + 4096);
-    let slot = (code >> 12 & 511) as usize;
-    // SAFETY: an attack. The tables are the ones that `map_everything` made: the
-    // second GiB-wide view of the program is new, and nobody else uses it.
+    let (entry, at) = second(code, 0);
+    // SAFETY: an attack; nobody else uses this view.
     unsafe {
-        let top = (cpu::cr3() & !0xFFF) as *const u64;
-        let upper = (top.read() & !0xFFF) as *mut u64;
-        (*tables)[0][(code >> 21 & 511) as usize] = leaves | PRESENT_WRITE;
-        (*tables)[1][slot] = code & !0xFFF | PRESENT_WRITE;
-        upper.add((SECOND / GIB) as usize).write(directory | PRESENT_WRITE);
-        asm!("mov {t}, cr3", "mov cr3, {t}", t = out(reg) _, options(nostack));
-        let entry = (*tables)[1].as_ptr().add(slot);
-        let at = SECOND + (code & (GIB - 1));
         catch(|| {
             asm!("call {}", in(reg) at,
                 inout("rax") 0u64 => _,

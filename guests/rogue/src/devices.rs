@@ -190,7 +190,7 @@ pub static DEVICES: &[Attack] = &[
     denied("msi-vector-0", VECTOR, msi_own::<0, 0>, CONTROL),
     gives("msi-several", MESSAGE, msi_several, 0),
     gives("msi-all-vectors", MESSAGE, msi_all_vectors, 240),
-    gives("msi-storm", MESSAGE, msi_storm, 0),
+    gives("msi-storm", MESSAGE, edu::storm, edu::STORM),
     // Messages by MSI-X.
     denied("msix-foreign-core", CORE, msix_foreign, TABLE + 12),
     denied("msix-foreign-by-quads", CORE, msix_by_quads, TABLE + 8),

@@ -222,6 +222,25 @@ pub fn own_message(_: &Aim) -> Got {
     Ok(arrived())
 }
 
+/// Messages to oneself, 100,000 a second for a tenth of a second.
+pub const STORM: u64 = 10_000;
+
+/// See [`STORM`]: how many came.
+pub fn storm(_: &Aim) -> Got {
+    interrupt::set(VECTOR, arrive);
+    config::message(apic::id(), 0, u32::from(VECTOR))?;
+    let before = arrived();
+    interrupt::enable();
+    let begin = time::tsc();
+    for n in 1..=STORM {
+        raise();
+        let next = begin + time::ticks(n * 10_000);
+        while time::tsc() < next {}
+    }
+    interrupt::disable();
+    Ok(arrived() - before)
+}
+
 /// DMA to a page of its own, and a message at its end; then a restart in the middle.
 pub fn restart(_: &Aim) -> Got {
     interrupt::set(VECTOR, arrive);

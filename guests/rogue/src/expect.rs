@@ -43,6 +43,8 @@ pub enum Expect {
     QuietLines,
     /// A denial of a device's register at this address.
     Device(u64),
+    /// One of these denials, as a race decides.
+    OneOf(&'static [Expect]),
     /// The guest starts afresh, by its own will.
     Restart,
     /// A triple fault.
@@ -87,6 +89,7 @@ impl Expect {
             | Self::Harmless(_)
             | Self::Exception(_)
             | Self::Restart
+            | Self::OneOf(_)
             | Self::Endless => return None,
         })
     }
@@ -112,6 +115,13 @@ impl fmt::Display for Text<'_> {
             }
             (None, Expect::Harmless(value)) => write!(f, "harmless {value:#x}"),
             (None, Expect::Exception(vector)) => write!(f, "exception {vector}"),
+            (None, Expect::OneOf(all)) => {
+                for (n, one) in all.iter().enumerate() {
+                    let separator = if n == 0 { "" } else { " or " };
+                    write!(f, "{separator}{}", Text(one, self.1))?;
+                }
+                Ok(())
+            }
             (None, Expect::Restart) => f.write_str("restart"),
             (None, Expect::QuietLines) => f.write_str("harmless 0x0"),
             (None, _) => f.write_str("endless"),

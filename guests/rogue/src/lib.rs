@@ -11,7 +11,7 @@
 //! another's core), `sandbox=INDEX` (another sandbox), `port=NUMBER` (another's
 //! device). `uart=NUMBER` is the first port of an own 16550 with a line. With
 //! `set=devices` and `set=bridge` the attacks are those of a sandbox with PCI functions;
-//! with `set=edu` some of its DMA comes before what any sandbox can try.
+//! with `set=race` those that take two cores; with `set=edu` some of its DMA comes before what any sandbox can try.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod act;
@@ -23,6 +23,7 @@ pub mod edu;
 pub mod expect;
 pub mod lines;
 pub mod of_others;
+pub mod race;
 mod special;
 pub mod table;
 
@@ -55,6 +56,8 @@ pub enum Set {
     Devices,
     /// What takes one behind a bridge: [`devices::BRIDGE`].
     Bridge,
+    /// What takes two cores: [`race::RACES`].
+    Race,
     /// [`EDU`], then those of [`Set::Any`] that mean the same with a PCI function.
     Edu,
 }
@@ -72,6 +75,7 @@ impl Set {
         match name {
             Some("devices") => Self::Devices,
             Some("bridge") => Self::Bridge,
+            Some("race") => Self::Race,
             Some("edu") => Self::Edu,
             _ => Self::Any,
         }
@@ -84,6 +88,7 @@ impl Set {
             Self::Any | Self::Edu => ATTACKS,
             Self::Devices => devices::DEVICES,
             Self::Bridge => devices::BRIDGE,
+            Self::Race => race::RACES,
         }
     }
 
@@ -105,7 +110,7 @@ impl Set {
 
 /// All attacks.
 pub fn all() -> impl Iterator<Item = &'static Attack> {
-    [Set::Any, Set::Devices, Set::Bridge].into_iter().flat_map(Set::attacks)
+    [Set::Any, Set::Devices, Set::Bridge, Set::Race].into_iter().flat_map(Set::attacks)
 }
 
 /// The attack of this name.

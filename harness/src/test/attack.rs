@@ -85,6 +85,10 @@ pub fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> 
         Expect::Harmless(_) | Expect::QuietLines if expected.starts_with("harmless") => {
             denied.is_empty() && got == Some(expected)
         }
+        Expect::OneOf(_) => {
+            let came: Vec<_> = denied.iter().map(String::as_str).chain(got).collect();
+            matches!(came[..], [one] if expected.split(" or ").any(|e| e == one))
+        }
         Expect::Restart => denied.is_empty() && got.is_none(),
         Expect::Exception(_) => denied.is_empty() && got.is_some_and(|g| g.starts_with(expected)),
         _ => denied == [expected] && got.is_none(),

@@ -121,6 +121,7 @@ static MUTATIONS: &[Mutation] = &[
     built("decoder-direction", "decoder-read-for-write", |seen| {
         harmless(seen, "decoder-read-for-write")
     }),
+    built("decoder-direction", "race-directions", |seen| harmless(seen, "race-directions")),
     built("decoder-ram", "decoder-code-outside", |seen| {
         seen.sandbox("rogue").is_ok_and(|s| s.state == "failed")
     }),
@@ -423,7 +424,9 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
     // The victim is up by then; what is done to it shows before the end.
     let args = format!("attack={} once pause=100 linger=50", mutation.attack);
     let has = |set: Set| set.attacks().iter().any(|a| Some(a.name) == last(mutation));
-    let mut manifest = match [Set::Devices, Set::Bridge].into_iter().find(|set| has(*set)) {
+    let sets = [Set::Devices, Set::Bridge, Set::Race];
+    let set = sets.into_iter().find(|set| has(*set));
+    let mut manifest = match set {
         Some(set) => device::system(set, &args, &bench.dir)?,
         None => system(&[1], &args),
     };
@@ -441,6 +444,7 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
     };
     run(&manifest, &bench.dir, |o| {
         o.artifacts = folder;
+        o.time = device::time(set);
         o.limit = Duration::from_secs(30);
         if let (Out::Tables(out), true) = (mutation.out, mutated) {
             o.spoil = Some(Box::new(move |bytes: &mut Vec<u8>, baked: &Baked| {
