@@ -167,6 +167,9 @@ fn guest(context: Context) -> u32 {
         return 3;
     }
     if context.incarnation() + 1 < context.arg_u64("lives").unwrap_or(1) {
+        // What is read there is seen to arrive.
+        let words = BURST * Arena::PAGE_WORDS;
+        (0..words).for_each(|at| Arena::set(Arena::data(2 * BURST) + at, pattern(u64::MAX, at)));
         disk.begin(&disk.burst(false, 2 * BURST, 0)[..7]);
         disk.begin(&disk.burst(true, 0, 1));
         time::sleep(context.arg_u64("linger").unwrap_or(0) * 1_000_000);

@@ -2,10 +2,14 @@
 //! one life comes to the next one.
 
 use super::driver::Job;
-use super::system::{Manifest, Seen, run};
+use super::system::{Manifest, Memory, Seen, run, run_and};
 use crate::build;
+use bulkhead_layout::report::State;
+use std::cell::Cell;
+use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Bytes of the disk's file, and what the guest says of it.
 const SIZE: u64 = 64 << 20;
@@ -50,6 +54,7 @@ pub fn jobs() -> Vec<Job> {
         |name, kind: Kind, lives| Job::one(name, 120, move |bench| works(kind, lives, &bench.dir));
     let not_reset =
         |name, kind: Kind| Job::one(name, 120, move |bench| not_reset(kind, &bench.dir));
+    let stopped = |name, kind: Kind| Job::one(name, 120, move |bench| stopped(kind, &bench.dir));
     let held = |name, kind: Kind| Job::one(name, 120, move |bench| held(kind, &bench.dir));
     vec![
         job("drive/nvme", NVME, 1),
@@ -58,6 +63,8 @@ pub fn jobs() -> Vec<Job> {
         job("drive/virtio-restarts", VIRTIO, 5),
         held("drive/nvme-held", NVME),
         held("drive/virtio-held", VIRTIO),
+        stopped("drive/nvme-held-stopped", NVME),
+        stopped("drive/virtio-held-stopped", VIRTIO),
         not_reset("drive/nvme-held-not-reset", NVME),
         not_reset("drive/virtio-held-not-reset", VIRTIO),
     ]
@@ -120,22 +127,67 @@ const HELD_BACK: &str = "rounds=1 lives=2 linger=100 watch=1000";
 
 /// What the disk owes to one life does not come to the next one.
 fn held(kind: Kind, dir: &Path) -> Result<String, String> {
-    worked(&guest(slow(kind, dir, |text| text)?, kind, HELD_BACK, dir)?, 2)
+    worked(&guest(slow(kind, 10, dir, Ok)?.ends_with(&["guest"]), kind, HELD_BACK, dir)?, 2)
+}
+
+/// A warden stops it while the disk owes it all but a few of its requests. For longer
+/// than the disk would take for them its memory stays as it was then; without the steps
+/// that reset the function it does not.
+fn stopped(kind: Kind, dir: &Path) -> Result<String, String> {
+    let changed = |manifest: Manifest| -> Result<bool, String> {
+        let [parked, now] = stop(manifest, kind, dir)?;
+        Ok(parked != now)
+    };
+    if changed(slow(kind, 4, dir, Ok)?)? {
+        return Err("the disk wrote to a stopped sandbox's memory".into());
+    }
+    if !changed(slow(kind, 4, dir, |text| without_reset(kind, text))?)? {
+        return Err("without a reset nothing changed: this shows nothing".into());
+    }
+    Ok("its memory stays as it is, and without a reset does not".into())
+}
+
+/// The guest's memory as it was when it was seen to be stopped, and some seconds later.
+fn stop(manifest: Manifest, kind: Kind, dir: &Path) -> Result<[u64; 2], String> {
+    /// What the disk takes for all requests, and more.
+    const PATIENCE: Duration = Duration::from_secs(5);
+    const RAM: (u64, usize) = (1 << 30, 4 << 20);
+    let device = format!("devices = [\"pci:{}\"]", kind.function);
+    let memory = "{ size = \"4 MiB\", at = \"1 GiB\" }";
+    let args = "rounds=0 lives=2 linger=60000";
+    let steps = "do=wait,nap,stop nap=300 target=0";
+    let control = "control = [\"guest\"]";
+    let manifest = manifest
+        .bare("guest", "disk", args, &[0], memory, &device)
+        .bare("warden", "warden", steps, &[1], "4 MiB", control)
+        .bare("victim", "victim", "", &[2], "8 MiB", "");
+    let since = Rc::new(Cell::new(None::<Instant>));
+    let mut parked = 0;
+    let look = |(name, state): (&str, State), memory: &Memory| {
+        if name == "guest" && state == State::Stopped {
+            parked = hash(memory, RAM);
+            since.set(Some(Instant::now()));
+        }
+    };
+    let at = since.clone();
+    let change = |options: &mut bulkhead_run::Options| {
+        options.time = bulkhead_qemu::Time::Live;
+        options.stop = Some(Box::new(move || at.get().is_some_and(|at| at.elapsed() > PATIENCE)));
+    };
+    let seen = run_and(&manifest, dir, change, look)?;
+    seen.exited("warden")?;
+    seen.undisturbed("victim", &["running"])?;
+    let restarts = seen.sandbox("guest")?.restarts;
+    seen.ensure(since.get().is_some() && restarts == 0, "it was not stopped")?;
+    let now = seen.memory.as_ref().map_or(0, |memory| hash(memory, RAM));
+    Ok([parked, now])
 }
 
 /// Without the steps that reset the function it does: the guest sees it, and what its
 /// sandbox does not own stays as it is.
 fn not_reset(kind: Kind, dir: &Path) -> Result<String, String> {
-    let [with, without] = kind.reset;
-    let mut changed = 0;
-    let manifest = slow(kind, dir, |text| {
-        changed = text.matches(with).count();
-        text.replace(with, without)
-    })?;
-    if changed == 0 {
-        return Err(format!("machines/qemu-q35.toml has no {with:?}"));
-    }
-    let seen = guest(manifest, kind, HELD_BACK, dir)?;
+    let manifest = slow(kind, 10, dir, |text| without_reset(kind, text))?;
+    let seen = guest(manifest.ends_with(&["guest"]), kind, HELD_BACK, dir)?;
     let s = seen.sandbox("guest")?;
     seen.ensure(s.restarts == 1 && s.exit_code == Some(1), "nothing came of the former life")?;
     seen.undisturbed("victim", &["running"])?;
@@ -143,8 +195,22 @@ fn not_reset(kind: Kind, dir: &Path) -> Result<String, String> {
     Ok(said.unwrap_or("an interrupt came").to_owned())
 }
 
-/// For a machine whose disk carries out 10 requests a second.
-fn slow(kind: Kind, dir: &Path, change: impl FnOnce(String) -> String) -> Result<Manifest, String> {
+/// A machine description without the steps that reset such a disk.
+fn without_reset(kind: Kind, text: String) -> Result<String, String> {
+    let [with, without] = kind.reset;
+    match text.matches(with).count() {
+        0 => Err(format!("machines/qemu-q35.toml has no {with:?}")),
+        _ => Ok(text.replace(with, without)),
+    }
+}
+
+/// For a machine whose disk carries out so many requests a second.
+fn slow(
+    kind: Kind,
+    rate: u32,
+    dir: &Path,
+    change: impl FnOnce(String) -> Result<String, String>,
+) -> Result<Manifest, String> {
     let error = |e: std::io::Error| format!("{}: {e}", dir.display());
     file(dir)?;
     let text = std::fs::read_to_string(build::root().join("machines/qemu-q35.toml"));
@@ -156,7 +222,7 @@ fn slow(kind: Kind, dir: &Path, change: impl FnOnce(String) -> String) -> Result
     // A comma in an option's value is written twice.
     let disk = dir.join("disk.img").display().to_string().replace(',', ",,");
     let drive =
-        format!("if=none,id=held,file={disk},format=raw,snapshot=on,throttling.iops-total=10");
+        format!("if=none,id=held,file={disk},format=raw,snapshot=on,throttling.iops-total={rate}");
     let whole = format!("{device}{}", kind.drive);
     let text = text.replace(
         &whole,
@@ -167,6 +233,17 @@ fn slow(kind: Kind, dir: &Path, change: impl FnOnce(String) -> String) -> Result
     );
     let machines = dir.join("machines");
     std::fs::create_dir_all(&machines).map_err(error)?;
-    std::fs::write(machines.join(format!("{HELD}.toml")), change(text)).map_err(error)?;
-    Ok(Manifest::on(HELD).ends_with(&["guest"]))
+    std::fs::write(machines.join(format!("{HELD}.toml")), change(text)?).map_err(error)?;
+    Ok(Manifest::on(HELD))
+}
+
+/// Of a range of memory.
+fn hash(memory: &Memory, (start, len): (u64, usize)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut bytes = vec![0; 1 << 20];
+    for at in (0..len as u64).step_by(bytes.len()) {
+        memory.read(start + at, &mut bytes);
+        hasher.write(&bytes);
+    }
+    hasher.finish()
 }
