@@ -41,8 +41,13 @@ seeds() { # target
     esac
 }
 
-# What random bytes begin with is of no length worth keeping, but for text.
-length() { [ "$1" = manifest ] && echo 8192 || echo "$LEN"; }
+# libFuzzer's options for a target: text is longer, and has words.
+limits() { # target
+    case $1 in
+    manifest) printf '%s\n' -max_len=8192 "-dict=$ROOT/fuzz/manifest.dict" ;;
+    *) echo "-max_len=$LEN" ;;
+    esac
+}
 
 mode=run
 seconds=60
@@ -61,6 +66,7 @@ for target in "${targets[@]}"; do
     corpus=$FOUND/corpus/$target artifacts=$FOUND/artifacts/$target
     mkdir -p "$corpus" "$artifacts"
     mapfile -t folders < <(seeds "$target")
+    mapfile -t limits < <(limits "$target")
     if [ $mode = minimise ] && [ "$target" = manifest ]; then
         continue # the tree's manifests are its corpus
     elif [ $mode = minimise ]; then
@@ -78,7 +84,7 @@ for target in "${targets[@]}"; do
     say "$target: $seconds s"
     # libFuzzer's own limits: of a single input, and of memory.
     fuzz run "$target" "$corpus" "${folders[@]}" -- -max_total_time="$seconds" -timeout=20 \
-        -max_len="$(length "$target")" -artifact_prefix="$artifacts/" -verbosity=0 -print_final_stats=1 ||
+        "${limits[@]}" -artifact_prefix="$artifacts/" -verbosity=0 -print_final_stats=1 ||
         { warn "$target: found something; the input is in ${artifacts#"$ROOT"/}" && status=1; }
 done
 exit $status
