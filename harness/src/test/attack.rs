@@ -65,17 +65,19 @@ pub fn got<'a>(seen: &'a Seen, name: &str) -> Option<&'a str> {
     said(seen, name, "got")
 }
 
+/// A denial's kind and address, as attacks name it.
+pub fn denial(denied: &bulkhead_watch::Explained) -> String {
+    let kind = KIND_NAMES.get(denied.record.kind as usize).unwrap_or(&"?");
+    format!("{kind} {:#x}", denied.record.address)
+}
+
 /// Whether of an attack that was made in a life came what should.
 pub fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> {
     let expected = said(seen, attack.name, "expected");
     let expected = expected.ok_or_else(|| seen.wrong("it was not made"))?;
-    let text = |d: &&bulkhead_watch::Explained| {
-        let kind = KIND_NAMES.get(d.record.kind as usize).unwrap_or(&"?");
-        format!("{kind} {:#x}", d.record.address)
-    };
     let of_this =
         |d: &&bulkhead_watch::Explained| d.sandbox == "rogue" && d.record.incarnation == life;
-    let denied: Vec<_> = seen.denials.iter().filter(of_this).map(|d| text(&d)).collect();
+    let denied: Vec<_> = seen.denials.iter().filter(of_this).map(denial).collect();
     let got = got(seen, attack.name);
     let right = match attack.expect {
         // What the processor lacks is as good.

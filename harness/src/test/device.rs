@@ -2,7 +2,7 @@
 //! decoder, and by DMA. Beside what the other attacks are judged by, nothing that
 //! confines anybody may have changed in the image.
 
-use super::attack::{CANARY_HPA, VICTIM, VICTIM_HPA, judge, unharmed};
+use super::attack::{CANARY_HPA, VICTIM, VICTIM_HPA, denial, judge, unharmed};
 use super::driver::{Bench, Job};
 use super::spoil::{ADDRESS, Spoil};
 use super::system::{FAST, Manifest, Seen, artifacts, run};
@@ -31,6 +31,7 @@ pub fn jobs() -> Vec<Job> {
         all("bridge", Set::Bridge, "bridge"),
         all("race", Set::Race, "race"),
         Job::one("device/promise", 60, promise),
+        Job::one("device/linux", 240, linux),
         Job::one("device/storm-beside-flight", 240, storm),
     ]
 }
@@ -123,6 +124,45 @@ fn all(group: &'static str, set: Set, name_of_set: &'static str) -> Job {
         bench.result(&victim, unharmed.map(words));
         bench.result(&explained, words_for(&seen, set));
     })
+}
+
+/// What root in a Linux tries: each attack comes to what it says that it expects, the last
+/// one ends the sandbox, and the victim is as it was.
+fn linux(bench: &Bench) -> Result<String, String> {
+    let job = format!("bhattack:victim={CANARY_HPA:x},core=1 iomem=relaxed");
+    let mut manifest = Manifest::new()
+        .ends_with(&["rogue"])
+        .bare("victim", "victim", "", &[1], VICTIM, "devices = [\"uart0\", \"pci:00:03.0\"]")
+        .linux("rogue", "linux-6.12-cloud", &job, &[0], "256 MiB", 1);
+    let owned = "[\"uart1\", \"pci:00:08.0\", \"pci:00:09.1\"]";
+    manifest.0 = manifest.0.replace("[\"uart1\"]", owned);
+    let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))?;
+    let said = &seen.outcome()?.serials[1];
+    let lines = |what: &str| -> Vec<(String, String)> {
+        let split = format!(": {what} ");
+        let lines = said.lines().filter_map(|l| l.trim_end().split_once("bhattack: "));
+        let found = lines.filter_map(|(_, l)| l.split_once(&split));
+        found.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    };
+    let (expected, got) = (lines("expected"), lines("got"));
+    let (denied, values): (Vec<_>, Vec<_>) =
+        expected.iter().partition(|(_, e)| e.contains("-violation"));
+    let denied: Vec<_> = denied.iter().map(|(_, e)| e.clone()).collect();
+    // The kernel looks for a serial port where the victim has one.
+    let looked = |record: &String| record == "port-violation 0x3f9";
+    let records: Vec<_> = seen.denials.iter().map(denial).skip_while(looked).collect();
+    seen.ensure(records == denied, format!("denied: {records:#?}\nnot: {denied:#?}\n{said}"))?;
+    for one in values {
+        seen.ensure(got.contains(one), format!("{one:?} is not among {got:#?}\n{said}"))?;
+    }
+    // All were made, and the last one did not come back.
+    let last = expected.last().map(|(name, _)| name.as_str());
+    seen.ensure(last == Some("write-victim"), format!("the last one is {last:?}\n{said}"))?;
+    seen.ensure(got.len() + 1 == expected.len(), format!("{} came back", got.len()))?;
+    let state = seen.sandbox("rogue")?.state;
+    seen.ensure(state == "stopped", format!("rogue is {state}"))?;
+    unharmed(&seen)?;
+    Ok(format!("{} attacks, {} denials", expected.len(), denied.len()))
 }
 
 /// Six storms of 100,000 messages a second to oneself, with what a restart takes between

@@ -1,10 +1,10 @@
-//! Read-only windows into physical memory through `/dev/mem`. Debian's kernels
+//! Windows into physical memory, read-only ([`Window`]) or not ([`Registers`]), through `/dev/mem`. Debian's kernels
 //! have `STRICT_DEVMEM`: RAM is refused, addresses that no driver has claimed are
 //! not, and the pages that a monitor shows a guest are of that kind.
 
 use bulkhead_layout::map::INFO_GPA;
 use bulkhead_layout::{PAGE, info};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::fs::OpenOptions;
 use std::io;
@@ -75,6 +75,81 @@ impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: the mapping made in `open`, not used afterwards.
         let _ = unsafe { munmap(self.base, self.length) };
+    }
+}
+
+/// A page of device registers, or of this program's own, that others write, too.
+#[derive(Debug)]
+pub struct Registers(Window);
+
+impl Registers {
+    /// Maps `length` bytes of a file such as `/dev/mem` at a page-aligned offset.
+    ///
+    /// # Errors
+    /// If there is no such file, or the kernel refuses the range.
+    pub fn map(path: &str, offset: u64, length: usize) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(nix::fcntl::OFlag::O_SYNC.bits())
+            .open(path)?;
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let size = NonZeroUsize::new(length).ok_or_else(invalid)?;
+        let offset = i64::try_from(offset).map_err(|_| invalid())?;
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: as in `Window::open`.
+        let base = unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, &file, offset) }?;
+        Ok(Self(Window { base, length }))
+    }
+
+    /// A page of memory that stays where it is.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn own_page() -> io::Result<Self> {
+        let size = NonZeroUsize::new(PAGE as usize).ok_or(io::ErrorKind::InvalidInput)?;
+        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_LOCKED | MapFlags::MAP_POPULATE;
+        // SAFETY: a new mapping of nothing.
+        let base = unsafe { mmap_anonymous(None, size, rights, flags) }?;
+        Ok(Self(Window { base, length: PAGE as usize }))
+    }
+
+    /// Where it is in this program.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.0.base.as_ptr() as usize
+    }
+
+    fn at<T>(&self, offset: usize) -> *mut T {
+        let size = size_of::<T>();
+        assert!(offset.is_multiple_of(size) && offset + size <= self.0.length, "outside");
+        self.0.base.as_ptr().wrapping_byte_add(offset).cast()
+    }
+
+    /// Reads 32 bits at an aligned offset within the mapping.
+    #[must_use]
+    pub fn get32(&self, offset: usize) -> u32 {
+        // SAFETY: `at` says that it is within the mapping; volatile, as others write it.
+        unsafe { self.at::<u32>(offset).read_volatile() }
+    }
+
+    /// Writes 8 bits.
+    pub fn set8(&self, offset: usize, value: u8) {
+        // SAFETY: as in `get32`; no reference to it exists.
+        unsafe { self.at::<u8>(offset).write_volatile(value) }
+    }
+
+    /// Writes 32 bits.
+    pub fn set32(&self, offset: usize, value: u32) {
+        // SAFETY: as above.
+        unsafe { self.at::<u32>(offset).write_volatile(value) }
+    }
+
+    /// Writes 64 bits.
+    pub fn set64(&self, offset: usize, value: u64) {
+        // SAFETY: as above.
+        unsafe { self.at::<u64>(offset).write_volatile(value) }
     }
 }
 

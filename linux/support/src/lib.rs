@@ -1,8 +1,9 @@
 //! What the programs of a Linux guest share, so that they themselves need no
-//! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]) and
-//! what comes before measuring ([`setup`]).
+//! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]), ports
+//! ([`port`]) and what comes before measuring ([`setup`]).
 
 pub mod devmem;
+pub mod port;
 pub mod setup;
 
 pub use bulkhead_layout::marker;
