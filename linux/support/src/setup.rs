@@ -71,17 +71,34 @@ pub fn drain() {
 }
 
 /// Waits for the end of the boot's own background work: Linux refines the TSC's
-/// frequency for a second and changes the clock source then.
+/// frequency for a second and changes the clock source then, and kernel threads go on
+/// with what the boot has put off, for a third of a second after the first program's
+/// start. That ends when all cores have been idle for a while; the limit is for a
+/// system in which something else never ends.
 pub fn settle() {
-    const LONGEST: Duration = Duration::from_secs(3);
+    const LONGEST: Duration = Duration::from_secs(10);
+    const WHILE: Duration = Duration::from_millis(200);
     let start = Instant::now();
+    let mut before = idle();
     loop {
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(WHILE);
+        let now = idle();
+        let quiet = now - before > 0.9 * WHILE.as_secs_f64();
+        before = now;
         let clock = fs::read_to_string(CLOCK).unwrap_or_default();
-        if clock.trim() != "tsc-early" || start.elapsed() > LONGEST {
+        if quiet && clock.trim() != "tsc-early" || start.elapsed() > LONGEST {
             return;
         }
     }
+}
+
+/// Seconds that a core was idle so far, in the mean of all.
+fn idle() -> f64 {
+    // The uptime and the sum of all cores' idle time (proc(5)).
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let sum = uptime.split_whitespace().nth(1).and_then(|text| text.parse().ok());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    sum.unwrap_or(0.0) / cores as f64
 }
 
 /// Prints what the figures depend on.
