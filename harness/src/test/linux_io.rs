@@ -5,14 +5,11 @@
 use super::disk::{self, done, work};
 use super::driver::{Job, tail};
 use super::system::{Manifest, Seen, run};
-use crate::build;
 use bulkhead_qemu::{Peer, Time};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
-
-const UNCONFINED: &str = "qemu-q35-unconfined";
 
 /// A sandbox.
 #[derive(Clone, Copy)]
@@ -54,31 +51,18 @@ const NVME: (&str, &str, &str) = ("disk2", "00:07.0", "/dev/nvme0n1");
 const AHCI: (&str, &str, &str) = ("disk3", "00:1f.2", "/dev/sda");
 const E1000E: (&str, &str) = ("01:00.0", "e1000e");
 
-/// What the machine does about its functions' DMA.
-#[derive(Clone, Copy, PartialEq)]
-enum Dma {
-    Confined,
-    Unconfined,
-}
-
 impl Linux {
     /// Adds it, with its drive, to a manifest.
-    fn add(&self, manifest: Manifest, dma: Dma, job: &str) -> Manifest {
+    fn add(&self, manifest: Manifest, job: &str) -> Manifest {
         let ((drive, disk, root), (card, driver)) = (self.disk, self.card);
         let mut manifest = manifest.drive(drive, "debian.img");
-        let grant = |address: &str| match dma {
-            Dma::Confined => format!("\"pci:{address}\""),
-            Dma::Unconfined => format!("{{ device = \"pci:{address}\", dma = \"unconfined\" }}"),
-        };
         let Self { name, kernel, cores, uart, memory, .. } = self;
         let cmdline = format!(
             "console=ttyS{uart},115200 bulkhead.root={root} bulkhead.net={driver} bulkhead.run={job}"
         );
         let _ = writeln!(
             manifest.0,
-            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:linux-{kernel}\", initrd = \"artifact:disk-{kernel}.cpio\", cmdline = \"{cmdline}\" }}\ncores = {cores:?}\nmemory = {memory}\ndevices = [\"uart{uart}\", {}, {}]",
-            grant(disk),
-            grant(card)
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"linux\", kernel = \"artifact:linux-{kernel}\", initrd = \"artifact:disk-{kernel}.cpio\", cmdline = \"{cmdline}\" }}\ncores = {cores:?}\nmemory = {memory}\ndevices = [\"uart{uart}\", \"pci:{disk}\", \"pci:{card}\"]"
         );
         manifest
     }
@@ -113,7 +97,6 @@ pub fn jobs() -> Vec<Job> {
         .map(|case| Job::one(case.name, LIMIT + 20, move |bench| works(&case, &bench.dir)));
     let mut jobs: Vec<_> = works.collect();
     jobs.push(Job::one("linux-io/sees", 120, |bench| sees(&bench.dir)));
-    jobs.push(Job::one("linux-io/unconfined", 120, |bench| boots_unconfined(&bench.dir)));
     jobs.push(Job::one("linux-io/reboot", 300, |bench| reboot(&bench.dir)));
     jobs.push(Job::one("linux-io/crash", 300, |bench| crash(&bench.dir)));
     jobs.push(Job::one("linux-io/stopped-under-load", 400, |bench| stopped(&bench.dir)));
@@ -126,7 +109,7 @@ fn works(case: &Case, dir: &Path) -> Result<String, String> {
     for linux in case.linux {
         let mut peer = Peer::start().map_err(|e| e.to_string())?;
         peer.iperf3(&dir.join(linux.name)).map_err(|e| e.to_string())?;
-        manifest = linux.add(manifest, Dma::Confined, &work(&peer, linux.disk.2, case.all));
+        manifest = linux.add(manifest, &work(&peer, linux.disk.2, case.all));
         peers.push(peer);
     }
     let before = disk::state()?;
@@ -165,33 +148,6 @@ fn undisturbed(seen: &Seen, linux: &Linux) -> Result<(), String> {
     denied.map_or(Ok(()), |text| Err(seen.wrong(text)))
 }
 
-/// For a machine as QEMU's q35, but without its IOMMU.
-fn unconfined(dir: &Path) -> Result<Manifest, String> {
-    let error = |e: std::io::Error| e.to_string();
-    let text = std::fs::read_to_string(build::root().join("machines/qemu-q35.toml"));
-    let text = without_iommu(&text.map_err(error)?)?;
-    let machines = dir.join("machines");
-    std::fs::create_dir_all(&machines).map_err(error)?;
-    std::fs::write(machines.join(format!("{UNCONFINED}.toml")), text).map_err(error)?;
-    Ok(Manifest::on(UNCONFINED))
-}
-
-/// The description without the IOMMU, its function and its registers.
-fn without_iommu(text: &str) -> Result<String, String> {
-    let mut tables = text.split("\n\n").collect::<Vec<_>>();
-    let all = tables.len();
-    let is = |table: &str, what: &str| table.lines().any(|line| line == what);
-    tables.retain(|t| {
-        !is(t, "[iommu]") && !is(t, "name = \"IOMMU\"") && !is(t, "address = \"00:01.0\"")
-    });
-    let arguments = "    \"-device\", \"amd-iommu,pt=off,intremap=on\",\n";
-    let rest = tables.join("\n\n");
-    match (all - tables.len(), rest.matches(arguments).count()) {
-        (3, 1) => Ok(rest.replace(arguments, "")),
-        other => Err(format!("tables and arguments of the IOMMU: {other:?}, not (3, 1)")),
-    }
-}
-
 /// A program of the shell's: a parameter of the kernel has no blanks, and init takes
 /// commas for them. Words of the language itself cannot come from an expansion, so
 /// there are none of them.
@@ -226,23 +182,9 @@ fn sees(dir: &Path) -> Result<String, String> {
         ("0000:01:00.0", "0x8086 0x10d3 0x020000"),
     ];
     let linux = Linux { disk: AHCI, card: E1000E, kernel: "6.12", ..VIRTIO };
-    let manifest = linux.add(Manifest::new(), Dma::Confined, &script(LIST));
+    let manifest = linux.add(Manifest::new(), &script(LIST));
     let seen = run(&manifest, dir, |options| options.limit = Duration::from_secs(100))?;
     found(&seen, &linux, &EXPECTED)
-}
-
-/// Without an IOMMU Linux boots and finds its functions. It cannot use them: a
-/// device takes the addresses of a driver for the machine's. So nothing loads one.
-fn boots_unconfined(dir: &Path) -> Result<String, String> {
-    const EXPECTED: [(&str, &str); 2] =
-        [("0000:00:03.0", "0x1af4 0x1042 0x010000"), ("0000:00:05.0", "0x1af4 0x1041 0x020000")];
-    let job = script(LIST).replace("bash:", "sh:");
-    let mut manifest = VIRTIO.add(unconfined(dir)?, Dma::Unconfined, &job);
-    for parameter in [" bulkhead.root=/dev/vda", " bulkhead.net=virtio_net"] {
-        manifest.0 = manifest.0.replace(parameter, "");
-    }
-    let seen = run(&manifest, dir, |options| options.limit = Duration::from_secs(100))?;
-    found(&seen, &VIRTIO, &EXPECTED)
 }
 
 /// Lives that a rebooting Linux is given, the first one included.
@@ -284,7 +226,7 @@ fn lives(linux: &Linux, job: &str, trace: &str, dir: &Path) -> Result<String, St
     let console = dir.join("serial1.log");
     let trace = trace.to_owned();
     // The command line, which the console shows too, has `${IFS}` before it.
-    let seen = run(&linux.add(Manifest::new(), Dma::Confined, job), dir, |options| {
+    let seen = run(&linux.add(Manifest::new(), job), dir, |options| {
         options.time = TIME;
         options.limit = Duration::from_secs(280);
         options.stop = Some(Box::new(move || {
@@ -313,7 +255,7 @@ fn stopped(dir: &Path) -> Result<String, String> {
     let steps =
         "do=wait,nap,nap,restart,nap,nap,stop,sleep,sleep,sleep,sleep,sleep nap=2000 target=1";
     manifest = manifest.bare("warden", "warden", steps, &[1], "4 MiB", "control = [\"linux\"]");
-    manifest = VIRTIO.add(manifest, Dma::Confined, &job);
+    manifest = VIRTIO.add(manifest, &job);
     manifest = manifest.bare("witness", "victim", "", &[2], "8 MiB", "");
     let seen = run(&manifest, dir, |options| {
         options.time = TIME;
@@ -328,16 +270,4 @@ fn stopped(dir: &Path) -> Result<String, String> {
     let works = said.matches(TRACE).count();
     seen.ensure(works == 2, format!("it came to its load {works} times, not 2"))?;
     Ok("restarted and stopped under load".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_description_loses_its_iommu_and_nothing_else() {
-        let text = "a = 1\n\n[[reserved]]\nname = \"IOMMU\"\n\n[iommu]\nkind = 1\n\n[[function]]\naddress = \"00:01.0\"\n\n[qemu]\n    \"-device\", \"amd-iommu,pt=off,intremap=on\",\n";
-        assert_eq!(without_iommu(text).expect("all there"), "a = 1\n\n[qemu]\n");
-        assert!(without_iommu("a = 1").is_err());
-    }
 }
