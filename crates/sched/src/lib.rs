@@ -1,0 +1,71 @@
+//! Who runs on a core, how long, and when again: fixed priorities with budgets.
+//! Portable and without allocation; the kernel runs it on its objects, the host
+//! tools in a simulation ([`simulate`]).
+//!
+//! A **scheduling context** ([`Context`]) is a budget C in a period T under a policy.
+//! A thread runs only on a context with budget. Each policy keeps a theorem, for any
+//! behaviour of its thread, as long as the caller stops it when its budget ends (what
+//! it uses beyond that is charged to its later budgets):
+//!
+//! | policy | theorem | where |
+//! |---|---|---|
+//! | [`Server`], sporadic | in every interval of length d that begins when nothing of its priority or a higher one wants to run, and in which that is so at no other time, it runs at most C·⌈d/T⌉: a periodic task's share. It begins to use a refill at most N·⌈d/T⌉ times, N being the length of its list | [`server`] |
+//! | [`Server`], strict | it runs at most C in **every** window of length T | [`server`] |
+//! | [`Pibs`] | at the highest priority, at most (2-U)·U·T in every window of length T, requests coming from contexts with periods of at most T | [`pibs`] |
+//! | [`Full`] | none; round robin with slices of T | [`context`] |
+//!
+//! Time is counted in ticks of the caller's choice, from any beginning, in a `u64`.
+//! There is no periodic tick: [`Scheduler::schedule`] says when it wants to be called
+//! again. [`admission`] has the arithmetic that says beforehand whether budgets can be
+//! had in time.
+#![no_std]
+
+#[cfg(any(test, feature = "host"))]
+extern crate std;
+
+pub mod context;
+pub mod pibs;
+mod ready;
+pub mod refills;
+mod release;
+pub mod scheduler;
+pub mod server;
+
+pub use context::{Context, Contexts, Full, Id, Policy};
+pub use pibs::{Pibs, Requester, Utilization};
+pub use refills::{Refill, Refills};
+pub use scheduler::{Decision, Scheduler};
+pub use server::Server;
+
+/// Ticks: a time since some beginning, or a duration. Sums saturate: what would come
+/// after the end of time never comes.
+pub type Time = u64;
+
+/// A budget, period or share that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// Neither budget nor period may be 0, nor the budget above the period.
+    Budget {
+        /// Budget, ticks.
+        budget: Time,
+        /// Period, ticks.
+        period: Time,
+    },
+    /// A list holds at least one refill.
+    NoRefills,
+    /// A utilization lies above 0 and below 1.
+    Utilization {
+        /// Of the share.
+        numerator: u32,
+        /// Of the share.
+        denominator: u32,
+    },
+    /// Of a requester's period the utilization leaves nothing beyond the cost of an
+    /// activation.
+    TooShort {
+        /// The requester's period, ticks.
+        period: Time,
+        /// What an activation costs, ticks.
+        cost: Time,
+    },
+}
