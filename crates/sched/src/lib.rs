@@ -23,6 +23,7 @@
 #[cfg(any(test, feature = "host"))]
 extern crate std;
 
+pub mod admission;
 pub mod context;
 pub mod pibs;
 mod ready;
@@ -30,6 +31,7 @@ pub mod refills;
 mod release;
 pub mod scheduler;
 pub mod server;
+pub mod share;
 
 pub use context::{Context, Contexts, Full, Id, Policy};
 pub use pibs::{Pibs, Requester, Utilization};
