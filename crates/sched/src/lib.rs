@@ -32,6 +32,8 @@ mod release;
 pub mod scheduler;
 pub mod server;
 pub mod share;
+#[cfg(feature = "host")]
+pub mod simulate;
 
 pub use context::{Context, Contexts, Full, Id, Policy};
 pub use pibs::{Pibs, Requester, Utilization};
