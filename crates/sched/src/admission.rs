@@ -14,9 +14,10 @@
 //! A context that is [not to be guaranteed](Demand::guaranteed) only disturbs those that it is not
 //! below.
 //!
-//! The kernel's own work is part of all sums: a context's activations in a period, at most the
-//! length of its refill list ([`crate::server`]), each cost `overhead` beside C. A PIBS server is
-//! charged for its activations ([`crate::Pibs::new`]); they are within U.
+//! The kernel's own work is part of all sums. A context is charged `overhead` for each of its
+//! activations; so that its thread gets a budget it has to be [given](Load::gross) that much more. A
+//! thread that is activated more often than is said here pays itself. A PIBS server's activations
+//! ([`crate::Pibs::new`]) are within U.
 
 use core::fmt;
 
@@ -26,13 +27,14 @@ use crate::{Time, Utilization};
 /// What a context may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// C, ticks.
+    /// What the thread is to get in each period, ticks.
     pub budget: Time,
     /// T, ticks; not 0.
     pub period: Time,
     /// The higher, the earlier.
     pub priority: u8,
-    /// How often it is activated in a period: the length of its refill list.
+    /// How often it is activated in a period: once, and once more for each time that it has to wait
+    /// for something.
     pub activations: u32,
     /// Whether it has to get C in each T, or may be late.
     pub guaranteed: bool,
@@ -157,7 +159,7 @@ impl Load<'_> {
     /// [`Refused::Late`].
     pub fn response(&self, context: usize) -> Result<Time, Refused> {
         let own = self.contexts[context];
-        let (mut response, period) = (self.cost(&own), own.period);
+        let (mut response, period) = (self.gross(&own), own.period);
         loop {
             if response > period {
                 return Err(Refused::Late { context, response, period });
@@ -185,13 +187,13 @@ impl Load<'_> {
         let longest = longest.map(|other| other.period).max().unwrap_or(0);
         let devices = self.devices.iter().map(|u| interference(*u, longest, time));
         others
-            .map(|(_, other)| time.div_ceil(other.period).saturating_mul(self.cost(other)))
+            .map(|(_, other)| time.div_ceil(other.period).saturating_mul(self.gross(other)))
             .chain(devices)
-            .fold(self.cost(&self.contexts[context]), Time::saturating_add)
+            .fold(self.gross(&self.contexts[context]), Time::saturating_add)
     }
 
-    /// C with what the kernel spends on it.
-    fn cost(&self, demand: &Demand) -> Time {
+    /// C: what a context's server has to be given, ticks.
+    pub fn gross(&self, demand: &Demand) -> Time {
         let kernel = self.overhead.saturating_mul(demand.activations.into());
         demand.budget.saturating_add(kernel)
     }
@@ -200,7 +202,7 @@ impl Load<'_> {
     fn sum(&self, priority: u8) -> Share {
         let devices = self.devices.iter().map(|u| Share::of_pibs(*u));
         let contexts = self.contexts.iter().filter(|demand| demand.priority >= priority);
-        let contexts = contexts.map(|demand| Share::of(self.cost(demand), demand.period));
+        let contexts = contexts.map(|demand| Share::of(self.gross(demand), demand.period));
         devices.chain(contexts).fold(Share(0), Share::plus)
     }
 

@@ -9,7 +9,7 @@
 //!
 //! | policy | theorem | where |
 //! |---|---|---|
-//! | [`Server`], sporadic | in every interval of length d that begins when nothing of its priority or a higher one wants to run, and in which that is so at no other time, it runs at most C·⌈d/T⌉: a periodic task's share. It begins to use a refill at most N·⌈d/T⌉ times, N being the length of its list | [`server`] |
+//! | [`Server`], sporadic | in every interval of length d that begins at a moment when nothing of its priority or a higher one, with budget, wants to run, it runs at most C·⌈d/T⌉: a periodic task's share. What the kernel spends on it is in that | [`server`] |
 //! | [`Server`], strict | it runs at most C in **every** window of length T | [`server`] |
 //! | [`Pibs`] | at the highest priority, at most (2-U)·U·T in every window of length T, requests coming from contexts with periods of at most T | [`pibs`] |
 //! | [`Full`] | none; round robin with slices of T | [`context`] |
@@ -64,10 +64,10 @@ pub enum Invalid {
         /// Of the share.
         denominator: u32,
     },
-    /// Of a requester's period the utilization leaves nothing beyond the cost of an
-    /// activation.
+    /// A budget, or what a utilization makes of a requester's period, leaves nothing beyond the
+    /// cost of an activation.
     TooShort {
-        /// The requester's period, ticks.
+        /// The period, ticks.
         period: Time,
         /// What an activation costs, ticks.
         cost: Time,

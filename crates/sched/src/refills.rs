@@ -120,6 +120,13 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Refills<R> {
         self.items.as_mut()[self.start].amount += amount;
     }
 
+    /// The head becomes more than `least`, if all is, by waiting for what comes after it.
+    pub(crate) fn gather(&mut self, least: Time) {
+        while self.len > 1 && self.head().amount <= least {
+            self.merge_later();
+        }
+    }
+
     /// Head and next become one, at the time of the head, while the next can be used by
     /// the time that the head can be used up.
     pub(crate) fn merge_now(&mut self) {

@@ -17,14 +17,16 @@
 //! release or a later one: merging (a, t) with a next (b, s), s <= t+a, puts the next's x-th
 //! tick from s+x to t+a+x; a full list moves it from t+x to s+x. And the server wants to run
 //! from the release until the use, because waking moves all releases up to now. So in an
-//! interval that begins when nothing of this priority or above wants to run, and that ends
-//! before this is so again, each tick used has its release in the interval, and no two of
-//! the same tick's are less than T apart: at most C·⌈d/T⌉ in length d.
+//! interval that begins when nothing of this priority or above wants to run with budget, each tick
+//! used has its release in the interval, and the releases of one of the C ticks are T apart or more:
+//! at most C·⌈d/T⌉ are used in length d.
 //!
-//! **How often it begins** (each beginning costs the kernel two switches and an interrupt). With
-//! room for N entries, the entry for the use of the head with time s is at most the N-th. Each
-//! use of a head that ends with a block either takes one entry away from before it, or fills
-//! one of the places that are free behind it; so N uses later the head's time is s+T or more.
+//! **How often it begins** is up to the thread: one that hardly uses anything between a sleep and the
+//! next keeps a list short by waking so early that the head reaches the rest. Each time costs the
+//! kernel an interrupt and two switches, in the time of others. So each use of a refill that begins
+//! is charged that [cost](Server::with_cost), as if the thread had run so long: with it, too, all is at most
+//! C·⌈d/T⌉. A refill that the cost alone would use up waits for the one after it, which is
+//! merging as in a full list.
 //!
 //! The POSIX text instead keeps one time of activation for all that is used until the next
 //! block, though some of it was refilled in between; it can so give 46 of 100 to a budget of
@@ -46,6 +48,7 @@ pub struct Server<R> {
     period: Time,
     /// Of the head, less than it has unless the thread was stopped late.
     used: Time,
+    cost: Time,
     strict: bool,
 }
 
@@ -59,7 +62,7 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
             return Err(Invalid::Budget { budget, period });
         }
         let refills = Refills::new(items, Refill { amount: budget, time: from })?;
-        Ok(Self { refills, budget, period, used: 0, strict: false })
+        Ok(Self { refills, budget, period, used: 0, cost: 0, strict: false })
     }
 
     /// A strict server.
@@ -68,6 +71,17 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
     /// As [`Server::sporadic`].
     pub fn strict(budget: Time, period: Time, from: Time, items: R) -> Result<Self, Invalid> {
         Ok(Self { strict: true, ..Self::sporadic(budget, period, from, items)? })
+    }
+
+    /// The same, with what the kernel spends when it begins to use a refill, in ticks.
+    ///
+    /// # Errors
+    /// [`Invalid::TooShort`]: the budget is not above the cost.
+    pub fn with_cost(self, cost: Time) -> Result<Self, Invalid> {
+        match self.budget > cost {
+            true => Ok(Self { cost, ..self }),
+            false => Err(Invalid::TooShort { period: self.period, cost }),
+        }
     }
 
     /// C, ticks.
@@ -113,6 +127,7 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
             self.used -= self.refills.head().amount;
             self.refills.rotate(self.period);
         }
+        self.refills.gather(self.cost);
         if self.strict {
             self.begin(now.saturating_sub(self.used));
         }
@@ -128,6 +143,9 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
     pub fn dispatch(&mut self, now: Time) {
         if self.strict {
             self.begin(now);
+        }
+        if self.used == 0 {
+            self.used = self.cost;
         }
     }
 
@@ -154,6 +172,7 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
         if self.used > 0 {
             self.refills.split(self.used, self.period);
             self.used = 0;
+            self.refills.gather(self.cost);
         }
     }
 }

@@ -1,0 +1,147 @@
+//! Admission against the scheduler: random sets of threads (UUniFast: Bini and Buttazzo, *Measuring the
+//! performance of schedulability tests*, 2005), all released at once, which is their worst case
+//! (Liu and Layland 1973). Response times are exact, so the simulation has to show them to the tick.
+
+use bulkhead_sched::admission::{Demand, Load, Test};
+use bulkhead_sched::simulate::{Simulation, Step, Thread};
+use bulkhead_sched::{Context, Policy, Refill, Server, Time};
+
+const SETS: u64 = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
+
+/// Numbers that are the same in each run (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// In [0, 1).
+    fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Shares that add up to `sum`, each such set as likely as any other.
+    fn shares(&mut self, count: u64, sum: f64) -> Vec<f64> {
+        let mut rest = sum;
+        let mut shares: Vec<f64> = (1..count)
+            .rev()
+            .map(|left| {
+                let next = rest * self.share().powf(1.0 / left as f64);
+                let share = rest - next;
+                rest = next;
+                share
+            })
+            .collect();
+        shares.push(rest);
+        shares
+    }
+
+    /// Periods from 5 to 200, budgets by share, priorities by period or at random, no two equal.
+    fn set(&mut self) -> Vec<Demand> {
+        let count = 1 + self.below(7);
+        let sum = 0.3 + 0.75 * self.share();
+        let shares = self.shares(count, sum);
+        let mut periods: Vec<Time> =
+            shares.iter().map(|_| (5.0 * 40f64.powf(self.share())) as Time).collect();
+        if self.below(2) == 0 {
+            periods.sort_unstable();
+        }
+        let demands = periods.into_iter().zip(shares).zip((1..=count as u8).rev());
+        demands
+            .map(|((period, share), priority)| Demand {
+                budget: ((period as f64 * share) as Time).clamp(1, period),
+                period,
+                priority,
+                activations: 1,
+                guaranteed: true,
+            })
+            .collect()
+    }
+}
+
+/// Threads that use up their budgets in each period, the first one from `start` on.
+fn simulate(set: &[Demand], start: impl Fn(usize) -> Time, end: Time) -> Simulation {
+    let threads = set.iter().enumerate().map(|(n, demand)| {
+        let items = vec![Refill::default(); 2];
+        let server = Server::sporadic(demand.budget, demand.period, 0, items).unwrap();
+        let context = Context::new(Policy::Server(server), demand.priority);
+        let program = vec![Step::Run(demand.budget), Step::Every(demand.period)];
+        Thread { context, start: start(n), program, repeat: Some(0) }
+    });
+    let mut simulation = Simulation::new(threads);
+    // One tick more: what is done at the end is seen there.
+    simulation.run(end + 1);
+    simulation
+}
+
+/// When each one's first job is done.
+fn first_responses(simulation: &Simulation, count: usize) -> Vec<Option<Time>> {
+    let mut responses = vec![None; count];
+    for job in simulation.jobs().iter().filter(|job| job.released == 0) {
+        responses[usize::from(job.context.0)] = Some(job.done);
+    }
+    responses
+}
+
+#[test]
+fn response_times_are_exact_and_the_bound_is_safe() {
+    let (mut by_bound, mut by_response, mut late) = (0, 0, 0);
+    for seed in 0..SETS {
+        let set = Random(seed).set();
+        let load = Load { contexts: &set, devices: &[], overhead: 0 };
+        let longest = set.iter().map(|demand| demand.period).max().unwrap();
+        let simulation = simulate(&set, |_| 0, longest);
+        let seen = first_responses(&simulation, set.len());
+        for (n, demand) in set.iter().enumerate() {
+            let response = load.response(n).ok();
+            let seen = seen[n].filter(|done| *done <= demand.period);
+            assert_eq!(response, seen, "seed {seed}, context {n}: {set:?}");
+        }
+        let admitted = load.admit(Test::Response).is_ok();
+        by_response += u64::from(admitted);
+        late += u64::from(!admitted);
+        if load.admit(Test::Bound).is_ok() {
+            by_bound += 1;
+            assert!(admitted, "seed {seed}: by the bound, but late: {set:?}");
+        }
+        if admitted {
+            let mut jobs = simulation.jobs().iter();
+            let in_time = |done: Time, n: u16| done <= set[usize::from(n)].period;
+            assert!(jobs.all(|job| in_time(job.done - job.released, job.context.0)), "{set:?}");
+        }
+    }
+    println!("{SETS} sets: {by_bound} by the bound, {by_response} by response, {late} refused");
+    assert!(by_bound > SETS / 10 && by_response > by_bound + SETS / 10 && late > SETS / 10);
+}
+
+/// Released at any times, and for long: no admitted set misses.
+#[test]
+fn an_admitted_set_never_misses() {
+    let mut jobs = 0;
+    for seed in 0..SETS / 100 {
+        let set = Random(seed).set();
+        let load = Load { contexts: &set, devices: &[], overhead: 0 };
+        if load.admit(Test::Response).is_err() {
+            continue;
+        }
+        let start = |n: usize| Random(seed ^ n as u64).below(set[n].period);
+        let simulation = simulate(&set, start, 5_000);
+        jobs += simulation.jobs().len();
+        for job in simulation.jobs() {
+            let period = set[usize::from(job.context.0)].period;
+            assert!(job.done - job.released <= period, "seed {seed}: {job:?}, {set:?}");
+        }
+        let released: Time = set.iter().map(|demand| 5_000 / demand.period - 1).sum();
+        assert!(simulation.jobs().len() as Time >= released, "seed {seed}: jobs are missing");
+    }
+    assert!(jobs > 1_000, "{jobs}");
+}

@@ -1,0 +1,325 @@
+//! Small budgets, all histories: at each tick the thread may want to run or not, or stop wanting for
+//! no time at all, and something of a higher priority may keep it from the processor or not.
+//! What the theorems say (crate documentation) must hold in every state that can be reached.
+
+use std::collections::{HashSet, VecDeque};
+
+use bulkhead_sched::admission::interference;
+use bulkhead_sched::{Pibs, Refill, Server, Time, Utilization};
+
+/// What happens in a tick.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    wants: bool,
+    /// Stops wanting and wants again, at the same time.
+    blinks: bool,
+    /// A higher priority runs.
+    higher: bool,
+}
+
+fn choices(higher: &[bool]) -> Vec<Choice> {
+    let wanting = [(false, false), (true, false), (true, true)];
+    let all = wanting.into_iter().flat_map(|wanting| higher.iter().map(move |h| (wanting, *h)));
+    all.map(|((wants, blinks), higher)| Choice { wants, blinks, higher }).collect()
+}
+
+/// What is watched beside the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Watch {
+    /// An interval: when it began, and what ran in it.
+    begin: Time,
+    ran: Time,
+    /// Which of the last ticks it ran in, the last one in the lowest bit.
+    window: u64,
+}
+
+impl Watch {
+    fn new() -> Self {
+        Self { begin: 0, ran: 0, window: 0 }
+    }
+
+    /// A tick has passed.
+    fn pass(&mut self, runs: bool) {
+        self.ran += Time::from(runs);
+        self.window = self.window << 1 | u64::from(runs);
+    }
+
+    /// Another interval to watch, if nothing of the priority or above ran in this tick, or wanted to.
+    fn anew(self, now: Time, idle: bool) -> Option<Self> {
+        idle.then_some(Self { begin: now + 1, ran: 0, ..self })
+    }
+
+    /// Ticks that it ran in the last `length`.
+    fn within(&self, length: Time) -> Time {
+        (self.window & ((1 << length) - 1)).count_ones().into()
+    }
+}
+
+/// For each of the C ticks of a budget, in the order of use, from when it may be used: what the
+/// module documentation of `server` calls its release.
+/// Of what is charged, the kernel has yet to use `ahead`.
+fn releases<const N: usize>(server: &Server<[Refill; N]>, ahead: Time) -> VecDeque<Time> {
+    let mut used = server.refills().head().amount - server.left() - ahead;
+    let mut releases = VecDeque::new();
+    let mut later = vec![];
+    for refill in server.refills().iter() {
+        let times = (0..refill.amount).map(|n| refill.time + n);
+        for time in times {
+            match used > 0 {
+                true => later.push(time + server.period()),
+                false => releases.push_back(time),
+            }
+            used = used.saturating_sub(1);
+        }
+    }
+    releases.extend(later);
+    releases
+}
+
+#[derive(Clone)]
+struct State<const N: usize> {
+    server: Server<[Refill; N]>,
+    strict: bool,
+    /// Ticks that the kernel is charged for and has yet to use.
+    ahead: Time,
+    wants: bool,
+    runs: bool,
+    releases: VecDeque<Time>,
+    watch: Watch,
+}
+
+type Key = (Vec<(Time, Time)>, Time, Time, bool, bool, Watch);
+
+impl<const N: usize> State<N> {
+    fn new(budget: Time, period: Time, cost: Time, strict: bool) -> Self {
+        let items = [Refill::default(); N];
+        let server = match strict {
+            true => Server::strict(budget, period, 0, items),
+            false => Server::sporadic(budget, period, 0, items),
+        };
+        let server = server.unwrap().with_cost(cost).unwrap();
+        let releases = releases(&server, 0);
+        let watch = Watch::new();
+        Self { server, strict, ahead: 0, wants: false, runs: false, releases, watch }
+    }
+
+    fn key(&self) -> Key {
+        let list = self.server.refills().iter().map(|r| (r.amount, r.time)).collect();
+        (list, self.server.left(), self.ahead, self.wants, self.runs, self.watch)
+    }
+
+    /// The list is a list.
+    fn looks_right(&self) {
+        let list: Vec<_> = self.server.refills().iter().collect();
+        assert_eq!(list.iter().map(|r| r.amount).sum::<Time>(), self.server.budget(), "the sum");
+        assert!(list.len() <= N && list.iter().all(|r| r.amount > 0), "{list:?}");
+        assert!(list.is_sorted_by_key(|r| r.time), "{list:?}");
+    }
+
+    /// No tick's release comes earlier than it was. Asked when the rest of a split refill has been
+    /// moved to where it is used from: while the thread wants to run, or runs.
+    fn no_release_is_earlier(&mut self) {
+        let releases = releases(&self.server, self.ahead);
+        let earlier = releases.iter().zip(&self.releases).any(|(new, old)| new < old);
+        assert!(!earlier, "earlier: {:?} became {releases:?}", self.releases);
+        self.releases = releases;
+    }
+
+    fn stop_wanting(&mut self, now: Time) {
+        if std::mem::take(&mut self.wants) {
+            self.server.block(now);
+            (self.runs, self.ahead) = (false, 0);
+        }
+    }
+
+    fn want(&mut self, now: Time) {
+        if !std::mem::replace(&mut self.wants, true) {
+            self.server.wake(now);
+            // Releases never come earlier: it will have wanted to run from each release on.
+            assert!(releases(&self.server, self.ahead)[0] >= now, "asleep at a release: {self:?}");
+        }
+    }
+
+    /// As the scheduler does it, tick by tick. Whether nothing of its priority or above wants to run.
+    fn tick(&mut self, now: Time, choice: Choice) -> bool {
+        if !choice.wants || choice.blinks {
+            self.stop_wanting(now);
+        }
+        if choice.wants {
+            self.want(now);
+        }
+        self.looks_right();
+        let used_up = self.runs && self.server.settle(now);
+        if self.runs && (used_up || choice.higher) {
+            self.server.preempt(now);
+            self.runs = false;
+            self.ahead = if self.strict { 0 } else { self.ahead };
+        }
+        self.looks_right();
+        let ready = choice.wants && self.server.eligible() <= now;
+        let runs = ready && !choice.higher;
+        if runs && !self.runs {
+            let left = self.server.left();
+            self.server.dispatch(now);
+            // A strict server may have got more as well: it has nothing used then.
+            let used = self.server.refills().head().amount - self.server.left();
+            self.ahead += if self.strict { used } else { left - self.server.left() };
+        }
+        self.runs = runs;
+        self.looks_right();
+        if runs || choice.wants && !self.strict {
+            self.no_release_is_earlier();
+        }
+        if runs {
+            self.use_one(now);
+        }
+        self.watch.pass(runs);
+        !ready && !choice.higher
+    }
+
+    fn use_one(&mut self, now: Time) {
+        let release = self.releases.pop_front().unwrap();
+        assert!(release <= now, "used at {now}, before {release}");
+        if self.strict {
+            assert_eq!(release, now, "a strict server uses each tick at its release");
+        }
+        self.releases.push_back(release + self.server.period());
+        match self.ahead {
+            0 => self.server.charge(1),
+            _ => self.ahead -= 1,
+        }
+    }
+
+    fn holds(&self, now: Time) {
+        let (budget, period) = (self.server.budget(), self.server.period());
+        let periods = (now + 1).saturating_sub(self.watch.begin).div_ceil(period);
+        assert!(self.watch.ran <= budget * periods, "more than a periodic task: {self:?}");
+        let most = self.watch.within(period);
+        assert!(!self.strict || most <= budget, "{most} within a period: {self:?}");
+    }
+}
+
+impl<const N: usize> std::fmt::Debug for State<N> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.key())
+    }
+}
+
+/// How much was seen.
+#[derive(Default)]
+struct Seen {
+    states: usize,
+    /// Most in a window of T.
+    within: Time,
+    /// Most in the first T of an interval.
+    first: Time,
+}
+
+/// All histories of so many ticks. Those that led to the same state go on as one.
+fn explore<const N: usize>(size: (Time, Time, Time), strict: bool, ticks: Time) -> Seen {
+    let (budget, period, cost) = size;
+    let choices = choices(&[false, true]);
+    let mut states = vec![State::<N>::new(budget, period, cost, strict)];
+    let mut seen = Seen::default();
+    for now in 0..ticks {
+        let mut known = HashSet::new();
+        let mut next = vec![];
+        for (state, choice) in states.iter().flat_map(|s| choices.iter().map(move |c| (s, c))) {
+            let mut state = state.clone();
+            let idle = state.tick(now, *choice);
+            state.holds(now);
+            seen.within = seen.within.max(state.watch.within(period));
+            if now + 1 == state.watch.begin + period {
+                seen.first = seen.first.max(state.watch.ran);
+            }
+            let anew = state.watch.anew(now, idle).map(|watch| State { watch, ..state.clone() });
+            next.extend(
+                [Some(state), anew].into_iter().flatten().filter(|s| known.insert(s.key())),
+            );
+        }
+        seen.states += next.len();
+        states = next;
+    }
+    seen
+}
+
+fn explore_all<const N: usize>(strict: bool) -> usize {
+    // Budget, period, cost.
+    let sizes = [(1, 2, 0), (1, 3, 0), (2, 3, 0), (2, 4, 1), (3, 4, 0), (3, 4, 1), (3, 5, 0)];
+    let mut states = 0;
+    for (budget, period, cost) in sizes {
+        let ticks = if cfg!(debug_assertions) { 2 * period } else { 3 * period + 1 };
+        let seen = explore::<N>((budget, period, cost), strict, ticks);
+        states += seen.states;
+        // The bounds are reached: what is said is not less than what there is.
+        assert_eq!(seen.first, budget, "{budget} of {period}");
+        // A sporadic server that was kept from running has two budgets in a row, or more.
+        let (most, twice) = (seen.within, period.min(2 * budget));
+        assert!(if strict { most == budget } else { most >= twice }, "{budget} of {period}");
+    }
+    println!("{states} states, lists of {N}, strict: {strict}");
+    states
+}
+
+#[test]
+fn a_sporadic_server_in_all_histories() {
+    let states = [explore_all::<1>(false), explore_all::<2>(false), explore_all::<3>(false)];
+    assert!(states.iter().all(|states| *states > 1_000), "{states:?}");
+}
+
+#[test]
+fn a_strict_server_in_all_histories() {
+    let states = [explore_all::<1>(true), explore_all::<2>(true), explore_all::<3>(true)];
+    assert!(states.iter().all(|states| *states > 1_000), "{states:?}");
+}
+
+/// A PIBS server: (begin, left, wanted).
+fn explore_pibs(u: Utilization, period: Time, higher: &[bool], ticks: Time) -> Time {
+    let choices = choices(higher);
+    let pibs = Pibs::new(u, 0, period, 0).unwrap();
+    let mut states = vec![(pibs, false, Watch::new())];
+    let mut most = 0;
+    for now in 0..ticks {
+        let mut known = HashSet::new();
+        let mut next = vec![];
+        for (state, choice) in states.iter().flat_map(|s| choices.iter().map(move |c| (s, c))) {
+            let (mut pibs, wanted, mut watch) = (state.0.clone(), state.1, state.2);
+            if wanted && (!choice.wants || choice.blinks) {
+                pibs.block();
+            }
+            if choice.wants {
+                pibs.wake(now);
+            }
+            pibs.settle();
+            let ready = choice.wants && pibs.eligible() <= now;
+            let runs = ready && !choice.higher;
+            pibs.charge(Time::from(runs));
+            watch.pass(runs);
+            let length = (now + 1).saturating_sub(watch.begin);
+            let bound = interference(u, period, length);
+            assert!(watch.ran <= bound, "{} > {bound} in {length}: {pibs:?}", watch.ran);
+            most = most.max(watch.within(period));
+            let anew = watch.anew(now, !ready && !choice.higher);
+            for watch in [Some(watch), anew].into_iter().flatten() {
+                if known.insert((pibs.eligible(), pibs.left(), choice.wants, watch)) {
+                    next.push((pibs.clone(), choice.wants, watch));
+                }
+            }
+        }
+        states = next;
+    }
+    most
+}
+
+#[test]
+fn a_pibs_server_in_all_histories() {
+    for (numerator, denominator, period) in [(1, 2, 4), (1, 3, 6), (2, 5, 5), (1, 4, 8)] {
+        let u = Utilization::new(numerator, denominator).unwrap();
+        let ticks = if cfg!(debug_assertions) { 12 } else { 18 };
+        // At the highest priority: (2-U)·U·T in every window of T, reached to the tick.
+        let most = explore_pibs(u, period, &[false], ticks);
+        let (n, d) = (Time::from(numerator), Time::from(denominator));
+        assert_eq!(most, (2 * d - n) * n * period / (d * d), "{u:?} {period}");
+        explore_pibs(u, period, &[false, true], ticks);
+    }
+}

@@ -1,0 +1,360 @@
+//! The theorems of the crate's documentation in whole systems: threads of all policies that compute,
+//! sleep, wait for and signal each other as random programs have it.
+
+use std::collections::BTreeMap;
+
+use bulkhead_sched::admission::{Demand, Load, interference};
+use bulkhead_sched::simulate::{Simulation, Slice, Step, Thread};
+use bulkhead_sched::{Context, Full, Id, Pibs, Policy, Refill, Server, Time, Utilization};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+const END: Time = 1_500;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Sporadic,
+    Strict,
+    Full,
+}
+
+/// A context with budget and period, and its thread.
+#[derive(Clone, Debug)]
+struct Main {
+    kind: Kind,
+    budget: Time,
+    period: Time,
+    cost: Time,
+    refills: usize,
+    background: bool,
+    start: Time,
+    program: Vec<Step>,
+}
+
+/// A thread's step; it signals the others and the devices, by number.
+fn step(ids: u16) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1u64..12).prop_map(Step::Run),
+        2 => (1u64..60).prop_map(Step::Every),
+        1 => Just(Step::Wait),
+        2 => (0..ids).prop_map(|id| Step::Signal(Id(id))),
+    ]
+}
+
+fn main_vcpu(ids: u16) -> impl Strategy<Value = Main> {
+    let kind =
+        prop_oneof![4 => Just(Kind::Sporadic), 3 => Just(Kind::Strict), 1 => Just(Kind::Full)];
+    let size = (1u64..60).prop_flat_map(|period| (1..=period.min(20), Just(period)));
+    let program = prop::collection::vec(step(ids), 1..8);
+    let rest = (0u64..3, 1usize..6, any::<bool>(), 0u64..40);
+    (kind, size, rest, program).prop_map(|(kind, (budget, period), rest, program)| {
+        let (cost, refills, background, start) = rest;
+        let (cost, program) = (cost.min(budget - 1), [&[Step::Run(1)], &program[..]].concat());
+        Main { kind, budget, period, cost, refills, background, start, program }
+    })
+}
+
+#[derive(Clone, Debug)]
+struct Device {
+    utilization: Utilization,
+    work: Time,
+    signals: Id,
+}
+
+fn device(ids: u16) -> impl Strategy<Value = Device> {
+    (2u32..12).prop_flat_map(move |denominator| {
+        (1..denominator, Just(denominator), 1u64..6, 0..ids).prop_map(|(n, d, work, id)| {
+            let utilization = Utilization::new(n, d).unwrap();
+            Device { utilization, work, signals: Id(id) }
+        })
+    })
+}
+
+/// Contexts by falling priority, then devices.
+#[derive(Clone, Debug)]
+struct System {
+    mains: Vec<Main>,
+    devices: Vec<Device>,
+}
+
+fn system() -> impl Strategy<Value = System> {
+    (1u16..6, 0u16..3).prop_flat_map(|(mains, devices)| {
+        let ids = mains + devices;
+        let mains = prop::collection::vec(main_vcpu(ids), usize::from(mains));
+        let devices = prop::collection::vec(device(ids), usize::from(devices));
+        (mains, devices).prop_map(|(mains, devices)| System { mains, devices })
+    })
+}
+
+/// The first has the highest; a device has none of its own, and is never below its requesters.
+fn priority(n: usize) -> u8 {
+    100 - n as u8
+}
+
+impl Main {
+    fn thread(&self, n: usize) -> Thread {
+        let items = vec![Refill::default(); self.refills];
+        let policy = match self.kind {
+            Kind::Full => Policy::Full(Full::new(self.budget).unwrap()),
+            Kind::Sporadic => {
+                let server = Server::sporadic(self.budget, self.period, 0, items).unwrap();
+                Policy::Server(server.with_cost(self.cost).unwrap())
+            }
+            Kind::Strict => {
+                let server = Server::strict(self.budget, self.period, 0, items).unwrap();
+                Policy::Server(server.with_cost(self.cost).unwrap())
+            }
+        };
+        let context = Context::new(policy, priority(n));
+        let context = if self.background { context.in_background() } else { context };
+        Thread { context, start: self.start, program: self.program.clone(), repeat: Some(0) }
+    }
+}
+
+impl System {
+    fn simulation(&self) -> Simulation {
+        let mains = self.mains.iter().enumerate().map(|(n, main)| main.thread(n));
+        let devices = self.devices.iter().map(|device| {
+            // Its own period: 12 leaves any of the shares a tick.
+            let pibs = Pibs::new(device.utilization, 0, 12, 0).unwrap();
+            let program = vec![Step::Wait, Step::Run(device.work), Step::Signal(device.signals)];
+            let context = Context::new(Policy::Pibs(pibs), 0);
+            Thread { context, start: 0, program, repeat: Some(0) }
+        });
+        Simulation::new(mains.chain(devices))
+    }
+
+    /// A thread that always runs, below all.
+    fn with_observer(&self, budget: Time) -> Simulation {
+        let mains = self.mains.iter().enumerate().map(|(n, main)| main.thread(n));
+        let full = Policy::Full(Full::new(1_000).unwrap());
+        let context = Context::new(full, 0);
+        let program = vec![Step::Run(budget), Step::Every(1)];
+        Simulation::new(mains.chain([Thread { context, start: 0, program, repeat: Some(0) }]))
+    }
+}
+
+/// Which ticks were used at a priority or above, with budget.
+fn busy(slices: &[Slice], priority: u8) -> Vec<bool> {
+    let above = |s: &Slice| s.context.is_some() && !s.background && s.priority >= priority;
+    ticks(slices, above)
+}
+
+fn ticks(slices: &[Slice], holds: impl Fn(&Slice) -> bool) -> Vec<bool> {
+    let long = slices.iter().map(|s| (holds(s), s.end - s.begin));
+    long.flat_map(|(holds, length)| (0..length).map(move |_| holds)).collect()
+}
+
+/// The first interval that begins when its level is idle and has more used than `most` of its length.
+fn first_excess(busy: &[bool], used: &[bool], most: impl Fn(Time) -> Time) -> Option<String> {
+    let begins = (0..busy.len()).filter(|begin| *begin == 0 || !busy[begin - 1]);
+    for begin in begins.filter(|begin| busy[*begin]) {
+        let mut sum = 0;
+        for (length, used) in (1..).zip(&used[begin..]) {
+            sum += Time::from(*used);
+            if sum > most(length) {
+                return Some(format!("{sum} in {length} from {begin}, at most {}", most(length)));
+            }
+        }
+    }
+    None
+}
+
+/// The most used in a window of this length.
+fn most_within(used: &[bool], length: Time) -> Time {
+    let length = (length as usize).min(used.len());
+    used.windows(length).map(|w| w.iter().filter(|used| **used).count() as Time).max().unwrap_or(0)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A sporadic server disturbs no more than a periodic task.
+    #[test]
+    fn a_sporadic_server_is_no_worse_than_a_periodic_task(system in system()) {
+        let mut simulation = system.simulation();
+        simulation.run(END);
+        for (n, main) in system.mains.iter().enumerate() {
+            if main.kind != Kind::Sporadic {
+                continue;
+            }
+            let own = |s: &Slice| s.context == Some(Id(n as u16)) && !s.background;
+            let (busy, used) = (busy(simulation.slices(), priority(n)), ticks(simulation.slices(), own));
+            // A decision takes no time here, so what it is charged comes before it has passed.
+            let most = |d: Time| main.budget * (d + main.cost).div_ceil(main.period);
+            prop_assert_eq!(first_excess(&busy, &used, most), None, "context {}", n);
+        }
+    }
+
+    /// A strict server has at most C in every window.
+    #[test]
+    fn a_strict_server_keeps_to_every_window(system in system()) {
+        let mut simulation = system.simulation();
+        simulation.run(END);
+        for (n, main) in system.mains.iter().enumerate().filter(|(_, m)| m.kind == Kind::Strict) {
+            let own = |s: &Slice| s.context == Some(Id(n as u16)) && !s.background;
+            let most = most_within(&ticks(simulation.slices(), own), main.period);
+            prop_assert!(most <= main.budget, "context {}: {} in {}", n, most, main.period);
+        }
+    }
+
+    /// A device takes no more than the analysis says from those that its requesters are not below.
+    #[test]
+    fn a_device_keeps_to_its_bound(system in system()) {
+        let mut simulation = system.simulation();
+        simulation.run(END);
+        let first = system.mains.len();
+        for (n, device) in system.devices.iter().enumerate() {
+            for level in (0..first).map(priority) {
+                let id = Some(Id((first + n) as u16));
+                let own = |s: &Slice| s.context == id && s.priority >= level;
+                let (busy, used) = (busy(simulation.slices(), level), ticks(simulation.slices(), own));
+                let requesters = system.mains.iter().enumerate();
+                let requesters = requesters.filter(|(n, _)| priority(*n) >= level);
+                // 12: its own, while it has no other; a full context's period is its slice.
+                let longest = requesters.map(|(_, main)| main.period.max(main.budget)).max();
+                let longest = longest.unwrap().max(12);
+                let most = |d: Time| interference(device.utilization, longest, d);
+                prop_assert_eq!(first_excess(&busy, &used, most), None, "device {} at {}", n, level);
+            }
+        }
+    }
+
+    /// Nothing of a budget is lost or made, and its parts come in order.
+    #[test]
+    fn the_sum_of_refills_is_the_budget(system in system()) {
+        let mut simulation = system.simulation();
+        while simulation.now() < END {
+            simulation.step(END);
+            for server in simulation.contexts().iter().filter_map(Context::server) {
+                let list: Vec<Refill> = server.refills().iter().collect();
+                let sum: Time = list.iter().map(|refill| refill.amount).sum();
+                prop_assert_eq!(sum, server.budget());
+                prop_assert!(list.len() <= server.refills().limit());
+                prop_assert!(list.is_sorted_by_key(|refill| refill.time), "{:?}", list);
+                prop_assert!(list.iter().all(|refill| refill.amount > 0), "{:?}", list);
+            }
+        }
+    }
+
+    /// Who runs has the highest priority of those with budget, and somebody runs if there is one.
+    #[test]
+    fn the_highest_with_budget_runs(system in system()) {
+        let mut simulation = system.simulation();
+        while simulation.now() < END {
+            let now = simulation.now();
+            simulation.step(now + 1);
+            // What it was at the end of the tick; a budget may have ended with it.
+            let Some(slice) = simulation.slices().last().filter(|_| simulation.now() > now) else {
+                continue;
+            };
+            let ready = simulation.contexts().iter().enumerate();
+            let ready = ready.filter(|(_, c)| c.is_wanted() && c.eligible() <= now);
+            for (n, context) in ready {
+                let runs = slice.context == Some(Id(n as u16));
+                let above = !slice.background && slice.priority >= context.priority();
+                prop_assert!(runs || slice.context.is_some() && above, "{} at {}: {:?}", n, now, slice);
+            }
+        }
+    }
+
+    /// The response of a thread below servers that do as they like is at most what the analysis
+    /// says of periodic tasks in their places.
+    #[test]
+    fn interference_is_at_most_a_periodic_tasks(system in system(), work in 1u64..30) {
+        let mut system = system;
+        system.devices.clear();
+        system.mains.retain(|main| main.kind != Kind::Full);
+        for main in &mut system.mains {
+            // In the background they are below all, and a decision takes no time here.
+            (main.background, main.cost) = (false, 0);
+            let signals = |step: &Step| matches!(step, Step::Signal(id) if id.0 >= 6);
+            main.program.retain(|step| !signals(step));
+        }
+        let ids = system.mains.len() as u16;
+        for step in system.mains.iter_mut().flat_map(|main| &mut main.program) {
+            if let Step::Signal(Id(id)) = step {
+                *id %= ids;
+            }
+        }
+        let demand = |n, budget, period| Demand {
+            budget, period, priority: n, activations: 0, guaranteed: true,
+        };
+        let mains = system.mains.iter().enumerate();
+        let mut contexts: Vec<Demand> =
+            mains.map(|(n, main)| demand(priority(n), main.budget, main.period)).collect();
+        contexts.push(demand(0, work, 100_000));
+        let load = Load { contexts: &contexts, devices: &[], overhead: 0 };
+        let Ok(bound) = load.response(contexts.len() - 1) else { return Ok(()) };
+        let mut simulation = system.with_observer(work);
+        simulation.run(END);
+        let mut last = 0;
+        for job in simulation.jobs().iter().filter(|job| job.context == Id(ids)) {
+            // It begins when the one before is done, or is released.
+            let released = job.released.max(last);
+            prop_assert!(job.done - released <= bound, "{:?} > {}", job, bound);
+            last = job.done;
+        }
+    }
+
+    /// However late a thread is stopped: no budget is made or lost, and it pays later.
+    #[test]
+    fn who_is_stopped_late_pays_later(
+        budget in 1u64..20, more in 0u64..40, refills in 1usize..5, strict: bool,
+        uses in prop::collection::vec((1u64..90, 0u64..30, any::<bool>()), 1..60),
+    ) {
+        let (period, items) = (budget + more, vec![Refill::default(); refills]);
+        let server = match strict {
+            true => Server::strict(budget, period, 0, items),
+            false => Server::sporadic(budget, period, 0, items),
+        };
+        let (mut server, mut now, mut total) = (server.unwrap(), 0, 0);
+        server.wake(0);
+        for (ticks, pause, blocks) in uses {
+            now = now.max(server.eligible());
+            server.dispatch(now);
+            server.charge(ticks);
+            (now, total) = (now + ticks, total + ticks);
+            match blocks {
+                true => server.block(now),
+                false => server.preempt(now),
+            }
+            now += pause;
+            if blocks {
+                server.wake(now);
+            }
+            let list: Vec<Refill> = server.refills().iter().collect();
+            prop_assert_eq!(list.iter().map(|refill| refill.amount).sum::<Time>(), budget);
+            prop_assert!(list.is_sorted_by_key(|refill| refill.time), "{:?}", list);
+            // One of the budget's ticks was used as often as the average, or more, and comes again so
+            // many periods later, less what was used ahead of its time.
+            let open = server.refills().head().amount - server.left();
+            let often = (total - open).div_ceil(budget);
+            let last = list.last().map(|refill| refill.time + refill.amount).unwrap();
+            prop_assert!(last + budget > often * period, "{} used, last {}", total - open, last);
+        }
+    }
+}
+
+/// The programs do enough: all kinds of things happen in many of the systems.
+#[test]
+fn the_systems_are_lively() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    for _ in 0..200 {
+        let system = system().new_tree(&mut runner).unwrap().current();
+        let mut simulation = system.simulation();
+        simulation.run(END);
+        let mains = system.mains.len();
+        let slices = simulation.slices();
+        let ran = |s: &Slice| s.context.map(|id| usize::from(id.0));
+        let mut count = |what, holds: bool| *seen.entry(what).or_default() += u32::from(holds);
+        count("a device at work", slices.iter().any(|s| ran(s).is_some_and(|n| n >= mains)));
+        count("background", slices.iter().any(|s| s.background));
+        count("idle", slices.iter().any(|s| s.context.is_none()));
+        count("busy to the end", slices.len() > 100);
+        let fragments = simulation.contexts().iter().filter_map(Context::server);
+        count("fragments", fragments.map(|s| s.refills().iter().count()).max() > Some(1));
+    }
+    assert!(seen.len() == 5 && seen.values().all(|count| *count > 40), "{seen:?}");
+}
