@@ -206,6 +206,21 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Context<R> {
         }
     }
 
+    pub(crate) fn set_budget(
+        &mut self,
+        budget: Time,
+        period: Time,
+        now: Time,
+    ) -> Result<(), Invalid> {
+        let Policy::Server(server) = &mut self.policy else { return Ok(()) };
+        server.set(budget, period, now)?;
+        // It may have ceased to want to run for a moment.
+        if self.wanted {
+            server.wake(now);
+        }
+        Ok(())
+    }
+
     pub(crate) fn pibs(&mut self) -> Option<&mut Pibs> {
         match &mut self.policy {
             Policy::Pibs(pibs) => Some(pibs),

@@ -13,11 +13,11 @@
 //! which is (2-U)·U·T for d = T. In an interval that begins with nothing of its priority or
 //! above wanting to run, the same holds at any priority ([`crate::admission`] uses this).
 //!
-//! What the paper leaves open, decided here so that the bound stays: C is rounded down, c/U
-//! up. A requester with a higher priority that comes during an activation raises it; the
-//! activation then counts from that moment, because time in which it waited at a low priority
-//! must not pay for two full budgets in a row at the high one. One with a lower priority changes nothing
-//! until the activation has ended. What the kernel spends on each activation is charged to it.
+//! What the paper leaves open, decided here so that the bound stays: C is rounded down, c/U up. A
+//! requester with a higher priority that comes during an activation raises it; the activation then
+//! counts from that moment, because time in which it waited at a low priority must not pay for two
+//! full budgets in a row at the high one. One with a lower priority changes nothing until the
+//! activation has ended. What the kernel spends on each activation is charged to it.
 
 use crate::{Invalid, Time};
 

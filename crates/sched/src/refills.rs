@@ -72,9 +72,14 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Refills<R> {
         head
     }
 
-    fn push(&mut self, refill: Refill) {
+    /// Not before those that are there: they may come from a longer period.
+    fn push(&mut self, Refill { amount, time }: Refill) {
+        let last = match self.len {
+            0 => 0,
+            len => self.items.as_ref()[self.place(len - 1)].time,
+        };
         let place = self.place(self.len);
-        self.items.as_mut()[place] = refill;
+        self.items.as_mut()[place] = Refill { amount, time: time.max(last) };
         self.len += 1;
     }
 
@@ -118,6 +123,29 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Refills<R> {
     fn merge_later(&mut self) {
         let amount = self.pop().amount;
         self.items.as_mut()[self.start].amount += amount;
+    }
+
+    /// So much more can be used from `now` on, or with the head if that is later and there is no
+    /// room before it.
+    pub(crate) fn add(&mut self, extra: Time, now: Time) {
+        if self.head().time <= now || self.is_full() {
+            self.items.as_mut()[self.start].amount += extra;
+            return;
+        }
+        self.start = if self.start == 0 { self.limit() - 1 } else { self.start - 1 };
+        self.len += 1;
+        self.items.as_mut()[self.start] = Refill { amount: extra, time: now };
+    }
+
+    /// So much, less than all, of the last entries goes.
+    pub(crate) fn cut(&mut self, mut less: Time) {
+        while less > 0 {
+            let last = self.place(self.len - 1);
+            let last = &mut self.items.as_mut()[last].amount;
+            let part = less.min(*last);
+            (*last, less) = (*last - part, less - part);
+            self.len -= usize::from(*last == 0);
+        }
     }
 
     /// The head becomes more than `least`, if all is, by waiting for what comes after it.
@@ -187,6 +215,23 @@ mod tests {
         refills.hold(4);
         refills.merge_now();
         assert_eq!(shown(&refills), [(10, 4)]);
+    }
+
+    #[test]
+    fn budgets_grow_at_once_and_shrink_at_the_end() {
+        let mut refills = list::<3>((10, 0));
+        refills.split(4, 20);
+        refills.add(5, 0);
+        assert_eq!(shown(&refills), [(11, 0), (4, 20)]);
+        refills.rotate(20);
+        refills.add(2, 7);
+        assert_eq!(shown(&refills), [(2, 7), (4, 20), (11, 20)]);
+        refills.add(3, 6);
+        assert_eq!(shown(&refills), [(5, 7), (4, 20), (11, 20)], "there is no room");
+        refills.cut(13);
+        assert_eq!(shown(&refills), [(5, 7), (2, 20)]);
+        refills.cut(2);
+        assert_eq!(shown(&refills), [(5, 7)]);
     }
 
     #[test]

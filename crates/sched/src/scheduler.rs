@@ -19,8 +19,8 @@ pub struct Decision {
     pub run: Option<Id>,
     /// Whether that is another one than before.
     pub switched: bool,
-    /// When to call [`Scheduler::schedule`] again at the latest: the end of a budget, or a refill of
-    /// somebody with a higher priority. Never: nothing can happen by itself.
+    /// When to call [`Scheduler::schedule`] again at the latest: the end of a budget, or a refill
+    /// of somebody with a higher priority. Never: nothing can happen by itself.
     pub timer: Option<Time>,
 }
 
@@ -99,8 +99,26 @@ impl<S: AsRef<[Id]> + AsMut<[Id]>> Scheduler<S> {
         self.change(contexts, id, now, |context| context.priority = priority);
     }
 
-    /// The work that a PIBS context is woken for comes from this requester. During an activation only
-    /// a higher priority counts. Without effect on other policies.
+    /// Gives a server another budget and period ([`crate::Server::set`]). Without effect on other
+    /// policies.
+    ///
+    /// # Errors
+    /// [`Invalid::Budget`], [`Invalid::TooShort`]: the budget is as it was.
+    pub fn set_budget(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        id: Id,
+        (budget, period): (Time, Time),
+        now: Time,
+    ) -> Result<(), Invalid> {
+        self.charge(contexts, now);
+        let mut result = Ok(());
+        self.change(contexts, id, now, |context| result = context.set_budget(budget, period, now));
+        result
+    }
+
+    /// The work that a PIBS context is woken for comes from this requester. During an activation
+    /// only a higher priority counts. Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.

@@ -10,23 +10,24 @@
 //! * When it wakes, the head's time moves up to now, and the head takes in those after it
 //!   that it reaches.
 //!
-//! **Why it disturbs no more than a periodic task** (C, T). Give each of the C ticks of the
-//! budget a release: for the x-th tick of a refill (a, t), that is t+x. A tick is never used
-//! before its release, since those before it in its refill take x. Every rule above moves a
-//! tick that was used to at least T after its release, and one that was not used to the same
-//! release or a later one: merging (a, t) with a next (b, s), s <= t+a, puts the next's x-th
-//! tick from s+x to t+a+x; a full list moves it from t+x to s+x. And the server wants to run
-//! from the release until the use, because waking moves all releases up to now. So in an
-//! interval that begins when nothing of this priority or above wants to run with budget, each tick
-//! used has its release in the interval, and the releases of one of the C ticks are T apart or more:
-//! at most C·⌈d/T⌉ are used in length d.
+//! **Why it disturbs no more than a periodic task** (C, T). Give each of the C ticks of the budget
+//! a release: for the x-th tick of a refill (a, t), that is t+x. A tick is never used before its
+//! release, since those before it in its refill take x. Every rule above moves a tick that was used
+//! to at least T after its release, and one that was not used to the same release or a later one:
+//! merging (a, t) with a next (b, s), s <= t+a, puts the next's x-th tick from s+x to t+a+x; a full
+//! list moves it from t+x to s+x. And the server wants to run from the release until the use,
+//! because waking moves all releases up to now (only this makes the rest of a split refill right
+//! again: its head's time is past, and so is what was used of it). So in an interval that begins
+//! when nothing of this priority or above wants to run with budget, each tick used has its release
+//! in the interval, and the releases of one of the C ticks are T apart or more: at most C·⌈d/T⌉ are
+//! used in length d.
 //!
-//! **How often it begins** is up to the thread: one that hardly uses anything between a sleep and the
-//! next keeps a list short by waking so early that the head reaches the rest. Each time costs the
-//! kernel an interrupt and two switches, in the time of others. So each use of a refill that begins
-//! is charged that [cost](Server::with_cost), as if the thread had run so long: with it, too, all is at most
-//! C·⌈d/T⌉. A refill that the cost alone would use up waits for the one after it, which is
-//! merging as in a full list.
+//! **How often it begins** is up to the thread: one that hardly uses anything between a sleep and
+//! the next keeps a list short by waking so early that the head reaches the rest. Each time costs
+//! the kernel an interrupt and two switches, in the time of others. So each use of a refill that
+//! begins is charged that [cost](Server::with_cost), as if the thread had run so long: with it,
+//! too, all is at most C·⌈d/T⌉. A refill that the cost alone would use up waits for the one after
+//! it, which is merging as in a full list.
 //!
 //! The POSIX text instead keeps one time of activation for all that is used until the next
 //! block, though some of it was refilled in between; it can so give 46 of 100 to a budget of
@@ -163,6 +164,29 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
         self.split();
     }
 
+    /// Another budget and period. What was used so far comes again when it would have; of a
+    /// greater budget the difference can be used at once, of a smaller one it is taken from the
+    /// last refills. From then on the theorem holds for the new ones.
+    ///
+    /// # Errors
+    /// As [`Server::sporadic`] and [`Server::with_cost`]: nothing is changed.
+    pub fn set(&mut self, budget: Time, period: Time, now: Time) -> Result<(), Invalid> {
+        if budget == 0 || budget > period {
+            return Err(Invalid::Budget { budget, period });
+        }
+        if budget <= self.cost {
+            return Err(Invalid::TooShort { period, cost: self.cost });
+        }
+        self.block(now);
+        match budget.checked_sub(self.budget) {
+            Some(extra) => self.refills.add(extra, now),
+            None => self.refills.cut(self.budget - budget),
+        }
+        (self.budget, self.period) = (budget, period);
+        self.refills.gather(self.cost);
+        Ok(())
+    }
+
     fn begin(&mut self, now: Time) {
         self.refills.hold(now);
         self.refills.merge_now();
@@ -174,5 +198,84 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
             self.used = 0;
             self.refills.gather(self.cost);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn server(budget: Time, period: Time) -> Server<[Refill; 3]> {
+        Server::sporadic(budget, period, 0, [Refill::default(); 3]).unwrap()
+    }
+
+    fn shown(server: &Server<[Refill; 3]>) -> Vec<(Time, Time)> {
+        server.refills().iter().map(|r| (r.amount, r.time)).collect()
+    }
+
+    #[test]
+    fn impossible_budgets_are_refused() {
+        for (budget, period) in [(0, 5), (6, 5)] {
+            let refused = Some(Invalid::Budget { budget, period });
+            assert_eq!(Server::sporadic(budget, period, 0, [Refill::default()]).err(), refused);
+            let mut server = server(3, 9);
+            assert_eq!(server.set(budget, period, 0).err(), refused);
+            assert_eq!(shown(&server), [(3, 0)]);
+        }
+        let refused = Some(Invalid::TooShort { period: 9, cost: 3 });
+        assert_eq!(server(3, 9).with_cost(3).err(), refused);
+        assert_eq!(server(4, 9).with_cost(3).unwrap().set(3, 9, 0).err(), refused);
+    }
+
+    #[test]
+    fn each_beginning_is_charged() {
+        let mut server = server(10, 100).with_cost(2).unwrap();
+        server.wake(0);
+        server.dispatch(0);
+        assert_eq!(server.left(), 8);
+        server.charge(1);
+        server.preempt(1);
+        server.dispatch(5);
+        assert_eq!(server.left(), 7, "it goes on");
+        server.block(5);
+        assert_eq!(shown(&server), [(7, 0), (3, 100)]);
+        server.wake(6);
+        server.dispatch(6);
+        server.charge(3);
+        server.block(9);
+        // What is left would not even pay for its beginning.
+        assert_eq!(shown(&server), [(5, 100), (5, 106)]);
+    }
+
+    #[test]
+    fn a_late_stop_is_paid_for() {
+        let mut server = server(4, 10);
+        server.wake(0);
+        // Twice the budget and one more.
+        server.charge(9);
+        assert!(server.settle(9));
+        assert_eq!((shown(&server), server.left()), (Vec::from([(4, 20)]), 3));
+        server.block(9);
+        assert_eq!(shown(&server), [(3, 20), (1, 30)]);
+    }
+
+    #[test]
+    fn a_budget_can_be_set_on_the_way() {
+        let mut server = server(10, 100);
+        server.wake(0);
+        server.charge(10);
+        server.settle(10);
+        // Used up; what it gets more it has at once.
+        server.set(14, 50, 12).unwrap();
+        assert_eq!(shown(&server), [(4, 12), (10, 100)]);
+        server.wake(12);
+        server.charge(4);
+        server.set(5, 50, 16).unwrap();
+        assert_eq!(shown(&server), [(5, 100)]);
+        server.wake(100);
+        server.charge(2);
+        server.block(102);
+        assert_eq!(shown(&server), [(3, 100), (2, 150)]);
     }
 }

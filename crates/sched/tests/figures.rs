@@ -90,8 +90,8 @@ fn figure_7_a() {
     assert_eq!(lists, expected.map(|(time, list)| (time, list.to_vec())));
 }
 
-/// At 114 VCPU1 blocks; the I/O VCPU may then run from 78 + 50 on, VCPU0 keeps it until 131, and the
-/// next time is 50 after 128.
+/// At 114 VCPU1 blocks; the I/O VCPU may then run from 78 + 50 on, VCPU0 keeps it until 131, and
+/// the next time is 50 after 128.
 #[test]
 fn figure_7_a_serves_at_most_four_percent() {
     let mut simulation = figure_7();

@@ -1,5 +1,5 @@
-//! The theorems of the crate's documentation in whole systems: threads of all policies that compute,
-//! sleep, wait for and signal each other as random programs have it.
+//! The theorems of the crate's documentation in whole systems: threads of all policies that
+//! compute, sleep, wait for and signal each other as random programs have it.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +145,8 @@ fn ticks(slices: &[Slice], holds: impl Fn(&Slice) -> bool) -> Vec<bool> {
     long.flat_map(|(holds, length)| (0..length).map(move |_| holds)).collect()
 }
 
-/// The first interval that begins when its level is idle and has more used than `most` of its length.
+/// The first interval that begins when its level is idle and has more used than `most` of its
+/// length.
 fn first_excess(busy: &[bool], used: &[bool], most: impl Fn(Time) -> Time) -> Option<String> {
     let begins = (0..busy.len()).filter(|begin| *begin == 0 || !busy[begin - 1]);
     for begin in begins.filter(|begin| busy[*begin]) {
@@ -167,7 +168,9 @@ fn most_within(used: &[bool], length: Time) -> Time {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     /// A sporadic server disturbs no more than a periodic task.
     #[test]
@@ -179,7 +182,8 @@ proptest! {
                 continue;
             }
             let own = |s: &Slice| s.context == Some(Id(n as u16)) && !s.background;
-            let (busy, used) = (busy(simulation.slices(), priority(n)), ticks(simulation.slices(), own));
+            let busy = busy(simulation.slices(), priority(n));
+            let used = ticks(simulation.slices(), own);
             // A decision takes no time here, so what it is charged comes before it has passed.
             let most = |d: Time| main.budget * (d + main.cost).div_ceil(main.period);
             prop_assert_eq!(first_excess(&busy, &used, most), None, "context {}", n);
@@ -208,14 +212,16 @@ proptest! {
             for level in (0..first).map(priority) {
                 let id = Some(Id((first + n) as u16));
                 let own = |s: &Slice| s.context == id && s.priority >= level;
-                let (busy, used) = (busy(simulation.slices(), level), ticks(simulation.slices(), own));
+                let busy = busy(simulation.slices(), level);
+                let used = ticks(simulation.slices(), own);
                 let requesters = system.mains.iter().enumerate();
                 let requesters = requesters.filter(|(n, _)| priority(*n) >= level);
                 // 12: its own, while it has no other; a full context's period is its slice.
                 let longest = requesters.map(|(_, main)| main.period.max(main.budget)).max();
                 let longest = longest.unwrap().max(12);
                 let most = |d: Time| interference(device.utilization, longest, d);
-                prop_assert_eq!(first_excess(&busy, &used, most), None, "device {} at {}", n, level);
+                let excess = first_excess(&busy, &used, most);
+                prop_assert_eq!(excess, None, "device {} at {}", n, level);
             }
         }
     }
@@ -253,7 +259,8 @@ proptest! {
             for (n, context) in ready {
                 let runs = slice.context == Some(Id(n as u16));
                 let above = !slice.background && slice.priority >= context.priority();
-                prop_assert!(runs || slice.context.is_some() && above, "{} at {}: {:?}", n, now, slice);
+                let other = slice.context.is_some() && above;
+                prop_assert!(runs || other, "{} at {}: {:?}", n, now, slice);
             }
         }
     }
@@ -326,8 +333,8 @@ proptest! {
             let list: Vec<Refill> = server.refills().iter().collect();
             prop_assert_eq!(list.iter().map(|refill| refill.amount).sum::<Time>(), budget);
             prop_assert!(list.is_sorted_by_key(|refill| refill.time), "{:?}", list);
-            // One of the budget's ticks was used as often as the average, or more, and comes again so
-            // many periods later, less what was used ahead of its time.
+            // One of the budget's ticks was used as often as the average, or more, and comes again
+            // so many periods later, less what was used ahead of its time.
             let open = server.refills().head().amount - server.left();
             let often = (total - open).div_ceil(budget);
             let last = list.last().map(|refill| refill.time + refill.amount).unwrap();
