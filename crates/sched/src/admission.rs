@@ -140,9 +140,7 @@ impl Load<'_> {
     /// # Errors
     /// The first reason why not, with its numbers.
     pub fn admit(&self, test: Test) -> Result<Admitted, Refused> {
-        if let Some(context) = self.contexts.iter().position(|demand| demand.period == 0) {
-            return Err(Refused::NoPeriod { context });
-        }
+        self.have_periods()?;
         match test {
             Test::Bound => self.bound()?,
             Test::Response => self.responses()?,
@@ -156,8 +154,12 @@ impl Load<'_> {
     /// longer than its period.
     ///
     /// # Errors
-    /// [`Refused::Late`].
+    /// [`Refused::Late`], [`Refused::NoPeriod`].
+    ///
+    /// # Panics
+    /// If there is no such context.
     pub fn response(&self, context: usize) -> Result<Time, Refused> {
+        self.have_periods()?;
         let own = self.contexts[context];
         let (mut response, period) = (self.gross(&own), own.period);
         loop {
@@ -170,6 +172,11 @@ impl Load<'_> {
             }
             response = again;
         }
+    }
+
+    fn have_periods(&self) -> Result<(), Refused> {
+        let without = self.contexts.iter().position(|demand| demand.period == 0);
+        without.map_or(Ok(()), |context| Err(Refused::NoPeriod { context }))
     }
 
     fn responses(&self) -> Result<(), Refused> {
@@ -330,6 +337,8 @@ mod tests {
         let contexts = [demand(1, 0, 1)];
         let refused = load(&contexts, &[]).admit(Test::None);
         assert_eq!(refused, Err(Refused::NoPeriod { context: 0 }));
+        let contexts = [demand(1, 9, 1), demand(1, 0, 1)];
+        assert_eq!(load(&contexts, &[]).response(0), Err(Refused::NoPeriod { context: 1 }));
     }
 
     #[test]

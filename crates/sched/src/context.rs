@@ -78,6 +78,7 @@ pub struct Context<R> {
     pub(crate) wanted: bool,
     /// Used of a turn in the background.
     pub(crate) turn: Time,
+    pub(crate) consumed: Time,
     pub(crate) links: Links,
 }
 
@@ -85,7 +86,7 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Context<R> {
     /// A context on which nothing wants to run. The higher `priority`, the earlier.
     pub fn new(policy: Policy<R>, priority: u8) -> Self {
         let links = Links::default();
-        Self { policy, priority, background: false, wanted: false, turn: 0, links }
+        Self { policy, priority, background: false, wanted: false, turn: 0, consumed: 0, links }
     }
 
     /// The same, but when it has no budget it runs below all priorities, where what it uses is not
@@ -115,6 +116,12 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Context<R> {
     /// Whether a thread wants to run on it.
     pub fn is_wanted(&self) -> bool {
         self.wanted
+    }
+
+    /// How long it ran since this was asked last, background included, up to the scheduler's last
+    /// call; ticks.
+    pub fn take_consumed(&mut self) -> Time {
+        core::mem::take(&mut self.consumed)
     }
 
     /// As what it asks for interrupt work.

@@ -172,6 +172,7 @@ impl<S: AsRef<[Id]> + AsMut<[Id]>> Scheduler<S> {
         self.charged += ticks;
         if let Some(Running { id, level }) = self.running {
             let context = contexts.context(id);
+            context.consumed = context.consumed.saturating_add(ticks);
             match level >= foreground(0) {
                 true => context.charge(ticks),
                 false => context.turn = context.turn.saturating_add(ticks),
