@@ -1,6 +1,6 @@
 //! Who runs on a core, how long, and when again: fixed priorities with budgets.
 //! Portable and without allocation; the kernel runs it on its objects, the host
-//! tools in a simulation ([`simulate`]).
+//! tools in a simulation (`simulate`, with the feature `host`).
 //!
 //! A **scheduling context** ([`Context`]) is a budget C in a period T under a policy.
 //! A thread runs only on a context with budget. Each policy keeps a theorem, for any

@@ -118,7 +118,8 @@ impl<S: AsRef<[Id]> + AsMut<[Id]>> Scheduler<S> {
     }
 
     /// The work that a PIBS context is woken for comes from this requester. During an activation
-    /// only a higher priority counts. Without effect on other policies.
+    /// only a higher priority counts; who asks with a lower one is to be named again when its work is
+    /// taken up. Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.

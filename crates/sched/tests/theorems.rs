@@ -115,8 +115,8 @@ impl System {
     fn threads(&self) -> impl Iterator<Item = Thread> {
         let mains = self.mains.iter().enumerate().map(|(n, main)| main.thread(n));
         let devices = self.devices.iter().map(|device| {
-            // Its own period: 12 leaves any of the shares a tick.
-            let pibs = Pibs::new(device.utilization, 0, 12, 0).unwrap();
+            // Its own period: 15 leaves any of the shares a tick.
+            let pibs = Pibs::new(device.utilization, 0, 15, 0).unwrap();
             let program = vec![Step::Wait, Step::Run(device.work), Step::Signal(device.signals)];
             let context = Context::new(Policy::Pibs(pibs), 0);
             Thread { context, start: 0, program, repeat: Some(0) }
@@ -220,9 +220,9 @@ proptest! {
                 let used = ticks(simulation.slices(), own);
                 let requesters = system.mains.iter().enumerate();
                 let requesters = requesters.filter(|(n, _)| priority(*n) >= level);
-                // 12: its own, while it has no other; a full context's period is its slice.
+                // 15: its own, while it has no other; a full context's period is its slice.
                 let longest = requesters.map(|(_, main)| main.period.max(main.budget)).max();
-                let longest = longest.unwrap().max(12);
+                let longest = longest.unwrap().max(15);
                 let most = |d: Time| interference(device.utilization, longest, d);
                 let excess = first_excess(&busy, &used, most);
                 prop_assert_eq!(excess, None, "device {} at {}", n, level);
@@ -281,6 +281,8 @@ proptest! {
         for main in &mut system.mains {
             // In the background it is as far below; and a decision takes no time here.
             (main.background, main.cost) = (false, 0);
+            // Light enough that there is a bound, most times.
+            main.budget = main.budget.div_ceil(4);
             for step in &mut main.program {
                 if let Step::Signal(Id(id)) = step {
                     *id %= ids;
@@ -289,6 +291,7 @@ proptest! {
         }
         for device in &mut system.devices {
             device.signals.0 %= ids;
+            device.utilization = Utilization::new(1, device.utilization.denominator() + 3).unwrap();
         }
         let demand = |priority, budget, period| Demand {
             budget, period, priority, activations: 0, guaranteed: true,
@@ -298,7 +301,7 @@ proptest! {
             mains.map(|(n, main)| demand(priority(n), main.budget, main.period)).collect();
         // Without devices its period only is the end of the analysis; with them, it may be the
         // longest of a requester.
-        let period = if system.devices.is_empty() { 100_000 } else { 120 };
+        let period = if system.devices.is_empty() { 100_000 } else { 200 };
         contexts.push(demand(0, work, period));
         let devices: Vec<Utilization> = system.devices.iter().map(|d| d.utilization).collect();
         let load = Load { contexts: &contexts, devices: &devices, overhead: 0 };
