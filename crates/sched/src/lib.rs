@@ -18,6 +18,23 @@
 //! There is no periodic tick: [`Scheduler::schedule`] says when it wants to be called
 //! again. [`admission`] has the arithmetic that says beforehand whether budgets can be
 //! had in time.
+//!
+//! ```
+//! use bulkhead_sched::{Context, Id, Policy, Refill, Scheduler, Server};
+//!
+//! // 3 ticks in 10, with up to 4 refills, at priority 7.
+//! let server = Server::sporadic(3, 10, 0, [Refill::default(); 4])?;
+//! let mut contexts = [Context::new(Policy::Server(server), 7)];
+//! let mut core = Scheduler::new([Id(0); 1], 0);
+//!
+//! core.wake(&mut contexts[..], Id(0), 5);
+//! let decision = core.schedule(&mut contexts[..], 5);
+//! assert_eq!((decision.run, decision.timer), (Some(Id(0)), Some(8)));
+//! // The timer: its budget is used up, and comes again 10 after it began to use it.
+//! let decision = core.schedule(&mut contexts[..], 8);
+//! assert_eq!((decision.run, decision.timer), (None, Some(15)));
+//! # Ok::<(), bulkhead_sched::Invalid>(())
+//! ```
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]

@@ -1,9 +1,9 @@
 //! A list of refills: which part of a budget can be used from when. A ring in
 //! storage of the owner's size.
 //!
-//! What it keeps true: at least one entry; none is empty; times do not fall from head
-//! to tail; the amounts add up to what the first one was, whatever is done. Nothing
-//! becomes available earlier but by [`Refills::merge_now`], whose caller has to argue.
+//! What it keeps true: at least one entry; none is empty; times do not fall from head to tail; the
+//! amounts add up to what the first one was, whatever is done. Nothing becomes available earlier
+//! but where head and next merge at the head's time, which [`crate::server`] argues for.
 
 use crate::{Invalid, Time};
 
