@@ -89,7 +89,7 @@ struct State<const N: usize> {
     watch: Watch,
 }
 
-type Key = (Vec<(Time, Time)>, Time, Time, bool, bool, Watch);
+type Key = (Vec<(Time, Time)>, VecDeque<Time>, Time, Time, bool, bool, Watch);
 
 impl<const N: usize> State<N> {
     fn new(budget: Time, period: Time, cost: Time, strict: bool) -> Self {
@@ -106,7 +106,8 @@ impl<const N: usize> State<N> {
 
     fn key(&self) -> Key {
         let list = self.server.refills().iter().map(|r| (r.amount, r.time)).collect();
-        (list, self.server.left(), self.ahead, self.wants, self.runs, self.watch)
+        let releases = self.releases.clone();
+        (list, releases, self.server.left(), self.ahead, self.wants, self.runs, self.watch)
     }
 
     /// The list is a list.

@@ -344,5 +344,7 @@ fn a_higher_request_raises_an_activation() {
     assert_eq!((decision.run, decision.timer), (Some(hog), Some(50 + 70)));
     let short = Requester { priority: 7, period: 9 };
     assert!(core.request(&mut contexts[..], io, short, 60).is_err());
+    assert_eq!([0, 1].map(|n| contexts[n].take_consumed()), [4 + 3, 46 + 7]);
+    assert_eq!(contexts[0].take_consumed(), 0);
     assert_eq!(contexts[0].priority(), 6);
 }
