@@ -251,8 +251,7 @@ fn explore_all<const N: usize>(strict: bool) -> usize {
     let sizes = [(1, 2, 0), (1, 3, 0), (2, 3, 0), (2, 4, 1), (3, 4, 0), (3, 4, 1), (3, 5, 0)];
     let mut states = 0;
     for (budget, period, cost) in sizes {
-        let ticks = if cfg!(debug_assertions) { 2 * period + 1 } else { 5 * period };
-        let seen = explore::<N>((budget, period, cost), strict, ticks);
+        let seen = explore::<N>((budget, period, cost), strict, 4 * period);
         states += seen.states;
         // The bounds are reached: what is said is not less than what there is.
         assert_eq!(seen.first, budget, "{budget} of {period}");
@@ -316,7 +315,7 @@ fn explore_pibs(u: Utilization, period: Time, higher: &[bool], ticks: Time) -> T
 fn a_pibs_server_in_all_histories() {
     for (numerator, denominator, period) in [(1, 2, 4), (1, 3, 6), (2, 5, 5), (1, 4, 8)] {
         let u = Utilization::new(numerator, denominator).unwrap();
-        let ticks = if cfg!(debug_assertions) { 12 } else { 15 };
+        let ticks = 15;
         // At the highest priority: (2-U)·U·T in every window of T, reached to the tick.
         let most = explore_pibs(u, period, &[false], ticks);
         let (n, d) = (Time::from(numerator), Time::from(denominator));
