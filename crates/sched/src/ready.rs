@@ -70,7 +70,8 @@ impl Ready {
             Some(next) => contexts.context(next).links.previous = Some(id),
             None => ends.last = Some(id),
         }
-        self.mark(level);
+        self.words[usize::from(level / 64)] |= 1 << (level % 64);
+        self.summary |= 1 << (level / 64);
     }
 
     /// Takes a context out, if it is in.
@@ -87,18 +88,10 @@ impl Ready {
             Some(next) => contexts.context(next).links.previous = previous,
             None => ends.last = previous,
         }
-        self.mark(level);
-    }
-
-    fn mark(&mut self, level: u16) {
-        let (word, bit) = (usize::from(level / 64), 1 << (level % 64));
-        match self.ends[usize::from(level)].first {
-            Some(_) => self.words[word] |= bit,
-            None => self.words[word] &= !bit,
-        }
-        match self.words[word] {
-            0 => self.summary &= !(1 << word),
-            _ => self.summary |= 1 << word,
+        if previous.is_none() && next.is_none() {
+            let word = &mut self.words[usize::from(level / 64)];
+            *word &= !(1 << (level % 64));
+            self.summary &= !(u8::from(*word == 0) << (level / 64));
         }
     }
 }

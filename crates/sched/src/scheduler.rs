@@ -186,12 +186,15 @@ impl<S: AsRef<[Id]> + AsMut<[Id]>> Scheduler<S> {
         let context = contexts.context(id);
         let (priority, in_background) = (context.priority, context.background);
         let waits = context.links.place.is_some();
-        if context.eligible() <= now {
-            self.release.remove(contexts, id);
-            return self.ready.insert(contexts, id, foreground(priority), first);
+        let ready = context.eligible() <= now;
+        if ready == waits {
+            match ready {
+                true => self.release.remove(contexts, id),
+                false => self.release.insert(contexts, id),
+            }
         }
-        if !waits {
-            self.release.insert(contexts, id);
+        if ready {
+            return self.ready.insert(contexts, id, foreground(priority), first);
         }
         if in_background {
             self.ready.insert(contexts, id, background(priority), first);

@@ -282,6 +282,20 @@ fn an_expired_budget_runs_in_the_background() {
     assert_eq!(list(&simulation.contexts()[0]), [(2, 20)]);
 }
 
+/// Out of the background, too, the kernel's cost is charged.
+#[test]
+fn a_refill_in_the_background_is_a_beginning() {
+    let server = Server::sporadic(4, 10, 0, vec![Refill::default(); 2]).unwrap();
+    let policy = Policy::Server(server.with_cost(1).unwrap());
+    let context = Context::new(policy, 9).in_background();
+    let program = vec![Step::Run(1000)];
+    let mut simulation = Simulation::new([Thread { context, start: 0, program, repeat: None }]);
+    simulation.run(20);
+    let slices = simulation.slices().iter();
+    let shown: Vec<_> = slices.map(|s| (s.begin, s.end, s.background)).collect();
+    assert_eq!(shown, [(0, 3, false), (3, 10, true), (10, 13, false), (13, 20, true)]);
+}
+
 /// In the background turns go by budget as well.
 #[test]
 fn the_background_takes_turns() {
