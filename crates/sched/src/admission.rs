@@ -307,6 +307,13 @@ mod tests {
     }
 
     #[test]
+    fn equal_priorities_disturb_each_other() {
+        let contexts = [demand(2, 10, 1), demand(3, 10, 1), demand(9, 20, 0)];
+        let load = load(&contexts, &[]);
+        assert_eq!([0, 1].map(|n| load.response(n)), [Ok(5), Ok(5)]);
+    }
+
+    #[test]
     fn overhead_counts_for_each_activation() {
         let contexts = [Demand { activations: 4, ..demand(10, 40, 2) }, demand(28, 50, 1)];
         let load = Load { overhead: 1, ..load(&contexts, &[]) };

@@ -108,3 +108,56 @@ impl<S: AsRef<[Id]> + AsMut<[Id]>> Release<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Context, Policy, Refill, Server};
+    use std::vec::Vec;
+
+    const COUNT: usize = 60;
+
+    fn context(n: u64) -> Context<[Refill; 1]> {
+        // Times in no order, priorities in another.
+        let (time, priority) = (n * 37 % 101, (n * 11 % 64) as u8);
+        let server = Server::sporadic(1, 1, time, [Refill::default()]).unwrap();
+        Context::new(Policy::Server(server), priority)
+    }
+
+    /// When the first one is released that matters, looking at all.
+    fn first_above(contexts: &[Context<[Refill; 1]>], level: Option<u16>) -> Option<Time> {
+        let waiting = contexts.iter().filter(|context| context.links.place.is_some());
+        let matter = waiting.filter(|context| Some(foreground(context.priority)) > level);
+        matter.map(Context::eligible).min()
+    }
+
+    #[test]
+    fn whatever_comes_and_goes_the_first_is_the_first() {
+        let mut contexts: Vec<_> = (0..COUNT as u64).map(context).collect();
+        let mut release = Release::new([Id(0); COUNT]);
+        let (mut random, mut inexact) = (1u64, 0);
+        for round in 0..20_000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+            let n = (random >> 33) as usize % if round % 1000 < 500 { COUNT } else { 12 };
+            match contexts[n].links.place {
+                Some(_) => release.remove(&mut contexts[..], Id(n as u16)),
+                None => release.insert(&mut contexts[..], Id(n as u16)),
+            }
+            let first = first_above(&contexts, None);
+            assert_eq!(release.next_above(&mut contexts[..], None), first);
+            let due = first.and_then(|first| release.due(&mut contexts[..], first));
+            assert_eq!(due.map(|id| contexts[usize::from(id.0)].eligible()), first);
+            let early = first.and_then(|first| release.due(&mut contexts[..], first.max(1) - 1));
+            assert!(early.is_none() || first == Some(0));
+            for level in [None, Some(256 + 20), Some(256 + 62)] {
+                let next = release.next_above(&mut contexts[..], level);
+                let exact = first_above(&contexts, level);
+                // Before that at most, never after it.
+                assert!(exact.is_none_or(|exact| next.is_some_and(|next| next <= exact)));
+                assert!(release.len > LOOK || next == exact, "{next:?} for {exact:?}");
+                inexact += u32::from(next != exact);
+            }
+        }
+        assert!(inexact > 0, "enough waited");
+    }
+}
