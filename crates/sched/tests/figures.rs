@@ -314,6 +314,19 @@ fn the_background_takes_turns() {
     assert_eq!(ran, [&expected[..], &[(15, 16, 0)]].concat());
 }
 
+/// In the simulation a signal that came before the wait ends one wait, not two.
+#[test]
+fn a_signal_counts_once() {
+    let full = |priority| Context::new(Policy::Full(Full::new(100).unwrap()), priority);
+    let signaller = vec![Step::Run(2), Step::Signal(Id(0)), Step::Run(100)];
+    let waiter = vec![Step::Wait, Step::Run(1), Step::Wait, Step::Run(1)];
+    let thread =
+        |priority, start, program| Thread { context: full(priority), start, program, repeat: None };
+    let mut simulation = Simulation::new([thread(2, 5, waiter), thread(1, 0, signaller)]);
+    simulation.run(50);
+    assert_eq!(who_ran(&simulation), [(0, 5, 1), (5, 6, 0), (6, 50, 1)]);
+}
+
 /// A refill of a lower priority does not interrupt a higher one.
 #[test]
 fn only_what_matters_sets_the_timer() {
