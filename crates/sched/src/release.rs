@@ -143,6 +143,10 @@ mod tests {
                 Some(_) => release.remove(&mut contexts[..], Id(n as u16)),
                 None => release.insert(&mut contexts[..], Id(n as u16)),
             }
+            for place in 1..release.len {
+                let parent = release.time(&mut contexts[..], (place - 1) / 2);
+                assert!(parent <= release.time(&mut contexts[..], place), "at {place}");
+            }
             let first = first_above(&contexts, None);
             assert_eq!(release.next_above(&mut contexts[..], None), first);
             let due = first.and_then(|first| release.due(&mut contexts[..], first));
