@@ -39,7 +39,7 @@ pub fn jobs() -> Vec<Job> {
 
 /// `make run` without a terminal: its promises are the test.
 fn demo() -> Job {
-    Job::one("guest/demo", 240, |bench| {
+    Job::one("guest/demo", 500, |bench| {
         let report = bench.dir.join("report.json");
         let out = std::process::Command::new(crate::build::target().join("release/bulkhead"))
             .args(["run", "systems/demo.toml", "--report"])

@@ -25,7 +25,7 @@ pub fn jobs() -> Vec<Job> {
 /// The same system by `-kernel`, and from an ISO by SeaBIOS and by OVMF.
 fn boots() -> Job {
     let tests = ["boot/kernel", "boot/iso-bios", "boot/iso-uefi"];
-    Job::new("boot", tests.map(String::from), 300, move |bench| {
+    Job::new("boot", tests.map(String::from), 800, move |bench| {
         let uefi = OVMF.map(PathBuf::from).into_iter().find(|f| f.is_file());
         let mut expected = None;
         for (test, iso) in tests.into_iter().zip([None, Some(None), Some(uefi.clone())]) {
@@ -65,7 +65,7 @@ fn boot(
 ) -> Result<(String, String), String> {
     let seen = run(&system(), &bench.dir.join(test.replace('/', "-")), |o| {
         // OVMF reads a CD slowly in virtual time.
-        o.limit = Duration::from_secs(180);
+        o.limit = Duration::from_secs(500);
         o.iso = iso;
     })?;
     seen.exited("flight")?;
