@@ -94,7 +94,8 @@ pub fn port(port: u32, size: u8, write: Option<u32>) -> Result<u32, u64> {
 /// sandbox's other cores are parked. The error is a register of one that goes on.
 pub fn quiet() -> Result<(), u64> {
     let functions = if enforced("device-quiet") { functions() } else { &[] };
-    functions.iter().try_for_each(|f| bulkhead_pci::stop(&Pci, f, slice::<Reset>(f.resets)))
+    let steps = |f: &'static Function| (f, slice::<Reset>(f.resets));
+    bulkhead_pci::stop_all(&Pci, functions.iter().map(steps))
 }
 
 /// The way to the hardware.

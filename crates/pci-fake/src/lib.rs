@@ -130,6 +130,12 @@ impl Fake {
         self.state.borrow().busy > 0
     }
 
+    /// What stops it.
+    #[must_use]
+    pub fn steps(&self) -> &[Reset] {
+        &self.resets
+    }
+
     /// Whether an access is one to the register that resets it.
     fn resets(&self, address: u64, size: u8) -> bool {
         self.described.reset.iter().any(|step| (step.at, step.size) == (address, size))

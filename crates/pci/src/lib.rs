@@ -203,6 +203,17 @@ pub fn stop(hw: &impl Hardware, function: &Function, steps: &[Reset]) -> Result<
     at_rest
 }
 
+/// Stops functions as [`stop`] does: each of them, also after one that goes on.
+///
+/// # Errors
+/// That of the first one that goes on.
+pub fn stop_all<'a>(
+    hw: &impl Hardware,
+    all: impl Iterator<Item = (&'a Function, &'a [Reset])>,
+) -> Result<(), u64> {
+    all.map(|(function, steps)| stop(hw, function, steps)).fold(Ok(()), Result::and)
+}
+
 /// Masks every entry of the MSI-X table in the hardware, with the function's DMA
 /// and messages off: one that has no reset still holds those of a former life.
 fn mask(hw: &impl Hardware, function: &Function) {
