@@ -4,6 +4,7 @@
 use crate::aim::Aim;
 use crate::edu::{self, EDU, VECTOR};
 use crate::expect::Got;
+use crate::mov::put;
 use bulkhead_sdk::fault::catch;
 use bulkhead_sdk::pci::Function;
 use bulkhead_sdk::{apic, cpu, interrupt, mmio, time};
@@ -40,47 +41,12 @@ pub const fn ecam(function: Function, offset: u64) -> u64 {
     function.page() + offset
 }
 
-/// Reads `BYTES` bytes by one MOV.
-pub fn load<const BYTES: u8, const AT: u64>(_: &Aim) -> Got {
-    // SAFETY: an attack on device registers, which hold nothing of this program's.
-    unsafe {
-        catch(|| {
-            let mut value = 0u64;
-            match BYTES {
-                1 => asm!("mov {:l}, byte ptr [{}]", inout(reg_abcd) value, in(reg) AT),
-                2 => asm!("mov {:x}, word ptr [{}]", inout(reg) value, in(reg) AT),
-                4 => asm!("mov {:e}, dword ptr [{}]", inout(reg) value, in(reg) AT),
-                _ => asm!("mov {}, qword ptr [{}]", inout(reg) value, in(reg) AT),
-            }
-            value
-        })
-    }
-}
-
-fn put(bytes: u8, at: u64, value: u64) -> Got {
-    // SAFETY: as above.
-    unsafe {
-        catch(|| match bytes {
-            1 => asm!("mov byte ptr [{}], {:l}", in(reg) at, in(reg_abcd) value),
-            2 => asm!("mov word ptr [{}], {:x}", in(reg) at, in(reg) value),
-            4 => asm!("mov dword ptr [{}], {:e}", in(reg) at, in(reg) value),
-            _ => asm!("mov qword ptr [{}], {}", in(reg) at, in(reg) value),
-        })
-    }
-    .map(|()| 0)
-}
-
 fn get(at: u64) -> Got {
-    // SAFETY: as above.
+    // SAFETY: an attack on device registers, which hold nothing of this program's.
     unsafe { catch(|| u64::from(mmio::read32(at & !3))) }
 }
 
-/// Writes `BYTES` bytes by one MOV.
-pub fn store<const BYTES: u8, const AT: u64, const VALUE: u64>(_: &Aim) -> Got {
-    put(BYTES, AT, VALUE)
-}
-
-/// The same, and what is read there afterwards.
+/// Writes `BYTES` bytes, and what is read there afterwards.
 pub fn store_and_read<const BYTES: u8, const AT: u64, const VALUE: u64>(_: &Aim) -> Got {
     put(BYTES, AT, VALUE)?;
     get(AT)

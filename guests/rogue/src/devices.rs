@@ -6,6 +6,7 @@ use crate::aim::Place::{self, *};
 use crate::config::{self, *};
 use crate::edu::{self, EDU, REGISTERS};
 use crate::expect::{Expect, Got};
+use crate::mov::{load, store};
 use crate::{Act::Run, Aim, Attack, decoder};
 use bulkhead_sdk::pci::Function;
 

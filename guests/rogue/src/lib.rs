@@ -22,6 +22,7 @@ pub mod devices;
 pub mod edu;
 pub mod expect;
 pub mod lines;
+pub mod mov;
 pub mod of_others;
 pub mod race;
 mod special;

@@ -5,7 +5,6 @@ use crate::aim::Aim;
 use crate::expect::Got;
 use bulkhead_sdk::fault::catch;
 use bulkhead_sdk::{apic, cpu, interrupt, line, time};
-use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Address of the registers.
@@ -118,37 +117,6 @@ pub fn read_all(aim: &Aim) -> Got {
         Ok(u64::from(found != nothing && index & !1 != own))
     };
     (0..=0xFF).map(shows).sum()
-}
-
-/// A write of `BYTES` bytes.
-pub fn store<const BYTES: u8, const AT: u64>(_: &Aim) -> Got {
-    // SAFETY: as in `write`. One instruction each, wherever it points.
-    unsafe {
-        catch(|| match BYTES {
-            1 => asm!("mov byte ptr [{}], 0", in(reg) AT),
-            2 => asm!("mov word ptr [{}], 0", in(reg) AT),
-            4 => asm!("mov dword ptr [{}], 0", in(reg) AT),
-            _ => asm!("mov qword ptr [{}], 0", in(reg) AT),
-        })
-    }
-    .map(|()| 0)
-}
-
-/// A read of `BYTES` bytes.
-pub fn load<const BYTES: u8, const AT: u64>(_: &Aim) -> Got {
-    // SAFETY: as above.
-    unsafe {
-        catch(|| {
-            let mut value = 0u64;
-            match BYTES {
-                1 => asm!("mov {:l}, byte ptr [{}]", inout(reg_abcd) value, in(reg) AT),
-                2 => asm!("mov {:x}, word ptr [{}]", inout(reg) value, in(reg) AT),
-                4 => asm!("mov {:e}, dword ptr [{}]", inout(reg) value, in(reg) AT),
-                _ => asm!("mov {}, qword ptr [{}]", inout(reg) value, in(reg) AT),
-            }
-            value
-        })
-    }
 }
 
 /// Opens and masks the own line two thousand times while it is raised.

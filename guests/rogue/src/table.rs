@@ -4,6 +4,7 @@ use crate::act::Act::{self, *};
 use crate::aim::Place::{self, *};
 use crate::expect::Expect;
 use crate::lines::{SELECT, WINDOW};
+use crate::mov::{clear, load};
 use crate::{Attack, lines, special};
 use bulkhead_sdk::apic::{TMCCT, TSC_DEADLINE};
 use bulkhead_sdk::fault::{GP, UD};
@@ -244,17 +245,17 @@ pub static ATTACKS: &[Attack] = &[
     dropped("ipi-deassert", DESTINATION, Icr(0xC_8500)),
     harmless("ipi-self-flood", DESTINATION, special::self_flood),
     // Interrupt lines.
-    odd("ioapic-index-byte", lines::store::<1, SELECT>, SELECT),
-    odd("ioapic-index-word", lines::store::<2, SELECT>, SELECT),
-    odd("ioapic-index-quad", lines::store::<8, SELECT>, SELECT),
-    odd("ioapic-window-byte", lines::store::<1, WINDOW>, WINDOW),
-    odd("ioapic-window-quad", lines::store::<8, WINDOW>, WINDOW),
-    odd("ioapic-read-byte", lines::load::<1, WINDOW>, WINDOW),
-    odd("ioapic-read-word", lines::load::<2, SELECT>, SELECT),
-    odd("ioapic-read-quad", lines::load::<8, SELECT>, SELECT),
-    odd("ioapic-eoi-register", lines::store::<4, { SELECT + 0x40 }>, SELECT + 0x40),
-    odd("ioapic-beside-window", lines::load::<4, { WINDOW + 4 }>, WINDOW + 4),
-    odd("ioapic-far-in-the-page", lines::store::<4, { SELECT + 0xFFC }>, SELECT + 0xFFC),
+    odd("ioapic-index-byte", clear::<1, SELECT>, SELECT),
+    odd("ioapic-index-word", clear::<2, SELECT>, SELECT),
+    odd("ioapic-index-quad", clear::<8, SELECT>, SELECT),
+    odd("ioapic-window-byte", clear::<1, WINDOW>, WINDOW),
+    odd("ioapic-window-quad", clear::<8, WINDOW>, WINDOW),
+    odd("ioapic-read-byte", load::<1, WINDOW>, WINDOW),
+    odd("ioapic-read-word", load::<2, SELECT>, SELECT),
+    odd("ioapic-read-quad", load::<8, SELECT>, SELECT),
+    odd("ioapic-eoi-register", clear::<4, { SELECT + 0x40 }>, SELECT + 0x40),
+    odd("ioapic-beside-window", load::<4, { WINDOW + 4 }>, WINDOW + 4),
+    odd("ioapic-far-in-the-page", clear::<4, { SELECT + 0xFFC }>, SELECT + 0xFFC),
     line("ioapic-foreign-line", LINE, lines::foreign_line::<4>, Expect::Line(lines::low(4))),
     line("ioapic-nobodys-line", LINE, lines::foreign_line::<1>, Expect::Line(lines::low(1))),
     line("ioapic-timer-line", LINE, lines::foreign_line::<2>, Expect::Line(lines::low(2))),
