@@ -128,6 +128,7 @@ pub fn guest(guest: &Guest) -> String {
     match guest {
         Guest::Linux { kernel, .. } => format!("linux {}", file(kernel)),
         Guest::Bare { program, .. } => format!("bare {}", file(program)),
+        Guest::Kernel(kernel) => format!("kernel {}", file(&kernel.file)),
     }
 }
 

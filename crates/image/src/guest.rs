@@ -61,6 +61,10 @@ pub fn load(sandbox: &Sandbox, machine: &Machine) -> Result<Guest, Error> {
             let name = program.display().to_string();
             bare(sandbox, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
+        Wanted::Kernel(_) => Err(Error::Program(format!(
+            "sandbox {}: kernels can be checked and planned, but not built yet",
+            sandbox.name
+        ))),
     }
 }
 

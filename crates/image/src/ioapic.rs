@@ -95,7 +95,7 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
         count: match plan.sandboxes[index].guest {
             // A Linux writes each of them several times at its boot, at an exit each.
             Guest::Linux { .. } => own.iter().map(|(line, _)| line + 1).max().unwrap_or(0),
-            Guest::Bare { .. } => count(&plan.machine),
+            Guest::Bare { .. } | Guest::Kernel(_) => count(&plan.machine),
         },
         slots,
         level_vectors: level_vectors(plan, index)?,
@@ -135,7 +135,7 @@ pub fn level_vectors(plan: &Plan, index: usize) -> Result<[u64; 4], Error> {
                 }
             }
             Guest::Linux { .. } => {}
-            Guest::Bare { .. } => {
+            Guest::Bare { .. } | Guest::Kernel(_) => {
                 for _ in 0..level {
                     let bit = 1 << (next % 64);
                     bare[usize::from(next / 64)] |= bit;

@@ -4,6 +4,7 @@
 //! bounded; a file is a claim.
 
 use bulkhead_layout::PAGE;
+use std::collections::BTreeMap;
 
 /// What a kernel's header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Program {
     pub entry: u64,
     /// What is loaded.
     pub segments: Vec<Segment>,
+    /// Names and addresses of its symbols, where they were asked for.
+    pub symbols: BTreeMap<String, u64>,
 }
 
 fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<u64> {
@@ -131,7 +134,50 @@ pub fn program(bytes: &[u8]) -> Result<Program, String> {
     if segments.is_empty() {
         return Err("it has nothing to load".into());
     }
-    Ok(Program { entry, segments })
+    Ok(Program { entry, segments, symbols: BTreeMap::new() })
+}
+
+/// Reads a static ELF64 program's headers, and the symbols that it defines. A file without
+/// a symbol table has none.
+///
+/// # Errors
+/// Why the file cannot be loaded.
+pub fn with_symbols(bytes: &[u8]) -> Result<Program, String> {
+    let program = program(bytes)?;
+    let symbols = symbols(bytes).unwrap_or_default();
+    Ok(Program { symbols, ..program })
+}
+
+/// Bytes of a section header, and of a symbol.
+const SECTION: usize = 64;
+const SYMBOL: usize = 24;
+const SHT_SYMTAB: u64 = 2;
+
+/// The symbols that a file defines; nothing if its tables are damaged.
+fn symbols(bytes: &[u8]) -> Option<BTreeMap<String, u64>> {
+    let table = usize::try_from(word::<8>(bytes, 40)?).ok()?;
+    let count = usize::try_from(word::<2>(bytes, 60)?).ok()?;
+    let section = |index: usize| {
+        let start = table.checked_add(index.checked_mul(SECTION)?)?;
+        bytes.get(start..start.checked_add(SECTION)?)
+    };
+    let content = |header: &[u8]| {
+        let start = usize::try_from(word::<8>(header, 24)?).ok()?;
+        bytes.get(start..start.checked_add(usize::try_from(word::<8>(header, 32)?).ok()?)?)
+    };
+    let is_table = |header: &&[u8]| word::<4>(header, 4) == Some(SHT_SYMTAB);
+    let Some(header) = (0..count).map_while(section).find(is_table) else {
+        return Some(BTreeMap::new());
+    };
+    let names = content(section(usize::try_from(word::<4>(header, 40)?).ok()?)?)?;
+    let defined = |symbol: &[u8]| {
+        let at = usize::try_from(word::<4>(symbol, 0)?).ok()?;
+        let name = names.get(at..)?.split(|byte| *byte == 0).next()?;
+        // Section 0 is that of what other files define.
+        (word::<2>(symbol, 6)? != 0).then_some(())?;
+        Some((String::from_utf8(name.to_vec()).ok()?, word::<8>(symbol, 8)?))
+    };
+    Some(content(header)?.chunks_exact(SYMBOL).filter_map(defined).collect())
 }
 
 fn segment(header: &[u8], file: u64) -> Result<Option<Segment>, String> {

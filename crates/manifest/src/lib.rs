@@ -15,6 +15,7 @@ pub mod diagnostic;
 pub mod guest_file;
 pub mod machine;
 pub mod raw;
+pub mod raw_kernel;
 pub mod raw_machine;
 pub mod render;
 pub mod rules;
@@ -22,6 +23,7 @@ pub mod schema;
 pub mod shape;
 pub mod size;
 pub mod source;
+pub mod time;
 
 pub use artifact::folder as artifacts;
 pub use check::{Checked, Options, load, load_text};

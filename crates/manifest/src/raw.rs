@@ -3,6 +3,9 @@
 //! check ([`crate::shape`]) follows that schema, and the decoding is theirs.
 //! Nothing here is checked beyond its shape; that is what the rules are for.
 
+pub use crate::raw_kernel::{
+    Admission, Context, Endpoint, Notification, Policy, Program, Shared, Thread,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -26,6 +29,24 @@ pub struct Manifest {
     /// What happens after denied accesses.
     #[serde(default)]
     pub health: Vec<Health>,
+    /// Programs that kernels run.
+    #[serde(default)]
+    pub program: Vec<Program>,
+    /// Threads of programs.
+    #[serde(default)]
+    pub thread: Vec<Thread>,
+    /// Budgets of time for threads.
+    #[serde(default)]
+    pub context: Vec<Context>,
+    /// Where programs receive calls.
+    #[serde(default)]
+    pub endpoint: Vec<Endpoint>,
+    /// What programs signal and wait for.
+    #[serde(default)]
+    pub notification: Vec<Notification>,
+    /// Memory that several programs see.
+    #[serde(default)]
+    pub shared: Vec<Shared>,
 }
 
 /// The system as a whole.
@@ -70,6 +91,8 @@ pub struct Drive {
 pub struct Scenario {
     /// The sandbox.
     pub sandbox: String,
+    /// Which of its programs, if its guest is a kernel.
+    pub program: Option<String>,
     /// Text for the end of its kernel command line or program arguments.
     pub append: String,
 }
@@ -133,6 +156,15 @@ pub enum Guest {
         /// Rights to its own memory.
         #[serde(default)]
         access: Access,
+    },
+    /// Bulkhead's kernel, which runs the programs that name this sandbox.
+    Kernel {
+        /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`;
+        /// `artifact:kernel` if it is not given.
+        kernel: Option<String>,
+        /// What has to admit its contexts.
+        #[serde(default)]
+        admission: Admission,
     },
 }
 

@@ -103,7 +103,7 @@ fn the_good_manifest_is_accepted() {
     let checked = load(Path::new("../../tests/manifests/good.toml"), &options)
         .unwrap_or_else(|findings| panic!("{findings}"));
     let plan = checked.plan(checked.image_estimate).unwrap();
-    assert_eq!(plan.sandboxes.len(), 2);
+    assert_eq!(plan.sandboxes.len(), 3);
     assert_eq!(plan.sandboxes[1].ram[0].hpa, 0x1_0000_0000);
     assert_eq!(plan.channels[0].from, 1);
 }

@@ -3,11 +3,13 @@
 //! (`bulkhead-manifest`), used by the image builder, `bulkhead plan`, and by
 //! whoever explains an address. Addresses are final: nothing is placed at boot.
 
+pub mod kernel;
 mod pci;
 pub mod place;
 mod system;
 mod types;
 
+pub use kernel::Kernel;
 pub use pci::*;
 pub use system::*;
 pub use types::*;

@@ -34,10 +34,21 @@ pub struct System {
     pub channels: Vec<Channel>,
     /// Sandboxes at whose end a run ends.
     pub ends_with: Vec<usize>,
-    /// Text that a scenario appends to guests' arguments, by sandbox.
-    pub scenario: Vec<(usize, String)>,
+    /// What a scenario appends to guests' arguments.
+    pub scenario: Vec<Appended>,
     /// Files behind the machine's drives: name, file.
     pub drives: Vec<(String, PathBuf)>,
+}
+
+/// Text for the end of a guest's arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The sandbox, by index.
+    pub sandbox: usize,
+    /// The program of its kernel, by index; 0 for other guests.
+    pub program: usize,
+    /// What.
+    pub text: String,
 }
 
 /// Whose memory could not be placed.

@@ -1,6 +1,6 @@
 //! The plan's data.
 
-use crate::{Function, Granted, Ioapic, Iommu, PciRoot, Trigger};
+use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Trigger};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
@@ -182,6 +182,20 @@ pub enum Guest {
         /// otherwise all RAM is rwx.
         enforce_segments: bool,
     },
+    /// Bulkhead's kernel, with programs.
+    Kernel(Box<Kernel>),
+}
+
+impl Guest {
+    /// The text that it, or one of its programs, is handed: a kernel's programs are counted
+    /// from 0, any other guest is its only one.
+    pub fn arguments(&mut self, program: usize) -> Option<&mut String> {
+        match self {
+            Self::Linux { cmdline, .. } => Some(cmdline),
+            Self::Bare { args, .. } => Some(args),
+            Self::Kernel(kernel) => Some(&mut kernel.programs.get_mut(program)?.args),
+        }
+    }
 }
 
 /// A piece of a sandbox's RAM.

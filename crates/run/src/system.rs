@@ -7,7 +7,7 @@ use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
-use bulkhead_plan::{Guest, Plan};
+use bulkhead_plan::{Appended, Guest, Plan};
 use bulkhead_qemu::{Counts, Plugin, Running, Serial, Time};
 use bulkhead_watch::dma::{Blocked, blocked};
 use bulkhead_watch::{Explained, Lessons, Report, Snapshot, explain, report, snapshot, telemetry};
@@ -135,13 +135,11 @@ pub fn run(
     mut see: impl FnMut(Event),
 ) -> Result<Outcome, Error> {
     for (index, wanted) in checked.system.sandboxes.iter_mut().enumerate() {
-        let text = match &mut wanted.sandbox.guest {
-            Guest::Linux { cmdline, .. } => cmdline,
-            Guest::Bare { args, .. } => args,
-        };
-        let more = checked.system.scenario.iter().filter(|s| options.scenario && s.0 == index);
-        for (_, more) in more {
-            *text = format!("{text} {more}").trim().to_string();
+        let own = |more: &&Appended| options.scenario && more.sandbox == index;
+        for more in checked.system.scenario.iter().filter(own) {
+            if let Some(text) = wanted.sandbox.guest.arguments(more.program) {
+                *text = format!("{text} {}", more.text).trim().to_string();
+            }
         }
     }
     let mut baked = build(&checked, &options.artifacts)?;

@@ -3,7 +3,7 @@
 use crate::{Failure, bare, build};
 use bulkhead_layout::marker::id;
 use bulkhead_layout::report::CAUSES;
-use bulkhead_plan::{Guest, Plan};
+use bulkhead_plan::Plan;
 use bulkhead_qemu::counts::Event;
 use bulkhead_qemu::{Counts, Time};
 use bulkhead_run::{Options, Outcome};
@@ -56,12 +56,10 @@ impl System {
         let mut checked = loaded.map_err(bulkhead_run::Error::Manifest)?;
         for wanted in &mut checked.system.sandboxes {
             let name = &wanted.sandbox.name;
-            let text = match &mut wanted.sandbox.guest {
-                Guest::Linux { cmdline, .. } => cmdline,
-                Guest::Bare { args, .. } => args,
-            };
             for (_, more) in self.arguments.iter().filter(|(sandbox, _)| sandbox == name) {
-                *text = format!("{text} {more}").trim().to_owned();
+                if let Some(text) = wanted.sandbox.guest.arguments(0) {
+                    *text = format!("{text} {more}").trim().to_owned();
+                }
             }
         }
         Ok(checked)

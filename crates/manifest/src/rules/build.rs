@@ -12,7 +12,7 @@ use bulkhead_layout::map::CHANNELS_GPA;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::{KINDS, Kind};
 use bulkhead_plan as plan;
-use bulkhead_plan::{System, Wanted};
+use bulkhead_plan::{Appended, System, Wanted};
 
 /// What happens after a denied access for which the manifest says nothing:
 /// what cannot be completed stops the sandbox, the rest does nothing.
@@ -35,8 +35,13 @@ pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
     system.scenario = scenario
         .filter_map(|scenario| {
             let mut sandboxes = cx.sandboxes.iter();
-            let index = sandboxes.position(|s| s.name == scenario.sandbox)?;
-            Some((index, scenario.append.clone()))
+            let sandbox = sandboxes.position(|s| s.name == scenario.sandbox)?;
+            let program = |name| {
+                let parts = super::kernel::parts(cx, &cx.sandboxes[sandbox]);
+                super::kernel::find(&parts.programs, name)
+            };
+            let program = scenario.program.as_deref().map_or(Some(0), program)?;
+            Some(Appended { sandbox, program, text: scenario.append.clone() })
         })
         .collect();
     (system, places)
@@ -108,7 +113,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
     plan::Sandbox {
         name: item.name.clone(),
         place: cx.at(item, &[]).place(),
-        guest: guest(cx, &item.guest),
+        guest: guest(cx, item),
         apic_ids: cores.iter().filter_map(|core| ids.get(*core).copied()).collect(),
         cores,
         ram: Vec::new(),
@@ -127,9 +132,9 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
     }
 }
 
-fn guest(cx: &Context<'_, '_>, guest: &Guest) -> plan::Guest {
+fn guest(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Guest {
     let path = |written: &str| resolve(&cx.base, &cx.artifacts, written);
-    match guest {
+    match &item.guest {
         Guest::Linux { kernel, initrd, cmdline } => plan::Guest::Linux {
             kernel: path(kernel),
             initrd: initrd.as_deref().map(path),
@@ -140,6 +145,11 @@ fn guest(cx: &Context<'_, '_>, guest: &Guest) -> plan::Guest {
             args: args.clone().unwrap_or_default(),
             enforce_segments: *access == Access::Segments,
         },
+        Guest::Kernel { kernel, admission } => {
+            let file = path(kernel.as_deref().unwrap_or(super::kernel::KERNEL));
+            let kernel = super::kernel::build::kernel(cx, item, file, *admission);
+            plan::Guest::Kernel(Box::new(kernel))
+        }
     }
 }
 
@@ -155,7 +165,7 @@ fn devices(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Device>
 }
 
 /// The granted PCI functions, each with the place of its grant, by address.
-fn functions(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Granted> {
+pub fn functions(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::Granted> {
     let Some(machine) = &cx.machine else {
         return Vec::new();
     };

@@ -1,12 +1,12 @@
 //! Guests: their files are there, are what they should be, and fit.
 
-use super::{Context, GuestFile, Item, Opened};
+use super::{Context, GuestFile, Item, Kind, Opened};
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::guest_file::{self, Kernel, Program};
 use crate::raw::{self, Access, Guest};
 use crate::shape::brief;
 use crate::size::{self, show};
-use crate::source::{Location, k};
+use crate::source::{Location, k, n};
 use crate::{artifact, guest_file::Segment};
 use bulkhead_layout::{PAGE, info, map};
 use std::io::Read;
@@ -23,14 +23,49 @@ pub const ARGS: usize = 255;
 /// More than this of a file is never needed in memory at once.
 const READ_LIMIT: u64 = 256 << 20;
 
-/// The keys of a guest that name files.
-fn named(guest: &Guest) -> Vec<(&'static str, &str)> {
-    match guest {
-        Guest::Linux { kernel, initrd, .. } => {
-            let initrd = initrd.as_deref().map(|initrd| ("initrd", initrd));
-            std::iter::once(("kernel", kernel.as_str())).chain(initrd).collect()
+/// A key that names a file: where it stands, what it is to be, what it says.
+struct Named<'a> {
+    table: &'static str,
+    index: usize,
+    key: &'static str,
+    kind: Kind,
+    written: &'a str,
+}
+
+/// Everything that names a file of a guest or of a program.
+fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
+    let mut all = Vec::new();
+    for sandbox in &cx.sandboxes {
+        let mut add = |key, kind, written: &'a str| {
+            all.push(Named { table: "sandbox", index: sandbox.index, key, kind, written });
+        };
+        match &sandbox.guest {
+            Guest::Linux { kernel, initrd, .. } => {
+                add("kernel", Kind::BzImage, kernel);
+                initrd.iter().for_each(|initrd| add("initrd", Kind::Initrd, initrd));
+            }
+            Guest::Bare { program, .. } => add("program", Kind::Bare, program),
+            Guest::Kernel { kernel, .. } => {
+                add("kernel", Kind::Kernel, kernel.as_deref().unwrap_or(super::kernel::KERNEL));
+            }
         }
-        Guest::Bare { program, .. } => vec![("program", program)],
+    }
+    let program = |item: &'a Item<raw::Program>| Named {
+        table: "program",
+        index: item.index,
+        key: "file",
+        kind: Kind::Program,
+        written: &item.file,
+    };
+    all.extend(cx.programs.iter().map(program));
+    all
+}
+
+/// Where a file is named.
+fn file_at(cx: &Context<'_, '_>, table: &str, index: usize, key: &str) -> Location {
+    match table {
+        "sandbox" => cx.document.at(&[k(table), n(index), k("guest"), k(key)]),
+        _ => cx.document.at(&[k(table), n(index), k(key)]),
     }
 }
 
@@ -68,32 +103,24 @@ pub fn open(cx: &mut Context<'_, '_>) {
         return;
     }
     let mut guests = Vec::new();
-    for sandbox in &cx.sandboxes {
-        for (key, written) in named(&sandbox.guest) {
-            if not_plain(written).is_some() {
-                continue;
-            }
-            let path = resolve(&cx.base, &cx.artifacts, written);
-            let (len, file) = match look(&path, key) {
-                Ok((len, file)) => (Ok(len), Some(file)),
-                Err(why) => (Err(why), None),
-            };
-            guests.push(Opened {
-                sandbox: sandbox.index,
-                key,
-                written: written.to_owned(),
-                path,
-                len,
-                file,
-            });
+    for Named { table, index, key, kind, written } in named(cx) {
+        if not_plain(written).is_some() {
+            continue;
         }
+        let path = resolve(&cx.base, &cx.artifacts, written);
+        let (len, file) = match look(&path, kind) {
+            Ok((len, file)) => (Ok(len), Some(file)),
+            Err(why) => (Err(why), None),
+        };
+        let written = written.to_owned();
+        guests.push(Opened { table, index, key, kind, written, path, len, file });
     }
     cx.guests = guests;
 }
 
 type Looked = (u64, Result<GuestFile, String>);
 
-fn look(path: &Path, key: &str) -> Result<Looked, String> {
+fn look(path: &Path, kind: Kind) -> Result<Looked, String> {
     let text = |error: std::io::Error| error.to_string();
     let meta = std::fs::metadata(path).map_err(text)?;
     // A FIFO or a terminal would keep the checker waiting.
@@ -105,11 +132,14 @@ fn look(path: &Path, key: &str) -> Result<Looked, String> {
         let mut bytes = Vec::new();
         file.by_ref().take(limit).read_to_end(&mut bytes).map_err(text).map(|_| bytes)
     };
-    let found = match key {
-        "kernel" => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
-        "program" => guest_file::program(&read(READ_LIMIT)?).map(GuestFile::Program),
-        _ if meta.len() == 0 => Err("it is empty".into()),
-        _ => read(1).map(|_| GuestFile::Initrd),
+    let found = match kind {
+        Kind::BzImage => guest_file::kernel(&read(READ_LIMIT)?).map(GuestFile::Kernel),
+        Kind::Bare | Kind::Kernel => {
+            guest_file::program(&read(READ_LIMIT)?).map(GuestFile::Program)
+        }
+        Kind::Program => guest_file::with_symbols(&read(READ_LIMIT)?).map(GuestFile::Program),
+        Kind::Initrd if meta.len() == 0 => Err("it is empty".into()),
+        Kind::Initrd => read(1).map(|_| GuestFile::Initrd),
     };
     Ok((meta.len(), found))
 }
@@ -119,20 +149,18 @@ fn guest_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, key: &str) -> Lo
 }
 
 fn opened_at(cx: &Context<'_, '_>, opened: &Opened) -> Location {
-    cx.document.at(&[k("sandbox"), crate::source::n(opened.sandbox), k("guest"), k(opened.key)])
+    file_at(cx, opened.table, opened.index, opened.key)
 }
 
 /// Paths are plain: nothing in them is expanded.
 pub fn path_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for sandbox in &cx.sandboxes {
-        for (key, written) in named(&sandbox.guest) {
-            if let Some(why) = not_plain(written) {
-                let message = format!("`{}` is no plain path: {why}", brief(written));
-                let help = "nothing is expanded; write a path from the manifest's folder, or `artifact:NAME`";
-                found.push(
-                    Diagnostic::new("path-plain", guest_at(cx, sandbox, key), message).help(help),
-                );
-            }
+    for Named { table, index, key, written, .. } in named(cx) {
+        if let Some(why) = not_plain(written) {
+            let message = format!("`{}` is no plain path: {why}", brief(written));
+            let help =
+                "nothing is expanded; write a path from the manifest's folder, or `artifact:NAME`";
+            let at = file_at(cx, table, index, key);
+            found.push(Diagnostic::new("path-plain", at, message).help(help));
         }
     }
 }
@@ -168,13 +196,13 @@ pub fn file_missing(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 fn wrong_format(
     cx: &Context<'_, '_>,
-    keys: &[&str],
+    kinds: &[Kind],
     rule: &'static str,
     what: &str,
     help: &str,
     found: &mut Vec<Diagnostic>,
 ) {
-    for opened in cx.guests.iter().filter(|opened| keys.contains(&opened.key)) {
+    for opened in cx.guests.iter().filter(|opened| kinds.contains(&opened.kind)) {
         if let Some(Err(why)) = &opened.file {
             let message = format!("{} is no {what}: {why}", opened.path.display());
             found.push(Diagnostic::new(rule, opened_at(cx, opened), message).help(help));
@@ -185,23 +213,31 @@ fn wrong_format(
 /// A kernel is a bzImage with a 64-bit entry, its initrd is not empty.
 pub fn kernel_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let help = "give a distribution's /boot/vmlinuz-… or the kernel's arch/x86/boot/bzImage";
-    wrong_format(cx, &["kernel"], "kernel-format", "bzImage that can be booted", help, found);
+    wrong_format(cx, &[Kind::BzImage], "kernel-format", "bzImage that can be booted", help, found);
     let help = "give a cpio archive, or leave `initrd` out";
-    wrong_format(cx, &["initrd"], "kernel-format", "initial RAM file system", help, found);
+    wrong_format(cx, &[Kind::Initrd], "kernel-format", "initial RAM file system", help, found);
 }
 
 /// A program is a static ELF64 file.
 pub fn program_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let help = "link it statically for fixed addresses from 0x20_0000 on, as the SDK does";
-    wrong_format(cx, &["program"], "program-format", "static ELF64 program", help, found);
+    wrong_format(cx, &[Kind::Bare], "program-format", "static ELF64 program", help, found);
+}
+
+/// The file of a kind that a guest names.
+fn opened<'a>(
+    cx: &'a Context<'_, '_>,
+    sandbox: &Item<raw::Sandbox>,
+    kind: Kind,
+) -> Option<&'a Opened> {
+    let own = |o: &&Opened| o.table == "sandbox" && o.index == sandbox.index;
+    cx.guests.iter().filter(own).find(|opened| opened.kind == kind)
 }
 
 fn program_of<'a>(cx: &'a Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<&'a Program> {
-    cx.guests.iter().filter(|opened| opened.sandbox == sandbox.index).find_map(|opened| {
-        match &opened.file {
-            Some(Ok(GuestFile::Program(program))) => Some(program),
-            _ => None,
-        }
+    opened(cx, sandbox, Kind::Bare).and_then(|opened| match &opened.file {
+        Some(Ok(GuestFile::Program(program))) => Some(program),
+        _ => None,
     })
 }
 
@@ -209,9 +245,9 @@ fn kernel_of<'a>(
     cx: &'a Context<'_, '_>,
     sandbox: &Item<raw::Sandbox>,
 ) -> Option<(&'a Kernel, u64)> {
-    let of = |key| cx.guests.iter().find(move |o| o.sandbox == sandbox.index && o.key == key);
-    let initrd = of("initrd").and_then(|opened| opened.len.as_ref().ok()).copied().unwrap_or(0);
-    match &of("kernel")?.file {
+    let of = |kind| opened(cx, sandbox, kind);
+    let initrd = of(Kind::Initrd).and_then(|opened| opened.len.as_ref().ok()).copied().unwrap_or(0);
+    match &of(Kind::BzImage)?.file {
         Some(Ok(GuestFile::Kernel(kernel))) => Some((kernel, initrd)),
         _ => None,
     }

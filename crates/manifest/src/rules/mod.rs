@@ -9,6 +9,7 @@ pub mod cores;
 pub mod devices;
 pub mod guests;
 pub mod health;
+pub mod kernel;
 pub mod memory;
 pub mod names;
 pub mod pci;
@@ -178,19 +179,38 @@ impl<T> Deref for Item<T> {
 pub enum GuestFile {
     /// A kernel.
     Kernel(Kernel),
-    /// A program.
+    /// A program, or a kernel that is an ELF file.
     Program(Program),
     /// An initial RAM file system.
     Initrd,
 }
 
-/// A file that a guest names.
+/// What a file has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Linux kernel.
+    BzImage,
+    /// An initial RAM file system.
+    Initrd,
+    /// A program on the bare virtual machine.
+    Bare,
+    /// Bulkhead's kernel.
+    Kernel,
+    /// A program of a kernel.
+    Program,
+}
+
+/// A file that a guest or a program names.
 #[derive(Debug)]
 pub struct Opened {
-    /// Index of the sandbox in the file.
-    pub sandbox: usize,
-    /// The key that names it.
+    /// What names it: its array of tables.
+    pub table: &'static str,
+    /// Its index there.
+    pub index: usize,
+    /// The key that names the file.
     pub key: &'static str,
+    /// What it has to be.
+    pub kind: Kind,
     /// As it is written.
     pub written: String,
     /// Where it is.
@@ -217,6 +237,18 @@ pub struct Context<'a, 't> {
     pub channels: Vec<Item<raw::Channel>>,
     /// The health entries that could be decoded.
     pub healths: Vec<Item<raw::Health>>,
+    /// The programs that could be decoded.
+    pub programs: Vec<Item<raw::Program>>,
+    /// The threads that could be decoded.
+    pub threads: Vec<Item<raw::Thread>>,
+    /// The scheduling contexts that could be decoded.
+    pub contexts: Vec<Item<raw::Context>>,
+    /// The endpoints that could be decoded.
+    pub endpoints: Vec<Item<raw::Endpoint>>,
+    /// The notifications that could be decoded.
+    pub notifications: Vec<Item<raw::Notification>>,
+    /// The shared memory that could be decoded.
+    pub shared: Vec<Item<raw::Shared>>,
     /// The machine, if it is right.
     pub machine: Option<Machine>,
     /// The manifest's folder.
@@ -225,7 +257,7 @@ pub struct Context<'a, 't> {
     pub artifacts: PathBuf,
     /// Guests' files are not opened.
     pub skip_files: bool,
-    /// Files that guests name.
+    /// Files that guests and programs name.
     pub guests: Vec<Opened>,
 }
 

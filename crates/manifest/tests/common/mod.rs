@@ -35,6 +35,8 @@ fn elf(kind: u16, entry: u64, segments: &[(u64, u64, u32)]) -> Vec<u8> {
     bytes
 }
 
+/// 2 MiB above the start of the kernel's half.
+const KERNEL: u64 = 0xFFFF_FFFF_8020_0000;
 const R: u32 = 4;
 const W: u32 = 2;
 const X: u32 = 1;
@@ -48,10 +50,12 @@ pub fn artifacts(name: &str) -> PathBuf {
     let mut cut = good.clone();
     cut.truncate(100);
     let files = [
-        ("kernel", kernel(0x20F)),
+        ("linux", kernel(0x20F)),
         ("old-kernel", kernel(0x206)),
         ("cut", cut),
         ("program", good),
+        ("kernel", elf(2, KERNEL, &[(KERNEL, 0x1000, R | X), (KERNEL + 0x1000, 0x1000, R | W)])),
+        ("user", elf(2, 0x40_0000, &[(0x40_0000, 0x1000, R | X), (0x40_1000, 0x1000, R | W)])),
         ("pie", elf(3, 0, &[text])),
         ("low", elf(2, 0x1000, &[(0x1000, 0x1000, R | X)])),
         ("wx", elf(2, 0x20_0000, &[(0x20_0000, 0x1000, R | W | X)])),

@@ -1,0 +1,359 @@
+//! What a manifest's author may write about the programs of a kernel's sandbox: programs,
+//! threads, contexts, and what they use together. Like [`crate::raw`], checked for its
+//! shape only.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Which arithmetic has to admit a kernel's contexts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Admission {
+    /// The sum of utilizations, for rate-monotonic priorities.
+    Utilization,
+    /// Response times, for any priorities.
+    #[default]
+    ResponseTime,
+    /// None: overcommitment is shown, not refused.
+    None,
+}
+
+/// A budget of time on the core of a kernel's sandbox: a VCPU of Quest's.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// Its name, unique among the contexts of its sandbox.
+    pub name: String,
+    /// The sandbox, whose guest is a kernel.
+    pub sandbox: String,
+    /// How it gets its time.
+    #[serde(default)]
+    pub policy: Policy,
+    /// C, such as `"200 us"`: what its thread gets in each period.
+    pub budget: Option<String>,
+    /// T, such as `"1 ms"`; of a full context a turn, of a PIBS context the period as long
+    /// as nobody asked for its work.
+    pub period: Option<String>,
+    /// U of a PIBS context, such as `"4 %"`.
+    pub utilization: Option<String>,
+    /// Length of the refill list, 2 to 64; 8 if it is not given.
+    pub refills: Option<u32>,
+    /// Whether it runs below all priorities when it has no budget.
+    #[serde(default)]
+    pub background: bool,
+    /// Whether admission has to see to it that it gets its budget in time. Not of a full context.
+    pub guaranteed: Option<bool>,
+    /// How often it is activated in a period: once, and once more for each time that its
+    /// thread waits for something. 1 if it is not given.
+    pub activations: Option<u32>,
+}
+
+/// How a context gets its time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// Sporadic server: Quest's Main VCPU.
+    #[default]
+    Sporadic,
+    /// At most C in every window of length T.
+    Strict,
+    /// For interrupt work, at its requester's priority: Quest's I/O VCPU.
+    Pibs,
+    /// As much as there is, in turns with others of its priority.
+    Full,
+}
+
+/// A program: an address space and a capability space. What is not listed here it cannot do.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Its name, unique among all programs: threads name it.
+    pub name: String,
+    /// The sandbox, whose guest is a kernel.
+    pub sandbox: String,
+    /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`.
+    pub file: String,
+    /// Text handed to it.
+    pub args: Option<String>,
+    /// Size of its heap, such as `"64 KiB"`.
+    pub heap: Option<String>,
+    /// Size of untyped memory of its own, for objects that it makes at run time.
+    pub memory: Option<String>,
+    /// Slots of its capability space, a power of two; 64 if it is not given.
+    pub slots: Option<u32>,
+    /// Whether it may configure contexts of its core.
+    #[serde(default)]
+    pub sched_control: bool,
+    /// Endpoints that it may call.
+    #[serde(default)]
+    pub calls: Vec<Call>,
+    /// Endpoints that it may receive from.
+    #[serde(default)]
+    pub serves: Vec<String>,
+    /// Notifications that it may signal.
+    #[serde(default)]
+    pub signals: Vec<Signal>,
+    /// Notifications that it may wait for.
+    #[serde(default)]
+    pub waits: Vec<String>,
+    /// Shared memory that it sees.
+    #[serde(default)]
+    pub maps: Vec<Map>,
+    /// Devices of its sandbox that it drives.
+    #[serde(default)]
+    pub devices: Vec<DeviceUse>,
+    /// Channels of its sandbox that it sees.
+    #[serde(default)]
+    pub channels: Vec<String>,
+    /// What it has full capabilities to: `thread:NAME`, `context:NAME`, `program:NAME`.
+    #[serde(default)]
+    pub manages: Vec<String>,
+}
+
+/// The right to call an endpoint.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Call {
+    /// Its name.
+    Name(String),
+    /// Its name, and what is particular to this caller.
+    Detailed(DetailedCall),
+}
+
+/// The right to call an endpoint, and what is particular to this caller.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedCall {
+    /// The endpoint.
+    pub endpoint: String,
+    /// What the receiver learns of the caller.
+    #[serde(default)]
+    pub badge: u64,
+    /// Whether capabilities may be passed with a call.
+    #[serde(default)]
+    pub grant: bool,
+}
+
+/// The right to signal a notification.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Signal {
+    /// Its name.
+    Name(String),
+    /// Its name, and the bits.
+    Detailed(DetailedSignal),
+}
+
+/// The right to signal a notification with bits of the author's choice.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedSignal {
+    /// The notification.
+    pub notification: String,
+    /// The bits that a signal sets; 1 if it is not given.
+    pub bits: Option<u64>,
+}
+
+/// Shared memory that a program sees.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Map {
+    /// Its name: it may be read.
+    Name(String),
+    /// Its name and the access.
+    Detailed(DetailedMap),
+}
+
+/// Shared memory that a program sees, and how.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedMap {
+    /// The shared memory.
+    pub shared: String,
+    /// What the program may do.
+    #[serde(default)]
+    pub access: MapAccess,
+}
+
+/// What a program may do with shared memory. Nobody may execute it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MapAccess {
+    /// Read it.
+    #[default]
+    R,
+    /// Read and write it.
+    Rw,
+}
+
+/// A device that a program drives, by the name that its sandbox has it by.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DeviceUse {
+    /// Its name: without interrupts.
+    Name(String),
+    /// Its name, and where its interrupts go.
+    Detailed(DetailedUse),
+}
+
+/// A device that a program drives, and where its interrupts go.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedUse {
+    /// The device.
+    pub device: String,
+    /// Where its interrupts go. Those not listed stay masked.
+    #[serde(default)]
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// An interrupt as a signal.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Interrupt {
+    /// Which message of a PCI function, from 0; 0 for a line.
+    #[serde(default)]
+    pub number: u16,
+    /// The notification that it signals.
+    pub notification: String,
+    /// The bits that it sets; 1 if it is not given.
+    pub bits: Option<u64>,
+}
+
+/// A thread of a program.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Thread {
+    /// Its name, unique among the threads of its program's sandbox.
+    pub name: String,
+    /// The program.
+    pub program: String,
+    /// The ELF symbol at which it begins; the file's entry if it is the program's first.
+    pub entry: Option<String>,
+    /// The higher, the earlier: 0 to 255.
+    pub priority: u8,
+    /// The highest priority that it may give to a thread, itself included.
+    #[serde(default)]
+    pub max_priority: u8,
+    /// The context that it runs on; without one it is passive and runs on its callers'.
+    pub context: Option<String>,
+    /// Size of its stack; `"16 KiB"` if it is not given.
+    pub stack: Option<String>,
+    /// Whether it may use the floating-point unit.
+    #[serde(default)]
+    pub fpu: bool,
+    /// The endpoint to which its faults go; without one they stop it.
+    pub fault: Option<Route>,
+    /// The endpoint to which the ends of its budget go; without one it waits for the next refill.
+    pub timeout: Option<Route>,
+}
+
+/// An endpoint to which the kernel sends messages about a thread.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Route {
+    /// Its name.
+    Name(String),
+    /// Its name and a badge.
+    Detailed(DetailedRoute),
+}
+
+/// An endpoint to which the kernel sends messages, and their badge.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedRoute {
+    /// The endpoint.
+    pub endpoint: String,
+    /// What the receiver learns of the thread.
+    #[serde(default)]
+    pub badge: u64,
+}
+
+/// Where programs of a sandbox receive calls.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoint {
+    /// Its name, unique among the endpoints of its sandbox.
+    pub name: String,
+    /// The sandbox, whose guest is a kernel.
+    pub sandbox: String,
+}
+
+/// A word of bits that programs and interrupts of a sandbox signal, and programs wait for.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Notification {
+    /// Its name, unique among the notifications of its sandbox.
+    pub name: String,
+    /// The sandbox, whose guest is a kernel.
+    pub sandbox: String,
+    /// A context that it lends to a passive thread that takes a signal.
+    pub context: Option<String>,
+}
+
+/// Memory that several programs of a sandbox see.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Shared {
+    /// Its name, unique among the shared memory of its sandbox.
+    pub name: String,
+    /// The sandbox, whose guest is a kernel.
+    pub sandbox: String,
+    /// Its size, such as `"64 KiB"`.
+    pub size: String,
+}
+
+impl Call {
+    /// What was written, or its defaults.
+    #[must_use]
+    pub fn detailed(&self) -> DetailedCall {
+        match self {
+            Self::Name(name) => DetailedCall { endpoint: name.clone(), badge: 0, grant: false },
+            Self::Detailed(detailed) => detailed.clone(),
+        }
+    }
+}
+
+impl Signal {
+    /// The notification's name, and the bits or their default.
+    #[must_use]
+    pub fn parts(&self) -> (&str, u64) {
+        match self {
+            Self::Name(name) => (name, 1),
+            Self::Detailed(detailed) => (&detailed.notification, detailed.bits.unwrap_or(1)),
+        }
+    }
+}
+
+impl Map {
+    /// The shared memory's name, and the access or its default.
+    #[must_use]
+    pub fn parts(&self) -> (&str, MapAccess) {
+        match self {
+            Self::Name(name) => (name, MapAccess::R),
+            Self::Detailed(detailed) => (&detailed.shared, detailed.access),
+        }
+    }
+}
+
+impl DeviceUse {
+    /// The device's name, and where its interrupts go.
+    #[must_use]
+    pub fn parts(&self) -> (&str, &[Interrupt]) {
+        match self {
+            Self::Name(name) => (name, &[]),
+            Self::Detailed(detailed) => (&detailed.device, &detailed.interrupts),
+        }
+    }
+}
+
+impl Route {
+    /// The endpoint's name, and the badge or its default.
+    #[must_use]
+    pub fn parts(&self) -> (&str, u64) {
+        match self {
+            Self::Name(name) => (name, 0),
+            Self::Detailed(detailed) => (&detailed.endpoint, detailed.badge),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! From what a manifest says of a kernel to the plan's types. What some rule refuses is
+//! left out.
+
+use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, managed};
+use crate::raw;
+use crate::raw_kernel::{Call, MapAccess, Route};
+use crate::rules::{Context, Item, guests, pci};
+use crate::{size, time};
+use bulkhead_plan::kernel::Test;
+use bulkhead_plan::kernel::{self as plan, Budget, Policy, User};
+use std::path::PathBuf;
+
+/// The kernel of a sandbox with what it runs.
+pub fn kernel(
+    cx: &Context<'_, '_>,
+    sandbox: &Item<raw::Sandbox>,
+    file: PathBuf,
+    admission: raw::Admission,
+) -> plan::Kernel {
+    let build = Build { cx, parts: super::parts(cx, sandbox) };
+    plan::Kernel {
+        file,
+        admission: test(admission),
+        overhead: plan::OVERHEAD,
+        programs: build.parts.programs.iter().map(|item| build.program(item)).collect(),
+        threads: build.parts.threads.iter().filter_map(|item| build.thread(item)).collect(),
+        contexts: build.parts.contexts.iter().filter_map(|item| build.context(item)).collect(),
+        endpoints: { build.parts.endpoints.iter() }
+            .map(|item| plan::Endpoint { name: item.name.clone(), place: cx.at(item, &[]).place() })
+            .collect(),
+        notifications: { build.parts.notifications.iter() }
+            .map(|item| plan::Notification {
+                name: item.name.clone(),
+                place: cx.at(item, &[]).place(),
+                context: build.context_named(item.context.as_deref()),
+            })
+            .collect(),
+        shared: { build.parts.shared.iter() }
+            .map(|item| plan::Shared {
+                name: item.name.clone(),
+                place: cx.at(item, &[]).place(),
+                len: size::parse(&item.size).unwrap_or(0),
+            })
+            .collect(),
+    }
+}
+
+const fn test(admission: raw::Admission) -> Test {
+    match admission {
+        raw::Admission::Utilization => Test::Bound,
+        raw::Admission::ResponseTime => Test::Response,
+        raw::Admission::None => Test::None,
+    }
+}
+
+/// How a context gets its time; nothing if what it says is refused.
+#[must_use]
+pub fn policy(context: &raw::Context) -> Option<Policy> {
+    let time = |text: &Option<String>| time::parse(text.as_deref()?).ok().filter(|t| *t > 0);
+    let period = time(&context.period)?;
+    let budget = || {
+        let refills = context.refills.unwrap_or(REFILLS);
+        Some(Budget { budget: time(&context.budget)?, period, refills })
+    };
+    match context.policy {
+        raw::Policy::Sporadic => Some(Policy::Sporadic(budget()?)),
+        raw::Policy::Strict => Some(Policy::Strict(budget()?)),
+        raw::Policy::Full => Some(Policy::Full { slice: period }),
+        raw::Policy::Pibs => {
+            let utilization = time::parse_share(context.utilization.as_deref()?).ok()?;
+            Some(Policy::Pibs { utilization, period })
+        }
+    }
+}
+
+struct Build<'a, 'c, 't> {
+    cx: &'a Context<'c, 't>,
+    parts: Parts<'a>,
+}
+
+impl Build<'_, '_, '_> {
+    fn path(&self, written: &str) -> PathBuf {
+        guests::resolve(&self.cx.base, &self.cx.artifacts, written)
+    }
+
+    fn endpoint(&self, name: &str) -> Option<usize> {
+        find(&self.parts.endpoints, name)
+    }
+
+    fn notification(&self, name: &str) -> Option<usize> {
+        find(&self.parts.notifications, name)
+    }
+
+    fn context_named(&self, name: Option<&str>) -> Option<usize> {
+        find(&self.parts.contexts, name?)
+    }
+
+    fn program(&self, item: &Item<raw::Program>) -> plan::Program {
+        let bytes = |text: &Option<String>| {
+            text.as_deref().and_then(|text| size::parse(text).ok()).unwrap_or(0)
+        };
+        let signal = |signal: &crate::raw_kernel::Signal| {
+            let (name, bits) = signal.parts();
+            Some(plan::Signal { notification: self.notification(name)?, bits })
+        };
+        let map = |map: &crate::raw_kernel::Map| {
+            let (name, access) = map.parts();
+            let shared = find(&self.parts.shared, name)?;
+            Some(plan::Map { shared, write: access == MapAccess::Rw })
+        };
+        plan::Program {
+            name: item.name.clone(),
+            place: self.cx.at(item, &[]).place(),
+            file: self.path(&item.file),
+            args: item.args.clone().unwrap_or_default(),
+            heap: bytes(&item.heap),
+            memory: bytes(&item.memory),
+            slots: item.slots.unwrap_or(SLOTS),
+            sched_control: item.sched_control,
+            calls: item.calls.iter().filter_map(|call| self.call(call)).collect(),
+            serves: item.serves.iter().filter_map(|name| self.endpoint(name)).collect(),
+            signals: item.signals.iter().filter_map(signal).collect(),
+            waits: item.waits.iter().filter_map(|name| self.notification(name)).collect(),
+            maps: item.maps.iter().filter_map(map).collect(),
+            devices: item.devices.iter().filter_map(|device| self.device(device)).collect(),
+            channels: item.channels.iter().filter_map(|name| self.channel(name)).collect(),
+            manages: item.manages.iter().filter_map(|text| self.managed(text)).collect(),
+        }
+    }
+
+    fn call(&self, call: &Call) -> Option<plan::Call> {
+        let call = call.detailed();
+        let endpoint = self.endpoint(&call.endpoint)?;
+        Some(plan::Call { endpoint, badge: call.badge, grant: call.grant })
+    }
+
+    fn device(&self, device: &crate::raw_kernel::DeviceUse) -> Option<plan::DeviceUse> {
+        let (name, interrupts) = device.parts();
+        let interrupt = |interrupt: &crate::raw_kernel::Interrupt| {
+            let notification = self.notification(&interrupt.notification)?;
+            let bits = interrupt.bits.unwrap_or(1);
+            Some(plan::Interrupt { number: interrupt.number, notification, bits })
+        };
+        let interrupts = interrupts.iter().filter_map(interrupt).collect();
+        Some(plan::DeviceUse { device: driven(self.cx, self.parts.sandbox, name)?, interrupts })
+    }
+
+    fn channel(&self, name: &str) -> Option<plan::ChannelUse> {
+        let channel = self.cx.channels.iter().position(|channel| channel.name == name)?;
+        let write = self.cx.channels[channel].from == self.parts.sandbox.name;
+        Some(plan::ChannelUse { channel, write })
+    }
+
+    fn managed(&self, text: &str) -> Option<plan::Managed> {
+        match managed(text)? {
+            Managed::Program(name) => find(&self.parts.programs, name).map(plan::Managed::Program),
+            Managed::Thread(name) => find(&self.parts.threads, name).map(plan::Managed::Thread),
+            Managed::Context(name) => find(&self.parts.contexts, name).map(plan::Managed::Context),
+        }
+    }
+
+    fn thread(&self, item: &Item<raw::Thread>) -> Option<plan::Thread> {
+        let route = |route: &Option<Route>| {
+            let (name, badge) = route.as_ref()?.parts();
+            Some(plan::Route { endpoint: self.endpoint(name)?, badge })
+        };
+        Some(plan::Thread {
+            name: item.name.clone(),
+            place: self.cx.at(item, &[]).place(),
+            program: find(&self.parts.programs, &item.program)?,
+            entry: item.entry.clone(),
+            priority: item.priority,
+            max_priority: item.max_priority,
+            context: self.context_named(item.context.as_deref()),
+            stack: size::parse(item.stack.as_deref().unwrap_or(STACK)).unwrap_or(0),
+            fpu: item.fpu,
+            fault: route(&item.fault),
+            timeout: route(&item.timeout),
+        })
+    }
+
+    fn context(&self, item: &Item<raw::Context>) -> Option<plan::Context> {
+        let policy = policy(item)?;
+        let full = matches!(policy, Policy::Full { .. });
+        Some(plan::Context {
+            name: item.name.clone(),
+            place: self.cx.at(item, &[]).place(),
+            policy,
+            background: item.background,
+            guaranteed: item.guaranteed.unwrap_or(!full),
+            activations: item.activations.unwrap_or(1),
+            user: self.user(&item.name)?,
+        })
+    }
+
+    /// What a context is bound to.
+    fn user(&self, context: &str) -> Option<User> {
+        let bound = |name: &Option<String>| name.as_deref() == Some(context);
+        let parts = &self.parts;
+        let thread = parts.threads.iter().position(|thread| bound(&thread.context));
+        let notification = || {
+            let mut all = parts.notifications.iter();
+            all.position(|notification| bound(&notification.context)).map(User::Notification)
+        };
+        thread.map(User::Thread).or_else(notification)
+    }
+}
+
+/// The device or function that a sandbox has by that name.
+#[must_use]
+pub fn driven(
+    cx: &Context<'_, '_>,
+    sandbox: &Item<raw::Sandbox>,
+    name: &str,
+) -> Option<plan::Driven> {
+    if !pci::is_pci(name) {
+        let mut devices = sandbox.devices.iter().filter(|grant| !pci::is_pci(grant.name()));
+        return devices.position(|grant| grant.name() == name).map(plan::Driven::Device);
+    }
+    let bdf = pci::the_one(cx.machine.as_ref()?, name)?.bdf;
+    let granted = crate::rules::build::functions(cx, sandbox);
+    granted.iter().position(|one| one.function.bdf == bdf).map(plan::Driven::Function)
+}

@@ -1,0 +1,101 @@
+//! Kernels: what their sandboxes run, and what each program may do.
+
+pub mod build;
+
+use super::{Context, Item};
+use crate::raw::{self, Guest};
+
+/// Slots of a capability space, if the manifest does not say.
+pub const SLOTS: u32 = 64;
+/// Length of a refill list, if the manifest does not say.
+pub const REFILLS: u32 = 8;
+/// Size of a stack, if the manifest does not say.
+pub const STACK: &str = "16 KiB";
+/// The kernel, if the manifest does not say.
+pub const KERNEL: &str = "artifact:kernel";
+
+/// Everything that belongs to one kernel's sandbox.
+pub struct Parts<'a> {
+    /// The sandbox.
+    pub sandbox: &'a Item<raw::Sandbox>,
+    /// Its programs.
+    pub programs: Vec<&'a Item<raw::Program>>,
+    /// Their threads.
+    pub threads: Vec<&'a Item<raw::Thread>>,
+    /// Its contexts.
+    pub contexts: Vec<&'a Item<raw::Context>>,
+    /// Its endpoints.
+    pub endpoints: Vec<&'a Item<raw::Endpoint>>,
+    /// Its notifications.
+    pub notifications: Vec<&'a Item<raw::Notification>>,
+    /// Its shared memory.
+    pub shared: Vec<&'a Item<raw::Shared>>,
+}
+
+/// A part that has a name.
+pub trait Named {
+    /// Its name.
+    fn name(&self) -> &str;
+}
+
+macro_rules! named {
+    ($($part:ty),*) => {
+        $(impl Named for $part {
+            fn name(&self) -> &str {
+                &self.name
+            }
+        })*
+    };
+}
+named!(raw::Program, raw::Thread, raw::Context, raw::Endpoint, raw::Notification, raw::Shared);
+
+/// Index of the part of that name.
+#[must_use]
+pub fn find<T: Named>(parts: &[&Item<T>], name: &str) -> Option<usize> {
+    parts.iter().position(|part| part.raw.name() == name)
+}
+
+/// All kernels' sandboxes.
+pub fn all<'a>(cx: &'a Context<'_, '_>) -> impl Iterator<Item = Parts<'a>> {
+    let kernel = |item: &&Item<raw::Sandbox>| matches!(item.guest, Guest::Kernel { .. });
+    cx.sandboxes.iter().filter(kernel).map(|sandbox| parts(cx, sandbox))
+}
+
+/// What belongs to a sandbox.
+#[must_use]
+pub fn parts<'a>(cx: &'a Context<'_, '_>, sandbox: &'a Item<raw::Sandbox>) -> Parts<'a> {
+    let own = |name: &str| name == sandbox.name;
+    let programs: Vec<_> = cx.programs.iter().filter(|part| own(&part.sandbox)).collect();
+    let threads = cx.threads.iter().filter(|part| find(&programs, &part.program).is_some());
+    Parts {
+        sandbox,
+        threads: threads.collect(),
+        contexts: cx.contexts.iter().filter(|part| own(&part.sandbox)).collect(),
+        endpoints: cx.endpoints.iter().filter(|part| own(&part.sandbox)).collect(),
+        notifications: cx.notifications.iter().filter(|part| own(&part.sandbox)).collect(),
+        shared: cx.shared.iter().filter(|part| own(&part.sandbox)).collect(),
+        programs,
+    }
+}
+
+/// What `manages` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Managed<'a> {
+    /// `program:NAME`.
+    Program(&'a str),
+    /// `thread:NAME`.
+    Thread(&'a str),
+    /// `context:NAME`.
+    Context(&'a str),
+}
+
+/// Takes an entry of `manages` apart.
+#[must_use]
+pub fn managed(text: &str) -> Option<Managed<'_>> {
+    match text.split_once(':')? {
+        ("program", name) => Some(Managed::Program(name)),
+        ("thread", name) => Some(Managed::Thread(name)),
+        ("context", name) => Some(Managed::Context(name)),
+        _ => None,
+    }
+}

@@ -1,0 +1,309 @@
+//! What runs in a kernel's sandbox: programs, and everything that each of them may do.
+//! Numbers in these types are indices into the lists of one [`Kernel`], whose order is the
+//! manifest's, unless they say otherwise. Whoever builds the kernel's objects gives what
+//! is listed here, and nothing else.
+
+use crate::Place;
+pub use bulkhead_sched::Utilization;
+pub use bulkhead_sched::admission::Test;
+use std::path::PathBuf;
+
+/// What the kernel spends on an activation of a context, in nanoseconds. Admission counts
+/// it, and the kernel charges it; nobody else says a number. It is what the kernel's own
+/// goals allow for a timer interrupt that replenishes (320) and two switches (320 each),
+/// rounded up; the kernel's benchmarks measure these.
+pub const OVERHEAD: u64 = 1_000;
+
+/// A kernel and what it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The kernel itself: an ELF64 file.
+    pub file: PathBuf,
+    /// By what its contexts were admitted.
+    pub admission: Test,
+    /// What an activation of a context costs, in nanoseconds: [`OVERHEAD`].
+    pub overhead: u64,
+    /// Programs.
+    pub programs: Vec<Program>,
+    /// Their threads.
+    pub threads: Vec<Thread>,
+    /// Budgets.
+    pub contexts: Vec<Context>,
+    /// Where calls are received.
+    pub endpoints: Vec<Endpoint>,
+    /// Words of bits to signal and wait for.
+    pub notifications: Vec<Notification>,
+    /// Memory that several programs see.
+    pub shared: Vec<Shared>,
+}
+
+/// A program: an address space and a capability space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its name; unique in the manifest.
+    pub name: String,
+    /// Its `[[program]]`.
+    pub place: Place,
+    /// Static ELF64 file without segments that can be both written and executed.
+    pub file: PathBuf,
+    /// Text for it.
+    pub args: String,
+    /// Bytes of zeroed memory for its heap, whole pages; 0: none.
+    pub heap: u64,
+    /// Bytes of untyped memory of its own, for objects at run time, whole pages; 0: none.
+    pub memory: u64,
+    /// Slots of its capability space, a power of two.
+    pub slots: u32,
+    /// It has its core's `sched_control`: it may configure contexts.
+    pub sched_control: bool,
+    /// Endpoints that it may call, in the manifest's order.
+    pub calls: Vec<Call>,
+    /// Endpoints that it may receive from.
+    pub serves: Vec<usize>,
+    /// Notifications that it may signal.
+    pub signals: Vec<Signal>,
+    /// Notifications that it may wait for.
+    pub waits: Vec<usize>,
+    /// Shared memory that it sees.
+    pub maps: Vec<Map>,
+    /// Devices that it drives. No device has two programs.
+    pub devices: Vec<DeviceUse>,
+    /// Channels of its sandbox that it sees.
+    pub channels: Vec<ChannelUse>,
+    /// What it gets full capabilities to.
+    pub manages: Vec<Managed>,
+}
+
+/// The right to call an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Which.
+    pub endpoint: usize,
+    /// What the receiver learns of the caller; 0: nothing.
+    pub badge: u64,
+    /// Capabilities may be passed with a call.
+    pub grant: bool,
+}
+
+/// The right to signal a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Which.
+    pub notification: usize,
+    /// The bits that a signal sets; not 0.
+    pub bits: u64,
+}
+
+/// Shared memory in a program's address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// Which.
+    pub shared: usize,
+    /// May be written.
+    pub write: bool,
+}
+
+/// A device that a program drives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Which.
+    pub device: Driven,
+    /// Where its interrupts go. Those not listed stay masked.
+    pub interrupts: Vec<Interrupt>,
+}
+
+/// Which device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driven {
+    /// Index into [`crate::Sandbox::devices`].
+    Device(usize),
+    /// Index into [`crate::Sandbox::functions`].
+    Function(usize),
+}
+
+/// An interrupt as a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Which message of a PCI function (entry of its MSI-X table); 0 for a line.
+    pub number: u16,
+    /// Where it goes.
+    pub notification: usize,
+    /// The bits that it sets; not 0.
+    pub bits: u64,
+}
+
+/// A channel that a program sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelUse {
+    /// Index into [`crate::Plan::channels`].
+    pub channel: usize,
+    /// The sandbox is the channel's writer.
+    pub write: bool,
+}
+
+/// What a program has full capabilities to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Managed {
+    /// A program's capability space and address space; not its threads.
+    Program(usize),
+    /// A thread.
+    Thread(usize),
+    /// A context; to configure it takes `sched_control`, too.
+    Context(usize),
+}
+
+/// A thread of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Its name; unique in the kernel.
+    pub name: String,
+    /// Its `[[thread]]`.
+    pub place: Place,
+    /// Whose.
+    pub program: usize,
+    /// The ELF symbol at which it begins; `None`: the file's entry.
+    pub entry: Option<String>,
+    /// The higher, the earlier. On a PIBS context: as long as nobody asked for its work.
+    pub priority: u8,
+    /// The highest priority that it may give to a thread, itself included.
+    pub max_priority: u8,
+    /// What it runs on; `None`: it is passive, and runs on its callers' contexts.
+    pub context: Option<usize>,
+    /// Bytes of its stack, whole pages.
+    pub stack: u64,
+    /// It may use the floating-point unit.
+    pub fpu: bool,
+    /// Where its faults go; `None`: it is stopped.
+    pub fault: Option<Route>,
+    /// Where the ends of its budget go; `None`: it waits for the next refill.
+    pub timeout: Option<Route>,
+}
+
+/// An endpoint, and the badge of what comes from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Which.
+    pub endpoint: usize,
+    /// What the receiver learns of the origin; 0: nothing.
+    pub badge: u64,
+}
+
+/// A scheduling context. Times are in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// Its name; unique among contexts of the kernel.
+    pub name: String,
+    /// Its `[[context]]`.
+    pub place: Place,
+    /// How it gets its time.
+    pub policy: Policy,
+    /// Runs below all priorities when it has no budget.
+    pub background: bool,
+    /// Admission sees to it that it gets its budget in time.
+    pub guaranteed: bool,
+    /// How often it is activated in a period: once, and once more for each time that its
+    /// thread waits for something. At least 1.
+    pub activations: u32,
+    /// What runs on it.
+    pub user: User,
+}
+
+/// How a context gets its time. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Sporadic server, Quest's Main VCPU.
+    Sporadic(Budget),
+    /// At most C in every window of length T.
+    Strict(Budget),
+    /// Quest's I/O VCPU.
+    Pibs {
+        /// U.
+        utilization: Utilization,
+        /// T, as long as nobody asked for its work.
+        period: u64,
+    },
+    /// C = T: as much as there is, in turns with others of its priority.
+    Full {
+        /// A turn.
+        slice: u64,
+    },
+}
+
+/// Of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// C: what the thread gets in each period, without what the kernel spends on it
+    /// ([`Context::gross`]).
+    pub budget: u64,
+    /// T.
+    pub period: u64,
+    /// Length of its refill list.
+    pub refills: u32,
+}
+
+/// What runs on a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// A thread, always.
+    Thread(usize),
+    /// Whatever passive thread takes a signal from a notification.
+    Notification(usize),
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its name; unique among endpoints of the kernel.
+    pub name: String,
+    /// Its `[[endpoint]]`.
+    pub place: Place,
+}
+
+/// A notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// Its name; unique among notifications of the kernel.
+    pub name: String,
+    /// Its `[[notification]]`.
+    pub place: Place,
+    /// The context that it lends to a passive thread that takes a signal.
+    pub context: Option<usize>,
+}
+
+/// Memory that several programs see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Its name; unique among shared memory of the kernel.
+    pub name: String,
+    /// Its `[[shared]]`.
+    pub place: Place,
+    /// Bytes, whole pages.
+    pub len: u64,
+}
+
+impl Context {
+    /// What its server has to be given so that the thread gets its budget, in nanoseconds:
+    /// budget and `overhead` for each activation. For [`Policy::Full`] the slice, for
+    /// [`Policy::Pibs`] U·T.
+    #[must_use]
+    pub fn gross(&self, overhead: u64) -> u64 {
+        match self.policy {
+            Policy::Sporadic(server) | Policy::Strict(server) => {
+                let kernel = overhead.saturating_mul(self.activations.into());
+                server.budget.saturating_add(kernel)
+            }
+            Policy::Pibs { utilization, period } => utilization.of(period),
+            Policy::Full { slice } => slice,
+        }
+    }
+
+    /// T, in nanoseconds; of [`Policy::Full`] the slice.
+    #[must_use]
+    pub const fn period(&self) -> u64 {
+        match self.policy {
+            Policy::Sporadic(server) | Policy::Strict(server) => server.period,
+            Policy::Pibs { period, .. } => period,
+            Policy::Full { slice } => slice,
+        }
+    }
+}
