@@ -17,7 +17,7 @@
 //! The kernel's own work is part of all sums. A context is charged `overhead` for each of its
 //! activations; so that its thread gets a budget it has to be [given](Load::gross) that much more.
 //! A thread that is activated more often than is said here pays itself. A PIBS server's activations
-//! ([`crate::Pibs::new`]) are within U.
+//! ([`crate::Account::pibs`]) are within U.
 
 use core::fmt;
 

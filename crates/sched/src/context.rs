@@ -1,121 +1,150 @@
-//! A scheduling context: a policy, a priority, and the links with which a
+//! A scheduling context: an account of time, a priority, and the links with which a
 //! [`crate::Scheduler`] queues it.
 
-use crate::{Invalid, Pibs, Refill, Requester, Server, Time};
+use core::num::NonZeroU32;
 
-/// A context of a core: an index into what the owner holds.
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Account, Invalid, Policy, Refill, Requester, Time};
+
+/// A context of a core, in the words of who holds it: a kernel's offset of the object, an
+/// index plus 1 in the slices of this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Id(pub u16);
+#[repr(transparent)]
+pub struct Id(NonZeroU32);
 
-/// Where the contexts of a core are. An index that the scheduler was never given is never
-/// asked for.
-pub trait Contexts {
-    /// Storage of the contexts' refill lists.
-    type Refills: AsRef<[Refill]> + AsMut<[Refill]>;
-
-    /// A context.
-    fn context(&mut self, id: Id) -> &mut Context<Self::Refills>;
-}
-
-impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Contexts for [Context<R>] {
-    type Refills = R;
-
-    fn context(&mut self, id: Id) -> &mut Context<R> {
-        &mut self[usize::from(id.0)]
+impl Id {
+    /// The context that its holder calls `name`.
+    pub const fn new(name: NonZeroU32) -> Self {
+        Self(name)
     }
-}
 
-/// C = T: no limit but that others of the same priority have their turn after a slice.
-#[derive(Clone, Debug)]
-pub struct Full {
-    slice: Time,
-    used: Time,
-}
+    /// What its holder calls it.
+    pub const fn get(self) -> NonZeroU32 {
+        self.0
+    }
 
-impl Full {
-    /// A turn lasts `slice` ticks.
-    ///
-    /// # Errors
-    /// [`Invalid::Budget`]: 0.
-    pub fn new(slice: Time) -> Result<Self, Invalid> {
-        match slice {
-            0 => Err(Invalid::Budget { budget: slice, period: slice }),
-            _ => Ok(Self { slice, used: 0 }),
+    /// The context at an index below 2^32 - 1 of a slice.
+    pub const fn of(index: u32) -> Self {
+        match NonZeroU32::new(index.wrapping_add(1)) {
+            Some(name) => Self(name),
+            None => Self(NonZeroU32::MAX),
         }
     }
+
+    /// Its index in a slice.
+    pub const fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+
+    pub(crate) fn from_link(link: u32) -> Option<Self> {
+        NonZeroU32::new(link).map(Self)
+    }
+
+    pub(crate) fn link(self) -> u32 {
+        self.0.get()
+    }
 }
 
-/// How a context gets its time.
-#[derive(Clone, Debug)]
-pub enum Policy<R> {
-    /// Sporadic or strict.
-    Server(Server<R>),
-    /// For interrupt work.
-    Pibs(Pibs),
-    /// As much as there is.
-    Full(Full),
+/// Where the contexts of a core are. An id that the scheduler was never given is never asked for,
+/// unless the memory that holds it has been written by others.
+pub trait Contexts {
+    /// A context.
+    fn context(&mut self, id: Id) -> &mut Context;
+
+    /// A context and the room for refills behind its [`Account`]: always the same length for the
+    /// same context, up to 65,535.
+    fn refills(&mut self, id: Id) -> (&mut Context, &mut [Refill]);
 }
 
-/// Where a context stands, for the queues only.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Links {
-    pub previous: Option<Id>,
-    pub next: Option<Id>,
-    /// The level at which it is queued as ready.
-    pub level: Option<u16>,
-    /// Its place in the release queue.
-    pub place: Option<u16>,
+/// Panics where an index is beyond the end.
+impl<R: AsMut<[Refill]>> Contexts for [(Context, R)] {
+    fn context(&mut self, id: Id) -> &mut Context {
+        &mut self[id.index()].0
+    }
+
+    fn refills(&mut self, id: Id) -> (&mut Context, &mut [Refill]) {
+        let (context, refills) = &mut self[id.index()];
+        (context, refills.as_mut())
+    }
 }
 
-/// A scheduling context.
-#[derive(Clone, Debug)]
-pub struct Context<R> {
-    policy: Policy<R>,
-    pub(crate) priority: u8,
-    /// Runs below all others when it has no budget.
-    pub(crate) background: bool,
-    /// A thread wants to run on it.
-    pub(crate) wanted: bool,
+/// Runs below all others when it has no budget.
+pub(crate) const BACKGROUND: u8 = 1;
+/// A thread wants to run on it.
+pub(crate) const WANTED: u8 = 2;
+/// It was woken by an alarm, and its thread does not know yet.
+pub(crate) const ALARMED: u8 = 4;
+
+/// A scheduling context: plain data, of which every pattern of bits is one.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Context {
+    pub(crate) account: Account,
     /// Used of a turn in the background.
     pub(crate) turn: Time,
     pub(crate) consumed: Time,
-    pub(crate) links: Links,
+    /// Neighbours in the queue of a level: their ids, or 0.
+    pub(crate) previous: u32,
+    pub(crate) next: u32,
+    /// The level at which it is queued as ready, plus 1; or 0.
+    pub(crate) queued: u16,
+    /// Its place in the release queue, plus 1; or 0.
+    pub(crate) place: u16,
+    pub(crate) priority: u8,
+    pub(crate) flags: u8,
+    reserved: [u8; 2],
 }
 
-impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Context<R> {
+/// What a kernel's object of a context begins with; refills follow at their own alignment.
+const _: () = assert!(size_of::<Context>() == 96 && size_of::<Refill>() == 16);
+
+impl Context {
     /// A context on which nothing wants to run. The higher `priority`, the earlier.
-    pub fn new(policy: Policy<R>, priority: u8) -> Self {
-        let links = Links::default();
-        Self { policy, priority, background: false, wanted: false, turn: 0, consumed: 0, links }
+    pub const fn new(account: Account, priority: u8) -> Self {
+        Self {
+            account,
+            turn: 0,
+            consumed: 0,
+            previous: 0,
+            next: 0,
+            queued: 0,
+            place: 0,
+            priority,
+            flags: 0,
+            reserved: [0; 2],
+        }
     }
 
     /// The same, but when it has no budget it runs below all priorities, where what it uses is not
     /// charged, in turns of its budget.
-    pub fn in_background(self) -> Self {
-        Self { background: true, ..self }
+    pub const fn in_background(self) -> Self {
+        Self { flags: self.flags | BACKGROUND, ..self }
     }
 
-    /// Its policy.
-    pub fn policy(&self) -> &Policy<R> {
-        &self.policy
+    /// What it has and had of its time.
+    pub const fn account(&self) -> &Account {
+        &self.account
     }
 
-    /// The server, if it is one.
-    pub fn server(&self) -> Option<&Server<R>> {
-        match &self.policy {
-            Policy::Server(server) => Some(server),
-            _ => None,
-        }
+    /// How it gets its time.
+    pub const fn policy(&self) -> Policy {
+        self.account.policy()
     }
 
-    /// Its priority: of a PIBS context the requester's.
-    pub fn priority(&self) -> u8 {
+    /// Its priority: of a PIBS context the requester's, of one that runs its thread's.
+    pub const fn priority(&self) -> u8 {
         self.priority
     }
 
     /// Whether a thread wants to run on it.
-    pub fn is_wanted(&self) -> bool {
-        self.wanted
+    pub const fn is_wanted(&self) -> bool {
+        self.flags & WANTED != 0
+    }
+
+    /// Whether nothing wants to run on it until an alarm that is set.
+    pub const fn has_alarm(&self) -> bool {
+        self.place != 0 && !self.is_wanted()
     }
 
     /// How long it ran since this was asked last, background included, up to the scheduler's last
@@ -125,113 +154,21 @@ impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Context<R> {
     }
 
     /// As what it asks for interrupt work.
-    pub fn requester(&self) -> Requester {
-        Requester { priority: self.priority, period: self.period() }
-    }
-
-    /// T, ticks; of [`Full`] the slice.
-    pub fn period(&self) -> Time {
-        match &self.policy {
-            Policy::Server(server) => server.period(),
-            Policy::Pibs(pibs) => pibs.period(),
-            Policy::Full(full) => full.slice,
-        }
-    }
-
-    /// C, ticks; of [`Full`] the slice.
-    pub fn budget(&self) -> Time {
-        match &self.policy {
-            Policy::Server(server) => server.budget(),
-            Policy::Pibs(pibs) => pibs.budget(),
-            Policy::Full(full) => full.slice,
-        }
-    }
-
-    /// When it has budget, or had.
-    pub fn eligible(&self) -> Time {
-        match &self.policy {
-            Policy::Server(server) => server.eligible(),
-            Policy::Pibs(pibs) => pibs.eligible(),
-            Policy::Full(_) => 0,
-        }
-    }
-
-    pub(crate) fn left(&self) -> Time {
-        match &self.policy {
-            Policy::Server(server) => server.left(),
-            Policy::Pibs(pibs) => pibs.left(),
-            Policy::Full(full) => full.slice.saturating_sub(full.used),
-        }
-    }
-
-    pub(crate) fn charge(&mut self, ticks: Time) {
-        match &mut self.policy {
-            Policy::Server(server) => server.charge(ticks),
-            Policy::Pibs(pibs) => pibs.charge(ticks),
-            Policy::Full(full) => full.used = full.used.saturating_add(ticks),
-        }
-    }
-
-    /// Whether its turn is over.
-    pub(crate) fn settle(&mut self, now: Time) -> bool {
-        match &mut self.policy {
-            Policy::Server(server) => server.settle(now),
-            Policy::Pibs(pibs) => pibs.settle(),
-            Policy::Full(full) => {
-                let over = full.used >= full.slice;
-                full.used = if over { 0 } else { full.used };
-                over
-            }
-        }
-    }
-
-    pub(crate) fn wake(&mut self, now: Time) {
-        match &mut self.policy {
-            Policy::Server(server) => server.wake(now),
-            Policy::Pibs(pibs) => pibs.wake(now),
-            Policy::Full(_) => (),
-        }
-    }
-
-    pub(crate) fn block(&mut self, now: Time) {
-        match &mut self.policy {
-            Policy::Server(server) => server.block(now),
-            Policy::Pibs(pibs) => pibs.block(),
-            Policy::Full(_) => (),
-        }
-    }
-
-    pub(crate) fn dispatch(&mut self, now: Time) {
-        if let Policy::Server(server) = &mut self.policy {
-            server.dispatch(now);
-        }
-    }
-
-    pub(crate) fn preempt(&mut self, now: Time) {
-        if let Policy::Server(server) = &mut self.policy {
-            server.preempt(now);
-        }
+    pub const fn requester(&self) -> Requester {
+        Requester { priority: self.priority, period: self.account.period() }
     }
 
     pub(crate) fn set_budget(
         &mut self,
-        budget: Time,
-        period: Time,
+        refills: &mut [Refill],
+        (budget, period): (Time, Time),
         now: Time,
     ) -> Result<(), Invalid> {
-        let Policy::Server(server) = &mut self.policy else { return Ok(()) };
-        server.set(budget, period, now)?;
+        self.account.set(refills, budget, period, now)?;
         // It may have ceased to want to run for a moment.
-        if self.wanted {
-            server.wake(now);
+        if self.is_wanted() {
+            self.account.wake(refills, now);
         }
         Ok(())
-    }
-
-    pub(crate) fn pibs(&mut self) -> Option<&mut Pibs> {
-        match &mut self.policy {
-            Policy::Pibs(pibs) => Some(pibs),
-            _ => None,
-        }
     }
 }

@@ -7,32 +7,37 @@
 //! behaviour of its thread, as long as the caller stops it when its budget ends (what
 //! it uses beyond that is charged to its later budgets):
 //!
-//! | policy | theorem | where |
+//! | [`Policy`] | theorem | where |
 //! |---|---|---|
-//! | [`Server`], sporadic | in every interval of length d that begins at a moment when nothing of its priority or a higher one, with budget, wants to run, it runs at most C·⌈d/T⌉: a periodic task's share. What the kernel spends on it is in that | [`server`] |
-//! | [`Server`], strict | it runs at most C in **every** window of length T | [`server`] |
-//! | [`Pibs`] | at the highest priority, at most (2-U)·U·T in every window of length T, requests coming from contexts with periods of at most T | [`pibs`] |
-//! | [`Full`] | none; round robin with slices of T | [`context`] |
+//! | sporadic server | in every interval of length d that begins at a moment when nothing of its priority or a higher one, with budget, wants to run, it runs at most C·⌈d/T⌉: a periodic task's share. What the kernel spends on it is in that | [`server`] |
+//! | strict server | it runs at most C in **every** window of length T | [`server`] |
+//! | PIBS | at the highest priority, at most (2-U)·U·T in every window of length T, requests coming from contexts with periods of at most T | [`pibs`] |
+//! | full | none; round robin with slices of T | [`account`] |
 //!
 //! Time is counted in ticks of the caller's choice, from any beginning, in a `u64`.
 //! There is no periodic tick: [`Scheduler::schedule`] says when it wants to be called
 //! again. [`admission`] has the arithmetic that says beforehand whether budgets can be
 //! had in time.
 //!
+//! All state is plain data: [`Context`], the [`Refill`]s behind it, and the [`Scheduler`] itself can
+//! be laid over bytes from anywhere. Whatever these are, nothing here panics or fails to end; who
+//! runs when is then anybody's guess.
+//!
 //! ```
-//! use bulkhead_sched::{Context, Id, Policy, Refill, Scheduler, Server};
+//! use bulkhead_sched::{Account, Context, Id, Refill, Scheduler};
 //!
-//! // 3 ticks in 10, with up to 4 refills, at priority 7.
-//! let server = Server::sporadic(3, 10, 0, [Refill::default(); 4])?;
-//! let mut contexts = [Context::new(Policy::Server(server), 7)];
-//! let mut core = Scheduler::new([Id(0); 1], 0);
+//! // 3 ticks in 10, with up to 4 refills, one in the account itself, at priority 7.
+//! let account = Account::sporadic(3, 10, 0)?;
+//! let mut contexts = [(Context::new(account, 7), [Refill::default(); 3])];
+//! let mut core = Scheduler::new(0);
 //!
-//! core.wake(&mut contexts[..], Id(0), 5);
+//! core.reserve().expect("there is room for 512");
+//! assert!(core.wake(&mut contexts[..], Id::of(0), 5));
 //! let decision = core.schedule(&mut contexts[..], 5);
-//! assert_eq!((decision.run, decision.timer), (Some(Id(0)), Some(8)));
+//! assert_eq!((decision.run, decision.timer), (Some(Id::of(0)), 8));
 //! // The timer: its budget is used up, and comes again 10 after it began to use it.
 //! let decision = core.schedule(&mut contexts[..], 8);
-//! assert_eq!((decision.run, decision.timer), (None, Some(15)));
+//! assert_eq!((decision.run, decision.timer), (None, 15));
 //! # Ok::<(), bulkhead_sched::Invalid>(())
 //! ```
 #![no_std]
@@ -40,6 +45,7 @@
 #[cfg(any(test, feature = "host"))]
 extern crate std;
 
+pub mod account;
 pub mod admission;
 pub mod context;
 pub mod pibs;
@@ -52,11 +58,12 @@ pub mod share;
 #[cfg(feature = "host")]
 pub mod simulate;
 
-pub use context::{Context, Contexts, Full, Id, Policy};
-pub use pibs::{Pibs, Requester, Utilization};
-pub use refills::{Refill, Refills};
-pub use scheduler::{Decision, Scheduler};
-pub use server::Server;
+pub use account::{Account, Policy};
+pub use context::{Context, Contexts, Id};
+pub use pibs::{Requester, Utilization};
+pub use refills::Refill;
+pub use release::PLACES;
+pub use scheduler::{Decision, NoRoom, Scheduler};
 
 /// Ticks: a time since some beginning, or a duration. Sums saturate: what would come
 /// after the end of time never comes.
@@ -72,8 +79,6 @@ pub enum Invalid {
         /// Period, ticks.
         period: Time,
     },
-    /// A list holds at least one refill.
-    NoRefills,
     /// A utilization lies above 0 and below 1.
     Utilization {
         /// Of the share.

@@ -19,7 +19,7 @@
 //! full budgets in a row at the high one. One with a lower priority changes nothing until the
 //! activation has ended. What the kernel spends on each activation is charged to it.
 
-use crate::{Invalid, Time};
+use crate::{Account, Invalid, Time};
 
 /// A share of the processor, above 0 and below 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,14 +52,19 @@ impl Utilization {
 
     /// U·`time`, rounded down.
     pub fn of(self, time: Time) -> Time {
-        // Below `time`, since the share is below 1.
-        (u128::from(time) * u128::from(self.numerator) / u128::from(self.denominator)) as Time
+        match time.checked_mul(self.numerator.into()) {
+            Some(ticks) => ticks / Time::from(self.denominator),
+            None => {
+                let ticks = u128::from(time) * u128::from(self.numerator);
+                // Below `time`, since the share is below 1.
+                (ticks / u128::from(self.denominator)) as Time
+            }
+        }
     }
 
     /// `time`/U, rounded up.
     pub fn stretch(self, time: Time) -> Time {
-        let ticks = u128::from(time) * u128::from(self.denominator);
-        Time::try_from(ticks.div_ceil(self.numerator.into())).unwrap_or(Time::MAX)
+        stretch(time, self.numerator, self.denominator)
     }
 }
 
@@ -72,71 +77,24 @@ pub struct Requester {
     pub period: Time,
 }
 
-/// A PIBS server. Its times must not fall from call to call.
-#[derive(Clone, Debug)]
-pub struct Pibs {
-    utilization: Utilization,
-    cost: Time,
-    period: Time,
-    /// Of this activation, or of the next one.
-    begin: Time,
-    used: Time,
-    active: bool,
-}
-
-impl Pibs {
-    /// A server that can run from `from` on. `cost` is what the kernel spends on an
-    /// activation, in ticks; `period` the requester's as long as none is named.
-    ///
-    /// # Errors
-    /// [`Invalid::TooShort`].
-    pub fn new(
-        utilization: Utilization,
-        cost: Time,
-        period: Time,
-        from: Time,
-    ) -> Result<Self, Invalid> {
-        let pibs = Self { utilization, cost, period, begin: from, used: 0, active: false };
-        pibs.fits(period)?;
-        Ok(pibs)
+/// PIBS servers.
+impl Account {
+    /// U of a PIBS server.
+    pub fn utilization(&self) -> Option<Utilization> {
+        Utilization::new(self.numerator, self.denominator).ok()
     }
 
-    /// U.
-    pub fn utilization(&self) -> Utilization {
-        self.utilization
+    /// Whether an activation of a PIBS server has begun and not ended.
+    pub const fn is_active(&self) -> bool {
+        self.active != 0
     }
 
-    /// What an activation has, its cost included: U·T, ticks.
-    pub fn budget(&self) -> Time {
-        self.utilization.of(self.period)
-    }
-
-    /// The requester's period, ticks.
-    pub fn period(&self) -> Time {
-        self.period
-    }
-
-    /// What this activation still has, ticks.
-    pub fn left(&self) -> Time {
-        self.budget().saturating_sub(self.used)
-    }
-
-    /// When this activation, or the next, can run.
-    pub fn eligible(&self) -> Time {
-        self.begin
-    }
-
-    /// Whether an activation has begun and not ended.
-    pub fn is_active(&self) -> bool {
-        self.active
-    }
-
-    /// Whether a requester's period leaves something beyond the cost.
+    /// Whether a requester's period leaves a PIBS server something beyond the cost.
     ///
     /// # Errors
     /// [`Invalid::TooShort`].
     pub fn fits(&self, period: Time) -> Result<(), Invalid> {
-        match self.utilization.of(period) > self.cost {
+        match self.utilization().is_some_and(|u| u.of(period) > self.cost) {
             true => Ok(()),
             false => Err(Invalid::TooShort { period, cost: self.cost }),
         }
@@ -144,46 +102,88 @@ impl Pibs {
 
     /// A requester's period, which has to fit. During an activation: only of one with a
     /// higher priority than the present one.
-    pub fn request(&mut self, period: Time, now: Time) {
-        self.period = period;
-        if self.active {
-            self.begin = self.begin.max(now);
+    pub(crate) fn request(&mut self, period: Time, now: Time) {
+        if period != self.period {
+            let budget = self.utilization().map_or(0, |u| u.of(period));
+            (self.period, self.budget, self.head.amount) = (period, budget, budget);
+        }
+        if self.is_active() {
+            self.head.time = self.head.time.max(now);
         }
     }
 
-    /// The thread ran for so long.
-    pub fn charge(&mut self, ticks: Time) {
-        self.used = self.used.saturating_add(ticks);
-    }
-
-    /// Ends an activation that is used up and begins the next; whether that was so.
-    pub fn settle(&mut self) -> bool {
-        if self.left() > 0 {
-            return false;
-        }
+    /// An activation is used up; the next one begins.
+    pub(crate) fn go_on(&mut self) {
         self.end();
         self.used = self.cost;
-        true
     }
 
     /// There is work.
-    pub fn wake(&mut self, now: Time) {
-        if !self.active {
-            self.active = true;
-            self.begin = self.begin.max(now);
+    #[inline]
+    pub(crate) fn activate(&mut self, now: Time) {
+        if !self.is_active() {
+            self.active = 1;
+            self.head.time = self.head.time.max(now);
             self.used = self.cost;
         }
     }
 
     /// The work is done.
-    pub fn block(&mut self) {
-        if self.active {
+    #[inline]
+    pub(crate) fn deactivate(&mut self) {
+        if self.is_active() {
             self.end();
-            self.active = false;
+            self.active = 0;
         }
     }
 
+    #[inline]
     fn end(&mut self) {
-        self.begin = self.begin.saturating_add(self.utilization.stretch(self.used));
+        let apart = stretch(self.used, self.numerator, self.denominator);
+        self.head.time = self.head.time.saturating_add(apart);
+    }
+}
+
+/// `time`·denominator/numerator, rounded up. Times of days fit the first way: its division is one
+/// instruction.
+#[inline]
+fn stretch(time: Time, numerator: u32, denominator: u32) -> Time {
+    match (time.checked_mul(denominator.into()), numerator) {
+        (_, 0) => Time::MAX,
+        (Some(ticks), _) => ticks.div_ceil(numerator.into()),
+        (None, _) => stretch_long(time, numerator, denominator),
+    }
+}
+
+#[cold]
+fn stretch_long(time: Time, numerator: u32, denominator: u32) -> Time {
+    let ticks = u128::from(time) * u128::from(denominator);
+    Time::try_from(ticks.div_ceil(numerator.into())).unwrap_or(Time::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_stretch_are_the_same() {
+        for time in [0, 1, 7, 1 << 20, (1 << 40) - 1] {
+            for (n, d) in [(1, 2), (3, 7), (999, 1000), (1 << 20, (1 << 20) + 1)] {
+                assert_eq!(stretch(time, n, d), stretch_long(time, n, d), "{time} {n} {d}");
+            }
+        }
+        assert_eq!(stretch(1 << 62, 3, 4), ((1u64 << 62) / 3 + 1) * 4 - 2, "beyond 64 bits");
+        assert_eq!(stretch(1 << 62, 1, 5), Time::MAX);
+        assert_eq!(stretch(1, 0, 0), Time::MAX);
+    }
+
+    #[test]
+    fn a_period_that_leaves_nothing_is_refused() {
+        let u = Utilization::new(1, 10).unwrap();
+        let refused = Some(Invalid::TooShort { period: 39, cost: 3 });
+        assert_eq!(Account::pibs(u, 3, 39, 0).err(), refused);
+        let pibs = Account::pibs(u, 3, 40, 0).unwrap();
+        assert_eq!(pibs.fits(39).err(), refused);
+        assert_eq!((pibs.budget(), pibs.utilization()), (4, Some(u)));
     }
 }

@@ -1,167 +1,255 @@
-//! Who waits for budget: a binary heap by time. Each context knows its place, so that it can be
-//! taken out; no operation takes more than about 2·log2 n steps.
+//! Who waits for a time, for its refill or its alarm: a binary heap of fixed size. Time and level
+//! lie in the heap itself; a context knows its place there, so that it can be taken out. No operation
+//! takes more than about 2·log2 n steps.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::ready::foreground;
 use crate::{Contexts, Id, Time};
 
+/// How many contexts a core has room for.
+pub const PLACES: usize = 512;
+
 /// How many entries are looked at for one that matters.
 const LOOK: usize = 15;
 
-/// The heap, in the owner's storage.
-#[derive(Clone, Debug)]
-pub struct Release<S> {
-    ids: S,
-    len: usize,
+/// What a context waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Entry {
+    pub time: Time,
+    id: u32,
+    /// At which it will be ready.
+    level: u16,
+    /// Not 0: for an alarm, not for a refill.
+    alarm: u16,
 }
 
-impl<S: AsRef<[Id]> + AsMut<[Id]>> Release<S> {
-    pub fn new(ids: S) -> Self {
-        Self { ids, len: 0 }
+impl Entry {
+    /// None before the end of time.
+    const NONE: Self = Self { time: Time::MAX, id: 0, level: 0, alarm: 0 };
+
+    pub fn new(id: Id, time: Time, priority: u8, alarm: bool) -> Self {
+        Self { time, id: id.link(), level: foreground(priority), alarm: alarm.into() }
     }
 
-    /// How many can wait.
-    pub fn limit(&self) -> usize {
-        self.ids.as_ref().len()
+    pub fn id(&self) -> Option<Id> {
+        Id::from_link(self.id)
     }
 
-    fn time(&self, contexts: &mut (impl Contexts + ?Sized), place: usize) -> Time {
-        contexts.context(self.ids.as_ref()[place]).eligible()
+    pub fn is_alarm(&self) -> bool {
+        self.alarm != 0
+    }
+}
+
+/// The heap.
+#[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Release {
+    len: u64,
+    /// The first one is [`Entry::NONE`] if there is none.
+    entries: [Entry; PLACES],
+}
+
+impl Release {
+    pub const fn new() -> Self {
+        Self { len: 0, entries: [Entry::NONE; PLACES] }
     }
 
-    /// The first one, if its time has come.
-    pub fn due(&self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Option<Id> {
-        (self.len > 0 && self.time(contexts, 0) <= now).then(|| self.ids.as_ref()[0])
+    fn len(&self) -> usize {
+        (self.len as usize).min(PLACES)
+    }
+
+    fn at(&self, place: usize) -> Entry {
+        self.entries[place % PLACES]
+    }
+
+    /// When the first one is due, matter or not.
+    #[inline]
+    pub fn first(&self) -> Time {
+        self.entries[0].time
     }
 
     /// When somebody is released at a level above `level`, or a moment before that. With up to
     /// [`LOOK`] that wait it is exact. Beyond, one that doesn't matter may count: looking through
     /// all would take as long as there are contexts.
-    pub fn next_above(
-        &self,
-        contexts: &mut (impl Contexts + ?Sized),
-        level: Option<u16>,
-    ) -> Option<Time> {
-        let mut next: Option<Time> = None;
+    pub fn next_above(&self, level: u16) -> Time {
+        let matters = |(place, entry): &(usize, &Entry)| *place >= LOOK || entry.level > level;
         // The children of those looked at are not later than all the rest.
-        for place in 0..self.len.min(2 * LOOK + 1) {
-            let context = contexts.context(self.ids.as_ref()[place]);
-            let matters = place >= LOOK || Some(foreground(context.priority)) > level;
-            if matters && next.is_none_or(|next| context.eligible() < next) {
-                next = Some(context.eligible());
-            }
-        }
-        next
+        let looked = self.entries[..self.len().min(2 * LOOK + 1)].iter().enumerate();
+        looked.filter(matters).map(|(_, entry)| entry.time).min().unwrap_or(Time::MAX)
     }
 
-    /// Adds a context that is not in. There is room: [`crate::Scheduler::new`].
-    pub fn insert(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) {
-        self.len += 1;
-        self.put(contexts, self.len - 1, id);
-        self.rise(contexts, self.len - 1);
+    /// Adds what a context waits for that is not in. Without effect if there is no room, which who
+    /// reserves it never sees: [`crate::Scheduler::reserve`].
+    pub fn insert(&mut self, contexts: &mut (impl Contexts + ?Sized), entry: Entry) {
+        let place = self.len();
+        if place < PLACES {
+            self.len = place as u64 + 1;
+            self.rise(contexts, place, entry);
+        }
     }
 
     /// Takes a context out, if it is in.
     pub fn remove(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) {
-        let Some(place) = contexts.context(id).links.place.take() else { return };
-        let place = usize::from(place);
-        self.len -= 1;
-        if place < self.len {
-            self.put(contexts, place, self.ids.as_ref()[self.len]);
-            self.rise(contexts, place);
-            self.sink(contexts, place);
+        let place = usize::from(core::mem::take(&mut contexts.context(id).place));
+        if place > 0 && place <= self.len() {
+            self.take(contexts, place - 1);
         }
     }
 
-    fn put(&mut self, contexts: &mut (impl Contexts + ?Sized), place: usize, id: Id) {
-        self.ids.as_mut()[place] = id;
-        contexts.context(id).links.place = Some(place as u16);
+    /// Takes the first one out, if its time has come.
+    pub fn pop(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Option<Entry> {
+        let first = self.at(0);
+        if self.len() == 0 || first.time > now {
+            return None;
+        }
+        if let Some(id) = first.id() {
+            contexts.context(id).place = 0;
+        }
+        self.take(contexts, 0);
+        Some(first)
     }
 
-    fn swap(&mut self, contexts: &mut (impl Contexts + ?Sized), a: usize, b: usize) {
-        let (at_a, at_b) = (self.ids.as_ref()[a], self.ids.as_ref()[b]);
-        self.put(contexts, a, at_b);
-        self.put(contexts, b, at_a);
+    /// A context that is in has another priority.
+    pub fn set_priority(&mut self, place: u16, priority: u8) {
+        if place > 0 {
+            self.entries[usize::from(place - 1) % PLACES].level = foreground(priority);
+        }
     }
 
-    fn rise(&mut self, contexts: &mut (impl Contexts + ?Sized), mut place: usize) {
+    /// Fills a place with the last entry.
+    fn take(&mut self, contexts: &mut (impl Contexts + ?Sized), place: usize) {
+        let last = self.len() - 1;
+        self.len = last as u64;
+        let entry = core::mem::replace(&mut self.entries[last % PLACES], Entry::NONE);
+        if place == last {
+            return;
+        }
+        match place > 0 && entry.time < self.at((place - 1) / 2).time {
+            true => self.rise(contexts, place, entry),
+            false => self.sink(contexts, place, entry),
+        }
+    }
+
+    fn put(&mut self, contexts: &mut (impl Contexts + ?Sized), place: usize, entry: Entry) {
+        self.entries[place % PLACES] = entry;
+        if let Some(id) = entry.id() {
+            contexts.context(id).place = place as u16 + 1;
+        }
+    }
+
+    /// Finds the place of an entry from this one upwards.
+    fn rise(&mut self, contexts: &mut (impl Contexts + ?Sized), mut place: usize, entry: Entry) {
         while place > 0 {
             let parent = (place - 1) / 2;
-            if self.time(contexts, parent) <= self.time(contexts, place) {
-                return;
+            if self.at(parent).time <= entry.time {
+                break;
             }
-            self.swap(contexts, parent, place);
+            self.put(contexts, place, self.at(parent));
             place = parent;
         }
+        self.put(contexts, place, entry);
     }
 
-    fn sink(&mut self, contexts: &mut (impl Contexts + ?Sized), mut place: usize) {
+    /// Finds the place of an entry from this one downwards.
+    fn sink(&mut self, contexts: &mut (impl Contexts + ?Sized), mut place: usize, entry: Entry) {
+        let len = self.len();
         loop {
-            let children = (2 * place + 1)..self.len.min(2 * place + 3);
-            let Some(child) = children.min_by_key(|child| self.time(contexts, *child)) else {
-                return;
-            };
-            if self.time(contexts, place) <= self.time(contexts, child) {
-                return;
+            let mut child = 2 * place + 1;
+            if child >= len {
+                break;
             }
-            self.swap(contexts, place, child);
+            if child + 1 < len && self.at(child + 1).time < self.at(child).time {
+                child += 1;
+            }
+            if entry.time <= self.at(child).time {
+                break;
+            }
+            self.put(contexts, place, self.at(child));
             place = child;
         }
+        self.put(contexts, place, entry);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Context, Policy, Refill, Server};
+    use crate::{Account, Context, Refill};
     use std::vec::Vec;
 
-    const COUNT: usize = 60;
+    const COUNT: u32 = 60;
 
-    fn context(n: u64) -> Context<[Refill; 1]> {
-        // Times in no order, priorities in another.
-        let (time, priority) = (n * 37 % 101, (n * 11 % 64) as u8);
-        let server = Server::sporadic(1, 1, time, [Refill::default()]).unwrap();
-        Context::new(Policy::Server(server), priority)
+    type All = [(Context, [Refill; 0])];
+
+    /// Times in no order, priorities in another.
+    fn entry(n: u32) -> Entry {
+        Entry::new(Id::of(n), u64::from(n * 37 % 101), (n * 11 % 64) as u8, n % 2 == 0)
     }
 
     /// When the first one is released that matters, looking at all.
-    fn first_above(contexts: &[Context<[Refill; 1]>], level: Option<u16>) -> Option<Time> {
-        let waiting = contexts.iter().filter(|context| context.links.place.is_some());
-        let matter = waiting.filter(|context| Some(foreground(context.priority)) > level);
-        matter.map(Context::eligible).min()
+    fn first_above(contexts: &All, level: u16) -> Time {
+        let waiting = (0..COUNT).filter(|n| contexts[*n as usize].0.place > 0).map(entry);
+        let matter = waiting.filter(|entry| entry.level > level);
+        matter.map(|entry| entry.time).min().unwrap_or(Time::MAX)
+    }
+
+    fn check(release: &Release, contexts: &All, inexact: &mut u32) {
+        for place in 0..release.len() {
+            let entry = release.at(place);
+            assert!(release.at(place.saturating_sub(1) / 2).time <= entry.time, "at {place}");
+            assert_eq!(usize::from(contexts[entry.id().unwrap().index()].0.place), place + 1);
+        }
+        assert_eq!(release.first(), first_above(contexts, 0));
+        for level in [0, 256 + 20, 256 + 62] {
+            let (next, exact) = (release.next_above(level), first_above(contexts, level));
+            // Before that at most, never after it.
+            assert!(next <= exact);
+            assert!(release.len() > LOOK || next == exact, "{next} for {exact}");
+            *inexact += u32::from(next != exact);
+        }
     }
 
     #[test]
     fn whatever_comes_and_goes_the_first_is_the_first() {
-        let mut contexts: Vec<_> = (0..COUNT as u64).map(context).collect();
-        let mut release = Release::new([Id(0); COUNT]);
-        let (mut random, mut inexact) = (1u64, 0);
+        let context = Context::new(Account::sporadic(1, 1, 0).unwrap(), 0);
+        let mut contexts: Vec<_> = (0..COUNT).map(|_| (context, [])).collect();
+        let all = &mut contexts[..];
+        let mut release = Release::new();
+        let (mut random, mut inexact, mut popped) = (1u64, 0, 0);
         for round in 0..20_000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
-            let n = (random >> 33) as usize % if round % 1000 < 500 { COUNT } else { 12 };
-            match contexts[n].links.place {
-                Some(_) => release.remove(&mut contexts[..], Id(n as u16)),
-                None => release.insert(&mut contexts[..], Id(n as u16)),
+            let n = (random >> 33) as u32 % if round % 1000 < 500 { COUNT } else { 12 };
+            match all[n as usize].0.place {
+                0 => release.insert(all, entry(n)),
+                _ => release.remove(all, Id::of(n)),
             }
-            for place in 1..release.len {
-                let parent = release.time(&mut contexts[..], (place - 1) / 2);
-                assert!(parent <= release.time(&mut contexts[..], place), "at {place}");
-            }
-            let first = first_above(&contexts, None);
-            assert_eq!(release.next_above(&mut contexts[..], None), first);
-            let due = first.and_then(|first| release.due(&mut contexts[..], first));
-            assert_eq!(due.map(|id| contexts[usize::from(id.0)].eligible()), first);
-            let early = first.and_then(|first| release.due(&mut contexts[..], first.max(1) - 1));
-            assert!(early.is_none() || first == Some(0));
-            for level in [None, Some(256 + 20), Some(256 + 62)] {
-                let next = release.next_above(&mut contexts[..], level);
-                let exact = first_above(&contexts, level);
-                // Before that at most, never after it.
-                assert!(exact.is_none_or(|exact| next.is_some_and(|next| next <= exact)));
-                assert!(release.len > LOOK || next == exact, "{next:?} for {exact:?}");
-                inexact += u32::from(next != exact);
+            check(&release, all, &mut inexact);
+            if round % 7 == 0 {
+                let first = release.first();
+                let early = first.checked_sub(1).and_then(|early| release.pop(all, early));
+                assert_eq!(early, None);
+                let expected = (first < Time::MAX).then_some(first);
+                assert_eq!(release.pop(all, first).map(|entry| entry.time), expected);
+                popped += u32::from(expected.is_some());
+                check(&release, all, &mut inexact);
             }
         }
-        assert!(inexact > 0, "enough waited");
+        assert!(inexact > 0 && popped > 1_000, "enough waited");
+    }
+
+    #[test]
+    fn a_full_heap_takes_no_more() {
+        let context = Context::new(Account::sporadic(1, 1, 0).unwrap(), 0);
+        let mut contexts: Vec<_> = (0..=PLACES).map(|_| (context, [])).collect();
+        let mut release = Release::new();
+        for n in 0..=PLACES as u32 {
+            release.insert(&mut contexts[..], entry(n));
+        }
+        assert_eq!((release.len(), contexts[PLACES].0.place), (PLACES, 0));
+        let popped = core::iter::from_fn(|| release.pop(&mut contexts[..], Time::MAX));
+        let times: Vec<_> = popped.map(|entry| entry.time).collect();
+        assert!(times.len() == PLACES && times.is_sorted());
     }
 }

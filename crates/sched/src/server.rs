@@ -25,7 +25,7 @@
 //! **How often it begins** is up to the thread: one that hardly uses anything between a sleep and
 //! the next keeps a list short by waking so early that the head reaches the rest. Each time costs
 //! the kernel an interrupt and two switches, in the time of others. So each use of a refill that
-//! begins is charged that [cost](Server::with_cost), as if the thread had run so long: with it,
+//! begins is charged that [cost](Account::with_cost), as if the thread had run so long: with it,
 //! too, all is at most C·⌈d/T⌉. A refill that the cost alone would use up waits for the one after
 //! it, which is merging as in a full list.
 //!
@@ -39,165 +39,77 @@
 //! of length T. The price: each preemption takes a place in the list, and a thread that is
 //! kept from running loses budget, which the sporadic server would give it later.
 
-use crate::{Invalid, Refill, Refills, Time};
+use crate::{Account, Invalid, Refill, Time};
 
-/// A sporadic or strict server. Its times must not fall from call to call.
-#[derive(Clone, Debug)]
-pub struct Server<R> {
-    refills: Refills<R>,
-    budget: Time,
-    period: Time,
-    /// Of the head, less than it has unless the thread was stopped late.
-    used: Time,
-    cost: Time,
-    strict: bool,
-}
+/// Sporadic and strict servers.
+impl Account {
+    /// The used part of the head, all of it or more, comes again a period later. At most about
+    /// twice as many steps as the list is long, however late it comes.
+    pub(crate) fn use_up(&mut self, refills: &mut [Refill], now: Time) {
+        if self.used / 2 >= self.budget {
+            self.catch_up(refills);
+        }
+        // What is used is less than twice the budget: twice through the list at most.
+        for _ in 0..2 * refills.len() + 3 {
+            if self.used < self.head.amount {
+                break;
+            }
+            self.used -= self.head.amount;
+            self.rotate(refills);
+        }
+        self.gather(refills);
+        if self.policy == crate::account::STRICT {
+            self.begin(refills, now.saturating_sub(self.used));
+        }
+    }
 
-impl<R: AsRef<[Refill]> + AsMut<[Refill]>> Server<R> {
-    /// A sporadic server that has its whole budget from `from` on.
+    /// Once through the whole list is every entry a period later.
+    #[cold]
+    fn catch_up(&mut self, refills: &mut [Refill]) {
+        let times = self.used.checked_div(self.budget).unwrap_or(0);
+        self.delay(refills, self.period.saturating_mul(times));
+        self.used = self.used.checked_rem(self.budget).unwrap_or(0);
+    }
+
+    /// Another budget and period of a server. What was used so far comes again when it would have;
+    /// of a greater budget the difference can be used at once, of a smaller one it is taken from the
+    /// last refills. From then on the theorem holds for the new ones. Without effect on other
+    /// policies.
     ///
     /// # Errors
-    /// [`Invalid::Budget`] unless 0 < budget <= period; [`Invalid::NoRefills`].
-    pub fn sporadic(budget: Time, period: Time, from: Time, items: R) -> Result<Self, Invalid> {
-        if budget == 0 || budget > period {
-            return Err(Invalid::Budget { budget, period });
+    /// As [`Account::sporadic`] and [`Account::with_cost`]: nothing is changed.
+    pub fn set(
+        &mut self,
+        refills: &mut [Refill],
+        budget: Time,
+        period: Time,
+        now: Time,
+    ) -> Result<(), Invalid> {
+        if !self.is_server() {
+            return Ok(());
         }
-        let refills = Refills::new(items, Refill { amount: budget, time: from })?;
-        Ok(Self { refills, budget, period, used: 0, cost: 0, strict: false })
-    }
-
-    /// A strict server.
-    ///
-    /// # Errors
-    /// As [`Server::sporadic`].
-    pub fn strict(budget: Time, period: Time, from: Time, items: R) -> Result<Self, Invalid> {
-        Ok(Self { strict: true, ..Self::sporadic(budget, period, from, items)? })
-    }
-
-    /// The same, with what the kernel spends when it begins to use a refill, in ticks.
-    ///
-    /// # Errors
-    /// [`Invalid::TooShort`]: the budget is not above the cost.
-    pub fn with_cost(self, cost: Time) -> Result<Self, Invalid> {
-        match self.budget > cost {
-            true => Ok(Self { cost, ..self }),
-            false => Err(Invalid::TooShort { period: self.period, cost }),
-        }
-    }
-
-    /// C, ticks.
-    pub fn budget(&self) -> Time {
-        self.budget
-    }
-
-    /// T, ticks.
-    pub fn period(&self) -> Time {
-        self.period
-    }
-
-    /// The list as it is: what was used of the head since the last split is still in it.
-    pub fn refills(&self) -> &Refills<R> {
-        &self.refills
-    }
-
-    /// What can be used until the head is used up, ticks.
-    pub fn left(&self) -> Time {
-        self.refills.head().amount.saturating_sub(self.used)
-    }
-
-    /// When the head can be used.
-    pub fn eligible(&self) -> Time {
-        self.refills.head().time
-    }
-
-    /// The thread ran for so long.
-    pub fn charge(&mut self, ticks: Time) {
-        self.used = self.used.saturating_add(ticks);
-    }
-
-    /// Takes away what is used up; whether that was anything. At most as many steps as
-    /// the list is long, however late it comes.
-    pub fn settle(&mut self, now: Time) -> bool {
-        if self.left() > 0 {
-            return false;
-        }
-        // Once through the whole list is every entry a period later.
-        self.refills.delay(self.period.saturating_mul(self.used / self.budget));
-        self.used %= self.budget;
-        while self.left() == 0 {
-            self.used -= self.refills.head().amount;
-            self.refills.rotate(self.period);
-        }
-        self.refills.gather(self.cost);
-        if self.strict {
-            self.begin(now.saturating_sub(self.used));
-        }
-        true
-    }
-
-    /// The thread wants to run again.
-    pub fn wake(&mut self, now: Time) {
-        self.begin(now);
-    }
-
-    /// The thread is put on the processor.
-    pub fn dispatch(&mut self, now: Time) {
-        if self.strict {
-            self.begin(now);
-        }
-        if self.used == 0 {
-            self.used = self.cost;
-        }
-    }
-
-    /// The thread is taken off the processor, and still wants to run.
-    pub fn preempt(&mut self, now: Time) {
-        self.settle(now);
-        if self.strict {
-            self.split();
-        }
-    }
-
-    /// The thread doesn't want to run any more.
-    pub fn block(&mut self, now: Time) {
-        self.settle(now);
-        self.split();
-    }
-
-    /// Another budget and period. What was used so far comes again when it would have; of a
-    /// greater budget the difference can be used at once, of a smaller one it is taken from the
-    /// last refills. From then on the theorem holds for the new ones.
-    ///
-    /// # Errors
-    /// As [`Server::sporadic`] and [`Server::with_cost`]: nothing is changed.
-    pub fn set(&mut self, budget: Time, period: Time, now: Time) -> Result<(), Invalid> {
-        if budget == 0 || budget > period {
-            return Err(Invalid::Budget { budget, period });
-        }
-        if budget <= self.cost {
-            return Err(Invalid::TooShort { period, cost: self.cost });
-        }
-        self.block(now);
+        Self::sporadic(budget, period, now)?.with_cost(self.cost)?;
+        self.stop(refills, now);
         match budget.checked_sub(self.budget) {
-            Some(extra) => self.refills.add(extra, now),
-            None => self.refills.cut(self.budget - budget),
+            Some(extra) => self.add(refills, extra, now),
+            None => self.cut(refills, self.budget - budget),
         }
         (self.budget, self.period) = (budget, period);
-        self.refills.gather(self.cost);
+        self.gather(refills);
         Ok(())
     }
 
-    fn begin(&mut self, now: Time) {
-        self.refills.hold(now);
-        self.refills.merge_now();
+    /// The head is not used before `now`, and takes in what it reaches from there.
+    #[inline]
+    pub(crate) fn begin(&mut self, refills: &[Refill], now: Time) {
+        self.head.time = self.head.time.max(now);
+        self.merge_now(refills);
     }
 
-    fn split(&mut self) {
-        if self.used > 0 {
-            self.refills.split(self.used, self.period);
-            self.used = 0;
-            self.refills.gather(self.cost);
-        }
+    #[inline]
+    pub(crate) fn stop(&mut self, refills: &mut [Refill], now: Time) {
+        self.settle(refills, now);
+        self.split(refills);
     }
 }
 
@@ -206,76 +118,119 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    fn server(budget: Time, period: Time) -> Server<[Refill; 3]> {
-        Server::sporadic(budget, period, 0, [Refill::default(); 3]).unwrap()
-    }
+    /// With lists of three.
+    struct Server(Account, [Refill; 2]);
 
-    fn shown(server: &Server<[Refill; 3]>) -> Vec<(Time, Time)> {
-        server.refills().iter().map(|r| (r.amount, r.time)).collect()
+    impl Server {
+        fn new(budget: Time, period: Time) -> Self {
+            Self(Account::sporadic(budget, period, 0).unwrap(), [Refill::default(); 2])
+        }
+
+        fn with_cost(self, cost: Time) -> Result<Self, Invalid> {
+            Ok(Self(self.0.with_cost(cost)?, self.1))
+        }
+
+        fn wake(&mut self, now: Time) {
+            self.0.wake(&mut self.1, now);
+        }
+
+        fn block(&mut self, now: Time) {
+            self.0.block(&mut self.1, now);
+        }
+
+        fn dispatch(&mut self, now: Time) {
+            self.0.dispatch(&mut self.1, now);
+        }
+
+        fn settle(&mut self, now: Time) -> bool {
+            self.0.settle(&mut self.1, now)
+        }
+
+        fn set(&mut self, budget: Time, period: Time, now: Time) -> Result<(), Invalid> {
+            self.0.set(&mut self.1, budget, period, now)
+        }
+
+        fn shown(&self) -> Vec<(Time, Time)> {
+            self.0.list(&self.1).map(|r| (r.amount, r.time)).collect()
+        }
     }
 
     #[test]
     fn impossible_budgets_are_refused() {
         for (budget, period) in [(0, 5), (6, 5)] {
             let refused = Some(Invalid::Budget { budget, period });
-            assert_eq!(Server::sporadic(budget, period, 0, [Refill::default()]).err(), refused);
-            let mut server = server(3, 9);
+            assert_eq!(Account::sporadic(budget, period, 0).err(), refused);
+            assert_eq!(Account::strict(budget, period, 0).err(), refused);
+            let mut server = Server::new(3, 9);
             assert_eq!(server.set(budget, period, 0).err(), refused);
-            assert_eq!(shown(&server), [(3, 0)]);
+            assert_eq!(server.shown(), [(3, 0)]);
         }
         let refused = Some(Invalid::TooShort { period: 9, cost: 3 });
-        assert_eq!(server(3, 9).with_cost(3).err(), refused);
-        assert_eq!(server(4, 9).with_cost(3).unwrap().set(3, 9, 0).err(), refused);
+        assert_eq!(Server::new(3, 9).with_cost(3).err(), refused);
+        assert_eq!(Server::new(4, 9).with_cost(3).unwrap().set(3, 9, 0).err(), refused);
     }
 
     #[test]
     fn each_beginning_is_charged() {
-        let mut server = server(10, 100).with_cost(2).unwrap();
+        let mut server = Server::new(10, 100).with_cost(2).unwrap();
         server.wake(0);
         server.dispatch(0);
-        assert_eq!(server.left(), 8);
-        server.charge(1);
-        server.preempt(1);
+        assert_eq!(server.0.left(), 8);
+        server.0.charge(1);
+        server.0.preempt(&mut server.1, 1);
         server.dispatch(5);
-        assert_eq!(server.left(), 7, "it goes on");
+        assert_eq!(server.0.left(), 7, "it goes on");
         server.block(5);
-        assert_eq!(shown(&server), [(7, 0), (3, 100)]);
+        assert_eq!(server.shown(), [(7, 0), (3, 100)]);
         server.wake(6);
         server.dispatch(6);
-        server.charge(3);
+        server.0.charge(3);
         server.block(9);
         // What is left would not even pay for its beginning.
-        assert_eq!(shown(&server), [(5, 100), (5, 106)]);
+        assert_eq!(server.shown(), [(5, 100), (5, 106)]);
     }
 
     #[test]
     fn a_late_stop_is_paid_for() {
-        let mut server = server(4, 10);
+        let mut server = Server::new(4, 10);
         server.wake(0);
         // Twice the budget and one more.
-        server.charge(9);
+        server.0.charge(9);
         assert!(server.settle(9));
-        assert_eq!((shown(&server), server.left()), (Vec::from([(4, 20)]), 3));
+        assert_eq!((server.shown(), server.0.left()), (Vec::from([(4, 20)]), 3));
         server.block(9);
-        assert_eq!(shown(&server), [(3, 20), (1, 30)]);
+        assert_eq!(server.shown(), [(3, 20), (1, 30)]);
     }
 
     #[test]
     fn a_budget_can_be_set_on_the_way() {
-        let mut server = server(10, 100);
+        let mut server = Server::new(10, 100);
         server.wake(0);
-        server.charge(10);
+        server.0.charge(10);
         server.settle(10);
         // Used up; what it gets more it has at once.
         server.set(14, 50, 12).unwrap();
-        assert_eq!(shown(&server), [(4, 12), (10, 100)]);
+        assert_eq!(server.shown(), [(4, 12), (10, 100)]);
         server.wake(12);
-        server.charge(4);
+        server.0.charge(4);
         server.set(5, 50, 16).unwrap();
-        assert_eq!(shown(&server), [(5, 100)]);
+        assert_eq!(server.shown(), [(5, 100)]);
         server.wake(100);
-        server.charge(2);
+        server.0.charge(2);
         server.block(102);
-        assert_eq!(shown(&server), [(3, 100), (2, 150)]);
+        assert_eq!(server.shown(), [(3, 100), (2, 150)]);
+    }
+
+    #[test]
+    fn what_is_given_up_counts_as_used() {
+        let mut server = Server::new(10, 100);
+        server.wake(0);
+        server.0.charge(3);
+        server.block(3);
+        server.wake(5);
+        server.0.charge(1);
+        server.0.give_up();
+        assert!(server.settle(6));
+        assert_eq!(server.shown(), [(3, 100), (7, 105)]);
     }
 }

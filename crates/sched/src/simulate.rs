@@ -3,10 +3,10 @@
 
 use std::vec::Vec;
 
-use crate::{Context, Contexts, Decision, Id, Refill, Scheduler, Time};
+use crate::{Context, Contexts, Decision, Id, PLACES, Refill, Scheduler, Time};
 
-/// A context whose refill list is on the heap.
-pub type Simulated = Context<Vec<Refill>>;
+/// A context whose refills are on the heap.
+pub type Simulated = (Context, Vec<Refill>);
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,8 @@ struct Course {
     left: Time,
     released: Time,
     signalled: bool,
+    /// It sleeps by the scheduler's alarm.
+    alarm: bool,
     state: State,
 }
 
@@ -87,7 +89,9 @@ struct Course {
 pub struct Simulation {
     contexts: Vec<Simulated>,
     courses: Vec<Course>,
-    scheduler: Scheduler<Vec<Id>>,
+    scheduler: Scheduler,
+    /// Sleepers are the scheduler's, not the simulation's.
+    alarms: bool,
     now: Time,
     slices: Vec<Slice>,
     jobs: Vec<Job>,
@@ -98,7 +102,7 @@ impl Simulation {
     /// A core at time 0; contexts are numbered in the order given.
     ///
     /// # Panics
-    /// If a thread repeats steps that take no time, or there are more than 65,535.
+    /// If a thread repeats steps that take no time, or there are more than [`PLACES`].
     pub fn new(threads: impl IntoIterator<Item = Thread>) -> Self {
         let (mut contexts, mut courses) = (Vec::new(), Vec::new());
         for Thread { context, start, program, repeat } in threads {
@@ -115,13 +119,23 @@ impl Simulation {
                 left: 0,
                 released,
                 signalled: false,
+                alarm: false,
                 state,
             });
         }
-        assert!(contexts.len() <= usize::from(u16::MAX), "too many threads");
-        let scheduler = Scheduler::new(std::vec![Id(0); contexts.len()], 0);
+        let mut scheduler = Scheduler::new(0);
+        for _ in &contexts {
+            assert_eq!(scheduler.reserve(), Ok(()), "at most {PLACES} threads");
+        }
         let (slices, jobs) = (Vec::new(), Vec::new());
-        Self { contexts, courses, scheduler, now: 0, slices, jobs, timers: 0 }
+        Self { contexts, courses, scheduler, alarms: false, now: 0, slices, jobs, timers: 0 }
+    }
+
+    /// The same, but who sleeps until a time is woken by the scheduler's alarm, not by somebody who
+    /// always comes in time.
+    pub fn with_alarms(mut self) -> Self {
+        self.alarms = true;
+        self
     }
 
     /// The time.
@@ -169,12 +183,12 @@ impl Simulation {
         let decision = self.settle();
         let left = decision.run.map(|id| self.course(id).left);
         let sleepers = self.courses.iter().filter_map(|course| match course.state {
-            State::Until(time) => Some(time),
+            State::Until(time) if !course.alarm => Some(time),
             _ => None,
         });
         let done = left.map(|left| self.now.saturating_add(left));
         let other = sleepers.chain(done).chain([end]).min().unwrap_or(end);
-        let next = decision.timer.map_or(other, |timer| timer.min(other));
+        let next = decision.timer.min(other);
         self.timers += u64::from(next < other);
         self.pass(decision, next.max(self.now));
     }
@@ -187,12 +201,16 @@ impl Simulation {
             self.go_on(id);
         }
         for n in 0..self.courses.len() {
-            if matches!(self.courses[n].state, State::Until(time) if time <= now) {
-                self.wake(Id(n as u16));
+            let course = &self.courses[n];
+            if matches!(course.state, State::Until(time) if time <= now) && !course.alarm {
+                self.wake(Id::of(n as u32));
             }
         }
         loop {
             let decision = self.scheduler.schedule(&mut self.contexts[..], now);
+            if let Some(id) = decision.run.filter(|_| decision.alarm) {
+                self.course(id).state = State::Awake;
+            }
             match decision.run {
                 Some(id) if self.course(id).left == 0 => self.go_on(id),
                 _ => return decision,
@@ -219,7 +237,7 @@ impl Simulation {
     }
 
     fn course(&mut self, id: Id) -> &mut Course {
-        &mut self.courses[usize::from(id.0)]
+        &mut self.courses[id.index()]
     }
 
     fn wake(&mut self, id: Id) {
@@ -264,7 +282,14 @@ impl Simulation {
 
     fn sleep_until(&mut self, id: Id, time: Time) {
         if time > self.now {
-            self.sleep(id, State::Until(time));
+            self.course(id).state = State::Until(time);
+            self.course(id).alarm = self.alarms;
+            match self.alarms {
+                true => {
+                    self.scheduler.block_until(&mut self.contexts[..], id, self.now, time);
+                }
+                false => self.scheduler.block(&mut self.contexts[..], id, self.now),
+            }
         }
     }
 

@@ -5,7 +5,7 @@
 
 use bulkhead_sched::admission::{Demand, Load, Test};
 use bulkhead_sched::simulate::{Simulation, Step, Thread};
-use bulkhead_sched::{Context, Policy, Refill, Server, Time};
+use bulkhead_sched::{Account, Context, Refill, Time};
 
 const SETS: u64 = 100_000;
 
@@ -72,13 +72,12 @@ impl Random {
 /// Threads that use up their budgets in each period, the first one from `start` on.
 fn simulate(set: &[Demand], start: impl Fn(usize) -> Time, end: Time) -> Simulation {
     let threads = set.iter().enumerate().map(|(n, demand)| {
-        let items = vec![Refill::default(); 2];
-        let server = Server::sporadic(demand.budget, demand.period, 0, items).unwrap();
-        let context = Context::new(Policy::Server(server), demand.priority);
+        let account = Account::sporadic(demand.budget, demand.period, 0).unwrap();
+        let context = (Context::new(account, demand.priority), vec![Refill::default()]);
         let program = vec![Step::Run(demand.budget), Step::Every(demand.period)];
         Thread { context, start: start(n), program, repeat: Some(0) }
     });
-    let mut simulation = Simulation::new(threads);
+    let mut simulation = Simulation::new(threads).with_alarms();
     // One tick more: what is done at the end is seen there.
     simulation.run(end + 1);
     simulation
@@ -88,7 +87,7 @@ fn simulate(set: &[Demand], start: impl Fn(usize) -> Time, end: Time) -> Simulat
 fn first_responses(simulation: &Simulation, count: usize) -> Vec<Option<Time>> {
     let mut responses = vec![None; count];
     for job in simulation.jobs().iter().filter(|job| job.released == 0) {
-        responses[usize::from(job.context.0)] = Some(job.done);
+        responses[job.context.index()] = Some(job.done);
     }
     responses
 }
@@ -116,8 +115,11 @@ fn response_times_are_exact_and_the_bound_is_safe() {
         }
         if admitted {
             let mut jobs = simulation.jobs().iter();
-            let in_time = |done: Time, n: u16| done <= set[usize::from(n)].period;
-            assert!(jobs.all(|job| in_time(job.done - job.released, job.context.0)), "{set:?}");
+            let in_time = |done: Time, n: usize| done <= set[n].period;
+            assert!(
+                jobs.all(|job| in_time(job.done - job.released, job.context.index())),
+                "{set:?}"
+            );
         }
     }
     println!("{SETS} sets: {by_bound} by the bound, {by_response} by response, {late} refused");
@@ -138,7 +140,7 @@ fn an_admitted_set_never_misses() {
         let simulation = simulate(&set, start, 5_000);
         jobs += simulation.jobs().len();
         for job in simulation.jobs() {
-            let period = set[usize::from(job.context.0)].period;
+            let period = set[job.context.index()].period;
             assert!(job.done - job.released <= period, "seed {seed}: {job:?}, {set:?}");
         }
         let released: Time = set.iter().map(|demand| 5_000 / demand.period - 1).sum();

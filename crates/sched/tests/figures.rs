@@ -1,48 +1,61 @@
 //! Schedules from the Quest-V article (TOCS 2016, section 3.3) and ones worked out by hand.
 
-use bulkhead_sched::simulate::{Simulation, Step, Thread};
-use bulkhead_sched::{
-    Context, Full, Id, Pibs, Policy, Refill, Requester, Scheduler, Server, Time, Utilization,
-};
+use bulkhead_sched::simulate::{Simulated, Simulation, Step, Thread};
+use bulkhead_sched::{Account, Context, Id, Refill, Requester, Scheduler, Time, Utilization};
 
 type List = Vec<(Time, Time)>;
 
-fn server(budget: Time, period: Time, refills: usize) -> Policy<Vec<Refill>> {
-    let items = vec![Refill::default(); refills];
-    Policy::Server(Server::sporadic(budget, period, 0, items).unwrap())
+/// An account, and room for refills behind it.
+type Policy = (Account, usize);
+
+/// With a list of up to `refills`.
+fn server(budget: Time, period: Time, refills: usize) -> Policy {
+    (Account::sporadic(budget, period, 0).unwrap(), refills - 1)
 }
 
-fn thread(policy: Policy<Vec<Refill>>, priority: u8, start: Time, program: &[Step]) -> Thread {
-    let (context, program) = (Context::new(policy, priority), program.to_vec());
+fn full(slice: Time) -> Policy {
+    (Account::full(slice).unwrap(), 0)
+}
+
+fn context((account, room): Policy, priority: u8) -> Simulated {
+    (Context::new(account, priority), vec![Refill::default(); room])
+}
+
+fn in_background((context, refills): Simulated) -> Simulated {
+    (context.in_background(), refills)
+}
+
+fn thread(policy: Policy, priority: u8, start: Time, program: &[Step]) -> Thread {
+    let (context, program) = (context(policy, priority), program.to_vec());
     Thread { context, start, program, repeat: Some(0) }
 }
 
-fn list(context: &Context<Vec<Refill>>) -> List {
-    context.server().unwrap().refills().iter().map(|r| (r.amount, r.time)).collect()
+fn list((context, refills): &Simulated) -> List {
+    context.account().list(refills).map(|r| (r.amount, r.time)).collect()
 }
 
 /// Who ran, from when to when.
-fn who_ran(simulation: &Simulation) -> Vec<(Time, Time, u16)> {
+fn who_ran(simulation: &Simulation) -> Vec<(Time, Time, usize)> {
     let slices = simulation.slices().iter();
-    slices.filter_map(|s| s.context.map(|id| (s.begin, s.end, id.0))).collect()
+    slices.filter_map(|s| s.context.map(|id| (s.begin, s.end, id.index()))).collect()
 }
 
-const VCPU0: u16 = 0;
-const VCPU1: u16 = 1;
-const IO: u16 = 2;
-const OTHERS: u16 = 3;
+const VCPU0: usize = 0;
+const VCPU1: usize = 1;
+const IO: usize = 2;
+const OTHERS: usize = 3;
 
 /// The system of figure 7. What the article calls other VCPUs, in [30, 40), takes up the I/O
 /// VCPU's first result and passes it on; the second result goes to VCPU1 itself.
 fn figure_7() -> Simulation {
     use Step::{Every, Run, Signal, Wait};
-    let io = Pibs::new(Utilization::new(4, 100).unwrap(), 0, 50, 0).unwrap();
-    let to = |id| Signal(Id(id));
+    let io = Account::pibs(Utilization::new(4, 100).unwrap(), 0, 50, 0).unwrap();
+    let to = |id| Signal(Id::of(id as u32));
     Simulation::new([
         thread(server(10, 40, 3), 10, 1, &[Run(10), Every(40)]),
         thread(server(20, 50, 3), 5, 0, &[Run(18), to(IO), Wait]),
-        thread(Policy::Pibs(io), 0, 0, &[Wait, Run(2), to(OTHERS), Wait, Run(2), to(VCPU1)]),
-        thread(Policy::Full(Full::new(100).unwrap()), 9, 0, &[Wait, Run(10), to(VCPU1)]),
+        thread((io, 0), 0, 0, &[Wait, Run(2), to(OTHERS), Wait, Run(2), to(VCPU1)]),
+        thread(full(100), 9, 0, &[Wait, Run(10), to(VCPU1)]),
     ])
 }
 
@@ -53,7 +66,7 @@ fn figure_7_a() {
     while simulation.now() < 115 {
         let now = simulation.now();
         simulation.step(115);
-        let list = list(&simulation.contexts()[usize::from(VCPU1)]);
+        let list = list(&simulation.contexts()[VCPU1]);
         if lists.last().is_none_or(|(_, last)| *last != list) {
             lists.push((now, list));
         }
@@ -111,22 +124,22 @@ trait Budget {
     fn block(&mut self, now: Time);
 }
 
-impl Budget for Server<[Refill; 3]> {
+impl Budget for (Account, [Refill; 2]) {
     fn wake(&mut self, now: Time) {
-        Server::wake(self, now);
+        self.0.wake(&mut self.1, now);
     }
 
     fn can_run(&mut self, now: Time) -> bool {
-        self.settle(now);
-        self.eligible() <= now
+        self.0.settle(&mut self.1, now);
+        self.0.eligible() <= now
     }
 
     fn ran(&mut self) {
-        self.charge(1);
+        self.0.charge(1);
     }
 
     fn block(&mut self, now: Time) {
-        Server::block(self, now);
+        self.0.block(&mut self.1, now);
     }
 }
 
@@ -202,13 +215,13 @@ fn first_hundred(budget: &mut impl Budget) -> Time {
 fn posix_gives_46_of_100_to_20_of_50_and_this_40() {
     let mut posix = Posix { available: 20, activated: 0, used: 0, later: vec![], period: 50 };
     assert_eq!(first_hundred(&mut posix), 46);
-    let mut server = Server::sporadic(20, 50, 0, [Refill::default(); 3]).unwrap();
+    let mut server = (Account::sporadic(20, 50, 0).unwrap(), [Refill::default(); 2]);
     assert_eq!(first_hundred(&mut server), 40);
     let mut simulation = figure_7();
     simulation.run(50);
-    assert_eq!(simulation.used(Id(VCPU1)), 19);
+    assert_eq!(simulation.used(Id::of(VCPU1 as u32)), 19);
     simulation.run(100);
-    assert_eq!(simulation.used(Id(VCPU1)), 19 + 21);
+    assert_eq!(simulation.used(Id::of(VCPU1 as u32)), 19 + 21);
 }
 
 /// As figure 6: three Main VCPUs whose threads always want to run, priorities inverse to
@@ -235,15 +248,15 @@ fn three_main_vcpus_as_in_figure_6() {
     ];
     let again = round.map(|(begin, end, who)| (begin + 24, end + 24, who));
     assert_eq!(who_ran(&simulation), [round, again].concat());
-    assert_eq!([0, 1, 2].map(|n| simulation.used(Id(n))), [12, 12, 12]);
+    assert_eq!([0, 1, 2].map(|n| simulation.used(Id::of(n))), [12, 12, 12]);
 }
 
 /// One with more of a budget in the list has its turn after the others of its priority.
 #[test]
 fn equal_priorities_take_turns() {
     let mut simulation = Simulation::new([
-        thread(Policy::Full(Full::new(5).unwrap()), 1, 0, &[Step::Run(1000)]),
-        thread(Policy::Full(Full::new(3).unwrap()), 1, 0, &[Step::Run(1000)]),
+        thread(full(5), 1, 0, &[Step::Run(1000)]),
+        thread(full(3), 1, 0, &[Step::Run(1000)]),
         // Preempts, after which who was preempted goes on.
         thread(server(2, 100, 1), 2, 6, &[Step::Run(2), Step::Every(100)]),
     ]);
@@ -255,7 +268,7 @@ fn equal_priorities_take_turns() {
 /// Without budget below all priorities, and uncharged there.
 #[test]
 fn an_expired_budget_runs_in_the_background() {
-    let context = Context::new(server(2, 10, 2), 9).in_background();
+    let context = in_background(context(server(2, 10, 2), 9));
     let program = vec![Step::Run(1000)];
     let mut simulation = Simulation::new([
         Thread { context, start: 0, program, repeat: None },
@@ -264,7 +277,7 @@ fn an_expired_budget_runs_in_the_background() {
     simulation.run(21);
     let slices = simulation.slices().iter();
     let shown: Vec<_> =
-        slices.map(|s| (s.begin, s.end, s.context.unwrap().0, s.background)).collect();
+        slices.map(|s| (s.begin, s.end, s.context.unwrap().index(), s.background)).collect();
     assert_eq!(
         shown,
         [
@@ -285,9 +298,8 @@ fn an_expired_budget_runs_in_the_background() {
 /// Out of the background, too, the kernel's cost is charged.
 #[test]
 fn a_refill_in_the_background_is_a_beginning() {
-    let server = Server::sporadic(4, 10, 0, vec![Refill::default(); 2]).unwrap();
-    let policy = Policy::Server(server.with_cost(1).unwrap());
-    let context = Context::new(policy, 9).in_background();
+    let account = Account::sporadic(4, 10, 0).unwrap().with_cost(1).unwrap();
+    let context = in_background(context((account, 1), 9));
     let program = vec![Step::Run(1000)];
     let mut simulation = Simulation::new([Thread { context, start: 0, program, repeat: None }]);
     simulation.run(20);
@@ -299,7 +311,7 @@ fn a_refill_in_the_background_is_a_beginning() {
 /// In the background turns go by budget as well.
 #[test]
 fn the_background_takes_turns() {
-    let context = |budget| Context::new(server(budget, 100, 2), 9).in_background();
+    let context = |budget| in_background(context(server(budget, 100, 2), 9));
     let thread = |budget| Thread {
         context: context(budget),
         start: 0,
@@ -317,11 +329,14 @@ fn the_background_takes_turns() {
 /// In the simulation a signal that came before the wait ends one wait, not two.
 #[test]
 fn a_signal_counts_once() {
-    let full = |priority| Context::new(Policy::Full(Full::new(100).unwrap()), priority);
-    let signaller = vec![Step::Run(2), Step::Signal(Id(0)), Step::Run(100)];
+    let signaller = vec![Step::Run(2), Step::Signal(Id::of(0)), Step::Run(100)];
     let waiter = vec![Step::Wait, Step::Run(1), Step::Wait, Step::Run(1)];
-    let thread =
-        |priority, start, program| Thread { context: full(priority), start, program, repeat: None };
+    let thread = |priority, start, program| Thread {
+        context: context(full(100), priority),
+        start,
+        program,
+        repeat: None,
+    };
     let mut simulation = Simulation::new([thread(2, 5, waiter), thread(1, 0, signaller)]);
     simulation.run(50);
     assert_eq!(who_ran(&simulation), [(0, 5, 1), (5, 6, 0), (6, 50, 1)]);
@@ -332,14 +347,14 @@ fn a_signal_counts_once() {
 fn only_what_matters_sets_the_timer() {
     let always = [Step::Run(1000)];
     let mut simulation = Simulation::new([
-        thread(Policy::Full(Full::new(1000).unwrap()), 5, 20, &always),
+        thread(full(1000), 5, 20, &always),
         thread(server(1, 30, 1), 4, 0, &always),
     ]);
     simulation.run(500);
     // Its budget's end at 1; the other one is never interrupted.
     assert_eq!(simulation.timers(), 1);
     let higher = thread(server(1, 30, 1), 6, 0, &always);
-    let lower = thread(Policy::Full(Full::new(1000).unwrap()), 5, 20, &always);
+    let lower = thread(full(1000), 5, 20, &always);
     let mut simulation = Simulation::new([lower, higher]);
     simulation.run(500);
     // Each refill at 30, 60, …, 480 and each end.
@@ -350,28 +365,27 @@ fn only_what_matters_sets_the_timer() {
 #[test]
 fn a_higher_request_raises_an_activation() {
     let u = Utilization::new(1, 10).unwrap();
-    let pibs = Pibs::new(u, 0, 100, 0).unwrap();
-    let full = |priority| Context::new(Policy::Full(Full::new(1000).unwrap()), priority);
-    let mut contexts = [Context::new(Policy::<[Refill; 1]>::Pibs(pibs), 1), full(5)];
-    let mut core = Scheduler::new([Id(0); 2], 0);
-    let (io, hog) = (Id(0), Id(1));
+    let pibs = Account::pibs(u, 0, 100, 0).unwrap();
+    let mut contexts = [context((pibs, 0), 1), context(full(1000), 5)];
+    let mut core = Scheduler::new(0);
+    let (io, hog) = (Id::of(0), Id::of(1));
     core.wake(&mut contexts[..], io, 0);
-    assert_eq!(core.schedule(&mut contexts[..], 0).timer, Some(10));
+    assert_eq!(core.schedule(&mut contexts[..], 0).timer, 10);
     // 4 used, then kept from running until 50.
     core.wake(&mut contexts[..], hog, 4);
     assert_eq!(core.schedule(&mut contexts[..], 4).run, Some(hog));
     let low = Requester { priority: 0, period: 1000 };
     core.request(&mut contexts[..], io, low, 49).unwrap();
-    assert_eq!(contexts[0].priority(), 1, "not now");
+    assert_eq!(contexts[0].0.priority(), 1, "not now");
     let high = Requester { priority: 6, period: 70 };
     core.request(&mut contexts[..], io, high, 50).unwrap();
     let decision = core.schedule(&mut contexts[..], 50);
-    assert_eq!((decision.run, decision.timer), (Some(io), Some(53)), "7 less 4");
+    assert_eq!((decision.run, decision.timer), (Some(io), 53), "7 less 4");
     let decision = core.schedule(&mut contexts[..], 53);
-    assert_eq!((decision.run, decision.timer), (Some(hog), Some(50 + 70)));
+    assert_eq!((decision.run, decision.timer), (Some(hog), 50 + 70));
     let short = Requester { priority: 7, period: 9 };
     assert!(core.request(&mut contexts[..], io, short, 60).is_err());
-    assert_eq!([0, 1].map(|n| contexts[n].take_consumed()), [4 + 3, 46 + 7]);
-    assert_eq!(contexts[0].take_consumed(), 0);
-    assert_eq!(contexts[0].priority(), 6);
+    assert_eq!([0, 1].map(|n| contexts[n].0.take_consumed()), [4 + 3, 46 + 7]);
+    assert_eq!(contexts[0].0.take_consumed(), 0);
+    assert_eq!(contexts[0].0.priority(), 6);
 }

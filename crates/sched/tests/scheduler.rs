@@ -1,21 +1,26 @@
 //! The scheduler against a look at all contexts: whatever is called in whatever order, the right
-//! one runs and the timer is right.
+//! one runs and the timer is right, also where a call said that no decision is needed.
 
 use bulkhead_sched::{
-    Context, Decision, Full, Id, Pibs, Policy, Refill, Requester, Scheduler, Server, Time,
-    Utilization,
+    Account, Context, Decision, Id, Policy, Refill, Requester, Scheduler, Time, Utilization,
 };
 use proptest::prelude::*;
 
-type Contexts = Vec<Context<[Refill; 3]>>;
+type All = Vec<(Context, [Refill; 2])>;
 
 #[derive(Clone, Debug)]
 enum Call {
     Wake(usize),
     Block(usize),
+    /// Until so many ticks later.
+    BlockUntil(usize, Time),
     Priority(usize, u8),
+    /// After so many ticks, in which nothing is decided.
+    Donate(u8, Time),
     Request(usize, u8, Time),
     Budget(usize, Time, Time),
+    YieldNow,
+    YieldTo(usize),
     /// Only time passes, at most up to the timer.
     Pass(Time),
     /// Time passes, up to the timer.
@@ -32,78 +37,202 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         6 => id.clone().prop_map(Call::Wake),
         2 => id.clone().prop_map(Call::Block),
+        2 => (id.clone(), 0u64..60).prop_map(|(id, ticks)| Call::BlockUntil(id, ticks)),
         1 => (id.clone(), priority()).prop_map(|(id, to)| Call::Priority(id, to)),
+        2 => (priority(), 0u64..9).prop_map(|(to, ticks)| Call::Donate(to, ticks)),
         1 => (id.clone(), priority(), 1u64..50).prop_map(|(id, to, t)| Call::Request(id, to, t)),
-        1 => (id, 0u64..20, 1u64..40).prop_map(|(id, c, t)| Call::Budget(id, c, t)),
+        1 => (id.clone(), 0u64..20, 1u64..40).prop_map(|(id, c, t)| Call::Budget(id, c, t)),
+        1 => Just(Call::YieldNow),
+        1 => id.prop_map(Call::YieldTo),
         3 => (0u64..9).prop_map(Call::Pass),
         6 => Just(Call::Timer),
     ]
 }
 
-fn context() -> impl Strategy<Value = Context<[Refill; 3]>> {
-    let policy = (0u8..6, 1u64..12, 0u64..40).prop_map(|(kind, budget, more)| {
-        let (period, items) = (budget + more, [Refill::default(); 3]);
+fn context() -> impl Strategy<Value = Context> {
+    let account = (0u8..6, 1u64..12, 0u64..40).prop_map(|(kind, budget, more)| {
+        let period = budget + more;
         let utilization = Utilization::new(budget as u32, 13).unwrap();
-        match kind {
-            0 => Policy::Full(Full::new(period).unwrap()),
-            1 => Policy::Pibs(Pibs::new(utilization, 0, 13 + more, 0).unwrap()),
-            2 => Policy::Server(Server::strict(budget, period, 0, items).unwrap()),
-            _ => Policy::Server(Server::sporadic(budget, period, 0, items).unwrap()),
-        }
+        let account = match kind {
+            0 => Account::full(period),
+            1 => Account::pibs(utilization, 0, 13 + more, 0),
+            2 => Account::strict(budget, period, 0),
+            _ => Account::sporadic(budget, period, 0),
+        };
+        account.unwrap()
     });
-    (policy, priority()).prop_map(|(policy, priority)| Context::new(policy, priority))
+    (account, priority()).prop_map(|(account, priority)| Context::new(account, priority))
 }
 
-/// Where a context stands: with budget at its priority, in the background, or nowhere.
-fn level(context: &Context<[Refill; 3]>, in_background: bool, now: Time) -> Option<u16> {
-    let priority = u16::from(context.priority());
-    match context.eligible() <= now {
-        true => Some(256 + priority),
-        false => in_background.then_some(priority),
-    }
-    .filter(|_| context.is_wanted())
+/// What the caller knows of a context.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    in_background: bool,
+    /// Until when it sleeps.
+    alarm: Option<Time>,
+    /// It has overslept, and was not told.
+    late: bool,
 }
 
-/// What a decision has to be.
-fn check(
-    contexts: &Contexts,
-    in_background: &[bool],
-    core: &Scheduler<Vec<Id>>,
-    decision: Decision,
+/// A core, and what a look at all contexts says of it.
+struct Core {
+    all: All,
+    known: Vec<Known>,
+    core: Scheduler,
     now: Time,
-) -> Result<(), TestCaseError> {
-    let levels: Vec<_> =
-        contexts.iter().zip(in_background).map(|(c, b)| level(c, *b, now)).collect();
-    let running = decision.run.map(|id| usize::from(id.0));
-    let own = running.and_then(|n| levels[n]);
-    prop_assert_eq!(own, levels.iter().copied().flatten().max());
-    prop_assert_eq!(core.is_in_background(), own.is_some_and(|level| level < 256));
-    for server in contexts.iter().filter_map(Context::server) {
-        let sum: Time = server.refills().iter().map(|refill| refill.amount).sum();
-        prop_assert_eq!(sum, server.budget());
-        prop_assert!(server.refills().iter().is_sorted_by_key(|refill| refill.time));
+    /// The last decision, when it was made, and whether nothing was said since.
+    last: Decision,
+    at: Time,
+    fresh: bool,
+}
+
+impl Core {
+    fn new(contexts: Vec<(Context, bool)>) -> Self {
+        let known = |in_background| Known { in_background, ..Known::default() };
+        let known = contexts.iter().map(|(_, background)| known(*background)).collect();
+        let context = |(context, background): (Context, bool)| {
+            let context = if background { context.in_background() } else { context };
+            (context, [Refill::default(); 2])
+        };
+        let mut all: All = contexts.into_iter().map(context).collect();
+        let mut core = Scheduler::new(0);
+        all.iter().for_each(|_| core.reserve().unwrap());
+        let last = core.schedule(&mut all[..], 0);
+        Self { all, known, core, now: 0, last, at: 0, fresh: true }
     }
-    let waiting: Vec<_> = contexts.iter().filter(|c| c.is_wanted() && c.eligible() > now).collect();
-    let matters = waiting.iter().filter(|c| Some(256 + u16::from(c.priority())) > own);
-    let release = matters.map(|c| c.eligible()).min();
-    let timer = decision.timer.unwrap_or(Time::MAX);
-    prop_assert!(timer > now || own.is_some());
-    prop_assert!(timer <= release.unwrap_or(Time::MAX), "{} after {:?}", timer, release);
-    let left = running.map(|n| match contexts[n].policy() {
-        Policy::Server(server) => server.left(),
-        Policy::Pibs(pibs) => pibs.left(),
-        Policy::Full(_) => Time::MAX,
-    });
-    if let Some(left) = left.filter(|left| *left < Time::MAX && own >= Some(256)) {
-        prop_assert!(timer <= now + left, "{} after the budget's end", timer);
-        // Due ones that do not matter may still be queued behind.
-        let queued = contexts.iter().filter(|c| c.is_wanted()).count();
-        if queued <= 15 {
-            let exact = release.map_or(now + left, |release| release.min(now + left));
-            prop_assert_eq!(timer, exact);
+
+    /// Where a context stands: with budget at its priority, in the background, or nowhere.
+    fn level(&self, n: usize) -> Option<u16> {
+        let (context, known) = (&self.all[n].0, &self.known[n]);
+        let priority = u16::from(context.priority());
+        let wanted = context.is_wanted() || known.alarm.is_some_and(|time| time <= self.now);
+        match context.account().eligible() <= self.now {
+            true => Some(256 + priority),
+            false => known.in_background.then_some(priority),
         }
+        .filter(|_| wanted)
     }
-    Ok(())
+
+    /// When a context has to be looked at again.
+    fn waits_until(&self, n: usize) -> Option<Time> {
+        let context = &self.all[n].0;
+        let refill = context.is_wanted().then_some(context.account().eligible());
+        refill.or(self.known[n].alarm).filter(|until| *until > self.now)
+    }
+
+    /// What the last decision has to be now.
+    fn check(&self) -> Result<(), TestCaseError> {
+        let running = self.last.run.map(Id::index);
+        let own = running.and_then(|n| self.level(n));
+        let count = self.all.len();
+        prop_assert_eq!(own, (0..count).filter_map(|n| self.level(n)).max());
+        prop_assert_eq!(self.core.is_in_background(), own.is_some_and(|level| level < 256));
+        prop_assert_eq!(self.core.running(), self.last.run);
+        for (context, refills) in self.all.iter().filter(|(c, _)| c.account().is_server()) {
+            let list: Vec<Refill> = context.account().list(refills).collect();
+            let sum: Time = list.iter().map(|refill| refill.amount).sum();
+            prop_assert_eq!(sum, context.account().budget());
+            prop_assert!(list.is_sorted_by_key(|refill| refill.time));
+        }
+        let above = |n: usize| Some(256 + u16::from(self.all[n].0.priority())) > own;
+        let matters = (0..count).filter(|n| above(*n)).filter_map(|n| self.waits_until(n)).min();
+        let timer = self.last.timer;
+        prop_assert!(timer > self.now || own.is_some());
+        prop_assert!(timer <= matters.unwrap_or(Time::MAX), "{} after {:?}", timer, matters);
+        let account = |n: usize| self.all[n].0.account();
+        let full = |n: usize| account(n).policy() == Policy::Full;
+        let Some(n) = running.filter(|n| !full(*n) && own >= Some(256)) else { return Ok(()) };
+        let end = self.at + account(n).left();
+        prop_assert!(timer <= end, "{} after the budget's end", timer);
+        // Due ones that do not matter may still be queued behind.
+        let waits = |n: &usize| self.all[*n].0.is_wanted() || self.known[*n].alarm.is_some();
+        if self.fresh && (0..count).filter(waits).count() <= 15 {
+            prop_assert_eq!(timer, matters.map_or(end, |time| time.min(end)));
+        }
+        Ok(())
+    }
+
+    /// Does what is called; whether a decision is needed then.
+    fn call(&mut self, call: Call) -> Result<bool, TestCaseError> {
+        let (count, now, all, core) = (self.all.len(), self.now, &mut self.all[..], &mut self.core);
+        let id = |n: usize| Id::of((n % count) as u32);
+        self.fresh = false;
+        match call {
+            Call::Wake(n) => {
+                let known = &mut self.known[n % count];
+                *known = Known { alarm: None, late: false, ..*known };
+                return Ok(core.wake(all, id(n), now));
+            }
+            Call::Block(n) => {
+                let known = &mut self.known[n % count];
+                *known = Known { alarm: None, late: false, ..*known };
+                core.block(all, id(n), now);
+            }
+            Call::BlockUntil(n, ticks) => {
+                let known = &mut self.known[n % count];
+                *known = Known { alarm: Some(now + ticks), late: false, ..*known };
+                core.block_until(all, id(n), now, now + ticks);
+            }
+            Call::Priority(n, priority) => core.set_priority(all, id(n), priority, now),
+            Call::Donate(priority, ticks) => {
+                self.now = now.max((now + ticks).min(self.last.timer.saturating_sub(1)));
+                return Ok(!core.donate(all, priority));
+            }
+            Call::Request(n, priority, period) => {
+                // Refused where the period is too short: then nothing may have changed.
+                let _ = core.request(all, id(n), Requester { priority, period }, now);
+            }
+            Call::Budget(n, budget, period) => {
+                let account = *all[n % count].0.account();
+                let set = core.set_budget(all, id(n), (budget, period), now);
+                let expected = match set.is_ok() && account.is_server() {
+                    true => budget,
+                    false => account.budget(),
+                };
+                prop_assert_eq!(all[n % count].0.account().budget(), expected);
+            }
+            Call::YieldNow => core.yield_now(all, now),
+            Call::YieldTo(n) => core.yield_to(all, id(n)),
+            Call::Pass(ticks) => self.now = self.last.timer.min(now + ticks),
+            Call::Timer if self.last.timer < Time::MAX => self.now = self.last.timer,
+            Call::Timer => (),
+        }
+        Ok(true)
+    }
+
+    fn decide(&mut self) -> Result<(), TestCaseError> {
+        self.last = self.core.schedule(&mut self.all[..], self.now);
+        (self.at, self.fresh) = (self.now, true);
+        for ((context, _), known) in self.all.iter().zip(&mut self.known) {
+            let due = known.alarm.is_some_and(|time| time <= self.now);
+            prop_assert_eq!(context.has_alarm(), known.alarm.is_some() && !due);
+            if due {
+                prop_assert!(context.is_wanted(), "overslept: {:?}", context);
+                *known = Known { alarm: None, late: true, ..*known };
+            }
+        }
+        let late = self.last.run.map(|id| std::mem::take(&mut self.known[id.index()].late));
+        prop_assert_eq!(self.last.alarm, late == Some(true));
+        Ok(())
+    }
+
+    /// Takes turns as it was told to.
+    fn check_turn(&self, call: &Call, before: Option<Id>) -> Result<(), TestCaseError> {
+        let own = self.last.run.and_then(|id| self.level(id.index()));
+        let others = |n: &usize| Some(Id::of(*n as u32)) != before && self.level(*n) == own;
+        match call {
+            Call::YieldNow if before.is_some() && before == self.last.run => {
+                prop_assert_eq!((0..self.all.len()).find(others), None, "not the last");
+            }
+            Call::YieldTo(n) => {
+                let to = n % self.all.len();
+                let first = own.is_none() || self.level(to) != own;
+                prop_assert!(first || self.last.run == Some(Id::of(to as u32)), "not the first");
+            }
+            _ => (),
+        }
+        Ok(())
+    }
 }
 
 proptest! {
@@ -116,37 +245,109 @@ proptest! {
         contexts in prop::collection::vec((context(), any::<bool>()), 1..64),
         calls in prop::collection::vec(call(), 1..200),
     ) {
-        let in_background: Vec<bool> = contexts.iter().map(|(_, background)| *background).collect();
-        let context = |(context, background): (Context<_>, bool)| {
-            if background { context.in_background() } else { context }
-        };
-        let mut contexts: Contexts = contexts.into_iter().map(context).collect();
-        let mut core = Scheduler::new(vec![Id(0); contexts.len()], 0);
-        let (mut now, mut timer) = (0, None);
+        let mut core = Core::new(contexts);
         for call in calls {
-            let count = contexts.len();
-            let (id, all) = (|n: usize| Id((n % count) as u16), &mut contexts[..]);
-            match call {
-                Call::Wake(n) => core.wake(all, id(n), now),
-                Call::Block(n) => core.block(all, id(n), now),
-                Call::Priority(n, priority) => core.set_priority(all, id(n), priority, now),
-                Call::Request(n, priority, period) => {
-                    // Refused where the period is too short: then nothing may have changed.
-                    let _ = core.request(all, id(n), Requester { priority, period }, now);
+            let (before, settled) = (core.core.running(), core.at == core.now);
+            if core.call(call.clone())? {
+                core.decide()?;
+                if settled {
+                    core.check_turn(&call, before)?;
                 }
-                Call::Budget(n, budget, period) => {
-                    let before = all[n % count].budget();
-                    let set = core.set_budget(all, id(n), (budget, period), now);
-                    let server = all[n % count].server().is_some();
-                    let expected = if set.is_ok() && server { budget } else { before };
-                    prop_assert_eq!(all[n % count].budget(), expected);
-                }
-                Call::Pass(ticks) => now = timer.unwrap_or(Time::MAX).min(now + ticks),
-                Call::Timer => now = timer.unwrap_or(now),
             }
-            let decision = core.schedule(&mut contexts[..], now);
-            timer = decision.timer;
-            check(&contexts, &in_background, &core, decision, now)?;
+            core.check()?;
         }
     }
+}
+
+fn full(priority: u8) -> (Context, [Refill; 0]) {
+    (Context::new(Account::full(100).unwrap(), priority), [])
+}
+
+/// The usual way of a call and its reply, and what makes a decision necessary.
+#[test]
+fn donation_decides_nothing_unless_it_must() {
+    let mut all = [full(10), full(15)];
+    let (client, other) = (Id::of(0), Id::of(1));
+    let mut core = Scheduler::new(0);
+    assert!(!core.donate(&mut all[..], 9), "nobody runs");
+    assert!(core.wake(&mut all[..], client, 0));
+    assert_eq!(core.schedule(&mut all[..], 0).run, Some(client));
+    // Up to a server and back.
+    assert!(core.donate(&mut all[..], 20) && core.donate(&mut all[..], 10));
+    // Somebody in between does not disturb the server, but the client.
+    assert!(core.donate(&mut all[..], 20));
+    assert!(!core.wake(&mut all[..], other, 1));
+    assert_eq!(all[0].0.priority(), 20);
+    assert!(!core.donate(&mut all[..], 10));
+    let decision = core.schedule(&mut all[..], 1);
+    assert_eq!((decision.run, decision.switched), (Some(other), true));
+    core.block(&mut all[..], other, 2);
+    assert_eq!(core.schedule(&mut all[..], 2).run, Some(client));
+    // A decision at the server's priority: the timer is not right for the client.
+    assert!(core.donate(&mut all[..], 20));
+    core.block_until(&mut all[..], other, 3, 50);
+    assert_eq!(core.schedule(&mut all[..], 3).timer, 101);
+    assert!(!core.donate(&mut all[..], 10));
+    assert_eq!(core.schedule(&mut all[..], 4).timer, 50);
+}
+
+#[test]
+fn an_alarm_disturbs_only_who_is_below() {
+    let mut all = [full(10), full(9), full(11)];
+    let [who, low, high] = [0, 1, 2].map(Id::of);
+    let mut core = Scheduler::new(0);
+    core.wake(&mut all[..], who, 0);
+    core.block_until(&mut all[..], low, 0, 20);
+    core.block_until(&mut all[..], high, 0, 30);
+    assert_eq!(core.schedule(&mut all[..], 0).timer, 30);
+    let decision = core.schedule(&mut all[..], 30);
+    assert_eq!((decision.run, decision.alarm), (Some(high), true));
+    assert!(all[1].0.is_wanted() && !all[1].0.has_alarm());
+    // Woken by another, after its alarm was due: that is no alarm any more.
+    assert!(!core.wake(&mut all[..], low, 31));
+    core.block(&mut all[..], who, 31);
+    core.block_until(&mut all[..], high, 31, Time::MAX);
+    let decision = core.schedule(&mut all[..], 31);
+    assert_eq!((decision.run, decision.alarm), (Some(low), false));
+    // Woken before its alarm.
+    core.block_until(&mut all[..], low, 32, 40);
+    assert_eq!(core.schedule(&mut all[..], 32).timer, 40);
+    assert!(core.wake(&mut all[..], low, 33));
+    let decision = core.schedule(&mut all[..], 33);
+    assert_eq!(
+        (decision.run, decision.alarm, decision.timer),
+        (Some(low), false, 40 - 33 + 1 + 124)
+    );
+    // Past at once.
+    core.block_until(&mut all[..], low, 34, 20);
+    let decision = core.schedule(&mut all[..], 34);
+    assert_eq!((decision.run, decision.alarm, decision.switched), (Some(low), true, true));
+}
+
+/// Who oversleeps because others ran has wanted to run since its alarm.
+#[test]
+fn a_late_alarm_delays_no_refill() {
+    let server = Context::new(Account::sporadic(4, 100, 0).unwrap(), 1);
+    let mut all = [(server, [Refill::default(); 1]), (full(2).0, [Refill::default(); 1])];
+    let (sleeper, other) = (Id::of(0), Id::of(1));
+    let mut core = Scheduler::new(0);
+    core.wake(&mut all[..], other, 0);
+    core.block_until(&mut all[..], sleeper, 0, 10);
+    let _ = core.schedule(&mut all[..], 0);
+    core.block(&mut all[..], other, 50);
+    assert_eq!(core.schedule(&mut all[..], 50).run, Some(sleeper));
+    core.block(&mut all[..], sleeper, 54);
+    let (context, refills) = &all[0];
+    let list: Vec<Refill> = context.account().list(refills).collect();
+    assert_eq!(list, [Refill { amount: 4, time: 110 }]);
+}
+
+#[test]
+fn there_is_room_for_so_many() {
+    let mut core = Scheduler::new(0);
+    let reserved = std::iter::from_fn(|| core.reserve().ok()).count();
+    assert_eq!(reserved, bulkhead_sched::PLACES);
+    core.unreserve();
+    assert_eq!(core.reserve(), Ok(()));
+    assert!(core.reserve().is_err());
 }

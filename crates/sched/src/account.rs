@@ -1,0 +1,244 @@
+//! The time of a context: what it has, from when, and what was used of it, under any policy. The
+//! part that is used next lies in the account itself, so that the rest of a server's list, which
+//! lies behind the account in storage of the owner's size, is only touched when a refill begins,
+//! is used up, or is split.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::{Invalid, Refill, Time, Utilization};
+
+/// How a context gets its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// A sporadic server: for threads.
+    Sporadic,
+    /// A strict server.
+    Strict,
+    /// For interrupt work.
+    Pibs,
+    /// As much as there is.
+    Full,
+}
+
+pub(crate) const SPORADIC: u8 = 0;
+pub(crate) const STRICT: u8 = 1;
+pub(crate) const PIBS: u8 = 2;
+pub(crate) const FULL: u8 = 3;
+
+/// An account. Its times must not fall from call to call, and the `refills` of each call are the
+/// same; their content does not matter for a new account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct Account {
+    /// Of a server the first refill; else what an activation or a slice has, and from when.
+    pub(crate) head: Refill,
+    /// Of the head, less than it has unless the thread was stopped late.
+    pub(crate) used: Time,
+    pub(crate) budget: Time,
+    pub(crate) period: Time,
+    pub(crate) cost: Time,
+    /// U of a PIBS server.
+    pub(crate) numerator: u32,
+    pub(crate) denominator: u32,
+    /// Where in the ring the refill after the head is.
+    pub(crate) start: u16,
+    /// How many come after the head.
+    pub(crate) len: u16,
+    pub(crate) policy: u8,
+    /// Of a PIBS server: an activation has begun and not ended.
+    pub(crate) active: u8,
+    reserved: [u8; 2],
+}
+
+impl Account {
+    const fn new(policy: u8, head: Refill, period: Time) -> Self {
+        Self {
+            head,
+            used: 0,
+            budget: head.amount,
+            period,
+            cost: 0,
+            numerator: 0,
+            denominator: 0,
+            start: 0,
+            len: 0,
+            policy,
+            active: 0,
+            reserved: [0; 2],
+        }
+    }
+
+    /// A sporadic server that has its whole budget from `from` on.
+    ///
+    /// # Errors
+    /// [`Invalid::Budget`] unless 0 < budget <= period.
+    pub const fn sporadic(budget: Time, period: Time, from: Time) -> Result<Self, Invalid> {
+        if budget == 0 || budget > period {
+            return Err(Invalid::Budget { budget, period });
+        }
+        Ok(Self::new(SPORADIC, Refill { amount: budget, time: from }, period))
+    }
+
+    /// A strict server.
+    ///
+    /// # Errors
+    /// As [`Account::sporadic`].
+    pub const fn strict(budget: Time, period: Time, from: Time) -> Result<Self, Invalid> {
+        match Self::sporadic(budget, period, from) {
+            Ok(server) => Ok(Self { policy: STRICT, ..server }),
+            error => error,
+        }
+    }
+
+    /// The same server, with what the kernel spends when it begins to use a refill, in ticks.
+    ///
+    /// # Errors
+    /// [`Invalid::TooShort`]: the budget is not above the cost.
+    pub const fn with_cost(self, cost: Time) -> Result<Self, Invalid> {
+        match self.budget > cost {
+            true => Ok(Self { cost, ..self }),
+            false => Err(Invalid::TooShort { period: self.period, cost }),
+        }
+    }
+
+    /// A PIBS server that can run from `from` on. `cost` is what the kernel spends on an
+    /// activation, in ticks; `period` the requester's as long as none is named.
+    ///
+    /// # Errors
+    /// [`Invalid::TooShort`].
+    pub fn pibs(
+        utilization: Utilization,
+        cost: Time,
+        period: Time,
+        from: Time,
+    ) -> Result<Self, Invalid> {
+        let head = Refill { amount: utilization.of(period), time: from };
+        let (numerator, denominator) = (utilization.numerator(), utilization.denominator());
+        let pibs = Self { cost, numerator, denominator, ..Self::new(PIBS, head, period) };
+        pibs.fits(period)?;
+        Ok(pibs)
+    }
+
+    /// C = T: no limit but that others of the same priority have their turn after a slice.
+    ///
+    /// # Errors
+    /// [`Invalid::Budget`]: a slice of 0.
+    pub const fn full(slice: Time) -> Result<Self, Invalid> {
+        match slice {
+            0 => Err(Invalid::Budget { budget: slice, period: slice }),
+            _ => Ok(Self::new(FULL, Refill { amount: slice, time: 0 }, slice)),
+        }
+    }
+
+    /// How it gets its time.
+    pub const fn policy(&self) -> Policy {
+        match self.policy {
+            SPORADIC => Policy::Sporadic,
+            STRICT => Policy::Strict,
+            PIBS => Policy::Pibs,
+            _ => Policy::Full,
+        }
+    }
+
+    /// Whether it has a list of refills.
+    pub const fn is_server(&self) -> bool {
+        self.policy <= STRICT
+    }
+
+    /// C, of PIBS U·T with its cost, of [`Policy::Full`] the slice; ticks.
+    pub const fn budget(&self) -> Time {
+        self.budget
+    }
+
+    /// T, of PIBS the requester's, of [`Policy::Full`] the slice; ticks.
+    pub const fn period(&self) -> Time {
+        self.period
+    }
+
+    /// When it has budget, or had.
+    pub const fn eligible(&self) -> Time {
+        self.head.time
+    }
+
+    /// What can be used of the head, ticks.
+    pub const fn left(&self) -> Time {
+        self.head.amount.saturating_sub(self.used)
+    }
+
+    /// The thread ran for so long.
+    #[inline]
+    pub fn charge(&mut self, ticks: Time) {
+        self.used = self.used.wrapping_add(ticks);
+    }
+
+    /// What is left of the head is given up, as if it had been used.
+    #[inline]
+    pub fn give_up(&mut self) {
+        self.used = self.used.max(self.head.amount);
+    }
+
+    /// Takes away what is used up; whether that was anything, so that the turn is over.
+    #[inline]
+    pub fn settle(&mut self, refills: &mut [Refill], now: Time) -> bool {
+        let over = self.used >= self.head.amount;
+        if over {
+            self.end_turn(refills, now);
+        }
+        over
+    }
+
+    pub(crate) fn end_turn(&mut self, refills: &mut [Refill], now: Time) {
+        match self.policy {
+            SPORADIC | STRICT => self.use_up(refills, now),
+            PIBS => self.go_on(),
+            _ => self.used = 0,
+        }
+    }
+
+    /// The thread wants to run again.
+    #[inline]
+    pub fn wake(&mut self, refills: &mut [Refill], now: Time) {
+        match self.policy {
+            SPORADIC | STRICT => self.begin(refills, now),
+            PIBS => self.activate(now),
+            _ => (),
+        }
+    }
+
+    /// The thread doesn't want to run any more.
+    #[inline]
+    pub fn block(&mut self, refills: &mut [Refill], now: Time) {
+        match self.policy {
+            SPORADIC | STRICT => self.stop(refills, now),
+            PIBS => self.deactivate(),
+            _ => (),
+        }
+    }
+
+    /// The thread is put on the processor.
+    #[inline]
+    pub fn dispatch(&mut self, refills: &mut [Refill], now: Time) {
+        if self.policy == STRICT {
+            self.begin(refills, now);
+        }
+        self.pay();
+    }
+
+    /// A use begins, unless it goes on. Of a PIBS server its activation has been charged.
+    #[inline]
+    pub(crate) fn pay(&mut self) {
+        if self.used == 0 {
+            self.used = self.cost;
+        }
+    }
+
+    /// The thread is taken off the processor, and still wants to run.
+    pub fn preempt(&mut self, refills: &mut [Refill], now: Time) {
+        if self.is_server() {
+            self.settle(refills, now);
+        }
+        if self.policy == STRICT {
+            self.split(refills);
+        }
+    }
+}
