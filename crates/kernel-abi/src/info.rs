@@ -1,0 +1,71 @@
+/// Words of a message that travel in registers.
+pub const REGISTER_WORDS: usize = 4;
+/// Most words of a message.
+pub const MAX_WORDS: usize = REGISTER_WORDS + crate::BUFFER_WORDS;
+
+/// What a message is: its label and how much it carries. Bits 0 to 6: words; bit 7: a
+/// capability comes along; bits 8 to 63: the label
+/// (55 bits of it are free for programs; bit 63 is the kernel's).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Info(pub u64);
+
+impl Info {
+    const CAP: u64 = 1 << 7;
+    const WORDS: u64 = Self::CAP - 1;
+
+    /// What came is a notification: the badge has its bits.
+    pub const NOTIFIED: Self = Self(1 << 63);
+
+    /// A message of so many words, [`MAX_WORDS`] at most: what is more is cut off.
+    #[must_use]
+    pub const fn new(label: u64, words: usize) -> Self {
+        let words = if words > MAX_WORDS { MAX_WORDS } else { words };
+        Self((label << 9) >> 1 | words as u64)
+    }
+
+    /// The same with the capability that the sender's [`crate::Buffer`] names.
+    #[must_use]
+    pub const fn with_cap(self) -> Self {
+        Self(self.0 | Self::CAP)
+    }
+
+    /// The same without a capability.
+    #[must_use]
+    pub const fn without_cap(self) -> Self {
+        Self(self.0 & !Self::CAP)
+    }
+
+    /// The same as far as it fits into registers.
+    #[must_use]
+    pub const fn within_registers(self) -> Self {
+        let words = self.0 & Self::WORDS;
+        let kept = if words > REGISTER_WORDS as u64 { REGISTER_WORDS as u64 } else { words };
+        Self(self.0 & !(Self::WORDS | Self::CAP) | kept)
+    }
+
+    /// How many words; what is more than [`MAX_WORDS`] counts as that.
+    #[must_use]
+    pub const fn words(self) -> usize {
+        let words = (self.0 & Self::WORDS) as usize;
+        if words > MAX_WORDS { MAX_WORDS } else { words }
+    }
+
+    /// Whether a capability comes along.
+    #[must_use]
+    pub const fn has_cap(self) -> bool {
+        self.0 & Self::CAP != 0
+    }
+
+    /// Whether all of it fits into registers.
+    #[must_use]
+    pub const fn is_short(self) -> bool {
+        self.0 & (Self::CAP | Self::WORDS) <= REGISTER_WORDS as u64
+    }
+
+    /// What it means, as sender and receiver agree.
+    #[must_use]
+    pub const fn label(self) -> u64 {
+        self.0 >> 8
+    }
+}

@@ -1,0 +1,103 @@
+/// What a capability is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// Nothing: an empty slot.
+    #[default]
+    Null = 0,
+    /// Memory of which objects are made.
+    Untyped = 1,
+    /// Slots for capabilities.
+    Node = 2,
+    /// A thread.
+    Thread = 3,
+    /// An address space: the root of its page tables.
+    Space = 4,
+    /// A page table below a root.
+    Table = 5,
+    /// Memory that can be mapped: 4 KiB or 2 MiB.
+    Frame = 6,
+    /// Where threads meet to exchange messages.
+    Endpoint = 7,
+    /// Bits that are set and waited for.
+    Notification = 8,
+    /// Who waits for an answer, and whose time is used meanwhile.
+    Reply = 9,
+    /// A scheduling context: time.
+    Context = 10,
+    /// A core's time to be given to contexts.
+    Control = 11,
+    /// An interrupt vector.
+    Interrupt = 12,
+    /// I/O ports.
+    Ports = 13,
+    /// The sandbox's console.
+    Console = 14,
+}
+
+impl Kind {
+    /// All kinds, by number.
+    pub const ALL: [Self; 15] = [
+        Self::Null,
+        Self::Untyped,
+        Self::Node,
+        Self::Thread,
+        Self::Space,
+        Self::Table,
+        Self::Frame,
+        Self::Endpoint,
+        Self::Notification,
+        Self::Reply,
+        Self::Context,
+        Self::Control,
+        Self::Interrupt,
+        Self::Ports,
+        Self::Console,
+    ];
+
+    /// The kind of a number.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
+    }
+}
+
+/// What a capability allows, as a set. Deriving only takes away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Rights(pub u8);
+
+impl Rights {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Endpoint and notification: receive, wait. Frame: be read.
+    pub const READ: Self = Self(1 << 0);
+    /// Endpoint and notification: send, signal. Frame: be written.
+    pub const WRITE: Self = Self(1 << 1);
+    /// Endpoint: call, so that the receiver can answer and work on the caller's time.
+    pub const CALL: Self = Self(1 << 2);
+    /// Endpoint: send capabilities along.
+    pub const GRANT: Self = Self(1 << 3);
+    /// Frame: be executed; never together with [`Rights::WRITE`] in one mapping.
+    pub const EXECUTE: Self = Self(1 << 4);
+    /// All.
+    pub const ALL: Self = Self(0x1F);
+
+    /// Both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub const fn masked(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether all of `other` is in it.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}

@@ -1,0 +1,40 @@
+//! What the kernel and its programs agree on: one definition of each number and
+//! layout. The kernel, the SDK and the host's image builder use it.
+//!
+//! **A call** is `SYSCALL` (APM volume 2, section 6.1.1) with
+//!
+//! | register | in | out |
+//! |---|---|---|
+//! | RAX | [`Op`], and a reply object's [`Address`] shifted left by 32 | [`Status`] |
+//! | RDI | the capability's [`Address`]; of a second one, shifted left by 32 | badge of the sender |
+//! | RSI | [`Info`]; of a wait its deadline | [`Info`] |
+//! | RDX, R8, R9, R10 | the message's first four words | the same |
+//! | RCX, R11 | | destroyed by the instruction |
+//!
+//! All other registers are preserved. Words beyond the fourth, and a capability to be sent
+//! along, lie in the thread's [`Buffer`].
+#![no_std]
+
+mod buffer;
+mod info;
+mod kind;
+mod method;
+mod op;
+mod page;
+mod status;
+
+pub use buffer::{BUFFER_WORDS, Buffer};
+pub use info::{Info, MAX_WORDS, REGISTER_WORDS};
+pub use kind::{Kind, Rights};
+pub use method::{Label, Policy, label};
+pub use op::Op;
+pub use page::{ARGS, MAGIC, MAX_NAMES, NAME, Name, Page};
+pub use status::{Code, Status};
+
+/// Where a capability lies, as a thread names it: a slot of its root node, or
+/// `node << 16 | slot` for a slot of the node whose capability lies in slot `node` of the
+/// root node. Slot 0 of every root node stays empty, so 0 names nothing.
+pub type Address = u32;
+
+/// Slots of the largest node.
+pub const MAX_SLOTS: u32 = 1 << 16;

@@ -1,0 +1,51 @@
+/// What a call asks for: the low byte of RAX.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    /// Send to RDI and wait for the answer. On a capability of the kernel's own objects: a
+    /// method ([`crate::label`]), answered at once.
+    Call = 0,
+    /// Answer through the reply object, then receive from RDI, with the same reply object.
+    ReplyRecv = 1,
+    /// Receive from the endpoint or notification RDI until the deadline in RSI; the reply
+    /// object is for a caller. Deadlines are nanoseconds since the processor's start, by its TSC.
+    /// One that is past, such as 0, polls; [`u64::MAX`] never comes.
+    Recv = 2,
+    /// The same without a reply object: callers' messages are refused to them, and no
+    /// context is taken over from one.
+    Wait = 3,
+    /// Send to RDI, and wait until it is received. To a notification: signal it.
+    Send = 4,
+    /// Send to RDI if somebody waits there; otherwise nothing happens.
+    NbSend = 5,
+    /// [`Op::NbSend`] to the upper half of RDI, then [`Op::Recv`] from the lower half, in one
+    /// step, without a deadline.
+    NbSendRecv = 6,
+    /// [`Op::NbSend`] to the upper half of RDI, then [`Op::Wait`] on the lower half, in one
+    /// step, without a deadline.
+    NbSendWait = 7,
+    /// Answer through the reply object, nothing else.
+    Reply = 8,
+    /// Give up what is left of the budget until it is refilled; last of its priority then.
+    Yield = 9,
+}
+
+impl Op {
+    /// The call of a number.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Call,
+            1 => Self::ReplyRecv,
+            2 => Self::Recv,
+            3 => Self::Wait,
+            4 => Self::Send,
+            5 => Self::NbSend,
+            6 => Self::NbSendRecv,
+            7 => Self::NbSendWait,
+            8 => Self::Reply,
+            9 => Self::Yield,
+            _ => return None,
+        })
+    }
+}

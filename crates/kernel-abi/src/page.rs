@@ -1,0 +1,62 @@
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `"BHPROGRM"`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BHPROGRM");
+/// Bytes of a name, padded with zeros.
+pub const NAME: usize = 32;
+/// Most names that a program has.
+pub const MAX_NAMES: usize = 58;
+/// Bytes of arguments.
+pub const ARGS: usize = 256;
+
+/// What a name of the manifest stands for in a program.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Name {
+    /// As the manifest has it.
+    pub name: [u8; NAME],
+    /// Address of the first byte, if it is memory of the program's, else 0.
+    pub memory: u64,
+    /// Bytes of that memory.
+    pub len: u64,
+    /// Where its capability lies.
+    pub address: u32,
+    /// A [`crate::Kind`].
+    pub kind: u8,
+    /// [`crate::Rights`].
+    pub rights: u8,
+    /// Zero.
+    pub reserved: [u8; 10],
+}
+
+/// The read-only page that tells a program about itself. Its threads get its address in RDI, and
+/// their own number in RSI.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+pub struct Page {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// Its name.
+    pub name: [u8; NAME],
+    /// Where the sandbox's information page is mapped, with the clock's frequency.
+    pub info: u64,
+    /// Zero.
+    pub spare: u64,
+    /// First byte of its heap, or 0.
+    pub heap: u64,
+    /// Bytes of its heap.
+    pub heap_len: u64,
+    /// Empty slots for its own use: the first one, and one past the last.
+    pub free: [u32; 2],
+    /// How many names there are.
+    pub names: u64,
+    /// Arguments, padded with zeros.
+    pub args: [u8; ARGS],
+    /// What it may use.
+    pub name_of: [Name; MAX_NAMES],
+    /// Zero.
+    pub reserved: [u64; 5],
+}
+
+const _: () = assert!(size_of::<Name>() == 64);
+const _: () = assert!(size_of::<Page>() == 4096);

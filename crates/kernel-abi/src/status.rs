@@ -1,0 +1,102 @@
+/// Why a call did nothing, or how a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Code {
+    /// It was done.
+    Ok = 0,
+    /// No such call, or no such method of this kind of object.
+    NoCall = 1,
+    /// No capability lies at that address.
+    NoCapability = 2,
+    /// The capability is of another kind. Detail: its [`crate::Kind`].
+    WrongKind = 3,
+    /// The capability lacks a right. Detail: the rights needed.
+    NoRight = 4,
+    /// A number is out of its range. Detail: the greatest that would do, or what else would.
+    OutOfRange = 5,
+    /// The slot, or what should be bound, holds something already.
+    Occupied = 6,
+    /// The memory does not suffice. Detail: bytes that are left.
+    NoMemory = 7,
+    /// Others were derived from it, which have to go first.
+    HasChildren = 8,
+    /// Not in the state that it would have to be in.
+    BadState = 9,
+    /// Derived too often.
+    TooDeep = 10,
+    /// Memory is only given downwards: this node is made of it.
+    Upwards = 11,
+    /// More than the authority allows. Detail: what it allows.
+    NoAuthority = 12,
+    /// Mapped already, or a table is missing. Detail: the level that is missing.
+    NoTable = 13,
+    /// A mapping that can be written and executed.
+    WriteExecute = 14,
+    /// The deadline came first.
+    TimedOut = 15,
+    /// What was waited for is gone.
+    Cancelled = 16,
+    /// A thread without a context cannot wait for a time.
+    NoContext = 17,
+    /// No place is left for another context on this core. Detail: how many there are.
+    TooManyContexts = 18,
+    /// Nobody was there to receive.
+    WouldBlock = 19,
+}
+
+/// How a call ended: RAX. Bits 0 to 7: a [`Code`]; bits 8 to 15: which argument is
+/// meant, 0 being the capability invoked, 1 the first word; bits 16 to 63: detail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Status(pub u64);
+
+impl Status {
+    /// It was done.
+    pub const OK: Self = Self(0);
+
+    /// An error with its argument and detail (48 bits of it).
+    #[must_use]
+    pub const fn new(code: Code, argument: u8, detail: u64) -> Self {
+        Self(code as u64 | (argument as u64) << 8 | detail << 16)
+    }
+
+    /// The code; `None` for a number that is none.
+    #[must_use]
+    pub const fn code(self) -> Option<Code> {
+        Some(match self.0 as u8 {
+            0 => Code::Ok,
+            1 => Code::NoCall,
+            2 => Code::NoCapability,
+            3 => Code::WrongKind,
+            4 => Code::NoRight,
+            5 => Code::OutOfRange,
+            6 => Code::Occupied,
+            7 => Code::NoMemory,
+            8 => Code::HasChildren,
+            9 => Code::BadState,
+            10 => Code::TooDeep,
+            11 => Code::Upwards,
+            12 => Code::NoAuthority,
+            13 => Code::NoTable,
+            14 => Code::WriteExecute,
+            15 => Code::TimedOut,
+            16 => Code::Cancelled,
+            17 => Code::NoContext,
+            18 => Code::TooManyContexts,
+            19 => Code::WouldBlock,
+            _ => return None,
+        })
+    }
+
+    /// Which argument is meant.
+    #[must_use]
+    pub const fn argument(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    /// What the code says of it.
+    #[must_use]
+    pub const fn detail(self) -> u64 {
+        self.0 >> 16
+    }
+}

@@ -1,0 +1,170 @@
+//! A thread's calls: what they name is looked up first, then something is done.
+
+use crate::ipc::Send;
+use crate::lookup::Root;
+use crate::{Cap, Kernel, Machine, Ref, Reply, Thread, lookup};
+use bulkhead_kernel_abi::{Address, Code, Info, Kind, Op, Rights, Status};
+use bulkhead_sched::Time;
+
+/// What a call's registers say.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    op: u8,
+    first: Address,
+    second: Address,
+    reply: Address,
+    info: u64,
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// The current thread made a call; its registers are saved. Afterwards the
+    /// current thread is who runs from now on.
+    #[inline(always)]
+    pub fn call(&mut self) {
+        let thread = self.core.current;
+        let op = self.machine.get(thread).registers.op::<M>() as u8;
+        let done = match op {
+            _ if op == Op::Call as u8 => self.fast_call(thread),
+            _ if op == Op::ReplyRecv as u8 => self.fast_reply_recv(thread),
+            _ if op == Op::NbSend as u8 => self.fast_signal(thread),
+            _ if op == Op::Wait as u8 => self.fast_wait(thread),
+            _ => false,
+        };
+        if !done {
+            self.slow_call(thread);
+        }
+    }
+
+    #[inline(never)]
+    fn slow_call(&mut self, thread: Ref<Thread>) {
+        let registers = &self.machine.get(thread).registers;
+        let (op, named) = (registers.op::<M>(), registers.named::<M>());
+        let call = Call {
+            op: op as u8,
+            first: named as Address,
+            second: (named >> 32) as Address,
+            reply: (op >> 32) as Address,
+            info: registers.info::<M>(),
+        };
+        if let Err(status) = self.slow(thread, call) {
+            self.machine.get_mut(thread).registers.answer::<M>(status.0, 0, 0);
+        }
+        self.decide();
+    }
+
+    fn slow(&mut self, thread: Ref<Thread>, call: Call) -> Result<(), Status> {
+        let Some(op) = Op::new(call.op) else { return Err(Status::new(Code::NoCall, 0, 0)) };
+        match op {
+            Op::Call => self.call_or_invoke(thread, call),
+            Op::Send => self.send_to(thread, call.first, Send::Block),
+            Op::NbSend => self.send_to(thread, call.first, Send::Try),
+            Op::Reply => {
+                let reply = self.reply_object(thread, call.reply)?;
+                self.answer(thread, reply, 0)?;
+                self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
+                Ok(())
+            }
+            Op::ReplyRecv => {
+                let (cap, reply) = self.receiver(thread, call.first, Some(call.reply))?;
+                self.answer(thread, reply, 2)?;
+                self.receive(thread, cap, reply, Time::MAX)
+            }
+            Op::Recv => {
+                let (cap, reply) = self.receiver(thread, call.first, Some(call.reply))?;
+                self.receive(thread, cap, reply, call.info)
+            }
+            Op::Wait => {
+                let (cap, reply) = self.receiver(thread, call.first, None)?;
+                self.receive(thread, cap, reply, call.info)
+            }
+            Op::NbSendRecv | Op::NbSendWait => {
+                let reply = (op == Op::NbSendRecv).then_some(call.reply);
+                let (cap, reply) = self.receiver(thread, call.first, reply)?;
+                match self.send_to(thread, call.second, Send::Try) {
+                    Err(status) if status.code() != Some(Code::WouldBlock) => Err(status),
+                    _ => self.receive(thread, cap, reply, Time::MAX),
+                }
+            }
+            Op::Yield => {
+                self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
+                let now = self.now();
+                self.core.scheduler.yield_now(&mut crate::core::Store(&mut *self.machine), now);
+                self.core.undecided = 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn call_or_invoke(&mut self, thread: Ref<Thread>, call: Call) -> Result<(), Status> {
+        let root = Root::of(self.machine, thread);
+        let slot = root.slot(self.machine, call.first, 0)?;
+        let cap = self.machine.get(slot).cap;
+        match cap.kind() {
+            Kind::Null => Err(Status::new(Code::NoCapability, 0, u64::from(call.first))),
+            Kind::Endpoint => self.send(thread, cap, Send::Call),
+            _ => {
+                let words = self.machine.get(thread).registers.words::<M>();
+                let answer = self.invoke(root, slot, Info(call.info).label(), &words)?;
+                let registers = &mut self.machine.get_mut(thread).registers;
+                match answer {
+                    Some(words) => {
+                        for (n, word) in words.into_iter().enumerate() {
+                            registers.set_word::<M>(n, word);
+                        }
+                        registers.answer::<M>(Status::OK.0, 0, Info::new(0, words.len()).0);
+                    }
+                    None => registers.repeat::<M>(),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn send_to(&mut self, thread: Ref<Thread>, address: Address, how: Send) -> Result<(), Status> {
+        let root = Root::of(self.machine, thread);
+        let slot = root.slot(self.machine, address, 0)?;
+        let cap = self.machine.get(slot).cap;
+        match cap.kind() {
+            Kind::Endpoint | Kind::Notification => {
+                // A receiver that answers at once finds the sender's registers as they are.
+                self.send(thread, cap, how)?;
+                if self.machine.get(thread).state == crate::State::Running as u8 {
+                    self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
+                }
+                Ok(())
+            }
+            Kind::Null => Err(Status::new(Code::NoCapability, 0, u64::from(address))),
+            kind => Err(Status::new(Code::WrongKind, 0, kind as u64)),
+        }
+    }
+
+    fn reply_object(&self, thread: Ref<Thread>, address: Address) -> Result<Ref<Reply>, Status> {
+        let root = Root::of(self.machine, thread);
+        let slot = root.find(self.machine, address, Kind::Reply, 2)?;
+        Ok(self.machine.get(slot).cap.at())
+    }
+
+    /// What a thread receives from, and with which reply object.
+    fn receiver(
+        &self,
+        thread: Ref<Thread>,
+        address: Address,
+        reply: Option<Address>,
+    ) -> Result<(Cap, Ref<Reply>), Status> {
+        let root = Root::of(self.machine, thread);
+        let slot = root.slot(self.machine, address, 0)?;
+        let cap = self.machine.get(slot).cap;
+        match cap.kind() {
+            Kind::Endpoint | Kind::Notification => lookup::check(&cap, Rights::READ, 0)?,
+            Kind::Null => return Err(Status::new(Code::NoCapability, 0, u64::from(address))),
+            kind => return Err(Status::new(Code::WrongKind, 0, kind as u64)),
+        }
+        // A reply object is of no use with a notification, and need not be named there.
+        let reply = match reply {
+            Some(0) if cap.is(Kind::Notification) => Ref::NONE,
+            Some(reply) => self.reply_object(thread, reply)?,
+            None => Ref::NONE,
+        };
+        Ok((cap, reply))
+    }
+}

@@ -1,0 +1,70 @@
+//! A core: who runs on it. And the kernel, which is a core with its machine.
+
+use crate::{Context, Machine, Ref, Thread};
+use bulkhead_sched::{Contexts, Id, Refill, Scheduler, Time};
+use core::num::NonZeroU32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What the kernel knows of a core.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Core {
+    /// Who runs; none: nobody, until an interrupt.
+    pub current: Ref<Thread>,
+    /// Whose vector registers are in the processor.
+    pub vectors_of: Ref<Thread>,
+    /// The root table in use, a physical address.
+    pub space: u64,
+    /// The kernel's own root table: for when the one in use goes.
+    pub own_space: u64,
+    /// When this entry into the kernel began, if it had to look.
+    pub now: Time,
+    /// The time that the timer is set for; [`Time::MAX`]: none.
+    pub timer: Time,
+    /// Where a bitmap lies, with a bit for each page in which a space's root lies.
+    pub spaces: u32,
+    /// Pages of memory.
+    pub pages: u32,
+    /// Whether who runs is to be decided anew (1).
+    pub undecided: u32,
+    /// What an activation of a context costs, ns: charged to it.
+    pub cost: u32,
+    /// Who has time.
+    pub scheduler: Scheduler,
+}
+
+/// The kernel on a core.
+pub struct Kernel<'a, M: Machine> {
+    /// The machine.
+    pub machine: &'a mut M,
+    /// The core.
+    pub core: &'a mut Core,
+}
+
+/// The contexts where they lie.
+pub struct Store<'a, M>(pub &'a mut M);
+
+impl<M: Machine> Contexts for Store<'_, M> {
+    #[inline(always)]
+    fn context(&mut self, id: Id) -> &mut bulkhead_sched::Context {
+        &mut self.0.get_mut(context(id)).time
+    }
+
+    #[inline(always)]
+    fn refills(&mut self, id: Id) -> (&mut bulkhead_sched::Context, &mut [Refill]) {
+        let at = context(id);
+        let count = self.0.get(at).refills as usize;
+        let (context, refills) = self.0.with_tail(at, count);
+        (&mut context.time, refills)
+    }
+}
+
+#[inline(always)]
+pub(crate) fn context(id: Id) -> Ref<Context> {
+    Ref::new(id.get().get())
+}
+
+#[inline(always)]
+pub(crate) fn id(context: Ref<Context>) -> Option<Id> {
+    NonZeroU32::new(context.at()).map(Id::new)
+}

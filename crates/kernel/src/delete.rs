@@ -1,0 +1,231 @@
+//! The end of capabilities and objects, one at a time.
+
+use crate::{
+    Cap, Context, Endpoint, Interrupt, Kernel, Machine, Notification, Place, Ref, Reply, Slot,
+    State, Thread, space, tree,
+};
+use bulkhead_kernel_abi::Kind;
+use bulkhead_sched::Time;
+
+/// Capabilities that one entry into the kernel deletes at most; more take further entries, so that
+/// interrupts come in between.
+pub const STEPS: u32 = 8;
+
+/// How far it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// All done.
+    Done,
+    /// Once more.
+    Again,
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// Deletes what was derived from the capability in a slot, and that one too (`itself`).
+    pub(crate) fn delete(&mut self, slot: Ref<Slot>, itself: bool) -> Progress {
+        for _ in 0..STEPS {
+            let nothing = self.machine.get(slot).cap.is(Kind::Null);
+            if nothing || !itself && !tree::has_children(self.machine, slot) {
+                return Progress::Done;
+            }
+            let from = if itself { slot } else { self.machine.get(slot).next };
+            let Some(leaf) = tree::leaf(self.machine, from) else { return Progress::Again };
+            if self.end(leaf) {
+                tree::remove(self.machine, leaf);
+            }
+        }
+        Progress::Again
+    }
+
+    /// What the end of a capability means for its object. False: it is not over yet.
+    fn end(&mut self, slot: Ref<Slot>) -> bool {
+        let Slot { cap, place, .. } = *self.machine.get(slot);
+        if let Some(place) = Place::new(place) {
+            self.vacate(slot, place);
+        }
+        match cap.kind() {
+            Kind::Frame => space::unmap_frame(self, &cap),
+            Kind::Table if cap.is_original() => space::unmap_table(self, &cap),
+            _ => (),
+        }
+        if !cap.is_original() {
+            return true;
+        }
+        let over = match cap.kind() {
+            Kind::Thread => self.end_thread(cap.at()),
+            Kind::Endpoint => self.end_endpoint(cap.at()),
+            Kind::Notification => self.end_notification(cap.at()),
+            Kind::Reply => self.end_reply(cap.at()),
+            Kind::Context => self.end_context(cap.at()),
+            Kind::Space => space::end(self, cap.object),
+            Kind::Interrupt => {
+                let slot = self.machine.get(cap.at::<Interrupt>()).slot.cap;
+                if !slot.is(Kind::Null) {
+                    self.drop_slot(Ref::new(cap.object));
+                }
+                true
+            }
+            _ => true,
+        };
+        if over {
+            self.machine.note(cap.object, 1 << size_bits(&cap), None);
+        }
+        over
+    }
+
+    /// Empties a slot of an object's.
+    pub(crate) fn drop_slot(&mut self, slot: Ref<Slot>) {
+        let Slot { cap, place, .. } = *self.machine.get(slot);
+        if cap.is(Kind::Null) {
+            return;
+        }
+        if let Some(place) = Place::new(place) {
+            self.vacate(slot, place);
+        }
+        tree::remove(self.machine, slot);
+    }
+
+    /// An object doesn't have any more what a slot of it held.
+    fn vacate(&mut self, slot: Ref<Slot>, place: Place) {
+        let thread = thread_of(slot, place);
+        match place {
+            Place::Root => {
+                let thread = self.machine.get_mut(thread);
+                (thread.root, thread.root_slots) = (Ref::NONE, 0);
+            }
+            Place::Space => {
+                // Nothing can be reached there any more: it must not run.
+                self.cancel(thread, State::Stopped);
+                self.machine.get_mut(thread).space = 0;
+            }
+            Place::Buffer => self.machine.get_mut(thread).buffer = Ref::NONE,
+            Place::Fault | Place::Timeout | Place::Interrupt => (),
+        }
+    }
+
+    /// Ends what a thread waits for or does.
+    pub(crate) fn cancel(&mut self, thread: Ref<Thread>, state: State) {
+        self.leave_queue(thread);
+        let Thread { state: before, reply, .. } = *self.machine.get(thread);
+        if before == State::Calling as u8 && !reply.is_none() {
+            self.set_state(thread, state);
+            self.end_call(reply);
+        } else if let Some(reply) = reply.some() {
+            self.machine.get_mut(reply).receiver = Ref::NONE;
+        }
+        let gone = self.machine.get_mut(thread);
+        gone.reply = Ref::NONE;
+        gone.flags &= !Thread::FAULTS;
+        self.stop(thread, state, Time::MAX);
+    }
+
+    fn end_thread(&mut self, at: Ref<Thread>) -> bool {
+        self.cancel(at, State::Stopped);
+        // Time of others goes back to them, its own is nobody's.
+        self.give_back(at);
+        let Thread { context, home, notification, .. } = *self.machine.get(at);
+        if let Some(context) = context.some() {
+            self.hand(context, Ref::NONE);
+        }
+        if let Some(home) = home.some() {
+            self.machine.get_mut(home).home = Ref::NONE;
+        }
+        if let Some(bound) = notification.some() {
+            self.machine.get_mut(bound).bound = Ref::NONE;
+        }
+        for place in [Place::Root, Place::Space, Place::Buffer, Place::Fault, Place::Timeout] {
+            self.drop_slot(slot_of(at, place));
+        }
+        if self.core.vectors_of == at {
+            self.core.vectors_of = Ref::NONE;
+            self.machine.use_vectors(None);
+        }
+        if self.core.current == at {
+            self.core.current = Ref::NONE;
+        }
+        self.core.undecided = 1;
+        true
+    }
+
+    fn end_endpoint(&mut self, at: Ref<Endpoint>) -> bool {
+        let Some(first) = self.machine.get(at).queue.first.some() else { return true };
+        self.dismiss(first);
+        false
+    }
+
+    fn end_notification(&mut self, at: Ref<Notification>) -> bool {
+        let Notification { queue, bound, context, .. } = *self.machine.get(at);
+        if let Some(first) = queue.first.some() {
+            self.dismiss(first);
+            return false;
+        }
+        if let Some(bound) = bound.some() {
+            self.machine.get_mut(bound).notification = Ref::NONE;
+        }
+        if let Some(context) = context.some() {
+            self.machine.get_mut(context).notification = Ref::NONE;
+        }
+        true
+    }
+
+    /// Sends a thread away from where it waits.
+    fn dismiss(&mut self, thread: Ref<Thread>) {
+        self.leave_queue(thread);
+        if let Some(reply) = core::mem::take(&mut self.machine.get_mut(thread).reply).some() {
+            self.machine.get_mut(reply).receiver = Ref::NONE;
+        }
+        self.cancelled(thread);
+    }
+
+    fn end_reply(&mut self, at: Ref<Reply>) -> bool {
+        let Reply { caller, receiver, .. } = *self.machine.get(at);
+        if !caller.is_none() {
+            let caller = self.end_call(at);
+            self.cancelled(caller);
+        }
+        if let Some(receiver) = receiver.some() {
+            self.machine.get_mut(receiver).reply = Ref::NONE;
+        }
+        true
+    }
+
+    fn end_context(&mut self, at: Ref<Context>) -> bool {
+        let Context { home, notification, reply, is_set, .. } = *self.machine.get(at);
+        self.hand(at, Ref::NONE);
+        if let Some(home) = home.some() {
+            self.machine.get_mut(home).home = Ref::NONE;
+        }
+        if let Some(notification) = notification.some() {
+            self.machine.get_mut(notification).context = Ref::NONE;
+        }
+        if let Some(reply) = reply.some() {
+            self.machine.get_mut(reply).context = Ref::NONE;
+        }
+        if is_set != 0 {
+            self.core.scheduler.unreserve();
+        }
+        self.core.undecided = 1;
+        true
+    }
+}
+
+/// The slot of a thread for something.
+pub(crate) fn slot_of(thread: Ref<Thread>, place: Place) -> Ref<Slot> {
+    let first = thread.at() + core::mem::offset_of!(Thread, slots) as u32;
+    Ref::<Slot>::new(first).nth(place as u32 - 1)
+}
+
+/// The thread whose slot for something this is.
+fn thread_of(slot: Ref<Slot>, place: Place) -> Ref<Thread> {
+    let slots = core::mem::offset_of!(Thread, slots) as u32;
+    Ref::new(slot.at().wrapping_sub((place as u32 - 1) * size_of::<Slot>() as u32 + slots))
+}
+
+/// The size of a capability's object, as a power of two.
+fn size_bits(cap: &Cap) -> u8 {
+    match cap.kind() {
+        Kind::Node => cap.bits + crate::SLOT_BITS,
+        _ => cap.bits,
+    }
+}

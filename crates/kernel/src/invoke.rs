@@ -1,0 +1,483 @@
+//! Methods of the kernel's objects: everything is looked up and checked, then it is done.
+
+use crate::delete::{Progress, slot_of};
+use crate::lookup::{Root, check};
+use crate::{
+    Cap, Context, Endpoint, Interrupt, Kernel, Machine, Notification, Place, Ref, Slot, State,
+    Thread, queue, space, tree,
+};
+use bulkhead_kernel_abi::{Address, Buffer, Code, Kind, Label, Policy, Rights, Status, label};
+
+/// What a method answers; `None`: it was interrupted, and is to be called again.
+pub type Answer = Result<Option<[u64; 4]>, Status>;
+
+const DONE: Answer = Ok(Some([0; 4]));
+
+const fn progress(progress: Progress) -> Answer {
+    match progress {
+        Progress::Done => DONE,
+        Progress::Again => Ok(None),
+    }
+}
+
+fn no_call() -> Answer {
+    Err(Status::new(Code::NoCall, 0, 0))
+}
+
+/// A word as a number below a limit.
+fn below(word: u64, end: u64, argument: u8) -> Result<u64, Status> {
+    match word < end {
+        true => Ok(word),
+        false => Err(Status::new(Code::OutOfRange, argument, end - 1)),
+    }
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// Calls a method of what lies in a slot, for somebody with this capability space.
+    ///
+    /// # Errors
+    /// As the method's description in [`bulkhead_kernel_abi::label`] has it; then nothing changed.
+    pub fn invoke(
+        &mut self,
+        root: Root,
+        slot: Ref<Slot>,
+        method: Label,
+        words: &[u64; 4],
+    ) -> Answer {
+        let cap = self.machine.get(slot).cap;
+        match cap.kind() {
+            Kind::Untyped => match method {
+                label::RETYPE => self.retype(root, slot, words),
+                _ => no_call(),
+            },
+            Kind::Node => self.node(root, slot, method, words),
+            Kind::Thread => self.thread(root, cap.at(), method, words),
+            Kind::Table | Kind::Frame => self.mapping(root, slot, method, words),
+            Kind::Context => self.context(root, cap.at(), method, words),
+            Kind::Control => match method {
+                label::SET_CONTEXT => self.set_context(root, words),
+                _ => no_call(),
+            },
+            Kind::Interrupt => self.interrupt_method(root, cap.at(), method, words),
+            Kind::Ports => self.ports(&cap, method, words),
+            Kind::Console => match method {
+                label::PRINT => {
+                    let bytes = words.map(u64::to_le_bytes);
+                    let text = bytes.as_flattened();
+                    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+                    self.machine.print(&text[..end]);
+                    DONE
+                }
+                _ => no_call(),
+            },
+            _ => no_call(),
+        }
+    }
+
+    fn node(&mut self, root: Root, slot: Ref<Slot>, method: Label, words: &[u64; 4]) -> Answer {
+        let cap = self.machine.get(slot).cap;
+        let node = Root::node(&cap).ok_or(Status::new(Code::BadState, 0, 0))?;
+        let index = below(words[0], u64::from(node.slots), 1)? as u32;
+        let place =
+            node.at(index).ok_or(Status::new(Code::OutOfRange, 1, u64::from(node.slots - 1)))?;
+        match method {
+            label::COPY => {
+                let from = root.slot(self.machine, words[1] as Address, 2)?;
+                let rights = Rights(below(words[2], 1 << 8, 3)? as u8);
+                self.derive(from, place, rights, words[3])?;
+                DONE
+            }
+            label::MOVE => {
+                let from = root.slot(self.machine, words[1] as Address, 2)?;
+                let Slot { cap: moved, depth, .. } = *self.machine.get(from);
+                if !self.machine.get(place).cap.is(Kind::Null) {
+                    return Err(Status::new(Code::Occupied, 1, 0));
+                }
+                if moved.is(Kind::Null) {
+                    return Err(Status::new(Code::NoCapability, 2, words[1]));
+                }
+                if !tree::may_lie(&moved, depth, cap.data) {
+                    return Err(Status::new(Code::Upwards, 2, cap.data));
+                }
+                tree::relocate(self.machine, from, place);
+                DONE
+            }
+            label::DELETE => progress(self.delete(place, true)),
+            label::REVOKE => progress(self.delete(place, false)),
+            _ => no_call(),
+        }
+    }
+
+    fn thread(&mut self, root: Root, at: Ref<Thread>, method: Label, words: &[u64; 4]) -> Answer {
+        match method {
+            label::CONFIGURE => self.configure(root, at, words)?,
+            label::SET_PRIORITY => self.set_priority(root, at, words)?,
+            label::SET_FAULT => self.set_handler(root, at, Place::Fault, words[0])?,
+            label::SET_TIMEOUT => self.set_handler(root, at, Place::Timeout, words[0])?,
+            label::WRITE_REGISTERS => {
+                let [ip, sp, first, second] = *words;
+                below(ip, space::USER_END, 1)?;
+                below(sp, space::USER_END, 2)?;
+                if at == self.core.current {
+                    return Err(Status::new(Code::BadState, 0, 0));
+                }
+                self.cancel(at, State::Stopped);
+                self.machine.get_mut(at).registers.start::<M>(ip, sp, [first, second]);
+            }
+            label::READ_REGISTERS => {
+                let registers = self.machine.get(at).registers;
+                let (ip, sp) = (registers.ip::<M>(), registers.sp::<M>());
+                return Ok(Some([ip, sp, registers.op::<M>(), registers.0[M::FLAGS]]));
+            }
+            label::RESUME => {
+                let Thread { state, space, .. } = *self.machine.get(at);
+                if space == 0 || state == State::Calling as u8 {
+                    return Err(Status::new(Code::BadState, 0, u64::from(state)));
+                }
+                if state == State::Stopped as u8 {
+                    self.ready(at);
+                }
+            }
+            label::SUSPEND => {
+                if at == self.core.current {
+                    // Its call comes back first.
+                    self.machine.get_mut(at).registers.answer::<M>(Status::OK.0, 0, 0);
+                }
+                self.cancel(at, State::Stopped);
+            }
+            label::BIND_NOTIFICATION => self.bind_notification(root, at, words[0])?,
+            label::SET_FPU => {
+                let on = below(words[0], 2, 1)? == 1;
+                let flags = &mut self.machine.get_mut(at).flags;
+                let vectors = Thread::VECTORS;
+                *flags = if on { *flags | vectors } else { *flags & !vectors };
+            }
+            _ => return no_call(),
+        }
+        DONE
+    }
+
+    fn configure(&mut self, root: Root, at: Ref<Thread>, words: &[u64; 4]) -> Result<(), Status> {
+        let node = root.find(self.machine, words[0] as Address, Kind::Node, 1)?;
+        let space = root.find(self.machine, words[1] as Address, Kind::Space, 2)?;
+        let frame = match words[2] {
+            0 => None,
+            address => Some(root.find(self.machine, address as Address, Kind::Frame, 3)?),
+        };
+        let offset = below(words[3], 1 << 21, 4)?;
+        let reached = Root::node(&self.machine.get(node).cap);
+        let reached = reached.ok_or(Status::new(Code::BadState, 1, 0))?;
+        let mut buffer = Ref::<Buffer>::NONE;
+        for slot in [Some(node), Some(space), frame].into_iter().flatten() {
+            tree::derivable(self.machine, slot, 0)?;
+        }
+        if let Some(frame) = frame {
+            let cap = self.machine.get(frame).cap;
+            check(&cap, Rights::READ.and(Rights::WRITE), 3)?;
+            let fits = (1u64 << cap.bits) - size_of::<Buffer>() as u64;
+            if offset > fits || offset % size_of::<Buffer>() as u64 != 0 {
+                return Err(Status::new(Code::OutOfRange, 4, fits));
+            }
+            if cap.flags & Cap::DEVICE != 0 {
+                return Err(Status::new(Code::WrongKind, 3, Kind::Frame as u64));
+            }
+            buffer = Ref::new((cap.object << 12) + offset as u32);
+        }
+        let space_root = self.machine.physical(self.machine.get(space).cap.object);
+        for (place, from) in [(Place::Root, Some(node)), (Place::Buffer, frame)] {
+            self.keep(slot_of(at, place), place, from);
+        }
+        // Its old space goes without stopping it: the new one is there at once.
+        let slot = slot_of(at, Place::Space);
+        if !self.machine.get(slot).cap.is(Kind::Null) {
+            tree::remove(self.machine, slot);
+        }
+        self.keep(slot, Place::Space, Some(space));
+        let thread = self.machine.get_mut(at);
+        (thread.root, thread.root_slots) = (reached.first, reached.slots);
+        (thread.space, thread.buffer) = (space_root, buffer);
+        self.core.undecided = 1;
+        Ok(())
+    }
+
+    /// An object keeps a capability, instead of what it kept there.
+    fn keep(&mut self, slot: Ref<Slot>, place: Place, from: Option<Ref<Slot>>) {
+        self.drop_slot(slot);
+        if let Some(from) = from {
+            let cap = self.machine.get(from).cap;
+            let kept = Cap { flags: cap.flags & Cap::DEVICE, ..cap };
+            let kept = if cap.is(Kind::Frame) { Cap { data: 0, ..kept } } else { kept };
+            tree::insert(self.machine, from, slot, kept);
+        }
+        self.machine.get_mut(slot).place = place as u16;
+    }
+
+    fn set_priority(
+        &mut self,
+        root: Root,
+        at: Ref<Thread>,
+        words: &[u64; 4],
+    ) -> Result<(), Status> {
+        let authority = root.find(self.machine, words[2] as Address, Kind::Thread, 3)?;
+        let authority: Ref<Thread> = self.machine.get(authority).cap.at();
+        let most = self.machine.get(authority).max_priority;
+        for (word, argument) in [(words[0], 1), (words[1], 2)] {
+            if word > u64::from(most) {
+                return Err(Status::new(Code::NoAuthority, argument, u64::from(most)));
+            }
+        }
+        let thread = self.machine.get_mut(at);
+        (thread.priority, thread.max_priority) = (words[0] as u8, words[1] as u8);
+        self.reorder(at);
+        Ok(())
+    }
+
+    /// A thread's priority has changed where it is queued.
+    fn reorder(&mut self, at: Ref<Thread>) {
+        let Thread { state, context, priority, waits_at, .. } = *self.machine.get(at);
+        if let Some(id) = crate::core::id(context) {
+            let now = self.now();
+            let store = &mut crate::core::Store(&mut *self.machine);
+            self.core.scheduler.set_priority(store, id, priority, now);
+            self.core.undecided = 1;
+        }
+        let queued = |s: State| state == s as u8;
+        if queued(State::Sending) || queued(State::Receiving) || queued(State::Waiting) {
+            self.leave_queue(at);
+            self.requeue(at, waits_at);
+        }
+    }
+
+    /// Puts a thread back into the queue that it was just taken out of.
+    fn requeue(&mut self, at: Ref<Thread>, waits_at: u32) {
+        let state = self.machine.get(at).state;
+        if state == State::Waiting as u8 {
+            let notification = Ref::<Notification>::new(waits_at);
+            let mut queue = self.machine.get(notification).queue;
+            queue::enter(self.machine, &mut queue, at);
+            self.machine.get_mut(notification).queue = queue;
+        } else {
+            let endpoint = Ref::<Endpoint>::new(waits_at);
+            let mut queue = self.machine.get(endpoint).queue;
+            queue::enter(self.machine, &mut queue, at);
+            let endpoint = self.machine.get_mut(endpoint);
+            (endpoint.queue, endpoint.state) = (queue, u32::from(state));
+        }
+    }
+
+    fn set_handler(
+        &mut self,
+        root: Root,
+        at: Ref<Thread>,
+        place: Place,
+        word: u64,
+    ) -> Result<(), Status> {
+        let from = match word {
+            0 => None,
+            _ => {
+                let slot = root.find(self.machine, word as Address, Kind::Endpoint, 1)?;
+                check(&self.machine.get(slot).cap, Rights::WRITE.and(Rights::CALL), 1)?;
+                tree::derivable(self.machine, slot, 1)?;
+                Some(slot)
+            }
+        };
+        self.keep(slot_of(at, place), place, from);
+        Ok(())
+    }
+
+    fn bind_notification(&mut self, root: Root, at: Ref<Thread>, word: u64) -> Result<(), Status> {
+        let new: Ref<Notification> = match word {
+            0 => Ref::NONE,
+            _ => {
+                let slot = root.find(self.machine, word as Address, Kind::Notification, 1)?;
+                check(&self.machine.get(slot).cap, Rights::READ, 1)?;
+                self.machine.get(slot).cap.at()
+            }
+        };
+        let old = self.machine.get(at).notification;
+        if !new.is_none() && !self.machine.get(new).bound.is_none() {
+            return Err(Status::new(Code::Occupied, 1, 0));
+        }
+        if let Some(old) = old.some() {
+            self.machine.get_mut(old).bound = Ref::NONE;
+        }
+        self.machine.get_mut(at).notification = new;
+        if let Some(new) = new.some() {
+            self.machine.get_mut(new).bound = at;
+        }
+        Ok(())
+    }
+
+    fn mapping(&mut self, root: Root, slot: Ref<Slot>, method: Label, words: &[u64; 4]) -> Answer {
+        let cap = self.machine.get(slot).cap;
+        let table = cap.is(Kind::Table);
+        match method {
+            label::MAP_TABLE | label::MAP if table == (method == label::MAP_TABLE) => {
+                let space = root.find(self.machine, words[0] as Address, Kind::Space, 1)?;
+                let space = self.machine.get(space).cap.object;
+                if table {
+                    space::map_table(self, slot, space, words[1])?;
+                } else {
+                    let rights = Rights(below(words[2], 1 << 8, 3)? as u8);
+                    space::map_frame(self, slot, space, words[1], rights)?;
+                }
+                DONE
+            }
+            label::UNMAP_TABLE | label::UNMAP if table == (method == label::UNMAP_TABLE) => {
+                space::unmap(self, slot);
+                DONE
+            }
+            label::PHYSICAL if !table => Ok(Some([space::physical(self, &cap), 0, 0, 0])),
+            _ => no_call(),
+        }
+    }
+
+    fn context(&mut self, root: Root, at: Ref<Context>, method: Label, words: &[u64; 4]) -> Answer {
+        match method {
+            label::BIND => self.bind(root, at, words[0] as Address)?,
+            label::UNBIND => self.unbind(at),
+            label::CONSUMED => return Ok(Some([self.consumed(at), 0, 0, 0])),
+            label::YIELD_TO => {
+                let thread = self.machine.get(at).thread;
+                let runs = |t: Ref<Thread>| self.machine.get(t).state == State::Running as u8;
+                if !thread.some().is_some_and(runs) {
+                    return Err(Status::new(Code::BadState, 0, 0));
+                }
+                if let Some(id) = crate::core::id(at) {
+                    let store = &mut crate::core::Store(&mut *self.machine);
+                    self.core.scheduler.yield_to(store, id);
+                    self.core.undecided = 1;
+                }
+                return Ok(Some([self.consumed(at), 0, 0, 0]));
+            }
+            label::SERVE => {
+                let other = root.find(self.machine, words[0] as Address, Kind::Context, 1)?;
+                let other: Ref<Context> = self.machine.get(other).cap.at();
+                let requester = self.machine.get(other).time.requester();
+                if let Some(id) = crate::core::id(at) {
+                    let now = self.now();
+                    let store = &mut crate::core::Store(&mut *self.machine);
+                    let served = self.core.scheduler.request(store, id, requester, now);
+                    served.map_err(|_| Status::new(Code::OutOfRange, 1, 0))?;
+                    self.core.undecided = 1;
+                }
+            }
+            _ => return no_call(),
+        }
+        DONE
+    }
+
+    fn consumed(&mut self, at: Ref<Context>) -> u64 {
+        self.machine.get_mut(at).time.take_consumed()
+    }
+
+    fn bind(&mut self, root: Root, at: Ref<Context>, address: Address) -> Result<(), Status> {
+        let slot = root.slot(self.machine, address, 1)?;
+        let cap = self.machine.get(slot).cap;
+        let Context { home, notification, .. } = *self.machine.get(at);
+        if !home.is_none() || !notification.is_none() {
+            return Err(Status::new(Code::Occupied, 0, 0));
+        }
+        match cap.kind() {
+            Kind::Thread => {
+                let thread: Ref<Thread> = cap.at();
+                let Thread { home, context, .. } = *self.machine.get(thread);
+                if !home.is_none() || !context.is_none() {
+                    return Err(Status::new(Code::Occupied, 1, 0));
+                }
+                self.machine.get_mut(at).home = thread;
+                self.machine.get_mut(thread).home = at;
+                self.hand(at, thread);
+            }
+            Kind::Notification => {
+                let notification: Ref<Notification> = cap.at();
+                if !self.machine.get(notification).context.is_none() {
+                    return Err(Status::new(Code::Occupied, 1, 0));
+                }
+                self.machine.get_mut(at).notification = notification;
+                self.machine.get_mut(notification).context = at;
+            }
+            Kind::Null => return Err(Status::new(Code::NoCapability, 1, u64::from(address))),
+            kind => return Err(Status::new(Code::WrongKind, 1, kind as u64)),
+        }
+        Ok(())
+    }
+
+    /// Takes a context from whom it is bound to, wherever it is.
+    fn unbind(&mut self, at: Ref<Context>) {
+        let Context { home, notification, reply, .. } = *self.machine.get(at);
+        self.hand(at, Ref::NONE);
+        if let Some(home) = home.some() {
+            self.machine.get_mut(home).home = Ref::NONE;
+        }
+        if let Some(notification) = notification.some() {
+            self.machine.get_mut(notification).context = Ref::NONE;
+        }
+        if let Some(reply) = reply.some() {
+            self.machine.get_mut(reply).context = Ref::NONE;
+        }
+        let context = self.machine.get_mut(at);
+        (context.home, context.notification, context.reply) = (Ref::NONE, Ref::NONE, Ref::NONE);
+    }
+
+    fn interrupt_method(
+        &mut self,
+        root: Root,
+        at: Ref<Interrupt>,
+        method: Label,
+        words: &[u64; 4],
+    ) -> Answer {
+        match method {
+            label::SET_NOTIFICATION => {
+                let from = match words[0] {
+                    0 => None,
+                    word => {
+                        let slot =
+                            root.find(self.machine, word as Address, Kind::Notification, 1)?;
+                        check(&self.machine.get(slot).cap, Rights::WRITE, 1)?;
+                        tree::derivable(self.machine, slot, 1)?;
+                        Some(slot)
+                    }
+                };
+                self.keep(Ref::new(at.at()), Place::Interrupt, from);
+            }
+            label::ACKNOWLEDGE => self.machine.get_mut(at).pending = 0,
+            _ => return no_call(),
+        }
+        DONE
+    }
+
+    fn ports(&mut self, cap: &Cap, method: Label, words: &[u64; 4]) -> Answer {
+        if !matches!(method, label::IN | label::OUT) {
+            return no_call();
+        }
+        let (first, last) = (cap.object & 0xFFFF, cap.object >> 16);
+        let bytes = words[1];
+        if !matches!(bytes, 1 | 2 | 4) {
+            return Err(Status::new(Code::OutOfRange, 2, 4));
+        }
+        let fits = words[0] >= u64::from(first)
+            && words[0].checked_add(bytes - 1).is_some_and(|end| end <= u64::from(last));
+        if !fits {
+            return Err(Status::new(Code::OutOfRange, 1, u64::from(last)));
+        }
+        let port = words[0] as u16;
+        if method == label::IN {
+            let value = self.machine.port_in(port, bytes as u8);
+            return Ok(Some([u64::from(value), 0, 0, 0]));
+        }
+        below(words[2], 1 << (8 * bytes), 3)?;
+        self.machine.port_out(port, bytes as u8, words[2] as u32);
+        DONE
+    }
+
+    fn set_context(&mut self, root: Root, words: &[u64; 4]) -> Answer {
+        let slot = root.find(self.machine, words[0] as Address, Kind::Context, 1)?;
+        let number = (words[0] >> 32) as u8;
+        let policy = Policy::new(number).ok_or(Status::new(Code::OutOfRange, 1, 3))?;
+        let background = words[0] >> 40 & 1 != 0;
+        let at: Ref<Context> = self.machine.get(slot).cap.at();
+        self.give_time(at, policy, background, [words[1], words[2]], words[3])?;
+        DONE
+    }
+}

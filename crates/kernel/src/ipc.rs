@@ -1,0 +1,475 @@
+//! Messages: who waits for whom, what is carried over, and whose time is used for it.
+//!
+//! * A call to a thread without a context takes the caller's along. It comes back with the
+//!   answer; or when the one who has it goes to wait for other messages, or is deleted. The reply
+//!   objects that a context came through form a stack, so that calls nest.
+//! * A thread that can't run for want of a context takes no message that brings none.
+
+use crate::lookup::Root;
+use crate::{Cap, Ref, lookup, queue, tree};
+use crate::{Context, Endpoint, Kernel, Machine, Notification, Reply, Slot, State, Thread};
+use bulkhead_kernel_abi::{Address, Code, Info, Kind, REGISTER_WORDS, Rights, Status};
+use bulkhead_sched::Time;
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Send {
+    /// With an answer.
+    Call,
+    /// Waits for a receiver.
+    Block,
+    /// Only if a receiver waits.
+    Try,
+}
+
+impl<M: Machine> Kernel<'_, M> {
+    /// What a capability of an endpoint or notification is sent.
+    pub(crate) fn send(&mut self, from: Ref<Thread>, cap: Cap, how: Send) -> Result<(), Status> {
+        if cap.is(Kind::Notification) {
+            lookup::check(&cap, Rights::WRITE, 0)?;
+            if how == Send::Call {
+                return Err(Status::new(Code::WrongKind, 0, Kind::Notification as u64));
+            }
+            self.signal(cap.at(), cap.data);
+            return Ok(());
+        }
+        let needed = if how == Send::Call { Rights::CALL } else { Rights::WRITE };
+        lookup::check(&cap, needed, 0)?;
+        let at: Ref<Endpoint> = cap.at();
+        let Endpoint { queue, state, .. } = *self.machine.get(at);
+        let receiver = queue.first.some().filter(|_| state == State::Receiving as u32);
+        let grants = cap.rights().has(Rights::GRANT);
+        let Some(receiver) = receiver else {
+            if how == Send::Try {
+                return Err(Status::new(Code::WouldBlock, 0, 0));
+            }
+            let thread = self.machine.get_mut(from);
+            thread.badge = cap.data;
+            thread.flags &= !(Thread::CALLS | Thread::GRANTS);
+            thread.flags |= if how == Send::Call { Thread::CALLS } else { 0 };
+            thread.flags |= if grants { Thread::GRANTS } else { 0 };
+            self.wait_at(at, from, State::Sending, Time::MAX);
+            return Ok(());
+        };
+        let call = how == Send::Call;
+        self.can_take(from, receiver, call)?;
+        self.leave_queue(receiver);
+        self.carry(from, receiver, cap.data, grants);
+        if call {
+            self.expect_answer(from, receiver);
+        }
+        self.ready(receiver);
+        Ok(())
+    }
+
+    /// Whether a receiver could go on with a message.
+    fn can_take(&self, from: Ref<Thread>, to: Ref<Thread>, call: bool) -> Result<(), Status> {
+        let (sender, receiver) = (self.machine.get(from), self.machine.get(to));
+        if call && receiver.reply.is_none() {
+            return Err(Status::new(Code::BadState, 0, 0));
+        }
+        if receiver.context.is_none() && (!call || sender.context.is_none()) {
+            return Err(Status::new(Code::NoContext, 0, 0));
+        }
+        Ok(())
+    }
+
+    /// The caller waits for the receiver's answer; its context goes along if the receiver has none.
+    fn expect_answer(&mut self, from: Ref<Thread>, to: Ref<Thread>) {
+        let reply = core::mem::take(&mut self.machine.get_mut(to).reply);
+        let answer = self.machine.get_mut(reply);
+        (answer.caller, answer.receiver) = (from, Ref::NONE);
+        let caller = self.machine.get_mut(from);
+        caller.reply = reply;
+        let context = caller.context;
+        let passive = self.machine.get(to).context.is_none();
+        if !passive || context.is_none() {
+            self.name_requester(context, to);
+            return self.stop(from, State::Calling, Time::MAX);
+        }
+        self.set_state(from, State::Calling);
+        self.stack(reply, context);
+        self.set_state(to, State::Running);
+        self.hand(context, to);
+    }
+
+    /// Work of an interrupt's thread is done at the priority of who asked for it.
+    fn name_requester(&mut self, of: Ref<Context>, to: Ref<Thread>) {
+        let served = self.machine.get(to).context;
+        if of.is_none() || served.is_none() {
+            return;
+        }
+        let (now, requester) = (self.now(), self.machine.get(of).time.requester());
+        if let Some(id) = crate::core::id(served) {
+            let store = &mut crate::core::Store(&mut *self.machine);
+            // A requester whose period leaves nothing beyond the costs is served at the present one's.
+            let _ = self.core.scheduler.request(store, id, requester, now);
+        }
+    }
+
+    /// A context came through a reply object.
+    pub(crate) fn stack(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
+        let top = core::mem::replace(&mut self.machine.get_mut(context).reply, reply);
+        let new = self.machine.get_mut(reply);
+        (new.below, new.context) = (top, context);
+        if let Some(top) = top.some() {
+            let top = self.machine.get_mut(top);
+            (top.above, top.context) = (reply, Ref::NONE);
+        }
+    }
+
+    /// Ends a reply object's place in a stack: the context goes back to its caller, and with it what
+    /// lies above has lost it.
+    pub(crate) fn unstack(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
+        let top = self.machine.get(context).reply;
+        self.machine.get_mut(top).context = Ref::NONE;
+        let this = self.machine.get_mut(reply);
+        let (caller, below, above) = (this.caller, this.below, this.above);
+        (this.below, this.above, this.context) = (Ref::NONE, Ref::NONE, Ref::NONE);
+        if let Some(above) = above.some() {
+            self.machine.get_mut(above).below = Ref::NONE;
+        }
+        if let Some(below) = below.some() {
+            let below = self.machine.get_mut(below);
+            (below.above, below.context) = (Ref::NONE, context);
+        }
+        self.machine.get_mut(context).reply = below;
+        self.hand(context, caller);
+    }
+
+    /// The context in whose stack a reply object is. Takes a step for each call that is nested in it.
+    pub(crate) fn stacked(&self, reply: Ref<Reply>) -> Ref<Context> {
+        let mut top = reply;
+        while let Some(above) = self.machine.get(top).above.some() {
+            top = above;
+        }
+        self.machine.get(top).context
+    }
+
+    /// Ends a call: its caller doesn't wait any more. Returns the caller.
+    pub(crate) fn end_call(&mut self, reply: Ref<Reply>) -> Ref<Thread> {
+        let context = self.stacked(reply);
+        if !context.is_none() {
+            self.unstack(reply, context);
+        } else {
+            self.cut(reply);
+        }
+        let caller = core::mem::take(&mut self.machine.get_mut(reply).caller);
+        if let Some(caller) = caller.some() {
+            self.machine.get_mut(caller).reply = Ref::NONE;
+        }
+        caller
+    }
+
+    /// Takes a reply object out of a stack that has lost its context.
+    fn cut(&mut self, reply: Ref<Reply>) {
+        let this = self.machine.get_mut(reply);
+        let (below, above) = (this.below, this.above);
+        (this.below, this.above) = (Ref::NONE, Ref::NONE);
+        if let Some(above) = above.some() {
+            self.machine.get_mut(above).below = Ref::NONE;
+        }
+        if let Some(below) = below.some() {
+            self.machine.get_mut(below).above = Ref::NONE;
+        }
+    }
+
+    /// Answers who waits at a reply object.
+    pub(crate) fn answer(
+        &mut self,
+        from: Ref<Thread>,
+        reply: Ref<Reply>,
+        argument: u8,
+    ) -> Result<(), Status> {
+        if self.machine.get(reply).caller.is_none() {
+            return Err(Status::new(Code::BadState, argument, 0));
+        }
+        let caller = self.machine.get(reply).caller;
+        let goes_on = self.goes_on(from, caller);
+        // Before its context comes back, so that this goes on running without a pause.
+        self.set_state(caller, if goes_on { State::Running } else { State::Stopped });
+        self.end_call(reply);
+        if goes_on {
+            self.ready(caller);
+        }
+        Ok(())
+    }
+
+    /// Receives a message, or waits for one until a time.
+    pub(crate) fn receive(
+        &mut self,
+        to: Ref<Thread>,
+        cap: Cap,
+        reply: Ref<Reply>,
+        until: Time,
+    ) -> Result<(), Status> {
+        lookup::check(&cap, Rights::READ, 0)?;
+        if !reply.is_none() && !self.machine.get(reply).caller.is_none() {
+            // Whoever waits there will not get an answer through it any more.
+            let caller = self.end_call(reply);
+            self.cancelled(caller);
+        }
+        match cap.kind() {
+            Kind::Endpoint => self.receive_message(to, cap.at(), reply, until),
+            _ => self.receive_bits(to, cap.at(), until),
+        }
+    }
+
+    fn receive_message(
+        &mut self,
+        to: Ref<Thread>,
+        at: Ref<Endpoint>,
+        reply: Ref<Reply>,
+        until: Time,
+    ) -> Result<(), Status> {
+        let bound = self.machine.get(to).notification;
+        if let Some(bound) = bound.some().filter(|bound| self.machine.get(*bound).bits != 0) {
+            self.take_bits(to, bound);
+            return Ok(());
+        }
+        let Endpoint { queue, state, .. } = *self.machine.get(at);
+        let sender = queue.first.some().filter(|_| state == State::Sending as u32);
+        let Some(sender) = sender else {
+            if until != Time::MAX {
+                self.check_deadline(to, until)?;
+            }
+            self.expect_caller(to, reply);
+            self.wait_at(at, to, State::Receiving, until);
+            self.give_back(to);
+            return Ok(());
+        };
+        self.expect_caller(to, reply);
+        self.give_back(to);
+        let Thread { badge, flags, .. } = *self.machine.get(sender);
+        let call = flags & (Thread::CALLS | Thread::FAULTS) != 0;
+        self.leave_queue(sender);
+        if let Err(status) = self.can_take(sender, to, call) {
+            // It can't be served; the receiver looks again.
+            self.expect_caller(to, Ref::NONE);
+            self.refuse(sender, status);
+            self.machine.get_mut(to).registers.repeat::<M>();
+            self.ready(to);
+            return Ok(());
+        }
+        self.carry(sender, to, badge, flags & Thread::GRANTS != 0);
+        if call {
+            self.expect_answer(sender, to);
+        } else {
+            self.machine.get_mut(sender).registers.answer::<M>(Status::OK.0, 0, 0);
+            self.ready(sender);
+        }
+        self.ready(to);
+        Ok(())
+    }
+
+    /// The reply object for whoever calls a thread.
+    fn expect_caller(&mut self, to: Ref<Thread>, reply: Ref<Reply>) {
+        let before = core::mem::replace(&mut self.machine.get_mut(to).reply, reply);
+        if let Some(before) = before.some() {
+            self.machine.get_mut(before).receiver = Ref::NONE;
+        }
+        if let Some(reply) = reply.some() {
+            let other = core::mem::replace(&mut self.machine.get_mut(reply).receiver, to);
+            if let Some(other) = other.some().filter(|other| *other != to) {
+                self.machine.get_mut(other).reply = Ref::NONE;
+            }
+        }
+    }
+
+    /// Whether a thread may wait until a time, instead of for ever: a time in the past polls.
+    fn check_deadline(&mut self, thread: Ref<Thread>, until: Time) -> Result<(), Status> {
+        if until <= self.now() {
+            return Err(Status::new(Code::TimedOut, 0, 0));
+        }
+        match self.is_borrowed(thread) || self.machine.get(thread).context.is_none() {
+            true => Err(Status::new(Code::NoContext, 1, 0)),
+            false => Ok(()),
+        }
+    }
+
+    fn wait_at(&mut self, at: Ref<Endpoint>, thread: Ref<Thread>, state: State, until: Time) {
+        let mut queue = self.machine.get(at).queue;
+        queue::enter(self.machine, &mut queue, thread);
+        let endpoint = self.machine.get_mut(at);
+        (endpoint.queue, endpoint.state) = (queue, state as u32);
+        self.machine.get_mut(thread).waits_at = at.at();
+        self.stop(thread, state, until);
+    }
+
+    /// Takes a thread out of where it waits, if it waits in a queue.
+    pub(crate) fn leave_queue(&mut self, thread: Ref<Thread>) {
+        let Thread { state, waits_at, .. } = *self.machine.get(thread);
+        if state == State::Waiting as u8 {
+            let at = Ref::<Notification>::new(waits_at);
+            let mut queue = self.machine.get(at).queue;
+            queue::quit(self.machine, &mut queue, thread);
+            self.machine.get_mut(at).queue = queue;
+        } else if state == State::Sending as u8 || state == State::Receiving as u8 {
+            let at = Ref::<Endpoint>::new(waits_at);
+            let mut queue = self.machine.get(at).queue;
+            queue::quit(self.machine, &mut queue, thread);
+            let endpoint = self.machine.get_mut(at);
+            endpoint.queue = queue;
+            if queue.first.is_none() {
+                endpoint.state = 0;
+            }
+        }
+    }
+
+    /// Signals bits of a notification.
+    pub(crate) fn signal(&mut self, at: Ref<Notification>, bits: u64) {
+        let notification = self.machine.get_mut(at);
+        notification.bits |= bits;
+        let (first, bound) = (notification.queue.first, notification.bound);
+        let receiver = first.some().or_else(|| {
+            let receives = |t: &Ref<Thread>| self.machine.get(*t).state == State::Receiving as u8;
+            bound.some().filter(receives)
+        });
+        let Some(receiver) = receiver else { return };
+        if self.lend(at, receiver) {
+            self.leave_queue(receiver);
+            self.expect_caller(receiver, Ref::NONE);
+            self.take_bits(receiver, at);
+            self.ready(receiver);
+        }
+    }
+
+    /// Whether a receiver has a context to go on with, its own or the notification's.
+    fn lend(&mut self, at: Ref<Notification>, to: Ref<Thread>) -> bool {
+        if !self.machine.get(to).context.is_none() {
+            return true;
+        }
+        let context = self.machine.get(at).context;
+        let free = context.some().filter(|c| self.machine.get(*c).thread.is_none());
+        if let Some(context) = free {
+            self.hand(context, to);
+        }
+        free.is_some()
+    }
+
+    fn take_bits(&mut self, to: Ref<Thread>, at: Ref<Notification>) {
+        let bits = core::mem::take(&mut self.machine.get_mut(at).bits);
+        self.machine.get_mut(to).registers.answer::<M>(Status::OK.0, bits, Info::NOTIFIED.0);
+    }
+
+    fn receive_bits(
+        &mut self,
+        to: Ref<Thread>,
+        at: Ref<Notification>,
+        until: Time,
+    ) -> Result<(), Status> {
+        if self.machine.get(at).bits != 0 {
+            self.take_bits(to, at);
+            return Ok(());
+        }
+        if until != Time::MAX {
+            self.check_deadline(to, until)?;
+        }
+        let mut queue = self.machine.get(at).queue;
+        queue::enter(self.machine, &mut queue, to);
+        self.machine.get_mut(at).queue = queue;
+        self.machine.get_mut(to).waits_at = at.at();
+        self.stop(to, State::Waiting, until);
+        self.give_back(to);
+        Ok(())
+    }
+
+    /// A call of a thread's comes back with an error.
+    pub(crate) fn refuse(&mut self, thread: Ref<Thread>, status: Status) {
+        let refused = self.machine.get_mut(thread);
+        if refused.flags & Thread::FAULTS != 0 {
+            refused.flags &= !Thread::FAULTS;
+            refused.state = State::Stopped as u8;
+            return;
+        }
+        refused.registers.answer::<M>(status.0, 0, 0);
+        self.ready(thread);
+    }
+
+    /// What a thread waited for is gone.
+    pub(crate) fn cancelled(&mut self, thread: Ref<Thread>) {
+        if !thread.is_none() {
+            self.refuse(thread, Status::new(Code::Cancelled, 0, 0));
+        }
+    }
+
+    /// Carries a message over.
+    pub(crate) fn carry(&mut self, from: Ref<Thread>, to: Ref<Thread>, badge: u64, grants: bool) {
+        let sender = self.machine.get(from);
+        let source = sender.buffer;
+        let (words, info) = match sender.flags & Thread::FAULTS {
+            0 => (sender.registers.words::<M>(), Info(sender.registers.info::<M>())),
+            _ => {
+                let [info, words @ ..] = sender.fault;
+                (words, Info(info))
+            }
+        };
+        let target = self.machine.get(to).buffer;
+        let both = !source.is_none() && !target.is_none();
+        let mut info = if both { info } else { info.within_registers() };
+        if info.words() > REGISTER_WORDS {
+            let buffer = self.machine.get(source).words;
+            let more = info.words() - REGISTER_WORDS;
+            self.machine.get_mut(target).words[..more].copy_from_slice(&buffer[..more]);
+        }
+        if info.has_cap() && !(grants && self.carry_cap(from, to)) {
+            info = info.without_cap();
+        }
+        let receiver = self.machine.get_mut(to);
+        for (n, word) in words.into_iter().enumerate().take(info.words()) {
+            receiver.registers.set_word::<M>(n, word);
+        }
+        receiver.registers.answer::<M>(Status::OK.0, badge, info.0);
+    }
+
+    /// Derives the sender's capability for the receiver; whether that could be done.
+    fn carry_cap(&mut self, from: Ref<Thread>, to: Ref<Thread>) -> bool {
+        let sender = self.machine.get(from).buffer;
+        let receiver = self.machine.get(to).buffer;
+        let (Some(sender), Some(receiver)) = (sender.some(), receiver.some()) else { return false };
+        let given = self.machine.get(sender).cap as Address;
+        let place = self.machine.get(receiver).receive as Address;
+        let given = Root::of(self.machine, from).slot(self.machine, given, 0);
+        let place = Root::of(self.machine, to).slot(self.machine, place, 0);
+        let (Ok(given), Ok(place)) = (given, place) else { return false };
+        self.derive(given, place, Rights::ALL, 0).is_ok()
+    }
+
+    /// Derives a capability with fewer rights, or a badge, into an empty slot.
+    ///
+    /// # Errors
+    /// Of the arguments of [`bulkhead_kernel_abi::label::COPY`].
+    pub(crate) fn derive(
+        &mut self,
+        from: Ref<Slot>,
+        to: Ref<Slot>,
+        rights: Rights,
+        badge: u64,
+    ) -> Result<(), Status> {
+        let cap = self.machine.get(from).cap;
+        if !self.machine.get(to).cap.is(Kind::Null) {
+            return Err(Status::new(Code::Occupied, 1, 0));
+        }
+        tree::derivable(self.machine, from, 2)?;
+        let mut derived =
+            Cap { rights: cap.rights().masked(rights).0, flags: cap.flags & Cap::DEVICE, ..cap };
+        match cap.kind() {
+            Kind::Null => return Err(Status::new(Code::NoCapability, 2, 0)),
+            // Two capabilities of the same free memory would give it out twice.
+            Kind::Untyped => {
+                return Err(Status::new(Code::WrongKind, 2, u64::from(cap.kind)));
+            }
+            Kind::Frame | Kind::Table => derived.data = 0,
+            _ => (),
+        }
+        if badge != 0 {
+            let badged = matches!(cap.kind(), Kind::Endpoint | Kind::Notification);
+            if !badged || cap.data != 0 {
+                return Err(Status::new(Code::WrongKind, 4, u64::from(cap.kind)));
+            }
+            derived.data = badge;
+        }
+        tree::insert(self.machine, from, to, derived);
+        Ok(())
+    }
+}

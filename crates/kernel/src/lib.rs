@@ -1,0 +1,49 @@
+//! The real-time kernel, as a portable crate: objects made of memory that programs give, capabilities
+//! to them, messages, and time as one of those capabilities (Lyons, McLeod, Almatary, Heiser:
+//! *Scheduling-context capabilities*, EuroSys 2018; its scheduler is `bulkhead-sched`).
+//!
+//! It keeps true: nothing is made but from memory that a capability names; authority only comes from
+//! authority, and ends with it ([`tree`]); nothing runs but on a context; whoever waits can be told that
+//! what it waits for is gone. What a thread passes in is looked up and checked before anything changes.
+//!
+//! All that is remembered lies in the sandbox's memory as plain data behind [`Machine`], so the
+//! host runs the same code on bytes: to bake a system's first objects into an image, and to try
+//! millions of calls. The one that runs on a processor is `kernel/`.
+#![no_std]
+
+#[cfg(any(test, feature = "host"))]
+extern crate std;
+
+mod call;
+mod cap;
+mod core;
+mod delete;
+mod fast;
+mod fault;
+mod interrupt;
+mod invoke;
+mod ipc;
+mod lookup;
+mod machine;
+mod objects;
+mod queue;
+mod run;
+mod space;
+mod time;
+mod tree;
+mod untyped;
+
+pub use crate::core::{Core, Kernel};
+pub use bulkhead_kernel_abi as abi;
+pub use cap::{Cap, Mapping, Place, SLOT_BITS, Slot};
+pub use fault::Exception;
+pub use invoke::Answer;
+pub use lookup::Root;
+pub use machine::{Layout, Machine, Object, REGISTER_WORDS, Ref, Registers, Time, Vectors};
+pub use objects::{
+    CONTEXT_BITS, Context, Endpoint, Interrupt, Notification, Queue, Reply, State, THREAD_BITS,
+    Thread, refills, size, vectors,
+};
+pub use space::{PageTable, USER_END};
+pub use time::{MAX_PERIOD, MIN_PERIOD};
+pub use tree::{MAX_DEPTH, plant};

@@ -1,0 +1,84 @@
+//! From what a thread names to what lies there.
+
+use crate::{Cap, Machine, Ref, Slot, Thread};
+use bulkhead_kernel_abi::{Address, Code, Kind, Rights, Status};
+
+/// A capability space: a root node.
+#[derive(Clone, Copy, Debug)]
+pub struct Root {
+    /// Its first slot.
+    pub first: Ref<Slot>,
+    /// How many slots.
+    pub slots: u32,
+}
+
+impl Root {
+    /// A thread's.
+    #[inline(always)]
+    pub fn of<M: Machine>(m: &M, thread: Ref<Thread>) -> Self {
+        let thread = m.get(thread);
+        Self { first: thread.root, slots: thread.root_slots }
+    }
+
+    /// The slot at an address, which may be empty.
+    ///
+    /// # Errors
+    /// [`Code::NoCapability`], with the argument's number: no such slot.
+    pub fn slot<M: Machine>(
+        self,
+        m: &M,
+        address: Address,
+        argument: u8,
+    ) -> Result<Ref<Slot>, Status> {
+        let nothing = Status::new(Code::NoCapability, argument, u64::from(address));
+        let (node, index) = (address >> 16, address & 0xFFFF);
+        let node = match node {
+            0 => self,
+            _ if node >= self.slots => return Err(nothing),
+            _ => Self::node(&m.get(self.first.nth(node)).cap).ok_or(nothing)?,
+        };
+        node.at(index).ok_or(nothing)
+    }
+
+    /// A slot of it; slot 0 is nobody's.
+    pub fn at(self, index: u32) -> Option<Ref<Slot>> {
+        (index != 0 && index < self.slots).then(|| self.first.nth(index))
+    }
+
+    /// What a capability of a node reaches.
+    pub fn node(cap: &Cap) -> Option<Self> {
+        let usable = cap.is(Kind::Node) && cap.flags & Cap::DYING == 0;
+        usable.then(|| Self { first: cap.at(), slots: 1 << cap.bits })
+    }
+
+    /// A slot with a capability of a kind.
+    ///
+    /// # Errors
+    /// [`Code::NoCapability`], [`Code::WrongKind`] with the kind that lies there.
+    pub fn find<M: Machine>(
+        self,
+        m: &M,
+        address: Address,
+        kind: Kind,
+        argument: u8,
+    ) -> Result<Ref<Slot>, Status> {
+        let slot = self.slot(m, address, argument)?;
+        let cap = &m.get(slot).cap;
+        match cap.kind() {
+            found if found == kind => Ok(slot),
+            Kind::Null => Err(Status::new(Code::NoCapability, argument, u64::from(address))),
+            found => Err(Status::new(Code::WrongKind, argument, found as u64)),
+        }
+    }
+}
+
+/// Whether a capability has rights.
+///
+/// # Errors
+/// [`Code::NoRight`].
+pub fn check(cap: &Cap, rights: Rights, argument: u8) -> Result<(), Status> {
+    match cap.rights().has(rights) {
+        true => Ok(()),
+        false => Err(Status::new(Code::NoRight, argument, u64::from(rights.0))),
+    }
+}

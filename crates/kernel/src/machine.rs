@@ -1,0 +1,250 @@
+//! What the kernel needs of a machine. The target's is `kernel/`; on the host a vector of bytes
+//! does ([`crate::host`]).
+
+use bulkhead_arch::PageFormat;
+use core::hash::{Hash, Hasher};
+use core::marker::PhantomData;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+pub use bulkhead_kernel_abi::REGISTER_WORDS;
+pub use bulkhead_sched::Time;
+
+/// Data that lies in the kernel's memory: whatever bits are there, it is a value.
+pub trait Object: FromBytes + IntoBytes + KnownLayout + Immutable {}
+
+impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Object for T {}
+
+/// Where an object lies: its offset in the sandbox's memory, in bytes; 0 is none. Only the kernel
+/// makes one, from an object that it made.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Ref<T> {
+    at: u32,
+    object: PhantomData<fn() -> T>,
+}
+
+impl<T> Ref<T> {
+    /// No object.
+    pub const NONE: Self = Self::new(0);
+
+    /// The object at an offset.
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(at: u32) -> Self {
+        Self { at, object: PhantomData }
+    }
+
+    /// Its offset.
+    #[inline(always)]
+    #[must_use]
+    pub const fn at(self) -> u32 {
+        self.at
+    }
+
+    /// Whether it is none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_none(self) -> bool {
+        self.at == 0
+    }
+
+    /// Itself, unless it is none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn some(self) -> Option<Self> {
+        if self.at == 0 { None } else { Some(self) }
+    }
+
+    /// The `n`th of several that lie side by side, this one being the first.
+    #[inline(always)]
+    #[must_use]
+    pub const fn nth(self, n: u32) -> Self {
+        Self::new(self.at + n * size_of::<T>() as u32)
+    }
+}
+
+impl<T> Clone for Ref<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Ref<T> {}
+
+impl<T> PartialEq for Ref<T> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl<T> Eq for Ref<T> {}
+
+impl<T> Hash for Ref<T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.at.hash(state);
+    }
+}
+
+impl<T> Default for Ref<T> {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl<T> core::fmt::Debug for Ref<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:#x}", self.at)
+    }
+}
+
+/// A thread's registers while it doesn't run. Which word is which is the architecture's
+/// ([`Layout`]).
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(16))]
+pub struct Registers(pub [u64; 24]);
+
+/// Which of [`Registers`] is what in a call: indices.
+pub trait Layout {
+    /// Which call, and the reply object; its status.
+    const OP: usize;
+    /// The capabilities that it names; the badge that it comes back with.
+    const NAMED: usize;
+    /// What the message is.
+    const INFO: usize;
+    /// The first of the message's first words, which lie side by side.
+    const WORDS: usize;
+    /// Next instruction.
+    const IP: usize;
+    /// Stack pointer.
+    const SP: usize;
+    /// Flags as the architecture has them.
+    const FLAGS: usize;
+    /// The first two arguments of a function.
+    const ARGUMENTS: [usize; 2];
+    /// Not 0: all registers matter, not only those that a call preserves.
+    const ALL: usize;
+    /// Bytes of the instruction that calls.
+    const CALL_LEN: u64;
+    /// Flags of a thread that starts.
+    const START_FLAGS: u64;
+}
+
+impl Registers {
+    /// Which call, and the reply object.
+    #[inline(always)]
+    pub const fn op<L: Layout>(&self) -> u64 {
+        self.0[L::OP]
+    }
+
+    /// The capabilities that it names.
+    #[inline(always)]
+    pub const fn named<L: Layout>(&self) -> u64 {
+        self.0[L::NAMED]
+    }
+
+    /// What the message is.
+    #[inline(always)]
+    pub const fn info<L: Layout>(&self) -> u64 {
+        self.0[L::INFO]
+    }
+
+    /// One of the message's first words, `n` below [`REGISTER_WORDS`].
+    #[inline(always)]
+    pub const fn word<L: Layout>(&self, n: usize) -> u64 {
+        self.0[L::WORDS + n % REGISTER_WORDS]
+    }
+
+    /// The message's first words.
+    #[inline(always)]
+    pub fn words<L: Layout>(&self) -> [u64; REGISTER_WORDS] {
+        core::array::from_fn(|n| self.word::<L>(n))
+    }
+
+    /// Sets one of them.
+    #[inline(always)]
+    pub const fn set_word<L: Layout>(&mut self, n: usize, word: u64) {
+        self.0[L::WORDS + n % REGISTER_WORDS] = word;
+    }
+
+    /// What the call comes back with, beside the words.
+    #[inline(always)]
+    pub const fn answer<L: Layout>(&mut self, status: u64, badge: u64, info: u64) {
+        self.0[L::OP] = status;
+        self.0[L::NAMED] = badge;
+        self.0[L::INFO] = info;
+    }
+
+    /// When the thread goes on, it makes its call once more.
+    pub const fn repeat<L: Layout>(&mut self) {
+        self.0[L::IP] = self.0[L::IP].wrapping_sub(L::CALL_LEN);
+    }
+
+    /// Next instruction.
+    pub const fn ip<L: Layout>(&self) -> u64 {
+        self.0[L::IP]
+    }
+
+    /// Stack pointer.
+    pub const fn sp<L: Layout>(&self) -> u64 {
+        self.0[L::SP]
+    }
+
+    /// Where it runs when it goes on, and the first two arguments of the function there.
+    pub const fn start<L: Layout>(&mut self, ip: u64, sp: u64, arguments: [u64; 2]) {
+        self.0[L::IP] = ip;
+        self.0[L::SP] = sp;
+        self.0[L::FLAGS] = L::START_FLAGS;
+        self.0[L::ARGUMENTS[0]] = arguments[0];
+        self.0[L::ARGUMENTS[1]] = arguments[1];
+        self.0[L::ALL] = 1;
+    }
+}
+
+/// A core and the memory of its sandbox.
+pub trait Machine: Layout + Sized {
+    /// How page tables of user space are encoded.
+    type Pages: PageFormat;
+
+    /// An object. The kernel vouches that one of this type lies there.
+    fn get<T: Object>(&self, at: Ref<T>) -> &T;
+    /// An object, to be changed.
+    fn get_mut<T: Object>(&mut self, at: Ref<T>) -> &mut T;
+    /// Objects side by side behind another one: `count` of type `U` at `at + size_of::<T>()`.
+    fn with_tail<T: Object, U: Object>(&mut self, at: Ref<T>, count: usize) -> (&mut T, &mut [U]);
+    /// Zeroes memory in which no object lies.
+    fn clear(&mut self, at: u32, len: u32);
+    /// Notes that the kernel made an object of a type, or (`None`) that nothing lies there any more.
+    /// For machines that check.
+    fn note(&mut self, _at: u32, _len: u32, _kind: Option<bulkhead_kernel_abi::Kind>) {}
+
+    /// The physical address of an offset, as page tables have it.
+    fn physical(&self, at: u32) -> u64;
+    /// The entry of a root table through which the kernel itself is reached, and its index.
+    fn kernel_entry(&self) -> (u64, usize);
+    /// Lets user addresses mean what this root table says.
+    fn enter_space(&mut self, root: u64);
+    /// Forgets what the processor remembers of a user address of the present root.
+    fn forget(&mut self, address: u64);
+
+    /// Nanoseconds since the processor's start. Never 0.
+    fn now(&mut self) -> Time;
+    /// Interrupts at this time, once, instead of any time said before; [`Time::MAX`]: never.
+    fn set_timer(&mut self, at: Time);
+
+    /// From now on vector registers are those of the thread that keeps them there, or nobody's.
+    fn use_vectors(&mut self, area: Option<Ref<Vectors>>);
+    /// Reads from a port: 1, 2 or 4 bytes.
+    fn port_in(&mut self, port: u16, bytes: u8) -> u32;
+    /// Writes to a port.
+    fn port_out(&mut self, port: u16, bytes: u8, value: u32);
+    /// Text for the sandbox's console.
+    fn print(&mut self, text: &[u8]);
+}
+
+/// Where a thread's vector registers are kept (XSAVE area, APM volume 2, section 11.5: x87,
+/// SSE and AVX take 832 bytes).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct Vectors(pub [u64; 104]);

@@ -1,0 +1,227 @@
+//! What lies in memory: the kernel's objects. All plain data.
+
+use crate::{Ref, Registers, Slot, Vectors};
+use bulkhead_kernel_abi::{Buffer, Kind};
+use bulkhead_sched::Refill;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// Nothing: it was not started, or was stopped.
+    #[default]
+    Stopped = 0,
+    /// It runs when it has a context with budget and the highest priority.
+    Running = 1,
+    /// It waits at an endpoint for a receiver.
+    Sending = 2,
+    /// It waits at an endpoint for a sender.
+    Receiving = 3,
+    /// It waits for an answer.
+    Calling = 4,
+    /// It waits at a notification.
+    Waiting = 5,
+}
+
+/// A thread. The hottest part lies in front.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Thread {
+    /// Its registers while it doesn't run.
+    pub registers: Registers,
+    /// Its root node's first slot.
+    pub root: Ref<Slot>,
+    /// How many slots that has.
+    pub root_slots: u32,
+    /// Root table of its space, a physical address.
+    pub space: u64,
+    /// The context on which it runs; none: it is passive, and waits or has nobody to work for.
+    pub context: Ref<Context>,
+    /// [`State::Calling`]: the reply object through which its answer comes. [`State::Receiving`]:
+    /// the one for whoever calls it.
+    pub reply: Ref<Reply>,
+    /// The one after it where it waits.
+    pub next: Ref<Thread>,
+    /// The one before it.
+    pub previous: Ref<Thread>,
+    /// The endpoint or notification where it waits.
+    pub waits_at: u32,
+    /// 0 to 255; the higher, the earlier.
+    pub priority: u8,
+    /// The greatest priority that it may give.
+    pub max_priority: u8,
+    /// A [`State`].
+    pub state: u8,
+    /// [`Thread::VECTORS`] and others.
+    pub flags: u8,
+    /// [`State::Sending`]: the badge that the receiver gets.
+    pub badge: u64,
+    /// Its buffer.
+    pub buffer: Ref<Buffer>,
+    /// Also received where it receives messages.
+    pub notification: Ref<Notification>,
+    /// The context that it was given, wherever that is now.
+    pub home: Ref<Context>,
+    /// Its number in the manifest, for messages to people.
+    pub number: u32,
+    /// What it was told to use: [`crate::Place`] 1 to 5.
+    pub slots: [Slot; 5],
+    /// What the kernel tells of it while [`Thread::FAULTS`]: the message's info and words.
+    pub fault: [u64; 5],
+    /// For whoever writes the next version.
+    pub reserved: u64,
+}
+
+impl Thread {
+    /// It uses vector registers; they lie behind it.
+    pub const VECTORS: u8 = 1 << 0;
+    /// What it sends wants an answer.
+    pub const CALLS: u8 = 1 << 1;
+    /// It may send a capability along.
+    pub const GRANTS: u8 = 1 << 2;
+    /// What it sends is a fault that the kernel tells of.
+    pub const FAULTS: u8 = 1 << 3;
+}
+
+/// Size of a thread, as a power of two: the second half keeps vector registers.
+pub const THREAD_BITS: u8 = 11;
+
+/// Where a thread's vector registers are kept.
+#[must_use]
+pub const fn vectors(thread: Ref<Thread>) -> Ref<Vectors> {
+    Ref::new(thread.at() + (1 << (THREAD_BITS - 1)))
+}
+
+/// Threads that wait, by priority, those of one in the order in which they came.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Queue {
+    /// The first one.
+    pub first: Ref<Thread>,
+    /// The last one.
+    pub last: Ref<Thread>,
+}
+
+/// Where threads meet.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Endpoint {
+    /// Those who wait.
+    pub queue: Queue,
+    /// The [`State`] of all of them.
+    pub state: u32,
+    /// For whoever writes the next version.
+    pub reserved: [u32; 5],
+}
+
+/// Bits to be set and waited for.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Notification {
+    /// The badges that were signalled and not yet received.
+    pub bits: u64,
+    /// Those who wait.
+    pub queue: Queue,
+    /// The thread that also receives it with its messages.
+    pub bound: Ref<Thread>,
+    /// The context on which a thread without one works for it.
+    pub context: Ref<Context>,
+    /// For whoever writes the next version.
+    pub reserved: [u32; 2],
+}
+
+/// Who waits for an answer, and whose time is used meanwhile. Those that one context has
+/// come through form a stack.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Reply {
+    /// Who waits.
+    pub caller: Ref<Thread>,
+    /// The one below it in the stack: who called the caller.
+    pub below: Ref<Reply>,
+    /// The one above it.
+    pub above: Ref<Reply>,
+    /// Of the topmost one: the context.
+    pub context: Ref<Context>,
+    /// The thread that waits for a caller with it.
+    pub receiver: Ref<Thread>,
+    /// For whoever writes the next version.
+    pub reserved: [u32; 3],
+}
+
+/// A scheduling context, in front of its refills.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Context {
+    /// The scheduler's part.
+    pub time: bulkhead_sched::Context,
+    /// Who runs on it.
+    pub thread: Ref<Thread>,
+    /// The thread that it was given to.
+    pub home: Ref<Thread>,
+    /// Or the notification.
+    pub notification: Ref<Notification>,
+    /// The topmost reply object that it came through.
+    pub reply: Ref<Reply>,
+    /// What a timeout message says.
+    pub badge: u64,
+    /// How many refills there is room for.
+    pub refills: u32,
+    /// Whether it has a place among the scheduler's contexts.
+    pub is_set: u32,
+}
+
+/// An interrupt vector.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Interrupt {
+    /// What it signals: [`crate::Place::Interrupt`].
+    pub slot: Slot,
+    /// The vector.
+    pub vector: u32,
+    /// Whether it came and was not acknowledged.
+    pub pending: u32,
+    /// For whoever writes the next version.
+    pub reserved: [u64; 3],
+}
+
+/// Smallest and greatest size of a context, as a power of two.
+pub const CONTEXT_BITS: [u8; 2] = [9, 12];
+
+/// How many refills a context of a size has room for.
+#[must_use]
+pub const fn refills(bits: u8) -> u32 {
+    (((1usize << bits) - size_of::<Context>()) / size_of::<Refill>()) as u32
+}
+
+/// The size of an object, as a power of two; `bits` is what the caller says for those that have a choice.
+///
+/// # Errors
+/// What would be right, as least and greatest, where `bits` is not.
+pub fn size(kind: Kind, bits: u8) -> Result<u8, [u8; 2]> {
+    let within = |least: u8, most: u8, size: u8| match (least..=most).contains(&bits) {
+        true => Ok(size),
+        false => Err([least, most]),
+    };
+    const {
+        assert!(size_of::<Thread>() <= 1 << (THREAD_BITS - 1));
+        assert!(size_of::<Vectors>() <= 1 << (THREAD_BITS - 1));
+        assert!(size_of::<Endpoint>() == 32);
+        assert!(size_of::<Notification>() == 32);
+        assert!(size_of::<Reply>() == 32);
+        assert!(size_of::<Interrupt>() == 64);
+        assert!(size_of::<Context>() + 2 * size_of::<Refill>() <= 1 << CONTEXT_BITS[0]);
+    }
+    match kind {
+        Kind::Untyped => within(5, 30, bits),
+        Kind::Node => within(1, 16, bits.saturating_add(crate::SLOT_BITS)),
+        Kind::Context => within(CONTEXT_BITS[0], CONTEXT_BITS[1], bits),
+        Kind::Frame if bits == 12 || bits == 21 => Ok(bits),
+        Kind::Frame => Err([12, 21]),
+        Kind::Thread => within(0, 0, THREAD_BITS),
+        Kind::Space | Kind::Table => within(0, 0, 12),
+        Kind::Endpoint | Kind::Notification | Kind::Reply => within(0, 0, 5),
+        _ => Err([0, 0]),
+    }
+}

@@ -1,0 +1,154 @@
+//! Who runs: what the kernel tells the scheduler, and what it makes of the answer.
+
+use crate::core::{Store, context, id};
+use crate::{Context, Kernel, Machine, Ref, State, Thread};
+use bulkhead_kernel_abi::{Code, Status};
+use bulkhead_sched::Time;
+
+impl<M: Machine> Kernel<'_, M> {
+    /// The time of this entry.
+    pub(crate) fn now(&mut self) -> Time {
+        if self.core.now == 0 {
+            self.core.now = self.machine.now();
+        }
+        self.core.now
+    }
+
+    pub(crate) fn set_state(&mut self, thread: Ref<Thread>, state: State) {
+        self.machine.get_mut(thread).state = state as u8;
+    }
+
+    /// A thread can run from now on, if it has a context.
+    pub(crate) fn ready(&mut self, thread: Ref<Thread>) {
+        self.set_state(thread, State::Running);
+        let Thread { context, priority, .. } = *self.machine.get(thread);
+        if let Some(id) = id(context) {
+            let now = self.now();
+            if self.machine.get(context).time.priority() != priority {
+                self.core.scheduler.set_priority(&mut Store(&mut *self.machine), id, priority, now);
+                self.core.undecided = 1;
+            }
+            if self.core.scheduler.wake(&mut Store(&mut *self.machine), id, now) {
+                self.core.undecided = 1;
+            }
+        }
+    }
+
+    /// Nothing runs on a context from now on, until something is woken on it or `until` has come.
+    pub(crate) fn rest(&mut self, context: Ref<Context>, until: Time) {
+        let Some(id) = id(context) else { return };
+        let now = self.now();
+        match until {
+            Time::MAX => self.core.scheduler.block(&mut Store(&mut *self.machine), id, now),
+            _ => self.core.scheduler.block_until(&mut Store(&mut *self.machine), id, now, until),
+        }
+        self.core.undecided = 1;
+    }
+
+    /// A thread doesn't run any more: it waits for something.
+    pub(crate) fn stop(&mut self, thread: Ref<Thread>, state: State, until: Time) {
+        self.set_state(thread, state);
+        let context = self.machine.get(thread).context;
+        self.rest(context, until);
+    }
+
+    /// A context is with another thread from now on, or with nobody; it runs there if it ran before
+    /// or the thread can run.
+    pub(crate) fn hand(&mut self, context: Ref<Context>, to: Ref<Thread>) {
+        let from = core::mem::replace(&mut self.machine.get_mut(context).thread, to);
+        if let Some(from) = from.some() {
+            self.machine.get_mut(from).context = Ref::NONE;
+        }
+        if let Some(to) = to.some() {
+            self.machine.get_mut(to).context = context;
+        }
+        let runs = to.some().is_some_and(|to| self.machine.get(to).state == State::Running as u8);
+        if runs { self.ready(to) } else { self.rest(context, Time::MAX) }
+    }
+
+    /// Whether a thread runs on time that is not its own.
+    pub(crate) fn is_borrowed(&self, thread: Ref<Thread>) -> bool {
+        let context = self.machine.get(thread).context;
+        !context.is_none() && self.machine.get(context).home != thread
+    }
+
+    /// A thread that waits for messages keeps nobody else's time: what it runs on goes back to the
+    /// caller that it came from, who waits on for the answer, or to the notification.
+    pub(crate) fn give_back(&mut self, thread: Ref<Thread>) {
+        if !self.is_borrowed(thread) {
+            return;
+        }
+        let context = self.machine.get(thread).context;
+        match self.machine.get(context).reply.some() {
+            Some(reply) => self.unstack(reply, context),
+            None => {
+                let home = self.machine.get(context).home;
+                let free = home.some().filter(|home| self.machine.get(*home).context.is_none());
+                self.hand(context, free.unwrap_or(Ref::NONE));
+            }
+        }
+    }
+
+    /// Decides who runs, at the end of an entry that changed something, and goes there.
+    pub fn decide(&mut self) {
+        // Telling a handler of the end of a budget, or a thread of its deadline, can change it again.
+        while self.core.undecided != 0 {
+            self.core.undecided = 0;
+            let now = self.now();
+            let before = self.core.scheduler.running();
+            let decision = self.core.scheduler.schedule(&mut Store(&mut *self.machine), now);
+            let run = decision.run.map(context);
+            if decision.alarm {
+                self.time_out(run.unwrap_or(Ref::NONE));
+            }
+            if let Some(before) = before.filter(|before| Some(*before) != decision.run) {
+                self.exhausted(context(before), now);
+            }
+            self.core.current = run.map_or(Ref::NONE, |run| self.machine.get(run).thread);
+            if self.core.undecided == 0 && decision.timer != self.core.timer {
+                self.core.timer = decision.timer;
+                self.machine.set_timer(decision.timer);
+            }
+        }
+        self.core.now = 0;
+        self.enter();
+    }
+
+    /// Makes the processor the current thread's.
+    pub(crate) fn enter(&mut self) {
+        let Some(current) = self.core.current.some() else { return };
+        let Thread { space, flags, .. } = *self.machine.get(current);
+        if space != self.core.space && space != 0 {
+            self.core.space = space;
+            self.machine.enter_space(space);
+        }
+        let vectors = flags & Thread::VECTORS != 0;
+        let owner = if vectors { current } else { Ref::NONE };
+        if owner != self.core.vectors_of {
+            self.core.vectors_of = owner;
+            self.machine.use_vectors(owner.some().map(crate::vectors));
+        }
+    }
+
+    /// The timer fired.
+    pub fn timer(&mut self) {
+        self.core.timer = Time::MAX;
+        self.core.undecided = 1;
+        self.decide();
+    }
+
+    /// A wait's deadline has come before what was waited for.
+    fn time_out(&mut self, context: Ref<Context>) {
+        let thread = self.machine.get(context).thread;
+        if thread.is_none() {
+            return;
+        }
+        self.leave_queue(thread);
+        let status = Status::new(Code::TimedOut, 0, 0);
+        self.machine.get_mut(thread).registers.answer::<M>(status.0, 0, 0);
+        if let Some(reply) = core::mem::take(&mut self.machine.get_mut(thread).reply).some() {
+            self.machine.get_mut(reply).receiver = Ref::NONE;
+        }
+        self.ready(thread);
+    }
+}

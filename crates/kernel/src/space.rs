@@ -1,0 +1,216 @@
+//! Address spaces: page tables in memory that programs gave for them.
+
+use crate::{Cap, Kernel, Machine, Mapping, Ref, Slot};
+use bulkhead_arch::{Entry, PageFormat, Rights as PageRights};
+use bulkhead_kernel_abi::{Code, Kind, Rights, Status};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A page table.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+pub struct PageTable(pub [u64; 512]);
+
+/// First address that is not a program's. One page less than the processor's lower half: a
+/// SYSCALL in its last bytes would return to an address that is none.
+pub const USER_END: u64 = 0x0000_7FFF_FFFF_F000;
+
+const fn index(address: u64, level: u32) -> usize {
+    (address >> (12 + 9 * level)) as usize & 511
+}
+
+/// Makes a fresh table a space's root.
+pub(crate) fn begin<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
+    begin_table(kernel, at);
+    let (entry, index) = kernel.machine.kernel_entry();
+    kernel.machine.get_mut::<PageTable>(Ref::new(at)).0[index & 511] = entry;
+    set_live(kernel, at, true);
+}
+
+/// Makes fresh memory an empty table.
+pub(crate) fn begin_table<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
+    if M::Pages::empty() != 0 {
+        kernel.machine.get_mut::<PageTable>(Ref::new(at)).0 = [M::Pages::empty(); 512];
+    }
+}
+
+/// The end of a space: what is mapped there is not any more.
+pub(crate) fn end<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) -> bool {
+    set_live(kernel, at, false);
+    if kernel.core.space == kernel.machine.physical(at) {
+        kernel.core.space = kernel.core.own_space;
+        kernel.machine.enter_space(kernel.core.own_space);
+    }
+    true
+}
+
+fn live_bit<M: Machine>(kernel: &Kernel<'_, M>, at: u32) -> (Ref<u64>, u64) {
+    let page = at >> 12;
+    (Ref::<u64>::new(kernel.core.spaces).nth(page / 64), 1 << (page % 64))
+}
+
+fn set_live<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32, live: bool) {
+    let (word, bit) = live_bit(kernel, at);
+    let word = kernel.machine.get_mut(word);
+    *word = if live { *word | bit } else { *word & !bit };
+}
+
+/// Whether a space's root lies at an offset: where a frame was mapped may have ended, and
+/// anything may lie there now.
+fn is_live<M: Machine>(kernel: &Kernel<'_, M>, at: u32) -> bool {
+    let (word, bit) = live_bit(kernel, at);
+    at >> 12 < kernel.core.pages && kernel.machine.get(word) & bit != 0
+}
+
+/// The table with an address' entry at a level.
+///
+/// # Errors
+/// The level at which one is missing.
+fn table<M: Machine>(
+    kernel: &Kernel<'_, M>,
+    root: u32,
+    address: u64,
+    level: u32,
+) -> Result<Ref<PageTable>, u32> {
+    let base = kernel.machine.physical(0);
+    let mut at = Ref::<PageTable>::new(root);
+    for above in (level + 1..M::Pages::LEVELS).rev() {
+        match M::Pages::decode(kernel.machine.get(at).0[index(address, above)], above) {
+            Entry::Table(next) => at = Ref::new((next - base) as u32),
+            _ => return Err(above - 1),
+        }
+    }
+    Ok(at)
+}
+
+fn level_of(cap: &Cap) -> u32 {
+    if cap.bits == 21 { 1 } else { 0 }
+}
+
+/// The physical address of a frame.
+pub(crate) fn physical<M: Machine>(kernel: &Kernel<'_, M>, cap: &Cap) -> u64 {
+    let at = u64::from(cap.object) << 12;
+    match cap.flags & Cap::DEVICE {
+        0 => kernel.machine.physical(0) + at,
+        _ => at,
+    }
+}
+
+/// Maps the frame of a slot.
+pub(crate) fn map_frame<M: Machine>(
+    kernel: &mut Kernel<'_, M>,
+    slot: Ref<Slot>,
+    space: u32,
+    address: u64,
+    rights: Rights,
+) -> Result<(), Status> {
+    let cap = kernel.machine.get(slot).cap;
+    let rights = rights.masked(cap.rights());
+    if !rights.has(Rights::READ) {
+        return Err(Status::new(Code::NoRight, 3, u64::from(Rights::READ.0)));
+    }
+    if rights.has(Rights::WRITE.and(Rights::EXECUTE)) {
+        return Err(Status::new(Code::WriteExecute, 3, 0));
+    }
+    let size = 1u64 << cap.bits;
+    if address % size != 0 || address >= USER_END || USER_END - address < size {
+        return Err(Status::new(Code::OutOfRange, 2, USER_END - size));
+    }
+    if Mapping::unpack(cap.data).is_some_and(|at| is_live(kernel, at.space)) {
+        return Err(Status::new(Code::Occupied, 0, 0));
+    }
+    let level = level_of(&cap);
+    let missing = |level| Status::new(Code::NoTable, 2, u64::from(level));
+    let at = table(kernel, space, address, level).map_err(missing)?;
+    let entry = kernel.machine.get(at).0[index(address, level)];
+    if M::Pages::decode(entry, level) != Entry::Empty {
+        return Err(Status::new(Code::Occupied, 2, 0));
+    }
+    let write = rights.has(Rights::WRITE);
+    let execute = rights.has(Rights::EXECUTE);
+    let page = M::Pages::page(physical(kernel, &cap), PageRights { write, execute }, level);
+    kernel.machine.get_mut(at).0[index(address, level)] = page;
+    kernel.machine.get_mut(slot).cap.data = Mapping { space, address }.pack();
+    Ok(())
+}
+
+/// Unmaps a frame where its capability says that it is mapped, if it still is.
+pub(crate) fn unmap_frame<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
+    let Some(Mapping { space, address }) = Mapping::unpack(cap.data) else { return };
+    if !is_live(kernel, space) {
+        return;
+    }
+    let level = level_of(cap);
+    let Ok(at) = table(kernel, space, address, level) else { return };
+    let entry = kernel.machine.get(at).0[index(address, level)];
+    let frame = physical(kernel, cap);
+    if matches!(M::Pages::decode(entry, level), Entry::Page(pa, _) if pa == frame) {
+        kernel.machine.get_mut(at).0[index(address, level)] = M::Pages::empty();
+        if kernel.core.space == kernel.machine.physical(space) {
+            kernel.machine.forget(address);
+        }
+    }
+}
+
+/// Puts a table where one is missing on the way to an address.
+pub(crate) fn map_table<M: Machine>(
+    kernel: &mut Kernel<'_, M>,
+    slot: Ref<Slot>,
+    space: u32,
+    address: u64,
+) -> Result<(), Status> {
+    let cap = kernel.machine.get(slot).cap;
+    if address >= USER_END {
+        return Err(Status::new(Code::OutOfRange, 2, USER_END - 1));
+    }
+    if Mapping::unpack(cap.data).is_some_and(|at| is_live(kernel, at.space)) {
+        return Err(Status::new(Code::Occupied, 0, 0));
+    }
+    let Err(level) = table(kernel, space, address, 0) else {
+        return Err(Status::new(Code::Occupied, 2, 0));
+    };
+    let Ok(above) = table(kernel, space, address, level + 1) else {
+        return Err(Status::new(Code::NoTable, 2, u64::from(level + 1)));
+    };
+    let at = index(address, level + 1);
+    if M::Pages::decode(kernel.machine.get(above).0[at], level + 1) != Entry::Empty {
+        return Err(Status::new(Code::Occupied, 2, 0));
+    }
+    // What it held in another place must not appear here: nobody would find it to take it out.
+    kernel.machine.get_mut::<PageTable>(cap.at()).0 = [M::Pages::empty(); 512];
+    let entry = M::Pages::table(kernel.machine.physical(cap.object), level);
+    kernel.machine.get_mut(above).0[at] = entry;
+    kernel.machine.get_mut(slot).cap.data = Mapping { space, address }.pack();
+    Ok(())
+}
+
+/// Takes a table out of where it is, and with it whatever is mapped through it.
+pub(crate) fn unmap_table<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
+    let Some(Mapping { space, address }) = Mapping::unpack(cap.data) else { return };
+    if !is_live(kernel, space) {
+        return;
+    }
+    let table_at = kernel.machine.physical(cap.object);
+    for level in 0..M::Pages::LEVELS - 1 {
+        let Ok(above) = table(kernel, space, address, level + 1) else { continue };
+        let at = index(address, level + 1);
+        let entry = kernel.machine.get(above).0[at];
+        if M::Pages::decode(entry, level + 1) == Entry::Table(table_at) {
+            kernel.machine.get_mut(above).0[at] = M::Pages::empty();
+            if kernel.core.space == kernel.machine.physical(space) {
+                let root = kernel.core.space;
+                kernel.machine.enter_space(root);
+            }
+            return;
+        }
+    }
+}
+
+/// A frame's or table's mapping ends.
+pub(crate) fn unmap<M: Machine>(kernel: &mut Kernel<'_, M>, slot: Ref<Slot>) {
+    let cap = kernel.machine.get(slot).cap;
+    match cap.kind() {
+        Kind::Frame => unmap_frame(kernel, &cap),
+        _ => unmap_table(kernel, &cap),
+    }
+    kernel.machine.get_mut(slot).cap.data = 0;
+}
