@@ -228,7 +228,30 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_panics(bytes: Vec<u8>) {
-            let _ = (kernel(&bytes), program(&bytes));
+            let _ = (kernel(&bytes), program(&bytes), with_symbols(&bytes));
+        }
+
+        /// Whatever the section headers, the string table's index and its content say.
+        #[test]
+        fn no_symbol_table_panics(
+            fields in prop::array::uniform4(0u64..300),
+            words in prop::array::uniform4(any::<u64>()),
+            link: u16,
+            tail in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let mut bytes = vec![0; 64];
+            bytes[40..48].copy_from_slice(&64u64.to_le_bytes());
+            bytes[60] = 3;
+            for (offset, word) in [(fields[0], fields[1]), (fields[2], fields[3]), (words[0], words[1])] {
+                let mut header = [0; 64];
+                header[4] = 2 + (word % 2) as u8;
+                header[24..32].copy_from_slice(&offset.to_le_bytes());
+                header[32..40].copy_from_slice(&word.to_le_bytes());
+                header[40..42].copy_from_slice(&(link % 4).to_le_bytes());
+                bytes.extend(header);
+            }
+            bytes.extend(tail);
+            let _ = symbols(&bytes);
         }
 
         #[test]

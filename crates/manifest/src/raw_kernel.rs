@@ -277,6 +277,9 @@ pub struct Endpoint {
     pub name: String,
     /// The sandbox, whose guest is a kernel.
     pub sandbox: String,
+    /// How long a call takes at most, such as `"20 us"`: so long can a caller keep others
+    /// waiting by a passive server above them. If it is not given, for all of its budget.
+    pub longest: Option<String>,
 }
 
 /// A word of bits that programs and interrupts of a sandbox signal, and programs wait for.

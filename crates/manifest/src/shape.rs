@@ -250,6 +250,9 @@ impl<'a> Shape<'a, '_> {
             (["string", ..], "integer") if is_size(name) => {
                 Some("write a size in quotes, with its unit, such as `\"16 MiB\"`".into())
             }
+            (["string", ..], "integer") if is_time(name) => {
+                Some("write a time in quotes, with its unit, such as `\"200 us\"`".into())
+            }
             (["string", ..], "integer" | "boolean") => Some("put it in quotes".into()),
             (["integer" | "boolean"], "string") => Some("write it without quotes".into()),
             _ => None,
@@ -260,7 +263,12 @@ impl<'a> Shape<'a, '_> {
 
 /// Whether a key holds a size, by its name: the schema only says text.
 fn is_size(name: &str) -> bool {
-    name.ends_with("memory") || name.ends_with("size")
+    ["memory", "size", "heap", "stack"].iter().any(|key| name.ends_with(key))
+}
+
+/// The same of a time.
+fn is_time(name: &str) -> bool {
+    ["budget", "period", "longest"].iter().any(|key| name.ends_with(key))
 }
 
 fn alternatives(schema: &Value) -> Option<&[Value]> {

@@ -5,7 +5,8 @@
 mod common;
 
 use bulkhead_manifest::source::Source;
-use bulkhead_manifest::{Diagnostics, Options, load, machine, render, rules};
+use bulkhead_manifest::{Diagnostics, Options, load, machine, render, rules, schema};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -106,4 +107,46 @@ fn the_good_manifest_is_accepted() {
     assert_eq!(plan.sandboxes.len(), 3);
     assert_eq!(plan.sandboxes[1].ram[0].hpa, 0x1_0000_0000);
     assert_eq!(plan.channels[0].from, 1);
+}
+
+/// Keys of a schema's tables, as `table.key`, and those that a document has.
+fn keys(schema: &Value, root: &Value, name: &str, found: &mut BTreeSet<String>) {
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    if let Some(target) = reference.and_then(|path| root.pointer(path.trim_start_matches('#'))) {
+        return keys(target, root, name, found);
+    }
+    for list in ["oneOf", "anyOf"] {
+        for branch in schema.get(list).and_then(Value::as_array).into_iter().flatten() {
+            keys(branch, root, name, found);
+        }
+    }
+    if let Some(items) = schema.get("items") {
+        keys(items, root, name, found);
+    }
+    for (key, value) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        found.insert(format!("{name}{key}"));
+        keys(value, root, &format!("{name}{key}."), found);
+    }
+}
+
+fn used(value: &toml::Value, name: &str, found: &mut BTreeSet<String>) {
+    match value {
+        toml::Value::Array(all) => all.iter().for_each(|value| used(value, name, found)),
+        toml::Value::Table(table) => table.iter().for_each(|(key, value)| {
+            found.insert(format!("{name}{key}"));
+            used(value, &format!("{name}{key}."), found);
+        }),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_good_manifest_uses_every_key() {
+    let (mut known, mut there) = (BTreeSet::new(), BTreeSet::new());
+    let schema = schema::manifest();
+    keys(&schema, &schema, "", &mut known);
+    let text = std::fs::read_to_string("../../tests/manifests/good.toml").unwrap();
+    used(&toml::Value::Table(text.parse().unwrap()), "", &mut there);
+    let unused: Vec<_> = known.difference(&there).collect();
+    assert!(unused.is_empty(), "{unused:?}");
 }

@@ -14,6 +14,10 @@ use std::path::PathBuf;
 /// rounded up; the kernel's benchmarks measure these.
 pub const OVERHEAD: u64 = 1_000;
 
+/// How many slots a capability space can have; a power of two. A capability's address has
+/// 16 bits for each of two levels.
+pub const SLOTS: std::ops::RangeInclusive<u32> = 16..=1 << 16;
+
 /// A kernel and what it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
@@ -237,7 +241,7 @@ pub struct Budget {
     pub budget: u64,
     /// T.
     pub period: u64,
-    /// Length of its refill list.
+    /// Length of its refill list, the one in use included.
     pub refills: u32,
 }
 
@@ -257,6 +261,9 @@ pub struct Endpoint {
     pub name: String,
     /// Its `[[endpoint]]`.
     pub place: Place,
+    /// How long a call takes at most, in nanoseconds, as the manifest's author says; `None`:
+    /// nobody says. Nothing enforces it.
+    pub longest: Option<u64>,
 }
 
 /// A notification.

@@ -3,6 +3,7 @@
 //! (`bulkhead-manifest`), used by the image builder, `bulkhead plan`, and by
 //! whoever explains an address. Addresses are final: nothing is placed at boot.
 
+pub mod admission;
 pub mod kernel;
 mod pci;
 pub mod place;

@@ -10,12 +10,15 @@ use crate::source::{Location, k, n};
 use crate::{artifact, guest_file::Segment};
 use bulkhead_layout::{PAGE, info, map};
 use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 
 /// Segments start here at the earliest: page tables and descriptors of the bare
 /// virtual machine lie below. A program as such starts at 0x20_0000; between the
 /// two lies only the start-up code of its further cores, which a SIPI can reach.
 pub const PROGRAM_LOWEST: u64 = 0x8000;
+/// Where programs of a kernel lie: the lower half of all addresses without its first page.
+const USER_HALF: Range<u64> = PAGE..1 << 47;
 /// Longest kernel command line.
 pub const CMDLINE: usize = 2047;
 /// Longest argument text, without its final zero.
@@ -221,7 +224,10 @@ pub fn kernel_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// A program is a static ELF64 file.
 pub fn program_format(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let help = "link it statically for fixed addresses from 0x20_0000 on, as the SDK does";
-    wrong_format(cx, &[Kind::Bare], "program-format", "static ELF64 program", help, found);
+    let what = "static ELF64 program";
+    wrong_format(cx, &[Kind::Bare], "program-format", what, help, found);
+    let help = "link it statically for fixed addresses, as the SDK does";
+    wrong_format(cx, &[Kind::Program, Kind::Kernel], "program-format", what, help, found);
 }
 
 /// The file of a kind that a guest names.
@@ -262,21 +268,48 @@ pub fn program_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let Some(program) = program_of(cx, sandbox) else {
             continue;
         };
-        for (message, help) in segment_errors(program, *access) {
+        for (message, help) in segment_errors(program, *access, PROGRAM_LOWEST..u64::MAX) {
             let at = guest_at(cx, sandbox, "program");
             let message = format!("program of `{}`: {message}", sandbox.name);
             found.push(Diagnostic::new("program-segments", at, message).help(help));
         }
     }
+    kernel_segments(cx, found);
 }
 
-fn segment_errors(program: &Program, access: Access) -> Vec<(String, &'static str)> {
+/// The same for kernels and their programs: what can be written can never be executed.
+fn kernel_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for opened in &cx.guests {
+        let (addresses, what) = match opened.kind {
+            Kind::Kernel => (0..u64::MAX, "kernel"),
+            Kind::Program => (USER_HALF, "program"),
+            _ => continue,
+        };
+        let Some(Ok(GuestFile::Program(program))) = &opened.file else { continue };
+        for (message, help) in segment_errors(program, Access::Segments, addresses) {
+            // What lets a bare program have them is not for these.
+            let help = help.split(", or grant it").next().unwrap_or(help);
+            let message = format!("{what} {}: {message}", opened.path.display());
+            let at = opened_at(cx, opened);
+            found.push(Diagnostic::new("program-segments", at, message).help(help));
+        }
+    }
+}
+
+fn segment_errors(
+    program: &Program,
+    access: Access,
+    addresses: Range<u64>,
+) -> Vec<(String, &'static str)> {
     let mut errors = Vec::new();
     let show = |s: &Segment| format!("{:#x} to {:#x}", s.start, s.start + s.len);
     for segment in &program.segments {
-        if segment.start < PROGRAM_LOWEST {
+        if segment.start < addresses.start {
             let message = format!("a segment starts at {:#x}", segment.start);
             errors.push((message, "link it for addresses from 0x20_0000 on, as the SDK does"));
+        } else if segment.start + segment.len > addresses.end {
+            let message = format!("a segment ends at {:#x}", segment.start + segment.len);
+            errors.push((message, "link it for addresses below 0x8000_0000_0000, as the SDK does"));
         }
         if access == Access::Segments && segment.write && segment.execute {
             let message = format!("the segment {} is writable and executable", show(segment));
@@ -341,6 +374,13 @@ pub fn args_text(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(
                 Diagnostic::new("args-text", guest_at(cx, sandbox, "args"), message).help(help),
             );
+        }
+    }
+    for program in &cx.programs {
+        if let Some((why, help)) = program.args.as_deref().and_then(|args| wrong_text(args, ARGS)) {
+            let message = format!("arguments of program `{}`: {why}", program.name);
+            let at = cx.at(program, &[k("args")]);
+            found.push(Diagnostic::new("args-text", at, message).help(help));
         }
     }
 }

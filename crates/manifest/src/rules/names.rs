@@ -3,6 +3,7 @@
 use super::Context;
 use super::guests::resolve;
 use crate::diagnostic::{Diagnostic, list};
+use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
 use bulkhead_layout::MAX_SANDBOXES;
@@ -19,7 +20,7 @@ pub fn version_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Every name with its place: system, sandboxes, channels.
+/// Every name with its place: system, sandboxes, channels, parts of kernels' sandboxes.
 fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> {
     let system = cx
         .system
@@ -29,7 +30,9 @@ fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> 
         cx.sandboxes.iter().map(|item| ("sandbox", item.name.as_str(), cx.at(item, &[k("name")])));
     let channels =
         cx.channels.iter().map(|item| ("channel", item.name.as_str(), cx.at(item, &[k("name")])));
-    system.chain(sandboxes).chain(channels).collect()
+    let parts = super::kernel::names::every(cx);
+    let parts = parts.into_iter().map(|part| (part.table, part.name, part.at));
+    system.chain(sandboxes).chain(channels).chain(parts).collect()
 }
 
 /// Names are short and plain: they go into fixed fields, files and commands.
@@ -55,7 +58,8 @@ pub fn name_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Sandboxes and channels have names of their own: guests look both up by name.
 pub fn name_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let names: Vec<_> = names(cx).into_iter().filter(|(what, ..)| *what != "system").collect();
+    let own = |what: &str| matches!(what, "sandbox" | "channel");
+    let names: Vec<_> = names(cx).into_iter().filter(|(what, ..)| own(what)).collect();
     for (index, (what, name, at)) in names.iter().enumerate() {
         let Some((other, _, first)) = names[..index].iter().find(|(_, earlier, _)| earlier == name)
         else {
@@ -102,14 +106,40 @@ pub fn sandboxes_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A scenario's text is for sandboxes that exist.
+/// A scenario's text is for sandboxes that exist, and for a program of a kernel's sandbox.
 pub fn scenario_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(run) = &cx.run else { return };
     for (index, scenario) in run.scenario.iter().enumerate() {
+        let at = |key| cx.document.at(&[k("run"), k("scenario"), n(index), k(key)]);
         if !cx.knows(&scenario.sandbox) {
-            let at = cx.document.at(&[k("run"), k("scenario"), n(index), k("sandbox")]);
-            found.push(cx.unknown_sandbox("scenario-known", at, &scenario.sandbox));
+            found.push(cx.unknown_sandbox("scenario-known", at("sandbox"), &scenario.sandbox));
+        } else if let Some((key, message, help)) = wrong_program(cx, scenario) {
+            found.push(Diagnostic::new("scenario-known", at(key), message).help(help));
         }
+    }
+}
+
+/// What is wrong with the program of a scenario, if something is, and what would be right.
+fn wrong_program(
+    cx: &Context<'_, '_>,
+    scenario: &raw::Scenario,
+) -> Option<(&'static str, String, String)> {
+    let sandbox = cx.sandboxes.get(cx.sandbox_index(&scenario.sandbox)?)?;
+    let kernel = matches!(sandbox.guest, raw::Guest::Kernel { .. });
+    let names = super::kernel::parts(cx, sandbox).names("program");
+    let (name, choice) = (&scenario.sandbox, format!("its programs are {}", list(&names)));
+    match &scenario.program {
+        None if kernel => {
+            Some(("sandbox", format!("`{name}` runs programs; one of them is meant"), choice))
+        }
+        Some(program) if !kernel => {
+            let message = format!("`{name}` runs no kernel, so it has no program `{program}`");
+            Some(("program", message, "leave `program` out".into()))
+        }
+        Some(program) if !names.contains(&program.as_str()) => {
+            Some(("program", format!("`{name}` has no program `{}`", brief(program)), choice))
+        }
+        _ => None,
     }
 }
 

@@ -35,6 +35,29 @@ fn elf(kind: u16, entry: u64, segments: &[(u64, u64, u32)]) -> Vec<u8> {
     bytes
 }
 
+/// The same file with a symbol table: a string table, the table, and a section for each.
+fn with_symbol(elf: &[u8], name: &str, address: u64) -> Vec<u8> {
+    let mut bytes = elf.to_vec();
+    let strings = bytes.len() as u64;
+    bytes.extend([&[0], name.as_bytes(), &[0]].concat());
+    let table = bytes.len() as u64;
+    // Name, kind, section, address, size.
+    bytes.extend([&1u32.to_le_bytes()[..], &[0x12, 0], &1u16.to_le_bytes()].concat());
+    bytes.extend([address.to_le_bytes(), 0u64.to_le_bytes()].concat());
+    let sections = bytes.len() as u64;
+    for (kind, offset, len, link) in [(3u32, strings, table - strings, 0u32), (2, table, 24, 0)] {
+        let mut header = [0; 64];
+        header[4..8].copy_from_slice(&kind.to_le_bytes());
+        header[24..32].copy_from_slice(&offset.to_le_bytes());
+        header[32..40].copy_from_slice(&len.to_le_bytes());
+        header[40..44].copy_from_slice(&link.to_le_bytes());
+        bytes.extend(header);
+    }
+    bytes[40..48].copy_from_slice(&sections.to_le_bytes());
+    bytes[60..62].copy_from_slice(&2u16.to_le_bytes());
+    bytes
+}
+
 /// 2 MiB above the start of the kernel's half.
 const KERNEL: u64 = 0xFFFF_FFFF_8020_0000;
 const R: u32 = 4;
@@ -47,6 +70,7 @@ pub fn artifacts(name: &str) -> PathBuf {
     std::fs::create_dir_all(&folder).unwrap();
     let text = (0x20_0000, 0x1000, R | X);
     let good = elf(2, 0x20_0000, &[text, (0x20_1000, 0x3000, R | W)]);
+    let user = elf(2, 0x40_0000, &[(0x40_0000, 0x1000, R | X), (0x40_1000, 0x1000, R | W)]);
     let mut cut = good.clone();
     cut.truncate(100);
     let files = [
@@ -55,7 +79,8 @@ pub fn artifacts(name: &str) -> PathBuf {
         ("cut", cut),
         ("program", good),
         ("kernel", elf(2, KERNEL, &[(KERNEL, 0x1000, R | X), (KERNEL + 0x1000, 0x1000, R | W)])),
-        ("user", elf(2, 0x40_0000, &[(0x40_0000, 0x1000, R | X), (0x40_1000, 0x1000, R | W)])),
+        ("user", with_symbol(&user, "handler", 0x40_0100)),
+        ("stripped", user),
         ("pie", elf(3, 0, &[text])),
         ("low", elf(2, 0x1000, &[(0x1000, 0x1000, R | X)])),
         ("wx", elf(2, 0x20_0000, &[(0x20_0000, 0x1000, R | W | X)])),

@@ -26,7 +26,11 @@ pub fn kernel(
         threads: build.parts.threads.iter().filter_map(|item| build.thread(item)).collect(),
         contexts: build.parts.contexts.iter().filter_map(|item| build.context(item)).collect(),
         endpoints: { build.parts.endpoints.iter() }
-            .map(|item| plan::Endpoint { name: item.name.clone(), place: cx.at(item, &[]).place() })
+            .map(|item| plan::Endpoint {
+                name: item.name.clone(),
+                place: cx.at(item, &[]).place(),
+                longest: item.longest.as_deref().and_then(|text| time::parse(text).ok()),
+            })
             .collect(),
         notifications: { build.parts.notifications.iter() }
             .map(|item| plan::Notification {

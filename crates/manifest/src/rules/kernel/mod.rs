@@ -1,14 +1,22 @@
 //! Kernels: what their sandboxes run, and what each program may do.
 
+pub mod admission;
 pub mod build;
+pub mod contexts;
+pub mod names;
+pub mod programs;
+pub mod threads;
 
 use super::{Context, Item};
 use crate::raw::{self, Guest};
+use crate::source::k;
 
 /// Slots of a capability space, if the manifest does not say.
 pub const SLOTS: u32 = 64;
 /// Length of a refill list, if the manifest does not say.
 pub const REFILLS: u32 = 8;
+/// Longest refill list.
+pub const MOST_REFILLS: u32 = 64;
 /// Size of a stack, if the manifest does not say.
 pub const STACK: &str = "16 KiB";
 /// The kernel, if the manifest does not say.
@@ -30,6 +38,44 @@ pub struct Parts<'a> {
     pub notifications: Vec<&'a Item<raw::Notification>>,
     /// Its shared memory.
     pub shared: Vec<&'a Item<raw::Shared>>,
+}
+
+impl<'a> Parts<'a> {
+    /// The names in a table of this sandbox.
+    #[must_use]
+    pub fn names(&self, table: &str) -> Vec<&'a str> {
+        fn all<'a, T: Named>(parts: &[&'a Item<T>]) -> Vec<&'a str> {
+            parts.iter().map(|part| part.raw.name()).collect()
+        }
+        match table {
+            "program" => all(&self.programs),
+            "thread" => all(&self.threads),
+            "context" => all(&self.contexts),
+            "endpoint" => all(&self.endpoints),
+            "notification" => all(&self.notifications),
+            "shared" => all(&self.shared),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Whether everything that is written about kernels could be decoded: only then something can
+/// be said to be missing.
+#[must_use]
+pub fn complete(cx: &Context<'_, '_>) -> bool {
+    let decoded = [
+        ("sandbox", cx.sandboxes.len()),
+        ("program", cx.programs.len()),
+        ("thread", cx.threads.len()),
+        ("context", cx.contexts.len()),
+        ("endpoint", cx.endpoints.len()),
+        ("notification", cx.notifications.len()),
+        ("shared", cx.shared.len()),
+    ];
+    decoded.into_iter().all(|(table, count)| {
+        let array = cx.document.get(&[k(table)]).and_then(|node| node.get_ref().as_array());
+        array.map_or(0, |array| array.len()) == count
+    })
 }
 
 /// A part that has a name.

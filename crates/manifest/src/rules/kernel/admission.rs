@@ -1,0 +1,115 @@
+//! Admission: contexts that are guaranteed get their budgets in time.
+
+use super::{all, complete};
+use crate::diagnostic::{Diagnostic, list};
+use crate::rules::{Context, Item};
+use crate::source::k;
+use crate::time::show;
+use bulkhead_plan::admission::{Blocking, Refusal};
+use bulkhead_plan::kernel::Kernel;
+
+/// The test that the manifest asks for admits the contexts.
+pub fn admission(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    // What is not known yet cannot be judged, and what is wrong has been said.
+    if !found.is_empty() || !complete(cx) {
+        return;
+    }
+    for parts in all(cx) {
+        let crate::raw::Guest::Kernel { admission, .. } = parts.sandbox.guest else { continue };
+        let kernel = super::build::kernel(cx, parts.sandbox, "".into(), admission);
+        for refusal in kernel.refusals(kernel.admission) {
+            let (context, message, help) = explain(&kernel, refusal);
+            let item: &Item<_> = parts.contexts[context];
+            let at = cx.at(item, &[k("name")]);
+            found.push(Diagnostic::new("admission", at, message).help(help));
+        }
+    }
+}
+
+/// The context that is refused, why, and what would be right.
+fn explain(kernel: &Kernel, refusal: Refusal) -> (usize, String, String) {
+    let name = |context: usize| &kernel.contexts[context].name;
+    match refusal {
+        Refusal::Late { context, response } => {
+            let period = kernel.contexts[context].period();
+            let message = format!(
+                "`{}` can need {} or more for its budget, and its period is {}: {} too much",
+                name(context),
+                show(response),
+                show(period),
+                show(response.saturating_sub(period))
+            );
+            (context, message, before(kernel, context))
+        }
+        Refusal::Blocked { context, blocking: Blocking { by, endpoint, .. } } => {
+            let endpoint = &kernel.endpoints[endpoint].name;
+            let message = format!(
+                "`{}` can wait for ever: `{}`, which has no budget that ends, is below it and calls \
+                 a passive server above it by `{endpoint}`",
+                name(context),
+                name(by)
+            );
+            let help = format!(
+                "say how long a call takes at most, `longest` of endpoint `{endpoint}`; or give \
+                 `{}` a budget",
+                name(by)
+            );
+            (context, message, help)
+        }
+        Refusal::NotRateMonotonic { shorter, longer } => {
+            let message = format!(
+                "the bound does not apply: `{}` has a shorter period than `{}` ({} and {}), and no \
+                 higher priority",
+                name(shorter),
+                name(longer),
+                show(kernel.contexts[shorter].period()),
+                show(kernel.contexts[longer].period())
+            );
+            let help =
+                "give shorter periods higher priorities, or take `admission = \"response-time\"`";
+            (shorter, message, help.into())
+        }
+        Refusal::Above { context, sum } => {
+            let message = format!(
+                "from `{}` on up the sum is {}, and {} contexts may have {} at most: {} too much",
+                name(context),
+                sum.sum,
+                sum.contexts,
+                sum.limit,
+                sum.sum.above(sum.limit)
+            );
+            let help = format!(
+                "{}; or take `admission = \"response-time\"`, which is exact",
+                before(kernel, context)
+            );
+            (context, message, help)
+        }
+    }
+}
+
+/// What is to be changed so that a context comes in time.
+fn before(kernel: &Kernel, context: usize) -> String {
+    let own = kernel.floor(context);
+    let others = (0..kernel.contexts.len())
+        .filter(|other| *other != context && kernel.priorities(*other).1 >= own);
+    let names: Vec<&str> = others.map(|other| kernel.contexts[other].name.as_str()).collect();
+    let blocking = kernel.blocking(context).and_then(|blocking| {
+        let time = show(blocking.time?);
+        Some(format!(
+            " `{}` keeps it waiting for {time} by calls of `{}` (say `longest` there if that is \
+             less);",
+            kernel.contexts[blocking.by].name, kernel.endpoints[blocking.endpoint].name
+        ))
+    });
+    let blocking = blocking.unwrap_or_default();
+    match names.is_empty() {
+        true => {
+            format!("{blocking} give it less of a budget, or a longer period").trim().to_owned()
+        }
+        false => format!(
+            "{} come before it;{blocking} give some of them less, or do without a guarantee \
+             (`guaranteed = false`)",
+            list(&names)
+        ),
+    }
+}

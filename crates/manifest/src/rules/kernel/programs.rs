@@ -1,0 +1,323 @@
+//! Kernels and their programs: sizes, devices, channels, and that there is something to run.
+
+use super::build::driven;
+use super::{Parts, all, complete};
+use crate::diagnostic::{Diagnostic, list};
+use crate::raw;
+use crate::rules::memory::wrong_size;
+use crate::rules::{Context, GuestFile, Item, Kind, Opened};
+use crate::shape::brief;
+use crate::size::{self, show};
+use crate::source::{Location, k, n};
+use bulkhead_layout::PAGE;
+use bulkhead_plan::kernel::{Driven, SLOTS};
+
+/// A kernel reaches this much of its sandbox' memory, through a window at the top of its
+/// addresses.
+const WINDOW: u64 = 2 << 30;
+
+/// A kernel has one core.
+pub fn kernel_core(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx).filter(|parts| parts.sandbox.cores.len() > 1) {
+        let sandbox = parts.sandbox;
+        let message = format!("kernel `{}` has {} cores", sandbox.name, sandbox.cores.len());
+        let help =
+            "a kernel runs on one core; give the others to kernels in sandboxes of their own";
+        let at = cx.at(sandbox, &[k("cores")]);
+        found.push(Diagnostic::new("kernel-core", at, message).help(help));
+    }
+}
+
+/// A kernel has something to run, and each program a thread.
+pub fn kernel_idle(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    if !complete(cx) {
+        return;
+    }
+    for parts in all(cx) {
+        if parts.programs.is_empty() {
+            let message = format!("kernel `{}` has nothing to run", parts.sandbox.name);
+            let at = cx.at(parts.sandbox, &[k("name")]);
+            let help = format!(
+                "add a `[[program]]` with `sandbox = \"{}\"`, and a `[[thread]]` of it",
+                parts.sandbox.name
+            );
+            found.push(Diagnostic::new("kernel-idle", at, message).help(help));
+        }
+        let idle = parts.programs.iter().filter(|program| threads(&parts, program) == 0);
+        for program in idle {
+            let message = format!("program `{}` has no thread", program.name);
+            let help = format!("add a `[[thread]]` with `program = \"{}\"`", program.name);
+            let at = cx.at(program, &[k("name")]);
+            found.push(Diagnostic::new("kernel-idle", at, message).help(help));
+        }
+    }
+}
+
+fn threads(parts: &Parts<'_>, program: &Item<raw::Program>) -> usize {
+    parts.threads.iter().filter(|thread| thread.program == program.name).count()
+}
+
+/// Sizes are whole pages.
+pub fn part_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let mut check = |what: &str, name: &str, text: Option<&str>, at: Location| {
+        if let Some((message, help)) = text.and_then(wrong_size) {
+            let message = format!("{what} `{name}`: {message}");
+            found.push(Diagnostic::new("part-size", at, message).help(help));
+        }
+    };
+    for item in &cx.programs {
+        for (key, text) in [("heap", &item.heap), ("memory", &item.memory)] {
+            let what = format!("{key} of program");
+            check(&what, &item.name, text.as_deref(), cx.at(item, &[k(key)]));
+        }
+    }
+    for item in &cx.threads {
+        check("stack of thread", &item.name, item.stack.as_deref(), cx.at(item, &[k("stack")]));
+    }
+    for item in &cx.shared {
+        check("size of shared", &item.name, Some(&item.size), cx.at(item, &[k("size")]));
+    }
+}
+
+/// A kernel's memory is in its window, and holds its programs.
+pub fn kernel_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        let Ok(memory) = size::parse(parts.sandbox.memory.size()) else { continue };
+        let at = cx.at(parts.sandbox, &[k("memory")]);
+        let name = &parts.sandbox.name;
+        if memory > WINDOW {
+            let message = format!("kernel `{name}` has {}", show(memory));
+            let help = format!("a kernel uses at most {}", show(WINDOW));
+            found.push(Diagnostic::new("kernel-memory", at, message).help(help));
+            continue;
+        }
+        let needed = needs(cx, &parts);
+        if needed > memory && wrong_size(parts.sandbox.memory.size()).is_none() {
+            let message = format!(
+                "{} are too little for `{name}`: its programs, stacks, heaps and shared memory are \
+                 {} KiB",
+                show(memory),
+                needed.div_ceil(1 << 10)
+            );
+            let whole = needed.checked_next_multiple_of(1 << 20).unwrap_or(needed);
+            let help =
+                format!("give it more than `\"{}\"`: kernel and objects come on top", show(whole));
+            found.push(Diagnostic::new("kernel-memory", at, message).help(help));
+        }
+    }
+}
+
+/// Bytes that the manifest's words alone take.
+fn needs(cx: &Context<'_, '_>, parts: &Parts<'_>) -> u64 {
+    let bytes = |text: &str| size::parse(text).unwrap_or(0);
+    let of = |text: &Option<String>| text.as_deref().map_or(0, bytes);
+    let programs = parts.programs.iter().map(|program| {
+        let segments = elf(cx, program).map_or(0, |elf| {
+            elf.segments.iter().fold(0u64, |sum, segment| {
+                sum.saturating_add(segment.len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
+            })
+        });
+        segments.saturating_add(of(&program.heap)).saturating_add(of(&program.memory))
+    });
+    let stacks = parts.threads.iter().map(|thread| {
+        let text = thread.stack.as_deref();
+        bytes(text.unwrap_or(super::STACK))
+    });
+    let shared = parts.shared.iter().map(|shared| bytes(&shared.size));
+    programs.chain(stacks).chain(shared).fold(0, u64::saturating_add)
+}
+
+/// What a program's file was found to be.
+#[must_use]
+pub fn elf<'a>(
+    cx: &'a Context<'_, '_>,
+    program: &Item<raw::Program>,
+) -> Option<&'a crate::guest_file::Program> {
+    let own = |o: &&Opened| o.kind == Kind::Program && o.index == program.index;
+    match &cx.guests.iter().find(own)?.file {
+        Some(Ok(GuestFile::Program(elf))) => Some(elf),
+        _ => None,
+    }
+}
+
+/// Capabilities that a program has from its start at least: to itself, its threads, and
+/// what it names.
+fn capabilities(program: &raw::Program, threads: usize) -> usize {
+    let interrupts = program.devices.iter().map(|device| device.parts().1.len());
+    // A program is a capability space and an address space.
+    let programs = program.manages.iter().filter(|text| text.starts_with("program:")).count();
+    let lists = [
+        program.calls.len(),
+        program.serves.len(),
+        program.signals.len(),
+        program.waits.len(),
+        program.maps.len(),
+        program.devices.len(),
+        program.channels.len(),
+        program.manages.len(),
+    ];
+    let single = usize::from(program.sched_control) + usize::from(program.memory.is_some());
+    2 + threads + lists.iter().sum::<usize>() + interrupts.sum::<usize>() + programs + single
+}
+
+/// A capability space has a size that a kernel's object can have, and room.
+pub fn program_slots(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        for program in &parts.programs {
+            let slots = program.slots.unwrap_or(super::SLOTS);
+            let at = cx.at(program, &[k("slots")]);
+            let (least, most) = (*SLOTS.start(), *SLOTS.end());
+            if !SLOTS.contains(&slots) || !slots.is_power_of_two() {
+                let message = format!("a capability space cannot have {slots} slots");
+                let near = slots.clamp(least, most).next_power_of_two();
+                let help = format!("write a power of two from {least} to {most}, such as {near}");
+                found.push(Diagnostic::new("program-slots", at, message).help(help));
+                continue;
+            }
+            // Slot 0 is never one.
+            let needed = 1 + capabilities(program, threads(&parts, program));
+            if needed > slots as usize {
+                let message = format!(
+                    "program `{}` begins with {needed} slots in use, and has {slots}",
+                    program.name
+                );
+                let help = format!("write `slots = {}`", needed.next_power_of_two());
+                found.push(Diagnostic::new("program-slots", at, message).help(help));
+            }
+        }
+    }
+}
+
+/// A device that a program uses.
+struct Used<'a> {
+    program: &'a Item<raw::Program>,
+    index: usize,
+    name: &'a str,
+    driven: Option<Driven>,
+}
+
+fn used<'a>(cx: &Context<'_, '_>, parts: &Parts<'a>) -> Vec<Used<'a>> {
+    let all = parts.programs.iter().flat_map(|program| {
+        program.devices.iter().enumerate().map(move |(index, device)| {
+            let name = device.parts().0;
+            Used { program, index, name, driven: driven(cx, parts.sandbox, name) }
+        })
+    });
+    all.collect()
+}
+
+/// Programs drive devices of their sandbox, each one program's.
+pub fn program_device(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    if cx.machine.is_none() {
+        return;
+    }
+    for parts in all(cx) {
+        let all = used(cx, &parts);
+        for (index, used) in all.iter().enumerate() {
+            let at = cx.at(used.program, &[k("devices"), n(used.index)]);
+            let Some(driven) = used.driven else {
+                let sandbox = parts.sandbox;
+                let message = format!("`{}` has no device `{}`", sandbox.name, brief(used.name));
+                let names: Vec<&str> = sandbox.devices.iter().map(|grant| grant.name()).collect();
+                let help = match names.is_empty() {
+                    true => format!("add it to `devices` of sandbox `{}`", sandbox.name),
+                    false => format!("it has {}", list(&names)),
+                };
+                found.push(Diagnostic::new("program-device", at, message).help(help));
+                continue;
+            };
+            if let Some(first) = all[..index].iter().find(|one| one.driven == Some(driven)) {
+                let message = format!(
+                    "device `{}` is driven by `{}` and by `{}`",
+                    brief(used.name),
+                    first.program.name,
+                    used.program.name
+                );
+                let there = cx.at(first.program, &[k("devices"), n(first.index)]);
+                found.push(
+                    Diagnostic::new("program-device", at, message)
+                        .label("given again")
+                        .related(there, "given here first")
+                        .help("a device has one driver; others can call it"),
+                );
+            }
+        }
+    }
+}
+
+/// Interrupts are the device's, each going to one place.
+pub fn program_interrupt(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        for used in used(cx, &parts) {
+            let Some(driven) = used.driven else { continue };
+            let count = interrupts(cx, &parts, driven);
+            let all = used.program.devices[used.index].parts().1;
+            for (index, interrupt) in all.iter().enumerate() {
+                let number = interrupt.number;
+                let (message, help) = if usize::from(number) >= count {
+                    let help = match count {
+                        0 => "leave `interrupts` out".to_owned(),
+                        1 => "it has interrupt 0 only".to_owned(),
+                        _ => format!("its interrupts are 0 to {}", count - 1),
+                    };
+                    (format!("`{}` has no interrupt {number}", brief(used.name)), help)
+                } else if all[..index].iter().any(|first| first.number == number) {
+                    let message =
+                        format!("interrupt {number} of `{}` goes to two places", used.name);
+                    (message, "an interrupt signals one notification".to_owned())
+                } else {
+                    continue;
+                };
+                let path = [k("devices"), n(used.index), k("interrupts"), n(index)];
+                let at = cx.at(used.program, &path);
+                found.push(Diagnostic::new("program-interrupt", at, message).help(help));
+            }
+        }
+    }
+}
+
+/// How many interrupts a device has.
+fn interrupts(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> usize {
+    match driven {
+        Driven::Device(index) => {
+            let named = |grant: &&raw::DeviceGrant| !crate::rules::pci::is_pci(grant.name());
+            let name = parts.sandbox.devices.iter().filter(named).nth(index);
+            let devices = cx.machine.iter().flat_map(|machine| &machine.devices);
+            let mut own = devices.filter(|device| name.is_some_and(|n| n.name() == device.name));
+            usize::from(own.next().is_some_and(|device| device.irq.is_some()))
+        }
+        Driven::Function(index) => {
+            let granted = crate::rules::build::functions(cx, parts.sandbox);
+            let Some(one) = granted.get(index) else { return 0 };
+            let messages = one.function.msix.map(|msix| usize::from(msix.vectors));
+            let one_message = one.function.msi.is_some() || one.line;
+            messages.filter(|_| !one.line).unwrap_or(usize::from(one_message))
+        }
+    }
+}
+
+/// Channels that a program sees are its sandbox'.
+pub fn program_channel(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        let own = &parts.sandbox.name;
+        let ends = cx.channels.iter().filter(|one| one.from == *own || one.to.contains(own));
+        let names: Vec<&str> = ends.map(|channel| channel.name.as_str()).collect();
+        for program in &parts.programs {
+            for (index, name) in program.channels.iter().enumerate() {
+                let at = cx.at(program, &[k("channels"), n(index)]);
+                if program.channels[..index].contains(name) {
+                    let message = format!("channel `{}` stands here twice", brief(name));
+                    found
+                        .push(Diagnostic::new("program-channel", at, message).help("name it once"));
+                } else if !names.contains(&name.as_str()) {
+                    let message = format!("`{own}` has no channel `{}`", brief(name));
+                    let help = match names.is_empty() {
+                        true => format!("add a `[[channel]]` from or to `{own}`"),
+                        false => format!("it has {}", list(&names)),
+                    };
+                    found.push(Diagnostic::new("program-channel", at, message).help(help));
+                }
+            }
+        }
+    }
+}
