@@ -68,8 +68,8 @@ impl<M: Machine> Kernel<'_, M> {
             }
             _ => true,
         };
-        if over {
-            self.machine.note(cap.object, 1 << size_bits(&cap), None);
+        if let (true, Some((at, bits))) = (over, extent(&cap)) {
+            self.machine.note(at, 1 << bits, None);
         }
         over
     }
@@ -222,10 +222,14 @@ fn thread_of(slot: Ref<Slot>, place: Place) -> Ref<Thread> {
     Ref::new(slot.at().wrapping_sub((place as u32 - 1) * size_of::<Slot>() as u32 + slots))
 }
 
-/// The size of a capability's object, as a power of two.
-fn size_bits(cap: &Cap) -> u8 {
+/// Where a capability's object lies, and its size as a power of two; `None` if it is nothing in memory, or
+/// memory for others.
+fn extent(cap: &Cap) -> Option<(u32, u8)> {
     match cap.kind() {
-        Kind::Node => cap.bits + crate::SLOT_BITS,
-        _ => cap.bits,
+        Kind::Node => Some((cap.object, cap.bits + crate::SLOT_BITS)),
+        Kind::Frame if cap.flags & Cap::DEVICE == 0 => Some((cap.object << 12, cap.bits)),
+        Kind::Frame | Kind::Null | Kind::Untyped => None,
+        Kind::Control | Kind::Ports | Kind::Console => None,
+        _ => Some((cap.object, cap.bits)),
     }
 }

@@ -20,6 +20,8 @@ mod core;
 mod delete;
 mod fast;
 mod fault;
+#[cfg(any(test, feature = "host"))]
+pub mod host;
 mod interrupt;
 mod invoke;
 mod ipc;

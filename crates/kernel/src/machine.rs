@@ -10,9 +10,13 @@ pub use bulkhead_kernel_abi::REGISTER_WORDS;
 pub use bulkhead_sched::Time;
 
 /// Data that lies in the kernel's memory: whatever bits are there, it is a value.
-pub trait Object: FromBytes + IntoBytes + KnownLayout + Immutable {}
-
-impl<T: FromBytes + IntoBytes + KnownLayout + Immutable> Object for T {}
+pub trait Object: FromBytes + IntoBytes + KnownLayout + Immutable {
+    /// In objects of which kinds it lies, as a set of bits: for machines that check. 0: in memory of the
+    /// kernel's own.
+    const IN: u32;
+    /// Whether an object begins with it; else it is a piece of one.
+    const WHOLE: bool;
+}
 
 /// Where an object lies: its offset in the sandbox's memory, in bytes; 0 is none. Only the kernel
 /// makes one, from an object that it made.

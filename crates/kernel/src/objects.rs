@@ -1,9 +1,42 @@
 //! What lies in memory: the kernel's objects. All plain data.
 
-use crate::{Ref, Registers, Slot, Vectors};
+use crate::{Object, PageTable, Ref, Registers, Slot, Vectors};
 use bulkhead_kernel_abi::{Buffer, Kind};
 use bulkhead_sched::Refill;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+const fn kinds<const N: usize>(kinds: [Kind; N]) -> u32 {
+    let (mut set, mut n) = (0, 0);
+    while n < N {
+        set |= 1 << kinds[n] as u32;
+        n += 1;
+    }
+    set
+}
+
+macro_rules! lies_in {
+    ($($object:ty: $whole:literal $($kind:ident)*;)*) => {$(
+        impl Object for $object {
+            const IN: u32 = kinds([$(Kind::$kind),*]);
+            const WHOLE: bool = $whole;
+        }
+    )*};
+}
+
+lies_in! {
+    Slot: false Node Thread Interrupt;
+    Thread: true Thread;
+    Vectors: false Thread;
+    Buffer: false Frame;
+    PageTable: true Space Table;
+    Endpoint: true Endpoint;
+    Notification: true Notification;
+    Reply: true Reply;
+    Context: true Context;
+    Refill: false Context;
+    Interrupt: true Interrupt;
+    u64: false;
+}
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

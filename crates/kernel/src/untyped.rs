@@ -116,7 +116,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Makes an object in zeroed memory.
     fn make(&mut self, kind: Kind, at: u32, bits: u8, log: u8, depth: u16) -> Cap {
-        self.machine.note(at, 1 << log, Some(kind));
+        if kind != Kind::Untyped {
+            self.machine.note(at, 1 << log, Some(kind));
+        }
         let mut cap = Cap::original(kind, at, log);
         match kind {
             Kind::Node => (cap.bits, cap.data) = (bits, u64::from(depth)),

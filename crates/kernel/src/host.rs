@@ -1,0 +1,313 @@
+//! A machine of bytes, on which the host runs the kernel's code: to bake a system's first objects
+//! into an image, and to test. One that [checks](Host::checked) keeps a map of which object lies
+//! where, and panics when the kernel touches what is not there, or is something else: a use
+//! after the end of an object, or a confusion of two types, fails whatever test it happens in.
+
+use crate::machine::{Layout, Machine, Object, Ref, Time, Vectors};
+use crate::{Cap, PageTable};
+use bulkhead_arch::{Entry, PageFormat};
+use bulkhead_kernel_abi::Kind;
+use core::cell::Cell;
+use core::marker::PhantomData;
+use std::string::String;
+use std::vec::Vec;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A page of memory, bytes.
+pub const PAGE: u32 = 4096;
+/// What the map has an entry for: no object is smaller.
+const GRANULE: u32 = 32;
+/// The map: an object begins here.
+const START: u8 = 1 << 7;
+/// The map: the kernel's own words.
+const WORDS: u8 = 0x7F;
+
+/// Memory as bytes, and what the kernel did with the rest of its machine.
+pub struct Host<L, P> {
+    pages: Vec<PageTable>,
+    base: u64,
+    kernel_entry: (u64, usize),
+    map: Option<Vec<u8>>,
+    accesses: Cell<u64>,
+    /// What time it is, ns. Not 0.
+    pub time: Time,
+    /// What the timer is set for.
+    pub timer: Time,
+    /// How often it was set.
+    pub timers: u64,
+    /// The root table in use.
+    pub space: u64,
+    /// The addresses that were to be forgotten since a root was entered last.
+    pub forgotten: Vec<u64>,
+    /// Whose vector registers are in use.
+    pub vectors: Option<Ref<Vectors>>,
+    /// What came out of the console.
+    pub console: String,
+    /// What went out of ports: port, bytes, value; and what was read, by port and bytes.
+    pub ports: Vec<(u16, u8, Option<u32>)>,
+    layout: PhantomData<(L, P)>,
+}
+
+impl<L: Layout, P: PageFormat> Host<L, P> {
+    /// `len` bytes, rounded up to whole pages, that are zero and lie at the physical address `base`.
+    #[must_use]
+    pub fn new(len: u32, base: u64) -> Self {
+        Self {
+            pages: std::vec![PageTable([0; 512]); len.div_ceil(PAGE) as usize],
+            base,
+            kernel_entry: (P::empty(), 511),
+            map: None,
+            accesses: Cell::new(0),
+            time: 1,
+            timer: Time::MAX,
+            timers: 0,
+            space: 0,
+            forgotten: Vec::new(),
+            vectors: None,
+            console: String::new(),
+            ports: Vec::new(),
+            layout: PhantomData,
+        }
+    }
+
+    /// The same; it checks.
+    #[must_use]
+    pub fn checked(len: u32, base: u64) -> Self {
+        let granules = len.next_multiple_of(PAGE) / GRANULE;
+        Self { map: Some(std::vec![0; granules as usize]), ..Self::new(len, base) }
+    }
+
+    /// With an entry for the kernel at an index of every root table.
+    #[must_use]
+    pub fn with_kernel_entry(mut self, entry: u64, index: usize) -> Self {
+        self.kernel_entry = (entry, index);
+        self
+    }
+
+    /// All of memory.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.pages.as_bytes()
+    }
+
+    /// All of memory, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.pages.as_mut_bytes()
+    }
+
+    /// Lets the kernel have words at an offset that are no object.
+    pub fn reserve_words(&mut self, at: u32, len: u32) {
+        self.mark(at, len, WORDS);
+    }
+
+    /// How often the kernel looked at memory or changed it.
+    #[must_use]
+    pub fn accesses(&self) -> u64 {
+        self.accesses.get()
+    }
+
+    /// What lies at an offset, if the machine checks.
+    #[must_use]
+    pub fn kind_at(&self, at: u32) -> Option<Kind> {
+        let here = *self.map.as_ref()?.get((at / GRANULE) as usize)?;
+        Kind::new(here & !START).filter(|kind| *kind != Kind::Null)
+    }
+
+    /// Whether an object of a kind begins at an offset, if the machine checks.
+    #[must_use]
+    pub fn begins(&self, at: u32, kind: Kind) -> bool {
+        let here = self.map.as_ref().and_then(|map| map.get((at / GRANULE) as usize));
+        here.is_some_and(|here| *here == kind as u8 | START) && at % GRANULE == 0
+    }
+
+    fn mark(&mut self, at: u32, len: u32, kind: u8) {
+        let Some(map) = &mut self.map else { return };
+        let (first, end) = ((at / GRANULE) as usize, ((at + len) / GRANULE) as usize);
+        map[first..end].fill(kind);
+        if kind != 0 {
+            map[first] |= START;
+        }
+    }
+
+    /// That nothing lies there but memory of which things are made.
+    fn check_free(&self, at: u32, len: u32) {
+        let Some(map) = &self.map else { return };
+        let range = (at / GRANULE) as usize..((at + len) / GRANULE) as usize;
+        let taken = |here: &u8| *here & !START > Kind::Untyped as u8;
+        if let Some(n) = map[range.clone()].iter().position(taken) {
+            let lies = (range.start + n) as u32 * GRANULE;
+            panic!("{len} bytes at {at:#x} are taken: {:?} at {lies:#x}", self.kind_at(lies));
+        }
+    }
+
+    #[inline]
+    fn check<T: Object>(&self, at: u32) {
+        self.accesses.set(self.accesses.get() + 1);
+        let Some(map) = &self.map else { return };
+        let name = core::any::type_name::<T>();
+        let len = size_of::<T>() as u32;
+        assert!(at != 0 && at % align_of::<T>() as u32 == 0, "{name} at {at:#x}");
+        let (first, last) =
+            (map[(at / GRANULE) as usize], map[((at + len - 1) / GRANULE) as usize]);
+        let fits = |here: u8| match here & !START {
+            WORDS => T::IN == 0,
+            kind => T::IN & 1 << kind != 0,
+        };
+        let whole = !T::WHOLE || first & START != 0 && (len <= GRANULE || last & START == 0);
+        let lies = self.kind_at(at);
+        assert!(fits(first) && fits(last) && whole, "{name} at {at:#x}, where {lies:?} lies");
+    }
+
+    /// The frames, tables and addresses that a root table maps, by an entry's own words: address,
+    /// level and entry. Whatever is in the tables is followed.
+    #[must_use]
+    pub fn walk(&self, root: u32) -> Vec<(u64, u32, Entry)> {
+        let mut found = Vec::new();
+        self.walk_table(root, P::LEVELS - 1, 0, &mut found);
+        found
+    }
+
+    fn walk_table(&self, at: u32, level: u32, address: u64, found: &mut Vec<(u64, u32, Entry)>) {
+        let table = &self.pages[(at / PAGE) as usize];
+        for (n, entry) in table.0.iter().enumerate() {
+            if level == P::LEVELS - 1 && n == self.kernel_entry.1 || *entry == P::empty() {
+                continue;
+            }
+            let address = address | (n as u64) << (12 + 9 * level);
+            let entry = P::decode(*entry, level);
+            found.push((address, level, entry));
+            if let Entry::Table(next) = entry {
+                self.walk_table((next - self.base) as u32, level - 1, address, found);
+            }
+        }
+    }
+}
+
+impl<L: Layout, P> Layout for Host<L, P> {
+    const OP: usize = L::OP;
+    const NAMED: usize = L::NAMED;
+    const INFO: usize = L::INFO;
+    const WORDS: usize = L::WORDS;
+    const IP: usize = L::IP;
+    const SP: usize = L::SP;
+    const FLAGS: usize = L::FLAGS;
+    const ARGUMENTS: [usize; 2] = L::ARGUMENTS;
+    const ALL: usize = L::ALL;
+    const CALL_LEN: u64 = L::CALL_LEN;
+    const START_FLAGS: u64 = L::START_FLAGS;
+}
+
+const INSIDE: &str = "an object inside of memory, at a multiple of its alignment";
+
+impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
+    type Pages = P;
+
+    #[inline]
+    fn get<T: Object>(&self, at: Ref<T>) -> &T {
+        self.check::<T>(at.at());
+        T::ref_from_prefix(&self.pages.as_bytes()[at.at() as usize..]).expect(INSIDE).0
+    }
+
+    #[inline]
+    fn get_mut<T: Object>(&mut self, at: Ref<T>) -> &mut T {
+        self.check::<T>(at.at());
+        T::mut_from_prefix(&mut self.pages.as_mut_bytes()[at.at() as usize..]).expect(INSIDE).0
+    }
+
+    fn with_tail<T: Object, U: Object>(&mut self, at: Ref<T>, count: usize) -> (&mut T, &mut [U]) {
+        self.check::<T>(at.at());
+        let tail = at.at() + size_of::<T>() as u32;
+        if let Some(last) = count.checked_sub(1) {
+            self.check::<U>(tail + (last * size_of::<U>()) as u32);
+        }
+        let bytes = &mut self.pages.as_mut_bytes()[at.at() as usize..];
+        let (object, rest) = T::mut_from_prefix(bytes).expect(INSIDE);
+        (object, <[U]>::mut_from_prefix_with_elems(rest, count).expect(INSIDE).0)
+    }
+
+    fn clear(&mut self, at: u32, len: u32) {
+        self.check_free(at, len);
+        self.pages.as_mut_bytes()[at as usize..][..len as usize].fill(0);
+    }
+
+    fn note(&mut self, at: u32, len: u32, kind: Option<Kind>) {
+        match kind {
+            Some(_) => self.check_free(at, len),
+            None => assert!(
+                self.map.as_ref().is_none_or(|map| map[(at / GRANULE) as usize] & START != 0),
+                "nothing begins at {at:#x} that could end"
+            ),
+        }
+        self.mark(at, len, kind.map_or(0, |kind| kind as u8));
+    }
+
+    fn physical(&self, at: u32) -> u64 {
+        self.base + u64::from(at)
+    }
+
+    fn kernel_entry(&self) -> (u64, usize) {
+        self.kernel_entry
+    }
+
+    fn enter_space(&mut self, root: u64) {
+        self.space = root;
+        self.forgotten.clear();
+    }
+
+    fn forget(&mut self, address: u64) {
+        self.forgotten.push(address);
+    }
+
+    fn now(&mut self) -> Time {
+        self.time
+    }
+
+    fn set_timer(&mut self, at: Time) {
+        self.timer = at;
+        self.timers += 1;
+    }
+
+    fn use_vectors(&mut self, area: Option<Ref<Vectors>>) {
+        if let Some(area) = area {
+            self.check::<Vectors>(area.at());
+        }
+        self.vectors = area;
+    }
+
+    fn port_in(&mut self, port: u16, bytes: u8) -> u32 {
+        self.ports.push((port, bytes, None));
+        u32::from(port) | u32::from(bytes) << 16
+    }
+
+    fn port_out(&mut self, port: u16, bytes: u8, value: u32) {
+        self.ports.push((port, bytes, Some(value)));
+    }
+
+    fn print(&mut self, text: &[u8]) {
+        self.console.push_str(&String::from_utf8_lossy(text));
+    }
+}
+
+/// A processor that does not exist: its registers have an order of their own, so that what passes
+/// on it takes no other for granted.
+pub struct Odd;
+
+impl Layout for Odd {
+    const OP: usize = 17;
+    const NAMED: usize = 3;
+    const INFO: usize = 20;
+    const WORDS: usize = 9;
+    const IP: usize = 1;
+    const SP: usize = 22;
+    const FLAGS: usize = 5;
+    const ARGUMENTS: [usize; 2] = [15, 0];
+    const ALL: usize = 7;
+    const CALL_LEN: u64 = 3;
+    const START_FLAGS: u64 = 0x5A5A;
+}
+
+/// The capability of memory that nothing was made of yet: 2^`bits` bytes at a multiple of that.
+#[must_use]
+pub const fn memory(at: u32, bits: u8) -> Cap {
+    Cap::original(Kind::Untyped, at, bits)
+}
