@@ -14,12 +14,13 @@ done
 
 tools/artifacts.sh
 
-say "building boot code, monitor and guests"
+say "building boot code, monitor, kernel and guests"
 BARE=x86_64-unknown-none
 OUT=${CARGO_TARGET_DIR:-target}/$BARE
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor -p bulkhead-kernel-image
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor"
+cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
 guests=()
 for manifest in guests/*/Cargo.toml; do
     guests+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")

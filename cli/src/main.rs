@@ -5,14 +5,10 @@
 
 mod cmd;
 mod interrupt;
-mod kernel;
-mod kernel_picture;
 mod output;
 mod pci;
 mod picture;
-mod svg;
 mod table;
-mod text;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

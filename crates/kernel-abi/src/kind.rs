@@ -31,8 +31,8 @@ pub enum Kind {
     Interrupt = 12,
     /// I/O ports.
     Ports = 13,
-    /// The sandbox's console.
-    Console = 14,
+    /// The sandbox itself: its console, its end.
+    Sandbox = 14,
 }
 
 impl Kind {
@@ -52,7 +52,7 @@ impl Kind {
         Self::Control,
         Self::Interrupt,
         Self::Ports,
-        Self::Console,
+        Self::Sandbox,
     ];
 
     /// The kind of a number.
@@ -72,13 +72,13 @@ impl Rights {
     pub const NONE: Self = Self(0);
     /// Endpoint and notification: receive, wait. Frame: be read.
     pub const READ: Self = Self(1 << 0);
-    /// Endpoint and notification: send, signal. Frame: be written.
+    /// Endpoint and notification: send, signal. Frame: be written. Sandbox: print.
     pub const WRITE: Self = Self(1 << 1);
     /// Endpoint: call, so that the receiver can answer and work on the caller's time.
     pub const CALL: Self = Self(1 << 2);
     /// Endpoint: send capabilities along.
     pub const GRANT: Self = Self(1 << 3);
-    /// Frame: be executed; never together with [`Rights::WRITE`] in one mapping.
+    /// Frame: be executed; never together with [`Rights::WRITE`] in one mapping. Sandbox: end it.
     pub const EXECUTE: Self = Self(1 << 4);
     /// All.
     pub const ALL: Self = Self(0x1F);

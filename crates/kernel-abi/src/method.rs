@@ -92,8 +92,12 @@ pub mod label {
     /// 2: how long it ran, as `CONSUMED`; 3: 0; 4: number of the thread. Answered as `FAULT`.
     pub const TIMEOUT: Label = 101;
 
-    /// Console: 1 to 4: bytes, the first one lowest, up to the first 0.
+    /// Sandbox, with `WRITE`: 1 to 4: bytes for its console, the first one lowest, up to the first 0.
     pub const PRINT: Label = 90;
+    /// Sandbox, with `EXECUTE`: it has started.
+    pub const READY: Label = 91;
+    /// Sandbox, with `EXECUTE`: it ends. 1: exit code.
+    pub const EXIT: Label = 92;
 }
 
 /// How a context's budget comes back (`bulkhead-sched` states what each keeps).

@@ -9,6 +9,16 @@ pub const MAX_NAMES: usize = 58;
 /// Bytes of arguments.
 pub const ARGS: usize = 256;
 
+/// The clock of a core, read-only for all programs.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Clock {
+    /// Nanoseconds of a TSC tick, with 32 fraction bits: the kernel's time is TSC times this.
+    pub nanos: u64,
+    /// TSC ticks of a second.
+    pub tsc_hz: u64,
+}
+
 /// What a name of the manifest stands for in a program.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -38,8 +48,8 @@ pub struct Page {
     pub magic: u64,
     /// Its name.
     pub name: [u8; NAME],
-    /// Where the sandbox's information page is mapped, with the clock's frequency.
-    pub info: u64,
+    /// Where its [`Clock`] is.
+    pub clock: u64,
     /// Zero.
     pub spare: u64,
     /// First byte of its heap, or 0.

@@ -229,7 +229,7 @@ fn extent(cap: &Cap) -> Option<(u32, u8)> {
         Kind::Node => Some((cap.object, cap.bits + crate::SLOT_BITS)),
         Kind::Frame if cap.flags & Cap::DEVICE == 0 => Some((cap.object << 12, cap.bits)),
         Kind::Frame | Kind::Null | Kind::Untyped => None,
-        Kind::Control | Kind::Ports | Kind::Console => None,
+        Kind::Control | Kind::Ports | Kind::Sandbox => None,
         _ => Some((cap.object, cap.bits)),
     }
 }

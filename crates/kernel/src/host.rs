@@ -43,6 +43,8 @@ pub struct Host<L, P> {
     pub vectors: Option<Ref<Vectors>>,
     /// What came out of the console.
     pub console: String,
+    /// Whether the sandbox said that it had started, and with which code it ended.
+    pub life: (bool, Option<u32>),
     /// What went out of ports: port, bytes, value; and what was read, by port and bytes.
     pub ports: Vec<(u16, u8, Option<u32>)>,
     layout: PhantomData<(L, P)>,
@@ -65,6 +67,7 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             forgotten: Vec::new(),
             vectors: None,
             console: String::new(),
+            life: (false, None),
             ports: Vec::new(),
             layout: PhantomData,
         }
@@ -285,6 +288,14 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
 
     fn print(&mut self, text: &[u8]) {
         self.console.push_str(&String::from_utf8_lossy(text));
+    }
+
+    fn ready(&mut self) {
+        self.life.0 = true;
+    }
+
+    fn exit(&mut self, code: u32) {
+        self.life.1 = Some(code);
     }
 }
 

@@ -60,16 +60,7 @@ impl<M: Machine> Kernel<'_, M> {
             },
             Kind::Interrupt => self.interrupt_method(root, cap.at(), method, words),
             Kind::Ports => self.ports(&cap, method, words),
-            Kind::Console => match method {
-                label::PRINT => {
-                    let bytes = words.map(u64::to_le_bytes);
-                    let text = bytes.as_flattened();
-                    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
-                    self.machine.print(&text[..end]);
-                    DONE
-                }
-                _ => no_call(),
-            },
+            Kind::Sandbox => self.sandbox(&cap, method, words),
             _ => no_call(),
         }
     }
@@ -442,6 +433,28 @@ impl<M: Machine> Kernel<'_, M> {
                 self.keep(Ref::new(at.at()), Place::Interrupt, from);
             }
             label::ACKNOWLEDGE => self.machine.get_mut(at).pending = 0,
+            _ => return no_call(),
+        }
+        DONE
+    }
+
+    fn sandbox(&mut self, cap: &Cap, method: Label, words: &[u64; 4]) -> Answer {
+        match method {
+            label::PRINT => {
+                check(cap, Rights::WRITE, 0)?;
+                let bytes = words.map(u64::to_le_bytes);
+                let text = bytes.as_flattened();
+                let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+                self.machine.print(&text[..end]);
+            }
+            label::READY => {
+                check(cap, Rights::EXECUTE, 0)?;
+                self.machine.ready();
+            }
+            label::EXIT => {
+                check(cap, Rights::EXECUTE, 0)?;
+                self.machine.exit(below(words[0], 1 << 32, 1)? as u32);
+            }
             _ => return no_call(),
         }
         DONE

@@ -245,6 +245,10 @@ pub trait Machine: Layout + Sized {
     fn port_out(&mut self, port: u16, bytes: u8, value: u32);
     /// Text for the sandbox's console.
     fn print(&mut self, text: &[u8]);
+    /// The sandbox has started.
+    fn ready(&mut self);
+    /// The sandbox ends; on the host it does not.
+    fn exit(&mut self, code: u32);
 }
 
 /// Where a thread's vector registers are kept (XSAVE area, APM volume 2, section 11.5: x87,

@@ -5,7 +5,8 @@ use crate::build;
 use std::process::Command;
 
 /// Members that only exist on the bare machine.
-const BARE: [&str; 3] = ["bulkhead-boot", "bulkhead-monitor", "harness-bare"];
+const BARE: [&str; 4] =
+    ["bulkhead-boot", "bulkhead-monitor", "bulkhead-kernel-image", "harness-bare"];
 const TARGET: &str = "x86_64-unknown-none";
 
 /// One job, because cargo would make them wait for each other anyway.

@@ -1,0 +1,131 @@
+//! The kernel on x86-64, as far as its shell (`kernel/`) and the host that bakes its image both have
+//! to know it: where things lie, and which register is which.
+//!
+//! | address | what |
+//! |---|---|
+//! | up to [`bulkhead_kernel::USER_END`] | a program's |
+//! | [`WINDOW`] and 2 GiB above | the sandbox's memory, for the kernel only: its own text executable, all else not |
+//!
+//! The kernel's own root table, in use at the start and while a space is taken apart, also maps the
+//! first 4 GiB to themselves, for what a sandbox finds at its start.
+#![no_std]
+
+use bulkhead_kernel::{Core, Layout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Where offset 0 of the sandbox's memory lies for the kernel.
+pub const WINDOW: u64 = 0xFFFF_FFFF_8000_0000;
+/// How much of it: 2 GiB.
+pub const WINDOW_LEN: u64 = 1 << 31;
+/// Index in a root table of what the kernel is reached through.
+pub const WINDOW_INDEX: usize = 511;
+
+/// Interrupt vectors that there are entries for: the exceptions, and those from
+/// [`FIRST_VECTOR`] on.
+pub const VECTORS: usize = 96;
+/// First vector that is no exception's.
+pub const FIRST_VECTOR: u8 = 32;
+/// The local APIC's spurious vector: its low four bits are ones (APM volume 2, section 16.4.7).
+pub const SPURIOUS: u8 = 0x5F;
+/// The local APIC timer's.
+pub const TIMER: u8 = 0x5E;
+/// Vectors for devices: from [`FIRST_VECTOR`] up to here.
+pub const DEVICE_VECTORS: usize = (TIMER - FIRST_VECTOR) as usize;
+
+/// Selectors. SYSCALL and SYSRET want this order (APM volume 2, section 6.1.1).
+pub mod selector {
+    /// Kernel's code; data follows.
+    pub const KERNEL_CODE: u16 = 0x08;
+    /// Kernel's data.
+    pub const KERNEL_DATA: u16 = 0x10;
+    /// User's data, at CPL 3.
+    pub const USER_DATA: u16 = 0x18 | 3;
+    /// User's code, at CPL 3.
+    pub const USER_CODE: u16 = 0x20 | 3;
+    /// Task state.
+    pub const TASK: u16 = 0x28;
+}
+
+/// Indices of [`bulkhead_kernel::Registers`]. The last five are what the processor pushes at an
+/// interrupt, whose stack ends where the registers do.
+pub mod register {
+    /// R15; R14, R13 and R12 follow.
+    pub const R15: usize = 0;
+    /// RBP.
+    pub const RBP: usize = 4;
+    /// RBX.
+    pub const RBX: usize = 5;
+    /// RDX; R8, R9 and R10 follow.
+    pub const RDX: usize = 6;
+    /// RAX.
+    pub const RAX: usize = 10;
+    /// RDI.
+    pub const RDI: usize = 11;
+    /// RSI.
+    pub const RSI: usize = 12;
+    /// R11.
+    pub const R11: usize = 13;
+    /// RCX.
+    pub const RCX: usize = 14;
+    /// Not 0: R11 and RCX matter, too.
+    pub const ALL: usize = 16;
+    /// Vector.
+    pub const VECTOR: usize = 17;
+    /// Error code, or 0.
+    pub const ERROR: usize = 18;
+    /// RIP.
+    pub const RIP: usize = 19;
+    /// CS.
+    pub const CS: usize = 20;
+    /// RFLAGS.
+    pub const RFLAGS: usize = 21;
+    /// RSP.
+    pub const RSP: usize = 22;
+    /// SS.
+    pub const SS: usize = 23;
+    /// How many.
+    pub const COUNT: usize = 24;
+}
+
+/// [`Layout`] of x86-64.
+pub struct X86;
+
+impl Layout for X86 {
+    const OP: usize = register::RAX;
+    const NAMED: usize = register::RDI;
+    const INFO: usize = register::RSI;
+    const WORDS: usize = register::RDX;
+    const IP: usize = register::RIP;
+    const SP: usize = register::RSP;
+    const FLAGS: usize = register::RFLAGS;
+    const ARGUMENTS: [usize; 2] = [register::RDI, register::RSI];
+    const ALL: usize = register::ALL;
+    const CALL_LEN: u64 = 2;
+    // Interrupts on; bit 1 is always set.
+    const START_FLAGS: u64 = 0x202;
+}
+
+/// What the host bakes into the kernel's image, at its symbol `BAKED`.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(4096))]
+pub struct Baked {
+    /// The core, with everything that its first threads need.
+    pub core: Core,
+    /// Physical address of offset 0: 0 in a sandbox.
+    pub base: u64,
+    /// Offset of the page with the [`bulkhead_kernel::abi::Clock`], which the kernel fills.
+    pub clock: u32,
+    /// Bytes of memory.
+    pub memory: u32,
+    /// Offset of the object of each device vector, or 0.
+    pub interrupts: [u32; DEVICE_VECTORS],
+    /// Serial port for the console where no monitor is, else 0.
+    pub console: u64,
+    /// The entry of every root table at [`WINDOW_INDEX`].
+    pub window: u64,
+    /// Padding.
+    pub reserved: [u64; PADDING],
+}
+
+const USED: usize = size_of::<Core>() + 8 + 4 + 4 + 4 * DEVICE_VECTORS + 8 + 8;
+const PADDING: usize = (USED.next_multiple_of(4096) - USED) / 8;

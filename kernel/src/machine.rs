@@ -1,0 +1,250 @@
+//! The machine under the portable kernel.
+
+use bulkhead_arch_x86::LongMode;
+use bulkhead_cpu_x86::{rdtsc, wrmsr};
+use bulkhead_kernel::{Machine, Object, Ref, Time, Vectors};
+use bulkhead_kernel_x86::{WINDOW, WINDOW_INDEX, X86};
+use bulkhead_layout::hypercall;
+use core::arch::asm;
+use core::fmt;
+use core::sync::atomic::{AtomicU16, Ordering};
+
+/// Local APIC, x2APIC mode (APM volume 2, section 16.11): the timer's initial count.
+const TMICT: u32 = 0x838;
+
+/// A core's machine: what the start found out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct X86Machine {
+    /// Nanoseconds of a TSC tick, 32 fraction bits.
+    pub nanos: u64,
+    /// Timer ticks of a nanosecond, 32 fraction bits, rounded up: a timer never fires early.
+    pub ticks: u64,
+    /// Physical address of offset 0.
+    pub base: u64,
+    /// See [`bulkhead_kernel_x86::Baked::window`].
+    pub window: u64,
+    /// Where the vector registers in the processor are to be kept; 0: nowhere.
+    pub vectors: u32,
+    /// State components that XSAVE keeps; 0: there is none.
+    pub xcr0: u32,
+}
+
+impl bulkhead_kernel::Layout for X86Machine {
+    const OP: usize = X86::OP;
+    const NAMED: usize = X86::NAMED;
+    const INFO: usize = X86::INFO;
+    const WORDS: usize = X86::WORDS;
+    const IP: usize = X86::IP;
+    const SP: usize = X86::SP;
+    const FLAGS: usize = X86::FLAGS;
+    const ARGUMENTS: [usize; 2] = X86::ARGUMENTS;
+    const ALL: usize = X86::ALL;
+    const CALL_LEN: u64 = X86::CALL_LEN;
+    const START_FLAGS: u64 = X86::START_FLAGS;
+}
+
+/// `value * factor`, the factor with 32 fraction bits.
+#[inline(always)]
+fn scale(value: u64, factor: u64) -> u64 {
+    ((u128::from(value) * u128::from(factor)) >> 32) as u64
+}
+
+#[inline(always)]
+fn address(at: u32) -> u64 {
+    WINDOW + u64::from(at)
+}
+
+impl Machine for X86Machine {
+    type Pages = LongMode;
+
+    #[inline(always)]
+    fn get<T: Object>(&self, at: Ref<T>) -> &T {
+        // SAFETY: the kernel makes references to its own objects only, which lie in the window, aligned; any
+        // bits are a value of `T`. No exclusive reference is alive: they come from `&mut self`.
+        unsafe { &*(address(at.at()) as *const T) }
+    }
+
+    #[inline(always)]
+    fn get_mut<T: Object>(&mut self, at: Ref<T>) -> &mut T {
+        // SAFETY: as `get`, and `&mut self` is the only way to an object.
+        unsafe { &mut *(address(at.at()) as *mut T) }
+    }
+
+    #[inline(always)]
+    fn with_tail<T: Object, U: Object>(&mut self, at: Ref<T>, count: usize) -> (&mut T, &mut [U]) {
+        let head = address(at.at()) as *mut T;
+        // SAFETY: as `get_mut`; the kernel says how many follow within the same object.
+        unsafe { (&mut *head, core::slice::from_raw_parts_mut(head.add(1).cast(), count)) }
+    }
+
+    #[inline]
+    fn clear(&mut self, at: u32, len: u32) {
+        // SAFETY: the kernel names memory in which no object lies.
+        unsafe { core::ptr::write_bytes(address(at) as *mut u8, 0, len as usize) }
+    }
+
+    #[inline(always)]
+    fn physical(&self, at: u32) -> u64 {
+        self.base + u64::from(at)
+    }
+
+    fn kernel_entry(&self) -> (u64, usize) {
+        (self.window, WINDOW_INDEX)
+    }
+
+    #[inline(always)]
+    fn enter_space(&mut self, root: u64) {
+        // SAFETY: a space's root maps the kernel where it is ([`Machine::kernel_entry`]).
+        unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) }
+    }
+
+    fn forget(&mut self, address: u64) {
+        // SAFETY: only drops what the processor remembers.
+        unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) }
+    }
+
+    #[inline(always)]
+    fn now(&mut self) -> Time {
+        scale(rdtsc(), self.nanos) | 1
+    }
+
+    #[inline(always)]
+    fn set_timer(&mut self, at: Time) {
+        let count = match at {
+            Time::MAX => 0,
+            _ => {
+                let left = at.saturating_sub(scale(rdtsc(), self.nanos));
+                scale(left, self.ticks).clamp(1, u64::from(u32::MAX))
+            }
+        };
+        // SAFETY: the timer is this core's own.
+        unsafe { wrmsr(TMICT, count) }
+    }
+
+    fn use_vectors(&mut self, area: Option<Ref<Vectors>>) {
+        let (low, high) = (self.xcr0, 0u32);
+        if low == 0 {
+            // Without XSAVE nobody has any: using them is an exception.
+            return;
+        }
+        // SAFETY: CR0.TS off, the vector registers are there; nobody's yet, or their keeper's.
+        unsafe { asm!("clts", options(nostack, nomem, preserves_flags)) }
+        if self.vectors != 0 {
+            let to = address(self.vectors);
+            // SAFETY: the area is part of a thread, aligned to 64 and large enough for what XCR0 has.
+            unsafe {
+                asm!("xsave64 [{}]", in(reg) to, in("eax") low, in("edx") high, options(nostack))
+            }
+        }
+        self.vectors = area.map_or(0, Ref::at);
+        if self.vectors != 0 {
+            let from = address(self.vectors);
+            // SAFETY: the area was saved before, or is as the kernel made it: zeros, the initial state of XSAVE.
+            unsafe {
+                asm!("xrstor64 [{}]", in(reg) from, in("eax") low, in("edx") high, options(nostack))
+            }
+        } else {
+            const TS: u64 = 1 << 3;
+            // SAFETY: whoever uses vector registers now takes an exception.
+            unsafe {
+                asm!("mov {r}, cr0", "or {r}, {ts}", "mov cr0, {r}", r = out(reg) _, ts = const TS, options(nostack))
+            }
+        }
+    }
+
+    fn port_in(&mut self, port: u16, bytes: u8) -> u32 {
+        let value: u32;
+        // SAFETY: a program that was given the port asks for it.
+        unsafe {
+            match bytes {
+                1 => asm!("in al, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
+                2 => asm!("in ax, dx", in("dx") port, inout("eax") 0u32 => value, options(nostack)),
+                _ => asm!("in eax, dx", in("dx") port, out("eax") value, options(nostack)),
+            }
+        }
+        value
+    }
+
+    fn port_out(&mut self, port: u16, bytes: u8, value: u32) {
+        // SAFETY: as above.
+        unsafe {
+            match bytes {
+                1 => asm!("out dx, al", in("dx") port, in("eax") value, options(nostack)),
+                2 => asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack)),
+                _ => asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack)),
+            }
+        }
+    }
+
+    fn print(&mut self, text: &[u8]) {
+        print(text);
+    }
+
+    fn ready(&mut self) {
+        ready();
+    }
+
+    fn exit(&mut self, code: u32) {
+        exit(code)
+    }
+}
+
+/// A call of the monitor.
+fn call(number: u64, first: u64, rest: [u64; 3]) {
+    // SAFETY: no call touches memory or a register other than RAX.
+    unsafe {
+        asm!("vmmcall", inlateout("rax") number => _, in("rdi") first,
+            in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
+    }
+}
+
+/// Where text goes: a serial port, or (0) the monitor's console.
+static PORT: AtomicU16 = AtomicU16::new(0);
+
+/// Says where text goes.
+pub fn set_console(port: u16) {
+    PORT.store(port, Ordering::Relaxed);
+}
+
+fn print(text: &[u8]) {
+    let port = PORT.load(Ordering::Relaxed);
+    if port != 0 {
+        for byte in text {
+            // SAFETY: a serial port's data register; emulated ones take what comes.
+            unsafe { asm!("out dx, al", in("dx") port, in("al") *byte, options(nostack)) }
+        }
+        return;
+    }
+    for piece in text.chunks(hypercall::CONSOLE_BYTES as usize) {
+        let mut bytes = [[0u8; 8]; 3];
+        bytes.as_flattened_mut()[..piece.len()].copy_from_slice(piece);
+        call(hypercall::CONSOLE, piece.len() as u64, bytes.map(u64::from_le_bytes));
+    }
+}
+
+fn ready() {
+    if PORT.load(Ordering::Relaxed) == 0 {
+        call(hypercall::READY, 0, [0; 3]);
+    }
+}
+
+/// Ends the sandbox; without a monitor the core stops.
+pub fn exit(code: u32) -> ! {
+    if PORT.load(Ordering::Relaxed) == 0 {
+        call(hypercall::EXIT, u64::from(code), [0; 3]);
+    }
+    loop {
+        // SAFETY: nothing more happens here.
+        unsafe { asm!("cli", "hlt", options(nostack, nomem)) }
+    }
+}
+
+/// The console, for what the kernel says itself.
+pub struct Console;
+
+impl fmt::Write for Console {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        print(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! The kernel on x86-64: how threads come into it and out of it, and the machine that the portable
+//! kernel (`bulkhead-kernel`) runs on. It runs in a sandbox, or on a core without any monitor.
+//!
+//! Interrupts are off in the kernel; it is entered from user mode, or from its own idle loop. There is one
+//! stack. All that it remembers lies in [`Baked`], which the host has filled, and in the objects that it points
+//! to.
+#![no_std]
+#![no_main]
+
+mod entry;
+mod machine;
+mod start;
+
+use bulkhead_kernel_x86::Baked;
+use core::cell::UnsafeCell;
+use core::fmt::Write;
+use core::panic::PanicInfo;
+
+/// What the host has baked.
+#[repr(transparent)]
+pub struct Cell(UnsafeCell<core::mem::MaybeUninit<Baked>>);
+
+// SAFETY: one core runs the kernel, and takes no interrupts in it.
+unsafe impl Sync for Cell {}
+
+/// Filled by the host in the image, under this name.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".baked")]
+static BAKED: Cell = Cell(UnsafeCell::new(core::mem::MaybeUninit::zeroed()));
+
+impl Cell {
+    /// What was baked.
+    ///
+    /// # Safety
+    /// Nobody else has it: it is asked for once in each entry.
+    #[inline(always)]
+    unsafe fn get(&self) -> &'static mut Baked {
+        // SAFETY: any bits are a value; the caller vouches for the rest.
+        unsafe { (*self.0.get()).assume_init_mut() }
+    }
+}
+
+/// An assertion of the kernel's failed: it says so, and its sandbox stops.
+#[panic_handler]
+fn panic(info: &PanicInfo<'_>) -> ! {
+    let mut console = machine::Console;
+    // Into a console that takes everything.
+    let _ = writeln!(console, "kernel: {info}");
+    machine::exit(PANIC)
+}
+
+/// Exit code of a sandbox whose kernel failed.
+const PANIC: u32 = 102;

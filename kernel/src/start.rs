@@ -1,0 +1,193 @@
+//! The first instructions: descriptor tables, call entry, timer, clock; then the first thread.
+//!
+//! A sandbox starts here in 64-bit mode, on the kernel's own root table, with interrupts off and RSI =
+//! the address of the information page; no stack yet.
+
+use crate::entry::{MACHINE, STACK, STACK_OF_CORE};
+use crate::{BAKED, machine};
+use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
+use bulkhead_kernel::abi::Clock;
+use bulkhead_kernel::{Kernel, Machine, Ref, Time};
+use bulkhead_kernel_x86::{SPURIOUS, TIMER, VECTORS, selector};
+use bulkhead_layout::info::Info;
+use bulkhead_layout::marker::{EVENT, encode, id};
+use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+
+global_asm!(
+    ".section .text.entry, \"ax\"",
+    ".global kernel_entry",
+    "kernel_entry:",
+    // For whoever measures launches.
+    ".quad {entered}",
+    "cld",
+    "lea rsp, [rip + {stack} + {size}]",
+    "xor ebp, ebp",
+    "mov rdi, rsi",
+    "call {start}",
+    "jmp kernel_exit",
+    ".previous",
+    entered = const u64::from_le_bytes(encode(EVENT | id::ENTRY)),
+    stack = sym STACK_OF_CORE,
+    size = const STACK,
+    start = sym start,
+);
+
+/// MSRs (APM volume 2, appendix A).
+mod msr {
+    pub const EFER: u32 = 0xC000_0080;
+    pub const STAR: u32 = 0xC000_0081;
+    pub const LSTAR: u32 = 0xC000_0082;
+    pub const SFMASK: u32 = 0xC000_0084;
+    pub const TPR: u32 = 0x808;
+    pub const SVR: u32 = 0x80F;
+    pub const LVT_TIMER: u32 = 0x832;
+    pub const DCR: u32 = 0x83E;
+}
+
+/// Something that the processor reads while the kernel runs, and that is set once.
+#[repr(C, align(16))]
+pub struct Table<T>(UnsafeCell<T>);
+
+// SAFETY: written at the start only, but for the task state's stack, which the exit writes.
+unsafe impl<T> Sync for Table<T> {}
+
+/// Task state segment (APM volume 2, section 12.2.5): only its first stack is used.
+pub static TASK: Table<[u32; 26]> = Table(UnsafeCell::new([0; 26]));
+static GDT: Table<[u64; 7]> = Table(UnsafeCell::new([
+    0,
+    0x00AF_9B00_0000_FFFF,
+    0x00CF_9300_0000_FFFF,
+    0x00CF_F300_0000_FFFF,
+    0x00AF_FB00_0000_FFFF,
+    0,
+    0,
+]));
+static IDT: Table<[[u64; 2]; VECTORS]> = Table(UnsafeCell::new([[0; 2]; VECTORS]));
+
+unsafe extern "C" {
+    static kernel_vectors: u8;
+    static kernel_call: u8;
+}
+
+#[repr(C, packed)]
+struct Pointer {
+    limit: u16,
+    base: u64,
+}
+
+impl<T> Table<T> {
+    fn pointer(&self) -> Pointer {
+        Pointer { limit: (size_of::<T>() - 1) as u16, base: self.0.get() as u64 }
+    }
+}
+
+/// # Safety
+/// `info` is what the entry found in RSI.
+unsafe extern "C" fn start(info: *const Info) {
+    // SAFETY: the page that a sandbox has from its monitor, mapped by the kernel's own table.
+    let clock = unsafe { (*info).clock };
+    // SAFETY: the first that asks, and over before the first entry.
+    let (machine, baked) = unsafe { (MACHINE.get(), BAKED.get()) };
+    machine::set_console(baked.console as u16);
+    descriptors();
+    calls();
+    const NANO: u128 = 1_000_000_000 << 32;
+    let tsc_hz = clock.tsc_hz.max(1);
+    machine.nanos = (NANO / u128::from(tsc_hz)) as u64;
+    machine.ticks = (u128::from(clock.lapic_hz) << 32).div_ceil(NANO >> 32) as u64;
+    (machine.base, machine.window) = (baked.base, baked.window);
+    machine.xcr0 = vector_registers();
+    // A frame of nobody's but the host's, which every program sees.
+    *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, nanos) as u32)) =
+        machine.nanos;
+    *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, tsc_hz) as u32)) = tsc_hz;
+    timer();
+    baked.core.timer = Time::MAX;
+    baked.core.undecided = 1;
+    let mut kernel = Kernel { machine, core: &mut baked.core };
+    kernel.decide();
+}
+
+fn descriptors() {
+    const PRESENT_TASK: u64 = 0x89 << 40;
+    const INTERRUPT_GATE: u64 = 0x8E << 40;
+    let task = TASK.0.get() as u64;
+    // SAFETY: nobody reads the tables yet; what is written is as APM volume 2, chapter 4, has it.
+    unsafe {
+        let gdt = &mut *GDT.0.get();
+        let limit = size_of::<[u32; 26]>() as u64 - 1;
+        let base = (task & 0xFF_FFFF) << 16 | (task >> 24 & 0xFF) << 56;
+        gdt[5] = PRESENT_TASK | limit | base;
+        gdt[6] = task >> 32;
+        // No I/O permission map: its offset is beyond the limit.
+        (*TASK.0.get())[25] = (size_of::<[u32; 26]>() as u32) << 16;
+        for (n, gate) in (*IDT.0.get()).iter_mut().enumerate() {
+            let at = &raw const kernel_vectors as u64 + 16 * n as u64;
+            let code = u64::from(selector::KERNEL_CODE) << 16;
+            gate[0] = at & 0xFFFF | code | INTERRUPT_GATE | (at >> 16 & 0xFFFF) << 48;
+            gate[1] = at >> 32;
+        }
+        asm!("lgdt [{}]", in(reg) &GDT.pointer(), options(nostack));
+        asm!("lidt [{}]", in(reg) &IDT.pointer(), options(nostack));
+        asm!(
+            "mov ds, {data:e}", "mov es, {data:e}", "mov ss, {data:e}",
+            "mov fs, {null:e}", "mov gs, {null:e}",
+            "push {code}", "lea {next}, [rip + 2f]", "push {next}", "retfq", "2:",
+            "ltr {task:x}",
+            data = in(reg) u32::from(selector::KERNEL_DATA), null = in(reg) 0,
+            code = in(reg) u64::from(selector::KERNEL_CODE), next = out(reg) _,
+            task = in(reg) selector::TASK,
+        );
+    }
+}
+
+fn calls() {
+    const SYSCALL_ENABLE: u64 = 1 << 0;
+    const NO_EXECUTE_ENABLE: u64 = 1 << 11;
+    // Interrupts, direction, trap, alignment check and nested task off in the kernel.
+    const MASK: u64 = 1 << 9 | 1 << 10 | 1 << 8 | 1 << 18 | 1 << 14;
+    let kernel = u64::from(selector::KERNEL_CODE) << 32;
+    let user = u64::from(selector::KERNEL_DATA) << 48;
+    // SAFETY: registers that every x86-64 has; the entry is the kernel's. SYSRET loads SS from the
+    // selector after `user`, CS from the one after that (APM volume 3, SYSRET).
+    unsafe {
+        wrmsr(msr::EFER, rdmsr(msr::EFER) | SYSCALL_ENABLE | NO_EXECUTE_ENABLE);
+        wrmsr(msr::STAR, kernel | user);
+        wrmsr(msr::LSTAR, &raw const kernel_call as u64);
+        wrmsr(msr::SFMASK, MASK);
+    }
+}
+
+/// Switches vector registers on for those who ask for them; the components that there are.
+fn vector_registers() -> u32 {
+    const XSAVE: u32 = 1 << 26;
+    const OSFXSR_OSXMMEXCPT_OSXSAVE: u64 = 1 << 9 | 1 << 10 | 1 << 18;
+    const X87_SSE_AVX: u32 = 0b111;
+    if cpuid(1, 0).ecx & XSAVE == 0 {
+        return 0;
+    }
+    let components = cpuid(0xD, 0).eax & X87_SSE_AVX;
+    // SAFETY: CPUID says that XSAVE is there, and these components. CR0: TS and MP on, EM off, so that
+    // using them is an exception until the kernel lends them.
+    unsafe {
+        asm!("mov {r}, cr4", "or {r}, {bits}", "mov cr4, {r}", r = out(reg) _, bits = in(reg) OSFXSR_OSXMMEXCPT_OSXSAVE);
+        asm!("xsetbv", in("ecx") 0, in("eax") components, in("edx") 0);
+        asm!("mov {r}, cr0", "and {r}, {off}", "or {r}, {on}", "mov cr0, {r}",
+            r = out(reg) _, off = in(reg) !4u64, on = in(reg) 0b1010u64);
+    }
+    components
+}
+
+fn timer() {
+    const ON: u64 = 1 << 8;
+    const DIVIDE_BY_1: u64 = 0b1011;
+    // SAFETY: x2APIC mode is on at the entry; every vector has an entry.
+    unsafe {
+        wrmsr(msr::SVR, ON | u64::from(SPURIOUS));
+        wrmsr(msr::TPR, 0);
+        wrmsr(msr::DCR, DIVIDE_BY_1);
+        wrmsr(msr::LVT_TIMER, u64::from(TIMER));
+    }
+}
