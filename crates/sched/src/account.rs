@@ -37,6 +37,9 @@ pub struct Account {
     pub(crate) budget: Time,
     pub(crate) period: Time,
     pub(crate) cost: Time,
+    /// When the refill after the head comes, [`Time::MAX`] if there is none: so that waking need
+    /// not look at the list.
+    pub(crate) next: Time,
     /// U of a PIBS server.
     pub(crate) numerator: u32,
     pub(crate) denominator: u32,
@@ -58,6 +61,7 @@ impl Account {
             budget: head.amount,
             period,
             cost: 0,
+            next: Time::MAX,
             numerator: 0,
             denominator: 0,
             start: 0,
@@ -145,6 +149,10 @@ impl Account {
         self.policy <= STRICT
     }
 
+    pub(crate) const fn is_strict(&self) -> bool {
+        self.policy == STRICT
+    }
+
     /// C, of PIBS U·T with its cost, of [`Policy::Full`] the slice; ticks.
     pub const fn budget(&self) -> Time {
         self.budget
@@ -165,6 +173,18 @@ impl Account {
         self.head.amount.saturating_sub(self.used)
     }
 
+    /// The same, of an account that is not [over](Account::is_over).
+    #[inline]
+    pub(crate) const fn rest(&self) -> Time {
+        self.head.amount.wrapping_sub(self.used)
+    }
+
+    /// Whether the head is used up, so that [`Account::settle`] would do something.
+    #[inline]
+    pub(crate) const fn is_over(&self) -> bool {
+        self.used >= self.head.amount
+    }
+
     /// The thread ran for so long.
     #[inline]
     pub fn charge(&mut self, ticks: Time) {
@@ -180,13 +200,14 @@ impl Account {
     /// Takes away what is used up; whether that was anything, so that the turn is over.
     #[inline]
     pub fn settle(&mut self, refills: &mut [Refill], now: Time) -> bool {
-        let over = self.used >= self.head.amount;
+        let over = self.is_over();
         if over {
             self.end_turn(refills, now);
         }
         over
     }
 
+    #[inline]
     pub(crate) fn end_turn(&mut self, refills: &mut [Refill], now: Time) {
         match self.policy {
             SPORADIC | STRICT => self.use_up(refills, now),
@@ -205,6 +226,21 @@ impl Account {
         }
     }
 
+    /// A server whose head can be used wakes, if its list stays as it is; whether that was so.
+    #[inline]
+    pub(crate) fn begin_alone(&mut self, now: Time) -> bool {
+        self.head.time = now;
+        now.wrapping_add(self.head.amount) < self.next
+    }
+
+    /// What is not a server wakes.
+    #[inline]
+    pub(crate) fn wake_unlisted(&mut self, now: Time) {
+        if self.policy == PIBS {
+            self.activate(now);
+        }
+    }
+
     /// The thread doesn't want to run any more.
     #[inline]
     pub fn block(&mut self, refills: &mut [Refill], now: Time) {
@@ -218,7 +254,7 @@ impl Account {
     /// The thread is put on the processor.
     #[inline]
     pub fn dispatch(&mut self, refills: &mut [Refill], now: Time) {
-        if self.policy == STRICT {
+        if self.is_strict() {
             self.begin(refills, now);
         }
         self.pay();
@@ -237,7 +273,7 @@ impl Account {
         if self.is_server() {
             self.settle(refills, now);
         }
-        if self.policy == STRICT {
+        if self.is_strict() {
             self.split(refills);
         }
     }

@@ -75,6 +75,12 @@ pub(crate) const BACKGROUND: u8 = 1;
 pub(crate) const WANTED: u8 = 2;
 /// It was woken by an alarm, and its thread does not know yet.
 pub(crate) const ALARMED: u8 = 4;
+/// It has a place in the release queue.
+pub(crate) const WAITS: u8 = 16;
+/// Its account is a server's.
+pub(crate) const SERVER: u8 = 32;
+/// Its account is a strict server's, which takes more than others to put on and off the processor.
+pub(crate) const STRICT: u8 = 8;
 
 /// A scheduling context: plain data, of which every pattern of bits is one.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -89,7 +95,7 @@ pub struct Context {
     pub(crate) next: u32,
     /// The level at which it is queued as ready, plus 1; or 0.
     pub(crate) queued: u16,
-    /// Its place in the release queue, plus 1; or 0.
+    /// Its place in the release queue, if it [`WAITS`].
     pub(crate) place: u16,
     pub(crate) priority: u8,
     pub(crate) flags: u8,
@@ -97,7 +103,7 @@ pub struct Context {
 }
 
 /// What a kernel's object of a context begins with; refills follow at their own alignment.
-const _: () = assert!(size_of::<Context>() == 96 && size_of::<Refill>() == 16);
+const _: () = assert!(size_of::<Context>() == 104 && size_of::<Refill>() == 16);
 
 impl Context {
     /// A context on which nothing wants to run. The higher `priority`, the earlier.
@@ -111,7 +117,11 @@ impl Context {
             queued: 0,
             place: 0,
             priority,
-            flags: 0,
+            flags: match account.policy() {
+                Policy::Sporadic => SERVER,
+                Policy::Strict => SERVER | STRICT,
+                _ => 0,
+            },
             reserved: [0; 2],
         }
     }
@@ -144,7 +154,7 @@ impl Context {
 
     /// Whether nothing wants to run on it until an alarm that is set.
     pub const fn has_alarm(&self) -> bool {
-        self.place != 0 && !self.is_wanted()
+        self.flags & (WAITS | WANTED) == WAITS
     }
 
     /// How long it ran since this was asked last, background included, up to the scheduler's last

@@ -109,6 +109,10 @@ impl Account {
         }
         if self.is_active() {
             self.head.time = self.head.time.max(now);
+            // It may have used more than a shorter period gives it.
+            if self.is_over() {
+                self.go_on();
+            }
         }
     }
 

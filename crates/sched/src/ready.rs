@@ -34,24 +34,25 @@ pub struct Ends {
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Ready {
+    /// The highest level that has somebody, 0 if none has.
+    highest: u16,
     /// Which words are not 0.
-    summary: u64,
+    summary: u16,
+    reserved: u32,
     words: [u64; WORDS],
     ends: [Ends; LEVELS],
 }
 
 impl Ready {
     pub const fn new() -> Self {
-        Self { summary: 0, words: [0; WORDS], ends: [Ends { first: 0, last: 0 }; LEVELS] }
+        let ends = [Ends { first: 0, last: 0 }; LEVELS];
+        Self { highest: 0, summary: 0, reserved: 0, words: [0; WORDS], ends }
     }
 
     /// The highest level that has somebody, 0 if none has.
     #[inline]
     pub fn highest(&self) -> u16 {
-        // The lowest bits stand for themselves, so that nothing is there needs no other way.
-        let word = (self.summary | 1).ilog2() as usize % WORDS;
-        let bit = (self.words[word] | 1).ilog2();
-        (64 * word) as u16 + bit as u16
+        self.highest % LEVELS as u16
     }
 
     /// The first of a level.
@@ -60,31 +61,37 @@ impl Ready {
         Id::from_link(self.ends[usize::from(level) % LEVELS].first)
     }
 
-    /// Queues a context that is not queued.
+    /// Queues a context that is not queued, as the last.
     #[inline]
-    pub fn insert(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        id: Id,
-        level: u16,
-        first: bool,
-    ) {
+    pub fn insert(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u16) {
         let level = level % LEVELS as u16;
         let ends = &mut self.ends[usize::from(level)];
-        let (previous, next) = if first { (0, ends.first) } else { (ends.last, 0) };
+        let last = core::mem::replace(&mut ends.last, id.link());
         let context = contexts.context(id);
-        (context.previous, context.next, context.queued) = (previous, next, level + 1);
-        match Id::from_link(previous) {
-            Some(previous) => contexts.context(previous).next = id.link(),
-            None => ends.first = id.link(),
+        (context.previous, context.next, context.queued) = (last, 0, level + 1);
+        match Id::from_link(last) {
+            Some(last) => contexts.context(last).next = id.link(),
+            None => {
+                ends.first = id.link();
+                self.mark(level);
+            }
         }
-        match Id::from_link(next) {
-            Some(next) => contexts.context(next).previous = id.link(),
-            None => ends.last = id.link(),
+    }
+
+    /// The same, as the first.
+    pub fn insert_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u16) {
+        let level = level % LEVELS as u16;
+        let ends = &mut self.ends[usize::from(level)];
+        let first = core::mem::replace(&mut ends.first, id.link());
+        let context = contexts.context(id);
+        (context.previous, context.next, context.queued) = (0, first, level + 1);
+        match Id::from_link(first) {
+            Some(first) => contexts.context(first).previous = id.link(),
+            None => {
+                ends.last = id.link();
+                self.mark(level);
+            }
         }
-        let word = usize::from(level / 64);
-        self.words[word] |= 1 << (level % 64);
-        self.summary |= 1 << word;
     }
 
     /// Takes a context out, if it is in.
@@ -104,11 +111,48 @@ impl Ready {
             None => ends.last = previous,
         }
         if previous == 0 && next == 0 {
-            let word = usize::from(level / 64);
-            self.words[word] &= !(1 << (level % 64));
-            if self.words[word] == 0 {
-                self.summary &= !(1 << word);
+            self.unmark(level);
+        }
+    }
+
+    /// Takes out the first of a level, which `id` is.
+    #[inline]
+    pub fn remove_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u16) {
+        let context = contexts.context(id);
+        context.queued = 0;
+        let next = context.next;
+        let level = level % LEVELS as u16;
+        let ends = &mut self.ends[usize::from(level)];
+        ends.first = next;
+        match Id::from_link(next) {
+            Some(next) => contexts.context(next).previous = 0,
+            None => {
+                ends.last = 0;
+                self.unmark(level);
             }
         }
+    }
+
+    /// A level has somebody.
+    #[inline]
+    fn mark(&mut self, level: u16) {
+        let word = usize::from(level / 64) % WORDS;
+        self.words[word] |= 1 << (level % 64);
+        self.summary |= 1 << word;
+        self.highest = self.highest.max(level);
+    }
+
+    /// A level has nobody.
+    #[inline]
+    fn unmark(&mut self, level: u16) {
+        let word = usize::from(level / 64) % WORDS;
+        self.words[word] &= !(1 << (level % 64));
+        if self.words[word] == 0 {
+            self.summary &= !(1 << word);
+        }
+        // The lowest bits stand for themselves, so that nobody being there needs no other way.
+        let word = (self.summary | 1).ilog2() as usize % WORDS;
+        let bit = (self.words[word] | 1).ilog2();
+        self.highest = (64 * word) as u16 + bit as u16;
     }
 }

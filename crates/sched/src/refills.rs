@@ -60,19 +60,25 @@ impl Account {
         let after = usize::from(self.start) + 1;
         self.start = if after >= refills.len() { 0 } else { after as u16 };
         self.len -= 1;
+        self.next = self.following(refills).map_or(Time::MAX, |next| next.time);
         Some(next)
     }
 
     /// Not before those that are there: they may come from a longer period.
     #[inline]
     fn push(&mut self, refills: &mut [Refill], Refill { amount, time }: Refill) {
-        let last = match self.len {
-            0 => self.head.time,
-            len => refills.get(self.index(refills, len - 1)).map_or(0, |last| last.time),
+        let (last, index) = match self.len {
+            0 => (self.head.time, usize::from(self.start)),
+            len => {
+                let last = self.index(refills, len - 1);
+                let time = refills.get(last).map_or(0, |last| last.time);
+                (time, if last + 1 >= refills.len() { 0 } else { last + 1 })
+            }
         };
-        let index = self.index(refills, self.len);
+        let time = time.max(last);
         if let Some(place) = refills.get_mut(index) {
-            *place = Refill { amount, time: time.max(last) };
+            *place = Refill { amount, time };
+            self.next = if self.len == 0 { time } else { self.next };
             self.len += 1;
         }
     }
@@ -97,6 +103,7 @@ impl Account {
     /// Every entry comes later.
     pub(crate) fn delay(&mut self, refills: &mut [Refill], by: Time) {
         self.head.time = self.head.time.saturating_add(by);
+        self.next = self.next.saturating_add(by);
         for refill in refills {
             refill.time = refill.time.saturating_add(by);
         }
@@ -145,7 +152,7 @@ impl Account {
         };
         if let Some(place) = refills.get_mut(start) {
             *place = self.head;
-            (self.start, self.len) = (start as u16, self.len + 1);
+            (self.start, self.len, self.next) = (start as u16, self.len + 1, self.head.time);
             self.head = Refill { amount: extra, time: now };
         }
     }
@@ -159,6 +166,7 @@ impl Account {
             (*amount, less) = (*amount - part, less - part);
             self.len -= u16::from(*amount == 0);
         }
+        self.next = if self.len == 0 { Time::MAX } else { self.next };
         self.head.amount = self.head.amount.saturating_sub(less);
     }
 
@@ -175,11 +183,15 @@ impl Account {
     /// that the head can be used up.
     #[inline]
     pub(crate) fn merge_now(&mut self, refills: &[Refill]) {
-        while let Some(Refill { amount, time }) = self.following(refills) {
-            if self.head.time.saturating_add(self.head.amount) < time {
-                return;
-            }
-            self.pop(refills);
+        if self.head.time.wrapping_add(self.head.amount) >= self.next {
+            self.take_in(refills);
+        }
+    }
+
+    #[inline(never)]
+    fn take_in(&mut self, refills: &[Refill]) {
+        while self.head.time.saturating_add(self.head.amount) >= self.next {
+            let Some(Refill { amount, .. }) = self.pop(refills) else { return };
             self.head.amount = self.head.amount.wrapping_add(amount);
         }
     }
@@ -205,6 +217,8 @@ mod tests {
         }
 
         fn shown(&self) -> Vec<(Time, Time)> {
+            let next = self.0.list(&self.1).nth(1);
+            assert_eq!(self.0.next, next.map_or(Time::MAX, |next| next.time));
             self.0.list(&self.1).map(|r| (r.amount, r.time)).collect()
         }
     }

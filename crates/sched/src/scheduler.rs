@@ -18,8 +18,7 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::account::STRICT;
-use crate::context::{ALARMED, BACKGROUND, WANTED};
+use crate::context::{ALARMED, BACKGROUND, SERVER, STRICT, WAITS, WANTED};
 use crate::ready::{FOREGROUND, Ready, background, foreground};
 use crate::release::{Entry, Release};
 use crate::{Context, Contexts, Id, Invalid, PLACES, Requester, Time};
@@ -51,14 +50,20 @@ pub struct Scheduler {
     charged: Time,
     /// Who is on the processor: its id, or 0.
     running: u32,
-    /// Its level in the ready queue, for which the timer was set; 0 if nobody runs.
-    level: u16,
-    /// The level that it runs at: another one after a donation.
-    effective: u16,
+    /// The level that it runs at; 0 if nobody runs.
+    effective: u32,
+    /// Its level in the ready queue, for which the timer was set: another one than it runs at
+    /// after a donation. With [`ODD`] where the short ways are not right for who runs; else, if
+    /// they are right, equal to `effective`.
+    level: u32,
+    padding: u32,
     reserved: u64,
     ready: Ready,
     release: Release,
 }
+
+/// Who runs is strict or in the background.
+const ODD: u32 = 1 << 31;
 
 impl Scheduler {
     /// A scheduler of an idle core.
@@ -66,8 +71,9 @@ impl Scheduler {
         Self {
             charged: now,
             running: 0,
-            level: 0,
             effective: 0,
+            level: 0,
+            padding: 0,
             reserved: 0,
             ready: Ready::new(),
             release: Release::new(),
@@ -98,7 +104,7 @@ impl Scheduler {
 
     /// Whether who runs does so below all priorities.
     pub fn is_in_background(&self) -> bool {
-        self.running != 0 && self.level < FOREGROUND
+        self.running != 0 && self.level & u32::from(FOREGROUND) == 0
     }
 
     /// A thread wants to run on a context, alarm or not. Without effect if one wanted to already,
@@ -106,22 +112,53 @@ impl Scheduler {
     /// to another decision now; else it need not be called.
     #[inline]
     pub fn wake(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) -> bool {
-        let (context, refills) = contexts.refills(id);
+        let context = contexts.context(id);
         let flags = context.flags;
-        context.flags = flags & !ALARMED | WANTED;
-        if flags & WANTED != 0 {
+        if flags & (WANTED | WAITS) != 0 || context.account.eligible() > now {
+            return self.wake_odd(contexts, id, now);
+        }
+        if flags & SERVER == 0 {
+            context.account.wake_unlisted(now);
+        } else if !context.account.begin_alone(now) {
+            return self.wake_odd(contexts, id, now);
+        }
+        context.flags = flags | WANTED;
+        let level = foreground(context.priority);
+        self.ready.insert(contexts, id, level);
+        u32::from(level) > self.effective
+    }
+
+    /// It has an alarm or wants to run already, its list changes, or it has no budget.
+    #[inline(never)]
+    fn wake_odd(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) -> bool {
+        let (context, refills) = contexts.refills(id);
+        context.flags &= !ALARMED;
+        if context.is_wanted() {
             return false;
         }
+        context.flags |= WANTED;
         context.account.wake(refills, now);
-        if context.place != 0 {
-            self.release.remove(contexts, id);
-        }
-        self.place(contexts, id, now, false) > self.effective
+        self.release.remove(contexts, id);
+        u32::from(self.place(contexts, id, now, false)) > self.effective
     }
 
     /// No thread wants to run on a context any more. It has no alarm then.
     #[inline]
     pub fn block(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
+        if self.running != id.link() || self.level != self.effective || now < self.charged {
+            return self.block_odd(contexts, id, now);
+        }
+        self.charge_plain(contexts.context(id), now);
+        self.ready.remove_first(contexts, id, self.level as u16);
+        self.vacate();
+        let (context, refills) = contexts.refills(id);
+        context.flags &= !(WANTED | ALARMED);
+        context.account.block(refills, now);
+    }
+
+    /// It does not run, or not in the usual way.
+    #[inline(never)]
+    fn block_odd(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
         self.charge(contexts, now);
         if self.running == id.link() {
             self.vacate();
@@ -146,7 +183,7 @@ impl Scheduler {
         self.block(contexts, id, now);
         let priority = contexts.context(id).priority;
         if deadline < Time::MAX {
-            self.release.insert(contexts, Entry::new(id, deadline.max(now), priority, true));
+            self.release.insert(contexts, id, Entry::new(id, deadline.max(now), priority, true));
         }
     }
 
@@ -156,10 +193,10 @@ impl Scheduler {
     pub fn donate(&mut self, contexts: &mut (impl Contexts + ?Sized), priority: u8) -> bool {
         let Some(id) = self.running() else { return false };
         contexts.context(id).priority = priority;
-        let level = self.level & FOREGROUND | u16::from(priority);
-        self.effective = level;
-        // The timer was set for those above its level in the queue, where it still lies.
-        level >= self.level && self.ready.highest() <= level
+        self.effective = self.level & u32::from(FOREGROUND) | u32::from(priority);
+        // The highest is at least its level in the queue, where it still lies, and for which the
+        // timer was set.
+        self.effective >= self.ready.highest().into()
     }
 
     /// The rest of what who runs has now is given up as if it had been used: others of its
@@ -167,10 +204,11 @@ impl Scheduler {
     pub fn yield_now(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         self.charge(contexts, now);
         let Some(id) = self.running() else { return };
+        let in_background = self.is_in_background();
         let context = contexts.context(id);
-        match self.level >= FOREGROUND {
-            true => context.account.give_up(),
-            false => context.turn = context.account.budget(),
+        match in_background {
+            false => context.account.give_up(),
+            true => context.turn = context.account.budget(),
         }
     }
 
@@ -179,7 +217,7 @@ impl Scheduler {
         self.follow(contexts);
         if let Some(level) = contexts.context(id).queued.checked_sub(1) {
             self.ready.remove(contexts, id);
-            self.ready.insert(contexts, id, level, true);
+            self.ready.insert_first(contexts, id, level);
         }
     }
 
@@ -247,54 +285,201 @@ impl Scheduler {
     }
 
     /// Who runs from now on, and until when at most.
+    ///
+    /// The short way: somebody plain runs and has budget, or nobody, and nobody's time has come.
     #[inline]
     pub fn schedule(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
         let before = self.running;
-        self.charge(contexts, now);
+        if self.level != self.effective || now < self.charged {
+            return self.schedule_odd(contexts, now);
+        }
         if self.release.first() <= now {
-            self.release_due(contexts, now);
+            return self.schedule_due(contexts, now);
         }
-        if self.turn_is_over(contexts, now) {
-            self.leave(contexts, now, false);
-        } else {
-            self.follow(contexts);
+        if self.charge_running(contexts, now) {
+            return self.schedule_over(contexts, now);
         }
-        let level = self.ready.highest();
-        let first = self.ready.first(level);
-        let mut alarm = false;
-        if first != self.running() {
-            self.make_way(contexts, now);
-            alarm = self.enter(contexts, first, level, now);
-        }
-        Decision {
-            run: first,
-            timer: self.timer(contexts, now),
-            switched: self.running != before,
-            alarm,
-        }
+        self.decide(contexts, now, before)
     }
 
-    #[inline]
-    fn charge(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
-        let ticks = now.saturating_sub(self.charged);
-        self.charged = self.charged.wrapping_add(ticks);
-        if let Some(id) = self.running() {
-            let context = contexts.context(id);
-            context.consumed = context.consumed.wrapping_add(ticks);
-            match self.level >= FOREGROUND {
-                true => context.account.charge(ticks),
-                false => context.turn = context.turn.saturating_add(ticks),
-            }
+    /// Somebody's time has come.
+    #[inline(never)]
+    fn schedule_due(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
+        let before = self.running;
+        let over = self.charge_running(contexts, now);
+        self.release_due(contexts, now);
+        if over {
+            return self.schedule_over(contexts, now);
         }
+        self.decide(contexts, now, before)
+    }
+
+    /// A budget is used up.
+    #[inline(never)]
+    fn schedule_over(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
+        let before = self.running;
+        if let Some(id) = self.running() {
+            let (context, refills) = contexts.refills(id);
+            context.account.end_turn(refills, now);
+            self.ready.remove_first(contexts, id, self.level as u16);
+            self.vacate();
+            self.place(contexts, id, now, false);
+        }
+        self.decide(contexts, now, before)
+    }
+
+    /// Any way.
+    #[inline(never)]
+    fn schedule_odd(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
+        let before = self.running;
+        self.charge(contexts, now);
+        self.release_due(contexts, now);
+        match self.turn_is_over(contexts, now) {
+            true => self.leave(contexts, now, false),
+            false => self.follow(contexts),
+        }
+        self.make_way(contexts, now);
+        self.decide(contexts, now, before)
+    }
+
+    /// Who runs, if somebody does, is charged, as far as it is in its queue, and has left it if it
+    /// must.
+    #[inline(always)]
+    fn decide(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        now: Time,
+        before: u32,
+    ) -> Decision {
+        let level = self.ready.highest();
+        let Some(id) = self.ready.first(level) else { return self.idle(before) };
+        let context = contexts.context(id);
+        if self.running != id.link() {
+            if context.flags & (ALARMED | STRICT | BACKGROUND) != 0 {
+                return self.enter_odd(contexts, now, before);
+            }
+            self.occupy(id, level, 0);
+            context.account.pay();
+        } else if self.level & ODD != 0 {
+            return self.stay_odd(contexts, now, before);
+        }
+        let end = now.saturating_add(context.account.rest());
+        let decision =
+            Decision { run: Some(id), timer: end, switched: id.link() != before, alarm: false };
+        if self.release.nothing_before(level.into(), end) {
+            return decision;
+        }
+        self.with_timer(level, decision)
+    }
+
+    /// The same, but somebody's time may come before that of the decision.
+    #[inline(never)]
+    fn with_timer(&mut self, level: u16, decision: Decision) -> Decision {
+        Decision { timer: self.release.next_above(level.into(), decision.timer), ..decision }
+    }
+
+    /// Nobody is ready.
+    #[inline(never)]
+    fn idle(&mut self, before: u32) -> Decision {
+        self.vacate();
+        let timer = self.release.next_above(0, Time::MAX);
+        Decision { run: None, timer, switched: before != 0, alarm: false }
+    }
+
+    /// The highest is put on the processor, any way.
+    #[inline(never)]
+    fn enter_odd(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        now: Time,
+        before: u32,
+    ) -> Decision {
+        let level = self.ready.highest();
+        let Some(id) = self.ready.first(level) else { return self.idle(before) };
+        let (context, refills) = contexts.refills(id);
+        if level >= FOREGROUND {
+            context.account.dispatch(refills, now);
+        }
+        let alarm = context.flags & ALARMED != 0;
+        context.flags &= !ALARMED;
+        let odd = context.flags & STRICT != 0 || level < FOREGROUND;
+        self.occupy(id, level, if odd { ODD } else { 0 });
+        Decision { alarm, ..self.stay_odd(contexts, now, before) }
+    }
+
+    /// Who is on the processor stays there, any way.
+    #[inline(never)]
+    fn stay_odd(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        now: Time,
+        before: u32,
+    ) -> Decision {
+        let Some(id) = self.running() else { return self.idle(before) };
+        let in_background = self.is_in_background();
+        let context = contexts.context(id);
+        let rest = match in_background {
+            false => context.account.left(),
+            true => context.account.budget().saturating_sub(context.turn),
+        };
+        let timer = self.release.next_above(self.level & !ODD, now.saturating_add(rest));
+        Decision { run: Some(id), timer, switched: id.link() != before, alarm: false }
+    }
+
+    #[inline(always)]
+    fn occupy(&mut self, id: Id, level: u16, odd: u32) {
+        (self.running, self.effective) = (id.link(), level.into());
+        self.level = u32::from(level) | odd;
     }
 
     /// Nobody is on the processor.
+    #[inline]
     fn vacate(&mut self) {
         (self.running, self.level, self.effective) = (0, 0, 0);
     }
 
+    /// Charges who runs, which is plain, if somebody does; whether its turn is over. `now` is not
+    /// before what is charged.
+    #[inline(always)]
+    fn charge_running(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> bool {
+        match self.running() {
+            Some(id) => {
+                let context = contexts.context(id);
+                self.charge_plain(context, now);
+                context.account.is_over()
+            }
+            None => {
+                self.charged = now;
+                false
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn charge_plain(&mut self, context: &mut Context, now: Time) {
+        let ticks = now.wrapping_sub(self.charged);
+        self.charged = now;
+        context.consumed = context.consumed.wrapping_add(ticks);
+        context.account.charge(ticks);
+    }
+
+    fn charge(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
+        let in_background = self.is_in_background();
+        let now = now.max(self.charged);
+        match self.running() {
+            Some(id) if in_background => {
+                let ticks = now.wrapping_sub(self.charged);
+                self.charged = now;
+                let context = contexts.context(id);
+                context.consumed = context.consumed.wrapping_add(ticks);
+                context.turn = context.turn.saturating_add(ticks);
+            }
+            _ => _ = self.charge_running(contexts, now),
+        }
+    }
+
     /// Queues a context that wants to run and is in no queue; its level when it has budget.
-    #[inline]
+    #[inline(always)]
     fn place(
         &mut self,
         contexts: &mut (impl Contexts + ?Sized),
@@ -303,29 +488,41 @@ impl Scheduler {
         first: bool,
     ) -> u16 {
         let context = contexts.context(id);
-        let (time, level) = (context.account.eligible(), foreground(context.priority));
-        match time <= now {
-            true => self.ready.insert(contexts, id, level, first),
-            false => self.wait(contexts, id, time, first),
+        let level = foreground(context.priority);
+        if context.account.eligible() > now {
+            self.wait(contexts, id, first);
+        } else if first {
+            self.ready.insert_first(contexts, id, level);
+        } else {
+            self.ready.insert(contexts, id, level);
         }
         level
     }
 
     /// Queues a context for its refill.
-    fn wait(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, time: Time, first: bool) {
-        let Context { priority, flags, .. } = *contexts.context(id);
-        self.release.insert(contexts, Entry::new(id, time, priority, false));
+    #[inline]
+    fn wait(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, first: bool) {
+        let context = contexts.context(id);
+        let (priority, flags) = (context.priority, context.flags);
+        let entry = Entry::new(id, context.account.eligible(), priority, false);
+        self.release.insert(contexts, id, entry);
         if flags & BACKGROUND != 0 {
-            self.ready.insert(contexts, id, background(priority), first);
+            self.go_below(contexts, id, first);
         }
     }
 
-    #[inline]
+    #[inline(never)]
+    fn go_below(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, first: bool) {
+        let level = background(contexts.context(id).priority);
+        match first {
+            true => self.ready.insert_first(contexts, id, level),
+            false => self.ready.insert(contexts, id, level),
+        }
+    }
+
     fn unplace(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) {
         self.ready.remove(contexts, id);
-        if contexts.context(id).place != 0 {
-            self.release.remove(contexts, id);
-        }
+        self.release.remove(contexts, id);
     }
 
     /// Changes a context while it is in no queue, and queues it last if it wants to run.
@@ -358,12 +555,12 @@ impl Scheduler {
         let context = contexts.context(id);
         match context.is_wanted() {
             true => _ = self.place(contexts, id, now, false),
-            false => self.release.set_priority(context.place, context.priority),
+            false => self.release.set_priority(context),
         }
     }
 
     /// Refills and alarms have become due.
-    #[inline(never)]
+    #[inline(always)]
     fn release_due(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         while let Some(entry) = self.release.pop(contexts, now) {
             let Some(id) = entry.id() else { continue };
@@ -375,6 +572,7 @@ impl Scheduler {
     }
 
     /// It has wanted to run since `time`.
+    #[inline(never)]
     fn alarm(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, time: Time, now: Time) {
         let (context, refills) = contexts.refills(id);
         context.flags |= WANTED | ALARMED;
@@ -382,24 +580,37 @@ impl Scheduler {
         self.place(contexts, id, now, false);
     }
 
+    #[inline(always)]
     fn refill(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
-        self.ready.remove(contexts, id);
-        let level = foreground(contexts.context(id).priority);
-        // It ran in the background and goes on above.
-        let goes_on = self.running == id.link();
-        self.ready.insert(contexts, id, level, goes_on);
-        if goes_on {
-            (self.level, self.effective) = (level, level);
-            let (context, refills) = contexts.refills(id);
-            context.account.dispatch(refills, now);
+        let context = contexts.context(id);
+        if context.queued != 0 {
+            return self.rise(contexts, id, now);
         }
+        let level = foreground(context.priority);
+        self.ready.insert(contexts, id, level);
     }
 
-    #[inline]
+    /// A refill is due of a context that is in the background.
+    #[inline(never)]
+    fn rise(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
+        self.ready.remove(contexts, id);
+        let level = foreground(contexts.context(id).priority);
+        if self.running != id.link() {
+            return self.ready.insert(contexts, id, level);
+        }
+        // It runs, and goes on above.
+        self.ready.insert_first(contexts, id, level);
+        let (context, refills) = contexts.refills(id);
+        context.account.dispatch(refills, now);
+        let strict = context.flags & STRICT != 0;
+        self.occupy(id, level, if strict { ODD } else { 0 });
+    }
+
     fn turn_is_over(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> bool {
+        let in_background = self.is_in_background();
         let Some(id) = self.running() else { return false };
         let (context, refills) = contexts.refills(id);
-        if self.level >= FOREGROUND {
+        if !in_background {
             return context.account.settle(refills, now);
         }
         let over = context.turn >= context.account.budget();
@@ -418,77 +629,30 @@ impl Scheduler {
     }
 
     /// After a donation: who runs is queued where it belongs now, still first.
-    #[inline]
     fn follow(&mut self, contexts: &mut (impl Contexts + ?Sized)) {
-        if self.effective != self.level {
-            self.requeue(contexts);
-        }
+        let Some(id) = self.running().filter(|_| self.effective != self.level & !ODD) else {
+            return;
+        };
+        let level = self.effective as u16;
+        self.ready.remove(contexts, id);
+        self.ready.insert_first(contexts, id, level);
+        self.release.set_priority(contexts.context(id));
+        self.occupy(id, level, self.level & ODD);
     }
 
-    #[cold]
-    fn requeue(&mut self, contexts: &mut (impl Contexts + ?Sized)) {
-        if let Some(id) = self.running() {
-            self.ready.remove(contexts, id);
-            self.ready.insert(contexts, id, self.effective, true);
-            let Context { place, priority, .. } = *contexts.context(id);
-            self.release.set_priority(place, priority);
-        }
-        self.level = self.effective;
-    }
-
-    /// Who runs is preempted: it stays first of its level. What a strict server used is split off,
-    /// after which it may have to wait.
-    #[inline]
+    /// Who runs stays first of its level if it is preempted. What a strict server used is split
+    /// off then, after which it may have to wait.
     fn make_way(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
-        let Some(id) = self.running() else { return };
-        let strict = contexts.context(id).account.policy == STRICT;
-        if strict && self.level >= FOREGROUND {
-            self.leave(contexts, now, true);
+        let level = self.ready.highest();
+        let next = self.ready.first(level);
+        if next == self.running() || self.is_in_background() {
+            return;
         }
-    }
-
-    /// Puts the first of a level on the processor; whether its alarm woke it.
-    #[inline]
-    fn enter(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        first: Option<Id>,
-        level: u16,
-        now: Time,
-    ) -> bool {
-        let Some(id) = first else {
-            self.vacate();
-            return false;
-        };
-        (self.running, self.level, self.effective) = (id.link(), level, level);
-        let (context, refills) = contexts.refills(id);
-        if level >= FOREGROUND {
-            context.account.dispatch(refills, now);
-        }
-        let alarm = context.flags & ALARMED != 0;
-        context.flags &= !ALARMED;
-        alarm
-    }
-
-    #[inline]
-    fn timer(&self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Time {
-        let end = match self.running() {
-            Some(id) => now.saturating_add(self.rest(contexts.context(id))),
-            None => Time::MAX,
-        };
-        // Most times nothing comes before the end: then nothing else is looked at.
-        match self.release.first() < end {
-            true => self.release.next_above(self.effective).min(end),
-            false => end,
-        }
-    }
-
-    /// What who runs has before its turn is over, ticks.
-    #[inline]
-    fn rest(&self, context: &Context) -> Time {
-        match self.level >= FOREGROUND {
-            true => context.account.left(),
-            false => context.account.budget().saturating_sub(context.turn),
+        self.leave(contexts, now, true);
+        // After `yield_to`: still behind the one that it was put behind.
+        if let Some(id) = next.filter(|id| self.ready.first(level) != Some(*id)) {
+            self.ready.remove(contexts, id);
+            self.ready.insert_first(contexts, id, level);
         }
     }
 }

@@ -58,7 +58,7 @@ impl Account {
             self.rotate(refills);
         }
         self.gather(refills);
-        if self.policy == crate::account::STRICT {
+        if self.is_strict() {
             self.begin(refills, now.saturating_sub(self.used));
         }
     }
@@ -151,6 +151,8 @@ mod tests {
         }
 
         fn shown(&self) -> Vec<(Time, Time)> {
+            let next = self.0.list(&self.1).nth(1);
+            assert_eq!(self.0.next, next.map_or(Time::MAX, |next| next.time));
             self.0.list(&self.1).map(|r| (r.amount, r.time)).collect()
         }
     }
