@@ -5,10 +5,14 @@
 
 mod cmd;
 mod interrupt;
+mod kernel;
+mod kernel_picture;
 mod output;
 mod pci;
 mod picture;
+mod svg;
 mod table;
+mod text;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

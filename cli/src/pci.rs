@@ -1,7 +1,7 @@
 //! What a plan says of PCI functions and interrupt lines, and of what is shared
 //! or not confined.
 
-use crate::table::{joined, port_range, table};
+use crate::text::{joined, port_range, table};
 use bulkhead_manifest::rules::pci::nobody;
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{Bar, BarKind, Function, Granted, Plan, Ports, Sandbox, Trigger};

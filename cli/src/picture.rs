@@ -1,28 +1,17 @@
 //! A plan as a picture: the memory map on the left, cores, sandboxes and
-//! channels on the right. Heights in the memory map grow with the logarithm of
+//! channels on the right, below them what kernels run. Heights in the memory map grow with the logarithm of
 //! the size, so that a page and a gibibyte can stand beside each other.
 
+use crate::kernel_picture;
 use crate::pci::{self, Remark};
+use crate::svg::{self, COLOURS, Canvas, MARGIN, colour, escape};
 use crate::table::{self, Owner, memory_map, owner_name};
+use crate::text::{about, count, joined, shorten, wrap};
 use bulkhead_layout::monitor::Action;
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{Plan, Sandbox, Span};
 use std::fmt::Write;
 
-/// Fill and line of each sandbox: Okabe and Ito's palette, which people with
-/// any colour vision can tell apart, and tints of it.
-const COLOURS: [(&str, &str); 8] = [
-    ("#cfe3f5", "#0072b2"),
-    ("#f9dcc0", "#d55e00"),
-    ("#c9ebdf", "#009e73"),
-    ("#f3d7e6", "#b0588c"),
-    ("#dcf0fb", "#3a9ad0"),
-    ("#fbedc4", "#b98400"),
-    ("#f8f5bf", "#8f8700"),
-    ("#e2e2e2", "#555555"),
-];
-
-const MARGIN: f64 = 40.0;
 const MAP_X: f64 = 190.0;
 const MAP_WIDTH: f64 = 230.0;
 const CARD_X: f64 = 520.0;
@@ -35,34 +24,6 @@ const WIDTH: f64 = 1240.0;
 const TOP: f64 = 112.0;
 /// Characters of a line in a card.
 const TEXT: usize = 52;
-
-fn colour(index: usize) -> (&'static str, &'static str) {
-    COLOURS[index % COLOURS.len()]
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// An SVG file under construction.
-struct Canvas(String);
-
-impl Canvas {
-    fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), fill: &str, more: &str) {
-        let _ = writeln!(
-            self.0,
-            r#"<rect x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" fill="{fill}" {more}/>"#
-        );
-    }
-
-    fn text(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
-        let _ = writeln!(
-            self.0,
-            r#"<text x="{x:.1}" y="{y:.1}" class="{class}">{}</text>"#,
-            escape(text)
-        );
-    }
-}
 
 /// The picture.
 #[must_use]
@@ -79,55 +40,16 @@ pub fn svg(plan: &Plan) -> String {
         true => shared_end,
         false => remarks(&mut body, "Not confined by hardware", &open, shared_end + 20.0),
     };
-    let height = map_end.max(shared_end) + MARGIN;
-    let mut out = Canvas(head(plan, height));
+    let end = kernel_picture::panels(&mut body, plan, map_end.max(shared_end));
     let subtitle = format!(
         "{} on {}, {} of {} cores in use",
-        table::count(plan.sandboxes.len(), "sandbox", "sandboxes"),
+        count(plan.sandboxes.len(), "sandbox", "sandboxes"),
         plan.machine.name,
         plan.sandboxes.iter().map(|sandbox| sandbox.cores.len()).sum::<usize>(),
         plan.machine.apic_ids.len()
     );
-    out.rect((0.0, 0.0), (WIDTH, height), "#ffffff", "");
-    out.text((MARGIN, 46.0), "title", &plan.system);
-    out.text((MARGIN, 70.0), "note", &subtitle);
-    out.0.push_str(&body.0);
-    out.0.push_str("</svg>\n");
-    out.0
-}
-
-fn head(plan: &Plan, height: f64) -> String {
-    let mut out = format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0}" viewBox="0 0 {WIDTH} {height:.0}" role="img">
-<title>{} on {}</title>
-<style>
-text {{ font-family: "DejaVu Sans", "Helvetica Neue", Arial, sans-serif; font-size: 12px; fill: #222; }}
-.title {{ font-size: 26px; font-weight: bold; }}
-.head {{ font-size: 15px; font-weight: bold; }}
-.name {{ font-size: 16px; font-weight: bold; }}
-.note {{ fill: #666; }}
-.mono {{ font-family: "DejaVu Sans Mono", Menlo, monospace; font-size: 11px; fill: #444; }}
-.right {{ text-anchor: end; }}
-.mid {{ text-anchor: middle; }}
-.dim {{ fill: #888; }}
-.badge {{ fill: #fff; font-size: 11px; font-weight: bold; text-anchor: middle; }}
-</style>
-<defs>
-<pattern id="hatch" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
-<rect width="7" height="7" fill="#f1f1f1"/><line x1="0" y1="0" x2="0" y2="7" stroke="#cccccc" stroke-width="2"/>
-</pattern>
-"##,
-        escape(&plan.system),
-        escape(&plan.machine.name)
-    );
-    for (index, (_, line)) in COLOURS.iter().enumerate() {
-        let _ = writeln!(
-            out,
-            r#"<marker id="arrow{index}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" orient="auto"><path d="M0,0 L10,5 L0,10 z" fill="{line}"/></marker>"#
-        );
-    }
-    out.push_str("</defs>\n");
-    out
+    let title = format!("{} on {}", plan.system, plan.machine.name);
+    svg::document(&title, (&plan.system, &subtitle), (WIDTH, end + MARGIN), &body)
 }
 
 /// Height of a piece of memory.
@@ -175,7 +97,7 @@ fn memory(out: &mut Canvas, plan: &Plan) -> f64 {
             escape(&name)
         );
         out.text((MAP_X - 10.0, y + 11.0), "mono right", &format!("{:#x}", span.start));
-        out.text((MAP_X + MAP_WIDTH + 8.0, middle), "note", &table::about(span.len));
+        out.text((MAP_X + MAP_WIDTH + 8.0, middle), "note", &about(span.len));
         y += h;
         end = Some(span.end());
     }
@@ -261,7 +183,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
             "devices",
             match devices.join(", ") {
                 none if none.is_empty() => "none".into(),
-                long if long.chars().count() > TEXT => table::joined(table::owned(sandbox)),
+                long if long.chars().count() > TEXT => joined(table::owned(sandbox)),
                 short => short,
             },
         ),
@@ -278,15 +200,6 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
     }
 }
 
-/// A text that fits into a card.
-fn shorten(text: &str, limit: usize) -> String {
-    if text.chars().count() <= limit {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(limit - 1).collect();
-    format!("{kept}…")
-}
-
 /// What happens after denied accesses: the memory violation, and how many kinds
 /// restart or stop the sandbox.
 fn denial(sandbox: &Sandbox) -> String {
@@ -296,7 +209,7 @@ fn denial(sandbox: &Sandbox) -> String {
         .iter()
         .map(|(action, word)| (number(*action), word))
         .filter(|(number, _)| *number > 0)
-        .map(|(number, word)| format!("{word} for {}", table::count(number, "kind", "kinds")))
+        .map(|(number, word)| format!("{word} for {}", count(number, "kind", "kinds")))
         .collect();
     parts.join(", ")
 }
@@ -348,7 +261,7 @@ fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
             r#"<text x="{label:.1}" y="{:.1}">{} <tspan class="note">{}</tspan></text>"#,
             from + 4.0,
             escape(&shorten(&channel.name, 16)),
-            table::about(channel.len)
+            about(channel.len)
         );
     }
 }
@@ -372,19 +285,4 @@ fn remarks(out: &mut Canvas, title: &str, all: &[Remark], top: f64) -> f64 {
         y += 2.0;
     }
     y
-}
-
-/// A text in lines of at most so many characters, words kept whole.
-fn wrap(text: &str, limit: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= limit => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }

@@ -1,30 +1,13 @@
 //! A plan as tables.
 
+use crate::kernel;
 use crate::pci::{self, Remark};
+use crate::text::{about, count, joined, port_range, table};
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_layout::{MAX_CORES, map, report};
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{BarKind, Criticality, Device, Guest, Plan, Ports, Sandbox, Span};
-use std::fmt::Write;
-
-/// `1 sandbox`, `2 sandboxes`.
-#[must_use]
-pub fn count(number: usize, one: &str, more: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { more })
-}
-
-/// A size in at most four digits: exact if that is short, else rounded.
-#[must_use]
-pub fn about(bytes: u64) -> String {
-    let exact = show(bytes);
-    if exact.find(' ').is_some_and(|digits| digits <= 4) {
-        return exact;
-    }
-    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let (shift, unit) = units.into_iter().find(|(shift, _)| bytes >> shift > 0).unwrap_or((0, "B"));
-    format!("{:.1} {unit}", bytes as f64 / (1u64 << shift) as f64)
-}
+use bulkhead_plan::{BarKind, Criticality, Device, Guest, Plan, Sandbox, Span};
 
 /// Who has a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,36 +72,6 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
     }
 }
 
-/// Rows under a heading, in columns as wide as their widest cell.
-pub fn table(out: &mut String, title: &str, heads: &[&str], rows: &[Vec<String>]) {
-    let _ = writeln!(out, "\n{title}");
-    if rows.is_empty() {
-        out.push_str("  none\n");
-        return;
-    }
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([heads[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let heads: Vec<String> = heads.iter().map(ToString::to_string).collect();
-    for row in std::iter::once(&heads).chain(rows) {
-        let cells: Vec<String> =
-            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
-    }
-}
-
-fn or_dash(text: String) -> String {
-    if text.is_empty() { "-".into() } else { text }
-}
-
-/// Items with commas between them, or a dash.
-pub fn joined<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
-    or_dash(items.join(", "))
-}
-
 /// What runs in a sandbox, in a word or two.
 #[must_use]
 pub fn guest(guest: &Guest) -> String {
@@ -149,16 +102,6 @@ pub fn ports(device: &Device) -> String {
     joined(device.ports.iter().map(|ports| port_range(*ports)))
 }
 
-/// A port, or the first and the last one.
-#[must_use]
-pub fn port_range(ports: Ports) -> String {
-    if ports.first == ports.last {
-        format!("{:#x}", ports.first)
-    } else {
-        format!("{:#x}-{:#x}", ports.first, ports.last)
-    }
-}
-
 /// Names of what a sandbox owns.
 pub fn owned(sandbox: &Sandbox) -> impl Iterator<Item = String> {
     let functions = sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf));
@@ -185,6 +128,7 @@ pub fn plan(plan: &Plan) -> String {
     pci::functions(&mut out, plan);
     pci::interrupt_lines(&mut out, plan);
     channels(&mut out, plan);
+    kernel::tables(&mut out, plan);
     health(&mut out, plan);
     shared(&mut out, plan);
     out

@@ -48,8 +48,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             output::result(&format!(
                 "{}: ok ({}, {} on {})\n",
                 arguments.manifest.manifest.display(),
-                crate::table::count(system.sandboxes.len(), "sandbox", "sandboxes"),
-                crate::table::count(system.channels.len(), "channel", "channels"),
+                crate::text::count(system.sandboxes.len(), "sandbox", "sandboxes"),
+                crate::text::count(system.channels.len(), "channel", "channels"),
                 system.machine.name
             ));
         }
