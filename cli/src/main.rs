@@ -10,6 +10,7 @@ mod kernel_picture;
 mod output;
 mod pci;
 mod picture;
+mod sched;
 mod svg;
 mod table;
 mod text;
@@ -34,6 +35,7 @@ enum Command {
     Run(cmd::run::Arguments),
     Exits(cmd::exits::Arguments),
     Explain(cmd::explain::Arguments),
+    Sched(cmd::sched::Arguments),
     Audit(cmd::audit::Arguments),
 }
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => cmd::run::run(&arguments),
         Command::Exits(arguments) => cmd::exits::run(&arguments),
         Command::Explain(arguments) => cmd::explain::run(&arguments),
+        Command::Sched(arguments) => cmd::sched::run(&arguments),
         Command::Audit(arguments) => cmd::audit::run(&arguments),
     }
 }

@@ -189,3 +189,75 @@ fn a_picture_that_cannot_be_written_is_an_error() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot write /no/such/folder/plan.svg"));
 }
+
+const SCHED: &str = "tests/manifests/sched.toml";
+
+/// `BLESS=1` writes the tables anew.
+#[test]
+fn a_schedule_is_judged_and_drawn() {
+    let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sched.svg");
+    let output = bulkhead(&["sched", SCHED, "--skip-files", "--svg", picture.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let expected = PathBuf::from(ROOT).join("tests/manifests/sched.txt");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&expected, &output.stdout).unwrap();
+    }
+    assert_eq!(text(&output.stdout), std::fs::read_to_string(expected).unwrap());
+
+    let picture = std::fs::read_to_string(picture).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    for name in ["quest, core 1", "vcpu0", "crowded, core 2", "100 ms", "requester's"] {
+        assert!(picture.contains(name), "{name} is not in the picture");
+    }
+    // The sound's first three periods end without it.
+    assert_eq!(picture.matches("#cc0000").count(), 3);
+}
+
+#[test]
+fn a_schedule_as_json() {
+    let arguments = ["sched", SCHED, "--skip-files", "--format", "json", "--duration", "10ms"];
+    let report = json(&bulkhead(&arguments));
+    assert_eq!((&report["version"], &report["system"]), (&1.into(), &"sched".into()));
+    let [quest, crowded] = [0, 1].map(|n| &report["sandboxes"][n]);
+    assert_eq!(quest["admitted"], true);
+    assert_eq!(quest["sum_percent"], 72.8445);
+    assert_eq!(quest["simulated_ns"], 10_000_000);
+    assert_eq!(quest["contexts"][1]["response_ns"], 33_252_083);
+    assert_eq!(crowded["overcommitted_percent"], 10.64409);
+    assert_eq!(crowded["contexts"][0]["blocked_ns"], 50_000);
+    let admits: Vec<bool> =
+        (0..3).map(|n| crowded["tests"][n]["admits"].as_bool().unwrap()).collect();
+    assert_eq!(admits, [false, false, true]);
+}
+
+#[test]
+fn a_schedule_that_is_not_admitted_is_shown_and_fails() {
+    let bad = "tests/manifests/bad/admission.toml";
+    let output = bulkhead(&["sched", bad, "--skip-files"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("c can come 204 us late or more"));
+    assert!(output.stderr.is_empty());
+    assert_eq!(bulkhead(&["check", bad, "--skip-files"]).status.code(), Some(1));
+}
+
+#[test]
+fn what_has_no_schedule_is_an_error() {
+    let output = bulkhead(&["sched", BAD, "--skip-files"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("core-twice"));
+    let manifest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-kernel.toml");
+    let machine = PathBuf::from(ROOT).join("machines/qemu-q35.toml");
+    let lines = format!(
+        "[system]\nname = \"bare\"\nmachine = \"{}\"\n[[sandbox]]\nname = \"one\"\n\
+         guest = {{ kind = \"bare\", program = \"p\" }}\ncores = [0]\nmemory = \"16 MiB\"\n",
+        machine.display()
+    );
+    std::fs::write(&manifest, lines).unwrap();
+    let output = bulkhead(&["sched", manifest.to_str().unwrap(), "--skip-files"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no sandbox of `bare` runs a kernel"));
+    for duration in ["0 ms", "soon", "5"] {
+        let output = bulkhead(&["sched", SCHED, "--duration", duration]);
+        assert_eq!(output.status.code(), Some(2), "{duration}");
+    }
+}

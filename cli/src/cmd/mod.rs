@@ -7,6 +7,7 @@ pub mod exits;
 pub mod explain;
 pub mod plan;
 pub mod run;
+pub mod sched;
 
 use crate::output;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
@@ -38,7 +39,8 @@ impl ManifestArguments {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
-        load(&self.manifest, &Options { artifacts: self.artifacts.clone(), skip_files })
+        let artifacts = self.artifacts.clone();
+        load(&self.manifest, &Options { artifacts, skip_files, ..Options::default() })
     }
 }
 

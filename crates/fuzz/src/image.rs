@@ -35,7 +35,8 @@ fn sample() -> Result<Sample, String> {
         });
     let artifacts = crate::artifacts();
     let source = Source { path: crate::root().join("fuzz.toml"), text };
-    let options = Options { artifacts: Some(artifacts.clone()), skip_files: false };
+    let options =
+        Options { artifacts: Some(artifacts.clone()), skip_files: false, ..Options::default() };
     let checked = load_text(&Arc::new(source), &options).map_err(|d| render::human(&d, false))?;
     let baked = bulkhead_run::build(&checked, &artifacts).map_err(|e| e.to_string())?;
     let at = (baked.map.header - IMAGE_PA) as usize;

@@ -31,7 +31,8 @@ pub fn run(bytes: &[u8]) -> Result<Seen, String> {
         path: crate::root().join("tests/manifests/fuzzed.toml"),
         text: String::from_utf8_lossy(bytes).into_owned(),
     };
-    let options = Options { artifacts: Some(crate::artifacts()), skip_files: true };
+    let options =
+        Options { artifacts: Some(crate::artifacts()), skip_files: true, ..Options::default() };
     let mut seen = Seen::default();
     match load_text(&Arc::new(source), &options) {
         Ok(checked) => {

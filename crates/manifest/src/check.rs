@@ -21,6 +21,9 @@ pub struct Options {
     pub artifacts: Option<PathBuf>,
     /// Do not open the guests' files: what has not been built yet is no error.
     pub skip_files: bool,
+    /// Do not ask whether kernels' contexts are admitted: who shows by how much they are
+    /// not, needs them.
+    pub skip_admission: bool,
 }
 
 /// A manifest that keeps every rule, with its machine.
@@ -115,6 +118,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         base: source.path.parent().unwrap_or(Path::new("")).to_owned(),
         artifacts: options.artifacts.clone().unwrap_or_else(|| artifact::folder(&source.path)),
         skip_files: options.skip_files,
+        skip_admission: options.skip_admission,
         guests: Vec::new(),
     };
     match describe(&context) {

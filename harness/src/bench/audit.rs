@@ -10,7 +10,8 @@ use std::time::Duration;
 /// The demo, booted to its steady state and audited.
 pub fn seconds() -> Found {
     let artifacts = build::target().join("artifacts");
-    let options = Options { artifacts: Some(artifacts.clone()), skip_files: false };
+    let options =
+        Options { artifacts: Some(artifacts.clone()), skip_files: false, ..Default::default() };
     let checked = load(&build::root().join("systems/demo.toml"), &options)
         .map_err(|d| bulkhead_manifest::render::human(&d, false))?;
     let dir = build::target().join("bench/audit");

@@ -101,8 +101,11 @@ impl Manifest {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let path = dir.join("system.toml");
         std::fs::write(&path, &self.0).map_err(|e| format!("{}: {e}", path.display()))?;
-        let options =
-            bulkhead_manifest::Options { artifacts: Some(artifacts()), skip_files: false };
+        let options = bulkhead_manifest::Options {
+            artifacts: Some(artifacts()),
+            skip_files: false,
+            ..Default::default()
+        };
         load(&path, &options).map_err(|d| bulkhead_manifest::render::human(&d, false))
     }
 }

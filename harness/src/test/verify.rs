@@ -181,7 +181,10 @@ fn plan(dir: &Path) -> Result<String, String> {
         let svg = std::fs::read_to_string(&picture).map_err(|e| format!("{file}: {e}"))?;
         elements += well_formed(&svg).map_err(|why| format!("the picture of {manifest}: {why}"))?;
     }
-    Ok(format!("{elements} elements in {} pictures", all.len()))
+    well(&["sched", "tests/manifests/sched.toml", "--skip-files", "--svg", &file])?;
+    let svg = std::fs::read_to_string(&picture).map_err(|e| format!("{file}: {e}"))?;
+    elements += well_formed(&svg).map_err(|why| format!("the picture of a schedule: {why}"))?;
+    Ok(format!("{elements} elements in {} pictures", all.len() + 1))
 }
 
 /// Whether a text is XML as our pictures use it: elements nested and closed,

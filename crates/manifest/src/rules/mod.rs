@@ -308,6 +308,8 @@ pub struct Context<'a, 't> {
     pub artifacts: PathBuf,
     /// Guests' files are not opened.
     pub skip_files: bool,
+    /// Kernels' contexts need not be admitted.
+    pub skip_admission: bool,
     /// Files that guests and programs name.
     pub guests: Vec<Opened>,
 }

@@ -11,7 +11,7 @@ use bulkhead_plan::kernel::Kernel;
 /// The test that the manifest asks for admits the contexts.
 pub fn admission(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     // What is not known yet cannot be judged, and what is wrong has been said.
-    if !found.is_empty() || !complete(cx) {
+    if !found.is_empty() || cx.skip_admission || !complete(cx) {
         return;
     }
     for parts in all(cx) {

@@ -1,0 +1,134 @@
+//! What can be said of a kernel's time before it runs: shares, response times, whether
+//! each test admits it, and what its schedule looks like.
+
+pub mod json;
+pub mod picture;
+pub mod simulate;
+pub mod table;
+
+use bulkhead_plan::admission::{Blocking, Refusal, Share};
+use bulkhead_plan::kernel::{Kernel, Policy, Test};
+use simulate::Simulated;
+
+/// A kernel, judged.
+pub struct Report<'a> {
+    /// Its sandbox.
+    pub name: &'a str,
+    /// The core of the machine that it runs on.
+    pub core: usize,
+    /// It.
+    pub kernel: &'a Kernel,
+    /// A row for each context.
+    pub rows: Vec<Row>,
+    /// Every test, with what it refuses.
+    pub verdicts: Vec<(Test, Vec<Refusal>)>,
+    /// A run in which everybody uses its whole budget.
+    pub simulated: Simulated,
+}
+
+/// A context, judged.
+pub struct Row {
+    /// Its share of the core, with what the kernel spends on it; of a PIBS context (2-U)·U.
+    pub share: Share,
+    /// Who keeps it waiting from below.
+    pub blocking: Option<Blocking>,
+    /// Its response time in nanoseconds, if it is a server.
+    pub response: Option<Result<u64, Refusal>>,
+    /// The longest from release to end that was simulated, in nanoseconds.
+    pub seen: Option<u64>,
+}
+
+impl<'a> Report<'a> {
+    /// Judges a kernel. `duration`: how long to simulate, in nanoseconds.
+    ///
+    /// # Errors
+    /// A schedule that cannot be simulated.
+    pub fn new(
+        name: &'a str,
+        core: usize,
+        kernel: &'a Kernel,
+        duration: Option<u64>,
+    ) -> Result<Self, String> {
+        let simulated = simulate::run(kernel, duration)?;
+        let row = |context: usize| Row {
+            share: kernel.share(context),
+            blocking: kernel.blocking(context),
+            response: is_server(kernel, context).then(|| kernel.response(context)),
+            seen: simulated.longest(context),
+        };
+        let verdicts = [Test::Bound, Test::Response, Test::None]
+            .map(|test| (test, kernel.refusals(test)))
+            .to_vec();
+        let rows = (0..kernel.contexts.len()).map(row).collect();
+        Ok(Self { name, core, kernel, rows, verdicts, simulated })
+    }
+
+    /// Whether the test that the manifest asks for admits it.
+    #[must_use]
+    pub fn admitted(&self) -> bool {
+        let asked = self.verdicts.iter().find(|(test, _)| *test == self.kernel.admission);
+        asked.is_none_or(|(_, refusals)| refusals.is_empty())
+    }
+
+    /// By how much more than the core has is given out.
+    #[must_use]
+    pub fn overcommitted(&self) -> Share {
+        self.kernel.sum().above(Share::of(1, 1))
+    }
+
+    /// The part of the sum that the kernel itself spends; for a PIBS context that is within U.
+    #[must_use]
+    pub fn overhead(&self) -> Share {
+        let spent = self.kernel.contexts.iter().map(|context| match context.policy {
+            Policy::Sporadic(server) | Policy::Strict(server) => {
+                Share::of(context.gross(self.kernel.overhead) - server.budget, server.period)
+            }
+            _ => Share(0),
+        });
+        spent.fold(Share(0), Share::plus)
+    }
+}
+
+/// Whether a context has budget and period.
+#[must_use]
+pub fn is_server(kernel: &Kernel, context: usize) -> bool {
+    matches!(kernel.contexts[context].policy, Policy::Sporadic(_) | Policy::Strict(_))
+}
+
+/// The priorities at which a context runs, for people.
+#[must_use]
+pub fn priority(kernel: &Kernel, context: usize) -> String {
+    let (low, high) = kernel.priorities(context);
+    match kernel.contexts[context].policy {
+        Policy::Pibs { .. } => format!("requester's, else {high}"),
+        _ if low == high => high.to_string(),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+/// Why a context is refused, in a sentence.
+#[must_use]
+pub fn why(kernel: &Kernel, refusal: Refusal) -> String {
+    let name = |context: usize| &kernel.contexts[context].name;
+    let show = bulkhead_manifest::time::show;
+    match refusal {
+        Refusal::Late { context, response } => {
+            let late = response.saturating_sub(kernel.contexts[context].period());
+            format!("{} can come {} late or more", name(context), show(late))
+        }
+        Refusal::Blocked { context, blocking } => {
+            format!("{} can wait for {} for ever", name(context), name(blocking.by))
+        }
+        Refusal::NotRateMonotonic { shorter, longer } => format!(
+            "it does not apply: {} has a shorter period than {} and no higher priority",
+            name(shorter),
+            name(longer)
+        ),
+        Refusal::Above { context, sum } => format!(
+            "from {} on up the sum is {}, {} too much",
+            name(context),
+            sum.sum,
+            sum.sum.above(sum.limit)
+        ),
+    }
+}

@@ -1,0 +1,200 @@
+//! A kernel's schedule in simulated time, by the scheduler that the kernel runs: everybody
+//! begins at once and uses its whole budget in each period, with what the kernel spends on
+//! it. A PIBS context works for those who may call or signal its program, once for each of
+//! their jobs; one that nobody asks works for itself.
+
+use bulkhead_plan::kernel::{Kernel, Policy, Program};
+use bulkhead_sched::simulate::{Job, Simulation, Slice, Step, Thread};
+use bulkhead_sched::{Account, Context, Id, PLACES, Refill};
+
+/// More slices than these are more than a picture shows.
+const MOST_SLICES: usize = 20_000;
+
+/// A schedule.
+pub struct Simulated {
+    /// Who ran when, without gaps; numbers are those of the kernel's contexts.
+    pub slices: Vec<Slice>,
+    /// Jobs that ended.
+    pub jobs: Vec<Job>,
+    /// Up to when, in nanoseconds.
+    pub end: u64,
+    /// Up to when was asked, in nanoseconds: not reached if there are too many slices.
+    pub asked: u64,
+}
+
+impl Simulated {
+    /// The longest from release to end of a context's jobs, in nanoseconds.
+    #[must_use]
+    pub fn longest(&self, context: usize) -> Option<u64> {
+        self.jobs(context).map(|job| job.done - job.released).max()
+    }
+
+    /// A context's jobs.
+    pub fn jobs(&self, context: usize) -> impl Iterator<Item = &Job> {
+        self.jobs.iter().filter(move |job| job.context.index() == context)
+    }
+}
+
+/// Runs a kernel's contexts for `duration` nanoseconds; without one for twice their longest
+/// period.
+///
+/// # Errors
+/// What cannot be simulated.
+pub fn run(kernel: &Kernel, duration: Option<u64>) -> Result<Simulated, String> {
+    let count = kernel.contexts.len();
+    if count > PLACES {
+        return Err(format!("{count} contexts are more than the {PLACES} of a core"));
+    }
+    let threads: Result<Vec<Thread>, String> = (0..count).map(|n| thread(kernel, n)).collect();
+    let longest = kernel.contexts.iter().map(|context| context.period()).max().unwrap_or(0);
+    let asked = duration.unwrap_or(longest.saturating_mul(2));
+    let mut simulation = Simulation::new(threads?);
+    while simulation.now() < asked && simulation.slices().len() < MOST_SLICES {
+        simulation.step(asked);
+    }
+    let (slices, jobs) = (simulation.slices().to_vec(), simulation.jobs().to_vec());
+    Ok(Simulated { slices, jobs, end: simulation.now(), asked })
+}
+
+/// What runs on a context, on an account of its own.
+fn thread(kernel: &Kernel, index: usize) -> Result<Thread, String> {
+    let context = &kernel.contexts[index];
+    let gross = context.gross(kernel.overhead);
+    let wrong = |why| format!("context `{}` cannot be: {why:?}", context.name);
+    let (account, refills) = match context.policy {
+        Policy::Sporadic(server) => (Account::sporadic(gross, server.period, 0), server.refills),
+        Policy::Strict(server) => (Account::strict(gross, server.period, 0), server.refills),
+        Policy::Pibs { utilization, period } => (Account::pibs(utilization, 0, period, 0), 1),
+        Policy::Full { slice } => (Account::full(slice), 1),
+    };
+    let (_, priority) = kernel.priorities(index);
+    let state = Context::new(account.map_err(wrong)?, priority);
+    let state = if context.background { state.in_background() } else { state };
+    // One refill lies in the context itself.
+    let refills = vec![Refill::default(); refills.saturating_sub(1) as usize];
+    let (context, program) = ((state, refills), program(kernel, index));
+    Ok(Thread { context, start: 0, program, repeat: Some(0) })
+}
+
+/// What it does, again and again.
+fn program(kernel: &Kernel, index: usize) -> Vec<Step> {
+    let context = &kernel.contexts[index];
+    let run = Step::Run(context.gross(kernel.overhead));
+    match context.policy {
+        Policy::Full { .. } => vec![run],
+        Policy::Pibs { utilization, period } => {
+            let periods = requesters(kernel, index).map(|by| kernel.contexts[by].period());
+            match periods.min() {
+                None => vec![run, Step::Every(period)],
+                Some(shortest) => vec![Step::Wait, Step::Run(utilization.of(shortest).max(1))],
+            }
+        }
+        Policy::Sporadic(_) | Policy::Strict(_) => {
+            let asked = (0..kernel.contexts.len()).filter(|pibs| {
+                is_pibs(kernel, *pibs) && requesters(kernel, *pibs).any(|by| by == index)
+            });
+            let signals = asked.map(|pibs| Step::Signal(Id::of(pibs as u32)));
+            signals.chain([run, Step::Every(context.period())]).collect()
+        }
+    }
+}
+
+fn is_pibs(kernel: &Kernel, context: usize) -> bool {
+    matches!(kernel.contexts[context].policy, Policy::Pibs { .. })
+}
+
+/// The servers' contexts on which a PIBS context's program may be called or signalled.
+fn requesters(kernel: &Kernel, pibs: usize) -> impl Iterator<Item = usize> {
+    let programs = |context: usize| {
+        kernel.users(context).map(|thread| &kernel.programs[kernel.threads[thread].program])
+    };
+    (0..kernel.contexts.len()).filter(move |by| {
+        super::is_server(kernel, *by)
+            && programs(*by).any(|from| programs(pibs).any(|to| asks(from, to)))
+    })
+}
+
+/// Whether a program may call or signal another one.
+fn asks(from: &Program, to: &Program) -> bool {
+    from.name != to.name
+        && (from.calls.iter().any(|call| to.serves.contains(&call.endpoint))
+            || from.signals.iter().any(|signal| to.waits.contains(&signal.notification)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_manifest::{Options, load};
+    use bulkhead_plan::Guest;
+    use std::path::Path;
+
+    const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/manifests/sched.toml");
+    const MS: u64 = 1_000_000;
+
+    /// The kernel of a sandbox of the manifest for these tests.
+    fn kernel(sandbox: usize) -> Kernel {
+        let options = Options { skip_files: true, ..Options::default() };
+        let checked = load(Path::new(MANIFEST), &options).unwrap();
+        match &checked.system.sandboxes[sandbox].sandbox.guest {
+            Guest::Kernel(kernel) => (**kernel).clone(),
+            _ => panic!("no kernel"),
+        }
+    }
+
+    fn who(simulated: &Simulated) -> Vec<(u64, u64, usize)> {
+        let slices = simulated.slices.iter();
+        slices.filter_map(|s| s.context.map(|id| (s.begin, s.end, id.index()))).collect()
+    }
+
+    #[test]
+    fn everybody_uses_all_of_its_time() {
+        let simulated = run(&kernel(0), Some(60 * MS)).unwrap();
+        let expected = [
+            (0, 10_001_000, 0),
+            (10_001_000, 30_002_000, 1),
+            // What the second one asked for, at its priority: 4 % of 50 ms.
+            (30_002_000, 32_002_000, 2),
+            (40 * MS, 50_001_000, 0),
+            (50_001_000, 60 * MS, 1),
+        ];
+        assert_eq!(who(&simulated), expected);
+        assert_eq!((simulated.longest(1), simulated.longest(2)), (Some(30_002_000), None));
+    }
+
+    #[test]
+    fn who_is_asked_by_nobody_works_for_itself() {
+        let mut kernel = kernel(0);
+        kernel.programs[1].signals.clear();
+        let simulated = run(&kernel, Some(110 * MS)).unwrap();
+        assert_eq!(simulated.longest(2), Some(32_002_000));
+        assert_eq!(simulated.jobs(2).count(), 2);
+    }
+
+    #[test]
+    fn the_full_one_has_what_is_left() {
+        let mut kernel = kernel(1);
+        kernel.contexts[1].policy = Policy::Full { slice: MS };
+        let simulated = run(&kernel, Some(10 * MS)).unwrap();
+        assert_eq!(who(&simulated), [(0, 2_003_000, 0), (2_003_000, 10 * MS, 1)]);
+    }
+
+    #[test]
+    fn it_lasts_two_periods_and_not_too_many_slices() {
+        let mut kernel = kernel(0);
+        let simulated = run(&kernel, None).unwrap();
+        assert_eq!((simulated.end, simulated.asked), (100 * MS, 100 * MS));
+        kernel.overhead = 0;
+        kernel.contexts[0].policy =
+            Policy::Sporadic(bulkhead_plan::kernel::Budget { budget: 1, period: 2, refills: 8 });
+        let simulated = run(&kernel, None).unwrap();
+        assert!(simulated.end < simulated.asked);
+        assert_eq!(simulated.slices.len(), MOST_SLICES);
+    }
+
+    #[test]
+    fn too_many_are_refused() {
+        let mut kernel = kernel(0);
+        kernel.contexts = vec![kernel.contexts[0].clone(); PLACES + 1];
+        assert!(run(&kernel, None).is_err());
+    }
+}

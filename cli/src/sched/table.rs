@@ -1,0 +1,117 @@
+//! A report as tables.
+
+use super::{Report, priority, why};
+use crate::kernel;
+use crate::text::table;
+use bulkhead_manifest::time::show;
+use bulkhead_plan::kernel::{Policy, Test};
+
+/// Everything of one kernel.
+pub fn report(out: &mut String, report: &Report<'_>) {
+    contexts(out, report);
+    tests(out, report);
+}
+
+fn contexts(out: &mut String, report: &Report<'_>) {
+    let kernel = report.kernel;
+    let rows: Vec<Vec<String>> = { report.rows.iter().enumerate() }
+        .map(|(index, row)| {
+            let context = &kernel.contexts[index];
+            let [budget, period] = kernel::budget(context);
+            let blocking = row.blocking.map(|blocking| {
+                let time = blocking.time.map_or("for ever".into(), show);
+                format!("{time}, {}", kernel.contexts[blocking.by].name)
+            });
+            let response = match row.response {
+                None => "-".into(),
+                Some(Ok(response)) => show(response),
+                Some(Err(_)) => format!("over {period}"),
+            };
+            let verdict = match (context.policy, row.response, context.guaranteed) {
+                (Policy::Full { .. }, ..) => "what is left",
+                (Policy::Pibs { .. }, ..) => "within U",
+                (_, Some(Ok(_)), true) => "in time",
+                (_, Some(Ok(_)), false) => "in time, not guaranteed",
+                (_, _, true) => "late",
+                (_, _, false) => "late, not guaranteed",
+            };
+            vec![
+                context.name.clone(),
+                kernel::policy(context.policy).into(),
+                budget,
+                period,
+                match context.policy {
+                    Policy::Full { .. } => "-".into(),
+                    _ => row.share.to_string(),
+                },
+                kernel::user(kernel, index),
+                priority(kernel, index),
+                blocking.unwrap_or_else(|| "-".into()),
+                response,
+                row.seen.map_or("-".into(), show),
+                verdict.into(),
+            ]
+        })
+        .collect();
+    let heads = [
+        "context",
+        "policy",
+        "C or U",
+        "T",
+        "share",
+        "runs",
+        "priority",
+        "kept waiting",
+        "response",
+        "simulated",
+        "verdict",
+    ];
+    let title = format!("Contexts of {}, on core {}", report.name, report.core);
+    table(out, &title, &heads, &rows);
+}
+
+fn tests(out: &mut String, report: &Report<'_>) {
+    let kernel = report.kernel;
+    let row = |(test, refusals): &(Test, Vec<_>)| {
+        let asked = if *test == kernel.admission { "asked for" } else { "-" };
+        let says = match refusals.first() {
+            None => "admits".to_owned(),
+            Some(_) => format!("refuses {}", refusals.len()),
+        };
+        let why: Vec<String> = refusals.iter().map(|refusal| why(kernel, *refusal)).collect();
+        let numbers = match test {
+            _ if !why.is_empty() => why.join("; "),
+            Test::Bound => tightest(report),
+            Test::Response => "every guaranteed context within its period".into(),
+            Test::None => overcommitment(report),
+        };
+        vec![kernel::test(*test).to_owned(), asked.into(), says, numbers]
+    };
+    let rows: Vec<Vec<String>> = report.verdicts.iter().map(row).collect();
+    let title = format!(
+        "Admission of {}: {} in sum, of which the kernel spends {} ({} for each activation)",
+        report.name,
+        kernel.sum(),
+        report.overhead(),
+        show(kernel.overhead)
+    );
+    table(out, &title, &["test", "manifest", "says", "why"], &rows);
+}
+
+/// The sum that is nearest to its limit.
+fn tightest(report: &Report<'_>) -> String {
+    let kernel = report.kernel;
+    let sums = kernel.guaranteed().filter_map(|context| kernel.utilization(context).ok());
+    match sums.min_by_key(|sum| sum.limit.above(sum.sum)) {
+        None => "nothing is guaranteed".into(),
+        Some(sum) => format!("{} of at most {} for n = {}", sum.sum, sum.limit, sum.contexts),
+    }
+}
+
+fn overcommitment(report: &Report<'_>) -> String {
+    let over = report.overcommitted();
+    match over.0 {
+        0 => "nothing is overcommitted".into(),
+        _ => format!("overcommitted by {over}"),
+    }
+}
