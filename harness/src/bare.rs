@@ -80,7 +80,7 @@ pub fn machine(
         ..description.clone()
     };
     let input = dir.join("guest.bare");
-    let mut guest = bulkhead_image::load(sandbox, &described)?;
+    let mut guest = bulkhead_image::load(sandbox, &described, &[])?;
     if matches!(sandbox.guest, bulkhead_plan::Guest::Bare { .. }) {
         informed(&mut guest, end);
     }

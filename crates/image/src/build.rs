@@ -67,7 +67,7 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
         let guests = plan
             .sandboxes
             .iter()
-            .map(|sandbox| guest::load(sandbox, &plan.machine))
+            .map(|sandbox| guest::load(sandbox, &plan.machine, &plan.channels))
             .collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;
         if bytes.len() as u64 <= len {

@@ -8,7 +8,7 @@ use bulkhead_arch_x86::start::{Entry64, GDT};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{CHANNELS_END, ECAM_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA};
-use bulkhead_plan::{Guest as Wanted, Machine, Sandbox};
+use bulkhead_plan::{Channel, Guest as Wanted, Machine, Sandbox};
 use std::path::Path;
 
 /// Bytes at a guest-physical address, a multiple of 8.
@@ -37,7 +37,7 @@ pub struct Guest {
     pub args: String,
 }
 
-const GDT_GPA: u64 = 0x1000;
+pub const GDT_GPA: u64 = 0x1000;
 const TABLES_GPA: u64 = 0x2000;
 const TABLES_END: u64 = 0x8000;
 const ZERO_PAGE_GPA: u64 = 0x8000;
@@ -49,8 +49,8 @@ const RESET_VECTOR_GPA: u64 = 0xF_FFF0;
 const LOW_RAM_END: u64 = 0x9_F000;
 const HIGH_RAM: u64 = 0x10_0000;
 
-/// Loads a sandbox's guest from its files.
-pub fn load(sandbox: &Sandbox, machine: &Machine) -> Result<Guest, Error> {
+/// Loads a sandbox's guest from its files. Of the system's channels it may see its own.
+pub fn load(sandbox: &Sandbox, machine: &Machine, channels: &[Channel]) -> Result<Guest, Error> {
     let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
     match &sandbox.guest {
         Wanted::Linux { kernel, initrd, cmdline } => {
@@ -61,10 +61,7 @@ pub fn load(sandbox: &Sandbox, machine: &Machine) -> Result<Guest, Error> {
             let name = program.display().to_string();
             bare(sandbox, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
-        Wanted::Kernel(_) => Err(Error::Program(format!(
-            "sandbox {}: kernels can be checked and planned, but not built yet",
-            sandbox.name
-        ))),
+        Wanted::Kernel(kernel) => crate::kernel::load(channels, sandbox, kernel),
     }
 }
 

@@ -19,6 +19,7 @@ mod elf;
 mod guest;
 pub mod ioapic;
 mod iommu;
+mod kernel;
 mod loader;
 mod monitor;
 mod nested;

@@ -70,3 +70,20 @@ pub struct Page {
 
 const _: () = assert!(size_of::<Name>() == 64);
 const _: () = assert!(size_of::<Page>() == 4096);
+
+/// Slots of a program's root node that are the same in all of them. Names follow from
+/// [`slot::FIRST`] on.
+pub mod slot {
+    /// Its root node.
+    pub const NODE: u32 = 1;
+    /// Its address space.
+    pub const SPACE: u32 = 2;
+    /// The sandbox.
+    pub const SANDBOX: u32 = 3;
+    /// Its core's time, if it was given that.
+    pub const CONTROL: u32 = 4;
+    /// Memory for objects, if it was given some.
+    pub const MEMORY: u32 = 5;
+    /// The first of those that have names.
+    pub const FIRST: u32 = 8;
+}

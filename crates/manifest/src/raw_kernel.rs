@@ -84,6 +84,9 @@ pub struct Program {
     /// Whether it may configure contexts of its core.
     #[serde(default)]
     pub sched_control: bool,
+    /// Whether it may end its sandbox, and say that it has started.
+    #[serde(default)]
+    pub ends_sandbox: bool,
     /// Endpoints that it may call.
     #[serde(default)]
     pub calls: Vec<Call>,

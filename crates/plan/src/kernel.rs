@@ -60,6 +60,8 @@ pub struct Program {
     pub slots: u32,
     /// It has its core's `sched_control`: it may configure contexts.
     pub sched_control: bool,
+    /// It may end its sandbox, and say that it has started.
+    pub ends: bool,
     /// Endpoints that it may call, in the manifest's order.
     pub calls: Vec<Call>,
     /// Endpoints that it may receive from.

@@ -1,0 +1,271 @@
+//! Memory, the kernel's own objects, and methods called on the host.
+
+use super::offset;
+use crate::elf::Program;
+use crate::guest::Piece;
+use bulkhead_arch_x86::LongMode;
+use bulkhead_kernel::abi::{Kind, Label, Rights, Status, label};
+use bulkhead_kernel::host::{Host, memory};
+use bulkhead_kernel::{Answer, Cap, Core, Kernel, Ref, Root, SLOT_BITS, Slot, plant};
+use bulkhead_kernel_x86::{Baked, X86};
+use bulkhead_layout::PAGE;
+use bulkhead_sched::{Scheduler, Time};
+use zerocopy::{FromZeros, IntoBytes};
+
+type Machine = Host<X86, LongMode>;
+
+/// First byte that objects are made of.
+const OBJECTS: u32 = 4 << 20;
+/// Slots of the first node, as a power of two.
+const NODE_BITS: u8 = 14;
+
+/// A system in the making.
+pub struct Build {
+    machine: Machine,
+    core: Box<Core>,
+    root: Root,
+    /// Next empty slot of the first node.
+    next: u32,
+    /// Slots with memory to make objects of.
+    memory: Vec<u32>,
+    clock: u32,
+    window: u64,
+}
+
+/// Where a capability lies in the first node.
+pub type Place = u32;
+
+impl Build {
+    /// Memory with the kernel's own things in it.
+    pub fn new(len: u64, image: &Program) -> Result<Self, String> {
+        let len = u32::try_from(len).ok().filter(|len| *len >= OBJECTS + (1 << 20));
+        let len = len.ok_or("a kernel needs at least 5 MiB and takes at most 2 GiB".to_string())?;
+        let (first, flat) = image.flat();
+        let start = offset(first).ok_or("its kernel is not linked for the window")?;
+        let mut next = (start + flat.len() as u32).next_multiple_of(PAGE as u32);
+        let mut take = |len: u32, align: u32| {
+            let at = next.next_multiple_of(align);
+            next = at + len.next_multiple_of(PAGE as u32);
+            at
+        };
+        let clock = take(PAGE as u32, PAGE as u32);
+        let pages = len / PAGE as u32;
+        let spaces = take(pages.div_ceil(64) * 8, PAGE as u32);
+        let node = take(1 << (NODE_BITS + SLOT_BITS), 1 << (NODE_BITS + SLOT_BITS));
+        let mut tables = Vec::new();
+        for _ in 0..TABLES {
+            tables.push(take(PAGE as u32, PAGE as u32));
+        }
+        if next > OBJECTS {
+            return Err(format!("its kernel reaches {next:#x}, beyond {OBJECTS:#x}"));
+        }
+        let mut machine = Machine::new(len, 0);
+        let window = super::space::window(&mut machine, &tables, image, len);
+        machine = machine.with_kernel_entry(window, bulkhead_kernel_x86::WINDOW_INDEX);
+        let root = Root { first: Ref::new(node), slots: 1 << NODE_BITS };
+        let mut build = Self {
+            machine,
+            core: Box::new(core(u64::from(tables[0]), spaces, pages)),
+            root,
+            next: 2,
+            memory: Vec::new(),
+            clock,
+            window,
+        };
+        let mut own = Cap::original(Kind::Node, node, NODE_BITS);
+        own.data = 0;
+        plant(&mut build.machine, root.first.nth(1), own);
+        build.plant_memory(OBJECTS, len);
+        Ok(build)
+    }
+
+    /// All memory of a range, as pieces of powers of two.
+    fn plant_memory(&mut self, mut at: u32, end: u32) {
+        while at < end {
+            let bits = at.trailing_zeros().min((end - at).ilog2());
+            if bits < 12 {
+                break;
+            }
+            let place = self.slot();
+            plant(&mut self.machine, self.root.first.nth(place), memory(at, bits as u8));
+            self.memory.push(place);
+            at += 1 << bits;
+        }
+        // Small pieces first: large ones stay whole.
+        let bits = |place: &u32| self.machine_cap(*place).bits;
+        let mut memory = self.memory.clone();
+        memory.sort_by_key(bits);
+        self.memory = memory;
+    }
+
+    fn machine_cap(&self, place: Place) -> Cap {
+        use bulkhead_kernel::Machine as _;
+        self.machine.get(self.root.first.nth(place)).cap
+    }
+
+    /// What lies in a slot.
+    pub fn cap(&self, place: Place) -> Cap {
+        self.machine_cap(place)
+    }
+
+    /// The frame with the clock, as a capability that only the host can make.
+    pub fn clock(&self) -> u32 {
+        self.clock
+    }
+
+    /// The machine.
+    pub fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// The slot at a place.
+    pub fn at(&self, place: Place) -> Ref<Slot> {
+        self.root.first.nth(place)
+    }
+
+    /// An empty slot.
+    pub fn slot(&mut self) -> Place {
+        self.slots(1)
+    }
+
+    /// Empty slots, side by side.
+    pub fn slots(&mut self, count: u32) -> Place {
+        self.next += count;
+        self.next - count
+    }
+
+    /// Puts a capability that no call makes into an empty slot, derived from the first node's.
+    pub fn put(&mut self, cap: Cap) -> Place {
+        let place = self.slot();
+        plant(&mut self.machine, self.root.first.nth(place), cap);
+        place
+    }
+
+    fn kernel(&mut self) -> Kernel<'_, Machine> {
+        Kernel { machine: &mut self.machine, core: &mut self.core }
+    }
+
+    /// Calls a method of the capability at a place.
+    pub fn try_call(
+        &mut self,
+        place: Place,
+        method: Label,
+        words: [u64; 4],
+    ) -> Result<[u64; 4], Status> {
+        let (root, slot) = (self.root, self.at(place));
+        loop {
+            let answer: Answer = self.kernel().invoke(root, slot, method, &words);
+            if let Some(words) = answer? {
+                return Ok(words);
+            }
+        }
+    }
+
+    /// The same, where nothing can be wrong but a lack of memory.
+    pub fn call(
+        &mut self,
+        place: Place,
+        method: Label,
+        words: [u64; 4],
+    ) -> Result<[u64; 4], String> {
+        self.try_call(place, method, words).map_err(|status| {
+            let kind = self.cap(place).kind();
+            format!(
+                "{kind:?}, method {method}, {words:x?}: {:?} of word {}, {}",
+                status.code(),
+                status.argument(),
+                status.detail()
+            )
+        })
+    }
+
+    /// Makes objects side by side; the place of the first one's capability.
+    pub fn make(&mut self, kind: Kind, bits: u8, count: u32) -> Result<Place, String> {
+        let first = self.slots(count);
+        let mut made = 0;
+        while made < count {
+            let some = (count - made).min(256);
+            self.make_some(kind, bits, some, first + made)?;
+            made += some;
+        }
+        Ok(first)
+    }
+
+    fn make_some(&mut self, kind: Kind, bits: u8, count: u32, first: Place) -> Result<(), String> {
+        let word = kind as u64 | u64::from(bits) << 8 | u64::from(count) << 16;
+        for place in self.memory.clone() {
+            if self.try_call(place, label::RETYPE, [word, 1, u64::from(first), 0]).is_ok() {
+                return Ok(());
+            }
+        }
+        Err(format!("its memory does not suffice for {count} of {kind:?}: give it more"))
+    }
+
+    /// Derives a capability into another node.
+    pub fn give(
+        &mut self,
+        node: Place,
+        slot: u32,
+        from: Place,
+        rights: Rights,
+        badge: u64,
+    ) -> Result<(), String> {
+        let words = [u64::from(slot), u64::from(from), u64::from(rights.0), badge];
+        self.call(node, label::COPY, words).map(drop)
+    }
+
+    /// The memory's contents: what is not zero.
+    pub fn finish(mut self, image: &Program) -> Result<Vec<Piece>, String> {
+        use bulkhead_kernel::Machine as _;
+        let baked = offset(image.symbol("BAKED").map_err(|e| e.to_string())?);
+        let baked = baked.ok_or("its kernel's BAKED is not in the window")?;
+        let (first, flat) = image.flat();
+        let start = offset(first).unwrap_or(0) as usize;
+        self.core.timer = Time::MAX;
+        let mut state = Baked::new_zeroed();
+        state.core = (*self.core).clone();
+        (state.base, state.clock, state.window) =
+            (self.machine.physical(0), self.clock, self.window);
+        state.memory = self.machine.bytes().len() as u32;
+        let bytes = self.machine.bytes_mut();
+        bytes[start..start + flat.len()].copy_from_slice(&flat);
+        let state = state.as_bytes();
+        bytes[baked as usize..baked as usize + state.len()].copy_from_slice(state);
+        Ok(pieces(self.machine.bytes()))
+    }
+}
+
+/// Tables of the kernel's own root.
+const TABLES: usize = super::space::TABLES;
+
+fn core(own_space: u64, spaces: u32, pages: u32) -> Core {
+    Core {
+        current: Ref::NONE,
+        vectors_of: Ref::NONE,
+        space: own_space,
+        own_space,
+        now: 0,
+        timer: Time::MAX,
+        spaces,
+        pages,
+        undecided: 1,
+        cost: bulkhead_plan::kernel::OVERHEAD as u32,
+        scheduler: Scheduler::new(0),
+    }
+}
+
+/// Runs of pages that are not all zero.
+fn pieces(bytes: &[u8]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (n, page) in bytes.chunks(PAGE as usize).enumerate() {
+        if page.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        let gpa = n as u64 * PAGE;
+        match pieces.last_mut() {
+            Some(last) if last.gpa + last.bytes.len() as u64 == gpa => last.bytes.extend(page),
+            _ => pieces.push(Piece { gpa, bytes: page.to_vec() }),
+        }
+    }
+    pieces
+}

@@ -1,0 +1,56 @@
+//! A kernel's sandbox, as it is at its first instruction. The kernel's own code runs here, on
+//! the bytes that become the sandbox's memory, and makes every object that the manifest names by the calls that a
+//! program would make. Where things lie:
+//!
+//! | offset | what |
+//! |---|---|
+//! | 0x1000 | descriptor and page tables for the first instructions |
+//! | 2 MiB | the kernel |
+//! | behind it | its own root table, the clock's page, the first node, the bitmap of spaces |
+//! | 4 MiB | memory for objects |
+
+mod build;
+mod objects;
+mod program;
+mod space;
+mod start;
+
+use crate::elf::Program;
+use crate::guest::Guest;
+use crate::{Error, guest};
+use bulkhead_arch::Rights;
+use bulkhead_arch_x86::start::Entry64;
+use bulkhead_kernel_x86::WINDOW;
+use bulkhead_layout::map::INFO_GPA;
+use bulkhead_plan::{Channel, Kernel, Sandbox};
+use std::path::Path;
+
+/// The kernel's sandbox.
+pub fn load(channels: &[Channel], sandbox: &Sandbox, kernel: &Kernel) -> Result<Guest, Error> {
+    let read = |path: &Path| -> Result<Program, Error> {
+        let bytes = std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e))?;
+        Program::parse(&path.display().to_string(), &bytes)
+    };
+    let image = read(&kernel.file)?;
+    let programs =
+        kernel.programs.iter().map(|program| read(&program.file)).collect::<Result<Vec<_>, _>>()?;
+    let memory = sandbox.ram.first().map_or(0, |ram| ram.len);
+    let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
+    let mut build = build::Build::new(memory, &image).map_err(wrong)?;
+    build.everything(channels, kernel, &programs).map_err(wrong)?;
+    let mut pieces = start::pieces();
+    pieces.extend(build.finish(&image).map_err(wrong)?);
+    Ok(Guest {
+        pieces,
+        entry: Entry64 { rip: image.entry, rsp: 0, cr3: start::TABLES, gdt: guest::GDT_GPA },
+        argument: INFO_GPA,
+        segments: Vec::new(),
+        default_rights: Rights::RWX,
+        args: String::new(),
+    })
+}
+
+/// The offset of an address in the kernel's window.
+fn offset(address: u64) -> Option<u32> {
+    u32::try_from(address.checked_sub(WINDOW)?).ok()
+}

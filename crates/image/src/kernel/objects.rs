@@ -1,0 +1,272 @@
+//! Everything that the manifest names, made and given to whom it says.
+
+use super::build::{Build, Place};
+use super::program::{Made, Thing, entry};
+use super::space::at;
+use crate::elf::Program as Elf;
+use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
+use bulkhead_kernel::{CONTEXT_BITS, Cap, Machine, Ref, Thread, refills};
+use bulkhead_layout::PAGE;
+use bulkhead_plan::Channel;
+use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, User};
+
+/// Places of what programs share.
+struct Shared {
+    authority: Place,
+    control: Place,
+    sandbox: Place,
+    endpoints: Vec<Place>,
+    notifications: Vec<Place>,
+    contexts: Vec<Place>,
+    /// Reply objects, by thread.
+    replies: Vec<Place>,
+    threads: Vec<Place>,
+    memory: Vec<Place>,
+}
+
+impl Build {
+    /// All of a kernel's system.
+    pub fn everything(
+        &mut self,
+        channels: &[Channel],
+        kernel: &Kernel,
+        elfs: &[Elf],
+    ) -> Result<(), String> {
+        let mut shared = self.shared(kernel)?;
+        let mut programs = Vec::new();
+        for (n, (program, elf)) in kernel.programs.iter().zip(elfs).enumerate() {
+            let threads = kernel.threads.iter().filter(|t| t.program == n).count();
+            let mut made = Made::new(self, program, elf, threads)?;
+            let of_it = (0..kernel.threads.len()).filter(|t| kernel.threads[*t].program == n);
+            for (number, thread) in of_it.enumerate() {
+                self.thread(kernel, thread, number as u64, elf, &mut made, &mut shared)
+                    .map_err(|e| format!("thread {}: {e}", kernel.threads[thread].name))?;
+            }
+            programs.push(made);
+        }
+        let nodes: Vec<_> = programs.iter().map(|made| (made.node, made.space)).collect();
+        for (n, mut made) in programs.into_iter().enumerate() {
+            self.rights(channels, kernel, n, &mut made, &shared, &nodes)
+                .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
+            made.finish(self);
+        }
+        self.start(kernel, &shared)
+    }
+
+    fn shared(&mut self, kernel: &Kernel) -> Result<Shared, String> {
+        let authority = self.make(Kind::Thread, 0, 1)?;
+        let at: Ref<Thread> = self.cap(authority).at();
+        self.machine().get_mut(at).max_priority = u8::MAX;
+        let control = self.put(Cap::original(Kind::Control, 0, 0));
+        let sandbox = self.put(Cap::original(Kind::Sandbox, 0, 0));
+        let many = |build: &mut Self, kind, count: usize| -> Result<Vec<Place>, String> {
+            (0..count).map(|_| build.make(kind, 0, 1)).collect()
+        };
+        let endpoints = many(self, Kind::Endpoint, kernel.endpoints.len())?;
+        let notifications = many(self, Kind::Notification, kernel.notifications.len())?;
+        let threads = vec![0; kernel.threads.len()];
+        let replies = many(self, Kind::Reply, kernel.threads.len())?;
+        let contexts = { kernel.contexts.iter().enumerate() }
+            .map(|(n, context)| self.context(control, n, context, kernel.overhead))
+            .collect::<Result<_, _>>()?;
+        let memory = { kernel.shared.iter() }
+            .map(|shared| self.frames(shared.len).map(|(place, _)| place))
+            .collect::<Result<_, _>>()?;
+        Ok(Shared {
+            authority,
+            control,
+            sandbox,
+            endpoints,
+            notifications,
+            contexts,
+            replies,
+            threads,
+            memory,
+        })
+    }
+
+    fn context(
+        &mut self,
+        control: Place,
+        n: usize,
+        context: &Context,
+        overhead: u64,
+    ) -> Result<Place, String> {
+        let (policy, first, period, count) = match context.policy {
+            Policy::Sporadic(b) => (Number::Sporadic, context.gross(overhead), b.period, b.refills),
+            Policy::Strict(b) => (Number::Strict, context.gross(overhead), b.period, b.refills),
+            Policy::Pibs { utilization: u, period } => {
+                let millionths = u64::from(u.numerator()) * 1_000_000 / u64::from(u.denominator());
+                (Number::Pibs, millionths, period, 0)
+            }
+            Policy::Full { slice } => (Number::Full, slice, slice, 0),
+        };
+        let [least, most] = CONTEXT_BITS;
+        let bits = (least..=most).find(|bits| refills(*bits) >= count).unwrap_or(most);
+        let place = self.make(Kind::Context, bits, 1)?;
+        let word = u64::from(place) | (policy as u64) << 32 | u64::from(context.background) << 40;
+        self.call(control, label::SET_CONTEXT, [word, first, period, n as u64 + 1])
+            .map_err(|e| format!("context {}: {e}", context.name))?;
+        Ok(place)
+    }
+
+    fn thread(
+        &mut self,
+        kernel: &Kernel,
+        n: usize,
+        number: u64,
+        elf: &Elf,
+        made: &mut Made,
+        shared: &mut Shared,
+    ) -> Result<(), String> {
+        let wanted = &kernel.threads[n];
+        let place = self.make(Kind::Thread, 0, 1)?;
+        shared.threads[n] = place;
+        let at: Ref<Thread> = self.cap(place).at();
+        self.machine().get_mut(at).number = n as u32 + 1;
+        let (buffer, offset) = made.buffer(number);
+        let spaces = [made.node, made.space, buffer].map(u64::from);
+        self.call(place, label::CONFIGURE, [spaces[0], spaces[1], spaces[2], offset])?;
+        let priorities = [wanted.priority, wanted.max_priority].map(u64::from);
+        let authority = u64::from(shared.authority);
+        self.call(place, label::SET_PRIORITY, [priorities[0], priorities[1], authority, 0])?;
+        self.call(place, label::SET_FPU, [wanted.fpu.into(), 0, 0, 0])?;
+        let routes = [(wanted.fault, label::SET_FAULT), (wanted.timeout, label::SET_TIMEOUT)];
+        for (route, method) in routes {
+            let Some(route) = route else { continue };
+            let badged = self.slot();
+            let rights = Rights::WRITE.and(Rights::CALL);
+            self.give(1, badged, shared.endpoints[route.endpoint], rights, route.badge)?;
+            self.call(place, method, [u64::from(badged), 0, 0, 0])?;
+        }
+        let stack = made.stack(self, wanted.stack)?;
+        let ip = entry(kernel, n, elf)?;
+        // As if a return address lay there (System V ABI for x86-64, section 3.2.2).
+        let words = [ip, stack - 8, at::PAGE, number];
+        self.call(place, label::WRITE_REGISTERS, words)?;
+        Ok(())
+    }
+
+    /// What a program gets.
+    fn rights(
+        &mut self,
+        channels: &[Channel],
+        kernel: &Kernel,
+        n: usize,
+        made: &mut Made,
+        shared: &Shared,
+        nodes: &[(Place, Place)],
+    ) -> Result<(), String> {
+        let program = &kernel.programs[n];
+        let end = if program.ends { Rights::EXECUTE } else { Rights::NONE };
+        self.give(made.node, slot::SANDBOX, shared.sandbox, Rights::WRITE.and(end), 0)?;
+        if program.sched_control {
+            self.give(made.node, slot::CONTROL, shared.control, Rights::ALL, 0)?;
+        }
+        if program.memory > 0 {
+            let bits = program.memory.next_power_of_two().trailing_zeros() as u8;
+            let memory = self.make(Kind::Untyped, bits, 1)?;
+            let words = [u64::from(slot::MEMORY), u64::from(memory), 0, 0];
+            self.call(made.node, label::MOVE, words)?;
+        }
+        for call in &program.calls {
+            let mut rights = Rights::WRITE.and(Rights::CALL);
+            rights = if call.grant { rights.and(Rights::GRANT) } else { rights };
+            let thing = Thing::named(&kernel.endpoints[call.endpoint].name);
+            made.give(self, shared.endpoints[call.endpoint], &thing, rights, call.badge)?;
+        }
+        for serves in &program.serves {
+            let thing = Thing::named(&kernel.endpoints[*serves].name);
+            made.give(self, shared.endpoints[*serves], &thing, Rights::READ, 0)?;
+        }
+        for signal in &program.signals {
+            let thing = Thing::named(&kernel.notifications[signal.notification].name);
+            let from = shared.notifications[signal.notification];
+            made.give(self, from, &thing, Rights::WRITE, signal.bits)?;
+        }
+        for waits in &program.waits {
+            let thing = Thing::named(&kernel.notifications[*waits].name);
+            made.give(self, shared.notifications[*waits], &thing, Rights::READ, 0)?;
+        }
+        self.memory_of(channels, kernel, n, made, shared)?;
+        let own = (0..kernel.threads.len()).filter(|t| kernel.threads[*t].program == n);
+        for thread in own {
+            let thing = Thing::named(&kernel.threads[thread].name);
+            made.give(self, shared.replies[thread], &thing, Rights::ALL, 0)?;
+        }
+        for managed in &program.manages {
+            match *managed {
+                Managed::Program(other) => {
+                    let thing = Thing::named(&kernel.programs[other].name);
+                    made.give(self, nodes[other].0, &thing, Rights::ALL, 0)?;
+                    made.give(self, nodes[other].1, &thing, Rights::ALL, 0)?;
+                }
+                Managed::Thread(thread) => {
+                    let thing = Thing::named(&kernel.threads[thread].name);
+                    made.give(self, shared.threads[thread], &thing, Rights::ALL, 0)?;
+                    if kernel.threads[thread].program != n {
+                        made.give(self, shared.replies[thread], &thing, Rights::ALL, 0)?;
+                    }
+                }
+                Managed::Context(context) => {
+                    let thing = Thing::named(&kernel.contexts[context].name);
+                    made.give(self, shared.contexts[context], &thing, Rights::ALL, 0)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shared memory and channels that a program sees.
+    fn memory_of(
+        &mut self,
+        channels: &[Channel],
+        kernel: &Kernel,
+        n: usize,
+        made: &mut Made,
+        shared: &Shared,
+    ) -> Result<(), String> {
+        let rights = |write| if write { Rights::READ.and(Rights::WRITE) } else { Rights::READ };
+        let mut address = at::SHARED;
+        for map in &kernel.programs[n].maps {
+            let len = kernel.shared[map.shared].len;
+            let frames = shared.memory[map.shared];
+            self.map_again(made.space, frames, (len / PAGE) as u32, address, rights(map.write))?;
+            let thing = Thing { name: &kernel.shared[map.shared].name, memory: (address, len) };
+            made.tell(self.cap(frames), 0, &thing, rights(map.write))?;
+            address += len;
+        }
+        let mut address = at::CHANNELS;
+        for used in &kernel.programs[n].channels {
+            let channel = &channels[used.channel];
+            let mut first = None;
+            for page in 0..channel.len / PAGE {
+                let mut cap = Cap::original(Kind::Frame, (channel.gpa / PAGE + page) as u32, 12);
+                cap.flags |= Cap::DEVICE;
+                cap.rights = rights(used.write).0;
+                let frame = self.put(cap);
+                self.map(made.space, frame, 1, address + page * PAGE, rights(used.write))?;
+                first = first.or(Some(cap));
+            }
+            let thing = Thing { name: &channel.name, memory: (address, channel.len) };
+            made.tell(first.unwrap_or(Cap::NULL), 0, &thing, rights(used.write))?;
+            address += channel.len;
+        }
+        Ok(())
+    }
+
+    /// Contexts go to whom they belong, and threads run.
+    fn start(&mut self, kernel: &Kernel, shared: &Shared) -> Result<(), String> {
+        for (n, context) in kernel.contexts.iter().enumerate() {
+            let to = match context.user {
+                User::Thread(thread) => shared.threads[thread],
+                User::Notification(notification) => shared.notifications[notification],
+            };
+            self.call(shared.contexts[n], label::BIND, [u64::from(to), 0, 0, 0])?;
+        }
+        for thread in &shared.threads {
+            self.call(*thread, label::RESUME, [0; 4])?;
+        }
+        Ok(())
+    }
+}

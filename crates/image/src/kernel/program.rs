@@ -1,0 +1,208 @@
+//! A program: its address space, its capability space, and the page that tells it about them.
+
+use super::build::{Build, Place};
+use super::space::at;
+use crate::elf::Program as Elf;
+use bulkhead_kernel::Cap;
+use bulkhead_kernel::abi::{ARGS, Kind, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot};
+use bulkhead_layout::PAGE;
+use bulkhead_plan::kernel::{Kernel, Program};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// A program in the making.
+pub struct Made {
+    /// Its capability space.
+    pub node: Place,
+    /// Its address space.
+    pub space: Place,
+    /// Frame of its page: offset in memory.
+    page_at: u32,
+    page: Box<Page>,
+    next_slot: u32,
+    slots: u32,
+    next_stack: u64,
+    buffers: Place,
+}
+
+/// Something that a program is told of.
+pub struct Thing<'a> {
+    /// Its name in the manifest.
+    pub name: &'a str,
+    /// Where it lies in memory, and how long it is, if it does.
+    pub memory: (u64, u64),
+}
+
+impl Thing<'_> {
+    /// Something that is no memory.
+    pub fn named(name: &str) -> Thing<'_> {
+        Thing { name, memory: (0, 0) }
+    }
+}
+
+/// Threads whose buffers share a frame.
+const BUFFERS: u64 = PAGE / 512;
+
+impl Made {
+    /// Its spaces, with its file's segments, heap and page.
+    pub fn new(
+        build: &mut Build,
+        program: &Program,
+        elf: &Elf,
+        threads: usize,
+    ) -> Result<Self, String> {
+        let wrong = |what: String| format!("program {}: {what}", program.name);
+        let node = build.make(Kind::Node, program.slots.trailing_zeros() as u8, 1)?;
+        let space = build.make(Kind::Space, 0, 1)?;
+        for segment in &elf.segments {
+            let first = segment.address / PAGE * PAGE;
+            let end = (segment.address + segment.size).next_multiple_of(PAGE);
+            if first < at::PROGRAM || end > at::HEAP {
+                return Err(wrong(format!(
+                    "it has to be linked between {:#x} and {:#x}, not at {first:#x}",
+                    at::PROGRAM,
+                    at::HEAP
+                )));
+            }
+            let (frames, offset) = build.frames(end - first)?;
+            let start = offset as usize + (segment.address - first) as usize;
+            build.machine().bytes_mut()[start..start + segment.bytes.len()]
+                .copy_from_slice(&segment.bytes);
+            let mut rights = Rights::READ;
+            rights = if segment.rights.write { rights.and(Rights::WRITE) } else { rights };
+            rights = if segment.rights.execute { rights.and(Rights::EXECUTE) } else { rights };
+            let count = ((end - first) / PAGE) as u32;
+            build.map(space, frames, count, first, rights).map_err(wrong)?;
+        }
+        let (page, page_at) = build.frames(PAGE)?;
+        build.map(space, page, 1, at::PAGE, Rights::READ)?;
+        let clock = build.clock_frame();
+        build.map(space, clock, 1, at::CLOCK, Rights::READ)?;
+        let read_write = Rights::READ.and(Rights::WRITE);
+        if program.heap > 0 {
+            let (heap, _) = build.frames(program.heap)?;
+            build.map(space, heap, (program.heap / PAGE) as u32, at::HEAP, read_write)?;
+        }
+        let buffers = (threads as u64).div_ceil(BUFFERS).max(1) * PAGE;
+        let (frames, _) = build.frames(buffers)?;
+        build.map(space, frames, (buffers / PAGE) as u32, at::BUFFERS, read_write)?;
+        let mut made = Self {
+            node,
+            space,
+            page_at,
+            page: Box::new(Page::new_zeroed()),
+            next_slot: slot::FIRST,
+            slots: program.slots,
+            next_stack: at::STACKS,
+            buffers: frames,
+        };
+        made.describe(program);
+        build.give(node, slot::NODE, node, Rights::ALL, 0)?;
+        build.give(node, slot::SPACE, space, Rights::ALL, 0)?;
+        Ok(made)
+    }
+
+    fn describe(&mut self, program: &Program) {
+        let page = &mut *self.page;
+        page.magic = MAGIC;
+        page.clock = at::CLOCK;
+        put(&mut page.name, &program.name);
+        let args = program.args.as_bytes();
+        let len = args.len().min(ARGS - 1);
+        page.args[..len].copy_from_slice(&args[..len]);
+        if program.heap > 0 {
+            (page.heap, page.heap_len) = (at::HEAP, program.heap);
+        }
+    }
+
+    /// A stack of so many bytes: one past its end.
+    pub fn stack(&mut self, build: &mut Build, bytes: u64) -> Result<u64, String> {
+        let start = self.next_stack + PAGE;
+        let end = start + bytes;
+        if end > at::PROGRAM {
+            return Err(format!(
+                "its threads' stacks need more than {:#x} bytes",
+                at::PROGRAM - at::STACKS
+            ));
+        }
+        let (frames, _) = build.frames(bytes)?;
+        let rights = Rights::READ.and(Rights::WRITE);
+        build.map(self.space, frames, (bytes / PAGE) as u32, start, rights)?;
+        self.next_stack = end;
+        Ok(end)
+    }
+
+    /// The frame of the `n`th thread's buffer, and where in it.
+    pub fn buffer(&self, n: u64) -> (Place, u64) {
+        (self.buffers + (n / BUFFERS) as u32, n % BUFFERS * 512)
+    }
+
+    /// Gives it a capability under a name.
+    pub fn give(
+        &mut self,
+        build: &mut Build,
+        from: Place,
+        thing: &Thing<'_>,
+        rights: Rights,
+        badge: u64,
+    ) -> Result<u32, String> {
+        let address = self.next_slot;
+        if address >= self.slots {
+            return Err(format!("its {} slots do not suffice: give it more", self.slots));
+        }
+        build.give(self.node, address, from, rights, badge)?;
+        self.next_slot += 1;
+        self.tell(build.cap(from), address, thing, rights)?;
+        Ok(address)
+    }
+
+    /// Tells it of something.
+    pub fn tell(
+        &mut self,
+        cap: Cap,
+        address: u32,
+        thing: &Thing<'_>,
+        rights: Rights,
+    ) -> Result<(), String> {
+        let page = &mut *self.page;
+        if page.names as usize == MAX_NAMES {
+            return Err(format!("it is to know more than {MAX_NAMES} names"));
+        }
+        let entry: &mut Name = &mut page.name_of[page.names as usize];
+        put(&mut entry.name, thing.name);
+        (entry.memory, entry.len) = thing.memory;
+        (entry.address, entry.kind, entry.rights) =
+            (address, cap.kind, cap.rights().masked(rights).0);
+        page.names += 1;
+        Ok(())
+    }
+
+    /// Writes its page.
+    pub fn finish(mut self, build: &mut Build) {
+        self.page.free = [self.next_slot, self.slots];
+        let at = self.page_at as usize;
+        build.machine().bytes_mut()[at..at + PAGE as usize].copy_from_slice(self.page.as_bytes());
+    }
+}
+
+fn put(to: &mut [u8; NAME], name: &str) {
+    let len = name.len().min(NAME - 1);
+    to[..len].copy_from_slice(&name.as_bytes()[..len]);
+}
+
+impl Build {
+    /// A capability of the clock's page, to be mapped once.
+    fn clock_frame(&mut self) -> Place {
+        let mut cap = Cap::original(Kind::Frame, self.clock() >> 12, 12);
+        cap.rights = Rights::READ.0;
+        self.put(cap)
+    }
+}
+
+/// The first thread of a program has its file's entry; others a symbol.
+pub fn entry(kernel: &Kernel, thread: usize, elf: &Elf) -> Result<u64, String> {
+    let thread = &kernel.threads[thread];
+    match &thread.entry {
+        None => Ok(elf.entry),
+        Some(symbol) => elf.symbol(symbol).map_err(|e| format!("thread {}: {e}", thread.name)),
+    }
+}

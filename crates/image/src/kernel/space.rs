@@ -1,0 +1,145 @@
+//! Address spaces: the kernel's own, and programs'.
+
+use super::build::{Build, Place};
+use super::offset;
+use crate::elf::Program;
+use bulkhead_arch::{PageFormat, Rights as PageRights};
+use bulkhead_arch_x86::LongMode;
+use bulkhead_kernel::abi::{Code, Kind, Rights, label};
+use bulkhead_kernel::host::Host;
+use bulkhead_kernel::{Machine, PageTable, Ref};
+use bulkhead_kernel_x86::{WINDOW_INDEX, X86};
+use bulkhead_layout::PAGE;
+
+/// Tables of the kernel's own root: root, 1 GiB entries of the window and of low addresses, 2 MiB
+/// entries of the window's two, and small pages for what lies beside the kernel.
+pub const TABLES: usize = 7;
+
+/// A page of the kernel only.
+const SUPERVISOR: u64 = !(1 << 2);
+/// It stays in the TLB when the root changes.
+const GLOBAL: u64 = 1 << 8;
+
+/// Builds the kernel's own root table in `tables`, and returns the entry by which it is reached: its text
+/// executable, its constants read-only, all other memory writable.
+pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program, len: u32) -> u64 {
+    let [root, gigabytes, low, first, second, small, small_too] = tables[..TABLES] else {
+        return 0;
+    };
+    let mut set = |table: u32, index: usize, entry: u64| {
+        machine.get_mut::<PageTable>(Ref::new(table)).0[index] = entry & SUPERVISOR;
+    };
+    let table = |at: u32| LongMode::table(u64::from(at), 0);
+    let page = |at: u64, rights, level| LongMode::page(at, rights, level) | GLOBAL;
+    set(root, WINDOW_INDEX, table(gigabytes));
+    set(root, 0, table(low));
+    set(gigabytes, 510, table(first));
+    set(gigabytes, 511, table(second));
+    for n in 0..4u64 {
+        // For what lies beyond the window at the start: the information page.
+        set(low, n as usize, page(n << 30, PageRights::R, 2) & !GLOBAL);
+    }
+    for n in 0..u64::from(len).div_ceil(2 << 20) {
+        let directory = if n < 512 { first } else { second };
+        set(directory, n as usize % 512, page(n << 21, PageRights::RW, 1));
+    }
+    // The first 4 MiB, where the kernel lies, in small pages.
+    for (n, pages) in [(0u64, small), (1, small_too)] {
+        set(first, n as usize, table(pages));
+        for index in 0..512u64 {
+            let at = n << 21 | index << 12;
+            let within = |s: &&crate::elf::Segment| {
+                offset(s.address).is_some_and(|start| {
+                    (u64::from(start)..u64::from(start) + s.size.next_multiple_of(PAGE))
+                        .contains(&at)
+                })
+            };
+            let rights = image.segments.iter().find(within).map_or(PageRights::RW, |s| s.rights);
+            set(pages, index as usize, page(at, rights, 0));
+        }
+    }
+    table(gigabytes) & SUPERVISOR
+}
+
+/// Where things lie in every program.
+pub mod at {
+    /// The program's page.
+    pub const PAGE: u64 = 0x10_0000;
+    /// The clock's page.
+    pub const CLOCK: u64 = 0x10_1000;
+    /// Buffers of its threads.
+    pub const BUFFERS: u64 = 0x11_0000;
+    /// Stacks, each above a page that is missing.
+    pub const STACKS: u64 = 0x12_0000;
+    /// Where stacks have to end: the lowest address of programs.
+    pub const PROGRAM: u64 = 0x40_0000;
+    /// Heap.
+    pub const HEAP: u64 = 0x1_0000_0000;
+    /// Shared memory, one behind the other.
+    pub const SHARED: u64 = 0x2_0000_0000;
+    /// Channels, likewise.
+    pub const CHANNELS: u64 = 0x3_0000_0000;
+    /// Devices' registers, likewise.
+    pub const DEVICES: u64 = 0x4_0000_0000;
+}
+
+impl Build {
+    /// Makes frames of 4 KiB for so many bytes; the first one's place, and their offset in memory.
+    pub fn frames(&mut self, len: u64) -> Result<(Place, u32), String> {
+        let count = len.div_ceil(PAGE) as u32;
+        let first = self.make(Kind::Frame, 12, count)?;
+        Ok((first, self.cap(first).object << 12))
+    }
+
+    /// Maps frames side by side, with the tables that they need.
+    pub fn map(
+        &mut self,
+        space: Place,
+        frames: Place,
+        count: u32,
+        address: u64,
+        rights: Rights,
+    ) -> Result<(), String> {
+        for n in 0..count {
+            self.map_one(space, frames + n, address + u64::from(n) * PAGE, rights)?;
+        }
+        Ok(())
+    }
+
+    fn map_one(
+        &mut self,
+        space: Place,
+        frame: Place,
+        address: u64,
+        rights: Rights,
+    ) -> Result<(), String> {
+        loop {
+            let words = [u64::from(space), address, u64::from(rights.0), 0];
+            match self.try_call(frame, label::MAP, words) {
+                Err(status) if status.code() == Some(Code::NoTable) => {
+                    let table = self.make(Kind::Table, 0, 1)?;
+                    self.call(table, label::MAP_TABLE, [u64::from(space), address, 0, 0])?;
+                }
+                Err(status) => return Err(format!("{address:#x} cannot be mapped: {status:x?}")),
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Maps frames that are mapped elsewhere already: by capabilities derived for it.
+    pub fn map_again(
+        &mut self,
+        space: Place,
+        frames: Place,
+        count: u32,
+        address: u64,
+        rights: Rights,
+    ) -> Result<(), String> {
+        for n in 0..count {
+            let derived = self.slot();
+            self.give(1, derived, frames + n, rights, 0)?;
+            self.map_one(space, derived, address + u64::from(n) * PAGE, rights)?;
+        }
+        Ok(())
+    }
+}
