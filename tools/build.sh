@@ -14,7 +14,7 @@ done
 
 tools/artifacts.sh
 
-say "building boot code, monitor, kernel and guests"
+say "building boot code, monitor, kernel, guests and programs"
 BARE=x86_64-unknown-none
 OUT=${CARGO_TARGET_DIR:-target}/$BARE
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor -p bulkhead-kernel-image
@@ -28,6 +28,14 @@ done
 cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${guests[@]}")
 for guest in "${guests[@]}"; do
     cp "$OUT/guest/$guest" "$ARTIFACTS/${guest#guest-}"
+done
+programs=()
+for manifest in programs/*/Cargo.toml; do
+    programs+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")
+done
+cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${programs[@]}")
+for program in "${programs[@]}"; do
+    cp "$OUT/guest/$program" "$ARTIFACTS/$program"
 done
 say "building the command and the measuring harness"
 cargo build --locked -q --release -p bulkhead -p bulkhead-harness

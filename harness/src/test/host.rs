@@ -25,7 +25,7 @@ fn run(bench: &Bench) {
     bench.result("host/lints", lints);
     bench.result("host/no-panic", no_panic());
     let guests = guests();
-    let packages = BARE.into_iter().chain(["bulkhead-sdk"]);
+    let packages = BARE.into_iter().chain(["bulkhead-sdk", "bulkhead-program"]);
     let packages = packages.chain(guests.iter().map(String::as_str));
     let packages: Vec<_> = packages.flat_map(|p| ["-p", p]).collect();
     let bare = ["clippy", "--locked", "--target", TARGET];
@@ -33,11 +33,14 @@ fn run(bench: &Bench) {
     bench.result("host/lints-bare", lints);
 }
 
-/// Packages of the bare guests in Rust, by the folders' names.
+/// Packages of the bare guests and of the kernel's programs in Rust, by the folders' names.
 fn guests() -> Vec<String> {
-    let folders = std::fs::read_dir(build::root().join("guests")).into_iter().flatten();
-    let rust = folders.flatten().filter(|f| f.path().join("Cargo.toml").is_file());
-    rust.map(|f| format!("guest-{}", f.file_name().to_string_lossy())).collect()
+    let of = |folder: &str, kind: &str| {
+        let folders = std::fs::read_dir(build::root().join(folder)).into_iter().flatten();
+        let rust = folders.flatten().filter(|f| f.path().join("Cargo.toml").is_file());
+        rust.map(|f| format!("{kind}-{}", f.file_name().to_string_lossy())).collect::<Vec<_>>()
+    };
+    [of("guests", "guest"), of("programs", "program")].concat()
 }
 
 /// Nothing in the linked monitor can panic: it has none of the standard library's

@@ -16,6 +16,7 @@ mod figures;
 mod fuzz;
 mod guest;
 mod host;
+mod kernel;
 mod learn;
 mod line;
 mod linux_io;
@@ -40,6 +41,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(fuzz::jobs());
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
+    jobs.extend(kernel::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());
     jobs.extend(device::jobs());

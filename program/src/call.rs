@@ -1,0 +1,156 @@
+//! Calls into the kernel ([`bulkhead_kernel_abi`] has their registers).
+
+use bulkhead_kernel_abi::{Address, Code, Info, Label, Op, Status};
+use core::fmt;
+
+/// Words of a message that travel in registers.
+pub type Words = [u64; 4];
+
+/// A call that did nothing, or a wait that ended otherwise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Error(pub Status);
+
+impl Error {
+    /// What was wrong.
+    #[must_use]
+    pub fn code(self) -> Option<Code> {
+        self.0.code()
+    }
+
+    fn of(status: u64) -> Result<(), Self> {
+        match Status(status) {
+            Status::OK => Ok(()),
+            status => Err(Self(status)),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (argument, detail) = (self.0.argument(), self.0.detail());
+        match self.0.code() {
+            Some(code) => write!(f, "{code:?} (argument {argument}, {detail:#x})"),
+            None => write!(f, "status {:#x}", self.0.0),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// What is sent: a label and up to four words. Longer ones go through the thread's buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Label, length, and whether a capability comes along.
+    pub info: Info,
+    /// The first words.
+    pub words: Words,
+}
+
+impl Message {
+    /// A message with these words, four at most; others are cut off.
+    #[must_use]
+    pub fn new(label: u64, words: &[u64]) -> Self {
+        let mut all = [0; 4];
+        let count = words.len().min(4);
+        all[..count].copy_from_slice(&words[..count]);
+        Self { info: Info::new(label, count), words: all }
+    }
+
+    /// What it is about, as sender and receiver agree.
+    #[must_use]
+    pub fn label(&self) -> u64 {
+        self.info.label()
+    }
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Who sent it, as the sender's capability says; of a notification its bits.
+    pub badge: u64,
+    /// What.
+    pub message: Message,
+}
+
+impl Received {
+    /// Whether a notification came, and not a message.
+    #[must_use]
+    pub fn is_notification(&self) -> bool {
+        self.message.info == Info::NOTIFIED
+    }
+}
+
+#[inline(always)]
+pub(crate) fn raw(op: Op, reply: Address, named: u64, info: u64, words: Words) -> (u64, Received) {
+    let [mut a, mut b, mut c, mut d] = words;
+    let (mut status, mut badge, mut info) = (op as u64 | u64::from(reply) << 32, named, info);
+    // SAFETY: a call changes the registers named here, and of this thread's memory its buffer, which
+    // nothing refers to (`Buffer` is read and written by volatile accesses).
+    #[cfg(target_os = "none")]
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") status, inlateout("rdi") badge, inlateout("rsi") info,
+            inlateout("rdx") a, inlateout("r8") b, inlateout("r9") c, inlateout("r10") d,
+            lateout("rcx") _, lateout("r11") _, options(nostack)
+        );
+    }
+    #[cfg(not(target_os = "none"))]
+    unreachable_on_host(&mut (&mut status, &mut badge, &mut info, &mut a, &mut b, &mut c, &mut d));
+    let message = Message { info: Info(info), words: [a, b, c, d] };
+    (status, Received { badge, message })
+}
+
+#[cfg(not(target_os = "none"))]
+fn unreachable_on_host<T>(_: &mut T) {
+    unreachable!("a program runs on the kernel, not here");
+}
+
+#[inline(always)]
+pub(crate) fn call(to: Address, message: Message) -> Result<Message, Error> {
+    let (status, received) = raw(Op::Call, 0, to.into(), message.info.0, message.words);
+    Error::of(status)?;
+    Ok(received.message)
+}
+
+#[inline(always)]
+pub(crate) fn send(op: Op, reply: Address, to: Address, message: Message) -> Result<(), Error> {
+    let (status, _) = raw(op, reply, to.into(), message.info.0, message.words);
+    Error::of(status)
+}
+
+#[inline(always)]
+pub(crate) fn receive(
+    op: Op,
+    reply: Address,
+    from: Address,
+    until: u64,
+) -> Result<Received, Error> {
+    let (status, received) = raw(op, reply, from.into(), until, [0; 4]);
+    Error::of(status)?;
+    Ok(received)
+}
+
+#[inline(always)]
+pub(crate) fn reply_receive(
+    reply: Address,
+    from: Address,
+    message: Message,
+) -> Result<Received, Error> {
+    let (status, received) = raw(Op::ReplyRecv, reply, from.into(), message.info.0, message.words);
+    Error::of(status)?;
+    Ok(received)
+}
+
+/// Calls a method of a kernel object ([`bulkhead_kernel_abi::label`]).
+///
+/// # Errors
+/// As the method's description says.
+pub fn invoke(on: Address, method: Label, words: Words) -> Result<Words, Error> {
+    let message = Message { info: Info::new(method, words.len()), words };
+    Ok(call(on, message)?.words)
+}

@@ -1,0 +1,35 @@
+//! What a program of the kernel needs: its entry, typed calls, time, what the manifest gave it by name,
+//! and text for the console.
+//!
+//! A program is a `no_std`, `no_main` binary for `x86_64-unknown-none`:
+//!
+//! ```ignore
+//! #![cfg_attr(target_os = "none", no_std, no_main)]
+//! bulkhead_program::entry!(hello);
+//! fn hello(program: bulkhead_program::Program) -> u32 {
+//!     bulkhead_program::println!("hello from {}", program.name());
+//!     0
+//! }
+//! ```
+//!
+//! What it may do is what its manifest says ([`Program::endpoint`] and the like find it by
+//! name). The entry is its first thread's; others begin at a symbol of their own
+//! ([`thread!`]).
+#![cfg_attr(target_os = "none", no_std)]
+#![cfg_attr(not(target_os = "none"), allow(dead_code))]
+
+mod call;
+mod console;
+mod names;
+mod objects;
+mod start;
+mod time;
+
+pub use bulkhead_kernel_abi as abi;
+pub use bulkhead_layout::marker;
+pub use call::{Error, Message, Received, Words, invoke};
+pub use console::{print, write};
+pub use names::{Memory, Program};
+pub use objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
+pub use start::{begin, exit, ready, stop};
+pub use time::{FOREVER, now, sleep_until, wait_until};

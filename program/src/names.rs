@@ -1,0 +1,161 @@
+//! What the manifest gave a program, by name.
+
+use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
+use bulkhead_kernel_abi::{Address, Clock, Kind, Name, Page, Rights};
+
+/// A program, as its manifest has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    page: &'static Page,
+    thread: u32,
+}
+
+/// Memory that a program shares with others.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// First byte.
+    pub start: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// Whether it may be written.
+    pub writable: bool,
+}
+
+impl Program {
+    pub(crate) const fn new(page: &'static Page, thread: u32) -> Self {
+        Self { page, thread }
+    }
+
+    /// Its page.
+    #[must_use]
+    pub const fn page(self) -> &'static Page {
+        self.page
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        text(&self.page.name)
+    }
+
+    /// The number of the thread that asks, from 0, in the manifest's order.
+    #[must_use]
+    pub const fn thread(self) -> u32 {
+        self.thread
+    }
+
+    /// Its arguments.
+    #[must_use]
+    pub fn args(self) -> &'static str {
+        text(&self.page.args)
+    }
+
+    /// The value of `name=value` in its arguments.
+    #[must_use]
+    pub fn arg(self, name: &str) -> Option<&'static str> {
+        let pairs = self.args().split_ascii_whitespace().filter_map(|word| word.split_once('='));
+        pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
+    }
+
+    /// The same as a number.
+    #[must_use]
+    pub fn number(self, name: &str) -> Option<u64> {
+        self.arg(name)?.parse().ok()
+    }
+
+    /// All that it was given.
+    pub fn names(self) -> impl Iterator<Item = &'static Name> {
+        self.page.name_of.iter().take(self.page.names as usize)
+    }
+
+    fn find(self, name: &str, kind: Kind, rights: Rights) -> Option<&'static Name> {
+        let fits = |entry: &&Name| {
+            entry.kind == kind as u8
+                && Rights(entry.rights).has(rights)
+                && text(&entry.name) == name
+        };
+        self.names().find(fits)
+    }
+
+    fn address(self, name: &str, kind: Kind, rights: Rights) -> Address {
+        match self.find(name, kind, rights) {
+            Some(entry) => entry.address,
+            None => panic!("the manifest gives {} no {kind:?} {name}", self.name()),
+        }
+    }
+
+    /// An endpoint that it may call.
+    ///
+    /// # Panics
+    /// The manifest does not give it that; so do those below.
+    #[must_use]
+    pub fn endpoint(self, name: &str) -> Endpoint {
+        Endpoint(self.address(name, Kind::Endpoint, Rights::CALL))
+    }
+
+    /// An endpoint that it serves.
+    #[must_use]
+    pub fn serves(self, name: &str) -> Endpoint {
+        Endpoint(self.address(name, Kind::Endpoint, Rights::READ))
+    }
+
+    /// A notification that it may signal.
+    #[must_use]
+    pub fn signals(self, name: &str) -> Notification {
+        Notification(self.address(name, Kind::Notification, Rights::WRITE))
+    }
+
+    /// A notification that it may wait for.
+    #[must_use]
+    pub fn waits(self, name: &str) -> Notification {
+        Notification(self.address(name, Kind::Notification, Rights::READ))
+    }
+
+    /// A thread's reply object, by the thread's name.
+    #[must_use]
+    pub fn reply(self, thread: &str) -> Reply {
+        Reply(self.address(thread, Kind::Reply, Rights::NONE))
+    }
+
+    /// A thread that it manages.
+    #[must_use]
+    pub fn manages(self, thread: &str) -> Thread {
+        Thread(self.address(thread, Kind::Thread, Rights::NONE))
+    }
+
+    /// A context that it manages.
+    #[must_use]
+    pub fn context(self, name: &str) -> Context {
+        Context(self.address(name, Kind::Context, Rights::NONE))
+    }
+
+    /// An interrupt that it handles.
+    #[must_use]
+    pub fn interrupt(self, name: &str) -> Handler {
+        Handler(self.address(name, Kind::Interrupt, Rights::NONE))
+    }
+
+    /// Shared memory, or a channel's.
+    #[must_use]
+    pub fn memory(self, name: &str) -> Memory {
+        let named = |entry: &&Name| entry.len != 0 && text(&entry.name) == name;
+        match self.names().find(named) {
+            Some(entry) => Memory {
+                start: entry.memory as *mut u8,
+                len: entry.len as usize,
+                writable: Rights(entry.rights).has(Rights::WRITE),
+            },
+            None => panic!("the manifest gives {} no memory {name}", self.name()),
+        }
+    }
+
+    pub(crate) fn clock(self) -> &'static Clock {
+        // SAFETY: the kernel's page, which it fills before any program runs and never changes.
+        unsafe { &*(self.page.clock as *const Clock) }
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    core::str::from_utf8(&bytes[..end]).unwrap_or("")
+}

@@ -1,0 +1,84 @@
+//! Where threads begin, and how a program ends.
+
+use crate::call::invoke;
+use crate::names::Program;
+use bulkhead_kernel_abi::{Page, label, slot};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// The program's page, for what has no other way to it.
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The program, once a thread of it runs.
+pub(crate) fn current() -> Option<Program> {
+    // SAFETY: null, or the page of `begin`.
+    unsafe { PAGE.load(Ordering::Relaxed).as_ref() }.map(|page| Program::new(page, 0))
+}
+
+/// What a thread's first instructions know.
+///
+/// # Safety
+/// `page` is what the kernel passed to the thread.
+#[doc(hidden)]
+pub unsafe fn begin(page: *const Page, thread: u64) -> Program {
+    PAGE.store(page.cast_mut(), Ordering::Relaxed);
+    // SAFETY: a page of the program's that stays as it is.
+    Program::new(unsafe { &*page }, thread as u32)
+}
+
+/// Ends the sandbox, if the manifest lets this program do so; else the thread.
+pub fn exit(code: u32) -> ! {
+    let _ = invoke(slot::SANDBOX, label::EXIT, [code.into(), 0, 0, 0]);
+    stop()
+}
+
+/// Says that the sandbox has started, if the manifest lets this program do so.
+pub fn ready() {
+    let _ = invoke(slot::SANDBOX, label::READY, [0; 4]);
+}
+
+/// The thread is over: an exception that its fault handler sees, or that stops it.
+pub fn stop() -> ! {
+    // SAFETY: an exception in user mode ends this thread only.
+    #[cfg(target_os = "none")]
+    unsafe {
+        core::arch::asm!("ud2", options(noreturn, nostack))
+    }
+    #[cfg(not(target_os = "none"))]
+    unreachable!("a program runs on the kernel, not here")
+}
+
+/// Names the program's `fn hello(Program) -> u32`, whose result is the exit code, or `-> !`.
+#[macro_export]
+macro_rules! entry {
+    ($main:path) => {
+        $crate::thread!(_start, $main);
+
+        #[cfg(not(target_os = "none"))]
+        fn main() {
+            panic!("a program runs on the kernel, not here");
+        }
+    };
+}
+
+/// Names the symbol at which a further thread begins, and its function. What it returns is the
+/// sandbox's exit code, as with the first one.
+#[macro_export]
+macro_rules! thread {
+    ($symbol:ident, $function:path) => {
+        #[unsafe(no_mangle)]
+        #[allow(unreachable_code)]
+        extern "C" fn $symbol(page: *const $crate::abi::Page, thread: u64) -> ! {
+            // SAFETY: the thread's first arguments.
+            let program = unsafe { $crate::begin(page, thread) };
+            $crate::exit($function(program))
+        }
+    };
+}
+
+#[cfg(target_os = "none")]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    let name = current().map_or("program", Program::name);
+    crate::println!("{name}: {info}");
+    exit(101)
+}

@@ -1,0 +1,46 @@
+//! Time: nanoseconds since the processor's start, by its TSC; no call is needed to read it.
+
+use crate::call::Error;
+use crate::names::Program;
+use crate::objects::Notification;
+use crate::start::current;
+
+/// A deadline that never comes.
+pub const FOREVER: u64 = u64::MAX;
+
+/// What time it is.
+#[must_use]
+#[inline]
+pub fn now() -> u64 {
+    let nanos = current().map_or(1 << 32, |program: Program| program.clock().nanos);
+    ((u128::from(tsc()) * u128::from(nanos)) >> 32) as u64
+}
+
+#[inline]
+fn tsc() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Sleeps until a time: waits for a notification that nobody signals.
+///
+/// # Errors
+/// [`bulkhead_kernel_abi::Code::NoContext`]: the thread runs on somebody else's time.
+pub fn sleep_until(notification: Notification, until: u64) -> Result<(), Error> {
+    match notification.wait_until(until) {
+        Err(error) if error.code() != Some(bulkhead_kernel_abi::Code::TimedOut) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Waits for bits until a time; none if it came first.
+///
+/// # Errors
+/// As [`Notification::wait_until`], but not the time.
+pub fn wait_until(notification: Notification, until: u64) -> Result<Option<u64>, Error> {
+    match notification.wait_until(until) {
+        Ok(bits) => Ok(Some(bits)),
+        Err(error) if error.code() == Some(bulkhead_kernel_abi::Code::TimedOut) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
