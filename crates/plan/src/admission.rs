@@ -345,6 +345,7 @@ mod tests {
                 memory: 0,
                 slots: 64,
                 sched_control: false,
+                ends: false,
                 calls: calls.iter().map(call).collect(),
                 serves: serves.to_vec(),
                 signals: Vec::new(),
