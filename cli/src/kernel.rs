@@ -4,6 +4,7 @@
 use crate::text::{joined, table};
 use bulkhead_manifest::size;
 use bulkhead_manifest::time::{show, show_share};
+use bulkhead_plan::admission::Analysis;
 use bulkhead_plan::kernel::{Context, Driven, Kernel, Managed, Policy, Program, Route, Test, User};
 use bulkhead_plan::{Guest, Plan, Sandbox};
 
@@ -247,12 +248,13 @@ fn meetings(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
     let who = |has: &dyn Fn(&Program) -> bool| {
         joined(kernel.programs.iter().filter(|program| has(program)).map(|program| &program.name))
     };
+    let analysis = Analysis::new(kernel);
     let rows: Vec<Vec<String>> = { kernel.endpoints.iter().enumerate() }
         .map(|(index, endpoint)| {
             let faults = kernel.threads.iter().filter(|thread| {
                 [thread.fault, thread.timeout].into_iter().flatten().any(|r| r.endpoint == index)
             });
-            let priorities = match kernel.reach(index) {
+            let priorities = match analysis.reach(index) {
                 None => "its own".into(),
                 Some((low, high)) if low == high => format!("caller's, at {high}"),
                 Some((low, high)) => format!("caller's, at {low} to {high}"),

@@ -59,7 +59,7 @@ fn context(report: &Report<'_>, index: usize) -> Value {
     };
     let threads: Vec<&str> =
         kernel.users(index).map(|thread| kernel.threads[thread].name.as_str()).collect();
-    let (low, high) = kernel.priorities(index);
+    let (low, high) = report.analysis.priorities(index);
     json!({
         "name": context.name,
         "policy": kernel::policy(context.policy),
@@ -69,7 +69,7 @@ fn context(report: &Report<'_>, index: usize) -> Value {
         "share_percent": percent(row.share),
         "threads": threads,
         "priority": [low, high],
-        "guaranteed": context.guaranteed && super::is_server(kernel, index),
+        "guaranteed": context.guaranteed && kernel.is_server(index),
         "blocked_ns": row.blocking.and_then(|blocking| blocking.time),
         "response_ns": row.response.and_then(Result::ok),
         "simulated_ns": row.seen,

@@ -6,7 +6,7 @@ pub mod picture;
 pub mod simulate;
 pub mod table;
 
-use bulkhead_plan::admission::{Blocking, Refusal, Share};
+use bulkhead_plan::admission::{Analysis, Blocking, Refusal, Share};
 use bulkhead_plan::kernel::{Kernel, Policy, Test};
 use simulate::Simulated;
 
@@ -18,6 +18,8 @@ pub struct Report<'a> {
     pub core: usize,
     /// It.
     pub kernel: &'a Kernel,
+    /// What follows for each context from the others.
+    pub analysis: Analysis<'a>,
     /// A row for each context.
     pub rows: Vec<Row>,
     /// Every test, with what it refuses.
@@ -49,18 +51,18 @@ impl<'a> Report<'a> {
         kernel: &'a Kernel,
         duration: Option<u64>,
     ) -> Result<Self, String> {
-        let simulated = simulate::run(kernel, duration)?;
+        let (simulated, analysis) = (simulate::run(kernel, duration)?, Analysis::new(kernel));
         let row = |context: usize| Row {
             share: kernel.share(context),
-            blocking: kernel.blocking(context),
-            response: is_server(kernel, context).then(|| kernel.response(context)),
+            blocking: analysis.blocking(context),
+            response: kernel.is_server(context).then(|| analysis.response(context)),
             seen: simulated.longest(context),
         };
         let verdicts = [Test::Bound, Test::Response, Test::None]
-            .map(|test| (test, kernel.refusals(test)))
+            .map(|test| (test, analysis.refusals(test)))
             .to_vec();
         let rows = (0..kernel.contexts.len()).map(row).collect();
-        Ok(Self { name, core, kernel, rows, verdicts, simulated })
+        Ok(Self { name, core, kernel, analysis, rows, verdicts, simulated })
     }
 
     /// Whether the test that the manifest asks for admits it.
@@ -89,17 +91,11 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Whether a context has budget and period.
-#[must_use]
-pub fn is_server(kernel: &Kernel, context: usize) -> bool {
-    matches!(kernel.contexts[context].policy, Policy::Sporadic(_) | Policy::Strict(_))
-}
-
 /// The priorities at which a context runs, for people.
 #[must_use]
-pub fn priority(kernel: &Kernel, context: usize) -> String {
-    let (low, high) = kernel.priorities(context);
-    match kernel.contexts[context].policy {
+pub fn priority(report: &Report<'_>, context: usize) -> String {
+    let (low, high) = report.analysis.priorities(context);
+    match report.kernel.contexts[context].policy {
         Policy::Pibs { .. } => format!("requester's, else {high}"),
         _ if low == high => high.to_string(),
         _ => format!("{low} to {high}"),

@@ -44,7 +44,7 @@ fn panel(out: &mut Canvas, report: &Report<'_>, top: f64) -> f64 {
     }
     out.text((MARGIN, top), "head", &heading);
     let mut order: Vec<usize> = (0..kernel.contexts.len()).collect();
-    order.sort_by_key(|context| std::cmp::Reverse(kernel.priorities(*context).1));
+    order.sort_by_key(|context| std::cmp::Reverse(report.analysis.priorities(*context).1));
     let rows = top + 26.0;
     let end = rows + ROW * order.len() as f64;
     let scale = PLOT / simulated.end.max(1) as f64;
@@ -80,7 +80,7 @@ fn label(out: &mut Canvas, report: &Report<'_>, index: usize, y: f64) {
     let context = &kernel.contexts[index];
     let [budget, period] = kernel::budget(context);
     out.text((MARGIN, y + 16.0), "", &shorten(&context.name, 34));
-    let priority = super::priority(kernel, index);
+    let priority = super::priority(report, index);
     let policy = kernel::policy(context.policy);
     let what = match context.policy {
         Policy::Pibs { .. } => format!("{policy}, {budget}, at its requester's priority"),
@@ -105,7 +105,7 @@ fn bars(out: &mut Canvas, report: &Report<'_>, context: usize, (y, scale): (f64,
     }
     let period = report.kernel.contexts[context].period();
     let releases = simulated.end.div_ceil(period.max(1));
-    if !super::is_server(report.kernel, context) || releases > MOST_RELEASES {
+    if !report.kernel.is_server(context) || releases > MOST_RELEASES {
         return;
     }
     for release in (0..releases).map(|n| n * period) {

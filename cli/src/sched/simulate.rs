@@ -3,6 +3,7 @@
 //! it. A PIBS context works for those who may call or signal its program, once for each of
 //! their jobs; one that nobody asks works for itself.
 
+use bulkhead_plan::admission::Analysis;
 use bulkhead_plan::kernel::{Kernel, Policy, Program};
 use bulkhead_sched::simulate::{Job, Simulation, Slice, Step, Thread};
 use bulkhead_sched::{Account, Context, Id, PLACES, Refill};
@@ -45,7 +46,9 @@ pub fn run(kernel: &Kernel, duration: Option<u64>) -> Result<Simulated, String> 
     if count > PLACES {
         return Err(format!("{count} contexts are more than the {PLACES} of a core"));
     }
-    let threads: Result<Vec<Thread>, String> = (0..count).map(|n| thread(kernel, n)).collect();
+    let analysis = Analysis::new(kernel);
+    let thread = |n| thread(kernel, n, analysis.priorities(n).1);
+    let threads: Result<Vec<Thread>, String> = (0..count).map(thread).collect();
     let longest = kernel.contexts.iter().map(|context| context.period()).max().unwrap_or(0);
     let asked = duration.unwrap_or(longest.saturating_mul(2));
     let mut simulation = Simulation::new(threads?);
@@ -57,7 +60,7 @@ pub fn run(kernel: &Kernel, duration: Option<u64>) -> Result<Simulated, String> 
 }
 
 /// What runs on a context, on an account of its own.
-fn thread(kernel: &Kernel, index: usize) -> Result<Thread, String> {
+fn thread(kernel: &Kernel, index: usize, priority: u8) -> Result<Thread, String> {
     let context = &kernel.contexts[index];
     let gross = context.gross(kernel.overhead);
     let wrong = |why| format!("context `{}` cannot be: {why:?}", context.name);
@@ -67,7 +70,6 @@ fn thread(kernel: &Kernel, index: usize) -> Result<Thread, String> {
         Policy::Pibs { utilization, period } => (Account::pibs(utilization, 0, period, 0), 1),
         Policy::Full { slice } => (Account::full(slice), 1),
     };
-    let (_, priority) = kernel.priorities(index);
     let state = Context::new(account.map_err(wrong)?, priority);
     let state = if context.background { state.in_background() } else { state };
     // One refill lies in the context itself.
@@ -109,8 +111,7 @@ fn requesters(kernel: &Kernel, pibs: usize) -> impl Iterator<Item = usize> {
         kernel.users(context).map(|thread| &kernel.programs[kernel.threads[thread].program])
     };
     (0..kernel.contexts.len()).filter(move |by| {
-        super::is_server(kernel, *by)
-            && programs(*by).any(|from| programs(pibs).any(|to| asks(from, to)))
+        kernel.is_server(*by) && programs(*by).any(|from| programs(pibs).any(|to| asks(from, to)))
     })
 }
 

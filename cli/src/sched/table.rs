@@ -45,7 +45,7 @@ fn contexts(out: &mut String, report: &Report<'_>) {
                     _ => row.share.to_string(),
                 },
                 kernel::user(kernel, index),
-                priority(kernel, index),
+                priority(report, index),
                 blocking.unwrap_or_else(|| "-".into()),
                 response,
                 row.seen.map_or("-".into(), show),
@@ -101,7 +101,7 @@ fn tests(out: &mut String, report: &Report<'_>) {
 /// The sum that is nearest to its limit.
 fn tightest(report: &Report<'_>) -> String {
     let kernel = report.kernel;
-    let sums = kernel.guaranteed().filter_map(|context| kernel.utilization(context).ok());
+    let sums = kernel.guaranteed().filter_map(|context| report.analysis.utilization(context).ok());
     match sums.min_by_key(|sum| sum.limit.above(sum.sum)) {
         None => "nothing is guaranteed".into(),
         Some(sum) => format!("{} of at most {} for n = {}", sum.sum, sum.limit, sum.contexts),

@@ -88,7 +88,7 @@ pub enum BadShare {
     NoNumber,
     /// Something else than `%` behind it.
     NoPercent,
-    /// More than six digits behind the point.
+    /// More than four digits behind the point: the kernel counts in millionths.
     TooFine,
     /// 0, or 100 and more.
     Range,
@@ -99,18 +99,18 @@ impl fmt::Display for BadShare {
         f.write_str(match self {
             Self::NoNumber => "it does not start with a number",
             Self::NoPercent => "it does not end with `%`",
-            Self::TooFine => "it has more than six digits behind the point",
+            Self::TooFine => "it has more than four digits behind the point",
             Self::Range => "it is not above 0 % and below 100 %",
         })
     }
 }
 
-/// Reads a share of a processor, up to a 100,000,000th.
+/// Reads a share of a processor, up to a millionth.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn parse_share(text: &str) -> Result<Utilization, BadShare> {
-    const DIGITS: usize = 6;
+    const DIGITS: usize = 4;
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -143,11 +143,11 @@ const fn common_divisor(mut a: u32, mut b: u32) -> u32 {
     b
 }
 
-/// Writes a share in percent, exactly where six digits suffice.
+/// Writes a share in percent, exactly where four digits suffice.
 #[must_use]
 pub fn show_share(share: Utilization) -> String {
-    let millionths = u128::from(share.numerator()) * 100_000_000 / u128::from(share.denominator());
-    let text = format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000);
+    let millionths = u64::from(share.numerator()) * 1_000_000 / u64::from(share.denominator());
+    let text = format!("{}.{:04}", millionths / 10_000, millionths % 10_000);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -190,8 +190,8 @@ mod tests {
         let share = |n, d| Ok(Utilization::new(n, d).unwrap());
         assert_eq!(parse_share("4 %"), share(1, 25));
         assert_eq!(parse_share("0.5%"), share(1, 200));
-        assert_eq!(parse_share("99.999999 %"), share(99_999_999, 100_000_000));
-        assert_eq!(parse_share("0.000001 %"), share(1, 100_000_000));
+        assert_eq!(parse_share("99.9999 %"), share(999_999, 1_000_000));
+        assert_eq!(parse_share("0.0001 %"), share(1, 1_000_000));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             (".5 %", BadShare::NoNumber),
             ("5. %", BadShare::NoNumber),
             ("1.2.3 %", BadShare::NoNumber),
-            ("0.0000001 %", BadShare::TooFine),
+            ("0.00001 %", BadShare::TooFine),
         ] {
             assert_eq!(parse_share(text), Err(why), "{text}");
         }
@@ -219,9 +219,9 @@ mod tests {
         }
 
         #[test]
-        fn shares_shown_read_back(millionths in 1u32..100_000_000) {
-            let common = common_divisor(millionths, 100_000_000);
-            let share = Utilization::new(millionths / common, 100_000_000 / common).unwrap();
+        fn shares_shown_read_back(millionths in 1u32..1_000_000) {
+            let common = common_divisor(millionths, 1_000_000);
+            let share = Utilization::new(millionths / common, 1_000_000 / common).unwrap();
             prop_assert_eq!(parse_share(&show_share(share)), Ok(share));
         }
 

@@ -13,8 +13,8 @@ use bulkhead_sched::admission::{Demand, Load, Refused};
 pub use bulkhead_sched::share::Share;
 
 /// More than this of a core above a context is taken for all of it: the search for a
-/// response time would take long, and find little. 1 - 2^-13.
-const BUSY: Share = Share((1 << 40) - (1 << 27));
+/// response time would take long, and find little. 1 - 2^-10.
+const BUSY: Share = Share((1 << 40) - (1 << 30));
 
 /// Somebody of a lower priority in a server of a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,17 +71,21 @@ pub enum Refusal {
     },
 }
 
-impl Kernel {
-    /// The priorities at which a context runs, the lowest and the highest, but for what it runs
-    /// when it calls passive servers. Of a notification's context: those of the passive
-    /// threads that may take its signals. A PIBS context: as long as nobody asked.
-    #[must_use]
-    pub fn priorities(&self, context: usize) -> (u8, u8) {
-        let all = self.users(context).map(|thread| self.threads[thread].priority);
-        let (low, high) = all.fold((u8::MAX, 0), |(low, high), p| (low.min(p), high.max(p)));
-        (low.min(high), high)
-    }
+/// A kernel's contexts with what follows for each from the whole: who runs on it, and at
+/// which priorities.
+pub struct Analysis<'a> {
+    kernel: &'a Kernel,
+    /// The lowest and the highest priority at which a context runs by itself.
+    priorities: Vec<(u8, u8)>,
+    /// Endpoints that may be called on a context.
+    called: Vec<Vec<usize>>,
+    /// Priorities of the passive threads that a call of an endpoint can reach.
+    reach: Vec<Option<(u8, u8)>>,
+    /// The lowest priority at which a context runs, in the servers that it calls, too.
+    floors: Vec<u8>,
+}
 
+impl Kernel {
     /// The threads that may run on a context without a call.
     pub fn users(&self, context: usize) -> impl Iterator<Item = usize> {
         let user = self.contexts[context].user;
@@ -97,70 +101,6 @@ impl Kernel {
         };
         let chosen = move |thread: &usize| user == User::Thread(*thread) || waits(thread);
         (0..self.threads.len()).filter(chosen)
-    }
-
-    /// The priorities of the passive threads that a call of an endpoint can reach, the lowest and
-    /// the highest; nothing if only threads with contexts of their own serve it.
-    #[must_use]
-    pub fn reach(&self, endpoint: usize) -> Option<(u8, u8)> {
-        let mut seen = vec![false; self.endpoints.len()];
-        let (mut open, mut reach) = (vec![endpoint], None);
-        while let Some(endpoint) = open.pop() {
-            if std::mem::replace(&mut seen[endpoint], true) {
-                continue;
-            }
-            let serves = |thread: &&Thread| {
-                let program = &self.programs[thread.program];
-                thread.context.is_none() && program.serves.contains(&endpoint)
-            };
-            for thread in self.threads.iter().filter(serves) {
-                let (low, high) = reach.unwrap_or((u8::MAX, 0));
-                reach = Some((low.min(thread.priority), high.max(thread.priority)));
-                open.extend(self.calls(thread.program));
-            }
-        }
-        reach
-    }
-
-    /// Endpoints that a program may call.
-    fn calls(&self, program: usize) -> impl Iterator<Item = usize> {
-        self.programs[program].calls.iter().map(|call| call.endpoint)
-    }
-
-    /// Endpoints that may be called on a context.
-    fn called(&self, context: usize) -> impl Iterator<Item = usize> {
-        self.users(context).flat_map(|thread| self.calls(self.threads[thread].program))
-    }
-
-    /// The lowest priority at which a context runs, in the passive servers that it calls, too.
-    #[must_use]
-    pub fn floor(&self, context: usize) -> u8 {
-        let servers = self.called(context).filter_map(|endpoint| self.reach(endpoint));
-        let (own, _) = self.priorities(context);
-        servers.map(|(low, _)| low).fold(own, u8::min)
-    }
-
-    /// Who below a context can keep it waiting longest.
-    #[must_use]
-    pub fn blocking(&self, context: usize) -> Option<Blocking> {
-        let own = self.floor(context);
-        let below = |other: &usize| *other != context && self.priorities(*other).1 < own;
-        let pibs = |other: &usize| matches!(self.contexts[*other].policy, Policy::Pibs { .. });
-        let others = (0..self.contexts.len()).filter(below).filter(|other| !pibs(other));
-        let calls = others.flat_map(|by| self.called(by).map(move |endpoint| (by, endpoint)));
-        let above = calls.filter(|(_, endpoint)| {
-            self.reach(*endpoint).is_some_and(|(_, ceiling)| ceiling >= own)
-        });
-        let blocking = above.map(|(by, endpoint)| {
-            let budget = match self.contexts[by].policy {
-                Policy::Full { .. } => None,
-                _ => Some(self.contexts[by].gross(self.overhead)),
-            };
-            let longest = self.endpoints[endpoint].longest;
-            let time = [budget, longest].into_iter().flatten().min();
-            Blocking { by, endpoint, time }
-        });
-        blocking.max_by_key(|blocking| blocking.time.unwrap_or(u64::MAX))
     }
 
     /// The share of the core that a context can take, with what the kernel spends on it.
@@ -181,27 +121,154 @@ impl Kernel {
         all.map(|context| self.share(context)).fold(Share(0), Share::plus)
     }
 
+    /// Contexts that admission sees to.
+    pub fn guaranteed(&self) -> impl Iterator<Item = usize> {
+        let guaranteed = |n: &usize| self.contexts[*n].guaranteed && self.is_server(*n);
+        (0..self.contexts.len()).filter(guaranteed)
+    }
+
+    /// Whether a context has a budget and a period.
+    #[must_use]
+    pub fn is_server(&self, context: usize) -> bool {
+        matches!(self.contexts[context].policy, Policy::Sporadic(_) | Policy::Strict(_))
+    }
+
+    fn is_pibs(&self, context: usize) -> bool {
+        matches!(self.contexts[context].policy, Policy::Pibs { .. })
+    }
+
+    /// Utilizations of PIBS contexts.
+    fn devices(&self) -> impl Iterator<Item = Utilization> {
+        self.contexts.iter().filter_map(|context| match context.policy {
+            Policy::Pibs { utilization, .. } => Some(utilization),
+            _ => None,
+        })
+    }
+
+    /// For each endpoint the priorities of the passive threads that a call can reach.
+    fn reached(&self) -> Vec<Option<(u8, u8)>> {
+        let mut servers = vec![Vec::new(); self.endpoints.len()];
+        for thread in self.threads.iter().filter(|thread| thread.context.is_none()) {
+            for endpoint in &self.programs[thread.program].serves {
+                servers[*endpoint].push(thread);
+            }
+        }
+        (0..self.endpoints.len()).map(|endpoint| self.reach(endpoint, &servers)).collect()
+    }
+
+    fn reach(&self, endpoint: usize, servers: &[Vec<&Thread>]) -> Option<(u8, u8)> {
+        let mut seen = vec![false; servers.len()];
+        let (mut open, mut reach) = (vec![endpoint], None);
+        while let Some(endpoint) = open.pop() {
+            if std::mem::replace(&mut seen[endpoint], true) {
+                continue;
+            }
+            for thread in &servers[endpoint] {
+                let (low, high) = reach.unwrap_or((u8::MAX, 0));
+                reach = Some((low.min(thread.priority), high.max(thread.priority)));
+                open.extend(self.programs[thread.program].calls.iter().map(|call| call.endpoint));
+            }
+        }
+        reach
+    }
+}
+
+impl<'a> Analysis<'a> {
+    /// Looks at a kernel.
+    #[must_use]
+    pub fn new(kernel: &'a Kernel) -> Self {
+        let contexts = 0..kernel.contexts.len();
+        let called = |context| {
+            let programs = kernel.users(context).map(|n| kernel.threads[n].program);
+            programs
+                .flat_map(|n| kernel.programs[n].calls.iter().map(|call| call.endpoint))
+                .collect()
+        };
+        let priorities = |context| {
+            let all = kernel.users(context).map(|thread| kernel.threads[thread].priority);
+            let (low, high) = all.fold((u8::MAX, 0), |(low, high), p| (low.min(p), high.max(p)));
+            (low.min(high), high)
+        };
+        let priorities: Vec<(u8, u8)> = contexts.clone().map(priorities).collect();
+        let called: Vec<Vec<usize>> = contexts.map(called).collect();
+        let reach = kernel.reached();
+        let floor = |(endpoints, (own, _)): (&Vec<usize>, &(u8, u8))| {
+            let servers = endpoints.iter().filter_map(|endpoint| reach[*endpoint]);
+            servers.map(|(low, _)| low).fold(*own, u8::min)
+        };
+        let floors = called.iter().zip(&priorities).map(floor).collect();
+        Self { kernel, priorities, called, reach, floors }
+    }
+
+    /// The priorities at which a context runs, the lowest and the highest, but for what it runs
+    /// when it calls passive servers. Of a notification's context: those of the passive
+    /// threads that may take its signals. A PIBS context: as long as nobody asked.
+    #[must_use]
+    pub fn priorities(&self, context: usize) -> (u8, u8) {
+        self.priorities[context]
+    }
+
+    /// The priorities of the passive threads that a call of an endpoint can reach, the lowest and
+    /// the highest; nothing if only threads with contexts of their own serve it.
+    #[must_use]
+    pub fn reach(&self, endpoint: usize) -> Option<(u8, u8)> {
+        self.reach[endpoint]
+    }
+
+    /// The lowest priority at which a context runs, in the passive servers that it calls, too.
+    #[must_use]
+    pub fn floor(&self, context: usize) -> u8 {
+        self.floors[context]
+    }
+
+    /// Who below a context can keep it waiting longest.
+    #[must_use]
+    pub fn blocking(&self, context: usize) -> Option<Blocking> {
+        let own = self.floor(context);
+        let below = |other: &usize| *other != context && self.priorities(*other).1 < own;
+        let others = (0..self.kernel.contexts.len()).filter(below);
+        let others = others.filter(|other| !self.kernel.is_pibs(*other));
+        let calls = others.flat_map(|by| self.called[by].iter().map(move |to| (by, *to)));
+        let above = calls.filter(|(_, endpoint)| {
+            self.reach(*endpoint).is_some_and(|(_, ceiling)| ceiling >= own)
+        });
+        let blocking = above.map(|(by, endpoint)| {
+            let caller = &self.kernel.contexts[by];
+            let budget = match caller.policy {
+                Policy::Full { .. } => None,
+                _ => Some(caller.gross(self.kernel.overhead)),
+            };
+            let longest = self.kernel.endpoints[endpoint].longest;
+            Blocking { by, endpoint, time: [budget, longest].into_iter().flatten().min() }
+        });
+        blocking.max_by_key(|blocking| blocking.time.unwrap_or(u64::MAX))
+    }
+
+    /// For how long a context is blocked at most, in nanoseconds.
+    fn blocked(&self, context: usize) -> Result<u64, Refusal> {
+        match self.blocking(context) {
+            None => Ok(0),
+            Some(blocking) => blocking.time.ok_or(Refusal::Blocked { context, blocking }),
+        }
+    }
+
     /// A context's response time: from a refill until it is used up, in nanoseconds.
     ///
     /// # Errors
     /// [`Refusal::Late`], [`Refusal::Blocked`].
     pub fn response(&self, context: usize) -> Result<u64, Refusal> {
-        let blocking = self.blocking(context);
-        let blocked = match blocking {
-            None => 0,
-            Some(blocking) => blocking.time.ok_or(Refusal::Blocked { context, blocking })?,
-        };
-        let own = self.floor(context);
+        let (kernel, own) = (self.kernel, self.floor(context));
+        let blocked = self.blocked(context)?;
         let demand = |n: usize| match n == context {
-            true => self.contexts[n].demand(own, blocked),
-            false => self.contexts[n].demand(self.priorities(n).1, 0),
+            true => kernel.contexts[n].demand(own, blocked),
+            false => kernel.contexts[n].demand(self.priorities(n).1, 0),
         };
-        let demands: Vec<Demand> = (0..self.contexts.len()).map(demand).collect();
-        let devices: Vec<Utilization> = self.devices().collect();
-        let load = Load { contexts: &demands, devices: &devices, overhead: self.overhead };
-        let least = load.gross(&demands[context]);
-        if self.above(context, own) > BUSY {
-            let response = least.max(self.contexts[context].period().saturating_add(1));
+        let demands: Vec<Demand> = (0..kernel.contexts.len()).map(demand).collect();
+        let devices: Vec<Utilization> = kernel.devices().collect();
+        let load = Load { contexts: &demands, devices: &devices, overhead: kernel.overhead };
+        if self.above(context) > BUSY {
+            let least = load.gross(&demands[context]);
+            let response = least.max(kernel.contexts[context].period().saturating_add(1));
             return Err(Refusal::Late { context, response });
         }
         load.response(context).map_err(|refused| match refused {
@@ -215,84 +282,66 @@ impl Kernel {
     /// # Errors
     /// [`Refusal::NotRateMonotonic`], [`Refusal::Blocked`].
     pub fn utilization(&self, context: usize) -> Result<Sum, Refusal> {
-        let own = self.floor(context);
-        let counts = |n: &usize| {
-            let pibs = matches!(self.contexts[*n].policy, Policy::Pibs { .. });
-            !pibs && self.priorities(*n).1 >= own
-        };
-        let counted: Vec<usize> = (0..self.contexts.len()).filter(counts).collect();
-        for (shorter, longer) in counted.iter().flat_map(|a| counted.iter().map(move |b| (*a, *b)))
-        {
-            let periods = [shorter, longer].map(|n| self.contexts[n].period());
-            if periods[0] < periods[1] && self.priorities(shorter).0 <= self.priorities(longer).1 {
-                return Err(Refusal::NotRateMonotonic { shorter, longer });
-            }
-        }
-        let blocked = match self.blocking(context) {
-            None => Share(0),
-            Some(blocking) => {
-                let time = blocking.time.ok_or(Refusal::Blocked { context, blocking })?;
-                Share::of(time, self.contexts[context].period())
-            }
-        };
-        let all = counted.iter().map(|n| self.share(*n));
-        let devices = self.devices().map(Share::of_pibs);
+        let (kernel, own) = (self.kernel, self.floor(context));
+        let counts = |n: &usize| !kernel.is_pibs(*n) && self.priorities(*n).1 >= own;
+        let counted: Vec<usize> = (0..kernel.contexts.len()).filter(counts).collect();
+        self.rate_monotonic(&counted)?;
+        let blocked = Share::of(self.blocked(context)?, kernel.contexts[context].period());
+        let all = counted.iter().map(|n| kernel.share(*n));
+        let devices = kernel.devices().map(Share::of_pibs);
         let sum = all.chain(devices).fold(blocked, Share::plus);
-        let limit = Share::bound(counted.len() as u64);
-        Ok(Sum { sum, limit, contexts: counted.len() })
+        Ok(Sum { sum, limit: Share::bound(counted.len() as u64), contexts: counted.len() })
     }
 
-    /// Contexts that admission sees to.
-    pub fn guaranteed(&self) -> impl Iterator<Item = usize> {
-        let guaranteed = |n: &usize| {
-            let context = &self.contexts[*n];
-            let server = matches!(context.policy, Policy::Sporadic(_) | Policy::Strict(_));
-            context.guaranteed && server
-        };
-        (0..self.contexts.len()).filter(guaranteed)
+    /// Whether each longer period has a lower priority than all shorter ones.
+    fn rate_monotonic(&self, contexts: &[usize]) -> Result<(), Refusal> {
+        let period = |n: &usize| self.kernel.contexts[*n].period();
+        let mut order = contexts.to_vec();
+        order.sort_by_key(period);
+        // The lowest priority of those with shorter periods than this group of equal ones.
+        let mut lowest: Option<usize> = None;
+        for group in order.chunk_by(|a, b| period(a) == period(b)) {
+            for longer in group {
+                if let Some(shorter) = lowest
+                    && self.priorities(shorter).0 <= self.priorities(*longer).1
+                {
+                    return Err(Refusal::NotRateMonotonic { shorter, longer: *longer });
+                }
+            }
+            let all = group.iter().copied().chain(lowest);
+            lowest = all.min_by_key(|n| self.priorities(*n).0);
+        }
+        Ok(())
     }
 
     /// Everything because of which a test does not admit the contexts.
     #[must_use]
     pub fn refusals(&self, test: Test) -> Vec<Refusal> {
-        let mut refused: Vec<Refusal> = match test {
-            Test::None => Vec::new(),
-            Test::Response => {
-                self.guaranteed().filter_map(|context| self.response(context).err()).collect()
-            }
-            Test::Bound => {
-                let above = |context| match self.utilization(context) {
-                    Ok(sum) if sum.sum <= sum.limit => None,
-                    Ok(sum) => Some(Refusal::Above { context, sum }),
-                    Err(refusal) => Some(refusal),
-                };
-                self.guaranteed().filter_map(above).collect()
-            }
+        let refused = |context| match test {
+            Test::None => None,
+            Test::Response => self.response(context).err(),
+            Test::Bound => match self.utilization(context) {
+                Ok(sum) if sum.sum <= sum.limit => None,
+                Ok(sum) => Some(Refusal::Above { context, sum }),
+                Err(refusal) => Some(refusal),
+            },
         };
-        // A pair of contexts is found again for each that is below both.
-        let mut known = Vec::new();
-        refused.retain(|refusal| {
-            let new = !known.contains(refusal);
-            known.push(*refusal);
-            new
-        });
-        refused
-    }
-
-    /// Utilizations of PIBS contexts.
-    fn devices(&self) -> impl Iterator<Item = Utilization> {
-        self.contexts.iter().filter_map(|context| match context.policy {
-            Policy::Pibs { utilization, .. } => Some(utilization),
-            _ => None,
-        })
+        let mut all: Vec<Refusal> = Vec::new();
+        for refusal in self.kernel.guaranteed().filter_map(refused) {
+            // A pair of contexts is found again for each that is below both.
+            if !all.contains(&refusal) {
+                all.push(refusal);
+            }
+        }
+        all
     }
 
     /// The share of all others that come before a context.
-    fn above(&self, context: usize, own: u8) -> Share {
-        let pibs = |n: usize| matches!(self.contexts[n].policy, Policy::Pibs { .. });
-        let others = (0..self.contexts.len()).filter(|n| *n != context);
-        let before = others.filter(|n| pibs(*n) || self.priorities(*n).1 >= own);
-        before.map(|n| self.share(n)).fold(Share(0), Share::plus)
+    fn above(&self, context: usize) -> Share {
+        let own = self.floor(context);
+        let others = (0..self.kernel.contexts.len()).filter(|n| *n != context);
+        let before = others.filter(|n| self.kernel.is_pibs(*n) || self.priorities(*n).1 >= own);
+        before.map(|n| self.kernel.share(n)).fold(Share(0), Share::plus)
     }
 }
 
@@ -394,6 +443,10 @@ mod tests {
         }
     }
 
+    fn look(kernel: &Kernel) -> Analysis<'_> {
+        Analysis::new(kernel)
+    }
+
     const fn server(budget: u64, period: u64) -> Policy {
         Policy::Sporadic(Budget { budget, period, refills: 8 })
     }
@@ -412,11 +465,11 @@ mod tests {
     fn figure_7_is_admitted() {
         let kernel = figure_7();
         assert_eq!(kernel.sum().to_string(), "72.84000 %");
-        assert_eq!([0, 1].map(|n| kernel.response(n)), [Ok(11), Ok(33)]);
-        let sum = kernel.utilization(1).unwrap();
+        assert_eq!([0, 1].map(|n| look(&kernel).response(n)), [Ok(11), Ok(33)]);
+        let sum = look(&kernel).utilization(1).unwrap();
         assert_eq!((sum.sum, sum.limit, sum.contexts), (kernel.sum(), Share::bound(2), 2));
         for test in [Test::Bound, Test::Response, Test::None] {
-            assert_eq!(kernel.refusals(test), []);
+            assert_eq!(look(&kernel).refusals(test), []);
         }
     }
 
@@ -426,9 +479,11 @@ mod tests {
         kernel.overhead = 2;
         kernel.contexts[0].activations = 2;
         // 14 + 1 + floor((15 - 1) / 25); 22 + 14 + 2 + floor((39 - 2) / 25).
-        assert_eq!([0, 1].map(|n| kernel.response(n)), [Ok(15), Ok(39)]);
+        assert_eq!([0, 1].map(|n| look(&kernel).response(n)), [Ok(15), Ok(39)]);
         assert_eq!(kernel.sum().to_string(), "86.84000 %");
-        let Refusal::Above { context: 1, sum } = kernel.refusals(Test::Bound)[0] else { panic!() };
+        let Refusal::Above { context: 1, sum } = look(&kernel).refusals(Test::Bound)[0] else {
+            panic!()
+        };
         assert_eq!(sum.sum.above(sum.limit).to_string(), "3.99729 %");
     }
 
@@ -436,15 +491,16 @@ mod tests {
     fn who_has_no_guarantee_is_not_refused() {
         let mut kernel = figure_7();
         kernel.active(server(90, 100), 0, &[]);
-        let [Refusal::Late { context: 3, response }] = kernel.refusals(Test::Response)[..] else {
+        let [Refusal::Late { context: 3, response }] = look(&kernel).refusals(Test::Response)[..]
+        else {
             panic!()
         };
         assert!(response > 100);
         kernel.contexts[3].guaranteed = false;
-        assert_eq!(kernel.refusals(Test::Response), []);
+        assert_eq!(look(&kernel).refusals(Test::Response), []);
         // Above them it disturbs all the same.
         kernel.threads[3].priority = 3;
-        assert_eq!(kernel.refusals(Test::Response).len(), 2);
+        assert_eq!(look(&kernel).refusals(Test::Response).len(), 2);
     }
 
     #[test]
@@ -454,22 +510,22 @@ mod tests {
         kernel.active(server(10, 40), 5, &[]);
         kernel.active(server(8, 100), 1, &[endpoint]);
         kernel.program(4, &[], &[endpoint]);
-        assert_eq!(kernel.blocking(0), None, "the server is below");
-        assert_eq!(kernel.response(0), Ok(10));
+        assert_eq!(look(&kernel).blocking(0), None, "the server is below");
+        assert_eq!(look(&kernel).response(0), Ok(10));
         kernel.threads[2].priority = 5;
         let blocking = |time| Some(Blocking { by: 1, endpoint, time });
-        assert_eq!(kernel.blocking(0), blocking(Some(8)));
-        assert_eq!(kernel.response(0), Ok(18));
-        let sum = kernel.utilization(0).unwrap();
+        assert_eq!(look(&kernel).blocking(0), blocking(Some(8)));
+        assert_eq!(look(&kernel).response(0), Ok(18));
+        let sum = look(&kernel).utilization(0).unwrap();
         assert_eq!(sum.sum, Share::of(10, 40).plus(Share::of(8, 40)));
         kernel.endpoints[endpoint].longest = Some(3);
-        assert_eq!(kernel.blocking(0), blocking(Some(3)));
+        assert_eq!(look(&kernel).blocking(0), blocking(Some(3)));
         kernel.contexts[1].policy = Policy::Full { slice: 8 };
-        assert_eq!(kernel.blocking(0), blocking(Some(3)));
+        assert_eq!(look(&kernel).blocking(0), blocking(Some(3)));
         kernel.endpoints[endpoint].longest = None;
         let refused = Refusal::Blocked { context: 0, blocking: blocking(None).unwrap() };
-        assert_eq!(kernel.response(0), Err(refused));
-        assert_eq!(kernel.refusals(Test::Bound), [refused]);
+        assert_eq!(look(&kernel).response(0), Err(refused));
+        assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
     }
 
     #[test]
@@ -480,11 +536,14 @@ mod tests {
         kernel.active(server(8, 100), 1, &[near]);
         kernel.program(2, &[far], &[near]);
         kernel.program(9, &[near], &[far]);
-        assert_eq!(kernel.reach(near), Some((2, 9)));
-        assert_eq!(kernel.blocking(0), Some(Blocking { by: 1, endpoint: near, time: Some(8) }));
+        assert_eq!(look(&kernel).reach(near), Some((2, 9)));
+        assert_eq!(
+            look(&kernel).blocking(0),
+            Some(Blocking { by: 1, endpoint: near, time: Some(8) })
+        );
         // A thread with a context of its own does not run on its callers'.
         kernel.threads[2].context = Some(0);
-        assert_eq!(kernel.reach(near), None);
+        assert_eq!(look(&kernel).reach(near), None);
     }
 
     #[test]
@@ -493,10 +552,10 @@ mod tests {
         let endpoint = kernel.endpoint(None);
         kernel.active(server(10, 100), 9, &[endpoint]);
         kernel.active(server(20, 100), 5, &[]);
-        assert_eq!(kernel.response(0), Ok(10));
+        assert_eq!(look(&kernel).response(0), Ok(10));
         kernel.program(3, &[], &[endpoint]);
-        assert_eq!(kernel.floor(0), 3);
-        assert_eq!(kernel.response(0), Ok(30));
+        assert_eq!(look(&kernel).floor(0), 3);
+        assert_eq!(look(&kernel).response(0), Ok(30));
     }
 
     #[test]
@@ -514,9 +573,9 @@ mod tests {
         kernel.programs[0].waits.push(0);
         kernel.program(2, &[], &[]);
         kernel.programs[1].waits.push(0);
-        assert_eq!(kernel.priorities(0), (2, 9));
+        assert_eq!(look(&kernel).priorities(0), (2, 9));
         kernel.active(server(20, 100), 5, &[]);
-        assert_eq!([0, 1].map(|n| kernel.response(n)), [Ok(30), Ok(30)]);
+        assert_eq!([0, 1].map(|n| look(&kernel).response(n)), [Ok(30), Ok(30)]);
     }
 
     #[test]
@@ -526,8 +585,8 @@ mod tests {
         kernel.active(server(1, 50), 2, &[]);
         kernel.active(server(1, 60), 0, &[]);
         let refused = Refusal::NotRateMonotonic { shorter: 0, longer: 1 };
-        assert_eq!(kernel.refusals(Test::Bound), [refused]);
-        assert_eq!(kernel.refusals(Test::Response), []);
+        assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
+        assert_eq!(look(&kernel).refusals(Test::Response), []);
     }
 
     /// A search tick by tick would take 2^60 steps.
@@ -536,11 +595,14 @@ mod tests {
         let mut kernel = kernel();
         kernel.active(server(1, 1), 2, &[]);
         kernel.active(server(1, 1 << 60), 1, &[]);
-        assert!(matches!(kernel.refusals(Test::Response)[..], [Refusal::Late { context: 1, .. }]));
+        assert!(matches!(
+            look(&kernel).refusals(Test::Response)[..],
+            [Refusal::Late { context: 1, .. }]
+        ));
         let mut kernel = self::kernel();
         kernel.active(server(u64::MAX, u64::MAX), 2, &[]);
         kernel.active(server(u64::MAX, u64::MAX), 1, &[]);
         kernel.overhead = 1;
-        assert_eq!(kernel.refusals(Test::Response).len(), 1);
+        assert_eq!(look(&kernel).refusals(Test::Response).len(), 1);
     }
 }

@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, list};
 use crate::rules::{Context, Item};
 use crate::source::k;
 use crate::time::show;
-use bulkhead_plan::admission::{Blocking, Refusal};
+use bulkhead_plan::admission::{Analysis, Blocking, Refusal};
 use bulkhead_plan::kernel::Kernel;
 
 /// The test that the manifest asks for admits the contexts.
@@ -17,8 +17,9 @@ pub fn admission(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         let crate::raw::Guest::Kernel { admission, .. } = parts.sandbox.guest else { continue };
         let kernel = super::build::kernel(cx, parts.sandbox, "".into(), admission);
-        for refusal in kernel.refusals(kernel.admission) {
-            let (context, message, help) = explain(&kernel, refusal);
+        let analysis = Analysis::new(&kernel);
+        for refusal in analysis.refusals(kernel.admission) {
+            let (context, message, help) = explain(&kernel, &analysis, refusal);
             let item: &Item<_> = parts.contexts[context];
             let at = cx.at(item, &[k("name")]);
             found.push(Diagnostic::new("admission", at, message).help(help));
@@ -27,7 +28,7 @@ pub fn admission(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// The context that is refused, why, and what would be right.
-fn explain(kernel: &Kernel, refusal: Refusal) -> (usize, String, String) {
+fn explain(kernel: &Kernel, analysis: &Analysis<'_>, refusal: Refusal) -> (usize, String, String) {
     let name = |context: usize| &kernel.contexts[context].name;
     match refusal {
         Refusal::Late { context, response } => {
@@ -39,7 +40,7 @@ fn explain(kernel: &Kernel, refusal: Refusal) -> (usize, String, String) {
                 show(period),
                 show(response.saturating_sub(period))
             );
-            (context, message, before(kernel, context))
+            (context, message, before(kernel, analysis, context))
         }
         Refusal::Blocked { context, blocking: Blocking { by, endpoint, .. } } => {
             let endpoint = &kernel.endpoints[endpoint].name;
@@ -80,7 +81,7 @@ fn explain(kernel: &Kernel, refusal: Refusal) -> (usize, String, String) {
             );
             let help = format!(
                 "{}; or take `admission = \"response-time\"`, which is exact",
-                before(kernel, context)
+                before(kernel, analysis, context)
             );
             (context, message, help)
         }
@@ -88,12 +89,12 @@ fn explain(kernel: &Kernel, refusal: Refusal) -> (usize, String, String) {
 }
 
 /// What is to be changed so that a context comes in time.
-fn before(kernel: &Kernel, context: usize) -> String {
-    let own = kernel.floor(context);
+fn before(kernel: &Kernel, analysis: &Analysis<'_>, context: usize) -> String {
+    let own = analysis.floor(context);
     let others = (0..kernel.contexts.len())
-        .filter(|other| *other != context && kernel.priorities(*other).1 >= own);
+        .filter(|other| *other != context && analysis.priorities(*other).1 >= own);
     let names: Vec<&str> = others.map(|other| kernel.contexts[other].name.as_str()).collect();
-    let blocking = kernel.blocking(context).and_then(|blocking| {
+    let blocking = analysis.blocking(context).and_then(|blocking| {
         let time = show(blocking.time?);
         Some(format!(
             " `{}` keeps it waiting for {time} by calls of `{}` (say `longest` there if that is \
