@@ -63,6 +63,20 @@ const PIECES: &[&str] = &[
     "[[ram]]\n",
     "sandbox",
     "memory",
+    "\"kernel\"",
+    "[[program]]\n",
+    "[[thread]]\n",
+    "[[context]]\n",
+    "context = \"loop\"\n",
+    "calls = [\"filter\", \"faults\"]\n",
+    "priority = 255\n",
+    "\"1 ns\"",
+    "\"18446744073709551615 ns\"",
+    "\"99.9999 %\"",
+    "\"full\"",
+    "\"pibs\"",
+    "\"utilization\"",
+    "\"thread:loop\"",
 ];
 
 /// One change: where, how much is replaced, by what.

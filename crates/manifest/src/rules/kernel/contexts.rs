@@ -9,6 +9,7 @@ use crate::shape::brief;
 use crate::source::k;
 use crate::time::{self, BadTime};
 use bulkhead_plan::kernel::{self as plan, OVERHEAD};
+use bulkhead_sched::PLACES;
 
 /// What is wrong with a time, if anything is, and what would be right.
 #[must_use]
@@ -172,12 +173,29 @@ pub fn context_refills(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// The scheduler has a place for each context.
+pub fn contexts_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        if let Some(first) = parts.contexts.get(PLACES) {
+            let (name, count) = (&parts.sandbox.name, parts.contexts.len());
+            let message = format!("{count} contexts of `{name}` are too many");
+            let at = cx.at(first, &[k("name")]);
+            found.push(
+                Diagnostic::new("contexts-too-many", at, message)
+                    .label("the first one too many")
+                    .help(format!("a kernel has at most {PLACES} contexts")),
+            );
+        }
+    }
+}
+
 /// A context is one thread's or one notification's.
 pub fn context_bound(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     if !complete(cx) {
         return;
     }
-    for parts in all(cx) {
+    // Of too many it is not said one by one.
+    for parts in all(cx).filter(|parts| parts.contexts.len() <= PLACES) {
         for context in &parts.contexts {
             let own = |name: &Option<String>| name.as_deref() == Some(&*context.name);
             let threads = parts.threads.iter().filter(|item| own(&item.context));

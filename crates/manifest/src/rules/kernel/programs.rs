@@ -9,6 +9,7 @@ use crate::rules::{Context, GuestFile, Item, Kind, Opened};
 use crate::shape::brief;
 use crate::size::{self, show};
 use crate::source::{Location, k, n};
+use bulkhead_kernel_abi::MAX_NAMES;
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{Driven, SLOTS};
 
@@ -143,6 +144,12 @@ pub fn elf<'a>(
 /// Capabilities that a program has from its start at least: to itself, its threads, and
 /// what it names.
 fn capabilities(program: &raw::Program, threads: usize) -> usize {
+    let single = usize::from(program.sched_control) + usize::from(program.memory.is_some());
+    2 + threads + single + named(program)
+}
+
+/// What a program names, each with a capability of its own.
+fn named(program: &raw::Program) -> usize {
     let interrupts = program.devices.iter().map(|device| device.parts().1.len());
     // A program is a capability space and an address space.
     let programs = program.manages.iter().filter(|text| text.starts_with("program:")).count();
@@ -156,8 +163,22 @@ fn capabilities(program: &raw::Program, threads: usize) -> usize {
         program.channels.len(),
         program.manages.len(),
     ];
-    let single = usize::from(program.sched_control) + usize::from(program.memory.is_some());
-    2 + threads + lists.iter().sum::<usize>() + interrupts.sum::<usize>() + programs + single
+    lists.iter().sum::<usize>() + interrupts.sum::<usize>() + programs
+}
+
+/// All that a program names has room on the page that tells it about itself.
+pub fn program_names(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for program in &cx.programs {
+        let count = named(program);
+        if count > MAX_NAMES {
+            let message = format!("program `{}` is given {count} things", program.name);
+            let at = cx.at(program, &[k("name")]);
+            let help = format!(
+                "there are names for {MAX_NAMES} on its page: divide it, or give it memory to share"
+            );
+            found.push(Diagnostic::new("program-names", at, message).help(help));
+        }
+    }
 }
 
 /// A capability space has a size that a kernel's object can have, and room.
