@@ -209,12 +209,15 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
         if program.sched_control {
             may("configures", "contexts of its core".into());
         }
+        if program.ends {
+            may("ends", "its sandbox, and says when it has started".into());
+        }
         if program.memory > 0 {
             may("makes", format!("objects in {} of memory", size::show(program.memory)));
         }
     }
     let title = format!(
-        "What programs of {} may do (beside themselves; everything else is denied)",
+        "What programs of {} may do (they print, and have themselves; all else is denied)",
         sandbox.name
     );
     table(out, &title, &["program", "may", "what"], &rows);

@@ -28,7 +28,7 @@ pub use info::{Info, MAX_WORDS, REGISTER_WORDS};
 pub use kind::{Kind, Rights};
 pub use method::{Label, Policy, label};
 pub use op::Op;
-pub use page::{ARGS, Clock, MAGIC, MAX_NAMES, NAME, Name, Page, slot};
+pub use page::{ARGS, Clock, MAGIC, MAX_NAMES, NAME, Name, Page, at, slot};
 pub use status::{Code, Status};
 
 /// Where a capability lies, as a thread names it: a slot of its root node, or

@@ -5,6 +5,7 @@ use super::offset;
 use crate::elf::Program;
 use bulkhead_arch::{PageFormat, Rights as PageRights};
 use bulkhead_arch_x86::LongMode;
+pub use bulkhead_kernel::abi::at;
 use bulkhead_kernel::abi::{Code, Kind, Rights, label};
 use bulkhead_kernel::host::Host;
 use bulkhead_kernel::{Machine, PageTable, Ref};
@@ -59,26 +60,6 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
         }
     }
     table(gigabytes) & SUPERVISOR
-}
-
-/// Where things lie in every program.
-pub mod at {
-    /// The program's page.
-    pub const PAGE: u64 = 0x10_0000;
-    /// The clock's page.
-    pub const CLOCK: u64 = 0x10_1000;
-    /// Buffers of its threads.
-    pub const BUFFERS: u64 = 0x11_0000;
-    /// Stacks, each above a page that is missing.
-    pub const STACKS: u64 = 0x12_0000;
-    /// Where stacks have to end: the lowest address of programs.
-    pub const PROGRAM: u64 = 0x40_0000;
-    /// Heap.
-    pub const HEAP: u64 = 0x1_0000_0000;
-    /// Shared memory, one behind the other.
-    pub const SHARED: u64 = 0x2_0000_0000;
-    /// Channels, likewise.
-    pub const CHANNELS: u64 = 0x3_0000_0000;
 }
 
 impl Build {

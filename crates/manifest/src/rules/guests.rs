@@ -8,17 +8,20 @@ use crate::shape::brief;
 use crate::size::{self, show};
 use crate::source::{Location, k, n};
 use crate::{artifact, guest_file::Segment};
+use bulkhead_kernel_abi::at;
 use bulkhead_layout::{PAGE, info, map};
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
+const _: () = assert!(at::PROGRAM == 0x40_0000 && at::HEAP == 0x1_0000_0000);
+
 /// Segments start here at the earliest: page tables and descriptors of the bare
 /// virtual machine lie below. A program as such starts at 0x20_0000; between the
 /// two lies only the start-up code of its further cores, which a SIPI can reach.
 pub const PROGRAM_LOWEST: u64 = 0x8000;
-/// Where programs of a kernel lie: the lower half of all addresses without its first page.
-const USER_HALF: Range<u64> = PAGE..1 << 47;
+/// Where programs of a kernel lie.
+const PROGRAM: Range<u64> = at::PROGRAM..at::HEAP;
 /// Longest kernel command line.
 pub const CMDLINE: usize = 2047;
 /// Longest argument text, without its final zero.
@@ -282,7 +285,7 @@ fn kernel_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for opened in &cx.guests {
         let (addresses, what) = match opened.kind {
             Kind::Kernel => (0..u64::MAX, "kernel"),
-            Kind::Program => (USER_HALF, "program"),
+            Kind::Program => (PROGRAM, "program"),
             _ => continue,
         };
         let Some(Ok(GuestFile::Program(program))) = &opened.file else { continue };
@@ -302,14 +305,19 @@ fn segment_errors(
     addresses: Range<u64>,
 ) -> Vec<(String, &'static str)> {
     let mut errors = Vec::new();
+    let low = match addresses.start {
+        at::PROGRAM => "link it for addresses from 0x40_0000 on, as the SDK does",
+        _ => "link it for addresses from 0x20_0000 on, as the SDK does",
+    };
     let show = |s: &Segment| format!("{:#x} to {:#x}", s.start, s.start + s.len);
     for segment in &program.segments {
         if segment.start < addresses.start {
             let message = format!("a segment starts at {:#x}", segment.start);
-            errors.push((message, "link it for addresses from 0x20_0000 on, as the SDK does"));
+            errors.push((message, low));
         } else if segment.start + segment.len > addresses.end {
             let message = format!("a segment ends at {:#x}", segment.start + segment.len);
-            errors.push((message, "link it for addresses below 0x8000_0000_0000, as the SDK does"));
+            let help = "link it for addresses below 0x1_0000_0000, as the SDK does";
+            errors.push((message, help));
         }
         if access == Access::Segments && segment.write && segment.execute {
             let message = format!("the segment {} is writable and executable", show(segment));

@@ -1,7 +1,7 @@
 //! Kernels and their programs: sizes, devices, channels, and that there is something to run.
 
 use super::build::driven;
-use super::{Parts, all, complete};
+use super::{Managed, Parts, all, complete, managed};
 use crate::diagnostic::{Diagnostic, list};
 use crate::raw;
 use crate::rules::memory::wrong_size;
@@ -9,7 +9,7 @@ use crate::rules::{Context, GuestFile, Item, Kind, Opened};
 use crate::shape::brief;
 use crate::size::{self, show};
 use crate::source::{Location, k, n};
-use bulkhead_kernel_abi::MAX_NAMES;
+use bulkhead_kernel_abi::{MAX_NAMES, at, slot};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{Driven, SLOTS};
 
@@ -54,7 +54,7 @@ pub fn kernel_idle(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn threads(parts: &Parts<'_>, program: &Item<raw::Program>) -> usize {
+fn threads(parts: &Parts<'_>, program: &raw::Program) -> usize {
     parts.threads.iter().filter(|thread| thread.program == program.name).count()
 }
 
@@ -67,16 +67,61 @@ pub fn part_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         }
     };
     for item in &cx.programs {
-        for (key, text) in [("heap", &item.heap), ("memory", &item.memory)] {
-            let what = format!("{key} of program");
-            check(&what, &item.name, text.as_deref(), cx.at(item, &[k(key)]));
-        }
+        let (heap, memory) = (item.heap.as_deref(), item.memory.as_deref());
+        check("heap of program", &item.name, heap, cx.at(item, &[k("heap")]));
+        check("memory of program", &item.name, memory, cx.at(item, &[k("memory")]));
     }
     for item in &cx.threads {
         check("stack of thread", &item.name, item.stack.as_deref(), cx.at(item, &[k("stack")]));
     }
     for item in &cx.shared {
         check("size of shared", &item.name, Some(&item.size), cx.at(item, &[k("size")]));
+    }
+    untyped(cx, found);
+    stacks(cx, found);
+}
+
+/// Untyped memory is one piece of a size that objects can have.
+fn untyped(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for item in &cx.programs {
+        let Some(Ok(bytes)) = item.memory.as_deref().map(size::parse) else { continue };
+        if bytes.is_multiple_of(PAGE) && !bytes.is_power_of_two() && bytes > 0 {
+            let message =
+                format!("memory of program `{}`: {} is no power of two", item.name, show(bytes));
+            let near = bytes.checked_next_power_of_two().map_or_else(String::new, show);
+            let at = cx.at(item, &[k("memory")]);
+            let help =
+                format!("untyped memory is divided by halves: write `\"{near}\"`, or half of that");
+            found.push(Diagnostic::new("part-size", at, message).help(help));
+        }
+    }
+}
+
+/// A program's stacks, each with a missing page below it, lie below its text.
+fn stacks(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    const ROOM: u64 = at::PROGRAM - at::STACKS;
+    for parts in all(cx) {
+        for program in &parts.programs {
+            let own = parts.threads.iter().filter(|thread| thread.program == program.name);
+            let sizes = own.map(|thread| {
+                let text = thread.stack.as_deref().unwrap_or(super::STACK);
+                size::parse(text).unwrap_or(0).saturating_add(PAGE)
+            });
+            let sum = sizes.fold(0, u64::saturating_add);
+            if sum > ROOM {
+                let message = format!(
+                    "stacks of program `{}`: with a page between them they have {}",
+                    program.name,
+                    show(sum)
+                );
+                let at = cx.at(program, &[k("name")]);
+                let help = format!(
+                    "there is room for {}: make `stack` of some threads smaller",
+                    show(ROOM)
+                );
+                found.push(Diagnostic::new("part-size", at, message).help(help));
+            }
+        }
     }
 }
 
@@ -141,42 +186,41 @@ pub fn elf<'a>(
     }
 }
 
-/// Capabilities that a program has from its start at least: to itself, its threads, and
-/// what it names.
-fn capabilities(program: &raw::Program, threads: usize) -> usize {
-    let single = usize::from(program.sched_control) + usize::from(program.memory.is_some());
-    2 + threads + single + named(program)
-}
-
-/// What a program names, each with a capability of its own.
-fn named(program: &raw::Program) -> usize {
-    let interrupts = program.devices.iter().map(|device| device.parts().1.len());
-    // A program is a capability space and an address space.
-    let programs = program.manages.iter().filter(|text| text.starts_with("program:")).count();
+/// What a program has by name with a capability in a slot: a reply object for each thread of
+/// its own, and what its lists name.
+fn in_slots(parts: &Parts<'_>, program: &raw::Program) -> usize {
+    let own = |name: &str| {
+        parts.threads.iter().any(|thread| thread.name == name && thread.program == program.name)
+    };
+    // A program is a capability space and an address space; a foreign thread comes with its reply.
+    let managed = program.manages.iter().map(|text| match managed(text) {
+        Some(Managed::Program(_)) => 2,
+        Some(Managed::Thread(name)) if !own(name) => 2,
+        _ => 1,
+    });
+    let devices = program.devices.iter().map(|device| 1 + device.parts().1.len());
     let lists = [
+        threads(parts, program),
         program.calls.len(),
         program.serves.len(),
         program.signals.len(),
         program.waits.len(),
-        program.maps.len(),
-        program.devices.len(),
-        program.channels.len(),
-        program.manages.len(),
     ];
-    lists.iter().sum::<usize>() + interrupts.sum::<usize>() + programs
+    lists.into_iter().chain(managed).chain(devices).sum()
 }
 
-/// All that a program names has room on the page that tells it about itself.
+/// All that a program has by name has room on the page that tells it about itself.
 pub fn program_names(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for program in &cx.programs {
-        let count = named(program);
-        if count > MAX_NAMES {
-            let message = format!("program `{}` is given {count} things", program.name);
-            let at = cx.at(program, &[k("name")]);
-            let help = format!(
-                "there are names for {MAX_NAMES} on its page: divide it, or give it memory to share"
-            );
-            found.push(Diagnostic::new("program-names", at, message).help(help));
+    for parts in all(cx) {
+        for program in &parts.programs {
+            let memory = program.maps.len() + program.channels.len();
+            let count = in_slots(&parts, program) + memory;
+            if count > MAX_NAMES {
+                let message = format!("program `{}` has {count} things by name", program.name);
+                let at = cx.at(program, &[k("name")]);
+                let help = format!("there is room for {MAX_NAMES} names: divide the program");
+                found.push(Diagnostic::new("program-names", at, message).help(help));
+            }
         }
     }
 }
@@ -195,8 +239,7 @@ pub fn program_slots(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 found.push(Diagnostic::new("program-slots", at, message).help(help));
                 continue;
             }
-            // Slot 0 is never one.
-            let needed = 1 + capabilities(program, threads(&parts, program));
+            let needed = slot::FIRST as usize + in_slots(&parts, program);
             if needed > slots as usize {
                 let message = format!(
                     "program `{}` begins with {needed} slots in use, and has {slots}",
