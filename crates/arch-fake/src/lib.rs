@@ -9,6 +9,7 @@ use bulkhead_layout::record::RecordMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The odd page format: 4 levels, pages up to level 1.
+#[derive(Clone, Copy, Debug)]
 pub struct FakeFormat;
 
 const KEY: u64 = 0xA5A5_0000_0000_05A5;

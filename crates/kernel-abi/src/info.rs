@@ -57,10 +57,16 @@ impl Info {
         self.0 & Self::CAP != 0
     }
 
-    /// Whether all of it fits into registers.
+    /// The same without what only the kernel says.
+    #[must_use]
+    pub const fn of_a_message(self) -> Self {
+        Self(self.0 & !Self::NOTIFIED.0)
+    }
+
+    /// Whether it is a message that fits into registers.
     #[must_use]
     pub const fn is_short(self) -> bool {
-        self.0 & (Self::CAP | Self::WORDS) <= REGISTER_WORDS as u64
+        self.0 & (Self::NOTIFIED.0 | Self::CAP | Self::WORDS) <= REGISTER_WORDS as u64
     }
 
     /// What it means, as sender and receiver agree.

@@ -35,6 +35,12 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
+    /// The same without the short ways, which must not make a difference.
+    #[cfg(any(test, feature = "host"))]
+    pub fn call_slowly(&mut self) {
+        self.slow_call(self.core.current);
+    }
+
     #[inline(never)]
     fn slow_call(&mut self, thread: Ref<Thread>) {
         let registers = &self.machine.get(thread).registers;
@@ -60,30 +66,42 @@ impl<M: Machine> Kernel<'_, M> {
             Op::NbSend => self.send_to(thread, call.first, Send::Try),
             Op::Reply => {
                 let reply = self.reply_object(thread, call.reply)?;
+                let context = self.machine.get(thread).context;
+                if self.is_borrowed(thread) && self.stacked(reply) == context {
+                    // It would have no time to go on with.
+                    return Err(Status::new(Code::NoContext, 0, 0));
+                }
                 self.answer(thread, reply, 0)?;
                 self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
                 Ok(())
             }
             Op::ReplyRecv => {
                 let (cap, reply) = self.receiver(thread, call.first, Some(call.reply))?;
+                self.answered(reply, 2)?;
+                if !self.refuse_useless(thread, cap, reply) {
+                    return self.again(thread);
+                }
                 self.answer(thread, reply, 2)?;
                 self.receive(thread, cap, reply, Time::MAX)
             }
-            Op::Recv => {
-                let (cap, reply) = self.receiver(thread, call.first, Some(call.reply))?;
-                self.receive(thread, cap, reply, call.info)
-            }
-            Op::Wait => {
-                let (cap, reply) = self.receiver(thread, call.first, None)?;
+            Op::Recv | Op::Wait => {
+                let reply = (op == Op::Recv).then_some(call.reply);
+                let (cap, reply) = self.receiver(thread, call.first, reply)?;
+                if !self.refuse_useless(thread, cap, reply) {
+                    return self.again(thread);
+                }
                 self.receive(thread, cap, reply, call.info)
             }
             Op::NbSendRecv | Op::NbSendWait => {
                 let reply = (op == Op::NbSendRecv).then_some(call.reply);
                 let (cap, reply) = self.receiver(thread, call.first, reply)?;
-                match self.send_to(thread, call.second, Send::Try) {
-                    Err(status) if status.code() != Some(Code::WouldBlock) => Err(status),
-                    _ => self.receive(thread, cap, reply, Time::MAX),
+                let to = self.destination(thread, call.second)?;
+                if !self.refuse_useless(thread, cap, reply) {
+                    return self.again(thread);
                 }
+                // If nobody takes it, nothing happens.
+                let _ = self.send(thread, to, Send::Try);
+                self.receive(thread, cap, reply, Time::MAX)
             }
             Op::Yield => {
                 self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
@@ -93,6 +111,12 @@ impl<M: Machine> Kernel<'_, M> {
                 Ok(())
             }
         }
+    }
+
+    /// A call that is made once more.
+    fn again(&mut self, thread: Ref<Thread>) -> Result<(), Status> {
+        self.machine.get_mut(thread).registers.repeat::<M>();
+        Ok(())
     }
 
     fn call_or_invoke(&mut self, thread: Ref<Thread>, call: Call) -> Result<(), Status> {
@@ -105,6 +129,10 @@ impl<M: Machine> Kernel<'_, M> {
             _ => {
                 let words = self.machine.get(thread).registers.words::<M>();
                 let answer = self.invoke(root, slot, Info(call.info).label(), &words)?;
+                if self.core.current != thread {
+                    // It has deleted itself.
+                    return Ok(());
+                }
                 let registers = &mut self.machine.get_mut(thread).registers;
                 match answer {
                     Some(words) => {
@@ -121,17 +149,23 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn send_to(&mut self, thread: Ref<Thread>, address: Address, how: Send) -> Result<(), Status> {
+        let cap = self.destination(thread, address)?;
+        self.send(thread, cap, how)?;
+        if self.machine.get(thread).state == crate::State::Running as u8 {
+            self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
+        }
+        Ok(())
+    }
+
+    /// What a thread may send to.
+    fn destination(&self, thread: Ref<Thread>, address: Address) -> Result<Cap, Status> {
         let root = Root::of(self.machine, thread);
         let slot = root.slot(self.machine, address, 0)?;
         let cap = self.machine.get(slot).cap;
         match cap.kind() {
             Kind::Endpoint | Kind::Notification => {
-                // A receiver that answers at once finds the sender's registers as they are.
-                self.send(thread, cap, how)?;
-                if self.machine.get(thread).state == crate::State::Running as u8 {
-                    self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
-                }
-                Ok(())
+                lookup::check(&cap, Rights::WRITE, 0)?;
+                Ok(cap)
             }
             Kind::Null => Err(Status::new(Code::NoCapability, 0, u64::from(address))),
             kind => Err(Status::new(Code::WrongKind, 0, kind as u64)),

@@ -229,7 +229,8 @@ fn extent(cap: &Cap) -> Option<(u32, u8)> {
         Kind::Node => Some((cap.object, cap.bits + crate::SLOT_BITS)),
         Kind::Frame if cap.flags & Cap::DEVICE == 0 => Some((cap.object << 12, cap.bits)),
         Kind::Frame | Kind::Null | Kind::Untyped => None,
-        Kind::Control | Kind::Ports | Kind::Sandbox => None,
+        // An interrupt's object stays: its vector can still be raised.
+        Kind::Control | Kind::Ports | Kind::Sandbox | Kind::Interrupt => None,
         _ => Some((cap.object, cap.bits)),
     }
 }

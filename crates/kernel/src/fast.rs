@@ -172,7 +172,7 @@ impl<M: Machine> Kernel<'_, M> {
         if !notification.queue.first.is_none() || !notification.bound.is_none() {
             return false;
         }
-        notification.bits |= badge;
+        notification.bits |= crate::ipc::bits(badge);
         self.machine.get_mut(from).registers.answer::<M>(Status::OK.0, 0, 0);
         true
     }

@@ -45,7 +45,9 @@ impl<M: Machine> Kernel<'_, M> {
     /// thread's budget is told.
     pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time) {
         let Context { time, thread, badge, .. } = *self.machine.get(context);
-        if thread.is_none() || !time.is_wanted() || time.account().eligible() <= now {
+        // In the background the end of a budget is not an end.
+        let goes_on = time.is_in_background() || time.account().eligible() <= now;
+        if thread.is_none() || !time.is_wanted() || goes_on {
             return;
         }
         let Thread { state, slots, number, .. } = *self.machine.get(thread);

@@ -23,6 +23,7 @@ const START: u8 = 1 << 7;
 const WORDS: u8 = 0x7F;
 
 /// Memory as bytes, and what the kernel did with the rest of its machine.
+#[derive(Clone)]
 pub struct Host<L, P> {
     pages: Vec<PageTable>,
     base: u64,
@@ -37,6 +38,8 @@ pub struct Host<L, P> {
     pub timers: u64,
     /// The root table in use.
     pub space: u64,
+    /// How often one was entered.
+    pub entered: u64,
     /// The addresses that were to be forgotten since a root was entered last.
     pub forgotten: Vec<u64>,
     /// Whose vector registers are in use.
@@ -64,6 +67,7 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             timer: Time::MAX,
             timers: 0,
             space: 0,
+            entered: 0,
             forgotten: Vec::new(),
             vectors: None,
             console: String::new(),
@@ -121,6 +125,13 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
     pub fn begins(&self, at: u32, kind: Kind) -> bool {
         let here = self.map.as_ref().and_then(|map| map.get((at / GRANULE) as usize));
         here.is_some_and(|here| *here == kind as u8 | START) && at % GRANULE == 0
+    }
+
+    /// All objects in memory, by offset, if the machine checks.
+    pub fn objects(&self) -> impl Iterator<Item = (u32, Kind)> + '_ {
+        let map = self.map.as_deref().unwrap_or_default().iter().enumerate();
+        map.filter(|(_, here)| **here & START != 0)
+            .filter_map(|(n, here)| Some((n as u32 * GRANULE, Kind::new(*here & !START)?)))
     }
 
     fn mark(&mut self, at: u32, len: u32, kind: u8) {
@@ -254,6 +265,7 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
 
     fn enter_space(&mut self, root: u64) {
         self.space = root;
+        self.entered += 1;
         self.forgotten.clear();
     }
 
@@ -301,6 +313,7 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
 
 /// A processor that does not exist: its registers have an order of their own, so that what passes
 /// on it takes no other for granted.
+#[derive(Clone, Copy, Debug)]
 pub struct Odd;
 
 impl Layout for Odd {

@@ -10,7 +10,7 @@ impl<M: Machine> Kernel<'_, M> {
         interrupt.pending = 1;
         let cap = interrupt.slot.cap;
         if cap.is(Kind::Notification) {
-            self.signal(cap.at(), cap.data);
+            self.signal(cap.at(), crate::ipc::bits(cap.data));
         }
         self.decide();
     }

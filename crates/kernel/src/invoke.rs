@@ -7,6 +7,7 @@ use crate::{
     Thread, queue, space, tree,
 };
 use bulkhead_kernel_abi::{Address, Buffer, Code, Kind, Label, Policy, Rights, Status, label};
+use bulkhead_sched::Invalid;
 
 /// What a method answers; `None`: it was interrupted, and is to be called again.
 pub type Answer = Result<Option<[u64; 4]>, Status>;
@@ -73,13 +74,13 @@ impl<M: Machine> Kernel<'_, M> {
             node.at(index).ok_or(Status::new(Code::OutOfRange, 1, u64::from(node.slots - 1)))?;
         match method {
             label::COPY => {
-                let from = root.slot(self.machine, words[1] as Address, 2)?;
+                let from = root.slot(self.machine, words[1], 2)?;
                 let rights = Rights(below(words[2], 1 << 8, 3)? as u8);
                 self.derive(from, place, rights, words[3])?;
                 DONE
             }
             label::MOVE => {
-                let from = root.slot(self.machine, words[1] as Address, 2)?;
+                let from = root.slot(self.machine, words[1], 2)?;
                 let Slot { cap: moved, depth, .. } = *self.machine.get(from);
                 if !self.machine.get(place).cap.is(Kind::Null) {
                     return Err(Status::new(Code::Occupied, 1, 0));
@@ -149,18 +150,18 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn configure(&mut self, root: Root, at: Ref<Thread>, words: &[u64; 4]) -> Result<(), Status> {
-        let node = root.find(self.machine, words[0] as Address, Kind::Node, 1)?;
-        let space = root.find(self.machine, words[1] as Address, Kind::Space, 2)?;
+        let node = root.find(self.machine, words[0], Kind::Node, 1)?;
+        let space = root.find(self.machine, words[1], Kind::Space, 2)?;
         let frame = match words[2] {
             0 => None,
-            address => Some(root.find(self.machine, address as Address, Kind::Frame, 3)?),
+            address => Some(root.find(self.machine, address, Kind::Frame, 3)?),
         };
         let offset = below(words[3], 1 << 21, 4)?;
         let reached = Root::node(&self.machine.get(node).cap);
         let reached = reached.ok_or(Status::new(Code::BadState, 1, 0))?;
         let mut buffer = Ref::<Buffer>::NONE;
-        for slot in [Some(node), Some(space), frame].into_iter().flatten() {
-            tree::derivable(self.machine, slot, 0)?;
+        for (slot, argument) in [(Some(node), 1), (Some(space), 2), (frame, 3)] {
+            slot.map_or(Ok(()), |slot| tree::derivable(self.machine, slot, argument))?;
         }
         if let Some(frame) = frame {
             let cap = self.machine.get(frame).cap;
@@ -209,7 +210,7 @@ impl<M: Machine> Kernel<'_, M> {
         at: Ref<Thread>,
         words: &[u64; 4],
     ) -> Result<(), Status> {
-        let authority = root.find(self.machine, words[2] as Address, Kind::Thread, 3)?;
+        let authority = root.find(self.machine, words[2], Kind::Thread, 3)?;
         let authority: Ref<Thread> = self.machine.get(authority).cap.at();
         let most = self.machine.get(authority).max_priority;
         for (word, argument) in [(words[0], 1), (words[1], 2)] {
@@ -225,16 +226,24 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A thread's priority has changed where it is queued.
     fn reorder(&mut self, at: Ref<Thread>) {
-        let Thread { state, context, priority, waits_at, .. } = *self.machine.get(at);
-        if let Some(id) = crate::core::id(context) {
+        let Thread { context, priority, .. } = *self.machine.get(at);
+        let is_set = |context| self.machine.get::<Context>(context).is_set != 0;
+        if let Some(id) = context.some().filter(|c| is_set(*c)).and_then(crate::core::id) {
             let now = self.now();
             let store = &mut crate::core::Store(&mut *self.machine);
             self.core.scheduler.set_priority(store, id, priority, now);
             self.core.undecided = 1;
         }
+        self.requeue_waiting(at);
+    }
+
+    /// A thread that waits has another priority.
+    fn requeue_waiting(&mut self, at: Ref<Thread>) {
+        let Thread { state, waits_at, .. } = *self.machine.get(at);
         let queued = |s: State| state == s as u8;
         if queued(State::Sending) || queued(State::Receiving) || queued(State::Waiting) {
             self.leave_queue(at);
+            self.machine.get_mut(at).state = state;
             self.requeue(at, waits_at);
         }
     }
@@ -247,6 +256,7 @@ impl<M: Machine> Kernel<'_, M> {
             let mut queue = self.machine.get(notification).queue;
             queue::enter(self.machine, &mut queue, at);
             self.machine.get_mut(notification).queue = queue;
+            self.offer(notification);
         } else {
             let endpoint = Ref::<Endpoint>::new(waits_at);
             let mut queue = self.machine.get(endpoint).queue;
@@ -266,7 +276,7 @@ impl<M: Machine> Kernel<'_, M> {
         let from = match word {
             0 => None,
             _ => {
-                let slot = root.find(self.machine, word as Address, Kind::Endpoint, 1)?;
+                let slot = root.find(self.machine, word, Kind::Endpoint, 1)?;
                 check(&self.machine.get(slot).cap, Rights::WRITE.and(Rights::CALL), 1)?;
                 tree::derivable(self.machine, slot, 1)?;
                 Some(slot)
@@ -280,7 +290,7 @@ impl<M: Machine> Kernel<'_, M> {
         let new: Ref<Notification> = match word {
             0 => Ref::NONE,
             _ => {
-                let slot = root.find(self.machine, word as Address, Kind::Notification, 1)?;
+                let slot = root.find(self.machine, word, Kind::Notification, 1)?;
                 check(&self.machine.get(slot).cap, Rights::READ, 1)?;
                 self.machine.get(slot).cap.at()
             }
@@ -295,6 +305,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.get_mut(at).notification = new;
         if let Some(new) = new.some() {
             self.machine.get_mut(new).bound = at;
+            self.offer(new);
         }
         Ok(())
     }
@@ -304,7 +315,7 @@ impl<M: Machine> Kernel<'_, M> {
         let table = cap.is(Kind::Table);
         match method {
             label::MAP_TABLE | label::MAP if table == (method == label::MAP_TABLE) => {
-                let space = root.find(self.machine, words[0] as Address, Kind::Space, 1)?;
+                let space = root.find(self.machine, words[0], Kind::Space, 1)?;
                 let space = self.machine.get(space).cap.object;
                 if table {
                     space::map_table(self, slot, space, words[1])?;
@@ -325,7 +336,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn context(&mut self, root: Root, at: Ref<Context>, method: Label, words: &[u64; 4]) -> Answer {
         match method {
-            label::BIND => self.bind(root, at, words[0] as Address)?,
+            label::BIND => self.bind(root, at, words[0])?,
             label::UNBIND => self.unbind(at),
             label::CONSUMED => return Ok(Some([self.consumed(at), 0, 0, 0])),
             label::YIELD_TO => {
@@ -342,27 +353,40 @@ impl<M: Machine> Kernel<'_, M> {
                 return Ok(Some([self.consumed(at), 0, 0, 0]));
             }
             label::SERVE => {
-                let other = root.find(self.machine, words[0] as Address, Kind::Context, 1)?;
+                let other = root.find(self.machine, words[0], Kind::Context, 1)?;
                 let other: Ref<Context> = self.machine.get(other).cap.at();
-                let requester = self.machine.get(other).time.requester();
-                if let Some(id) = crate::core::id(at) {
-                    let now = self.now();
-                    let store = &mut crate::core::Store(&mut *self.machine);
-                    let served = self.core.scheduler.request(store, id, requester, now);
-                    served.map_err(|_| Status::new(Code::OutOfRange, 1, 0))?;
-                    self.core.undecided = 1;
-                }
+                let served = self.serve(at, other);
+                served.map_err(|_| Status::new(Code::OutOfRange, 1, 0))?;
             }
             _ => return no_call(),
         }
         DONE
     }
 
+    /// Work on a PIBS context is now for another one: at its priority, which the thread has then, too.
+    pub(crate) fn serve(&mut self, at: Ref<Context>, of: Ref<Context>) -> Result<(), Invalid> {
+        let Context { time, home, is_set, .. } = *self.machine.get(at);
+        let Some(id) = crate::core::id(at).filter(|_| is_set != 0) else { return Ok(()) };
+        if time.policy() != bulkhead_sched::Policy::Pibs {
+            return Ok(());
+        }
+        let (now, requester) = (self.now(), self.machine.get(of).time.requester());
+        let store = &mut crate::core::Store(&mut *self.machine);
+        self.core.scheduler.request(store, id, requester, now)?;
+        self.core.undecided = 1;
+        let priority = self.machine.get(at).time.priority();
+        if let Some(home) = home.some() {
+            self.machine.get_mut(home).priority = priority;
+            self.requeue_waiting(home);
+        }
+        Ok(())
+    }
+
     fn consumed(&mut self, at: Ref<Context>) -> u64 {
         self.machine.get_mut(at).time.take_consumed()
     }
 
-    fn bind(&mut self, root: Root, at: Ref<Context>, address: Address) -> Result<(), Status> {
+    fn bind(&mut self, root: Root, at: Ref<Context>, address: u64) -> Result<(), Status> {
         let slot = root.slot(self.machine, address, 1)?;
         let cap = self.machine.get(slot).cap;
         let Context { home, notification, .. } = *self.machine.get(at);
@@ -372,13 +396,22 @@ impl<M: Machine> Kernel<'_, M> {
         match cap.kind() {
             Kind::Thread => {
                 let thread: Ref<Thread> = cap.at();
-                let Thread { home, context, .. } = *self.machine.get(thread);
-                if !home.is_none() || !context.is_none() {
+                let Thread { home, context, state, reply, waits_at, notification, .. } =
+                    *self.machine.get(thread);
+                // What it has lent on comes back to it.
+                let lent = state == State::Calling as u8 && !self.stacked(reply).is_none();
+                if !home.is_none() || !context.is_none() || lent {
                     return Err(Status::new(Code::Occupied, 1, 0));
                 }
                 self.machine.get_mut(at).home = thread;
                 self.machine.get_mut(thread).home = at;
                 self.hand(at, thread);
+                // What it could not be told for want of a context.
+                if state == State::Waiting as u8 {
+                    self.offer(Ref::new(waits_at));
+                } else if let Some(bound) = notification.some() {
+                    self.offer(bound);
+                }
             }
             Kind::Notification => {
                 let notification: Ref<Notification> = cap.at();
@@ -387,8 +420,9 @@ impl<M: Machine> Kernel<'_, M> {
                 }
                 self.machine.get_mut(at).notification = notification;
                 self.machine.get_mut(notification).context = at;
+                self.offer(notification);
             }
-            Kind::Null => return Err(Status::new(Code::NoCapability, 1, u64::from(address))),
+            Kind::Null => return Err(Status::new(Code::NoCapability, 1, address)),
             kind => return Err(Status::new(Code::WrongKind, 1, kind as u64)),
         }
         Ok(())
@@ -423,8 +457,7 @@ impl<M: Machine> Kernel<'_, M> {
                 let from = match words[0] {
                     0 => None,
                     word => {
-                        let slot =
-                            root.find(self.machine, word as Address, Kind::Notification, 1)?;
+                        let slot = root.find(self.machine, word, Kind::Notification, 1)?;
                         check(&self.machine.get(slot).cap, Rights::WRITE, 1)?;
                         tree::derivable(self.machine, slot, 1)?;
                         Some(slot)

@@ -7,7 +7,7 @@
 
 use crate::lookup::Root;
 use crate::{Cap, Ref, lookup, queue, tree};
-use crate::{Context, Endpoint, Kernel, Machine, Notification, Reply, Slot, State, Thread};
+use crate::{Context, Endpoint, Kernel, Machine, Notification, Queue, Reply, Slot, State, Thread};
 use bulkhead_kernel_abi::{Address, Code, Info, Kind, REGISTER_WORDS, Rights, Status};
 use bulkhead_sched::Time;
 
@@ -22,6 +22,13 @@ pub(crate) enum Send {
     Try,
 }
 
+/// What a capability of a notification signals: its badge, and without one the lowest bit, so that no
+/// signal is lost.
+#[inline(always)]
+pub(crate) const fn bits(badge: u64) -> u64 {
+    if badge == 0 { 1 } else { badge }
+}
+
 impl<M: Machine> Kernel<'_, M> {
     /// What a capability of an endpoint or notification is sent.
     pub(crate) fn send(&mut self, from: Ref<Thread>, cap: Cap, how: Send) -> Result<(), Status> {
@@ -30,7 +37,7 @@ impl<M: Machine> Kernel<'_, M> {
             if how == Send::Call {
                 return Err(Status::new(Code::WrongKind, 0, Kind::Notification as u64));
             }
-            self.signal(cap.at(), cap.data);
+            self.signal(cap.at(), bits(cap.data));
             return Ok(());
         }
         let needed = if how == Send::Call { Rights::CALL } else { Rights::WRITE };
@@ -52,26 +59,59 @@ impl<M: Machine> Kernel<'_, M> {
             return Ok(());
         };
         let call = how == Send::Call;
-        self.can_take(from, receiver, call)?;
+        let waits = *self.machine.get(receiver);
+        self.can_take(from, call, waits.reply, waits.context.is_none())?;
         self.leave_queue(receiver);
+        self.set_state(receiver, State::Running);
         self.carry(from, receiver, cap.data, grants);
-        if call {
-            self.expect_answer(from, receiver);
+        match call {
+            true => self.expect_answer(from, receiver),
+            false => self.expect_caller(receiver, Ref::NONE),
         }
         self.ready(receiver);
         Ok(())
     }
 
-    /// Whether a receiver could go on with a message.
-    fn can_take(&self, from: Ref<Thread>, to: Ref<Thread>, call: bool) -> Result<(), Status> {
-        let (sender, receiver) = (self.machine.get(from), self.machine.get(to));
-        if call && receiver.reply.is_none() {
+    /// Whether a receiver could go on with a message: one with a reply object, that is passive or not.
+    fn can_take(
+        &self,
+        from: Ref<Thread>,
+        call: bool,
+        reply: Ref<Reply>,
+        passive: bool,
+    ) -> Result<(), Status> {
+        if call && reply.is_none() {
             return Err(Status::new(Code::BadState, 0, 0));
         }
-        if receiver.context.is_none() && (!call || sender.context.is_none()) {
+        if passive && (!call || self.machine.get(from).context.is_none()) {
             return Err(Status::new(Code::NoContext, 0, 0));
         }
         Ok(())
+    }
+
+    /// Sends those away whose messages a thread could not take, up to the first one that it could.
+    /// While it still has the time that it runs on: what is left for the next entry is its own call
+    /// once more. False: that is to be made.
+    pub(crate) fn refuse_useless(&mut self, to: Ref<Thread>, cap: Cap, reply: Ref<Reply>) -> bool {
+        let context = self.machine.get(to).context;
+        let passive = context.is_none() || self.is_borrowed(to);
+        for _ in 0..crate::delete::STEPS {
+            let Some(sender) = self.first_sender(cap) else { return true };
+            let call = self.machine.get(sender).flags & (Thread::CALLS | Thread::FAULTS) != 0;
+            let Err(status) = self.can_take(sender, call, reply, passive) else { return true };
+            self.leave_queue(sender);
+            self.refuse(sender, status);
+        }
+        false
+    }
+
+    /// Who waits first at an endpoint for somebody to receive.
+    fn first_sender(&self, cap: Cap) -> Option<Ref<Thread>> {
+        if !cap.is(Kind::Endpoint) {
+            return None;
+        }
+        let Endpoint { queue, state, .. } = *self.machine.get(cap.at());
+        queue.first.some().filter(|_| state == State::Sending as u32)
     }
 
     /// The caller waits for the receiver's answer; its context goes along if the receiver has none.
@@ -96,14 +136,9 @@ impl<M: Machine> Kernel<'_, M> {
     /// Work of an interrupt's thread is done at the priority of who asked for it.
     fn name_requester(&mut self, of: Ref<Context>, to: Ref<Thread>) {
         let served = self.machine.get(to).context;
-        if of.is_none() || served.is_none() {
-            return;
-        }
-        let (now, requester) = (self.now(), self.machine.get(of).time.requester());
-        if let Some(id) = crate::core::id(served) {
-            let store = &mut crate::core::Store(&mut *self.machine);
+        if !of.is_none() && !served.is_none() {
             // A requester whose period leaves nothing beyond the costs is served at the present one's.
-            let _ = self.core.scheduler.request(store, id, requester, now);
+            let _ = self.serve(served, of);
         }
     }
 
@@ -174,6 +209,13 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
+    /// Who waits at a reply object.
+    pub(crate) fn answered(&self, reply: Ref<Reply>, argument: u8) -> Result<Ref<Thread>, Status> {
+        let reply = reply.some().ok_or(Status::new(Code::NoCapability, argument, 0))?;
+        let nobody = Status::new(Code::BadState, argument, 0);
+        self.machine.get(reply).caller.some().ok_or(nobody)
+    }
+
     /// Answers who waits at a reply object.
     pub(crate) fn answer(
         &mut self,
@@ -181,10 +223,7 @@ impl<M: Machine> Kernel<'_, M> {
         reply: Ref<Reply>,
         argument: u8,
     ) -> Result<(), Status> {
-        if self.machine.get(reply).caller.is_none() {
-            return Err(Status::new(Code::BadState, argument, 0));
-        }
-        let caller = self.machine.get(reply).caller;
+        let caller = self.answered(reply, argument)?;
         let goes_on = self.goes_on(from, caller);
         // Before its context comes back, so that this goes on running without a pause.
         self.set_state(caller, if goes_on { State::Running } else { State::Stopped });
@@ -195,7 +234,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// Receives a message, or waits for one until a time.
+    /// Receives a message that [`Self::refuse_useless`] left, or waits for one until a time.
     pub(crate) fn receive(
         &mut self,
         to: Ref<Thread>,
@@ -203,14 +242,8 @@ impl<M: Machine> Kernel<'_, M> {
         reply: Ref<Reply>,
         until: Time,
     ) -> Result<(), Status> {
-        lookup::check(&cap, Rights::READ, 0)?;
-        if !reply.is_none() && !self.machine.get(reply).caller.is_none() {
-            // Whoever waits there will not get an answer through it any more.
-            let caller = self.end_call(reply);
-            self.cancelled(caller);
-        }
         match cap.kind() {
-            Kind::Endpoint => self.receive_message(to, cap.at(), reply, until),
+            Kind::Endpoint => self.receive_message(to, cap, reply, until),
             _ => self.receive_bits(to, cap.at(), until),
         }
     }
@@ -218,7 +251,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn receive_message(
         &mut self,
         to: Ref<Thread>,
-        at: Ref<Endpoint>,
+        cap: Cap,
         reply: Ref<Reply>,
         until: Time,
     ) -> Result<(), Status> {
@@ -227,32 +260,27 @@ impl<M: Machine> Kernel<'_, M> {
             self.take_bits(to, bound);
             return Ok(());
         }
-        let Endpoint { queue, state, .. } = *self.machine.get(at);
-        let sender = queue.first.some().filter(|_| state == State::Sending as u32);
+        let sender = self.first_sender(cap);
+        if sender.is_none() && until != Time::MAX {
+            self.check_deadline(to, until)?;
+        }
+        if !reply.is_none() && !self.machine.get(reply).caller.is_none() {
+            // Whoever waits there will not get an answer through it any more.
+            let caller = self.end_call(reply);
+            self.cancelled(caller);
+        }
         let Some(sender) = sender else {
-            if until != Time::MAX {
-                self.check_deadline(to, until)?;
-            }
             self.expect_caller(to, reply);
-            self.wait_at(at, to, State::Receiving, until);
+            self.wait_at(cap.at(), to, State::Receiving, until);
             self.give_back(to);
             return Ok(());
         };
-        self.expect_caller(to, reply);
         self.give_back(to);
         let Thread { badge, flags, .. } = *self.machine.get(sender);
-        let call = flags & (Thread::CALLS | Thread::FAULTS) != 0;
         self.leave_queue(sender);
-        if let Err(status) = self.can_take(sender, to, call) {
-            // It can't be served; the receiver looks again.
-            self.expect_caller(to, Ref::NONE);
-            self.refuse(sender, status);
-            self.machine.get_mut(to).registers.repeat::<M>();
-            self.ready(to);
-            return Ok(());
-        }
         self.carry(sender, to, badge, flags & Thread::GRANTS != 0);
-        if call {
+        if flags & (Thread::CALLS | Thread::FAULTS) != 0 {
+            self.expect_caller(to, reply);
             self.expect_answer(sender, to);
         } else {
             self.machine.get_mut(sender).registers.answer::<M>(Status::OK.0, 0, 0);
@@ -304,6 +332,9 @@ impl<M: Machine> Kernel<'_, M> {
             let mut queue = self.machine.get(at).queue;
             queue::quit(self.machine, &mut queue, thread);
             self.machine.get_mut(at).queue = queue;
+            // What it could not take for want of a context is for those behind it.
+            self.set_state(thread, State::Stopped);
+            self.offer(at);
         } else if state == State::Sending as u8 || state == State::Receiving as u8 {
             let at = Ref::<Endpoint>::new(waits_at);
             let mut queue = self.machine.get(at).queue;
@@ -318,18 +349,25 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// Signals bits of a notification.
     pub(crate) fn signal(&mut self, at: Ref<Notification>, bits: u64) {
-        let notification = self.machine.get_mut(at);
-        notification.bits |= bits;
-        let (first, bound) = (notification.queue.first, notification.bound);
+        self.machine.get_mut(at).bits |= bits;
+        self.offer(at);
+    }
+
+    /// Gives the bits of a notification to who waits for them, if it can go on with them.
+    pub(crate) fn offer(&mut self, at: Ref<Notification>) {
+        let Notification { bits, queue: Queue { first, .. }, bound, .. } = *self.machine.get(at);
+        if bits == 0 {
+            return;
+        }
         let receiver = first.some().or_else(|| {
             let receives = |t: &Ref<Thread>| self.machine.get(*t).state == State::Receiving as u8;
             bound.some().filter(receives)
         });
         let Some(receiver) = receiver else { return };
         if self.lend(at, receiver) {
+            self.take_bits(receiver, at);
             self.leave_queue(receiver);
             self.expect_caller(receiver, Ref::NONE);
-            self.take_bits(receiver, at);
             self.ready(receiver);
         }
     }
@@ -404,6 +442,7 @@ impl<M: Machine> Kernel<'_, M> {
                 (words, Info(info))
             }
         };
+        let info = info.of_a_message();
         let target = self.machine.get(to).buffer;
         let both = !source.is_none() && !target.is_none();
         let mut info = if both { info } else { info.within_registers() };
@@ -455,11 +494,16 @@ impl<M: Machine> Kernel<'_, M> {
             Cap { rights: cap.rights().masked(rights).0, flags: cap.flags & Cap::DEVICE, ..cap };
         match cap.kind() {
             Kind::Null => return Err(Status::new(Code::NoCapability, 2, 0)),
-            // Two capabilities of the same free memory would give it out twice.
-            Kind::Untyped => {
+            // Two capabilities of the same free memory would give it out twice, two of a table put it
+            // into two places.
+            Kind::Untyped | Kind::Table => {
                 return Err(Status::new(Code::WrongKind, 2, u64::from(cap.kind)));
             }
-            Kind::Frame | Kind::Table => derived.data = 0,
+            // Through a second one the node could be filled while it is being emptied.
+            Kind::Node if cap.flags & Cap::DYING != 0 => {
+                return Err(Status::new(Code::BadState, 2, 0));
+            }
+            Kind::Frame => derived.data = 0,
             _ => (),
         }
         if badge != 0 {

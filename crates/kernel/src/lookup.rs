@@ -1,7 +1,7 @@
 //! From what a thread names to what lies there.
 
 use crate::{Cap, Machine, Ref, Slot, Thread};
-use bulkhead_kernel_abi::{Address, Code, Kind, Rights, Status};
+use bulkhead_kernel_abi::{Code, Kind, Rights, Status};
 
 /// A capability space: a root node.
 #[derive(Clone, Copy, Debug)]
@@ -20,22 +20,23 @@ impl Root {
         Self { first: thread.root, slots: thread.root_slots }
     }
 
-    /// The slot at an address, which may be empty.
+    /// The slot at an [`bulkhead_kernel_abi::Address`], which may be empty.
     ///
     /// # Errors
     /// [`Code::NoCapability`], with the argument's number: no such slot.
     pub fn slot<M: Machine>(
         self,
         m: &M,
-        address: Address,
+        address: impl Into<u64>,
         argument: u8,
     ) -> Result<Ref<Slot>, Status> {
-        let nothing = Status::new(Code::NoCapability, argument, u64::from(address));
-        let (node, index) = (address >> 16, address & 0xFFFF);
+        let address = address.into();
+        let nothing = Status::new(Code::NoCapability, argument, address);
+        let (node, index) = (address >> 16, (address & 0xFFFF) as u32);
         let node = match node {
             0 => self,
-            _ if node >= self.slots => return Err(nothing),
-            _ => Self::node(&m.get(self.first.nth(node)).cap).ok_or(nothing)?,
+            _ if node >= u64::from(self.slots) => return Err(nothing),
+            _ => Self::node(&m.get(self.first.nth(node as u32)).cap).ok_or(nothing)?,
         };
         node.at(index).ok_or(nothing)
     }
@@ -58,15 +59,16 @@ impl Root {
     pub fn find<M: Machine>(
         self,
         m: &M,
-        address: Address,
+        address: impl Into<u64>,
         kind: Kind,
         argument: u8,
     ) -> Result<Ref<Slot>, Status> {
+        let address = address.into();
         let slot = self.slot(m, address, argument)?;
         let cap = &m.get(slot).cap;
         match cap.kind() {
             found if found == kind => Ok(slot),
-            Kind::Null => Err(Status::new(Code::NoCapability, argument, u64::from(address))),
+            Kind::Null => Err(Status::new(Code::NoCapability, argument, address)),
             found => Err(Status::new(Code::WrongKind, argument, found as u64)),
         }
     }

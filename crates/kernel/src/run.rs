@@ -22,21 +22,32 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn ready(&mut self, thread: Ref<Thread>) {
         self.set_state(thread, State::Running);
         let Thread { context, priority, .. } = *self.machine.get(thread);
-        if let Some(id) = id(context) {
-            let now = self.now();
-            if self.machine.get(context).time.priority() != priority {
-                self.core.scheduler.set_priority(&mut Store(&mut *self.machine), id, priority, now);
-                self.core.undecided = 1;
-            }
-            if self.core.scheduler.wake(&mut Store(&mut *self.machine), id, now) {
-                self.core.undecided = 1;
-            }
+        let Some(id) = id(context) else { return };
+        let held = self.machine.get(context);
+        // The scheduler has a place for it from when it is given time.
+        if held.is_set == 0 {
+            return;
         }
+        let (other, now) = (held.time.priority() != priority, self.now());
+        let store = &mut Store(&mut *self.machine);
+        let mut decide = false;
+        if self.core.scheduler.running() == Some(id) {
+            // Also if it has that priority already: what came of that may still be undecided.
+            decide = !self.core.scheduler.donate(store, priority);
+        } else if other {
+            self.core.scheduler.set_priority(store, id, priority, now);
+            decide = true;
+        }
+        decide |= self.core.scheduler.wake(store, id, now);
+        self.core.undecided |= u32::from(decide);
     }
 
     /// Nothing runs on a context from now on, until something is woken on it or `until` has come.
     pub(crate) fn rest(&mut self, context: Ref<Context>, until: Time) {
         let Some(id) = id(context) else { return };
+        if self.machine.get(context).is_set == 0 {
+            return;
+        }
         let now = self.now();
         match until {
             Time::MAX => self.core.scheduler.block(&mut Store(&mut *self.machine), id, now),
@@ -82,9 +93,13 @@ impl<M: Machine> Kernel<'_, M> {
         match self.machine.get(context).reply.some() {
             Some(reply) => self.unstack(reply, context),
             None => {
-                let home = self.machine.get(context).home;
+                let Context { home, notification, .. } = *self.machine.get(context);
                 let free = home.some().filter(|home| self.machine.get(*home).context.is_none());
                 self.hand(context, free.unwrap_or(Ref::NONE));
+                // What came meanwhile may have had to wait for it.
+                if let Some(notification) = notification.some() {
+                    self.offer(notification);
+                }
             }
         }
     }
@@ -104,12 +119,14 @@ impl<M: Machine> Kernel<'_, M> {
             if let Some(before) = before.filter(|before| Some(*before) != decision.run) {
                 self.exhausted(context(before), now);
             }
-            self.core.current = run.map_or(Ref::NONE, |run| self.machine.get(run).thread);
             if self.core.undecided == 0 && decision.timer != self.core.timer {
                 self.core.timer = decision.timer;
                 self.machine.set_timer(decision.timer);
             }
         }
+        // Also without a decision: whoever runs may have lent or returned its context.
+        let running = self.core.scheduler.running().map(context);
+        self.core.current = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
         self.core.now = 0;
         self.enter();
     }

@@ -115,7 +115,7 @@ pub(crate) fn map_frame<M: Machine>(
     if address % size != 0 || address >= USER_END || USER_END - address < size {
         return Err(Status::new(Code::OutOfRange, 2, USER_END - size));
     }
-    if Mapping::unpack(cap.data).is_some_and(|at| is_live(kernel, at.space)) {
+    if frame_entry(kernel, &cap).is_some() {
         return Err(Status::new(Code::Occupied, 0, 0));
     }
     let level = level_of(&cap);
@@ -133,21 +133,27 @@ pub(crate) fn map_frame<M: Machine>(
     Ok(())
 }
 
-/// Unmaps a frame where its capability says that it is mapped, if it still is.
-pub(crate) fn unmap_frame<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
-    let Some(Mapping { space, address }) = Mapping::unpack(cap.data) else { return };
-    if !is_live(kernel, space) {
-        return;
-    }
+/// Where a frame is mapped: where its capability says so, if that is still true. Space and tables may
+/// have gone since, or others come.
+fn frame_entry<M: Machine>(
+    kernel: &Kernel<'_, M>,
+    cap: &Cap,
+) -> Option<(Mapping, Ref<PageTable>, usize)> {
+    let mapping = Mapping::unpack(cap.data).filter(|at| is_live(kernel, at.space))?;
     let level = level_of(cap);
-    let Ok(at) = table(kernel, space, address, level) else { return };
-    let entry = kernel.machine.get(at).0[index(address, level)];
+    let at = table(kernel, mapping.space, mapping.address, level).ok()?;
+    let n = index(mapping.address, level);
+    let entry = M::Pages::decode(kernel.machine.get(at).0[n], level);
     let frame = physical(kernel, cap);
-    if matches!(M::Pages::decode(entry, level), Entry::Page(pa, _) if pa == frame) {
-        kernel.machine.get_mut(at).0[index(address, level)] = M::Pages::empty();
-        if kernel.core.space == kernel.machine.physical(space) {
-            kernel.machine.forget(address);
-        }
+    matches!(entry, Entry::Page(pa, _) if pa == frame).then_some((mapping, at, n))
+}
+
+/// Unmaps a frame where it is mapped.
+pub(crate) fn unmap_frame<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
+    let Some((Mapping { space, address }, at, n)) = frame_entry(kernel, cap) else { return };
+    kernel.machine.get_mut(at).0[n] = M::Pages::empty();
+    if kernel.core.space == kernel.machine.physical(space) {
+        kernel.machine.forget(address);
     }
 }
 
@@ -162,7 +168,7 @@ pub(crate) fn map_table<M: Machine>(
     if address >= USER_END {
         return Err(Status::new(Code::OutOfRange, 2, USER_END - 1));
     }
-    if Mapping::unpack(cap.data).is_some_and(|at| is_live(kernel, at.space)) {
+    if table_entry(kernel, &cap).is_some() {
         return Err(Status::new(Code::Occupied, 0, 0));
     }
     let Err(level) = table(kernel, space, address, 0) else {
@@ -183,25 +189,28 @@ pub(crate) fn map_table<M: Machine>(
     Ok(())
 }
 
+/// Where a table is: the same of it.
+fn table_entry<M: Machine>(
+    kernel: &Kernel<'_, M>,
+    cap: &Cap,
+) -> Option<(Mapping, Ref<PageTable>, usize)> {
+    let mapping = Mapping::unpack(cap.data).filter(|at| is_live(kernel, at.space))?;
+    let this = kernel.machine.physical(cap.object);
+    (1..M::Pages::LEVELS).find_map(|level| {
+        let above = table(kernel, mapping.space, mapping.address, level).ok()?;
+        let n = index(mapping.address, level);
+        let entry = M::Pages::decode(kernel.machine.get(above).0[n], level);
+        (entry == Entry::Table(this)).then_some((mapping, above, n))
+    })
+}
+
 /// Takes a table out of where it is, and with it whatever is mapped through it.
 pub(crate) fn unmap_table<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
-    let Some(Mapping { space, address }) = Mapping::unpack(cap.data) else { return };
-    if !is_live(kernel, space) {
-        return;
-    }
-    let table_at = kernel.machine.physical(cap.object);
-    for level in 0..M::Pages::LEVELS - 1 {
-        let Ok(above) = table(kernel, space, address, level + 1) else { continue };
-        let at = index(address, level + 1);
-        let entry = kernel.machine.get(above).0[at];
-        if M::Pages::decode(entry, level + 1) == Entry::Table(table_at) {
-            kernel.machine.get_mut(above).0[at] = M::Pages::empty();
-            if kernel.core.space == kernel.machine.physical(space) {
-                let root = kernel.core.space;
-                kernel.machine.enter_space(root);
-            }
-            return;
-        }
+    let Some((Mapping { space, .. }, above, n)) = table_entry(kernel, cap) else { return };
+    kernel.machine.get_mut(above).0[n] = M::Pages::empty();
+    if kernel.core.space == kernel.machine.physical(space) {
+        let root = kernel.core.space;
+        kernel.machine.enter_space(root);
     }
 }
 

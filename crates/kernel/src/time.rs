@@ -36,15 +36,22 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let Some(id) = id(at) else { return Ok(()) };
         let now = self.now();
-        let same = is_set != 0 && time.policy() == account.policy() && account.is_server();
+        let kept = (account.policy(), background) == (time.policy(), time.is_in_background());
+        let same = is_set != 0 && kept && account.is_server();
         if same {
             let store = &mut Store(&mut *self.machine);
             let times = (account.budget(), account.period());
             self.core.scheduler.set_budget(store, id, times, now).map_err(wrong)?;
         } else {
+            // Its thread waits until the same time as before.
+            let alarm = self.core.scheduler.alarm_of(&time, now);
             self.core.scheduler.block(&mut Store(&mut *self.machine), id, now);
             let fresh = bulkhead_sched::Context::new(account, time.priority());
             self.machine.get_mut(at).time = if background { fresh.in_background() } else { fresh };
+            if let Some(until) = alarm {
+                let store = &mut Store(&mut *self.machine);
+                self.core.scheduler.block_until(store, id, now, until);
+            }
         }
         let context = self.machine.get_mut(at);
         (context.badge, context.is_set) = (badge, 1);

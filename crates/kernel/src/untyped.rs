@@ -3,7 +3,7 @@
 use crate::lookup::Root;
 use crate::objects::{refills, size};
 use crate::{Cap, Context, Interrupt, Kernel, Machine, Ref, Slot, space, tree};
-use bulkhead_kernel_abi::{Address, Code, Kind, Status};
+use bulkhead_kernel_abi::{Code, Kind, Status};
 
 /// Most objects that one call makes.
 pub const MOST: u64 = 256;
@@ -50,7 +50,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Status::new(Code::OutOfRange, 1, MOST));
         }
         tree::derivable(self.machine, slot, 0)?;
-        let node = root.find(self.machine, words[1] as Address, Kind::Node, 2)?;
+        let node = root.find(self.machine, words[1], Kind::Node, 2)?;
         let node = self.machine.get(node).cap;
         let places = Root::node(&node).ok_or(Status::new(Code::BadState, 2, 0))?;
         let object = Cap { bits, ..Cap::original(kind, 0, log) };
@@ -68,14 +68,20 @@ impl<M: Machine> Kernel<'_, M> {
             }
         }
         let fresh = !tree::has_children(self.machine, slot);
-        let memory = if fresh { self.begin_again(slot) } else { Memory::of(&cap) };
+        let mut memory = Memory::of(&cap);
+        if fresh && memory.used != 0 {
+            // Nothing is left of what was made of it: all of it can be used again.
+            memory = Memory { used: 0, cleared: 0 };
+        }
         let start = (cap.object + memory.used).next_multiple_of(1 << log) - cap.object;
         let needed = u64::from(start) + (count << log);
         let total = 1u64 << cap.bits;
         if needed > total {
             return Err(Status::new(Code::NoMemory, 1, total - u64::from(memory.used)));
         }
-        if !self.zeroed(slot, needed as u32) {
+        self.machine.get_mut(slot).cap.data = memory.pack();
+        // What is made of memory zeroes it then.
+        if kind != Kind::Untyped && !self.zeroed(slot, needed as u32) {
             return Ok(None);
         }
         for n in 0..count as u32 {
@@ -88,15 +94,6 @@ impl<M: Machine> Kernel<'_, M> {
         let cleared = (memory.used + left).saturating_sub(used);
         self.machine.get_mut(slot).cap.data = Memory { used, cleared }.pack();
         Ok(Some([u64::from(cap.object + start), 0, 0, 0]))
-    }
-
-    /// Nothing is left of what was made of it: all of it can be used again.
-    fn begin_again(&mut self, slot: Ref<Slot>) -> Memory {
-        let cap = &mut self.machine.get_mut(slot).cap;
-        if Memory::of(cap).used != 0 {
-            cap.data = 0;
-        }
-        Memory::of(cap)
     }
 
     /// Zeroes memory up to an offset, a part in each entry; whether all is done.

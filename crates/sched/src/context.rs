@@ -157,6 +157,16 @@ impl Context {
         self.flags & (WAITS | WANTED) == WAITS
     }
 
+    /// Whether its alarm was due and its thread was not told so yet.
+    pub const fn is_alarmed(&self) -> bool {
+        self.flags & ALARMED != 0
+    }
+
+    /// Whether it runs below all others when it has no budget.
+    pub const fn is_in_background(&self) -> bool {
+        self.flags & BACKGROUND != 0
+    }
+
     /// How long it ran since this was asked last, background included, up to the scheduler's last
     /// call; ticks.
     pub fn take_consumed(&mut self) -> Time {

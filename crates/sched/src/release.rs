@@ -149,6 +149,11 @@ impl Release {
         Some(first)
     }
 
+    /// What the context at a place waits for.
+    pub fn time_at(&self, place: u16) -> Time {
+        self.at(usize::from(place)).time
+    }
+
     /// A context that may be in has another priority.
     pub fn set_priority(&mut self, context: &Context) {
         if context.flags & WAITS != 0 {

@@ -97,6 +97,20 @@ impl Scheduler {
         self.reserved = self.reserved.saturating_sub(1);
     }
 
+    /// For how many contexts room is reserved.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// When nothing wants to run on a context until an alarm, the time of that. One that was due is due
+    /// from `now` on, as long as its thread was not told.
+    pub fn alarm_of(&self, context: &Context, now: Time) -> Option<Time> {
+        match (context.has_alarm(), context.is_alarmed()) {
+            (true, _) => Some(self.release.time_at(context.place)),
+            (false, alarmed) => alarmed.then_some(now),
+        }
+    }
+
     /// Who runs.
     pub fn running(&self) -> Option<Id> {
         Id::from_link(self.running)

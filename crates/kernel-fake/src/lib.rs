@@ -1,0 +1,13 @@
+//! The kernel on a machine of bytes: a [`World`] in which tests make objects and let threads call,
+//! [`World::audit`] with what has to be true of all of its memory after every call, and
+//! [`random`] programs that want it not to be.
+
+mod audit;
+mod mappings;
+pub mod random;
+mod threads;
+mod tree;
+mod world;
+
+pub use bulkhead_kernel as kernel;
+pub use world::{Came, Machine, Thread, World};

@@ -1,0 +1,93 @@
+//! What has to be true of address spaces: whatever a table says, a capability stands for.
+
+use crate::tree::{Held, must};
+use crate::{Machine, World};
+use bulkhead_arch::Entry;
+use bulkhead_kernel::abi::{Kind, Rights};
+use bulkhead_kernel::{Cap, Machine as _, Mapping, PageTable, Ref};
+use std::collections::{HashMap, HashSet};
+
+/// Who maps what: kind, space and address of it, and physical address.
+type Claims = HashMap<(Kind, u32, u64, u64), Vec<Cap>>;
+
+fn claims(m: &Machine, held: &[Held]) -> Claims {
+    let mut claims = Claims::new();
+    for cap in held.iter().map(|held| held.content.cap) {
+        if !matches!(cap.kind(), Kind::Frame | Kind::Table) {
+            continue;
+        }
+        let Some(Mapping { space, address }) = Mapping::unpack(cap.data) else { continue };
+        let pa = match cap.kind() {
+            Kind::Frame if cap.flags & Cap::DEVICE != 0 => u64::from(cap.object) << 12,
+            Kind::Frame => m.physical(0) + (u64::from(cap.object) << 12),
+            _ => m.physical(cap.object),
+        };
+        claims.entry((cap.kind(), space, address, pa)).or_default().push(cap);
+    }
+    claims
+}
+
+fn is_marked(world: &World, at: u32) -> bool {
+    let page = at >> 12;
+    let word = Ref::<u64>::new(world.core.spaces).nth(page / 64);
+    world.machine.get(word) >> (page % 64) & 1 != 0
+}
+
+/// Checks all spaces.
+pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
+    let m = &world.machine;
+    let (claims, mut placed) = (claims(m, held), HashSet::new());
+    let spaces: HashSet<u32> =
+        m.objects().filter(|(_, kind)| *kind == Kind::Space).map(|(at, _)| at).collect();
+    for page in 1..world.core.pages {
+        let at = page << 12;
+        must!(is_marked(world, at) == spaces.contains(&at), "the bitmap has {at:#x} wrong");
+    }
+    for root in spaces {
+        let (entry, index) = m.kernel_entry();
+        let kept = m.get(Ref::<PageTable>::new(root)).0[index];
+        must!(kept == entry, "the kernel is not in the space {root:#x}");
+        for (address, level, entry) in m.walk(root) {
+            match entry {
+                Entry::Page(pa, rights) => {
+                    must!(!(rights.write && rights.execute), "{address:#x} in {root:#x}: W+X");
+                    let mut needed = Rights::READ;
+                    for (has, right) in
+                        [(rights.write, Rights::WRITE), (rights.execute, Rights::EXECUTE)]
+                    {
+                        needed = if has { needed.and(right) } else { needed };
+                    }
+                    let bits = 12 + 9 * level as u8;
+                    let by = claims.get(&(Kind::Frame, root, address, pa));
+                    let good = |cap: &Cap| cap.bits == bits && cap.rights().has(needed);
+                    let stands = by.is_some_and(|caps| caps.iter().any(good));
+                    must!(stands, "{pa:#x} at {address:#x} in {root:#x}, {rights:?}: by {by:?}");
+                }
+                Entry::Table(pa) => {
+                    let covers = |address: u64| address >> (12 + 9 * level);
+                    let by = |(kind, space, mapped, of): &(Kind, u32, u64, u64)| {
+                        (*kind, *space, *of) == (Kind::Table, root, pa)
+                            && covers(*mapped) == covers(address)
+                    };
+                    must!(claims.keys().any(by), "table {pa:#x} at {address:#x} in {root:#x}");
+                    must!(placed.insert(pa), "table {pa:#x} lies in two places");
+                    let at = (pa - m.physical(0)) as u32;
+                    must!(m.begins(at, Kind::Table), "{at:#x} is no table any more");
+                }
+                Entry::Empty => return Err(format!("an empty entry at {address:#x}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the space in use maps.
+pub fn mapped(world: &World) -> HashMap<u64, Entry> {
+    let m = &world.machine;
+    let root = (m.space - m.physical(0)) as u32;
+    if root == 0 || !m.begins(root, Kind::Space) {
+        return HashMap::new();
+    }
+    let pages = m.walk(root).into_iter().filter(|(.., entry)| matches!(entry, Entry::Page(..)));
+    pages.map(|(address, _, entry)| (address, entry)).collect()
+}

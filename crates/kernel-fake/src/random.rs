@@ -1,0 +1,410 @@
+//! Programs that want what they must not have: any call, with any arguments, by whoever runs; and
+//! what a machine does meanwhile. Everything is decided by numbers that somebody else thinks up.
+
+use crate::{Thread, World};
+use bulkhead_arch::Entry;
+use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
+use bulkhead_kernel::{Exception, Machine as _, Ref, Time};
+use std::collections::HashMap;
+
+/// Who thinks up numbers: one below an end.
+pub trait Source {
+    /// A number below `end`; 0 for 0.
+    fn below(&mut self, end: u64) -> u64;
+}
+
+/// A generator of numbers from a seed (SplitMix64).
+#[derive(Clone, Copy, Debug)]
+pub struct Seed(pub u64);
+
+impl Source for Seed {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ mixed >> 31) % end.max(1)
+    }
+}
+
+/// What calls came to.
+#[derive(Clone, Debug, Default)]
+pub struct Came {
+    /// Calls that were made.
+    pub calls: u64,
+    /// Of them, those that were accepted.
+    pub accepted: u64,
+    /// How often each error came back, by code.
+    pub errors: HashMap<Option<Code>, u64>,
+    /// Accesses to memory that one entry made at most.
+    pub most: u64,
+}
+
+impl Came {
+    /// Adds what others came to.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.accepted += other.accepted;
+        self.most = self.most.max(other.most);
+        for (code, count) in &other.errors {
+            *self.errors.entry(*code).or_default() += count;
+        }
+    }
+}
+
+/// Threads with everything at hand: their common node has the capabilities of all objects.
+pub struct Chaos<'a, S> {
+    /// The system.
+    pub world: World,
+    /// What came of it.
+    pub came: Came,
+    source: &'a mut S,
+    threads: Vec<Thread>,
+    last: Address,
+    log: Vec<String>,
+}
+
+/// Where small addresses end, and those that are beyond all tables' begin.
+const PAGES: u64 = 12;
+
+impl<'a, S: Source> Chaos<'a, S> {
+    /// A system of a few threads, that may take the short ways or not.
+    pub fn new(source: &'a mut S, fast: bool) -> Self {
+        let mut world = World::of(18);
+        world.fast = fast;
+        let endpoints = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
+        let notifications = [world.make(Kind::Notification, 0), world.make(Kind::Notification, 0)];
+        let mut threads = Vec::new();
+        for (n, priority) in [20, 30].into_iter().enumerate() {
+            threads.push(world.server(priority, endpoints[n]).0);
+        }
+        for (policy, priority) in
+            [(Policy::Sporadic, 10), (Policy::Full, 20), (Policy::Strict, 20), (Policy::Pibs, 5)]
+        {
+            let share = if policy == Policy::Pibs { 100_000 } else { 20_000 };
+            threads.push(world.thread_of(priority, policy, share, 100_000));
+        }
+        for at in endpoints.into_iter().chain(notifications) {
+            world.copy(at, Rights::ALL, 0x10 << at);
+        }
+        for (kind, bits, count) in [
+            (Kind::Reply, 0, 2),
+            (Kind::Node, 3, 2),
+            (Kind::Untyped, 13, 2),
+            (Kind::Space, 0, 1),
+            (Kind::Table, 0, 4),
+            (Kind::Frame, 12, 3),
+        ] {
+            (0..count).for_each(|_| _ = world.make(kind, bits));
+        }
+        for n in [0, 1, 2] {
+            world.buffer(threads[n]);
+        }
+        for (n, thread) in threads.iter().enumerate().skip(2) {
+            let handlers = [u64::from(endpoints[n % 2]), 0, 0, 0];
+            world.does(thread.cap, label::SET_TIMEOUT, handlers);
+            world.does(thread.cap, label::SET_FAULT, handlers);
+        }
+        world.does(World::INTERRUPT, label::SET_NOTIFICATION, [notifications[0].into(), 0, 0, 0]);
+        let last = world.free() + 8;
+        Self { world, came: Came::default(), source, threads, last, log: Vec::new() }
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.source.below(from.len() as u64) as usize]
+    }
+
+    fn chance(&mut self, of: u64) -> bool {
+        self.source.below(of) == 1
+    }
+
+    /// An address, most times of something.
+    fn address(&mut self) -> u64 {
+        let slot = self.source.below(u64::from(self.last));
+        match self.source.below(16) {
+            0 => (self.source.below(u64::from(self.last)) << 16) | (slot % 10),
+            1 if self.chance(4) => self.source.below(u64::MAX),
+            _ => slot,
+        }
+    }
+
+    /// The address of something of a kind, if such a thing is found soon.
+    fn address_of(&mut self, kind: Kind) -> u64 {
+        for _ in 0..24 {
+            let address = self.address();
+            if self.kind(address) == kind {
+                return address;
+            }
+        }
+        self.address()
+    }
+
+    fn kind(&self, address: u64) -> Kind {
+        let slot = self.world.root().slot(&self.world.machine, address as Address, 0);
+        slot.map_or(Kind::Null, |slot| self.world.machine.get(slot).cap.kind())
+    }
+
+    fn word(&mut self) -> u64 {
+        match self.source.below(8) {
+            0..3 => self.address(),
+            3..6 => self.source.below(40),
+            6 => 0x1000 * self.source.below(PAGES),
+            _ => self.source.below(u64::MAX),
+        }
+    }
+
+    fn deadline(&mut self) -> Time {
+        let soon = self.source.below(60_000);
+        match self.source.below(4) {
+            0 => 0,
+            1 => self.world.machine.time + soon,
+            _ => Time::MAX,
+        }
+    }
+
+    /// Arguments that a method might take.
+    fn arguments(&mut self, method: u64) -> [u64; 4] {
+        let mut words = [self.word(), self.word(), self.word(), self.word()];
+        match method {
+            label::RETYPE => {
+                let kind = 1 + self.source.below(10);
+                let bits = match kind {
+                    1 => 5 + self.source.below(9),
+                    2 => 1 + self.source.below(4),
+                    6 => 12,
+                    10 => 9 + self.source.below(2),
+                    _ => 0,
+                };
+                words[0] = kind | bits << 8 | (1 + self.source.below(3)) << 16;
+                (words[1], words[2]) = (self.address_of(Kind::Node), self.address());
+            }
+            label::COPY => {
+                let badge = if self.chance(2) { self.source.below(64) } else { 0 };
+                words = [self.address(), self.address(), 0x1F & !self.source.below(32), badge];
+            }
+            label::MOVE => words = [self.address(), self.address(), 0, 0],
+            label::DELETE | label::REVOKE => words[0] = self.address(),
+            label::CONFIGURE => {
+                let (node, space) = (self.address_of(Kind::Node), self.address_of(Kind::Space));
+                let node = if self.chance(8) { node } else { World::NODE.into() };
+                let frame = if self.chance(2) { self.address_of(Kind::Frame) } else { 0 };
+                words = [node, space, frame, 512 * self.source.below(9)];
+            }
+            label::SET_PRIORITY => {
+                let authority = self.address_of(Kind::Thread);
+                words = [self.source.below(40), self.source.below(256), authority, 0];
+            }
+            label::SET_FAULT | label::SET_TIMEOUT => words[0] = self.address_of(Kind::Endpoint),
+            label::WRITE_REGISTERS => words[..2].copy_from_slice(&[0x1000, 0x2000]),
+            label::BIND_NOTIFICATION | label::SET_NOTIFICATION => {
+                words[0] = if self.chance(4) { 0 } else { self.address_of(Kind::Notification) };
+            }
+            label::SET_FPU => words[0] = self.source.below(3),
+            label::MAP_TABLE | label::MAP => {
+                let page = self.source.below(PAGES) << self.pick(&[12, 12, 12, 21, 30]);
+                words = [self.address_of(Kind::Space), page, self.source.below(32), 0];
+            }
+            label::BIND => {
+                let kind = self.pick(&[Kind::Thread, Kind::Thread, Kind::Notification]);
+                words[0] = self.address_of(kind);
+            }
+            label::SERVE => words[0] = self.address_of(Kind::Context),
+            label::SET_CONTEXT => {
+                let policy = self.source.below(5) << 32 | self.source.below(2) << 40;
+                let context = self.address_of(Kind::Context) | policy;
+                let period = 10_000 + self.source.below(200_000);
+                words = [context, 1 + self.source.below(period), period, self.word()];
+            }
+            label::IN | label::OUT => words = [0x5E + self.source.below(20), 1, 7, 0],
+            _ => (),
+        }
+        words
+    }
+
+    fn methods(&mut self, kind: Kind) -> u64 {
+        match kind {
+            Kind::Untyped => label::RETYPE,
+            Kind::Node if self.chance(4) => self.pick(&[label::DELETE, label::REVOKE]),
+            Kind::Node => self.pick(&[label::COPY, label::MOVE]),
+            Kind::Thread => 20 + self.source.below(10),
+            Kind::Table | Kind::Frame => 40 + self.source.below(5),
+            Kind::Context => 50 + self.source.below(5),
+            Kind::Control => label::SET_CONTEXT,
+            Kind::Interrupt => 70 + self.source.below(2),
+            Kind::Ports => 80 + self.source.below(2),
+            Kind::Sandbox => 90 + self.source.below(3),
+            _ => self.source.below(110),
+        }
+    }
+
+    /// One call of the thread that runs: operation, what it names, info and words.
+    fn imagine(&mut self) -> (u64, u64, u64, [u64; 4]) {
+        let op = self.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 11]);
+        let reply = self.address_of(Kind::Reply) << 32;
+        let kind = self.pick(&[Kind::Endpoint, Kind::Endpoint, Kind::Notification]);
+        let words = [self.word(), self.word(), self.word(), self.word()];
+        let info = self.source.below(70) | self.source.below(2) << 7 | self.word() << 8;
+        if op == Op::Call as u64 && !self.chance(3) {
+            let address = self.address();
+            let kind = self.kind(address);
+            let method = if self.chance(40) { self.word() } else { self.methods(kind) };
+            let info = Info::new(method, 4).0;
+            return (op, address, info, self.arguments(method));
+        }
+        let first = self.address_of(kind) & 0xFFFF_FFFF;
+        let second = self.address_of(Kind::Endpoint) << 32;
+        let waits = op == Op::Recv as u64 || op == Op::Wait as u64;
+        let info = if waits { self.deadline() } else { info };
+        let info = if self.chance(2) || waits { info } else { Info::new(info >> 9, 2).0 };
+        (op | reply, first | second, info, words)
+    }
+
+    /// What happens next: a call, or something that the machine does.
+    ///
+    /// # Errors
+    /// What is not as it has to be.
+    pub fn step(&mut self, audit: bool) -> Result<(), String> {
+        let before = (self.world.machine.accesses(), self.world.machine.entered);
+        let mapped = audit.then(|| self.world.mapped());
+        match self.world.core.current.some() {
+            Some(current) if !self.chance(24) => self.call(current, audit)?,
+            Some(_) => self.happen(),
+            None => self.revive(),
+        }
+        self.came.most = self.came.most.max(self.world.machine.accesses() - before.0);
+        if let Some(mapped) = mapped {
+            self.forgotten(&mapped, before.1)?;
+            self.world.check().map_err(|why| self.said(&why))?;
+        }
+        Ok(())
+    }
+
+    fn said(&self, why: &str) -> String {
+        format!("{why}\nafter {:#?}", &self.log[self.log.len().saturating_sub(12)..])
+    }
+
+    fn call(&mut self, current: Ref<bulkhead_kernel::Thread>, audit: bool) -> Result<(), String> {
+        let (op, named, info, words) = self.imagine();
+        let thread = Thread { cap: 0, at: current, context: 0 };
+        self.note(format!("{current:?}: op {op:#x}, names {named:#x}, info {info:#x}, {words:x?}"));
+        let before = audit.then(|| self.world.image());
+        self.world.syscall(thread, op, named, info, words);
+        self.came.calls += 1;
+        // Who came back at once can have been refused.
+        let code = match self.world.runs(thread) {
+            true => self.world.came(thread).status.code(),
+            false => Some(Code::Ok),
+        };
+        self.came.accepted += u64::from(code == Some(Code::Ok));
+        *self.came.errors.entry(code).or_default() += 1;
+        // A wait may have sent others away before it came to nothing.
+        let waits = [Op::Recv as u8, Op::Wait as u8].contains(&(op as u8));
+        let came_to_nothing = waits && matches!(code, Some(Code::TimedOut | Code::NoContext));
+        let refused = code != Some(Code::Ok) && !came_to_nothing;
+        if let Some(before) = before.filter(|_| refused && self.world.runs(thread)) {
+            self.unchanged(current, &before).map_err(|why| self.said(&why))?;
+        }
+        Ok(())
+    }
+
+    /// Nothing but the registers of who was refused.
+    fn unchanged(&self, thread: Ref<bulkhead_kernel::Thread>, before: &[u8]) -> Result<(), String> {
+        let registers = thread.at() as usize..thread.at() as usize + 192;
+        let after = self.world.machine.bytes();
+        let same = before[..registers.start] == after[..registers.start]
+            && before[registers.end..after.len()] == after[registers.end..];
+        let Some(at) = (0..after.len())
+            .find(|at| !same && before[*at] != after[*at] && !registers.contains(at))
+        else {
+            return Ok(());
+        };
+        let Status(status) = self.world.came(Thread { cap: 0, at: thread, context: 0 }).status;
+        let kind = self.world.machine.kind_at(at as u32);
+        Err(format!("refused with {status:#x}, and {at:#x} changed, in {kind:?}"))
+    }
+
+    /// What the processor remembers of the space in use is what its tables say.
+    fn forgotten(&self, before: &HashMap<u64, Entry>, entered: u64) -> Result<(), String> {
+        let machine = &self.world.machine;
+        if machine.entered != entered {
+            return Ok(());
+        }
+        let now = self.world.mapped();
+        let stale = |(at, entry): &(&u64, &Entry)| {
+            now.get(at) != Some(entry) && !machine.forgotten.contains(at)
+        };
+        match before.iter().find(stale) {
+            Some(stale) => Err(self.said(&format!("the processor remembers {stale:x?}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn happen(&mut self) {
+        self.note("something happens".into());
+        match self.source.below(4) {
+            0 => self.world.interrupt(),
+            1 => {
+                let exception = Exception { number: 14, error: 6, address: 0x123 };
+                self.world.kernel().exception(exception);
+            }
+            _ => {
+                let until = self.world.machine.time + self.source.below(30_000);
+                self.world.pass(until);
+            }
+        }
+    }
+
+    /// Nobody runs: time passes, or somebody outside helps.
+    fn revive(&mut self) {
+        self.note("nobody runs".into());
+        if self.world.machine.timer < Time::MAX {
+            return self.world.next();
+        }
+        let thread = self.pick(&self.threads.clone());
+        match self.source.below(4) {
+            0 => self.world.interrupt(),
+            1 => _ = self.world.invoke(thread.cap, label::RESUME, [0; 4]),
+            2 => {
+                let suspended = self.pick(&self.threads.clone());
+                _ = self.world.invoke(suspended.cap, label::SUSPEND, [0; 4]);
+                _ = self.world.invoke(suspended.cap, label::RESUME, [0; 4]);
+            }
+            _ => {
+                let context = self.address_of(Kind::Context) as Address;
+                _ = self.world.invoke(context, label::BIND, [thread.cap.into(), 0, 0, 0]);
+            }
+        }
+    }
+
+    fn note(&mut self, what: String) {
+        if self.log.len() > 64 {
+            self.log.drain(..32);
+        }
+        self.log.push(what);
+    }
+
+    /// What happened last.
+    pub fn log(&self) -> &[String] {
+        &self.log
+    }
+}
+
+impl<S> Drop for Chaos<'_, S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("after {:#?}", &self.log[self.log.len().saturating_sub(12)..]);
+        }
+    }
+}
+
+/// Lets systems run for some calls each, checking everything after every `audit`th.
+///
+/// # Errors
+/// What is not as it has to be.
+pub fn run(source: &mut impl Source, fast: bool, calls: u64, audit: u64) -> Result<Came, String> {
+    let mut chaos = Chaos::new(source, fast);
+    for n in 0..calls {
+        chaos.step(n % audit == 0)?;
+    }
+    chaos.world.check().map_err(|why| chaos.said(&why))?;
+    Ok(chaos.came.clone())
+}

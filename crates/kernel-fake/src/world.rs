@@ -1,0 +1,469 @@
+use bulkhead_arch_fake::FakeFormat;
+use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
+use bulkhead_kernel::host::{Host, Odd, PAGE, memory};
+use bulkhead_kernel::{Cap, Core, Kernel, Machine as _, Ref, Root, Slot, State, Time, plant};
+use bulkhead_sched::Scheduler;
+use zerocopy::IntoBytes;
+
+/// Bytes of memory, with an odd processor and odd page tables.
+pub type Machine = Host<Odd, FakeFormat>;
+
+/// Where the kernel's bitmap of spaces lies.
+const SPACES: u32 = PAGE;
+const INTERRUPT: u32 = 2 * PAGE;
+/// Where the root node lies, and how many slots it has, as a power of two.
+const NODE: u32 = 0x1_0000;
+const NODE_BITS: u8 = 9;
+/// Physical address of the first byte.
+const BASE: u64 = 0x4000_0000;
+/// Vector of the interrupt.
+const VECTOR: u8 = 0x41;
+
+/// A system: memory, a core, and a first capability space that can make everything.
+#[derive(Clone)]
+pub struct World {
+    /// The machine.
+    pub machine: Machine,
+    /// The core.
+    pub core: Box<Core>,
+    /// Whether calls may take the short ways.
+    pub fast: bool,
+    next: Address,
+}
+
+/// A thread of a [`World`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Where its capability lies.
+    pub cap: Address,
+    /// Where it lies.
+    pub at: Ref<bulkhead_kernel::Thread>,
+    /// Where the capability of the context lies that it was given, or 0.
+    pub context: Address,
+}
+
+/// What came back from a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// How it ended.
+    pub status: Status,
+    /// Badge of the sender.
+    pub badge: u64,
+    /// What the message is.
+    pub info: Info,
+    /// Its first words.
+    pub words: [u64; 4],
+}
+
+impl World {
+    /// The first thread's memory: an untyped capability.
+    pub const UNTYPED: Address = 2;
+    /// A core's time.
+    pub const CONTROL: Address = 3;
+    /// Ports 0x60 to 0x6F.
+    pub const PORTS: Address = 4;
+    /// The sandbox itself.
+    pub const SANDBOX: Address = 5;
+    /// An interrupt.
+    pub const INTERRUPT: Address = 6;
+    /// The root node itself.
+    pub const NODE: Address = 7;
+    /// The first space.
+    pub const SPACE: Address = 8;
+
+    /// One with a space and nothing else.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::of(20)
+    }
+
+    /// One with 2^`bits` bytes to make objects of.
+    ///
+    /// # Panics
+    /// If that doesn't leave room for the kernel's own.
+    #[must_use]
+    pub fn of(bits: u8) -> Self {
+        // One half for the kernel.
+        let bytes = 2u32 << bits;
+        let mut machine =
+            Machine::checked(bytes, BASE).with_kernel_entry(0xA5A5_0000_0000_F5AD, 511);
+        assert!(bytes / 2 >= 2 * NODE, "room for the root node");
+        machine.time = 1_000;
+        machine.reserve_words(SPACES, PAGE);
+        machine.note(NODE, 32 << NODE_BITS, Some(Kind::Node));
+        let core = Core {
+            current: Ref::NONE,
+            vectors_of: Ref::NONE,
+            space: machine.physical(0),
+            own_space: machine.physical(0),
+            now: 0,
+            timer: Time::MAX,
+            spaces: SPACES,
+            pages: bytes / PAGE,
+            undecided: 0,
+            cost: 0,
+            scheduler: Scheduler::new(1_000),
+        };
+        let mut world = Self { machine, core: Box::new(core), fast: true, next: Self::SPACE };
+        let interrupt = world.kernel().make_interrupt(INTERRUPT, VECTOR);
+        let node = Cap { flags: 0, ..Cap::original(Kind::Node, NODE, NODE_BITS) };
+        let untyped = memory(bytes / 2, bits);
+        let ports = Cap::original(Kind::Ports, 0x60 | 0x6F << 16, 0);
+        let plain = |kind| Cap::original(kind, 0, 0);
+        let (control, sandbox) = (plain(Kind::Control), plain(Kind::Sandbox));
+        for (address, cap) in [
+            (Self::UNTYPED, untyped),
+            (Self::CONTROL, control),
+            (Self::PORTS, ports),
+            (Self::SANDBOX, sandbox),
+            (Self::INTERRUPT, interrupt),
+            (Self::NODE, node),
+        ] {
+            let slot = world.slot(address);
+            plant(&mut world.machine, slot, cap);
+        }
+        assert_eq!(world.make(Kind::Space, 0), Self::SPACE);
+        world
+    }
+
+    /// The kernel.
+    pub fn kernel(&mut self) -> Kernel<'_, Machine> {
+        Kernel { machine: &mut self.machine, core: &mut self.core }
+    }
+
+    /// The first capability space.
+    #[must_use]
+    pub const fn root(&self) -> Root {
+        Root { first: Ref::new(NODE), slots: 1 << NODE_BITS }
+    }
+
+    /// A slot of the root node.
+    #[must_use]
+    pub const fn slot(&self, address: Address) -> Ref<Slot> {
+        Ref::<Slot>::new(NODE).nth(address)
+    }
+
+    /// What lies at an address of the first capability space.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    #[must_use]
+    pub fn cap(&self, address: Address) -> Cap {
+        let slot = self.root().slot(&self.machine, address, 0).expect("a slot");
+        self.machine.get(slot).cap
+    }
+
+    /// A slot of the root node that was not used before.
+    pub fn free(&mut self) -> Address {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Calls a method from outside, with all of the world's authority, as one call of a thread would
+    /// be that is repeated until it is over.
+    ///
+    /// # Errors
+    /// The method's.
+    pub fn invoke(
+        &mut self,
+        address: Address,
+        method: u64,
+        words: [u64; 4],
+    ) -> Result<[u64; 4], Status> {
+        let root = self.root();
+        loop {
+            let slot = root.slot(&self.machine, address, 0)?;
+            let answer = self.kernel().invoke(root, slot, method, &words);
+            self.kernel().decide();
+            if let Some(answer) = answer? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// The same where it has to work.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn does(&mut self, address: Address, method: u64, words: [u64; 4]) -> [u64; 4] {
+        match self.invoke(address, method, words) {
+            Ok(answer) => answer,
+            Err(status) => {
+                let (code, argument) = (status.code(), status.argument());
+                panic!(
+                    "method {method} of {address}: {code:?}, argument {argument}, {:#x}",
+                    status.detail()
+                )
+            }
+        }
+    }
+
+    /// Makes an object out of the world's memory.
+    pub fn make(&mut self, kind: Kind, bits: u8) -> Address {
+        let at = self.free();
+        let what = kind as u64 | u64::from(bits) << 8 | 1 << 16;
+        self.does(Self::UNTYPED, label::RETYPE, [what, Self::NODE.into(), at.into(), 0]);
+        at
+    }
+
+    /// Derives a capability with rights and a badge.
+    pub fn copy(&mut self, from: Address, rights: Rights, badge: u64) -> Address {
+        let at = self.free();
+        self.does(Self::NODE, label::COPY, [at.into(), from.into(), rights.0.into(), badge]);
+        at
+    }
+
+    /// Deletes what lies in a slot of the root node.
+    pub fn delete(&mut self, address: Address) {
+        self.does(Self::NODE, label::DELETE, [address.into(), 0, 0, 0]);
+    }
+
+    /// Deletes what was derived from it.
+    pub fn revoke(&mut self, address: Address) {
+        self.does(Self::NODE, label::REVOKE, [address.into(), 0, 0, 0]);
+    }
+
+    /// A context with a budget in a period, ns.
+    pub fn context(&mut self, policy: Policy, budget: Time, period: Time) -> Address {
+        let at = self.make(Kind::Context, 9);
+        let what = u64::from(at) | (policy as u64) << 32;
+        self.does(Self::CONTROL, label::SET_CONTEXT, [what, budget, period, u64::from(at)]);
+        at
+    }
+
+    /// A thread that is stopped, without a context.
+    pub fn passive(&mut self, priority: u8) -> Thread {
+        let cap = self.make(Kind::Thread, 0);
+        let at = self.cap(cap).at();
+        self.machine.get_mut::<bulkhead_kernel::Thread>(at).max_priority = 255;
+        self.machine.get_mut(at).number = cap;
+        self.does(cap, label::CONFIGURE, [Self::NODE.into(), Self::SPACE.into(), 0, 0]);
+        self.does(cap, label::SET_PRIORITY, [priority.into(), 255, cap.into(), 0]);
+        self.does(cap, label::WRITE_REGISTERS, [0x1000 * u64::from(cap), 0x8000, 0, 0]);
+        Thread { cap, at, context: 0 }
+    }
+
+    /// A thread that is ready, with a context of slices of a millisecond for ever.
+    pub fn thread(&mut self, priority: u8) -> Thread {
+        self.thread_of(priority, Policy::Full, 0, 1_000_000)
+    }
+
+    /// A thread that is ready, with a context of its own.
+    pub fn thread_of(
+        &mut self,
+        priority: u8,
+        policy: Policy,
+        budget: Time,
+        period: Time,
+    ) -> Thread {
+        let thread = self.passive(priority);
+        let context = self.context(policy, budget, period);
+        self.does(context, label::BIND, [thread.cap.into(), 0, 0, 0]);
+        self.resume(thread);
+        Thread { context, ..thread }
+    }
+
+    /// A thread that waits without a context at an endpoint, with a reply object.
+    ///
+    /// # Panics
+    /// If it doesn't come to that.
+    pub fn server(&mut self, priority: u8, endpoint: Address) -> (Thread, Address) {
+        let (mut server, reply) = (self.thread(255), self.make(Kind::Reply, 0));
+        self.recv(server, endpoint, reply, Time::MAX);
+        self.does(server.context, label::UNBIND, [0; 4]);
+        self.delete(server.context);
+        server.context = 0;
+        self.does(server.cap, label::SET_PRIORITY, [priority.into(), 255, server.cap.into(), 0]);
+        assert_eq!(self.state(server), State::Receiving);
+        (server, reply)
+    }
+
+    /// Gives a thread a buffer in a frame of its own.
+    pub fn buffer(&mut self, thread: Thread) -> Ref<bulkhead_kernel::abi::Buffer> {
+        let frame = self.make(Kind::Frame, 12);
+        let words = [Self::NODE, Self::SPACE, frame, 0].map(u64::from);
+        self.does(thread.cap, label::CONFIGURE, words);
+        self.machine.get(thread.at).buffer
+    }
+
+    /// Lets a thread go on.
+    pub fn resume(&mut self, thread: Thread) {
+        self.does(thread.cap, label::RESUME, [0; 4]);
+    }
+
+    /// What a thread does.
+    #[must_use]
+    pub fn state(&self, thread: Thread) -> State {
+        const STATES: [State; 6] = [
+            State::Stopped,
+            State::Running,
+            State::Sending,
+            State::Receiving,
+            State::Calling,
+            State::Waiting,
+        ];
+        STATES[usize::from(self.machine.get(thread.at).state)]
+    }
+
+    /// Whether a thread is the one that runs.
+    #[must_use]
+    pub fn runs(&self, thread: Thread) -> bool {
+        self.core.current == thread.at
+    }
+
+    /// What came back from a thread's last call.
+    #[must_use]
+    pub fn came(&self, thread: Thread) -> Came {
+        let registers = &self.machine.get(thread.at).registers;
+        Came {
+            status: Status(registers.op::<Machine>()),
+            badge: registers.named::<Machine>(),
+            info: Info(registers.info::<Machine>()),
+            words: registers.words::<Machine>(),
+        }
+    }
+
+    /// The thread that runs makes a call.
+    ///
+    /// # Panics
+    /// If that thread is not the one that runs, or, like a processor, if who runs afterwards isn't
+    /// in its own space.
+    pub fn syscall(&mut self, thread: Thread, op: u64, named: u64, info: u64, words: [u64; 4]) {
+        assert!(self.runs(thread), "{thread:?} does not run, but {:?}", self.core.current);
+        let registers = &mut self.machine.get_mut(thread.at).registers;
+        registers.0[<Machine as bulkhead_kernel::Layout>::IP] +=
+            <Machine as bulkhead_kernel::Layout>::CALL_LEN;
+        registers.answer::<Machine>(op, named, info);
+        for (n, word) in words.into_iter().enumerate() {
+            registers.set_word::<Machine>(n, word);
+        }
+        self.enter();
+    }
+
+    /// Whoever runs enters the kernel for what its registers say.
+    fn enter(&mut self) {
+        match self.fast {
+            true => self.kernel().call(),
+            false => self.kernel().call_slowly(),
+        }
+        if let Some(current) = self.core.current.some() {
+            assert_eq!(self.machine.get(current).space, self.machine.space, "in another's space");
+        }
+    }
+
+    /// A call that it makes again as long as the kernel wants that; then how it ended.
+    pub fn method(
+        &mut self,
+        thread: Thread,
+        address: Address,
+        method: u64,
+        words: [u64; 4],
+    ) -> Result<[u64; 4], Code> {
+        loop {
+            let before = self.machine.get(thread.at).registers.ip::<Machine>();
+            self.call(thread, address, method, words);
+            if self.machine.get(thread.at).registers.ip::<Machine>() != before {
+                break;
+            }
+        }
+        let Came { status, words, .. } = self.came(thread);
+        match status.code() {
+            Some(Code::Ok) => Ok(words),
+            code => Err(code.expect("a status")),
+        }
+    }
+
+    /// `Call`.
+    pub fn call(&mut self, thread: Thread, address: Address, what: u64, words: [u64; 4]) {
+        self.syscall(thread, Op::Call as u64, address.into(), Info::new(what, 4).0, words);
+    }
+
+    /// `Send`.
+    pub fn send(&mut self, thread: Thread, address: Address, what: u64, words: [u64; 4]) {
+        self.syscall(thread, Op::Send as u64, address.into(), Info::new(what, 4).0, words);
+    }
+
+    /// `NbSend`.
+    pub fn try_send(&mut self, thread: Thread, address: Address, what: u64, words: [u64; 4]) {
+        self.syscall(thread, Op::NbSend as u64, address.into(), Info::new(what, 4).0, words);
+    }
+
+    /// `Recv`.
+    pub fn recv(&mut self, thread: Thread, address: Address, reply: Address, until: Time) {
+        let op = Op::Recv as u64 | u64::from(reply) << 32;
+        self.syscall(thread, op, address.into(), until, [0; 4]);
+    }
+
+    /// `Wait`.
+    pub fn wait(&mut self, thread: Thread, address: Address, until: Time) {
+        self.syscall(thread, Op::Wait as u64, address.into(), until, [0; 4]);
+    }
+
+    /// `Reply`.
+    pub fn reply(&mut self, thread: Thread, reply: Address, what: u64, words: [u64; 4]) {
+        let op = Op::Reply as u64 | u64::from(reply) << 32;
+        self.syscall(thread, op, 0, Info::new(what, 4).0, words);
+    }
+
+    /// `ReplyRecv`.
+    pub fn reply_recv(
+        &mut self,
+        thread: Thread,
+        address: Address,
+        reply: Address,
+        what: u64,
+        words: [u64; 4],
+    ) {
+        let op = Op::ReplyRecv as u64 | u64::from(reply) << 32;
+        self.syscall(thread, op, address.into(), Info::new(what, 4).0, words);
+    }
+
+    /// `Yield`.
+    pub fn yields(&mut self, thread: Thread) {
+        self.syscall(thread, Op::Yield as u64, 0, 0, [0; 4]);
+    }
+
+    /// Time passes; the timer fires whenever it is due.
+    pub fn pass(&mut self, until: Time) {
+        while self.machine.timer <= until {
+            self.machine.time = self.machine.timer.max(self.machine.time);
+            self.machine.timer = Time::MAX;
+            self.kernel().timer();
+        }
+        self.machine.time = until.max(self.machine.time);
+    }
+
+    /// The timer's time comes.
+    ///
+    /// # Panics
+    /// If it is not set.
+    pub fn next(&mut self) {
+        assert!(self.machine.timer < Time::MAX, "no timer is set");
+        self.pass(self.machine.timer);
+    }
+
+    /// The interrupt comes.
+    pub fn interrupt(&mut self) {
+        self.kernel().interrupt(Ref::new(INTERRUPT));
+    }
+
+    /// Who runs is decided anew, so that what was left for later is done.
+    pub fn settle(&mut self) {
+        self.core.undecided = 1;
+        self.kernel().decide();
+    }
+
+    /// All that is remembered: memory and the core.
+    #[must_use]
+    pub fn image(&self) -> Vec<u8> {
+        let mut all = self.machine.bytes().to_vec();
+        all.extend_from_slice(self.core.as_bytes());
+        all
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
