@@ -163,6 +163,16 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_served_once() {
+        let mut kernel = kernel(0);
+        let slow = bulkhead_plan::kernel::Budget { budget: MS, period: 400 * MS, refills: 8 };
+        kernel.contexts[1].policy = Policy::Sporadic(slow);
+        let simulated = run(&kernel, Some(800 * MS)).unwrap();
+        let used = who(&simulated).into_iter().filter(|(.., who)| *who == 2);
+        assert_eq!(used.map(|(begin, end, _)| end - begin).sum::<u64>(), 2 * 16 * MS);
+    }
+
+    #[test]
     fn who_is_asked_by_nobody_works_for_itself() {
         let mut kernel = kernel(0);
         kernel.programs[1].signals.clear();

@@ -471,6 +471,10 @@ mod tests {
         for test in [Test::Bound, Test::Response, Test::None] {
             assert_eq!(look(&kernel).refusals(test), []);
         }
+        // Above the first one it can work for its own period, in a budget that is counted once.
+        let mut kernel = kernel;
+        kernel.threads[2].priority = 3;
+        assert_eq!([0, 1].map(|n| look(&kernel).response(n)), [Ok(12), Ok(33)]);
     }
 
     #[test]
@@ -513,6 +517,9 @@ mod tests {
         assert_eq!(look(&kernel).blocking(0), None, "the server is below");
         assert_eq!(look(&kernel).response(0), Ok(10));
         kernel.threads[2].priority = 5;
+        kernel.threads[1].priority = 5;
+        assert_eq!(look(&kernel).blocking(0), None, "equal ones disturb as such");
+        kernel.threads[1].priority = 1;
         let blocking = |time| Some(Blocking { by: 1, endpoint, time });
         assert_eq!(look(&kernel).blocking(0), blocking(Some(8)));
         assert_eq!(look(&kernel).response(0), Ok(18));
@@ -574,8 +581,12 @@ mod tests {
         kernel.program(2, &[], &[]);
         kernel.programs[1].waits.push(0);
         assert_eq!(look(&kernel).priorities(0), (2, 9));
+        // Who has a context of its own does not need another one's.
+        kernel.active(server(1, 1000), 1, &[]);
+        kernel.programs[2].waits.push(0);
+        assert_eq!(look(&kernel).priorities(0), (2, 9));
         kernel.active(server(20, 100), 5, &[]);
-        assert_eq!([0, 1].map(|n| look(&kernel).response(n)), [Ok(30), Ok(30)]);
+        assert_eq!([0, 2].map(|n| look(&kernel).response(n)), [Ok(30), Ok(30)]);
     }
 
     #[test]
@@ -587,6 +598,11 @@ mod tests {
         let refused = Refusal::NotRateMonotonic { shorter: 0, longer: 1 };
         assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
         assert_eq!(look(&kernel).refusals(Test::Response), []);
+        // Of two with the same period the lower one counts.
+        kernel.contexts[1].policy = server(1, 40);
+        kernel.threads[2].priority = 1;
+        let refused = Refusal::NotRateMonotonic { shorter: 0, longer: 2 };
+        assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
     }
 
     /// A search tick by tick would take 2^60 steps.

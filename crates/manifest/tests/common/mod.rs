@@ -35,17 +35,20 @@ fn elf(kind: u16, entry: u64, segments: &[(u64, u64, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// The same file with a symbol table: a string table, the table, and a section for each.
+/// The same file with a symbol, and one that it does not define: a string table, the table, and a
+/// section for each.
 fn with_symbol(elf: &[u8], name: &str, address: u64) -> Vec<u8> {
     let mut bytes = elf.to_vec();
     let strings = bytes.len() as u64;
-    bytes.extend([&[0], name.as_bytes(), &[0]].concat());
+    bytes.extend([&[0], name.as_bytes(), b"\0elsewhere\0"].concat());
     let table = bytes.len() as u64;
     // Name, kind, section, address, size.
     bytes.extend([&1u32.to_le_bytes()[..], &[0x12, 0], &1u16.to_le_bytes()].concat());
     bytes.extend([address.to_le_bytes(), 0u64.to_le_bytes()].concat());
+    bytes.extend([&(name.len() as u32 + 2).to_le_bytes()[..], &[0x10, 0, 0, 0]].concat());
+    bytes.extend([0; 16]);
     let sections = bytes.len() as u64;
-    for (kind, offset, len, link) in [(3u32, strings, table - strings, 0u32), (2, table, 24, 0)] {
+    for (kind, offset, len, link) in [(3u32, strings, table - strings, 0u32), (2, table, 48, 0)] {
         let mut header = [0; 64];
         header[4..8].copy_from_slice(&kind.to_le_bytes());
         header[24..32].copy_from_slice(&offset.to_le_bytes());
