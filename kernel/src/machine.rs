@@ -3,7 +3,7 @@
 use bulkhead_arch_x86::LongMode;
 use bulkhead_cpu_x86::{rdtsc, wrmsr};
 use bulkhead_kernel::{Machine, Object, Ref, Time, Vectors};
-use bulkhead_kernel_x86::{WINDOW, WINDOW_INDEX, X86};
+use bulkhead_kernel_x86::{Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
 use core::arch::asm;
 use core::fmt;
@@ -172,6 +172,25 @@ impl Machine for X86Machine {
                 1 => asm!("out dx, al", in("dx") port, in("eax") value, options(nostack)),
                 2 => asm!("out dx, ax", in("dx") port, in("eax") value, options(nostack)),
                 _ => asm!("out dx, eax", in("dx") port, in("eax") value, options(nostack)),
+            }
+        }
+    }
+
+    fn play(&mut self, script: u32) {
+        if script == 0 {
+            return;
+        }
+        let mut step = address(script) as *const Step;
+        loop {
+            // SAFETY: a script of the host's in memory that nobody writes; it ends with a zero address.
+            let Step { address, value } = unsafe { step.read() };
+            if address == 0 {
+                return;
+            }
+            // SAFETY: a device's register that the host mapped for this.
+            unsafe {
+                (address as *mut u32).write_volatile(value as u32);
+                step = step.add(1);
             }
         }
     }

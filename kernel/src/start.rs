@@ -98,12 +98,14 @@ unsafe extern "C" fn start(info: *const Info) {
     machine.nanos = (NANO / u128::from(tsc_hz)) as u64;
     machine.ticks = (u128::from(clock.lapic_hz) << 32).div_ceil(NANO >> 32) as u64;
     (machine.base, machine.window) = (baked.base, baked.window);
+    own_tables(baked.core.own_space);
     machine.xcr0 = vector_registers();
     // A frame of nobody's but the host's, which every program sees.
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, nanos) as u32)) =
         machine.nanos;
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, tsc_hz) as u32)) = tsc_hz;
     timer();
+    machine.play(baked.script as u32);
     baked.core.timer = Time::MAX;
     baked.core.undecided = 1;
     let mut kernel = Kernel { machine, core: &mut baked.core };
@@ -178,6 +180,16 @@ fn vector_registers() -> u32 {
             r = out(reg) _, off = in(reg) !4u64, on = in(reg) 0b1010u64);
     }
     components
+}
+
+/// From the tables of the start to the kernel's own, which know what may be executed.
+fn own_tables(root: u64) {
+    const GLOBAL_PAGES: u64 = 1 << 7;
+    // SAFETY: they map the kernel where it is; execute protection is on.
+    unsafe {
+        asm!("mov cr3, {root}", "mov {r}, cr4", "or {r}, {pge}", "mov cr4, {r}",
+            root = in(reg) root, r = out(reg) _, pge = const GLOBAL_PAGES, options(nostack));
+    }
 }
 
 fn timer() {

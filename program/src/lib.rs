@@ -22,6 +22,7 @@ mod call;
 mod console;
 mod names;
 mod objects;
+mod registers;
 mod start;
 mod time;
 
@@ -31,5 +32,6 @@ pub use call::{Error, Message, Received, Words, invoke};
 pub use console::{print, write};
 pub use names::{Memory, Program};
 pub use objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
+pub use registers::Registers;
 pub use start::{begin, exit, ready, stop};
 pub use time::{FOREVER, now, sleep_until, wait_until};

@@ -136,15 +136,20 @@ impl Program {
     }
 
     /// Shared memory, or a channel's.
+    ///
+    /// # Panics
+    /// The manifest does not give it that.
     #[must_use]
     pub fn memory(self, name: &str) -> Memory {
+        let (start, len, rights) = self.place_of(name);
+        Memory { start: start as *mut u8, len: len as usize, writable: rights.has(Rights::WRITE) }
+    }
+
+    /// Where something lies in its memory, how long it is, and what may be done with it.
+    pub(crate) fn place_of(self, name: &str) -> (u64, u64, Rights) {
         let named = |entry: &&Name| entry.len != 0 && text(&entry.name) == name;
         match self.names().find(named) {
-            Some(entry) => Memory {
-                start: entry.memory as *mut u8,
-                len: entry.len as usize,
-                writable: Rights(entry.rights).has(Rights::WRITE),
-            },
+            Some(entry) => (entry.memory, entry.len, Rights(entry.rights)),
             None => panic!("the manifest gives {} no memory {name}", self.name()),
         }
     }

@@ -74,7 +74,7 @@ pub mod label {
     /// messages.
     pub const SET_CONTEXT: Label = 60;
 
-    /// Interrupt: 1: notification, with `WRITE`; its badge is signalled. 0: nobody.
+    /// Interrupt, with `WRITE`: 1: notification, with `WRITE`; its badge is signalled. 0: nobody.
     pub const SET_NOTIFICATION: Label = 70;
     /// Interrupt: the next one may come.
     pub const ACKNOWLEDGE: Label = 71;

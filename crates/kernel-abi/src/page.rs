@@ -106,4 +106,6 @@ pub mod at {
     pub const SHARED: u64 = 0x2_0000_0000;
     /// Channels, likewise.
     pub const CHANNELS: u64 = 0x3_0000_0000;
+    /// Devices' registers, likewise.
+    pub const DEVICES: u64 = 0x4_0000_0000;
 }

@@ -105,7 +105,7 @@ impl World {
             scheduler: Scheduler::new(1_000),
         };
         let mut world = Self { machine, core: Box::new(core), fast: true, next: Self::SPACE };
-        let interrupt = world.kernel().make_interrupt(INTERRUPT, VECTOR);
+        let interrupt = world.kernel().make_interrupt(INTERRUPT, VECTOR, [1, 2]);
         let node = Cap { flags: 0, ..Cap::original(Kind::Node, NODE, NODE_BITS) };
         let untyped = memory(bytes / 2, bits);
         let ports = Cap::original(Kind::Ports, 0x60 | 0x6F << 16, 0);

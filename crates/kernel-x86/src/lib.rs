@@ -4,10 +4,11 @@
 //! | address | what |
 //! |---|---|
 //! | up to [`bulkhead_kernel::USER_END`] | a program's |
+//! | [`DEVICES`] | registers that the kernel itself writes: masks of interrupts |
 //! | [`WINDOW`] and 2 GiB above | the sandbox's memory, for the kernel only: its own text executable, all else not |
 //!
-//! The kernel's own root table, in use at the start and while a space is taken apart, also maps the
-//! first 4 GiB to themselves, for what a sandbox finds at its start.
+//! At its first instructions the kernel is on tables that map the first 4 GiB to themselves, too; then on its own
+//! root table, which has no program's half, until a thread runs.
 #![no_std]
 
 use bulkhead_kernel::{Core, Layout};
@@ -17,6 +18,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const WINDOW: u64 = 0xFFFF_FFFF_8000_0000;
 /// How much of it: 2 GiB.
 pub const WINDOW_LEN: u64 = 1 << 31;
+/// Where the kernel sees pages of devices' registers, one behind the other.
+pub const DEVICES: u64 = 0xFFFF_FFFF_4000_0000;
+/// Most of these pages.
+pub const DEVICE_PAGES: usize = 512;
 /// Index in a root table of what the kernel is reached through.
 pub const WINDOW_INDEX: usize = 511;
 
@@ -105,6 +110,16 @@ impl Layout for X86 {
     const START_FLAGS: u64 = 0x202;
 }
 
+/// A step of a script ([`bulkhead_kernel::Machine::play`]): 32 bits to be written. An address of 0 ends it.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Step {
+    /// Where, in [`DEVICES`].
+    pub address: u64,
+    /// What.
+    pub value: u64,
+}
+
 /// What the host bakes into the kernel's image, at its symbol `BAKED`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
@@ -119,6 +134,8 @@ pub struct Baked {
     pub memory: u32,
     /// Offset of the object of each device vector, or 0.
     pub interrupts: [u32; DEVICE_VECTORS],
+    /// Offset of the script that is played at the start: devices' interrupts are routed.
+    pub script: u64,
     /// Serial port for the console where no monitor is, else 0.
     pub console: u64,
     /// The entry of every root table at [`WINDOW_INDEX`].
@@ -127,5 +144,5 @@ pub struct Baked {
     pub reserved: [u64; PADDING],
 }
 
-const USED: usize = size_of::<Core>() + 8 + 4 + 4 + 4 * DEVICE_VECTORS + 8 + 8;
+const USED: usize = size_of::<Core>() + 8 + 4 + 4 + 4 * DEVICE_VECTORS + 8 + 8 + 8;
 const PADDING: usize = (USED.next_multiple_of(4096) - USED) / 8;

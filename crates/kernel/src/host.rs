@@ -44,6 +44,8 @@ pub struct Host<L, P> {
     pub forgotten: Vec<u64>,
     /// Whose vector registers are in use.
     pub vectors: Option<Ref<Vectors>>,
+    /// The scripts that were played.
+    pub played: Vec<u32>,
     /// What came out of the console.
     pub console: String,
     /// Whether the sandbox said that it had started, and with which code it ended.
@@ -70,6 +72,7 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             entered: 0,
             forgotten: Vec::new(),
             vectors: None,
+            played: Vec::new(),
             console: String::new(),
             life: (false, None),
             ports: Vec::new(),
@@ -296,6 +299,10 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
 
     fn port_out(&mut self, port: u16, bytes: u8, value: u32) {
         self.ports.push((port, bytes, Some(value)));
+    }
+
+    fn play(&mut self, script: u32) {
+        self.played.push(script);
     }
 
     fn print(&mut self, text: &[u8]) {

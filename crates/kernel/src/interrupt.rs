@@ -1,4 +1,5 @@
-//! Interrupts as signals.
+//! Interrupts as signals. A device's message or edge needs nothing but the end of its service; what it
+//! means is its driver's, a thread.
 
 use crate::{Interrupt, Kernel, Machine, Ref};
 use bulkhead_kernel_abi::Kind;
@@ -7,11 +8,28 @@ impl<M: Machine> Kernel<'_, M> {
     /// An interrupt came: whoever waits for it is told.
     pub fn interrupt(&mut self, at: Ref<Interrupt>) {
         let interrupt = self.machine.get_mut(at);
-        interrupt.pending = 1;
+        let Interrupt { state, mask, .. } = *interrupt;
         let cap = interrupt.slot.cap;
+        if state == 0 {
+            interrupt.state = Interrupt::CAME;
+        } else if state == Interrupt::CAME {
+            // Its thread is not done with the last one, or out of budget: a device can't take more of the core's
+            // time than two entries into the kernel for each acknowledgement.
+            interrupt.state = Interrupt::MASKED;
+            self.machine.play(mask);
+        }
         if cap.is(Kind::Notification) {
             self.signal(cap.at(), crate::ipc::bits(cap.data));
         }
         self.decide();
+    }
+
+    /// The next one may come.
+    pub(crate) fn acknowledge(&mut self, at: Ref<Interrupt>) {
+        let Interrupt { state, unmask, .. } = *self.machine.get(at);
+        self.machine.get_mut(at).state = 0;
+        if state == Interrupt::MASKED {
+            self.machine.play(unmask);
+        }
     }
 }

@@ -59,7 +59,7 @@ impl<M: Machine> Kernel<'_, M> {
                 label::SET_CONTEXT => self.set_context(root, words),
                 _ => no_call(),
             },
-            Kind::Interrupt => self.interrupt_method(root, cap.at(), method, words),
+            Kind::Interrupt => self.interrupt_method(root, &cap, method, words),
             Kind::Ports => self.ports(&cap, method, words),
             Kind::Sandbox => self.sandbox(&cap, method, words),
             _ => no_call(),
@@ -448,12 +448,14 @@ impl<M: Machine> Kernel<'_, M> {
     fn interrupt_method(
         &mut self,
         root: Root,
-        at: Ref<Interrupt>,
+        cap: &Cap,
         method: Label,
         words: &[u64; 4],
     ) -> Answer {
+        let at: Ref<Interrupt> = cap.at();
         match method {
             label::SET_NOTIFICATION => {
+                check(cap, Rights::WRITE, 0)?;
                 let from = match words[0] {
                     0 => None,
                     word => {
@@ -465,7 +467,7 @@ impl<M: Machine> Kernel<'_, M> {
                 };
                 self.keep(Ref::new(at.at()), Place::Interrupt, from);
             }
-            label::ACKNOWLEDGE => self.machine.get_mut(at).pending = 0,
+            label::ACKNOWLEDGE => self.acknowledge(at),
             _ => return no_call(),
         }
         DONE

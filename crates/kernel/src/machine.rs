@@ -243,6 +243,8 @@ pub trait Machine: Layout + Sized {
     fn port_in(&mut self, port: u16, bytes: u8) -> u32;
     /// Writes to a port.
     fn port_out(&mut self, port: u16, bytes: u8, value: u32);
+    /// Plays a script that the host made: writes to devices' registers. 0: an empty one.
+    fn play(&mut self, script: u32);
     /// Text for the sandbox's console.
     fn print(&mut self, text: &[u8]);
     /// The sandbox has started.

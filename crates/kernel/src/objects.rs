@@ -213,10 +213,21 @@ pub struct Interrupt {
     pub slot: Slot,
     /// The vector.
     pub vector: u32,
-    /// Whether it came and was not acknowledged.
-    pub pending: u32,
+    /// 0: it can come; [`Interrupt::CAME`]; [`Interrupt::MASKED`].
+    pub state: u32,
+    /// The script that masks it at its source ([`crate::Machine::play`]); 0: there is none.
+    pub mask: u32,
+    /// The one that lets it come again.
+    pub unmask: u32,
     /// For whoever writes the next version.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
+}
+
+impl Interrupt {
+    /// It came, and was not acknowledged.
+    pub const CAME: u32 = 1;
+    /// It came again before that, and is kept back at its source.
+    pub const MASKED: u32 = 2;
 }
 
 /// Smallest and greatest size of a context, as a power of two.

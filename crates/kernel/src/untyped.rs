@@ -131,11 +131,13 @@ impl<M: Machine> Kernel<'_, M> {
         cap
     }
 
-    /// Makes an interrupt's object, which no call can: who may have which is the manifest's.
-    pub fn make_interrupt(&mut self, at: u32, vector: u8) -> Cap {
+    /// Makes an interrupt's object, which no call can: who may have which is the manifest's. `mask` and
+    /// `unmask` are scripts ([`Machine::play`]), or 0.
+    pub fn make_interrupt(&mut self, at: u32, vector: u8, [mask, unmask]: [u32; 2]) -> Cap {
         self.machine.clear(at, size_of::<Interrupt>() as u32);
         self.machine.note(at, size_of::<Interrupt>() as u32, Some(Kind::Interrupt));
-        self.machine.get_mut(Ref::<Interrupt>::new(at)).vector = u32::from(vector);
+        let interrupt = self.machine.get_mut(Ref::<Interrupt>::new(at));
+        (interrupt.vector, interrupt.mask, interrupt.unmask) = (u32::from(vector), mask, unmask);
         Cap::original(Kind::Interrupt, at, 6)
     }
 }

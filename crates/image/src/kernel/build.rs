@@ -1,13 +1,13 @@
 //! Memory, the kernel's own objects, and methods called on the host.
 
-use super::offset;
+use super::{devices, offset};
 use crate::elf::Program;
 use crate::guest::Piece;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_kernel::abi::{Kind, Label, Rights, Status, label};
 use bulkhead_kernel::host::{Host, memory};
-use bulkhead_kernel::{Answer, Cap, Core, Kernel, Ref, Root, SLOT_BITS, Slot, plant};
-use bulkhead_kernel_x86::{Baked, X86};
+use bulkhead_kernel::{Answer, Cap, Core, Kernel, PageTable, Ref, Root, SLOT_BITS, Slot, plant};
+use bulkhead_kernel_x86::{Baked, DEVICE_PAGES, DEVICES, X86};
 use bulkhead_layout::PAGE;
 use bulkhead_sched::{Scheduler, Time};
 use zerocopy::{FromZeros, IntoBytes};
@@ -30,6 +30,13 @@ pub struct Build {
     memory: Vec<u32>,
     clock: u32,
     window: u64,
+    /// The table with the kernel's own pages of devices, and the addresses of those.
+    device_table: u32,
+    device_pages: Vec<u64>,
+    /// Vectors in use: their objects.
+    interrupts: Vec<u32>,
+    /// What is written to devices at the start.
+    script: Vec<(u64, u32)>,
 }
 
 /// Where a capability lies in the first node.
@@ -71,6 +78,10 @@ impl Build {
             memory: Vec::new(),
             clock,
             window,
+            device_table: tables[TABLES - 1],
+            device_pages: Vec::new(),
+            interrupts: Vec::new(),
+            script: Vec::new(),
         };
         let mut own = Cap::original(Kind::Node, node, NODE_BITS);
         own.data = 0;
@@ -214,6 +225,63 @@ impl Build {
         self.call(node, label::COPY, words).map(drop)
     }
 
+    /// The next vector of a device.
+    pub fn vector(&self) -> Result<u8, String> {
+        devices::vector(self.interrupts.len())
+    }
+
+    /// Makes the object of that vector.
+    pub fn interrupt(&mut self, vector: u8, scripts: [u32; 2]) -> Result<Place, String> {
+        let memory = self.make(Kind::Untyped, 6, 1)?;
+        let at = self.cap(memory).object;
+        let cap = self.kernel().make_interrupt(at, vector, scripts);
+        self.interrupts.push(at);
+        Ok(self.put(cap))
+    }
+
+    /// Has a device's register written at the start.
+    pub fn at_start(&mut self, physical: u64, value: u32) -> Result<(), String> {
+        let address = self.device_address(physical)?;
+        self.script.push((address, value));
+        Ok(())
+    }
+
+    /// Where the kernel sees a device's register.
+    fn device_address(&mut self, physical: u64) -> Result<u64, String> {
+        use bulkhead_kernel::Machine as _;
+        let page = physical / PAGE * PAGE;
+        let known = self.device_pages.iter().position(|known| *known == page);
+        let n = known.unwrap_or(self.device_pages.len());
+        if known.is_none() {
+            if n == DEVICE_PAGES {
+                return Err(format!("more than {DEVICE_PAGES} pages of devices' registers"));
+            }
+            self.device_pages.push(page);
+            let entry = super::space::device_page(page);
+            let table = Ref::<PageTable>::new(self.device_table);
+            self.machine.get_mut(table).0[n] = entry;
+        }
+        Ok(DEVICES + n as u64 * PAGE + physical % PAGE)
+    }
+
+    /// Puts a script into memory; its offset.
+    pub fn script(&mut self, writes: &[(u64, u32)]) -> Result<u32, String> {
+        let seen = { writes.iter() }
+            .map(|(at, value)| Ok((self.device_address(*at)?, *value)))
+            .collect::<Result<Vec<_>, String>>()?;
+        self.put_script(&seen)
+    }
+
+    fn put_script(&mut self, writes: &[(u64, u32)]) -> Result<u32, String> {
+        let steps = devices::steps(writes);
+        let bytes = steps.as_bytes();
+        let bits = bytes.len().next_power_of_two().trailing_zeros() as u8;
+        let memory = self.make(Kind::Untyped, bits, 1)?;
+        let at = self.cap(memory).object as usize;
+        self.machine.bytes_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(at as u32)
+    }
+
     /// The memory's contents: what is not zero.
     pub fn finish(mut self, image: &Program) -> Result<Vec<Piece>, String> {
         use bulkhead_kernel::Machine as _;
@@ -222,10 +290,14 @@ impl Build {
         let (first, flat) = image.flat();
         let start = offset(first).unwrap_or(0) as usize;
         self.core.timer = Time::MAX;
+        let script = std::mem::take(&mut self.script);
+        let script = if script.is_empty() { 0 } else { self.put_script(&script)? };
         let mut state = Baked::new_zeroed();
         state.core = (*self.core).clone();
         (state.base, state.clock, state.window) =
             (self.machine.physical(0), self.clock, self.window);
+        state.script = script.into();
+        state.interrupts[..self.interrupts.len()].copy_from_slice(&self.interrupts);
         state.memory = self.machine.bytes().len() as u32;
         let bytes = self.machine.bytes_mut();
         bytes[start..start + flat.len()].copy_from_slice(&flat);

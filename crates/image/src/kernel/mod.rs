@@ -10,6 +10,7 @@
 //! | 4 MiB | memory for objects |
 
 mod build;
+mod devices;
 mod objects;
 mod program;
 mod space;
@@ -37,7 +38,7 @@ pub fn load(channels: &[Channel], sandbox: &Sandbox, kernel: &Kernel) -> Result<
     let memory = sandbox.ram.first().map_or(0, |ram| ram.len);
     let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
     let mut build = build::Build::new(memory, &image).map_err(wrong)?;
-    build.everything(channels, kernel, &programs).map_err(wrong)?;
+    build.everything(channels, sandbox, kernel, &programs).map_err(wrong)?;
     let mut pieces = start::pieces();
     pieces.extend(build.finish(&image).map_err(wrong)?);
     Ok(Guest {
@@ -48,6 +49,11 @@ pub fn load(channels: &[Channel], sandbox: &Sandbox, kernel: &Kernel) -> Result<
         default_rights: Rights::RWX,
         args: String::new(),
     })
+}
+
+/// The IOAPIC's line of an ISA interrupt.
+const fn line(irq: u32) -> u32 {
+    crate::ioapic::line(irq)
 }
 
 /// The offset of an address in the kernel's window.

@@ -1,14 +1,15 @@
 //! Everything that the manifest names, made and given to whom it says.
 
 use super::build::{Build, Place};
+use super::devices::Devices;
 use super::program::{Made, Thing, entry};
 use super::space::at;
 use crate::elf::Program as Elf;
 use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::Channel;
 use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, User};
+use bulkhead_plan::{Channel, Sandbox};
 
 /// Places of what programs share.
 struct Shared {
@@ -29,6 +30,7 @@ impl Build {
     pub fn everything(
         &mut self,
         channels: &[Channel],
+        sandbox: &Sandbox,
         kernel: &Kernel,
         elfs: &[Elf],
     ) -> Result<(), String> {
@@ -48,6 +50,10 @@ impl Build {
         for (n, mut made) in programs.into_iter().enumerate() {
             self.rights(channels, kernel, n, &mut made, &shared, &nodes)
                 .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
+            let devices = Devices { sandbox, kernel, notifications: &shared.notifications };
+            for used in &kernel.programs[n].devices {
+                devices.give(self, &mut made, used)?;
+            }
             made.finish(self);
         }
         self.start(kernel, &shared)

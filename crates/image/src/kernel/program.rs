@@ -21,6 +21,8 @@ pub struct Made {
     next_slot: u32,
     slots: u32,
     next_stack: u64,
+    /// Where the next device's registers go.
+    pub next_device: u64,
     buffers: Place,
 }
 
@@ -93,6 +95,7 @@ impl Made {
             next_slot: slot::FIRST,
             slots: program.slots,
             next_stack: at::STACKS,
+            next_device: super::devices::FIRST,
             buffers: frames,
         };
         made.describe(program);

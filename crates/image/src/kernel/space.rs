@@ -12,9 +12,9 @@ use bulkhead_kernel::{Machine, PageTable, Ref};
 use bulkhead_kernel_x86::{WINDOW_INDEX, X86};
 use bulkhead_layout::PAGE;
 
-/// Tables of the kernel's own root: root, 1 GiB entries of the window and of low addresses, 2 MiB
-/// entries of the window's two, and small pages for what lies beside the kernel.
-pub const TABLES: usize = 7;
+/// Tables of the kernel's own root: root, 1 GiB entries of the window, 2 MiB
+/// entries of the window's two, small pages for what lies beside the kernel, and two for devices.
+pub const TABLES: usize = 8;
 
 /// A page of the kernel only.
 const SUPERVISOR: u64 = !(1 << 2);
@@ -24,7 +24,8 @@ const GLOBAL: u64 = 1 << 8;
 /// Builds the kernel's own root table in `tables`, and returns the entry by which it is reached: its text
 /// executable, its constants read-only, all other memory writable.
 pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program, len: u32) -> u64 {
-    let [root, gigabytes, low, first, second, small, small_too] = tables[..TABLES] else {
+    let [root, gigabytes, first, second, small, small_too, devices, device] = tables[..TABLES]
+    else {
         return 0;
     };
     let mut set = |table: u32, index: usize, entry: u64| {
@@ -33,13 +34,10 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
     let table = |at: u32| LongMode::table(u64::from(at), 0);
     let page = |at: u64, rights, level| LongMode::page(at, rights, level) | GLOBAL;
     set(root, WINDOW_INDEX, table(gigabytes));
-    set(root, 0, table(low));
     set(gigabytes, 510, table(first));
     set(gigabytes, 511, table(second));
-    for n in 0..4u64 {
-        // For what lies beyond the window at the start: the information page.
-        set(low, n as usize, page(n << 30, PageRights::R, 2) & !GLOBAL);
-    }
+    set(gigabytes, 509, table(devices));
+    set(devices, 0, table(device));
     for n in 0..u64::from(len).div_ceil(2 << 20) {
         let directory = if n < 512 { first } else { second };
         set(directory, n as usize % 512, page(n << 21, PageRights::RW, 1));
@@ -60,6 +58,12 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
         }
     }
     table(gigabytes) & SUPERVISOR
+}
+
+/// The entry of a page with devices' registers, for the kernel: never cached.
+pub fn device_page(physical: u64) -> u64 {
+    const UNCACHED: u64 = 1 << 4 | 1 << 3;
+    LongMode::page(physical, PageRights::RW, 0) & SUPERVISOR | GLOBAL | UNCACHED
 }
 
 impl Build {

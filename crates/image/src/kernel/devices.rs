@@ -1,0 +1,245 @@
+//! Devices of programs: registers, ports, and interrupts as signals.
+//!
+//! A program sees its device's registers, but not those that say where interrupts go: its messages
+//! are routed once, by a script that the kernel plays at its start, and its configuration space can be
+//! read only. So a driver cannot interrupt the core with a vector that is not its own.
+
+use super::build::{Build, Place};
+use super::program::{Made, Thing};
+use super::space::at;
+use bulkhead_kernel::Cap;
+use bulkhead_kernel::abi::{Kind, Rights, label};
+use bulkhead_kernel_x86::{DEVICE_VECTORS, FIRST_VECTOR, Step};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::ECAM_GPA;
+use bulkhead_plan::kernel::{DeviceUse, Driven, Kernel};
+use bulkhead_plan::{BarKind, Function, Sandbox, Span, Trigger};
+
+/// What is the same for all devices of a sandbox.
+pub struct Devices<'a> {
+    /// The sandbox.
+    pub sandbox: &'a Sandbox,
+    /// What runs there.
+    pub kernel: &'a Kernel,
+    /// Places of its notifications.
+    pub notifications: &'a [Place],
+}
+
+/// Writes that let an interrupt come, keep it back, and let it come again.
+struct Route {
+    set: Vec<(u64, u32)>,
+    mask: Vec<(u64, u32)>,
+    unmask: Vec<(u64, u32)>,
+}
+
+/// PCI 3.0, 6.2.2: the function answers in memory and at ports, and accesses memory.
+const COMMAND: (u64, u32) = (0x04, 0b111);
+
+impl Devices<'_> {
+    /// Gives a program a device.
+    pub fn give(&self, build: &mut Build, made: &mut Made, used: &DeviceUse) -> Result<(), String> {
+        match used.device {
+            Driven::Device(n) => {
+                let device = &self.sandbox.devices[n];
+                for ports in &device.ports {
+                    self.ports(build, made, &device.name, ports.first, ports.last)?;
+                }
+                let line = device.irq.map(|irq| (irq, device.trigger));
+                self.interrupts(build, made, &device.name, used, |_, vector| match line {
+                    Some((irq, Trigger::Edge)) => Ok(line_route(irq, self.apic_id(), vector)),
+                    _ => Err("only edge-triggered lines can signal a program".into()),
+                })
+            }
+            Driven::Function(n) => {
+                let function = &self.sandbox.functions[n].function;
+                let name = format!("pci:{}", function.bdf);
+                self.registers(build, made, &name, function)?;
+                if used.interrupts.is_empty() {
+                    return Ok(());
+                }
+                self.interrupts(build, made, &name, used, |number, vector| {
+                    message_route(function, number, self.apic_id(), vector)
+                })
+            }
+        }
+    }
+
+    fn apic_id(&self) -> u32 {
+        self.sandbox.apic_ids.first().copied().unwrap_or(0)
+    }
+
+    fn ports(
+        &self,
+        build: &mut Build,
+        made: &mut Made,
+        name: &str,
+        first: u16,
+        last: u16,
+    ) -> Result<(), String> {
+        let object = u32::from(first) | u32::from(last) << 16;
+        let place = build.put(Cap::original(Kind::Ports, object, 0));
+        made.give(build, place, &Thing::named(name), Rights::ALL, 0).map(drop)
+    }
+
+    /// Its BARs, without pages that say where interrupts go, and its configuration space, to be read.
+    fn registers(
+        &self,
+        build: &mut Build,
+        made: &mut Made,
+        name: &str,
+        function: &Function,
+    ) -> Result<(), String> {
+        let config = ECAM_GPA + (u64::from(function.bdf.0) << 12);
+        let page = Span { start: config, len: PAGE };
+        let address = made.map_device(build, page, Rights::READ, |_| false)?;
+        let thing = Thing { name: &format!("{name}:config"), memory: (address, PAGE) };
+        made.tell(Cap::original(Kind::Frame, 0, 12), 0, &thing, Rights::READ)?;
+        let table = function
+            .msix
+            .map(|msix| Span { start: msix.table, len: 16 * u64::from(msix.vectors) }.pages());
+        for bar in &function.bars {
+            let rights = Rights::READ.and(Rights::WRITE);
+            match bar.kind {
+                BarKind::Io => {
+                    let (first, len) = (bar.span.start as u16, bar.span.len as u16);
+                    self.ports(
+                        build,
+                        made,
+                        &format!("{name}:{}", bar.number),
+                        first,
+                        first + (len - 1),
+                    )?;
+                }
+                BarKind::Memory { .. } => {
+                    let hidden = |page: u64| table.is_some_and(|table| table.contains(page));
+                    let address = made.map_device(build, bar.span.pages(), rights, hidden)?;
+                    let offset = bar.span.start % PAGE;
+                    let memory = (address + offset, bar.span.len);
+                    let thing = Thing { name: &format!("{name}:{}", bar.number), memory };
+                    made.tell(Cap::original(Kind::Frame, 0, 12), 0, &thing, rights)?;
+                }
+            }
+        }
+        build.at_start(config + COMMAND.0, COMMAND.1)
+    }
+
+    fn interrupts(
+        &self,
+        build: &mut Build,
+        made: &mut Made,
+        name: &str,
+        used: &DeviceUse,
+        route: impl Fn(u16, u8) -> Result<Route, String>,
+    ) -> Result<(), String> {
+        for interrupt in &used.interrupts {
+            let vector = build.vector()?;
+            let Route { set, mask, unmask } =
+                route(interrupt.number, vector).map_err(|e| format!("{name}: {e}"))?;
+            for (at, value) in set {
+                build.at_start(at, value)?;
+            }
+            let scripts = [build.script(&mask)?, build.script(&unmask)?];
+            let place = build.interrupt(vector, scripts)?;
+            let signal = build.slot();
+            let notification = self.notifications[interrupt.notification];
+            build.give(1, signal, notification, Rights::WRITE, interrupt.bits)?;
+            build.call(place, label::SET_NOTIFICATION, [signal.into(), 0, 0, 0])?;
+            // A handler may only acknowledge: where it signals is the manifest's.
+            let named = &self.kernel.notifications[interrupt.notification].name;
+            made.give(build, place, &Thing::named(named), Rights::READ, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// An entry of the IOAPIC's redirection table: fixed, edge, to one core (APM volume 2, 16.12; the
+/// register is chosen through the first word).
+fn line_route(irq: u32, apic_id: u32, vector: u8) -> Route {
+    const SELECT: u64 = 0xFEC0_0000;
+    const WINDOW: u64 = SELECT + 0x10;
+    const MASKED: u32 = 1 << 16;
+    let low = 0x10 + 2 * super::line(irq);
+    let write = |value: u32| vec![(SELECT, low), (WINDOW, value)];
+    let mut set = vec![(SELECT, low + 1), (WINDOW, apic_id << 24)];
+    set.extend(write(vector.into()));
+    Route { set, mask: write(MASKED | u32::from(vector)), unmask: write(vector.into()) }
+}
+
+/// A message: an entry of the MSI-X table (PCI 3.0, 6.8.2), or the MSI capability (6.8.1).
+fn message_route(
+    function: &Function,
+    number: u16,
+    apic_id: u32,
+    vector: u8,
+) -> Result<Route, String> {
+    let config = ECAM_GPA + (u64::from(function.bdf.0) << 12);
+    let address = 0xFEE0_0000 | (apic_id & 0xFF) << 12;
+    if let Some(msix) = function.msix {
+        const ENABLE: u32 = 1 << 31;
+        let entry = msix.table + 16 * u64::from(number);
+        let set = vec![
+            (entry + 12, 1),
+            (entry, address),
+            (entry + 4, 0),
+            (entry + 8, vector.into()),
+            (entry + 12, 0),
+            (config + u64::from(msix.at), ENABLE),
+        ];
+        return Ok(Route { set, mask: vec![(entry + 12, 1)], unmask: vec![(entry + 12, 0)] });
+    }
+    let msi = function
+        .msi
+        .ok_or("it sends no messages, and lines of functions can't signal a program")?;
+    const ENABLE: u32 = 1 << 16;
+    let at = config + u64::from(msi.at);
+    let mut set = vec![(at, 0), (at + 4, address)];
+    let data = if msi.wide { at + 12 } else { at + 8 };
+    if msi.wide {
+        set.push((at + 8, 0));
+    }
+    set.extend([(data, u32::from(vector)), (at, ENABLE)]);
+    Ok(Route { set, mask: vec![(at, 0)], unmask: vec![(at, ENABLE)] })
+}
+
+impl Made {
+    /// Maps pages of a device, but those that are hidden; the first one's address.
+    fn map_device(
+        &mut self,
+        build: &mut Build,
+        pages: Span,
+        rights: Rights,
+        hidden: impl Fn(u64) -> bool,
+    ) -> Result<u64, String> {
+        let first = self.next_device;
+        for n in 0..pages.len / PAGE {
+            let physical = pages.start + n * PAGE;
+            if hidden(physical) {
+                continue;
+            }
+            let mut cap = Cap::original(Kind::Frame, (physical / PAGE) as u32, 12);
+            cap.flags |= Cap::DEVICE;
+            cap.rights = rights.0;
+            let frame = build.put(cap);
+            build.map(self.space, frame, 1, first + n * PAGE, rights)?;
+        }
+        self.next_device = first + pages.len;
+        Ok(first)
+    }
+}
+
+/// First address of devices' registers in a program.
+pub const FIRST: u64 = at::DEVICES;
+
+/// The vector of the `n`th interrupt.
+pub fn vector(n: usize) -> Result<u8, String> {
+    match n < DEVICE_VECTORS {
+        true => Ok(FIRST_VECTOR + n as u8),
+        false => Err(format!("programs of a kernel take at most {DEVICE_VECTORS} interrupts")),
+    }
+}
+
+/// A script's bytes.
+pub fn steps(writes: &[(u64, u32)]) -> Vec<Step> {
+    let step = |(address, value): &(u64, u32)| Step { address: *address, value: (*value).into() };
+    writes.iter().map(step).chain([Step::default()]).collect()
+}

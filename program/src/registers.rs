@@ -1,0 +1,67 @@
+//! Registers of a device in memory.
+
+use crate::names::Program;
+use bulkhead_kernel_abi::Rights;
+
+/// A device's registers, or a part of them: a BAR, or a configuration space that can be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers {
+    start: u64,
+    len: u64,
+    writable: bool,
+}
+
+macro_rules! access {
+    ($read:ident, $write:ident, $type:ty, $bits:literal) => {
+        #[doc = concat!("Reads ", $bits, " bits.")]
+        ///
+        /// # Panics
+        /// Beyond its end, or not at a multiple of its size.
+        #[must_use]
+        #[inline(always)]
+        pub fn $read(self, offset: u64) -> $type {
+            let at = self.at(offset, size_of::<$type>() as u64);
+            // SAFETY: registers that the manifest gave this program, within their length, aligned.
+            unsafe { (at as *const $type).read_volatile() }
+        }
+
+        #[doc = concat!("Writes ", $bits, " bits.")]
+        ///
+        /// # Panics
+        /// As for reading, or it cannot be written.
+        #[inline(always)]
+        pub fn $write(self, offset: u64, value: $type) {
+            assert!(self.writable, "registers that can only be read");
+            let at = self.at(offset, size_of::<$type>() as u64);
+            // SAFETY: as above.
+            unsafe { (at as *mut $type).write_volatile(value) }
+        }
+    };
+}
+
+impl Registers {
+    #[inline(always)]
+    fn at(self, offset: u64, size: u64) -> u64 {
+        let fits = offset % size == 0 && offset < self.len && self.len - offset >= size;
+        assert!(fits, "offset {offset:#x} of registers with {:#x} bytes", self.len);
+        self.start + offset
+    }
+
+    access!(read8, write8, u8, 8);
+    access!(read16, write16, u16, 16);
+    access!(read32, write32, u32, 32);
+    access!(read64, write64, u64, 64);
+}
+
+impl Program {
+    /// Registers of a device that it drives: `pci:BB:DD.F:N` is BAR N of a function,
+    /// `pci:BB:DD.F:config` its configuration space.
+    ///
+    /// # Panics
+    /// The manifest does not give it that.
+    #[must_use]
+    pub fn registers(self, name: &str) -> Registers {
+        let (start, len, rights) = self.place_of(name);
+        Registers { start, len, writable: rights.has(Rights::WRITE) }
+    }
+}
