@@ -36,6 +36,9 @@ fn a_right_manifest_is_said_to_be_so() {
         "systems/demo.toml: ok (4 sandboxes, 1 channel on qemu-q35)\n"
     );
     assert!(output.stderr.is_empty());
+    let output = bulkhead(&["check", SCHED, "--skip-files"]);
+    let says = "tests/manifests/sched.toml: ok (2 sandboxes, 7 programs, 0 channels on qemu-q35)\n";
+    assert_eq!(text(&output.stdout), says);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::ManifestArguments;
 use crate::output;
 use bulkhead_manifest::{Diagnostics, render};
+use bulkhead_plan::{Guest, System};
 use clap::ValueEnum;
 use std::process::ExitCode;
 
@@ -46,9 +47,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         (Format::Human, Some(checked)) => {
             let system = &checked.system;
             output::result(&format!(
-                "{}: ok ({}, {} on {})\n",
+                "{}: ok ({}, {}{} on {})\n",
                 arguments.manifest.manifest.display(),
                 crate::text::count(system.sandboxes.len(), "sandbox", "sandboxes"),
+                programs(system),
                 crate::text::count(system.channels.len(), "channel", "channels"),
                 system.machine.name
             ));
@@ -58,4 +60,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         (Format::Sarif, _) => output::result(&render::sarif(&findings)),
     }
     if good.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// How many programs kernels run, if there is a kernel.
+fn programs(system: &System) -> String {
+    let kernels = system.sandboxes.iter().filter_map(|wanted| match &wanted.sandbox.guest {
+        Guest::Kernel(kernel) => Some(kernel.programs.len()),
+        _ => None,
+    });
+    match kernels.sum() {
+        0 => String::new(),
+        number => format!("{}, ", crate::text::count(number, "program", "programs")),
+    }
 }

@@ -247,14 +247,16 @@ impl<'a> Shape<'a, '_> {
         let help = match (expected, given) {
             (["array"], "object") => Some(format!("write `[[{name}]]`, with two brackets")),
             (["array"], _) => Some("put it in brackets: `[…]`".into()),
-            (["string", ..], "integer") if is_size(name) => {
+            (["string", ..], "integer" | "number") if is_size(name) => {
                 Some("write a size in quotes, with its unit, such as `\"16 MiB\"`".into())
             }
-            (["string", ..], "integer") if is_time(name) => {
+            (["string", ..], "integer" | "number") if is_time(name) => {
                 Some("write a time in quotes, with its unit, such as `\"200 us\"`".into())
             }
-            (["string", ..], "integer" | "boolean") => Some("put it in quotes".into()),
-            (["integer" | "boolean"], "string") => Some("write it without quotes".into()),
+            (["string", ..], "integer" | "number" | "boolean") => Some("put it in quotes".into()),
+            (["integer"], "string") => Some("write a whole number, without quotes".into()),
+            (["integer"], "number") => Some("write a whole number".into()),
+            (["boolean"], "string") => Some("write it without quotes".into()),
             _ => None,
         };
         self.report("wrong-type", node, message).help.extend(help);

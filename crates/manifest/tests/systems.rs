@@ -5,7 +5,16 @@ use std::path::Path;
 
 #[test]
 fn every_system_is_right() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../systems");
+    right("systems");
+}
+
+#[test]
+fn every_system_of_the_kernels_tests_is_right() {
+    right("tests/kernel");
+}
+
+fn right(folder: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let options = Options { skip_files: true, ..Options::default() };
     let mut checked = 0;
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -8,6 +8,9 @@ use crate::time::show;
 use bulkhead_plan::admission::{Analysis, Blocking, Refusal};
 use bulkhead_plan::kernel::Kernel;
 
+/// Names in a help.
+const MOST_NAMES: usize = 5;
+
 /// The test that the manifest asks for admits the contexts.
 pub fn admission(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     // What is not known yet cannot be judged, and what is wrong has been said.
@@ -103,14 +106,21 @@ fn before(kernel: &Kernel, analysis: &Analysis<'_>, context: usize) -> String {
         ))
     });
     let blocking = blocking.unwrap_or_default();
-    match names.is_empty() {
+    let alone = names.is_empty();
+    // Whom to ask first, not all of a crowd.
+    let names = match names.len() {
+        0..=MOST_NAMES => list(&names),
+        count => {
+            format!("`{}` and {} others", names[..MOST_NAMES].join("`, `"), count - MOST_NAMES)
+        }
+    };
+    match alone {
         true => {
             format!("{blocking} give it less of a budget, or a longer period").trim().to_owned()
         }
         false => format!(
-            "{} come before it;{blocking} give some of them less, or do without a guarantee \
-             (`guaranteed = false`)",
-            list(&names)
+            "{names} come before it;{blocking} give some of them less, or do without a guarantee \
+             (`guaranteed = false`)"
         ),
     }
 }
