@@ -11,6 +11,7 @@ use crate::size::{self, show};
 use crate::source::{Location, k, n};
 use bulkhead_kernel_abi::{MAX_NAMES, at, slot};
 use bulkhead_layout::PAGE;
+use bulkhead_plan::Trigger;
 use bulkhead_plan::kernel::{Driven, SLOTS};
 
 /// A kernel reaches this much of its sandbox' memory, through a window at the top of its
@@ -198,7 +199,8 @@ fn in_slots(parts: &Parts<'_>, program: &raw::Program) -> usize {
         Some(Managed::Thread(name)) if !own(name) => 2,
         _ => 1,
     });
-    let devices = program.devices.iter().map(|device| 1 + device.parts().1.len());
+    // Ports have slots of their own, registers in memory have not.
+    let devices = program.devices.iter().map(|device| device.parts().1.len());
     let lists = [
         threads(parts, program),
         program.calls.len(),
@@ -213,7 +215,8 @@ fn in_slots(parts: &Parts<'_>, program: &raw::Program) -> usize {
 pub fn program_names(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         for program in &parts.programs {
-            let memory = program.maps.len() + program.channels.len();
+            // Of a device its ports, or the page that describes it, at least.
+            let memory = program.maps.len() + program.channels.len() + program.devices.len();
             let count = in_slots(&parts, program) + memory;
             if count > MAX_NAMES {
                 let message = format!("program `{}` has {count} things by name", program.name);
@@ -314,13 +317,13 @@ pub fn program_interrupt(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         for used in used(cx, &parts) {
             let Some(driven) = used.driven else { continue };
-            let count = interrupts(cx, &parts, driven);
+            let (count, none) = interrupts(cx, &parts, driven);
             let all = used.program.devices[used.index].parts().1;
             for (index, interrupt) in all.iter().enumerate() {
                 let number = interrupt.number;
                 let (message, help) = if usize::from(number) >= count {
                     let help = match count {
-                        0 => "leave `interrupts` out".to_owned(),
+                        0 => format!("leave `interrupts` out: {none}"),
                         1 => "it has interrupt 0 only".to_owned(),
                         _ => format!("its interrupts are 0 to {}", count - 1),
                     };
@@ -340,22 +343,26 @@ pub fn program_interrupt(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// How many interrupts a device has.
-fn interrupts(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> usize {
+/// How many interrupts of a device can signal a program, and if none, why.
+fn interrupts(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> (usize, &'static str) {
     match driven {
         Driven::Device(index) => {
             let named = |grant: &&raw::DeviceGrant| !crate::rules::pci::is_pci(grant.name());
             let name = parts.sandbox.devices.iter().filter(named).nth(index);
-            let devices = cx.machine.iter().flat_map(|machine| &machine.devices);
-            let mut own = devices.filter(|device| name.is_some_and(|n| n.name() == device.name));
-            usize::from(own.next().is_some_and(|device| device.irq.is_some()))
+            let mut devices = cx.machine.iter().flat_map(|machine| &machine.devices);
+            let device = devices.find(|device| name.is_some_and(|n| n.name() == device.name));
+            match device.and_then(|device| device.irq.map(|_| device.trigger)) {
+                Some(Trigger::Edge) => (1, ""),
+                Some(_) => (0, "its line is level-triggered, which no program can acknowledge"),
+                None => (0, "it has no line"),
+            }
         }
         Driven::Function(index) => {
             let granted = crate::rules::build::functions(cx, parts.sandbox);
-            let Some(one) = granted.get(index) else { return 0 };
-            let messages = one.function.msix.map(|msix| usize::from(msix.vectors));
-            let one_message = one.function.msi.is_some() || one.line;
-            messages.filter(|_| !one.line).unwrap_or(usize::from(one_message))
+            let function = granted.get(index).map(|one| &one.function);
+            let vectors = function.and_then(|one| one.msix).map(|msix| usize::from(msix.vectors));
+            let message = usize::from(function.is_some_and(|one| one.msi.is_some()));
+            (vectors.unwrap_or(message), "it sends no messages")
         }
     }
 }
