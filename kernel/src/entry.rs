@@ -22,7 +22,7 @@ use core::mem::offset_of;
 const EOI: u32 = 0x80B;
 
 /// What is on the kernel's stack's top when no thread runs.
-#[repr(C, align(16))]
+#[repr(C, align(4096))]
 pub struct Stack(core::cell::UnsafeCell<[u8; STACK]>);
 
 /// Bytes of the kernel's stack.
@@ -31,7 +31,8 @@ pub const STACK: usize = 16 << 10;
 // SAFETY: only RSP refers to it.
 unsafe impl Sync for Stack {}
 
-/// The kernel's stack.
+/// The kernel's stack, above a page that is not mapped.
+#[unsafe(link_section = ".stack")]
 pub static STACK_OF_CORE: Stack = Stack(core::cell::UnsafeCell::new([0; STACK]));
 
 /// A register's place from the window's start, to be added to a thread's offset: a displacement.

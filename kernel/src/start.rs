@@ -182,13 +182,24 @@ fn vector_registers() -> u32 {
     components
 }
 
-/// From the tables of the start to the kernel's own, which know what may be executed.
+/// From the tables of the start to the kernel's own, which know what may be executed. The kernel has no
+/// business in programs' memory: where the processor can see to that, it shall.
 fn own_tables(root: u64) {
     const GLOBAL_PAGES: u64 = 1 << 7;
+    // CPUID Fn0000_0007, EBX bit 7, EBX bit 20, ECX bit 2 and their bits in CR4.
+    const UMIP: u64 = 1 << 11;
+    const SMEP: u64 = 1 << 20;
+    const SMAP: u64 = 1 << 21;
+    let features = cpuid(7, 0);
+    let on = |has: bool, bit: u64| if has { bit } else { 0 };
+    let bits = GLOBAL_PAGES
+        | on(features.ebx & 1 << 7 != 0, SMEP)
+        | on(features.ebx & 1 << 20 != 0, SMAP)
+        | on(features.ecx & 1 << 2 != 0, UMIP);
     // SAFETY: they map the kernel where it is; execute protection is on.
     unsafe {
         asm!("mov cr3, {root}", "mov {r}, cr4", "or {r}, {pge}", "mov cr4, {r}",
-            root = in(reg) root, r = out(reg) _, pge = const GLOBAL_PAGES, options(nostack));
+            root = in(reg) root, r = out(reg) _, pge = in(reg) bits, options(nostack));
     }
 }
 

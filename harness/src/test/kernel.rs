@@ -41,10 +41,17 @@ fn check(bench: &Bench, system: &Path, expected: &Path) -> Result<String, String
             seen.exited(&sandbox.name)?;
         }
     }
+    // Which states the watcher comes to see depends on the host.
+    let said: String = seen
+        .console
+        .lines()
+        .filter(|line| !line.contains("] is now "))
+        .map(|line| format!("{line}\n"))
+        .collect();
     if std::env::var("BLESS").is_ok() {
-        std::fs::write(expected, &seen.console).map_err(|e| e.to_string())?;
+        std::fs::write(expected, &said).map_err(|e| e.to_string())?;
     }
     let wanted = read(expected)?;
-    seen.ensure(seen.console == wanted, format!("expected:\n{wanted}"))?;
+    seen.ensure(said == wanted, format!("expected:\n{wanted}"))?;
     Ok(format!("{} lines as expected", wanted.lines().count()))
 }

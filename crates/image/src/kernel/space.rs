@@ -22,7 +22,7 @@ const SUPERVISOR: u64 = !(1 << 2);
 const GLOBAL: u64 = 1 << 8;
 
 /// Builds the kernel's own root table in `tables`, and returns the entry by which it is reached: its text
-/// executable, its constants read-only, all other memory writable.
+/// executable, its constants read-only, all other memory writable, but the page below its stack and the first one.
 pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program, len: u32) -> u64 {
     let [root, gigabytes, first, second, small, small_too, devices, device] = tables[..TABLES]
     else {
@@ -31,6 +31,7 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
     let mut set = |table: u32, index: usize, entry: u64| {
         machine.get_mut::<PageTable>(Ref::new(table)).0[index] = entry & SUPERVISOR;
     };
+    let guard = image.symbol("kernel_guard").ok().and_then(offset).map_or(0, u64::from);
     let table = |at: u32| LongMode::table(u64::from(at), 0);
     let page = |at: u64, rights, level| LongMode::page(at, rights, level) | GLOBAL;
     set(root, WINDOW_INDEX, table(gigabytes));
@@ -54,7 +55,9 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
                 })
             };
             let rights = image.segments.iter().find(within).map_or(PageRights::RW, |s| s.rights);
-            set(pages, index as usize, page(at, rights, 0));
+            if at != guard && at != 0 {
+                set(pages, index as usize, page(at, rights, 0));
+            }
         }
     }
     table(gigabytes) & SUPERVISOR
