@@ -40,6 +40,9 @@ pub struct Account {
     /// When the refill after the head comes, [`Time::MAX`] if there is none: so that waking need
     /// not look at the list.
     pub(crate) next: Time,
+    /// When the last one of the list comes. If there is none after the head: no later than what will
+    /// come next.
+    pub(crate) last: Time,
     /// U of a PIBS server.
     pub(crate) numerator: u32,
     pub(crate) denominator: u32,
@@ -47,10 +50,11 @@ pub struct Account {
     pub(crate) start: u16,
     /// How many come after the head.
     pub(crate) len: u16,
+    /// Where in the ring the next one will be.
+    pub(crate) end: u16,
     pub(crate) policy: u8,
     /// Of a PIBS server: an activation has begun and not ended.
     pub(crate) active: u8,
-    reserved: [u8; 2],
 }
 
 impl Account {
@@ -62,13 +66,14 @@ impl Account {
             period,
             cost: 0,
             next: Time::MAX,
+            last: 0,
             numerator: 0,
             denominator: 0,
             start: 0,
             len: 0,
+            end: 0,
             policy,
             active: 0,
-            reserved: [0; 2],
         }
     }
 
@@ -233,12 +238,19 @@ impl Account {
         now.wrapping_add(self.head.amount) < self.next
     }
 
-    /// What is not a server wakes.
+    /// The same at a time that may be before the head's.
     #[inline]
-    pub(crate) fn wake_unlisted(&mut self, now: Time) {
+    pub(crate) fn begin_at(&mut self, time: Time) -> bool {
+        self.head.time <= time && self.begin_alone(time)
+    }
+
+    /// What is not a server wakes; true.
+    #[inline]
+    pub(crate) fn wake_unlisted(&mut self, now: Time) -> bool {
         if self.policy == PIBS {
             self.activate(now);
         }
+        true
     }
 
     /// The thread doesn't want to run any more.

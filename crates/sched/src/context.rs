@@ -103,7 +103,7 @@ pub struct Context {
 }
 
 /// What a kernel's object of a context begins with; refills follow at their own alignment.
-const _: () = assert!(size_of::<Context>() == 104 && size_of::<Refill>() == 16);
+const _: () = assert!(size_of::<Context>() == 112 && size_of::<Refill>() == 16);
 
 impl Context {
     /// A context on which nothing wants to run. The higher `priority`, the earlier.

@@ -159,7 +159,7 @@ fn stretch(time: Time, numerator: u32, denominator: u32) -> Time {
     }
 }
 
-#[cold]
+#[inline(never)]
 fn stretch_long(time: Time, numerator: u32, denominator: u32) -> Time {
     let ticks = u128::from(time) * u128::from(denominator);
     Time::try_from(ticks.div_ceil(numerator.into())).unwrap_or(Time::MAX)
@@ -179,6 +179,19 @@ mod tests {
         assert_eq!(stretch(1 << 62, 3, 4), ((1u64 << 62) / 3 + 1) * 4 - 2, "beyond 64 bits");
         assert_eq!(stretch(1 << 62, 1, 5), Time::MAX);
         assert_eq!(stretch(1, 0, 0), Time::MAX);
+    }
+
+    #[test]
+    fn a_shorter_period_can_end_an_activation() {
+        let u = Utilization::new(1, 10).unwrap();
+        let mut pibs = Account::pibs(u, 1, 100, 0).unwrap();
+        pibs.wake(&mut [], 5);
+        pibs.charge(6);
+        // 7 with its cost, of 7: the next one can begin 70 after the request.
+        pibs.request(70, 20);
+        assert_eq!((pibs.eligible(), pibs.left(), pibs.budget()), (20 + 70, 6, 7));
+        pibs.request(90, 30);
+        assert_eq!((pibs.eligible(), pibs.left()), (90, 8));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Who is ready: a queue for each level, first come, first served, linked through the contexts,
-//! and a bitmap of two steps. Levels 256 to 511 are the priorities, levels 0 to 255 the same
+//! and a bitmap. Levels 256 to 511 are the priorities, levels 0 to 255 the same
 //! priorities in the background. Who runs is in its queue, first.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -9,16 +9,16 @@ use crate::{Contexts, Id};
 const LEVELS: usize = 512;
 const WORDS: usize = LEVELS / 64;
 /// The lowest level with budget.
-pub const FOREGROUND: u16 = 256;
+pub const FOREGROUND: u32 = 256;
 
 /// The level of a priority with budget.
 #[inline]
-pub fn foreground(priority: u8) -> u16 {
-    FOREGROUND + u16::from(priority)
+pub fn foreground(priority: u8) -> u32 {
+    FOREGROUND + u32::from(priority)
 }
 
 /// Its level without.
-pub fn background(priority: u8) -> u16 {
+pub fn background(priority: u8) -> u32 {
     priority.into()
 }
 
@@ -35,9 +35,7 @@ pub struct Ends {
 #[repr(C)]
 pub struct Ready {
     /// The highest level that has somebody, 0 if none has.
-    highest: u16,
-    /// Which words are not 0.
-    summary: u16,
+    highest: u32,
     reserved: u32,
     words: [u64; WORDS],
     ends: [Ends; LEVELS],
@@ -46,29 +44,35 @@ pub struct Ready {
 impl Ready {
     pub const fn new() -> Self {
         let ends = [Ends { first: 0, last: 0 }; LEVELS];
-        Self { highest: 0, summary: 0, reserved: 0, words: [0; WORDS], ends }
+        Self { highest: 0, reserved: 0, words: [0; WORDS], ends }
     }
 
     /// The highest level that has somebody, 0 if none has.
     #[inline]
-    pub fn highest(&self) -> u16 {
-        self.highest % LEVELS as u16
+    pub fn highest(&self) -> u32 {
+        self.highest % LEVELS as u32
+    }
+
+    /// Whether nobody is at a level above this one.
+    #[inline]
+    pub fn nobody_above(&self, level: u32) -> bool {
+        level >= self.highest
     }
 
     /// The first of a level.
     #[inline]
-    pub fn first(&self, level: u16) -> Option<Id> {
-        Id::from_link(self.ends[usize::from(level) % LEVELS].first)
+    pub fn first(&self, level: u32) -> Option<Id> {
+        Id::from_link(self.ends[level as usize % LEVELS].first)
     }
 
     /// Queues a context that is not queued, as the last.
     #[inline]
-    pub fn insert(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u16) {
-        let level = level % LEVELS as u16;
-        let ends = &mut self.ends[usize::from(level)];
+    pub fn insert(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u32) {
+        let level = level % LEVELS as u32;
+        let ends = &mut self.ends[level as usize];
         let last = core::mem::replace(&mut ends.last, id.link());
         let context = contexts.context(id);
-        (context.previous, context.next, context.queued) = (last, 0, level + 1);
+        (context.previous, context.next, context.queued) = (last, 0, level as u16 + 1);
         match Id::from_link(last) {
             Some(last) => contexts.context(last).next = id.link(),
             None => {
@@ -79,12 +83,12 @@ impl Ready {
     }
 
     /// The same, as the first.
-    pub fn insert_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u16) {
-        let level = level % LEVELS as u16;
-        let ends = &mut self.ends[usize::from(level)];
+    pub fn insert_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u32) {
+        let level = level % LEVELS as u32;
+        let ends = &mut self.ends[level as usize];
         let first = core::mem::replace(&mut ends.first, id.link());
         let context = contexts.context(id);
-        (context.previous, context.next, context.queued) = (0, first, level + 1);
+        (context.previous, context.next, context.queued) = (0, first, level as u16 + 1);
         match Id::from_link(first) {
             Some(first) => contexts.context(first).previous = id.link(),
             None => {
@@ -100,8 +104,8 @@ impl Ready {
         let context = contexts.context(id);
         let (previous, next) = (context.previous, context.next);
         let Some(level) = core::mem::take(&mut context.queued).checked_sub(1) else { return };
-        let level = level % LEVELS as u16;
-        let ends = &mut self.ends[usize::from(level)];
+        let level = u32::from(level) % LEVELS as u32;
+        let ends = &mut self.ends[level as usize];
         match Id::from_link(previous) {
             Some(previous) => contexts.context(previous).next = next,
             None => ends.first = next,
@@ -117,12 +121,12 @@ impl Ready {
 
     /// Takes out the first of a level, which `id` is.
     #[inline]
-    pub fn remove_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u16) {
+    pub fn remove_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u32) {
         let context = contexts.context(id);
         context.queued = 0;
         let next = context.next;
-        let level = level % LEVELS as u16;
-        let ends = &mut self.ends[usize::from(level)];
+        let level = level % LEVELS as u32;
+        let ends = &mut self.ends[level as usize];
         ends.first = next;
         match Id::from_link(next) {
             Some(next) => contexts.context(next).previous = 0,
@@ -135,24 +139,38 @@ impl Ready {
 
     /// A level has somebody.
     #[inline]
-    fn mark(&mut self, level: u16) {
-        let word = usize::from(level / 64) % WORDS;
-        self.words[word] |= 1 << (level % 64);
-        self.summary |= 1 << word;
+    fn mark(&mut self, level: u32) {
+        self.words[(level / 64) as usize % WORDS] |= bit(level);
         self.highest = self.highest.max(level);
     }
 
     /// A level has nobody.
     #[inline]
-    fn unmark(&mut self, level: u16) {
-        let word = usize::from(level / 64) % WORDS;
-        self.words[word] &= !(1 << (level % 64));
-        if self.words[word] == 0 {
-            self.summary &= !(1 << word);
+    fn unmark(&mut self, level: u32) {
+        let word = (level / 64) as usize % WORDS;
+        let rest = self.words[word] & !bit(level);
+        self.words[word] = rest;
+        if level == self.highest {
+            // Mostly there is another one in the word.
+            self.highest = match rest {
+                0 => self.search(),
+                _ => (level | 63) - rest.trailing_zeros(),
+            };
         }
-        // The lowest bits stand for themselves, so that nobody being there needs no other way.
-        let word = (self.summary | 1).ilog2() as usize % WORDS;
-        let bit = (self.words[word] | 1).ilog2();
-        self.highest = (64 * word) as u16 + bit as u16;
     }
+
+    /// The highest level that has somebody, 0 if none has.
+    #[inline]
+    fn search(&self) -> u32 {
+        let word = self.words.iter().rposition(|word| *word != 0);
+        word.map_or(0, |word| {
+            (64 * word as u32 + 63).saturating_sub(self.words[word].trailing_zeros())
+        })
+    }
+}
+
+/// A level's bit in its word: the highest level is the lowest bit, which is found sooner.
+#[inline]
+fn bit(level: u32) -> u64 {
+    1 << 63 >> (level % 64)
 }

@@ -57,8 +57,7 @@ impl Account {
     #[inline]
     fn pop(&mut self, refills: &[Refill]) -> Option<Refill> {
         let next = self.following(refills)?;
-        let after = usize::from(self.start) + 1;
-        self.start = if after >= refills.len() { 0 } else { after as u16 };
+        self.start = after(self.start, refills);
         self.len -= 1;
         self.next = self.following(refills).map_or(Time::MAX, |next| next.time);
         Some(next)
@@ -67,27 +66,23 @@ impl Account {
     /// Not before those that are there: they may come from a longer period.
     #[inline]
     fn push(&mut self, refills: &mut [Refill], Refill { amount, time }: Refill) {
-        let (last, index) = match self.len {
-            0 => (self.head.time, usize::from(self.start)),
-            len => {
-                let last = self.index(refills, len - 1);
-                let time = refills.get(last).map_or(0, |last| last.time);
-                (time, if last + 1 >= refills.len() { 0 } else { last + 1 })
-            }
-        };
-        let time = time.max(last);
-        if let Some(place) = refills.get_mut(index) {
+        let time = time.max(self.last);
+        if let Some(place) = refills.get_mut(usize::from(self.end)) {
             *place = Refill { amount, time };
+            self.end = after(self.end, refills);
+            self.last = time;
             self.next = if self.len == 0 { time } else { self.next };
-            self.len += 1;
+            self.len = self.len.wrapping_add(1);
         }
     }
 
+    #[inline]
     fn is_full(&self, refills: &[Refill]) -> bool {
         usize::from(self.len) >= refills.len()
     }
 
     /// The head goes to the tail, a period later.
+    #[inline]
     pub(crate) fn rotate(&mut self, refills: &mut [Refill]) {
         let Refill { amount, time } = self.head;
         let later = Refill { amount, time: time.saturating_add(self.period) };
@@ -100,35 +95,65 @@ impl Account {
         }
     }
 
+    /// The same where there is another entry, of which more than a beginning's cost is left after
+    /// `used`; whether that was so, else nothing was done.
+    #[inline]
+    pub(crate) fn turn(&mut self, refills: &mut [Refill], used: Time) -> bool {
+        let Some(next) = refills.get(usize::from(self.start)).copied() else { return false };
+        let Some(place) = refills.get_mut(usize::from(self.end)) else { return false };
+        if used >= next.amount || next.amount <= self.cost {
+            return false;
+        }
+        let time = self.head.time.saturating_add(self.period).max(self.last);
+        *place = Refill { amount: self.head.amount, time };
+        (self.head, self.used, self.last) = (next, used, time);
+        (self.start, self.end) = (after(self.start, refills), after(self.end, refills));
+        // The one that went to the tail, if there were two.
+        self.next = refills.get(usize::from(self.start)).map_or(Time::MAX, |next| next.time);
+        true
+    }
+
     /// Every entry comes later.
     pub(crate) fn delay(&mut self, refills: &mut [Refill], by: Time) {
-        self.head.time = self.head.time.saturating_add(by);
-        self.next = self.next.saturating_add(by);
+        for time in [&mut self.head.time, &mut self.next, &mut self.last] {
+            *time = time.saturating_add(by);
+        }
         for refill in refills {
             refill.time = refill.time.saturating_add(by);
         }
     }
 
-    /// What was used of the head, less than it has, goes to the tail, a period later. Where there is
-    /// no room the rest of the head waits for the entry after it.
+    /// What was used of the head, less than it has, goes to the tail, a period later.
     #[inline]
     pub(crate) fn split(&mut self, refills: &mut [Refill]) {
-        let used = core::mem::take(&mut self.used);
+        let used = self.used;
         if used == 0 {
             return;
         }
-        let time = self.head.time.saturating_add(self.period);
-        let later = Refill { amount: used, time };
-        if !self.is_full(refills) {
-            self.head.amount = self.head.amount.wrapping_sub(used);
-            self.push(refills, later);
-        } else if self.len == 0 {
-            self.head.time = time;
-        } else {
-            self.head.amount = self.head.amount.wrapping_sub(used);
-            self.merge_later(refills);
-            self.push(refills, later);
+        if self.is_full(refills) {
+            return self.split_full(refills);
         }
+        self.used = 0;
+        self.head.amount = self.head.amount.wrapping_sub(used);
+        let time = self.head.time.saturating_add(self.period);
+        self.push(refills, Refill { amount: used, time });
+        if self.head.amount <= self.cost {
+            self.gather(refills);
+        }
+    }
+
+    /// There is no room: the rest of the head waits for the entry after it.
+    #[inline(never)]
+    fn split_full(&mut self, refills: &mut [Refill]) {
+        let used = core::mem::take(&mut self.used);
+        let time = self.head.time.saturating_add(self.period);
+        if self.len == 0 {
+            self.head.time = time;
+            return;
+        }
+        self.head.amount = self.head.amount.wrapping_sub(used);
+        self.merge_later(refills);
+        self.push(refills, Refill { amount: used, time });
         self.gather(refills);
     }
 
@@ -146,13 +171,11 @@ impl Account {
             self.head.amount = self.head.amount.saturating_add(extra);
             return;
         }
-        let start = match self.start {
-            0 => refills.len() - 1,
-            start => usize::from(start) - 1,
-        };
-        if let Some(place) = refills.get_mut(start) {
+        let start = before(self.start, refills);
+        if let Some(place) = refills.get_mut(usize::from(start)) {
             *place = self.head;
-            (self.start, self.len, self.next) = (start as u16, self.len + 1, self.head.time);
+            self.last = if self.len == 0 { self.head.time } else { self.last };
+            (self.start, self.len, self.next) = (start, self.len + 1, self.head.time);
             self.head = Refill { amount: extra, time: now };
         }
     }
@@ -160,19 +183,27 @@ impl Account {
     /// So much, less than all, of the last entries goes.
     pub(crate) fn cut(&mut self, refills: &mut [Refill], mut less: Time) {
         while less > 0 && self.len > 0 {
-            let last = self.index(refills, self.len - 1);
-            let Some(Refill { amount, .. }) = refills.get_mut(last) else { break };
+            let last = before(self.end, refills);
+            let Some(Refill { amount, .. }) = refills.get_mut(usize::from(last)) else { break };
             let part = less.min(*amount);
             (*amount, less) = (*amount - part, less - part);
-            self.len -= u16::from(*amount == 0);
+            if *amount == 0 {
+                (self.end, self.len) = (last, self.len - 1);
+            }
         }
-        self.next = if self.len == 0 { Time::MAX } else { self.next };
         self.head.amount = self.head.amount.saturating_sub(less);
+        (self.next, self.last) = match self.len {
+            0 => (Time::MAX, 0),
+            _ => (
+                self.next,
+                refills.get(usize::from(before(self.end, refills))).map_or(0, |r| r.time),
+            ),
+        };
     }
 
     /// The head becomes more than what a beginning costs, if all is, by waiting for what comes after
     /// it.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn gather(&mut self, refills: &[Refill]) {
         while self.head.amount <= self.cost && self.following(refills).is_some() {
             self.merge_later(refills);
@@ -194,6 +225,20 @@ impl Account {
             let Some(Refill { amount, .. }) = self.pop(refills) else { return };
             self.head.amount = self.head.amount.wrapping_add(amount);
         }
+    }
+}
+
+/// The place after one in the ring. A comparison: a limit need not be a power of two.
+#[inline]
+fn after(place: u16, refills: &[Refill]) -> u16 {
+    let next = usize::from(place) + 1;
+    if next >= refills.len() { 0 } else { next as u16 }
+}
+
+fn before(place: u16, refills: &[Refill]) -> u16 {
+    match place {
+        0 => refills.len().wrapping_sub(1) as u16,
+        place => place - 1,
     }
 }
 
@@ -219,6 +264,8 @@ mod tests {
         fn shown(&self) -> Vec<(Time, Time)> {
             let next = self.0.list(&self.1).nth(1);
             assert_eq!(self.0.next, next.map_or(Time::MAX, |next| next.time));
+            let last = self.0.list(&self.1).skip(1).last();
+            assert!(last.is_none_or(|last| last.time == self.0.last));
             self.0.list(&self.1).map(|r| (r.amount, r.time)).collect()
         }
     }

@@ -13,33 +13,46 @@ pub const PLACES: usize = 512;
 
 /// How many entries are looked at for one that matters.
 const LOOK: usize = 15;
+/// How many of these first.
+const FEW: usize = 6;
 
 /// What a context waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Entry {
     pub time: Time,
-    id: u32,
-    /// At which it will be ready.
-    level: u16,
-    /// Not 0: for an alarm, not for a refill.
-    alarm: u16,
+    /// The context's id, or 0; above it the level at which it will be ready, and [`ALARM`]. In one, so
+    /// that an entry moves in two parts.
+    rest: u64,
 }
+
+/// For an alarm, not for a refill.
+const ALARM: u64 = 1 << 63;
 
 impl Entry {
     /// None before the end of time.
-    const NONE: Self = Self { time: Time::MAX, id: 0, level: 0, alarm: 0 };
+    const NONE: Self = Self { time: Time::MAX, rest: 0 };
 
+    #[inline]
     pub fn new(id: Id, time: Time, priority: u8, alarm: bool) -> Self {
-        Self { time, id: id.link(), level: foreground(priority), alarm: alarm.into() }
+        let level = u64::from(foreground(priority));
+        let alarm = if alarm { ALARM } else { 0 };
+        Self { time, rest: u64::from(id.link()) | level << 32 | alarm }
     }
 
+    #[inline]
     pub fn id(&self) -> Option<Id> {
-        Id::from_link(self.id)
+        Id::from_link(self.rest as u32)
     }
 
+    #[inline]
     pub fn is_alarm(&self) -> bool {
-        self.alarm != 0
+        self.rest & ALARM != 0
+    }
+
+    #[inline]
+    fn level(&self) -> u16 {
+        (self.rest >> 32) as u16
     }
 }
 
@@ -51,20 +64,21 @@ pub struct Release {
     /// None is of a higher level.
     top: u32,
     reserved: u32,
-    /// The first one is [`Entry::NONE`] if there is none.
-    entries: [Entry; PLACES],
+    /// Where there is none, [`Entry::NONE`], so also at the end: every entry has two children or none.
+    entries: [Entry; PLACES + 1],
 }
 
 impl Release {
     pub const fn new() -> Self {
-        Self { len: 0, top: 0, reserved: 0, entries: [Entry::NONE; PLACES] }
+        Self { len: 0, top: 0, reserved: 0, entries: [Entry::NONE; PLACES + 1] }
     }
 
     fn len(&self) -> usize {
         (self.len as usize).min(PLACES)
     }
 
-    fn at(&self, place: usize) -> Entry {
+    #[inline]
+    pub fn at(&self, place: usize) -> Entry {
         self.entries[place % PLACES]
     }
 
@@ -80,36 +94,66 @@ impl Release {
         self.first() >= end || self.top <= level
     }
 
+    /// When the first one is due, if it matters for `level`.
+    #[inline]
+    pub fn first_above(&self, level: u32) -> Option<Time> {
+        let first = &self.entries[0];
+        (first.level() > level as u16).then_some(first.time)
+    }
+
+    /// Whether the second one is due, too.
+    #[inline]
+    pub fn second_is_due(&self, now: Time) -> bool {
+        // Those that are not there are never due.
+        self.entries[1].time <= now || self.entries[2].time <= now
+    }
+
+    /// Whether more wait than are looked at one by one.
+    #[inline]
+    pub fn are_many(&self) -> bool {
+        self.len > LOOK as u64
+    }
+
     /// When somebody is released at a level above `level`, or a moment before that; `end` if that
     /// comes first. With up to [`LOOK`] that wait it is exact. Beyond, one that doesn't matter may
     /// count: looking through all would take as long as there are contexts.
-    #[inline]
     pub fn next_above(&mut self, level: u32, end: Time) -> Time {
         if self.nothing_before(level, end) {
             return end;
         }
-        let (mut next, mut place, mut top) = (end, 0, 0);
-        let len = self.len();
-        while place < len.min(LOOK) {
-            let entry = &self.entries[place % PLACES];
-            if u32::from(entry.level) > level && entry.time < next {
-                next = entry.time;
-            }
-            top = top.max(entry.level);
-            place += 1;
+        match (self.first_above(level), self.are_many()) {
+            (Some(first), _) => first,
+            (None, true) => self.next_of_many(level, end),
+            (None, false) => self.next_of_few(level, end),
         }
-        if len > LOOK {
-            return self.next_of_many(next);
-        }
-        self.top = top.into();
-        next
     }
 
-    /// The children of those looked at are not later than all the rest.
-    #[cold]
-    fn next_of_many(&self, next: Time) -> Time {
-        let children = &self.entries[LOOK..self.len().min(2 * LOOK + 1)];
-        children.iter().map(|entry| entry.time).fold(next, Time::min)
+    /// The same where the first doesn't matter. Where there is no entry none matters: so without a loop
+    /// over those that there are.
+    #[inline(always)]
+    pub fn next_of_few(&mut self, level: u32, end: Time) -> Time {
+        let earlier = |next: Time, entry: &Entry| match entry.level() > level as u16 {
+            true => next.min(entry.time),
+            false => next,
+        };
+        let (few, more) = self.entries[..LOOK].split_at(FEW);
+        let mut next = few[1..].iter().fold(Time::MAX, earlier);
+        if self.len > FEW as u64 {
+            next = more.iter().fold(next, earlier);
+        }
+        if next == Time::MAX {
+            self.top = level;
+        }
+        next.min(end)
+    }
+
+    #[inline(never)]
+    pub fn next_of_many(&self, level: u32, end: Time) -> Time {
+        let (looked, rest) = self.entries.split_at(LOOK);
+        let looked = looked.iter().filter(|entry| u32::from(entry.level()) > level);
+        // The children of those looked at are not later than all the rest.
+        let children = &rest[..self.len().saturating_sub(LOOK).min(LOOK + 1)];
+        looked.chain(children).map(|entry| entry.time).fold(end, Time::min)
     }
 
     /// Adds what a context waits for that is not in. Without effect if there is no room, which who
@@ -119,7 +163,7 @@ impl Release {
         let place = self.len();
         if place < PLACES {
             self.len = place as u64 + 1;
-            self.top = self.top.max(entry.level.into());
+            self.top = self.top.max(entry.level().into());
             contexts.context(id).flags |= WAITS;
             self.rise(contexts, place, entry);
         }
@@ -154,21 +198,28 @@ impl Release {
         self.at(usize::from(place)).time
     }
 
+    /// Takes the first one out, which is of this context.
+    #[inline]
+    pub fn take_first(&mut self, contexts: &mut (impl Contexts + ?Sized)) {
+        self.take(contexts, 0);
+    }
+
     /// A context that may be in has another priority.
     pub fn set_priority(&mut self, context: &Context) {
         if context.flags & WAITS != 0 {
             let level = foreground(context.priority);
-            self.entries[usize::from(context.place) % PLACES].level = level;
-            self.top = self.top.max(level.into());
+            let entry = &mut self.entries[usize::from(context.place) % PLACES];
+            entry.rest = entry.rest & !(0xffff << 32) | u64::from(level) << 32;
+            self.top = self.top.max(level);
         }
     }
 
     /// Fills a place with the last entry.
     #[inline]
     fn take(&mut self, contexts: &mut (impl Contexts + ?Sized), place: usize) {
-        let Some(last) = self.len().checked_sub(1).filter(|last| place <= *last) else { return };
+        let last = (self.len.wrapping_sub(1) as usize) % PLACES;
         self.len = last as u64;
-        let entry = core::mem::replace(&mut self.entries[last % PLACES], Entry::NONE);
+        let entry = core::mem::replace(&mut self.entries[last], Entry::NONE);
         if place == last {
             return;
         }
@@ -202,19 +253,15 @@ impl Release {
     /// Finds the place of an entry from this one downwards.
     #[inline]
     fn sink(&mut self, contexts: &mut (impl Contexts + ?Sized), mut place: usize, entry: Entry) {
-        let len = self.len();
-        loop {
-            let mut child = 2 * place + 1;
-            if child >= len {
+        let len = self.len as usize % PLACES;
+        while 2 * place + 1 < len {
+            let left = 2 * place + 1;
+            let right_is_less = self.entries[left + 1].time < self.entries[left].time;
+            let child = left + usize::from(right_is_less);
+            if entry.time <= self.entries[child].time {
                 break;
             }
-            if child + 1 < len && self.at(child + 1).time < self.at(child).time {
-                child += 1;
-            }
-            if entry.time <= self.at(child).time {
-                break;
-            }
-            self.put(contexts, place, self.at(child));
+            self.put(contexts, place, self.entries[child]);
             place = child;
         }
         self.put(contexts, place, entry);
@@ -240,7 +287,7 @@ mod tests {
     fn first_above(contexts: &All, level: u32) -> Time {
         let waits = |n: &u32| contexts[*n as usize].0.flags & WAITS != 0;
         let waiting = (0..COUNT).filter(waits).map(entry);
-        let matter = waiting.filter(|entry| u32::from(entry.level) > level);
+        let matter = waiting.filter(|entry| u32::from(entry.level()) > level);
         matter.map(|entry| entry.time).min().unwrap_or(Time::MAX)
     }
 

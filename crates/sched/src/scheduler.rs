@@ -62,7 +62,7 @@ pub struct Scheduler {
     release: Release,
 }
 
-/// Who runs is strict or in the background.
+/// Who runs is strict, or may be in the background.
 const ODD: u32 = 1 << 31;
 
 impl Scheduler {
@@ -118,7 +118,7 @@ impl Scheduler {
 
     /// Whether who runs does so below all priorities.
     pub fn is_in_background(&self) -> bool {
-        self.running != 0 && self.level & u32::from(FOREGROUND) == 0
+        self.running != 0 && self.level & FOREGROUND == 0
     }
 
     /// A thread wants to run on a context, alarm or not. Without effect if one wanted to already,
@@ -128,18 +128,21 @@ impl Scheduler {
     pub fn wake(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) -> bool {
         let context = contexts.context(id);
         let flags = context.flags;
-        if flags & (WANTED | WAITS) != 0 || context.account.eligible() > now {
+        if context.account.eligible() > now {
             return self.wake_odd(contexts, id, now);
         }
-        if flags & SERVER == 0 {
-            context.account.wake_unlisted(now);
-        } else if !context.account.begin_alone(now) {
+        let alone = match flags & (WANTED | WAITS | SERVER) {
+            SERVER => context.account.begin_alone(now),
+            0 => context.account.wake_unlisted(now),
+            _ => false,
+        };
+        if !alone {
             return self.wake_odd(contexts, id, now);
         }
         context.flags = flags | WANTED;
         let level = foreground(context.priority);
         self.ready.insert(contexts, id, level);
-        u32::from(level) > self.effective
+        level > self.effective
     }
 
     /// It has an alarm or wants to run already, its list changes, or it has no budget.
@@ -153,21 +156,28 @@ impl Scheduler {
         context.flags |= WANTED;
         context.account.wake(refills, now);
         self.release.remove(contexts, id);
-        u32::from(self.place(contexts, id, now, false)) > self.effective
+        self.place(contexts, id, now, false) > self.effective
     }
 
     /// No thread wants to run on a context any more. It has no alarm then.
     #[inline]
     pub fn block(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
-        if self.running != id.link() || self.level != self.effective || now < self.charged {
+        if self.running != id.link() || self.level != self.effective {
             return self.block_odd(contexts, id, now);
         }
+        if now < self.charged {
+            return self.block_odd(contexts, id, self.charged);
+        }
         self.charge_plain(contexts.context(id), now);
-        self.ready.remove_first(contexts, id, self.level as u16);
-        self.vacate();
+        self.ready.remove_first(contexts, id, self.level);
+        self.running = 0;
         let (context, refills) = contexts.refills(id);
-        context.flags &= !(WANTED | ALARMED);
-        context.account.block(refills, now);
+        let flags = context.flags;
+        context.flags = flags & !(WANTED | ALARMED);
+        match flags & SERVER {
+            0 => context.account.deactivate(),
+            _ => context.account.stop(refills, now),
+        }
     }
 
     /// It does not run, or not in the usual way.
@@ -207,10 +217,10 @@ impl Scheduler {
     pub fn donate(&mut self, contexts: &mut (impl Contexts + ?Sized), priority: u8) -> bool {
         let Some(id) = self.running() else { return false };
         contexts.context(id).priority = priority;
-        self.effective = self.level & u32::from(FOREGROUND) | u32::from(priority);
+        self.effective = self.level & FOREGROUND | u32::from(priority);
         // The highest is at least its level in the queue, where it still lies, and for which the
         // timer was set.
-        self.effective >= self.ready.highest().into()
+        self.ready.nobody_above(self.effective)
     }
 
     /// The rest of what who runs has now is given up as if it had been used: others of its
@@ -231,7 +241,7 @@ impl Scheduler {
         self.follow(contexts);
         if let Some(level) = contexts.context(id).queued.checked_sub(1) {
             self.ready.remove(contexts, id);
-            self.ready.insert_first(contexts, id, level);
+            self.ready.insert_first(contexts, id, level.into());
         }
     }
 
@@ -304,8 +314,11 @@ impl Scheduler {
     #[inline]
     pub fn schedule(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
         let before = self.running;
-        if self.level != self.effective || now < self.charged {
+        if self.level != self.effective {
             return self.schedule_odd(contexts, now);
+        }
+        if now < self.charged {
+            return self.schedule_odd(contexts, self.charged);
         }
         if self.release.first() <= now {
             return self.schedule_due(contexts, now);
@@ -316,30 +329,53 @@ impl Scheduler {
         self.decide(contexts, now, before)
     }
 
-    /// Somebody's time has come.
+    /// Somebody's time has come. The short way: one plain context's refill, nothing else.
     #[inline(never)]
     fn schedule_due(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
         let before = self.running;
-        let over = self.charge_running(contexts, now);
-        self.release_due(contexts, now);
-        if over {
-            return self.schedule_over(contexts, now);
+        if self.charge_running(contexts, now) || self.release.second_is_due(now) {
+            return self.schedule_odd(contexts, now);
         }
+        let entry = self.release.at(0);
+        let Some(id) = entry.id() else { return self.schedule_odd(contexts, now) };
+        let context = contexts.context(id);
+        let flags = context.flags;
+        if entry.is_alarm() {
+            if flags & SERVER == 0 || !context.account.begin_at(entry.time) {
+                return self.schedule_odd(contexts, now);
+            }
+            context.flags = flags & !WAITS | WANTED | ALARMED;
+        } else {
+            if flags & BACKGROUND != 0 {
+                return self.schedule_odd(contexts, now);
+            }
+            context.flags = flags & !WAITS;
+        }
+        let level = foreground(context.priority);
+        self.ready.insert(contexts, id, level);
+        self.release.take_first(contexts);
         self.decide(contexts, now, before)
     }
 
-    /// A budget is used up.
+    /// A budget is used up. The short way: that of a server that is plain, and no more than its
+    /// head.
     #[inline(never)]
     fn schedule_over(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
-        let before = self.running;
-        if let Some(id) = self.running() {
-            let (context, refills) = contexts.refills(id);
-            context.account.end_turn(refills, now);
-            self.ready.remove_first(contexts, id, self.level as u16);
-            self.vacate();
-            self.place(contexts, id, now, false);
+        let Some(id) = self.running() else { return self.schedule_odd(contexts, now) };
+        let (context, refills) = contexts.refills(id);
+        if context.flags & SERVER == 0 || !context.account.use_up_head(refills) {
+            return self.schedule_odd(contexts, now);
         }
-        self.decide(contexts, now, before)
+        self.running = 0;
+        let (priority, eligible) = (context.priority, context.account.eligible());
+        self.ready.remove_first(contexts, id, self.level);
+        match eligible <= now {
+            true => self.ready.insert(contexts, id, foreground(priority)),
+            false => {
+                self.release.insert(contexts, id, Entry::new(id, eligible, priority, false));
+            }
+        }
+        self.decide(contexts, now, id.link())
     }
 
     /// Any way.
@@ -370,26 +406,38 @@ impl Scheduler {
         let context = contexts.context(id);
         if self.running != id.link() {
             if context.flags & (ALARMED | STRICT | BACKGROUND) != 0 {
-                return self.enter_odd(contexts, now, before);
+                return self.enter_noted(contexts, id, now, before);
             }
             self.occupy(id, level, 0);
             context.account.pay();
         } else if self.level & ODD != 0 {
             return self.stay_odd(contexts, now, before);
         }
-        let end = now.saturating_add(context.account.rest());
-        let decision =
-            Decision { run: Some(id), timer: end, switched: id.link() != before, alarm: false };
-        if self.release.nothing_before(level.into(), end) {
-            return decision;
+        let timer = now.saturating_add(context.account.rest());
+        let switched = id.link() != before;
+        if self.release.nothing_before(level, timer) {
+            return Decision { run: Some(id), timer, switched, alarm: false };
         }
-        self.with_timer(level, decision)
+        match self.release.first_above(level) {
+            Some(timer) => Decision { run: Some(id), timer, switched, alarm: false },
+            None => self.with_timer(id, level, timer, switched),
+        }
     }
 
-    /// The same, but somebody's time may come before that of the decision.
+    /// Somebody's time may come before the end of who runs.
     #[inline(never)]
-    fn with_timer(&mut self, level: u16, decision: Decision) -> Decision {
-        Decision { timer: self.release.next_above(level.into(), decision.timer), ..decision }
+    fn with_timer(&mut self, id: Id, level: u32, end: Time, switched: bool) -> Decision {
+        if self.release.are_many() {
+            return self.with_timer_of_many(id, level, end, switched);
+        }
+        let timer = self.release.next_of_few(level, end);
+        Decision { run: Some(id), timer, switched, alarm: false }
+    }
+
+    #[inline(never)]
+    fn with_timer_of_many(&mut self, id: Id, level: u32, end: Time, switched: bool) -> Decision {
+        let timer = self.release.next_of_many(level, end);
+        Decision { run: Some(id), timer, switched, alarm: false }
     }
 
     /// Nobody is ready.
@@ -398,6 +446,31 @@ impl Scheduler {
         self.vacate();
         let timer = self.release.next_above(0, Time::MAX);
         Decision { run: None, timer, switched: before != 0, alarm: false }
+    }
+
+    /// Who is put on the processor is not plain, or was woken by its alarm.
+    #[inline(never)]
+    fn enter_noted(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        id: Id,
+        now: Time,
+        before: u32,
+    ) -> Decision {
+        let context = contexts.context(id);
+        if context.flags & (STRICT | BACKGROUND) != 0 {
+            return self.enter_odd(contexts, now, before);
+        }
+        context.flags &= !ALARMED;
+        let level = self.ready.highest();
+        self.occupy(id, level, 0);
+        context.account.pay();
+        let end = now.saturating_add(context.account.rest());
+        let timer = match self.release.nothing_before(level, end) {
+            true => end,
+            false => self.release.next_above(level, end),
+        };
+        Decision { run: Some(id), timer, switched: true, alarm: true }
     }
 
     /// The highest is put on the processor, any way.
@@ -413,10 +486,13 @@ impl Scheduler {
         let (context, refills) = contexts.refills(id);
         if level >= FOREGROUND {
             context.account.dispatch(refills, now);
+        } else if context.turn >= context.account.budget() {
+            // Its budget has shrunk, or it left in the middle of a turn.
+            context.turn = 0;
         }
         let alarm = context.flags & ALARMED != 0;
         context.flags &= !ALARMED;
-        let odd = context.flags & STRICT != 0 || level < FOREGROUND;
+        let odd = context.flags & (STRICT | BACKGROUND) != 0;
         self.occupy(id, level, if odd { ODD } else { 0 });
         Decision { alarm, ..self.stay_odd(contexts, now, before) }
     }
@@ -441,9 +517,9 @@ impl Scheduler {
     }
 
     #[inline(always)]
-    fn occupy(&mut self, id: Id, level: u16, odd: u32) {
-        (self.running, self.effective) = (id.link(), level.into());
-        self.level = u32::from(level) | odd;
+    fn occupy(&mut self, id: Id, level: u32, odd: u32) {
+        (self.running, self.effective) = (id.link(), level);
+        self.level = level | odd;
     }
 
     /// Nobody is on the processor.
@@ -500,7 +576,7 @@ impl Scheduler {
         id: Id,
         now: Time,
         first: bool,
-    ) -> u16 {
+    ) -> u32 {
         let context = contexts.context(id);
         let level = foreground(context.priority);
         if context.account.eligible() > now {
@@ -616,8 +692,7 @@ impl Scheduler {
         self.ready.insert_first(contexts, id, level);
         let (context, refills) = contexts.refills(id);
         context.account.dispatch(refills, now);
-        let strict = context.flags & STRICT != 0;
-        self.occupy(id, level, if strict { ODD } else { 0 });
+        self.occupy(id, level, ODD);
     }
 
     fn turn_is_over(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> bool {
@@ -647,7 +722,7 @@ impl Scheduler {
         let Some(id) = self.running().filter(|_| self.effective != self.level & !ODD) else {
             return;
         };
-        let level = self.effective as u16;
+        let level = self.effective;
         self.ready.remove(contexts, id);
         self.ready.insert_first(contexts, id, level);
         self.release.set_priority(contexts.context(id));

@@ -43,15 +43,41 @@ use crate::{Account, Invalid, Refill, Time};
 
 /// Sporadic and strict servers.
 impl Account {
-    /// The used part of the head, all of it or more, comes again a period later. At most about
-    /// twice as many steps as the list is long, however late it comes.
+    /// The same as [`Account::use_up`] of a sporadic server, if its list only turns by one; whether
+    /// that was so, else nothing was done.
+    #[inline]
+    pub(crate) fn use_up_head(&mut self, refills: &mut [Refill]) -> bool {
+        let used = self.used.wrapping_sub(self.head.amount);
+        if self.len > 0 {
+            return self.turn(refills, used);
+        }
+        if used >= self.head.amount {
+            return false;
+        }
+        self.used = used;
+        self.head.time = self.head.time.saturating_add(self.period);
+        true
+    }
+
+    /// The head, all used up, comes again a period later.
     pub(crate) fn use_up(&mut self, refills: &mut [Refill], now: Time) {
+        self.used = self.used.wrapping_sub(self.head.amount);
+        self.rotate(refills);
+        if self.is_over() || self.head.amount <= self.cost || self.is_strict() {
+            self.use_up_more(refills, now);
+        }
+    }
+
+    /// The same of what was used beyond the head. At most about twice as many steps as the list is
+    /// long, however late it comes.
+    #[inline(never)]
+    fn use_up_more(&mut self, refills: &mut [Refill], now: Time) {
         if self.used / 2 >= self.budget {
             self.catch_up(refills);
         }
         // What is used is less than twice the budget: twice through the list at most.
         for _ in 0..2 * refills.len() + 3 {
-            if self.used < self.head.amount {
+            if !self.is_over() {
                 break;
             }
             self.used -= self.head.amount;
@@ -108,7 +134,15 @@ impl Account {
 
     #[inline]
     pub(crate) fn stop(&mut self, refills: &mut [Refill], now: Time) {
-        self.settle(refills, now);
+        match self.is_over() {
+            true => self.stop_late(refills, now),
+            false => self.split(refills),
+        }
+    }
+
+    #[inline(never)]
+    fn stop_late(&mut self, refills: &mut [Refill], now: Time) {
+        self.use_up(refills, now);
         self.split(refills);
     }
 }
@@ -153,6 +187,8 @@ mod tests {
         fn shown(&self) -> Vec<(Time, Time)> {
             let next = self.0.list(&self.1).nth(1);
             assert_eq!(self.0.next, next.map_or(Time::MAX, |next| next.time));
+            let last = self.0.list(&self.1).skip(1).last();
+            assert!(last.is_none_or(|last| last.time == self.0.last));
             self.0.list(&self.1).map(|r| (r.amount, r.time)).collect()
         }
     }

@@ -25,6 +25,8 @@ enum Call {
     Pass(Time),
     /// Time passes, up to the timer.
     Timer,
+    /// And so long beyond it.
+    Late(Time),
 }
 
 /// Few priorities, so that they are shared; at both ends of the words of a bitmap.
@@ -45,19 +47,20 @@ fn call() -> impl Strategy<Value = Call> {
         1 => Just(Call::YieldNow),
         1 => id.prop_map(Call::YieldTo),
         3 => (0u64..9).prop_map(Call::Pass),
-        6 => Just(Call::Timer),
+        5 => Just(Call::Timer),
+        1 => (0u64..40).prop_map(Call::Late),
     ]
 }
 
 fn context() -> impl Strategy<Value = Context> {
-    let account = (0u8..6, 1u64..12, 0u64..40).prop_map(|(kind, budget, more)| {
-        let period = budget + more;
+    let account = (0u8..6, 1u64..12, 0u64..40, 0u64..3).prop_map(|(kind, budget, more, cost)| {
+        let (period, cost) = (budget + more, cost.min(budget - 1));
         let utilization = Utilization::new(budget as u32, 13).unwrap();
         let account = match kind {
             0 => Account::full(period),
             1 => Account::pibs(utilization, 0, 13 + more, 0),
-            2 => Account::strict(budget, period, 0),
-            _ => Account::sporadic(budget, period, 0),
+            2 => Account::strict(budget, period, 0).and_then(|server| server.with_cost(cost)),
+            _ => Account::sporadic(budget, period, 0).and_then(|server| server.with_cost(cost)),
         };
         account.unwrap()
     });
@@ -195,14 +198,18 @@ impl Core {
             Call::YieldTo(n) => core.yield_to(all, id(n)),
             Call::Pass(ticks) => self.now = self.last.timer.min(now + ticks),
             Call::Timer if self.last.timer < Time::MAX => self.now = self.last.timer,
-            Call::Timer => (),
+            Call::Late(ticks) if self.last.timer < Time::MAX => self.now = self.last.timer + ticks,
+            Call::Timer | Call::Late(_) => (),
         }
         Ok(true)
     }
 
     fn decide(&mut self) -> Result<(), TestCaseError> {
+        let before = self.core.running();
         self.last = self.core.schedule(&mut self.all[..], self.now);
         (self.at, self.fresh) = (self.now, true);
+        prop_assert_eq!(self.last.switched, self.last.run != before);
+        prop_assert!(self.last.timer > self.now, "nothing is left: {:?}", self.last);
         for ((context, _), known) in self.all.iter().zip(&mut self.known) {
             let due = known.alarm.is_some_and(|time| time <= self.now);
             prop_assert_eq!(context.has_alarm(), known.alarm.is_some() && !due);
