@@ -121,6 +121,24 @@ ids! {
     IO_CYCLIC = 0x051 "io.cyclictest";
     /// From a device's interrupt to its handler.
     IO_IRQ = 0x052 "io.irq_to_handler";
+    /// The scheduler: a higher priority wakes and preempts.
+    SCHED_WAKE = 0x060 "sched.wake";
+    /// Who runs blocks; the next one runs.
+    SCHED_BLOCK = 0x061 "sched.block";
+    /// A refill of a higher priority is due.
+    SCHED_REFILL = 0x062 "sched.refill";
+    /// A budget is used up; the next one runs.
+    SCHED_EXPIRE = 0x063 "sched.expire";
+    /// A PIBS context wakes and preempts.
+    SCHED_PIBS = 0x064 "sched.pibs_wake";
+    /// A PIBS context's work is done.
+    SCHED_PIBS_BLOCK = 0x065 "sched.pibs_block";
+    /// Who runs goes on at another priority.
+    SCHED_DONATE = 0x066 "sched.donate";
+    /// An alarm of a higher priority is due.
+    SCHED_ALARM = 0x067 "sched.alarm";
+    /// As `sched.wake`, and the timer has to be searched for.
+    SCHED_SEARCH = 0x068 "sched.wake_search";
 }
 
 /// The bytes of a marker.

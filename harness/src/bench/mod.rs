@@ -12,6 +12,7 @@ mod io;
 mod linux;
 mod monitor;
 mod peer;
+mod sched;
 mod system;
 
 pub use figure::{Figure, Must, table};
@@ -42,7 +43,7 @@ impl Part {
 }
 
 /// Parts of a few seconds, whose figures are tests too: each has a bound.
-pub const SHORT: [Part; 9] = [
+pub const SHORT: [Part; 10] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -51,6 +52,7 @@ pub const SHORT: [Part; 9] = [
     part(&["monitor.restart"], monitor::restart),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
+    part(&["sched."], sched::operations),
     part(&["io.irq_to_handler", "exits.irq_to_handler"], io::interrupt),
 ];
 

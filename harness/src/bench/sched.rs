@@ -1,0 +1,34 @@
+//! What the kernel's scheduler costs.
+
+use super::Found;
+use super::figure::{Figure, Must};
+use super::system::System;
+use crate::Failure;
+use crate::rows::Row;
+use bulkhead_layout::marker::{NAMES, id};
+
+/// Instructions of an operation, at most: of the worst case among those that the guest sets up.
+const BOUNDS: [(u16, f64); 9] = [
+    (id::SCHED_WAKE, 130.0),
+    (id::SCHED_SEARCH, 130.0),
+    (id::SCHED_BLOCK, 150.0),
+    (id::SCHED_REFILL, 165.0),
+    (id::SCHED_ALARM, 220.0),
+    (id::SCHED_EXPIRE, 210.0),
+    (id::SCHED_PIBS, 120.0),
+    (id::SCHED_PIBS_BLOCK, 130.0),
+    (id::SCHED_DONATE, 15.0),
+];
+
+/// Each operation of `guests/sched`, its decision included.
+pub fn operations() -> Found {
+    let ran = System::new("sched", "sched").one_core().run()?;
+    let one = |(which, most)| -> Result<Figure, Failure> {
+        let name = NAMES.iter().find(|(id, _)| *id == which).map_or("?", |(_, name)| name);
+        let d = ran.counts.span(which).filter(|d| d.n > 0).ok_or_else(|| format!("no {name}"))?;
+        let row = Row::new(name, "instructions", d.max as f64);
+        let note = format!("the most; {} the least, {} the median of {}", d.min, d.median, d.n);
+        Ok(Figure::new(row).must(Must::AtMost(most)).note(note))
+    };
+    BOUNDS.into_iter().map(one).collect()
+}
