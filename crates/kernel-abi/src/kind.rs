@@ -1,9 +1,10 @@
+use crate::numbered::numbered;
+
+numbered! {
 /// What a capability is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Nothing: an empty slot.
-    #[default]
     Null = 0,
     /// Memory of which objects are made.
     Untyped = 1,
@@ -34,6 +35,7 @@ pub enum Kind {
     /// The sandbox itself: its console, its end.
     Sandbox = 14,
 }
+}
 
 impl Kind {
     /// All kinds, by number.
@@ -54,12 +56,6 @@ impl Kind {
         Self::Ports,
         Self::Sandbox,
     ];
-
-    /// The kind of a number.
-    #[must_use]
-    pub const fn new(number: u8) -> Option<Self> {
-        if (number as usize) < Self::ALL.len() { Some(Self::ALL[number as usize]) } else { None }
-    }
 }
 
 /// What a capability allows, as a set. Deriving only takes away.

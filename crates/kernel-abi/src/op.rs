@@ -1,6 +1,8 @@
+use crate::numbered::numbered;
+
+numbered! {
 /// What a call asks for: the low byte of RAX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Op {
     /// Send to RDI and wait for the answer. On a capability of the kernel's own objects: a
     /// method ([`crate::label`]), answered at once.
@@ -29,23 +31,4 @@ pub enum Op {
     /// Give up what is left of the budget until it is refilled; last of its priority then.
     Yield = 9,
 }
-
-impl Op {
-    /// The call of a number.
-    #[must_use]
-    pub const fn new(number: u8) -> Option<Self> {
-        Some(match number {
-            0 => Self::Call,
-            1 => Self::ReplyRecv,
-            2 => Self::Recv,
-            3 => Self::Wait,
-            4 => Self::Send,
-            5 => Self::NbSend,
-            6 => Self::NbSendRecv,
-            7 => Self::NbSendWait,
-            8 => Self::Reply,
-            9 => Self::Yield,
-            _ => return None,
-        })
-    }
 }

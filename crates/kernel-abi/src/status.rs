@@ -1,6 +1,8 @@
+use crate::numbered::numbered;
+
+numbered! {
 /// Why a call did nothing, or how a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
 pub enum Code {
     /// It was done.
     Ok = 0,
@@ -43,6 +45,7 @@ pub enum Code {
     /// Nobody was there to receive.
     WouldBlock = 19,
 }
+}
 
 /// How a call ended: RAX. Bits 0 to 7: a [`Code`]; bits 8 to 15: which argument is
 /// meant, 0 being the capability invoked, 1 the first word; bits 16 to 63: detail.
@@ -63,29 +66,7 @@ impl Status {
     /// The code; `None` for a number that is none.
     #[must_use]
     pub const fn code(self) -> Option<Code> {
-        Some(match self.0 as u8 {
-            0 => Code::Ok,
-            1 => Code::NoCall,
-            2 => Code::NoCapability,
-            3 => Code::WrongKind,
-            4 => Code::NoRight,
-            5 => Code::OutOfRange,
-            6 => Code::Occupied,
-            7 => Code::NoMemory,
-            8 => Code::HasChildren,
-            9 => Code::BadState,
-            10 => Code::TooDeep,
-            11 => Code::Upwards,
-            12 => Code::NoAuthority,
-            13 => Code::NoTable,
-            14 => Code::WriteExecute,
-            15 => Code::TimedOut,
-            16 => Code::Cancelled,
-            17 => Code::NoContext,
-            18 => Code::TooManyContexts,
-            19 => Code::WouldBlock,
-            _ => return None,
-        })
+        Code::new(self.0 as u8)
     }
 
     /// Which argument is meant.
