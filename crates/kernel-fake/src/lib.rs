@@ -10,4 +10,4 @@ mod tree;
 mod world;
 
 pub use bulkhead_kernel as kernel;
-pub use world::{Came, Machine, Thread, World};
+pub use world::{Came, Machine, Thread, World, both};

@@ -35,8 +35,10 @@ pub struct Came {
     pub accepted: u64,
     /// How often each error came back, by code.
     pub errors: HashMap<Option<Code>, u64>,
-    /// Accesses to memory that one entry made at most.
+    /// Accesses to memory that one call made at most.
     pub most: u64,
+    /// Which one.
+    pub longest: Option<String>,
 }
 
 impl Came {
@@ -44,7 +46,9 @@ impl Came {
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.accepted += other.accepted;
-        self.most = self.most.max(other.most);
+        if other.most > self.most {
+            (self.most, self.longest) = (other.most, other.longest.clone());
+        }
         for (code, count) in &other.errors {
             *self.errors.entry(*code).or_default() += count;
         }
@@ -263,16 +267,15 @@ impl<'a, S: Source> Chaos<'a, S> {
     /// # Errors
     /// What is not as it has to be.
     pub fn step(&mut self, audit: bool) -> Result<(), String> {
-        let before = (self.world.machine.accesses(), self.world.machine.entered);
+        let entered = self.world.machine.entered;
         let mapped = audit.then(|| self.world.mapped());
         match self.world.core.current.some() {
             Some(current) if !self.chance(24) => self.call(current, audit)?,
             Some(_) => self.happen(),
             None => self.revive(),
         }
-        self.came.most = self.came.most.max(self.world.machine.accesses() - before.0);
         if let Some(mapped) = mapped {
-            self.forgotten(&mapped, before.1)?;
+            self.forgotten(&mapped, entered)?;
             self.world.check().map_err(|why| self.said(&why))?;
         }
         Ok(())
@@ -286,8 +289,17 @@ impl<'a, S: Source> Chaos<'a, S> {
         let (op, named, info, words) = self.imagine();
         let thread = Thread { cap: 0, at: current, context: 0 };
         self.note(format!("{current:?}: op {op:#x}, names {named:#x}, info {info:#x}, {words:x?}"));
-        let before = audit.then(|| self.world.image());
+        let before = audit.then(|| self.world.clone());
+        let accesses = self.world.machine.accesses();
         self.world.syscall(thread, op, named, info, words);
+        let accesses = self.world.machine.accesses() - accesses;
+        if accesses > self.came.most {
+            (self.came.most, self.came.longest) = (accesses, self.log.last().cloned());
+        }
+        if let Some(before) = before.clone().filter(|_| self.chance(16)) {
+            let other = |world: &mut World| world.syscall(thread, op, named, info, words);
+            self.the_other_way(before, other).map_err(|why| self.said(&why))?;
+        }
         self.came.calls += 1;
         // Who came back at once can have been refused.
         let code = match self.world.runs(thread) {
@@ -301,9 +313,27 @@ impl<'a, S: Source> Chaos<'a, S> {
         let came_to_nothing = waits && matches!(code, Some(Code::TimedOut | Code::NoContext));
         let refused = code != Some(Code::Ok) && !came_to_nothing;
         if let Some(before) = before.filter(|_| refused && self.world.runs(thread)) {
-            self.unchanged(current, &before).map_err(|why| self.said(&why))?;
+            self.unchanged(current, before.machine.bytes()).map_err(|why| self.said(&why))?;
         }
         Ok(())
+    }
+
+    /// Short ways and long ones come to the same.
+    fn the_other_way(&self, mut other: World, call: impl FnOnce(&mut World)) -> Result<(), String> {
+        other.fast = !other.fast;
+        call(&mut other);
+        let mut this = self.world.clone();
+        // What was left for later, such as what time was used, is not in question.
+        this.settle();
+        other.settle();
+        let (this, other) = (this.image(), other.image());
+        match (0..this.len()).find(|at| this[*at] != other[*at]) {
+            Some(at) => {
+                let kind = self.world.machine.kind_at(at as u32);
+                Err(format!("the other way leaves another byte at {at:#x}, in {kind:?}"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Nothing but the registers of who was refused.

@@ -462,6 +462,24 @@ impl World {
     }
 }
 
+/// Lets a test run twice, with the short ways of calls and without: they must leave the same.
+///
+/// # Panics
+/// With what the test panics, what is not as it has to be afterwards, and where the two differ.
+pub fn both(test: impl Fn(&mut World)) {
+    let [short, long] = [true, false].map(|fast| {
+        let mut world = World { fast, ..World::new() };
+        test(&mut world);
+        world.audit();
+        world.settle();
+        world.audit();
+        world
+    });
+    let differ = short.image().iter().zip(&long.image()).position(|(a, b)| a != b);
+    let what = differ.map(|at| (at, short.machine.kind_at(at as u32)));
+    assert!(what.is_none(), "the short way leaves another byte at {what:x?}");
+}
+
 impl Default for World {
     fn default() -> Self {
         Self::new()

@@ -1,0 +1,429 @@
+//! Whose time is used, and how it comes back: by the answer, and by whatever else can end a call.
+
+use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, label};
+use bulkhead_kernel_fake::kernel::{Machine as _, State};
+use bulkhead_kernel_fake::{Thread, World, both};
+
+const NEVER: u64 = u64::MAX;
+const WORDS: [u64; 4] = [1, 2, 3, 4];
+
+/// A client that called a passive server, which called another one.
+struct Chain {
+    client: Thread,
+    middle: Thread,
+    last: Thread,
+    /// Through which the client and the one in the middle wait.
+    replies: [Address; 2],
+    endpoints: [Address; 2],
+}
+
+impl Chain {
+    fn new(world: &mut World) -> Self {
+        let endpoints = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
+        let (middle, first) = world.server(50, endpoints[0]);
+        let (last, second) = world.server(60, endpoints[1]);
+        let client = world.thread(10);
+        world.call(client, endpoints[0], 7, WORDS);
+        assert!(world.runs(middle));
+        world.audit();
+        world.call(middle, endpoints[1], 8, WORDS);
+        assert!(world.runs(last));
+        world.audit();
+        Self { client, middle, last, replies: [first, second], endpoints }
+    }
+
+    /// With whom the client's context is.
+    fn holder(&self, world: &World) -> Option<Thread> {
+        let context = world.machine.get(self.client.at).home;
+        let thread = world.machine.get(context).thread;
+        [self.client, self.middle, self.last].into_iter().find(|t| t.at == thread)
+    }
+}
+
+#[test]
+fn a_message_and_its_answer_carry_words_and_label() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let badged = world.copy(endpoint, bulkhead_kernel_fake::kernel::abi::Rights::ALL, 0x77);
+        let (server, reply) = world.server(50, endpoint);
+        let client = world.thread(10);
+        world.call(client, badged, 7, WORDS);
+        assert!(world.runs(server));
+        let came = world.came(server);
+        assert_eq!((came.status.0, came.badge, came.info.label()), (0, 0x77, 7));
+        assert_eq!(came.words, WORDS);
+        world.reply_recv(server, endpoint, reply, 9, [4, 3, 2, 1]);
+        assert!(world.runs(client));
+        let came = world.came(client);
+        assert_eq!((came.status.0, came.badge, came.info.label()), (0, 0, 9));
+        assert_eq!(came.words, [4, 3, 2, 1]);
+        assert_eq!(world.state(server), State::Receiving);
+    });
+}
+
+#[test]
+fn a_chain_of_calls_unwinds() {
+    both(|world| {
+        let chain = Chain::new(world);
+        assert_eq!(chain.holder(world), Some(chain.last));
+        world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+        assert!(world.runs(chain.middle));
+        assert_eq!(chain.holder(world), Some(chain.middle));
+        world.reply_recv(chain.middle, chain.endpoints[0], chain.replies[0], 2, WORDS);
+        assert!(world.runs(chain.client));
+        assert_eq!(
+            (chain.holder(world), world.came(chain.client).info.label()),
+            (Some(chain.client), 2)
+        );
+    });
+}
+
+#[test]
+fn a_call_to_a_server_of_a_lower_priority_lets_others_in_between() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(5, endpoint);
+        let hog = world.thread(8);
+        let client = world.thread(10);
+        assert!(world.runs(client));
+        world.call(client, endpoint, 0, WORDS);
+        assert!(world.runs(hog), "the server's priority counts, not the client's");
+        world.audit();
+        world.does(hog.cap, label::SUSPEND, [0; 4]);
+        assert!(world.runs(server));
+        world.resume(hog);
+        world.does(hog.cap, label::SET_PRIORITY, [4, 4, hog.cap.into(), 0]);
+        world.reply_recv(server, endpoint, reply, 0, WORDS);
+        assert!(world.runs(client));
+    });
+}
+
+#[test]
+fn equals_have_no_turn_because_of_a_call() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(10, endpoint);
+        let client = world.thread(10);
+        let other = world.thread(10);
+        world.call(client, endpoint, 0, WORDS);
+        assert!(world.runs(server), "{other:?} comes after");
+        world.reply_recv(server, endpoint, reply, 0, WORDS);
+        assert!(world.runs(client));
+    });
+}
+
+#[test]
+fn the_answer_by_somebody_else_brings_the_time_back() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(50, endpoint);
+        let client = world.thread(10);
+        let other = world.thread(90);
+        let wakes = world.make(Kind::Notification, 0);
+        world.wait(other, wakes, 500_000);
+        world.call(client, endpoint, 0, WORDS);
+        assert!(world.runs(server));
+        world.pass(600_000);
+        assert!(world.runs(other));
+        world.reply(other, reply, 5, WORDS);
+        world.wait(other, wakes, NEVER);
+        assert!(world.runs(client), "the server has no time any more");
+        assert_eq!(world.came(client).info.label(), 5);
+    });
+}
+
+#[test]
+fn the_end_of_each_object_of_a_chain_brings_the_time_back() {
+    type End = fn(&Chain) -> Address;
+    // What ends, who has the time then, and in which state the client is.
+    let cases: [(&str, End, u8, State); 6] = [
+        ("last server", |chain| chain.last.cap, 1, State::Calling),
+        ("middle server", |chain| chain.middle.cap, 0, State::Calling),
+        ("first reply", |chain| chain.replies[0], 0, State::Running),
+        ("second reply", |chain| chain.replies[1], 1, State::Calling),
+        ("first endpoint", |chain| chain.endpoints[0], 2, State::Calling),
+        ("second endpoint", |chain| chain.endpoints[1], 2, State::Calling),
+    ];
+    for (what, end, holder, state) in cases {
+        both(|world| {
+            let chain = Chain::new(world);
+            world.delete(end(&chain));
+            world.audit();
+            let holders = [chain.client, chain.middle, chain.last];
+            assert_eq!(chain.holder(world), Some(holders[usize::from(holder)]), "{what}");
+            assert_eq!(world.state(chain.client), state, "{what}");
+        });
+    }
+}
+
+#[test]
+fn the_end_of_a_called_object_is_told() {
+    both(|world| {
+        let chain = Chain::new(world);
+        world.delete(chain.replies[0]);
+        assert!(world.runs(chain.client));
+        assert_eq!(world.came(chain.client).status.code(), Some(Code::Cancelled));
+    });
+    both(|world| {
+        let chain = Chain::new(world);
+        world.delete(chain.replies[1]);
+        assert!(world.runs(chain.middle));
+        assert_eq!(world.came(chain.middle).status.code(), Some(Code::Cancelled));
+        world.reply_recv(chain.middle, chain.endpoints[0], chain.replies[0], 3, WORDS);
+        assert!(world.runs(chain.client));
+    });
+}
+
+#[test]
+fn the_end_of_the_client_or_of_its_context_stops_the_servers_where_they_are() {
+    for which in 0..3 {
+        both(|world| {
+            let chain = Chain::new(world);
+            match which {
+                0 => world.delete(chain.client.cap),
+                1 => world.delete(chain.client.context),
+                _ => _ = world.does(chain.client.context, label::UNBIND, [0; 4]),
+            }
+            world.audit();
+            assert!(world.core.current.is_none());
+            // A new context lets the last one go on, who answers whoever is left.
+            let context = world.context(Policy::Full, 0, 1_000_000);
+            world.does(context, label::BIND, [chain.last.cap.into(), 0, 0, 0]);
+            assert!(world.runs(chain.last));
+            world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+            assert_eq!(world.state(chain.middle), State::Running);
+            assert!(!world.runs(chain.middle), "on whose time?");
+        });
+    }
+}
+
+#[test]
+fn a_suspended_client_has_its_time_back_and_its_server_none() {
+    both(|world| {
+        let chain = Chain::new(world);
+        world.does(chain.client.cap, label::SUSPEND, [0; 4]);
+        world.audit();
+        assert_eq!(chain.holder(world), Some(chain.client));
+        assert!(world.core.current.is_none());
+        world.resume(chain.client);
+        assert!(world.runs(chain.client));
+    });
+}
+
+#[test]
+fn a_suspended_server_keeps_the_time_until_it_goes_on() {
+    both(|world| {
+        let chain = Chain::new(world);
+        world.does(chain.last.cap, label::SUSPEND, [0; 4]);
+        world.audit();
+        assert!(world.core.current.is_none());
+        world.resume(chain.last);
+        assert!(world.runs(chain.last));
+        world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+        assert!(world.runs(chain.middle));
+    });
+}
+
+#[test]
+fn revocation_of_a_reply_object_reaches_nobody_but_the_copies() {
+    both(|world| {
+        let chain = Chain::new(world);
+        let all = bulkhead_kernel_fake::kernel::abi::Rights::ALL;
+        let copy = world.copy(chain.replies[1], all, 0);
+        world.revoke(chain.replies[1]);
+        assert!(world.cap(copy).is(Kind::Null));
+        assert!(world.runs(chain.last));
+    });
+}
+
+#[test]
+fn the_end_of_all_memory_ends_all() {
+    both(|world| {
+        let chain = Chain::new(world);
+        assert!(world.runs(chain.last));
+        world.revoke(World::UNTYPED);
+        assert!(world.core.current.is_none());
+        assert_eq!(world.core.scheduler.reserved(), 0);
+        let objects: Vec<_> = world.machine.objects().map(|(_, kind)| kind).collect();
+        assert_eq!(objects.iter().filter(|kind| **kind != Kind::Null).count(), 2, "{objects:?}");
+    });
+}
+
+#[test]
+fn a_server_that_receives_without_answering_has_no_time_but_its_client_has() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(50, endpoint);
+        let (client, idle) = (world.thread(10), world.thread(1));
+        world.call(client, endpoint, 0, WORDS);
+        // With another reply object: the client waits on.
+        let other = world.make(Kind::Reply, 0);
+        world.recv(server, endpoint, other, NEVER);
+        assert!(world.runs(idle));
+        assert_eq!(world.state(client), State::Calling);
+        assert_eq!(world.machine.get(client.at).context, world.machine.get(client.at).home);
+        // It answers when it runs for somebody else.
+        let second = world.thread(20);
+        world.call(second, endpoint, 0, WORDS);
+        assert!(world.runs(server));
+        world.reply(server, reply, 4, WORDS);
+        assert_eq!(world.state(client), State::Running);
+        // With the same one: the client is told.
+        world.recv(server, endpoint, other, NEVER);
+        assert!(world.runs(second));
+        assert_eq!(world.came(second).status.code(), Some(Code::Cancelled));
+    });
+}
+
+#[test]
+fn a_passive_server_is_never_left_without_time() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(50, endpoint);
+        let client = world.thread(10);
+        // A message without time is refused to it.
+        world.send(client, endpoint, 0, WORDS);
+        assert_eq!(world.came(client).status.code(), Some(Code::NoContext));
+        world.call(client, endpoint, 0, WORDS);
+        // An answer that would leave it without is, too; and a poll leaves it its client's.
+        world.reply(server, reply, 0, WORDS);
+        assert_eq!(world.came(server).status.code(), Some(Code::NoContext));
+        world.recv(server, endpoint, reply, 0);
+        assert_eq!(world.came(server).status.code(), Some(Code::TimedOut));
+        world.recv(server, endpoint, reply, 1 << 40);
+        assert_eq!(world.came(server).status.code(), Some(Code::NoContext));
+        assert!(world.runs(server));
+        assert_eq!(world.state(client), State::Calling);
+        world.reply_recv(server, endpoint, reply, 6, WORDS);
+        assert!(world.runs(client));
+    });
+}
+
+#[test]
+fn senders_that_a_passive_server_cannot_take_are_refused_and_the_next_one_is_served() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(50, endpoint);
+        let senders: Vec<_> = (0..12).map(|_| world.thread(60)).collect();
+        let client = world.thread(10);
+        let wakes = world.make(Kind::Notification, 0);
+        for sender in &senders {
+            world.wait(*sender, wakes, NEVER);
+        }
+        let next = world.thread(30);
+        world.wait(next, wakes, NEVER);
+        world.call(client, endpoint, 0, WORDS);
+        for sender in &senders {
+            signal(world, wakes);
+            world.send(*sender, endpoint, 0, WORDS);
+        }
+        // The server runs at 50, so that this one comes to its call only afterwards.
+        signal(world, wakes);
+        assert!(world.runs(server));
+        let before = world.machine.get(server.at).registers.ip::<bulkhead_kernel_fake::Machine>();
+        loop {
+            world.reply_recv(server, endpoint, reply, 6, WORDS);
+            if world.state(server) == State::Receiving {
+                break;
+            }
+            while !world.runs(server) {
+                let refused = senders.iter().find(|sender| world.runs(**sender)).unwrap();
+                assert_eq!(world.came(*refused).status.code(), Some(Code::NoContext));
+                world.wait(*refused, wakes, NEVER);
+            }
+            let ip = world.machine.get(server.at).registers.ip::<bulkhead_kernel_fake::Machine>();
+            assert_eq!(ip, before, "it is to call again");
+        }
+        assert_eq!(world.came(client).info.label(), 6);
+        assert_eq!(world.state(client), State::Running);
+    });
+}
+
+/// From outside.
+fn signal(world: &mut World, notification: Address) {
+    world.does(World::INTERRUPT, label::SET_NOTIFICATION, [notification.into(), 0, 0, 0]);
+    world.interrupt();
+}
+
+#[test]
+fn calls_in_a_circle_wait_for_each_other_and_nobody_else() {
+    both(|world| {
+        let [first, second] = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
+        let (server, _) = world.server(50, second);
+        let (client, idle) = (world.thread(10), world.thread(1));
+        world.call(client, second, 0, WORDS);
+        world.call(server, first, 0, WORDS);
+        assert!(world.runs(idle));
+        world.audit();
+        // Either of them can be ended.
+        world.delete(server.cap);
+        assert_eq!(world.machine.get(client.at).context, world.machine.get(client.at).home);
+        world.does(client.cap, label::SUSPEND, [0; 4]);
+        world.resume(client);
+        assert!(world.runs(client));
+    });
+}
+
+#[test]
+fn a_notification_lends_its_context_and_has_it_back() {
+    both(|world| {
+        let notification = world.make(Kind::Notification, 0);
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (worker, _) = world.server(50, endpoint);
+        // Waiting at the notification from now on.
+        let client = world.thread(10);
+        world.call(client, endpoint, 0, WORDS);
+        world.wait(worker, notification, NEVER);
+        world.does(client.cap, label::SUSPEND, [0; 4]);
+        signal(world, notification);
+        assert!(world.core.current.is_none(), "on whose time?");
+        // A context for the notification: what was signalled before is heard now.
+        let context = world.context(Policy::Sporadic, 100_000, 1_000_000);
+        world.does(context, label::BIND, [notification.into(), 0, 0, 0]);
+        assert!(world.runs(worker));
+        assert_eq!(world.came(worker).badge, 1, "a signal without a badge is one, too");
+        world.wait(worker, notification, NEVER);
+        assert!(world.core.current.is_none());
+        let of = world.cap(context).at::<bulkhead_kernel_fake::kernel::Context>();
+        assert!(world.machine.get(of).thread.is_none());
+        signal(world, notification);
+        assert!(world.runs(worker));
+    });
+}
+
+#[test]
+fn a_context_that_comes_free_is_for_who_waits_for_it() {
+    both(|world| {
+        let notification = world.make(Kind::Notification, 0);
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let context = world.context(Policy::Sporadic, 100_000, 1_000_000);
+        let workers = [0, 1].map(|n| {
+            let worker = world.thread(50 + n);
+            world.wait(worker, notification, NEVER);
+            world.does(worker.context, label::UNBIND, [0; 4]);
+            worker
+        });
+        world.does(context, label::BIND, [notification.into(), 0, 0, 0]);
+        signal(world, notification);
+        assert!(world.runs(workers[1]));
+        signal(world, notification);
+        assert!(world.runs(workers[1]), "there is one context");
+        world.recv(workers[1], endpoint, 0, NEVER);
+        assert_eq!(world.came(workers[1]).status.code(), Some(Code::NoCapability));
+        let reply = world.make(Kind::Reply, 0);
+        world.recv(workers[1], endpoint, reply, NEVER);
+        assert!(world.runs(workers[0]), "it is told when the context is free");
+    });
+}
+
+#[test]
+fn who_has_lent_its_time_is_given_no_other() {
+    both(|world| {
+        let chain = Chain::new(world);
+        let context = world.context(Policy::Full, 0, 1_000_000);
+        let bind = world.invoke(context, label::BIND, [chain.middle.cap.into(), 0, 0, 0]);
+        assert_eq!(bind.unwrap_err().code(), Some(Code::Occupied));
+        world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+        assert_eq!(chain.holder(world), Some(chain.middle));
+    });
+}
