@@ -45,6 +45,7 @@ seeds() { # target
 limits() { # target
     case $1 in
     manifest) printf '%s\n' -max_len=8192 "-dict=$ROOT/fuzz/manifest.dict" ;;
+    kernel) echo "-max_len=4096" ;; # a call takes about 20 bytes
     *) echo "-max_len=$LEN" ;;
     esac
 }

@@ -11,6 +11,7 @@ mod icr;
 mod image;
 mod input;
 mod ioapic;
+mod kernel;
 mod manifest;
 mod mmio;
 mod pci;
@@ -55,11 +56,12 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Result<Seen, String>, len:
 }
 
 /// All targets.
-pub static TARGETS: [Target; 7] = [
+pub static TARGETS: [Target; 8] = [
     target("hypercall", hypercall::run, 512),
     target("icr", icr::run, 512),
     target("image", image::run, 64),
     target("ioapic", ioapic::run, 2048),
+    target("kernel", kernel::run, 4096),
     Target { text: true, pieces: manifest::PIECES, ..target("manifest", manifest::run, 0) },
     target("mmio", mmio::run, 2048),
     target("pci", pci::run, 2048),

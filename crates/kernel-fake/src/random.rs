@@ -56,12 +56,12 @@ impl Came {
 }
 
 /// Threads with everything at hand: their common node has the capabilities of all objects.
-pub struct Chaos<'a, S> {
+pub struct Chaos<S> {
     /// The system.
     pub world: World,
     /// What came of it.
     pub came: Came,
-    source: &'a mut S,
+    source: S,
     threads: Vec<Thread>,
     last: Address,
     log: Vec<String>,
@@ -70,9 +70,9 @@ pub struct Chaos<'a, S> {
 /// Where small addresses end, and those that are beyond all tables' begin.
 const PAGES: u64 = 12;
 
-impl<'a, S: Source> Chaos<'a, S> {
+impl<S: Source> Chaos<S> {
     /// A system of a few threads, that may take the short ways or not.
-    pub fn new(source: &'a mut S, fast: bool) -> Self {
+    pub fn new(source: S, fast: bool) -> Self {
         let mut world = World::of(18);
         world.fast = fast;
         let endpoints = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
@@ -412,13 +412,18 @@ impl<'a, S: Source> Chaos<'a, S> {
         self.log.push(what);
     }
 
+    /// Who thinks up numbers.
+    pub const fn source(&self) -> &S {
+        &self.source
+    }
+
     /// What happened last.
     pub fn log(&self) -> &[String] {
         &self.log
     }
 }
 
-impl<S> Drop for Chaos<'_, S> {
+impl<S> Drop for Chaos<S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("after {:#?}", &self.log[self.log.len().saturating_sub(12)..]);
@@ -430,7 +435,7 @@ impl<S> Drop for Chaos<'_, S> {
 ///
 /// # Errors
 /// What is not as it has to be.
-pub fn run(source: &mut impl Source, fast: bool, calls: u64, audit: u64) -> Result<Came, String> {
+pub fn run(source: impl Source, fast: bool, calls: u64, audit: u64) -> Result<Came, String> {
     let mut chaos = Chaos::new(source, fast);
     for n in 0..calls {
         chaos.step(n % audit == 0)?;

@@ -132,7 +132,7 @@ fn large_frames_and_devices_are_mapped_as_what_they_are() {
     // Device memory lies beyond the sandbox's, and never becomes a buffer or zero.
     let slot = world.free();
     let device =
-        Cap { flags: Cap::ORIGINAL | Cap::DEVICE, ..Cap::original(Kind::Frame, 0xFEB0_0, 12) };
+        Cap { flags: Cap::ORIGINAL | Cap::DEVICE, ..Cap::original(Kind::Frame, 0xF_EB00, 12) };
     let at = world.slot(slot);
     plant(&mut world.machine, at, device);
     let copy = world.copy(slot, Rights::ALL, 0);
