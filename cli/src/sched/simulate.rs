@@ -167,9 +167,13 @@ mod tests {
         let mut kernel = kernel(0);
         let slow = bulkhead_plan::kernel::Budget { budget: MS, period: 400 * MS, refills: 8 };
         kernel.contexts[1].policy = Policy::Sporadic(slow);
+        // It must not go on without a request, even where its share would let it.
+        assert_eq!(program(&kernel, 2), [Step::Wait, Step::Run(16 * MS)]);
         let simulated = run(&kernel, Some(800 * MS)).unwrap();
-        let used = who(&simulated).into_iter().filter(|(.., who)| *who == 2);
-        assert_eq!(used.map(|(begin, end, _)| end - begin).sum::<u64>(), 2 * 16 * MS);
+        let served: Vec<_> = who(&simulated).into_iter().filter(|(.., who)| *who == 2).collect();
+        // 4 % of 400 ms in one go, after both servers.
+        let expected = [11_002_000, 411_002_000].map(|begin| (begin, begin + 16 * MS, 2));
+        assert_eq!(served, expected);
     }
 
     #[test]
