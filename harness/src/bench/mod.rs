@@ -52,7 +52,7 @@ pub const SHORT: [Part; 10] = [
     part(&["monitor.restart"], monitor::restart),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
-    part(&["sched."], sched::operations),
+    part(&sched::ROWS, sched::operations),
     part(&["io.irq_to_handler", "exits.irq_to_handler"], io::interrupt),
 ];
 

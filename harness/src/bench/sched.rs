@@ -20,6 +20,19 @@ const BOUNDS: [(u16, f64); 9] = [
     (id::SCHED_DONATE, 15.0),
 ];
 
+/// Their names.
+pub const ROWS: [&str; 9] = [
+    "sched.wake",
+    "sched.wake_search",
+    "sched.block",
+    "sched.refill",
+    "sched.alarm",
+    "sched.expire",
+    "sched.pibs_wake",
+    "sched.pibs_block",
+    "sched.donate",
+];
+
 /// Each operation of `guests/sched`, its decision included.
 pub fn operations() -> Found {
     let ran = System::new("sched", "sched").one_core().run()?;
