@@ -8,12 +8,14 @@ methods! {
         /// Make objects. 1: kind, or'ed with size in bits (of a node: slots; of a context:
         /// refills; of a frame: 12 or 21; of untyped memory: bytes; else 0) shifted by 8, and count
         /// (1 to 256) shifted by 16; 2: node in whose slots the capabilities go; 3: first slot. All
-        /// slots have to be empty. May be interrupted and begins again by itself.
+        /// slots have to be empty. May be interrupted and begins again by itself. Answers where the first
+    /// one lies, as an offset in the sandbox's memory.
         RETYPE = 1;
     }
     Node {
         /// Derive a capability. 1: slot; 2: the capability to derive from; 3: rights that it
-        /// keeps; 4: badge (endpoint and notification without one), or 0.
+        /// keeps; 4: badge (endpoint and notification without one), or 0. Memory and tables have one
+    /// capability only.
         COPY = 10;
         /// Move a capability into a slot. 1: slot; 2: the capability.
         MOVE = 11;
@@ -34,7 +36,7 @@ methods! {
         SET_FAULT = 22;
         /// Where the ends of its budgets go. 1: as `SET_FAULT`.
         SET_TIMEOUT = 23;
-        /// 1: instruction; 2: stack; 3: RDI; 4: RSI. It keeps its state otherwise.
+        /// 1: instruction; 2: stack; 3: RDI; 4: RSI. It is stopped; what it waits for is cancelled.
         WRITE_REGISTERS = 24;
         /// Answers instruction, stack, RAX, flags.
         READ_REGISTERS = 25;

@@ -16,7 +16,8 @@ pub enum Op {
     /// The same without a reply object: callers' messages are refused to them, and no
     /// context is taken over from one.
     Wait = 3,
-    /// Send to RDI, and wait until it is received. To a notification: signal it.
+    /// Send to RDI, and wait until it is received. To a notification: signal it, with the badge's
+    /// bits; without a badge bit 0.
     Send = 4,
     /// Send to RDI if somebody waits there; otherwise nothing happens.
     NbSend = 5,
@@ -26,7 +27,8 @@ pub enum Op {
     /// [`Op::NbSend`] to the upper half of RDI, then [`Op::Wait`] on the lower half, in one
     /// step, without a deadline.
     NbSendWait = 7,
-    /// Answer through the reply object, nothing else.
+    /// Answer through the reply object, nothing else. Refused to a thread that runs on the time of
+    /// whom it would answer.
     Reply = 8,
     /// Give up what is left of the budget until it is refilled; last of its priority then.
     Yield = 9,

@@ -30,6 +30,21 @@ fn queue(world: &World, at: u32, queue: Queue, state: u8, queued: &mut Queued) -
         (previous, priority, next) = (thread, waits.priority, waits.next);
     }
     must!(queue.last == previous, "the last one of {at:#x}");
+    let (mut above, mut next) = (Ref::NONE, queue.first);
+    while let Some(thread) = next.some() {
+        let waits = m.get(thread);
+        next = waits.next;
+        let lower = next.some().filter(|next| m.get(*next).priority == waits.priority);
+        if lower.is_some() {
+            let knows = !waits.higher.is_none() || !waits.lower.is_none();
+            must!(!knows, "{thread:?} is not the last of its priority");
+            continue;
+        }
+        must!(waits.higher == above, "{thread:?} has {:?} above, not {above:?}", waits.higher);
+        must!(above.is_none() || m.get(above).lower == thread, "{above:?} has {thread:?} below");
+        above = thread;
+    }
+    must!(above.is_none() || m.get(above).lower.is_none(), "{above:?} is the lowest");
     Ok(())
 }
 
@@ -119,7 +134,8 @@ fn thread(world: &World, at: Ref<Thread>, queued: &Queued) -> Checked {
     }
     let waits = [State::Sending, State::Receiving, State::Waiting].iter().any(|s| is(thread, *s));
     must!(queued.contains_key(&at) == waits, "{at:?} in state {} queued: {}", thread.state, !waits);
-    let free = thread.next.is_none() && thread.previous.is_none();
+    let links = [thread.next, thread.previous, thread.higher, thread.lower];
+    let free = links.iter().all(|link| link.is_none());
     must!(waits || free, "{at:?} is in no queue and has neighbours");
     let tells = is(thread, State::Sending) || is(thread, State::Calling);
     must!(tells || thread.flags & Thread::FAULTS == 0, "{at:?} tells of a fault and runs");

@@ -53,14 +53,12 @@ impl<M: Machine> Kernel<'_, M> {
             return false;
         }
         // It leaves the queue, whose first one it is.
-        let endpoint = self.machine.get_mut(at);
-        endpoint.queue.first = next;
-        match next.some() {
-            Some(next) => self.machine.get_mut(next).previous = Ref::NONE,
-            None => {
-                endpoint.queue.last = Ref::NONE;
-                endpoint.state = 0;
-            }
+        if next.is_none() {
+            let endpoint = self.machine.get_mut(at);
+            (endpoint.queue.first, endpoint.queue.last) = (Ref::NONE, Ref::NONE);
+            endpoint.state = 0;
+        } else {
+            self.leave_queue(to);
         }
         let answer = self.machine.get_mut(reply);
         (answer.caller, answer.receiver) = (from, Ref::NONE);

@@ -102,8 +102,10 @@ pub struct Thread {
     pub slots: [Slot; 5],
     /// What the kernel tells of it while [`Thread::FAULTS`]: the message's info and words.
     pub fault: [u64; 5],
-    /// For whoever writes the next version.
-    pub reserved: u64,
+    /// Of the last one of its priority where it waits: the last one of the next higher priority.
+    pub higher: Ref<Thread>,
+    /// And of the next lower one.
+    pub lower: Ref<Thread>,
 }
 
 impl Thread {

@@ -22,4 +22,6 @@ fn whatever_programs_call_all_stays_as_it_has_to_be() {
     // The programs get somewhere: calls are accepted, and refused for many a reason.
     assert!(total.accepted > total.calls / 10, "{total:?}");
     assert!(total.errors.len() > 14, "{total:?}");
+    // No call takes long: one object of memory, or one link of a list, is an access.
+    assert!((100..400).contains(&total.most), "{total:?}");
 }
