@@ -11,6 +11,7 @@ use bulkhead_layout::image::Range;
 use bulkhead_layout::info::{self, Info};
 use bulkhead_layout::monitor::{Action, Clock};
 use bulkhead_layout::report::KINDS;
+use bulkhead_plan::Guest as Runs;
 use bulkhead_plan::{Device, Ioapic, Machine as Description, Place, Ports, Ram, Sandbox, Trigger};
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,9 @@ use zerocopy::{FromZeros, IntoBytes};
 const CPU: &str = "EPYC,-svm,-hypervisor,-mce,-mca,-monitor,+x2apic,+arat,tsc-frequency=1000000000";
 /// TSC in kHz and local timer in Hz, as the boot code measures them under QEMU.
 const CLOCKS: (u64, u64) = (1_000_000, 1_000_000_000);
+
+/// First port of the serial line that a guest's console is.
+const COM2: u16 = 0x2F8;
 
 /// What firmware and loader may have used of a guest's RAM; QEMU's is zero otherwise.
 const USED: [Range; 2] =
@@ -81,8 +85,13 @@ pub fn machine(
     };
     let input = dir.join("guest.bare");
     let mut guest = bulkhead_image::load(sandbox, &described, &[])?;
-    if matches!(sandbox.guest, bulkhead_plan::Guest::Bare { .. }) {
-        informed(&mut guest, end);
+    match &sandbox.guest {
+        Runs::Linux { .. } => (),
+        Runs::Bare { .. } => informed(&mut guest, end),
+        Runs::Kernel(kernel) => {
+            bulkhead_image::set_console(&mut guest, kernel, COM2)?;
+            informed(&mut guest, end);
+        }
     }
     std::fs::write(&input, pack(&guest))?;
     let mut machine = match sandbox.functions.is_empty() {
@@ -106,7 +115,7 @@ pub fn machine(
     Ok(machine)
 }
 
-/// Gives a bare guest its information page, in RAM from its memory's end on: where
+/// Gives a bare guest or a kernel its information page, in RAM from its memory's end on: where
 /// a sandbox has it there is none.
 fn informed(guest: &mut Guest, end: u64) {
     let mut info = Info::new_zeroed();

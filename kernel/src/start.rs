@@ -16,7 +16,7 @@ use core::cell::UnsafeCell;
 use core::mem::offset_of;
 
 global_asm!(
-    ".section .text.entry, \"ax\"",
+    ".section .start, \"ax\"",
     ".global kernel_entry",
     "kernel_entry:",
     // For whoever measures launches.
@@ -36,6 +36,7 @@ global_asm!(
 
 /// MSRs (APM volume 2, appendix A).
 mod msr {
+    pub const APIC_BASE: u32 = 0x1B;
     pub const EFER: u32 = 0xC000_0080;
     pub const STAR: u32 = 0xC000_0081;
     pub const LSTAR: u32 = 0xC000_0082;
@@ -85,6 +86,7 @@ impl<T> Table<T> {
 
 /// # Safety
 /// `info` is what the entry found in RSI.
+#[unsafe(link_section = ".start")]
 unsafe extern "C" fn start(info: *const Info) {
     // SAFETY: the page that a sandbox has from its monitor, mapped by the kernel's own table.
     let clock = unsafe { (*info).clock };
@@ -106,12 +108,14 @@ unsafe extern "C" fn start(info: *const Info) {
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, tsc_hz) as u32)) = tsc_hz;
     timer();
     machine.play(baked.script as u32);
-    baked.core.timer = Time::MAX;
+    // The host's clock was another one.
+    (baked.core.timer, baked.core.now) = (Time::MAX, 0);
     baked.core.undecided = 1;
     let mut kernel = Kernel { machine, core: &mut baked.core };
     kernel.decide();
 }
 
+#[inline(always)]
 fn descriptors() {
     const PRESENT_TASK: u64 = 0x89 << 40;
     const INTERRUPT_GATE: u64 = 0x8E << 40;
@@ -145,6 +149,7 @@ fn descriptors() {
     }
 }
 
+#[inline(always)]
 fn calls() {
     const SYSCALL_ENABLE: u64 = 1 << 0;
     const NO_EXECUTE_ENABLE: u64 = 1 << 11;
@@ -163,6 +168,7 @@ fn calls() {
 }
 
 /// Switches vector registers on for those who ask for them; the components that there are.
+#[inline(always)]
 fn vector_registers() -> u32 {
     const XSAVE: u32 = 1 << 26;
     const OSFXSR_OSXMMEXCPT_OSXSAVE: u64 = 1 << 9 | 1 << 10 | 1 << 18;
@@ -184,6 +190,7 @@ fn vector_registers() -> u32 {
 
 /// From the tables of the start to the kernel's own, which know what may be executed. The kernel has no
 /// business in programs' memory: where the processor can see to that, it shall.
+#[inline(always)]
 fn own_tables(root: u64) {
     const GLOBAL_PAGES: u64 = 1 << 7;
     // CPUID Fn0000_0007, EBX bit 7, EBX bit 20, ECX bit 2 and their bits in CR4.
@@ -203,11 +210,16 @@ fn own_tables(root: u64) {
     }
 }
 
+#[inline(always)]
 fn timer() {
     const ON: u64 = 1 << 8;
     const DIVIDE_BY_1: u64 = 0b1011;
-    // SAFETY: x2APIC mode is on at the entry; every vector has an entry.
+    const X2APIC: u64 = 0b11 << 10;
+    // SAFETY: in a sandbox x2APIC mode is on at the entry; every vector has an entry.
     unsafe {
+        if rdmsr(msr::APIC_BASE) & X2APIC != X2APIC {
+            wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
+        }
         wrmsr(msr::SVR, ON | u64::from(SPURIOUS));
         wrmsr(msr::TPR, 0);
         wrmsr(msr::DCR, DIVIDE_BY_1);

@@ -1,7 +1,7 @@
 //! What the manifest gave a program, by name.
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
-use bulkhead_kernel_abi::{Address, Clock, Kind, Name, Page, Rights};
+use bulkhead_kernel_abi::{Address, Buffer, Clock, Kind, Name, Page, Rights};
 
 /// A program, as its manifest has it.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +61,13 @@ impl Program {
     #[must_use]
     pub fn number(self, name: &str) -> Option<u64> {
         self.arg(name)?.parse().ok()
+    }
+
+    /// The buffer of the thread that asks: what of its messages doesn't fit into registers. The kernel reads and
+    /// writes it in calls.
+    #[must_use]
+    pub fn buffer(self) -> *mut Buffer {
+        (self.page.buffers as *mut Buffer).wrapping_add(self.thread as usize)
     }
 
     /// All that it was given.

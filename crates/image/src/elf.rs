@@ -4,7 +4,7 @@ use crate::Error;
 use bulkhead_arch::Rights;
 use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol};
+use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
 /// A loadable segment.
 #[derive(Clone, Debug)]
@@ -76,4 +76,15 @@ impl Program {
         }
         (start, bytes)
     }
+}
+
+/// Bytes of a section of an ELF file.
+///
+/// # Errors
+/// [`Error::Program`]: it is no such file, or has no such section.
+pub fn section_len(name: &str, data: &[u8], section: &str) -> Result<u64, Error> {
+    let wrong = |what: String| Error::Program(format!("{name}: {what}"));
+    let file = object::File::parse(data).map_err(|e| wrong(e.to_string()))?;
+    let found = file.section_by_name(section).map(|section| section.size());
+    found.ok_or_else(|| wrong(format!("no section {section}")))
 }

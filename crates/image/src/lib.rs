@@ -30,7 +30,9 @@ mod ports;
 mod smbios;
 
 pub use build::{Baked, Map, Programs, bake};
+pub use elf::section_len;
 pub use guest::{Guest, Piece, load};
+pub use kernel::set_console;
 pub use parts::Part;
 pub use ports::absent as absent_ports;
 

@@ -50,8 +50,8 @@ pub struct Page {
     pub name: [u8; NAME],
     /// Where its [`Clock`] is.
     pub clock: u64,
-    /// Zero.
-    pub spare: u64,
+    /// Where the [`crate::Buffer`]s of its threads are, side by side in the order of the threads' numbers.
+    pub buffers: u64,
     /// First byte of its heap, or 0.
     pub heap: u64,
     /// Bytes of its heap.

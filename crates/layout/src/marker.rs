@@ -139,6 +139,32 @@ ids! {
     SCHED_ALARM = 0x067 "sched.alarm";
     /// As `sched.wake`, and the timer has to be searched for.
     SCHED_SEARCH = 0x068 "sched.wake_search";
+    /// Kernel: a call to a server without a context, in another address space.
+    KERNEL_CALL = 0x070 "kernel.call";
+    /// Kernel: its answer, up to the caller.
+    KERNEL_REPLY = 0x071 "kernel.reply_recv";
+    /// Kernel: a call with a message beyond registers.
+    KERNEL_CALL_SLOW = 0x072 "kernel.call_slow";
+    /// Kernel: its answer, as long.
+    KERNEL_REPLY_SLOW = 0x073 "kernel.reply_recv_slow";
+    /// Kernel: a call with a capability.
+    KERNEL_CALL_CAP = 0x074 "kernel.call_cap";
+    /// Kernel: its answer, with one, too.
+    KERNEL_REPLY_CAP = 0x075 "kernel.reply_recv_cap";
+    /// Kernel: a call between threads with vector registers.
+    KERNEL_CALL_FPU = 0x076 "kernel.call_fpu";
+    /// Kernel: its answer.
+    KERNEL_REPLY_FPU = 0x077 "kernel.reply_recv_fpu";
+    /// Kernel: a signal that nobody waits for.
+    KERNEL_SIGNAL = 0x078 "kernel.signal";
+    /// Kernel: a wait for what was signalled.
+    KERNEL_WAIT = 0x079 "kernel.wait";
+    /// Kernel: a signal, up to the thread of a higher priority that it wakes.
+    KERNEL_SCHEDULE = 0x07A "kernel.schedule";
+    /// Kernel: a refill is due, up to the thread that has it.
+    KERNEL_REPLENISH = 0x07B "kernel.replenish";
+    /// Kernel: a budget's end, up to the handler.
+    KERNEL_TIMEOUT = 0x07C "kernel.timeout_to_handler";
 }
 
 /// The bytes of a marker.

@@ -11,6 +11,8 @@ pub enum Must {
     Ratio(f64, f64),
     /// The value exceeds its baseline by at most this.
     Above(f64),
+    /// The value, at most; and the ratio is exactly 1.
+    AtMostAndAlike(f64),
     /// Nothing: it is reported only.
     Reported,
 }
@@ -53,6 +55,7 @@ impl Figure {
     pub fn reached(&self) -> bool {
         match self.must {
             Must::AtMost(most) => self.row.value <= most,
+            Must::AtMostAndAlike(most) => self.row.value <= most && self.row.ratio == Some(1.0),
             Must::Ratio(from, to) => {
                 self.row.ratio.is_some_and(|ratio| (from..=to).contains(&ratio))
             }
@@ -68,6 +71,7 @@ impl Figure {
     pub fn bound(&self) -> Option<String> {
         match self.must {
             Must::AtMost(most) => Some(format!("at most {most}")),
+            Must::AtMostAndAlike(most) => Some(format!("at most {most}, ratio 1")),
             Must::Ratio(from, to) => Some(format!("ratio {from} to {to}")),
             Must::Above(more) => Some(format!("at most {more} above the baseline")),
             Must::Reported => None,
@@ -121,6 +125,17 @@ mod tests {
         assert!(!figure(98.0).reached());
         assert!(figure(98.0).verdict().ends_with("NOT reached"));
         assert_eq!(figure(98.0).to_row().reached, Some(false));
+    }
+
+    #[test]
+    fn a_bound_and_a_ratio_are_both_checked() {
+        let figure = |value: f64, baseline: f64| {
+            Figure::new(Row::new("a", "ns", value).against(baseline))
+                .must(Must::AtMostAndAlike(9.0))
+        };
+        assert!(figure(9.0, 9.0).reached());
+        assert!(!figure(10.0, 10.0).reached());
+        assert!(!figure(8.0, 9.0).reached());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod exits;
 mod figure;
 mod flight;
 mod io;
+mod kernel;
 mod linux;
 mod monitor;
 mod peer;
@@ -57,7 +58,7 @@ pub const SHORT: [Part; 10] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 9] = [
+const LONG: [Part; 13] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -68,6 +69,13 @@ const LONG: [Part; 9] = [
     part(&["exits.linux_io_smp"], io::exits_smp),
     part(&[PEER], peer::rows),
     part(&["linux.", "exits.linux_boot"], linux::rows),
+    part(
+        &["kernel.call", "kernel.reply", "kernel.signal", "kernel.wait", "kernel.schedule"],
+        kernel::calls,
+    ),
+    part(&["kernel.call_fpu", "kernel.reply_recv_fpu"], kernel::vectors),
+    part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
+    part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];

@@ -17,13 +17,14 @@ mod space;
 mod start;
 
 use crate::elf::Program;
-use crate::guest::Guest;
+use crate::guest::{Guest, Piece};
 use crate::{Error, guest};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::Entry64;
-use bulkhead_kernel_x86::WINDOW;
+use bulkhead_kernel_x86::{Baked, WINDOW};
 use bulkhead_layout::map::INFO_GPA;
 use bulkhead_plan::{Channel, Kernel, Sandbox};
+use core::mem::offset_of;
 use std::path::Path;
 
 /// The kernel's sandbox.
@@ -54,6 +55,24 @@ pub fn load(channels: &[Channel], sandbox: &Sandbox, kernel: &Kernel) -> Result<
 /// The IOAPIC's line of an ISA interrupt.
 const fn line(irq: u32) -> u32 {
     crate::ioapic::line(irq)
+}
+
+/// Tells the kernel of a guest to print to a serial port instead of its monitor's console, of which there is none.
+///
+/// # Errors
+/// [`Error::Program`]: the guest was not made from this kernel.
+pub fn set_console(guest: &mut Guest, kernel: &Kernel, port: u16) -> Result<(), Error> {
+    let bytes = std::fs::read(&kernel.file).map_err(|e| Error::File(kernel.file.clone(), e))?;
+    let image = Program::parse(&kernel.file.display().to_string(), &bytes)?;
+    let wrong = || Error::Program("its kernel's BAKED is not in the guest".into());
+    let baked = u64::from(offset(image.symbol("BAKED")?).ok_or_else(wrong)?);
+    let at = baked + offset_of!(Baked, console) as u64;
+    let holds =
+        |piece: &&mut Piece| (piece.gpa..piece.gpa + piece.bytes.len() as u64).contains(&at);
+    let piece = guest.pieces.iter_mut().find(holds).ok_or_else(wrong)?;
+    let at = (at - piece.gpa) as usize;
+    piece.bytes[at..at + 8].copy_from_slice(&u64::from(port).to_le_bytes());
+    Ok(())
 }
 
 /// The offset of an address in the kernel's window.

@@ -107,7 +107,7 @@ impl Made {
     fn describe(&mut self, program: &Program) {
         let page = &mut *self.page;
         page.magic = MAGIC;
-        page.clock = at::CLOCK;
+        (page.clock, page.buffers) = (at::CLOCK, at::BUFFERS);
         put(&mut page.name, &program.name);
         let args = program.args.as_bytes();
         let len = args.len().min(ARGS - 1);

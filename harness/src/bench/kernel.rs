@@ -1,0 +1,82 @@
+//! What the kernel costs its programs, in a sandbox and on the bare machine.
+
+use super::Found;
+use super::figure::{Figure, Must};
+use super::system::System;
+use crate::rows::Row;
+use crate::{Failure, build};
+use bulkhead_layout::marker::{NAMES, id};
+use bulkhead_qemu::Counts;
+
+/// What the programs say last.
+const END: &str = "measure: done";
+/// Least samples of each span.
+const ENOUGH: u64 = 40;
+
+/// Messages and signals.
+pub fn calls() -> Found {
+    measured(
+        "kernel",
+        &[
+            (id::KERNEL_CALL, 150.0),
+            (id::KERNEL_REPLY, 200.0),
+            (id::KERNEL_CALL_SLOW, 450.0),
+            (id::KERNEL_REPLY_SLOW, 550.0),
+            (id::KERNEL_CALL_CAP, 450.0),
+            (id::KERNEL_REPLY_CAP, 550.0),
+            (id::KERNEL_SIGNAL, 120.0),
+            (id::KERNEL_WAIT, 120.0),
+            (id::KERNEL_SCHEDULE, 320.0),
+        ],
+    )
+}
+
+/// The same calls between threads that have vector registers.
+pub fn vectors() -> Found {
+    let ran = System::new("kernel-fpu", "kernel-fpu").one_core().run()?;
+    let one = |which| reported(&ran.counts, which);
+    Ok(vec![one(id::KERNEL_CALL_FPU)?, one(id::KERNEL_REPLY_FPU)?])
+}
+
+/// What begins by itself.
+pub fn times() -> Found {
+    let mut figures = measured("kernel-replenish", &[(id::KERNEL_REPLENISH, 320.0)])?;
+    figures.extend(measured("kernel-timeout", &[(id::KERNEL_TIMEOUT, 420.0)])?);
+    Ok(figures)
+}
+
+/// Each span in a sandbox, and how it compares to the bare machine's.
+fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
+    let wanted = || System::new(system, system).one_core();
+    let ran = wanted().run()?;
+    let (bare, _) = wanted().run_bare(END)?;
+    let mut figures = Vec::new();
+    for (which, most) in rows {
+        let (figure, bare) = (reported(&ran.counts, *which)?, reported(&bare, *which)?);
+        let row = figure.row.against(bare.row.value);
+        figures.push(Figure::new(row).must(Must::AtMostAndAlike(*most)).note(figure.note));
+    }
+    Ok(figures)
+}
+
+fn reported(counts: &Counts, which: u16) -> Result<Figure, Failure> {
+    let name = NAMES.iter().find(|(id, _)| *id == which).map_or("?", |(_, name)| name);
+    let spans = counts.span(which).filter(|spans| spans.n >= ENOUGH);
+    let spans = spans.ok_or_else(|| format!("{name} was not measured"))?;
+    let row = Row::new(name, "instructions", spans.median as f64);
+    let note = format!("{} to {} in {} rounds", spans.min, spans.max, spans.n);
+    Ok(Figure::new(row).note(format!("{note}; {} exits", spans.vmruns)))
+}
+
+/// The kernel's text, without what runs once at the start.
+pub fn text() -> Found {
+    let image = std::fs::read(build::target().join("artifacts/kernel"))?;
+    let row = |name, section| -> Result<Row, Failure> {
+        let bytes = bulkhead_image::section_len("kernel", &image, section)?;
+        Ok(Row::new(name, "bytes", bytes as f64))
+    };
+    Ok(vec![
+        Figure::new(row("kernel.text", ".text")?).must(Must::AtMost(32_768.0)),
+        Figure::new(row("kernel.start", ".start")?).note("runs once"),
+    ])
+}

@@ -1,0 +1,26 @@
+//! Measures what the kernel costs its programs. Several programs of a system are this file, in different
+//! roles: `role=ROLE` in their arguments. Markers lie right before and behind the `syscall` instruction, so
+//! that what the plugin counts is from that instruction to the one with which the kernel returns.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![cfg_attr(not(target_os = "none"), allow(dead_code))]
+
+mod calls;
+mod marked;
+mod time;
+
+use bulkhead_program::Program;
+
+bulkhead_program::entry!(measure);
+
+fn measure(program: Program) -> u32 {
+    match program.arg("role") {
+        Some("client") => calls::client(program),
+        Some("server") => calls::server(program),
+        Some("higher") => calls::higher(program),
+        Some("watch") => time::watch(program),
+        Some("spin") => time::spin(program),
+        Some("refilled") => time::refilled(program),
+        Some("handler") => time::handler(program),
+        role => panic!("no role {role:?}"),
+    }
+}
