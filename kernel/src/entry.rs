@@ -66,7 +66,6 @@ global_asm!(
     "mov [rsp + {RSI}], rsi",
     "lea rsp, [rip + {stack} + {size}]",
     "call {call}",
-    // Falls through.
     ".global kernel_exit",
     "kernel_exit:",
     "mov esp, [rip + {baked} + {current}]",
@@ -229,17 +228,26 @@ fn kernel() -> Kernel<'static, X86Machine> {
     unsafe { Kernel { machine: MACHINE.get(), core: &mut BAKED.get().core } }
 }
 
-extern "C" fn called() {
+/// Goes to the exit by itself, which begins with another stack: nothing of the caller's is to be restored.
+extern "C" fn called() -> ! {
     kernel().call();
+    // SAFETY: the kernel is done with this entry, and nothing on the stack is needed any more.
+    unsafe { asm!("jmp kernel_exit", options(noreturn, nostack)) }
 }
 
 extern "C" fn interrupted(vector: u32, error: u32) {
     if vector < u32::from(FIRST_VECTOR) {
-        let address = if vector == 14 { fault_address() } else { 0 };
-        kernel().exception(Exception { number: vector as u8, error, address });
+        exception(vector as u8, error);
     } else {
         interrupt(vector as u8);
     }
+}
+
+// Not where interrupts pay for its registers.
+#[inline(never)]
+fn exception(number: u8, error: u32) {
+    let address = if number == 14 { fault_address() } else { 0 };
+    kernel().exception(Exception { number, error, address });
 }
 
 extern "C" fn interrupted_idle(vector: u32, error: u32, ip: u64) {

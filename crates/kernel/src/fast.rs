@@ -1,5 +1,5 @@
 //! The short ways of the commonest calls: nothing is queued, the clock is not read, who runs
-//! next is known. Each looks at everything first and changes something only if all is as it
+//! next is known; but for a signal that wakes somebody. Each looks at everything first and changes something only if all is as it
 //! has to be; otherwise the general way does it ([`crate::call`]).
 
 use crate::Slot;
@@ -35,11 +35,11 @@ impl<M: Machine> Kernel<'_, M> {
         let Some(slot) = self.quick(from, address, Kind::Endpoint, Rights::CALL) else {
             return false;
         };
-        let badge = slot.cap.data;
+        let (badge, grants) = (slot.cap.data, slot.cap.rights().has(Rights::GRANT));
         let at: Ref<Endpoint> = slot.cap.at();
         let endpoint = self.machine.get(at);
         let to = endpoint.queue.first;
-        if !info.is_short() || endpoint.state != State::Receiving as u32 {
+        if endpoint.state != State::Receiving as u32 {
             return false;
         }
         let receiver = self.machine.get(to);
@@ -73,7 +73,7 @@ impl<M: Machine> Kernel<'_, M> {
         receiver.reply = Ref::NONE;
         receiver.next = Ref::NONE;
         receiver.state = State::Running as u8;
-        self.pass(from, to, badge, info);
+        self.pass(from, to, badge, info, grants);
         true
     }
 
@@ -95,8 +95,7 @@ impl<M: Machine> Kernel<'_, M> {
         let at: Ref<Endpoint> = slot.cap.at();
         let Reply { caller: to, below, .. } = *self.machine.get(reply);
         let waits = |n: Ref<Notification>| self.machine.get(n).bits == 0;
-        if !info.is_short()
-            || to.is_none()
+        if to.is_none()
             || self.machine.get(at).state != 0
             || self.machine.get(context).reply != reply
             || notification.some().is_some_and(|n| !waits(n))
@@ -134,23 +133,26 @@ impl<M: Machine> Kernel<'_, M> {
         caller.context = context;
         caller.reply = Ref::NONE;
         caller.state = State::Running as u8;
-        self.pass(from, to, 0, info);
+        self.pass(from, to, 0, info, true);
         true
     }
 
     /// The message goes over, and the processor with it.
     #[inline(always)]
-    fn pass(&mut self, from: Ref<Thread>, to: Ref<Thread>, badge: u64, info: Info) {
-        for n in 0..REGISTER_WORDS {
-            if n >= info.words() {
-                break;
+    fn pass(&mut self, from: Ref<Thread>, to: Ref<Thread>, badge: u64, info: Info, grants: bool) {
+        if info.is_short() {
+            for n in 0..REGISTER_WORDS {
+                if n >= info.words() {
+                    break;
+                }
+                let word = self.machine.get(from).registers.word::<M>(n);
+                self.machine.get_mut(to).registers.set_word::<M>(n, word);
             }
-            let word = self.machine.get(from).registers.word::<M>(n);
-            self.machine.get_mut(to).registers.set_word::<M>(n, word);
+            self.machine.get_mut(to).registers.answer::<M>(Status::OK.0, badge, info.0);
+        } else {
+            self.carry(from, to, badge, grants);
         }
-        let receiver = self.machine.get_mut(to);
-        receiver.registers.answer::<M>(Status::OK.0, badge, info.0);
-        let space = receiver.space;
+        let space = self.machine.get(to).space;
         self.core.current = to;
         if space != self.core.space {
             self.core.space = space;
@@ -167,11 +169,41 @@ impl<M: Machine> Kernel<'_, M> {
         };
         let (at, badge) = (slot.cap.at::<Notification>(), slot.cap.data);
         let notification = self.machine.get_mut(at);
-        if !notification.queue.first.is_none() || !notification.bound.is_none() {
+        if let Some(first) = notification.queue.first.some() {
+            return self.fast_wake(from, first, at, badge);
+        }
+        if !notification.bound.is_none() {
             return false;
         }
         notification.bits |= crate::ipc::bits(badge);
         self.machine.get_mut(from).registers.answer::<M>(Status::OK.0, 0, 0);
+        true
+    }
+
+    /// A signal for a thread that waits on its own time.
+    #[inline(never)]
+    fn fast_wake(
+        &mut self,
+        from: Ref<Thread>,
+        to: Ref<Thread>,
+        at: Ref<Notification>,
+        badge: u64,
+    ) -> bool {
+        let Thread { context, reply, next, .. } = *self.machine.get(to);
+        if context.is_none() || !reply.is_none() {
+            return false;
+        }
+        self.machine.get_mut(from).registers.answer::<M>(Status::OK.0, 0, 0);
+        let notification = self.machine.get_mut(at);
+        let bits = core::mem::take(&mut notification.bits) | crate::ipc::bits(badge);
+        match next.is_none() {
+            true => notification.queue = crate::Queue::default(),
+            false => self.leave_queue(to),
+        }
+        let receiver = self.machine.get_mut(to);
+        receiver.registers.answer::<M>(Status::OK.0, bits, Info::NOTIFIED.0);
+        self.ready_inline(to);
+        self.decide();
         true
     }
 

@@ -8,7 +8,9 @@
 use crate::lookup::Root;
 use crate::{Cap, Ref, lookup, queue, tree};
 use crate::{Context, Endpoint, Kernel, Machine, Notification, Queue, Reply, Slot, State, Thread};
-use bulkhead_kernel_abi::{Address, Code, Info, Kind, REGISTER_WORDS, Rights, Status};
+use bulkhead_kernel_abi::{
+    Address, BUFFER_WORDS, Code, Info, Kind, REGISTER_WORDS, Rights, Status,
+};
 use bulkhead_sched::Time;
 
 /// How a message is sent.
@@ -447,9 +449,11 @@ impl<M: Machine> Kernel<'_, M> {
         let both = !source.is_none() && !target.is_none();
         let mut info = if both { info } else { info.within_registers() };
         if info.words() > REGISTER_WORDS {
-            let buffer = self.machine.get(source).words;
-            let more = info.words() - REGISTER_WORDS;
-            self.machine.get_mut(target).words[..more].copy_from_slice(&buffer[..more]);
+            // Word by word: the whole buffer is long.
+            for n in 0..info.words() - REGISTER_WORDS {
+                let word = self.machine.get(source).words[n % BUFFER_WORDS];
+                self.machine.get_mut(target).words[n % BUFFER_WORDS] = word;
+            }
         }
         if info.has_cap() && !(grants && self.carry_cap(from, to)) {
             info = info.without_cap();

@@ -20,6 +20,12 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A thread can run from now on, if it has a context.
     pub(crate) fn ready(&mut self, thread: Ref<Thread>) {
+        self.ready_inline(thread);
+    }
+
+    /// The same, for where it is to be fast.
+    #[inline(always)]
+    pub(crate) fn ready_inline(&mut self, thread: Ref<Thread>) {
         self.set_state(thread, State::Running);
         let Thread { context, priority, .. } = *self.machine.get(thread);
         let Some(id) = id(context) else { return };
