@@ -83,8 +83,8 @@ impl Build {
             interrupts: Vec::new(),
             script: Vec::new(),
         };
-        let mut own = Cap::original(Kind::Node, node, NODE_BITS);
-        own.data = 0;
+        // The first node lies in itself, so it can't be an original that ends with its slot.
+        let own = Cap { flags: 0, ..Cap::original(Kind::Node, node, NODE_BITS) };
         plant(&mut build.machine, root.first.nth(1), own);
         build.plant_memory(OBJECTS, len);
         Ok(build)
