@@ -12,7 +12,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_sched::{Scheduler, Time};
 use zerocopy::{FromZeros, IntoBytes};
 
-type Machine = Host<X86, LongMode>;
+pub type Machine = Host<X86, LongMode>;
 
 /// First byte that objects are made of.
 const OBJECTS: u32 = 4 << 20;
@@ -152,7 +152,8 @@ impl Build {
         place
     }
 
-    fn kernel(&mut self) -> Kernel<'_, Machine> {
+    /// The kernel on it.
+    pub fn kernel(&mut self) -> Kernel<'_, Machine> {
         Kernel { machine: &mut self.machine, core: &mut self.core }
     }
 

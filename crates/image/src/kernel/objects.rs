@@ -5,6 +5,7 @@ use super::devices::Devices;
 use super::program::{Made, Thing, entry};
 use super::space::at;
 use crate::elf::Program as Elf;
+use bulkhead_kernel::MAX_PERIOD;
 use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
@@ -261,6 +262,18 @@ impl Build {
         Ok(())
     }
 
+    /// A passive thread's way to its first wait: it has nobody to work for yet. What it needs for
+    /// that is bounded; a budget that comes again only after the longest period bounds it.
+    fn lend_start(&mut self, control: Place, thread: Place) -> Result<(), String> {
+        const START: u64 = 10_000_000;
+        let place = self.make(Kind::Context, CONTEXT_BITS[0], 1)?;
+        let word = u64::from(place) | (Number::Sporadic as u64) << 32;
+        self.call(control, label::SET_CONTEXT, [word, START, MAX_PERIOD, 0])?;
+        let (context, thread) = (self.cap(place).at(), self.cap(thread).at());
+        self.kernel().lend_start(context, thread);
+        Ok(())
+    }
+
     /// Contexts go to whom they belong, and threads run.
     fn start(&mut self, kernel: &Kernel, shared: &Shared) -> Result<(), String> {
         for (n, context) in kernel.contexts.iter().enumerate() {
@@ -270,8 +283,11 @@ impl Build {
             };
             self.call(shared.contexts[n], label::BIND, [u64::from(to), 0, 0, 0])?;
         }
-        for thread in &shared.threads {
-            self.call(*thread, label::RESUME, [0; 4])?;
+        for (thread, place) in kernel.threads.iter().zip(&shared.threads) {
+            if thread.context.is_none() {
+                self.lend_start(shared.control, *place)?;
+            }
+            self.call(*place, label::RESUME, [0; 4])?;
         }
         Ok(())
     }
