@@ -16,8 +16,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Where offset 0 of the sandbox's memory lies for the kernel.
 pub const WINDOW: u64 = 0xFFFF_FFFF_8000_0000;
-/// How much of it: 2 GiB.
-pub const WINDOW_LEN: u64 = 1 << 31;
 /// Where the kernel sees pages of devices' registers, one behind the other.
 pub const DEVICES: u64 = 0xFFFF_FFFF_4000_0000;
 /// Most of these pages.
@@ -130,8 +128,8 @@ pub struct Baked {
     pub base: u64,
     /// Offset of the page with the [`bulkhead_kernel::abi::Clock`], which the kernel fills.
     pub clock: u32,
-    /// Bytes of memory.
-    pub memory: u32,
+    /// Zero.
+    pub unused: u32,
     /// Offset of the object of each device vector, or 0.
     pub interrupts: [u32; DEVICE_VECTORS],
     /// Offset of the script that is played at the start: devices' interrupts are routed.

@@ -6,7 +6,9 @@ use crate::guest::Piece;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_kernel::abi::{Kind, Label, Rights, Status, label};
 use bulkhead_kernel::host::{Host, memory};
-use bulkhead_kernel::{Answer, Cap, Core, Kernel, PageTable, Ref, Root, SLOT_BITS, Slot, plant};
+use bulkhead_kernel::{
+    Answer, Cap, Core, Kernel, Machine as _, PageTable, Ref, Root, SLOT_BITS, Slot, plant,
+};
 use bulkhead_kernel_x86::{Baked, DEVICE_PAGES, DEVICES, X86};
 use bulkhead_layout::PAGE;
 use bulkhead_sched::{Scheduler, Time};
@@ -86,37 +88,31 @@ impl Build {
         // The first node lies in itself, so it can't be an original that ends with its slot.
         let own = Cap { flags: 0, ..Cap::original(Kind::Node, node, NODE_BITS) };
         plant(&mut build.machine, root.first.nth(1), own);
-        build.plant_memory(OBJECTS, len);
+        build.plant_memory(OBJECTS, len)?;
         Ok(build)
     }
 
     /// All memory of a range, as pieces of powers of two.
-    fn plant_memory(&mut self, mut at: u32, end: u32) {
+    fn plant_memory(&mut self, mut at: u32, end: u32) -> Result<(), String> {
         while at < end {
             let bits = at.trailing_zeros().min((end - at).ilog2());
             if bits < 12 {
                 break;
             }
-            let place = self.slot();
-            plant(&mut self.machine, self.root.first.nth(place), memory(at, bits as u8));
+            let place = self.put(memory(at, bits as u8))?;
             self.memory.push(place);
             at += 1 << bits;
         }
         // Small pieces first: large ones stay whole.
-        let bits = |place: &u32| self.machine_cap(*place).bits;
-        let mut memory = self.memory.clone();
-        memory.sort_by_key(bits);
+        let mut memory = std::mem::take(&mut self.memory);
+        memory.sort_by_key(|place| self.cap(*place).bits);
         self.memory = memory;
-    }
-
-    fn machine_cap(&self, place: Place) -> Cap {
-        use bulkhead_kernel::Machine as _;
-        self.machine.get(self.root.first.nth(place)).cap
+        Ok(())
     }
 
     /// What lies in a slot.
     pub fn cap(&self, place: Place) -> Cap {
-        self.machine_cap(place)
+        self.machine.get(self.at(place)).cap
     }
 
     /// The frame with the clock, as a capability that only the host can make.
@@ -135,21 +131,28 @@ impl Build {
     }
 
     /// An empty slot.
-    pub fn slot(&mut self) -> Place {
+    pub fn slot(&mut self) -> Result<Place, String> {
         self.slots(1)
     }
 
     /// Empty slots, side by side.
-    pub fn slots(&mut self, count: u32) -> Place {
-        self.next += count;
-        self.next - count
+    fn slots(&mut self, count: u32) -> Result<Place, String> {
+        let first = self.next;
+        let end = first.checked_add(count).filter(|end| *end <= self.root.slots);
+        self.next = end.ok_or_else(|| {
+            format!(
+                "it needs more than the {} objects and pages that a kernel's image has room for: less heap, shared memory or registers of devices",
+                self.root.slots
+            )
+        })?;
+        Ok(first)
     }
 
-    /// Puts a capability that no call makes into an empty slot, derived from the first node's.
-    pub fn put(&mut self, cap: Cap) -> Place {
-        let place = self.slot();
+    /// Puts a capability that no call makes into an empty slot.
+    pub fn put(&mut self, cap: Cap) -> Result<Place, String> {
+        let place = self.slot()?;
         plant(&mut self.machine, self.root.first.nth(place), cap);
-        place
+        Ok(place)
     }
 
     /// The kernel on it.
@@ -193,7 +196,7 @@ impl Build {
 
     /// Makes objects side by side; the place of the first one's capability.
     pub fn make(&mut self, kind: Kind, bits: u8, count: u32) -> Result<Place, String> {
-        let first = self.slots(count);
+        let first = self.slots(count)?;
         let mut made = 0;
         while made < count {
             let some = (count - made).min(256);
@@ -237,7 +240,7 @@ impl Build {
         let at = self.cap(memory).object;
         let cap = self.kernel().make_interrupt(at, vector, scripts);
         self.interrupts.push(at);
-        Ok(self.put(cap))
+        self.put(cap)
     }
 
     /// Has a device's register written at the start.
@@ -249,7 +252,6 @@ impl Build {
 
     /// Where the kernel sees a device's register.
     fn device_address(&mut self, physical: u64) -> Result<u64, String> {
-        use bulkhead_kernel::Machine as _;
         let page = physical / PAGE * PAGE;
         let known = self.device_pages.iter().position(|known| *known == page);
         let n = known.unwrap_or(self.device_pages.len());
@@ -285,7 +287,6 @@ impl Build {
 
     /// The memory's contents: what is not zero.
     pub fn finish(mut self, image: &Program) -> Result<Vec<Piece>, String> {
-        use bulkhead_kernel::Machine as _;
         let baked = offset(image.symbol("BAKED").map_err(|e| e.to_string())?);
         let baked = baked.ok_or("its kernel's BAKED is not in the window")?;
         let (first, flat) = image.flat();
@@ -299,7 +300,6 @@ impl Build {
             (self.machine.physical(0), self.clock, self.window);
         state.script = script.into();
         state.interrupts[..self.interrupts.len()].copy_from_slice(&self.interrupts);
-        state.memory = self.machine.bytes().len() as u32;
         let bytes = self.machine.bytes_mut();
         bytes[start..start + flat.len()].copy_from_slice(&flat);
         let state = state.as_bytes();

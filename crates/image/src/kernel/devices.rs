@@ -77,7 +77,7 @@ impl Devices<'_> {
         last: u16,
     ) -> Result<(), String> {
         let object = u32::from(first) | u32::from(last) << 16;
-        let place = build.put(Cap::original(Kind::Ports, object, 0));
+        let place = build.put(Cap::original(Kind::Ports, object, 0))?;
         made.give(build, place, &Thing::named(name), Rights::ALL, 0).map(drop)
     }
 
@@ -140,7 +140,7 @@ impl Devices<'_> {
             }
             let scripts = [build.script(&mask)?, build.script(&unmask)?];
             let place = build.interrupt(vector, scripts)?;
-            let signal = build.slot();
+            let signal = build.slot()?;
             let notification = self.notifications[interrupt.notification];
             build.give(1, signal, notification, Rights::WRITE, interrupt.bits)?;
             build.call(place, label::SET_NOTIFICATION, [signal.into(), 0, 0, 0])?;
@@ -219,7 +219,7 @@ impl Made {
             let mut cap = Cap::original(Kind::Frame, (physical / PAGE) as u32, 12);
             cap.flags |= Cap::DEVICE;
             cap.rights = rights.0;
-            let frame = build.put(cap);
+            let frame = build.put(cap)?;
             build.map(self.space, frame, 1, first + n * PAGE, rights)?;
         }
         self.next_device = first + pages.len;

@@ -64,8 +64,8 @@ impl Build {
         let authority = self.make(Kind::Thread, 0, 1)?;
         let at: Ref<Thread> = self.cap(authority).at();
         self.machine().get_mut(at).max_priority = u8::MAX;
-        let control = self.put(Cap::original(Kind::Control, 0, 0));
-        let sandbox = self.put(Cap::original(Kind::Sandbox, 0, 0));
+        let control = self.put(Cap::original(Kind::Control, 0, 0))?;
+        let sandbox = self.put(Cap::original(Kind::Sandbox, 0, 0))?;
         let many = |build: &mut Self, kind, count: usize| -> Result<Vec<Place>, String> {
             (0..count).map(|_| build.make(kind, 0, 1)).collect()
         };
@@ -141,7 +141,7 @@ impl Build {
         let routes = [(wanted.fault, label::SET_FAULT), (wanted.timeout, label::SET_TIMEOUT)];
         for (route, method) in routes {
             let Some(route) = route else { continue };
-            let badged = self.slot();
+            let badged = self.slot()?;
             let rights = Rights::WRITE.and(Rights::CALL);
             self.give(1, badged, shared.endpoints[route.endpoint], rights, route.badge)?;
             self.call(place, method, [u64::from(badged), 0, 0, 0])?;
@@ -251,7 +251,7 @@ impl Build {
                 let mut cap = Cap::original(Kind::Frame, (channel.gpa / PAGE + page) as u32, 12);
                 cap.flags |= Cap::DEVICE;
                 cap.rights = rights(used.write).0;
-                let frame = self.put(cap);
+                let frame = self.put(cap)?;
                 self.map(made.space, frame, 1, address + page * PAGE, rights(used.write))?;
                 first = first.or(Some(cap));
             }

@@ -77,7 +77,7 @@ impl Made {
         }
         let (page, page_at) = build.frames(PAGE)?;
         build.map(space, page, 1, at::PAGE, Rights::READ)?;
-        let clock = build.clock_frame();
+        let clock = build.clock_frame()?;
         build.map(space, clock, 1, at::CLOCK, Rights::READ)?;
         let read_write = Rights::READ.and(Rights::WRITE);
         if program.heap > 0 {
@@ -194,7 +194,7 @@ fn put(to: &mut [u8; NAME], name: &str) {
 
 impl Build {
     /// A capability of the clock's page, to be mapped once.
-    fn clock_frame(&mut self) -> Place {
+    fn clock_frame(&mut self) -> Result<Place, String> {
         let mut cap = Cap::original(Kind::Frame, self.clock() >> 12, 12);
         cap.rights = Rights::READ.0;
         self.put(cap)

@@ -122,7 +122,7 @@ impl Build {
         rights: Rights,
     ) -> Result<(), String> {
         for n in 0..count {
-            let derived = self.slot();
+            let derived = self.slot()?;
             self.give(1, derived, frames + n, rights, 0)?;
             self.map_one(space, derived, address + u64::from(n) * PAGE, rights)?;
         }
