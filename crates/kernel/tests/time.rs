@@ -52,6 +52,22 @@ fn a_wait_ends_with_a_message_or_its_deadline_whichever_is_first() {
 }
 
 #[test]
+fn an_interrupt_that_is_not_acknowledged_is_masked_at_its_source() {
+    both(|world| {
+        world.interrupt();
+        assert_eq!(world.machine.played, [], "the first one costs nothing");
+        world.interrupt();
+        world.interrupt();
+        assert_eq!(world.machine.played, [1], "masked, and once");
+        world.does(World::INTERRUPT, label::ACKNOWLEDGE, [0; 4]);
+        assert_eq!(world.machine.played, [1, 2], "let come again");
+        world.interrupt();
+        world.does(World::INTERRUPT, label::ACKNOWLEDGE, [0; 4]);
+        assert_eq!(world.machine.played, [1, 2], "an acknowledged one costs nothing either");
+    });
+}
+
+#[test]
 fn an_alarm_interrupts_only_whom_it_may() {
     both(|world| {
         let notification = world.make(Kind::Notification, 0);
