@@ -29,20 +29,6 @@ pub struct X86Machine {
     pub xcr0: u32,
 }
 
-impl bulkhead_kernel::Layout for X86Machine {
-    const OP: usize = X86::OP;
-    const NAMED: usize = X86::NAMED;
-    const INFO: usize = X86::INFO;
-    const WORDS: usize = X86::WORDS;
-    const IP: usize = X86::IP;
-    const SP: usize = X86::SP;
-    const FLAGS: usize = X86::FLAGS;
-    const ARGUMENTS: [usize; 2] = X86::ARGUMENTS;
-    const ALL: usize = X86::ALL;
-    const CALL_LEN: u64 = X86::CALL_LEN;
-    const START_FLAGS: u64 = X86::START_FLAGS;
-}
-
 /// `value * factor`, the factor with 32 fraction bits.
 #[inline(always)]
 fn scale(value: u64, factor: u64) -> u64 {
@@ -55,6 +41,7 @@ fn address(at: u32) -> u64 {
 }
 
 impl Machine for X86Machine {
+    type Layout = X86;
     type Pages = LongMode;
 
     #[inline(always)]

@@ -316,10 +316,10 @@ impl World {
     pub fn came(&self, thread: Thread) -> Came {
         let registers = &self.machine.get(thread.at).registers;
         Came {
-            status: Status(registers.op::<Machine>()),
-            badge: registers.named::<Machine>(),
-            info: Info(registers.info::<Machine>()),
-            words: registers.words::<Machine>(),
+            status: Status(registers.op::<Odd>()),
+            badge: registers.named::<Odd>(),
+            info: Info(registers.info::<Odd>()),
+            words: registers.words::<Odd>(),
         }
     }
 
@@ -331,11 +331,11 @@ impl World {
     pub fn syscall(&mut self, thread: Thread, op: u64, named: u64, info: u64, words: [u64; 4]) {
         assert!(self.runs(thread), "{thread:?} does not run, but {:?}", self.core.current);
         let registers = &mut self.machine.get_mut(thread.at).registers;
-        registers.0[<Machine as bulkhead_kernel::Layout>::IP] +=
-            <Machine as bulkhead_kernel::Layout>::CALL_LEN;
-        registers.answer::<Machine>(op, named, info);
+        registers.0[<Odd as bulkhead_kernel::Layout>::IP] +=
+            <Odd as bulkhead_kernel::Layout>::CALL_LEN;
+        registers.answer::<Odd>(op, named, info);
         for (n, word) in words.into_iter().enumerate() {
-            registers.set_word::<Machine>(n, word);
+            registers.set_word::<Odd>(n, word);
         }
         self.enter();
     }
@@ -360,9 +360,9 @@ impl World {
         words: [u64; 4],
     ) -> Result<[u64; 4], Code> {
         loop {
-            let before = self.machine.get(thread.at).registers.ip::<Machine>();
+            let before = self.machine.get(thread.at).registers.ip::<Odd>();
             self.call(thread, address, method, words);
-            if self.machine.get(thread.at).registers.ip::<Machine>() != before {
+            if self.machine.get(thread.at).registers.ip::<Odd>() != before {
                 break;
             }
         }

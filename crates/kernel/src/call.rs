@@ -22,7 +22,7 @@ impl<M: Machine> Kernel<'_, M> {
     #[inline(always)]
     pub fn call(&mut self) {
         let thread = self.core.current;
-        let op = self.machine.get(thread).registers.op::<M>() as u8;
+        let op = self.machine.get(thread).registers.op::<M::Layout>() as u8;
         let done = match op {
             _ if op == Op::Call as u8 => self.fast_call(thread),
             _ if op == Op::ReplyRecv as u8 => self.fast_reply_recv(thread),
@@ -44,16 +44,16 @@ impl<M: Machine> Kernel<'_, M> {
     #[inline(never)]
     fn slow_call(&mut self, thread: Ref<Thread>) {
         let registers = &self.machine.get(thread).registers;
-        let (op, named) = (registers.op::<M>(), registers.named::<M>());
+        let (op, named) = (registers.op::<M::Layout>(), registers.named::<M::Layout>());
         let call = Call {
             op: op as u8,
             first: named as Address,
             second: (named >> 32) as Address,
             reply: (op >> 32) as Address,
-            info: registers.info::<M>(),
+            info: registers.info::<M::Layout>(),
         };
         if let Err(status) = self.slow(thread, call) {
-            self.machine.get_mut(thread).registers.answer::<M>(status.0, 0, 0);
+            self.machine.get_mut(thread).registers.answer::<M::Layout>(status.0, 0, 0);
         }
         self.decide();
     }
@@ -72,7 +72,7 @@ impl<M: Machine> Kernel<'_, M> {
                     return Err(Status::new(Code::NoContext, 0, 0));
                 }
                 self.answer(thread, reply, 0)?;
-                self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
+                self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
                 Ok(())
             }
             Op::ReplyRecv => {
@@ -104,7 +104,7 @@ impl<M: Machine> Kernel<'_, M> {
                 self.receive(thread, cap, reply, Time::MAX)
             }
             Op::Yield => {
-                self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
+                self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
                 let now = self.now();
                 self.core.scheduler.yield_now(&mut crate::core::Store(&mut *self.machine), now);
                 self.core.undecided = 1;
@@ -115,7 +115,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A call that is made once more.
     fn again(&mut self, thread: Ref<Thread>) -> Result<(), Status> {
-        self.machine.get_mut(thread).registers.repeat::<M>();
+        self.machine.get_mut(thread).registers.repeat::<M::Layout>();
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl<M: Machine> Kernel<'_, M> {
             Kind::Null => Err(Status::new(Code::NoCapability, 0, u64::from(call.first))),
             Kind::Endpoint => self.send(thread, cap, Send::Call),
             _ => {
-                let words = self.machine.get(thread).registers.words::<M>();
+                let words = self.machine.get(thread).registers.words::<M::Layout>();
                 let answer = self.invoke(root, slot, Info(call.info).label(), &words)?;
                 if self.core.current != thread {
                     // It has deleted itself.
@@ -137,11 +137,11 @@ impl<M: Machine> Kernel<'_, M> {
                 match answer {
                     Some(words) => {
                         for (n, word) in words.into_iter().enumerate() {
-                            registers.set_word::<M>(n, word);
+                            registers.set_word::<M::Layout>(n, word);
                         }
-                        registers.answer::<M>(Status::OK.0, 0, Info::new(0, words.len()).0);
+                        registers.answer::<M::Layout>(Status::OK.0, 0, Info::new(0, words.len()).0);
                     }
-                    None => registers.repeat::<M>(),
+                    None => registers.repeat::<M::Layout>(),
                 }
                 Ok(())
             }
@@ -152,7 +152,7 @@ impl<M: Machine> Kernel<'_, M> {
         let cap = self.destination(thread, address)?;
         self.send(thread, cap, how)?;
         if self.machine.get(thread).state == crate::State::Running as u8 {
-            self.machine.get_mut(thread).registers.answer::<M>(Status::OK.0, 0, 0);
+            self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
         }
         Ok(())
     }

@@ -191,18 +191,8 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn end_context(&mut self, at: Ref<Context>) -> bool {
-        let Context { home, notification, reply, is_set, .. } = *self.machine.get(at);
-        self.hand(at, Ref::NONE);
-        if let Some(home) = home.some() {
-            self.machine.get_mut(home).home = Ref::NONE;
-        }
-        if let Some(notification) = notification.some() {
-            self.machine.get_mut(notification).context = Ref::NONE;
-        }
-        if let Some(reply) = reply.some() {
-            self.machine.get_mut(reply).context = Ref::NONE;
-        }
-        if is_set != 0 {
+        self.unbind(at);
+        if self.machine.get(at).is_set != 0 {
             self.core.scheduler.unreserve();
         }
         self.core.undecided = 1;

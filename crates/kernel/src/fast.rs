@@ -29,8 +29,10 @@ impl<M: Machine> Kernel<'_, M> {
     #[inline(always)]
     pub(crate) fn fast_call(&mut self, from: Ref<Thread>) -> bool {
         let sender = self.machine.get(from);
-        let (address, info) =
-            (sender.registers.named::<M>() as Address, Info(sender.registers.info::<M>()));
+        let (address, info) = (
+            sender.registers.named::<M::Layout>() as Address,
+            Info(sender.registers.info::<M::Layout>()),
+        );
         let (context, flags) = (sender.context, sender.flags);
         let Some(slot) = self.quick(from, address, Kind::Endpoint, Rights::CALL) else {
             return false;
@@ -82,9 +84,11 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn fast_reply_recv(&mut self, from: Ref<Thread>) -> bool {
         let server = self.machine.get(from);
         let Thread { context, flags, notification, .. } = *server;
-        let (named, info) =
-            (server.registers.named::<M>() as Address, Info(server.registers.info::<M>()));
-        let reply_address = (server.registers.op::<M>() >> 32) as Address;
+        let (named, info) = (
+            server.registers.named::<M::Layout>() as Address,
+            Info(server.registers.info::<M::Layout>()),
+        );
+        let reply_address = (server.registers.op::<M::Layout>() >> 32) as Address;
         let Some(slot) = self.quick(from, reply_address, Kind::Reply, Rights::NONE) else {
             return false;
         };
@@ -145,10 +149,10 @@ impl<M: Machine> Kernel<'_, M> {
                 if n >= info.words() {
                     break;
                 }
-                let word = self.machine.get(from).registers.word::<M>(n);
-                self.machine.get_mut(to).registers.set_word::<M>(n, word);
+                let word = self.machine.get(from).registers.word::<M::Layout>(n);
+                self.machine.get_mut(to).registers.set_word::<M::Layout>(n, word);
             }
-            self.machine.get_mut(to).registers.answer::<M>(Status::OK.0, badge, info.0);
+            self.machine.get_mut(to).registers.answer::<M::Layout>(Status::OK.0, badge, info.0);
         } else {
             self.carry(from, to, badge, grants);
         }
@@ -163,7 +167,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// A signal that wakes nobody.
     #[inline(always)]
     pub(crate) fn fast_signal(&mut self, from: Ref<Thread>) -> bool {
-        let address = self.machine.get(from).registers.named::<M>() as Address;
+        let address = self.machine.get(from).registers.named::<M::Layout>() as Address;
         let Some(slot) = self.quick(from, address, Kind::Notification, Rights::WRITE) else {
             return false;
         };
@@ -176,7 +180,7 @@ impl<M: Machine> Kernel<'_, M> {
             return false;
         }
         notification.bits |= crate::ipc::bits(badge);
-        self.machine.get_mut(from).registers.answer::<M>(Status::OK.0, 0, 0);
+        self.machine.get_mut(from).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
         true
     }
 
@@ -193,7 +197,7 @@ impl<M: Machine> Kernel<'_, M> {
         if context.is_none() || !reply.is_none() {
             return false;
         }
-        self.machine.get_mut(from).registers.answer::<M>(Status::OK.0, 0, 0);
+        self.machine.get_mut(from).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
         let notification = self.machine.get_mut(at);
         let bits = core::mem::take(&mut notification.bits) | crate::ipc::bits(badge);
         match next.is_none() {
@@ -201,7 +205,7 @@ impl<M: Machine> Kernel<'_, M> {
             false => self.leave_queue(to),
         }
         let receiver = self.machine.get_mut(to);
-        receiver.registers.answer::<M>(Status::OK.0, bits, Info::NOTIFIED.0);
+        receiver.registers.answer::<M::Layout>(Status::OK.0, bits, Info::NOTIFIED.0);
         self.ready_inline(to);
         self.decide();
         true
@@ -210,7 +214,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// A wait for what was signalled already.
     #[inline(always)]
     pub(crate) fn fast_wait(&mut self, from: Ref<Thread>) -> bool {
-        let address = self.machine.get(from).registers.named::<M>() as Address;
+        let address = self.machine.get(from).registers.named::<M::Layout>() as Address;
         let Some(slot) = self.quick(from, address, Kind::Notification, Rights::READ) else {
             return false;
         };
@@ -220,7 +224,7 @@ impl<M: Machine> Kernel<'_, M> {
             return false;
         }
         let registers = &mut self.machine.get_mut(from).registers;
-        registers.answer::<M>(Status::OK.0, bits, Info::NOTIFIED.0);
+        registers.answer::<M::Layout>(Status::OK.0, bits, Info::NOTIFIED.0);
         true
     }
 }

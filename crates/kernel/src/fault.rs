@@ -26,12 +26,12 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let Thread { registers, number, .. } = *self.machine.get(thread);
         let what = u64::from(exception.number) | u64::from(exception.error) << 8;
-        let words = [what, registers.ip::<M>(), exception.address, u64::from(number)];
+        let words = [what, registers.ip::<M::Layout>(), exception.address, u64::from(number)];
         if !self.tell(thread, Place::Fault, label::FAULT, words) {
             self.stop(thread, State::Stopped, Time::MAX);
             let mut text = Text { machine: &mut *self.machine };
             let Exception { number: vector, error, address } = exception;
-            let ip = registers.ip::<M>();
+            let ip = registers.ip::<M::Layout>();
             // Into a console that takes everything.
             let _ = writeln!(
                 text,
@@ -85,7 +85,7 @@ impl<M: Machine> Kernel<'_, M> {
             return true;
         }
         self.machine.get_mut(caller).flags &= !Thread::FAULTS;
-        Info(self.machine.get(from).registers.info::<M>()).label() == 0
+        Info(self.machine.get(from).registers.info::<M::Layout>()).label() == 0
     }
 }
 

@@ -200,23 +200,10 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
     }
 }
 
-impl<L: Layout, P> Layout for Host<L, P> {
-    const OP: usize = L::OP;
-    const NAMED: usize = L::NAMED;
-    const INFO: usize = L::INFO;
-    const WORDS: usize = L::WORDS;
-    const IP: usize = L::IP;
-    const SP: usize = L::SP;
-    const FLAGS: usize = L::FLAGS;
-    const ARGUMENTS: [usize; 2] = L::ARGUMENTS;
-    const ALL: usize = L::ALL;
-    const CALL_LEN: u64 = L::CALL_LEN;
-    const START_FLAGS: u64 = L::START_FLAGS;
-}
-
 const INSIDE: &str = "an object inside of memory, at a multiple of its alignment";
 
 impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
+    type Layout = L;
     type Pages = P;
 
     #[inline]

@@ -114,12 +114,17 @@ impl<M: Machine> Kernel<'_, M> {
                     return Err(Status::new(Code::BadState, 0, 0));
                 }
                 self.cancel(at, State::Stopped);
-                self.machine.get_mut(at).registers.start::<M>(ip, sp, [first, second]);
+                self.machine.get_mut(at).registers.start::<M::Layout>(ip, sp, [first, second]);
             }
             label::READ_REGISTERS => {
                 let registers = self.machine.get(at).registers;
-                let (ip, sp) = (registers.ip::<M>(), registers.sp::<M>());
-                return Ok(Some([ip, sp, registers.op::<M>(), registers.0[M::FLAGS]]));
+                let (ip, sp) = (registers.ip::<M::Layout>(), registers.sp::<M::Layout>());
+                return Ok(Some([
+                    ip,
+                    sp,
+                    registers.op::<M::Layout>(),
+                    registers.0[<M::Layout as crate::Layout>::FLAGS],
+                ]));
             }
             label::RESUME => {
                 let Thread { state, space, .. } = *self.machine.get(at);
@@ -133,7 +138,7 @@ impl<M: Machine> Kernel<'_, M> {
             label::SUSPEND => {
                 if at == self.core.current {
                     // Its call comes back first.
-                    self.machine.get_mut(at).registers.answer::<M>(Status::OK.0, 0, 0);
+                    self.machine.get_mut(at).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
                 }
                 self.cancel(at, State::Stopped);
             }
@@ -429,7 +434,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Takes a context from whom it is bound to, wherever it is.
-    fn unbind(&mut self, at: Ref<Context>) {
+    pub(crate) fn unbind(&mut self, at: Ref<Context>) {
         let Context { home, notification, reply, .. } = *self.machine.get(at);
         self.hand(at, Ref::NONE);
         if let Some(home) = home.some() {

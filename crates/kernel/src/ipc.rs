@@ -285,7 +285,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.expect_caller(to, reply);
             self.expect_answer(sender, to);
         } else {
-            self.machine.get_mut(sender).registers.answer::<M>(Status::OK.0, 0, 0);
+            self.machine.get_mut(sender).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
             self.ready(sender);
         }
         self.ready(to);
@@ -389,7 +389,11 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn take_bits(&mut self, to: Ref<Thread>, at: Ref<Notification>) {
         let bits = core::mem::take(&mut self.machine.get_mut(at).bits);
-        self.machine.get_mut(to).registers.answer::<M>(Status::OK.0, bits, Info::NOTIFIED.0);
+        self.machine.get_mut(to).registers.answer::<M::Layout>(
+            Status::OK.0,
+            bits,
+            Info::NOTIFIED.0,
+        );
     }
 
     fn receive_bits(
@@ -422,7 +426,7 @@ impl<M: Machine> Kernel<'_, M> {
             refused.state = State::Stopped as u8;
             return;
         }
-        refused.registers.answer::<M>(status.0, 0, 0);
+        refused.registers.answer::<M::Layout>(status.0, 0, 0);
         self.ready(thread);
     }
 
@@ -438,7 +442,9 @@ impl<M: Machine> Kernel<'_, M> {
         let sender = self.machine.get(from);
         let source = sender.buffer;
         let (words, info) = match sender.flags & Thread::FAULTS {
-            0 => (sender.registers.words::<M>(), Info(sender.registers.info::<M>())),
+            0 => {
+                (sender.registers.words::<M::Layout>(), Info(sender.registers.info::<M::Layout>()))
+            }
             _ => {
                 let [info, words @ ..] = sender.fault;
                 (words, Info(info))
@@ -460,9 +466,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let receiver = self.machine.get_mut(to);
         for (n, word) in words.into_iter().enumerate().take(info.words()) {
-            receiver.registers.set_word::<M>(n, word);
+            receiver.registers.set_word::<M::Layout>(n, word);
         }
-        receiver.registers.answer::<M>(Status::OK.0, badge, info.0);
+        receiver.registers.answer::<M::Layout>(Status::OK.0, badge, info.0);
     }
 
     /// Derives the sender's capability for the receiver; whether that could be done.

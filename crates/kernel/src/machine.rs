@@ -207,7 +207,9 @@ impl Registers {
 }
 
 /// A core and the memory of its sandbox.
-pub trait Machine: Layout + Sized {
+pub trait Machine: Sized {
+    /// Which of a thread's saved registers is what.
+    type Layout: Layout;
     /// How page tables of user space are encoded.
     type Pages: PageFormat;
 

@@ -174,7 +174,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         self.leave_queue(thread);
         let status = Status::new(Code::TimedOut, 0, 0);
-        self.machine.get_mut(thread).registers.answer::<M>(status.0, 0, 0);
+        self.machine.get_mut(thread).registers.answer::<M::Layout>(status.0, 0, 0);
         if let Some(reply) = core::mem::take(&mut self.machine.get_mut(thread).reply).some() {
             self.machine.get_mut(reply).receiver = Ref::NONE;
         }

@@ -320,7 +320,8 @@ fn senders_that_a_passive_server_cannot_take_are_refused_and_the_next_one_is_ser
         // The server runs at 50, so that this one comes to its call only afterwards.
         signal(world, wakes);
         assert!(world.runs(server));
-        let before = world.machine.get(server.at).registers.ip::<bulkhead_kernel_fake::Machine>();
+        let before =
+            world.machine.get(server.at).registers.ip::<bulkhead_kernel_fake::kernel::host::Odd>();
         loop {
             world.reply_recv(server, endpoint, reply, 6, WORDS);
             if world.state(server) == State::Receiving {
@@ -331,7 +332,11 @@ fn senders_that_a_passive_server_cannot_take_are_refused_and_the_next_one_is_ser
                 assert_eq!(world.came(*refused).status.code(), Some(Code::NoContext));
                 world.wait(*refused, wakes, NEVER);
             }
-            let ip = world.machine.get(server.at).registers.ip::<bulkhead_kernel_fake::Machine>();
+            let ip = world
+                .machine
+                .get(server.at)
+                .registers
+                .ip::<bulkhead_kernel_fake::kernel::host::Odd>();
             assert_eq!(ip, before, "it is to call again");
         }
         assert_eq!(world.came(client).info.label(), 6);
