@@ -10,18 +10,21 @@
 #![no_std]
 
 pub mod airframe;
+pub mod books;
 pub mod control;
 pub mod estimate;
+pub mod link;
 pub mod math;
 pub mod noise;
 pub mod profile;
+pub mod world;
 
 use airframe::{Airframe, Sensors};
 use control::{Command, Controller};
 use estimate::Estimator;
 use math::{Quat, Vec3};
-use noise::Noise;
 use profile::Setpoint;
+use world::World;
 
 /// Seconds from one step to the next.
 pub const PERIOD: f32 = 0.001;
@@ -48,8 +51,7 @@ pub struct Sample {
 /// A vehicle and its controller.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    airframe: Airframe,
-    noise: Noise,
+    world: World,
     estimator: Estimator,
     controller: Controller,
     command: Command,
@@ -62,8 +64,7 @@ impl Flight {
     #[must_use]
     pub fn new(seed: u64, attitude: Quat, doubt: f32) -> Self {
         Self {
-            airframe: Airframe::new(attitude),
-            noise: Noise::new(seed),
+            world: World::new(seed, attitude),
             estimator: Estimator::new(attitude.mul(Quat::from_vector(Vec3::new(doubt, 0.0, 0.0)))),
             controller: Controller::default(),
             command: Command::default(),
@@ -73,7 +74,7 @@ impl Flight {
 
     /// Sense, estimate, control: what a real controller does each millisecond.
     pub fn control(&mut self, setpoint: &Setpoint) {
-        let sensors: Sensors = self.airframe.sense(&mut self.noise);
+        let sensors: Sensors = self.world.sense();
         self.estimator.update(&sensors, PERIOD);
         self.command = self.controller.update(
             setpoint,
@@ -85,11 +86,7 @@ impl Flight {
 
     /// Moves the world on by a millisecond, in `substeps` parts.
     pub fn fly(&mut self, substeps: u32) {
-        self.airframe.weather(&mut self.noise, PERIOD);
-        let dt = PERIOD / substeps as f32;
-        for _ in 0..substeps {
-            self.airframe.integrate(&self.command.motors, dt);
-        }
+        self.world.fly(&self.command.motors, substeps);
         self.steps = self.steps.wrapping_add(1);
     }
 
@@ -114,20 +111,34 @@ impl Flight {
 
     /// The airframe, to disturb it.
     pub fn airframe(&mut self) -> &mut Airframe {
-        &mut self.airframe
+        self.world.airframe_mut()
     }
 
     fn sample(&self, setpoint: &Setpoint) -> Sample {
-        let truth = self.airframe.attitude();
-        let estimate = self.estimator.attitude();
-        Sample {
+        let truth = self.world.airframe().attitude();
+        let estimate = (self.estimator.attitude(), self.estimator.rates());
+        Sample::new(setpoint, estimate, truth, self.command)
+    }
+}
+
+impl Sample {
+    /// From where it should point, where it is believed to point and how it turns, where it does point, and what the
+    /// motors were told.
+    #[must_use]
+    pub fn new(
+        setpoint: &Setpoint,
+        (estimate, rates): (Quat, Vec3),
+        truth: Quat,
+        command: Command,
+    ) -> Self {
+        Self {
             setpoint: *setpoint,
             estimate,
             truth,
-            rates: self.estimator.rates(),
+            rates,
             error: truth.angle_to(setpoint.attitude),
             estimation_error: truth.angle_to(estimate),
-            motors: self.command.motors,
+            motors: command.motors,
         }
     }
 }
@@ -219,6 +230,26 @@ mod tests {
             worst = worst.max(flight.sample(&level()).error);
         }
         assert!(worst > 0.3, "{worst}");
+    }
+
+    /// As the programs of the kernel's flight do it: the same flight to the bit.
+    #[test]
+    fn flies_the_same_in_parts() {
+        let mut whole = Flight::new(11, Quat::IDENTITY, 0.0);
+        let mut world = World::new(11, Quat::IDENTITY);
+        let mut estimator = Estimator::new(Quat::IDENTITY);
+        let mut controller = Controller::default();
+        let mut sensors = world.sense();
+        for step in 0..500 {
+            estimator.update(&sensors, PERIOD);
+            let estimate = (estimator.attitude(), estimator.rates());
+            let setpoint = profile::at(step);
+            let command = controller.update(&setpoint, estimate.0, estimate.1, PERIOD);
+            world.fly(&command.motors, 3);
+            let sample = Sample::new(&setpoint, estimate, world.airframe().attitude(), command);
+            sensors = world.sense();
+            assert_eq!(sample.error.to_bits(), whole.step(3).error.to_bits(), "{step}");
+        }
     }
 
     #[test]
