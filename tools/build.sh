@@ -29,11 +29,13 @@ cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${g
 for guest in "${guests[@]}"; do
     cp "$OUT/guest/$guest" "$ARTIFACTS/${guest#guest-}"
 done
-programs=()
+packages=() programs=()
 for manifest in programs/*/Cargo.toml; do
-    programs+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")
+    packages+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")
+    # A package may hold several programs.
+    mapfile -t -O "${#programs[@]}" programs < <(sed -n '/^\[\[bin\]\]/,/^$/s/^name = "\(.*\)"/\1/p' "$manifest")
 done
-cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${programs[@]}")
+cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${packages[@]}")
 for program in "${programs[@]}"; do
     cp "$OUT/guest/$program" "$ARTIFACTS/$program"
 done

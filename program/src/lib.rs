@@ -20,18 +20,23 @@
 
 mod call;
 mod console;
+#[cfg(feature = "log")]
+mod logging;
+pub mod marker;
 mod names;
 mod objects;
+mod periodic;
 mod registers;
 mod start;
 mod time;
 
 pub use bulkhead_kernel_abi as abi;
-pub use bulkhead_layout::marker;
+pub use bulkhead_layout as layout;
 pub use call::{Error, Message, Received, Words, invoke};
 pub use console::{print, write};
 pub use names::{Memory, Program};
 pub use objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
+pub use periodic::{Periodic, Woken};
 pub use registers::Registers;
 pub use start::{begin, exit, ready, stop};
 pub use time::{FOREVER, now, sleep_until, wait_until};

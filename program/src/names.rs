@@ -2,6 +2,7 @@
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 use bulkhead_kernel_abi::{Address, Buffer, Clock, Kind, Name, Page, Rights};
+use core::sync::atomic::AtomicU64;
 
 /// A program, as its manifest has it.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +20,17 @@ pub struct Memory {
     pub len: usize,
     /// Whether it may be written.
     pub writable: bool,
+}
+
+impl Memory {
+    /// Its 64-bit words. Other programs may change them at any time, hence atomic. A store to what may not be written
+    /// is an exception.
+    #[must_use]
+    pub fn words(&self) -> &'static [AtomicU64] {
+        // SAFETY: memory that the manifest gave the program for as long as it runs, whole pages of it; atomics
+        // allow for others that write.
+        unsafe { core::slice::from_raw_parts(self.start.cast(), self.len / 8) }
+    }
 }
 
 impl Program {
@@ -130,6 +142,12 @@ impl Program {
         Thread(self.address(thread, Kind::Thread, Rights::NONE))
     }
 
+    /// All threads that it manages, in the manifest's order, by name.
+    pub fn threads(self) -> impl Iterator<Item = (&'static str, Thread)> {
+        let managed = self.names().filter(|entry| entry.kind == Kind::Thread as u8);
+        managed.map(|entry| (text(&entry.name), Thread(entry.address)))
+    }
+
     /// A context that it manages.
     #[must_use]
     pub fn context(self, name: &str) -> Context {
@@ -150,6 +168,13 @@ impl Program {
     pub fn memory(self, name: &str) -> Memory {
         let (start, len, rights) = self.place_of(name);
         Memory { start: start as *mut u8, len: len as usize, writable: rights.has(Rights::WRITE) }
+    }
+
+    /// The same, if the manifest gives it that.
+    #[must_use]
+    pub fn find_memory(self, name: &str) -> Option<Memory> {
+        let there = self.names().any(|entry| entry.len != 0 && text(&entry.name) == name);
+        there.then(|| self.memory(name))
     }
 
     /// Where something lies in its memory, how long it is, and what may be done with it.

@@ -131,6 +131,14 @@ impl Thread {
         self.method(label::SET_PRIORITY, words)
     }
 
+    /// Its instruction, stack, RAX and flags.
+    ///
+    /// # Errors
+    /// None that the manifest allows.
+    pub fn registers(self) -> Result<[u64; 4], Error> {
+        invoke(self.0, label::READ_REGISTERS, [0; 4])
+    }
+
     /// Where it runs when it goes on: instruction, stack, and its function's first two arguments.
     ///
     /// # Errors

@@ -1,0 +1,41 @@
+//! Where the vehicle points, from what its sensors say. A passive server at the priority of its most urgent
+//! caller: nobody who asks it is interrupted by another one who does, and each pays for the own question.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use bulkhead_flight::PERIOD;
+use bulkhead_flight::estimate::Estimator;
+use bulkhead_flight::link;
+use bulkhead_flight::math::Quat;
+use bulkhead_program::{Message, Program};
+use flight_programs::{REFUSED, estimator};
+
+bulkhead_program::entry!(serve);
+
+fn serve(program: Program) -> u32 {
+    let (endpoint, reply) = (program.serves("estimator"), program.reply("estimator"));
+    let sensors = program.memory("sensors").words();
+    let mut estimator = Estimator::new(Quat::default());
+    let mut got = endpoint.receive(reply);
+    loop {
+        got = match got {
+            Ok(received) => endpoint.reply_receive(reply, {
+                match received.message.label() {
+                    estimator::UPDATE => {
+                        estimator.update(&link::read_sensors(sensors), PERIOD);
+                        said(&estimator)
+                    }
+                    estimator::WHERE => said(&estimator),
+                    _ => Message::new(REFUSED, &[]),
+                }
+            }),
+            // Its caller did not wait for the answer.
+            Err(_) => endpoint.receive(reply),
+        };
+    }
+}
+
+fn said(estimator: &Estimator) -> Message {
+    let [a, b] = link::attitude(estimator.attitude());
+    let [c, d] = link::vector(estimator.rates());
+    Message::new(0, &[a, b, c, d])
+}
