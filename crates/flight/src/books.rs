@@ -65,22 +65,35 @@ impl Books {
     }
 }
 
-/// What is left to say at the end, in two lines.
+/// What is left to say at the end: what the flight was like.
 impl fmt::Display for Books {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let r = &self.record;
         write!(
             f,
-            "flight: {} releases, missed {}, jitter worst {} ns, error rms {}.{:03} mrad\n\
-             flight: jitter min {} ns, median up to {} ns, error max {} mrad, busy {}.{} % (worst {}.{} %)",
+            "{} releases, missed {}, error rms {}.{:03} mrad, at most {} mrad",
             r.releases,
             r.missed,
-            r.jitter_max,
             r.error_rms / 1_000,
             r.error_rms % 1_000,
+            r.error_max / 1_000
+        )
+    }
+}
+
+/// And the times: no two machines have the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Times<'a>(pub &'a Books);
+
+impl fmt::Display for Times<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let r = &self.0.record;
+        write!(
+            f,
+            "jitter min {} ns, median up to {} ns, worst {} ns, busy {}.{} % (worst {}.{} %)",
             r.jitter_min,
             r.jitter_median(),
-            r.error_max / 1_000,
+            r.jitter_max,
             r.busy / 10_000,
             r.busy / 1_000 % 10,
             r.busy_max / 10_000,

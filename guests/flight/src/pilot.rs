@@ -1,7 +1,7 @@
 //! What a release does: fly a millisecond, keep the books, publish them.
 
 use bulkhead_flight::Flight;
-use bulkhead_flight::books::Books;
+use bulkhead_flight::books::{Books, Times};
 use bulkhead_sdk::layout::telemetry::{self, Record};
 use bulkhead_sdk::window::{self, Window};
 use bulkhead_sdk::{Context, println, time};
@@ -60,6 +60,7 @@ impl Pilot {
 
     /// What is left to say at the end.
     pub fn summary(&self) {
-        println!("{}", self.books);
+        println!("flight: {}", self.books);
+        println!("flight: {}", Times(&self.books));
     }
 }

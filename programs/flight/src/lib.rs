@@ -13,10 +13,8 @@ pub const DIVIDER: u32 = 20;
 
 /// What `estimator` is called for.
 pub mod estimator {
-    /// Take in what the sensors said last; answered as [`WHERE`].
+    /// Take in what the sensors said last; answered with the estimated attitude and the rates, two words each.
     pub const UPDATE: u64 = 1;
-    /// Answer the estimated attitude and the rates, two words each.
-    pub const WHERE: u64 = 2;
 }
 
 /// What `airframe` is called for.

@@ -3,9 +3,11 @@
 //!
 //! It waits for nobody of less importance: where `mission` has written no setpoint in time, the last one
 //! stays. Bits of the notification `land` end the flight.
+//!
+//! Arguments: `log=debug` has its times on the console, too, at the end.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_flight::books::Books;
+use bulkhead_flight::books::{Books, Times};
 use bulkhead_flight::control::{Command, Controller};
 use bulkhead_flight::link::{self, Trajectory};
 use bulkhead_flight::math::{Quat, Vec3};
@@ -13,8 +15,7 @@ use bulkhead_flight::profile::Setpoint;
 use bulkhead_flight::{PERIOD, Sample};
 use bulkhead_program::layout::telemetry;
 use bulkhead_program::{
-    Endpoint, Memory, Message, Notification, Periodic, Program, Woken, mark, marker, now, println,
-    ready,
+    Endpoint, Memory, Message, Notification, Periodic, Program, Woken, mark, marker, now, ready,
 };
 use flight_programs::{DIVIDER, PERIOD_NS, airframe, estimator, recorder};
 
@@ -116,9 +117,10 @@ impl Pilot {
 }
 
 fn control(program: Program) -> u32 {
+    program.log();
     let mut pilot = Pilot::new(program);
     let telemetry = if pilot.telemetry.is_some() { "on" } else { "off" };
-    println!("control: 1 kHz, telemetry {telemetry}");
+    log::info!("1 kHz, telemetry {telemetry}");
     // The first segment of the trajectory is there before the first release.
     pilot.mission.signal();
     let start = now() + LEAD_NS;
@@ -127,7 +129,8 @@ fn control(program: Program) -> u32 {
         pilot.serve(due, missed, start);
     }
     mark!(marker::EVENT | marker::id::FINISH);
-    println!("{}", pilot.books);
-    println!("control: {} steps without a setpoint of their own", pilot.held);
+    log::info!("{}", pilot.books);
+    log::info!("{} steps without a setpoint of their own", pilot.held);
+    log::debug!("{}", Times(&pilot.books));
     0
 }

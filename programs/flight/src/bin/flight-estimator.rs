@@ -1,5 +1,5 @@
-//! Where the vehicle points, from what its sensors say. A passive server at the priority of its most urgent
-//! caller: nobody who asks it is interrupted by another one who does, and each pays for the own question.
+//! Where the vehicle points, from what its sensors say. A passive server at the priority of its caller, who
+//! pays for the work.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_flight::PERIOD;
@@ -17,17 +17,12 @@ fn serve(program: Program) -> u32 {
     let mut estimator = Estimator::new(Quat::default());
     let mut got = endpoint.receive(reply);
     loop {
-        got = match got {
-            Ok(received) => endpoint.reply_receive(reply, {
-                match received.message.label() {
-                    estimator::UPDATE => {
-                        estimator.update(&link::read_sensors(sensors), PERIOD);
-                        said(&estimator)
-                    }
-                    estimator::WHERE => said(&estimator),
-                    _ => Message::new(REFUSED, &[]),
-                }
-            }),
+        got = match got.map(|received| received.message.label()) {
+            Ok(estimator::UPDATE) => {
+                estimator.update(&link::read_sensors(sensors), PERIOD);
+                endpoint.reply_receive(reply, said(&estimator))
+            }
+            Ok(_) => endpoint.reply_receive(reply, Message::new(REFUSED, &[])),
             // Its caller did not wait for the answer.
             Err(_) => endpoint.receive(reply),
         };
