@@ -72,6 +72,13 @@ macro_rules! thread {
             let program = unsafe { $crate::begin(page, thread) };
             $crate::exit($function(program))
         }
+
+        const _: () = {
+            // Only the manifest names it: without this the linker would leave it out (program.ld).
+            #[used]
+            #[unsafe(link_section = ".threads")]
+            static KEPT: extern "C" fn(*const $crate::abi::Page, u64) -> ! = $symbol;
+        };
     };
 }
 
