@@ -20,6 +20,8 @@
 
 mod call;
 mod console;
+#[cfg(feature = "heap")]
+mod heap;
 #[cfg(feature = "log")]
 mod logging;
 pub mod marker;
@@ -28,6 +30,7 @@ mod objects;
 mod periodic;
 mod registers;
 mod start;
+mod sync;
 mod time;
 
 pub use bulkhead_kernel_abi as abi;
@@ -39,4 +42,5 @@ pub use objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 pub use periodic::{Periodic, Woken};
 pub use registers::Registers;
 pub use start::{begin, exit, ready, stop};
+pub use sync::{Condvar, Guard, Mutex};
 pub use time::{FOREVER, now, sleep_until, wait_until};
