@@ -432,3 +432,65 @@ fn who_has_lent_its_time_is_given_no_other() {
         assert_eq!(chain.holder(world), Some(chain.middle));
     });
 }
+
+/// As the host does it for a thread that is passive from the beginning.
+fn lend(world: &mut World, context: Address, to: Thread) {
+    let context = world.cap(context).at();
+    world.kernel().lend_start(context, to.at);
+}
+
+#[test]
+fn time_that_is_lent_to_begin_with_goes_with_the_first_wait() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let reply = world.make(Kind::Reply, 0);
+        let client = world.thread(10);
+        let server = world.passive(50);
+        let context = world.context(Policy::Sporadic, 1_000_000, 10_000_000);
+        lend(world, context, server);
+        world.resume(server);
+        assert!(world.runs(server), "it begins, though it has no time of its own");
+        world.recv(server, endpoint, reply, NEVER);
+        world.audit();
+        assert!(world.runs(client));
+        assert!(world.machine.get(server.at).context.is_none(), "the server is passive");
+        world.call(client, endpoint, 7, WORDS);
+        assert!(world.runs(server));
+        let used = world.machine.get(server.at).context;
+        assert_eq!(used, world.machine.get(client.at).home, "the work is the caller's");
+        world.reply_recv(server, endpoint, reply, 9, WORDS);
+        assert!(world.runs(client));
+        let other = world.passive(60);
+        lend(world, context, other);
+        world.resume(other);
+        assert!(world.runs(other), "the same context starts another one");
+        world.audit();
+    });
+}
+
+#[test]
+fn a_call_before_its_server_has_begun_waits_for_it() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let reply = world.make(Kind::Reply, 0);
+        let client = world.thread(70);
+        let server = world.passive(50);
+        let context = world.context(Policy::Sporadic, 1_000_000, 10_000_000);
+        lend(world, context, server);
+        world.resume(server);
+        assert!(world.runs(client));
+        world.call(client, endpoint, 7, WORDS);
+        assert!(world.runs(server));
+        world.recv(server, endpoint, reply, NEVER);
+        world.audit();
+        assert!(world.runs(server));
+        let used = world.machine.get(server.at).context;
+        assert_eq!(
+            used,
+            world.machine.get(client.at).home,
+            "from the message on it is the caller's time"
+        );
+        world.reply_recv(server, endpoint, reply, 9, WORDS);
+        assert!(world.runs(client));
+    });
+}

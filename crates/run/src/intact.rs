@@ -1,7 +1,9 @@
 //! Whether a program is still what was put into the machine: what of a bare guest's
-//! memory nobody may write, the guest included, compared with its file.
+//! memory nobody may write, the guest included, compared with its file; of a kernel its own text and constants.
+//! Where the programs on it lie is not known here.
 
 use bulkhead_audit::segments;
+use bulkhead_kernel_x86::WINDOW;
 use bulkhead_plan::{Guest, Sandbox};
 
 /// What was found of a sandbox's program.
@@ -16,15 +18,19 @@ pub struct Program {
 /// Compares; `read` fills a buffer from an address of the machine. `None` where every
 /// part of a program can be written, or its file is none.
 pub fn program(read: impl Fn(u64, &mut [u8]) -> bool, sandbox: &Sandbox) -> Option<Program> {
-    let Guest::Bare { program, enforce_segments: true, .. } = &sandbox.guest else {
-        return None;
+    // A kernel is linked for its window, which begins with the sandbox's memory.
+    let (file, base) = match &sandbox.guest {
+        Guest::Bare { program, enforce_segments: true, .. } => (program, 0),
+        Guest::Kernel(kernel) => (&kernel.file, WINDOW),
+        _ => return None,
     };
-    let file = std::fs::read(program).ok()?;
+    let file = std::fs::read(file).ok()?;
     let mut found = Program { bytes: 0, changed: None };
     for segment in segments(&file)?.iter().filter(|s| !s.write) {
-        let inside = |r: &&bulkhead_plan::Ram| segment.address.wrapping_sub(r.gpa) < r.len;
+        let address = segment.address.checked_sub(base)?;
+        let inside = |r: &&bulkhead_plan::Ram| address.wrapping_sub(r.gpa) < r.len;
         let ram = sandbox.ram.iter().find(inside)?;
-        let at = segment.address - ram.gpa + ram.hpa;
+        let at = address - ram.gpa + ram.hpa;
         let mut bytes = vec![0; segment.bytes.len()];
         if !read(at, &mut bytes) {
             return None;
