@@ -96,6 +96,7 @@ impl Program {
         self.names().find(fits)
     }
 
+    #[track_caller]
     fn address(self, name: &str, kind: Kind, rights: Rights) -> Address {
         match self.find(name, kind, rights) {
             Some(entry) => entry.address,
@@ -108,36 +109,42 @@ impl Program {
     /// # Panics
     /// The manifest does not give it that; so do those below.
     #[must_use]
+    #[track_caller]
     pub fn endpoint(self, name: &str) -> Endpoint {
         Endpoint(self.address(name, Kind::Endpoint, Rights::CALL))
     }
 
     /// An endpoint that it serves.
     #[must_use]
+    #[track_caller]
     pub fn serves(self, name: &str) -> Endpoint {
         Endpoint(self.address(name, Kind::Endpoint, Rights::READ))
     }
 
     /// A notification that it may signal.
     #[must_use]
+    #[track_caller]
     pub fn signals(self, name: &str) -> Notification {
         Notification(self.address(name, Kind::Notification, Rights::WRITE))
     }
 
     /// A notification that it may wait for.
     #[must_use]
+    #[track_caller]
     pub fn waits(self, name: &str) -> Notification {
         Notification(self.address(name, Kind::Notification, Rights::READ))
     }
 
     /// A thread's reply object, by the thread's name.
     #[must_use]
+    #[track_caller]
     pub fn reply(self, thread: &str) -> Reply {
         Reply(self.address(thread, Kind::Reply, Rights::NONE))
     }
 
     /// A thread that it manages.
     #[must_use]
+    #[track_caller]
     pub fn manages(self, thread: &str) -> Thread {
         Thread(self.address(thread, Kind::Thread, Rights::NONE))
     }
@@ -150,12 +157,14 @@ impl Program {
 
     /// A context that it manages.
     #[must_use]
+    #[track_caller]
     pub fn context(self, name: &str) -> Context {
         Context(self.address(name, Kind::Context, Rights::NONE))
     }
 
     /// An interrupt that it handles.
     #[must_use]
+    #[track_caller]
     pub fn interrupt(self, name: &str) -> Handler {
         Handler(self.address(name, Kind::Interrupt, Rights::NONE))
     }
@@ -165,6 +174,7 @@ impl Program {
     /// # Panics
     /// The manifest does not give it that.
     #[must_use]
+    #[track_caller]
     pub fn memory(self, name: &str) -> Memory {
         let (start, len, rights) = self.place_of(name);
         Memory { start: start as *mut u8, len: len as usize, writable: rights.has(Rights::WRITE) }
@@ -178,6 +188,7 @@ impl Program {
     }
 
     /// Where something lies in its memory, how long it is, and what may be done with it.
+    #[track_caller]
     pub(crate) fn place_of(self, name: &str) -> (u64, u64, Rights) {
         let named = |entry: &&Name| entry.len != 0 && text(&entry.name) == name;
         match self.names().find(named) {

@@ -60,6 +60,7 @@ impl Program {
     /// # Panics
     /// The manifest does not give it that.
     #[must_use]
+    #[track_caller]
     pub fn registers(self, name: &str) -> Registers {
         let (start, len, rights) = self.place_of(name);
         Registers { start, len, writable: rights.has(Rights::WRITE) }

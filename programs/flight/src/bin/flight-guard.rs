@@ -1,5 +1,6 @@
 //! Hears of what goes wrong with the threads that it manages. The end of a budget is counted: the thread goes on
-//! with its next refill and not before. What raises an exception begins anew, some times; then it stays stopped.
+//! with its next refill and not before. What raises an exception begins anew, some times; then it stays stopped. An
+//! exception of a thread that it does not manage ends the sandbox: whoever launched it knows what follows.
 //!
 //! Arguments: `restarts=N` (3), `overruns=N`: how many of a thread go by between two lines (1000).
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -32,6 +33,9 @@ fn wards(program: Program) -> [Option<Ward>; MOST] {
     }
     wards
 }
+
+/// The sandbox's exit code if one of those is lost without which nothing flies.
+const LOST: u32 = 2;
 
 /// Goes on.
 const GO_ON: u64 = 0;
@@ -79,6 +83,13 @@ fn guard(program: Program) -> u32 {
             (label::FAULT, Some(ward)) => {
                 let again = ward.crashed(message.words[0] & 0xFF, restarts);
                 (STOP, again.then_some(ward))
+            }
+            (label::FAULT, None) => {
+                log::error!(
+                    "exception {} in what control cannot do without",
+                    message.words[0] & 0xFF
+                );
+                bulkhead_program::exit(LOST)
             }
             _ => (STOP, None),
         };
