@@ -65,7 +65,8 @@ methods! {
         PHYSICAL = 44;
     }
     Context {
-        /// Give it to a thread or notification that has none. 1: that.
+        /// Give it to a thread or notification that has none. 1: that; 2: 0, or 1 to lend it to a thread until
+        /// that waits for messages, so that it comes to be a passive server.
         BIND = 50;
         /// Take it from whom it is bound to.
         UNBIND = 51;

@@ -341,7 +341,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn context(&mut self, root: Root, at: Ref<Context>, method: Label, words: &[u64; 4]) -> Answer {
         match method {
-            label::BIND => self.bind(root, at, words[0])?,
+            label::BIND => self.bind(root, at, words)?,
             label::UNBIND => self.unbind(at),
             label::CONSUMED => return Ok(Some([self.consumed(at), 0, 0, 0])),
             label::YIELD_TO => {
@@ -391,15 +391,17 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.get_mut(at).time.take_consumed()
     }
 
-    fn bind(&mut self, root: Root, at: Ref<Context>, address: u64) -> Result<(), Status> {
+    fn bind(&mut self, root: Root, at: Ref<Context>, words: &[u64; 4]) -> Result<(), Status> {
+        let [address, mode, ..] = *words;
         let slot = root.slot(self.machine, address, 1)?;
         let cap = self.machine.get(slot).cap;
-        let Context { home, notification, .. } = *self.machine.get(at);
-        if !home.is_none() || !notification.is_none() {
+        let Context { home, notification, thread, .. } = *self.machine.get(at);
+        if !home.is_none() || !notification.is_none() || !thread.is_none() {
             return Err(Status::new(Code::Occupied, 0, 0));
         }
         match cap.kind() {
             Kind::Thread => {
+                let lends = below(mode, 2, 2)? == 1;
                 let thread: Ref<Thread> = cap.at();
                 let Thread { home, context, state, reply, waits_at, notification, .. } =
                     *self.machine.get(thread);
@@ -408,8 +410,11 @@ impl<M: Machine> Kernel<'_, M> {
                 if !home.is_none() || !context.is_none() || lent {
                     return Err(Status::new(Code::Occupied, 1, 0));
                 }
-                self.machine.get_mut(at).home = thread;
-                self.machine.get_mut(thread).home = at;
+                // What is only lent is nobody's own: it goes when the thread waits for messages.
+                if !lends {
+                    self.machine.get_mut(at).home = thread;
+                    self.machine.get_mut(thread).home = at;
+                }
                 self.hand(at, thread);
                 // What it could not be told for want of a context.
                 if state == State::Waiting as u8 {
@@ -419,6 +424,7 @@ impl<M: Machine> Kernel<'_, M> {
                 }
             }
             Kind::Notification => {
+                below(mode, 1, 2)?;
                 let notification: Ref<Notification> = cap.at();
                 if !self.machine.get(notification).context.is_none() {
                     return Err(Status::new(Code::Occupied, 1, 0));

@@ -69,12 +69,6 @@ impl<M: Machine> Kernel<'_, M> {
         self.rest(context, until);
     }
 
-    /// Lends a context that belongs to nobody to a thread without one, until that waits for a
-    /// message for the first time: so a passive thread gets there.
-    pub fn lend_start(&mut self, context: Ref<Context>, to: Ref<Thread>) {
-        self.hand(context, to);
-    }
-
     /// A context is with another thread from now on, or with nobody; it runs there if it ran before
     /// or the thread can run.
     pub(crate) fn hand(&mut self, context: Ref<Context>, to: Ref<Thread>) {

@@ -433,12 +433,6 @@ fn who_has_lent_its_time_is_given_no_other() {
     });
 }
 
-/// As the host does it for a thread that is passive from the beginning.
-fn lend(world: &mut World, context: Address, to: Thread) {
-    let context = world.cap(context).at();
-    world.kernel().lend_start(context, to.at);
-}
-
 #[test]
 fn time_that_is_lent_to_begin_with_goes_with_the_first_wait() {
     both(|world| {
@@ -447,9 +441,11 @@ fn time_that_is_lent_to_begin_with_goes_with_the_first_wait() {
         let client = world.thread(10);
         let server = world.passive(50);
         let context = world.context(Policy::Sporadic, 1_000_000, 10_000_000);
-        lend(world, context, server);
+        world.does(context, label::BIND, [server.cap.into(), 1, 0, 0]);
         world.resume(server);
         assert!(world.runs(server), "it begins, though it has no time of its own");
+        let again = world.invoke(context, label::BIND, [client.cap.into(), 0, 0, 0]);
+        assert_eq!(again.unwrap_err().code(), Some(Code::Occupied), "it is lent already");
         world.recv(server, endpoint, reply, NEVER);
         world.audit();
         assert!(world.runs(client));
@@ -461,7 +457,7 @@ fn time_that_is_lent_to_begin_with_goes_with_the_first_wait() {
         world.reply_recv(server, endpoint, reply, 9, WORDS);
         assert!(world.runs(client));
         let other = world.passive(60);
-        lend(world, context, other);
+        world.does(context, label::BIND, [other.cap.into(), 1, 0, 0]);
         world.resume(other);
         assert!(world.runs(other), "the same context starts another one");
         world.audit();
@@ -476,7 +472,7 @@ fn a_call_before_its_server_has_begun_waits_for_it() {
         let client = world.thread(70);
         let server = world.passive(50);
         let context = world.context(Policy::Sporadic, 1_000_000, 10_000_000);
-        lend(world, context, server);
+        world.does(context, label::BIND, [server.cap.into(), 1, 0, 0]);
         world.resume(server);
         assert!(world.runs(client));
         world.call(client, endpoint, 7, WORDS);

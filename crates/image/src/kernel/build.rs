@@ -14,7 +14,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_sched::{Scheduler, Time};
 use zerocopy::{FromZeros, IntoBytes};
 
-pub type Machine = Host<X86, LongMode>;
+type Machine = Host<X86, LongMode>;
 
 /// First byte that objects are made of.
 const OBJECTS: u32 = 4 << 20;
@@ -155,8 +155,7 @@ impl Build {
         Ok(place)
     }
 
-    /// The kernel on it.
-    pub fn kernel(&mut self) -> Kernel<'_, Machine> {
+    fn kernel(&mut self) -> Kernel<'_, Machine> {
         Kernel { machine: &mut self.machine, core: &mut self.core }
     }
 

@@ -12,6 +12,10 @@ use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, User};
 use bulkhead_plan::{Channel, Sandbox};
 
+/// Budget of a passive thread's beginning, ns. It comes again after the longest period only, so one that never waits
+/// for messages takes no more.
+const START: u64 = 10_000_000;
+
 /// Places of what programs share.
 struct Shared {
     authority: Place,
@@ -262,19 +266,8 @@ impl Build {
         Ok(())
     }
 
-    /// A passive thread's way to its first wait: it has nobody to work for yet. What it needs for
-    /// that is bounded; a budget that comes again only after the longest period bounds it.
-    fn lend_start(&mut self, control: Place, thread: Place) -> Result<(), String> {
-        const START: u64 = 10_000_000;
-        let place = self.make(Kind::Context, CONTEXT_BITS[0], 1)?;
-        let word = u64::from(place) | (Number::Sporadic as u64) << 32;
-        self.call(control, label::SET_CONTEXT, [word, START, MAX_PERIOD, 0])?;
-        let (context, thread) = (self.cap(place).at(), self.cap(thread).at());
-        self.kernel().lend_start(context, thread);
-        Ok(())
-    }
-
-    /// Contexts go to whom they belong, and threads run.
+    /// Contexts go to whom they belong, and threads run: passive ones on time that is lent to them until they wait
+    /// for messages for the first time.
     fn start(&mut self, kernel: &Kernel, shared: &Shared) -> Result<(), String> {
         for (n, context) in kernel.contexts.iter().enumerate() {
             let to = match context.user {
@@ -283,11 +276,16 @@ impl Build {
             };
             self.call(shared.contexts[n], label::BIND, [u64::from(to), 0, 0, 0])?;
         }
-        for (thread, place) in kernel.threads.iter().zip(&shared.threads) {
-            if thread.context.is_none() {
-                self.lend_start(shared.control, *place)?;
-            }
-            self.call(*place, label::RESUME, [0; 4])?;
+        let passive =
+            kernel.threads.iter().zip(&shared.threads).filter(|(t, _)| t.context.is_none());
+        for (_, thread) in passive {
+            let context = self.make(Kind::Context, CONTEXT_BITS[0], 1)?;
+            let word = u64::from(context) | (Number::Sporadic as u64) << 32;
+            self.call(shared.control, label::SET_CONTEXT, [word, START, MAX_PERIOD, 0])?;
+            self.call(context, label::BIND, [u64::from(*thread), 1, 0, 0])?;
+        }
+        for thread in &shared.threads {
+            self.call(*thread, label::RESUME, [0; 4])?;
         }
         Ok(())
     }
