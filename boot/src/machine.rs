@@ -7,6 +7,7 @@ use bulkhead_arch::{BootMachine, CoreStart};
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
 use bulkhead_firmware::{Memory, acpi, multiboot};
 use bulkhead_handover::map::TRAMPOLINE_PA;
+use bulkhead_launch::RecordMemory;
 use bulkhead_resident_x86::msr;
 
 /// The first 4 GiB, mapped to themselves.
@@ -23,10 +24,23 @@ impl Memory for LowMemory {
     }
 }
 
-/// What a monitor cannot do without.
-pub fn check_processor() -> Result<(), &'static str> {
+impl RecordMemory for LowMemory {
+    fn zero(&mut self, dst: u64, len: u64) {
+        // SAFETY: verified: a sandbox's memory, free RAM in the first 4 GiB, of which nobody has a reference.
+        unsafe { core::ptr::write_bytes(dst as *mut u64, 0, len as usize / 8) }
+    }
+
+    fn copy(&mut self, dst: u64, src: u64, len: u64) {
+        // SAFETY: as above; the source is the image, which no sandbox's memory overlaps.
+        unsafe { core::ptr::copy_nonoverlapping(src as *const u64, dst as *mut u64, len as usize / 8) }
+    }
+
+    fn store(&mut self, _: u64, _: u64) {}
+}
+
+/// What kernels cannot do without, and what monitors can't.
+pub fn check_processor(monitors: bool) -> Result<(), &'static str> {
     const VM_CR_SVMDIS: u64 = 1 << 4;
-    let extended = cpuid(0x8000_0000, 0).eax;
     let has = |leaf: u32, bit: u32, of: fn(u32) -> (u32, u32)| {
         let (c, d) = of(leaf);
         (if bit < 32 { c } else { d }) >> (bit % 32) & 1 != 0
@@ -35,18 +49,22 @@ pub fn check_processor() -> Result<(), &'static str> {
         let r = cpuid(leaf, 0);
         (r.ecx, r.edx)
     };
+    if !has(1, 21, of) {
+        return Err("x2APIC (CPUID 1 ECX bit 21)");
+    }
+    if !has(0x8000_0001, 32 + 20, of) {
+        return Err("no-execute pages (CPUID 8000_0001 EDX bit 20)");
+    }
+    if !monitors {
+        return Ok(());
+    }
+    let extended = cpuid(0x8000_0000, 0).eax;
     // Bochs' generic processor has SVM and forgets the bit (docs/decisions/0003-bochs.md).
     if extended < 0x8000_000A || !has(0x8000_0001, 2, of) && cpuid(0x8000_000A, 0).eax == 0 {
         return Err("SVM (AMD virtualization; CPUID 8000_0001 ECX bit 2)");
     }
     if !has(0x8000_000A, 32, of) {
         return Err("nested paging (CPUID 8000_000A EDX bit 0)");
-    }
-    if !has(1, 21, of) {
-        return Err("x2APIC (CPUID 1 ECX bit 21)");
-    }
-    if !has(0x8000_0001, 32 + 20, of) {
-        return Err("no-execute pages (CPUID 8000_0001 EDX bit 20)");
     }
     if !has(0x8000_0001, 32 + 26, of) {
         return Err("1 GiB pages (CPUID 8000_0001 EDX bit 26)");

@@ -16,10 +16,10 @@ mod trampoline;
 
 use bulkhead_firmware::{acpi, multiboot};
 use bulkhead_handover::PAGE;
-use bulkhead_handover::image::{BOOT_MAGIC, BootReport, ConfigOp, Header, Sandbox};
+use bulkhead_handover::image::{BOOT_MAGIC, BootReport, ConfigOp, Header, Range, Sandbox};
 use bulkhead_handover::info::Info;
 use bulkhead_handover::map::{BOOT_REPORT_PA, IMAGE_PA};
-use bulkhead_launch::{Error, Image, start_cores, verify};
+use bulkhead_launch::{Error, Image, Op, play, start_cores, verify};
 use console::say;
 use machine::{LowMemory, Pc};
 
@@ -70,7 +70,7 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
 
 fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
     write_report(&report);
-    machine::check_processor().map_err(Stop::Processor)?;
+    machine::check_processor(header.launch.len == 0).map_err(Stop::Processor)?;
     let loader =
         multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
     let rsdp = loader.rsdp.or_else(|| acpi::find_rsdp(&LowMemory));
@@ -78,7 +78,8 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     let mut pc = Pc::new(loader, tables);
 
     let sandboxes = sandboxes(header)?;
-    let image = Image { header, sandboxes, config_ops: config_ops(header, sandboxes)? };
+    let config_ops = config_ops(header, sandboxes)?;
+    let image = Image { header, sandboxes, config_ops, launch: record(header)? };
     verify(image, sealed(header), &pc).map_err(Stop::Manifest)?;
     if tables.pm_timer == 0 {
         return Err(Stop::NoTimer);
@@ -98,6 +99,8 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
         let info = unsafe { &mut *(sandbox.info_pa as *mut Info) };
         info.clock = measured.clock;
     }
+    // After the clocks: kernels have their information page from here.
+    play(&mut LowMemory, image.launch, 0);
     let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
     report.left_tsc = bulkhead_cpu_x86::rdtsc();
     write_report(&report);
@@ -135,6 +138,19 @@ fn config_ops<'a>(header: &'a Header, sandboxes: &[Sandbox]) -> Result<&'a [Conf
     Ok(unsafe {
         core::slice::from_raw_parts((header as *const Header).byte_add(before).cast(), count)
     })
+}
+
+/// The launch record of kernels without monitors, if it lies in the sealed part.
+fn record(header: &Header) -> Result<&[Op], Stop> {
+    let (sealed, Range { start, len }) = (header as *const Header as u64, header.launch);
+    let offset = start.wrapping_sub(sealed);
+    if len > 0 && (start % 8 != 0 || offset > header.sealed || len > header.sealed - offset) {
+        return Err(Stop::Manifest(Error::Bounds("launch record")));
+    }
+    let count = len as usize / size_of::<Op>();
+    let at = if len > 0 { start as *const Op } else { core::ptr::NonNull::dangling().as_ptr() };
+    // SAFETY: as above: in the sealed part, aligned, and `Op` holds for any bytes.
+    Ok(unsafe { core::slice::from_raw_parts(at, count) })
 }
 
 /// Bounds for what is read before the checksum has been seen to match.

@@ -9,6 +9,7 @@
 
 mod entry;
 mod machine;
+mod report;
 mod start;
 
 use bulkhead_kernel_x86::Baked;

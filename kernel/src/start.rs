@@ -1,14 +1,15 @@
 //! The first instructions: descriptor tables, call entry, timer, clock; then the first thread.
 //!
 //! A sandbox starts here in 64-bit mode, on the kernel's own root table, with interrupts off and RSI =
-//! the address of the information page; no stack yet.
+//! the address of the information page; no stack yet. Without a monitor RSI is nothing, and the page lies in its
+//! memory.
 
 use crate::entry::{MACHINE, STACK, STACK_OF_CORE};
-use crate::{BAKED, machine};
+use crate::{BAKED, machine, report};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_kernel::abi::Clock;
 use bulkhead_kernel::{Kernel, Machine, Ref, Time};
-use bulkhead_kernel_x86::{SPURIOUS, TIMER, VECTORS, selector};
+use bulkhead_kernel_x86::{INFO, SPURIOUS, TIMER, VECTORS, WINDOW, selector};
 use bulkhead_layout::info::Info;
 use bulkhead_layout::marker::{EVENT, encode, id};
 use core::arch::{asm, global_asm};
@@ -85,13 +86,20 @@ impl<T> Table<T> {
 }
 
 /// # Safety
-/// `info` is what the entry found in RSI.
+/// `info` is what the entry found in RSI, where a monitor put it.
 #[unsafe(link_section = ".start")]
 unsafe extern "C" fn start(info: *const Info) {
-    // SAFETY: the page that a sandbox has from its monitor, mapped by the kernel's own table.
-    let clock = unsafe { (*info).clock };
     // SAFETY: the first that asks, and over before the first entry.
     let (machine, baked) = unsafe { (MACHINE.get(), BAKED.get()) };
+    let alone = baked.alone != 0;
+    let info = if alone { (WINDOW + u64::from(INFO)) as *const Info } else { info };
+    // SAFETY: the page that a sandbox has from its monitor, mapped by the tables of the start; or the copy that the
+    // boot code has put into the kernel's memory.
+    let clock = unsafe { (*info).clock };
+    if alone {
+        report::begin();
+        x2apic();
+    }
     machine::set_console(baked.console as u16);
     descriptors();
     calls();
@@ -208,6 +216,14 @@ fn own_tables(root: u64) {
         asm!("mov cr3, {root}", "mov {r}, cr4", "or {r}, {pge}", "mov cr4, {r}",
             root = in(reg) root, r = out(reg) _, pge = in(reg) bits, options(nostack));
     }
+}
+
+/// What a monitor would have done.
+#[inline(always)]
+fn x2apic() {
+    const ENABLE: u64 = 0b11 << 10;
+    // SAFETY: the boot code has seen that there is such a mode; it is on already, or the core comes from a reset.
+    unsafe { wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | ENABLE) }
 }
 
 #[inline(always)]

@@ -53,7 +53,7 @@ fn check(header: &mut Header, sandboxes: &[Sandbox], machine: &FakeMachine) -> R
     let sealed = [0, 0, 17, 4];
     header.sealed = 32;
     header.checksum = checksum(words(&sealed));
-    verify(Image { header, sandboxes, config_ops: &[] }, &sealed, machine)
+    verify(Image { header, sandboxes, config_ops: &[], launch: &[] }, &sealed, machine)
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn steps_name_registers() {
     let sealed = [0, 0, 17, 4];
     let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
     let found =
-        |op| verify(Image { header: &h, sandboxes: &two, config_ops: &[op] }, &sealed, &machine());
+        |op| verify(Image { header: &h, sandboxes: &two, config_ops: &[op], launch: &[] }, &sealed, &machine());
     let right = ConfigOp { bdf: 8, offset: 0x10, kind: ConfigOp::WRITE, value: 3 };
     assert_eq!(found(right), Ok(()));
     let at = ConfigOp { kind: ConfigOp::EXPECT_AT, value: 0xB000_8000, ..right };
@@ -159,7 +159,7 @@ fn a_changed_word_shows_in_the_checksum() {
     let mut h = header();
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     check(&mut h, &two, &machine()).unwrap();
-    let image = Image { header: &h, sandboxes: &two, config_ops: &[] };
+    let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[] };
     assert_eq!(verify(image, &[0, 0, 4, 17], &machine()), Err(Error::Checksum));
     assert_eq!(verify(image, &[0, 0, 17], &machine()), Err(Error::Checksum));
 }
@@ -168,7 +168,7 @@ fn a_changed_word_shows_in_the_checksum() {
 fn the_boot_core_goes_last_and_first_cores_after_their_others() {
     let two = [sandbox(0, &[5, 6]), sandbox(1, &[4, 7])];
     let h = header();
-    let image = Image { header: &h, sandboxes: &two, config_ops: &[] };
+    let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[] };
     let mut m = machine();
     let own = start_cores(image, &mut m).unwrap();
     let order: Vec<u32> = m.started.iter().map(|s| s.0).collect();
@@ -182,7 +182,7 @@ fn the_boot_core_goes_last_and_first_cores_after_their_others() {
 fn a_core_that_does_not_arrive_is_named() {
     let one = [sandbox(0, &[5, 6])];
     let h = header();
-    let image = Image { header: &h, sandboxes: &one, config_ops: &[] };
+    let image = Image { header: &h, sandboxes: &one, config_ops: &[], launch: &[] };
     let mut m = machine();
     m.dead.insert(6);
     assert_eq!(start_cores(image, &mut m), Err(6));

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `"BHIMAGE1"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
 /// Version of this layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,10 @@ pub struct Header {
     pub config_ops: u32,
     /// The IOMMU; all zero if there is none.
     pub iommu: Iommu,
+    /// [`Op`](bulkhead_resident::record::Op)s with physical addresses, in the sealed part: how the boot code
+    /// fills the memory of kernels that no monitor is under. Empty where there are monitors, which have records
+    /// of their own.
+    pub launch: Range,
 }
 
 /// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4).
@@ -92,7 +96,8 @@ impl ConfigOp {
     pub const EXPECT_AT: u32 = 3;
 }
 
-/// A sandbox as the boot code needs it.
+/// A sandbox as the boot code needs it. Where there are no monitors, what is said of a monitor is of what its
+/// kernel starts on: tables, information page.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -152,6 +157,6 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum ^ sums
 }
 
-const _: () = assert!(size_of::<Header>() == 128);
+const _: () = assert!(size_of::<Header>() == 144);
 const _: () = assert!(size_of::<ConfigOp>() == 12);
 const _: () = assert!(size_of::<Sandbox>() == 144);

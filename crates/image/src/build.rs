@@ -5,7 +5,7 @@ use crate::guest::{self, Guest};
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
-use crate::{Error, ioapic, iommu, loader, pci};
+use crate::{Error, ioapic, iommu, loader, multikernel, pci};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
@@ -67,7 +67,11 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
         let guests = plan
             .sandboxes
             .iter()
-            .map(|sandbox| guest::load(sandbox, &plan.machine, &plan.channels))
+            .enumerate()
+            .map(|(index, sandbox)| match plan.multikernel {
+                true => multikernel::load(&plan, index),
+                false => guest::load(sandbox, &plan.machine, &plan.channels),
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;
         if bytes.len() as u64 <= len {
@@ -135,12 +139,25 @@ fn image(
         part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table", true);
     }
     map.reports = reports;
+    if plan.multikernel {
+        map.reports = (0..guests.len()).map(|index| multikernel::report(plan, index)).collect();
+    }
 
     let mut sandboxes = Vec::new();
     let mut grants = Vec::new();
+    let mut launch = Vec::new();
     let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
     map.text_bytes = text_len;
     for (index, guest) in guests.iter().enumerate() {
+        if plan.multikernel {
+            map.texts.push((pages.end(), 0));
+            let (made, steps) =
+                multikernel::bake(&mut pages, plan, index, guest, &pristine[index])?;
+            sandboxes.push(made.sandbox);
+            map.parts.extend(made.parts);
+            launch.extend(steps);
+            continue;
+        }
         map.texts.push((pages.end(), text_len));
         let input = Input {
             plan,
@@ -165,6 +182,8 @@ fn image(
     map.events = (iommu.events.start, iommu.events.len);
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
 
+    let record = pages.put(launch.as_bytes());
+    part(&mut map, &pages, record, None, "launch record", false);
     let end = pages.end();
     let mut header = Header::new_zeroed();
     header.magic = MAGIC;
@@ -177,6 +196,7 @@ fn image(
     header.debug_port = plan.machine.debug_port;
     header.config_ops = ops.len() as u32;
     header.iommu = iommu;
+    header.launch = Range { start: record, len: size_of_val(&launch[..]) as u64 };
     pages.store(map.header, &header);
     pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
     pages.write(map.header + ops_at as u64, ops.as_bytes());

@@ -2,6 +2,7 @@
 //! guest-physical addresses, and the processor's state.
 
 use crate::elf::Program;
+use crate::kernel::Ground;
 use crate::{Error, acpi, smbios};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::{Entry64, GDT};
@@ -61,7 +62,7 @@ pub fn load(sandbox: &Sandbox, machine: &Machine, channels: &[Channel]) -> Resul
             let name = program.display().to_string();
             bare(sandbox, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
-        Wanted::Kernel(kernel) => crate::kernel::load(channels, sandbox, kernel),
+        Wanted::Kernel(kernel) => crate::kernel::load(Ground::SANDBOX, channels, sandbox, kernel),
     }
 }
 

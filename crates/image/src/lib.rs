@@ -22,6 +22,7 @@ mod iommu;
 mod kernel;
 mod loader;
 mod monitor;
+mod multikernel;
 mod nested;
 mod pages;
 mod parts;

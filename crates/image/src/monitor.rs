@@ -174,16 +174,11 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let monitor_cr3 = monitor.root.unwrap_or_default();
     part(pages, tables, "monitor's page tables", false);
 
-    let mut described = image::Sandbox::new_zeroed();
-    for (range, ram) in described.memory.iter_mut().zip(&sandbox.ram) {
-        *range = Range { start: ram.hpa, len: ram.len };
-    }
+    let mut described = described(sandbox);
     described.monitor = Range { start, len: pages.end() - start };
     described.monitor_cr3 = monitor_cr3;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
-    described.cores = cores as u32;
-    described.apic_ids = ids(sandbox);
     let grants = |granted: &Granted| {
         let bdf = granted.function.bdf;
         let table = functions.remap.iter().find(|(of, _)| *of == bdf);
@@ -194,6 +189,17 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     };
     let grants = sandbox.functions.iter().flat_map(grants).collect();
     Ok(Made { sandbox: described, parts, grants })
+}
+
+/// What the boot code has to know of a sandbox's memory and cores.
+pub fn described(sandbox: &Sandbox) -> image::Sandbox {
+    let mut described = image::Sandbox::new_zeroed();
+    for (range, ram) in described.memory.iter_mut().zip(&sandbox.ram) {
+        *range = Range { start: ram.hpa, len: ram.len };
+    }
+    described.cores = sandbox.cores.len() as u32;
+    described.apic_ids = ids(sandbox);
+    described
 }
 
 fn ids(sandbox: &Sandbox) -> [u32; MAX_CORES] {
@@ -213,7 +219,8 @@ fn segments(pages: &mut Pages, program: &Program) -> Vec<(u64, u64, u64, Rights)
     program.segments.iter().map(copy).collect()
 }
 
-fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
+/// A sandbox's information page.
+pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     let sandbox = &plan.sandboxes[index];
     let mut info = Info::new_zeroed();
     info.magic = info::MAGIC;

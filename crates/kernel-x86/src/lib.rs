@@ -35,6 +35,12 @@ pub const TIMER: u8 = 0x5E;
 /// Vectors for devices: from [`FIRST_VECTOR`] up to here.
 pub const DEVICE_VECTORS: usize = (TIMER - FIRST_VECTOR) as usize;
 
+/// Without a monitor: offset of the information page, which the boot code copies with its clocks.
+pub const INFO: u32 = 0xA000;
+/// Without a monitor: offset of the report that the kernel writes in a monitor's place: the sandbox's page, then
+/// the core's two.
+pub const REPORT: u32 = 0xB000;
+
 /// Selectors. SYSCALL and SYSRET want this order (APM volume 2, section 6.1.1).
 pub mod selector {
     /// Kernel's code; data follows.
@@ -138,9 +144,11 @@ pub struct Baked {
     pub console: u64,
     /// The entry of every root table at [`WINDOW_INDEX`].
     pub window: u64,
+    /// 1: there is no monitor; see [`INFO`] and [`REPORT`].
+    pub alone: u64,
     /// Padding.
     pub reserved: [u64; PADDING],
 }
 
-const USED: usize = size_of::<Core>() + 8 + 4 + 4 + 4 * DEVICE_VECTORS + 8 + 8 + 8;
+const USED: usize = size_of::<Core>() + 8 + 4 + 4 + 4 * DEVICE_VECTORS + 8 + 8 + 8 + 8;
 const PADDING: usize = (USED.next_multiple_of(4096) - USED) / 8;

@@ -7,6 +7,6 @@
 mod sequence;
 mod verify;
 
-pub use bulkhead_resident::record::play;
+pub use bulkhead_resident::record::{Op, RecordMemory, play};
 pub use sequence::{start_cores, start_of};
 pub use verify::{Error, Image, verify, words};

@@ -6,6 +6,7 @@ use bulkhead_arch::BootMachine;
 use bulkhead_handover::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_handover::map::{IMAGE_PA, TRAMPOLINE_PA};
 use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
+use bulkhead_resident::record::Op;
 
 /// What is wrong. The numbers are the boot report's `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Image<'a> {
     pub sandboxes: &'a [Sandbox],
     /// Likewise.
     pub config_ops: &'a [ConfigOp],
+    /// Likewise; none where there are monitors.
+    pub launch: &'a [Op],
 }
 
 fn end(range: Range) -> Option<u64> {
@@ -97,7 +100,7 @@ pub fn verify(image: Image, sealed: &[u64], machine: &impl BootMachine) -> Resul
     cores(image, machine)
 }
 
-fn header(Image { header, sandboxes, config_ops }: Image) -> Result<(), Error> {
+fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), Error> {
     if header.magic != MAGIC {
         return Err(Error::Magic);
     }
@@ -112,6 +115,7 @@ fn header(Image { header, sandboxes, config_ops }: Image) -> Result<(), Error> {
         (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
         (config_ops.iter().all(plausible), "PCI steps"),
         (iommu(header), "IOMMU"),
+        (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
     ];
     for (ok, what) in checks {
         if !ok {
@@ -126,6 +130,21 @@ fn plausible(op: &ConfigOp) -> bool {
     // An address is read as it is; the others' values are registers.
     let aligned = op.kind != ConfigOp::EXPECT_AT || op.value % 4 == 0;
     kind && aligned && op.offset % 4 == 0 && op.offset < 256
+}
+
+/// A step of the boot code's own: into one sandbox's memory, from the image, all in the first 4 GiB, which
+/// are what the boot code sees.
+fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
+    let to = Range { start: op.dst, len: op.len };
+    let from = Range { start: op.src, len: op.len };
+    let kind = match op.kind {
+        Op::ZERO => true,
+        Op::COPY => inside(from, image),
+        _ => false,
+    };
+    kind && (op.dst | op.src | op.len) % 8 == 0
+        && end(to).is_some_and(|end| end <= 1 << 32)
+        && sandboxes.iter().any(|s| inside(to, s.memory[0]))
 }
 
 /// All tables of an IOMMU lie in the image, apart from each other and of the

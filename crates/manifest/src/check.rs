@@ -121,8 +121,15 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         skip_admission: options.skip_admission,
         guests: Vec::new(),
     };
+    let without = context.multikernel();
     match describe(&context) {
-        Ok(machine) => context.machine = machine,
+        Ok(machine) => {
+            context.machine = machine;
+            // It stays off: its tables would have to be a kernel's, who is trusted with all memory anyway.
+            if let Some(machine) = context.machine.as_mut().filter(|_| without) {
+                machine.iommu = None;
+            }
+        }
         Err(more) => found.extend(more),
     }
     rules::guests::open(&mut context);

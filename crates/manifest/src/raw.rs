@@ -58,6 +58,10 @@ pub struct System {
     /// Machine description: a path from the manifest's folder, or from the
     /// root of the source tree.
     pub machine: String,
+    /// Whether there is a monitor under each sandbox. Without monitors every guest is a kernel,
+    /// which is trusted with the whole machine; no virtualization is needed.
+    #[serde(default = "yes")]
+    pub monitors: bool,
 }
 
 /// How `bulkhead run` runs the system.

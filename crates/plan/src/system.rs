@@ -28,6 +28,8 @@ pub struct System {
     pub manifest: PathBuf,
     /// The machine.
     pub machine: Machine,
+    /// Kernels run without monitors.
+    pub multikernel: bool,
     /// The sandboxes, by index.
     pub sandboxes: Vec<Wanted>,
     /// The channels, `hpa` still 0, `gpa` already final.
@@ -120,7 +122,7 @@ impl System {
     pub fn plan(&self, image_len: u64) -> Result<Plan, Vec<Misfit>> {
         let image = self.image(image_len).map_err(|misfit| vec![misfit])?;
         let (owners, gpas, wishes) = self.wishes();
-        let placed = place(&self.machine.ram, image, &wishes).map_err(|refused| {
+        let placed = place(&self.ram(), image, &wishes).map_err(|refused| {
             refused
                 .into_iter()
                 .map(|(index, why)| Misfit::Memory {
@@ -146,11 +148,18 @@ impl System {
             manifest: self.manifest.clone(),
             machine: self.machine.clone(),
             image,
+            multikernel: self.multikernel,
             sandboxes,
             channels,
             ends_with: self.ends_with.clone(),
             drives: self.drives.clone(),
         })
+    }
+
+    /// RAM for sandboxes. Without monitors the boot code fills it, which sees the first 4 GiB.
+    fn ram(&self) -> Vec<Span> {
+        let seen = Span { start: 0, len: if self.multikernel { map::GUEST_HIGH } else { u64::MAX } };
+        self.machine.ram.iter().copied().filter(|piece| seen.encloses(*piece)).collect()
     }
 
     fn image(&self, len: u64) -> Result<Span, Misfit> {

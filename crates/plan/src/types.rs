@@ -281,6 +281,8 @@ pub struct Plan {
     pub manifest: PathBuf,
     /// The machine.
     pub machine: Machine,
+    /// Kernels run without monitors: on the cores themselves, at the machine's addresses.
+    pub multikernel: bool,
     /// Memory set aside for the image (boot code, monitors, tables, pristine guests).
     pub image: Span,
     /// The sandboxes, by index.

@@ -1,6 +1,6 @@
 //! Memory, the kernel's own objects, and methods called on the host.
 
-use super::{devices, offset};
+use super::{Ground, devices, offset};
 use crate::elf::Program;
 use crate::guest::Piece;
 use bulkhead_arch_x86::LongMode;
@@ -23,6 +23,8 @@ const NODE_BITS: u8 = 14;
 
 /// A system in the making.
 pub struct Build {
+    /// Where it is built for.
+    pub ground: Ground,
     machine: Machine,
     core: Box<Core>,
     root: Root,
@@ -46,7 +48,7 @@ pub type Place = u32;
 
 impl Build {
     /// Memory with the kernel's own things in it.
-    pub fn new(len: u64, image: &Program) -> Result<Self, String> {
+    pub fn new(ground: Ground, len: u64, image: &Program) -> Result<Self, String> {
         let len = u32::try_from(len).ok().filter(|len| *len >= OBJECTS + (1 << 20));
         let len = len.ok_or("a kernel needs at least 5 MiB and takes at most 2 GiB".to_string())?;
         let (first, flat) = image.flat();
@@ -68,13 +70,15 @@ impl Build {
         if next > OBJECTS {
             return Err(format!("its kernel reaches {next:#x}, beyond {OBJECTS:#x}"));
         }
-        let mut machine = Machine::new(len, 0);
+        let mut machine = Machine::new(len, ground.base);
         let window = super::space::window(&mut machine, &tables, image, len);
         machine = machine.with_kernel_entry(window, bulkhead_kernel_x86::WINDOW_INDEX);
         let root = Root { first: Ref::new(node), slots: 1 << NODE_BITS };
+        let own_space = ground.base + u64::from(tables[0]);
         let mut build = Self {
+            ground,
             machine,
-            core: Box::new(core(u64::from(tables[0]), spaces, pages)),
+            core: Box::new(core(own_space, spaces, pages)),
             root,
             next: 2,
             memory: Vec::new(),
@@ -298,6 +302,7 @@ impl Build {
         (state.base, state.clock, state.window) =
             (self.machine.physical(0), self.clock, self.window);
         state.script = script.into();
+        state.alone = self.ground.alone.into();
         state.interrupts[..self.interrupts.len()].copy_from_slice(&self.interrupts);
         let bytes = self.machine.bytes_mut();
         bytes[start..start + flat.len()].copy_from_slice(&flat);

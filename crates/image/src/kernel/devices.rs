@@ -11,7 +11,6 @@ use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::{Kind, Rights, label};
 use bulkhead_kernel_x86::{DEVICE_VECTORS, FIRST_VECTOR, Step};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::map::ECAM_GPA;
 use bulkhead_plan::kernel::{DeviceUse, Driven, Kernel};
 use bulkhead_plan::{BarKind, Function, Sandbox, Span, Trigger};
 
@@ -45,8 +44,11 @@ impl Devices<'_> {
                     self.ports(build, made, &device.name, ports.first, ports.last)?;
                 }
                 let line = device.irq.map(|irq| (irq, device.trigger));
+                let ioapic = build.ground.ioapic;
                 self.interrupts(build, made, &device.name, used, |_, vector| match line {
-                    Some((irq, Trigger::Edge)) => Ok(line_route(irq, self.apic_id(), vector)),
+                    Some((irq, Trigger::Edge)) => {
+                        Ok(line_route(ioapic, irq, self.apic_id(), vector))
+                    }
                     _ => Err("only edge-triggered lines can signal a program".into()),
                 })
             }
@@ -57,8 +59,9 @@ impl Devices<'_> {
                 if used.interrupts.is_empty() {
                     return Ok(());
                 }
+                let config = build.ground.config(function.bdf);
                 self.interrupts(build, made, &name, used, |number, vector| {
-                    message_route(function, number, self.apic_id(), vector)
+                    message_route(function, config, number, self.apic_id(), vector)
                 })
             }
         }
@@ -89,7 +92,7 @@ impl Devices<'_> {
         name: &str,
         function: &Function,
     ) -> Result<(), String> {
-        let config = ECAM_GPA + (u64::from(function.bdf.0) << 12);
+        let config = build.ground.config(function.bdf);
         let page = Span { start: config, len: PAGE };
         let address = made.map_device(build, page, Rights::READ, |_| false)?;
         let thing = Thing { name: &format!("{name}:config"), memory: (address, PAGE) };
@@ -154,13 +157,12 @@ impl Devices<'_> {
 
 /// An entry of the IOAPIC's redirection table: fixed, edge, to one core (APM volume 2, 16.12; the
 /// register is chosen through the first word).
-fn line_route(irq: u32, apic_id: u32, vector: u8) -> Route {
-    const SELECT: u64 = 0xFEC0_0000;
-    const WINDOW: u64 = SELECT + 0x10;
+fn line_route(select: u64, irq: u32, apic_id: u32, vector: u8) -> Route {
+    let window = select + 0x10;
     const MASKED: u32 = 1 << 16;
     let low = 0x10 + 2 * super::line(irq);
-    let write = |value: u32| vec![(SELECT, low), (WINDOW, value)];
-    let mut set = vec![(SELECT, low + 1), (WINDOW, apic_id << 24)];
+    let write = |value: u32| vec![(select, low), (window, value)];
+    let mut set = vec![(select, low + 1), (window, apic_id << 24)];
     set.extend(write(vector.into()));
     Route { set, mask: write(MASKED | u32::from(vector)), unmask: write(vector.into()) }
 }
@@ -168,11 +170,11 @@ fn line_route(irq: u32, apic_id: u32, vector: u8) -> Route {
 /// A message: an entry of the MSI-X table (PCI 3.0, 6.8.2), or the MSI capability (6.8.1).
 fn message_route(
     function: &Function,
+    config: u64,
     number: u16,
     apic_id: u32,
     vector: u8,
 ) -> Result<Route, String> {
-    let config = ECAM_GPA + (u64::from(function.bdf.0) << 12);
     let address = 0xFEE0_0000 | (apic_id & 0xFF) << 12;
     if let Some(msix) = function.msix {
         const ENABLE: u32 = 1 << 31;

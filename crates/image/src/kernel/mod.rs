@@ -11,6 +11,7 @@
 
 mod build;
 mod devices;
+mod ground;
 mod objects;
 mod program;
 mod space;
@@ -21,14 +22,22 @@ use crate::guest::{Guest, Piece};
 use crate::{Error, guest};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::Entry64;
-use bulkhead_kernel_x86::{Baked, WINDOW};
+use bulkhead_kernel_x86::{Baked, REPORT, WINDOW};
 use bulkhead_layout::map::INFO_GPA;
+use bulkhead_layout::report::{self, Report};
 use bulkhead_plan::{Channel, Kernel, Sandbox};
 use core::mem::offset_of;
+pub use ground::Ground;
 use std::path::Path;
+use zerocopy::{FromZeros, IntoBytes};
 
-/// The kernel's sandbox.
-pub fn load(channels: &[Channel], sandbox: &Sandbox, kernel: &Kernel) -> Result<Guest, Error> {
+/// The kernel's sandbox, on its ground.
+pub fn load(
+    ground: Ground,
+    channels: &[Channel],
+    sandbox: &Sandbox,
+    kernel: &Kernel,
+) -> Result<Guest, Error> {
     let read = |path: &Path| -> Result<Program, Error> {
         let bytes = std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e))?;
         Program::parse(&path.display().to_string(), &bytes)
@@ -38,9 +47,12 @@ pub fn load(channels: &[Channel], sandbox: &Sandbox, kernel: &Kernel) -> Result<
         kernel.programs.iter().map(|program| read(&program.file)).collect::<Result<Vec<_>, _>>()?;
     let memory = sandbox.ram.first().map_or(0, |ram| ram.len);
     let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
-    let mut build = build::Build::new(memory, &image).map_err(wrong)?;
+    let mut build = build::Build::new(ground, memory, &image).map_err(wrong)?;
     build.everything(channels, sandbox, kernel, &programs).map_err(wrong)?;
-    let mut pieces = start::pieces();
+    let mut pieces = match ground.alone {
+        true => vec![report(sandbox)],
+        false => start::pieces(),
+    };
     pieces.extend(build.finish(&image).map_err(wrong)?);
     Ok(Guest {
         pieces,
@@ -50,6 +62,14 @@ pub fn load(channels: &[Channel], sandbox: &Sandbox, kernel: &Kernel) -> Result<
         default_rights: Rights::RWX,
         args: String::new(),
     })
+}
+
+/// What a kernel without a monitor goes on writing.
+fn report(sandbox: &Sandbox) -> Piece {
+    let mut head = Report::new_zeroed();
+    (head.magic, head.version) = (report::MAGIC, report::VERSION);
+    head.cores = sandbox.cores.len() as u32;
+    Piece { gpa: REPORT.into(), bytes: head.as_bytes().to_vec() }
 }
 
 /// The IOAPIC's line of an ISA interrupt.

@@ -250,9 +250,9 @@ impl Build {
         let mut address = at::CHANNELS;
         for used in &kernel.programs[n].channels {
             let channel = &channels[used.channel];
-            let mut first = None;
+            let (mut first, start) = (None, self.ground.channel(channel));
             for page in 0..channel.len / PAGE {
-                let mut cap = Cap::original(Kind::Frame, (channel.gpa / PAGE + page) as u32, 12);
+                let mut cap = Cap::original(Kind::Frame, (start / PAGE + page) as u32, 12);
                 cap.flags |= Cap::DEVICE;
                 cap.rights = rights(used.write).0;
                 let frame = self.put(cap)?;

@@ -28,12 +28,13 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
     else {
         return 0;
     };
+    let base = machine.physical(0);
     let mut set = |table: u32, index: usize, entry: u64| {
         machine.get_mut::<PageTable>(Ref::new(table)).0[index] = entry & SUPERVISOR;
     };
     let guard = image.symbol("kernel_guard").ok().and_then(offset).map_or(0, u64::from);
-    let table = |at: u32| LongMode::table(u64::from(at), 0);
-    let page = |at: u64, rights, level| LongMode::page(at, rights, level) | GLOBAL;
+    let table = |at: u32| LongMode::table(base + u64::from(at), 0);
+    let page = |at: u64, rights, level| LongMode::page(base + at, rights, level) | GLOBAL;
     set(root, WINDOW_INDEX, table(gigabytes));
     set(gigabytes, 510, table(first));
     set(gigabytes, 511, table(second));

@@ -59,6 +59,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         name: cx.system.as_ref().map(|system| system.name.clone()).unwrap_or_default(),
         manifest: cx.document.source().path.clone(),
         machine: cx.machine.clone().unwrap_or_default(),
+        multikernel: cx.multikernel(),
         ..System::default()
     };
     for item in &cx.sandboxes {

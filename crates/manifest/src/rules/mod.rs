@@ -11,6 +11,7 @@ pub mod guests;
 pub mod health;
 pub mod kernel;
 pub mod memory;
+pub mod monitors;
 pub mod names;
 pub mod pci;
 pub mod rights;
@@ -79,6 +80,10 @@ pub const ALL: &[Rule] = &[
     health::health_known,
     health::health_twice,
     health::health_ignore,
+    monitors::monitors_guest,
+    monitors::monitors_right,
+    monitors::monitors_memory,
+    monitors::monitors_line,
     kernel::names::part_sandbox,
     kernel::names::part_twice,
     kernel::names::part_unknown,
@@ -319,6 +324,12 @@ pub struct Context<'a, 't> {
 }
 
 impl Context<'_, '_> {
+    /// Whether the manifest does without monitors.
+    #[must_use]
+    pub fn multikernel(&self) -> bool {
+        self.system.as_ref().is_some_and(|system| !system.monitors)
+    }
+
     /// Where a part of an element stands.
     pub fn at<T>(&self, item: &Item<T>, path: &[Step<'_>]) -> Location {
         let mut full = vec![k(item.table), n(item.index)];

@@ -182,10 +182,13 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 ),
             ),
             (false, false) => (
-                format!(
-                    "nothing confines the DMA of {bdf}: machine `{}` has no IOMMU",
-                    machine.name
-                ),
+                match cx.multikernel() {
+                    true => format!("nothing confines the DMA of {bdf} in a system without monitors"),
+                    false => format!(
+                        "nothing confines the DMA of {bdf}: machine `{}` has no IOMMU",
+                        machine.name
+                    ),
+                },
                 format!(
                     "if `{name}` may read and write all memory, write \
                      `{{ device = \"pci:{bdf}\", dma = \"unconfined\" }}`"

@@ -1,0 +1,73 @@
+//! A kernel without a monitor: what it starts on, and how the boot code fills its memory.
+
+use crate::guest::{self, Guest};
+use crate::kernel::Ground;
+use crate::monitor::{Made, Pristine, described, info};
+use crate::pages::{Pages, Tables};
+use crate::parts::Part;
+use crate::Error;
+use bulkhead_arch::Rights;
+use bulkhead_ioapic::Lines;
+use bulkhead_kernel_x86::{INFO, REPORT, WINDOW};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::image::Range;
+use bulkhead_layout::map::GUEST_HIGH;
+use bulkhead_layout::record::Op;
+use bulkhead_plan::place::LARGE;
+use bulkhead_plan::{Guest as Wanted, Plan, Ram};
+use zerocopy::IntoBytes;
+
+/// Its memory at its first instruction.
+pub fn load(plan: &Plan, index: usize) -> Result<Guest, Error> {
+    let sandbox = &plan.sandboxes[index];
+    match &sandbox.guest {
+        Wanted::Kernel(kernel) => {
+            let ground = Ground::alone(&plan.machine, sandbox);
+            crate::kernel::load(ground, &plan.channels, sandbox, kernel)
+        }
+        _ => guest::load(sandbox, &plan.machine, &plan.channels),
+    }
+}
+
+/// Where its report lies.
+pub fn report(plan: &Plan, index: usize) -> u64 {
+    memory(plan, index).hpa + u64::from(REPORT)
+}
+
+fn memory(plan: &Plan, index: usize) -> Ram {
+    plan.sandboxes[index].ram.first().copied().unwrap_or(Ram { gpa: 0, hpa: 0, len: 0 })
+}
+
+/// Bakes what it starts on, and the steps that fill its memory.
+pub fn bake(
+    pages: &mut Pages,
+    plan: &Plan,
+    index: usize,
+    guest: &Guest,
+    pristine: &[Pristine],
+) -> Result<(Made, Vec<Op>), Error> {
+    let start = pages.end();
+    let ram = memory(plan, index);
+    let info = pages.put(info(plan, index, &guest.args, Lines::default()).as_bytes());
+    let mut tables = Tables::new(pages);
+    // Not every processor has larger pages.
+    for at in (0..GUEST_HIGH).step_by(LARGE as usize) {
+        tables.map(at, at, LARGE, Rights::RWX)?;
+    }
+    for at in (0..ram.len).step_by(LARGE as usize) {
+        tables.map(WINDOW + at, ram.hpa + at, LARGE, Rights::RWX)?;
+    }
+    let root = tables.root.unwrap_or_default();
+    let len = pages.end() - start;
+    let mut sandbox = described(&plan.sandboxes[index]);
+    sandbox.monitor = Range { start, len };
+    (sandbox.monitor_cr3, sandbox.entry_va) = (root, guest.entry.rip);
+    sandbox.info_pa = info;
+    let what = "information page, first page tables";
+    let parts = vec![Part { start, len, owner: Some(index), what, mapped: true }];
+    let copy = |to: u64, src, len| Op { kind: Op::COPY, dst: ram.hpa + to, src, len };
+    let mut ops = vec![Op { kind: Op::ZERO, dst: ram.hpa, src: 0, len: ram.len }];
+    ops.extend(pristine.iter().map(|piece| copy(piece.gpa, piece.pa, piece.len)));
+    ops.push(copy(INFO.into(), info, PAGE));
+    Ok((Made { sandbox, parts, grants: Vec::new() }, ops))
+}

@@ -1,0 +1,103 @@
+//! Systems without monitors: what they cannot have, because a monitor would do it.
+
+use super::{Context, Item};
+use crate::diagnostic::{Diagnostic, list};
+use crate::raw::{self, Guest};
+use crate::size;
+use crate::source::{Location, k, n};
+use bulkhead_layout::map::GUEST_HIGH;
+use bulkhead_plan::place::LARGE;
+
+/// Where `monitors = false` stands.
+fn said(cx: &Context<'_, '_>) -> Location {
+    cx.document.at(&[k("system"), k("monitors")])
+}
+
+/// Every guest is a kernel.
+pub fn monitors_guest(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let kernel = |item: &&Item<raw::Sandbox>| matches!(item.guest, Guest::Kernel { .. });
+    for sandbox in cx.sandboxes.iter().filter(|item| cx.multikernel() && !kernel(item)) {
+        let message = format!("`{}` needs a monitor: its guest is not a kernel", sandbox.name);
+        let at = cx.at(sandbox, &[k("guest")]);
+        found.push(
+            Diagnostic::new("monitors-guest", at, message)
+                .related(said(cx), "there are no monitors")
+                .help("leave out `monitors = false`, or make it `guest = { kind = \"kernel\" }`"),
+        );
+    }
+}
+
+/// Nobody stops, starts or watches sandboxes, and nothing is denied.
+pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    if !cx.multikernel() {
+        return;
+    }
+    let mut refuse = |at: Location, message: String| {
+        let help = "leave it out, or leave out `monitors = false`";
+        let finding = Diagnostic::new("monitors-right", at, message);
+        found.push(finding.related(said(cx), "there are no monitors").help(help));
+    };
+    for sandbox in &cx.sandboxes {
+        let keys = [
+            ("control", !sandbox.control.is_empty()),
+            ("observe", !sandbox.observe.is_empty()),
+            ("learn", sandbox.learn),
+            ("autostart", !sandbox.autostart),
+        ];
+        for (key, _) in keys.into_iter().filter(|(_, used)| *used) {
+            let message = format!("`{key}` of `{}` is a monitor's work", sandbox.name);
+            refuse(cx.at(sandbox, &[k(key)]), message);
+        }
+    }
+    for health in &cx.healths {
+        refuse(cx.at(health, &[]), "nothing is denied without a monitor".to_owned());
+    }
+}
+
+/// Memory begins where large pages do, below 4 GiB.
+pub fn monitors_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for sandbox in cx.sandboxes.iter().filter(|_| cx.multikernel()) {
+        let Some(Ok(at)) = sandbox.memory.at().map(size::parse) else { continue };
+        let len = size::parse(sandbox.memory.size()).unwrap_or(0);
+        if at.is_multiple_of(LARGE) && at.saturating_add(len) <= GUEST_HIGH {
+            continue;
+        }
+        let message = format!("`{}` cannot have its memory at {at:#x}", sandbox.name);
+        found.push(
+            Diagnostic::new("monitors-memory", cx.at(sandbox, &[k("memory"), k("at")]), message)
+                .related(said(cx), "there are no monitors")
+                .help("without a monitor it begins at a multiple of 2 MiB and ends below 4 GiB"),
+        );
+    }
+}
+
+/// One kernel at most uses the interrupt controller for lines: its registers are reached in two steps.
+pub fn monitors_line(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    if !cx.multikernel() {
+        return;
+    }
+    let line = |name: &str| {
+        let devices = cx.machine.iter().flat_map(|machine| &machine.devices);
+        devices.filter(|device| device.name == name).any(|device| device.irq.is_some())
+    };
+    let mut users: Vec<(&str, Location)> = Vec::new();
+    for program in &cx.programs {
+        for (index, device) in program.devices.iter().enumerate() {
+            let (name, interrupts) = device.parts();
+            let known = users.iter().any(|(sandbox, _)| *sandbox == program.sandbox);
+            if line(name) && !interrupts.is_empty() && !known {
+                users.push((&program.sandbox, cx.at(program, &[k("devices"), n(index)])));
+            }
+        }
+    }
+    if users.len() > 1 {
+        let names: Vec<_> = users.iter().map(|(name, _)| *name).collect();
+        let message = format!("kernels {} take interrupts from lines", list(&names));
+        let at = users.swap_remove(1).1;
+        found.push(
+            Diagnostic::new("monitors-line", at, message)
+                .related(said(cx), "there are no monitors")
+                .help("give devices with interrupt lines to one kernel: nobody divides the IOAPIC"),
+        );
+    }
+}
