@@ -32,7 +32,9 @@ impl RecordMemory for LowMemory {
 
     fn copy(&mut self, dst: u64, src: u64, len: u64) {
         // SAFETY: as above; the source is the image, which no sandbox's memory overlaps.
-        unsafe { core::ptr::copy_nonoverlapping(src as *const u64, dst as *mut u64, len as usize / 8) }
+        unsafe {
+            core::ptr::copy_nonoverlapping(src as *const u64, dst as *mut u64, len as usize / 8)
+        }
     }
 
     fn store(&mut self, _: u64, _: u64) {}

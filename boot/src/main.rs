@@ -100,7 +100,9 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
         info.clock = measured.clock;
     }
     // After the clocks: kernels have their information page from here.
+    let begin = bulkhead_cpu_x86::rdtsc();
     play(&mut LowMemory, image.launch, 0);
+    report.played = bulkhead_cpu_x86::rdtsc() - begin;
     let own = start_cores(image, &mut pc).map_err(Stop::Core)?;
     report.left_tsc = bulkhead_cpu_x86::rdtsc();
     write_report(&report);

@@ -150,6 +150,13 @@ pub type Remark = (String, String);
 pub fn not_confined(plan: &Plan) -> Vec<Remark> {
     let mut all: Vec<Remark> = Vec::new();
     let mut add = |what: String, effect: &str| all.push((what, effect.to_owned()));
+    if plan.multikernel {
+        add(
+            "kernels".into(),
+            "there are no monitors: each can reach all memory, devices and cores; a program is confined by its \
+             kernel alone",
+        );
+    }
     for (owner, one) in granted(plan) {
         let function = &one.function;
         let name = format!("pci:{} of {}", function.bdf, owner.name);

@@ -55,7 +55,7 @@ impl Registers {
 
 impl Program {
     /// Registers of a device that it drives: `pci:BB:DD.F:N` is BAR N of a function,
-    /// `pci:BB:DD.F:config` its configuration space.
+    /// `pci:BB:DD.F:config` its configuration space. A channel can be read and written so, too.
     ///
     /// # Panics
     /// The manifest does not give it that.

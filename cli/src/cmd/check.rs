@@ -43,6 +43,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
              `[[health]]` says; `bulkhead build --release` refuses it"
         ));
     }
+    if good.as_ref().is_some_and(|checked| checked.system.multikernel) {
+        output::complain(
+            "there are no monitors: each kernel can reach all memory, devices and cores; a program is \
+             confined by its kernel alone",
+        );
+    }
     match (arguments.format, &good) {
         (Format::Human, Some(checked)) => {
             let system = &checked.system;

@@ -136,8 +136,13 @@ fn steps_name_registers() {
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     let sealed = [0, 0, 17, 4];
     let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
-    let found =
-        |op| verify(Image { header: &h, sandboxes: &two, config_ops: &[op], launch: &[] }, &sealed, &machine());
+    let found = |op| {
+        verify(
+            Image { header: &h, sandboxes: &two, config_ops: &[op], launch: &[] },
+            &sealed,
+            &machine(),
+        )
+    };
     let right = ConfigOp { bdf: 8, offset: 0x10, kind: ConfigOp::WRITE, value: 3 };
     assert_eq!(found(right), Ok(()));
     let at = ConfigOp { kind: ConfigOp::EXPECT_AT, value: 0xB000_8000, ..right };

@@ -139,6 +139,8 @@ pub struct BootReport {
     pub tsc_hz: u64,
     /// See `tsc_hz`.
     pub lapic_hz: u64,
+    /// TSC ticks spent filling the memory of kernels without monitors.
+    pub played: u64,
 }
 
 /// `"BHBOOTED"`.

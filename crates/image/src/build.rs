@@ -11,7 +11,7 @@ use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::report::{self, Report};
-use bulkhead_plan::{Plan, System};
+use bulkhead_plan::{self as plan, Plan, System};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The privileged programs, as ELF files.
@@ -207,18 +207,23 @@ fn image(
     Ok((pages.into_bytes(), map))
 }
 
+/// A sandbox's report before it was launched.
+pub fn report_head(index: usize, sandbox: &plan::Sandbox) -> Report {
+    let mut head = Report::new_zeroed();
+    head.magic = report::MAGIC;
+    head.version = report::VERSION;
+    head.sandbox = index as u32;
+    head.cores = sandbox.cores.len() as u32;
+    head
+}
+
 /// Sets aside what several monitors see.
 fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
     let mailboxes = pages.take(plan.sandboxes.len() as u64 * size_of::<Mailbox>() as u64);
     let mut reports = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let at = pages.take(report::size(sandbox.cores.len()));
-        let mut head = Report::new_zeroed();
-        head.magic = report::MAGIC;
-        head.version = report::VERSION;
-        head.sandbox = index as u32;
-        head.cores = sandbox.cores.len() as u32;
-        pages.store(at, &head);
+        pages.store(at, &report_head(index, sandbox));
         reports.push(at);
     }
     let shared = Shared { mailboxes, reports: reports.clone(), lines: None };

@@ -1,11 +1,12 @@
 //! A kernel without a monitor: what it starts on, and how the boot code fills its memory.
 
-use crate::guest::{self, Guest};
+use crate::Error;
+use crate::build::report_head;
+use crate::guest::{self, Guest, Piece};
 use crate::kernel::Ground;
 use crate::monitor::{Made, Pristine, described, info};
 use crate::pages::{Pages, Tables};
 use crate::parts::Part;
-use crate::Error;
 use bulkhead_arch::Rights;
 use bulkhead_ioapic::Lines;
 use bulkhead_kernel_x86::{INFO, REPORT, WINDOW};
@@ -23,7 +24,10 @@ pub fn load(plan: &Plan, index: usize) -> Result<Guest, Error> {
     match &sandbox.guest {
         Wanted::Kernel(kernel) => {
             let ground = Ground::alone(&plan.machine, sandbox);
-            crate::kernel::load(ground, &plan.channels, sandbox, kernel)
+            let mut guest = crate::kernel::load(ground, &plan.channels, sandbox, kernel)?;
+            let head = report_head(index, sandbox).as_bytes().to_vec();
+            guest.pieces.push(Piece { gpa: REPORT.into(), bytes: head });
+            Ok(guest)
         }
         _ => guest::load(sandbox, &plan.machine, &plan.channels),
     }

@@ -28,6 +28,9 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
             promises.extend(unchanged(outcome, index));
             let linux = matches!(plan.guest, Guest::Linux { .. });
             let functions = plan.functions.len();
+            if outcome.baked.plan.multikernel {
+                continue;
+            }
             promises.extend(exit_free(sandbox, linux, plan.cores.len(), functions));
         }
     }

@@ -428,7 +428,13 @@ impl<'a> Watch<'a> {
 
     fn audit(&self, running: &mut Running, options: &Options) -> Result<Option<Audited>, Error> {
         let stopped = options.stop.as_ref().is_some_and(|stop| stop());
-        if !options.audit || stopped || running.ended().map_err(Error::Machine)?.is_some() {
+        // What it compares are monitors' tables.
+        let without = self.baked.plan.multikernel;
+        if !options.audit
+            || without
+            || stopped
+            || running.ended().map_err(Error::Machine)?.is_some()
+        {
             return Ok(None);
         }
         let claim = audit::claim(&self.baked.plan, &options.artifacts)?;

@@ -75,7 +75,7 @@ pub struct Monitor {
 #[schemars(deny_unknown_fields)]
 pub struct Boot {
     /// TSC ticks from the image's entry until the boot code is left by its last
-    /// core, without waiting; in deterministic virtual time an upper bound of its
+    /// core, without waiting and filling memory; in deterministic virtual time an upper bound of its
     /// instructions, because cores that are in their monitors already count too.
     pub instructions: u64,
     /// From entry to the last launch, everything included.
@@ -208,11 +208,12 @@ fn monitor(baked: &Baked) -> Monitor {
 fn boot(snapshot: &Snapshot, first_launches: &[(u64, u64)], hz: u64) -> Option<Boot> {
     let boot = snapshot.boot?;
     let last = first_launches.iter().map(|l| l.1).max()?;
-    let copying: u64 = first_launches.iter().map(|l| l.0).sum();
+    let copying = boot.played + first_launches.iter().map(|l| l.0).sum::<u64>();
     let total = last.saturating_sub(boot.entry_tsc);
     let us = |ticks: u64| ticks.saturating_mul(1_000) / (hz / 1_000).max(1);
+    let beside = boot.waited + boot.played;
     Some(Boot {
-        instructions: boot.left_tsc.saturating_sub(boot.entry_tsc).saturating_sub(boot.waited),
+        instructions: boot.left_tsc.saturating_sub(boot.entry_tsc).saturating_sub(beside),
         to_launch_us: us(total),
         waiting_us: us(boot.waited),
         copying_us: us(copying),

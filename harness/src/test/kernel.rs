@@ -1,4 +1,5 @@
-//! Systems of the kernel: each of `tests/kernel/NAME.toml` runs to its end, exits with 0, undisturbed, and its
+//! Systems of the kernel, in sandboxes (`tests/kernel`) and without monitors on a processor that could have none
+//! (`tests/multikernel`): each `NAME.toml` runs to its end, exits with 0, undisturbed, and its
 //! console says what `NAME.txt` has (`BLESS=1` writes that).
 
 use super::driver::{Bench, Job};
@@ -7,32 +8,47 @@ use crate::build;
 use std::path::{Path, PathBuf};
 
 pub fn jobs() -> Vec<Job> {
-    let mut systems: Vec<_> = systems().collect();
-    systems.sort();
-    systems.into_iter().map(job).collect()
+    ["kernel", "multikernel"]
+        .into_iter()
+        .flat_map(|kind| {
+            let mut systems: Vec<_> = systems(kind).collect();
+            systems.sort();
+            systems.into_iter().map(move |name| job(kind, name))
+        })
+        .collect()
 }
 
-fn folder() -> PathBuf {
-    build::root().join("tests/kernel")
+fn folder(kind: &str) -> PathBuf {
+    build::root().join("tests").join(kind)
 }
 
-fn systems() -> impl Iterator<Item = String> {
-    let files = std::fs::read_dir(folder()).into_iter().flatten().flatten();
+fn systems(kind: &str) -> impl Iterator<Item = String> {
+    let files = std::fs::read_dir(folder(kind)).into_iter().flatten().flatten();
     files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".toml").map(String::from))
 }
 
-fn job(name: String) -> Job {
-    Job::one(format!("kernel/{name}"), 120, move |bench| {
-        let path = |ending: &str| folder().join(format!("{name}.{ending}"));
-        check(bench, &path("toml"), &path("txt"))
+fn job(kind: &'static str, name: String) -> Job {
+    Job::one(format!("{kind}/{name}"), 120, move |bench| {
+        let path = |ending: &str| folder(kind).join(format!("{name}.{ending}"));
+        let cpu = (kind == "multikernel").then_some(PLAIN);
+        check(bench, cpu, &path("toml"), &path("txt"))
     })
 }
 
-fn check(bench: &Bench, system: &Path, expected: &Path) -> Result<String, String> {
+/// A processor without virtualization, and without what only monitors need.
+const PLAIN: &str = "EPYC,-svm,-npt,-pdpe1gb,+x2apic,tsc-frequency=1000000000";
+
+fn check(
+    bench: &Bench,
+    cpu: Option<&str>,
+    system: &Path,
+    expected: &Path,
+) -> Result<String, String> {
     let read =
         |path: &Path| std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
     let seen = run(&Manifest(read(system)?), &bench.dir, |options| {
         options.time = bulkhead_qemu::Time::one_core();
+        options.cpu = cpu.map(String::from);
     })?;
     let outcome = seen.outcome()?;
     for sandbox in &outcome.report.sandboxes {

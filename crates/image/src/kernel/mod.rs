@@ -22,14 +22,12 @@ use crate::guest::{Guest, Piece};
 use crate::{Error, guest};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::Entry64;
-use bulkhead_kernel_x86::{Baked, REPORT, WINDOW};
+use bulkhead_kernel_x86::{Baked, WINDOW};
 use bulkhead_layout::map::INFO_GPA;
-use bulkhead_layout::report::{self, Report};
 use bulkhead_plan::{Channel, Kernel, Sandbox};
 use core::mem::offset_of;
 pub use ground::Ground;
 use std::path::Path;
-use zerocopy::{FromZeros, IntoBytes};
 
 /// The kernel's sandbox, on its ground.
 pub fn load(
@@ -50,7 +48,7 @@ pub fn load(
     let mut build = build::Build::new(ground, memory, &image).map_err(wrong)?;
     build.everything(channels, sandbox, kernel, &programs).map_err(wrong)?;
     let mut pieces = match ground.alone {
-        true => vec![report(sandbox)],
+        true => Vec::new(),
         false => start::pieces(),
     };
     pieces.extend(build.finish(&image).map_err(wrong)?);
@@ -62,14 +60,6 @@ pub fn load(
         default_rights: Rights::RWX,
         args: String::new(),
     })
-}
-
-/// What a kernel without a monitor goes on writing.
-fn report(sandbox: &Sandbox) -> Piece {
-    let mut head = Report::new_zeroed();
-    (head.magic, head.version) = (report::MAGIC, report::VERSION);
-    head.cores = sandbox.cores.len() as u32;
-    Piece { gpa: REPORT.into(), bytes: head.as_bytes().to_vec() }
 }
 
 /// The IOAPIC's line of an ISA interrupt.

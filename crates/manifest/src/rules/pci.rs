@@ -183,7 +183,9 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             ),
             (false, false) => (
                 match cx.multikernel() {
-                    true => format!("nothing confines the DMA of {bdf} in a system without monitors"),
+                    true => {
+                        format!("nothing confines the DMA of {bdf} in a system without monitors")
+                    }
                     false => format!(
                         "nothing confines the DMA of {bdf}: machine `{}` has no IOMMU",
                         machine.name
