@@ -11,6 +11,7 @@ fn every_system_is_right() {
 #[test]
 fn every_system_of_the_kernels_tests_is_right() {
     right("tests/kernel");
+    right("tests/multikernel");
 }
 
 fn right(folder: &str) {

@@ -3,10 +3,7 @@
 use super::{Context, Item};
 use crate::diagnostic::{Diagnostic, list};
 use crate::raw::{self, Guest};
-use crate::size;
 use crate::source::{Location, k, n};
-use bulkhead_layout::map::GUEST_HIGH;
-use bulkhead_plan::place::LARGE;
 
 /// Where `monitors = false` stands.
 fn said(cx: &Context<'_, '_>) -> Location {
@@ -51,23 +48,6 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
     for health in &cx.healths {
         refuse(cx.at(health, &[]), "nothing is denied without a monitor".to_owned());
-    }
-}
-
-/// Memory begins where large pages do, below 4 GiB.
-pub fn monitors_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for sandbox in cx.sandboxes.iter().filter(|_| cx.multikernel()) {
-        let Some(Ok(at)) = sandbox.memory.at().map(size::parse) else { continue };
-        let len = size::parse(sandbox.memory.size()).unwrap_or(0);
-        if at.is_multiple_of(LARGE) && at.saturating_add(len) <= GUEST_HIGH {
-            continue;
-        }
-        let message = format!("`{}` cannot have its memory at {at:#x}", sandbox.name);
-        found.push(
-            Diagnostic::new("monitors-memory", cx.at(sandbox, &[k("memory"), k("at")]), message)
-                .related(said(cx), "there are no monitors")
-                .help("without a monitor it begins at a multiple of 2 MiB and ends below 4 GiB"),
-        );
     }
 }
 
