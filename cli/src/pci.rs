@@ -201,6 +201,7 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
     let level = lines.iter().find(|line| line.trigger != Trigger::Edge);
     let unseen = plan.machine.iommu.is_none_or(|iommu| !iommu.remaps_lines);
     let why = match (lines.first(), level) {
+        _ if plan.multikernel => None,
         (Some(_), _) if unseen => Some("no IOMMU sees the IOAPIC's messages"),
         (_, Some(_)) => Some("a level-triggered line is owned, so the IOMMU lets messages pass"),
         _ => None,
@@ -224,7 +225,9 @@ pub fn shared(plan: &Plan) -> Vec<Remark> {
     };
     let mut all: Vec<Remark> = Vec::new();
     let mut add = |what: &str, effect: &str| all.push((what.to_owned(), effect.to_owned()));
-    if several(lines(plan).iter().map(|line| line.owner.name.as_str()).collect()) {
+    if !plan.multikernel
+        && several(lines(plan).iter().map(|line| line.owner.name.as_str()).collect())
+    {
         add(
             "IOAPIC registers",
             "its index and window, under a lock that a monitor holds for four stores",

@@ -122,14 +122,18 @@ pub fn plan(plan: &Plan) -> String {
     let mut out = summary(plan);
     memory(&mut out, plan);
     sandboxes(&mut out, plan);
-    rights(&mut out, plan);
+    if !plan.multikernel {
+        rights(&mut out, plan);
+    }
     cores(&mut out, plan);
     devices(&mut out, plan);
     pci::functions(&mut out, plan);
     pci::interrupt_lines(&mut out, plan);
     channels(&mut out, plan);
     kernel::tables(&mut out, plan);
-    health(&mut out, plan);
+    if !plan.multikernel {
+        health(&mut out, plan);
+    }
     shared(&mut out, plan);
     out
 }
@@ -156,6 +160,7 @@ fn memory(out: &mut String, plan: &Plan) {
             let what = match owner {
                 Owner::Free => "RAM",
                 Owner::Reserved(_) => "reserved",
+                Owner::Image if plan.multikernel => "boot code, tables, pristine kernels",
                 Owner::Image => "boot code, monitors, tables, pristine guests",
                 Owner::Sandbox(_) => "RAM",
                 Owner::Channel(_) => "shared memory",
@@ -323,7 +328,10 @@ fn channels(out: &mut String, plan: &Plan) {
                 joined(channel.to.iter().map(|reader| &plan.sandboxes[*reader].name)),
                 show(channel.len),
                 format!("{:#x}", channel.hpa),
-                format!("{:#x}", channel.gpa),
+                match plan.multikernel {
+                    true => "-".into(),
+                    false => format!("{:#x}", channel.gpa),
+                },
                 "poll".into(),
             ]
         })
@@ -378,7 +386,7 @@ fn shared(out: &mut String, plan: &Plan) {
     if plan.sandboxes.len() > 1 {
         remarks(out, "Still shared by all sandboxes", still_shared(plan));
     }
-    if !plan.machine.functions.is_empty() {
+    if plan.multikernel || !plan.machine.functions.is_empty() {
         remarks(out, "Not confined by hardware", pci::not_confined(plan));
     }
 }

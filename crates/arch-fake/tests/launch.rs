@@ -90,6 +90,55 @@ fn each_wrong_thing_has_its_error() {
     }
 }
 
+#[test]
+fn kernels_without_monitors_are_filled_from_the_image_alone() {
+    let copy = Op { kind: Op::COPY, dst: 0x200_0000, src: IMAGE_PA + 0x1000, len: 0x1000 };
+    let check = |op: Op| {
+        let (sealed, two) = ([0, 0, 17, 4], [sandbox(0, &[5]), sandbox(1, &[4, 7])]);
+        let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
+        let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
+        verify(image, &sealed, &machine())
+    };
+    assert_eq!(check(copy), Ok(()));
+    assert_eq!(check(Op { kind: Op::ZERO, src: 0, dst: 0x300_0000, len: 0x100_0000 }), Ok(()));
+    let wrong = [
+        Op { kind: Op::STORE, ..copy },
+        Op { kind: 0, ..copy },
+        // Two sandboxes' memory; nobody's; the image itself; beyond all addresses.
+        Op { dst: 0x2FF_F800, ..copy },
+        Op { dst: 0x400_0000, ..copy },
+        Op { dst: IMAGE_PA, ..copy },
+        Op { dst: u64::MAX - 7, ..copy },
+        // Not from the image.
+        Op { src: IMAGE_PA + 0x1F_F800, ..copy },
+        Op { src: 0, ..copy },
+        Op { dst: copy.dst + 4, ..copy },
+        Op { src: copy.src + 4, ..copy },
+        Op { len: 12, ..copy },
+    ];
+    for op in wrong {
+        assert_eq!(check(op), Err(Error::Bounds("launch record")), "{op:x?}");
+    }
+}
+
+#[test]
+fn kernels_without_monitors_lie_where_the_boot_code_sees() {
+    let mut high = sandbox(0, &[5]);
+    high.memory[0].start = 0x1_0000_0000;
+    let mut machine = machine();
+    machine.ram.push((0x1_0000_0000, 0x1000_0000));
+    let sealed = [0, 0, 17, 4];
+    let checksum = checksum(words(&sealed));
+    let h = Header { sealed: 32, checksum, sandboxes: 1, ..header() };
+    let op = Op { kind: Op::ZERO, dst: 0x1_0000_0000, src: 0, len: 0x1000 };
+    let check = |launch: &[Op]| {
+        let sandboxes = &[high];
+        verify(Image { header: &h, sandboxes, config_ops: &[], launch }, &sealed, &machine)
+    };
+    assert_eq!(check(&[]), Ok(()));
+    assert_eq!(check(&[op]), Err(Error::Bounds("launch record")));
+}
+
 /// With an IOMMU: device table, command buffer, event log.
 fn with_iommu() -> Header {
     let range = |at, len| Range { start: IMAGE_PA + at, len };

@@ -131,23 +131,24 @@ fn image(
     map.header = pages.take(header_len as u64);
     let header = map.header;
     part(&mut map, &pages, header, None, "compiled manifest", false);
-    let (mut shared, reports) = shared(&mut pages, plan);
-    part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports", true);
-    let lines = pages.end();
-    shared.lines = ioapic::shared(&mut pages, plan);
-    if shared.lines.is_some() {
-        part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table", true);
-    }
-    map.reports = reports;
+    let mut shared = Shared::default();
     if plan.multikernel {
         map.reports = (0..guests.len()).map(|index| multikernel::report(plan, index)).collect();
+    } else {
+        (shared, map.reports) = self::shared(&mut pages, plan);
+        part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports", true);
+        let lines = pages.end();
+        shared.lines = ioapic::shared(&mut pages, plan);
+        if shared.lines.is_some() {
+            part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table", true);
+        }
     }
 
     let mut sandboxes = Vec::new();
     let mut grants = Vec::new();
     let mut launch = Vec::new();
     let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
-    map.text_bytes = text_len;
+    map.text_bytes = if plan.multikernel { 0 } else { text_len };
     for (index, guest) in guests.iter().enumerate() {
         if plan.multikernel {
             map.texts.push((pages.end(), 0));
@@ -183,7 +184,9 @@ fn image(
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
 
     let record = pages.put(launch.as_bytes());
-    part(&mut map, &pages, record, None, "launch record", false);
+    if plan.multikernel {
+        part(&mut map, &pages, record, None, "launch record", false);
+    }
     let end = pages.end();
     let mut header = Header::new_zeroed();
     header.magic = MAGIC;

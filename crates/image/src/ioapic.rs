@@ -207,6 +207,7 @@ mod tests {
 
     fn plan(sandboxes: Vec<Sandbox>) -> Plan {
         Plan {
+            multikernel: false,
             system: "test".into(),
             manifest: "test".into(),
             machine: Machine {

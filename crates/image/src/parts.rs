@@ -16,6 +16,7 @@ pub struct Part {
 }
 
 /// Pages that more than one monitor maps.
+#[derive(Default)]
 pub struct Shared {
     pub mailboxes: u64,
     pub reports: Vec<u64>,

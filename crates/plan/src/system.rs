@@ -157,7 +157,8 @@ impl System {
     }
 
     /// RAM for sandboxes. Without monitors the boot code fills it, which sees the first 4 GiB.
-    fn ram(&self) -> Vec<Span> {
+    #[must_use]
+    pub fn ram(&self) -> Vec<Span> {
         let seen =
             Span { start: 0, len: if self.multikernel { map::GUEST_HIGH } else { u64::MAX } };
         self.machine.ram.iter().copied().filter(|piece| seen.encloses(*piece)).collect()

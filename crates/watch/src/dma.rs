@@ -250,6 +250,7 @@ mod tests {
         let card = Function { requesters: vec![ALIAS], ..function(CARD) };
         let bridge = Function { class: 0x06_0400, ..function(Bdf(0x10)) };
         Plan {
+            multikernel: false,
             system: "test".into(),
             manifest: "m.toml".into(),
             sandboxes: vec![sandbox("rogue", 7, &[&edu]), sandbox("net", 20, &[&card])],

@@ -216,6 +216,7 @@ mod tests {
         let mut learner = sandbox("learner", 7);
         learner.devices.push(device("own", 0x100, None));
         Plan {
+            multikernel: false,
             system: "test".into(),
             manifest: "m.toml".into(),
             machine: Machine {

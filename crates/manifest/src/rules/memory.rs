@@ -200,8 +200,7 @@ fn memory_misfit(
     let at = place_of(places, owner);
     let who = name(system, owner);
     let pieces: Vec<String> = system
-        .machine
-        .ram
+        .ram()
         .iter()
         .filter(|piece| piece.end() > LOWEST)
         .map(|piece| format!("{:#x} to {:#x}", piece.start.max(LOWEST), piece.end()))
