@@ -4,7 +4,8 @@
 //!
 //! | offset | what |
 //! |---|---|
-//! | 0x1000 | descriptor and page tables for the first instructions |
+//! | 0x1000 | descriptor and page tables for the first instructions; without a monitor they lie elsewhere |
+//! | 0xA000 | without a monitor: information page, report |
 //! | 2 MiB | the kernel |
 //! | behind it | its own root table, the clock's page, the first node, the bitmap of spaces |
 //! | 4 MiB | memory for objects |
