@@ -68,7 +68,7 @@ pub fn bake(
     (sandbox.monitor_cr3, sandbox.entry_va) = (root, guest.entry.rip);
     sandbox.info_pa = info;
     let what = "information page, first page tables";
-    let parts = vec![Part { start, len, owner: Some(index), what, mapped: true }];
+    let parts = vec![Part { start, len, owner: Some(index), what, mapped: false }];
     let copy = |to: u64, src, len| Op { kind: Op::COPY, dst: ram.hpa + to, src, len };
     let mut ops = vec![Op { kind: Op::ZERO, dst: ram.hpa, src: 0, len: ram.len }];
     ops.extend(pristine.iter().map(|piece| copy(piece.gpa, piece.pa, piece.len)));
