@@ -264,3 +264,22 @@ fn what_has_no_schedule_is_an_error() {
         assert_eq!(output.status.code(), Some(2), "{duration}");
     }
 }
+
+#[test]
+fn a_system_without_monitors_is_said_to_be_one() {
+    const PING: &str = "tests/multikernel/ping.toml";
+    let told = "there are no monitors: each kernel can reach all memory, devices and cores";
+    let output = bulkhead(&["check", PING, "--skip-files"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+    let output = bulkhead(&["plan", PING, "--skip-files"]);
+    let plan = text(&output.stdout);
+    let told = "kernels  there are no monitors: each can reach all memory, devices and cores";
+    assert!(plan.contains(told) && !plan.contains("everything else is denied"), "{plan}");
+    // What would be answered as if there were monitors.
+    for arguments in [&["explain", "--skip-files", PING, "left", "0x0"][..], &["audit", PING]] {
+        let output = bulkhead(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}

@@ -89,8 +89,14 @@ fn existing(
 }
 
 fn load(arguments: &Arguments) -> Result<bulkhead_manifest::Checked, ExitCode> {
-    arguments.manifest.load(false).map_err(|findings| {
+    let checked = arguments.manifest.load(false).map_err(|findings| {
         super::show(&findings);
         ExitCode::FAILURE
-    })
+    })?;
+    match checked.system.multikernel {
+        true => Err(output::fail(
+            "there are no monitors, so no tables that confine a kernel: nothing to audit",
+        )),
+        false => Ok(checked),
+    }
 }

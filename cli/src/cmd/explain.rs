@@ -23,6 +23,11 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(plan) => plan,
         Err(status) => return status,
     };
+    if plan.multikernel {
+        return output::fail(
+            "there are no monitors, so nothing is denied to a kernel; `plan` shows what its programs may do",
+        );
+    }
     let Some(who) = plan.sandboxes.iter().find(|s| s.name == arguments.sandbox) else {
         let names: Vec<&str> = plan.sandboxes.iter().map(|s| s.name.as_str()).collect();
         let (name, names) = (&arguments.sandbox, names.join(", "));

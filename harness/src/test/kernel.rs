@@ -3,9 +3,16 @@
 //! console says what `NAME.txt` has (`BLESS=1` writes that).
 
 use super::driver::{Bench, Job};
+use super::spoil::Spoil;
 use super::system::{Manifest, run};
+use super::wrong::stopped;
 use crate::build;
+use bulkhead_layout::map::IMAGE_PA;
+use bulkhead_layout::record::Op;
+use bulkhead_run::Options;
+use std::mem::offset_of;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
     ["kernel", "multikernel"]
@@ -15,7 +22,61 @@ pub fn jobs() -> Vec<Job> {
             systems.sort();
             systems.into_iter().map(move |name| job(kind, name))
         })
+        .chain(REFUSED.iter().map(refused))
         .collect()
+}
+
+type Change = fn(&mut Options);
+
+/// What the boot code refuses of a system without monitors: name, change of the run, number of the error, part of
+/// the message.
+const REFUSED: [(&str, Change, u64, &str); 3] = [
+    ("no-x2apic", |o| o.cpu = Some("EPYC,-svm,-x2apic".into()), 18, "x2APIC"),
+    (
+        "record-elsewhere",
+        |o| {
+            o.spoil = Some(Box::new(|bytes, baked| {
+                let mut spoil = Spoil::new(bytes, baked);
+                spoil.header(|h| h.launch.start += h.sealed);
+                spoil.seal();
+            }));
+        },
+        4,
+        "launch record",
+    ),
+    (
+        "record-over-the-image",
+        |o| {
+            o.spoil = Some(Box::new(|bytes, baked| {
+                let mut spoil = Spoil::new(bytes, baked);
+                let mut first = 0;
+                spoil.header(|h| first = h.launch.start);
+                spoil.set_word(first + offset_of!(Op, dst) as u64, IMAGE_PA);
+                spoil.seal();
+            }));
+        },
+        4,
+        "launch record",
+    ),
+];
+
+fn refused((name, change, code, part): &'static (&str, Change, u64, &str)) -> Job {
+    Job::one(format!("multikernel/{name}"), 60, move |bench| {
+        let system = read(&folder("multikernel").join("hello.toml"))?;
+        let seen = run(&Manifest(system), &bench.dir, |options| {
+            options.limit = Duration::from_secs(20);
+            options.cpu = Some(PLAIN.into());
+            change(options);
+        })?;
+        match &seen.outcome {
+            Ok(_) => Err(seen.wrong("it booted")),
+            Err(error) => stopped(error, *code, part),
+        }
+    })
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn folder(kind: &str) -> PathBuf {
@@ -44,8 +105,6 @@ fn check(
     system: &Path,
     expected: &Path,
 ) -> Result<String, String> {
-    let read =
-        |path: &Path| std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()));
     let seen = run(&Manifest(read(system)?), &bench.dir, |options| {
         options.time = bulkhead_qemu::Time::one_core();
         options.cpu = cpu.map(String::from);
