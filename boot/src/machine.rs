@@ -37,10 +37,11 @@ impl RecordMemory for LowMemory {
         }
     }
 
+    // Refused by the check.
     fn store(&mut self, _: u64, _: u64) {}
 }
 
-/// What kernels cannot do without, and what monitors can't.
+/// What kernels cannot do without and, where there are some, monitors.
 pub fn check_processor(monitors: bool) -> Result<(), &'static str> {
     const VM_CR_SVMDIS: u64 = 1 << 4;
     let has = |leaf: u32, bit: u32, of: fn(u32) -> (u32, u32)| {

@@ -59,7 +59,7 @@ pub fn bake(
         tables.map(at, at, LARGE, Rights::RWX)?;
     }
     for at in (0..ram.len).step_by(LARGE as usize) {
-        tables.map(WINDOW + at, ram.hpa + at, LARGE, Rights::RWX)?;
+        tables.map(WINDOW + at, ram.hpa + at, LARGE.min(ram.len - at), Rights::RWX)?;
     }
     let root = tables.root.unwrap_or_default();
     let len = pages.end() - start;

@@ -13,8 +13,9 @@ use bulkhead_kernel_x86::{WINDOW_INDEX, X86};
 use bulkhead_layout::PAGE;
 
 /// Tables of the kernel's own root: root, 1 GiB entries of the window, 2 MiB
-/// entries of the window's two, small pages for what lies beside the kernel, and two for devices.
-pub const TABLES: usize = 8;
+/// entries of the window's two, small pages for what lies beside the kernel and for the memory's end, and two for
+/// devices.
+pub const TABLES: usize = 9;
 
 /// A page of the kernel only.
 const SUPERVISOR: u64 = !(1 << 2);
@@ -24,7 +25,7 @@ const GLOBAL: u64 = 1 << 8;
 /// Builds the kernel's own root table in `tables`, and returns the entry by which it is reached: its text
 /// executable, its constants read-only, all other memory writable, but the page below its stack and the first one.
 pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program, len: u32) -> u64 {
-    let [root, gigabytes, first, second, small, small_too, devices, device] = tables[..TABLES]
+    let [root, gigabytes, first, second, small, small_too, end, devices, device] = tables[..TABLES]
     else {
         return 0;
     };
@@ -40,9 +41,18 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
     set(gigabytes, 511, table(second));
     set(gigabytes, 509, table(devices));
     set(devices, 0, table(device));
-    for n in 0..u64::from(len).div_ceil(2 << 20) {
-        let directory = if n < 512 { first } else { second };
-        set(directory, n as usize % 512, page(n << 21, PageRights::RW, 1));
+    let directory = |n: u64| if n < 512 { first } else { second };
+    let whole = u64::from(len) >> 21;
+    for n in 0..whole {
+        set(directory(n), n as usize % 512, page(n << 21, PageRights::RW, 1));
+    }
+    // Behind its end may lie somebody else's, and no monitor between them.
+    let rest = whole << 21..u64::from(len);
+    if !rest.is_empty() {
+        set(directory(whole), whole as usize % 512, table(end));
+        for (index, at) in rest.step_by(PAGE as usize).enumerate() {
+            set(end, index, page(at, PageRights::RW, 0));
+        }
     }
     // The first 4 MiB, where the kernel lies, in small pages.
     for (n, pages) in [(0u64, small), (1, small_too)] {
