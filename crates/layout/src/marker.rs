@@ -165,6 +165,8 @@ ids! {
     KERNEL_REPLENISH = 0x07B "kernel.replenish";
     /// Kernel: a budget's end, up to the handler.
     KERNEL_TIMEOUT = 0x07C "kernel.timeout_to_handler";
+    /// Kernel: a device's interrupt, up to the thread that handles it.
+    KERNEL_IRQ = 0x0A0 "kernel.irq_to_thread";
 }
 
 /// The bytes of a marker.

@@ -45,6 +45,21 @@ pub fn times() -> Found {
     Ok(figures)
 }
 
+/// A device's message, up to the driver's thread.
+pub fn interrupt() -> Found {
+    let wanted = |dir| System::new("kernel-irq", dir).one_core();
+    let ran = wanted("kernel-irq").run()?;
+    let bare = wanted("kernel-irq-alone").without_monitors("pci:1234:11e8").run()?;
+    let [value, baseline] = [&ran, &bare].map(|ran| reported(&ran.counts, id::KERNEL_IRQ));
+    let (value, baseline) = (value?, baseline?);
+    let row = value.row.against(baseline.row.value);
+    let exits = { ran.counts.span(id::KERNEL_IRQ) }.map_or(f64::NAN, |spans| spans.vmruns as f64);
+    Ok(vec![
+        Figure::new(row).must(Must::AtMostAndAlike(280.0)).note(value.note),
+        Figure::new(Row::new("exits.kernel_irq", "exits", exits)).must(Must::AtMost(0.0)),
+    ])
+}
+
 /// Each span in a sandbox, and how it compares to the bare machine's.
 fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
     let wanted = || System::new(system, system).one_core();

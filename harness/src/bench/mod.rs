@@ -58,7 +58,7 @@ pub const SHORT: [Part; 10] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 13] = [
+const LONG: [Part; 14] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -75,6 +75,7 @@ const LONG: [Part; 13] = [
     ),
     part(&["kernel.call_fpu", "kernel.reply_recv_fpu"], kernel::vectors),
     part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
+    part(&["kernel.irq_to_thread", "exits.kernel_irq"], kernel::interrupt),
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),

@@ -1,5 +1,6 @@
 //! Runs the systems of systems/bench.
 
+use crate::test::PLAIN;
 use crate::{Failure, bare, build};
 use bulkhead_layout::marker::id;
 use bulkhead_layout::report::CAUSES;
@@ -21,21 +22,39 @@ pub struct System {
     pub dir: &'static str,
     /// Sandbox, text.
     pub arguments: Vec<(&'static str, String)>,
+    /// Changes of the manifest's text: what stands there once, what is to stand there.
+    pub changes: Vec<(String, String)>,
     /// How its time passes.
     pub time: Time,
+    /// Model of processor, where not the machine's.
+    pub cpu: Option<&'static str>,
 }
 
 impl System {
     /// In virtual time.
     pub fn new(manifest: &'static str, dir: &'static str) -> Self {
-        let (arguments, time) = (Vec::new(), Time::virtual_time());
-        Self { manifest, dir, arguments, time }
+        let (arguments, changes) = (Vec::new(), Vec::new());
+        Self { manifest, dir, arguments, changes, time: Time::virtual_time(), cpu: None }
     }
 
     /// With more arguments for a sandbox's guest.
     pub fn with(mut self, sandbox: &'static str, more: impl Into<String>) -> Self {
         self.arguments.push((sandbox, more.into()));
         self
+    }
+
+    /// With another text in place of one of its manifest.
+    pub fn changed(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
+        self.changes.push((from.into(), to.into()));
+        self
+    }
+
+    /// Without monitors, on a processor that could have none; `function` is what it drives.
+    pub fn without_monitors(mut self, function: &str) -> Self {
+        self.cpu = Some(PLAIN);
+        let unconfined = format!("devices = [{{ device = \"{function}\", dma = \"unconfined\" }}]");
+        self.changed("[system]", "[system]\nmonitors = false")
+            .changed(format!("devices = [\"{function}\"]"), unconfined)
     }
 
     /// For a system with one core.
@@ -51,7 +70,7 @@ impl System {
     }
 
     fn checked(&self) -> Result<bulkhead_manifest::Checked, Failure> {
-        let path = build::root().join("systems/bench").join(format!("{}.toml", self.manifest));
+        let path = self.written()?;
         let loaded = bulkhead_manifest::load(&path, &bulkhead_manifest::Options::default());
         let mut checked = loaded.map_err(bulkhead_run::Error::Manifest)?;
         for wanted in &mut checked.system.sandboxes {
@@ -65,10 +84,35 @@ impl System {
         Ok(checked)
     }
 
+    /// Its manifest, changed.
+    fn written(&self) -> Result<PathBuf, Failure> {
+        let path = build::root().join("systems/bench").join(format!("{}.toml", self.manifest));
+        if self.changes.is_empty() {
+            return Ok(path);
+        }
+        // It lies elsewhere then.
+        let machines = format!("\"{}/", build::root().join("machines").display());
+        let mut text = std::fs::read_to_string(&path)?.replace("\"../../machines/", &machines);
+        for (from, to) in &self.changes {
+            if text.matches(from).count() != 1 {
+                return Err(
+                    format!("{}: `{from}` does not stand there once", path.display()).into()
+                );
+            }
+            text = text.replace(from, to);
+        }
+        let dir = dir(self.dir);
+        std::fs::create_dir_all(&dir)?;
+        let path = dir.join("system.toml");
+        std::fs::write(&path, text)?;
+        Ok(path)
+    }
+
     /// Runs it to its end.
     pub fn run(&self) -> Result<Ran, Failure> {
         let mut options = Options::new(build::target().join("artifacts"), dir(self.dir));
         options.time = self.time;
+        options.cpu = self.cpu.map(String::from);
         options.limit = LIMIT;
         options.plugin = Some(build::plugin()?);
         let mut outcome = bulkhead_run::run(self.checked()?, &options, |_| {})?;

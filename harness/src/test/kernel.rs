@@ -97,7 +97,7 @@ fn job(kind: &'static str, name: String) -> Job {
 }
 
 /// A processor without virtualization, and without what only monitors need.
-const PLAIN: &str = "EPYC,-svm,-npt,-pdpe1gb,+x2apic,tsc-frequency=1000000000";
+pub const PLAIN: &str = "EPYC,-svm,-npt,-pdpe1gb,+x2apic,tsc-frequency=1000000000";
 
 fn check(
     bench: &Bench,

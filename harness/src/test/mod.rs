@@ -31,6 +31,7 @@ mod wrong;
 
 pub use driver::{Arguments, run};
 pub use fuzz::long as fuzz;
+pub use kernel::PLAIN;
 
 use driver::Job;
 

@@ -5,6 +5,7 @@
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 mod calls;
+mod irq;
 mod marked;
 mod time;
 
@@ -21,6 +22,8 @@ fn measure(program: Program) -> u32 {
         Some("spin") => time::spin(program),
         Some("refilled") => time::refilled(program),
         Some("handler") => time::handler(program),
+        Some("driver") => irq::driver(program),
+        Some("interrupted") => irq::interrupted(program),
         role => panic!("no role {role:?}"),
     }
 }

@@ -17,6 +17,20 @@ pub fn watch(program: Program) -> u32 {
     0
 }
 
+/// A marker again and again, until a time.
+pub fn markers_until<const CODE: u16>(until: u64) {
+    while now() < until {
+        // SAFETY: instructions without effect.
+        #[cfg(target_os = "none")]
+        unsafe {
+            core::arch::asm!(
+                ".rept 512", ".quad {marker}", ".endr",
+                marker = const quad(CODE), options(nostack, nomem, preserves_flags)
+            );
+        }
+    }
+}
+
 /// A marker, for ever.
 #[cfg(target_os = "none")]
 fn markers<const CODE: u16>() -> ! {
