@@ -39,5 +39,8 @@ cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${p
 for program in "${programs[@]}"; do
     cp "$OUT/guest/$program" "$ARTIFACTS/$program"
 done
+for main in programs/*/main.c; do
+    program/c/build.sh "$ARTIFACTS/program-$(basename "$(dirname "$main")")" "$main"
+done
 say "building the command and the measuring harness"
 cargo build --locked -q --release -p bulkhead -p bulkhead-harness

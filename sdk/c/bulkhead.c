@@ -2,7 +2,7 @@
  * -mgeneral-regs-only, because part of it runs in interrupt handlers.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <bulkhead.h>
-#include <stdarg.h>
+#include "text.h"
 
 enum { CODE = 0x08, DATA = 0x10, SLEEP_VECTOR = 0xEF, SPURIOUS = 0xFF, STACK = 32 * 1024 };
 enum {
@@ -18,82 +18,18 @@ enum {
 };
 #define EFER 0xC0000080u
 
-/* Also what GCC may call in freestanding code. */
-void *memset(void *to, int byte, size_t length)
-{
-    void *start = to;
-    __asm__ volatile("rep stosb" : "+D"(to), "+c"(length) : "a"(byte) : "memory");
-    return start;
-}
-
-void *memcpy(void *to, const void *from, size_t length)
-{
-    void *start = to;
-    __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(length) : : "memory");
-    return start;
-}
-
 /* Arguments. */
-
-static bool same(const char *a, const char *b)
-{
-    while (*a && *a == *b) {
-        a++;
-        b++;
-    }
-    return *a == *b;
-}
 
 const char *bulkhead_arg(struct bulkhead_context context, const char *key)
 {
-    const char *at = context.info->args, *end = at + BULKHEAD_INFO_ARGS_SIZE;
-    while (at < end && *at) {
-        const char *k = key;
-        while (at < end && *at == ' ')
-            at++;
-        while (at < end && *k && *at == *k) {
-            at++;
-            k++;
-        }
-        if (!*k && (at == end || !*at || *at == ' '))
-            return "";
-        if (!*k && *at == '=')
-            return at + 1;
-        while (at < end && *at && *at != ' ')
-            at++;
-    }
-    return NULL;
-}
-
-static bool number(const char *text, uint64_t *value)
-{
-    uint64_t base = 10, result = 0;
-    const char *start = text;
-    if (text[0] == '0' && text[1] == 'x') {
-        base = 16;
-        start = text += 2;
-    }
-    for (;; text++) {
-        uint64_t digit;
-        if (*text >= '0' && *text <= '9')
-            digit = (uint64_t)(*text - '0');
-        else if ((*text | 32) >= 'a' && (*text | 32) <= 'f')
-            digit = (uint64_t)((*text | 32) - 'a' + 10);
-        else
-            break;
-        if (digit >= base)
-            break;
-        result = result * base + digit;
-    }
-    *value = result;
-    return text != start && (*text == ' ' || *text == 0);
+    return bulkhead_find_arg(context.info->args, BULKHEAD_INFO_ARGS_SIZE, key);
 }
 
 uint64_t bulkhead_arg_u64(struct bulkhead_context context, const char *key, uint64_t otherwise)
 {
     const char *text = bulkhead_arg(context, key);
     uint64_t value;
-    return text && number(text, &value) ? value : otherwise;
+    return text && bulkhead_number(text, &value) ? value : otherwise;
 }
 
 /* Hypercalls. */
@@ -184,72 +120,6 @@ void bulkhead_write(const char *text, size_t length)
             uart_put('\r');
         uart_put((uint8_t)*text);
     }
-}
-
-/* Collects bytes, so that a line costs few hypercalls. */
-struct line {
-    char bytes[24];
-    size_t length;
-};
-
-static void put(struct line *line, char byte)
-{
-    line->bytes[line->length++] = byte;
-    if (line->length == sizeof line->bytes) {
-        bulkhead_write(line->bytes, line->length);
-        line->length = 0;
-    }
-}
-
-static void put_number(struct line *line, uint64_t value, uint64_t base)
-{
-    char digits[20];
-    int n = 0;
-    do {
-        digits[n++] = "0123456789abcdef"[value % base];
-        value /= base;
-    } while (value);
-    while (n)
-        put(line, digits[--n]);
-}
-
-void bulkhead_printf(const char *format, ...)
-{
-    struct line line = {.length = 0};
-    va_list args;
-    va_start(args, format);
-    for (; *format; format++) {
-        bool wide = false;
-        if (*format != '%') {
-            put(&line, *format);
-            continue;
-        }
-        while (*++format == 'l')
-            wide = true;
-        if (*format == 's') {
-            for (const char *s = va_arg(args, const char *); *s; s++)
-                put(&line, *s);
-        } else if (*format == 'c') {
-            put(&line, (char)va_arg(args, int));
-        } else if (*format == 'd') {
-            int64_t value = wide ? va_arg(args, long) : va_arg(args, int);
-            if (value < 0)
-                put(&line, '-');
-            put_number(&line, value < 0 ? -(uint64_t)value : (uint64_t)value, 10);
-        } else if (*format == 'p') {
-            put_number(&line, (uint64_t)va_arg(args, void *), 16);
-        } else if (*format == 'u' || *format == 'x') {
-            uint64_t value = wide ? va_arg(args, unsigned long) : va_arg(args, unsigned);
-            put_number(&line, value, *format == 'u' ? 10 : 16);
-        } else if (*format) {
-            put(&line, *format);
-        } else {
-            break;
-        }
-    }
-    va_end(args);
-    if (line.length)
-        bulkhead_write(line.bytes, line.length);
 }
 
 /* Interrupts and exceptions. */
@@ -571,7 +441,7 @@ bool bulkhead_start_core(struct bulkhead_context context, uint32_t index, bulkhe
 static const struct bulkhead_window *window(const struct bulkhead_info *info, const char *name, uint32_t kind)
 {
     for (uint32_t i = 0; i < info->windows && i < BULKHEAD_INFO_MAX_CHANNELS; i++)
-        if (info->window[i].kind == kind && same(info->window[i].name, name))
+        if (info->window[i].kind == kind && bulkhead_same(info->window[i].name, name))
             return &info->window[i];
     return NULL;
 }
@@ -596,7 +466,7 @@ static void select_console(const char *device)
     if (device[0] == 'e' && device[1] == '9') {
         console_port = 0xE9;
         console_plain = true;
-    } else if (number(device, &port) && port <= UINT16_MAX) {
+    } else if (bulkhead_number(device, &port) && port <= UINT16_MAX) {
         console_port = (uint16_t)port;
         uart_prepare(console_port);
     }

@@ -1,8 +1,8 @@
 /* What a bare guest needs, for C: the counterpart of the Rust crate
  * bulkhead-sdk, with the same parts under the same names.
  *
- * A guest defines bulkhead_main and is linked with sdk/c/crt0.S, sdk/c/bulkhead.c
- * and sdk/guest.ld; guests/hello-c/build.sh shows how. It is compiled with
+ * A guest defines bulkhead_main and is linked with the files of sdk/c and with
+ * sdk/guest.ld; guests/hello-c/build.sh shows how. It is compiled with
  * -ffreestanding -mno-red-zone: interrupts use the stack that is in use. SSE is
  * on, but interrupt handlers save general registers only: compile them with
  * __attribute__((target("general-regs-only"))).

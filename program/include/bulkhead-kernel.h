@@ -1,0 +1,295 @@
+/* Numbers of the kernel's interface: see crates/kernel-abi, from which a test derives
+ * this file (BLESS=1 cargo test -p bulkhead-kernel-abi writes it anew).
+ * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#ifndef BULKHEAD_KERNEL_H
+#define BULKHEAD_KERNEL_H
+
+/* Calls: the low byte of RAX. */
+/* Send to RDI and wait for the answer. On a capability of the kernel's own objects: a method (label),
+ * answered at once. */
+#define BULKHEAD_OP_CALL 0x0ul
+/* Answer through the reply object, then receive from RDI, with the same reply object. */
+#define BULKHEAD_OP_REPLY_RECV 0x1ul
+/* Receive from the endpoint or notification RDI until the deadline in RSI; the reply object is for a
+ * caller. Deadlines are nanoseconds since the processor's start, by its TSC. One that is past, such as
+ * 0, polls; u64::MAX never comes. */
+#define BULKHEAD_OP_RECV 0x2ul
+/* The same without a reply object: callers' messages are refused to them, and no context is taken over
+ * from one. */
+#define BULKHEAD_OP_WAIT 0x3ul
+/* Send to RDI, and wait until it is received. To a notification: signal it, with the badge's bits;
+ * without a badge bit 0. */
+#define BULKHEAD_OP_SEND 0x4ul
+/* Send to RDI if somebody waits there; otherwise nothing happens. */
+#define BULKHEAD_OP_NB_SEND 0x5ul
+/* NbSend to the upper half of RDI, then Recv from the lower half, in one step, without a deadline. */
+#define BULKHEAD_OP_NB_SEND_RECV 0x6ul
+/* NbSend to the upper half of RDI, then Wait on the lower half, in one step, without a deadline. */
+#define BULKHEAD_OP_NB_SEND_WAIT 0x7ul
+/* Answer through the reply object, nothing else. Refused to a thread that runs on the time of whom it
+ * would answer. */
+#define BULKHEAD_OP_REPLY 0x8ul
+/* Give up what is left of the budget until it is refilled; last of its priority then. */
+#define BULKHEAD_OP_YIELD 0x9ul
+
+/* Kinds of capabilities. */
+/* Nothing: an empty slot. */
+#define BULKHEAD_KIND_NULL 0x0ul
+/* Memory of which objects are made. */
+#define BULKHEAD_KIND_UNTYPED 0x1ul
+/* Slots for capabilities. */
+#define BULKHEAD_KIND_NODE 0x2ul
+/* A thread. */
+#define BULKHEAD_KIND_THREAD 0x3ul
+/* An address space: the root of its page tables. */
+#define BULKHEAD_KIND_SPACE 0x4ul
+/* A page table below a root. */
+#define BULKHEAD_KIND_TABLE 0x5ul
+/* Memory that can be mapped: 4 KiB or 2 MiB. */
+#define BULKHEAD_KIND_FRAME 0x6ul
+/* Where threads meet to exchange messages. */
+#define BULKHEAD_KIND_ENDPOINT 0x7ul
+/* Bits that are set and waited for. */
+#define BULKHEAD_KIND_NOTIFICATION 0x8ul
+/* Who waits for an answer, and whose time is used meanwhile. */
+#define BULKHEAD_KIND_REPLY 0x9ul
+/* A scheduling context: time. */
+#define BULKHEAD_KIND_CONTEXT 0xaul
+/* A core's time to be given to contexts. */
+#define BULKHEAD_KIND_CONTROL 0xbul
+/* An interrupt vector. */
+#define BULKHEAD_KIND_INTERRUPT 0xcul
+/* I/O ports. */
+#define BULKHEAD_KIND_PORTS 0xdul
+/* The sandbox itself: its console, its end. */
+#define BULKHEAD_KIND_SANDBOX 0xeul
+
+/* What a capability allows, as a set. */
+#define BULKHEAD_RIGHT_READ 0x1ul
+#define BULKHEAD_RIGHT_WRITE 0x2ul
+#define BULKHEAD_RIGHT_CALL 0x4ul
+#define BULKHEAD_RIGHT_GRANT 0x8ul
+#define BULKHEAD_RIGHT_EXECUTE 0x10ul
+#define BULKHEAD_RIGHT_ALL 0x1ful
+
+/* Methods: Untyped. Words are numbered from 1. */
+/* Make objects. 1: kind, or'ed with size in bits (of a node: slots; of a context: refills; of a frame:
+ * 12 or 21; of untyped memory: bytes; else 0) shifted by 8, and count (1 to 256) shifted by 16; 2:
+ * node in whose slots the capabilities go; 3: first slot. All slots have to be empty. May be
+ * interrupted and begins again by itself. Answers where the first one lies, as an offset in the
+ * sandbox's memory. */
+#define BULKHEAD_UNTYPED_RETYPE 0x1ul
+
+/* Methods: Node. Words are numbered from 1. */
+/* Derive a capability. 1: slot; 2: the capability to derive from; 3: rights that it keeps; 4: badge
+ * (endpoint and notification without one), or 0. Memory and tables have one capability only. */
+#define BULKHEAD_NODE_COPY 0xaul
+/* Move a capability into a slot. 1: slot; 2: the capability. */
+#define BULKHEAD_NODE_MOVE 0xbul
+/* Delete the capability in a slot, and those derived from it. 1: slot. May be interrupted and begins
+ * again by itself. */
+#define BULKHEAD_NODE_DELETE 0xcul
+/* Delete those derived from the capability in a slot. 1: slot. As DELETE. */
+#define BULKHEAD_NODE_REVOKE 0xdul
+
+/* Methods: Thread. Words are numbered from 1. */
+/* What it can name. 1: node; 2: space; 3: frame of its buffer, or 0; 4: address of the buffer within
+ * the frame. The thread keeps capabilities of its own, derived from these. */
+#define BULKHEAD_THREAD_CONFIGURE 0x14ul
+/* 1: priority; 2: greatest priority that it may give others; 3: thread whose greatest priority is the
+ * authority. */
+#define BULKHEAD_THREAD_SET_PRIORITY 0x15ul
+/* Where its faults go. 1: endpoint, with WRITE and CALL; 0: nowhere. */
+#define BULKHEAD_THREAD_SET_FAULT 0x16ul
+/* Where the ends of its budgets go. 1: as SET_FAULT. */
+#define BULKHEAD_THREAD_SET_TIMEOUT 0x17ul
+/* 1: instruction; 2: stack; 3: RDI; 4: RSI. It is stopped; what it waits for is cancelled. */
+#define BULKHEAD_THREAD_WRITE_REGISTERS 0x18ul
+/* Answers instruction, stack, RAX, flags. */
+#define BULKHEAD_THREAD_READ_REGISTERS 0x19ul
+/* It runs, or goes on, if it has a context. */
+#define BULKHEAD_THREAD_RESUME 0x1aul
+/* It stops where it is; what it waits for is cancelled. */
+#define BULKHEAD_THREAD_SUSPEND 0x1bul
+/* Also receive this notification where it receives messages. 1: notification, with READ; 0: no more. */
+#define BULKHEAD_THREAD_BIND_NOTIFICATION 0x1cul
+/* 1: 1 if it uses vector registers, else 0. */
+#define BULKHEAD_THREAD_SET_FPU 0x1dul
+
+/* Methods: Table. Words are numbered from 1. */
+/* Put it where it is missing. 1: space; 2: address. */
+#define BULKHEAD_TABLE_MAP_TABLE 0x28ul
+/* Take it out. */
+#define BULKHEAD_TABLE_UNMAP_TABLE 0x29ul
+
+/* Methods: Frame. Words are numbered from 1. */
+/* 1: space; 2: address; 3: rights. */
+#define BULKHEAD_FRAME_MAP 0x2aul
+/* Take it out. */
+#define BULKHEAD_FRAME_UNMAP 0x2bul
+/* Answers its address for devices. */
+#define BULKHEAD_FRAME_PHYSICAL 0x2cul
+
+/* Methods: Context. Words are numbered from 1. */
+/* Give it to a thread or notification that has none. 1: that; 2: 0, or 1 to lend it to a thread until
+ * that waits for messages, so that it comes to be a passive server. */
+#define BULKHEAD_CONTEXT_BIND 0x32ul
+/* Take it from whom it is bound to. */
+#define BULKHEAD_CONTEXT_UNBIND 0x33ul
+/* Answers how long it ran since this was asked last, ns. */
+#define BULKHEAD_CONTEXT_CONSUMED 0x34ul
+/* Its thread is first of its priority now. Answers as CONSUMED. */
+#define BULKHEAD_CONTEXT_YIELD_TO 0x35ul
+/* PIBS: its work is now for another context. 1: that. */
+#define BULKHEAD_CONTEXT_SERVE 0x36ul
+
+/* Methods: Control. Words are numbered from 1. */
+/* 1: context, or'ed with a Policy shifted by 32 and 1 << 40 for a background one; 2: budget, ns (PIBS:
+ * utilization in millionths); 3: period, ns; 4: badge in timeout messages. */
+#define BULKHEAD_CONTROL_SET_CONTEXT 0x3cul
+
+/* Methods: Interrupt. Words are numbered from 1. */
+/* With WRITE: 1: notification, with WRITE; its badge is signalled. 0: nobody. */
+#define BULKHEAD_INTERRUPT_SET_NOTIFICATION 0x46ul
+/* The next one may come. */
+#define BULKHEAD_INTERRUPT_ACKNOWLEDGE 0x47ul
+
+/* Methods: Ports. Words are numbered from 1. */
+/* 1: port; 2: bytes (1, 2, 4). Answers what was read. */
+#define BULKHEAD_PORTS_IN 0x50ul
+/* 1: port; 2: bytes; 3: value. */
+#define BULKHEAD_PORTS_OUT 0x51ul
+
+/* Methods: Handler. Words are numbered from 1. */
+/* What a thread's fault endpoint is called with: an exception. 1: its number, or'ed with its error
+ * code shifted by 8; 2: instruction; 3: address that was touched; 4: number of the thread. An answer
+ * with label 0 lets it go on, any other stops it. */
+#define BULKHEAD_HANDLER_FAULT 0x64ul
+/* What a thread's timeout endpoint is called with: the budget has ended. 1: the context's badge; 2:
+ * how long it ran, as CONSUMED; 3: 0; 4: number of the thread. Answered as FAULT. */
+#define BULKHEAD_HANDLER_TIMEOUT 0x65ul
+
+/* Methods: Sandbox. Words are numbered from 1. */
+/* With WRITE: 1 to 4: bytes for its console, the first one lowest, up to the first 0. */
+#define BULKHEAD_SANDBOX_PRINT 0x5aul
+/* With EXECUTE: it has started. */
+#define BULKHEAD_SANDBOX_READY 0x5bul
+/* With EXECUTE: it ends. 1: exit code. */
+#define BULKHEAD_SANDBOX_EXIT 0x5cul
+
+/* Policies of contexts. */
+/* Sporadic server. */
+#define BULKHEAD_POLICY_SPORADIC 0x0ul
+/* At most the budget in every window of a period. */
+#define BULKHEAD_POLICY_STRICT 0x1ul
+/* For interrupt work. */
+#define BULKHEAD_POLICY_PIBS 0x2ul
+/* All that is left. */
+#define BULKHEAD_POLICY_FULL 0x3ul
+
+/* Bits 0 to 7 of a status. */
+/* It was done. */
+#define BULKHEAD_OK 0x0ul
+/* No such call, or no such method of this kind of object. */
+#define BULKHEAD_NO_CALL 0x1ul
+/* No capability lies at that address. */
+#define BULKHEAD_NO_CAPABILITY 0x2ul
+/* The capability is of another kind. Detail: its Kind. */
+#define BULKHEAD_WRONG_KIND 0x3ul
+/* The capability lacks a right. Detail: the rights needed. */
+#define BULKHEAD_NO_RIGHT 0x4ul
+/* A number is out of its range. Detail: the greatest that would do, or what else would. */
+#define BULKHEAD_OUT_OF_RANGE 0x5ul
+/* The slot, or what should be bound, holds something already. */
+#define BULKHEAD_OCCUPIED 0x6ul
+/* The memory does not suffice. Detail: bytes that are left. */
+#define BULKHEAD_NO_MEMORY 0x7ul
+/* Others were derived from it, which have to go first. */
+#define BULKHEAD_HAS_CHILDREN 0x8ul
+/* Not in the state that it would have to be in. */
+#define BULKHEAD_BAD_STATE 0x9ul
+/* Derived too often. */
+#define BULKHEAD_TOO_DEEP 0xaul
+/* Memory is only given downwards: this node is made of it. */
+#define BULKHEAD_UPWARDS 0xbul
+/* More than the authority allows. Detail: what it allows. */
+#define BULKHEAD_NO_AUTHORITY 0xcul
+/* Mapped already, or a table is missing. Detail: the level that is missing. */
+#define BULKHEAD_NO_TABLE 0xdul
+/* A mapping that can be written and executed. */
+#define BULKHEAD_WRITE_EXECUTE 0xeul
+/* The deadline came first. */
+#define BULKHEAD_TIMED_OUT 0xful
+/* What was waited for is gone. */
+#define BULKHEAD_CANCELLED 0x10ul
+/* A thread without a context cannot wait for a time. */
+#define BULKHEAD_NO_CONTEXT 0x11ul
+/* No place is left for another context on this core. Detail: how many there are. */
+#define BULKHEAD_TOO_MANY_CONTEXTS 0x12ul
+/* Nobody was there to receive. */
+#define BULKHEAD_WOULD_BLOCK 0x13ul
+
+/* Messages: bits 0 to 6 their words, then this, then the label. */
+#define BULKHEAD_INFO_CAP 0x80ul
+#define BULKHEAD_INFO_NOTIFIED 0x8000000000000000ul
+#define BULKHEAD_INFO_LABEL_SHIFT 0x8ul
+
+#define BULKHEAD_REGISTER_WORDS 0x4ul
+#define BULKHEAD_BUFFER_WORDS 0x3cul
+#define BULKHEAD_MAX_WORDS 0x40ul
+
+/* Slots of a program's root node. */
+#define BULKHEAD_SLOT_NODE 0x1ul
+#define BULKHEAD_SLOT_SPACE 0x2ul
+#define BULKHEAD_SLOT_SANDBOX 0x3ul
+#define BULKHEAD_SLOT_CONTROL 0x4ul
+#define BULKHEAD_SLOT_MEMORY 0x5ul
+#define BULKHEAD_SLOT_FIRST 0x8ul
+
+/* Where things lie in every program. */
+#define BULKHEAD_AT_PAGE 0x100000ul
+#define BULKHEAD_AT_CLOCK 0x101000ul
+#define BULKHEAD_AT_BUFFERS 0x110000ul
+#define BULKHEAD_AT_STACKS 0x120000ul
+#define BULKHEAD_AT_PROGRAM 0x400000ul
+#define BULKHEAD_AT_HEAP 0x100000000ul
+#define BULKHEAD_AT_SHARED 0x200000000ul
+#define BULKHEAD_AT_CHANNELS 0x300000000ul
+#define BULKHEAD_AT_DEVICES 0x400000000ul
+
+/* The program's page. */
+#define BULKHEAD_PAGE_MAGIC 0x4d52474f52504842ul
+#define BULKHEAD_PAGE_NAME 0x20ul
+#define BULKHEAD_PAGE_MAX_NAMES 0x3aul
+#define BULKHEAD_PAGE_ARGS 0x100ul
+
+#define BULKHEAD_PAGE_SIZE 0x1000ul
+#define BULKHEAD_PAGE_OFFSET_MAGIC 0x0ul
+#define BULKHEAD_PAGE_OFFSET_NAME 0x8ul
+#define BULKHEAD_PAGE_OFFSET_CLOCK 0x28ul
+#define BULKHEAD_PAGE_OFFSET_BUFFERS 0x30ul
+#define BULKHEAD_PAGE_OFFSET_HEAP 0x38ul
+#define BULKHEAD_PAGE_OFFSET_HEAP_LEN 0x40ul
+#define BULKHEAD_PAGE_OFFSET_FREE 0x48ul
+#define BULKHEAD_PAGE_OFFSET_NAMES 0x50ul
+#define BULKHEAD_PAGE_OFFSET_ARGS 0x58ul
+#define BULKHEAD_PAGE_OFFSET_NAME_OF 0x158ul
+
+#define BULKHEAD_NAME_SIZE 0x40ul
+#define BULKHEAD_NAME_OFFSET_NAME 0x0ul
+#define BULKHEAD_NAME_OFFSET_MEMORY 0x20ul
+#define BULKHEAD_NAME_OFFSET_LEN 0x28ul
+#define BULKHEAD_NAME_OFFSET_ADDRESS 0x30ul
+#define BULKHEAD_NAME_OFFSET_KIND 0x34ul
+#define BULKHEAD_NAME_OFFSET_RIGHTS 0x35ul
+
+#define BULKHEAD_CLOCK_SIZE 0x10ul
+#define BULKHEAD_CLOCK_OFFSET_NANOS 0x0ul
+#define BULKHEAD_CLOCK_OFFSET_TSC_HZ 0x8ul
+
+#define BULKHEAD_BUFFER_SIZE 0x200ul
+#define BULKHEAD_BUFFER_OFFSET_WORDS 0x0ul
+#define BULKHEAD_BUFFER_OFFSET_CAP 0x1e0ul
+#define BULKHEAD_BUFFER_OFFSET_RECEIVE 0x1e8ul
+
+#endif

@@ -1,0 +1,300 @@
+/* What a program of the kernel needs, for C: the counterpart of the Rust crate
+ * bulkhead-program, with the same parts under the same names.
+ *
+ * A program defines main and is built by program/c/build.sh. It is compiled with
+ * -mgeneral-regs-only: its threads have no vector registers unless the manifest says `fpu`.
+ * What it may do is what its manifest says; the functions below find it by name.
+ *
+ * Functions that can fail return a status: BULKHEAD_OK, or a code in bits 0 to 7, the argument
+ * that is meant in 8 to 15, and a detail (docs/kernel-calls.md).
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT */
+#ifndef BULKHEAD_PROGRAM_H
+#define BULKHEAD_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bulkhead-kernel.h"
+
+/* What a name of the manifest stands for. */
+struct bulkhead_name {
+    char name[BULKHEAD_PAGE_NAME];
+    uint64_t memory; /* first byte, if it is memory */
+    uint64_t len;    /* bytes of it */
+    uint32_t address;
+    uint8_t kind, rights;
+    uint8_t reserved[10];
+};
+
+/* The program's page: read-only, at BULKHEAD_AT_PAGE. */
+struct bulkhead_page {
+    uint64_t magic;
+    char name[BULKHEAD_PAGE_NAME];
+    uint64_t clock, buffers, heap, heap_len;
+    uint32_t free[2]; /* empty slots: the first one, and one past the last */
+    uint64_t names;
+    char args[BULKHEAD_PAGE_ARGS];
+    struct bulkhead_name name_of[BULKHEAD_PAGE_MAX_NAMES];
+    uint64_t reserved[5];
+};
+
+struct bulkhead_clock {
+    uint64_t nanos, tsc_hz;
+};
+
+/* What of a thread's messages does not fit into registers. */
+struct bulkhead_buffer {
+    volatile uint64_t words[BULKHEAD_BUFFER_WORDS];
+    volatile uint64_t cap, receive, reserved[2];
+};
+
+#define BULKHEAD_SAME(type, field, NAME) \
+    _Static_assert(offsetof(struct bulkhead_##type, field) == BULKHEAD_##NAME, #field)
+BULKHEAD_SAME(page, name, PAGE_OFFSET_NAME);
+BULKHEAD_SAME(page, clock, PAGE_OFFSET_CLOCK);
+BULKHEAD_SAME(page, buffers, PAGE_OFFSET_BUFFERS);
+BULKHEAD_SAME(page, heap, PAGE_OFFSET_HEAP);
+BULKHEAD_SAME(page, heap_len, PAGE_OFFSET_HEAP_LEN);
+BULKHEAD_SAME(page, free, PAGE_OFFSET_FREE);
+BULKHEAD_SAME(page, names, PAGE_OFFSET_NAMES);
+BULKHEAD_SAME(page, args, PAGE_OFFSET_ARGS);
+BULKHEAD_SAME(page, name_of, PAGE_OFFSET_NAME_OF);
+BULKHEAD_SAME(name, memory, NAME_OFFSET_MEMORY);
+BULKHEAD_SAME(name, len, NAME_OFFSET_LEN);
+BULKHEAD_SAME(name, address, NAME_OFFSET_ADDRESS);
+BULKHEAD_SAME(name, kind, NAME_OFFSET_KIND);
+BULKHEAD_SAME(name, rights, NAME_OFFSET_RIGHTS);
+BULKHEAD_SAME(clock, tsc_hz, CLOCK_OFFSET_TSC_HZ);
+BULKHEAD_SAME(buffer, cap, BUFFER_OFFSET_CAP);
+BULKHEAD_SAME(buffer, receive, BUFFER_OFFSET_RECEIVE);
+_Static_assert(sizeof(struct bulkhead_page) == BULKHEAD_PAGE_SIZE, "page");
+_Static_assert(sizeof(struct bulkhead_name) == BULKHEAD_NAME_SIZE, "name");
+_Static_assert(sizeof(struct bulkhead_buffer) == BULKHEAD_BUFFER_SIZE, "buffer");
+
+/* The program's first thread begins here; the result is the exit code of the sandbox, if the
+ * manifest lets the program end it. */
+int main(void);
+
+/* Names the symbol at which a further thread begins (`entry` in the manifest), and its function,
+ * which gets the thread's number in the program, from 0. */
+#define BULKHEAD_THREAD(symbol, function)                                                            \
+    _Noreturn void symbol(const struct bulkhead_page *page, uint64_t thread);                        \
+    __attribute__((section(".threads"), used)) static void *const kept_##symbol = (void *)symbol;    \
+    _Noreturn void symbol(const struct bulkhead_page *page, uint64_t thread)                         \
+    {                                                                                                \
+        (void)page;                                                                                  \
+        bulkhead_begin(thread, __builtin_frame_address(0));                                          \
+        bulkhead_exit((uint32_t)function((uint32_t)thread));                                         \
+    }
+
+/* Used by entries: notes whose stack it is. */
+void bulkhead_begin(uint64_t thread, const void *frame);
+/* The number of the thread that asks, from 0, in the manifest's order. */
+uint32_t bulkhead_thread(void);
+
+static inline const struct bulkhead_page *bulkhead_page(void)
+{
+    return (const struct bulkhead_page *)BULKHEAD_AT_PAGE;
+}
+
+/* Ends the sandbox, or else the thread. */
+_Noreturn void bulkhead_exit(uint32_t code);
+/* The thread is over: an exception, for its fault handler. */
+static inline _Noreturn void bulkhead_stop(void)
+{
+    __asm__ volatile("ud2");
+    __builtin_unreachable();
+}
+
+/* Text for the console: %s %c %d %u %x %p %%, and l. */
+void bulkhead_write(const char *text, size_t length);
+void bulkhead_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The value of the argument key=value ("" for a bare key) up to a blank, or NULL. */
+const char *bulkhead_arg(const char *key);
+/* The value of key=number, decimal or with 0x, or the default. */
+uint64_t bulkhead_arg_u64(const char *key, uint64_t otherwise);
+
+/* What the manifest gave: the address of a capability of a kind with at least these rights, or 0. */
+uint32_t bulkhead_find(const char *name, uint8_t kind, uint8_t rights);
+/* The same where it has to be there: else the program says so, and ends with 101. */
+uint32_t bulkhead_need(const char *name, uint8_t kind, uint8_t rights);
+static inline uint32_t bulkhead_endpoint(const char *name)
+{
+    return bulkhead_need(name, BULKHEAD_KIND_ENDPOINT, BULKHEAD_RIGHT_CALL);
+}
+static inline uint32_t bulkhead_serves(const char *name)
+{
+    return bulkhead_need(name, BULKHEAD_KIND_ENDPOINT, BULKHEAD_RIGHT_READ);
+}
+static inline uint32_t bulkhead_signals(const char *name)
+{
+    return bulkhead_need(name, BULKHEAD_KIND_NOTIFICATION, BULKHEAD_RIGHT_WRITE);
+}
+static inline uint32_t bulkhead_waits(const char *name)
+{
+    return bulkhead_need(name, BULKHEAD_KIND_NOTIFICATION, BULKHEAD_RIGHT_READ);
+}
+/* A thread's reply object, by the thread's name. */
+static inline uint32_t bulkhead_reply_of(const char *thread)
+{
+    return bulkhead_need(thread, BULKHEAD_KIND_REPLY, 0);
+}
+static inline uint32_t bulkhead_manages(const char *thread)
+{
+    return bulkhead_need(thread, BULKHEAD_KIND_THREAD, 0);
+}
+static inline uint32_t bulkhead_context(const char *name)
+{
+    return bulkhead_need(name, BULKHEAD_KIND_CONTEXT, 0);
+}
+static inline uint32_t bulkhead_interrupt(const char *name)
+{
+    return bulkhead_need(name, BULKHEAD_KIND_INTERRUPT, 0);
+}
+/* Shared memory, a channel, or a device's registers ("pci:BB:DD.F:N"); NULL if it was not given. Others
+ * may change it at any time: read and write it through volatile or atomic pointers. */
+void *bulkhead_memory(const char *name, uint64_t *len);
+
+/* A message: label, length and whether a capability comes along; its first four words. */
+struct bulkhead_message {
+    uint64_t info;
+    uint64_t words[BULKHEAD_REGISTER_WORDS];
+};
+/* What was received: of a notification its bits are the badge, and info is BULKHEAD_INFO_NOTIFIED. */
+struct bulkhead_received {
+    uint64_t badge;
+    struct bulkhead_message message;
+};
+static inline uint64_t bulkhead_info(uint64_t label, uint64_t words)
+{
+    return label << BULKHEAD_INFO_LABEL_SHIFT | words;
+}
+static inline uint64_t bulkhead_label(uint64_t info)
+{
+    return info >> BULKHEAD_INFO_LABEL_SHIFT;
+}
+/* The code of a status. */
+static inline uint8_t bulkhead_code(uint64_t status)
+{
+    return (uint8_t)status;
+}
+/* This thread's buffer. */
+static inline struct bulkhead_buffer *bulkhead_buffer(void)
+{
+    return (struct bulkhead_buffer *)bulkhead_page()->buffers + bulkhead_thread();
+}
+
+/* A call into the kernel; see docs/kernel-calls.md. `named` becomes the badge. */
+static inline uint64_t bulkhead_syscall(uint64_t op, uint32_t reply, uint64_t *named,
+                                        struct bulkhead_message *message)
+{
+    uint64_t status = op | (uint64_t)reply << 32;
+    register uint64_t b __asm__("r8") = message->words[1];
+    register uint64_t c __asm__("r9") = message->words[2];
+    register uint64_t d __asm__("r10") = message->words[3];
+    __asm__ volatile("syscall"
+                     : "+a"(status), "+D"(*named), "+S"(message->info), "+d"(message->words[0]), "+r"(b),
+                       "+r"(c), "+r"(d)
+                     :
+                     : "rcx", "r11", "memory");
+    message->words[1] = b;
+    message->words[2] = c;
+    message->words[3] = d;
+    return status;
+}
+
+/* Sends and waits for the answer, which takes the message's place. */
+static inline uint64_t bulkhead_call(uint32_t endpoint, struct bulkhead_message *message)
+{
+    uint64_t named = endpoint;
+    return bulkhead_syscall(BULKHEAD_OP_CALL, 0, &named, message);
+}
+/* Sends and waits until it is received. */
+static inline uint64_t bulkhead_send(uint32_t endpoint, struct bulkhead_message message)
+{
+    uint64_t named = endpoint;
+    return bulkhead_syscall(BULKHEAD_OP_SEND, 0, &named, &message);
+}
+/* Sends if somebody waits for it. */
+static inline uint64_t bulkhead_try_send(uint32_t endpoint, struct bulkhead_message message)
+{
+    uint64_t named = endpoint;
+    return bulkhead_syscall(BULKHEAD_OP_NB_SEND, 0, &named, &message);
+}
+/* A deadline that never comes; others are nanoseconds of bulkhead_now. */
+#define BULKHEAD_FOREVER UINT64_MAX
+/* Waits for a message until a time. */
+static inline uint64_t bulkhead_receive(uint32_t endpoint, uint32_t reply, uint64_t until,
+                                        struct bulkhead_received *received)
+{
+    received->badge = endpoint;
+    received->message = (struct bulkhead_message){.info = until};
+    return bulkhead_syscall(BULKHEAD_OP_RECV, reply, &received->badge, &received->message);
+}
+/* Answers the last caller with received->message, and waits for the next message. */
+static inline uint64_t bulkhead_reply_recv(uint32_t endpoint, uint32_t reply,
+                                           struct bulkhead_received *received)
+{
+    received->badge = endpoint;
+    return bulkhead_syscall(BULKHEAD_OP_REPLY_RECV, reply, &received->badge, &received->message);
+}
+/* Answers the last caller. */
+static inline uint64_t bulkhead_reply(uint32_t reply, struct bulkhead_message message)
+{
+    uint64_t named = 0;
+    return bulkhead_syscall(BULKHEAD_OP_REPLY, reply, &named, &message);
+}
+/* Sets a notification's bits. */
+static inline void bulkhead_signal(uint32_t notification)
+{
+    bulkhead_try_send(notification, (struct bulkhead_message){0});
+}
+/* Waits for bits until a time at most, and takes them. */
+static inline uint64_t bulkhead_wait(uint32_t notification, uint64_t until, uint64_t *bits)
+{
+    struct bulkhead_message message = {.info = until};
+    *bits = notification;
+    return bulkhead_syscall(BULKHEAD_OP_WAIT, 0, bits, &message);
+}
+/* Sleeps until a time: waits for a notification that nobody signals. */
+static inline uint64_t bulkhead_sleep_until(uint32_t notification, uint64_t until)
+{
+    uint64_t bits, status = bulkhead_wait(notification, until, &bits);
+    return bulkhead_code(status) == BULKHEAD_TIMED_OUT ? BULKHEAD_OK : status;
+}
+/* Calls a method of a kernel object; the answer takes the words' place. */
+static inline uint64_t bulkhead_invoke(uint32_t on, uint64_t method, uint64_t words[BULKHEAD_REGISTER_WORDS])
+{
+    struct bulkhead_message message = {bulkhead_info(method, BULKHEAD_REGISTER_WORDS),
+                                       {words[0], words[1], words[2], words[3]}};
+    uint64_t status = bulkhead_call(on, &message);
+    for (int n = 0; n < (int)BULKHEAD_REGISTER_WORDS; n++)
+        words[n] = message.words[n];
+    return status;
+}
+/* The next interrupt may come. */
+static inline uint64_t bulkhead_acknowledge(uint32_t interrupt)
+{
+    uint64_t words[BULKHEAD_REGISTER_WORDS] = {0};
+    return bulkhead_invoke(interrupt, BULKHEAD_INTERRUPT_ACKNOWLEDGE, words);
+}
+/* Says that the sandbox has started, if the manifest lets this program do so. */
+static inline void bulkhead_ready(void)
+{
+    uint64_t words[BULKHEAD_REGISTER_WORDS] = {0};
+    bulkhead_invoke(BULKHEAD_SLOT_SANDBOX, BULKHEAD_SANDBOX_READY, words);
+}
+/* Nanoseconds since the processor's start; no call is needed to read it. */
+static inline uint64_t bulkhead_now(void)
+{
+    const struct bulkhead_clock *clock = (const struct bulkhead_clock *)BULKHEAD_AT_CLOCK;
+    uint32_t low, high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+    uint64_t tsc = (uint64_t)high << 32 | low;
+    return (uint64_t)((unsigned __int128)tsc * clock->nanos >> 32);
+}
+
+#endif
