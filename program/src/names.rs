@@ -82,6 +82,12 @@ impl Program {
         (self.page.buffers as *mut Buffer).wrapping_add(self.thread as usize)
     }
 
+    /// Slots of its root node that are empty, for what it makes and is given: the first one, and one past the last.
+    #[must_use]
+    pub fn free(self) -> [Address; 2] {
+        self.page.free
+    }
+
     /// All that it was given.
     pub fn names(self) -> impl Iterator<Item = &'static Name> {
         self.page.name_of.iter().take(self.page.names as usize)

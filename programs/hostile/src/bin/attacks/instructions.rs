@@ -1,0 +1,83 @@
+//! Single instructions: those of the kernel's, accesses to what is not the program's, and calls with hostile registers.
+
+use super::Attack;
+use bulkhead_program::Program;
+use hostile_programs::HARMLESS;
+
+/// An attack of instructions. It may do what it likes to registers, but has to leave the stack as it was.
+macro_rules! run {
+    ($($line:literal)*) => {{
+        fn run(_: Program) -> u64 {
+            // SAFETY: whatever happens to this program is the point; it shares nothing with others but the board.
+            unsafe {
+                core::arch::asm!(
+                    "push rbx", "push rbp", $($line,)* "pop rbp", "pop rbx",
+                    out("r12") _, out("r13") _, out("r14") _, out("r15") _, clobber_abi("sysv64"),
+                );
+            }
+            HARMLESS
+        }
+        run
+    }};
+}
+
+pub const KERNELS: [Attack; 29] = [
+    run!("cli"),
+    run!("hlt"),
+    run!("in al, 0x80"),
+    run!("out 0x80, al"),
+    run!("sub rsp, 16" "lgdt [rsp]" "add rsp, 16"),
+    run!("sub rsp, 16" "sgdt [rsp]" "add rsp, 16"),
+    run!("mov eax, 0x28" "ltr ax"),
+    run!("xor eax, eax" "mov cr3, rax"),
+    run!("xor eax, eax" "mov dr7, rax"),
+    // EFER.
+    run!("mov ecx, 0xC0000080" "xor eax, eax" "xor edx, edx" "wrmsr"),
+    run!("mov ecx, 0xC0000080" "rdmsr"),
+    run!("swapgs"),
+    run!("invlpg [rsp]"),
+    run!("wbinvd"),
+    run!("clts"),
+    run!("xor ecx, ecx" "mov eax, 7" "xor edx, edx" "xsetbv"),
+    run!("mov eax, 0x1000" "vmrun rax"),
+    // Whatever number of the monitor's calls it is: none is a program's.
+    run!("xor eax, eax" "2:" "push rax" "xor ebx, ebx" "xor ecx, ecx" "xor edx, edx" "vmmcall" "pop rax" "inc eax" "cmp eax, 64" "jne 2b"),
+    run!("sysenter"),
+    run!("sysretq"),
+    run!("int 0x80"),
+    run!("int3"),
+    run!(".byte 0xF1"),
+    run!("mov eax, 0x10" "mov ds, eax"),
+    run!("mov rax, rsp" "push 0x10" "push rax" "pushfq" "push 0x08" "lea rax, [rip + 2f]" "push rax" "iretq" "2:"),
+    run!("xor edx, edx" "xor eax, eax" "xor ecx, ecx" "div ecx"),
+    run!("fninit"),
+    run!("xorps xmm0, xmm0"),
+    // What POPF may not change it leaves as it was.
+    run!("pushfq" "pop rax" "mov rbx, rax" "btr rax, 9" "or rax, 0x3000" "push rax" "popfq" "pushfq" "pop rax" "xor rax, rbx" "test eax, 0x3200" "jz 2f" "ud2" "2:"),
+];
+
+pub const MEMORY: [Attack; 12] = [
+    run!("mov rax, 0xFFFFFFFF80200000" "mov rax, [rax]"),
+    run!("mov rax, 0xFFFFFFFF80400000" "mov [rax], rax"),
+    run!("mov rax, 0xFFFFFFFF80200000" "call rax"),
+    run!("xor eax, eax" "mov rax, [rax]"),
+    run!("lea rax, [rip]" "mov [rax], eax"),
+    // `ret`.
+    run!("mov byte ptr [rsp - 64], 0xC3" "lea rax, [rsp - 64]" "call rax"),
+    // Where every program sees it: `abi::at::CLOCK`.
+    run!("mov eax, 0x101000" "mov [rax], rax"),
+    run!("mov rax, 0x0000800000000000" "mov [rax], rax"),
+    run!("mov rax, 0x0000800000000000" "push rax" "ret"),
+    run!("2:" "push rax" "jmp 2b"),
+    run!("mov rax, rsp" "mov rsp, 0xFFFFFFFF80400000" "push rax" "mov rsp, rax"),
+    run!("mov rax, rsp" "mov rsp, 0x0000800000000000" "push rax" "mov rsp, rax"),
+];
+
+/// A poll of what is not there, by a call without number: refused, whatever registers and flags are like.
+pub const ENTRIES: [Attack; 5] = [
+    run!("mov r12, rsp" "mov rsp, 0xFFFFFFFF80400000" "mov eax, 99" "syscall" "mov rsp, r12"),
+    run!("std" "mov eax, 99" "syscall" "cld"),
+    run!("pushfq" "or qword ptr [rsp], 0x100" "popfq" "mov eax, 99" "syscall"),
+    run!("pushfq" "or qword ptr [rsp], 0x4000" "popfq" "mov eax, 99" "syscall" "pushfq" "and qword ptr [rsp], ~0x4000" "popfq"),
+    run!("pushfq" "or qword ptr [rsp], 0x40000" "popfq" "mov eax, 99" "syscall" "pushfq" "and qword ptr [rsp], ~0x40000" "popfq"),
+];

@@ -1,0 +1,11 @@
+//! Attacks by group.
+
+use bulkhead_program::Program;
+
+/// What it comes back with is a call's status, or `HARMLESS`.
+pub type Attack = fn(Program) -> u64;
+
+pub mod calls;
+pub mod instructions;
+pub mod itself;
+pub mod time;
