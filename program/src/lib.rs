@@ -24,6 +24,7 @@ mod console;
 mod heap;
 #[cfg(feature = "log")]
 mod logging;
+mod make;
 pub mod marker;
 mod names;
 mod objects;
@@ -37,6 +38,7 @@ pub use bulkhead_kernel_abi as abi;
 pub use bulkhead_layout as layout;
 pub use call::{Error, Message, Received, Words, invoke};
 pub use console::{print, write};
+pub use make::Maker;
 pub use names::{Memory, Program};
 pub use objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 pub use periodic::{Periodic, Woken};

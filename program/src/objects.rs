@@ -189,6 +189,14 @@ impl Context {
         invoke(self.0, label::BIND, [thread.0.into(), 0, 0, 0]).map(drop)
     }
 
+    /// Lends it to a thread until that waits for messages: so it begins, and is a passive server then.
+    ///
+    /// # Errors
+    /// As [`Context::bind`].
+    pub fn lend(self, thread: Thread) -> Result<(), Error> {
+        invoke(self.0, label::BIND, [thread.0.into(), 1, 0, 0]).map(drop)
+    }
+
     /// Takes it from whom it is bound to.
     ///
     /// # Errors

@@ -1,0 +1,83 @@
+//! Objects made at run time, of memory that the manifest gives a program (`memory`).
+
+use crate::call::{Error, invoke};
+use crate::names::Program;
+use crate::objects::{Context, Endpoint, Notification, Reply, Thread};
+use bulkhead_kernel_abi::{Address, Kind, label, slot};
+
+/// Makes objects in the program's empty slots, one behind the other. A program has one: a second one would find the
+/// first one's slots taken.
+#[derive(Debug)]
+pub struct Maker {
+    next: Address,
+    end: Address,
+}
+
+impl Program {
+    /// Of its memory and its empty slots.
+    #[must_use]
+    pub fn maker(self) -> Maker {
+        let [next, end] = self.page().free;
+        Maker { next, end }
+    }
+}
+
+impl Maker {
+    /// Makes an object. `bits` is its size where the kind has several ([`label::RETYPE`]).
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::NoMemory`], [`bulkhead_kernel_abi::Code::NoCapability`]: the manifest gives no
+    /// memory; [`bulkhead_kernel_abi::Code::OutOfRange`]: no slot is empty any more.
+    pub fn make(&mut self, kind: Kind, bits: u8) -> Result<Address, Error> {
+        let what = kind as u64 | u64::from(bits) << 8 | 1 << 16;
+        // Beyond the last one: the kernel says what is wrong with that.
+        let slot = if self.next < self.end { self.next } else { Address::MAX };
+        invoke(slot::MEMORY, label::RETYPE, [what, slot::NODE.into(), slot.into(), 0])?;
+        self.next += 1;
+        Ok(slot)
+    }
+
+    /// A context without time so far, with room for the fewest refills.
+    ///
+    /// # Errors
+    /// As [`Maker::make`]; so have those below.
+    pub fn context(&mut self) -> Result<Context, Error> {
+        const SMALLEST: u8 = 9;
+        self.make(Kind::Context, SMALLEST).map(Context)
+    }
+
+    /// A reply object.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn reply(&mut self) -> Result<Reply, Error> {
+        self.make(Kind::Reply, 0).map(Reply)
+    }
+
+    /// An endpoint.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn endpoint(&mut self) -> Result<Endpoint, Error> {
+        self.make(Kind::Endpoint, 0).map(Endpoint)
+    }
+
+    /// A notification.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn notification(&mut self) -> Result<Notification, Error> {
+        self.make(Kind::Notification, 0).map(Notification)
+    }
+
+    /// A thread of this program, stopped, without a buffer, priority or context.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn thread(&mut self) -> Result<Thread, Error> {
+        let thread = Thread(self.make(Kind::Thread, 0)?);
+        let places = [slot::NODE.into(), slot::SPACE.into(), 0, 0];
+        invoke(thread.0, label::CONFIGURE, places)?;
+        Ok(thread)
+    }
+}
