@@ -167,6 +167,14 @@ ids! {
     KERNEL_TIMEOUT = 0x07C "kernel.timeout_to_handler";
     /// Kernel: a device's interrupt, up to the thread that handles it.
     KERNEL_IRQ = 0x0A0 "kernel.irq_to_thread";
+    /// A timeout handler: from its first instruction until the server, taken back to its last state, waits.
+    KERNEL_ROLLBACK = 0x080 "kernel.timeout_rollback";
+    /// A timeout handler: until the server goes on with an emergency budget.
+    KERNEL_EMERGENCY = 0x081 "kernel.timeout_emergency";
+    /// A timeout handler: until the server goes on with a larger budget.
+    KERNEL_EXTEND = 0x082 "kernel.timeout_extend";
+    /// A timeout handler: until the client is stopped and the server waits.
+    KERNEL_KILL = 0x083 "kernel.timeout_kill";
 }
 
 /// The bytes of a marker.

@@ -74,7 +74,8 @@ fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
     Ok(figures)
 }
 
-fn reported(counts: &Counts, which: u16) -> Result<Figure, Failure> {
+/// A span of a run.
+pub(super) fn reported(counts: &Counts, which: u16) -> Result<Figure, Failure> {
     let name = NAMES.iter().find(|(id, _)| *id == which).map_or("?", |(_, name)| name);
     let spans = counts.span(which).filter(|spans| spans.n >= ENOUGH);
     let spans = spans.ok_or_else(|| format!("{name} was not measured"))?;

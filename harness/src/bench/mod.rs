@@ -13,6 +13,7 @@ mod kernel;
 mod linux;
 mod monitor;
 mod peer;
+mod policies;
 mod sched;
 mod system;
 
@@ -58,7 +59,7 @@ pub const SHORT: [Part; 10] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 14] = [
+const LONG: [Part; 15] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -76,6 +77,15 @@ const LONG: [Part; 14] = [
     part(&["kernel.call_fpu", "kernel.reply_recv_fpu"], kernel::vectors),
     part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
     part(&["kernel.irq_to_thread", "exits.kernel_irq"], kernel::interrupt),
+    part(
+        &[
+            "kernel.timeout_rollback",
+            "kernel.timeout_emergency",
+            "kernel.timeout_extend",
+            "kernel.timeout_kill",
+        ],
+        policies::overruns,
+    ),
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),

@@ -24,6 +24,7 @@ fn measure(program: Program) -> u32 {
         Some("handler") => time::handler(program),
         Some("driver") => irq::driver(program),
         Some("interrupted") => irq::interrupted(program),
+        Some("bystander") => time::bystander(),
         role => panic!("no role {role:?}"),
     }
 }

@@ -56,6 +56,24 @@ pub fn spin(program: Program) -> u32 {
     }
 }
 
+/// Ends what others began, as soon as nobody else runs.
+#[cfg(target_os = "none")]
+pub fn bystander() -> ! {
+    // SAFETY: instructions without effect.
+    unsafe {
+        core::arch::asm!(
+            "2:", ".rept 32", ".quad {rollback}", ".quad {kill}", ".endr", "jmp 2b",
+            rollback = const quad(END | id::KERNEL_ROLLBACK),
+            kill = const quad(END | id::KERNEL_KILL), options(noreturn, nostack, nomem)
+        )
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+pub fn bystander() -> ! {
+    unreachable!("a program runs on the kernel, not here")
+}
+
 /// Uses each refill up.
 pub fn refilled(_: Program) -> u32 {
     markers::<{ END | id::KERNEL_REPLENISH }>()

@@ -1,0 +1,22 @@
+//! What policies cost that are programs: handlers of the ends of budgets.
+
+use super::Found;
+use super::figure::Must;
+use super::kernel::reported;
+use super::system::System;
+use bulkhead_layout::marker::id;
+
+/// What a timeout handler costs, from its first instruction on, in each of four ways to settle the end of a budget.
+pub fn overruns() -> Found {
+    let all = [
+        ("only=rollback", "kernel-rollback", id::KERNEL_ROLLBACK, 5_500.0),
+        ("only=emergency", "kernel-emergency", id::KERNEL_EMERGENCY, 3_500.0),
+        ("only=extend", "kernel-extend", id::KERNEL_EXTEND, 800.0),
+        ("only=kill", "kernel-kill", id::KERNEL_KILL, 4_000.0),
+    ];
+    let one = |(only, dir, which, most)| {
+        let ran = System::new("kernel-overrun", dir).with("rt", only).one_core().run()?;
+        Ok(reported(&ran.counts, which)?.must(Must::AtMost(most)))
+    };
+    all.into_iter().map(one).collect()
+}
