@@ -25,7 +25,6 @@ mod heap;
 #[cfg(feature = "log")]
 mod logging;
 mod make;
-pub mod marker;
 mod names;
 mod objects;
 mod periodic;
@@ -36,6 +35,7 @@ mod time;
 
 pub use bulkhead_kernel_abi as abi;
 pub use bulkhead_layout as layout;
+pub use bulkhead_layout::{mark, marker};
 pub use call::{Error, Message, Received, Words, invoke};
 pub use console::{print, write};
 pub use make::Maker;

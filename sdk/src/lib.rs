@@ -38,7 +38,6 @@ pub mod fault;
 pub mod hypercall;
 pub mod interrupt;
 pub mod line;
-pub mod marker;
 pub mod mmio;
 pub mod paging;
 pub mod pci;
@@ -50,6 +49,7 @@ pub mod user;
 pub mod window;
 
 pub use bulkhead_layout as layout;
+pub use bulkhead_layout::{mark, marker};
 pub use context::Context;
 
 /// Names the guest's `fn guest(Context) -> u32` (an exit code) or `-> !`.
