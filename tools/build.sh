@@ -39,8 +39,9 @@ cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${p
 for program in "${programs[@]}"; do
     cp "$OUT/guest/$program" "$ARTIFACTS/$program"
 done
+cargo build --locked -q --target $BARE --profile guest -p bulkhead-program-c
 for main in programs/*/main.c; do
-    program/c/build.sh "$ARTIFACTS/program-$(basename "$(dirname "$main")")" "$main"
+    program/c/build.sh "$ARTIFACTS/program-$(basename "$(dirname "$main")")" "$main" "$OUT/guest/libbulkhead_program_c.a"
 done
 say "building the command and the measuring harness"
 cargo build --locked -q --release -p bulkhead -p bulkhead-harness

@@ -23,5 +23,5 @@ for file in "$root/program/c/program.c" "$root/sdk/c/text.c" "$@"; do
     objects="$objects $work/$number.o"
 done
 # Paths without blanks, as everywhere in tools/.
-${LD:-ld} -static --gc-sections --build-id=none -z max-page-size=4096 -T "$root/program/program.ld" \
+${LD:-ld} -static -S --gc-sections --build-id=none -z max-page-size=4096 -T "$root/program/program.ld" \
     $objects $libraries -o "$output"

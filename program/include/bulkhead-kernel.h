@@ -132,7 +132,8 @@
 
 /* Methods: Context. Words are numbered from 1. */
 /* Give it to a thread or notification that has none. 1: that; 2: 0, or 1 to lend it to a thread until
- * that waits for messages, so that it comes to be a passive server. */
+ * that waits for messages, so that it comes to be a passive server, or 2 for the thread that calls,
+ * which goes on with it instead of its own, on which it runs. */
 #define BULKHEAD_CONTEXT_BIND 0x32ul
 /* Take it from whom it is bound to. */
 #define BULKHEAD_CONTEXT_UNBIND 0x33ul
@@ -274,6 +275,12 @@
 #define BULKHEAD_PAGE_OFFSET_NAMES 0x50ul
 #define BULKHEAD_PAGE_OFFSET_ARGS 0x58ul
 #define BULKHEAD_PAGE_OFFSET_NAME_OF 0x158ul
+#define BULKHEAD_PAGE_OFFSET_LOAD 0xfd8ul
+
+#define BULKHEAD_LOAD_SIZE 0x10ul
+#define BULKHEAD_LOAD_OFFSET_SHARE 0x0ul
+#define BULKHEAD_LOAD_OFFSET_SERVERS 0x8ul
+#define BULKHEAD_LOAD_OFFSET_OVERHEAD 0xcul
 
 #define BULKHEAD_NAME_SIZE 0x40ul
 #define BULKHEAD_NAME_OFFSET_NAME 0x0ul
@@ -282,6 +289,10 @@
 #define BULKHEAD_NAME_OFFSET_ADDRESS 0x30ul
 #define BULKHEAD_NAME_OFFSET_KIND 0x34ul
 #define BULKHEAD_NAME_OFFSET_RIGHTS 0x35ul
+#define BULKHEAD_NAME_OFFSET_POLICY 0x36ul
+#define BULKHEAD_NAME_OFFSET_THREAD 0x37ul
+#define BULKHEAD_NAME_OFFSET_BUDGET 0x38ul
+#define BULKHEAD_NAME_OFFSET_PERIOD 0x3cul
 
 #define BULKHEAD_CLOCK_SIZE 0x10ul
 #define BULKHEAD_CLOCK_OFFSET_NANOS 0x0ul

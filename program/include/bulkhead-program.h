@@ -25,7 +25,14 @@ struct bulkhead_name {
     uint64_t len;    /* bytes of it */
     uint32_t address;
     uint8_t kind, rights;
-    uint8_t reserved[10];
+    uint8_t policy, thread; /* of a context: and which thread's it is, from 1 */
+    uint32_t budget, period; /* of a context, in microseconds */
+};
+
+/* What the manifest has admitted on the core, for who has sched_control. */
+struct bulkhead_load {
+    uint64_t share; /* parts of 2^-40 */
+    uint32_t servers, overhead;
 };
 
 /* The program's page: read-only, at BULKHEAD_AT_PAGE. */
@@ -37,7 +44,8 @@ struct bulkhead_page {
     uint64_t names;
     char args[BULKHEAD_PAGE_ARGS];
     struct bulkhead_name name_of[BULKHEAD_PAGE_MAX_NAMES];
-    uint64_t reserved[5];
+    struct bulkhead_load load;
+    uint64_t reserved[3];
 };
 
 struct bulkhead_clock {
@@ -66,6 +74,10 @@ BULKHEAD_SAME(name, len, NAME_OFFSET_LEN);
 BULKHEAD_SAME(name, address, NAME_OFFSET_ADDRESS);
 BULKHEAD_SAME(name, kind, NAME_OFFSET_KIND);
 BULKHEAD_SAME(name, rights, NAME_OFFSET_RIGHTS);
+BULKHEAD_SAME(name, thread, NAME_OFFSET_THREAD);
+BULKHEAD_SAME(name, period, NAME_OFFSET_PERIOD);
+BULKHEAD_SAME(page, load, PAGE_OFFSET_LOAD);
+BULKHEAD_SAME(load, overhead, LOAD_OFFSET_OVERHEAD);
 BULKHEAD_SAME(clock, tsc_hz, CLOCK_OFFSET_TSC_HZ);
 BULKHEAD_SAME(buffer, cap, BUFFER_OFFSET_CAP);
 BULKHEAD_SAME(buffer, receive, BUFFER_OFFSET_RECEIVE);

@@ -30,7 +30,7 @@ pub use kind::{Kind, Rights};
 pub use method::{Label, METHODS, Policy, label};
 pub use numbered::Described;
 pub use op::Op;
-pub use page::{ARGS, Clock, MAGIC, MAX_NAMES, NAME, Name, Page, at, slot};
+pub use page::{ARGS, Clock, Load, MAGIC, MAX_NAMES, NAME, Name, Page, at, slot};
 pub use status::{Code, Status};
 
 /// Where a capability lies, as a thread names it: a slot of its root node, or

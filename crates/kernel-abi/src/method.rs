@@ -66,7 +66,8 @@ methods! {
     }
     Context {
         /// Give it to a thread or notification that has none. 1: that; 2: 0, or 1 to lend it to a thread until
-        /// that waits for messages, so that it comes to be a passive server.
+        /// that waits for messages, so that it comes to be a passive server, or 2 for the thread that calls, which
+        /// goes on with it instead of its own, on which it runs.
         BIND = 50;
         /// Take it from whom it is bound to.
         UNBIND = 51;

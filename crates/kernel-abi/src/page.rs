@@ -35,8 +35,30 @@ pub struct Name {
     pub kind: u8,
     /// [`crate::Rights`].
     pub rights: u8,
-    /// Zero.
-    pub reserved: [u8; 10],
+    /// Of a context that the program manages: a [`crate::Policy`]. Else zero, as those below.
+    pub policy: u8,
+    /// Which of the program's threads has the context, counted from 1; 0: none.
+    pub thread: u8,
+    /// Its budget in microseconds, rounded down, without what the kernel spends on it; of PIBS, U in
+    /// millionths.
+    pub budget: u32,
+    /// Its period in microseconds, rounded up.
+    pub period: u32,
+}
+
+/// What the manifest has admitted on a core, for those who may give out its time.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Load {
+    /// The sum of C/T over servers, with what the kernel spends on them, and of (2-U)·U over PIBS
+    /// contexts, in parts of 2^-40.
+    pub share: u64,
+    /// How many servers these are.
+    pub servers: u32,
+    /// What the kernel charges a context for an activation, ns.
+    pub overhead: u32,
 }
 
 /// The read-only page that tells a program about itself. Its threads get its address in RDI, and
@@ -64,8 +86,10 @@ pub struct Page {
     pub args: [u8; ARGS],
     /// What it may use.
     pub name_of: [Name; MAX_NAMES],
+    /// What its core's contexts take, if it was given its core's time; else zero.
+    pub load: Load,
     /// Zero.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 3],
 }
 
 const _: () = assert!(size_of::<Name>() == 64);

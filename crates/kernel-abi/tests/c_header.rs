@@ -2,8 +2,8 @@
 //! `BLESS=1 cargo test -p bulkhead-kernel-abi`, and compared without it.
 
 use bulkhead_kernel_abi::{
-    ARGS, BUFFER_WORDS, Buffer, Clock, Code, Described, Info, Kind, MAGIC, MAX_NAMES, MAX_WORDS,
-    METHODS, NAME, Name, Op, Page, Policy, REGISTER_WORDS, Rights, at, slot,
+    ARGS, BUFFER_WORDS, Buffer, Clock, Code, Described, Info, Kind, Load, MAGIC, MAX_NAMES,
+    MAX_WORDS, METHODS, NAME, Name, Op, Page, Policy, REGISTER_WORDS, Rights, at, slot,
 };
 use std::fmt::Write as _;
 use std::mem::offset_of;
@@ -141,8 +141,9 @@ fn header() -> String {
     );
     out.push_str("/* The program's page. */\n");
     numbers!(out, "PAGE_", MAGIC = MAGIC, NAME = NAME, MAX_NAMES = MAX_NAMES, ARGS = ARGS);
-    offsets!(out, Page, magic name clock buffers heap heap_len free names args name_of);
-    offsets!(out, Name, name memory len address kind rights);
+    offsets!(out, Page, magic name clock buffers heap heap_len free names args name_of load);
+    offsets!(out, Load, share servers overhead);
+    offsets!(out, Name, name memory len address kind rights policy thread budget period);
     offsets!(out, Clock, nanos tsc_hz);
     offsets!(out, Buffer, words cap receive);
     out.push_str("#endif\n");

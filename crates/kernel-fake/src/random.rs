@@ -210,7 +210,7 @@ impl<S: Source> Chaos<S> {
             label::BIND => {
                 let kind = self.pick(&[Kind::Thread, Kind::Thread, Kind::Notification]);
                 words[0] = self.address_of(kind);
-                words[1] = u64::from(self.chance(2));
+                words[1] = self.source.below(3);
             }
             label::SERVE => words[0] = self.address_of(Kind::Context),
             label::SET_CONTEXT => {

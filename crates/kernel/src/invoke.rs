@@ -401,17 +401,20 @@ impl<M: Machine> Kernel<'_, M> {
         }
         match cap.kind() {
             Kind::Thread => {
-                let lends = below(mode, 2, 2)? == 1;
+                let mode = below(mode, 3, 2)?;
                 let thread: Ref<Thread> = cap.at();
                 let Thread { home, context, state, reply, waits_at, notification, .. } =
                     *self.machine.get(thread);
                 // What it has lent on comes back to it.
                 let lent = state == State::Calling as u8 && !self.stacked(reply).is_none();
-                if !home.is_none() || !context.is_none() || lent {
+                let changes = mode == 2 && thread == self.core.current && context == home;
+                if changes && !home.is_none() {
+                    self.unbind(home);
+                } else if !home.is_none() || !context.is_none() || lent {
                     return Err(Status::new(Code::Occupied, 1, 0));
                 }
                 // What is only lent is nobody's own: it goes when the thread waits for messages.
-                if !lends {
+                if mode != 1 {
                     self.machine.get_mut(at).home = thread;
                     self.machine.get_mut(thread).home = at;
                 }

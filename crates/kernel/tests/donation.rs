@@ -434,6 +434,41 @@ fn who_has_lent_its_time_is_given_no_other() {
 }
 
 #[test]
+fn a_thread_goes_on_with_another_context() {
+    both(|world| {
+        let thread = world.thread_of(10, Policy::Sporadic, 1_000_000, 10_000_000);
+        let other = world.context(Policy::Sporadic, 500_000, 10_000_000);
+        let (words, start) = ([thread.cap.into(), 2, 0, 0], world.machine.time);
+        world.pass(start + 300_000);
+        world.method(thread, other, label::BIND, words).unwrap();
+        assert!(world.runs(thread), "nothing has stopped it");
+        let again = world.method(thread, other, label::BIND, words);
+        assert_eq!(again, Err(Code::Occupied), "it is bound");
+        let used = |world: &mut World, context| world.does(context, label::CONSUMED, [0; 4])[0];
+        assert_eq!((used(world, thread.context), used(world, other)), (300_000, 0));
+        world.pass(start + 300_000 + 500_000);
+        assert!(world.core.current.is_none(), "the other one's budget is used up");
+        assert_eq!((used(world, thread.context), used(world, other)), (0, 500_000));
+        let heir = world.passive(5);
+        world.resume(heir);
+        world.does(thread.context, label::BIND, [heir.cap.into(), 0, 0, 0]);
+        assert!(world.runs(heir), "its own one is free");
+        world.audit();
+    });
+}
+
+#[test]
+fn who_works_on_a_callers_time_keeps_to_it() {
+    both(|world| {
+        let chain = Chain::new(world);
+        let context = world.context(Policy::Full, 0, 1_000_000);
+        let bind = world.method(chain.last, context, label::BIND, [chain.last.cap.into(), 2, 0, 0]);
+        assert_eq!(bind, Err(Code::Occupied));
+        world.audit();
+    });
+}
+
+#[test]
 fn time_that_is_lent_to_begin_with_goes_with_the_first_wait() {
     both(|world| {
         let endpoint = world.make(Kind::Endpoint, 0);

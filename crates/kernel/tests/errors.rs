@@ -290,10 +290,12 @@ fn context_methods_say_what_is_wrong() {
     t.refused(t.context, label::BIND, [0; 4], (Code::NoCapability, 1, 0));
     t.refused(t.context, label::BIND, [context, 0, 0, 0], (Code::WrongKind, 1, 10));
     t.refused(t.bound, label::BIND, [thread, 0, 0, 0], (Code::Occupied, 0, 0));
-    t.refused(t.context, label::BIND, [thread, 2, 0, 0], (Code::OutOfRange, 2, 1));
+    t.refused(t.context, label::BIND, [thread, 3, 0, 0], (Code::OutOfRange, 2, 2));
     t.world.does(t.context, label::BIND, [thread, 0, 0, 0]);
     let other = t.world.make(Kind::Context, 9);
     t.refused(other, label::BIND, [thread, 0, 0, 0], (Code::Occupied, 1, 0));
+    // It does not call by itself.
+    t.refused(other, label::BIND, [thread, 2, 0, 0], (Code::Occupied, 1, 0));
 }
 
 #[test]

@@ -9,12 +9,27 @@ use bulkhead_kernel::MAX_PERIOD;
 use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, User};
+use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, User, Utilization};
 use bulkhead_plan::{Channel, Sandbox};
 
 /// Budget of a passive thread's beginning, ns. It comes again after the longest period only, so one that never waits
 /// for messages takes no more.
 const START: u64 = 10_000_000;
+
+/// A policy's number for the kernel.
+pub fn number(policy: Policy) -> Number {
+    match policy {
+        Policy::Sporadic(_) => Number::Sporadic,
+        Policy::Strict(_) => Number::Strict,
+        Policy::Pibs { .. } => Number::Pibs,
+        Policy::Full { .. } => Number::Full,
+    }
+}
+
+/// A share in millionths, rounded down.
+pub fn millionths(share: Utilization) -> u64 {
+    u64::from(share.numerator()) * 1_000_000 / u64::from(share.denominator())
+}
 
 /// Places of what programs share.
 struct Shared {
@@ -103,14 +118,11 @@ impl Build {
         context: &Context,
         overhead: u64,
     ) -> Result<Place, String> {
-        let (policy, first, period, count) = match context.policy {
-            Policy::Sporadic(b) => (Number::Sporadic, context.gross(overhead), b.period, b.refills),
-            Policy::Strict(b) => (Number::Strict, context.gross(overhead), b.period, b.refills),
-            Policy::Pibs { utilization: u, period } => {
-                let millionths = u64::from(u.numerator()) * 1_000_000 / u64::from(u.denominator());
-                (Number::Pibs, millionths, period, 0)
-            }
-            Policy::Full { slice } => (Number::Full, slice, slice, 0),
+        let (policy, period) = (number(context.policy), context.period());
+        let (first, count) = match context.policy {
+            Policy::Sporadic(b) | Policy::Strict(b) => (context.gross(overhead), b.refills),
+            Policy::Pibs { utilization, .. } => (millionths(utilization), 0),
+            Policy::Full { slice } => (slice, 0),
         };
         let [least, most] = CONTEXT_BITS;
         let bits = (least..=most).find(|bits| refills(*bits) >= count).unwrap_or(most);
@@ -173,6 +185,7 @@ impl Build {
         self.give(made.node, slot::SANDBOX, shared.sandbox, Rights::WRITE.and(end), 0)?;
         if program.sched_control {
             self.give(made.node, slot::CONTROL, shared.control, Rights::ALL, 0)?;
+            made.tell_load(kernel);
         }
         if program.memory > 0 {
             let bits = program.memory.next_power_of_two().trailing_zeros() as u8;
@@ -222,6 +235,10 @@ impl Build {
                 Managed::Context(context) => {
                     let thing = Thing::named(&kernel.contexts[context].name);
                     made.give(self, shared.contexts[context], &thing, Rights::ALL, 0)?;
+                    let own = |t: &usize| kernel.threads[*t].program == n;
+                    let has = |t: &usize| kernel.threads[*t].context == Some(context);
+                    let thread = (0..kernel.threads.len()).filter(own).position(|t| has(&t));
+                    made.tell_time(&kernel.contexts[context], thread);
                 }
             }
         }

@@ -1,12 +1,13 @@
 //! A program: its address space, its capability space, and the page that tells it about them.
 
 use super::build::{Build, Place};
+use super::objects::{millionths, number};
 use super::space::at;
 use crate::elf::Program as Elf;
 use bulkhead_kernel::Cap;
-use bulkhead_kernel::abi::{ARGS, Kind, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot};
+use bulkhead_kernel::abi::{ARGS, Kind, Load, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::kernel::{Kernel, Program};
+use bulkhead_plan::kernel::{Context, Kernel, Policy, Program};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A program in the making.
@@ -177,6 +178,28 @@ impl Made {
             (address, cap.kind, cap.rights().masked(rights).0);
         page.names += 1;
         Ok(())
+    }
+
+    /// Tells it what the context has that it was told of last, and which of its threads has it.
+    pub fn tell_time(&mut self, context: &Context, thread: Option<usize>) {
+        const MICRO: u64 = 1_000;
+        let micros = |nanos: u64| u32::try_from(nanos).unwrap_or(u32::MAX);
+        let budget = match context.policy {
+            Policy::Sporadic(server) | Policy::Strict(server) => server.budget / MICRO,
+            Policy::Pibs { utilization, .. } => millionths(utilization),
+            Policy::Full { slice } => slice / MICRO,
+        };
+        let entry = &mut self.page.name_of[self.page.names as usize - 1];
+        entry.policy = number(context.policy) as u8;
+        (entry.budget, entry.period) = (micros(budget), micros(context.period().div_ceil(MICRO)));
+        entry.thread = thread.map_or(0, |n| n as u8 + 1);
+    }
+
+    /// Tells it what its core's contexts take.
+    pub fn tell_load(&mut self, kernel: &Kernel) {
+        let servers = (0..kernel.contexts.len()).filter(|n| kernel.is_server(*n)).count();
+        let (share, overhead) = (kernel.sum().0, kernel.overhead as u32);
+        self.page.load = Load { share, servers: servers as u32, overhead };
     }
 
     /// Writes its page.

@@ -1,0 +1,58 @@
+//! What the manifest gave a program, as its page has it.
+
+use crate::{Param, SCHED_PIBS, SCHED_SPORADIC};
+use bulkhead_kernel_abi::{Address, Kind, Load, MAX_NAMES, Name, Page, Policy};
+
+/// Most threads of a program: each has a reply object under its name.
+pub const THREADS: usize = MAX_NAMES;
+
+/// What of a program's page is needed here.
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    /// What the manifest has admitted on the core.
+    pub load: Load,
+    /// Empty slots: the first one, and one past the last. New contexts are put there from the end downwards.
+    pub free: [Address; 2],
+    /// The program's threads, by their numbers; 0: it does not manage that one.
+    pub threads: [Address; THREADS],
+}
+
+impl Given {
+    /// Reads a page.
+    #[must_use]
+    pub fn of(page: &Page) -> Self {
+        let mut threads = [0; THREADS];
+        // Its own threads' reply objects come first, in the order of their numbers.
+        let own = names(page).filter(|entry| entry.kind == Kind::Reply as u8);
+        for (thread, reply) in threads.iter_mut().zip(own) {
+            let managed =
+                |entry: &&Name| entry.kind == Kind::Thread as u8 && entry.name == reply.name;
+            *thread = names(page).find(managed).map_or(0, |entry| entry.address);
+        }
+        Self { load: page.load, free: page.free, threads }
+    }
+
+    /// The manifest's VCPUs of a page: contexts that the program manages, with a policy that the article knows; and
+    /// the number of the thread that each has.
+    pub fn vcpus(page: &Page) -> impl Iterator<Item = (Address, Param, Option<usize>)> + '_ {
+        let contexts = names(page).filter(|entry| entry.kind == Kind::Context as u8);
+        contexts.filter_map(|entry| {
+            let t = i32::try_from(entry.period).ok()?;
+            let budget = i32::try_from(entry.budget).ok()?;
+            let (policy, c) = match Policy::new(entry.policy)? {
+                Policy::Sporadic => (SCHED_SPORADIC, budget),
+                // U·T, so that it comes to the same U but for the rounding of T.
+                Policy::Pibs => {
+                    (SCHED_PIBS, (i64::from(budget) * i64::from(t) / 1_000_000).max(1) as i32)
+                }
+                Policy::Strict | Policy::Full => return None,
+            };
+            let param = Param { vcpuid: 0, policy, mask: 1, c, t };
+            Some((entry.address, param, usize::from(entry.thread).checked_sub(1)))
+        })
+    }
+}
+
+fn names(page: &Page) -> impl Iterator<Item = &Name> {
+    page.name_of.iter().take(page.names as usize)
+}
