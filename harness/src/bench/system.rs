@@ -1,6 +1,6 @@
 //! Runs the systems of systems/bench.
 
-use crate::test::PLAIN;
+use crate::test::{ALONE, PLAIN};
 use crate::{Failure, bare, build};
 use bulkhead_layout::marker::id;
 use bulkhead_layout::report::CAUSES;
@@ -49,12 +49,10 @@ impl System {
         self
     }
 
-    /// Without monitors, on a processor that could have none; `function` is what it drives.
-    pub fn without_monitors(mut self, function: &str) -> Self {
+    /// Without monitors, on a processor that could have none.
+    pub fn without_monitors(mut self) -> Self {
         self.cpu = Some(PLAIN);
-        let unconfined = format!("devices = [{{ device = \"{function}\", dma = \"unconfined\" }}]");
-        self.changed("[system]", "[system]\nmonitors = false")
-            .changed(format!("devices = [\"{function}\"]"), unconfined)
+        ALONE.iter().fold(self, |system, (from, to)| system.changed(*from, *to))
     }
 
     /// For a system with one core.

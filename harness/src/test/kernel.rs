@@ -1,6 +1,7 @@
 //! Systems of the kernel, in sandboxes (`tests/kernel`) and without monitors on a processor that could have none
 //! (`tests/multikernel`): each `NAME.toml` runs to its end, exits with 0, undisturbed, and its
-//! console says what `NAME.txt` has (`BLESS=1` writes that).
+//! console says what `NAME.txt` has (`BLESS=1` writes that). Those of `tests/kernel` with a `NAME.alone.txt` run
+//! without monitors, too.
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
@@ -18,10 +19,11 @@ pub fn jobs() -> Vec<Job> {
     ["kernel", "multikernel"]
         .into_iter()
         .flat_map(|kind| {
-            let mut systems: Vec<_> = systems(kind).collect();
+            let mut systems: Vec<_> = files(kind, ".toml").collect();
             systems.sort();
             systems.into_iter().map(move |name| job(kind, name))
         })
+        .chain(files("kernel", ".alone.txt").map(alone))
         .chain(REFUSED.iter().map(refused))
         .collect()
 }
@@ -62,7 +64,7 @@ const REFUSED: [(&str, Change, u64, &str); 3] = [
 
 fn refused((name, change, code, part): &'static (&str, Change, u64, &str)) -> Job {
     Job::one(format!("multikernel/{name}"), 60, move |bench| {
-        let system = read(&folder("multikernel").join("hello.toml"))?;
+        let system = without_monitors(&read(&folder("kernel").join("hello.toml"))?);
         let seen = run(&Manifest(system), &bench.dir, |options| {
             options.limit = Duration::from_secs(20);
             options.cpu = Some(PLAIN.into());
@@ -83,17 +85,39 @@ fn folder(kind: &str) -> PathBuf {
     build::root().join("tests").join(kind)
 }
 
-fn systems(kind: &str) -> impl Iterator<Item = String> {
+/// Names of files with an ending.
+fn files(kind: &str, ending: &'static str) -> impl Iterator<Item = String> {
     let files = std::fs::read_dir(folder(kind)).into_iter().flatten().flatten();
-    files.filter_map(|file| file.file_name().to_str()?.strip_suffix(".toml").map(String::from))
+    files.filter_map(move |file| file.file_name().to_str()?.strip_suffix(ending).map(String::from))
 }
 
 fn job(kind: &'static str, name: String) -> Job {
     Job::one(format!("{kind}/{name}"), 120, move |bench| {
         let path = |ending: &str| folder(kind).join(format!("{name}.{ending}"));
         let cpu = (kind == "multikernel").then_some(PLAIN);
-        check(bench, cpu, &path("toml"), &path("txt"))
+        check(bench, cpu, read(&path("toml"))?, &path("txt"))
     })
+}
+
+fn alone(name: String) -> Job {
+    Job::one(format!("multikernel/{name}"), 120, move |bench| {
+        let path = |ending: &str| folder("kernel").join(format!("{name}.{ending}"));
+        let system = without_monitors(&read(&path("toml"))?);
+        check(bench, Some(PLAIN), system, &path("alone.txt"))
+    })
+}
+
+/// What a manifest needs so that its kernels do without monitors.
+pub const ALONE: [(&str, &str); 2] = [
+    ("[system]", "[system]\nmonitors = false"),
+    (
+        "devices = [\"pci:1234:11e8\"]",
+        "devices = [{ device = \"pci:1234:11e8\", dma = \"unconfined\" }]",
+    ),
+];
+
+fn without_monitors(system: &str) -> String {
+    ALONE.iter().fold(system.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// A processor without virtualization, and without what only monitors need.
@@ -102,10 +126,10 @@ pub const PLAIN: &str = "EPYC,-svm,-npt,-pdpe1gb,+x2apic,tsc-frequency=100000000
 fn check(
     bench: &Bench,
     cpu: Option<&str>,
-    system: &Path,
+    system: String,
     expected: &Path,
 ) -> Result<String, String> {
-    let seen = run(&Manifest(read(system)?), &bench.dir, |options| {
+    let seen = run(&Manifest(system), &bench.dir, |options| {
         options.time = bulkhead_qemu::Time::one_core();
         options.cpu = cpu.map(String::from);
     })?;

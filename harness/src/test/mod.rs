@@ -31,7 +31,7 @@ mod wrong;
 
 pub use driver::{Arguments, run};
 pub use fuzz::long as fuzz;
-pub use kernel::PLAIN;
+pub use kernel::{ALONE, PLAIN};
 
 use driver::Job;
 

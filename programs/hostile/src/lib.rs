@@ -40,8 +40,8 @@ macro_rules! attacks {
 }
 
 attacks! {
-    // Instructions of the kernel's. SGDT is refused where the processor has UMIP; WBINVD comes to the monitor first in QEMU,
-    // which looks at intercepts before it looks at the privilege level.
+    // Instructions of the kernel's. SGDT is refused where the processor has UMIP; QEMU lets WBINVD pass (to a
+    // monitor, which passes over it), a processor raises exception 13.
     "cli" "hlt" "in" "out" "lgdt" "sgdt" "ltr" "mov cr3" "mov dr7" "wrmsr" "rdmsr" "swapgs" "invlpg" "wbinvd" "clts" "xsetbv"
     "vmrun" "vmmcall" "sysenter" "sysret" "int 0x80" "int3" "icebp" "kernel's code selector" "iret to the kernel"
     "divide by 0" "x87" "sse" "interrupts off by popf"
