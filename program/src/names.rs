@@ -103,7 +103,7 @@ impl Program {
     }
 
     #[track_caller]
-    fn address(self, name: &str, kind: Kind, rights: Rights) -> Address {
+    pub(crate) fn address(self, name: &str, kind: Kind, rights: Rights) -> Address {
         match self.find(name, kind, rights) {
             Some(entry) => entry.address,
             None => panic!("the manifest gives {} no {kind:?} {name}", self.name()),

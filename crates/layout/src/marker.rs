@@ -175,6 +175,10 @@ ids! {
     KERNEL_EXTEND = 0x082 "kernel.timeout_extend";
     /// A timeout handler: until the client is stopped and the server waits.
     KERNEL_KILL = 0x083 "kernel.timeout_kill";
+    /// Kernel: what a driver under a storm of interrupts took of its core, in millionths.
+    STORM_SHARE = 0x0A1 "kernel.storm_share";
+    /// Kernel: interrupts a second that it handled.
+    STORM_RATE = 0x0A2 "kernel.storm_rate";
 }
 
 /// The bytes of a marker.

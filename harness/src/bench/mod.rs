@@ -9,6 +9,7 @@ mod exits;
 mod figure;
 mod flight;
 mod io;
+mod isolation;
 mod kernel;
 mod linux;
 mod monitor;
@@ -59,7 +60,7 @@ pub const SHORT: [Part; 10] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 15] = [
+const LONG: [Part; 16] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -86,6 +87,7 @@ const LONG: [Part; 15] = [
         ],
         policies::overruns,
     ),
+    part(&["kernel.storm", "flight.storm"], isolation::storm),
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),

@@ -90,7 +90,10 @@ impl System {
         }
         // It lies elsewhere then.
         let machines = format!("\"{}/", build::root().join("machines").display());
-        let mut text = std::fs::read_to_string(&path)?.replace("\"../../machines/", &machines);
+        let mut text = std::fs::read_to_string(&path)?;
+        for from in ["\"../../machines/", "\"machines/"] {
+            text = text.replace(from, &machines);
+        }
         for (from, to) in &self.changes {
             if text.matches(from).count() != 1 {
                 return Err(

@@ -1,0 +1,72 @@
+//! What a device, and a thread of a higher priority, can take from others of their sandbox.
+
+use super::Found;
+use super::figure::{Figure, Must};
+use super::system::{Ran, System};
+use crate::Failure;
+use crate::rows::Row;
+use bulkhead_layout::marker::id;
+use bulkhead_qemu::counts::Distribution;
+
+/// Seconds of flight under a storm, and milliseconds of the storm's driver.
+const FLIGHT: u64 = 2;
+const STORM: u64 = 1_900;
+/// The driver's U, and what the theorem leaves it in a window of a period: (2-U)·U, %.
+const SHARE: f64 = 5.0;
+const WINDOW: f64 = 9.75;
+/// Interrupts a second that the device has to bring.
+const RATE: u64 = 200_000;
+
+fn system(dir: &'static str) -> System {
+    System::new("../../tests/kernel/storm", dir)
+        .one_core()
+        .changed("args = \"seconds=1\"", format!("args = \"seconds={FLIGHT}\""))
+}
+
+fn value(ran: &Ran, which: u16) -> Result<f64, Failure> {
+    Ok(ran.counts.value(which).ok_or("the driver left no value")?.max as f64)
+}
+
+fn releases(ran: &Ran) -> Result<(Distribution, Distribution), Failure> {
+    let late = ran.counts.value(id::FLIGHT_JITTER).ok_or("flight was not released")?;
+    Ok((late, ran.counts.span(id::FLIGHT_RELEASE).ok_or("flight did nothing")?))
+}
+
+/// A flight with a hog beside a driver under a storm of interrupts, and without the storm. What the storm takes is
+/// counted twice: by the kernel's account of the driver's context, and as what a release of the flight takes longer
+/// than without it, which has everything in it, the kernel's entries and the monitor's work for its masks included.
+pub fn storm() -> Found {
+    const JUDGED: &str = "millis=900 share=50000 period=1000000";
+    let under = system("storm").changed(JUDGED, format!("millis={STORM}")).run()?;
+    // A tick of 18 Hz is no storm.
+    let calm = system("storm-calm").changed(JUDGED, "divisor=0 millis=100").run()?;
+    // How many there are: a driver with nearly all of the core, that does nothing with them.
+    let all = system("storm-rate")
+        .changed("utilization = \"5 %\"", "utilization = \"90 %\"")
+        .changed("kind = \"kernel\"", "kind = \"kernel\", admission = \"none\"")
+        .changed(JUDGED, "millis=200 work=0")
+        .run()?;
+    let rate = value(&all, id::STORM_RATE)? as u64;
+    if rate < RATE {
+        return Err(format!("{rate} interrupts a second are no storm").into());
+    }
+    let share = value(&under, id::STORM_SHARE)? / 10_000.0;
+    let handled = value(&under, id::STORM_RATE)?;
+    let ((late, work), (idle, alone)) = (releases(&under)?, releases(&calm)?);
+    let of_all = |work: &Distribution| work.sum as f64 / work.n as f64;
+    let whole = 100.0 * (1.0 - of_all(&alone) / of_all(&work));
+    let missed = (FLIGHT * 1000).saturating_sub(work.n);
+    Ok(vec![
+        Figure::new(Row::new("kernel.storm_share", "% of the core", share))
+            .must(Must::AtMost(SHARE))
+            .note(format!("handles {handled} of {rate} interrupts/s")),
+        Figure::new(Row::new("kernel.storm_whole", "% of the core", whole))
+            .must(Must::AtMost(WINDOW))
+            .note("by what releases take longer: with all entries and exits"),
+        Figure::new(Row::new("flight.storm_late", "ns", late.max as f64).against(idle.max as f64))
+            .note(format!("median {}, 99 % {}", late.median, late.p99)),
+        Figure::new(Row::new("flight.storm_missed", "releases", missed as f64))
+            .must(Must::AtMost(0.0))
+            .note(format!("of {}", work.n)),
+    ])
+}
