@@ -21,6 +21,9 @@ cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p 
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
+# The same kernel, which tells what it does.
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
+cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"
 guests=()
 for manifest in guests/*/Cargo.toml; do
     guests+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")

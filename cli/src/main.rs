@@ -36,6 +36,7 @@ enum Command {
     Exits(cmd::exits::Arguments),
     Explain(cmd::explain::Arguments),
     Sched(cmd::sched::Arguments),
+    Trace(cmd::trace::Arguments),
     Audit(cmd::audit::Arguments),
 }
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Exits(arguments) => cmd::exits::run(&arguments),
         Command::Explain(arguments) => cmd::explain::run(&arguments),
         Command::Sched(arguments) => cmd::sched::run(&arguments),
+        Command::Trace(arguments) => cmd::trace::run(&arguments),
         Command::Audit(arguments) => cmd::audit::run(&arguments),
     }
 }

@@ -204,6 +204,7 @@ mod tests {
             segments: Vec::new(),
             default_rights: Rights::RWX,
             args: String::new(),
+            trace: None,
         };
         let bytes = pack(&guest);
         assert_eq!(bytes.len(), 104 + 2 * 24 + 7);

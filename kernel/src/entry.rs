@@ -208,6 +208,8 @@ pub static MACHINE: MachineCell = MachineCell(core::cell::UnsafeCell::new(X86Mac
     window: 0,
     vectors: 0,
     xcr0: 0,
+    #[cfg(feature = "trace")]
+    trace: crate::trace::Trace::NONE,
 }));
 
 impl MachineCell {

@@ -28,6 +28,9 @@ pub struct X86Machine {
     pub vectors: u32,
     /// State components that XSAVE keeps; 0: there is none.
     pub xcr0: u32,
+    /// Where it is told what the kernel does.
+    #[cfg(feature = "trace")]
+    pub trace: crate::trace::Trace,
 }
 
 /// `value * factor`, the factor with 32 fraction bits.
@@ -44,6 +47,18 @@ fn address(at: u32) -> u64 {
 impl Machine for X86Machine {
     type Layout = X86;
     type Pages = LongMode;
+
+    #[cfg(feature = "trace")]
+    #[inline(always)]
+    fn is_traced(&self) -> bool {
+        self.trace.is_on()
+    }
+
+    #[cfg(feature = "trace")]
+    #[inline(always)]
+    fn trace(&mut self, event: bulkhead_kernel::Event) {
+        self.trace.write(event);
+    }
 
     #[inline(always)]
     fn get<T: Object>(&self, at: Ref<T>) -> &T {

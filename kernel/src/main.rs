@@ -11,6 +11,8 @@ mod entry;
 mod machine;
 mod report;
 mod start;
+#[cfg(feature = "trace")]
+mod trace;
 
 use bulkhead_kernel_x86::Baked;
 use core::cell::UnsafeCell;

@@ -114,6 +114,8 @@ unsafe extern "C" fn start(info: *const Info) {
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, nanos) as u32)) =
         machine.nanos;
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, tsc_hz) as u32)) = tsc_hz;
+    #[cfg(feature = "trace")]
+    machine.trace.begin(baked.trace, baked.trace_records, tsc_hz);
     timer();
     machine.play(baked.script as u32);
     // The host's clock was another one.

@@ -8,6 +8,7 @@ pub mod explain;
 pub mod plan;
 pub mod run;
 pub mod sched;
+pub mod trace;
 
 use crate::output;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};

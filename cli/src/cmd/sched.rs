@@ -37,7 +37,11 @@ enum Format {
     Json,
 }
 
-fn duration(text: &str) -> Result<u64, String> {
+/// A time that is not 0, in nanoseconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn duration(text: &str) -> Result<u64, String> {
     match time::parse(text) {
         Ok(0) => Err("it is 0".into()),
         Ok(nanoseconds) => Ok(nanoseconds),

@@ -1,7 +1,7 @@
 //! Puts the image together.
 
 use crate::elf::Program;
-use crate::guest::{self, Guest};
+use crate::guest::{self, Guest, Trace};
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
@@ -33,6 +33,8 @@ pub struct Map {
     pub texts: Vec<(u64, u64)>,
     /// The IOMMU's event log: address and bytes; nothing without an IOMMU.
     pub events: (u64, u64),
+    /// Where each sandbox's kernel tells what it does: the address of its ring, and what it holds.
+    pub traces: Vec<Option<(u64, Trace)>>,
     /// Everything, ascending.
     pub parts: Vec<Part>,
     /// Bytes of one monitor's text.
@@ -113,6 +115,12 @@ fn image(
     part(&mut map, &pages, IMAGE_PA, None, "boot code (unused after the launch)", false);
     let boot_len = pages.end() - IMAGE_PA;
 
+    let start = |index: usize| plan.sandboxes[index].ram.first().map_or(0, |ram| ram.hpa);
+    map.traces = { guests.iter().enumerate() }
+        .map(|(n, guest)| {
+            Some((start(n) + u64::from(guest.trace.as_ref()?.at), guest.trace.clone()?))
+        })
+        .collect();
     let mut pristine = Vec::new();
     for (owner, guest) in guests.iter().enumerate() {
         let start = pages.end();

@@ -36,6 +36,26 @@ pub struct Guest {
     pub default_rights: Rights,
     /// Bytes for [`bulkhead_layout::info::Info::args`].
     pub args: String,
+    /// Where a kernel tells what it does, if it does.
+    pub trace: Option<Trace>,
+}
+
+/// The ring into which a kernel writes what it does ([`bulkhead_trace::ring`]), and the objects that it tells of, by
+/// the order of the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Offset in the kernel's memory.
+    pub at: u32,
+    /// How many records it has.
+    pub records: u64,
+    /// Offsets of its threads.
+    pub threads: Vec<u32>,
+    /// Of its contexts.
+    pub contexts: Vec<u32>,
+    /// Of its notifications.
+    pub notifications: Vec<u32>,
+    /// Of contexts that passive threads begin on, until they wait for messages for the first time: by thread.
+    pub starts: Vec<(u32, usize)>,
 }
 
 pub const GDT_GPA: u64 = 0x1000;
@@ -49,6 +69,20 @@ const SMBIOS_GPA: u64 = 0xF_0000;
 const RESET_VECTOR_GPA: u64 = 0xF_FFF0;
 const LOW_RAM_END: u64 = 0x9_F000;
 const HIGH_RAM: u64 = 0x10_0000;
+
+impl Trace {
+    /// A ring of so many bytes of records, of no objects yet.
+    pub fn new(at: u32, bytes: u64) -> Self {
+        Self {
+            at,
+            records: bytes / bulkhead_trace::ring::RECORD,
+            threads: Vec::new(),
+            contexts: Vec::new(),
+            notifications: Vec::new(),
+            starts: Vec::new(),
+        }
+    }
+}
 
 /// Loads a sandbox's guest from its files. Of the system's channels it may see its own.
 pub fn load(sandbox: &Sandbox, machine: &Machine, channels: &[Channel]) -> Result<Guest, Error> {
@@ -135,6 +169,7 @@ fn bare(sandbox: &Sandbox, program: &Program, args: &str, enforce: bool) -> Resu
         segments: if enforce { segments } else { Vec::new() },
         default_rights: if enforce { Rights::RW } else { Rights::RWX },
         args: args.to_string(),
+        trace: None,
     })
 }
 
@@ -229,6 +264,7 @@ fn linux(
         segments: Vec::new(),
         default_rights: Rights::RWX,
         args: String::new(),
+        trace: None,
     })
 }
 

@@ -32,7 +32,7 @@ mod smbios;
 
 pub use build::{Baked, Map, Programs, bake};
 pub use elf::section_len;
-pub use guest::{Guest, Piece, load};
+pub use guest::{Guest, Piece, Trace, load};
 pub use kernel::set_console;
 pub use parts::Part;
 pub use ports::absent as absent_ports;

@@ -146,9 +146,13 @@ pub struct Baked {
     pub window: u64,
     /// 1: there is no monitor; see [`INFO`] and [`REPORT`].
     pub alone: u64,
+    /// Offset of the ring that a kernel writes which traces itself, or 0.
+    pub trace: u32,
+    /// How many records it has, a power of two.
+    pub trace_records: u32,
     /// Padding.
     pub reserved: [u64; PADDING],
 }
 
-const USED: usize = size_of::<Core>() + 8 + 4 + 4 + 4 * DEVICE_VECTORS + 8 + 8 + 8 + 8;
+const USED: usize = size_of::<Core>() + 8 + 4 + 4 + 4 * DEVICE_VECTORS + 8 + 8 + 8 + 8 + 8;
 const PADDING: usize = (USED.next_multiple_of(4096) - USED) / 8;

@@ -57,6 +57,14 @@ impl<M: Machine> Contexts for Store<'_, M> {
         let (context, refills) = self.0.with_tail(at, count);
         (&mut context.time, refills)
     }
+
+    #[inline(always)]
+    fn refilled(&mut self, id: Id) {
+        if self.0.is_traced() {
+            let event = crate::trace::refill(self.0, context(id));
+            self.0.trace(event);
+        }
+    }
 }
 
 #[inline(always)]

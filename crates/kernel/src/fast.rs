@@ -75,6 +75,7 @@ impl<M: Machine> Kernel<'_, M> {
         receiver.reply = Ref::NONE;
         receiver.next = Ref::NONE;
         receiver.state = State::Running as u8;
+        self.trace_call(from, to, context);
         self.pass(from, to, badge, info, grants);
         true
     }
@@ -137,6 +138,7 @@ impl<M: Machine> Kernel<'_, M> {
         caller.context = context;
         caller.reply = Ref::NONE;
         caller.state = State::Running as u8;
+        self.trace_return(from, to, context);
         self.pass(from, to, 0, info, true);
         true
     }
@@ -158,6 +160,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let space = self.machine.get(to).space;
         self.core.current = to;
+        self.trace_run();
         if space != self.core.space {
             self.core.space = space;
             self.machine.enter_space(space);

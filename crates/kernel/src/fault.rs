@@ -1,7 +1,7 @@
 //! What a thread can't settle itself: exceptions, and the end of its budget. A message in the
 //! thread's name to whoever handles it; without a handler the thread stops, and the console says so.
 
-use crate::{Context, Kernel, Machine, Place, Ref, State, Thread};
+use crate::{Context, Event, Kernel, Machine, Place, Ref, State, Thread};
 use bulkhead_kernel_abi::{Info, Kind, label};
 use bulkhead_sched::Time;
 use core::fmt::Write;
@@ -24,6 +24,11 @@ impl<M: Machine> Kernel<'_, M> {
         if thread.is_none() {
             return;
         }
+        self.trace(|_| Event::Fault {
+            thread: thread.at(),
+            number: exception.number.into(),
+            address: exception.address,
+        });
         let Thread { registers, number, .. } = *self.machine.get(thread);
         let what = u64::from(exception.number) | u64::from(exception.error) << 8;
         let words = [what, registers.ip::<M::Layout>(), exception.address, u64::from(number)];
@@ -52,7 +57,13 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let Thread { state, slots, number, .. } = *self.machine.get(thread);
         let handled = slots[Place::Timeout as usize - 1].cap.is(Kind::Endpoint);
-        if handled && state == State::Running as u8 {
+        let handled = handled && state == State::Running as u8;
+        self.trace(|_| Event::Over {
+            thread: thread.at(),
+            context: context.at(),
+            handled: handled.into(),
+        });
+        if handled {
             let ran = self.machine.get_mut(context).time.take_consumed();
             let words = [badge, ran, 0, u64::from(number)];
             self.tell(thread, Place::Timeout, label::TIMEOUT, words);

@@ -7,6 +7,7 @@ use crate::machine::{Layout, Machine, Object, Ref, Time, Vectors};
 use crate::{Cap, PageTable};
 use bulkhead_arch::{Entry, PageFormat};
 use bulkhead_kernel_abi::Kind;
+use bulkhead_trace::{Event, Record, Writer};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use std::string::String;
@@ -52,6 +53,8 @@ pub struct Host<L, P> {
     pub life: (bool, Option<u32>),
     /// What went out of ports: port, bytes, value; and what was read, by port and bytes.
     pub ports: Vec<(u16, u8, Option<u32>)>,
+    /// What it was told that the kernel did, and when, if it wants to be.
+    pub told: Option<(Writer, Vec<Record>)>,
     layout: PhantomData<(L, P)>,
 }
 
@@ -76,6 +79,7 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             console: String::new(),
             life: (false, None),
             ports: Vec::new(),
+            told: None,
             layout: PhantomData,
         }
     }
@@ -205,6 +209,18 @@ const INSIDE: &str = "an object inside of memory, at a multiple of its alignment
 impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
     type Layout = L;
     type Pages = P;
+
+    fn is_traced(&self) -> bool {
+        self.told.is_some()
+    }
+
+    fn trace(&mut self, event: Event) {
+        if let Some((writer, records)) = &mut self.told
+            && writer.is_news(&event)
+        {
+            records.push(Record { tsc: self.time, event });
+        }
+    }
 
     #[inline]
     fn get<T: Object>(&self, at: Ref<T>) -> &T {

@@ -1,7 +1,7 @@
 //! Interrupts as signals. A device's message or edge needs nothing but the end of its service; what it
 //! means is its driver's, a thread.
 
-use crate::{Interrupt, Kernel, Machine, Ref};
+use crate::{Event, Interrupt, Kernel, Machine, Ref};
 use bulkhead_kernel_abi::Kind;
 
 impl<M: Machine> Kernel<'_, M> {
@@ -9,7 +9,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub fn interrupt(&mut self, at: Ref<Interrupt>) {
         let interrupt = self.machine.get_mut(at);
         let Interrupt { state, mask, .. } = *interrupt;
-        let cap = interrupt.slot.cap;
+        let (cap, vector) = (interrupt.slot.cap, interrupt.vector);
         if state == 0 {
             interrupt.state = Interrupt::CAME;
         } else if state == Interrupt::CAME {
@@ -18,6 +18,11 @@ impl<M: Machine> Kernel<'_, M> {
             interrupt.state = Interrupt::MASKED;
             self.machine.play(mask);
         }
+        self.trace(|_| Event::Interrupt {
+            vector,
+            notification: if cap.is(Kind::Notification) { cap.object } else { 0 },
+            again: u64::from(state != 0),
+        });
         if cap.is(Kind::Notification) {
             self.signal(cap.at(), crate::ipc::bits(cap.data));
         }

@@ -7,7 +7,9 @@
 
 use crate::lookup::Root;
 use crate::{Cap, Ref, lookup, queue, tree};
-use crate::{Context, Endpoint, Kernel, Machine, Notification, Queue, Reply, Slot, State, Thread};
+use crate::{
+    Context, Endpoint, Event, Kernel, Machine, Notification, Queue, Reply, Slot, State, Thread,
+};
 use bulkhead_kernel_abi::{
     Address, BUFFER_WORDS, Code, Info, Kind, REGISTER_WORDS, Rights, Status,
 };
@@ -126,12 +128,14 @@ impl<M: Machine> Kernel<'_, M> {
         let context = caller.context;
         let passive = self.machine.get(to).context.is_none();
         if !passive || context.is_none() {
+            self.trace_call(from, to, Ref::NONE);
             self.name_requester(context, to);
             return self.stop(from, State::Calling, Time::MAX);
         }
         self.set_state(from, State::Calling);
         self.stack(reply, context);
         self.set_state(to, State::Running);
+        self.trace_call(from, to, context);
         self.hand(context, to);
     }
 
@@ -171,6 +175,11 @@ impl<M: Machine> Kernel<'_, M> {
             (below.above, below.context) = (Ref::NONE, context);
         }
         self.machine.get_mut(context).reply = below;
+        self.trace(|kernel| Event::Return {
+            from: kernel.machine.get(context).thread.at(),
+            to: caller.at(),
+            context: context.at().into(),
+        });
         self.hand(context, caller);
     }
 
@@ -382,6 +391,11 @@ impl<M: Machine> Kernel<'_, M> {
         let context = self.machine.get(at).context;
         let free = context.some().filter(|c| self.machine.get(*c).thread.is_none());
         if let Some(context) = free {
+            self.trace(|_| Event::Lend {
+                notification: at.at(),
+                to: to.at(),
+                context: context.at().into(),
+            });
             self.hand(context, to);
         }
         free.is_some()

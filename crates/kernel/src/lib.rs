@@ -32,6 +32,7 @@ mod queue;
 mod run;
 mod space;
 mod time;
+mod trace;
 mod tree;
 mod untyped;
 
@@ -41,7 +42,7 @@ pub use cap::{Cap, Mapping, Place, SLOT_BITS, Slot};
 pub use fault::Exception;
 pub use invoke::Answer;
 pub use lookup::Root;
-pub use machine::{Layout, Machine, Object, REGISTER_WORDS, Ref, Registers, Time, Vectors};
+pub use machine::{Event, Layout, Machine, Object, REGISTER_WORDS, Ref, Registers, Time, Vectors};
 pub use objects::{
     CONTEXT_BITS, Context, Endpoint, Interrupt, Notification, Queue, Reply, State, THREAD_BITS,
     Thread, refills, size, vectors,

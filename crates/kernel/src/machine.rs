@@ -8,6 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use bulkhead_kernel_abi::REGISTER_WORDS;
 pub use bulkhead_sched::Time;
+pub use bulkhead_trace::Event;
 
 /// Data that lies in the kernel's memory: whatever bits are there, it is a value.
 pub trait Object: FromBytes + IntoBytes + KnownLayout + Immutable {
@@ -224,6 +225,14 @@ pub trait Machine: Sized {
     /// Notes that the kernel made an object of a type, or (`None`) that nothing lies there any more.
     /// For machines that check.
     fn note(&mut self, _at: u32, _len: u32, _kind: Option<bulkhead_kernel_abi::Kind>) {}
+
+    /// Whether it wants to be told of [events](Machine::trace). A machine that never does has no code for them.
+    #[inline(always)]
+    fn is_traced(&self) -> bool {
+        false
+    }
+    /// Something happened.
+    fn trace(&mut self, _event: Event) {}
 
     /// The physical address of an offset, as page tables have it.
     fn physical(&self, at: u32) -> u64;

@@ -1,7 +1,7 @@
 //! Who runs: what the kernel tells the scheduler, and what it makes of the answer.
 
 use crate::core::{Store, context, id};
-use crate::{Context, Kernel, Machine, Ref, State, Thread};
+use crate::{Context, Event, Kernel, Machine, Ref, State, Thread};
 use bulkhead_kernel_abi::{Code, Status};
 use bulkhead_sched::Time;
 
@@ -59,6 +59,7 @@ impl<M: Machine> Kernel<'_, M> {
             Time::MAX => self.core.scheduler.block(&mut Store(&mut *self.machine), id, now),
             _ => self.core.scheduler.block_until(&mut Store(&mut *self.machine), id, now, until),
         }
+        self.trace_leave(context);
         self.core.undecided = 1;
     }
 
@@ -101,6 +102,7 @@ impl<M: Machine> Kernel<'_, M> {
             None => {
                 let Context { home, notification, .. } = *self.machine.get(context);
                 let free = home.some().filter(|home| self.machine.get(*home).context.is_none());
+                self.trace_return(thread, free.unwrap_or(Ref::NONE), context);
                 self.hand(context, free.unwrap_or(Ref::NONE));
                 // What came meanwhile may have had to wait for it.
                 if let Some(notification) = notification.some() {
@@ -123,6 +125,7 @@ impl<M: Machine> Kernel<'_, M> {
                 self.time_out(run.unwrap_or(Ref::NONE));
             }
             if let Some(before) = before.filter(|before| Some(*before) != decision.run) {
+                self.trace_leave(context(before));
                 self.exhausted(context(before), now);
             }
             if self.core.undecided == 0 && decision.timer != self.core.timer {
@@ -134,6 +137,7 @@ impl<M: Machine> Kernel<'_, M> {
         let running = self.core.scheduler.running().map(context);
         self.core.current = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
         self.core.now = 0;
+        self.trace_run();
         self.enter();
     }
 
@@ -155,6 +159,10 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// The timer fired.
     pub fn timer(&mut self) {
+        self.trace(|kernel| Event::Timer {
+            thread: kernel.core.current.at(),
+            due: kernel.core.timer,
+        });
         self.core.timer = Time::MAX;
         self.core.undecided = 1;
         self.decide();
@@ -166,6 +174,7 @@ impl<M: Machine> Kernel<'_, M> {
         if thread.is_none() {
             return;
         }
+        self.trace(|_| Event::Deadline { thread: thread.at(), context: context.at() });
         self.leave_queue(thread);
         let status = Status::new(Code::TimedOut, 0, 0);
         self.machine.get_mut(thread).registers.answer::<M::Layout>(status.0, 0, 0);

@@ -164,11 +164,14 @@ pub enum Guest {
     /// Bulkhead's kernel, which runs the programs that name this sandbox.
     Kernel {
         /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`;
-        /// `artifact:kernel` if it is not given.
+        /// `artifact:kernel`, or `artifact:kernel-trace`, if it is not given.
         kernel: Option<String>,
         /// What has to admit its contexts.
         #[serde(default)]
         admission: Admission,
+        /// Size of the ring into which it writes what it does, a power of two such as `"1 MiB"`; if it is
+        /// not given it writes nothing, and has no code for it.
+        trace: Option<String>,
     },
 }
 

@@ -371,6 +371,7 @@ mod tests {
             file: "k".into(),
             admission: Test::Response,
             overhead: 0,
+            trace: 0,
             programs: Vec::new(),
             threads: Vec::new(),
             contexts: Vec::new(),

@@ -27,6 +27,9 @@ pub struct Kernel {
     pub admission: Test,
     /// What an activation of a context costs, in nanoseconds: [`OVERHEAD`].
     pub overhead: u64,
+    /// Bytes of records in the ring into which it writes what it does, a power of two; 0: it writes nothing. They
+    /// lie at the end of its memory, behind a page.
+    pub trace: u64,
     /// Programs.
     pub programs: Vec<Program>,
     /// Their threads.

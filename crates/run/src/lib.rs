@@ -7,12 +7,14 @@ mod intact;
 mod machine;
 mod promises;
 mod system;
+mod trace;
 
 pub use build::{build, iso};
 pub use intact::Program;
 pub use machine::machine;
 pub use promises::judge;
 pub use system::{Event, Options, Outcome, Spoil, run};
+pub use trace::{Readers, Traced};
 
 /// Why a run did not come to a report.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use crate::audit::{self, Audited};
 use crate::intact::{self, Program};
-use crate::{Error, build, iso};
+use crate::{Error, Readers, Traced, build, iso};
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
@@ -57,6 +57,10 @@ pub struct Options {
     /// End as soon as all sandboxes that start with the machine are in steady state:
     /// a Linux in user space, a bare guest running.
     pub until_steady: bool,
+    /// Read what traced kernels tell.
+    pub trace: bool,
+    /// End as soon as each traced kernel has told of so many nanoseconds; with `trace`.
+    pub until_traced: Option<u64>,
 }
 
 impl Options {
@@ -81,6 +85,8 @@ impl Options {
             audit: false,
             dump: None,
             until_steady: false,
+            trace: false,
+            until_traced: None,
         }
     }
 }
@@ -121,6 +127,8 @@ pub struct Outcome {
     pub counts: Option<Counts>,
     /// By sandbox, what of its program nobody may write, compared at the end.
     pub programs: Vec<Option<Program>>,
+    /// What kernels told, if it was asked for.
+    pub traces: Vec<Traced>,
     /// The audit, if it was asked for and the machine had not ended itself.
     pub audited: Option<Audited>,
 }
@@ -150,10 +158,11 @@ pub fn run(
     }
     let mut running = start(&baked, options)?;
     see(Event::Started(&running));
-    let mut watch = Watch::new(&baked);
+    let mut watch = Watch::new(&baked, options.trace);
     let end = watch.until_end(&mut running, options, &mut see);
     let telemetry = watch.telemetry(&running);
     let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
+    watch.traces.read(&read);
     let programs = baked.plan.sandboxes.iter().map(|s| intact::program(read, s)).collect();
     // After the last look: the stopped machine's clock and figures stay as they are.
     let audited = match &end {
@@ -177,6 +186,7 @@ pub fn run(
     let counts = options.plugin.is_some().then(|| running.counts()).transpose();
     let consoles = std::mem::take(&mut watch.consoles);
     let lessons = std::mem::take(&mut watch.lessons);
+    let traces = watch.traces.finish(&baked);
     Ok(Outcome {
         report,
         snapshot: last,
@@ -186,6 +196,7 @@ pub fn run(
         serials: (0..4).map(|n| running.serial(n)).collect(),
         boot_messages: running.console(),
         programs,
+        traces,
         counts: counts.map_err(Error::Machine)?,
         audited,
         baked,
@@ -266,10 +277,11 @@ struct Watch<'a> {
     consoles: Vec<String>,
     lessons: Vec<Lessons>,
     shown: Vec<usize>,
+    traces: Readers,
 }
 
 impl<'a> Watch<'a> {
-    fn new(baked: &'a Baked) -> Self {
+    fn new(baked: &'a Baked, trace: bool) -> Self {
         let sandboxes = &baked.plan.sandboxes;
         let zeros = || sandboxes.iter().map(|s| vec![0; s.cores.len()]).collect();
         Self {
@@ -284,6 +296,7 @@ impl<'a> Watch<'a> {
             consoles: vec![String::new(); sandboxes.len()],
             lessons: vec![Lessons::default(); sandboxes.len()],
             shown: vec![0; sandboxes.len()],
+            traces: if trace { Readers::new(baked) } else { Readers::default() },
         }
     }
 
@@ -302,6 +315,7 @@ impl<'a> Watch<'a> {
             if stop
                 || self.is_over()
                 || options.until_steady && self.is_steady()
+                || options.until_traced.is_some_and(|length| self.traces.have(length))
                 || ended.is_some() && (options.terminal || self.last.is_some())
             {
                 return Ok(());
@@ -356,6 +370,7 @@ impl<'a> Watch<'a> {
         if seen.sandboxes.is_empty() {
             return Ok(());
         }
+        self.traces.read(&read);
         for (i, s) in seen.sandboxes.iter().enumerate() {
             let name = &self.baked.plan.sandboxes[i].name;
             if !self.launched[i] && s.report.launch_tsc != 0 {

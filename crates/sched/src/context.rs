@@ -55,6 +55,10 @@ pub trait Contexts {
     /// A context and the room for refills behind its [`Account`]: always the same length for the
     /// same context, up to 65,535.
     fn refills(&mut self, id: Id) -> (&mut Context, &mut [Refill]);
+
+    /// A context that had used up its budget has some again: for those who want to know.
+    #[inline(always)]
+    fn refilled(&mut self, _id: Id) {}
 }
 
 /// Panics where an index is beyond the end.

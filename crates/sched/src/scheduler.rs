@@ -352,6 +352,9 @@ impl Scheduler {
             context.flags = flags & !WAITS;
         }
         let level = foreground(context.priority);
+        if !entry.is_alarm() {
+            contexts.refilled(id);
+        }
         self.ready.insert(contexts, id, level);
         self.release.take_first(contexts);
         self.decide(contexts, now, before)
@@ -370,7 +373,10 @@ impl Scheduler {
         let (priority, eligible) = (context.priority, context.account.eligible());
         self.ready.remove_first(contexts, id, self.level);
         match eligible <= now {
-            true => self.ready.insert(contexts, id, foreground(priority)),
+            true => {
+                contexts.refilled(id);
+                self.ready.insert(contexts, id, foreground(priority));
+            }
             false => {
                 self.release.insert(contexts, id, Entry::new(id, eligible, priority, false));
             }
@@ -672,6 +678,7 @@ impl Scheduler {
 
     #[inline(always)]
     fn refill(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
+        contexts.refilled(id);
         let context = contexts.context(id);
         if context.queued != 0 {
             return self.rise(contexts, id, now);
@@ -700,7 +707,11 @@ impl Scheduler {
         let Some(id) = self.running() else { return false };
         let (context, refills) = contexts.refills(id);
         if !in_background {
-            return context.account.settle(refills, now);
+            let over = context.account.settle(refills, now);
+            if over && context.account.eligible() <= now {
+                contexts.refilled(id);
+            }
+            return over;
         }
         let over = context.turn >= context.account.budget();
         context.turn = if over { 0 } else { context.turn };

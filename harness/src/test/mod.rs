@@ -25,6 +25,7 @@ mod probe;
 mod sarif;
 mod spoil;
 mod system;
+mod trace;
 mod verify;
 mod walk;
 mod wrong;
@@ -43,6 +44,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());
+    jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());
     jobs.extend(device::jobs());

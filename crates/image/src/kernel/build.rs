@@ -2,7 +2,7 @@
 
 use super::{Ground, devices, offset};
 use crate::elf::Program;
-use crate::guest::Piece;
+use crate::guest::{Piece, Trace};
 use bulkhead_arch_x86::LongMode;
 use bulkhead_kernel::abi::{Kind, Label, Rights, Status, label};
 use bulkhead_kernel::host::{Host, memory};
@@ -12,6 +12,7 @@ use bulkhead_kernel::{
 use bulkhead_kernel_x86::{Baked, DEVICE_PAGES, DEVICES, X86};
 use bulkhead_layout::PAGE;
 use bulkhead_sched::{Scheduler, Time};
+use bulkhead_trace::ring;
 use zerocopy::{FromZeros, IntoBytes};
 
 type Machine = Host<X86, LongMode>;
@@ -41,6 +42,7 @@ pub struct Build {
     interrupts: Vec<u32>,
     /// What is written to devices at the start.
     script: Vec<(u64, u32)>,
+    trace: Option<Trace>,
 }
 
 /// Where a capability lies in the first node.
@@ -48,9 +50,13 @@ pub type Place = u32;
 
 impl Build {
     /// Memory with the kernel's own things in it.
-    pub fn new(ground: Ground, len: u64, image: &Program) -> Result<Self, String> {
-        let len = u32::try_from(len).ok().filter(|len| *len >= OBJECTS + (1 << 20));
-        let len = len.ok_or("a kernel needs at least 5 MiB and takes at most 2 GiB".to_string())?;
+    pub fn new(ground: Ground, len: u64, image: &Program, trace: u64) -> Result<Self, String> {
+        let len = u32::try_from(len).ok();
+        let ring = if trace > 0 { ring::HEAD + trace } else { 0 };
+        let end = len.zip(u32::try_from(ring).ok()).and_then(|(len, ring)| len.checked_sub(ring));
+        let (len, end) = len
+            .zip(end.filter(|end| *end >= OBJECTS + (1 << 20)))
+            .ok_or("a kernel needs at least 5 MiB beside its trace and takes at most 2 GiB")?;
         let (first, flat) = image.flat();
         let start = offset(first).ok_or("its kernel is not linked for the window")?;
         let mut next = (start + flat.len() as u32).next_multiple_of(PAGE as u32);
@@ -88,11 +94,12 @@ impl Build {
             device_pages: Vec::new(),
             interrupts: Vec::new(),
             script: Vec::new(),
+            trace: (trace > 0).then(|| Trace::new(end, trace)),
         };
         // The first node lies in itself, so it can't be an original that ends with its slot.
         let own = Cap { flags: 0, ..Cap::original(Kind::Node, node, NODE_BITS) };
         plant(&mut build.machine, root.first.nth(1), own);
-        build.plant_memory(OBJECTS, len)?;
+        build.plant_memory(OBJECTS, end)?;
         Ok(build)
     }
 
@@ -122,6 +129,11 @@ impl Build {
     /// The frame with the clock, as a capability that only the host can make.
     pub fn clock(&self) -> u32 {
         self.clock
+    }
+
+    /// Where the kernel tells what it does, if it is to.
+    pub fn trace(&mut self) -> Option<&mut Trace> {
+        self.trace.as_mut()
     }
 
     /// The machine.
@@ -303,6 +315,9 @@ impl Build {
             (self.machine.physical(0), self.clock, self.window);
         state.script = script.into();
         state.alone = self.ground.alone.into();
+        if let Some(trace) = &self.trace {
+            (state.trace, state.trace_records) = (trace.at, trace.records as u32);
+        }
         state.interrupts[..self.interrupts.len()].copy_from_slice(&self.interrupts);
         let bytes = self.machine.bytes_mut();
         bytes[start..start + flat.len()].copy_from_slice(&flat);

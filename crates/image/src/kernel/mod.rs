@@ -9,6 +9,7 @@
 //! | 2 MiB | the kernel |
 //! | behind it | its own root table, the clock's page, the first node, the bitmap of spaces |
 //! | 4 MiB | memory for objects |
+//! | the end | a ring into which the kernel writes what it does, if the manifest wants a trace |
 
 mod build;
 mod devices;
@@ -30,6 +31,9 @@ use core::mem::offset_of;
 pub use ground::Ground;
 use std::path::Path;
 
+/// The symbol of a kernel that traces.
+const TRACES: &str = "TRACES";
+
 /// The kernel's sandbox, on its ground.
 pub fn load(
     ground: Ground,
@@ -46,12 +50,17 @@ pub fn load(
         kernel.programs.iter().map(|program| read(&program.file)).collect::<Result<Vec<_>, _>>()?;
     let memory = sandbox.ram.first().map_or(0, |ram| ram.len);
     let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
-    let mut build = build::Build::new(ground, memory, &image).map_err(wrong)?;
+    let traces = image.symbol(TRACES).is_ok();
+    if kernel.trace > 0 && !traces {
+        return Err(wrong("its kernel was not built to trace: `kernel` names another one".into()));
+    }
+    let mut build = build::Build::new(ground, memory, &image, kernel.trace).map_err(wrong)?;
     build.everything(channels, sandbox, kernel, &programs).map_err(wrong)?;
     let mut pieces = match ground.alone {
         true => Vec::new(),
         false => start::pieces(),
     };
+    let trace = build.trace().map(|trace| trace.clone());
     pieces.extend(build.finish(&image).map_err(wrong)?);
     Ok(Guest {
         pieces,
@@ -60,6 +69,7 @@ pub fn load(
         segments: Vec::new(),
         default_rights: Rights::RWX,
         args: String::new(),
+        trace,
     })
 }
 

@@ -283,6 +283,19 @@ impl Build {
         Ok(())
     }
 
+    /// What a trace names, where it lies.
+    fn tell(&mut self, shared: &Shared, starts: Vec<(u32, usize)>) {
+        let at = |build: &Self, places: &[Place]| -> Vec<u32> {
+            places.iter().map(|place| build.cap(*place).object).collect()
+        };
+        let [threads, contexts, notifications] =
+            [&shared.threads, &shared.contexts, &shared.notifications].map(|all| at(self, all));
+        if let Some(trace) = self.trace() {
+            (trace.threads, trace.contexts) = (threads, contexts);
+            (trace.notifications, trace.starts) = (notifications, starts);
+        }
+    }
+
     /// Contexts go to whom they belong, and threads run: passive ones on time that is lent to them until they wait
     /// for messages for the first time.
     fn start(&mut self, kernel: &Kernel, shared: &Shared) -> Result<(), String> {
@@ -293,17 +306,21 @@ impl Build {
             };
             self.call(shared.contexts[n], label::BIND, [u64::from(to), 0, 0, 0])?;
         }
-        let passive =
-            kernel.threads.iter().zip(&shared.threads).filter(|(t, _)| t.context.is_none());
-        for (_, thread) in passive {
+        let passive = { kernel.threads.iter().zip(&shared.threads).enumerate() }
+            .filter(|(_, (t, _))| t.context.is_none())
+            .map(|(n, (_, place))| (n, place));
+        let mut starts = Vec::new();
+        for (n, thread) in passive {
             let context = self.make(Kind::Context, CONTEXT_BITS[0], 1)?;
             let word = u64::from(context) | (Number::Sporadic as u64) << 32;
             self.call(shared.control, label::SET_CONTEXT, [word, START, MAX_PERIOD, 0])?;
             self.call(context, label::BIND, [u64::from(*thread), 1, 0, 0])?;
+            starts.push((self.cap(context).object, n));
         }
         for thread in &shared.threads {
             self.call(*thread, label::RESUME, [0; 4])?;
         }
+        self.tell(shared, starts);
         Ok(())
     }
 }

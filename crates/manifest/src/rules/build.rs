@@ -146,8 +146,8 @@ fn guest(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Guest {
             args: args.clone().unwrap_or_default(),
             enforce_segments: *access == Access::Segments,
         },
-        Guest::Kernel { kernel, admission } => {
-            let file = path(kernel.as_deref().unwrap_or(super::kernel::KERNEL));
+        Guest::Kernel { kernel, admission, trace } => {
+            let file = path(super::kernel::file(kernel.as_deref(), trace.as_deref()));
             let kernel = super::kernel::build::kernel(cx, item, file, *admission);
             plan::Guest::Kernel(Box::new(kernel))
         }

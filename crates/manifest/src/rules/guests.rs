@@ -51,8 +51,9 @@ fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
                 initrd.iter().for_each(|initrd| add("initrd", Kind::Initrd, initrd));
             }
             Guest::Bare { program, .. } => add("program", Kind::Bare, program),
-            Guest::Kernel { kernel, .. } => {
-                add("kernel", Kind::Kernel, kernel.as_deref().unwrap_or(super::kernel::KERNEL));
+            Guest::Kernel { kernel, trace, .. } => {
+                let file = super::kernel::file(kernel.as_deref(), trace.as_deref());
+                add("kernel", Kind::Kernel, file);
             }
         }
     }

@@ -22,6 +22,7 @@ pub fn kernel(
         file,
         admission: test(admission),
         overhead: plan::OVERHEAD,
+        trace: super::trace(sandbox).and_then(|text| size::parse(text).ok()).unwrap_or(0),
         programs: build.parts.programs.iter().map(|item| build.program(item)).collect(),
         threads: build.parts.threads.iter().filter_map(|item| build.thread(item)).collect(),
         contexts: build.parts.contexts.iter().filter_map(|item| build.context(item)).collect(),

@@ -20,7 +20,24 @@ pub const MOST_REFILLS: u32 = 64;
 /// Size of a stack, if the manifest does not say.
 pub const STACK: &str = "16 KiB";
 /// The kernel, if the manifest does not say.
-pub const KERNEL: &str = "artifact:kernel";
+const KERNEL: &str = "artifact:kernel";
+/// The same, one that tells what it does.
+const TRACED: &str = "artifact:kernel-trace";
+
+/// The kernel's file as the manifest says it, or the one that is meant.
+#[must_use]
+pub fn file<'a>(kernel: Option<&'a str>, trace: Option<&str>) -> &'a str {
+    kernel.unwrap_or(if trace.is_some() { TRACED } else { KERNEL })
+}
+
+/// The size of a kernel's trace, as the manifest says it.
+#[must_use]
+pub fn trace(sandbox: &raw::Sandbox) -> Option<&str> {
+    match &sandbox.guest {
+        Guest::Kernel { trace, .. } => trace.as_deref(),
+        _ => None,
+    }
+}
 
 /// Everything that belongs to one kernel's sandbox.
 pub struct Parts<'a> {

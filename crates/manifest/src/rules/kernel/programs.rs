@@ -67,6 +67,10 @@ pub fn part_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::new("part-size", at, message).help(help));
         }
     };
+    for item in &cx.sandboxes {
+        let at = cx.at(item, &[k("guest"), k("trace")]);
+        check("trace of kernel", &item.name, super::trace(item), at);
+    }
     for item in &cx.programs {
         let (heap, memory) = (item.heap.as_deref(), item.memory.as_deref());
         check("heap of program", &item.name, heap, cx.at(item, &[k("heap")]));
@@ -78,23 +82,28 @@ pub fn part_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for item in &cx.shared {
         check("size of shared", &item.name, Some(&item.size), cx.at(item, &[k("size")]));
     }
-    untyped(cx, found);
+    halved(cx, found);
     stacks(cx, found);
 }
 
-/// Untyped memory is one piece of a size that objects can have.
-fn untyped(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    for item in &cx.programs {
-        let Some(Ok(bytes)) = item.memory.as_deref().map(size::parse) else { continue };
+/// Untyped memory is one piece of a size that objects can have, and a ring finds its records by a mask.
+fn halved(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let mut check = |what: &str, name: &str, text: Option<&str>, at: Location, why: &str| {
+        let Some(Ok(bytes)) = text.map(size::parse) else { return };
         if bytes.is_multiple_of(PAGE) && !bytes.is_power_of_two() && bytes > 0 {
-            let message =
-                format!("memory of program `{}`: {} is no power of two", item.name, show(bytes));
+            let message = format!("{what} `{name}`: {} is no power of two", show(bytes));
             let near = bytes.checked_next_power_of_two().map_or_else(String::new, show);
-            let at = cx.at(item, &[k("memory")]);
-            let help =
-                format!("untyped memory is divided by halves: write `\"{near}\"`, or half of that");
+            let help = format!("{why}: write `\"{near}\"`, or half of that");
             found.push(Diagnostic::new("part-size", at, message).help(help));
         }
+    };
+    for item in &cx.sandboxes {
+        let at = cx.at(item, &[k("guest"), k("trace")]);
+        check("trace of kernel", &item.name, super::trace(item), at, "it is a ring");
+    }
+    for item in &cx.programs {
+        let (text, at) = (item.memory.as_deref(), cx.at(item, &[k("memory")]));
+        check("memory of program", &item.name, text, at, "untyped memory is divided by halves");
     }
 }
 
@@ -141,8 +150,7 @@ pub fn kernel_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let needed = needs(cx, &parts);
         if needed > memory && wrong_size(parts.sandbox.memory.size()).is_none() {
             let message = format!(
-                "{} are too little for `{name}`: its programs, stacks, heaps and shared memory are \
-                 {} KiB",
+                "{} are too little for `{name}`: its programs, stacks, heaps, shared memory and trace are {} KiB",
                 show(memory),
                 needed.div_ceil(1 << 10)
             );
@@ -171,7 +179,8 @@ fn needs(cx: &Context<'_, '_>, parts: &Parts<'_>) -> u64 {
         bytes(text.unwrap_or(super::STACK))
     });
     let shared = parts.shared.iter().map(|shared| bytes(&shared.size));
-    programs.chain(stacks).chain(shared).fold(0, u64::saturating_add)
+    let trace = super::trace(parts.sandbox).map(|text| bytes(text).saturating_add(PAGE));
+    programs.chain(stacks).chain(shared).chain(trace).fold(0, u64::saturating_add)
 }
 
 /// What a program's file was found to be.

@@ -1,0 +1,164 @@
+//! `bulkhead trace`: what kernels do, as a file for Perfetto.
+
+use super::ManifestArguments;
+use crate::interrupt::Interrupt;
+use crate::output;
+use bulkhead_manifest::{Checked, time};
+use bulkhead_plan::Guest;
+use bulkhead_qemu::Time;
+use bulkhead_run::{Event, Options, Traced};
+use bulkhead_trace::{EVENTS, Kernel, Timeline, perfetto};
+use clap::ValueEnum;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Boot a system in QEMU, in deterministic virtual time, and write what its traced kernels do to a file that
+/// ui.perfetto.dev opens: context switches, replenishments, donations, timeouts, interrupts. Traced are those
+/// that have `trace` in their `guest`; if none has, all are.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    manifest: ManifestArguments,
+    /// How long, from each kernel's first event on, such as `100ms` [default: until the run ends].
+    #[arg(long = "for", value_name = "TIME", value_parser = super::sched::duration)]
+    length: Option<u64>,
+    /// The file.
+    #[arg(short, long, value_name = "FILE", default_value = "trace.perfetto-trace")]
+    output: PathBuf,
+    /// Form of the file.
+    #[arg(long, value_enum, default_value_t = Format::Perfetto)]
+    format: Format,
+    /// Host time.
+    #[arg(long)]
+    live: bool,
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    limit: u64,
+}
+
+/// Bytes of a ring, where the manifest does not say.
+const RING: u64 = 1 << 20;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// Perfetto's messages.
+    Perfetto,
+    /// A line for each event: microseconds since the processor's start, sandbox, what happened.
+    Text,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let mut checked = match arguments.manifest.load(false) {
+        Ok(checked) => checked,
+        Err(findings) => {
+            super::show(&findings);
+            return ExitCode::FAILURE;
+        }
+    };
+    if !ensure_traced(&mut checked) {
+        return output::fail(&format!("no sandbox of `{}` runs a kernel", checked.system.name));
+    }
+    let names: Vec<_> =
+        checked.system.sandboxes.iter().map(|wanted| wanted.sandbox.name.clone()).collect();
+    let mut traces = match system(arguments, checked) {
+        Ok(traces) => traces,
+        Err(status) => return status,
+    };
+    if let Some(length) = arguments.length {
+        traces.iter_mut().for_each(|traced| traced.timeline.cut(length));
+    }
+    let kernels: Vec<_> = traces
+        .iter()
+        .map(|traced| Kernel {
+            name: &names[traced.sandbox],
+            timeline: &traced.timeline,
+            names: &traced.names,
+        })
+        .collect();
+    let bytes = match arguments.format {
+        Format::Perfetto => perfetto(&kernels),
+        Format::Text => kernels.iter().map(text).collect::<String>().into_bytes(),
+    };
+    if let Err(error) = std::fs::write(&arguments.output, bytes) {
+        return output::fail(&format!("cannot write {}: {error}", arguments.output.display()));
+    }
+    output::result(&summary(&kernels, &arguments.output));
+    ExitCode::SUCCESS
+}
+
+/// Has kernels traced of a manifest that asks for no trace. False: there is no kernel.
+fn ensure_traced(checked: &mut Checked) -> bool {
+    let guests = checked.system.sandboxes.iter_mut().map(|wanted| &mut wanted.sandbox.guest);
+    let mut kernels: Vec<_> = guests
+        .filter_map(|guest| match guest {
+            Guest::Kernel(kernel) => Some(kernel),
+            _ => None,
+        })
+        .collect();
+    if kernels.iter().all(|kernel| kernel.trace == 0) {
+        for kernel in &mut kernels {
+            kernel.trace = RING;
+            if kernel.file.file_name().is_some_and(|name| name == "kernel") {
+                kernel.file.set_file_name("kernel-trace");
+            }
+        }
+    }
+    !kernels.is_empty()
+}
+
+/// Runs the system.
+fn system(arguments: &Arguments, checked: Checked) -> Result<Vec<Traced>, ExitCode> {
+    let (folder, _lock) =
+        super::run::free_folder(&checked.system.name).map_err(|e| output::fail(&e))?;
+    let mut options = Options::new(arguments.manifest.folder(), folder);
+    options.limit = Duration::from_secs(arguments.limit);
+    options.trace = true;
+    options.until_traced = arguments.length;
+    if arguments.live {
+        options.time = Time::Live;
+    }
+    let interrupt = Interrupt::default();
+    let asked = interrupt.clone();
+    options.stop = Some(Box::new(move || asked.came()));
+    let outcome = bulkhead_run::run(checked, &options, |event| {
+        if let Event::Started(_) = event {
+            interrupt.arm();
+        }
+    });
+    outcome.map(|outcome| outcome.traces).map_err(|error| output::fail(&error.to_string()))
+}
+
+/// A line for each event.
+fn text(kernel: &Kernel<'_>) -> String {
+    let Kernel { name, timeline, names } = kernel;
+    let line = |record: bulkhead_trace::Record| {
+        let at = timeline.nanoseconds(record.tsc);
+        format!("{:>12}.{:03} {name} {}\n", at / 1_000, at % 1_000, names.tell(&record.event))
+    };
+    timeline.records().map(line).collect()
+}
+
+/// How much of what there is.
+fn summary(kernels: &[Kernel<'_>], file: &Path) -> String {
+    let mut out = String::new();
+    for Kernel { name, timeline, .. } in kernels {
+        let all = timeline.records().count();
+        let time = time::show(timeline.length());
+        out += &format!("{name}: {all} events in {time}, {} lost\n", timeline.lost());
+        for (event, count) in counts(timeline) {
+            out += &format!("  {event:<12}{count:>8}\n");
+        }
+    }
+    out + &format!("written to {}\n", file.display())
+}
+
+/// How often each event came that came.
+fn counts(timeline: &Timeline) -> Vec<(&'static str, usize)> {
+    let count = |number: u64| {
+        timeline.records().filter(|r| u64::from(r.event.encode().0) == number).count()
+    };
+    let all = EVENTS.iter().map(|event| (event.name, count(event.number)));
+    all.filter(|(_, count)| *count > 0).collect()
+}

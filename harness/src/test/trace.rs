@@ -1,0 +1,66 @@
+//! Traced kernels: systems of `tests/kernel` whose kernels tell what they do. Nothing is lost, all adds up, and
+//! everything that such a system does is among it. `tests/kernel/NAME.trace` has what is told, once each and sorted
+//! (`BLESS=1` writes it); not when and how often, for that depends on how fast the code is.
+
+use super::driver::{Bench, Job};
+use super::system::{Manifest, run};
+use crate::build;
+use bulkhead_run::Traced;
+use bulkhead_trace::check;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Systems, and how many calls with donation each makes, where that is certain.
+const SYSTEMS: [(&str, Option<u64>); 3] =
+    [("passive", Some(1_000)), ("edu", None), ("flight", None)];
+
+/// Between a decision and its record, and back in user mode: measured 350 ns.
+const SLACK: u64 = 1_000;
+
+pub fn jobs() -> Vec<Job> {
+    let job = |(name, calls)| {
+        Job::one(format!("trace/{name}"), 120, move |bench| traced(bench, name, calls))
+    };
+    SYSTEMS.into_iter().map(job).collect()
+}
+
+fn file(name: &str, ending: &str) -> PathBuf {
+    build::root().join(format!("tests/kernel/{name}.{ending}"))
+}
+
+fn traced(bench: &Bench, name: &str, calls: Option<u64>) -> Result<String, String> {
+    let system = std::fs::read_to_string(file(name, "toml")).map_err(|e| e.to_string())?;
+    let quiet = "kind = \"kernel\"";
+    let system = system
+        .replace(quiet, &format!("{quiet}, trace = \"8 MiB\""))
+        .replace("memory = \"16 MiB\"", "memory = \"32 MiB\"");
+    let seen = run(&Manifest(system), &bench.dir, |options| {
+        options.time = bulkhead_qemu::Time::one_core();
+        options.trace = true;
+    })?;
+    let outcome = seen.outcome()?;
+    let [Traced { timeline, names, budgets, sandbox }] = &outcome.traces[..] else {
+        return Err(seen.wrong("there is no trace"));
+    };
+    seen.undisturbed(&outcome.report.sandboxes[*sandbox].name, &["exited"])?;
+    let figures = check(timeline, budgets, SLACK).map_err(|why| seen.wrong(&why))?;
+    if let Some(calls) = calls {
+        seen.ensure(figures.donations == calls, format!("{} donations", figures.donations))?;
+    }
+    let used = budgets.keys().filter(|context| figures.contexts.contains_key(*context)).count();
+    seen.ensure(used == budgets.len(), format!("{used} contexts of {} ran", budgets.len()))?;
+    let told = told(timeline.records().map(|record| names.tell(&record.event)));
+    let expected = file(name, "trace");
+    if std::env::var("BLESS").is_ok() {
+        std::fs::write(&expected, &told).map_err(|e| e.to_string())?;
+    }
+    let wanted = std::fs::read_to_string(&expected).map_err(|e| e.to_string())?;
+    seen.ensure(told == wanted, format!("told:\n{told}expected:\n{wanted}"))?;
+    Ok(format!("{} events add up, {} of a kind", timeline.items.len(), wanted.lines().count()))
+}
+
+/// Each line once.
+fn told(lines: impl Iterator<Item = String>) -> String {
+    let lines: BTreeSet<_> = lines.collect();
+    lines.into_iter().map(|line| line + "\n").collect()
+}
