@@ -57,8 +57,8 @@ impl Trace {
         }
     }
 
-    /// Adds an event.
-    #[inline]
+    /// Adds an event. Where its kind is known, the rest of it is a few stores.
+    #[inline(always)]
     pub fn write(&mut self, event: Event) {
         if let Some(ring) = self.ring() {
             self.writer.write(ring, rdtsc(), event);

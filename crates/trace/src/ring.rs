@@ -152,7 +152,7 @@ impl Writer {
     }
 
     /// Adds an event, instead of the oldest if the ring is full.
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, ring: Ring<'_>, tsc: u64, event: Event) {
         if !self.is_news(&event) {
             return;

@@ -45,6 +45,26 @@ pub fn times() -> Found {
     Ok(figures)
 }
 
+/// What an event costs a traced kernel: what a call and its answer take longer, by the events that they are.
+pub fn trace() -> Found {
+    // A donation or its end, and who runs from then on.
+    const EVENTS: f64 = 2.0 + 2.0;
+    let quiet = System::new("kernel", "kernel-quiet").one_core().run()?;
+    let wanted = "admission = \"none\"";
+    let traced = System::new("kernel", "kernel-traced")
+        .changed(wanted, format!("{wanted}, trace = \"1 MiB\""))
+        .one_core()
+        .run()?;
+    let both = |counts: &Counts| -> Result<f64, Failure> {
+        let one = |which| Ok(reported(counts, which)?.row.value);
+        one(id::KERNEL_CALL).and_then(|call| Ok(call + one(id::KERNEL_REPLY)?))
+    };
+    let (quiet, traced) = (both(&quiet.counts)?, both(&traced.counts)?);
+    let row = Row::new("kernel.trace_event", "instructions", (traced - quiet) / EVENTS);
+    let note = format!("call and answer: {traced} with a trace, {quiet} without");
+    Ok(vec![Figure::new(row).must(Must::AtMost(50.0)).note(note)])
+}
+
 /// A device's message, up to the driver's thread.
 pub fn interrupt() -> Found {
     let wanted = |dir| System::new("kernel-irq", dir).one_core();

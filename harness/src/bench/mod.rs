@@ -60,7 +60,7 @@ pub const SHORT: [Part; 10] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 16] = [
+const LONG: [Part; 17] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -77,6 +77,7 @@ const LONG: [Part; 16] = [
     ),
     part(&["kernel.call_fpu", "kernel.reply_recv_fpu"], kernel::vectors),
     part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
+    part(&["kernel.trace_event"], kernel::trace),
     part(&["kernel.irq_to_thread", "exits.kernel_irq"], kernel::interrupt),
     part(
         &[
