@@ -1,9 +1,10 @@
 //! Objects made at run time, of memory that the manifest gives a program (`memory`).
 
 use crate::call::{Error, invoke};
-use crate::names::Program;
+use crate::names::{Memory, Program};
 use crate::objects::{Context, Endpoint, Notification, Reply, Thread};
-use bulkhead_kernel_abi::{Address, Kind, label, slot};
+use bulkhead_kernel_abi::{Address, Code, Kind, Rights, at, label, slot};
+use bulkhead_layout::PAGE;
 
 /// Makes objects in the program's empty slots, one behind the other. A program has one: a second one would find the
 /// first one's slots taken.
@@ -11,6 +12,8 @@ use bulkhead_kernel_abi::{Address, Kind, label, slot};
 pub struct Maker {
     next: Address,
     end: Address,
+    /// Where the next page is mapped.
+    free: u64,
 }
 
 impl Program {
@@ -18,7 +21,7 @@ impl Program {
     #[must_use]
     pub fn maker(self) -> Maker {
         let [next, end] = self.page().free;
-        Maker { next, end }
+        Maker { next, end, free: at::OWN }
     }
 }
 
@@ -79,5 +82,31 @@ impl Maker {
         let places = [slot::NODE.into(), slot::SPACE.into(), 0, 0];
         invoke(thread.0, label::CONFIGURE, places)?;
         Ok(thread)
+    }
+
+    /// A page of zeroed memory, and its address for devices: what a driver lets its device read and write. The tables
+    /// that it takes, three at most for the first one, come out of the same memory.
+    ///
+    /// # Errors
+    /// See above.
+    pub fn page(&mut self) -> Result<(Memory, u64), Error> {
+        const SMALL: u8 = 12;
+        let (frame, address) = (self.make(Kind::Frame, SMALL)?, self.free);
+        let rights = Rights::READ.and(Rights::WRITE);
+        let place = [slot::SPACE.into(), address, rights.0.into(), 0];
+        loop {
+            match invoke(frame, label::MAP, place) {
+                Err(error) if error.code() == Some(Code::NoTable) => {
+                    let table = self.make(Kind::Table, 0)?;
+                    invoke(table, label::MAP_TABLE, [slot::SPACE.into(), address, 0, 0])?;
+                }
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
+        }
+        self.free += PAGE;
+        let [physical, ..] = invoke(frame, label::PHYSICAL, [0; 4])?;
+        let memory = Memory { start: address as *mut u8, len: PAGE as usize, writable: true };
+        Ok((memory, physical))
     }
 }

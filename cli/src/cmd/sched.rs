@@ -21,6 +21,9 @@ pub struct Arguments {
     /// Write a picture of the simulated schedule to this file too.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Draw lists of refills below it.
+    #[arg(long, requires = "svg")]
+    refills: bool,
     /// How long to simulate, such as `100ms` [default: twice the longest period].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<u64>,
@@ -74,7 +77,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         return output::fail(&format!("no sandbox of `{}` runs a kernel", system.name));
     }
     if let Some(file) = &arguments.svg
-        && let Err(error) = std::fs::write(file, picture::svg(&system.name, &reports))
+        && let Err(error) =
+            std::fs::write(file, picture::svg(&system.name, &reports, arguments.refills))
     {
         return output::fail(&format!("cannot write {}: {error}", file.display()));
     }

@@ -21,13 +21,16 @@ const MOST_RELEASES: u64 = 1_000;
 /// Distance of times on the axis, at least.
 const APART: f64 = 90.0;
 
-/// The picture of a system.
+/// The picture of a system, with lists of refills if they are asked for.
 #[must_use]
-pub fn svg(system: &str, reports: &[Report<'_>]) -> String {
+pub fn svg(system: &str, reports: &[Report<'_>], refills: bool) -> String {
     let mut body = Canvas(String::new());
     let mut y = TOP;
     for report in reports {
         y = panel(&mut body, report, y) + 50.0;
+        if refills {
+            y = lists(&mut body, report, y) + 50.0;
+        }
     }
     let note = "simulated: everybody begins at once and uses its whole budget in each period";
     let title = format!("Schedule of {system}");
@@ -54,6 +57,34 @@ fn panel(out: &mut Canvas, report: &Report<'_>, top: f64) -> f64 {
         bars(out, report, context, (rows + ROW * row as f64, scale));
     }
     end + 18.0
+}
+
+/// Refill lists, each time that one is another; returns where they end.
+fn lists(out: &mut Canvas, report: &Report<'_>, top: f64) -> f64 {
+    const LINE: f64 = 18.0;
+    const MOST: usize = 40;
+    let lists = &report.simulated.lists;
+    out.text(
+        (MARGIN, top),
+        "head",
+        "Refill lists where they change: budget at the time of its refill",
+    );
+    let mut y = top;
+    for list in lists.iter().take(MOST) {
+        y += LINE;
+        let refill =
+            |(amount, time): &(u64, u64)| format!("({} at {})", show(*amount), show(*time));
+        let refills: Vec<String> = list.refills.iter().map(refill).collect();
+        let name = &report.kernel.contexts[list.context].name;
+        out.text((MARGIN, y), "note", &format!("from {}", show(list.since)));
+        out.text((MARGIN + 110.0, y), "note", &shorten(name, 26));
+        out.text((LEFT, y), "note", &refills.join(" "));
+    }
+    if lists.len() > MOST {
+        y += LINE;
+        out.text((MARGIN, y), "note", &format!("and {} more", lists.len() - MOST));
+    }
+    y
 }
 
 /// Lines and times below the rows, at round distances.

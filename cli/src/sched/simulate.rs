@@ -11,12 +11,25 @@ use bulkhead_sched::{Account, Context, Id, PLACES, Refill};
 /// More slices than these are more than a picture shows.
 const MOST_SLICES: usize = 20_000;
 
+/// A server's refills from a time on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct List {
+    /// When it came to be so, in nanoseconds.
+    pub since: u64,
+    /// The context.
+    pub context: usize,
+    /// Budget, and the time from which it can be used, in nanoseconds; the first one is in use.
+    pub refills: Vec<(u64, u64)>,
+}
+
 /// A schedule.
 pub struct Simulated {
     /// Who ran when, without gaps; numbers are those of the kernel's contexts.
     pub slices: Vec<Slice>,
     /// Jobs that ended.
     pub jobs: Vec<Job>,
+    /// The lists of servers, each time that one is another.
+    pub lists: Vec<List>,
     /// Up to when, in nanoseconds.
     pub end: u64,
     /// Up to when was asked, in nanoseconds: not reached if there are too many slices.
@@ -52,11 +65,26 @@ pub fn run(kernel: &Kernel, duration: Option<u64>) -> Result<Simulated, String> 
     let longest = kernel.contexts.iter().map(|context| context.period()).max().unwrap_or(0);
     let asked = duration.unwrap_or(longest.saturating_mul(2));
     let mut simulation = Simulation::new(threads?);
+    let mut lists = Vec::new();
     while simulation.now() < asked && simulation.slices().len() < MOST_SLICES {
+        let now = simulation.now();
         simulation.step(asked);
+        note(kernel, &simulation, now, &mut lists);
     }
     let (slices, jobs) = (simulation.slices().to_vec(), simulation.jobs().to_vec());
-    Ok(Simulated { slices, jobs, end: simulation.now(), asked })
+    Ok(Simulated { slices, jobs, lists, end: simulation.now(), asked })
+}
+
+/// Notes the lists that are others than before.
+fn note(kernel: &Kernel, simulation: &Simulation, since: u64, lists: &mut Vec<List>) {
+    for context in (0..kernel.contexts.len()).filter(|n| kernel.is_server(*n)) {
+        let (state, behind) = &simulation.contexts()[context];
+        let refills: Vec<_> = state.account().list(behind).map(|r| (r.amount, r.time)).collect();
+        let last = lists.iter().rev().find(|list: &&List| list.context == context);
+        if last.is_none_or(|last| last.refills != refills) {
+            lists.push(List { since, context, refills });
+        }
+    }
 }
 
 /// What runs on a context, on an account of its own.
@@ -160,6 +188,16 @@ mod tests {
         ];
         assert_eq!(who(&simulated), expected);
         assert_eq!((simulated.longest(1), simulated.longest(2)), (Some(30_002_000), None));
+    }
+
+    /// What is used comes again a period after its thread could have begun: higher ones are no delay.
+    #[test]
+    fn lists_are_noted_where_they_change() {
+        let simulated = run(&kernel(0), Some(60 * MS)).unwrap();
+        let second = simulated.lists.iter().filter(|list| list.context == 1);
+        let seen: Vec<_> = second.map(|list| (list.since, list.refills.clone())).collect();
+        let budget = 20_001_000;
+        assert_eq!(seen, [(0, vec![(budget, 0)]), (30_002_000, vec![(budget, 50 * MS)])]);
     }
 
     #[test]

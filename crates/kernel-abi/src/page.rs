@@ -132,4 +132,6 @@ pub mod at {
     pub const CHANNELS: u64 = 0x3_0000_0000;
     /// Devices' registers, likewise.
     pub const DEVICES: u64 = 0x4_0000_0000;
+    /// From here on nothing is mapped but by the program itself.
+    pub const OWN: u64 = 0x100_0000_0000;
 }

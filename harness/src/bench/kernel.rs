@@ -94,6 +94,17 @@ fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
     Ok(figures)
 }
 
+/// What an activation of a context costs at most, in instructions: the interrupt that refills it, and two switches.
+pub fn activation() -> Result<u64, Failure> {
+    let most = |system: &'static str, which| -> Result<u64, Failure> {
+        let ran = System::new(system, "kernel-activation").one_core().run()?;
+        let spans = ran.counts.span(which).filter(|spans| spans.n >= ENOUGH);
+        Ok(spans.ok_or_else(|| format!("{system} measured nothing"))?.max)
+    };
+    let refill = most("kernel-replenish", id::KERNEL_REPLENISH)?;
+    Ok(refill + 2 * most("kernel", id::KERNEL_SCHEDULE)?)
+}
+
 /// A span of a run.
 pub(super) fn reported(counts: &Counts, which: u16) -> Result<Figure, Failure> {
     let name = NAMES.iter().find(|(id, _)| *id == which).map_or("?", |(_, name)| name);

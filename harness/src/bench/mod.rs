@@ -19,6 +19,7 @@ mod sched;
 mod system;
 
 pub use figure::{Figure, Must, table};
+pub use kernel::activation;
 
 use crate::Failure;
 use std::collections::VecDeque;

@@ -10,6 +10,7 @@ use super::wrong::stopped;
 use crate::build;
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::record::Op;
+use bulkhead_plan::kernel::OVERHEAD;
 use bulkhead_run::Options;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,21 @@ pub fn jobs() -> Vec<Job> {
         })
         .chain(files("kernel", ".alone.txt").map(alone))
         .chain(REFUSED.iter().map(refused))
+        .chain([overhead()])
         .collect()
+}
+
+/// Admission counts, and the kernel charges, what an activation costs at most, and not much more: one instruction is
+/// one nanosecond here.
+fn overhead() -> Job {
+    Job::one("kernel/overhead", 200, |_| {
+        let costs = crate::bench::activation().map_err(|error| error.to_string())?;
+        let said = format!("{costs} instructions, {OVERHEAD} ns counted");
+        match (costs..=2 * costs).contains(&OVERHEAD) {
+            true => Ok(said),
+            false => Err(said),
+        }
+    })
 }
 
 type Change = fn(&mut Options);

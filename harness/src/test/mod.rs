@@ -7,6 +7,7 @@
 
 mod attack;
 mod bochs;
+mod book;
 mod damaged;
 mod device;
 mod disk;
@@ -40,6 +41,7 @@ use driver::Job;
 fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
     jobs.extend(verify::jobs());
+    jobs.extend(book::jobs());
     jobs.extend(fuzz::jobs());
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());

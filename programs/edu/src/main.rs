@@ -1,10 +1,12 @@
-//! A driver: lets QEMU's educational device (QEMU, docs/specs/edu.rst) interrupt, and takes each
-//! interrupt as a signal.
+//! A driver of QEMU's educational device (QEMU, docs/specs/edu.rst): registers, interrupts as signals, and memory that
+//! the device reads and writes.
 //!
-//! Arguments: `rounds=N` (default 100).
+//! Arguments: `rounds=N` (default 100) interrupts; `copies=N` (default 0) pages through the device and back, which needs
+//! `memory`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_program::{Program, println, ready};
+use bulkhead_program::{Error, Handler, Memory, Notification, Program, Registers, println, ready};
+use core::sync::atomic::Ordering;
 
 bulkhead_program::entry!(driver);
 
@@ -12,29 +14,98 @@ const IDENTITY: u64 = 0x00;
 const STATUS: u64 = 0x24;
 const RAISE: u64 = 0x60;
 const ACKNOWLEDGE: u64 = 0x64;
+const DMA_FROM: u64 = 0x80;
+const DMA_TO: u64 = 0x88;
+const DMA_COUNT: u64 = 0x90;
+const DMA_COMMAND: u64 = 0x98;
+/// Command: go; from the device; with an interrupt at the end.
+const GO: u64 = 1;
+const OUT: u64 = 2;
+const TELL: u64 = 4;
+/// Where the device's own memory lies, as it sees it.
+const BUFFER: u64 = 0x4_0000;
+/// Status: a copy has ended.
+const COPIED: u32 = 0x100;
+
+/// What an interrupt sets.
+const BITS: u64 = 4;
+
+/// The device, and where its interrupts come.
+struct Edu {
+    registers: Registers,
+    came: Notification,
+    handler: Handler,
+}
+
+impl Edu {
+    /// Waits for an interrupt; what it was for, if it came with the manifest's bits.
+    fn interrupt(&self) -> Result<u32, Error> {
+        let bits = self.came.wait()?;
+        let status = self.registers.read32(STATUS);
+        self.registers.write32(ACKNOWLEDGE, status);
+        self.handler.acknowledge()?;
+        Ok(if bits == BITS { status } else { 0 })
+    }
+
+    fn raise(&self, round: u32) -> Result<bool, Error> {
+        self.registers.write32(RAISE, round);
+        Ok(self.interrupt()? == round)
+    }
+
+    /// Lets the device copy `len` bytes; its address of one side, memory's of the other.
+    fn copy(&self, [from, to, len]: [u64; 3], direction: u64) -> Result<bool, Error> {
+        self.registers.write64(DMA_FROM, from);
+        self.registers.write64(DMA_TO, to);
+        self.registers.write64(DMA_COUNT, len);
+        self.registers.write64(DMA_COMMAND, GO | TELL | direction);
+        Ok(self.interrupt()? == COPIED)
+    }
+
+    /// A page through the device and back.
+    fn through(&self, page: Memory, physical: u64, round: u64) -> Result<bool, Error> {
+        let (word, len) = (&page.words()[0], page.len as u64);
+        word.store(round, Ordering::Release);
+        let in_time = self.copy([physical, BUFFER, len], 0)?;
+        word.store(0, Ordering::Release);
+        let back = self.copy([BUFFER, physical, len], OUT)?;
+        Ok(in_time && back && word.load(Ordering::Acquire) == round)
+    }
+}
 
 fn driver(program: Program) -> u32 {
-    let rounds = program.number("rounds").unwrap_or(100) as u32;
-    let edu = program.registers("pci:00:08.0:0");
-    let (came, handler) = (program.waits("came"), program.interrupt("came"));
-    println!("edu: identity {:#x}", edu.read32(IDENTITY));
-    ready();
-    for round in 1..=rounds {
-        edu.write32(RAISE, round);
-        let bits = match came.wait() {
-            Ok(bits) => bits,
-            Err(error) => {
-                println!("edu: round {round}: {error}");
-                return 1;
-            }
-        };
-        let status = edu.read32(STATUS);
-        edu.write32(ACKNOWLEDGE, status);
-        if (bits, status) != (4, round) || handler.acknowledge().is_err() {
-            println!("edu: round {round}: bits {bits:#x}, status {status:#x}");
-            return 1;
+    match drive(program) {
+        Ok(true) => 0,
+        Ok(false) => {
+            println!("edu: not what was expected");
+            1
+        }
+        Err(error) => {
+            println!("edu: {error}");
+            1
         }
     }
+}
+
+fn drive(program: Program) -> Result<bool, Error> {
+    let edu = Edu {
+        registers: program.registers("pci:00:08.0:0"),
+        came: program.waits("came"),
+        handler: program.interrupt("came"),
+    };
+    println!("edu: identity {:#x}", edu.registers.read32(IDENTITY));
+    ready();
+    let mut good = true;
+    let rounds = program.number("rounds").unwrap_or(100) as u32;
+    for round in 1..=rounds {
+        good &= edu.raise(round)?;
+    }
     println!("edu: {rounds} interrupts");
-    0
+    if let Some(copies) = program.number("copies") {
+        let (page, physical) = program.maker().page()?;
+        for round in 1..=copies {
+            good &= edu.through(page, physical, round)?;
+        }
+        println!("edu: {copies} pages there and back");
+    }
+    Ok(good)
 }

@@ -1,0 +1,187 @@
+//! The book says what is: blocks that a comment marks are compared with the files that they show, and commands are run
+//! and say what the page has; tests that are named exist.
+//!
+//! | marker before a block, or in a line | what is held against it |
+//! |---|---|
+//! | `<!-- whole: FILE -->` | the block is the file |
+//! | `<!-- part: FILE -->` | the block is a part of the file; `…` stands for a gap |
+//! | `<!-- run -->` | each line behind `$ ` is run from the repository's root, and says the lines below it; `…` stands for any |
+//! | `FILE :: NAME` as code | the file has a test of that name; `make test :: NAME`: this harness has |
+
+use super::driver::Job;
+use super::system::artifacts;
+use crate::build;
+use std::process::Command;
+
+/// Pages with commands, and the seconds that they may take.
+const RUN: [(&str, u64); 1] = [("kernel-tutorial", 200)];
+
+pub fn jobs() -> Vec<Job> {
+    let run = RUN.map(|(page, seconds)| {
+        Job::one(format!("book/{page}"), seconds, move |_| runs(&read(&format!("docs/{page}.md"))?))
+    });
+    let same = Job::one("book/files", 20, |_| each_page(files));
+    let named = Job::one("book/tests", 20, |_| each_page(tests));
+    run.into_iter().chain([same, named]).collect()
+}
+
+fn read(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(build::root().join(path)).map_err(|e| format!("{path}: {e}"))
+}
+
+/// Checks all pages; how much there was to check.
+fn each_page(check: fn(&str) -> Result<usize, String>) -> Result<String, String> {
+    let folder = std::fs::read_dir(build::root().join("docs")).map_err(|e| e.to_string())?;
+    let names = folder.flatten().filter_map(|file| file.file_name().into_string().ok());
+    let mut count = 0;
+    for page in names.filter(|name| name.ends_with(".md")) {
+        let text = read(&format!("docs/{page}"))?;
+        count += check(&text).map_err(|why| format!("docs/{page}: {why}"))?;
+    }
+    match count {
+        0 => Err("nothing is marked".into()),
+        count => Ok(format!("{count} as they are said to be")),
+    }
+}
+
+/// Blocks behind a marker, with what the marker says.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    let mut rest = page;
+    while let Some((_, after)) = rest.split_once("<!-- ") {
+        rest = after;
+        let Some((marker, behind)) = after.split_once(" -->\n```") else { continue };
+        let block = behind.split_once('\n').and_then(|(_, body)| body.split_once("```"));
+        if let Some((block, _)) = block.filter(|_| !marker.contains('\n')) {
+            found.push((marker, block));
+        }
+    }
+    found
+}
+
+fn files(page: &str) -> Result<usize, String> {
+    let mut count = 0;
+    for (marker, block) in blocks(page) {
+        let (whole, file) = match marker.split_once(": ") {
+            Some(("whole", file)) => (true, file),
+            Some(("part", file)) => (false, file),
+            _ => continue,
+        };
+        let text = read(file)?;
+        let same = if whole { text == block } else { has_parts(&text, block) };
+        if !same {
+            return Err(format!("{file} has not what the page shows of it:\n{block}"));
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Whether a text has the pieces between lines of `…`, in their order.
+fn has_parts(text: &str, block: &str) -> bool {
+    let mut rest = text;
+    block.split("…\n").all(|piece| match rest.split_once(piece) {
+        Some((_, behind)) => {
+            rest = behind;
+            true
+        }
+        None => false,
+    })
+}
+
+fn runs(page: &str) -> Result<String, String> {
+    let mut count = 0;
+    for (_, block) in blocks(page).into_iter().filter(|(marker, _)| *marker == "run") {
+        let mut steps = block.split("$ ").map(|step| step.split_once('\n').unwrap_or((step, "")));
+        steps.next();
+        for (command, expected) in steps {
+            let said = shell(command)?;
+            if !says(&said, expected) {
+                return Err(format!("$ {command}\nsays\n{said}\nand not\n{expected}"));
+            }
+            count += 1;
+        }
+    }
+    Ok(format!("{count} commands"))
+}
+
+/// Both outputs of a command, as a reader has set up the shell.
+fn shell(command: &str) -> Result<String, String> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let out = Command::new("sh")
+        .args(["-c", &format!("{{ {command}\n}} 2>&1")])
+        .current_dir(build::root())
+        .env("PATH", format!("{}:{path}", build::target().join("release").display()))
+        .env("BULKHEAD_ARTIFACTS", artifacts())
+        .env("CI", "true")
+        .output()
+        .map_err(|e| format!("{command}: {e}"))?;
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Whether the lines are what is expected, with any others for `…`.
+fn says(said: &str, expected: &str) -> bool {
+    let trimmed =
+        |text: &str| text.lines().map(str::trim_end).map(String::from).collect::<Vec<_>>();
+    let (said, expected) = (trimmed(said.trim_end()), trimmed(expected.trim_end()));
+    let gap = |line: &String| line == "…";
+    let (mut at, mut any) = (0, false);
+    for (n, piece) in expected.split(gap).enumerate() {
+        any = n > 0;
+        let end = n == expected.iter().filter(|line| gap(line)).count();
+        let place = (at..=said.len()).find(|start| {
+            said[*start..].starts_with(piece)
+                && (any || *start == at)
+                && (!end || start + piece.len() == said.len())
+        });
+        let Some(place) = place else { return false };
+        at = place + piece.len();
+    }
+    any || at == said.len()
+}
+
+fn tests(page: &str) -> Result<usize, String> {
+    let spans = page.split('`').skip(1).step_by(2);
+    let named: Vec<_> = spans.filter_map(|span| span.split_once(" :: ")).collect();
+    let ours: Vec<String> = super::jobs().into_iter().flat_map(|job| job.tests).collect();
+    for (file, name) in &named {
+        let there = match *file {
+            "FILE" => continue,
+            "make test" => ours.iter().any(|test| test == name),
+            file => read(file)?.contains(&format!("fn {name}(")),
+        };
+        if !there {
+            return Err(format!("there is no test {name} in {file}"));
+        }
+    }
+    Ok(named.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_blocks_only() {
+        let page = "a\n<!-- run -->\n```text\n$ x\ny\n```\n```text\nz\n```\n<!-- a note -->\n";
+        assert_eq!(blocks(page), [("run", "$ x\ny\n")]);
+    }
+
+    #[test]
+    fn parts_have_an_order() {
+        assert!(has_parts("a\nb\nc\nd\n", "a\n…\nc\n"));
+        assert!(!has_parts("a\nb\nc\nd\n", "c\n…\na\n"));
+        assert!(!has_parts("a\nb\n", "a\nc\n"));
+    }
+
+    #[test]
+    fn what_is_said_is_what_is_expected() {
+        let said = "a\nb\nc\n";
+        for expected in ["a\nb\nc\n", "…\nc\n", "a\n…\n", "a\n…\nc\n", "…\nb\n…\n"] {
+            assert!(says(said, expected), "{expected}");
+        }
+        for expected in ["a\nb\n", "b\nc\n", "…\nb\n", "b\n…\n", "a\nc\n", "", "c\n…\na\n"] {
+            assert!(!says(said, expected), "{expected}");
+        }
+    }
+}
