@@ -18,6 +18,10 @@ pub const OVERHEAD: u64 = 1_000;
 /// 16 bits for each of two levels.
 pub const SLOTS: std::ops::RangeInclusive<u32> = 16..=1 << 16;
 
+/// Places for the objects and pages that an image's kernel begins with, as a power of two: the slots of the node in
+/// which they are made.
+pub const PLACE_BITS: u8 = 14;
+
 /// A kernel and what it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {

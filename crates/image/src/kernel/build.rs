@@ -20,7 +20,7 @@ type Machine = Host<X86, LongMode>;
 /// First byte that objects are made of.
 const OBJECTS: u32 = 4 << 20;
 /// Slots of the first node, as a power of two.
-const NODE_BITS: u8 = 14;
+const NODE_BITS: u8 = bulkhead_plan::kernel::PLACE_BITS;
 
 /// A system in the making.
 pub struct Build {

@@ -92,6 +92,7 @@ pub const ALL: &[Rule] = &[
     kernel::programs::kernel_idle,
     kernel::programs::part_size,
     kernel::programs::kernel_memory,
+    kernel::programs::kernel_places,
     kernel::programs::program_slots,
     kernel::programs::program_names,
     kernel::programs::program_device,

@@ -12,7 +12,7 @@ use crate::source::{Location, k, n};
 use bulkhead_kernel_abi::{MAX_NAMES, at, slot};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::Trigger;
-use bulkhead_plan::kernel::{Driven, SLOTS};
+use bulkhead_plan::kernel::{Driven, PLACE_BITS, SLOTS};
 
 /// A kernel reaches this much of its sandbox' memory, through a window at the top of its
 /// addresses.
@@ -160,6 +160,50 @@ pub fn kernel_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::new("kernel-memory", at, message).help(help));
         }
     }
+}
+
+/// Each page that a kernel begins with has a place in the image's first node. Counted are heaps, shared memory and files; the
+/// image builder also counts stacks, tables, devices' pages and objects.
+pub fn kernel_places(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        let all = heaviest(cx, &parts);
+        let pages = all.iter().fold(0u64, |sum, (pages, ..)| sum.saturating_add(*pages));
+        let Some((_, at, what)) = all.into_iter().max_by_key(|(pages, ..)| *pages) else {
+            continue;
+        };
+        if pages > 1 << PLACE_BITS {
+            let (name, room) = (&parts.sandbox.name, 1u64 << PLACE_BITS);
+            let message = format!(
+                "kernel `{name}` begins with {pages} pages of its programs: {what} has most of them"
+            );
+            let help = format!(
+                "there is room for {room} pages and objects: make heaps and shared memory smaller, or take `memory`, of which a program makes its own at run time"
+            );
+            found.push(Diagnostic::new("kernel-memory", at, message).help(help));
+        }
+    }
+}
+
+/// Pages of heaps, of shared memory (once, and once more for each program that sees it), and of all else that a
+/// program has; where the manifest says so.
+fn heaviest(cx: &Context<'_, '_>, parts: &Parts<'_>) -> Vec<(u64, Location, String)> {
+    let pages = |text: &str| size::parse(text).unwrap_or(0).div_ceil(PAGE);
+    let mut all = Vec::new();
+    for program in &parts.programs {
+        let heap = program.heap.as_deref().map_or(0, pages);
+        all.push((heap, cx.at(program, &[k("heap")]), format!("the heap of `{}`", program.name)));
+        let text = elf(cx, program).map_or(0, |elf| {
+            elf.segments.iter().fold(0u64, |sum, s| sum.saturating_add(s.len.div_ceil(PAGE)))
+        });
+        all.push((text, cx.at(program, &[k("file")]), format!("the file of `{}`", program.name)));
+    }
+    for shared in &parts.shared {
+        let seen = { parts.programs.iter() }
+            .filter(|program| program.maps.iter().any(|map| map.parts().0 == shared.name));
+        let count = pages(&shared.size).saturating_mul(1 + seen.count() as u64);
+        all.push((count, cx.at(shared, &[k("size")]), format!("shared memory `{}`", shared.name)));
+    }
+    all
 }
 
 /// Bytes that the manifest's words alone take.
