@@ -117,6 +117,8 @@ fn timeline() -> Timeline {
         Event::Deadline { thread: 0x7700, context: 0x8800 },
         Event::Lend { notification: NOTIFICATION, to: server, context: 0x8800 },
         Event::Return { from: server, to: 0, context: 0x8800 },
+        // And on at the end.
+        run(client, 10),
     ];
     let record = |(n, event)| Item::Record(Record { tsc: 2_000 + 20 * n as u64, event });
     let mut items: Vec<_> = events.into_iter().enumerate().map(record).collect();

@@ -14,9 +14,6 @@ use std::path::PathBuf;
 const SYSTEMS: [(&str, Option<u64>); 3] =
     [("passive", Some(1_000)), ("edu", None), ("flight", None)];
 
-/// Between a decision and its record, and back in user mode: measured 350 ns.
-const SLACK: u64 = 1_000;
-
 pub fn jobs() -> Vec<Job> {
     let job = |(name, calls)| {
         Job::one(format!("trace/{name}"), 120, move |bench| traced(bench, name, calls))
@@ -43,7 +40,7 @@ fn traced(bench: &Bench, name: &str, calls: Option<u64>) -> Result<String, Strin
         return Err(seen.wrong("there is no trace"));
     };
     seen.undisturbed(&outcome.report.sandboxes[*sandbox].name, &["exited"])?;
-    let figures = check(timeline, budgets, SLACK).map_err(|why| seen.wrong(&why))?;
+    let figures = check(timeline, budgets, 0).map_err(|why| seen.wrong(&why))?;
     if let Some(calls) = calls {
         seen.ensure(figures.donations == calls, format!("{} donations", figures.donations))?;
     }
