@@ -179,6 +179,22 @@ ids! {
     STORM_SHARE = 0x0A1 "kernel.storm_share";
     /// Kernel: interrupts a second that it handled.
     STORM_RATE = 0x0A2 "kernel.storm_rate";
+    /// A switch of criticality at user level, of 1 thread.
+    KERNEL_CRITICALITY_1 = 0x088 "kernel.criticality_1";
+    /// A switch of criticality at user level, of 2 threads.
+    KERNEL_CRITICALITY_2 = 0x089 "kernel.criticality_2";
+    /// A switch of criticality at user level, of 3 threads.
+    KERNEL_CRITICALITY_3 = 0x08A "kernel.criticality_3";
+    /// A switch of criticality at user level, of 4 threads.
+    KERNEL_CRITICALITY_4 = 0x08B "kernel.criticality_4";
+    /// A switch of criticality at user level, of 5 threads.
+    KERNEL_CRITICALITY_5 = 0x08C "kernel.criticality_5";
+    /// A switch of criticality at user level, of 6 threads.
+    KERNEL_CRITICALITY_6 = 0x08D "kernel.criticality_6";
+    /// A switch of criticality at user level, of 7 threads.
+    KERNEL_CRITICALITY_7 = 0x08E "kernel.criticality_7";
+    /// A switch of criticality at user level, of 8 threads.
+    KERNEL_CRITICALITY_8 = 0x08F "kernel.criticality_8";
 }
 
 /// The bytes of a marker.

@@ -90,6 +90,7 @@ const LONG: [Part; 17] = [
         policies::overruns,
     ),
     part(&["kernel.storm", "flight.storm"], isolation::storm),
+    part(&["kernel.criticality_"], policies::criticality),
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),

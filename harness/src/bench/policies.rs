@@ -20,3 +20,25 @@ pub fn overruns() -> Found {
     };
     all.into_iter().map(one).collect()
 }
+
+/// Most instructions for each thread of a switch of criticality.
+const A_THREAD: f64 = 600.0;
+
+/// Switches of criticality for 1 to 8 threads.
+pub fn criticality() -> Found {
+    let ran = System::new("kernel-criticality", "kernel-criticality").one_core().run()?;
+    let all = [
+        id::KERNEL_CRITICALITY_1,
+        id::KERNEL_CRITICALITY_2,
+        id::KERNEL_CRITICALITY_3,
+        id::KERNEL_CRITICALITY_4,
+        id::KERNEL_CRITICALITY_5,
+        id::KERNEL_CRITICALITY_6,
+        id::KERNEL_CRITICALITY_7,
+        id::KERNEL_CRITICALITY_8,
+    ];
+    let bounded = |(n, which): (usize, &u16)| {
+        Ok(reported(&ran.counts, *which)?.must(Must::AtMost(A_THREAD * (n + 1) as f64)))
+    };
+    all.iter().enumerate().map(bounded).collect()
+}

@@ -5,6 +5,7 @@
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 mod calls;
+mod criticality;
 mod irq;
 mod marked;
 mod time;
@@ -24,6 +25,7 @@ fn measure(program: Program) -> u32 {
         Some("handler") => time::handler(program),
         Some("driver") => irq::driver(program),
         Some("interrupted") => irq::interrupted(program),
+        Some("criticality") => criticality::switch(program),
         Some("bystander") => time::bystander(),
         role => panic!("no role {role:?}"),
     }

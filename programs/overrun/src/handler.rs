@@ -10,7 +10,7 @@ use bulkhead_program::{
 /// What the server runs on without a client, ns, budget and period: to begin anew, and to end a request.
 const SPARE: [u64; 2] = [200_000, 1_000_000];
 /// By how much a client's budget grows, ns.
-const MORE: u64 = 10_000;
+const MORE: u64 = 8_000;
 /// Most clients.
 const MOST: usize = 8;
 
