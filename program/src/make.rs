@@ -33,11 +33,15 @@ impl Maker {
     /// memory; [`bulkhead_kernel_abi::Code::OutOfRange`]: no slot is empty any more.
     pub fn make(&mut self, kind: Kind, bits: u8) -> Result<Address, Error> {
         let what = kind as u64 | u64::from(bits) << 8 | 1 << 16;
-        // Beyond the last one: the kernel says what is wrong with that.
-        let slot = if self.next < self.end { self.next } else { Address::MAX };
+        let slot = self.slot();
         invoke(slot::MEMORY, label::RETYPE, [what, slot::NODE.into(), slot.into(), 0])?;
         self.next += 1;
         Ok(slot)
+    }
+
+    /// The next one; beyond the last one, the kernel says what is wrong with that.
+    fn slot(&self) -> Address {
+        if self.next < self.end { self.next } else { Address::MAX }
     }
 
     /// A context without time so far, with room for the fewest refills.
@@ -71,6 +75,18 @@ impl Maker {
     /// See above.
     pub fn notification(&mut self) -> Result<Notification, Error> {
         self.make(Kind::Notification, 0).map(Notification)
+    }
+
+    /// An endpoint's capability by which its receiver knows who calls; to call only.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::WrongKind`]: it has a badge already; and see above.
+    pub fn badged(&mut self, endpoint: Endpoint, badge: u64) -> Result<Endpoint, Error> {
+        let rights = Rights::WRITE.and(Rights::CALL).0;
+        let slot = self.slot();
+        invoke(slot::NODE, label::COPY, [slot.into(), endpoint.0.into(), rights.into(), badge])?;
+        self.next += 1;
+        Ok(Endpoint(slot))
     }
 
     /// A thread of this program, stopped, without a buffer, priority or context.

@@ -147,6 +147,14 @@ impl Thread {
         self.method(label::WRITE_REGISTERS, words)
     }
 
+    /// Where the ends of its budgets go.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::NoRight`]: it cannot be called.
+    pub fn set_timeout(self, handler: Endpoint) -> Result<(), Error> {
+        self.method(label::SET_TIMEOUT, [handler.0.into(), 0, 0, 0])
+    }
+
     /// It runs, or goes on.
     ///
     /// # Errors

@@ -195,6 +195,8 @@ ids! {
     KERNEL_CRITICALITY_7 = 0x08E "kernel.criticality_7";
     /// A switch of criticality at user level, of 8 threads.
     KERNEL_CRITICALITY_8 = 0x08F "kernel.criticality_8";
+    /// A scheduler that is a program: from the last instruction of who ran to the first one of who runs next.
+    KERNEL_EDF = 0x090 "kernel.edf";
 }
 
 /// The bytes of a marker.

@@ -61,7 +61,7 @@ pub const SHORT: [Part; 10] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 17] = [
+const LONG: [Part; 18] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -91,6 +91,7 @@ const LONG: [Part; 17] = [
     ),
     part(&["kernel.storm", "flight.storm"], isolation::storm),
     part(&["kernel.criticality_"], policies::criticality),
+    part(&["kernel.edf_"], policies::edf),
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),
