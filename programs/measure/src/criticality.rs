@@ -1,6 +1,7 @@
 //! A switch of criticality by a program: the priorities of so many threads, one call each, and back again. The
 //! threads want to run and have time, so that each call moves one from a queue of the scheduler to another.
 
+#[cfg(target_os = "none")]
 use crate::marked::quad;
 use bulkhead_program::abi::{Policy, at};
 use bulkhead_program::marker::{BEGIN, END, id};
