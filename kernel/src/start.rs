@@ -120,9 +120,8 @@ unsafe extern "C" fn start(info: *const Info) {
     machine.play(baked.script as u32);
     // The host's clock was another one.
     (baked.core.timer, baked.core.now) = (Time::MAX, 0);
-    baked.core.undecided = 1;
     let mut kernel = Kernel { machine, core: &mut baked.core };
-    kernel.decide();
+    kernel.start();
 }
 
 #[inline(always)]

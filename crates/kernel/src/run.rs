@@ -112,6 +112,14 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
+    /// The first threads begin. They were woken on the host, whose clock was another one.
+    pub fn start(&mut self) {
+        let now = self.now();
+        self.core.scheduler.start(&mut Store(&mut *self.machine), now);
+        self.core.undecided = 1;
+        self.decide();
+    }
+
     /// Decides who runs, at the end of an entry that changed something, and goes there.
     pub fn decide(&mut self) {
         // Telling a handler of the end of a budget, or a thread of its deadline, can change it again.

@@ -177,6 +177,10 @@ ids! {
     KERNEL_KILL = 0x083 "kernel.timeout_kill";
     /// Kernel: what a driver under a storm of interrupts took of its core, in millionths.
     STORM_SHARE = 0x0A1 "kernel.storm_share";
+    /// Kernel: a request's way to a thread below a hog and back, at all phases of the hog's budget.
+    HOG_PHASES = 0x0A3 "kernel.hog_phases";
+    /// Kernel: the same, around the phase where it takes longest.
+    HOG_WORST = 0x0A4 "kernel.hog_worst";
     /// Kernel: interrupts a second that it handled.
     STORM_RATE = 0x0A2 "kernel.storm_rate";
     /// A switch of criticality at user level, of 1 thread.

@@ -190,6 +190,11 @@ impl Account {
         self.used >= self.head.amount
     }
 
+    /// What it has comes at `now` at the earliest.
+    pub(crate) fn not_before(&mut self, now: Time) {
+        self.head.time = self.head.time.max(now);
+    }
+
     /// The thread ran for so long.
     #[inline]
     pub fn charge(&mut self, ticks: Time) {

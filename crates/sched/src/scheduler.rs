@@ -80,6 +80,21 @@ impl Scheduler {
         }
     }
 
+    /// Begins at `now` with what was woken by another clock: nobody has waited so far, and who did
+    /// not wait has no budgets to make up for.
+    pub fn start(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
+        self.charged = self.charged.max(now);
+        for level in 0..=self.ready.highest() {
+            let mut next = self.ready.first(level);
+            for _ in 0..PLACES {
+                let Some(id) = next else { break };
+                let context = contexts.context(id);
+                context.account.not_before(now);
+                next = Id::from_link(context.next);
+            }
+        }
+    }
+
     /// Reserves the room that a context needs, before it is woken for the first time.
     ///
     /// # Errors

@@ -70,3 +70,27 @@ pub fn storm() -> Found {
             .note(format!("of {}", work.n)),
     ])
 }
+
+/// A thread below a hog: the worst latency of its answers, which is to be the hog's budget.
+pub fn hog() -> Found {
+    (1..=9).map(below).collect()
+}
+
+/// What a latency may exceed the budget by, us.
+const MORE: f64 = 5.0;
+
+fn below(budget: u32) -> Result<Figure, Failure> {
+    let ran = System::new("kernel-hog", "kernel-hog")
+        .one_core()
+        .changed("budget = \"5 ms\"", format!("budget = \"{budget} ms\""))
+        .run()?;
+    let [phases, worst] = [id::HOG_PHASES, id::HOG_WORST]
+        .map(|which| ran.counts.value(which).ok_or("the thread below the hog answered nothing"));
+    let (phases, worst) = (phases?, worst?);
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let row = Row::new(&format!("kernel.hog_{budget}"), "us", us(phases.max.max(worst.max)));
+    let average = us(phases.sum) / phases.n as f64;
+    Ok(Figure::new(row)
+        .must(Must::AtMost(f64::from(budget) * 1000.0 + MORE))
+        .note(format!("budget {budget} of 10 ms; average of all phases {average:.0}")))
+}

@@ -61,7 +61,7 @@ pub const SHORT: [Part; 10] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 19] = [
+const LONG: [Part; 20] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -89,6 +89,7 @@ const LONG: [Part; 19] = [
         ],
         policies::overruns,
     ),
+    part(&["kernel.hog_"], isolation::hog),
     part(&["kernel.storm", "flight.storm"], isolation::storm),
     part(&["kernel.criticality_"], policies::criticality),
     part(&["kernel.edf_"], policies::edf),

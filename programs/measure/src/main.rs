@@ -4,6 +4,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
+mod below;
 mod calls;
 mod criticality;
 mod irq;
@@ -23,6 +24,7 @@ fn measure(program: Program) -> u32 {
         Some("spin") => time::spin(program),
         Some("refilled") => time::refilled(program),
         Some("handler") => time::handler(program),
+        Some("requests") => below::requests(program),
         Some("driver") => irq::driver(program),
         Some("interrupted") => irq::interrupted(program),
         Some("criticality") => criticality::switch(program),

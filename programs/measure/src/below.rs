@@ -1,0 +1,73 @@
+//! A thread below a hog answers requests (figure 9 of the scheduling-context paper). There they come from a network; here
+//! a thread above the hog makes them at absolute times, so that an answer's latency is known to the nanosecond from
+//! the moment when the request was due, and the way is the same: a timer's interrupt for the network card's, a thread above all,
+//! a signal. They come one in a period of the hog, so that those who bring them don't add to what the hog takes.
+
+use bulkhead_program::marker::{VALUE, id};
+use bulkhead_program::{Notification, Program, mark, now, println, ready, sleep_until};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The hog's period, ns.
+const PERIOD: u64 = 10_000_000;
+/// By how much a request comes later in the hog's period than the last one, ns: first through all of it, then around
+/// where the worst one was.
+const COARSE: u64 = 100_000;
+const FINE: u64 = 2_000;
+
+static ANSWERED: AtomicU64 = AtomicU64::new(0);
+
+struct Requests {
+    request: Notification,
+    answer: Notification,
+    never: Notification,
+    /// The last one's time.
+    last: u64,
+}
+
+impl Requests {
+    /// Makes one at a time, ns; how long the answer takes.
+    fn at(&mut self, due: u64) -> u64 {
+        assert!(sleep_until(self.never, due).is_ok() && now() >= due);
+        self.last = due;
+        self.request.signal();
+        assert!(self.answer.wait().is_ok());
+        ANSWERED.load(Ordering::Relaxed) - due
+    }
+
+    /// The first time at this phase that is a period after the last request.
+    fn next(&self, phase: u64) -> u64 {
+        let earliest = self.last + PERIOD;
+        earliest + (phase + PERIOD - earliest % PERIOD) % PERIOD
+    }
+}
+
+/// Makes requests.
+pub fn requests(program: Program) -> u32 {
+    let (request, answer) = (program.signals("request"), program.waits("answer"));
+    let mut requests = Requests { request, answer, never: program.waits("never"), last: now() };
+    ready();
+    let mut worst = (0, 0);
+    for n in 0..PERIOD / COARSE {
+        let took = requests.at(requests.next(n * COARSE));
+        mark!(VALUE | id::HOG_PHASES, took);
+        worst = worst.max((took, n * COARSE));
+    }
+    let first = worst.1 + PERIOD - COARSE;
+    for n in 0..2 * COARSE / FINE {
+        let took = requests.at(requests.next((first + n * FINE) % PERIOD));
+        mark!(VALUE | id::HOG_WORST, took);
+    }
+    println!("measure: done");
+    0
+}
+
+bulkhead_program::thread!(echo, answers);
+
+fn answers(program: Program) -> u32 {
+    let (request, answer) = (program.waits("request"), program.signals("answer"));
+    while request.wait().is_ok() {
+        ANSWERED.store(now(), Ordering::Relaxed);
+        answer.signal();
+    }
+    1
+}
