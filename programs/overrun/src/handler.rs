@@ -10,7 +10,7 @@ use bulkhead_program::{
 /// What the server runs on without a client, ns, budget and period: to begin anew, and to end a request.
 const SPARE: [u64; 2] = [200_000, 1_000_000];
 /// By how much a client's budget grows, ns.
-const MORE: u64 = 8_000;
+const MORE: u64 = 16_000;
 /// Most clients.
 const MOST: usize = 8;
 
@@ -121,8 +121,13 @@ impl Handler {
             spare.unbind()?;
             return self.roll_back();
         };
-        client.policy.begin();
-        match client.policy {
+        let [budget, period] = &mut client.budget;
+        let policy = match client.policy {
+            Policy::Extend if *budget + MORE > *period / 2 => Policy::Rollback,
+            policy => policy,
+        };
+        policy.begin();
+        match policy {
             Policy::Rollback => self.roll_back(),
             Policy::Emergency => {
                 // The client keeps its own time, for when it is answered.
@@ -132,10 +137,6 @@ impl Handler {
                 Ok(true)
             }
             Policy::Extend => {
-                let [budget, period] = &mut client.budget;
-                if *budget + MORE > *period / 2 {
-                    return self.roll_back();
-                }
                 *budget += MORE;
                 client.time.configure(Time::Sporadic, *budget, *period, badge)?;
                 Ok(true)
