@@ -16,7 +16,6 @@
 //! name). The entry is its first thread's; others begin at a symbol of their own
 //! ([`thread!`]).
 #![cfg_attr(target_os = "none", no_std)]
-#![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 mod call;
 mod console;

@@ -9,7 +9,6 @@
 //! `threads=N`, `load=N` percent of the processor for all of them, `shortest=N`: their periods lie between this and
 //! ten times this, us; `decisions=N`: switches from one to the next until it is over.
 #![cfg_attr(target_os = "none", no_std, no_main)]
-#![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 mod client;
 mod scheduler;

@@ -2,7 +2,6 @@
 //! roles: `role=ROLE` in their arguments. Markers lie right before and behind the `syscall` instruction, so
 //! that what the plugin counts is from that instruction to the one with which the kernel returns.
 #![cfg_attr(target_os = "none", no_std, no_main)]
-#![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 mod below;
 mod calls;

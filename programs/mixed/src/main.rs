@@ -5,7 +5,6 @@
 //!
 //! `role=manager`; `role=image`, the most critical one, `codec`, `sound`: `period=N` us.
 #![cfg_attr(target_os = "none", no_std, no_main)]
-#![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 mod kernels;
 mod manager;

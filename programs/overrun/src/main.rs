@@ -9,7 +9,6 @@
 //! `role=server`, `client`, `handler`, `end` says which part a program is. Markers give what the handler costs: from its first
 //! instruction until the server goes on, or waits for its next request.
 #![cfg_attr(target_os = "none", no_std, no_main)]
-#![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 mod chain;
 mod client;
