@@ -1,17 +1,16 @@
 //! Ways into the kernel and out of it.
 //!
-//! **In.** A SYSCALL saves what it has to preserve straight into the current thread's registers, which
-//! the kernel finds without a free register: the offset of the current thread lies at a fixed place. An
-//! interrupt or exception in user mode pushes its frame there, too: the task state segment's stack
-//! ends where the thread's registers end. What comes from the idle loop needs no state.
+//! **In.** An interrupt or exception in user mode pushes its frame straight into the current thread's registers: the
+//! task state segment's stack ends where they end. A SYSCALL saves what it has to preserve there, too, and
+//! finds them without a free register: the segment lies at a fixed place. What comes from the idle loop needs no state.
 //!
 //! **Out.** Whatever came in, the current thread is who goes on. One that came by SYSCALL goes by
 //! SYSRET with the registers that a call preserves or answers; one that was interrupted goes by IRET with all.
 
 use crate::machine::X86Machine;
-use crate::{BAKED, start};
+use crate::{BAKED, machine, start};
 use bulkhead_cpu_x86::wrmsr;
-use bulkhead_kernel::{Core, Exception, Kernel, Ref};
+use bulkhead_kernel::{Core, Exception, Kernel, Line, Ref};
 use bulkhead_kernel_x86::{
     DEVICE_VECTORS, FIRST_VECTOR, SPURIOUS, TIMER, WINDOW, register, selector,
 };
@@ -35,9 +34,17 @@ unsafe impl Sync for Stack {}
 #[unsafe(link_section = ".stack")]
 pub static STACK_OF_CORE: Stack = Stack(core::cell::UnsafeCell::new([0; STACK]));
 
-/// A register's place from the window's start, to be added to a thread's offset: a displacement.
+/// Exceptions that push an error code (APM volume 2, section 8.2), as bits.
+const WITH_ERROR: u64 = 1 << 8 | 0b11111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
+
+/// A register's place from where a thread's registers end: near enough for short instructions.
 const fn place(register: usize) -> i64 {
-    WINDOW as i64 + 8 * register as i64
+    8 * register as i64 - 8 * register::COUNT as i64
+}
+
+/// A register's place from the stack pointer when those up to RSI are off the stack.
+const fn left(register: usize) -> usize {
+    8 * (register - register::RSI - 1)
 }
 
 global_asm!(
@@ -45,7 +52,7 @@ global_asm!(
     ".global kernel_call",
     "kernel_call:",
     "mov [rip + {scratch}], rsp",
-    "mov esp, [rip + {baked} + {current}]",
+    "mov rsp, [rip + {task} + 4]",
     "mov [rsp + {RIP}], rcx",
     "mov [rsp + {RFLAGS}], r11",
     "mov rcx, [rip + {scratch}]",
@@ -71,34 +78,35 @@ global_asm!(
     "mov esp, [rip + {baked} + {current}]",
     "test esp, esp",
     "jz 2f",
-    "lea rax, [rsp + {END}]",
+    "lea rax, [rsp + {window} + 8 * {count}]",
     "mov [rip + {task} + 4], rax",
-    "mov r15, [rsp + {R15}]",
-    "mov r14, [rsp + {R15} + 8]",
-    "mov r13, [rsp + {R15} + 16]",
-    "mov r12, [rsp + {R15} + 24]",
-    "mov rbp, [rsp + {RBP}]",
-    "mov rbx, [rsp + {RBX}]",
-    "mov rdx, [rsp + {RDX}]",
-    "mov r8, [rsp + {RDX} + 8]",
-    "mov r9, [rsp + {RDX} + 16]",
-    "mov r10, [rsp + {RDX} + 24]",
-    "mov rax, [rsp + {RAX}]",
-    "mov rdi, [rsp + {RDI}]",
-    "mov rsi, [rsp + {RSI}]",
-    "cmp qword ptr [rsp + {ALL}], 0",
+    "lea rsp, [rsp + {window}]",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbp",
+    "pop rbx",
+    "pop rdx",
+    "pop r8",
+    "pop r9",
+    "pop r10",
+    "pop rax",
+    "pop rdi",
+    "pop rsi",
+    "cmp qword ptr [rsp + {LEFT_ALL}], 0",
     "jne 3f",
-    "mov rcx, [rsp + {RIP}]",
-    "mov r11, [rsp + {RFLAGS}]",
-    "mov rsp, [rsp + {RSP}]",
+    "mov rcx, [rsp + {LEFT_RIP}]",
+    "mov r11, [rsp + {LEFT_RFLAGS}]",
+    "mov rsp, [rsp + {LEFT_RSP}]",
     "sysretq",
     // All registers.
     "3:",
-    "mov r11, [rsp + {R11}]",
-    "mov rcx, [rsp + {RCX}]",
-    "mov qword ptr [rsp + {CS}], {user_code}",
-    "mov qword ptr [rsp + {SS}], {user_data}",
-    "lea rsp, [rsp + {RIP}]",
+    "mov qword ptr [rsp + {LEFT_CS}], {user_code}",
+    "mov qword ptr [rsp + {LEFT_SS}], {user_data}",
+    "pop r11",
+    "pop rcx",
+    "lea rsp, [rsp + {LEFT_RIP} - 16]",
     "iretq",
     // Nobody can run: until an interrupt, whose entry comes back here.
     "2:",
@@ -107,22 +115,23 @@ global_asm!(
     "hlt",
     "jmp 2b",
 
-    // Entries of the interrupt descriptor table, 16 bytes each: those exceptions that have no error
-    // code, and interrupts, push a 0 instead. Vectors above 127 would need another form.
-    ".balign 16",
+    // Entries of the interrupt descriptor table, 7 bytes each with the long form of the jump: those exceptions that have no error
+    // code, and interrupts, have their vector in its place, too. Vectors above 127 would need another form.
     ".global kernel_vectors",
     "kernel_vectors:",
     ".set vector, 0",
     ".rept {vectors}",
-    ".balign 16",
-    ".if vector != 8 && (vector < 10 || vector > 14) && vector != 17 && vector != 21 && vector != 29 && vector != 30",
-    "push 0",
-    ".endif",
     "push vector",
-    "jmp 4f",
+    ".byte 0xE9",
+    ".if ({with_error} >> vector) & 1",
+    ".long 4f - . - 4",
+    ".else",
+    ".long 6f - . - 4",
+    ".endif",
     ".set vector, vector + 1",
     ".endr",
-    ".balign 16",
+    "6:",
+    "push [rsp]",
     "4:",
     // From the idle loop there is nothing to save.
     "test byte ptr [rsp + 24], 3",
@@ -149,7 +158,6 @@ global_asm!(
     "lea rsp, [rip + {stack} + {size}]",
     "cld",
     "call {interrupted}",
-    "jmp kernel_exit",
     "5:",
     "mov edi, [rsp]",
     "mov esi, [rsp + 8]",
@@ -157,7 +165,6 @@ global_asm!(
     "cld",
     "lea rsp, [rip + {stack} + {size}]",
     "call {idle}",
-    "jmp kernel_exit",
     ".previous",
     scratch = sym SCRATCH,
     baked = sym BAKED,
@@ -169,10 +176,13 @@ global_asm!(
     interrupted = sym interrupted,
     idle = sym interrupted_idle,
     vectors = const bulkhead_kernel_x86::VECTORS,
+    with_error = const WITH_ERROR,
     vector = const 8 * register::VECTOR,
     error = const 8 * register::ERROR,
     user_code = const selector::USER_CODE,
     user_data = const selector::USER_DATA,
+    window = const WINDOW as i64,
+    count = const register::COUNT,
     R15 = const place(register::R15),
     RBP = const place(register::RBP),
     RBX = const place(register::RBX),
@@ -180,15 +190,16 @@ global_asm!(
     RAX = const place(register::RAX),
     RDI = const place(register::RDI),
     RSI = const place(register::RSI),
-    R11 = const place(register::R11),
-    RCX = const place(register::RCX),
     ALL = const place(register::ALL),
     RIP = const place(register::RIP),
-    CS = const place(register::CS),
     RFLAGS = const place(register::RFLAGS),
     RSP = const place(register::RSP),
-    SS = const place(register::SS),
-    END = const place(register::COUNT),
+    LEFT_ALL = const left(register::ALL),
+    LEFT_RIP = const left(register::RIP),
+    LEFT_CS = const left(register::CS),
+    LEFT_RFLAGS = const left(register::RFLAGS),
+    LEFT_RSP = const left(register::RSP),
+    LEFT_SS = const left(register::SS),
 );
 
 /// Where RSP waits until there is a register for it.
@@ -230,42 +241,66 @@ fn kernel() -> Kernel<'static, X86Machine> {
     unsafe { Kernel { machine: MACHINE.get(), core: &mut BAKED.get().core } }
 }
 
-/// Goes to the exit by itself, which begins with another stack: nothing of the caller's is to be restored.
-extern "C" fn called() -> ! {
-    kernel().call();
+/// Goes to the exit, which begins with another stack: nothing of the callers' is to be restored.
+#[inline(always)]
+fn leave() -> ! {
     // SAFETY: the kernel is done with this entry, and nothing on the stack is needed any more.
     unsafe { asm!("jmp kernel_exit", options(noreturn, nostack)) }
 }
 
-extern "C" fn interrupted(vector: u32, error: u32) {
-    if vector < u32::from(FIRST_VECTOR) {
-        exception(vector as u8, error);
-    } else {
+extern "C" fn called() -> ! {
+    kernel().call();
+    leave()
+}
+
+extern "C" fn interrupted(vector: u32, error: u32) -> ! {
+    if vector == u32::from(TIMER) {
+        end_of_interrupt();
+        kernel().timer();
+    } else if vector >= u32::from(FIRST_VECTOR) {
         interrupt(vector as u8);
+    } else {
+        exception(vector as u8, error);
     }
+    leave()
 }
 
 // Not where interrupts pay for its registers.
 #[inline(never)]
 fn exception(number: u8, error: u32) {
+    let error = if WITH_ERROR >> number & 1 != 0 { error } else { 0 };
     let address = if number == 14 { fault_address() } else { 0 };
     kernel().exception(Exception { number, error, address });
 }
 
-extern "C" fn interrupted_idle(vector: u32, error: u32, ip: u64) {
-    assert!(vector >= u32::from(FIRST_VECTOR), "exception {vector} ({error:#x}) at {ip:#x}");
-    interrupt(vector as u8);
+extern "C" fn interrupted_idle(vector: u32, error: u32, ip: u64) -> ! {
+    if vector < u32::from(FIRST_VECTOR) {
+        failed(vector, error, ip);
+    }
+    interrupted(vector, error)
 }
 
+/// An exception of the kernel's own, as far as it can be told.
+#[inline(never)]
+fn failed(vector: u32, error: u32, ip: u64) -> ! {
+    let mut line = Line::default();
+    line.decimal("kernel: exception ", vector.into()).hex(" (", error.into()).hex(") at ", ip);
+    machine::print(line.end());
+    machine::exit(crate::PANIC)
+}
+
+#[inline(always)]
+fn end_of_interrupt() {
+    // SAFETY: an interrupt is in service.
+    unsafe { wrmsr(EOI, 0) }
+}
+
+#[inline(always)]
 fn interrupt(vector: u8) {
     if vector == SPURIOUS {
         return;
     }
-    // SAFETY: an interrupt is in service.
-    unsafe { wrmsr(EOI, 0) }
-    if vector == TIMER {
-        return kernel().timer();
-    }
+    end_of_interrupt();
     // SAFETY: entries don't nest; read before the kernel is made.
     let at = unsafe { BAKED.get().interrupts[usize::from(vector - FIRST_VECTOR) % DEVICE_VECTORS] };
     if at != 0 {

@@ -7,7 +7,6 @@ use bulkhead_kernel::{Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
 use core::arch::asm;
-use core::fmt;
 use core::sync::atomic::{AtomicU16, Ordering};
 
 /// Local APIC, x2APIC mode (APM volume 2, section 16.11): the timer's initial count.
@@ -80,7 +79,7 @@ impl Machine for X86Machine {
         unsafe { (&mut *head, core::slice::from_raw_parts_mut(head.add(1).cast(), count)) }
     }
 
-    #[inline]
+    #[inline(never)]
     fn clear(&mut self, at: u32, len: u32) {
         // SAFETY: the kernel names memory in which no object lies.
         unsafe { core::ptr::write_bytes(address(at) as *mut u8, 0, len as usize) }
@@ -117,13 +116,15 @@ impl Machine for X86Machine {
             Time::MAX => 0,
             _ => {
                 let left = at.saturating_sub(scale(rdtsc(), self.nanos));
-                scale(left, self.ticks).clamp(1, u64::from(u32::MAX))
+                // Not 0, which would switch it off.
+                scale(left, self.ticks).min(u64::from(u32::MAX)) | 1
             }
         };
         // SAFETY: the timer is this core's own.
         unsafe { wrmsr(TMICT, count) }
     }
 
+    #[inline(never)]
     fn use_vectors(&mut self, area: Option<Ref<Vectors>>) {
         let (low, high) = (self.xcr0, 0u32);
         if low == 0 {
@@ -228,7 +229,8 @@ pub fn set_console(port: u16) {
     PORT.store(port, Ordering::Relaxed);
 }
 
-fn print(text: &[u8]) {
+/// Writes to the console.
+pub fn print(text: &[u8]) {
     report::print(text);
     let port = PORT.load(Ordering::Relaxed);
     if port != 0 {
@@ -266,15 +268,5 @@ pub fn exit(code: u32) -> ! {
     loop {
         // SAFETY: nothing more happens here.
         unsafe { asm!("cli", "hlt", options(nostack, nomem)) }
-    }
-}
-
-/// The console, for what the kernel says itself.
-pub struct Console;
-
-impl fmt::Write for Console {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        print(text.as_bytes());
-        Ok(())
     }
 }

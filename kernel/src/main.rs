@@ -14,9 +14,9 @@ mod start;
 #[cfg(feature = "trace")]
 mod trace;
 
+use bulkhead_kernel::Line;
 use bulkhead_kernel_x86::Baked;
 use core::cell::UnsafeCell;
-use core::fmt::Write;
 use core::panic::PanicInfo;
 
 /// What the host has baked.
@@ -43,12 +43,18 @@ impl Cell {
     }
 }
 
-/// An assertion of the kernel's failed: it says so, and its sandbox stops.
+/// An assertion of the kernel's failed: it says where, and its sandbox stops.
 #[panic_handler]
 fn panic(info: &PanicInfo<'_>) -> ! {
-    let mut console = machine::Console;
-    // Into a console that takes everything.
-    let _ = writeln!(console, "kernel: {info}");
+    let mut line = Line::default();
+    line.text("kernel: panicked");
+    if let Some(at) = info.location() {
+        line.text(" at ").text(at.file()).decimal(":", at.line().into());
+    }
+    if let Some(message) = info.message().as_str() {
+        line.text(": ").text(message);
+    }
+    machine::print(line.end());
     machine::exit(PANIC)
 }
 

@@ -139,7 +139,7 @@ fn descriptors() {
         // No I/O permission map: its offset is beyond the limit.
         (*TASK.0.get())[25] = (size_of::<[u32; 26]>() as u32) << 16;
         for (n, gate) in (*IDT.0.get()).iter_mut().enumerate() {
-            let at = &raw const kernel_vectors as u64 + 16 * n as u64;
+            let at = &raw const kernel_vectors as u64 + 7 * n as u64;
             let code = u64::from(selector::KERNEL_CODE) << 16;
             gate[0] = at & 0xFFFF | code | INTERRUPT_GATE | (at >> 16 & 0xFFFF) << 48;
             gate[1] = at >> 32;

@@ -143,7 +143,7 @@ impl<S: Source> Chaos<S> {
     }
 
     fn kind(&self, address: u64) -> Kind {
-        let slot = self.world.root().slot(&self.world.machine, address as Address, 0);
+        let slot = self.world.root().slot(&self.world.machine, u64::from(address as Address), 0);
         slot.map_or(Kind::Null, |slot| self.world.machine.get(slot).cap.kind())
     }
 

@@ -149,7 +149,7 @@ impl World {
     /// If there is no such slot.
     #[must_use]
     pub fn cap(&self, address: Address) -> Cap {
-        let slot = self.root().slot(&self.machine, address, 0).expect("a slot");
+        let slot = self.root().slot(&self.machine, address.into(), 0).expect("a slot");
         self.machine.get(slot).cap
     }
 
@@ -172,7 +172,7 @@ impl World {
     ) -> Result<[u64; 4], Status> {
         let root = self.root();
         loop {
-            let slot = root.slot(&self.machine, address, 0)?;
+            let slot = root.slot(&self.machine, address.into(), 0)?;
             let answer = self.kernel().invoke(root, slot, method, &words);
             self.kernel().decide();
             if let Some(answer) = answer? {

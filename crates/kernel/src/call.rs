@@ -1,5 +1,6 @@
 //! A thread's calls: what they name is looked up first, then something is done.
 
+use crate::invoke::AGAIN;
 use crate::ipc::Send;
 use crate::lookup::Root;
 use crate::{Cap, Kernel, Machine, Ref, Reply, Thread, lookup};
@@ -75,33 +76,8 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
                 Ok(())
             }
-            Op::ReplyRecv => {
-                let (cap, reply) = self.receiver(thread, call.first, Some(call.reply))?;
-                self.answered(reply, 2)?;
-                if !self.refuse_useless(thread, cap, reply) {
-                    return self.again(thread);
-                }
-                self.answer(thread, reply, 2)?;
-                self.receive(thread, cap, reply, Time::MAX)
-            }
-            Op::Recv | Op::Wait => {
-                let reply = (op == Op::Recv).then_some(call.reply);
-                let (cap, reply) = self.receiver(thread, call.first, reply)?;
-                if !self.refuse_useless(thread, cap, reply) {
-                    return self.again(thread);
-                }
-                self.receive(thread, cap, reply, call.info)
-            }
-            Op::NbSendRecv | Op::NbSendWait => {
-                let reply = (op == Op::NbSendRecv).then_some(call.reply);
-                let (cap, reply) = self.receiver(thread, call.first, reply)?;
-                let to = self.destination(thread, call.second)?;
-                if !self.refuse_useless(thread, cap, reply) {
-                    return self.again(thread);
-                }
-                // If nobody takes it, nothing happens.
-                let _ = self.send(thread, to, Send::Try);
-                self.receive(thread, cap, reply, Time::MAX)
+            Op::ReplyRecv | Op::Recv | Op::Wait | Op::NbSendRecv | Op::NbSendWait => {
+                self.receive_call(thread, op, call)
             }
             Op::Yield => {
                 self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
@@ -113,35 +89,63 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A call that is made once more.
-    fn again(&mut self, thread: Ref<Thread>) -> Result<(), Status> {
-        self.machine.get_mut(thread).registers.repeat::<M::Layout>();
-        Ok(())
+    /// A call that ends with receiving, after an answer or something sent.
+    fn receive_call(&mut self, thread: Ref<Thread>, op: Op, call: Call) -> Result<(), Status> {
+        let answers = op == Op::ReplyRecv;
+        let sends = matches!(op, Op::NbSendRecv | Op::NbSendWait);
+        let alone = matches!(op, Op::Wait | Op::NbSendWait);
+        let until = if matches!(op, Op::Recv | Op::Wait) { call.info } else { Time::MAX };
+        let cap = self.meeting(thread, call.first, Rights::READ)?;
+        let reply = match alone || call.reply == 0 && cap.is(Kind::Notification) {
+            // A reply object is of no use with a notification, and need not be named there.
+            true => Ref::NONE,
+            false => self.reply_object(thread, call.reply)?,
+        };
+        if answers {
+            self.answered(reply, 2)?;
+        }
+        let to = match sends {
+            true => self.meeting(thread, call.second, Rights::WRITE)?,
+            false => Cap::NULL,
+        };
+        if !self.refuse_useless(thread, cap, reply) {
+            self.machine.get_mut(thread).registers.repeat::<M::Layout>();
+            return Ok(());
+        }
+        if answers {
+            self.answer(thread, reply, 2)?;
+        } else if sends {
+            // If nobody takes it, nothing happens.
+            let _ = self.send(thread, to, Send::Try);
+        }
+        self.receive(thread, cap, reply, until)
     }
 
     fn call_or_invoke(&mut self, thread: Ref<Thread>, call: Call) -> Result<(), Status> {
         let root = Root::of(self.machine, thread);
-        let slot = root.slot(self.machine, call.first, 0)?;
+        let slot = root.slot(self.machine, call.first.into(), 0)?;
         let cap = self.machine.get(slot).cap;
         match cap.kind() {
             Kind::Null => Err(Status::new(Code::NoCapability, 0, u64::from(call.first))),
             Kind::Endpoint => self.send(thread, cap, Send::Call),
             _ => {
                 let words = self.machine.get(thread).registers.words::<M::Layout>();
-                let answer = self.invoke(root, slot, Info(call.info).label(), &words)?;
+                let mut answer = [0; 4];
+                let label = Info(call.info).label();
+                let outcome = self.method(root, slot, label, &words, &mut answer);
                 if self.core.current != thread {
                     // It has deleted itself.
                     return Ok(());
                 }
                 let registers = &mut self.machine.get_mut(thread).registers;
-                match answer {
-                    Some(words) => {
-                        for (n, word) in words.into_iter().enumerate() {
-                            registers.set_word::<M::Layout>(n, word);
-                        }
-                        registers.answer::<M::Layout>(Status::OK.0, 0, Info::new(0, words.len()).0);
+                match outcome {
+                    Ok(first) => {
+                        answer[0] = first;
+                        registers.set_words::<M::Layout>(&answer, answer.len());
+                        registers.answer::<M::Layout>(0, 0, Info::new(0, answer.len()).0);
                     }
-                    None => registers.repeat::<M::Layout>(),
+                    Err(AGAIN) => registers.repeat::<M::Layout>(),
+                    Err(status) => return Err(status),
                 }
                 Ok(())
             }
@@ -149,7 +153,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn send_to(&mut self, thread: Ref<Thread>, address: Address, how: Send) -> Result<(), Status> {
-        let cap = self.destination(thread, address)?;
+        let cap = self.meeting(thread, address, Rights::WRITE)?;
         self.send(thread, cap, how)?;
         if self.machine.get(thread).state == crate::State::Running as u8 {
             self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
@@ -157,14 +161,20 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// What a thread may send to.
-    fn destination(&self, thread: Ref<Thread>, address: Address) -> Result<Cap, Status> {
+    /// An endpoint or notification, for which a thread has rights.
+    #[inline(never)]
+    fn meeting(
+        &self,
+        thread: Ref<Thread>,
+        address: Address,
+        rights: Rights,
+    ) -> Result<Cap, Status> {
         let root = Root::of(self.machine, thread);
-        let slot = root.slot(self.machine, address, 0)?;
+        let slot = root.slot(self.machine, address.into(), 0)?;
         let cap = self.machine.get(slot).cap;
         match cap.kind() {
             Kind::Endpoint | Kind::Notification => {
-                lookup::check(&cap, Rights::WRITE, 0)?;
+                lookup::check(&cap, rights, 0)?;
                 Ok(cap)
             }
             Kind::Null => Err(Status::new(Code::NoCapability, 0, u64::from(address))),
@@ -174,31 +184,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn reply_object(&self, thread: Ref<Thread>, address: Address) -> Result<Ref<Reply>, Status> {
         let root = Root::of(self.machine, thread);
-        let slot = root.find(self.machine, address, Kind::Reply, 2)?;
+        let slot = root.find(self.machine, address.into(), Kind::Reply, 2)?;
         Ok(self.machine.get(slot).cap.at())
-    }
-
-    /// What a thread receives from, and with which reply object.
-    fn receiver(
-        &self,
-        thread: Ref<Thread>,
-        address: Address,
-        reply: Option<Address>,
-    ) -> Result<(Cap, Ref<Reply>), Status> {
-        let root = Root::of(self.machine, thread);
-        let slot = root.slot(self.machine, address, 0)?;
-        let cap = self.machine.get(slot).cap;
-        match cap.kind() {
-            Kind::Endpoint | Kind::Notification => lookup::check(&cap, Rights::READ, 0)?,
-            Kind::Null => return Err(Status::new(Code::NoCapability, 0, u64::from(address))),
-            kind => return Err(Status::new(Code::WrongKind, 0, kind as u64)),
-        }
-        // A reply object is of no use with a notification, and need not be named there.
-        let reply = match reply {
-            Some(0) if cap.is(Kind::Notification) => Ref::NONE,
-            Some(reply) => self.reply_object(thread, reply)?,
-            None => Ref::NONE,
-        };
-        Ok((cap, reply))
     }
 }

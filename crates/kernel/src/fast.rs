@@ -2,9 +2,13 @@
 //! next is known; but for a signal that wakes somebody. Each looks at everything first and changes something only if all is as it
 //! has to be; otherwise the general way does it ([`crate::call`]).
 
-use crate::Slot;
-use crate::{Context, Endpoint, Kernel, Machine, Notification, Ref, Reply, State, Thread};
-use bulkhead_kernel_abi::{Address, Info, Kind, REGISTER_WORDS, Rights, Status};
+use crate::core::{Store, context, id};
+use crate::{
+    Context, Endpoint, Event, Kernel, Machine, Notification, Place, Ref, Reply, State, Thread,
+};
+use crate::{Slot, Time};
+use bulkhead_kernel_abi::{Address, Info, Kind, REGISTER_WORDS, Rights, Status, label};
+use bulkhead_sched::Policy;
 
 impl<M: Machine> Kernel<'_, M> {
     /// A slot of a thread's root node, if it is one of a kind with rights.
@@ -50,15 +54,13 @@ impl<M: Machine> Kernel<'_, M> {
         if !receiver.context.is_none()
             || reply.is_none()
             || (flags | receiver.flags) & Thread::VECTORS != 0
-            || !self.core.scheduler.donate(&mut crate::core::Store(&mut *self.machine), priority)
+            || !self.core.scheduler.donate(&mut Store(&mut *self.machine), priority)
         {
             return false;
         }
         // It leaves the queue, whose first one it is.
         if next.is_none() {
-            let endpoint = self.machine.get_mut(at);
-            (endpoint.queue.first, endpoint.queue.last) = (Ref::NONE, Ref::NONE);
-            endpoint.state = 0;
+            self.empty_endpoint(at);
         } else {
             self.leave_queue(to);
         }
@@ -112,7 +114,7 @@ impl<M: Machine> Kernel<'_, M> {
         let vectors = Thread::VECTORS;
         let faults = Thread::FAULTS;
         if (flags & vectors) | (caller.flags & (vectors | faults)) != 0
-            || !self.core.scheduler.donate(&mut crate::core::Store(&mut *self.machine), priority)
+            || !self.core.scheduler.donate(&mut Store(&mut *self.machine), priority)
         {
             return false;
         }
@@ -176,42 +178,136 @@ impl<M: Machine> Kernel<'_, M> {
         };
         let (at, badge) = (slot.cap.at::<Notification>(), slot.cap.data);
         let notification = self.machine.get_mut(at);
+        let bits = crate::ipc::bits(badge);
         if let Some(first) = notification.queue.first.some() {
-            return self.fast_wake(from, first, at, badge);
+            let wakes = self.wake_first(first, at, bits);
+            if wakes {
+                self.machine.get_mut(from).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
+            }
+            return wakes;
         }
         if !notification.bound.is_none() {
             return false;
         }
-        notification.bits |= crate::ipc::bits(badge);
+        notification.bits |= bits;
         self.machine.get_mut(from).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
         true
     }
 
-    /// A signal for a thread that waits on its own time.
+    /// A signal for the first thread that waits, which does on its own time. Whoever runs then is decided, too.
     #[inline(never)]
-    fn fast_wake(
-        &mut self,
-        from: Ref<Thread>,
-        to: Ref<Thread>,
-        at: Ref<Notification>,
-        badge: u64,
-    ) -> bool {
+    pub(crate) fn wake_first(&mut self, to: Ref<Thread>, at: Ref<Notification>, bits: u64) -> bool {
         let Thread { context, reply, next, .. } = *self.machine.get(to);
         if context.is_none() || !reply.is_none() {
             return false;
         }
-        self.machine.get_mut(from).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
+        let timer = self.overtake(to, false);
         let notification = self.machine.get_mut(at);
-        let bits = core::mem::take(&mut notification.bits) | crate::ipc::bits(badge);
+        let bits = core::mem::take(&mut notification.bits) | bits;
         match next.is_none() {
             true => notification.queue = crate::Queue::default(),
             false => self.leave_queue(to),
         }
         let receiver = self.machine.get_mut(to);
         receiver.registers.answer::<M::Layout>(Status::OK.0, bits, Info::NOTIFIED.0);
-        self.ready_inline(to);
-        self.decide();
+        receiver.state = State::Running as u8;
+        match timer {
+            Some(timer) => self.run(to, timer),
+            None => {
+                self.ready(to);
+                self.decide();
+            }
+        }
         true
+    }
+
+    /// A budget ended, and a handler waits for that on its own time.
+    #[inline(always)]
+    pub(crate) fn fast_timeout(&mut self) -> bool {
+        let Some(from) = self.core.current.some() else { return false };
+        let cap = self.machine.get(from).slots[Place::Timeout as usize - 1].cap;
+        if !cap.is(Kind::Endpoint) || !cap.rights().has(Rights::CALL) {
+            return false;
+        }
+        let at: Ref<Endpoint> = cap.at();
+        let Endpoint { queue, state, .. } = *self.machine.get(at);
+        if state != State::Receiving as u32 {
+            return false;
+        }
+        let to = queue.first;
+        let Thread { reply, context: own, next, .. } = *self.machine.get(to);
+        if own.is_none() || reply.is_none() || self.machine.get(own).time.policy() == Policy::Pibs {
+            return false;
+        }
+        let Some(timer) = self.overtake(to, true) else { return false };
+        match next.is_none() {
+            true => self.empty_endpoint(at),
+            false => self.leave_queue(to),
+        }
+        let answer = self.machine.get_mut(reply);
+        (answer.caller, answer.receiver) = (from, Ref::NONE);
+        let told = self.machine.get_mut(from);
+        told.state = State::Calling as u8;
+        told.reply = reply;
+        told.flags |= Thread::FAULTS;
+        let (context, number) = (told.context, told.number);
+        self.trace(|_| Event::Over { thread: from.at(), context: context.at(), handled: 1 });
+        self.trace_call(from, to, Ref::NONE);
+        let words = self.timeout_words(context, number);
+        let handler = self.machine.get_mut(to);
+        handler.reply = Ref::NONE;
+        handler.state = State::Running as u8;
+        handler.registers.set_words::<M::Layout>(&words, words.len());
+        let info = Info::new(label::TIMEOUT, words.len()).0;
+        handler.registers.answer::<M::Layout>(Status::OK.0, cap.data, info);
+        self.run(to, timer);
+        true
+    }
+
+    /// Its context goes on the processor, if the scheduler sees at once that it has to: when to ask it again.
+    #[inline(always)]
+    fn overtake(&mut self, to: Ref<Thread>, ends: bool) -> Option<Time> {
+        let Thread { context, priority, .. } = *self.machine.get(to);
+        let held = self.machine.get(context);
+        let id = id(context)?;
+        if held.is_set == 0 || held.time.priority() != priority {
+            return None;
+        }
+        let now = self.machine.now();
+        self.core.scheduler.overtake(&mut Store(&mut *self.machine), id, now, ends)
+    }
+
+    /// A refill came that somebody of a higher priority waited for.
+    #[inline(always)]
+    pub(crate) fn fast_refill(&mut self) -> bool {
+        let now = self.now();
+        let store = &mut Store(&mut *self.machine);
+        let Some((id, timer)) = self.core.scheduler.refilled(store, now) else { return false };
+        self.core.now = 0;
+        self.run(self.machine.get(context(id)).thread, timer);
+        true
+    }
+
+    /// A thread runs from now on, until a time.
+    #[inline(never)]
+    fn run(&mut self, to: Ref<Thread>, timer: Time) {
+        if let Some(before) = self.core.current.some() {
+            self.trace_leave(self.machine.get(before).context);
+        }
+        self.core.current = to;
+        self.trace_run();
+        if timer != self.core.timer {
+            self.core.timer = timer;
+            self.machine.set_timer(timer);
+        }
+        self.enter();
+    }
+
+    #[inline(always)]
+    fn empty_endpoint(&mut self, at: Ref<Endpoint>) {
+        let endpoint = self.machine.get_mut(at);
+        (endpoint.queue.first, endpoint.queue.last) = (Ref::NONE, Ref::NONE);
+        endpoint.state = 0;
     }
 
     /// A wait for what was signalled already.

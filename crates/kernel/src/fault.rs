@@ -1,10 +1,9 @@
 //! What a thread can't settle itself: exceptions, and the end of its budget. A message in the
 //! thread's name to whoever handles it; without a handler the thread stops, and the console says so.
 
-use crate::{Context, Event, Kernel, Machine, Place, Ref, State, Thread};
+use crate::{Context, Event, Kernel, Line, Machine, Place, Ref, State, Thread};
 use bulkhead_kernel_abi::{Info, Kind, label};
 use bulkhead_sched::Time;
-use core::fmt::Write;
 
 /// An exception, as a message has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +33,12 @@ impl<M: Machine> Kernel<'_, M> {
         let words = [what, registers.ip::<M::Layout>(), exception.address, u64::from(number)];
         if !self.tell(thread, Place::Fault, label::FAULT, words) {
             self.stop(thread, State::Stopped, Time::MAX);
-            let mut text = Text { machine: &mut *self.machine };
             let Exception { number: vector, error, address } = exception;
-            let ip = registers.ip::<M::Layout>();
-            // Into a console that takes everything.
-            let _ = writeln!(
-                text,
-                "thread {number}: exception {vector} ({error:#x}) at {ip:#x}, address {address:#x}; it has no fault handler, and is stopped"
-            );
+            let mut line = Line::default();
+            line.decimal("thread ", number.into()).decimal(": exception ", vector.into());
+            line.hex(" (", error.into()).hex(") at ", registers.ip::<M::Layout>());
+            line.hex(", address ", address).text("; it has no fault handler, and is stopped");
+            self.machine.print(line.end());
         }
         self.decide();
     }
@@ -49,7 +46,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// A context that ran has no budget any more, or is simply not first: whoever handles the end of a
     /// thread's budget is told.
     pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time) {
-        let Context { time, thread, badge, .. } = *self.machine.get(context);
+        let Context { time, thread, .. } = *self.machine.get(context);
         // In the background the end of a budget is not an end.
         let goes_on = time.is_in_background() || time.account().eligible() <= now;
         if thread.is_none() || !time.is_wanted() || goes_on {
@@ -64,10 +61,16 @@ impl<M: Machine> Kernel<'_, M> {
             handled: handled.into(),
         });
         if handled {
-            let ran = self.machine.get_mut(context).time.take_consumed();
-            let words = [badge, ran, 0, u64::from(number)];
+            let words = self.timeout_words(context, number);
             self.tell(thread, Place::Timeout, label::TIMEOUT, words);
         }
+    }
+
+    /// What a handler is told of the end of a budget.
+    #[inline(always)]
+    pub(crate) fn timeout_words(&mut self, context: Ref<Context>, number: u32) -> [u64; 4] {
+        let context = self.machine.get_mut(context);
+        [context.badge, context.time.take_consumed(), 0, u64::from(number)]
     }
 
     /// Calls a handler in a thread's name. False: it has none that could take it.
@@ -97,17 +100,5 @@ impl<M: Machine> Kernel<'_, M> {
         }
         self.machine.get_mut(caller).flags &= !Thread::FAULTS;
         Info(self.machine.get(from).registers.info::<M::Layout>()).label() == 0
-    }
-}
-
-/// The console, as text is written to it.
-struct Text<'a, M> {
-    machine: &'a mut M,
-}
-
-impl<M: Machine> Write for Text<'_, M> {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        self.machine.print(text.as_bytes());
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Interrupts as signals. A device's message or edge needs nothing but the end of its service; what it
 //! means is its driver's, a thread.
 
-use crate::{Event, Interrupt, Kernel, Machine, Ref};
+use crate::{Event, Interrupt, Kernel, Machine, Notification, Ref};
 use bulkhead_kernel_abi::Kind;
 
 impl<M: Machine> Kernel<'_, M> {
@@ -24,7 +24,12 @@ impl<M: Machine> Kernel<'_, M> {
             again: u64::from(state != 0),
         });
         if cap.is(Kind::Notification) {
-            self.signal(cap.at(), crate::ipc::bits(cap.data));
+            let (notification, bits) = (cap.at::<Notification>(), crate::ipc::bits(cap.data));
+            let waits = self.machine.get(notification).queue.first;
+            if !waits.is_none() && self.wake_first(waits, notification, bits) {
+                return;
+            }
+            self.signal(notification, bits);
         }
         self.decide();
     }

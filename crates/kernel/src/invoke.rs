@@ -12,16 +12,22 @@ use bulkhead_sched::Invalid;
 /// What a method answers; `None`: it was interrupted, and is to be called again.
 pub type Answer = Result<Option<[u64; 4]>, Status>;
 
-const DONE: Answer = Ok(Some([0; 4]));
+/// The first word of an answer whose others are 0; an error, or [`AGAIN`]. It fits into registers.
+pub(crate) type Outcome = Result<u64, Status>;
 
-const fn progress(progress: Progress) -> Answer {
+/// A method was interrupted, and is to be called again. No program sees it.
+pub(crate) const AGAIN: Status = Status(u64::MAX);
+
+const DONE: Outcome = Ok(0);
+
+const fn progress(progress: Progress) -> Outcome {
     match progress {
         Progress::Done => DONE,
-        Progress::Again => Ok(None),
+        Progress::Again => Err(AGAIN),
     }
 }
 
-fn no_call() -> Answer {
+const fn no_call() -> Outcome {
     Err(Status::new(Code::NoCall, 0, 0))
 }
 
@@ -45,6 +51,27 @@ impl<M: Machine> Kernel<'_, M> {
         method: Label,
         words: &[u64; 4],
     ) -> Answer {
+        let mut answer = [0; 4];
+        match self.method(root, slot, method, words, &mut answer) {
+            Ok(first) => {
+                answer[0] = first;
+                Ok(Some(answer))
+            }
+            Err(AGAIN) => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+
+    /// The same; what comes behind an answer's first word goes to `answer`, if it is not 0.
+    #[inline(always)]
+    pub(crate) fn method(
+        &mut self,
+        root: Root,
+        slot: Ref<Slot>,
+        method: Label,
+        words: &[u64; 4],
+        answer: &mut [u64; 4],
+    ) -> Outcome {
         let cap = self.machine.get(slot).cap;
         match cap.kind() {
             Kind::Untyped => match method {
@@ -52,6 +79,10 @@ impl<M: Machine> Kernel<'_, M> {
                 _ => no_call(),
             },
             Kind::Node => self.node(root, slot, method, words),
+            Kind::Thread if method == label::READ_REGISTERS => {
+                *answer = self.registers(cap.at());
+                Ok(answer[0])
+            }
             Kind::Thread => self.thread(root, cap.at(), method, words),
             Kind::Table | Kind::Frame => self.mapping(root, slot, method, words),
             Kind::Context => self.context(root, cap.at(), method, words),
@@ -66,7 +97,16 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn node(&mut self, root: Root, slot: Ref<Slot>, method: Label, words: &[u64; 4]) -> Answer {
+    /// Instruction, stack, RAX, flags of a thread.
+    fn registers(&self, at: Ref<Thread>) -> [u64; 4] {
+        let registers = &self.machine.get(at).registers;
+        let flags = registers.0[<M::Layout as crate::Layout>::FLAGS];
+        let (ip, sp) = (registers.ip::<M::Layout>(), registers.sp::<M::Layout>());
+        [ip, sp, registers.op::<M::Layout>(), flags]
+    }
+
+    #[inline(never)]
+    fn node(&mut self, root: Root, slot: Ref<Slot>, method: Label, words: &[u64; 4]) -> Outcome {
         let cap = self.machine.get(slot).cap;
         let node = Root::node(&cap).ok_or(Status::new(Code::BadState, 0, 0))?;
         let index = below(words[0], u64::from(node.slots), 1)? as u32;
@@ -100,7 +140,8 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    fn thread(&mut self, root: Root, at: Ref<Thread>, method: Label, words: &[u64; 4]) -> Answer {
+    #[inline(never)]
+    fn thread(&mut self, root: Root, at: Ref<Thread>, method: Label, words: &[u64; 4]) -> Outcome {
         match method {
             label::CONFIGURE => self.configure(root, at, words)?,
             label::SET_PRIORITY => self.set_priority(root, at, words)?,
@@ -115,16 +156,6 @@ impl<M: Machine> Kernel<'_, M> {
                 }
                 self.cancel(at, State::Stopped);
                 self.machine.get_mut(at).registers.start::<M::Layout>(ip, sp, [first, second]);
-            }
-            label::READ_REGISTERS => {
-                let registers = self.machine.get(at).registers;
-                let (ip, sp) = (registers.ip::<M::Layout>(), registers.sp::<M::Layout>());
-                return Ok(Some([
-                    ip,
-                    sp,
-                    registers.op::<M::Layout>(),
-                    registers.0[<M::Layout as crate::Layout>::FLAGS],
-                ]));
             }
             label::RESUME => {
                 let Thread { state, space, .. } = *self.machine.get(at);
@@ -154,6 +185,7 @@ impl<M: Machine> Kernel<'_, M> {
         DONE
     }
 
+    #[inline(never)]
     fn configure(&mut self, root: Root, at: Ref<Thread>, words: &[u64; 4]) -> Result<(), Status> {
         let node = root.find(self.machine, words[0], Kind::Node, 1)?;
         let space = root.find(self.machine, words[1], Kind::Space, 2)?;
@@ -278,19 +310,30 @@ impl<M: Machine> Kernel<'_, M> {
         place: Place,
         word: u64,
     ) -> Result<(), Status> {
-        let from = match word {
-            0 => None,
-            _ => {
-                let slot = root.find(self.machine, word, Kind::Endpoint, 1)?;
-                check(&self.machine.get(slot).cap, Rights::WRITE.and(Rights::CALL), 1)?;
-                tree::derivable(self.machine, slot, 1)?;
-                Some(slot)
-            }
-        };
+        let from = self.kept(root, word, Kind::Endpoint, Rights::WRITE.and(Rights::CALL))?;
         self.keep(slot_of(at, place), place, from);
         Ok(())
     }
 
+    /// What an object is to keep, the first argument; 0 is nothing.
+    #[inline(never)]
+    fn kept(
+        &self,
+        root: Root,
+        word: u64,
+        kind: Kind,
+        rights: Rights,
+    ) -> Result<Option<Ref<Slot>>, Status> {
+        if word == 0 {
+            return Ok(None);
+        }
+        let slot = root.find(self.machine, word, kind, 1)?;
+        check(&self.machine.get(slot).cap, rights, 1)?;
+        tree::derivable(self.machine, slot, 1)?;
+        Ok(Some(slot))
+    }
+
+    #[inline(never)]
     fn bind_notification(&mut self, root: Root, at: Ref<Thread>, word: u64) -> Result<(), Status> {
         let new: Ref<Notification> = match word {
             0 => Ref::NONE,
@@ -315,7 +358,8 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    fn mapping(&mut self, root: Root, slot: Ref<Slot>, method: Label, words: &[u64; 4]) -> Answer {
+    #[inline(never)]
+    fn mapping(&mut self, root: Root, slot: Ref<Slot>, method: Label, words: &[u64; 4]) -> Outcome {
         let cap = self.machine.get(slot).cap;
         let table = cap.is(Kind::Table);
         match method {
@@ -334,16 +378,23 @@ impl<M: Machine> Kernel<'_, M> {
                 space::unmap(self, slot);
                 DONE
             }
-            label::PHYSICAL if !table => Ok(Some([space::physical(self, &cap), 0, 0, 0])),
+            label::PHYSICAL if !table => Ok(space::physical(self, &cap)),
             _ => no_call(),
         }
     }
 
-    fn context(&mut self, root: Root, at: Ref<Context>, method: Label, words: &[u64; 4]) -> Answer {
+    #[inline(never)]
+    fn context(
+        &mut self,
+        root: Root,
+        at: Ref<Context>,
+        method: Label,
+        words: &[u64; 4],
+    ) -> Outcome {
         match method {
             label::BIND => self.bind(root, at, words)?,
             label::UNBIND => self.unbind(at),
-            label::CONSUMED => return Ok(Some([self.consumed(at), 0, 0, 0])),
+            label::CONSUMED => return Ok(self.consumed(at)),
             label::YIELD_TO => {
                 let thread = self.machine.get(at).thread;
                 let runs = |t: Ref<Thread>| self.machine.get(t).state == State::Running as u8;
@@ -355,7 +406,7 @@ impl<M: Machine> Kernel<'_, M> {
                     self.core.scheduler.yield_to(store, id);
                     self.core.undecided = 1;
                 }
-                return Ok(Some([self.consumed(at), 0, 0, 0]));
+                return Ok(self.consumed(at));
             }
             label::SERVE => {
                 let other = root.find(self.machine, words[0], Kind::Context, 1)?;
@@ -391,6 +442,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.get_mut(at).time.take_consumed()
     }
 
+    #[inline(never)]
     fn bind(&mut self, root: Root, at: Ref<Context>, words: &[u64; 4]) -> Result<(), Status> {
         let [address, mode, ..] = *words;
         let slot = root.slot(self.machine, address, 1)?;
@@ -459,26 +511,19 @@ impl<M: Machine> Kernel<'_, M> {
         (context.home, context.notification, context.reply) = (Ref::NONE, Ref::NONE, Ref::NONE);
     }
 
+    #[inline(never)]
     fn interrupt_method(
         &mut self,
         root: Root,
         cap: &Cap,
         method: Label,
         words: &[u64; 4],
-    ) -> Answer {
+    ) -> Outcome {
         let at: Ref<Interrupt> = cap.at();
         match method {
             label::SET_NOTIFICATION => {
                 check(cap, Rights::WRITE, 0)?;
-                let from = match words[0] {
-                    0 => None,
-                    word => {
-                        let slot = root.find(self.machine, word, Kind::Notification, 1)?;
-                        check(&self.machine.get(slot).cap, Rights::WRITE, 1)?;
-                        tree::derivable(self.machine, slot, 1)?;
-                        Some(slot)
-                    }
-                };
+                let from = self.kept(root, words[0], Kind::Notification, Rights::WRITE)?;
                 self.keep(Ref::new(at.at()), Place::Interrupt, from);
             }
             label::ACKNOWLEDGE => self.acknowledge(at),
@@ -487,7 +532,8 @@ impl<M: Machine> Kernel<'_, M> {
         DONE
     }
 
-    fn sandbox(&mut self, cap: &Cap, method: Label, words: &[u64; 4]) -> Answer {
+    #[inline(never)]
+    fn sandbox(&mut self, cap: &Cap, method: Label, words: &[u64; 4]) -> Outcome {
         match method {
             label::PRINT => {
                 check(cap, Rights::WRITE, 0)?;
@@ -509,7 +555,8 @@ impl<M: Machine> Kernel<'_, M> {
         DONE
     }
 
-    fn ports(&mut self, cap: &Cap, method: Label, words: &[u64; 4]) -> Answer {
+    #[inline(never)]
+    fn ports(&mut self, cap: &Cap, method: Label, words: &[u64; 4]) -> Outcome {
         if !matches!(method, label::IN | label::OUT) {
             return no_call();
         }
@@ -526,15 +573,16 @@ impl<M: Machine> Kernel<'_, M> {
         let port = words[0] as u16;
         if method == label::IN {
             let value = self.machine.port_in(port, bytes as u8);
-            return Ok(Some([u64::from(value), 0, 0, 0]));
+            return Ok(u64::from(value));
         }
         below(words[2], 1 << (8 * bytes), 3)?;
         self.machine.port_out(port, bytes as u8, words[2] as u32);
         DONE
     }
 
-    fn set_context(&mut self, root: Root, words: &[u64; 4]) -> Answer {
-        let slot = root.find(self.machine, words[0] as Address, Kind::Context, 1)?;
+    #[inline(never)]
+    fn set_context(&mut self, root: Root, words: &[u64; 4]) -> Outcome {
+        let slot = root.find(self.machine, words[0] & u64::from(Address::MAX), Kind::Context, 1)?;
         let number = (words[0] >> 32) as u8;
         let policy = Policy::new(number).ok_or(Status::new(Code::OutOfRange, 1, 3))?;
         let background = words[0] >> 40 & 1 != 0;

@@ -149,6 +149,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// A context came through a reply object.
+    #[inline(always)]
     pub(crate) fn stack(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
         let top = core::mem::replace(&mut self.machine.get_mut(context).reply, reply);
         let new = self.machine.get_mut(reply);
@@ -302,6 +303,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// The reply object for whoever calls a thread.
+    #[inline(never)]
     fn expect_caller(&mut self, to: Ref<Thread>, reply: Ref<Reply>) {
         let before = core::mem::replace(&mut self.machine.get_mut(to).reply, reply);
         if let Some(before) = before.some() {
@@ -384,6 +386,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Whether a receiver has a context to go on with, its own or the notification's.
+    #[inline(never)]
     fn lend(&mut self, at: Ref<Notification>, to: Ref<Thread>) -> bool {
         if !self.machine.get(to).context.is_none() {
             return true;
@@ -401,6 +404,7 @@ impl<M: Machine> Kernel<'_, M> {
         free.is_some()
     }
 
+    #[inline(never)]
     fn take_bits(&mut self, to: Ref<Thread>, at: Ref<Notification>) {
         let bits = core::mem::take(&mut self.machine.get_mut(at).bits);
         self.machine.get_mut(to).registers.answer::<M::Layout>(
@@ -479,9 +483,7 @@ impl<M: Machine> Kernel<'_, M> {
             info = info.without_cap();
         }
         let receiver = self.machine.get_mut(to);
-        for (n, word) in words.into_iter().enumerate().take(info.words()) {
-            receiver.registers.set_word::<M::Layout>(n, word);
-        }
+        receiver.registers.set_words::<M::Layout>(&words, info.words());
         receiver.registers.answer::<M::Layout>(Status::OK.0, badge, info.0);
     }
 
@@ -492,8 +494,8 @@ impl<M: Machine> Kernel<'_, M> {
         let (Some(sender), Some(receiver)) = (sender.some(), receiver.some()) else { return false };
         let given = self.machine.get(sender).cap as Address;
         let place = self.machine.get(receiver).receive as Address;
-        let given = Root::of(self.machine, from).slot(self.machine, given, 0);
-        let place = Root::of(self.machine, to).slot(self.machine, place, 0);
+        let given = Root::of(self.machine, from).slot(self.machine, given.into(), 0);
+        let place = Root::of(self.machine, to).slot(self.machine, place.into(), 0);
         let (Ok(given), Ok(place)) = (given, place) else { return false };
         self.derive(given, place, Rights::ALL, 0).is_ok()
     }

@@ -31,6 +31,7 @@ mod objects;
 mod queue;
 mod run;
 mod space;
+mod text;
 mod time;
 mod trace;
 mod tree;
@@ -48,5 +49,6 @@ pub use objects::{
     Thread, refills, size, vectors,
 };
 pub use space::{PageTable, USER_END};
+pub use text::Line;
 pub use time::{MAX_PERIOD, MIN_PERIOD};
 pub use tree::{MAX_DEPTH, plant};

@@ -24,13 +24,7 @@ impl Root {
     ///
     /// # Errors
     /// [`Code::NoCapability`], with the argument's number: no such slot.
-    pub fn slot<M: Machine>(
-        self,
-        m: &M,
-        address: impl Into<u64>,
-        argument: u8,
-    ) -> Result<Ref<Slot>, Status> {
-        let address = address.into();
+    pub fn slot<M: Machine>(self, m: &M, address: u64, argument: u8) -> Result<Ref<Slot>, Status> {
         let nothing = Status::new(Code::NoCapability, argument, address);
         let (node, index) = (address >> 16, (address & 0xFFFF) as u32);
         let node = match node {
@@ -59,11 +53,10 @@ impl Root {
     pub fn find<M: Machine>(
         self,
         m: &M,
-        address: impl Into<u64>,
+        address: u64,
         kind: Kind,
         argument: u8,
     ) -> Result<Ref<Slot>, Status> {
-        let address = address.into();
         let slot = self.slot(m, address, argument)?;
         let cap = &m.get(slot).cap;
         match cap.kind() {
@@ -71,6 +64,23 @@ impl Root {
             Kind::Null => Err(Status::new(Code::NoCapability, argument, address)),
             found => Err(Status::new(Code::WrongKind, argument, found as u64)),
         }
+    }
+}
+
+impl Root {
+    /// The object of a capability of a kind.
+    ///
+    /// # Errors
+    /// As [`Root::find`].
+    #[inline(always)]
+    pub fn object<M: Machine, T>(
+        self,
+        m: &M,
+        address: u64,
+        kind: Kind,
+        argument: u8,
+    ) -> Result<Ref<T>, Status> {
+        self.find(m, address, kind, argument).map(|slot| m.get(slot).cap.at())
     }
 }
 

@@ -163,8 +163,18 @@ impl Registers {
 
     /// The message's first words.
     #[inline(always)]
-    pub fn words<L: Layout>(&self) -> [u64; REGISTER_WORDS] {
-        core::array::from_fn(|n| self.word::<L>(n))
+    pub const fn words<L: Layout>(&self) -> [u64; REGISTER_WORDS] {
+        [self.word::<L>(0), self.word::<L>(1), self.word::<L>(2), self.word::<L>(3)]
+    }
+
+    /// Sets the first `count` of them.
+    #[inline(always)]
+    pub const fn set_words<L: Layout>(&mut self, words: &[u64; REGISTER_WORDS], count: usize) {
+        let mut n = 0;
+        while n < REGISTER_WORDS && n < count {
+            self.set_word::<L>(n, words[n]);
+            n += 1;
+        }
     }
 
     /// Sets one of them.

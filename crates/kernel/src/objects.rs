@@ -246,10 +246,6 @@ pub const fn refills(bits: u8) -> u32 {
 /// # Errors
 /// What would be right, as least and greatest, where `bits` is not.
 pub fn size(kind: Kind, bits: u8) -> Result<u8, [u8; 2]> {
-    let within = |least: u8, most: u8, size: u8| match (least..=most).contains(&bits) {
-        true => Ok(size),
-        false => Err([least, most]),
-    };
     const {
         assert!(size_of::<Thread>() <= 1 << (THREAD_BITS - 1));
         assert!(size_of::<Vectors>() <= 1 << (THREAD_BITS - 1));
@@ -259,15 +255,19 @@ pub fn size(kind: Kind, bits: u8) -> Result<u8, [u8; 2]> {
         assert!(size_of::<Interrupt>() == 64);
         assert!(size_of::<Context>() + 2 * size_of::<Refill>() <= 1 << CONTEXT_BITS[0]);
     }
-    match kind {
-        Kind::Untyped => within(5, 30, bits),
-        Kind::Node => within(1, 16, bits.saturating_add(crate::SLOT_BITS)),
-        Kind::Context => within(CONTEXT_BITS[0], CONTEXT_BITS[1], bits),
-        Kind::Frame if bits == 12 || bits == 21 => Ok(bits),
-        Kind::Frame => Err([12, 21]),
-        Kind::Thread => within(0, 0, THREAD_BITS),
-        Kind::Space | Kind::Table => within(0, 0, 12),
-        Kind::Endpoint | Kind::Notification | Kind::Reply => within(0, 0, 5),
-        _ => Err([0, 0]),
+    let (least, most, size) = match kind {
+        Kind::Untyped => (5, 30, bits),
+        Kind::Node => (1, 16, bits.saturating_add(crate::SLOT_BITS)),
+        Kind::Context => (CONTEXT_BITS[0], CONTEXT_BITS[1], bits),
+        Kind::Frame => (12, 21, bits),
+        Kind::Thread => (0, 0, THREAD_BITS),
+        Kind::Space | Kind::Table => (0, 0, 12),
+        Kind::Endpoint | Kind::Notification | Kind::Reply => (0, 0, 5),
+        _ => return Err([0, 0]),
+    };
+    let between = kind == Kind::Frame && bits != least && bits != most;
+    match bits < least || bits > most || between {
+        true => Err([least, most]),
+        false => Ok(size),
     }
 }

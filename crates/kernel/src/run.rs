@@ -19,13 +19,8 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// A thread can run from now on, if it has a context.
+    #[inline(never)]
     pub(crate) fn ready(&mut self, thread: Ref<Thread>) {
-        self.ready_inline(thread);
-    }
-
-    /// The same, for where it is to be fast.
-    #[inline(always)]
-    pub(crate) fn ready_inline(&mut self, thread: Ref<Thread>) {
         self.set_state(thread, State::Running);
         let Thread { context, priority, .. } = *self.machine.get(thread);
         let Some(id) = id(context) else { return };
@@ -49,21 +44,20 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Nothing runs on a context from now on, until something is woken on it or `until` has come.
+    #[inline(never)]
     pub(crate) fn rest(&mut self, context: Ref<Context>, until: Time) {
         let Some(id) = id(context) else { return };
         if self.machine.get(context).is_set == 0 {
             return;
         }
         let now = self.now();
-        match until {
-            Time::MAX => self.core.scheduler.block(&mut Store(&mut *self.machine), id, now),
-            _ => self.core.scheduler.block_until(&mut Store(&mut *self.machine), id, now, until),
-        }
+        self.core.scheduler.block_until(&mut Store(&mut *self.machine), id, now, until);
         self.trace_leave(context);
         self.core.undecided = 1;
     }
 
     /// A thread doesn't run any more: it waits for something.
+    #[inline(never)]
     pub(crate) fn stop(&mut self, thread: Ref<Thread>, state: State, until: Time) {
         self.set_state(thread, state);
         let context = self.machine.get(thread).context;
@@ -72,6 +66,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A context is with another thread from now on, or with nobody; it runs there if it ran before
     /// or the thread can run.
+    #[inline(never)]
     pub(crate) fn hand(&mut self, context: Ref<Context>, to: Ref<Thread>) {
         let from = core::mem::replace(&mut self.machine.get_mut(context).thread, to);
         if let Some(from) = from.some() {
@@ -92,6 +87,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A thread that waits for messages keeps nobody else's time: what it runs on goes back to the
     /// caller that it came from, who waits on for the answer, or to the notification.
+    #[inline(never)]
     pub(crate) fn give_back(&mut self, thread: Ref<Thread>) {
         if !self.is_borrowed(thread) {
             return;
@@ -150,6 +146,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Makes the processor the current thread's.
+    #[inline(always)]
     pub(crate) fn enter(&mut self) {
         let Some(current) = self.core.current.some() else { return };
         let Thread { space, flags, .. } = *self.machine.get(current);
@@ -172,11 +169,14 @@ impl<M: Machine> Kernel<'_, M> {
             due: kernel.core.timer,
         });
         self.core.timer = Time::MAX;
-        self.core.undecided = 1;
-        self.decide();
+        if !self.fast_timeout() && !self.fast_refill() {
+            self.core.undecided = 1;
+            self.decide();
+        }
     }
 
     /// A wait's deadline has come before what was waited for.
+    #[inline(never)]
     fn time_out(&mut self, context: Ref<Context>) {
         let thread = self.machine.get(context).thread;
         if thread.is_none() {

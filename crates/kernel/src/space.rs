@@ -65,6 +65,7 @@ fn is_live<M: Machine>(kernel: &Kernel<'_, M>, at: u32) -> bool {
 ///
 /// # Errors
 /// The level at which one is missing.
+#[inline(never)]
 fn table<M: Machine>(
     kernel: &Kernel<'_, M>,
     root: u32,
@@ -96,6 +97,7 @@ pub(crate) fn physical<M: Machine>(kernel: &Kernel<'_, M>, cap: &Cap) -> u64 {
 }
 
 /// Maps the frame of a slot.
+#[inline(never)]
 pub(crate) fn map_frame<M: Machine>(
     kernel: &mut Kernel<'_, M>,
     slot: Ref<Slot>,
@@ -151,13 +153,14 @@ fn frame_entry<M: Machine>(
 /// Unmaps a frame where it is mapped.
 pub(crate) fn unmap_frame<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
     let Some((Mapping { space, address }, at, n)) = frame_entry(kernel, cap) else { return };
-    kernel.machine.get_mut(at).0[n] = M::Pages::empty();
+    kernel.machine.get_mut(at).0[n & 511] = M::Pages::empty();
     if kernel.core.space == kernel.machine.physical(space) {
         kernel.machine.forget(address);
     }
 }
 
 /// Puts a table where one is missing on the way to an address.
+#[inline(never)]
 pub(crate) fn map_table<M: Machine>(
     kernel: &mut Kernel<'_, M>,
     slot: Ref<Slot>,
@@ -207,7 +210,7 @@ fn table_entry<M: Machine>(
 /// Takes a table out of where it is, and with it whatever is mapped through it.
 pub(crate) fn unmap_table<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
     let Some((Mapping { space, .. }, above, n)) = table_entry(kernel, cap) else { return };
-    kernel.machine.get_mut(above).0[n] = M::Pages::empty();
+    kernel.machine.get_mut(above).0[n & 511] = M::Pages::empty();
     if kernel.core.space == kernel.machine.physical(space) {
         let root = kernel.core.space;
         kernel.machine.enter_space(root);
@@ -215,6 +218,7 @@ pub(crate) fn unmap_table<M: Machine>(kernel: &mut Kernel<'_, M>, cap: &Cap) {
 }
 
 /// A frame's or table's mapping ends.
+#[inline(never)]
 pub(crate) fn unmap<M: Machine>(kernel: &mut Kernel<'_, M>, slot: Ref<Slot>) {
     let cap = kernel.machine.get(slot).cap;
     match cap.kind() {

@@ -16,6 +16,7 @@ impl<M: Machine> Kernel<'_, M> {
     ///
     /// # Errors
     /// [`Code::OutOfRange`] and [`Code::TooManyContexts`]: nothing changed.
+    #[inline(never)]
     pub fn give_time(
         &mut self,
         at: Ref<Context>,
@@ -27,34 +28,35 @@ impl<M: Machine> Kernel<'_, M> {
         if !(MIN_PERIOD..=MAX_PERIOD).contains(&period) {
             return Err(Status::new(Code::OutOfRange, 3, MAX_PERIOD));
         }
-        let wrong = |_: Invalid| Status::new(Code::OutOfRange, 2, period);
-        let account = self.account(policy, budget, period).map_err(wrong)?;
-        let Context { time, thread, is_set, .. } = *self.machine.get(at);
-        if is_set == 0 {
-            let full = Status::new(Code::TooManyContexts, 1, PLACES as u64);
-            self.core.scheduler.reserve().map_err(|_| full)?;
+        let wrong = Status::new(Code::OutOfRange, 2, period);
+        let account = self.account(policy, budget, period);
+        let Ok(account) = &account else { return Err(wrong) };
+        let Context { thread, is_set, .. } = *self.machine.get(at);
+        if is_set == 0 && self.core.scheduler.reserve().is_err() {
+            return Err(Status::new(Code::TooManyContexts, 1, PLACES as u64));
         }
         let Some(id) = id(at) else { return Ok(()) };
         let now = self.now();
-        let kept = (account.policy(), background) == (time.policy(), time.is_in_background());
-        let same = is_set != 0 && kept && account.is_server();
-        if same {
+        let time = &self.machine.get(at).time;
+        let kept = account.policy() == time.policy() && background == time.is_in_background();
+        if is_set != 0 && kept && account.is_server() {
             let store = &mut Store(&mut *self.machine);
             let times = (account.budget(), account.period());
-            self.core.scheduler.set_budget(store, id, times, now).map_err(wrong)?;
+            if self.core.scheduler.set_budget(store, id, times, now).is_err() {
+                return Err(wrong);
+            }
         } else {
             // Its thread waits until the same time as before.
-            let alarm = self.core.scheduler.alarm_of(&time, now);
-            self.core.scheduler.block(&mut Store(&mut *self.machine), id, now);
-            let fresh = bulkhead_sched::Context::new(account, time.priority());
-            self.machine.get_mut(at).time = if background { fresh.in_background() } else { fresh };
+            let alarm = self.core.scheduler.alarm_of(time, now);
+            self.rest(at, Time::MAX);
+            let context = self.machine.get_mut(at);
+            context.time.reset(account, background);
+            context.is_set = 1;
             if let Some(until) = alarm {
-                let store = &mut Store(&mut *self.machine);
-                self.core.scheduler.block_until(store, id, now, until);
+                self.rest(at, until);
             }
         }
-        let context = self.machine.get_mut(at);
-        (context.badge, context.is_set) = (badge, 1);
+        self.machine.get_mut(at).badge = badge;
         self.core.undecided = 1;
         let runs = |t: Ref<crate::Thread>| self.machine.get(t).state == State::Running as u8;
         if let Some(thread) = thread.some().filter(|thread| runs(*thread)) {
@@ -63,6 +65,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
+    #[inline(never)]
     fn account(&self, policy: Policy, budget: u64, period: u64) -> Result<Account, Invalid> {
         let cost = Time::from(self.core.cost);
         match policy {

@@ -13,6 +13,7 @@ use bulkhead_kernel_abi::{Code, Kind, Status};
 pub const MAX_DEPTH: u16 = 64;
 
 /// Puts a capability into an empty slot, derived from the one in `parent`.
+#[inline(never)]
 pub fn insert<M: Machine>(m: &mut M, parent: Ref<Slot>, to: Ref<Slot>, cap: Cap) {
     let Slot { next, depth, .. } = *m.get(parent);
     m.get_mut(parent).next = to;

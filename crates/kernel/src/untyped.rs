@@ -31,12 +31,13 @@ impl Memory {
 
 impl<M: Machine> Kernel<'_, M> {
     /// Makes objects ([`bulkhead_kernel_abi::label::RETYPE`]).
+    #[inline(never)]
     pub(crate) fn retype(
         &mut self,
         root: Root,
         slot: Ref<Slot>,
         words: &[u64; 4],
-    ) -> crate::invoke::Answer {
+    ) -> crate::invoke::Outcome {
         let Slot { cap, depth, .. } = *self.machine.get(slot);
         let kind = Kind::new(words[0] as u8).ok_or(Status::new(Code::OutOfRange, 1, 0))?;
         let bits = (words[0] >> 8) as u8;
@@ -82,7 +83,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.get_mut(slot).cap.data = memory.pack();
         // What is made of memory zeroes it then.
         if kind != Kind::Untyped && !self.zeroed(slot, needed as u32) {
-            return Ok(None);
+            return Err(crate::invoke::AGAIN);
         }
         for n in 0..count as u32 {
             let at = cap.object + start + (n << log);
@@ -93,7 +94,7 @@ impl<M: Machine> Kernel<'_, M> {
         let used = needed as u32;
         let cleared = (memory.used + left).saturating_sub(used);
         self.machine.get_mut(slot).cap.data = Memory { used, cleared }.pack();
-        Ok(Some([u64::from(cap.object + start), 0, 0, 0]))
+        Ok(u64::from(cap.object + start))
     }
 
     /// Zeroes memory up to an offset, a part in each entry; whether all is done.

@@ -221,7 +221,7 @@ fn deletion_takes_steps_and_nobody_uses_what_is_going() {
         assert!(!world.cap(node).is(Kind::Null), "not all of it in one entry");
         world.audit();
         // It can't be reached, filled, copied or used as a root any more.
-        assert!(world.root().slot(&world.machine, inside, 0).is_err());
+        assert!(world.root().slot(&world.machine, inside.into(), 0).is_err());
         let copy = world.free();
         let words_of_copy = [copy.into(), node.into(), 31, 0];
         let came = world.invoke(World::NODE, label::COPY, words_of_copy);

@@ -81,17 +81,31 @@ impl Account {
     ///
     /// # Errors
     /// [`Invalid::Budget`] unless 0 < budget <= period.
+    #[inline(never)]
     pub const fn sporadic(budget: Time, period: Time, from: Time) -> Result<Self, Invalid> {
+        match Self::check(budget, period, 0) {
+            Ok(()) => (),
+            Err(error) => return Err(error),
+        }
+        Ok(Self::new(SPORADIC, Refill { amount: budget, time: from }, period))
+    }
+
+    /// Whether a server can have a budget and a period, if a beginning costs so much.
+    pub(crate) const fn check(budget: Time, period: Time, cost: Time) -> Result<(), Invalid> {
         if budget == 0 || budget > period {
             return Err(Invalid::Budget { budget, period });
         }
-        Ok(Self::new(SPORADIC, Refill { amount: budget, time: from }, period))
+        match budget > cost {
+            true => Ok(()),
+            false => Err(Invalid::TooShort { period, cost }),
+        }
     }
 
     /// A strict server.
     ///
     /// # Errors
     /// As [`Account::sporadic`].
+    #[inline(never)]
     pub const fn strict(budget: Time, period: Time, from: Time) -> Result<Self, Invalid> {
         match Self::sporadic(budget, period, from) {
             Ok(server) => Ok(Self { policy: STRICT, ..server }),
@@ -103,10 +117,11 @@ impl Account {
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: the budget is not above the cost.
+    #[inline(never)]
     pub const fn with_cost(self, cost: Time) -> Result<Self, Invalid> {
-        match self.budget > cost {
-            true => Ok(Self { cost, ..self }),
-            false => Err(Invalid::TooShort { period: self.period, cost }),
+        match Self::check(self.budget, self.period, cost) {
+            Ok(()) => Ok(Self { cost, ..self }),
+            Err(error) => Err(error),
         }
     }
 
@@ -115,6 +130,7 @@ impl Account {
     ///
     /// # Errors
     /// [`Invalid::TooShort`].
+    #[inline(never)]
     pub fn pibs(
         utilization: Utilization,
         cost: Time,
@@ -132,6 +148,7 @@ impl Account {
     ///
     /// # Errors
     /// [`Invalid::Budget`]: a slice of 0.
+    #[inline(never)]
     pub const fn full(slice: Time) -> Result<Self, Invalid> {
         match slice {
             0 => Err(Invalid::Budget { budget: slice, period: slice }),
@@ -169,8 +186,18 @@ impl Account {
     }
 
     /// When it has budget, or had.
+    #[inline(always)]
     pub const fn eligible(&self) -> Time {
         self.head.time
+    }
+
+    /// When a server has budget after its head.
+    #[inline(always)]
+    pub(crate) const fn following_time(&self) -> Time {
+        match self.len {
+            0 => self.head.time.saturating_add(self.period),
+            _ => self.next,
+        }
     }
 
     /// What can be used of the head, ticks.
@@ -179,13 +206,13 @@ impl Account {
     }
 
     /// The same, of an account that is not [over](Account::is_over).
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn rest(&self) -> Time {
         self.head.amount.wrapping_sub(self.used)
     }
 
     /// Whether the head is used up, so that [`Account::settle`] would do something.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn is_over(&self) -> bool {
         self.used >= self.head.amount
     }
@@ -196,7 +223,7 @@ impl Account {
     }
 
     /// The thread ran for so long.
-    #[inline]
+    #[inline(always)]
     pub fn charge(&mut self, ticks: Time) {
         self.used = self.used.wrapping_add(ticks);
     }
@@ -277,10 +304,11 @@ impl Account {
         self.pay();
     }
 
-    /// A use begins, unless it goes on. Of a PIBS server its activation has been charged.
-    #[inline]
+    /// A use begins, unless it goes on: then what it costs was charged already. A debt, that is less, is in
+    /// it. Of a PIBS server its activation has been charged.
+    #[inline(always)]
     pub(crate) fn pay(&mut self) {
-        if self.used == 0 {
+        if self.used < self.cost {
             self.used = self.cost;
         }
     }

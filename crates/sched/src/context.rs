@@ -136,6 +136,13 @@ impl Context {
         Self { flags: self.flags | BACKGROUND, ..self }
     }
 
+    /// Another account, at the priority that it has; nothing wants to run on it.
+    #[inline(never)]
+    pub fn reset(&mut self, account: &Account, background: bool) {
+        let fresh = Self::new(*account, self.priority);
+        *self = if background { fresh.in_background() } else { fresh };
+    }
+
     /// What it has and had of its time.
     pub const fn account(&self) -> &Account {
         &self.account
@@ -180,6 +187,12 @@ impl Context {
     /// As what it asks for interrupt work.
     pub const fn requester(&self) -> Requester {
         Requester { priority: self.priority, period: self.account.period() }
+    }
+
+    /// It is the only one in the queue of a level.
+    #[inline(always)]
+    pub(crate) fn queue_alone(&mut self, level: u32) {
+        (self.previous, self.next, self.queued) = (0, 0, level as u16 + 1);
     }
 
     pub(crate) fn set_budget(

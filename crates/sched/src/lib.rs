@@ -48,6 +48,7 @@ extern crate std;
 pub mod account;
 pub mod admission;
 pub mod context;
+mod general;
 pub mod pibs;
 mod ready;
 pub mod refills;

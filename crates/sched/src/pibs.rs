@@ -52,14 +52,10 @@ impl Utilization {
 
     /// U·`time`, rounded down.
     pub fn of(self, time: Time) -> Time {
-        match time.checked_mul(self.numerator.into()) {
-            Some(ticks) => ticks / Time::from(self.denominator),
-            None => {
-                let ticks = u128::from(time) * u128::from(self.numerator);
-                // Below `time`, since the share is below 1.
-                (ticks / u128::from(self.denominator)) as Time
-            }
-        }
+        let (n, d) = (Time::from(self.numerator), Time::from(self.denominator));
+        let Some(whole) = time.checked_div(d) else { return 0 };
+        // Two numbers of 32 bits; the sum is below `time`, since the share is below 1.
+        whole.wrapping_mul(n).wrapping_add((time % d) * n / d)
     }
 
     /// `time`/U, rounded up.
@@ -161,8 +157,10 @@ fn stretch(time: Time, numerator: u32, denominator: u32) -> Time {
 
 #[inline(never)]
 fn stretch_long(time: Time, numerator: u32, denominator: u32) -> Time {
-    let ticks = u128::from(time) * u128::from(denominator);
-    Time::try_from(ticks.div_ceil(numerator.into())).unwrap_or(Time::MAX)
+    let (n, d) = (Time::from(numerator), Time::from(denominator));
+    let Some(whole) = time.checked_div(n) else { return Time::MAX };
+    // Two numbers of 32 bits.
+    whole.saturating_mul(d).saturating_add(((time % n) * d).div_ceil(n))
 }
 
 #[cfg(test)]

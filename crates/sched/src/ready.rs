@@ -1,5 +1,5 @@
 //! Who is ready: a queue for each level, first come, first served, linked through the contexts,
-//! and a bitmap. Levels 256 to 511 are the priorities, levels 0 to 255 the same
+//! and a bitmap of two steps. Levels 256 to 511 are the priorities, levels 0 to 255 the same
 //! priorities in the background. Who runs is in its queue, first.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -12,7 +12,7 @@ const WORDS: usize = LEVELS / 64;
 pub const FOREGROUND: u32 = 256;
 
 /// The level of a priority with budget.
-#[inline]
+#[inline(always)]
 pub fn foreground(priority: u8) -> u32 {
     FOREGROUND + u32::from(priority)
 }
@@ -36,7 +36,8 @@ pub struct Ends {
 pub struct Ready {
     /// The highest level that has somebody, 0 if none has.
     highest: u32,
-    reserved: u32,
+    /// Which words have somebody.
+    summary: u32,
     words: [u64; WORDS],
     ends: [Ends; LEVELS],
 }
@@ -44,23 +45,23 @@ pub struct Ready {
 impl Ready {
     pub const fn new() -> Self {
         let ends = [Ends { first: 0, last: 0 }; LEVELS];
-        Self { highest: 0, reserved: 0, words: [0; WORDS], ends }
+        Self { highest: 0, summary: 0, words: [0; WORDS], ends }
     }
 
     /// The highest level that has somebody, 0 if none has.
-    #[inline]
+    #[inline(always)]
     pub fn highest(&self) -> u32 {
         self.highest % LEVELS as u32
     }
 
     /// Whether nobody is at a level above this one.
-    #[inline]
+    #[inline(always)]
     pub fn nobody_above(&self, level: u32) -> bool {
         level >= self.highest
     }
 
     /// The first of a level.
-    #[inline]
+    #[inline(always)]
     pub fn first(&self, level: u32) -> Option<Id> {
         Id::from_link(self.ends[level as usize % LEVELS].first)
     }
@@ -82,7 +83,16 @@ impl Ready {
         }
     }
 
-    /// The same, as the first.
+    /// Queues a context at a level above all that have somebody.
+    #[inline(always)]
+    pub fn insert_alone(&mut self, id: Id, level: u32) {
+        let level = level % LEVELS as u32;
+        self.ends[level as usize] = Ends { first: id.link(), last: id.link() };
+        self.mark_bit(level);
+        self.highest = level;
+    }
+
+    /// Queues a context that is not queued, as the first.
     pub fn insert_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u32) {
         let level = level % LEVELS as u32;
         let ends = &mut self.ends[level as usize];
@@ -99,7 +109,7 @@ impl Ready {
     }
 
     /// Takes a context out, if it is in.
-    #[inline]
+    #[inline(never)]
     pub fn remove(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) {
         let context = contexts.context(id);
         let (previous, next) = (context.previous, context.next);
@@ -122,50 +132,95 @@ impl Ready {
     /// Takes out the first of a level, which `id` is.
     #[inline]
     pub fn remove_first(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, level: u32) {
-        let context = contexts.context(id);
-        context.queued = 0;
-        let next = context.next;
         let level = level % LEVELS as u32;
-        let ends = &mut self.ends[level as usize];
-        ends.first = next;
-        match Id::from_link(next) {
-            Some(next) => contexts.context(next).previous = 0,
-            None => {
-                ends.last = 0;
-                self.unmark(level);
-            }
+        if self.unlink_first(contexts, id, level) {
+            self.unmark(level);
         }
     }
 
+    /// The same, where a higher level has somebody at once.
+    #[inline(always)]
+    pub fn remove_first_below(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        id: Id,
+        level: u32,
+    ) {
+        let level = level % LEVELS as u32;
+        if self.unlink_first(contexts, id, level) {
+            self.unmark_bit(level);
+        }
+    }
+
+    /// Whether nobody is left there.
+    #[inline(always)]
+    fn unlink_first(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        id: Id,
+        level: u32,
+    ) -> bool {
+        let context = contexts.context(id);
+        context.queued = 0;
+        let next = context.next;
+        let ends = &mut self.ends[level as usize % LEVELS];
+        ends.first = next;
+        match Id::from_link(next) {
+            Some(next) => contexts.context(next).previous = 0,
+            None => ends.last = 0,
+        }
+        next == 0
+    }
+
     /// A level has somebody.
-    #[inline]
+    #[inline(always)]
     fn mark(&mut self, level: u32) {
-        self.words[(level / 64) as usize % WORDS] |= bit(level);
+        self.mark_bit(level);
         self.highest = self.highest.max(level);
+    }
+
+    #[inline(always)]
+    fn mark_bit(&mut self, level: u32) {
+        let word = level / 64 % WORDS as u32;
+        self.words[word as usize] |= bit(level);
+        self.summary |= 1 << word;
     }
 
     /// A level has nobody.
     #[inline]
     fn unmark(&mut self, level: u32) {
-        let word = (level / 64) as usize % WORDS;
-        let rest = self.words[word] & !bit(level);
-        self.words[word] = rest;
-        if level == self.highest {
+        let word = level / 64 % WORDS as u32;
+        let rest = self.words[word as usize] & !bit(level);
+        self.words[word as usize] = rest;
+        if rest == 0 {
+            self.summary &= !(1 << word);
+            if level == self.highest {
+                self.highest = self.search();
+            }
+        } else if level == self.highest {
             // Mostly there is another one in the word.
-            self.highest = match rest {
-                0 => self.search(),
-                _ => (level | 63) - rest.trailing_zeros(),
-            };
+            self.highest = (level | 63) - rest.trailing_zeros();
+        }
+    }
+
+    /// A level has nobody, which is the highest no more.
+    #[inline(always)]
+    fn unmark_bit(&mut self, level: u32) {
+        let word = level / 64 % WORDS as u32;
+        let rest = self.words[word as usize] & !bit(level);
+        self.words[word as usize] = rest;
+        if rest == 0 {
+            self.summary &= !(1 << word);
         }
     }
 
     /// The highest level that has somebody, 0 if none has.
     #[inline]
     fn search(&self) -> u32 {
-        let word = self.words.iter().rposition(|word| *word != 0);
-        word.map_or(0, |word| {
-            (64 * word as u32 + 63).saturating_sub(self.words[word].trailing_zeros())
-        })
+        // As if the lowest level of all had somebody: 0 is also what there is to say if none has.
+        let word = (self.summary | 1).ilog2() % WORDS as u32;
+        let bits = self.words[word as usize] | bit(0);
+        64 * word + (63 - bits.trailing_zeros())
     }
 }
 

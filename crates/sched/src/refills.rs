@@ -54,7 +54,7 @@ impl Account {
     }
 
     /// Takes the entry after the head off the list.
-    #[inline]
+    #[inline(always)]
     fn pop(&mut self, refills: &[Refill]) -> Option<Refill> {
         let next = self.following(refills)?;
         self.start = after(self.start, refills);
@@ -158,6 +158,7 @@ impl Account {
     }
 
     /// Head and next become one, at the time of the next: later, never earlier.
+    #[inline(never)]
     fn merge_later(&mut self, refills: &[Refill]) {
         if let Some(Refill { amount, time }) = self.pop(refills) {
             self.head = Refill { amount: self.head.amount.wrapping_add(amount), time };
@@ -221,9 +222,13 @@ impl Account {
 
     #[inline(never)]
     fn take_in(&mut self, refills: &[Refill]) {
-        while self.head.time.saturating_add(self.head.amount) >= self.next {
+        while self.head.time.wrapping_add(self.head.amount) >= self.next {
             let Some(Refill { amount, .. }) = self.pop(refills) else { return };
             self.head.amount = self.head.amount.wrapping_add(amount);
+            // Most times there was one.
+            if self.len == 0 {
+                return;
+            }
         }
     }
 }

@@ -40,17 +40,17 @@ impl Entry {
         Self { time, rest: u64::from(id.link()) | level << 32 | alarm }
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn id(&self) -> Option<Id> {
         Id::from_link(self.rest as u32)
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn is_alarm(&self) -> bool {
         self.rest & ALARM != 0
     }
 
-    #[inline]
+    #[inline(always)]
     fn level(&self) -> u16 {
         (self.rest >> 32) as u16
     }
@@ -77,32 +77,32 @@ impl Release {
         (self.len as usize).min(PLACES)
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, place: usize) -> Entry {
         self.entries[place % PLACES]
     }
 
     /// When the first one is due, matter or not.
-    #[inline]
+    #[inline(always)]
     pub fn first(&self) -> Time {
         self.entries[0].time
     }
 
     /// Whether nothing above `level` comes before `end`, as it is most times: a look at the first.
-    #[inline]
-    pub fn nothing_before(&self, level: u32, end: Time) -> bool {
+    #[inline(always)]
+    fn nothing_before(&self, level: u32, end: Time) -> bool {
         self.first() >= end || self.top <= level
     }
 
     /// When the first one is due, if it matters for `level`.
     #[inline]
-    pub fn first_above(&self, level: u32) -> Option<Time> {
+    fn first_above(&self, level: u32) -> Option<Time> {
         let first = &self.entries[0];
         (first.level() > level as u16).then_some(first.time)
     }
 
     /// Whether the second one is due, too.
-    #[inline]
+    #[inline(always)]
     pub fn second_is_due(&self, now: Time) -> bool {
         // Those that are not there are never due.
         self.entries[1].time <= now || self.entries[2].time <= now
@@ -110,17 +110,23 @@ impl Release {
 
     /// Whether more wait than are looked at one by one.
     #[inline]
-    pub fn are_many(&self) -> bool {
+    fn are_many(&self) -> bool {
         self.len > LOOK as u64
     }
 
     /// When somebody is released at a level above `level`, or a moment before that; `end` if that
     /// comes first. With up to [`LOOK`] that wait it is exact. Beyond, one that doesn't matter may
     /// count: looking through all would take as long as there are contexts.
+    #[inline(always)]
     pub fn next_above(&mut self, level: u32, end: Time) -> Time {
-        if self.nothing_before(level, end) {
-            return end;
+        match self.nothing_before(level, end) {
+            true => end,
+            false => self.search(level, end),
         }
+    }
+
+    #[inline]
+    fn search(&mut self, level: u32, end: Time) -> Time {
         match (self.first_above(level), self.are_many()) {
             (Some(first), _) => first,
             (None, true) => self.next_of_many(level, end),
@@ -131,7 +137,7 @@ impl Release {
     /// The same where the first doesn't matter. Where there is no entry none matters: so without a loop
     /// over those that there are.
     #[inline(always)]
-    pub fn next_of_few(&mut self, level: u32, end: Time) -> Time {
+    fn next_of_few(&mut self, level: u32, end: Time) -> Time {
         let earlier = |next: Time, entry: &Entry| match entry.level() > level as u16 {
             true => next.min(entry.time),
             false => next,
@@ -148,7 +154,7 @@ impl Release {
     }
 
     #[inline(never)]
-    pub fn next_of_many(&self, level: u32, end: Time) -> Time {
+    fn next_of_many(&self, level: u32, end: Time) -> Time {
         let (looked, rest) = self.entries.split_at(LOOK);
         let looked = looked.iter().filter(|entry| u32::from(entry.level()) > level);
         // The children of those looked at are not later than all the rest.

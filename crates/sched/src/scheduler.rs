@@ -19,9 +19,9 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::context::{ALARMED, BACKGROUND, SERVER, STRICT, WAITS, WANTED};
-use crate::ready::{FOREGROUND, Ready, background, foreground};
+use crate::ready::{FOREGROUND, Ready, foreground};
 use crate::release::{Entry, Release};
-use crate::{Context, Contexts, Id, Invalid, PLACES, Requester, Time};
+use crate::{Context, Contexts, Id, PLACES, Time};
 
 /// Who runs from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +47,23 @@ pub struct NoRoom;
 #[repr(C)]
 pub struct Scheduler {
     /// Up to when all use is charged.
-    charged: Time,
+    pub(crate) charged: Time,
     /// Who is on the processor: its id, or 0.
-    running: u32,
+    pub(crate) running: u32,
     /// The level that it runs at; 0 if nobody runs.
-    effective: u32,
+    pub(crate) effective: u32,
     /// Its level in the ready queue, for which the timer was set: another one than it runs at
     /// after a donation. With [`ODD`] where the short ways are not right for who runs; else, if
     /// they are right, equal to `effective`.
-    level: u32,
+    pub(crate) level: u32,
     padding: u32,
     reserved: u64,
-    ready: Ready,
-    release: Release,
+    pub(crate) ready: Ready,
+    pub(crate) release: Release,
 }
 
 /// Who runs is strict, or may be in the background.
-const ODD: u32 = 1 << 31;
+pub(crate) const ODD: u32 = 1 << 31;
 
 impl Scheduler {
     /// A scheduler of an idle core.
@@ -127,6 +127,7 @@ impl Scheduler {
     }
 
     /// Who runs.
+    #[inline(always)]
     pub fn running(&self) -> Option<Id> {
         Id::from_link(self.running)
     }
@@ -156,22 +157,8 @@ impl Scheduler {
         }
         context.flags = flags | WANTED;
         let level = foreground(context.priority);
-        self.ready.insert(contexts, id, level);
+        self.queue(contexts, id, level, false);
         level > self.effective
-    }
-
-    /// It has an alarm or wants to run already, its list changes, or it has no budget.
-    #[inline(never)]
-    fn wake_odd(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) -> bool {
-        let (context, refills) = contexts.refills(id);
-        context.flags &= !ALARMED;
-        if context.is_wanted() {
-            return false;
-        }
-        context.flags |= WANTED;
-        context.account.wake(refills, now);
-        self.release.remove(contexts, id);
-        self.place(contexts, id, now, false) > self.effective
     }
 
     /// No thread wants to run on a context any more. It has no alarm then.
@@ -191,22 +178,7 @@ impl Scheduler {
         context.flags = flags & !(WANTED | ALARMED);
         match flags & SERVER {
             0 => context.account.deactivate(),
-            _ => context.account.stop(refills, now),
-        }
-    }
-
-    /// It does not run, or not in the usual way.
-    #[inline(never)]
-    fn block_odd(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
-        self.charge(contexts, now);
-        if self.running == id.link() {
-            self.vacate();
-        }
-        self.unplace(contexts, id);
-        let (context, refills) = contexts.refills(id);
-        if context.is_wanted() {
-            context.flags &= !(WANTED | ALARMED);
-            context.account.block(refills, now);
+            _ => context.account.stop_running(refills, now),
         }
     }
 
@@ -222,13 +194,13 @@ impl Scheduler {
         self.block(contexts, id, now);
         let priority = contexts.context(id).priority;
         if deadline < Time::MAX {
-            self.release.insert(contexts, id, Entry::new(id, deadline.max(now), priority, true));
+            self.wait_for(contexts, id, Entry::new(id, deadline.max(now), priority, true));
         }
     }
 
     /// Who runs goes on with a thread of another priority. Says whether it is still to run, and the
     /// timer right; else [`Scheduler::schedule`] is to be called. Raising is always right.
-    #[inline]
+    #[inline(always)]
     pub fn donate(&mut self, contexts: &mut (impl Contexts + ?Sized), priority: u8) -> bool {
         let Some(id) = self.running() else { return false };
         contexts.context(id).priority = priority;
@@ -238,131 +210,142 @@ impl Scheduler {
         self.ready.nobody_above(self.effective)
     }
 
-    /// The rest of what who runs has now is given up as if it had been used: others of its
-    /// priority have their turn, and it goes on with its next refill.
-    pub fn yield_now(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
-        self.charge(contexts, now);
-        let Some(id) = self.running() else { return };
-        let in_background = self.is_in_background();
-        let context = contexts.context(id);
-        match in_background {
-            false => context.account.give_up(),
-            true => context.turn = context.account.budget(),
-        }
-    }
-
-    /// A context that is ready becomes the first of its level, also before who runs.
-    pub fn yield_to(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) {
-        self.follow(contexts);
-        if let Some(level) = contexts.context(id).queued.checked_sub(1) {
-            self.ready.remove(contexts, id);
-            self.ready.insert_first(contexts, id, level.into());
-        }
-    }
-
-    /// Gives a context another priority. It goes last there.
-    pub fn set_priority(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        id: Id,
-        priority: u8,
-        now: Time,
-    ) {
-        self.charge(contexts, now);
-        self.change(contexts, id, now, |context| context.priority = priority);
-    }
-
-    /// Gives a server another budget and period ([`crate::Account::set`]). Without effect on other
-    /// policies.
-    ///
-    /// # Errors
-    /// [`Invalid::Budget`], [`Invalid::TooShort`]: the budget is as it was.
-    pub fn set_budget(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        id: Id,
-        (budget, period): (Time, Time),
-        now: Time,
-    ) -> Result<(), Invalid> {
-        self.charge(contexts, now);
-        self.withdraw(contexts, id, now);
-        let (context, refills) = contexts.refills(id);
-        let result = context.set_budget(refills, (budget, period), now);
-        self.replace(contexts, id, now);
-        result
-    }
-
-    /// The work that a PIBS context is woken for comes from this requester. During an activation
-    /// only a higher priority counts; who asks with a lower one is to be named again when its work is
-    /// taken up. Without effect on other policies.
-    ///
-    /// # Errors
-    /// [`Invalid::TooShort`]: nothing is changed.
-    pub fn request(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        id: Id,
-        requester: Requester,
-        now: Time,
-    ) -> Result<(), Invalid> {
-        self.charge(contexts, now);
-        let context = contexts.context(id);
-        let higher = requester.priority > context.priority;
-        if context.policy() != crate::Policy::Pibs {
-            return Ok(());
-        }
-        if requester.period != context.account.period() {
-            context.account.fits(requester.period)?;
-        }
-        if !context.account.is_active() || higher {
-            self.change(contexts, id, now, |context| {
-                context.priority = requester.priority;
-                context.account.request(requester.period, now);
-            });
-        }
-        Ok(())
-    }
-
     /// Who runs from now on, and until when at most.
     ///
     /// The short way: somebody plain runs and has budget, or nobody, and nobody's time has come.
-    #[inline]
+    #[inline(always)]
     pub fn schedule(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
         let before = self.running;
-        if self.level != self.effective {
-            return self.schedule_odd(contexts, now);
-        }
         if now < self.charged {
-            return self.schedule_odd(contexts, self.charged);
+            return self.schedule_late(contexts);
         }
-        if self.release.first() <= now {
-            return self.schedule_due(contexts, now);
+        if self.level != self.effective {
+            self.follow_all(contexts, now);
+        } else if self.release.first() <= now {
+            self.follow_due(contexts, now);
+        } else if self.charge_running(contexts, now) {
+            self.follow_over(contexts, now);
         }
-        if self.charge_running(contexts, now) {
-            return self.schedule_over(contexts, now);
+        self.decide(contexts, now, before)
+    }
+
+    /// A thread wants to run on a context from now on, and goes on the processor at once, before who
+    /// runs; who runs goes on later, or (`ends`) has used up its budget and stops wanting to run.
+    /// Answers when to call [`Scheduler::schedule`] at the latest.
+    ///
+    /// `None`: it is not as simple as that, and nothing was done but that who runs was charged. It is if
+    /// the last decision holds, nobody's time has come, both are plain, the new one is above
+    /// all others and has budget; and who runs has some left, or does not for `ends`, until a later refill.
+    #[inline(never)]
+    pub fn overtake(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        id: Id,
+        now: Time,
+        ends: bool,
+    ) -> Option<Time> {
+        let context = contexts.context(id);
+        let level = foreground(context.priority);
+        let plain = context.flags & !SERVER == 0 && context.account.eligible() <= now;
+        if !plain
+            || self.ready.highest() >= level
+            || self.level != self.effective
+            || now < self.charged
+            || self.release.first() <= now
+            || self.charge_running(contexts, now) != ends
+            || ends && !self.end(contexts, now)
+        {
+            return None;
         }
+        let (context, refills) = contexts.refills(id);
+        context.flags |= WANTED;
+        context.account.wake(refills, now);
+        Some(self.put_on(context, id, level, now))
+    }
+
+    /// The refill of a context is due that goes on the processor at once, before who runs. Answers which
+    /// one, and when to call [`Scheduler::schedule`] at the latest.
+    ///
+    /// `None`: it is not as simple as that, and nothing was done but that who runs was charged. It is if
+    /// the last decision holds, no other one's time has come, both are plain, the new one is above
+    /// all others; and who runs has budget left.
+    #[inline(never)]
+    pub fn refilled(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        now: Time,
+    ) -> Option<(Id, Time)> {
+        let entry = self.release.at(0);
+        let id = entry.id().filter(|_| entry.time <= now && !entry.is_alarm())?;
+        let context = contexts.context(id);
+        let level = foreground(context.priority);
+        if context.flags & !SERVER != WANTED | WAITS
+            || self.ready.highest() >= level
+            || self.level != self.effective
+            || now < self.charged
+            || self.release.second_is_due(now)
+            || self.charge_running(contexts, now)
+        {
+            return None;
+        }
+        self.release.take_first(contexts);
+        contexts.refilled(id);
+        let context = contexts.context(id);
+        context.flags &= !WAITS;
+        Some((id, self.put_on(context, id, level, now)))
+    }
+
+    /// Somebody plain with budget, above all others and in no queue, goes on the processor; until when.
+    #[inline(always)]
+    fn put_on(&mut self, context: &mut Context, id: Id, level: u32, now: Time) -> Time {
+        context.account.pay();
+        context.queue_alone(level);
+        self.ready.insert_alone(id, level);
+        self.occupy(id, level, 0);
+        self.release.next_above(level, now.saturating_add(context.account.rest()))
+    }
+
+    /// Who runs, and has used up no more than its head, stops wanting to run, if it could not run on.
+    /// Somebody higher is about to be queued.
+    #[inline(always)]
+    fn end(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> bool {
+        let Some(id) = self.running() else { return false };
+        let (context, refills) = contexts.refills(id);
+        let waits = context.flags & SERVER != 0 && context.account.following_time() > now;
+        if !waits || !context.account.use_up_head(refills) {
+            return false;
+        }
+        context.flags &= !(WANTED | ALARMED);
+        self.ready.remove_first_below(contexts, id, self.level);
+        true
+    }
+
+    /// Time fell.
+    #[inline(never)]
+    fn schedule_late(&mut self, contexts: &mut (impl Contexts + ?Sized)) -> Decision {
+        let (before, now) = (self.running, self.charged);
+        self.follow_all(contexts, now);
         self.decide(contexts, now, before)
     }
 
     /// Somebody's time has come. The short way: one plain context's refill, nothing else.
     #[inline(never)]
-    fn schedule_due(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
-        let before = self.running;
+    fn follow_due(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         if self.charge_running(contexts, now) || self.release.second_is_due(now) {
-            return self.schedule_odd(contexts, now);
+            return self.follow_all(contexts, now);
         }
         let entry = self.release.at(0);
-        let Some(id) = entry.id() else { return self.schedule_odd(contexts, now) };
+        let Some(id) = entry.id() else { return self.follow_all(contexts, now) };
         let context = contexts.context(id);
         let flags = context.flags;
         if entry.is_alarm() {
             if flags & SERVER == 0 || !context.account.begin_at(entry.time) {
-                return self.schedule_odd(contexts, now);
+                return self.follow_all(contexts, now);
             }
             context.flags = flags & !WAITS | WANTED | ALARMED;
         } else {
             if flags & BACKGROUND != 0 {
-                return self.schedule_odd(contexts, now);
+                return self.follow_all(contexts, now);
             }
             context.flags = flags & !WAITS;
         }
@@ -370,19 +353,18 @@ impl Scheduler {
         if !entry.is_alarm() {
             contexts.refilled(id);
         }
-        self.ready.insert(contexts, id, level);
+        self.queue(contexts, id, level, false);
         self.release.take_first(contexts);
-        self.decide(contexts, now, before)
     }
 
     /// A budget is used up. The short way: that of a server that is plain, and no more than its
     /// head.
     #[inline(never)]
-    fn schedule_over(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
-        let Some(id) = self.running() else { return self.schedule_odd(contexts, now) };
+    fn follow_over(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
+        let Some(id) = self.running() else { return self.follow_all(contexts, now) };
         let (context, refills) = contexts.refills(id);
         if context.flags & SERVER == 0 || !context.account.use_up_head(refills) {
-            return self.schedule_odd(contexts, now);
+            return self.follow_all(contexts, now);
         }
         self.running = 0;
         let (priority, eligible) = (context.priority, context.account.eligible());
@@ -390,27 +372,12 @@ impl Scheduler {
         match eligible <= now {
             true => {
                 contexts.refilled(id);
-                self.ready.insert(contexts, id, foreground(priority));
+                self.queue(contexts, id, foreground(priority), false);
             }
             false => {
-                self.release.insert(contexts, id, Entry::new(id, eligible, priority, false));
+                self.wait_for(contexts, id, Entry::new(id, eligible, priority, false));
             }
         }
-        self.decide(contexts, now, id.link())
-    }
-
-    /// Any way.
-    #[inline(never)]
-    fn schedule_odd(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
-        let before = self.running;
-        self.charge(contexts, now);
-        self.release_due(contexts, now);
-        match self.turn_is_over(contexts, now) {
-            true => self.leave(contexts, now, false),
-            false => self.follow(contexts),
-        }
-        self.make_way(contexts, now);
-        self.decide(contexts, now, before)
     }
 
     /// Who runs, if somebody does, is charged, as far as it is in its queue, and has left it if it
@@ -425,134 +392,54 @@ impl Scheduler {
         let level = self.ready.highest();
         let Some(id) = self.ready.first(level) else { return self.idle(before) };
         let context = contexts.context(id);
+        let flags = context.flags;
+        let mut alarm = false;
         if self.running != id.link() {
-            if context.flags & (ALARMED | STRICT | BACKGROUND) != 0 {
-                return self.enter_noted(contexts, id, now, before);
+            if flags & (ALARMED | STRICT | BACKGROUND) != 0 {
+                if flags & (STRICT | BACKGROUND) != 0 {
+                    return self.enter_odd(contexts, now, before);
+                }
+                context.flags = flags & !ALARMED;
+                alarm = true;
             }
             self.occupy(id, level, 0);
             context.account.pay();
         } else if self.level & ODD != 0 {
             return self.stay_odd(contexts, now, before);
         }
-        let timer = now.saturating_add(context.account.rest());
-        let switched = id.link() != before;
-        if self.release.nothing_before(level, timer) {
-            return Decision { run: Some(id), timer, switched, alarm: false };
-        }
-        match self.release.first_above(level) {
-            Some(timer) => Decision { run: Some(id), timer, switched, alarm: false },
-            None => self.with_timer(id, level, timer, switched),
-        }
-    }
-
-    /// Somebody's time may come before the end of who runs.
-    #[inline(never)]
-    fn with_timer(&mut self, id: Id, level: u32, end: Time, switched: bool) -> Decision {
-        if self.release.are_many() {
-            return self.with_timer_of_many(id, level, end, switched);
-        }
-        let timer = self.release.next_of_few(level, end);
-        Decision { run: Some(id), timer, switched, alarm: false }
-    }
-
-    #[inline(never)]
-    fn with_timer_of_many(&mut self, id: Id, level: u32, end: Time, switched: bool) -> Decision {
-        let timer = self.release.next_of_many(level, end);
-        Decision { run: Some(id), timer, switched, alarm: false }
+        let end = now.saturating_add(context.account.rest());
+        let timer = self.release.next_above(level, end);
+        Decision { run: Some(id), timer, switched: id.link() != before, alarm }
     }
 
     /// Nobody is ready.
     #[inline(never)]
-    fn idle(&mut self, before: u32) -> Decision {
+    pub(crate) fn idle(&mut self, before: u32) -> Decision {
         self.vacate();
         let timer = self.release.next_above(0, Time::MAX);
         Decision { run: None, timer, switched: before != 0, alarm: false }
     }
 
-    /// Who is put on the processor is not plain, or was woken by its alarm.
-    #[inline(never)]
-    fn enter_noted(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        id: Id,
-        now: Time,
-        before: u32,
-    ) -> Decision {
-        let context = contexts.context(id);
-        if context.flags & (STRICT | BACKGROUND) != 0 {
-            return self.enter_odd(contexts, now, before);
-        }
-        context.flags &= !ALARMED;
-        let level = self.ready.highest();
-        self.occupy(id, level, 0);
-        context.account.pay();
-        let end = now.saturating_add(context.account.rest());
-        let timer = match self.release.nothing_before(level, end) {
-            true => end,
-            false => self.release.next_above(level, end),
-        };
-        Decision { run: Some(id), timer, switched: true, alarm: true }
-    }
-
-    /// The highest is put on the processor, any way.
-    #[inline(never)]
-    fn enter_odd(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        now: Time,
-        before: u32,
-    ) -> Decision {
-        let level = self.ready.highest();
-        let Some(id) = self.ready.first(level) else { return self.idle(before) };
-        let (context, refills) = contexts.refills(id);
-        if level >= FOREGROUND {
-            context.account.dispatch(refills, now);
-        } else if context.turn >= context.account.budget() {
-            // Its budget has shrunk, or it left in the middle of a turn.
-            context.turn = 0;
-        }
-        let alarm = context.flags & ALARMED != 0;
-        context.flags &= !ALARMED;
-        let odd = context.flags & (STRICT | BACKGROUND) != 0;
-        self.occupy(id, level, if odd { ODD } else { 0 });
-        Decision { alarm, ..self.stay_odd(contexts, now, before) }
-    }
-
-    /// Who is on the processor stays there, any way.
-    #[inline(never)]
-    fn stay_odd(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        now: Time,
-        before: u32,
-    ) -> Decision {
-        let Some(id) = self.running() else { return self.idle(before) };
-        let in_background = self.is_in_background();
-        let context = contexts.context(id);
-        let rest = match in_background {
-            false => context.account.left(),
-            true => context.account.budget().saturating_sub(context.turn),
-        };
-        let timer = self.release.next_above(self.level & !ODD, now.saturating_add(rest));
-        Decision { run: Some(id), timer, switched: id.link() != before, alarm: false }
-    }
-
     #[inline(always)]
-    fn occupy(&mut self, id: Id, level: u32, odd: u32) {
+    pub(crate) fn occupy(&mut self, id: Id, level: u32, odd: u32) {
         (self.running, self.effective) = (id.link(), level);
         self.level = level | odd;
     }
 
     /// Nobody is on the processor.
-    #[inline]
-    fn vacate(&mut self) {
+    #[inline(always)]
+    pub(crate) fn vacate(&mut self) {
         (self.running, self.level, self.effective) = (0, 0, 0);
     }
 
     /// Charges who runs, which is plain, if somebody does; whether its turn is over. `now` is not
     /// before what is charged.
     #[inline(always)]
-    fn charge_running(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> bool {
+    pub(crate) fn charge_running(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        now: Time,
+    ) -> bool {
         match self.running() {
             Some(id) => {
                 let context = contexts.context(id);
@@ -572,202 +459,5 @@ impl Scheduler {
         self.charged = now;
         context.consumed = context.consumed.wrapping_add(ticks);
         context.account.charge(ticks);
-    }
-
-    fn charge(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
-        let in_background = self.is_in_background();
-        let now = now.max(self.charged);
-        match self.running() {
-            Some(id) if in_background => {
-                let ticks = now.wrapping_sub(self.charged);
-                self.charged = now;
-                let context = contexts.context(id);
-                context.consumed = context.consumed.wrapping_add(ticks);
-                context.turn = context.turn.saturating_add(ticks);
-            }
-            _ => _ = self.charge_running(contexts, now),
-        }
-    }
-
-    /// Queues a context that wants to run and is in no queue; its level when it has budget.
-    #[inline(always)]
-    fn place(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        id: Id,
-        now: Time,
-        first: bool,
-    ) -> u32 {
-        let context = contexts.context(id);
-        let level = foreground(context.priority);
-        if context.account.eligible() > now {
-            self.wait(contexts, id, first);
-        } else if first {
-            self.ready.insert_first(contexts, id, level);
-        } else {
-            self.ready.insert(contexts, id, level);
-        }
-        level
-    }
-
-    /// Queues a context for its refill.
-    #[inline]
-    fn wait(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, first: bool) {
-        let context = contexts.context(id);
-        let (priority, flags) = (context.priority, context.flags);
-        let entry = Entry::new(id, context.account.eligible(), priority, false);
-        self.release.insert(contexts, id, entry);
-        if flags & BACKGROUND != 0 {
-            self.go_below(contexts, id, first);
-        }
-    }
-
-    #[inline(never)]
-    fn go_below(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, first: bool) {
-        let level = background(contexts.context(id).priority);
-        match first {
-            true => self.ready.insert_first(contexts, id, level),
-            false => self.ready.insert(contexts, id, level),
-        }
-    }
-
-    fn unplace(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) {
-        self.ready.remove(contexts, id);
-        self.release.remove(contexts, id);
-    }
-
-    /// Changes a context while it is in no queue, and queues it last if it wants to run.
-    fn change(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        id: Id,
-        now: Time,
-        change: impl FnOnce(&mut Context),
-    ) {
-        self.withdraw(contexts, id, now);
-        change(contexts.context(id));
-        self.replace(contexts, id, now);
-    }
-
-    /// Takes a context that wants to run out of the queues, and off the processor.
-    fn withdraw(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
-        if self.running == id.link() {
-            self.vacate();
-            let (context, refills) = contexts.refills(id);
-            context.account.preempt(refills, now);
-        }
-        if contexts.context(id).is_wanted() {
-            self.unplace(contexts, id);
-        }
-    }
-
-    /// The other half of [`Scheduler::withdraw`].
-    fn replace(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
-        let context = contexts.context(id);
-        match context.is_wanted() {
-            true => _ = self.place(contexts, id, now, false),
-            false => self.release.set_priority(context),
-        }
-    }
-
-    /// Refills and alarms have become due.
-    #[inline(always)]
-    fn release_due(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
-        while let Some(entry) = self.release.pop(contexts, now) {
-            let Some(id) = entry.id() else { continue };
-            match entry.is_alarm() {
-                true => self.alarm(contexts, id, entry.time, now),
-                false => self.refill(contexts, id, now),
-            }
-        }
-    }
-
-    /// It has wanted to run since `time`.
-    #[inline(never)]
-    fn alarm(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, time: Time, now: Time) {
-        let (context, refills) = contexts.refills(id);
-        context.flags |= WANTED | ALARMED;
-        context.account.wake(refills, time);
-        self.place(contexts, id, now, false);
-    }
-
-    #[inline(always)]
-    fn refill(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
-        contexts.refilled(id);
-        let context = contexts.context(id);
-        if context.queued != 0 {
-            return self.rise(contexts, id, now);
-        }
-        let level = foreground(context.priority);
-        self.ready.insert(contexts, id, level);
-    }
-
-    /// A refill is due of a context that is in the background.
-    #[inline(never)]
-    fn rise(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
-        self.ready.remove(contexts, id);
-        let level = foreground(contexts.context(id).priority);
-        if self.running != id.link() {
-            return self.ready.insert(contexts, id, level);
-        }
-        // It runs, and goes on above.
-        self.ready.insert_first(contexts, id, level);
-        let (context, refills) = contexts.refills(id);
-        context.account.dispatch(refills, now);
-        self.occupy(id, level, ODD);
-    }
-
-    fn turn_is_over(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> bool {
-        let in_background = self.is_in_background();
-        let Some(id) = self.running() else { return false };
-        let (context, refills) = contexts.refills(id);
-        if !in_background {
-            let over = context.account.settle(refills, now);
-            if over && context.account.eligible() <= now {
-                contexts.refilled(id);
-            }
-            return over;
-        }
-        let over = context.turn >= context.account.budget();
-        context.turn = if over { 0 } else { context.turn };
-        over
-    }
-
-    /// Takes who runs off the processor and queues it anew.
-    fn leave(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time, first: bool) {
-        let Some(id) = self.running() else { return };
-        self.vacate();
-        let (context, refills) = contexts.refills(id);
-        context.account.preempt(refills, now);
-        self.unplace(contexts, id);
-        self.place(contexts, id, now, first);
-    }
-
-    /// After a donation: who runs is queued where it belongs now, still first.
-    fn follow(&mut self, contexts: &mut (impl Contexts + ?Sized)) {
-        let Some(id) = self.running().filter(|_| self.effective != self.level & !ODD) else {
-            return;
-        };
-        let level = self.effective;
-        self.ready.remove(contexts, id);
-        self.ready.insert_first(contexts, id, level);
-        self.release.set_priority(contexts.context(id));
-        self.occupy(id, level, self.level & ODD);
-    }
-
-    /// Who runs stays first of its level if it is preempted. What a strict server used is split
-    /// off then, after which it may have to wait.
-    fn make_way(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
-        let level = self.ready.highest();
-        let next = self.ready.first(level);
-        if next == self.running() || self.is_in_background() {
-            return;
-        }
-        self.leave(contexts, now, true);
-        // After `yield_to`: still behind the one that it was put behind.
-        if let Some(id) = next.filter(|id| self.ready.first(level) != Some(*id)) {
-            self.ready.remove(contexts, id);
-            self.ready.insert_first(contexts, id, level);
-        }
     }
 }

@@ -114,8 +114,9 @@ impl Account {
         if !self.is_server() {
             return Ok(());
         }
-        Self::sporadic(budget, period, now)?.with_cost(self.cost)?;
-        self.stop(refills, now);
+        Self::check(budget, period, self.cost)?;
+        self.settle(refills, now);
+        self.split(refills);
         match budget.checked_sub(self.budget) {
             Some(extra) => self.add(refills, extra, now),
             None => self.cut(refills, self.budget - budget),
@@ -126,14 +127,26 @@ impl Account {
     }
 
     /// The head is not used before `now`, and takes in what it reaches from there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&mut self, refills: &[Refill], now: Time) {
         self.head.time = self.head.time.max(now);
         self.merge_now(refills);
     }
 
+    /// What was used of the head comes again later. Of a head that cannot be used yet it is a debt, by which
+    /// an earlier stop came late: it stays, as it would be used first, and is no refill of its own.
     #[inline]
     pub(crate) fn stop(&mut self, refills: &mut [Refill], now: Time) {
+        if self.is_over() {
+            self.stop_late(refills, now);
+        } else if self.head.time <= now {
+            self.split(refills);
+        }
+    }
+
+    /// The same of an account whose thread ran, so that its head could be used.
+    #[inline]
+    pub(crate) fn stop_running(&mut self, refills: &mut [Refill], now: Time) {
         match self.is_over() {
             true => self.stop_late(refills, now),
             false => self.split(refills),
@@ -143,7 +156,9 @@ impl Account {
     #[inline(never)]
     fn stop_late(&mut self, refills: &mut [Refill], now: Time) {
         self.use_up(refills, now);
-        self.split(refills);
+        if self.head.time <= now {
+            self.split(refills);
+        }
     }
 }
 
@@ -237,7 +252,10 @@ mod tests {
         assert!(server.settle(9));
         assert_eq!((server.shown(), server.0.left()), (Vec::from([(4, 20)]), 3));
         server.block(9);
-        assert_eq!(server.shown(), [(3, 20), (1, 30)]);
+        assert_eq!((server.shown(), server.0.left()), (Vec::from([(4, 20)]), 3));
+        server.wake(25);
+        server.block(25);
+        assert_eq!(server.shown(), [(3, 25), (1, 35)]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Part {
 }
 
 /// Parts of a few seconds, whose figures are tests too: each has a bound.
-pub const SHORT: [Part; 10] = [
+pub const SHORT: [Part; 12] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -57,11 +57,16 @@ pub const SHORT: [Part; 10] = [
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
     part(&sched::ROWS, sched::operations),
+    part(
+        &["kernel.call", "kernel.reply", "kernel.signal", "kernel.wait", "kernel.schedule"],
+        kernel::calls,
+    ),
+    part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
     part(&["io.irq_to_handler", "exits.irq_to_handler"], io::interrupt),
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 20] = [
+const LONG: [Part; 18] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -72,12 +77,7 @@ const LONG: [Part; 20] = [
     part(&["exits.linux_io_smp"], io::exits_smp),
     part(&[PEER], peer::rows),
     part(&["linux.", "exits.linux_boot"], linux::rows),
-    part(
-        &["kernel.call", "kernel.reply", "kernel.signal", "kernel.wait", "kernel.schedule"],
-        kernel::calls,
-    ),
     part(&["kernel.call_fpu", "kernel.reply_recv_fpu"], kernel::vectors),
-    part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
     part(&["kernel.trace_event"], kernel::trace),
     part(&["kernel.irq_to_thread", "exits.kernel_irq"], kernel::interrupt),
     part(

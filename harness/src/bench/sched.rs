@@ -10,13 +10,13 @@ use bulkhead_layout::marker::{NAMES, id};
 /// Instructions of an operation, at most: of the worst case among those that the guest sets up.
 const BOUNDS: [(u16, f64); 9] = [
     (id::SCHED_WAKE, 130.0),
-    (id::SCHED_SEARCH, 130.0),
+    (id::SCHED_SEARCH, 135.0),
     (id::SCHED_BLOCK, 150.0),
     (id::SCHED_REFILL, 165.0),
     (id::SCHED_ALARM, 220.0),
     (id::SCHED_EXPIRE, 210.0),
     (id::SCHED_PIBS, 120.0),
-    (id::SCHED_PIBS_BLOCK, 130.0),
+    (id::SCHED_PIBS_BLOCK, 135.0),
     (id::SCHED_DONATE, 15.0),
 ];
 
