@@ -123,7 +123,8 @@ global_asm!(
     ".rept {vectors}",
     "push vector",
     ".byte 0xE9",
-    ".if ({with_error} >> vector) & 1",
+    // Shifts are by 6 bits.
+    ".if vector < 64 && (({with_error} >> vector) & 1)",
     ".long 4f - . - 4",
     ".else",
     ".long 6f - . - 4",
