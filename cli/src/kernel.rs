@@ -216,11 +216,27 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
             may("makes", format!("objects in {} of memory", size::show(program.memory)));
         }
     }
+    rows.extend(undriven(sandbox, kernel).map(|name| {
+        vec!["nobody".into(), "drives".into(), format!("{name}, which its sandbox has")]
+    }));
     let title = format!(
         "What programs of {} may do (they print, and have themselves; all else is denied)",
         sandbox.name
     );
     table(out, &title, &["program", "may", "what"], &rows);
+}
+
+/// Devices of a kernel's sandbox that no program of it drives.
+fn undriven<'a>(sandbox: &'a Sandbox, kernel: &'a Kernel) -> impl Iterator<Item = String> + 'a {
+    let devices = sandbox.devices.iter().enumerate();
+    let devices = devices.map(|(n, device)| (Driven::Device(n), device.name.clone()));
+    let functions = { sandbox.functions.iter().enumerate() }
+        .map(|(n, f)| (Driven::Function(n), format!("pci:{}", f.function.bdf)));
+    let driven = |device| {
+        kernel.programs.iter().flat_map(|program| &program.devices).any(|d| d.device == device)
+    };
+    let idle = devices.chain(functions).filter(move |(device, _)| !driven(*device));
+    idle.map(|(_, name)| name)
 }
 
 fn devices(
