@@ -1,0 +1,187 @@
+//! How long to spin before sleeping.
+//!
+//! A wait that ends soon should be spun through: to sleep and to be woken costs both
+//! sides more. Nobody knows beforehand; what the last waits took is a good guess. So the
+//! time to spin follows them, and it is never more than sleeping and waking cost: so no
+//! wait costs more than two sleeps, and one that had to be slept through never more than
+//! twice what it would have cost with foresight.
+
+use crate::bell::Arm;
+use crate::memory::Memory;
+
+/// The receiver's clock and bed.
+pub trait Platform {
+    /// The time, in ticks of any length, never backwards.
+    fn now(&mut self) -> u64;
+    /// A pause within a spin.
+    fn relax(&mut self);
+    /// Sleeps until a ring was delivered since the word was armed; one that came before
+    /// counts. May return without.
+    fn sleep(&mut self);
+}
+
+/// Decides by what recently paid off.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Spin {
+    cost: u64,
+    time: u64,
+}
+
+impl Spin {
+    /// `cost`: ticks that it takes to sleep and to be woken.
+    #[must_use]
+    pub const fn new(cost: u64) -> Self {
+        Self { cost, time: cost / 2 }
+    }
+
+    /// Never spins: for channels that only use the bell.
+    pub const NEVER: Self = Self::new(0);
+
+    /// How long the next wait spins, in ticks: at most the cost.
+    #[must_use]
+    pub const fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// Learns: a wait took `ticks`, the time of a sleep's own cost not counted. Spinning
+    /// twice as long as that would have caught it, with something to spare. If that is
+    /// more than the cost, it would not have paid.
+    pub fn learn(&mut self, ticks: u64) {
+        let goal = if ticks <= self.cost { ticks.saturating_mul(2).min(self.cost) } else { 0 };
+        // A quarter of the way, at least a tick, so that it arrives.
+        self.time = if goal >= self.time {
+            self.time + (goal - self.time).div_ceil(4)
+        } else {
+            self.time - (self.time - goal).div_ceil(4)
+        };
+    }
+
+    /// Waits until `ready`: spins, then arms, looks once more and sleeps. True once it is
+    /// ready; false after a sleep without: the caller looks at what else there is, and
+    /// waits again.
+    pub fn wait<M: Memory>(
+        &mut self,
+        arm: &mut Arm<M>,
+        platform: &mut impl Platform,
+        mut ready: impl FnMut() -> bool,
+    ) -> bool {
+        if ready() {
+            return true;
+        }
+        let begun = platform.now();
+        loop {
+            let ticks = platform.now().wrapping_sub(begun);
+            if ticks >= self.time {
+                break;
+            }
+            platform.relax();
+            if ready() {
+                self.learn(ticks);
+                return true;
+            }
+        }
+        arm.arm();
+        let slept = !ready();
+        if slept {
+            platform.sleep();
+        }
+        arm.disarm();
+        let ticks = platform.now().wrapping_sub(begun);
+        self.learn(ticks.saturating_sub(if slept { self.cost } else { 0 }));
+        !slept || ready()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Region;
+    use proptest::prelude::*;
+
+    /// Messages come at given times; a sleep ends when one comes, and costs.
+    struct World {
+        now: u64,
+        due: u64,
+        cost: u64,
+        slept: u64,
+        spun: u64,
+    }
+
+    impl Platform for &core::cell::RefCell<World> {
+        fn now(&mut self) -> u64 {
+            self.borrow().now
+        }
+        fn relax(&mut self) {
+            let mut world = self.borrow_mut();
+            world.now += 1;
+            world.spun += 1;
+        }
+        fn sleep(&mut self) {
+            let mut world = self.borrow_mut();
+            world.now = world.now.max(world.due) + world.cost;
+            world.slept += 1;
+        }
+    }
+
+    const COST: u64 = 100;
+
+    /// Waits once for a message that comes after `gap` ticks; ticks spun, and sleeps.
+    fn once(spin: &mut Spin, arm: &mut Arm<Region>, gap: u64) -> (u64, u64) {
+        let world = World { now: 0, due: gap, cost: COST, slept: 0, spun: 0 };
+        let world = core::cell::RefCell::new(world);
+        let ready = || {
+            let world = world.borrow();
+            world.now >= world.due
+        };
+        assert!(spin.wait(arm, &mut &world, ready));
+        let world = world.into_inner();
+        (world.spun, world.slept)
+    }
+
+    fn new() -> (Spin, Arm<Region>) {
+        (Spin::new(COST), Arm::open(&Region::new(512)).expect("fits"))
+    }
+
+    #[test]
+    fn short_waits_are_spun_through_and_long_ones_slept() {
+        let (mut spin, mut arm) = new();
+        for _ in 0..40 {
+            once(&mut spin, &mut arm, 20 * COST);
+        }
+        // It has learnt not to spin at all, ...
+        assert_eq!((spin.time(), once(&mut spin, &mut arm, 20 * COST)), (0, (0, 1)));
+        // ... and learns again that it pays.
+        for _ in 0..10 {
+            once(&mut spin, &mut arm, 30);
+        }
+        assert_eq!(once(&mut spin, &mut arm, 30), (30, 0));
+        // One long wait among them does not change that.
+        once(&mut spin, &mut arm, 20 * COST);
+        assert_eq!(once(&mut spin, &mut arm, 30).1, 0);
+    }
+
+    #[test]
+    fn nobody_spins_who_never_should() {
+        let (mut never, mut arm) = (Spin::NEVER, new().1);
+        for gap in [1, 5, 1000] {
+            assert_eq!(once(&mut never, &mut arm, gap), (0, 1));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_wait_costs_more_than_two_sleeps(
+            gaps in prop::collection::vec(1u64..400, 1..100)
+        ) {
+            let (mut spin, mut arm) = new();
+            for gap in gaps {
+                let (spun, slept) = once(&mut spin, &mut arm, gap);
+                let best = gap.min(COST);
+                prop_assert!(spin.time() <= COST);
+                prop_assert!(spun + slept * COST <= 2 * COST);
+                // A wait longer than the cost was one to sleep through.
+                prop_assert!(gap < COST || spun + slept * COST <= 2 * best);
+            }
+        }
+    }
+}

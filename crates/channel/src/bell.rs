@@ -1,0 +1,197 @@
+//! Waking a receiver that sleeps, and none that doesn't.
+//!
+//! The receiver's *armed* word is odd while it wants to be woken. Only the receiver writes
+//! it; a sender rings once for each value of it ([`Bell`]), and who delivers the ring lets
+//! one through for each value ([`Gate`]), since a sender need not be honest.
+//!
+//! Nobody sleeps through a message because of two fences: the sender's lies between its
+//! index and the armed word, the receiver's between the armed word and the sender's index.
+//! Whichever of the two comes second sees what the other did.
+
+use crate::Misfit;
+use crate::layout::{ARMED, HELLO};
+use crate::memory::{Memory, Word};
+use crate::page::Hello;
+
+/// What rings: an interrupt, a hypercall, a system call.
+pub trait Ring {
+    /// Rings.
+    fn ring(&mut self);
+}
+
+/// Whether the word asks for a ring.
+const fn is_armed(word: u64) -> bool {
+    word & 1 == 1
+}
+
+/// The sender's.
+#[derive(Debug)]
+#[cfg_attr(feature = "host", derive(Clone))]
+pub struct Bell<M: Memory> {
+    mine: M,
+    armed: M::Word,
+    /// The value that it has rung for.
+    rung: u64,
+}
+
+impl<M: Memory> Bell<M> {
+    /// `mine` is `tx`, `theirs` is `rx`.
+    ///
+    /// # Errors
+    /// If the region is too small.
+    pub fn open(mine: M, theirs: &M) -> Result<Self, Misfit> {
+        Ok(Self { mine, armed: theirs.word(ARMED).ok_or(Misfit)?, rung: 0 })
+    }
+
+    /// Rings if the receiver wants to be woken and was not yet. After each send, or after
+    /// the last of several. Whether it rang.
+    pub fn notify(&mut self, ring: &mut impl Ring) -> bool {
+        // The index, then the armed word: the receiver does it the other way round.
+        self.mine.fence();
+        let armed = self.armed.relaxed();
+        let wanted = is_armed(armed) && armed != self.rung;
+        if wanted {
+            self.rung = armed;
+            ring.ring();
+        }
+        wanted
+    }
+}
+
+/// Who delivers: lets one ring through for each time that the receiver armed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Gate {
+    last: u64,
+}
+
+impl Gate {
+    /// Whether to deliver; `armed` is the receiver's word at [`ARMED`] of `rx`, read once.
+    #[must_use]
+    pub fn admit(&mut self, armed: u64) -> bool {
+        let admitted = is_armed(armed) && armed != self.last;
+        if admitted {
+            self.last = armed;
+        }
+        admitted
+    }
+}
+
+/// The receiver's.
+#[derive(Debug)]
+#[cfg_attr(feature = "host", derive(Clone))]
+pub struct Arm<M: Memory> {
+    word: M::Word,
+    value: u64,
+}
+
+impl<M: Memory> Arm<M> {
+    /// `mine` is `rx`; after the end itself has been opened, because the word carries its epoch:
+    /// a value of an earlier life never comes again.
+    ///
+    /// # Errors
+    /// If the region is too small.
+    pub fn open(mine: &M) -> Result<Self, Misfit> {
+        let hello = mine.word(HELLO).ok_or(Misfit)?;
+        let epoch = u64::from(Hello::of(hello.relaxed()).epoch);
+        let arm = Self { word: mine.word(ARMED).ok_or(Misfit)?, value: epoch << 32 };
+        arm.word.release(arm.value);
+        Ok(arm)
+    }
+
+    /// Asks to be woken. Look for messages once more after this, and then sleep.
+    pub fn arm(&mut self) {
+        self.step(1);
+        // A fence: the armed word, then the index.
+        self.word.fenced(self.value);
+    }
+
+    /// Asks no longer.
+    pub fn disarm(&mut self) {
+        self.step(0);
+        // A sender that sees it late rings in vain, once: no fence.
+        self.word.release(self.value);
+    }
+
+    /// To the next count of this parity. The count's carry goes nowhere: the epoch stays.
+    fn step(&mut self, parity: u32) {
+        let count = self.value as u32;
+        let next = count.wrapping_add(1 + (count & 1 ^ 1 ^ parity));
+        self.value = self.value & !u64::from(u32::MAX) | u64::from(next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Region;
+
+    struct Count(u32);
+
+    impl Ring for Count {
+        fn ring(&mut self) {
+            self.0 += 1;
+        }
+    }
+
+    #[test]
+    fn a_sender_rings_once_for_each_arming() {
+        let (tx, rx) = (Region::new(512), Region::new(512));
+        let (mut bell, mut arm) =
+            (Bell::open(tx, &rx).expect("fits"), Arm::open(&rx).expect("fits"));
+        let mut rung = Count(0);
+        assert!(!bell.notify(&mut rung));
+        for n in 1..=3 {
+            arm.arm();
+            assert!(bell.notify(&mut rung));
+            assert!(!bell.notify(&mut rung));
+            arm.disarm();
+            assert!(!bell.notify(&mut rung));
+            assert_eq!(rung.0, n);
+        }
+        // Armed again without having been disarmed: another time.
+        arm.arm();
+        arm.arm();
+        assert!(bell.notify(&mut rung));
+    }
+
+    #[test]
+    fn the_count_wraps_without_touching_the_epoch() {
+        let rx = Region::new(512);
+        let mut arm = Arm::open(&rx).expect("fits");
+        arm.value = 7 << 32 | u64::from(u32::MAX);
+        arm.disarm();
+        assert_eq!(arm.value, 7 << 32);
+        arm.arm();
+        assert_eq!(arm.value, 7 << 32 | 1);
+    }
+
+    #[test]
+    fn a_flood_gets_through_once_for_each_arming() {
+        let rx = Region::new(512);
+        let mut arm = Arm::open(&rx).expect("fits");
+        let word = rx.word(ARMED).expect("inside");
+        let mut gate = Gate::default();
+        let mut flood = || (0..100).filter(|_| gate.admit(word.relaxed())).count();
+        assert_eq!(flood(), 0);
+        arm.arm();
+        assert_eq!(flood(), 1);
+        arm.disarm();
+        assert_eq!(flood(), 0);
+        arm.arm();
+        assert_eq!(flood(), 1);
+    }
+
+    #[test]
+    fn a_value_of_an_earlier_life_does_not_come_again() {
+        let (tx, rx) = (Region::new(512), Region::new(512));
+        let mut bell = Bell::open(tx.clone(), &rx).expect("fits");
+        let mut rung = Count(0);
+        for life in 1..=3 {
+            let _ = crate::mailbox::Reader::open(&rx, &Region::new(1024), 8).expect("fits");
+            let mut arm = Arm::open(&rx).expect("fits");
+            arm.arm();
+            assert!(bell.notify(&mut rung));
+            assert_eq!(rung.0, life);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Where what lies in the two regions: the one definition of it.
+//!
+//! Both regions begin with the same header, and `tx` has the messages behind it:
+//!
+//! | offset | word | written |
+//! |---|---|---|
+//! | 0 | identity: `MAGIC`, `VERSION`, kind | when the end opens |
+//! | 8 | geometry: number and size | when the end opens |
+//! | 128 | hello: phase, epoch, the peer's epoch as seen | when a session begins or ends |
+//! | 256 | index: epoch and position (mailbox: pair and slots) | with every message |
+//! | 384 | armed: epoch and count, odd while armed (receiver only) | before a sleep |
+//! | 512 | messages (`tx` only) | |
+//!
+//! Words that are written at different times lie [`LINE`] apart.
+
+/// Bytes between words of the header: two cache lines, since processors fetch pairs.
+pub const LINE: usize = 128;
+/// What an end is: [`Shape::identity`].
+pub const IDENTITY: usize = 0;
+/// How large: [`Shape::geometry`].
+pub const GEOMETRY: usize = 8;
+/// [`crate::page::Hello`].
+pub const HELLO: usize = LINE;
+/// Positions.
+pub const INDEX: usize = 2 * LINE;
+/// The receiver's readiness to be woken.
+pub const ARMED: usize = 3 * LINE;
+/// Messages, and the length of a region without.
+pub const DATA: usize = 4 * LINE;
+
+/// `BHCH`, little-endian.
+pub const MAGIC: u32 = 0x4843_4842;
+/// Of this layout and protocol.
+pub const VERSION: u8 = 1;
+
+/// Where indices begin in each session: just below the wrap, so that every session
+/// crosses it, not only one that has run for months. A multiple of eight.
+pub const FIRST: u32 = 0u32.wrapping_sub(256);
+
+/// Most units (slots, or bytes of records) of a ring: half of what an index can tell apart.
+pub const MAX_UNITS: u32 = 1 << 31;
+
+/// What kind of channel, and how large. Both ends take it from the manifest, never from
+/// the other's region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// A ring of messages of `size` bytes.
+    Queue {
+        /// Messages, 1 to [`MAX_UNITS`].
+        slots: u32,
+        /// Bytes of each, at least 1.
+        size: u32,
+    },
+    /// A ring of messages of any length up to [`crate::records::longest`].
+    Records {
+        /// Bytes, a multiple of 8, at least 32, at most [`MAX_UNITS`] less 8.
+        bytes: u32,
+    },
+    /// The newest state.
+    Mailbox {
+        /// Bytes of it, at least 1.
+        size: u32,
+    },
+}
+
+impl Shape {
+    /// The most that a ring holds in `bytes` of `tx`, as messages of `size` bytes.
+    #[must_use]
+    pub fn queue_in(bytes: usize, size: u32) -> Self {
+        let slots = bytes.saturating_sub(DATA) / round(size as usize, 8).unwrap_or(8).max(8);
+        Self::Queue { slots: slots.min(MAX_UNITS as usize) as u32, size }
+    }
+
+    /// Bytes of `tx`, header included; `None` if there is no such channel.
+    #[must_use]
+    pub fn tx_bytes(self) -> Option<usize> {
+        DATA.checked_add(self.data_bytes()?)
+    }
+
+    /// Bytes of `rx`.
+    #[must_use]
+    pub const fn rx_bytes(self) -> usize {
+        DATA
+    }
+
+    /// Bytes from the beginning of one message to that of the next.
+    #[must_use]
+    pub(crate) fn stride(self) -> Option<usize> {
+        match self {
+            Self::Queue { size, .. } if size > 0 => round(size as usize, 8),
+            Self::Mailbox { size } if size > 0 => round(size as usize, 64),
+            Self::Records { .. } => Some(1),
+            _ => None,
+        }
+    }
+
+    /// How many units the ring has.
+    pub(crate) const fn units(self) -> u32 {
+        match self {
+            Self::Queue { slots, .. } => slots,
+            Self::Records { bytes } => bytes,
+            Self::Mailbox { .. } => 4,
+        }
+    }
+
+    /// Bytes of the messages; `None` if there is no such channel.
+    pub(crate) fn data_bytes(self) -> Option<usize> {
+        let fits = match self {
+            Self::Queue { slots, .. } => (1..=MAX_UNITS).contains(&slots),
+            Self::Records { bytes } => bytes % 8 == 0 && (32..MAX_UNITS).contains(&bytes),
+            Self::Mailbox { .. } => true,
+        };
+        self.stride()?.checked_mul(self.units() as usize).filter(|_| fits)
+    }
+
+    /// Which kind, in which version.
+    #[must_use]
+    pub const fn identity(self) -> u64 {
+        let kind = match self {
+            Self::Queue { .. } => 1u64,
+            Self::Records { .. } => 2,
+            Self::Mailbox { .. } => 3,
+        };
+        MAGIC as u64 | (VERSION as u64) << 32 | kind << 40
+    }
+
+    /// How many, and how large.
+    #[must_use]
+    pub const fn geometry(self) -> u64 {
+        let (count, size) = match self {
+            Self::Queue { slots, size } => (slots, size),
+            Self::Records { bytes } => (1, bytes),
+            Self::Mailbox { size } => (4, size),
+        };
+        (count as u64) << 32 | size as u64
+    }
+}
+
+/// Up to the next multiple of a power of two.
+const fn round(value: usize, to: usize) -> Option<usize> {
+    match value.checked_add(to - 1) {
+        Some(value) => Some(value & !(to - 1)),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_has_a_size_or_is_none() {
+        assert_eq!(Shape::Queue { slots: 3, size: 60 }.tx_bytes(), Some(512 + 3 * 64));
+        assert_eq!(Shape::Records { bytes: 40 }.tx_bytes(), Some(512 + 40));
+        assert_eq!(Shape::Mailbox { size: 1 }.tx_bytes(), Some(512 + 4 * 64));
+        for none in [
+            Shape::Queue { slots: 0, size: 8 },
+            Shape::Queue { slots: MAX_UNITS + 1, size: 8 },
+            Shape::Queue { slots: 1, size: 0 },
+            Shape::Records { bytes: 24 },
+            Shape::Records { bytes: 44 },
+            Shape::Records { bytes: MAX_UNITS },
+            Shape::Mailbox { size: 0 },
+        ] {
+            assert_eq!(none.tx_bytes(), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_fills_what_it_is_given() {
+        assert_eq!(Shape::queue_in(4096, 64), Shape::Queue { slots: 56, size: 64 });
+        assert_eq!(Shape::queue_in(100, 64).tx_bytes(), None);
+    }
+
+    #[test]
+    fn kinds_and_sizes_are_told_apart() {
+        let shapes = [
+            Shape::Queue { slots: 1, size: 64 },
+            Shape::Queue { slots: 64, size: 1 },
+            Shape::Records { bytes: 64 },
+            Shape::Mailbox { size: 64 },
+        ];
+        for (n, a) in shapes.iter().enumerate() {
+            for b in &shapes[n + 1..] {
+                assert_ne!((a.identity(), a.geometry()), (b.identity(), b.geometry()));
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What an end needs of its memory. A fake for tests, a model checker's and a mapping of
+//! the machine implement it alike.
+//!
+//! Nothing here gives out a reference to the memory: the peer changes it at any time,
+//! and a `&[u8]` promises that nobody does. Values go in and out by copy, and "in place"
+//! means word by word, where the message lies.
+
+use core::fmt::Debug;
+
+/// 64 bits that both sides see whole. Every word of the protocol carries the epoch that
+/// it belongs to, so two halves must not be read apart.
+pub trait Word: Clone + Debug {
+    /// Reads, in no order with other accesses.
+    fn relaxed(&self) -> u64;
+    /// Reads, before every later access of this end.
+    fn acquire(&self) -> u64;
+    /// Writes, in no order. For a word that the peer does not look at yet.
+    fn set(&self, value: u64);
+    /// Writes, after every earlier access of this end, reads too.
+    fn release(&self, value: u64);
+    /// [`Word::release`], and then no later access of this end before it is visible
+    /// (a full fence: the store, then loads).
+    fn fenced(&self, value: u64);
+}
+
+/// A run of bytes, for messages. Accesses have no order of their own and need not be
+/// whole: the words around them see to that. Offsets are bytes from the run's beginning;
+/// an access that would leave the run does nothing.
+pub trait Bytes: Clone + Debug {
+    /// How many there are.
+    fn len(&self) -> usize;
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Copies out. `false`, and nothing copied, if it would leave the run.
+    fn read(&self, at: usize, to: &mut [u8]) -> bool;
+    /// Copies in. `false`, and nothing copied, if it would leave the run.
+    fn write(&self, at: usize, from: &[u8]) -> bool;
+    /// Reads eight bytes at a multiple of eight, little-endian; 0 outside of the run.
+    fn word(&self, at: usize) -> u64;
+    /// Writes eight bytes at a multiple of eight; nothing outside of the run.
+    fn set_word(&self, at: usize, value: u64);
+}
+
+/// A region. Its parts are checked when they are asked for, so that an access costs no
+/// comparison later.
+pub trait Memory: Clone + Debug {
+    /// One word of it.
+    type Word: Word;
+    /// Part of it.
+    type Bytes: Bytes;
+    /// The word at an offset in bytes, a multiple of eight; `None` outside.
+    fn word(&self, at: usize) -> Option<Self::Word>;
+    /// Bytes from an offset on, a multiple of eight; `None` outside.
+    fn bytes(&self, at: usize, len: usize) -> Option<Self::Bytes>;
+    /// A full fence: every access before it comes before every one after it.
+    fn fence(&self);
+}

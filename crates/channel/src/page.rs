@@ -1,0 +1,204 @@
+//! Who is there: the words by which two ends find out that the other began, ended or
+//! began anew.
+//!
+//! Each end has an *epoch*, a number that it changes whenever it begins anew and that
+//! stands in every word that it writes. A word of another epoch is never taken for one
+//! of this session.
+
+use crate::Misfit;
+use crate::layout::{GEOMETRY, HELLO, IDENTITY, INDEX, Shape};
+use crate::memory::{Memory, Word};
+
+/// Epochs have 30 bits; 0 is nobody's.
+const EPOCHS: u32 = (1 << 30) - 1;
+
+/// Whether an end takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// It never opened, or its memory was cleared.
+    Absent,
+    /// It wants a session: its half of the consent.
+    Open,
+    /// It has closed, and touches neither region until it opens again. Whoever finds that
+    /// an end has died writes this for it ([`bury`]).
+    Closed,
+}
+
+/// What an end says of itself, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Hello {
+    /// Whether it takes part.
+    pub phase: Phase,
+    /// Its own epoch.
+    pub epoch: u32,
+    /// The peer's epoch that it answers, 0 for none.
+    pub seen: u32,
+}
+
+impl Hello {
+    /// As it stands in memory.
+    #[must_use]
+    pub const fn word(self) -> u64 {
+        let phase = match self.phase {
+            Phase::Absent => 0u64,
+            Phase::Open => 1,
+            Phase::Closed => 2,
+        };
+        phase << 62 | ((self.epoch & EPOCHS) as u64) << 32 | (self.seen & EPOCHS) as u64
+    }
+
+    /// Any word is one.
+    #[must_use]
+    pub const fn of(word: u64) -> Self {
+        let phase = match word >> 62 {
+            1 => Phase::Open,
+            2 => Phase::Closed,
+            _ => Phase::Absent,
+        };
+        Self { phase, epoch: (word >> 32) as u32 & EPOCHS, seen: word as u32 & EPOCHS }
+    }
+}
+
+/// The epoch after another.
+const fn following(epoch: u32) -> u32 {
+    match epoch.wrapping_add(1) & EPOCHS {
+        0 => 1,
+        next => next,
+    }
+}
+
+/// An epoch where words carry it.
+pub(crate) const fn tag(epoch: u32) -> u64 {
+    (epoch as u64) << 32
+}
+
+/// The epoch of a word, if it is one: what is no epoch equals none.
+pub(crate) const fn tag_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Closes an end that has died, so that its peer learns it. For who owns the tables,
+/// after the dead end can no longer write. False if there is no header.
+pub fn bury<M: Memory>(region: &M) -> bool {
+    let Some(hello) = region.word(HELLO) else { return false };
+    let last = Hello::of(hello.relaxed());
+    hello.release(Hello { phase: Phase::Closed, ..last }.word());
+    true
+}
+
+/// An end's own header.
+#[derive(Debug)]
+#[cfg_attr(feature = "host", derive(Clone))]
+pub(crate) struct Own<M: Memory> {
+    hello: M::Word,
+    /// Positions.
+    pub index: M::Word,
+    epoch: u32,
+}
+
+impl<M: Memory> Own<M> {
+    /// Takes the next epoch, and says what channel this is. `first` is what the index
+    /// begins with, from what it was.
+    pub fn open(
+        mine: &M,
+        peer: &Peer<M>,
+        shape: Shape,
+        first: impl Fn(u64) -> u32,
+    ) -> Result<Self, Misfit> {
+        let word = |at| mine.word(at).ok_or(Misfit);
+        let (hello, index) = (word(HELLO)?, word(INDEX)?);
+        let last = Hello::of(hello.relaxed()).epoch;
+        // A cleared region has forgotten it; what the peer saw is then the best that is known.
+        let seen = peer.hello().seen;
+        let epoch = if last == 0 { seen } else { last };
+        let mut own = Self { hello, index, epoch };
+        // Nobody joins before the hello, which is released after these.
+        own.say(Phase::Absent, 0);
+        word(IDENTITY)?.set(shape.identity());
+        word(GEOMETRY)?.set(shape.geometry());
+        let first = first(own.index.relaxed());
+        own.epoch = following(own.epoch);
+        if own.epoch == seen {
+            own.epoch = following(own.epoch);
+        }
+        own.announce(first);
+        Ok(own)
+    }
+
+    /// Its number.
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// A new epoch, whose index begins so.
+    pub fn renew(&mut self, first: u32) {
+        self.epoch = following(self.epoch);
+        self.announce(first);
+    }
+
+    fn announce(&self, first: u32) {
+        // Before the hello: who sees the epoch there sees no older index.
+        self.index.release(tag(self.epoch) | u64::from(first));
+        self.say(Phase::Open, 0);
+    }
+
+    /// Answers.
+    pub fn say(&self, phase: Phase, seen: u32) {
+        self.hello.release(Hello { phase, epoch: self.epoch, seen }.word());
+    }
+}
+
+/// The peer's header. Nothing of it can be stored to.
+#[derive(Debug)]
+#[cfg_attr(feature = "host", derive(Clone))]
+pub(crate) struct Peer<M: Memory> {
+    identity: M::Word,
+    geometry: M::Word,
+    hello: M::Word,
+    index: M::Word,
+}
+
+impl<M: Memory> Peer<M> {
+    /// Finds its words.
+    pub fn new(theirs: &M) -> Result<Self, Misfit> {
+        let word = |at| theirs.word(at).ok_or(Misfit);
+        let (identity, geometry) = (word(IDENTITY)?, word(GEOMETRY)?);
+        Ok(Self { identity, geometry, hello: word(HELLO)?, index: word(INDEX)? })
+    }
+
+    /// What it says; what it wrote before can be read then.
+    pub fn hello(&self) -> Hello {
+        Hello::of(self.hello.acquire())
+    }
+
+    /// Its index; what it did before it moved it there is done then.
+    #[inline]
+    pub fn index(&self) -> u64 {
+        self.index.acquire()
+    }
+
+    /// Whether it speaks of the same channel. After [`Peer::hello`].
+    pub fn fits(&self, shape: Shape) -> bool {
+        self.identity.relaxed() == shape.identity() && self.geometry.relaxed() == shape.geometry()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hello_is_one_word() {
+        for phase in [Phase::Absent, Phase::Open, Phase::Closed] {
+            let hello = Hello { phase, epoch: EPOCHS, seen: 5 };
+            assert_eq!(Hello::of(hello.word()), hello);
+        }
+        assert_eq!(Hello::of(u64::MAX).phase, Phase::Absent);
+    }
+
+    #[test]
+    fn epochs_wrap_without_nobodys() {
+        assert_eq!(following(EPOCHS), 1);
+        assert_eq!(following(1), 2);
+    }
+}

@@ -1,0 +1,251 @@
+//! A ring of messages of one size.
+//!
+//! By copy: [`Sender::send`], [`Receiver::receive`]. In place, and many at once:
+//! [`Sender::reserve`] and [`Receiver::peek`] give a [`Batch`] of slots, of which a
+//! number is committed or released by one store.
+
+use crate::end::{End, Role};
+use crate::layout::{DATA, Shape};
+use crate::memory::{Bytes, Memory};
+use crate::{Misfit, Stop};
+
+/// What both ends are made of.
+#[derive(Debug)]
+#[cfg_attr(feature = "host", derive(Clone))]
+struct Ring<M: Memory> {
+    end: End<M>,
+    data: M::Bytes,
+    size: usize,
+    stride: usize,
+}
+
+impl<M: Memory> Ring<M> {
+    fn open([mine, theirs]: [&M; 2], [slots, size]: [u32; 2], role: Role) -> Result<Self, Misfit> {
+        let shape = Shape::Queue { slots, size };
+        let (len, stride) = (shape.data_bytes().ok_or(Misfit)?, shape.stride().ok_or(Misfit)?);
+        let tx = if role == Role::Sender { mine } else { theirs };
+        let data = tx.bytes(DATA, len).ok_or(Misfit)?;
+        let end = End::open(mine, theirs, shape, role, 1)?;
+        Ok(Self { end, data, size: size as usize, stride })
+    }
+
+    fn batch(&mut self, want: u32) -> Result<Batch<'_, M>, Stop> {
+        let owned = self.end.own(want.max(1))?;
+        Ok(Batch { len: owned.min(want), ring: self })
+    }
+}
+
+/// Slots in this end's hands.
+#[derive(Debug)]
+pub struct Batch<'a, M: Memory> {
+    ring: &'a mut Ring<M>,
+    len: u32,
+}
+
+impl<M: Memory> Batch<'_, M> {
+    /// How many.
+    #[must_use]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// One of them; `None` from [`Batch::len`] on.
+    #[inline]
+    pub fn slot(&self, n: u32) -> Option<Slot<'_, M>> {
+        (n < self.len).then(|| {
+            // Both are below the capacity, which is at most half of the range.
+            let (at, capacity) = (self.ring.end.at() + n, self.ring.end.capacity());
+            let at = if at >= capacity { at - capacity } else { at };
+            let base = at as usize * self.ring.stride;
+            Slot { data: &self.ring.data, base, len: self.ring.size }
+        })
+    }
+
+    /// Gives the first `n` of them to the peer, by one store: sends or releases them.
+    #[inline]
+    pub fn give(self, n: u32) {
+        self.ring.end.give(n.min(self.len));
+    }
+}
+
+/// A message where it lies. Its bytes can change at any time if the peer is hostile: read
+/// what is needed once.
+#[derive(Debug)]
+pub struct Slot<'a, M: Memory> {
+    pub(crate) data: &'a M::Bytes,
+    pub(crate) base: usize,
+    pub(crate) len: usize,
+}
+
+impl<M: Memory> Slot<'_, M> {
+    /// Bytes of the message.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn inside(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
+    /// Copies a part out; false if it would leave the message.
+    #[inline]
+    #[must_use]
+    pub fn read(&self, at: usize, to: &mut [u8]) -> bool {
+        self.inside(at, to.len()) && self.data.read(self.base + at, to)
+    }
+
+    /// Copies a part in (the sender's); false if it would leave the message.
+    #[inline]
+    #[must_use]
+    pub fn write(&self, at: usize, from: &[u8]) -> bool {
+        self.inside(at, from.len()) && self.data.write(self.base + at, from)
+    }
+
+    /// Eight bytes at a multiple of eight; 0 outside of the message.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, at: usize) -> u64 {
+        if self.inside(at, 8) { self.data.word(self.base + at) } else { 0 }
+    }
+
+    /// Writes eight bytes at a multiple of eight; nothing outside of the message.
+    #[inline]
+    pub fn set_word(&self, at: usize, value: u64) {
+        if self.inside(at, 8) {
+            self.data.set_word(self.base + at, value);
+        }
+    }
+}
+
+/// What both ends can do with their session.
+macro_rules! session {
+    ($of:ident) => {
+        impl<M: Memory> $of<M> {
+            /// Goes on with the agreement and says whether there is a session. Every other
+            /// call does so, too.
+            ///
+            /// # Errors
+            /// What keeps it from one, or news of the peer.
+            pub fn attend(&mut self) -> Result<(), Stop> {
+                self.0.end.attend()
+            }
+
+            /// Leaves the session, if there is one, and offers another.
+            pub fn reset(&mut self) {
+                self.0.end.reset();
+            }
+
+            /// Leaves. The peer can still read what was sent, then it is told.
+            pub fn close(&mut self) {
+                self.0.end.close();
+            }
+
+            /// The number of this end's session.
+            #[must_use]
+            pub const fn epoch(&self) -> u32 {
+                self.0.end.epoch()
+            }
+        }
+    };
+}
+pub(crate) use session;
+
+/// The end that sends.
+#[derive(Debug)]
+#[cfg_attr(feature = "host", derive(Clone))]
+pub struct Sender<M: Memory>(Ring<M>);
+
+impl<M: Memory> Sender<M> {
+    /// Opens the end: `mine` is `tx`, `theirs` is `rx`.
+    ///
+    /// # Errors
+    /// If the regions are too small, or there is no such queue.
+    pub fn open(mine: &M, theirs: &M, slots: u32, size: u32) -> Result<Self, Misfit> {
+        Ring::open([mine, theirs], [slots, size], Role::Sender).map(Self)
+    }
+
+    /// Sends a message; if it is shorter than the slot, what stood there follows it.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] if the ring is full, and the others.
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Stop> {
+        let ring = &mut self.0;
+        if message.len() > ring.size {
+            return Err(Stop::Size);
+        }
+        ring.end.own(1)?;
+        // Inside: the end keeps `at` below the capacity.
+        let _ = ring.data.write(ring.end.at() as usize * ring.stride, message);
+        ring.end.give(1);
+        Ok(())
+    }
+
+    /// Up to `want` free slots, at least one. They may hold anything, also what the
+    /// sender wrote there long ago.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    #[inline]
+    pub fn reserve(&mut self, want: u32) -> Result<Batch<'_, M>, Stop> {
+        self.0.batch(want)
+    }
+}
+
+session!(Sender);
+
+/// The end that receives.
+#[derive(Debug)]
+#[cfg_attr(feature = "host", derive(Clone))]
+pub struct Receiver<M: Memory>(Ring<M>);
+
+impl<M: Memory> Receiver<M> {
+    /// Opens the end: `mine` is `rx`, `theirs` is `tx`.
+    ///
+    /// # Errors
+    /// If the regions are too small, or there is no such queue.
+    pub fn open(mine: &M, theirs: &M, slots: u32, size: u32) -> Result<Self, Misfit> {
+        Ring::open([mine, theirs], [slots, size], Role::Receiver).map(Self)
+    }
+
+    /// Copies the oldest message out; its first bytes, if the buffer is shorter.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] if there is none, [`Stop::Size`] if the buffer is longer than a
+    /// message, and the others.
+    #[inline]
+    pub fn receive(&mut self, to: &mut [u8]) -> Result<(), Stop> {
+        let ring = &mut self.0;
+        if to.len() > ring.size {
+            return Err(Stop::Size);
+        }
+        ring.end.own(1)?;
+        let _ = ring.data.read(ring.end.at() as usize * ring.stride, to);
+        ring.end.give(1);
+        Ok(())
+    }
+
+    /// Up to `want` messages, at least one, where they lie.
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    #[inline]
+    pub fn peek(&mut self, want: u32) -> Result<Batch<'_, M>, Stop> {
+        self.0.batch(want)
+    }
+}
+
+session!(Receiver);

@@ -1,0 +1,369 @@
+//! Ring, mailbox and sleep under every order of accesses that the memory model allows
+//! (loom's, which is C11's), on the real code; and the same with an order weakened, which
+//! must fail: so the models see what they are to see, and no order is there for nothing.
+
+use bulkhead_channel::adaptive::{Platform, Spin};
+use bulkhead_channel::bell::{Arm, Bell, Gate, Ring};
+use bulkhead_channel::layout::ARMED;
+use bulkhead_channel::{Bytes, Memory, Stop, Word, mailbox, queue, records};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU64, fence};
+use loom::sync::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// What one end leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Without {
+    release: bool,
+    acquire: bool,
+    fence: bool,
+}
+
+const NOTHING: Without = Without { release: false, acquire: false, fence: false };
+const FENCE: Without = Without { fence: true, ..NOTHING };
+const RELEASE: Without = Without { release: true, ..NOTHING };
+const ACQUIRE: Without = Without { acquire: true, ..NOTHING };
+
+/// A word, and who is at it: loom tells two at once if one writes. Words of the protocol
+/// are atomic, so only messages are looked at in this way.
+#[derive(Debug)]
+struct Place {
+    value: AtomicU64,
+    access: UnsafeCell<()>,
+}
+
+/// A region, as one end sees it.
+#[derive(Clone, Debug)]
+struct Region {
+    places: Arc<Vec<Place>>,
+    without: Without,
+}
+
+impl Region {
+    fn new(words: usize) -> Self {
+        let place = |_| Place { value: AtomicU64::new(0), access: UnsafeCell::new(()) };
+        Self { places: Arc::new((0..words).map(place).collect()), without: NOTHING }
+    }
+
+    fn seen(&self, without: Without) -> Self {
+        Self { places: self.places.clone(), without }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    region: Region,
+    at: usize,
+    len: usize,
+}
+
+impl Part {
+    fn value(&self) -> &AtomicU64 {
+        &self.region.places[self.at].value
+    }
+}
+
+impl Word for Part {
+    fn relaxed(&self) -> u64 {
+        self.value().load(Relaxed)
+    }
+    fn acquire(&self) -> u64 {
+        self.value().load(if self.region.without.acquire { Relaxed } else { Acquire })
+    }
+    fn set(&self, value: u64) {
+        self.value().store(value, Relaxed);
+    }
+    fn release(&self, value: u64) {
+        self.value().store(value, if self.region.without.release { Relaxed } else { Release });
+    }
+    fn fenced(&self, value: u64) {
+        self.release(value);
+        self.region.fence();
+    }
+}
+
+/// Messages are of words here.
+impl Bytes for Part {
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn read(&self, at: usize, to: &mut [u8]) -> bool {
+        for (n, eight) in to.chunks_mut(8).enumerate() {
+            eight.copy_from_slice(&self.word(at + 8 * n).to_le_bytes());
+        }
+        true
+    }
+    fn write(&self, at: usize, from: &[u8]) -> bool {
+        for (n, eight) in from.chunks(8).enumerate() {
+            self.set_word(at + 8 * n, u64::from_le_bytes(eight.try_into().expect("words")));
+        }
+        true
+    }
+    fn word(&self, at: usize) -> u64 {
+        assert!(at + 8 <= self.len);
+        let place = &self.region.places[self.at + at / 8];
+        place.access.with(|_| place.value.load(Relaxed))
+    }
+    fn set_word(&self, at: usize, value: u64) {
+        assert!(at + 8 <= self.len);
+        let place = &self.region.places[self.at + at / 8];
+        place.access.with_mut(|_| place.value.store(value, Relaxed));
+    }
+}
+
+impl Memory for Region {
+    type Word = Part;
+    type Bytes = Part;
+
+    fn word(&self, at: usize) -> Option<Part> {
+        self.bytes(at, 8)
+    }
+    fn bytes(&self, at: usize, len: usize) -> Option<Part> {
+        let fits = at % 8 == 0 && at + len <= 8 * self.places.len();
+        fits.then(|| Part { region: self.clone(), at: at / 8, len })
+    }
+    fn fence(&self) {
+        if !self.without.fence {
+            fence(SeqCst);
+        }
+    }
+}
+
+/// Every order with at most so many preemptions.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// Whether loom finds something.
+fn fails(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> bool {
+    catch_unwind(AssertUnwindSafe(|| explore(preemptions, model))).is_err()
+}
+
+/// `[tx, rx]` of the sender and of the receiver, each without what it leaves out.
+fn regions(data: usize, [sender, receiver]: [Without; 2]) -> [[Region; 2]; 2] {
+    let (tx, rx) = (Region::new(64 + data), Region::new(64));
+    [[tx.seen(sender), rx.seen(sender)], [tx.seen(receiver), rx.seen(receiver)]]
+}
+
+/// Three messages through two slots, so that one is written over.
+fn ring(without: [Without; 2]) {
+    let [[tx, rx], theirs] = regions(2, without);
+    let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");
+    let mut receiver = queue::Receiver::open(&theirs[1], &theirs[0], 2, 8).expect("fits");
+    while sender.attend().is_err() | receiver.attend().is_err() {}
+    let sending = loom::thread::spawn(move || {
+        for n in 1..=3u64 {
+            while let Err(stop) = sender.send(&n.to_le_bytes()) {
+                assert_eq!(stop, Stop::Wait);
+                loom::thread::yield_now();
+            }
+        }
+    });
+    for n in 1..=3u64 {
+        let mut got = [0; 8];
+        while let Err(stop) = receiver.receive(&mut got) {
+            assert_eq!(stop, Stop::Wait);
+            loom::thread::yield_now();
+        }
+        assert_eq!(u64::from_le_bytes(got), n);
+    }
+    sending.join().expect("no panic");
+}
+
+#[test]
+fn a_ring_hands_over_every_message() {
+    explore(3, || ring([NOTHING, NOTHING]));
+}
+
+#[test]
+fn a_ring_needs_each_release_and_acquire() {
+    for without in [[RELEASE, NOTHING], [ACQUIRE, NOTHING], [NOTHING, RELEASE], [NOTHING, ACQUIRE]]
+    {
+        assert!(fails(3, move || ring(without)), "{without:?}");
+    }
+}
+
+#[test]
+fn a_ring_needs_no_fence() {
+    explore(3, || ring([FENCE, FENCE]));
+}
+
+/// Records that skip the ring's end.
+#[test]
+fn records_are_handed_over() {
+    explore(3, || {
+        let [[tx, rx], theirs] = regions(5, [NOTHING; 2]);
+        let mut sender = records::Sender::open(&tx, &rx, 40).expect("fits");
+        let mut receiver = records::Receiver::open(&theirs[1], &theirs[0], 40).expect("fits");
+        while sender.attend().is_err() | receiver.attend().is_err() {}
+        let sending = loom::thread::spawn(move || {
+            for n in 1..=3u64 {
+                while let Err(stop) = sender.send(&n.to_le_bytes()) {
+                    assert_eq!(stop, Stop::Wait);
+                    loom::thread::yield_now();
+                }
+            }
+        });
+        for n in 1..=3u64 {
+            let mut got = [0; 8];
+            while let Err(stop) = receiver.receive(&mut got) {
+                assert_eq!(stop, Stop::Wait);
+                loom::thread::yield_now();
+            }
+            assert_eq!(u64::from_le_bytes(got), n);
+        }
+        sending.join().expect("no panic");
+    });
+}
+
+/// The sender begins anew while the receiver reads; what arrives afterwards is the new
+/// life's from its first message on.
+#[test]
+fn a_restart_is_seen_and_crossed() {
+    explore(2, || {
+        let [[tx, rx], theirs] = regions(2, [NOTHING; 2]);
+        let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");
+        let mut receiver = queue::Receiver::open(&theirs[1], &theirs[0], 2, 8).expect("fits");
+        while sender.attend().is_err() | receiver.attend().is_err() {}
+        sender.send(&1u64.to_le_bytes()).expect("there is room");
+        let sending = loom::thread::spawn(move || {
+            drop(sender);
+            let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");
+            while sender.send(&10u64.to_le_bytes()).is_err() {
+                loom::thread::yield_now();
+            }
+        });
+        let (mut got, mut lost) = ([0; 8], 0);
+        loop {
+            match receiver.receive(&mut got) {
+                Ok(()) if lost == 0 => assert_eq!(u64::from_le_bytes(got), 1),
+                Ok(()) => break,
+                Err(Stop::Lost) => lost += 1,
+                Err(_) => loom::thread::yield_now(),
+            }
+        }
+        assert_eq!((u64::from_le_bytes(got), lost), (10, 1));
+        sending.join().expect("no panic");
+    });
+}
+
+/// Some writes against some reads; no access meets another, and no state is older than
+/// one that was read.
+fn newest(without: [Without; 2], writes: u64, reads: u64) {
+    let [[tx, rx], theirs] = regions(32, without);
+    let mut writer = mailbox::Writer::open(&tx, &rx, 8).expect("fits");
+    let mut reader = mailbox::Reader::open(&theirs[1], &theirs[0], 8).expect("fits");
+    writer.write(&1u64.to_le_bytes()).expect("fits");
+    let writing = loom::thread::spawn(move || {
+        for n in 2..2 + writes {
+            writer.write(&n.to_le_bytes()).expect("fits");
+        }
+    });
+    let mut last = 1;
+    for _ in 0..reads {
+        let mut got = [0; 8];
+        reader.read(&mut got).expect("there is one");
+        let got = u64::from_le_bytes(got);
+        assert!(got >= last, "{got} after {last}");
+        last = got;
+    }
+    writing.join().expect("no panic");
+}
+
+#[test]
+fn a_mailbox_is_never_torn_and_never_older() {
+    explore(4, || newest([NOTHING; 2], 3, 2));
+    explore(3, || newest([NOTHING; 2], 2, 3));
+}
+
+#[test]
+fn a_mailbox_needs_both_fences_and_each_order() {
+    for without in [
+        [FENCE, NOTHING],
+        [NOTHING, FENCE],
+        [RELEASE, NOTHING],
+        [ACQUIRE, NOTHING],
+        [NOTHING, RELEASE],
+        [NOTHING, ACQUIRE],
+    ] {
+        assert!(fails(4, move || newest(without, 3, 3)), "{without:?}");
+    }
+}
+
+/// Delivers through the gate, as a monitor does; a ring that comes early is kept.
+struct Bed {
+    rung: Mutex<(Gate, bool)>,
+    woken: Condvar,
+    armed: Part,
+}
+
+struct Side(Arc<Bed>);
+
+impl Ring for Side {
+    fn ring(&mut self) {
+        let mut rung = self.0.rung.lock().expect("no panic");
+        if rung.0.admit(self.0.armed.acquire()) {
+            rung.1 = true;
+            self.0.woken.notify_one();
+        }
+    }
+}
+
+impl Platform for Side {
+    fn now(&mut self) -> u64 {
+        0
+    }
+    fn relax(&mut self) {}
+    fn sleep(&mut self) {
+        let mut rung = self.0.rung.lock().expect("no panic");
+        while !rung.1 {
+            rung = self.0.woken.wait(rung).expect("no panic");
+        }
+        rung.1 = false;
+    }
+}
+
+/// Two messages to a receiver that sleeps between them. Whoever sleeps for ever is a
+/// deadlock, which loom tells.
+fn sleep(without: [Without; 2]) {
+    let [[tx, rx], theirs] = regions(2, without);
+    let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");
+    let mut receiver = queue::Receiver::open(&theirs[1], &theirs[0], 2, 8).expect("fits");
+    let mut bell = Bell::open(tx, &rx).expect("fits");
+    let mut arm = Arm::open(&theirs[1]).expect("fits");
+    while sender.attend().is_err() | receiver.attend().is_err() {}
+    let armed = theirs[1].word(ARMED).expect("inside");
+    let (rung, woken) = (Mutex::new((Gate::default(), false)), Condvar::new());
+    let bed = Arc::new(Bed { rung, woken, armed });
+    let mut other = Side(bed.clone());
+    let sending = loom::thread::spawn(move || {
+        for n in 1..=2u64 {
+            sender.send(&n.to_le_bytes()).expect("there is room");
+            bell.notify(&mut other);
+        }
+    });
+    let mut bed = Side(bed);
+    for n in 1..=2u64 {
+        while !Spin::NEVER.clone().wait(&mut arm, &mut bed, || receiver.peek(1).is_ok()) {}
+        let mut got = [0; 8];
+        receiver.receive(&mut got).expect("there is one");
+        assert_eq!(u64::from_le_bytes(got), n);
+    }
+    sending.join().expect("no panic");
+}
+
+#[test]
+fn nobody_sleeps_through_a_message() {
+    explore(3, || sleep([NOTHING; 2]));
+}
+
+#[test]
+fn sleeping_needs_both_fences() {
+    for without in [[FENCE, NOTHING], [NOTHING, FENCE]] {
+        assert!(fails(3, move || sleep(without)), "{without:?}");
+    }
+}
