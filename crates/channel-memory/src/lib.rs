@@ -1,1 +1,210 @@
+//! A channel's memory as it is mapped: the only code of channels that is not safe.
+//!
+//! The peer writes to this memory while it is read here, and no table prevents it. So
+//! there is never a reference to it but to an atomic word, and messages are copied by
+//! atomic words or by instructions that the compiler does not see into. To the language
+//! both are reads of *some* value; which, and whether two halves of a message belong
+//! together, is for the words of the protocol to say.
 #![no_std]
+
+mod copy;
+
+use bulkhead_channel::{Bytes, Memory, Word};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU64, compiler_fence, fence};
+
+/// A region as this side sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping<'a> {
+    base: NonNull<u8>,
+    len: usize,
+    life: PhantomData<&'a AtomicU64>,
+}
+
+// SAFETY: it stands for memory that others use at the same time anyhow, and every access
+// to it is atomic or a copy by instructions; nothing of it belongs to a thread.
+unsafe impl Send for Mapping<'_> {}
+// SAFETY: as above; it has no state of its own.
+unsafe impl Sync for Mapping<'_> {}
+
+impl Mapping<'_> {
+    /// The `len` bytes at `base`; `None` if that is not aligned to eight bytes.
+    ///
+    /// # Safety
+    /// For as long as the lifetime lasts they are mapped readable, and writable too if an
+    /// end that writes them is opened on this mapping; and this program accesses them in
+    /// no other way than through such mappings. What others do to them does not matter.
+    #[must_use]
+    pub unsafe fn new(base: NonNull<u8>, len: usize) -> Option<Self> {
+        let aligned = base.addr().get() % 8 == 0 && isize::try_from(len).is_ok();
+        aligned.then_some(Self { base, len, life: PhantomData })
+    }
+}
+
+/// A word of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell<'a>(&'a AtomicU64);
+
+impl Word for Cell<'_> {
+    #[inline]
+    fn relaxed(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    #[inline]
+    fn acquire(&self) -> u64 {
+        // Not an acquiring load: of memory that is mapped read-only, the language allows
+        // relaxed ones alone. On x86-64 both are the same instruction.
+        let value = self.0.load(Relaxed);
+        fence(Acquire);
+        value
+    }
+
+    #[inline]
+    fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    #[inline]
+    fn release(&self, value: u64) {
+        self.0.store(value, Release);
+    }
+
+    #[inline]
+    fn fenced(&self, value: u64) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: XCHG stores to a word that is valid for it, and changes nothing else.
+        // It is a full fence (AMD64 APM volume 2, 7.3.2), and the compiler moves no access
+        // across, because for all it knows the instruction reads and writes any memory.
+        unsafe {
+            core::arch::asm!(
+                "xchg [{at}], {value}",
+                at = in(reg) self.0.as_ptr(),
+                value = inout(reg) value => _,
+                options(nostack, preserves_flags),
+            );
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        {
+            self.0.store(value, Release);
+            fence(SeqCst);
+        }
+        compiler_fence(SeqCst);
+    }
+}
+
+/// Bytes of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    base: NonNull<u8>,
+    len: usize,
+    life: PhantomData<&'a AtomicU64>,
+}
+
+// SAFETY: as of `Mapping`.
+unsafe impl Send for Run<'_> {}
+// SAFETY: as of `Mapping`.
+unsafe impl Sync for Run<'_> {}
+
+impl Run<'_> {
+    #[inline]
+    const fn inside(&self, at: usize, len: usize) -> bool {
+        len <= self.len && at <= self.len - len
+    }
+
+    /// An aligned word inside.
+    #[inline]
+    fn at(&self, at: usize) -> Option<&AtomicU64> {
+        if !self.inside(at, 8) || at % 8 != 0 {
+            return None;
+        }
+        // SAFETY: the word lies within the run, hence in the mapping, whose contract says
+        // that it is mapped and only accessed atomically here; base and offset are aligned.
+        Some(unsafe { AtomicU64::from_ptr(self.base.add(at).cast().as_ptr()) })
+    }
+}
+
+impl Bytes for Run<'_> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn read(&self, at: usize, to: &mut [u8]) -> bool {
+        let inside = self.inside(at, to.len());
+        if inside {
+            // SAFETY: both are valid for that many bytes: the source lies within the
+            // mapping, and the other is a slice. They do not overlap, because this program
+            // has no other access to the mapping than through it.
+            unsafe { copy::copy(self.base.add(at).as_ptr(), to.as_mut_ptr(), to.len()) };
+        }
+        inside
+    }
+
+    #[inline]
+    fn write(&self, at: usize, from: &[u8]) -> bool {
+        let inside = self.inside(at, from.len());
+        if inside {
+            // SAFETY: as in `read`, the other way round; the mapping is writable if an end
+            // that writes was opened on it, and no other end calls this.
+            unsafe { copy::copy(from.as_ptr(), self.base.add(at).as_ptr(), from.len()) };
+        }
+        inside
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> u64 {
+        self.at(at).map_or(0, |word| word.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_word(&self, at: usize, value: u64) {
+        if let Some(word) = self.at(at) {
+            word.store(value, Relaxed);
+        }
+    }
+}
+
+impl<'a> Memory for Mapping<'a> {
+    type Word = Cell<'a>;
+    type Bytes = Run<'a>;
+
+    fn word(&self, at: usize) -> Option<Cell<'a>> {
+        let run = self.bytes(at, 8)?;
+        // SAFETY: as in `Run::at`: `bytes` has checked that the word is inside and aligned.
+        Some(Cell(unsafe { AtomicU64::from_ptr(run.base.cast().as_ptr()) }))
+    }
+
+    fn bytes(&self, at: usize, len: usize) -> Option<Run<'a>> {
+        if at % 8 != 0 || at.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: the offset is within the mapping or at its end.
+        let base = unsafe { self.base.add(at) };
+        Some(Run { base, len, life: PhantomData })
+    }
+
+    #[inline]
+    fn fence(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: writes a byte of the stack back as it is. A locked instruction is a full fence
+        // (AMD64 APM volume 2, 7.3.2), in half of the time that MFENCE takes.
+        unsafe {
+            core::arch::asm!("lock or byte ptr [rsp], 0");
+        }
+        fence_of_the_language();
+    }
+}
+
+/// For the compiler on x86-64, for the processor elsewhere.
+#[inline]
+fn fence_of_the_language() {
+    if cfg!(all(target_arch = "x86_64", not(miri))) {
+        compiler_fence(SeqCst)
+    } else {
+        fence(SeqCst)
+    }
+}

@@ -1,0 +1,164 @@
+//! Channels against the crates that do the same within one process: two threads, the same
+//! messages, capacity and way of waiting; and what a mailbox costs above copying.
+//!
+//! Not with criterion: it measures one thing after the other, and who else uses the
+//! machine meanwhile decides. Here every candidate gets a short turn, round by round, and
+//! the least of all its turns counts. One line a figure: `name unit value baseline what`.
+
+mod mail;
+mod peers;
+
+use peers::{Duplex, Step};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Turns of each candidate, at most, and the time after which there is no further one.
+const ROUNDS: usize = 200;
+const LIMIT: Duration = Duration::from_secs(20);
+/// Looks in vain after which the other thread is taken for one that does not run: the
+/// turn is lost, but not the time.
+const PATIENCE: u32 = 2_000;
+
+fn main() {
+    // `cargo test --benches` runs this too: then it only shows that it runs.
+    let short = !std::env::args().any(|argument| argument == "--bench");
+    let rounds = if short { 1 } else { ROUNDS };
+    both::<8>("64", if short { 500 } else { 4_000 }, 256, rounds);
+    both::<512>("4k", if short { 200 } else { 400 }, 16, rounds);
+    mail::measure(if short { 10 } else { 400 });
+}
+
+/// What is compared.
+struct Candidate {
+    name: &'static str,
+    ours: bool,
+    /// Copied in and out, or written and read where they lie.
+    in_place: bool,
+    /// Several messages by one store.
+    batched: bool,
+    make: fn(usize) -> Duplex,
+}
+
+fn candidates<const W: usize>() -> Vec<Candidate> {
+    let of = |name: &'static str, make| Candidate {
+        name,
+        ours: name.starts_with("channel"),
+        in_place: name.contains("place"),
+        batched: name.contains("batch"),
+        make,
+    };
+    vec![
+        of("channel copy", peers::channel_copy::<W>),
+        of("channel copy batch", peers::channel_copy_batch::<W>),
+        of("channel place", peers::channel_place::<W>),
+        of("channel place batch", peers::channel_place_batch::<W>),
+        of("rtrb copy", peers::rtrb_copy::<W>),
+        of("rtrb copy batch", peers::rtrb_copy_batch::<W>),
+        of("rtrb place", peers::rtrb_place::<W>),
+        of("rtrb place batch", peers::rtrb_place_batch::<W>),
+        of("ringbuf copy", peers::ringbuf_copy::<W>),
+        of("ringbuf copy batch", peers::ringbuf_copy_batch::<W>),
+        of("crossbeam copy", peers::crossbeam_copy::<W>),
+    ]
+}
+
+fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usize) {
+    let candidates = candidates::<W>();
+    let mut through = vec![f64::MAX; candidates.len()];
+    let mut trip = through.clone();
+    // The same memory in each round: what is new costs page faults.
+    let twice = |c: &Candidate| [(c.make)(capacity), (c.make)(capacity)];
+    let mut duplexes: Vec<_> = candidates.iter().map(twice).collect();
+    let begun = Instant::now();
+    for _ in (0..rounds).take_while(|_| begun.elapsed() < LIMIT) {
+        for (n, candidate) in candidates.iter().enumerate() {
+            let duplexes = &mut duplexes[n];
+            through[n] = through[n].min(throughput(&mut duplexes[0], messages));
+            if !candidate.batched {
+                trip[n] = trip[n].min(round_trip(duplexes, messages / 20));
+            }
+        }
+    }
+    let best = |of: &[f64], ours: bool, in_place: bool, batched: bool| {
+        let fits = |c: &Candidate| (c.ours, c.in_place, c.batched) == (ours, in_place, batched);
+        let all = candidates.iter().zip(of).filter(|(c, _)| fits(c));
+        all.min_by(|a, b| a.1.total_cmp(b.1)).map(|(c, ns)| (c.name, *ns)).expect("one of each")
+    };
+    let print = |what: &str, ours: (&str, f64), peer: (&str, f64)| {
+        println!("channel.native_rtrb_{size}_{what} ns {:.2} {:.2} {}", ours.1, peer.1, peer.0);
+    };
+    for (way, in_place) in [("copy", false), ("place", true)] {
+        let single = best(&through, false, in_place, false);
+        print(way, best(&through, true, in_place, false), single);
+        let batched = best(&through, true, in_place, true);
+        print(&format!("{way}_batch"), batched, single);
+        print(&format!("{way}_batches"), batched, best(&through, false, in_place, true));
+        print(
+            &format!("{way}_trip"),
+            best(&trip, true, in_place, false),
+            best(&trip, false, in_place, false),
+        );
+    }
+    for (n, candidate) in candidates.iter().enumerate() {
+        eprintln!(
+            "{size:>4} {:20} {:9.2} ns a message {:9.2} ns a round trip",
+            candidate.name, through[n], trip[n]
+        );
+    }
+}
+
+/// Does steps until so many messages went through.
+fn all(step: &mut Step, messages: u64) -> u64 {
+    let (mut done, mut sum, mut idle) = (0, 0u64, 0);
+    while done < messages {
+        let (n, value) = step(done, messages - done);
+        idle = if n == 0 { idle + 1 } else { 0 };
+        if idle > PATIENCE {
+            std::thread::yield_now();
+        } else if n == 0 {
+            std::hint::spin_loop();
+        }
+        done += n;
+        sum = sum.wrapping_add(value);
+    }
+    sum
+}
+
+/// Nanoseconds a message.
+fn throughput((send, receive): &mut Duplex, messages: u64) -> f64 {
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            start.wait();
+            all(send, messages)
+        });
+        start.wait();
+        let begun = Instant::now();
+        let got = all(receive, messages);
+        let took = begun.elapsed();
+        assert_eq!(got, sending.join().expect("no panic"), "what was sent arrived");
+        took.as_secs_f64() * 1e9 / messages as f64
+    })
+}
+
+/// Nanoseconds from a message to its answer.
+fn round_trip(duplexes: &mut [Duplex; 2], messages: u64) -> f64 {
+    let [(ask, asked), (answer, answered)] = duplexes;
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            start.wait();
+            for _ in 0..messages {
+                all(asked, 1);
+                all(answer, 1);
+            }
+        });
+        start.wait();
+        let begun = Instant::now();
+        for _ in 0..messages {
+            all(ask, 1);
+            all(answered, 1);
+        }
+        begun.elapsed().as_secs_f64() * 1e9 / messages as f64
+    })
+}

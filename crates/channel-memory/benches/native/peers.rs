@@ -1,0 +1,334 @@
+//! The candidates. A message is `W` words; word `n` of message `m` is a function of both,
+//! and who receives adds them all up. By copy the sender has them in a buffer of its own
+//! and the receiver reads them from its own; in place neither has one.
+
+use bulkhead_channel::layout::Shape;
+use bulkhead_channel::queue;
+use bulkhead_channel_memory::Mapping;
+use ringbuf::traits::{Consumer, Producer, Split};
+use std::hint::black_box;
+use std::ptr::NonNull;
+
+/// Messages done before and still to do; how many it did, and their sum.
+pub type Step = Box<dyn FnMut(u64, u64) -> (u64, u64) + Send>;
+
+/// Sender and receiver.
+pub type Duplex = (Step, Step);
+
+/// Messages by one store, at most: a quarter of the ring.
+fn batch(capacity: usize) -> u64 {
+    capacity as u64 / 4
+}
+
+/// Words in a block, as a cache line has.
+const BLOCK: usize = 8;
+
+fn block(message: u64, at: usize) -> [u64; BLOCK] {
+    std::array::from_fn(|n| message.wrapping_mul(3) ^ (at + n) as u64)
+}
+
+fn sum(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+}
+
+fn bytes(words: &[u64]) -> &[u8] {
+    // SAFETY: any integer is eight bytes.
+    unsafe { words.align_to().1 }
+}
+
+fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: any integer is eight bytes, and any eight bytes are one.
+    unsafe { words.align_to_mut().1 }
+}
+
+/// A message in a buffer of the sender's own. Only its first word changes: to make it is no
+/// part of what is measured.
+fn own<const W: usize>() -> [u64; W] {
+    std::array::from_fn(|n| n as u64)
+}
+
+/// The sender's and the receiver's first and last word.
+fn ends<const W: usize>(message: &[u64; W]) -> u64 {
+    let message = black_box(message);
+    message[0].wrapping_add(message[W - 1])
+}
+
+/// A region that the process keeps: some kilobytes.
+fn region(bytes: usize) -> Mapping<'static> {
+    // Aligned as pages are.
+    let words = vec![0u64; bytes.div_ceil(8) + 512].leak();
+    let skip = words.as_ptr().align_offset(4096);
+    let base = NonNull::from(&mut words[skip..]).cast();
+    // SAFETY: leaked, so it lasts; nobody else has a pointer to it; all of it is writable.
+    unsafe { Mapping::new(base, bytes) }.expect("aligned")
+}
+
+type Ends = (queue::Sender<Mapping<'static>>, queue::Receiver<Mapping<'static>>);
+
+fn channel<const W: usize>(capacity: usize) -> Ends {
+    let (slots, size) = (capacity as u32, 8 * W as u32);
+    let tx = region(Shape::Queue { slots, size }.tx_bytes().expect("a shape"));
+    let rx = region(512);
+    let mut sender = queue::Sender::open(&tx, &rx, slots, size).expect("fits");
+    let mut receiver = queue::Receiver::open(&rx, &tx, slots, size).expect("fits");
+    while sender.attend().is_err() | receiver.attend().is_err() {}
+    (sender, receiver)
+}
+
+pub fn channel_copy<const W: usize>(capacity: usize) -> Duplex {
+    let (mut sender, mut receiver) = channel::<W>(capacity);
+    let (mut message, mut got) = (own::<W>(), [0; W]);
+    (
+        Box::new(move |done, _| {
+            message[0] = done;
+            match sender.send(bytes(black_box(&message))) {
+                Ok(()) => (1, ends(&message)),
+                Err(_) => (0, 0),
+            }
+        }),
+        Box::new(move |_, _| match receiver.receive(bytes_mut(&mut got)) {
+            Ok(()) => (1, ends(&got)),
+            Err(_) => (0, 0),
+        }),
+    )
+}
+
+pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
+    let (mut sender, mut receiver) = channel::<W>(capacity);
+    let (mut message, mut got) = (own::<W>(), [0; W]);
+    let most = batch(capacity);
+    (
+        Box::new(move |done, left| {
+            let Ok(room) = sender.reserve(most.min(left) as u32) else { return (0, 0) };
+            let (n, mut sum) = (room.len(), 0u64);
+            for i in 0..n {
+                message[0] = done + u64::from(i);
+                let slot = room.slot(i).expect("below its length");
+                let _ = slot.write(0, bytes(black_box(&message)));
+                sum = sum.wrapping_add(ends(&message));
+            }
+            room.give(n);
+            (n.into(), sum)
+        }),
+        Box::new(move |_, left| {
+            let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
+            let (n, mut sum) = (there.len(), 0u64);
+            for i in 0..n {
+                let slot = there.slot(i).expect("below its length");
+                let _ = slot.read(0, bytes_mut(&mut got));
+                sum = sum.wrapping_add(ends(&got));
+            }
+            there.give(n);
+            (n.into(), sum)
+        }),
+    )
+}
+
+pub fn channel_place<const W: usize>(capacity: usize) -> Duplex {
+    channel_places::<W>(capacity, 1)
+}
+
+pub fn channel_place_batch<const W: usize>(capacity: usize) -> Duplex {
+    channel_places::<W>(capacity, batch(capacity))
+}
+
+fn channel_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
+    let (mut sender, mut receiver) = channel::<W>(capacity);
+    (
+        Box::new(move |done, left| {
+            let Ok(room) = sender.reserve(most.min(left) as u32) else { return (0, 0) };
+            let (n, mut total) = (room.len(), 0u64);
+            for i in 0..n {
+                let slot = room.slot(i).expect("below its length");
+                for at in (0..W).step_by(BLOCK) {
+                    let words = block(done + u64::from(i), at);
+                    let _ = slot.write(8 * at, bytes(&words));
+                    total = total.wrapping_add(sum(&words));
+                }
+            }
+            room.give(n);
+            (n.into(), total)
+        }),
+        Box::new(move |_, left| {
+            let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
+            let (n, mut total) = (there.len(), 0u64);
+            for i in 0..n {
+                let slot = there.slot(i).expect("below its length");
+                for at in (0..W).step_by(BLOCK) {
+                    let mut words = [0; BLOCK];
+                    let _ = slot.read(8 * at, bytes_mut(&mut words));
+                    total = total.wrapping_add(sum(&words));
+                }
+            }
+            there.give(n);
+            (n.into(), total)
+        }),
+    )
+}
+
+pub fn rtrb_copy<const W: usize>(capacity: usize) -> Duplex {
+    let (mut sender, mut receiver) = rtrb::RingBuffer::<[u64; W]>::new(capacity);
+    let mut message = own::<W>();
+    (
+        Box::new(move |done, _| {
+            message[0] = done;
+            match sender.push(*black_box(&message)) {
+                Ok(()) => (1, ends(&message)),
+                Err(_) => (0, 0),
+            }
+        }),
+        Box::new(move |_, _| match receiver.pop() {
+            Ok(message) => {
+                let got = message;
+                (1, ends(&got))
+            }
+            Err(_) => (0, 0),
+        }),
+    )
+}
+
+pub fn rtrb_copy_batch<const W: usize>(capacity: usize) -> Duplex {
+    let (mut sender, mut receiver) = rtrb::RingBuffer::<[u64; W]>::new(capacity);
+    let mut message = own::<W>();
+    let most = batch(capacity) as usize;
+    (
+        Box::new(move |done, left| {
+            let n = sender.slots().min(most).min(left as usize);
+            let Ok(room) = sender.write_chunk_uninit(n) else { return (0, 0) };
+            let (mut next, mut sum) = (done, 0u64);
+            let n = room.fill_from_iter(std::iter::from_fn(|| {
+                message[0] = next;
+                next += 1;
+                sum = sum.wrapping_add(ends(&message));
+                Some(*black_box(&message))
+            }));
+            // The iterator is asked no more often than there is room.
+            (n as u64, sum)
+        }),
+        Box::new(move |_, left| {
+            let n = receiver.slots().min(most).min(left as usize);
+            let Ok(there) = receiver.read_chunk(n) else { return (0, 0) };
+            let mut sum = 0u64;
+            let (first, second) = there.as_slices();
+            for message in first.iter().chain(second) {
+                let got = *message;
+                sum = sum.wrapping_add(ends(&got));
+            }
+            there.commit_all();
+            (n as u64, sum)
+        }),
+    )
+}
+
+pub fn rtrb_place<const W: usize>(capacity: usize) -> Duplex {
+    rtrb_places::<W>(capacity, 1)
+}
+
+pub fn rtrb_place_batch<const W: usize>(capacity: usize) -> Duplex {
+    rtrb_places::<W>(capacity, batch(capacity))
+}
+
+fn rtrb_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
+    let (mut sender, mut receiver) = rtrb::RingBuffer::<[u64; W]>::new(capacity);
+    (
+        Box::new(move |done, left| {
+            let n = sender.slots().min(most.min(left) as usize);
+            let Ok(mut room) = sender.write_chunk_uninit(n) else { return (0, 0) };
+            let mut total = 0u64;
+            let (first, second) = room.as_mut_slices();
+            for (i, slot) in first.iter_mut().chain(second).enumerate() {
+                let to: *mut u64 = slot.as_mut_ptr().cast();
+                for at in (0..W).step_by(BLOCK) {
+                    let words = block(done + i as u64, at);
+                    // SAFETY: the slot has `W` words, a multiple of the block's.
+                    unsafe { to.add(at).cast::<[u64; BLOCK]>().write(words) };
+                    total = total.wrapping_add(sum(&words));
+                }
+            }
+            // SAFETY: all words of all slots were written.
+            unsafe { room.commit_all() };
+            (n as u64, total)
+        }),
+        Box::new(move |_, left| {
+            let n = receiver.slots().min(most.min(left) as usize);
+            let Ok(there) = receiver.read_chunk(n) else { return (0, 0) };
+            let (first, second) = there.as_slices();
+            let total = first.iter().chain(second).fold(0u64, |all, m| all.wrapping_add(sum(m)));
+            there.commit_all();
+            (n as u64, total)
+        }),
+    )
+}
+
+pub fn ringbuf_copy<const W: usize>(capacity: usize) -> Duplex {
+    let (mut sender, mut receiver) = ringbuf::HeapRb::<[u64; W]>::new(capacity).split();
+    let mut message = own::<W>();
+    (
+        Box::new(move |done, _| {
+            message[0] = done;
+            match sender.try_push(*black_box(&message)) {
+                Ok(()) => (1, ends(&message)),
+                Err(_) => (0, 0),
+            }
+        }),
+        Box::new(move |_, _| match receiver.try_pop() {
+            Some(message) => {
+                let got = message;
+                (1, ends(&got))
+            }
+            None => (0, 0),
+        }),
+    )
+}
+
+pub fn ringbuf_copy_batch<const W: usize>(capacity: usize) -> Duplex {
+    let (mut sender, mut receiver) = ringbuf::HeapRb::<[u64; W]>::new(capacity).split();
+    let mut message = own::<W>();
+    let most = batch(capacity) as usize;
+    (
+        Box::new(move |done, left| {
+            let (mut next, mut sum) = (done, 0u64);
+            let messages = std::iter::from_fn(|| {
+                message[0] = next;
+                next += 1;
+                sum = sum.wrapping_add(ends(&message));
+                Some(*black_box(&message))
+            });
+            // It asks for a message only where there is room for it.
+            let n = sender.push_iter(messages.take(most.min(left as usize)));
+            (n as u64, sum)
+        }),
+        Box::new(move |_, left| {
+            let mut sum = 0u64;
+            let mut n = 0;
+            for message in receiver.pop_iter().take(most.min(left as usize)) {
+                let got = message;
+                sum = sum.wrapping_add(ends(&got));
+                n += 1;
+            }
+            (n, sum)
+        }),
+    )
+}
+
+pub fn crossbeam_copy<const W: usize>(capacity: usize) -> Duplex {
+    let sender = std::sync::Arc::new(crossbeam_queue::ArrayQueue::<[u64; W]>::new(capacity));
+    let receiver = sender.clone();
+    let mut message = own::<W>();
+    (
+        Box::new(move |done, _| {
+            message[0] = done;
+            match sender.push(*black_box(&message)) {
+                Ok(()) => (1, ends(&message)),
+                Err(_) => (0, 0),
+            }
+        }),
+        Box::new(move |_, _| match receiver.pop() {
+            Some(message) => {
+                let got = message;
+                (1, ends(&got))
+            }
+            None => (0, 0),
+        }),
+    )
+}
