@@ -9,7 +9,7 @@
 
 mod copy;
 
-use bulkhead_channel::{Bytes, Memory, Word};
+use bulkhead_channel::{BLOCK, Bytes, Memory, Word};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -166,7 +166,31 @@ impl Bytes for Run<'_> {
             word.store(value, Relaxed);
         }
     }
+
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
+    #[inline]
+    fn block(&self, at: usize) -> [u64; BLOCK] {
+        if !self.inside(at, 8 * BLOCK) {
+            return [0; BLOCK];
+        }
+        // SAFETY: the 64 bytes lie within the mapping, which is readable.
+        unsafe { vector::load(self.base.as_ptr().add(at)) }
+    }
+
+    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
+    #[inline]
+    fn set_block(&self, at: usize, words: [u64; BLOCK]) {
+        if self.inside(at, 8 * BLOCK) {
+            // SAFETY: the 64 bytes lie within the mapping, which is writable where an end
+            // that writes was opened on it.
+            unsafe { vector::store(self.base.as_ptr().add(at), words) };
+        }
+    }
 }
+
+/// With vector registers, where there are any: the words stay in them.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
+mod vector;
 
 impl<'a> Memory for Mapping<'a> {
     type Word = Cell<'a>;

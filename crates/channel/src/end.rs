@@ -12,8 +12,8 @@ use crate::{Misfit, Stop};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// Its epoch waits for the peer's answer; it has answered this epoch of the peer's.
-    Offering(u32),
+    /// Its epoch waits for the peer's answer.
+    Offering,
     /// Both have answered; with this epoch of the peer's.
     Joined(u32),
     /// It has left.
@@ -65,7 +65,7 @@ impl<M: Memory> End<M> {
         let bias = if role == Role::Sender { capacity } else { 0 };
         let peer = Peer::new(theirs)?;
         let page = Own::open(mine, &peer, shape, |_| FIRST)?;
-        let (tag, state) = (tag(page.epoch()), State::Offering(0));
+        let (tag, state) = (tag(page.epoch()), State::Offering);
         let (owned, at, next) = (0, 0, FIRST);
         Ok(Self { owned, at, next, capacity, tag, page, peer, state, bias, grain, shape })
     }
@@ -106,7 +106,7 @@ impl<M: Memory> End<M> {
     fn look(&mut self) -> Result<u32, Stop> {
         let peer = match self.state {
             State::Joined(peer) => peer,
-            State::Offering(seen) => self.join(seen)?,
+            State::Offering => self.join()?,
             State::Closed => return Err(Stop::Closed),
         };
         if self.count(peer)? {
@@ -137,7 +137,7 @@ impl<M: Memory> End<M> {
     }
 
     /// Answers the peer; whether it has answered this epoch.
-    fn join(&mut self, answered: u32) -> Result<u32, Stop> {
+    fn join(&mut self) -> Result<u32, Stop> {
         let hello = self.peer.hello();
         if hello.phase != Phase::Open || hello.epoch == 0 {
             return Err(Stop::Apart);
@@ -145,10 +145,7 @@ impl<M: Memory> End<M> {
         if !self.peer.fits(self.shape) {
             return Err(Stop::Foreign);
         }
-        if hello.epoch != answered {
-            self.page.say(Phase::Open, hello.epoch);
-            self.state = State::Offering(hello.epoch);
-        }
+        self.page.answer(hello.epoch);
         if hello.seen != self.page.epoch() {
             return Err(Stop::Apart);
         }
@@ -174,13 +171,13 @@ impl<M: Memory> End<M> {
         (self.owned, self.at, self.next) = (0, 0, FIRST);
         self.page.renew(FIRST);
         self.tag = tag(self.page.epoch());
-        self.state = State::Offering(0);
+        self.state = State::Offering;
     }
 
     /// Leaves. What was given stays readable for the peer.
     pub fn close(&mut self) {
         self.owned = 0;
-        self.page.say(Phase::Closed, 0);
+        self.page.close();
         self.state = State::Closed;
     }
 

@@ -113,7 +113,7 @@ impl<M: Memory> Writer<M> {
 
     /// Leaves. The last state stays readable.
     pub fn close(self) {
-        self.page.say(Phase::Closed, 0);
+        self.page.close();
     }
 }
 
@@ -216,7 +216,7 @@ impl<M: Memory> Reader<M> {
         if !self.peer.fits(self.shape) {
             return Err(Stop::Foreign);
         }
-        self.page.say(Phase::Open, epoch);
+        self.page.answer(epoch);
         let known = self.writer != 0;
         self.writer = epoch;
         if known { Err(Stop::Lost) } else { Ok(()) }
@@ -224,6 +224,6 @@ impl<M: Memory> Reader<M> {
 
     /// Leaves.
     pub fn close(self) {
-        self.page.say(Phase::Closed, 0);
+        self.page.close();
     }
 }

@@ -94,6 +94,9 @@ pub(crate) struct Own<M: Memory> {
     /// Positions.
     pub index: M::Word,
     epoch: u32,
+    /// The peer's epoch answered last. It is said in later epochs and lives too: a peer
+    /// whose region is cleared learns from it which epochs it has had.
+    seen: u32,
 }
 
 impl<M: Memory> Own<M> {
@@ -107,13 +110,13 @@ impl<M: Memory> Own<M> {
     ) -> Result<Self, Misfit> {
         let word = |at| mine.word(at).ok_or(Misfit);
         let (hello, index) = (word(HELLO)?, word(INDEX)?);
-        let last = Hello::of(hello.relaxed()).epoch;
+        let Hello { epoch: last, seen: answered, .. } = Hello::of(hello.relaxed());
         // A cleared region has forgotten it; what the peer saw is then the best that is known.
         let seen = peer.hello().seen;
         let epoch = if last == 0 { seen } else { last };
-        let mut own = Self { hello, index, epoch };
+        let mut own = Self { hello, index, epoch, seen: answered };
         // Nobody joins before the hello, which is released after these.
-        own.say(Phase::Absent, 0);
+        own.say(Phase::Absent);
         word(IDENTITY)?.set(shape.identity());
         word(GEOMETRY)?.set(shape.geometry());
         let first = first(own.index.relaxed());
@@ -139,12 +142,25 @@ impl<M: Memory> Own<M> {
     fn announce(&self, first: u32) {
         // Before the hello: who sees the epoch there sees no older index.
         self.index.release(tag(self.epoch) | u64::from(first));
-        self.say(Phase::Open, 0);
+        self.say(Phase::Open);
     }
 
-    /// Answers.
-    pub fn say(&self, phase: Phase, seen: u32) {
-        self.hello.release(Hello { phase, epoch: self.epoch, seen }.word());
+    /// Answers an epoch of the peer's, if it has not yet.
+    pub fn answer(&mut self, seen: u32) {
+        if self.seen != seen {
+            self.seen = seen;
+            self.say(Phase::Open);
+        }
+    }
+
+    /// Takes part no longer.
+    pub fn close(&self) {
+        self.say(Phase::Closed);
+    }
+
+    fn say(&self, phase: Phase) {
+        let Self { epoch, seen, .. } = *self;
+        self.hello.release(Hello { phase, epoch, seen }.word());
     }
 }
 

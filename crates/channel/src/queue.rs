@@ -6,7 +6,7 @@
 
 use crate::end::{End, Role};
 use crate::layout::{DATA, Shape};
-use crate::memory::{Bytes, Memory};
+use crate::memory::{BLOCK, Bytes, Memory};
 use crate::{Misfit, Stop};
 
 /// What both ends are made of.
@@ -57,20 +57,66 @@ impl<M: Memory> Batch<'_, M> {
 
     /// One of them; `None` from [`Batch::len`] on.
     #[inline]
+    #[must_use]
     pub fn slot(&self, n: u32) -> Option<Slot<'_, M>> {
-        (n < self.len).then(|| {
-            // Both are below the capacity, which is at most half of the range.
-            let (at, capacity) = (self.ring.end.at() + n, self.ring.end.capacity());
-            let at = if at >= capacity { at - capacity } else { at };
-            let base = at as usize * self.ring.stride;
-            Slot { data: &self.ring.data, base, len: self.ring.size }
-        })
+        self.slots().nth(n as usize)
+    }
+
+    /// All of them, the oldest first.
+    #[inline]
+    #[must_use]
+    pub fn slots(&self) -> Slots<'_, M> {
+        let Ring { end, data, size, stride } = &*self.ring;
+        let (base, end) = (end.at() as usize * stride, end.capacity() as usize * stride);
+        Slots { data, base, end, stride: *stride, size: *size, left: self.len }
     }
 
     /// Gives the first `n` of them to the peer, by one store: sends or releases them.
     #[inline]
     pub fn give(self, n: u32) {
         self.ring.end.give(n.min(self.len));
+    }
+}
+
+/// The slots of a batch, one after the other.
+#[derive(Debug)]
+pub struct Slots<'a, M: Memory> {
+    data: &'a M::Bytes,
+    base: usize,
+    /// Of the ring; there it goes on at the beginning.
+    end: usize,
+    stride: usize,
+    size: usize,
+    left: u32,
+}
+
+impl<'a, M: Memory> Iterator for Slots<'a, M> {
+    type Item = Slot<'a, M>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Slot<'a, M>> {
+        self.left = self.left.checked_sub(1)?;
+        let slot = Slot { data: self.data, base: self.base, len: self.size };
+        self.base += self.stride;
+        if self.base >= self.end {
+            self.base = 0;
+        }
+        Some(slot)
+    }
+
+    #[inline]
+    fn nth(&mut self, n: usize) -> Option<Slot<'a, M>> {
+        if n >= self.left as usize {
+            self.left = 0;
+            return None;
+        }
+        // Both are below the capacity, whose bytes an offset can count twice.
+        self.base += n * self.stride;
+        if self.base >= self.end {
+            self.base -= self.end;
+        }
+        self.left -= n as u32;
+        self.next()
     }
 }
 
@@ -126,6 +172,21 @@ impl<M: Memory> Slot<'_, M> {
     pub fn set_word(&self, at: usize, value: u64) {
         if self.inside(at, 8) {
             self.data.set_word(self.base + at, value);
+        }
+    }
+
+    /// Eight words at a multiple of eight bytes; zeros if one is outside of the message.
+    #[inline]
+    #[must_use]
+    pub fn block(&self, at: usize) -> [u64; BLOCK] {
+        if self.inside(at, 8 * BLOCK) { self.data.block(self.base + at) } else { [0; BLOCK] }
+    }
+
+    /// Writes eight words; none if one is outside of the message.
+    #[inline]
+    pub fn set_block(&self, at: usize, words: [u64; BLOCK]) {
+        if self.inside(at, 8 * BLOCK) {
+            self.data.set_block(self.base + at, words);
         }
     }
 }

@@ -100,9 +100,13 @@ fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usiz
         );
     }
     for (n, candidate) in candidates.iter().enumerate() {
+        let trip =
+            Some(trip[n]).filter(|ns| *ns < f64::MAX).map(|ns| format!("{ns:9.2} ns a round trip"));
         eprintln!(
-            "{size:>4} {:20} {:9.2} ns a message {:9.2} ns a round trip",
-            candidate.name, through[n], trip[n]
+            "{size:>4} {:20} {:9.2} ns a message {}",
+            candidate.name,
+            through[n],
+            trip.unwrap_or_default()
         );
     }
 }

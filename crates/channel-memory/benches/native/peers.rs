@@ -3,7 +3,7 @@
 //! and the receiver reads them from its own; in place neither has one.
 
 use bulkhead_channel::layout::Shape;
-use bulkhead_channel::queue;
+use bulkhead_channel::{BLOCK, queue};
 use bulkhead_channel_memory::Mapping;
 use ringbuf::traits::{Consumer, Producer, Split};
 use std::hint::black_box;
@@ -19,9 +19,6 @@ pub type Duplex = (Step, Step);
 fn batch(capacity: usize) -> u64 {
     capacity as u64 / 4
 }
-
-/// Words in a block, as a cache line has.
-const BLOCK: usize = 8;
 
 fn block(message: u64, at: usize) -> [u64; BLOCK] {
     std::array::from_fn(|n| message.wrapping_mul(3) ^ (at + n) as u64)
@@ -101,9 +98,8 @@ pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
         Box::new(move |done, left| {
             let Ok(room) = sender.reserve(most.min(left) as u32) else { return (0, 0) };
             let (n, mut sum) = (room.len(), 0u64);
-            for i in 0..n {
-                message[0] = done + u64::from(i);
-                let slot = room.slot(i).expect("below its length");
+            for (i, slot) in room.slots().enumerate() {
+                message[0] = done + i as u64;
                 let _ = slot.write(0, bytes(black_box(&message)));
                 sum = sum.wrapping_add(ends(&message));
             }
@@ -113,8 +109,7 @@ pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
         Box::new(move |_, left| {
             let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
             let (n, mut sum) = (there.len(), 0u64);
-            for i in 0..n {
-                let slot = there.slot(i).expect("below its length");
+            for slot in there.slots() {
                 let _ = slot.read(0, bytes_mut(&mut got));
                 sum = sum.wrapping_add(ends(&got));
             }
@@ -138,11 +133,10 @@ fn channel_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
         Box::new(move |done, left| {
             let Ok(room) = sender.reserve(most.min(left) as u32) else { return (0, 0) };
             let (n, mut total) = (room.len(), 0u64);
-            for i in 0..n {
-                let slot = room.slot(i).expect("below its length");
+            for (i, slot) in room.slots().enumerate() {
                 for at in (0..W).step_by(BLOCK) {
-                    let words = block(done + u64::from(i), at);
-                    let _ = slot.write(8 * at, bytes(&words));
+                    let words = block(done + i as u64, at);
+                    slot.set_block(8 * at, words);
                     total = total.wrapping_add(sum(&words));
                 }
             }
@@ -152,12 +146,9 @@ fn channel_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
         Box::new(move |_, left| {
             let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
             let (n, mut total) = (there.len(), 0u64);
-            for i in 0..n {
-                let slot = there.slot(i).expect("below its length");
+            for slot in there.slots() {
                 for at in (0..W).step_by(BLOCK) {
-                    let mut words = [0; BLOCK];
-                    let _ = slot.read(8 * at, bytes_mut(&mut words));
-                    total = total.wrapping_add(sum(&words));
+                    total = total.wrapping_add(sum(&slot.block(8 * at)));
                 }
             }
             there.give(n);
