@@ -1,131 +1,125 @@
-//! Copies between a mapping and private memory.
+//! Copies between a mapping and private memory. Which of several values that the peer
+//! writes meanwhile is read is not said, byte for byte.
 
-use core::sync::atomic::AtomicU8;
+use crate::block;
+use bulkhead_channel::BLOCK;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU8, AtomicU64};
+
+/// Bytes of a block.
+const BYTES: usize = 8 * BLOCK;
 
 /// From so many bytes on the processor's own copy is faster than blocks (ERMS).
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 const LONG: usize = 1024;
 
-/// Copies `len` bytes. Which of several values that others write meanwhile it reads is
-/// not said, byte for byte.
+/// Copies out of a mapping.
 ///
 /// # Safety
-/// `from` is valid for reading so many bytes, `to` for writing, and they do not overlap.
-/// Where others change the memory meanwhile, it is only accessed as here or atomically.
+/// As many bytes as the slice has are readable, and no part of it.
 #[inline]
-pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if len >= LONG {
-        // SAFETY: reads and writes what the caller vouches for; the direction flag is clear
-        // (System V ABI) and so it goes upwards.
-        unsafe {
-            core::arch::asm!(
-                "rep movsb",
-                inout("rcx") len => _,
-                inout("rsi") from => _,
-                inout("rdi") to => _,
-                options(nostack, preserves_flags),
-            );
-        }
+pub unsafe fn out(from: *const u8, to: &mut [u8]) {
+    if to.len() >= LONG && CAN_MOVE {
+        // SAFETY: readable as the caller says; the slice is writable.
+        unsafe { long(from, to.as_mut_ptr(), to.len()) };
         return;
     }
-    let mut done = 0;
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        while len - done >= 64 {
-            // SAFETY: these 64 bytes are within what the caller vouches for.
-            unsafe { block(from.add(done), to.add(done)) };
-            done += 64;
+    let (blocks, rest) = to.as_chunks_mut::<BYTES>();
+    let mut at = from;
+    for to in blocks {
+        // SAFETY: a block for each of the slice's, as the caller says.
+        let words = unsafe { block::load(at) };
+        for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *to = word.to_ne_bytes();
         }
-        while len - done >= 8 {
-            // SAFETY: so are these 8; alignment does not matter to MOV.
-            unsafe {
-                core::arch::asm!(
-                    "mov {word}, [{from}]",
-                    "mov [{to}], {word}",
-                    from = in(reg) from.add(done),
-                    to = in(reg) to.add(done),
-                    word = out(reg) _,
-                    options(nostack, preserves_flags),
-                );
+        at = at.wrapping_add(BYTES);
+    }
+    let whole = at.addr() % 8 == 0;
+    let (words, rest) = rest.as_chunks_mut::<8>();
+    for to in words {
+        *to = if whole {
+            // SAFETY: readable as said, and aligned.
+            unsafe { AtomicU64::from_ptr(at.cast_mut().cast()) }.load(Relaxed).to_ne_bytes()
+        } else {
+            // SAFETY: readable as said; bytes are always aligned.
+            core::array::from_fn(|n| unsafe { byte(at.wrapping_add(n).cast_mut()) }.load(Relaxed))
+        };
+        at = at.wrapping_add(8);
+    }
+    for (n, to) in rest.iter_mut().enumerate() {
+        // SAFETY: as above.
+        *to = unsafe { byte(at.wrapping_add(n).cast_mut()) }.load(Relaxed);
+    }
+}
+
+/// Copies into a mapping.
+///
+/// # Safety
+/// As many bytes as the slice has are writable, and no part of it.
+#[inline]
+pub unsafe fn into(from: &[u8], to: *mut u8) {
+    if from.len() >= LONG && CAN_MOVE {
+        // SAFETY: writable as the caller says; the slice is readable.
+        unsafe { long(from.as_ptr(), to, from.len()) };
+        return;
+    }
+    let (blocks, rest) = from.as_chunks::<BYTES>();
+    let mut at = to;
+    for from in blocks {
+        let from = from.as_chunks::<8>().0;
+        let words = core::array::from_fn(|n| u64::from_ne_bytes(from[n]));
+        // SAFETY: a block for each of the slice's, as the caller says.
+        unsafe { block::store(at, words) };
+        at = at.wrapping_add(BYTES);
+    }
+    let whole = at.addr() % 8 == 0;
+    let (words, rest) = rest.as_chunks::<8>();
+    for from in words {
+        if whole {
+            // SAFETY: writable as said, and aligned.
+            unsafe { AtomicU64::from_ptr(at.cast()) }.store(u64::from_ne_bytes(*from), Relaxed);
+        } else {
+            for (n, from) in from.iter().enumerate() {
+                // SAFETY: writable as said; bytes are always aligned.
+                unsafe { byte(at.wrapping_add(n)) }.store(*from, Relaxed);
             }
-            done += 8;
         }
+        at = at.wrapping_add(8);
     }
-    while done < len {
-        // SAFETY: within; bytes have no alignment. The private side is nobody else's, so
-        // that it is accessed atomically does no harm.
-        unsafe {
-            let byte = AtomicU8::from_ptr(from.add(done).cast_mut()).load(Relaxed);
-            AtomicU8::from_ptr(to.add(done)).store(byte, Relaxed);
-        }
-        done += 1;
+    for (n, from) in rest.iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { byte(at.wrapping_add(n)) }.store(*from, Relaxed);
     }
 }
 
-/// Copies 64 bytes.
+/// A byte of a mapping.
 ///
 /// # Safety
-/// As of [`copy`].
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
-#[inline(always)]
-unsafe fn block(from: *const u8, to: *mut u8) {
-    // SAFETY: reads and writes 64 bytes that the caller vouches for.
-    unsafe {
-        core::arch::asm!(
-            "movups {a}, [{from}]",
-            "movups {b}, [{from} + 16]",
-            "movups {c}, [{from} + 32]",
-            "movups {d}, [{from} + 48]",
-            "movups [{to}], {a}",
-            "movups [{to} + 16], {b}",
-            "movups [{to} + 32], {c}",
-            "movups [{to} + 48], {d}",
-            from = in(reg) from,
-            to = in(reg) to,
-            a = out(xmm_reg) _,
-            b = out(xmm_reg) _,
-            c = out(xmm_reg) _,
-            d = out(xmm_reg) _,
-            options(nostack, preserves_flags),
-        );
-    }
+/// It is readable, and for stores writable.
+unsafe fn byte<'a>(at: *mut u8) -> &'a AtomicU8 {
+    // SAFETY: as the caller says.
+    unsafe { AtomicU8::from_ptr(at) }
 }
 
-/// The same without vector registers, which monitors and the kernel do not use.
+/// Whether [`long`] is there.
+const CAN_MOVE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
+
+/// Copies by one instruction.
 ///
 /// # Safety
-/// As of [`copy`].
-#[cfg(all(target_arch = "x86_64", not(target_feature = "sse2"), not(miri)))]
-#[inline(always)]
-unsafe fn block(from: *const u8, to: *mut u8) {
-    // SAFETY: reads and writes 64 bytes that the caller vouches for.
+/// So many bytes are readable at `from`, writable at `to`, and they do not overlap.
+unsafe fn long(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: accesses what the caller vouches for, upwards: the direction flag is clear
+    // (System V ABI).
     unsafe {
         core::arch::asm!(
-            "mov {a}, [{from}]",
-            "mov {b}, [{from} + 8]",
-            "mov {c}, [{from} + 16]",
-            "mov {d}, [{from} + 24]",
-            "mov [{to}], {a}",
-            "mov [{to} + 8], {b}",
-            "mov [{to} + 16], {c}",
-            "mov [{to} + 24], {d}",
-            "mov {a}, [{from} + 32]",
-            "mov {b}, [{from} + 40]",
-            "mov {c}, [{from} + 48]",
-            "mov {d}, [{from} + 56]",
-            "mov [{to} + 32], {a}",
-            "mov [{to} + 40], {b}",
-            "mov [{to} + 48], {c}",
-            "mov [{to} + 56], {d}",
-            from = in(reg) from,
-            to = in(reg) to,
-            a = out(reg) _,
-            b = out(reg) _,
-            c = out(reg) _,
-            d = out(reg) _,
+            "rep movsb",
+            inout("rcx") len => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
             options(nostack, preserves_flags),
         );
     }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (from, to, len);
 }

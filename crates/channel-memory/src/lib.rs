@@ -7,6 +7,7 @@
 //! together, is for the words of the protocol to say.
 #![no_std]
 
+mod block;
 mod copy;
 
 use bulkhead_channel::{BLOCK, Bytes, Memory, Word};
@@ -136,10 +137,9 @@ impl Bytes for Run<'_> {
     fn read(&self, at: usize, to: &mut [u8]) -> bool {
         let inside = self.inside(at, to.len());
         if inside {
-            // SAFETY: both are valid for that many bytes: the source lies within the
-            // mapping, and the other is a slice. They do not overlap, because this program
-            // has no other access to the mapping than through it.
-            unsafe { copy::copy(self.base.add(at).as_ptr(), to.as_mut_ptr(), to.len()) };
+            // SAFETY: so many bytes lie within the mapping, which is readable. The slice does
+            // not overlap it, because this program accesses it through mappings alone.
+            unsafe { copy::out(self.base.add(at).as_ptr(), to) };
         }
         inside
     }
@@ -150,7 +150,7 @@ impl Bytes for Run<'_> {
         if inside {
             // SAFETY: as in `read`, the other way round; the mapping is writable if an end
             // that writes was opened on it, and no other end calls this.
-            unsafe { copy::copy(from.as_ptr(), self.base.add(at).as_ptr(), from.len()) };
+            unsafe { copy::into(from, self.base.add(at).as_ptr()) };
         }
         inside
     }
@@ -167,30 +167,24 @@ impl Bytes for Run<'_> {
         }
     }
 
-    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
     #[inline]
     fn block(&self, at: usize) -> [u64; BLOCK] {
         if !self.inside(at, 8 * BLOCK) {
             return [0; BLOCK];
         }
         // SAFETY: the 64 bytes lie within the mapping, which is readable.
-        unsafe { vector::load(self.base.as_ptr().add(at)) }
+        unsafe { block::load(self.base.as_ptr().add(at)) }
     }
 
-    #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
     #[inline]
     fn set_block(&self, at: usize, words: [u64; BLOCK]) {
         if self.inside(at, 8 * BLOCK) {
             // SAFETY: the 64 bytes lie within the mapping, which is writable where an end
             // that writes was opened on it.
-            unsafe { vector::store(self.base.as_ptr().add(at), words) };
+            unsafe { block::store(self.base.as_ptr().add(at), words) };
         }
     }
 }
-
-/// With vector registers, where there are any: the words stay in them.
-#[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
-mod vector;
 
 impl<'a> Memory for Mapping<'a> {
     type Word = Cell<'a>;

@@ -8,6 +8,7 @@ use crate::end::{End, Role};
 use crate::layout::{DATA, Shape};
 use crate::memory::{BLOCK, Bytes, Memory};
 use crate::{Misfit, Stop};
+use core::marker::PhantomData;
 
 /// What both ends are made of.
 #[derive(Debug)]
@@ -68,7 +69,8 @@ impl<M: Memory> Batch<'_, M> {
     pub fn slots(&self) -> Slots<'_, M> {
         let Ring { end, data, size, stride } = &*self.ring;
         let (base, end) = (end.at() as usize * stride, end.capacity() as usize * stride);
-        Slots { data, base, end, stride: *stride, size: *size, left: self.len }
+        let (data, life) = (data.clone(), PhantomData);
+        Slots { data, base, end, stride: *stride, size: *size, left: self.len, life }
     }
 
     /// Gives the first `n` of them to the peer, by one store: sends or releases them.
@@ -81,13 +83,15 @@ impl<M: Memory> Batch<'_, M> {
 /// The slots of a batch, one after the other.
 #[derive(Debug)]
 pub struct Slots<'a, M: Memory> {
-    data: &'a M::Bytes,
+    // A copy, so that what is written to the messages cannot have changed it.
+    data: M::Bytes,
     base: usize,
     /// Of the ring; there it goes on at the beginning.
     end: usize,
     stride: usize,
     size: usize,
     left: u32,
+    life: PhantomData<&'a ()>,
 }
 
 impl<'a, M: Memory> Iterator for Slots<'a, M> {
@@ -96,7 +100,7 @@ impl<'a, M: Memory> Iterator for Slots<'a, M> {
     #[inline]
     fn next(&mut self) -> Option<Slot<'a, M>> {
         self.left = self.left.checked_sub(1)?;
-        let slot = Slot { data: self.data, base: self.base, len: self.size };
+        let slot = Slot::new(&self.data, self.base, self.size);
         self.base += self.stride;
         if self.base >= self.end {
             self.base = 0;
@@ -124,12 +128,18 @@ impl<'a, M: Memory> Iterator for Slots<'a, M> {
 /// what is needed once.
 #[derive(Debug)]
 pub struct Slot<'a, M: Memory> {
-    pub(crate) data: &'a M::Bytes,
-    pub(crate) base: usize,
-    pub(crate) len: usize,
+    data: M::Bytes,
+    base: usize,
+    len: usize,
+    life: PhantomData<&'a ()>,
 }
 
 impl<M: Memory> Slot<'_, M> {
+    #[inline]
+    pub(crate) fn new(data: &M::Bytes, base: usize, len: usize) -> Self {
+        Self { data: data.clone(), base, len, life: PhantomData }
+    }
+
     /// Bytes of the message.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -59,7 +59,7 @@ impl<M: Memory> Ring<M> {
 
     fn slot(&self, len: u32) -> Slot<'_, M> {
         let base = self.end.at() as usize + HEADER as usize;
-        Slot { data: &self.data, base, len: len as usize }
+        Slot::new(&self.data, base, len as usize)
     }
 }
 

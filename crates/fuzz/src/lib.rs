@@ -5,6 +5,7 @@
 //! `fuzz/` runs them under libFuzzer (`make fuzz`), [`drive`] without it (`make test`).
 //! Both start with the corpora in `fuzz/corpus`.
 
+mod channel;
 pub mod drive;
 mod hypercall;
 mod icr;
@@ -56,7 +57,8 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Result<Seen, String>, len:
 }
 
 /// All targets.
-pub static TARGETS: [Target; 8] = [
+pub static TARGETS: [Target; 9] = [
+    target("channel", channel::run, 512),
     target("hypercall", hypercall::run, 512),
     target("icr", icr::run, 512),
     target("image", image::run, 64),

@@ -13,7 +13,8 @@ const SEED: u64 = 2026;
 /// A target, its inputs, and the share of what they try that is accepted, in percent:
 /// less, and they would not reach what is behind the first check; more, and there
 /// would be nothing that a check has to refuse.
-const BUDGETS: [(&str, u64, [u64; 2]); 8] = [
+const BUDGETS: [(&str, u64, [u64; 2]); 9] = [
+    ("channel", 20_000, [10, 90]),
     ("hypercall", 20_000, [5, 60]),
     ("icr", 20_000, [5, 60]),
     ("image", 60_000, [1, 60]),
