@@ -107,7 +107,7 @@ impl Memory for Place {
         self.bytes(at, 8)
     }
     fn bytes(&self, at: usize, len: usize) -> Option<Self> {
-        (at + len <= 8 * self.2).then(|| Self(self.0, at / 8, len / 8))
+        (at + len <= 8 * self.2).then_some(Self(self.0, at / 8, len / 8))
     }
     fn fence(&self) {}
 }

@@ -235,8 +235,14 @@ fn call(end: &mut End, input: &mut Input) -> (Result<(), Stop>, usize) {
     let batch = 6 * LONGEST;
     let done = match end {
         End::Sender(end) => match which {
-            0 => return (Ok(end.reset()), 0),
-            1 => return (Ok(end.close()), 0),
+            0 => {
+                end.reset();
+                Ok(())
+            }
+            1 => {
+                end.close();
+                Ok(())
+            }
             2 => end.attend(),
             3..8 => end.reserve(many).map(|room| {
                 assert!(room.slots().all(|slot| slot.write(0, &[1])));
@@ -245,8 +251,14 @@ fn call(end: &mut End, input: &mut Input) -> (Result<(), Stop>, usize) {
             _ => end.send(message),
         },
         End::Receiver(end) => match which {
-            0 => return (Ok(end.reset()), 0),
-            1 => return (Ok(end.close()), 0),
+            0 => {
+                end.reset();
+                Ok(())
+            }
+            1 => {
+                end.close();
+                Ok(())
+            }
             2 => end.attend(),
             3..8 => end.peek(many).map(|there| {
                 let _ = there.slots().filter(|slot| slot.read(0, message)).count();
@@ -255,15 +267,27 @@ fn call(end: &mut End, input: &mut Input) -> (Result<(), Stop>, usize) {
             _ => end.receive(message),
         },
         End::Writes(end) => match which {
-            0 => return (Ok(end.reset()), 0),
-            1 => return (Ok(end.close()), 0),
+            0 => {
+                end.reset();
+                Ok(())
+            }
+            1 => {
+                end.close();
+                Ok(())
+            }
             2 => end.attend(),
             3..8 => end.reserve(len).map(|room| room.send(len / 2)),
             _ => end.send(message),
         },
         End::Reads(end) => match which {
-            0 => return (Ok(end.reset()), 0),
-            1 => return (Ok(end.close()), 0),
+            0 => {
+                end.reset();
+                Ok(())
+            }
+            1 => {
+                end.close();
+                Ok(())
+            }
             2 => end.attend(),
             3..8 => end.peek().map(|there| {
                 let _ = there.slot().read(0, message);

@@ -5,6 +5,7 @@
 //! side: virtual time doesn't care.
 
 mod audit;
+mod channel;
 mod exits;
 mod figure;
 mod flight;
@@ -98,6 +99,9 @@ const LONG: [Part; 18] = [
     part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];
 
+/// Measured natively, when all others are done: they need the machine for themselves.
+const ALONE: [Part; 1] = [part(&channel::ROWS, channel::native)];
+
 /// Rows of this prefix go beside those of the same name without it.
 const PEER: &str = "peer.";
 
@@ -115,25 +119,26 @@ pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
     let parts: Vec<_> = LONG.iter().chain(&SHORT).filter(wanted).collect();
     let queue: Mutex<VecDeque<usize>> = Mutex::new((0..parts.len()).collect());
     let found = Mutex::new(Vec::new());
+    let measure = |n: usize, part: &Part| {
+        let names = part.rows.join(", ");
+        let begun = Instant::now();
+        let result = part.measure().map_err(|why| format!("{names}: {why}"));
+        eprintln!("bench: {names} took {:.0} s", begun.elapsed().as_secs_f64());
+        found.lock().unwrap_or_else(PoisonError::into_inner).push((n, result));
+    };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(n) = next(&queue) {
-                    let names = parts[n].rows;
-                    let begun = Instant::now();
-                    let result = parts[n].measure();
-                    let result = result.map_err(|why| format!("{}: {why}", names.join(", ")));
-                    eprintln!(
-                        "bench: {} took {:.0} s",
-                        names.join(", "),
-                        begun.elapsed().as_secs_f64()
-                    );
-                    found.lock().unwrap_or_else(PoisonError::into_inner).push((n, result));
+                    measure(n, parts[n]);
                 }
             });
         }
     });
+    for (n, part) in ALONE.iter().filter(wanted).enumerate() {
+        measure(parts.len() + n, part);
+    }
     sort(found.into_inner().unwrap_or_else(PoisonError::into_inner), only)
 }
 
