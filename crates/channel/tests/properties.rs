@@ -232,3 +232,24 @@ fn a_restarted_writer_is_told_and_its_old_state_is_gone() {
     writer.close();
     assert_eq!(reader.read_newer(&mut got), Err(Stop::Left));
 }
+
+#[test]
+fn a_record_that_cannot_be_is_told_once() {
+    const RECORD: u64 = 0x4843_454D << 32 | 24;
+    // Longer than what was announced; and longer than what is left of the ring.
+    for (sent, announced) in [(0, 16), (2, 32)] {
+        let (tx, rx) = (Region::new(DATA + 64), Region::new(DATA));
+        let mut sender = records::Sender::open(&tx, &rx, 64).expect("fits");
+        let mut receiver = records::Receiver::open(&rx, &tx, 64).expect("fits");
+        while sender.attend().is_err() | receiver.attend().is_err() {}
+        let mut got = [0; 24];
+        for _ in 0..sent {
+            assert_eq!(sender.send(&[1; 16]), Ok(()));
+            assert_eq!(receiver.receive(&mut got), Ok(16));
+        }
+        tx.poke(DATA / 8 + 3 * sent, RECORD);
+        tx.poke(INDEX / 8, tx.look(INDEX / 8) + announced);
+        assert_eq!(receiver.receive(&mut got), Err(Stop::Corrupted));
+        assert_eq!(receiver.receive(&mut got), Err(Stop::Closed));
+    }
+}
