@@ -12,7 +12,7 @@ use crate::{BAKED, machine, start};
 use bulkhead_cpu_x86::wrmsr;
 use bulkhead_kernel::{Core, Exception, Kernel, Line, Ref};
 use bulkhead_kernel_x86::{
-    DEVICE_VECTORS, FIRST_VECTOR, SPURIOUS, TIMER, WINDOW, register, selector,
+    DEVICE_VECTORS, FIRST_LEVEL, FIRST_VECTOR, SPURIOUS, TIMER, WINDOW, register, selector,
 };
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
@@ -258,11 +258,19 @@ extern "C" fn interrupted(vector: u32, error: u32) -> ! {
     if vector == u32::from(TIMER) {
         end_of_interrupt();
         kernel().timer();
-    } else if vector >= u32::from(FIRST_VECTOR) {
-        interrupt(vector as u8);
-    } else {
-        exception(vector as u8, error);
+        leave()
     }
+    if vector >= u32::from(FIRST_VECTOR) {
+        if vector == u32::from(SPURIOUS) {
+            leave()
+        }
+        end_of_interrupt();
+    } else if vector < u32::from(FIRST_LEVEL) {
+        exception(vector as u8, error);
+        leave()
+    }
+    // What ends a level-triggered line's interrupt is its acknowledgement.
+    interrupt(vector as u8);
     leave()
 }
 
@@ -275,7 +283,7 @@ fn exception(number: u8, error: u32) {
 }
 
 extern "C" fn interrupted_idle(vector: u32, error: u32, ip: u64) -> ! {
-    if vector < u32::from(FIRST_VECTOR) {
+    if vector < u32::from(FIRST_LEVEL) {
         failed(vector, error, ip);
     }
     interrupted(vector, error)
@@ -290,20 +298,17 @@ fn failed(vector: u32, error: u32, ip: u64) -> ! {
     machine::exit(crate::PANIC)
 }
 
+/// The interrupt in service is done: the one of the highest class, if there are two.
 #[inline(always)]
-fn end_of_interrupt() {
+pub fn end_of_interrupt() {
     // SAFETY: an interrupt is in service.
     unsafe { wrmsr(EOI, 0) }
 }
 
 #[inline(always)]
 fn interrupt(vector: u8) {
-    if vector == SPURIOUS {
-        return;
-    }
-    end_of_interrupt();
     // SAFETY: entries don't nest; read before the kernel is made.
-    let at = unsafe { BAKED.get().interrupts[usize::from(vector - FIRST_VECTOR) % DEVICE_VECTORS] };
+    let at = unsafe { BAKED.get().interrupts[usize::from(vector - FIRST_LEVEL) % DEVICE_VECTORS] };
     if at != 0 {
         kernel().interrupt(Ref::new(at));
     }

@@ -1,10 +1,11 @@
 //! The machine under the portable kernel.
 
+use crate::entry::end_of_interrupt;
 use crate::report;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_cpu_x86::{rdtsc, wrmsr};
 use bulkhead_kernel::{Machine, Object, Ref, Time, Vectors};
-use bulkhead_kernel_x86::{Step, WINDOW, WINDOW_INDEX, X86};
+use bulkhead_kernel_x86::{END_OF_INTERRUPT, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU16, Ordering};
@@ -188,14 +189,15 @@ impl Machine for X86Machine {
         loop {
             // SAFETY: a script of the host's in memory that nobody writes; it ends with a zero address.
             let Step { address, value } = unsafe { step.read() };
-            if address == 0 {
-                return;
+            match address {
+                0 => return,
+                // Whoever is here came by a call or has ended its own interrupt: what is in service is the line's.
+                END_OF_INTERRUPT => end_of_interrupt(),
+                // SAFETY: a device's register that the host mapped for this.
+                _ => unsafe { (address as *mut u32).write_volatile(value as u32) },
             }
-            // SAFETY: a device's register that the host mapped for this.
-            unsafe {
-                (address as *mut u32).write_volatile(value as u32);
-                step = step.add(1);
-            }
+            // SAFETY: this was not the last one.
+            unsafe { step = step.add(1) }
         }
     }
 

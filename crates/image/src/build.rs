@@ -72,7 +72,10 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
             .enumerate()
             .map(|(index, sandbox)| match plan.multikernel {
                 true => multikernel::load(&plan, index),
-                false => guest::load(sandbox, &plan.machine, &plan.channels),
+                false => {
+                    let level = ioapic::level_vector(&plan, index)?;
+                    guest::load(sandbox, &plan.machine, &plan.channels, level)
+                }
             })
             .collect::<Result<Vec<_>, _>>()?;
         let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;

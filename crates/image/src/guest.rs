@@ -84,8 +84,14 @@ impl Trace {
     }
 }
 
-/// Loads a sandbox's guest from its files. Of the system's channels it may see its own.
-pub fn load(sandbox: &Sandbox, machine: &Machine, channels: &[Channel]) -> Result<Guest, Error> {
+/// Loads a sandbox's guest from its files. Of the system's channels it may see its own; `level` is the vector of a
+/// kernel's level-triggered line.
+pub fn load(
+    sandbox: &Sandbox,
+    machine: &Machine,
+    channels: &[Channel],
+    level: Option<u8>,
+) -> Result<Guest, Error> {
     let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
     match &sandbox.guest {
         Wanted::Linux { kernel, initrd, cmdline } => {
@@ -96,7 +102,9 @@ pub fn load(sandbox: &Sandbox, machine: &Machine, channels: &[Channel]) -> Resul
             let name = program.display().to_string();
             bare(sandbox, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
-        Wanted::Kernel(kernel) => crate::kernel::load(Ground::SANDBOX, channels, sandbox, kernel),
+        Wanted::Kernel(kernel) => {
+            crate::kernel::load(Ground::sandbox(level), channels, sandbox, kernel)
+        }
     }
 }
 

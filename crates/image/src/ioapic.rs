@@ -5,9 +5,11 @@ use crate::pages::Pages;
 use crate::{Error, parts::Lines as SharedLines};
 use bulkhead_arch_x86::iommu::Messages;
 use bulkhead_ioapic::{FIRST_VECTOR, Lines, MASKED, MAX_LINES, SLOTS, Shadow};
+use bulkhead_kernel_x86::{FIRST_LEVEL, FIRST_VECTOR as FIRST_EDGE};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::lock::Lock;
 use bulkhead_layout::map::MMIO_VA;
+use bulkhead_plan::kernel::Driven;
 use bulkhead_plan::{Guest, Machine, Plan, Sandbox, Trigger};
 
 /// Slots whose number ends in a vector that a local APIC accepts: the IOAPIC sees the
@@ -16,6 +18,8 @@ use bulkhead_plan::{Guest, Machine, Plan, Sandbox, Trigger};
 const FIRST_SLOT: usize = SLOTS / 2 + FIRST_VECTOR as usize;
 /// The highest vector of a bare guest's level-triggered line: below the SDK's timer.
 const LAST_LEVEL: u8 = 0xEE;
+/// Vectors for kernels' level-triggered lines.
+const LEVELS: u8 = FIRST_EDGE - FIRST_LEVEL;
 
 /// The line of an ISA interrupt or GSI: the PIT's arrives at line 2 (ICH9, 5.9.2).
 #[must_use]
@@ -113,14 +117,15 @@ fn slots(plan: &Plan, index: usize) -> [u32; 2] {
 }
 
 /// Vectors for a sandbox's level-triggered lines, unique in the machine. A bare guest
-/// gets one for each of them, from the top: its information page says which. What is
+/// gets one for each of them, from the top: its information page says which. A kernel gets
+/// one of the lowest class for the line that its programs have ([`FIRST_LEVEL`]). What is
 /// left is the one Linux', which chooses vectors as it likes.
 ///
 /// # Errors
 /// See [`lines`].
 pub fn level_vectors(plan: &Plan, index: usize) -> Result<[u64; 4], Error> {
     let mut bare = [0u64; 4];
-    let (mut own, mut next, mut linux) = ([0u64; 4], LAST_LEVEL, None);
+    let (mut own, mut next, mut linux, mut kernels) = ([0u64; 4], LAST_LEVEL, None, 0);
     for (i, sandbox) in plan.sandboxes.iter().enumerate() {
         let all = of(&plan.machine, sandbox);
         let level = all.iter().filter(|(_, trigger)| *trigger != Trigger::Edge).count();
@@ -135,7 +140,20 @@ pub fn level_vectors(plan: &Plan, index: usize) -> Result<[u64; 4], Error> {
                 }
             }
             Guest::Linux { .. } => {}
-            Guest::Bare { .. } | Guest::Kernel(_) => {
+            Guest::Kernel(_) => {
+                if held(sandbox).is_some() {
+                    if kernels == LEVELS {
+                        return Err(Error::Lines(format!(
+                            "more than {LEVELS} kernels take interrupts of a level-triggered line"
+                        )));
+                    }
+                    let bit = 1 << (FIRST_LEVEL + kernels);
+                    bare[0] |= bit;
+                    own[0] |= if i == index { bit } else { 0 };
+                    kernels += 1;
+                }
+            }
+            Guest::Bare { .. } => {
                 for _ in 0..level {
                     let bit = 1 << (next % 64);
                     bare[usize::from(next / 64)] |= bit;
@@ -154,6 +172,44 @@ pub fn level_vectors(plan: &Plan, index: usize) -> Result<[u64; 4], Error> {
     Ok(own)
 }
 
+/// The level-triggered line of which a program of a kernel takes interrupts. It has one at
+/// most: the manifest's rules see to that.
+pub fn held(sandbox: &Sandbox) -> Option<u32> {
+    let Guest::Kernel(kernel) = &sandbox.guest else { return None };
+    let uses = kernel.programs.iter().flat_map(|program| &program.devices);
+    let mut lines = uses.filter(|used| !used.interrupts.is_empty()).filter_map(|used| {
+        let (line, trigger) = source(sandbox, used.device)?;
+        (trigger != Trigger::Edge).then_some(line)
+    });
+    lines.next()
+}
+
+/// The line by which a device signals a program, if it does so by a line.
+pub fn source(sandbox: &Sandbox, driven: Driven) -> Option<(u32, Trigger)> {
+    match driven {
+        Driven::Device(n) => {
+            let device = &sandbox.devices[n];
+            Some((line(device.irq?), device.trigger))
+        }
+        Driven::Function(n) => {
+            let granted = &sandbox.functions[n];
+            let gsi = granted.function.gsi.filter(|_| granted.line);
+            Some((gsi?, Trigger::LevelLow))
+        }
+    }
+}
+
+/// The vector of a kernel's level-triggered line.
+///
+/// # Errors
+/// See [`lines`].
+pub fn level_vector(plan: &Plan, index: usize) -> Result<Option<u8>, Error> {
+    if held(&plan.sandboxes[index]).is_none() {
+        return Ok(None);
+    }
+    Ok(Some(level_vectors(plan, index)?[0].trailing_zeros() as u8))
+}
+
 /// What a guest has written before it wrote anything.
 pub fn shadow(pages: &mut Pages) -> u64 {
     let at = pages.take(size_of::<Shadow>() as u64);
@@ -169,6 +225,7 @@ mod tests {
     use super::*;
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::KINDS;
+    use bulkhead_plan::kernel::{DeviceUse, Interrupt, Kernel, Program, Test};
     use bulkhead_plan::{Device, Ioapic, Iommu, Span};
 
     fn sandbox(linux: bool, irqs: &[(u32, Trigger)]) -> Sandbox {
@@ -261,6 +318,52 @@ mod tests {
         assert!(!shared(0, 2) && sets[1] == [0; 4]);
         let two = plan(vec![sandbox(true, &level), sandbox(true, &[(18, LevelLow)])]);
         assert!(lines(&two, 0, None).is_err());
+    }
+
+    #[test]
+    fn kernels_have_vectors_of_the_lowest_class_for_what_their_programs_take() {
+        let kernel = |takes| {
+            let interrupts = match takes {
+                true => vec![Interrupt { number: 0, notification: 0, bits: 1 }],
+                false => Vec::new(),
+            };
+            let program = Program {
+                name: "p".into(),
+                place: Default::default(),
+                file: "p".into(),
+                args: String::new(),
+                heap: 0,
+                memory: 0,
+                slots: 64,
+                sched_control: false,
+                ends: false,
+                calls: Vec::new(),
+                serves: Vec::new(),
+                signals: Vec::new(),
+                waits: Vec::new(),
+                maps: Vec::new(),
+                devices: vec![DeviceUse { device: Driven::Device(0), interrupts }],
+                channels: Vec::new(),
+                manages: Vec::new(),
+            };
+            let kernel = Kernel {
+                file: "k".into(),
+                admission: Test::None,
+                overhead: 0,
+                trace: 0,
+                programs: vec![program],
+                threads: Vec::new(),
+                contexts: Vec::new(),
+                endpoints: Vec::new(),
+                notifications: Vec::new(),
+                shared: Vec::new(),
+            };
+            Sandbox { guest: Guest::Kernel(Box::new(kernel)), ..sandbox(true, &[(16, LevelLow)]) }
+        };
+        let plan = plan(vec![kernel(true), kernel(false), sandbox(false, &[]), kernel(true)]);
+        let of = |index| level_vector(&plan, index).unwrap();
+        assert_eq!([of(0), of(1), of(2), of(3)], [Some(32), None, None, Some(33)]);
+        assert_eq!(level_vectors(&plan, 3).unwrap(), [1 << 33, 0, 0, 0]);
     }
 
     #[test]

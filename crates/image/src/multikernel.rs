@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::build::report_head;
 use crate::guest::{self, Guest, Piece};
+use crate::ioapic;
 use crate::kernel::Ground;
 use crate::monitor::{Made, Pristine, described, info};
 use crate::pages::{Pages, Tables};
@@ -23,13 +24,14 @@ pub fn load(plan: &Plan, index: usize) -> Result<Guest, Error> {
     let sandbox = &plan.sandboxes[index];
     match &sandbox.guest {
         Wanted::Kernel(kernel) => {
-            let ground = Ground::alone(&plan.machine, sandbox);
+            let level = ioapic::level_vector(plan, index)?;
+            let ground = Ground::alone(&plan.machine, sandbox, level);
             let mut guest = crate::kernel::load(ground, &plan.channels, sandbox, kernel)?;
             let head = report_head(index, sandbox).as_bytes().to_vec();
             guest.pieces.push(Piece { gpa: REPORT.into(), bytes: head });
             Ok(guest)
         }
-        _ => guest::load(sandbox, &plan.machine, &plan.channels),
+        _ => guest::load(sandbox, &plan.machine, &plan.channels, None),
     }
 }
 

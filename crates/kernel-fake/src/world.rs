@@ -1,7 +1,9 @@
 use bulkhead_arch_fake::FakeFormat;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
 use bulkhead_kernel::host::{Host, Odd, PAGE, memory};
-use bulkhead_kernel::{Cap, Core, Kernel, Machine as _, Ref, Root, Slot, State, Time, plant};
+use bulkhead_kernel::{
+    Cap, Core, Interrupt, Kernel, Machine as _, Ref, Root, Slot, State, Time, plant,
+};
 use bulkhead_sched::Scheduler;
 use zerocopy::IntoBytes;
 
@@ -105,7 +107,7 @@ impl World {
             scheduler: Scheduler::new(1_000),
         };
         let mut world = Self { machine, core: Box::new(core), fast: true, next: Self::SPACE };
-        let interrupt = world.kernel().make_interrupt(INTERRUPT, VECTOR, [1, 2]);
+        let interrupt = world.kernel().make_interrupt(INTERRUPT, VECTOR, [1, 2], false);
         let node = Cap { flags: 0, ..Cap::original(Kind::Node, NODE, NODE_BITS) };
         let untyped = memory(bytes / 2, bits);
         let ports = Cap::original(Kind::Ports, 0x60 | 0x6F << 16, 0);
@@ -440,6 +442,12 @@ impl World {
     pub fn next(&mut self) {
         assert!(self.machine.timer < Time::MAX, "no timer is set");
         self.pass(self.machine.timer);
+    }
+
+    /// From now on the interrupt is a level-triggered line's: its mask is nothing to be played, and `2` ends it.
+    pub fn hold_interrupt(&mut self) {
+        let interrupt = self.machine.get_mut(Ref::<Interrupt>::new(INTERRUPT));
+        (interrupt.mask, interrupt.rests, interrupt.state) = (0, Interrupt::CAME, Interrupt::CAME);
     }
 
     /// The interrupt comes.

@@ -24,16 +24,22 @@ pub const DEVICE_PAGES: usize = 512;
 pub const WINDOW_INDEX: usize = 511;
 
 /// Interrupt vectors that there are entries for: the exceptions, and those from
-/// [`FIRST_VECTOR`] on.
+/// [`FIRST_LEVEL`] on.
 pub const VECTORS: usize = 96;
-/// First vector that is no exception's.
-pub const FIRST_VECTOR: u8 = 32;
+/// First vector that is no exception's, and first of the lowest class (APM volume 2, section 16.6.4) that is left then.
+/// In it is the level-triggered line that a kernel's programs may have. It stays in service
+/// from its delivery to its driver's acknowledgement, and that holds nothing up but itself: all else is of a higher class.
+pub const FIRST_LEVEL: u8 = 32;
+/// First vector of all other interrupts.
+pub const FIRST_VECTOR: u8 = 48;
 /// The local APIC's spurious vector: its low four bits are ones (APM volume 2, section 16.4.7).
 pub const SPURIOUS: u8 = 0x5F;
 /// The local APIC timer's.
 pub const TIMER: u8 = 0x5E;
-/// Vectors for devices: from [`FIRST_VECTOR`] up to here.
-pub const DEVICE_VECTORS: usize = (TIMER - FIRST_VECTOR) as usize;
+/// Vectors for messages and edges: from [`FIRST_VECTOR`] up to the timer's.
+pub const EDGE_VECTORS: usize = (TIMER - FIRST_VECTOR) as usize;
+/// Vectors for devices: from [`FIRST_LEVEL`] up to the timer's.
+pub const DEVICE_VECTORS: usize = (TIMER - FIRST_LEVEL) as usize;
 
 /// Without a monitor: offset of the information page, which the boot code copies with its clocks.
 pub const INFO: u32 = 0xA000;
@@ -114,7 +120,8 @@ impl Layout for X86 {
     const START_FLAGS: u64 = 0x202;
 }
 
-/// A step of a script ([`bulkhead_kernel::Machine::play`]): 32 bits to be written. An address of 0 ends it.
+/// A step of a script ([`bulkhead_kernel::Machine::play`]): 32 bits to be written. An address of 0 ends it, and that of
+/// [`END_OF_INTERRUPT`] tells the local APIC that what it has in service is done.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Step {
@@ -123,6 +130,9 @@ pub struct Step {
     /// What.
     pub value: u64,
 }
+
+/// See [`Step`]: no device's register.
+pub const END_OF_INTERRUPT: u64 = 4;
 
 /// What the host bakes into the kernel's image, at its symbol `BAKED`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

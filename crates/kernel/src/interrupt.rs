@@ -1,5 +1,6 @@
 //! Interrupts as signals. A device's message or edge needs nothing but the end of its service; what it
-//! means is its driver's, a thread.
+//! means is its driver's, a thread. A level-triggered line is kept back until that thread has acknowledged it
+//! ([`Interrupt::rests`]).
 
 use crate::{Event, Interrupt, Kernel, Machine, Notification, Ref};
 use bulkhead_kernel_abi::Kind;
@@ -8,7 +9,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// An interrupt came: whoever waits for it is told.
     pub fn interrupt(&mut self, at: Ref<Interrupt>) {
         let interrupt = self.machine.get_mut(at);
-        let Interrupt { state, mask, .. } = *interrupt;
+        let Interrupt { state, mask, rests, .. } = *interrupt;
         let (cap, vector) = (interrupt.slot.cap, interrupt.vector);
         if state == 0 {
             interrupt.state = Interrupt::CAME;
@@ -21,7 +22,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.trace(|_| Event::Interrupt {
             vector,
             notification: if cap.is(Kind::Notification) { cap.object } else { 0 },
-            again: u64::from(state != 0),
+            again: u64::from(state != rests),
         });
         if cap.is(Kind::Notification) {
             let (notification, bits) = (cap.at::<Notification>(), crate::ipc::bits(cap.data));
@@ -36,8 +37,8 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// The next one may come.
     pub(crate) fn acknowledge(&mut self, at: Ref<Interrupt>) {
-        let Interrupt { state, unmask, .. } = *self.machine.get(at);
-        self.machine.get_mut(at).state = 0;
+        let Interrupt { state, unmask, rests, .. } = *self.machine.get(at);
+        self.machine.get_mut(at).state = rests;
         if state == Interrupt::MASKED {
             self.machine.play(unmask);
         }

@@ -221,14 +221,17 @@ pub struct Interrupt {
     pub mask: u32,
     /// The one that lets it come again.
     pub unmask: u32,
+    /// Its state as long as it can come: 0, or, of a level-triggered line, [`Interrupt::CAME`]. What such a line
+    /// wants is there until its driver has dealt with it, so it is kept back from the first time on.
+    pub rests: u32,
     /// For whoever writes the next version.
-    pub reserved: [u64; 2],
+    pub reserved: [u32; 3],
 }
 
 impl Interrupt {
     /// It came, and was not acknowledged.
     pub const CAME: u32 = 1;
-    /// It came again before that, and is kept back at its source.
+    /// It came again before that, and is kept back: at its source, or by an end that the local APIC is not told of.
     pub const MASKED: u32 = 2;
 }
 

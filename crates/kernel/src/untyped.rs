@@ -133,12 +133,20 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Makes an interrupt's object, which no call can: who may have which is the manifest's. `mask` and
-    /// `unmask` are scripts ([`Machine::play`]), or 0.
-    pub fn make_interrupt(&mut self, at: u32, vector: u8, [mask, unmask]: [u32; 2]) -> Cap {
+    /// `unmask` are scripts ([`Machine::play`]), or 0; one that is `held` is masked as soon as it has come.
+    pub fn make_interrupt(
+        &mut self,
+        at: u32,
+        vector: u8,
+        [mask, unmask]: [u32; 2],
+        held: bool,
+    ) -> Cap {
         self.machine.clear(at, size_of::<Interrupt>() as u32);
         self.machine.note(at, size_of::<Interrupt>() as u32, Some(Kind::Interrupt));
         let interrupt = self.machine.get_mut(Ref::<Interrupt>::new(at));
         (interrupt.vector, interrupt.mask, interrupt.unmask) = (u32::from(vector), mask, unmask);
+        interrupt.rests = if held { Interrupt::CAME } else { 0 };
+        interrupt.state = interrupt.rests;
         Cap::original(Kind::Interrupt, at, 6)
     }
 }

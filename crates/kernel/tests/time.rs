@@ -68,6 +68,26 @@ fn an_interrupt_that_is_not_acknowledged_is_masked_at_its_source() {
 }
 
 #[test]
+fn a_level_triggered_line_is_kept_back_until_it_is_acknowledged() {
+    both(|world| {
+        world.hold_interrupt();
+        // Script 0 is an empty one.
+        let played = |world: &World| -> Vec<u32> {
+            world.machine.played.iter().copied().filter(|script| *script != 0).collect()
+        };
+        world.does(World::INTERRUPT, label::ACKNOWLEDGE, [0; 4]);
+        assert_eq!(played(world), [], "nothing is in service that could be ended");
+        for round in 1..=3 {
+            world.interrupt();
+            assert_eq!(played(world), vec![2; round - 1], "in service");
+            world.does(World::INTERRUPT, label::ACKNOWLEDGE, [0; 4]);
+            world.does(World::INTERRUPT, label::ACKNOWLEDGE, [0; 4]);
+            assert_eq!(played(world), vec![2; round], "ended, and once");
+        }
+    });
+}
+
+#[test]
 fn an_alarm_interrupts_only_whom_it_may() {
     both(|world| {
         let notification = world.make(Kind::Notification, 0);

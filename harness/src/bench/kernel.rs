@@ -80,6 +80,21 @@ pub fn interrupt() -> Found {
     ])
 }
 
+/// The same by the function's line, which is level-triggered.
+pub fn line() -> Found {
+    const GIVEN: &str = "devices = [\"pci:1234:11e8\"]";
+    let wanted = |dir| System::new("kernel-irq", dir).one_core();
+    let line = "devices = [{ device = \"pci:1234:11e8\", line = true }]";
+    let ran = wanted("kernel-line").changed(GIVEN, line).run()?;
+    let row = reported(&ran.counts, id::KERNEL_IRQ)?;
+    let exits = { ran.counts.span(id::KERNEL_IRQ) }.map_or(f64::NAN, |spans| spans.vmruns as f64);
+    let (value, note) = (row.row.value, row.note);
+    Ok(vec![
+        Figure::new(Row::new("kernel.line_to_thread", "instructions", value)).note(note),
+        Figure::new(Row::new("exits.kernel_line", "exits", exits)).must(Must::AtMost(0.0)),
+    ])
+}
+
 /// Each span in a sandbox, and how it compares to the bare machine's.
 fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
     let wanted = || System::new(system, system).one_core();

@@ -67,7 +67,7 @@ pub const SHORT: [Part; 12] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 18] = [
+const LONG: [Part; 19] = [
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -81,6 +81,7 @@ const LONG: [Part; 18] = [
     part(&["kernel.call_fpu", "kernel.reply_recv_fpu"], kernel::vectors),
     part(&["kernel.trace_event"], kernel::trace),
     part(&["kernel.irq_to_thread", "exits.kernel_irq"], kernel::interrupt),
+    part(&["kernel.line_to_thread", "exits.kernel_line"], kernel::line),
     part(
         &[
             "kernel.timeout_rollback",

@@ -2,7 +2,8 @@
 //! the device reads and writes.
 //!
 //! Arguments: `rounds=N` (default 100) interrupts; `copies=N` (default 0) pages through the device and back, which needs
-//! `memory`.
+//! `memory`. Then it may go wrong: with `stuck=N` it tells the kernel of the next interrupts but not the device, whose line
+//! stays as it is, N times and on; with `held=1` it does not tell the kernel either.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Error, Handler, Memory, Notification, Program, Registers, println, ready};
@@ -45,6 +46,21 @@ impl Edu {
         self.registers.write32(ACKNOWLEDGE, status);
         self.handler.acknowledge()?;
         Ok(if bits == BITS { status } else { 0 })
+    }
+
+    /// An interrupt that the device is not told of, for ever; the kernel is, if that is to be seen a number of times.
+    fn neglect(&self, seen: u64) -> Result<(), Error> {
+        self.registers.write32(RAISE, 1);
+        for n in 1.. {
+            self.came.wait()?;
+            if seen < u64::MAX {
+                self.handler.acknowledge()?;
+            }
+            if n == seen {
+                println!("edu: {n} interrupts of one that nobody serves");
+            }
+        }
+        Ok(())
     }
 
     fn raise(&self, round: u32) -> Result<bool, Error> {
@@ -106,6 +122,10 @@ fn drive(program: Program) -> Result<bool, Error> {
             good &= edu.through(page, physical, round)?;
         }
         println!("edu: {copies} pages there and back");
+    }
+    let stuck = program.number("stuck");
+    if stuck.is_some() || program.number("held").is_some() {
+        edu.neglect(stuck.unwrap_or(u64::MAX))?;
     }
     Ok(good)
 }

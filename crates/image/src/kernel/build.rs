@@ -9,7 +9,9 @@ use bulkhead_kernel::host::{Host, memory};
 use bulkhead_kernel::{
     Answer, Cap, Core, Kernel, Machine as _, PageTable, Ref, Root, SLOT_BITS, Slot, plant,
 };
-use bulkhead_kernel_x86::{Baked, DEVICE_PAGES, DEVICES, X86};
+use bulkhead_kernel_x86::{
+    Baked, DEVICE_PAGES, DEVICES, END_OF_INTERRUPT, FIRST_LEVEL, FIRST_VECTOR, X86,
+};
 use bulkhead_layout::PAGE;
 use bulkhead_sched::{Scheduler, Time};
 use bulkhead_trace::ring;
@@ -38,8 +40,8 @@ pub struct Build {
     /// The table with the kernel's own pages of devices, and the addresses of those.
     device_table: u32,
     device_pages: Vec<u64>,
-    /// Vectors in use: their objects.
-    interrupts: Vec<u32>,
+    /// Vectors in use, and their objects.
+    interrupts: Vec<(u8, u32)>,
     /// What is written to devices at the start.
     script: Vec<(u64, u32)>,
     trace: Option<Trace>,
@@ -244,17 +246,23 @@ impl Build {
         self.call(node, label::COPY, words).map(drop)
     }
 
-    /// The next vector of a device.
+    /// The next vector of a message or an edge.
     pub fn vector(&self) -> Result<u8, String> {
-        devices::vector(self.interrupts.len())
+        let edges = self.interrupts.iter().filter(|(vector, _)| *vector >= FIRST_VECTOR);
+        devices::vector(edges.count())
     }
 
-    /// Makes the object of that vector.
-    pub fn interrupt(&mut self, vector: u8, scripts: [u32; 2]) -> Result<Place, String> {
+    /// Makes the object of a vector: of a level-triggered line, if it is `held`.
+    pub fn interrupt(
+        &mut self,
+        vector: u8,
+        scripts: [u32; 2],
+        held: bool,
+    ) -> Result<Place, String> {
         let memory = self.make(Kind::Untyped, 6, 1)?;
         let at = self.cap(memory).object;
-        let cap = self.kernel().make_interrupt(at, vector, scripts);
-        self.interrupts.push(at);
+        let cap = self.kernel().make_interrupt(at, vector, scripts, held);
+        self.interrupts.push((vector, at));
         self.put(cap)
     }
 
@@ -290,6 +298,11 @@ impl Build {
         self.put_script(&seen)
     }
 
+    /// The script that ends what the local APIC has in service.
+    pub fn end_of_interrupt(&mut self) -> Result<u32, String> {
+        self.put_script(&[(END_OF_INTERRUPT, 0)])
+    }
+
     fn put_script(&mut self, writes: &[(u64, u32)]) -> Result<u32, String> {
         let steps = devices::steps(writes);
         let bytes = steps.as_bytes();
@@ -318,7 +331,9 @@ impl Build {
         if let Some(trace) = &self.trace {
             (state.trace, state.trace_records) = (trace.at, trace.records as u32);
         }
-        state.interrupts[..self.interrupts.len()].copy_from_slice(&self.interrupts);
+        for (vector, at) in &self.interrupts {
+            state.interrupts[usize::from(vector - FIRST_LEVEL)] = *at;
+        }
         let bytes = self.machine.bytes_mut();
         bytes[start..start + flat.len()].copy_from_slice(&flat);
         let state = state.as_bytes();

@@ -7,12 +7,13 @@
 use super::build::{Build, Place};
 use super::program::{Made, Thing};
 use super::space::at;
+use crate::ioapic::source;
 use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::{Kind, Rights, label};
-use bulkhead_kernel_x86::{DEVICE_VECTORS, FIRST_VECTOR, Step};
+use bulkhead_kernel_x86::{EDGE_VECTORS, FIRST_VECTOR, Step};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{DeviceUse, Driven, Kernel};
-use bulkhead_plan::{BarKind, Function, Sandbox, Span, Trigger};
+use bulkhead_plan::{BarKind, Function, Granted, Sandbox, Span, Trigger};
 
 /// What is the same for all devices of a sandbox.
 pub struct Devices<'a> {
@@ -27,12 +28,23 @@ pub struct Devices<'a> {
 /// Writes that let an interrupt come, keep it back, and let it come again.
 struct Route {
     set: Vec<(u64, u32)>,
-    mask: Vec<(u64, u32)>,
-    unmask: Vec<(u64, u32)>,
+    hold: Hold,
 }
 
-/// PCI 3.0, 6.2.2: the function answers in memory and at ports, and accesses memory.
-const COMMAND: (u64, u32) = (0x04, 0b111);
+/// How an interrupt is kept back, and let come again.
+enum Hold {
+    /// By writes to its source.
+    Writes { mask: Vec<(u64, u32)>, unmask: Vec<(u64, u32)> },
+    /// From its delivery on it is in service, until it is acknowledged.
+    Service,
+}
+
+/// PCI 3.0, 6.2.2.
+const COMMAND: u64 = 0x04;
+/// The function answers in memory and at ports, and accesses memory.
+const ON: u32 = 0b111;
+/// It leaves its line alone.
+const NO_LINE: u32 = 1 << 10;
 
 impl Devices<'_> {
     /// Gives a program a device.
@@ -43,28 +55,32 @@ impl Devices<'_> {
                 for ports in &device.ports {
                     self.ports(build, made, &device.name, ports.first, ports.last)?;
                 }
-                let line = device.irq.map(|irq| (irq, device.trigger));
-                let ioapic = build.ground.ioapic;
-                self.interrupts(build, made, &device.name, used, |_, vector| match line {
-                    Some((irq, Trigger::Edge)) => {
-                        Ok(line_route(ioapic, irq, self.apic_id(), vector))
-                    }
-                    _ => Err("only edge-triggered lines can signal a program".into()),
-                })
+                self.interrupts(build, made, &device.name, used)
             }
             Driven::Function(n) => {
-                let function = &self.sandbox.functions[n].function;
-                let name = format!("pci:{}", function.bdf);
-                self.registers(build, made, &name, function)?;
-                if used.interrupts.is_empty() {
-                    return Ok(());
-                }
-                let config = build.ground.config(function.bdf);
-                self.interrupts(build, made, &name, used, |number, vector| {
-                    message_route(function, config, number, self.apic_id(), vector)
-                })
+                let granted = &self.sandbox.functions[n];
+                let name = format!("pci:{}", granted.function.bdf);
+                self.registers(build, made, &name, granted)?;
+                self.interrupts(build, made, &name, used)
             }
         }
+    }
+
+    /// A vector, and the way to it.
+    fn route(&self, build: &Build, driven: Driven, number: u16) -> Result<(u8, Route), String> {
+        let apic_id = self.apic_id();
+        if let Some((line, trigger)) = source(self.sandbox, driven) {
+            let vector = match trigger {
+                Trigger::Edge => build.vector()?,
+                _ => build.ground.level.ok_or("its line has no vector")?,
+            };
+            let route = line_route(build.ground.ioapic, line, trigger, apic_id, vector);
+            return Ok((vector, route));
+        }
+        let Driven::Function(n) = driven else { return Err("it has no line".into()) };
+        let (function, vector) = (&self.sandbox.functions[n].function, build.vector()?);
+        let config = build.ground.config(function.bdf);
+        Ok((vector, message_route(function, config, number, apic_id, vector)?))
     }
 
     fn apic_id(&self) -> u32 {
@@ -90,7 +106,7 @@ impl Devices<'_> {
         build: &mut Build,
         made: &mut Made,
         name: &str,
-        function: &Function,
+        Granted { function, line, .. }: &Granted,
     ) -> Result<(), String> {
         let config = build.ground.config(function.bdf);
         let page = Span { start: config, len: PAGE };
@@ -123,7 +139,8 @@ impl Devices<'_> {
                 }
             }
         }
-        build.at_start(config + COMMAND.0, COMMAND.1)
+        // A line that it is not to use may be another's as well.
+        build.at_start(config + COMMAND, if *line { ON } else { ON | NO_LINE })
     }
 
     fn interrupts(
@@ -132,17 +149,21 @@ impl Devices<'_> {
         made: &mut Made,
         name: &str,
         used: &DeviceUse,
-        route: impl Fn(u16, u8) -> Result<Route, String>,
     ) -> Result<(), String> {
         for interrupt in &used.interrupts {
-            let vector = build.vector()?;
-            let Route { set, mask, unmask } =
-                route(interrupt.number, vector).map_err(|e| format!("{name}: {e}"))?;
+            let (vector, Route { set, hold }) =
+                { self.route(build, used.device, interrupt.number) }
+                    .map_err(|e| format!("{name}: {e}"))?;
             for (at, value) in set {
                 build.at_start(at, value)?;
             }
-            let scripts = [build.script(&mask)?, build.script(&unmask)?];
-            let place = build.interrupt(vector, scripts)?;
+            let (scripts, held) = match hold {
+                Hold::Writes { mask, unmask } => {
+                    ([build.script(&mask)?, build.script(&unmask)?], false)
+                }
+                Hold::Service => ([0, build.end_of_interrupt()?], true),
+            };
+            let place = build.interrupt(vector, scripts, held)?;
             let signal = build.slot()?;
             let notification = self.notifications[interrupt.notification];
             build.give(1, signal, notification, Rights::WRITE, interrupt.bits)?;
@@ -155,16 +176,26 @@ impl Devices<'_> {
     }
 }
 
-/// An entry of the IOAPIC's redirection table: fixed, edge, to one core (APM volume 2, 16.12; the
-/// register is chosen through the first word).
-fn line_route(select: u64, irq: u32, apic_id: u32, vector: u8) -> Route {
-    let window = select + 0x10;
+/// An entry of the IOAPIC's redirection table: fixed, to one core (82093AA, 3.2.4; the register is chosen through
+/// the first word). In a sandbox each of these writes is an exit, so a level-triggered line is not
+/// masked here: the IOAPIC sends nothing more until the local APIC has ended what it sent.
+fn line_route(select: u64, line: u32, trigger: Trigger, apic_id: u32, vector: u8) -> Route {
     const MASKED: u32 = 1 << 16;
-    let low = 0x10 + 2 * super::line(irq);
+    const LEVEL: u32 = 1 << 15;
+    const ACTIVE_LOW: u32 = 1 << 13;
+    let (window, low) = (select + 0x10, 0x10 + 2 * line);
     let write = |value: u32| vec![(select, low), (window, value)];
+    let (entry, hold) = match trigger {
+        Trigger::Edge => {
+            let (mask, unmask) = (write(MASKED | u32::from(vector)), write(vector.into()));
+            (0, Hold::Writes { mask, unmask })
+        }
+        Trigger::LevelHigh => (LEVEL, Hold::Service),
+        Trigger::LevelLow => (LEVEL | ACTIVE_LOW, Hold::Service),
+    };
     let mut set = vec![(select, low + 1), (window, apic_id << 24)];
-    set.extend(write(vector.into()));
-    Route { set, mask: write(MASKED | u32::from(vector)), unmask: write(vector.into()) }
+    set.extend(write(entry | u32::from(vector)));
+    Route { set, hold }
 }
 
 /// A message: an entry of the MSI-X table (PCI 3.0, 6.8.2), or the MSI capability (6.8.1).
@@ -187,11 +218,10 @@ fn message_route(
             (entry + 12, 0),
             (config + u64::from(msix.at), ENABLE),
         ];
-        return Ok(Route { set, mask: vec![(entry + 12, 1)], unmask: vec![(entry + 12, 0)] });
+        let hold = Hold::Writes { mask: vec![(entry + 12, 1)], unmask: vec![(entry + 12, 0)] };
+        return Ok(Route { set, hold });
     }
-    let msi = function
-        .msi
-        .ok_or("it sends no messages, and lines of functions can't signal a program")?;
+    let msi = function.msi.ok_or("it sends no messages, and has no line")?;
     const ENABLE: u32 = 1 << 16;
     let at = config + u64::from(msi.at);
     let mut set = vec![(at, 0), (at + 4, address)];
@@ -200,7 +230,7 @@ fn message_route(
         set.push((at + 8, 0));
     }
     set.extend([(data, u32::from(vector)), (at, ENABLE)]);
-    Ok(Route { set, mask: vec![(at, 0)], unmask: vec![(at, ENABLE)] })
+    Ok(Route { set, hold: Hold::Writes { mask: vec![(at, 0)], unmask: vec![(at, ENABLE)] } })
 }
 
 impl Made {
@@ -234,9 +264,9 @@ pub const FIRST: u64 = at::DEVICES;
 
 /// The vector of the `n`th interrupt.
 pub fn vector(n: usize) -> Result<u8, String> {
-    match n < DEVICE_VECTORS {
+    match n < EDGE_VECTORS {
         true => Ok(FIRST_VECTOR + n as u8),
-        false => Err(format!("programs of a kernel take at most {DEVICE_VECTORS} interrupts")),
+        false => Err(format!("programs of a kernel take at most {EDGE_VECTORS} interrupts")),
     }
 }
 

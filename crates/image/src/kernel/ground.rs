@@ -18,19 +18,24 @@ pub struct Ground {
     pub ecam: u64,
     /// The IOAPIC's registers.
     pub ioapic: u64,
+    /// Vector of the level-triggered line that its programs may have.
+    pub level: Option<u8>,
 }
 
 impl Ground {
     /// A sandbox's.
-    pub const SANDBOX: Self = Self { alone: false, base: 0, ecam: ECAM_GPA, ioapic: IOAPIC_GPA };
+    pub const fn sandbox(level: Option<u8>) -> Self {
+        Self { alone: false, base: 0, ecam: ECAM_GPA, ioapic: IOAPIC_GPA, level }
+    }
 
     /// A core's without a monitor.
-    pub fn alone(machine: &Machine, sandbox: &Sandbox) -> Self {
+    pub fn alone(machine: &Machine, sandbox: &Sandbox, level: Option<u8>) -> Self {
         Self {
             alone: true,
             base: sandbox.ram.first().map_or(0, |ram| ram.hpa),
             ecam: machine.pci.as_ref().map_or(ECAM_GPA, |root| root.config(Bdf(0))),
             ioapic: machine.ioapic.map_or(IOAPIC_GPA, |ioapic| ioapic.base),
+            level,
         }
     }
 

@@ -73,11 +73,6 @@ pub fn load(
     })
 }
 
-/// The IOAPIC's line of an ISA interrupt.
-const fn line(irq: u32) -> u32 {
-    crate::ioapic::line(irq)
-}
-
 /// Tells the kernel of a guest to print to a serial port instead of its monitor's console, of which there is none.
 ///
 /// # Errors

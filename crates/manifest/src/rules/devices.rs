@@ -178,8 +178,8 @@ pub fn irq_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The vectors of level lines are unique in the machine: a bare guest's are
-/// given to it, a Linux chooses its own.
+/// The vectors of level lines are unique in the machine: a bare guest's and a kernel's are
+/// given to it, a Linux chooses its own, also those that a kernel would need.
 pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     let level = |grant: &&Grant<'_>| {
@@ -193,6 +193,19 @@ pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let message = format!(
             "`{}` and `{}` are Linux, and both have level-triggered lines",
             first.sandbox.name, other.sandbox.name
+        );
+        found.push(
+            Diagnostic::new("line-level", other.at.clone(), message)
+                .label("signals by a level-triggered line")
+                .related(first.at.clone(), "so does this one")
+                .help("take a function with MSI or MSI-X, and leave out `line = true`"),
+        );
+    }
+    let lines = super::kernel::programs::lines(cx);
+    for other in lines.iter().filter(|line| line.trigger != Trigger::Edge) {
+        let message = format!(
+            "`{}` is a Linux, and both it and a program of `{}` have level-triggered lines",
+            first.sandbox.name, other.sandbox
         );
         found.push(
             Diagnostic::new("line-level", other.at.clone(), message)

@@ -3,7 +3,7 @@
 use super::{Context, Item};
 use crate::diagnostic::{Diagnostic, list};
 use crate::raw::{self, Guest};
-use crate::source::{Location, k, n};
+use crate::source::{Location, k};
 
 /// Where `monitors = false` stands.
 fn said(cx: &Context<'_, '_>) -> Location {
@@ -56,24 +56,12 @@ pub fn monitors_line(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     if !cx.multikernel() {
         return;
     }
-    let line = |name: &str| {
-        let devices = cx.machine.iter().flat_map(|machine| &machine.devices);
-        devices.filter(|device| device.name == name).any(|device| device.irq.is_some())
-    };
-    let mut users: Vec<(&str, Location)> = Vec::new();
-    for program in &cx.programs {
-        for (index, device) in program.devices.iter().enumerate() {
-            let (name, interrupts) = device.parts();
-            let known = users.iter().any(|(sandbox, _)| *sandbox == program.sandbox);
-            if line(name) && !interrupts.is_empty() && !known {
-                users.push((&program.sandbox, cx.at(program, &[k("devices"), n(index)])));
-            }
-        }
-    }
+    let mut users = super::kernel::programs::lines(cx);
+    users.dedup_by_key(|line| line.sandbox);
     if users.len() > 1 {
-        let names: Vec<_> = users.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = users.iter().map(|line| line.sandbox).collect();
         let message = format!("kernels {} take interrupts from lines", list(&names));
-        let at = users.swap_remove(1).1;
+        let at = users.swap_remove(1).at;
         found.push(
             Diagnostic::new("monitors-line", at, message)
                 .related(said(cx), "there are no monitors")

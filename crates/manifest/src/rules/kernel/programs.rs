@@ -398,25 +398,96 @@ pub fn program_interrupt(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// How many interrupts of a device can signal a program, and if none, why.
 fn interrupts(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> (usize, &'static str) {
+    if line(cx, parts, driven).is_some() {
+        return (1, "");
+    }
+    let Driven::Function(index) = driven else { return (0, "it has no line") };
+    let granted = crate::rules::build::functions(cx, parts.sandbox);
+    let function = granted.get(index).map(|one| &one.function);
+    let vectors = function.and_then(|one| one.msix).map(|msix| usize::from(msix.vectors));
+    let message = usize::from(function.is_some_and(|one| one.msi.is_some()));
+    (vectors.unwrap_or(message), "it sends no messages, and has no line")
+}
+
+/// The line by which a device signals, if it does so by a line.
+fn line(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> Option<(u32, Trigger)> {
     match driven {
         Driven::Device(index) => {
             let named = |grant: &&raw::DeviceGrant| !crate::rules::pci::is_pci(grant.name());
-            let name = parts.sandbox.devices.iter().filter(named).nth(index);
+            let name = parts.sandbox.devices.iter().filter(named).nth(index)?.name();
             let mut devices = cx.machine.iter().flat_map(|machine| &machine.devices);
-            let device = devices.find(|device| name.is_some_and(|n| n.name() == device.name));
-            match device.and_then(|device| device.irq.map(|_| device.trigger)) {
-                Some(Trigger::Edge) => (1, ""),
-                Some(_) => (0, "its line is level-triggered, which no program can acknowledge"),
-                None => (0, "it has no line"),
-            }
+            let device = devices.find(|device| device.name == name)?;
+            Some((device.irq?, device.trigger))
         }
         Driven::Function(index) => {
             let granted = crate::rules::build::functions(cx, parts.sandbox);
-            let function = granted.get(index).map(|one| &one.function);
-            let vectors = function.and_then(|one| one.msix).map(|msix| usize::from(msix.vectors));
-            let message = usize::from(function.is_some_and(|one| one.msi.is_some()));
-            (vectors.unwrap_or(message), "it sends no messages")
+            let one = granted.get(index).filter(|one| one.line)?;
+            Some((one.function.gsi?, Trigger::LevelLow))
         }
+    }
+}
+
+/// A device whose line signals a program.
+pub struct Signalled<'a> {
+    /// The program's sandbox.
+    pub sandbox: &'a str,
+    /// The device, as the program names it.
+    pub name: &'a str,
+    /// Where.
+    pub at: Location,
+    /// Its line.
+    pub line: u32,
+    /// How that signals.
+    pub trigger: Trigger,
+}
+
+/// All lines that signal programs, in the order of the file, kernel by kernel.
+#[must_use]
+pub fn lines<'a>(cx: &'a Context<'_, '_>) -> Vec<Signalled<'a>> {
+    let mut all = Vec::new();
+    for parts in super::all(cx) {
+        for used in used(cx, &parts) {
+            let signals = !used.program.devices[used.index].parts().1.is_empty();
+            let line = used.driven.filter(|_| signals).and_then(|one| line(cx, &parts, one));
+            if let Some((line, trigger)) = line {
+                let at = cx.at(used.program, &[k("devices"), n(used.index)]);
+                let sandbox = parts.sandbox.name.as_str();
+                all.push(Signalled { sandbox, name: used.name, at, line, trigger });
+            }
+        }
+    }
+    all
+}
+
+/// A line signals for one device, and a kernel has one level-triggered line at most: it stays in service
+/// until its driver acknowledges it, and would hold up another one as long.
+pub fn program_line(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let all = lines(cx);
+    for (index, this) in all.iter().enumerate() {
+        let own = || all[..index].iter().filter(|first| first.sandbox == this.sandbox);
+        let level = |one: &&Signalled<'_>| one.trigger != Trigger::Edge;
+        let (message, label, first) = if let Some(first) = own().find(|f| f.line == this.line) {
+            (
+                format!("`{}` and `{}` have line {}", first.name, brief(this.name), this.line),
+                "",
+                first,
+            )
+        } else if let Some(first) = own().find(level).filter(|_| level(&this)) {
+            let message = format!(
+                "`{}` and `{}` both have a level-triggered line",
+                brief(first.name),
+                brief(this.name)
+            );
+            (message, "its driver could hold up the other one", first)
+        } else {
+            continue;
+        };
+        found.push(
+            Diagnostic::new("program-line", this.at.clone(), message)
+                .label(label)
+                .related(first.at.clone(), "so has this one")
+                .help("take messages, leaving out `line = true`, or drive one of them in another sandbox"),
+        );
     }
 }
 
