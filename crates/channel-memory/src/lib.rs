@@ -9,6 +9,7 @@
 
 mod block;
 mod copy;
+pub mod typed;
 
 use bulkhead_channel::{BLOCK, Bytes, Memory, Word};
 use core::marker::PhantomData;

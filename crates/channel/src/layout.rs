@@ -40,6 +40,32 @@ pub const FIRST: u32 = 0u32.wrapping_sub(256);
 /// Most units (slots, or bytes of records) of a ring: half of what an index can tell apart.
 pub const MAX_UNITS: u32 = 1 << 31;
 
+/// Kinds of channels that carry messages; the numbers stand in headers and on the pages that
+/// tell guests of their channels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// [`crate::queue`]
+    Queue = 1,
+    /// [`crate::records`]
+    Records = 2,
+    /// [`crate::mailbox`]
+    Mailbox = 3,
+}
+
+impl Kind {
+    /// The kind with this number.
+    #[must_use]
+    pub const fn of(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Queue),
+            2 => Some(Self::Records),
+            3 => Some(Self::Mailbox),
+            _ => None,
+        }
+    }
+}
+
 /// What kind of channel, and how large. Both ends take it from the manifest, never from
 /// the other's region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +95,38 @@ impl Shape {
     pub fn queue_in(bytes: usize, size: u32) -> Self {
         let slots = bytes.saturating_sub(DATA) / round(size as usize, 8).unwrap_or(8).max(8);
         Self::Queue { slots: slots.min(MAX_UNITS as usize) as u32, size }
+    }
+
+    /// The largest one of a kind in `bytes` of `tx`, header included. `message` is the size of its
+    /// messages, which records do without. `None` if not even the smallest one fits.
+    #[must_use]
+    pub fn within(kind: Kind, bytes: usize, message: u32) -> Option<Self> {
+        let room = bytes.saturating_sub(DATA);
+        let shape = match kind {
+            Kind::Queue => Self::queue_in(bytes, message),
+            Kind::Records => Self::Records { bytes: room.min(MAX_UNITS as usize - 8) as u32 & !7 },
+            Kind::Mailbox => Self::Mailbox { size: message },
+        };
+        shape.data_bytes().is_some_and(|data| data <= room).then_some(shape)
+    }
+
+    /// Which kind.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Queue { .. } => Kind::Queue,
+            Self::Records { .. } => Kind::Records,
+            Self::Mailbox { .. } => Kind::Mailbox,
+        }
+    }
+
+    /// Bytes of its messages; 0 where each has its own length.
+    #[must_use]
+    pub const fn message(self) -> u32 {
+        match self {
+            Self::Queue { size, .. } | Self::Mailbox { size } => size,
+            Self::Records { .. } => 0,
+        }
     }
 
     /// Bytes of `tx`, header included; `None` if there is no such channel.
@@ -116,12 +174,7 @@ impl Shape {
     /// Which kind, in which version.
     #[must_use]
     pub const fn identity(self) -> u64 {
-        let kind = match self {
-            Self::Queue { .. } => 1u64,
-            Self::Records { .. } => 2,
-            Self::Mailbox { .. } => 3,
-        };
-        MAGIC as u64 | (VERSION as u64) << 32 | kind << 40
+        MAGIC as u64 | (VERSION as u64) << 32 | (self.kind() as u64) << 40
     }
 
     /// How many, and how large.
@@ -170,6 +223,26 @@ mod tests {
     fn a_queue_fills_what_it_is_given() {
         assert_eq!(Shape::queue_in(4096, 64), Shape::Queue { slots: 56, size: 64 });
         assert_eq!(Shape::queue_in(100, 64).tx_bytes(), None);
+    }
+
+    #[test]
+    fn a_region_holds_the_largest_that_fits() {
+        let within = |kind, bytes, message| Shape::within(kind, bytes, message);
+        let queue = Some(Shape::Queue { slots: 56, size: 60 });
+        assert_eq!(within(Kind::Queue, 4096, 60), queue);
+        assert_eq!(within(Kind::Queue, 4096, 3585), None);
+        assert_eq!(within(Kind::Records, 4100, 0), Some(Shape::Records { bytes: 3584 }));
+        assert_eq!(within(Kind::Records, 543, 0), None);
+        assert_eq!(within(Kind::Mailbox, 4096, 896), Some(Shape::Mailbox { size: 896 }));
+        assert_eq!(within(Kind::Mailbox, 4096, 897), None);
+        for message in [0, u32::MAX] {
+            assert_eq!(within(Kind::Queue, 4096, message), None);
+            assert_eq!(within(Kind::Mailbox, 4096, message), None);
+        }
+        for shape in [within(Kind::Queue, 4096, 60), within(Kind::Mailbox, 4096, 60)] {
+            let shape = shape.expect("fits");
+            assert_eq!((Kind::of(shape.kind() as u8), shape.message()), (Some(shape.kind()), 60));
+        }
     }
 
     #[test]

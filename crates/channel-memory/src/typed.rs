@@ -1,0 +1,253 @@
+//! Ends of channels whose messages are a type, as guests and programs use them: from what their
+//! information page says of a channel to [`Sender`] and [`Receiver`], [`Writer`] and [`Reader`].
+//!
+//! The types are plain data ([`zerocopy`]): any bytes are a value, because a hostile peer chooses
+//! them. What they mean is for the receiver to check.
+
+use crate::Mapping;
+use bulkhead_channel::bell::{Arm, Bell};
+use bulkhead_channel::layout::{Kind, Shape};
+use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The two regions of a channel between one sender and one receiver.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    tx: Mapping<'a>,
+    rx: Mapping<'a>,
+    shape: Shape,
+    sends: bool,
+}
+
+impl Pair<'_> {
+    /// What an information page describes: `len` bytes of the sender's at `base` and the receiver's page
+    /// behind them, messages of that [`Kind`]'s number and size, and whether this side sends. `None` if
+    /// there is no such channel.
+    ///
+    /// # Safety
+    /// As for [`Mapping::new`], of both regions; writable is the sender's if this side sends, else the
+    /// receiver's.
+    #[must_use]
+    pub unsafe fn new(
+        base: NonNull<u8>,
+        len: usize,
+        (kind, message): (u8, u32),
+        sends: bool,
+    ) -> Option<Self> {
+        let shape = Shape::within(Kind::of(kind)?, len, message)?;
+        // SAFETY: the caller's; the receiver's page lies directly behind.
+        let (tx, rx) =
+            unsafe { (Mapping::new(base, len)?, Mapping::new(base.add(len), shape.rx_bytes())?) };
+        Some(Self { tx, rx, shape, sends })
+    }
+}
+
+impl<'a> Pair<'a> {
+    /// What it carries.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Whether this side sends.
+    #[must_use]
+    pub const fn sends(&self) -> bool {
+        self.sends
+    }
+
+    /// What the sender writes.
+    #[must_use]
+    pub const fn tx(&self) -> &Mapping<'a> {
+        &self.tx
+    }
+
+    /// What the receiver writes.
+    #[must_use]
+    pub const fn rx(&self) -> &Mapping<'a> {
+        &self.rx
+    }
+
+    /// The end that sends records.
+    ///
+    /// # Errors
+    /// It carries none, or this is the other end.
+    pub fn send_records(&self) -> Result<records::Sender<Mapping<'a>>, Misfit> {
+        let (Shape::Records { bytes }, true) = (self.shape, self.sends) else { return Err(Misfit) };
+        records::Sender::open(&self.tx, &self.rx, bytes)
+    }
+
+    /// The end that receives records.
+    ///
+    /// # Errors
+    /// It carries none, or this is the other end.
+    pub fn receive_records(&self) -> Result<records::Receiver<Mapping<'a>>, Misfit> {
+        let (Shape::Records { bytes }, false) = (self.shape, self.sends) else {
+            return Err(Misfit);
+        };
+        records::Receiver::open(&self.rx, &self.tx, bytes)
+    }
+
+    /// The sender's part of the doorbell.
+    ///
+    /// # Errors
+    /// The regions are too small.
+    pub fn bell(&self) -> Result<Bell<Mapping<'a>>, Misfit> {
+        Bell::open(self.tx, &self.rx)
+    }
+
+    /// The receiver's part of the doorbell; after its end has been opened.
+    ///
+    /// # Errors
+    /// The regions are too small.
+    pub fn arm(&self) -> Result<Arm<Mapping<'a>>, Misfit> {
+        Arm::open(&self.rx)
+    }
+
+    /// Slots and size of a queue of `T`.
+    fn queue_of<T>(&self, sends: bool) -> Result<[u32; 2], Misfit> {
+        let fits = self.sends == sends && self.shape.message() as usize == size_of::<T>();
+        match self.shape {
+            Shape::Queue { slots, size } if fits => Ok([slots, size]),
+            _ => Err(Misfit),
+        }
+    }
+
+    /// Size of a mailbox of a `T`.
+    fn mailbox_of<T>(&self, sends: bool) -> Result<u32, Misfit> {
+        let fits = self.sends == sends && self.shape.message() as usize == size_of::<T>();
+        match self.shape {
+            Shape::Mailbox { size } if fits => Ok(size),
+            _ => Err(Misfit),
+        }
+    }
+}
+
+/// Sends messages of a type through a queue.
+#[derive(Debug)]
+pub struct Sender<'a, T> {
+    end: queue::Sender<Mapping<'a>>,
+    of: PhantomData<fn(T)>,
+}
+
+impl<'a, T: IntoBytes + Immutable> Sender<'a, T> {
+    /// Opens the end.
+    ///
+    /// # Errors
+    /// The channel is no queue of messages of this size, or this is the other end.
+    pub fn open(pair: &Pair<'a>) -> Result<Self, Misfit> {
+        let [slots, size] = pair.queue_of::<T>(true)?;
+        let end = queue::Sender::open(&pair.tx, &pair.rx, slots, size)?;
+        Ok(Self { end, of: PhantomData })
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] if the queue is full, or news of the receiver.
+    #[inline]
+    pub fn send(&mut self, message: &T) -> Result<(), Stop> {
+        self.end.send(message.as_bytes())
+    }
+
+    /// The end itself, for what has no type: batches, in place, sessions.
+    pub const fn raw(&mut self) -> &mut queue::Sender<Mapping<'a>> {
+        &mut self.end
+    }
+}
+
+/// Receives messages of a type from a queue.
+#[derive(Debug)]
+pub struct Receiver<'a, T> {
+    end: queue::Receiver<Mapping<'a>>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
+    /// Opens the end.
+    ///
+    /// # Errors
+    /// The channel is no queue of messages of this size, or this is the other end.
+    pub fn open(pair: &Pair<'a>) -> Result<Self, Misfit> {
+        let [slots, size] = pair.queue_of::<T>(false)?;
+        let end = queue::Receiver::open(&pair.rx, &pair.tx, slots, size)?;
+        Ok(Self { end, of: PhantomData })
+    }
+
+    /// The oldest message.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] if there is none, or news of the sender.
+    #[inline]
+    pub fn receive(&mut self) -> Result<T, Stop> {
+        let mut message = T::new_zeroed();
+        self.end.receive(message.as_mut_bytes()).map(|()| message)
+    }
+
+    /// The end itself, for what has no type: batches, in place, sessions.
+    pub const fn raw(&mut self) -> &mut queue::Receiver<Mapping<'a>> {
+        &mut self.end
+    }
+}
+
+/// Writes states of a type to a mailbox.
+#[derive(Debug)]
+pub struct Writer<'a, T> {
+    end: mailbox::Writer<Mapping<'a>>,
+    of: PhantomData<fn(T)>,
+}
+
+impl<'a, T: IntoBytes + Immutable> Writer<'a, T> {
+    /// Opens the end.
+    ///
+    /// # Errors
+    /// The channel is no mailbox of a state of this size, or this is the other end.
+    pub fn open(pair: &Pair<'a>) -> Result<Self, Misfit> {
+        let end = mailbox::Writer::open(&pair.tx, &pair.rx, pair.mailbox_of::<T>(true)?)?;
+        Ok(Self { end, of: PhantomData })
+    }
+
+    /// Writes a state in place of the one before.
+    ///
+    /// # Errors
+    /// None: the size is right, and a mailbox never refuses.
+    #[inline]
+    pub fn write(&mut self, state: &T) -> Result<(), Stop> {
+        self.end.write(state.as_bytes())
+    }
+
+    /// Whether a reader has answered in this life.
+    #[must_use]
+    pub fn heard(&self) -> bool {
+        self.end.heard()
+    }
+}
+
+/// Reads states of a type from a mailbox.
+#[derive(Debug)]
+pub struct Reader<'a, T> {
+    end: mailbox::Reader<Mapping<'a>>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<'a, T: FromBytes + IntoBytes> Reader<'a, T> {
+    /// Opens the end.
+    ///
+    /// # Errors
+    /// The channel is no mailbox of a state of this size, or this is the other end.
+    pub fn open(pair: &Pair<'a>) -> Result<Self, Misfit> {
+        let end = mailbox::Reader::open(&pair.rx, &pair.tx, pair.mailbox_of::<T>(false)?)?;
+        Ok(Self { end, of: PhantomData })
+    }
+
+    /// The newest state, if it was not read before.
+    ///
+    /// # Errors
+    /// [`Stop::Wait`] if it was, or news of the writer.
+    #[inline]
+    pub fn read_newer(&mut self) -> Result<T, Stop> {
+        let mut state = T::new_zeroed();
+        self.end.read_newer(state.as_mut_bytes()).map(|()| state)
+    }
+}
