@@ -218,7 +218,7 @@ fn denial(sandbox: &Sandbox) -> String {
 /// heights of the writer's and the readers' ends of each channel.
 fn ends(plan: &Plan, top: f64) -> Vec<(f64, Vec<f64>)> {
     let on_card = |sandbox: usize| {
-        let ends = plan.channels.iter().map(|channel| {
+        let ends = drawn(plan).map(|channel| {
             usize::from(channel.from == sandbox) + usize::from(channel.to.contains(&sandbox))
         });
         ends.sum::<usize>()
@@ -233,16 +233,21 @@ fn ends(plan: &Plan, top: f64) -> Vec<(f64, Vec<f64>)> {
     let both = |channel: &bulkhead_plan::Channel| {
         (next(channel.from), channel.to.iter().map(|reader| next(*reader)).collect())
     };
-    plan.channels.iter().map(both).collect()
+    drawn(plan).map(both).collect()
+}
+
+/// Channels as lines: receivers' own regions go without saying.
+fn drawn(plan: &Plan) -> impl Iterator<Item = &bulkhead_plan::Channel> {
+    plan.channels.iter().filter(|channel| channel.part != bulkhead_plan::Part::Rx)
 }
 
 /// Each channel as a line from its writer to its name, and from there on a lane
 /// of its own to the readers, in the gutter right of the cards.
 fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
     let right = CARD_X + CARD_WIDTH;
-    let step = (LANES / plan.channels.len().max(1) as f64).min(16.0);
+    let step = (LANES / drawn(plan).count().max(1) as f64).min(16.0);
     let label = right + 26.0 + LANES;
-    for (index, (channel, (from, to))) in plan.channels.iter().zip(ends(plan, top)).enumerate() {
+    for (index, (channel, (from, to))) in drawn(plan).zip(ends(plan, top)).enumerate() {
         let (_, line) = colour(channel.from);
         let marker = channel.from % COLOURS.len();
         let lane = right + 26.0 + index as f64 * step;

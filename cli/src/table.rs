@@ -3,11 +3,13 @@
 use crate::kernel;
 use crate::pci::{self, Remark};
 use crate::text::{about, count, joined, port_range, table};
+use bulkhead_channel::layout::Shape;
+use bulkhead_channel::records::longest;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_layout::{MAX_CORES, map, report};
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{BarKind, Criticality, Device, Guest, Plan, Sandbox, Span};
+use bulkhead_plan::{BarKind, Criticality, Device, Guest, Part, Plan, Sandbox, Span};
 
 /// Who has a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
         Owner::Reserved(index) => plan.machine.reserved[index].0.clone(),
         Owner::Image => "image".into(),
         Owner::Sandbox(index) => plan.sandboxes[index].name.clone(),
-        Owner::Channel(index) => format!("channel {}", plan.channels[index].name),
+        Owner::Channel(index) => format!("channel {}", plan.channels[index].title()),
     }
 }
 
@@ -261,9 +263,9 @@ fn rights(out: &mut String, plan: &Plan) {
         }
         for channel in &plan.channels {
             if channel.from == index {
-                row(channel.gpa, show(channel.len), "rw-", format!("channel {}", channel.name));
+                row(channel.gpa, show(channel.len), "rw-", format!("channel {}", channel.title()));
             } else if channel.to.contains(&index) {
-                row(channel.gpa, show(channel.len), "r--", format!("channel {}", channel.name));
+                row(channel.gpa, show(channel.len), "r--", format!("channel {}", channel.title()));
             }
         }
     }
@@ -317,13 +319,25 @@ fn devices(out: &mut String, plan: &Plan) {
     table(out, "Devices", &heads, &rows);
 }
 
+/// What a region of a channel carries.
+fn carries(part: Part) -> String {
+    match part.shape() {
+        None if part == Part::Rx => "receipts".into(),
+        None => "pages".into(),
+        Some(Shape::Queue { slots, size }) => format!("queue, {slots} of {size} bytes"),
+        Some(Shape::Records { bytes }) => format!("records, up to {} bytes", longest(bytes)),
+        Some(Shape::Mailbox { size }) => format!("mailbox of {size} bytes"),
+    }
+}
+
 fn channels(out: &mut String, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .channels
         .iter()
         .map(|channel| {
             vec![
-                channel.name.clone(),
+                channel.title(),
+                carries(channel.part),
                 plan.sandboxes[channel.from].name.clone(),
                 joined(channel.to.iter().map(|reader| &plan.sandboxes[*reader].name)),
                 show(channel.len),
@@ -338,6 +352,7 @@ fn channels(out: &mut String, plan: &Plan) {
         .collect();
     let heads = [
         "name",
+        "carries",
         "writer (rw-)",
         "readers (r--)",
         "size",

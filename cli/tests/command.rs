@@ -156,7 +156,12 @@ fn things_are_explained() {
     assert_eq!(said("ground", &["0xd1040000"], gets), "reads");
     let host = format!("its RAM, by `memory` at {flight}; host-physical 0x100001000");
     assert_eq!(said("flight", &["0x1000"], why), host);
-    assert_eq!(said("ground", &["0xd2000000"], gets), "reads only: a channel is written by `from`");
+    let only = |who: &str| format!("reads only: {who}");
+    let (messages, receipts) =
+        ("messages are written by `from`", "receipts of messages are written by `to`");
+    assert_eq!(said("ground", &["0xd2000000"], gets), only(messages));
+    assert_eq!(said("flight", &["0xd2010000"], gets), only(receipts));
+    assert_eq!(said("control", &["0xd2011000"], gets), only("a channel is written by `from`"));
     let nobody = "nothing in a manifest allows it: its DMA reads and writes any memory";
     assert_eq!(said("ground", &["fw_cfg"], grant), nobody);
     assert_eq!(said("ground", &["pci:00:02.0"], gets), "it is shown, but cannot be written");

@@ -33,6 +33,8 @@ mod start;
 mod sync;
 mod time;
 
+pub use bulkhead_channel as channel;
+pub use bulkhead_channel_memory::typed;
 pub use bulkhead_kernel_abi as abi;
 pub use bulkhead_layout as layout;
 pub use bulkhead_layout::{mark, marker};

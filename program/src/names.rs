@@ -1,7 +1,9 @@
 //! What the manifest gave a program, by name.
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
+use bulkhead_channel_memory::typed::Pair;
 use bulkhead_kernel_abi::{Address, Buffer, Clock, Kind, Name, Page, Rights};
+use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
 /// A program, as its manifest has it.
@@ -191,6 +193,36 @@ impl Program {
     pub fn find_memory(self, name: &str) -> Option<Memory> {
         let there = self.names().any(|entry| entry.len != 0 && text(&entry.name) == name);
         there.then(|| self.memory(name))
+    }
+
+    /// The ends of a channel of messages, by its name: one, or as its sender one for each receiver, in the
+    /// manifest's order.
+    pub fn pairs(self, name: &str) -> impl Iterator<Item = Pair<'static>> {
+        self.names().filter(move |entry| entry.len != 0 && text(&entry.name) == name).filter_map(
+            |entry| {
+                let (base, sends) = (
+                    NonNull::new(entry.memory as *mut u8)?,
+                    Rights(entry.rights).has(Rights::WRITE),
+                );
+                // SAFETY: the program's page is the kernel's word that the sender's region and the receiver's behind it
+                // are mapped for as long as the program runs, and which of them may be written. Memory that is no
+                // channel of messages has no kind.
+                unsafe { Pair::new(base, entry.len as usize, (entry.policy, entry.budget), sends) }
+            },
+        )
+    }
+
+    /// The end of a channel of messages that has one receiver, or is received here.
+    ///
+    /// # Panics
+    /// The manifest gives it no such channel.
+    #[must_use]
+    #[track_caller]
+    pub fn pair(self, name: &str) -> Pair<'static> {
+        match self.pairs(name).next() {
+            Some(pair) => pair,
+            None => panic!("the manifest gives {} no messages {name}", self.name()),
+        }
     }
 
     /// Where something lies in its memory, how long it is, and what may be done with it.

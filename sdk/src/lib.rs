@@ -48,6 +48,8 @@ pub mod time;
 pub mod user;
 pub mod window;
 
+pub use bulkhead_channel as channel;
+pub use bulkhead_channel_memory::typed;
 pub use bulkhead_layout as layout;
 pub use bulkhead_layout::{mark, marker};
 pub use context::Context;

@@ -3,11 +3,15 @@
 
 use crate::Context;
 use crate::context::text;
+use bulkhead_channel_memory::typed::Pair;
+use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
 /// Where a window lies.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
+    /// A channel's messages, as [`Pair::new`] takes them: kind (0 for raw pages) and size.
+    messages: (u8, u32),
     /// Channel, or observed sandbox.
     pub name: &'static str,
     /// Guest-physical address.
@@ -32,6 +36,16 @@ impl Window {
             core::slice::from_raw_parts(self.gpa as *const AtomicU64, (self.size / 8) as usize)
         }
     }
+
+    /// Both regions of a channel of messages; `None` of raw pages and reports.
+    #[must_use]
+    pub fn pair(&self) -> Option<Pair<'static>> {
+        let (base, len) = (NonNull::new(self.gpa as *mut u8)?, usize::try_from(self.size).ok()?);
+        // SAFETY: the information page is the monitor's word that the sender's region and the receiver's
+        // behind it are mapped for as long as the sandbox runs, and that `writable` says which one may be
+        // written.
+        unsafe { Pair::new(base, len, self.messages, self.writable) }
+    }
 }
 
 /// All windows.
@@ -44,6 +58,7 @@ pub fn all(context: Context) -> impl Iterator<Item = Window> {
         size: w.size,
         writable: w.writable != 0,
         report: w.kind != 0,
+        messages: (w.messages as u8, w.message),
     })
 }
 
@@ -51,6 +66,25 @@ pub fn all(context: Context) -> impl Iterator<Item = Window> {
 #[must_use]
 pub fn channel(context: Context, name: &str) -> Option<Window> {
     all(context).find(|w| !w.report && w.name == name)
+}
+
+/// The ends of a channel of messages, by its name: one, or as its sender one for each receiver, in the
+/// manifest's order.
+pub fn pairs(context: Context, name: &str) -> impl Iterator<Item = Pair<'static>> {
+    all(context).filter(move |w| w.name == name).filter_map(|w| w.pair())
+}
+
+/// The end of a channel of messages that has one receiver, or is received here.
+///
+/// # Panics
+/// The manifest gives this sandbox no such channel.
+#[must_use]
+#[track_caller]
+pub fn pair(context: Context, name: &str) -> Pair<'static> {
+    match pairs(context, name).next() {
+        Some(pair) => pair,
+        None => panic!("the manifest gives {} no messages {name}", context.name()),
+    }
 }
 
 /// The report of the observed sandbox of this name.

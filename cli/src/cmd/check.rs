@@ -52,12 +52,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     match (arguments.format, &good) {
         (Format::Human, Some(checked)) => {
             let system = &checked.system;
+            let mut names: Vec<_> = system.channels.iter().map(|channel| &channel.name).collect();
+            names.dedup();
             output::result(&format!(
                 "{}: ok ({}, {}{} on {})\n",
                 arguments.manifest.manifest.display(),
                 crate::text::count(system.sandboxes.len(), "sandbox", "sandboxes"),
                 programs(system),
-                crate::text::count(system.channels.len(), "channel", "channels"),
+                crate::text::count(names.len(), "channel", "channels"),
                 system.machine.name
             ));
         }

@@ -10,13 +10,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `"BULKHEAD"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BULKHEAD");
 /// Version of this layout.
-pub const VERSION: u32 = 1;
-/// Most channels that one sandbox sees.
+pub const VERSION: u32 = 2;
+/// Most ends of channels, and observed reports, that one sandbox sees.
 pub const MAX_CHANNELS: usize = 32;
 /// Bytes of a name, padded with zeros.
 pub const NAME: usize = 32;
 
-/// One end of a channel, or an observed sandbox's report.
+/// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
+/// receiver, in the manifest's order.
 #[derive(Clone, Copy, Debug, Default)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -31,6 +32,11 @@ pub struct Window {
     pub writable: u32,
     /// 0 = channel, 1 = report.
     pub kind: u32,
+    /// Of a channel what it carries: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox. Of all but raw
+    /// pages the receiver's page lies behind the `size` bytes, with the rights the other way round.
+    pub messages: u32,
+    /// Bytes of a message, of queue and mailbox.
+    pub message: u32,
 }
 
 /// See the module.
@@ -67,8 +73,8 @@ pub struct Info {
     /// Vectors that those may have, as a set: for a bare guest one for each.
     pub level_vectors: [u64; 4],
     /// Padding.
-    pub reserved: [u64; 233],
+    pub reserved: [u64; 201],
 }
 
-const _: () = assert!(size_of::<Window>() == 56);
+const _: () = assert!(size_of::<Window>() == 64);
 const _: () = assert!(size_of::<Info>() == 4096);

@@ -12,6 +12,7 @@ use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
 use bulkhead_arch_x86::{cpuid, msr};
+use bulkhead_channel::layout::Shape;
 use bulkhead_ioapic::Lines;
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
@@ -235,20 +236,24 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.level_vectors = lines.level_vectors;
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
-    let channels =
-        plan.channels.iter().filter(|c| c.from == index || c.to.contains(&index)).map(|c| Window {
-            name: name(&c.name),
-            gpa: c.gpa,
-            size: c.len,
-            writable: u32::from(c.from == index),
-            kind: 0,
-        });
+    let seen = plan.channels.iter().filter(|c| c.from == index || c.to.contains(&index));
+    let channels = seen.filter(|c| c.part != plan::Part::Rx).map(|c| Window {
+        name: name(&c.name),
+        gpa: c.gpa,
+        size: c.len,
+        writable: u32::from(c.from == index),
+        kind: 0,
+        messages: c.part.shape().map_or(0, |shape| shape.kind() as u32),
+        message: c.part.shape().map_or(0, Shape::message),
+    });
     let reports = sandbox.observe.iter().map(|&o| Window {
         name: name(&plan.sandboxes[o].name),
         gpa: REPORTS_GPA + o as u64 * REPORT_STRIDE,
         size: report::size(plan.sandboxes[o].cores.len()),
         writable: 0,
         kind: 1,
+        messages: 0,
+        message: 0,
     });
     let windows: Vec<_> = channels.chain(reports).take(info::MAX_CHANNELS).collect();
     info.windows = windows.len() as u32;

@@ -27,7 +27,8 @@ pub struct Name {
     pub name: [u8; NAME],
     /// Address of the first byte, if it is memory of the program's, else 0.
     pub memory: u64,
-    /// Bytes of that memory.
+    /// Bytes of that memory. Of a channel of messages those that the sender writes; the receiver's page
+    /// lies behind them, with the rights the other way round.
     pub len: u64,
     /// Where its capability lies.
     pub address: u32,
@@ -36,11 +37,12 @@ pub struct Name {
     /// [`crate::Rights`].
     pub rights: u8,
     /// Of a context that the program manages: a [`crate::Policy`]. Else zero, as those below.
+    /// Of a channel of messages: their kind, 1 = queue, 2 = records, 3 = mailbox.
     pub policy: u8,
     /// Which of the program's threads has the context, counted from 1; 0: none.
     pub thread: u8,
     /// Its budget in microseconds, rounded down, without what the kernel spends on it; of PIBS, U in
-    /// millionths.
+    /// millionths. Of a channel with messages of one size: their bytes.
     pub budget: u32,
     /// Its period in microseconds, rounded up.
     pub period: u32,

@@ -6,6 +6,7 @@
 pub use crate::raw_kernel::{
     Admission, Context, Endpoint, Notification, Policy, Program, Shared, Thread,
 };
+use bulkhead_channel::layout::Kind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -297,7 +298,7 @@ pub enum Criticality {
     High,
 }
 
-/// Memory that one sandbox writes and others read.
+/// Memory through which one sandbox speaks to others.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Channel {
@@ -305,13 +306,57 @@ pub struct Channel {
     pub name: String,
     /// The sandbox that writes.
     pub from: String,
-    /// The sandboxes that read.
+    /// The sandboxes that read. Messages go to each through memory of its own.
     pub to: Vec<String>,
-    /// Its size, such as `"64 KiB"`.
+    /// Its size, such as `"64 KiB"`. Of messages for each receiver, 512 bytes of header included.
     pub size: String,
+    /// What it carries.
+    #[serde(default)]
+    pub kind: ChannelKind,
+    /// Bytes of a message of a queue, or of the state in a mailbox.
+    pub message: Option<u32>,
     /// How readers learn of news.
     #[serde(default)]
     pub notify: Notify,
+}
+
+/// What a channel carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelKind {
+    /// Whatever both ends agree on: all readers see the same memory.
+    #[default]
+    Pages,
+    /// Messages of one size, in order.
+    Queue,
+    /// Messages of any length, in order.
+    Records,
+    /// The newest state.
+    Mailbox,
+}
+
+impl ChannelKind {
+    /// Which kind of messages, if it carries messages.
+    #[must_use]
+    pub const fn messages(self) -> Option<Kind> {
+        match self {
+            Self::Pages => None,
+            Self::Queue => Some(Kind::Queue),
+            Self::Records => Some(Kind::Records),
+            Self::Mailbox => Some(Kind::Mailbox),
+        }
+    }
+
+    /// As the manifest has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pages => "pages",
+            Self::Queue => "queue",
+            Self::Records => "records",
+            Self::Mailbox => "mailbox",
+        }
+    }
 }
 
 /// How readers of a channel learn of news.

@@ -148,9 +148,9 @@ pub struct Interrupt {
 /// A channel that a program sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelUse {
-    /// Index into [`crate::Plan::channels`].
+    /// Index into [`crate::Plan::channels`]: of messages the sender's region, behind which lies the receiver's.
     pub channel: usize,
-    /// The sandbox is the channel's writer.
+    /// The sandbox is the channel's sender.
     pub write: bool,
 }
 

@@ -32,7 +32,7 @@ pub struct System {
     pub multikernel: bool,
     /// The sandboxes, by index.
     pub sandboxes: Vec<Wanted>,
-    /// The channels, `hpa` still 0, `gpa` already final.
+    /// The channels' regions, `hpa` still 0, `gpa` already final.
     pub channels: Vec<Channel>,
     /// Sandboxes at whose end a run ends.
     pub ends_with: Vec<usize>,
@@ -58,7 +58,7 @@ pub struct Appended {
 pub enum Owner {
     /// A sandbox, by index.
     Sandbox(usize),
-    /// A channel, by index.
+    /// A channel's region, by index.
     Channel(usize),
 }
 

@@ -1,6 +1,7 @@
 //! The plan's data.
 
 use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Trigger};
+use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
@@ -253,14 +254,17 @@ pub enum Criticality {
     High,
 }
 
-/// A channel's memory.
+/// A region of a channel's memory: one sandbox writes it, others only read it. Raw pages are one
+/// region; messages take two for each receiver, [`Part::Tx`] and [`Part::Rx`] one behind the other.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// Its name.
+    /// The channel's name.
     pub name: String,
     /// Its `[[channel]]`.
     pub place: Place,
-    /// The sandbox that writes.
+    /// What the region is for.
+    pub part: Part,
+    /// The sandbox that writes: of [`Part::Rx`] the receiver.
     pub from: usize,
     /// The sandboxes that read.
     pub to: Vec<usize>,
@@ -270,6 +274,40 @@ pub struct Channel {
     pub gpa: u64,
     /// Bytes.
     pub len: u64,
+}
+
+impl Channel {
+    /// Its name, and which of its regions.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.part {
+            Part::Pages => self.name.clone(),
+            Part::Tx(_) => format!("{} tx", self.name),
+            Part::Rx => format!("{} rx", self.name),
+        }
+    }
+}
+
+/// What a region of a channel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Whatever both ends agree on.
+    Pages,
+    /// What a sender of messages writes. The region that follows it is the receiver's.
+    Tx(Shape),
+    /// What a receiver of messages writes: one page.
+    Rx,
+}
+
+impl Part {
+    /// Of messages that are sent: their shape.
+    #[must_use]
+    pub const fn shape(self) -> Option<Shape> {
+        match self {
+            Self::Tx(shape) => Some(shape),
+            Self::Pages | Self::Rx => None,
+        }
+    }
 }
 
 /// A system.
@@ -287,7 +325,7 @@ pub struct Plan {
     pub image: Span,
     /// The sandboxes, by index.
     pub sandboxes: Vec<Sandbox>,
-    /// The channels, in the manifest's order.
+    /// The channels' regions, in the manifest's order.
     pub channels: Vec<Channel>,
     /// Sandboxes at whose end (`exited`, `stopped`) a run ends.
     pub ends_with: Vec<usize>,

@@ -54,7 +54,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         });
     }
     let channels = plan.channels.iter().map(|c| claim::Channel {
-        name: c.name.clone(),
+        name: c.title(),
         place: place(&c.place),
         from: c.from,
         to: c.to.clone(),

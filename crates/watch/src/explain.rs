@@ -129,7 +129,7 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
 /// What would lift the rights to memory that a sandbox has.
 fn without_right(plan: &Plan, who: &Sandbox, gpa: u64) -> String {
     if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa - c.gpa < c.len) {
-        return format!("{}: a channel is written by `from` only", owner::at(&c.place));
+        return format!("{}: {}", owner::at(&c.place), owner::writer(c));
     }
     match who.ram.iter().any(|r| gpa >= r.gpa && gpa - r.gpa < r.len) {
         true => format!(

@@ -8,7 +8,9 @@ use bulkhead_arch_x86::msr;
 use bulkhead_layout::hypercall::POWER_PORT;
 use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::{PAGE, monitor::Quiet};
-use bulkhead_plan::{BarKind, Bdf, Device, Function, Guest, Place, Plan, Sandbox, Trigger};
+use bulkhead_plan::{
+    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, Sandbox, Trigger,
+};
 use std::fmt;
 
 /// What would grant it.
@@ -432,6 +434,16 @@ fn model_specific(who: &Sandbox, number: u32) -> Answer {
     }
 }
 
+/// Who writes a channel's region, in the manifest's words.
+#[must_use]
+pub fn writer(region: &Channel) -> &'static str {
+    match region.part {
+        Part::Pages => "a channel is written by `from`",
+        Part::Tx(_) => "messages are written by `from`",
+        Part::Rx => "receipts of messages are written by `to`",
+    }
+}
+
 /// A guest-physical address.
 #[must_use]
 pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
@@ -456,12 +468,13 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
     if let Some(c) = plan.channels.iter().find(|c| gpa >= c.gpa && gpa - c.gpa < c.len) {
         let index = plan.sandboxes.iter().position(|s| s.name == who.name);
         let (reads, writes) = (index.is_some_and(|i| c.to.contains(&i)), index == Some(c.from));
+        let only = format!("reads only: {}", writer(c));
         let (gets, allow) = match (writes, reads) {
             (true, _) => ("reads and writes", Allow::Has),
-            (_, true) => ("reads only: a channel is written by `from`", Allow::Has),
+            (_, true) => (only.as_str(), Allow::Has),
             _ => ("nothing", Allow::Change(format!("{}: name it in `to`", at(&c.place)))),
         };
-        return answer(format!("channel {}'s", c.name), at(&c.place), gets, allow);
+        return answer(format!("channel {}'s", c.title()), at(&c.place), gets, allow);
     }
     if (REPORTS_GPA..REPORTS_GPA + plan.sandboxes.len() as u64 * REPORT_STRIDE).contains(&gpa) {
         let index = ((gpa - REPORTS_GPA) / REPORT_STRIDE) as usize;

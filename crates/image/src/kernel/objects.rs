@@ -267,20 +267,39 @@ impl Build {
         let mut address = at::CHANNELS;
         for used in &kernel.programs[n].channels {
             let channel = &channels[used.channel];
-            let (mut first, start) = (None, self.ground.channel(channel));
-            for page in 0..channel.len / PAGE {
-                let mut cap = Cap::original(Kind::Frame, (start / PAGE + page) as u32, 12);
-                cap.flags |= Cap::DEVICE;
-                cap.rights = rights(used.write).0;
-                let frame = self.put(cap)?;
-                self.map(made.space, frame, 1, address + page * PAGE, rights(used.write))?;
-                first = first.or(Some(cap));
-            }
+            let first = self.region(made.space, channel, address, rights(used.write))?;
             let thing = Thing { name: &channel.name, memory: (address, channel.len) };
-            made.tell(first.unwrap_or(Cap::NULL), 0, &thing, rights(used.write))?;
+            made.tell(first, 0, &thing, rights(used.write))?;
             address += channel.len;
+            if let Some(shape) = channel.part.shape() {
+                made.tell_messages(shape);
+                // The receiver's region, behind the sender's.
+                let other = channels.get(used.channel + 1).ok_or("a sender without a receiver")?;
+                self.region(made.space, other, address, rights(!used.write))?;
+                address += other.len;
+            }
         }
         Ok(())
+    }
+
+    /// Maps a channel's region; its first frame.
+    fn region(
+        &mut self,
+        space: Place,
+        region: &Channel,
+        address: u64,
+        rights: Rights,
+    ) -> Result<Cap, String> {
+        let (mut first, start) = (None, self.ground.channel(region));
+        for page in 0..region.len / PAGE {
+            let mut cap = Cap::original(Kind::Frame, (start / PAGE + page) as u32, 12);
+            cap.flags |= Cap::DEVICE;
+            cap.rights = rights.0;
+            let frame = self.put(cap)?;
+            self.map(space, frame, 1, address + page * PAGE, rights)?;
+            first = first.or(Some(cap));
+        }
+        Ok(first.unwrap_or(Cap::NULL))
     }
 
     /// What a trace names, where it lies.

@@ -4,6 +4,7 @@ use super::build::{Build, Place};
 use super::objects::{millionths, number};
 use super::space::at;
 use crate::elf::Program as Elf;
+use bulkhead_channel::layout::Shape;
 use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::{ARGS, Kind, Load, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot};
 use bulkhead_layout::PAGE;
@@ -193,6 +194,12 @@ impl Made {
         entry.policy = number(context.policy) as u8;
         (entry.budget, entry.period) = (micros(budget), micros(context.period().div_ceil(MICRO)));
         entry.thread = thread.map_or(0, |n| n as u8 + 1);
+    }
+
+    /// Tells it what the channel carries that it was told of last.
+    pub fn tell_messages(&mut self, shape: Shape) {
+        let entry = &mut self.page.name_of[self.page.names as usize - 1];
+        (entry.policy, entry.budget) = (shape.kind() as u8, shape.message());
     }
 
     /// Tells it what its core's contexts take.

@@ -8,11 +8,12 @@ use super::{Context, Item, Places};
 use crate::raw::{self, Access, Guest};
 use crate::size;
 use crate::source::{Location, k, n};
+use bulkhead_layout::PAGE;
 use bulkhead_layout::map::CHANNELS_GPA;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::{KINDS, Kind};
 use bulkhead_plan as plan;
-use bulkhead_plan::{Appended, System, Wanted};
+use bulkhead_plan::{Appended, Channel, Part, System, Wanted};
 
 /// What happens after a denied access for which the manifest says nothing:
 /// what cannot be completed stops the sandbox, the rest does nothing.
@@ -69,15 +70,10 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         }
     }
     let mut gpa = CHANNELS_GPA;
-    for item in &cx.channels {
-        if super::memory::wrong_size(&item.size).is_some() {
-            continue;
-        }
-        let len = size::parse(&item.size).unwrap_or(0);
-        let at = cx.at(item, &[]);
-        system.channels.push(channel(cx, item, &at, gpa, len));
-        places.channels.push(cx.at(item, &[k("size")]));
-        gpa = gpa.saturating_add(len);
+    for region in cx.channels.iter().flat_map(|item| regions(cx, item)) {
+        places.channels.push(region.1);
+        system.channels.push(Channel { gpa, ..region.0 });
+        gpa = gpa.saturating_add(system.channels.last().map_or(0, |region| region.len));
     }
     (system, places)
 }
@@ -92,7 +88,7 @@ fn wanted(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Option<Wanted> {
     }
     let at = match item.memory.at().map(size::parse) {
         None => None,
-        Some(Ok(at)) if at.is_multiple_of(bulkhead_layout::PAGE) => Some(at),
+        Some(Ok(at)) if at.is_multiple_of(PAGE) => Some(at),
         Some(_) => return None,
     };
     Some(Wanted { sandbox: sandbox(cx, item), memory: size::parse(item.memory.size()).ok()?, at })
@@ -185,20 +181,32 @@ pub fn functions(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Vec<plan::G
     granted
 }
 
-fn channel(
+/// The regions of a channel, each with the place of its size.
+pub fn regions(
     cx: &Context<'_, '_>,
     item: &Item<raw::Channel>,
-    at: &Location,
-    gpa: u64,
-    len: u64,
-) -> plan::Channel {
-    plan::Channel {
-        name: item.name.clone(),
-        place: at.place(),
-        from: cx.sandbox_index(&item.from).unwrap_or(0),
-        to: indices(cx, &item.to),
-        hpa: 0,
-        gpa,
-        len,
-    }
+) -> impl Iterator<Item = (Channel, Location)> {
+    let len = match super::memory::wrong_size(&item.size) {
+        None => size::parse(&item.size).unwrap_or(0),
+        Some(_) => 0,
+    };
+    let from = cx.sandbox_index(&item.from).unwrap_or(0);
+    let (at, place) = (cx.at(item, &[k("size")]), cx.at(item, &[]).place());
+    let region = |part, from, to, len| {
+        let (name, place) = (item.name.clone(), place.clone());
+        Channel { name, place, part, from, to, hpa: 0, gpa: 0, len }
+    };
+    let to = indices(cx, &item.to);
+    let all = match super::channels::shape(item) {
+        _ if len == 0 => Vec::new(),
+        None if item.kind.messages().is_some() => Vec::new(),
+        None => vec![region(Part::Pages, from, to, len)],
+        Some(shape) => { to.iter() }
+            .flat_map(|receiver| {
+                let tx = region(Part::Tx(shape), from, vec![*receiver], len);
+                [tx, region(Part::Rx, *receiver, vec![from], PAGE)]
+            })
+            .collect(),
+    };
+    all.into_iter().map(move |region| (region, at.clone()))
 }

@@ -1,11 +1,13 @@
 //! Channels: memory that one sandbox writes and others read.
 
-use super::Context;
 use super::memory::wrong_size;
+use super::{Context, Item};
 use crate::diagnostic::Diagnostic;
-use crate::raw::Notify;
+use crate::raw::{self, ChannelKind, Notify};
 use crate::size::{self, show};
 use crate::source::{k, n};
+use bulkhead_channel::layout::Shape;
+use bulkhead_layout::PAGE;
 use bulkhead_layout::info::MAX_CHANNELS;
 use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA};
 
@@ -18,6 +20,68 @@ pub fn channel_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::new("channel-size", at, message).help(help));
         }
     }
+}
+
+/// The shape of a channel's messages, if it carries some and they fit.
+pub fn shape(item: &Item<raw::Channel>) -> Option<Shape> {
+    let bytes = usize::try_from(size::parse(&item.size).ok()?).ok()?;
+    Shape::within(item.kind.messages()?, bytes, item.message.unwrap_or(0))
+}
+
+/// Messages have a size where all have the same one, and there is room for them.
+pub fn channel_message(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for channel in &cx.channels {
+        if let Some((key, message, help)) = wrong_message(channel) {
+            let message = format!("channel `{}`: {message}", channel.name);
+            let at = cx.at(channel, &[k(key)]);
+            found.push(Diagnostic::new("channel-message", at, message).help(help));
+        }
+    }
+}
+
+/// What is wrong with the messages of a channel, at which key, and what would be right.
+fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, String)> {
+    let kind = channel.kind.name();
+    match (channel.kind, channel.message) {
+        (ChannelKind::Queue | ChannelKind::Mailbox, None) => {
+            let why = format!("the messages of a `{kind}` have one size, and it is not said");
+            return Some(("kind", why, "add it in bytes, such as `message = 64`".into()));
+        }
+        (ChannelKind::Queue | ChannelKind::Mailbox, Some(0)) => {
+            let why = "its messages have no bytes".to_owned();
+            return Some(("message", why, "write their size in bytes, at least 1".into()));
+        }
+        (ChannelKind::Pages | ChannelKind::Records, Some(_)) => {
+            let (why, kinds) = match channel.kind {
+                ChannelKind::Pages => {
+                    ("raw pages carry no messages", "queue\"` or `kind = \"mailbox")
+                }
+                _ => ("each of its records has a length of its own", "queue"),
+            };
+            let help = format!("remove `message`, or write `kind = \"{kinds}\"`");
+            return Some(("message", why.into(), help));
+        }
+        (ChannelKind::Pages, None) => return None,
+        (ChannelKind::Records, None) | (_, Some(_)) => {}
+    }
+    if wrong_size(&channel.size).is_some() || shape(channel).is_some() {
+        return None;
+    }
+    let message = channel.message.unwrap_or(0);
+    let least = least(channel.kind, message);
+    let why = format!("a `{kind}` of {message}-byte messages does not fit in {}", channel.size);
+    let help = match least {
+        Some(least) => format!("write `size = \"{}\"`, or send less at a time", show(least)),
+        None => "no channel is large enough: send less at a time".into(),
+    };
+    Some(("size", why, help))
+}
+
+/// The least size that holds one message, in whole pages; `None` above all that guests can see.
+fn least(kind: ChannelKind, message: u32) -> Option<u64> {
+    let window = CHANNELS_END - CHANNELS_GPA;
+    let (kind, mut sizes) = (kind.messages()?, (1..=window / PAGE).map(|pages| pages * PAGE));
+    sizes.find(|bytes| Shape::within(kind, *bytes as usize, message).is_some())
 }
 
 /// A sandbox writes it.
@@ -80,7 +144,7 @@ pub fn channels_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let mut sum = 0u64;
     for channel in &cx.channels {
         let fitted = sum <= window;
-        sum = sum.saturating_add(size::parse(&channel.size).unwrap_or(0));
+        sum = sum.saturating_add(bytes(channel));
         if fitted && sum > window {
             let message = format!("up to channel `{}` the channels have {sum} bytes", channel.name);
             let help = format!("all channels together have at most {}", show(window));
@@ -90,15 +154,29 @@ pub fn channels_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Bytes of all its regions; 0 if its size is wrong.
+pub fn bytes(channel: &raw::Channel) -> u64 {
+    let size = size::parse(&channel.size).unwrap_or(0);
+    match channel.kind.messages() {
+        None => size,
+        Some(_) => size.saturating_add(PAGE).saturating_mul(channel.to.len() as u64),
+    }
+}
+
+/// How many windows a sandbox has on a channel: a sender of messages has one for each receiver.
+pub fn windows(channel: &raw::Channel, sandbox: &str) -> usize {
+    match (channel.from == sandbox, channel.kind) {
+        (true, ChannelKind::Pages) => 1,
+        (true, _) => channel.to.len(),
+        (false, _) => usize::from(channel.to.iter().any(|reader| reader == sandbox)),
+    }
+}
+
 /// The info page has room for so many channels and observed reports.
 pub fn windows_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in &cx.sandboxes {
         let name = &sandbox.name;
-        let channels = cx
-            .channels
-            .iter()
-            .filter(|channel| channel.from == *name || channel.to.contains(name))
-            .count();
+        let channels = cx.channels.iter().map(|channel| windows(channel, name)).sum::<usize>();
         let count = channels + sandbox.observe.len();
         if count > MAX_CHANNELS {
             let message =

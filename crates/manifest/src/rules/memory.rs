@@ -93,8 +93,9 @@ pub fn memory_place(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// Sizes of the decoded sandboxes and channels that are right.
 fn total(cx: &Context<'_, '_>) -> u128 {
     let sandboxes = cx.sandboxes.iter().map(|sandbox| sandbox.memory.size());
-    let channels = cx.channels.iter().map(|channel| channel.size.as_str());
-    sandboxes.chain(channels).filter_map(|text| size::parse(text).ok()).map(u128::from).sum()
+    let sandboxes = sandboxes.filter_map(|text| size::parse(text).ok());
+    let channels = cx.channels.iter().map(|channel| super::channels::bytes(channel));
+    sandboxes.chain(channels).map(u128::from).sum()
 }
 
 /// RAM that sandboxes, channels and the image can have.

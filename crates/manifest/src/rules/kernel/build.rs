@@ -4,10 +4,12 @@
 use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, managed};
 use crate::raw;
 use crate::raw_kernel::{Call, MapAccess, Route};
+use crate::rules::build::regions;
 use crate::rules::{Context, Item, guests, pci};
 use crate::{size, time};
 use bulkhead_plan::kernel::Test;
 use bulkhead_plan::kernel::{self as plan, Budget, Policy, User};
+use bulkhead_plan::{Channel, Part};
 use std::path::PathBuf;
 
 /// The kernel of a sandbox with what it runs.
@@ -129,7 +131,7 @@ impl Build<'_, '_, '_> {
             waits: item.waits.iter().filter_map(|name| self.notification(name)).collect(),
             maps: item.maps.iter().filter_map(map).collect(),
             devices: item.devices.iter().filter_map(|device| self.device(device)).collect(),
-            channels: item.channels.iter().filter_map(|name| self.channel(name)).collect(),
+            channels: item.channels.iter().flat_map(|name| self.channel(name)).collect(),
             manages: item.manages.iter().filter_map(|text| self.managed(text)).collect(),
         }
     }
@@ -151,10 +153,17 @@ impl Build<'_, '_, '_> {
         Some(plan::DeviceUse { device: driven(self.cx, self.parts.sandbox, name)?, interrupts })
     }
 
-    fn channel(&self, name: &str) -> Option<plan::ChannelUse> {
-        let channel = self.cx.channels.iter().position(|channel| channel.name == name)?;
-        let write = self.cx.channels[channel].from == self.parts.sandbox.name;
-        Some(plan::ChannelUse { channel, write })
+    /// Its regions that this sandbox is an end of, but for receivers' own.
+    fn channel(&self, name: &str) -> Vec<plan::ChannelUse> {
+        let own = self.cx.sandbox_index(&self.parts.sandbox.name);
+        let regions = self.cx.channels.iter().flat_map(|item| regions(self.cx, item));
+        let used = |(channel, (region, _)): (usize, (Channel, _))| {
+            let (write, read) =
+                (own == Some(region.from), own.is_some_and(|own| region.to.contains(&own)));
+            let end = region.name == name && region.part != Part::Rx && (write || read);
+            end.then_some(plan::ChannelUse { channel, write })
+        };
+        regions.enumerate().filter_map(used).collect()
     }
 
     fn managed(&self, text: &str) -> Option<plan::Managed> {

@@ -264,12 +264,21 @@ fn in_slots(parts: &Parts<'_>, program: &raw::Program) -> usize {
     lists.into_iter().chain(managed).chain(devices).sum()
 }
 
+/// How many names a program's channels take.
+fn channels(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usize {
+    let names = |name: &String| {
+        let known = cx.channels.iter().find(|channel| channel.name == *name);
+        known.map_or(1, |channel| crate::rules::channels::windows(channel, &parts.sandbox.name))
+    };
+    program.channels.iter().map(names).sum()
+}
+
 /// All that a program has by name has room on the page that tells it about itself.
 pub fn program_names(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         for program in &parts.programs {
             // Of a device its ports, or the page that describes it, at least.
-            let memory = program.maps.len() + program.channels.len() + program.devices.len();
+            let memory = program.maps.len() + channels(cx, &parts, program) + program.devices.len();
             let count = in_slots(&parts, program) + memory;
             if count > MAX_NAMES {
                 let message = format!("program `{}` has {count} things by name", program.name);

@@ -1,0 +1,158 @@
+//! What ends of channels do in tests, the same in a bare guest (`guests/talk`) and in a program of the
+//! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], and [`rogue`], who writes garbage.
+#![no_std]
+
+mod note;
+mod rogue;
+mod victim;
+
+pub use note::Note;
+pub use rogue::rogue;
+pub use victim::victim;
+
+use bulkhead_channel::Stop;
+use bulkhead_channel::layout::Kind;
+use bulkhead_channel_memory::Mapping;
+use bulkhead_channel_memory::typed::{Pair, Reader, Receiver, Sender, Writer};
+use core::fmt::Arguments;
+
+/// Receivers of a channel that [`send`] and [`victim`] serve.
+pub const MOST: usize = 4;
+
+/// What it needs of where it runs.
+pub trait Host {
+    /// Time in nanoseconds.
+    fn now(&self) -> u64;
+    /// Sleeps until then.
+    fn sleep_until(&self, nanos: u64);
+    /// Prints a line.
+    fn say(&self, line: Arguments<'_>);
+    /// The value of an argument.
+    fn arg(&self, key: &str) -> Option<&'static str>;
+    /// The same as a number.
+    fn number(&self, key: &str) -> Option<u64> {
+        self.arg(key)?.parse().ok()
+    }
+}
+
+/// Runs the argument `role`; the exit code.
+pub fn run(host: &impl Host, pairs: impl Iterator<Item = Pair<'static>>) -> u32 {
+    let mut ends = [None; MOST];
+    for (end, pair) in ends.iter_mut().zip(pairs) {
+        *end = Some(pair);
+    }
+    let ends = ends.each_ref().map(|end| end.as_ref());
+    let done = match host.arg("role") {
+        Some("send") => send(host, ends),
+        Some("receive") => ends[0].and_then(|pair| receive(host, pair)),
+        Some("victim") => victim(host, ends),
+        Some("rogue") => ends[0].and_then(|pair| rogue(host, pair)),
+        _ => None,
+    };
+    u32::from(done.is_none())
+}
+
+/// The end that sends, of any kind.
+enum Out {
+    Queue(Sender<'static, Note>),
+    Records(bulkhead_channel::records::Sender<Mapping<'static>>),
+    Mailbox(Writer<'static, Note>),
+}
+
+impl Out {
+    fn open(pair: &Pair<'static>) -> Option<Self> {
+        match pair.shape().kind() {
+            Kind::Queue => Sender::open(pair).ok().map(Self::Queue),
+            Kind::Records => pair.send_records().ok().map(Self::Records),
+            Kind::Mailbox => Writer::open(pair).ok().map(Self::Mailbox),
+        }
+    }
+
+    fn send(&mut self, number: u64) -> Result<(), Stop> {
+        let note = Note::of(number);
+        match self {
+            Self::Queue(end) => end.send(&note),
+            Self::Records(end) => end.send(note.part()),
+            Self::Mailbox(end) => end.write(&note),
+        }
+    }
+}
+
+/// The end that receives.
+enum In {
+    Queue(Receiver<'static, Note>),
+    Records(bulkhead_channel::records::Receiver<Mapping<'static>>),
+    Mailbox(Reader<'static, Note>),
+}
+
+impl In {
+    fn open(pair: &Pair<'static>) -> Option<Self> {
+        match pair.shape().kind() {
+            Kind::Queue => Receiver::open(pair).ok().map(Self::Queue),
+            Kind::Records => pair.receive_records().ok().map(Self::Records),
+            Kind::Mailbox => Reader::open(pair).ok().map(Self::Mailbox),
+        }
+    }
+
+    /// The number of a message, if it is whole.
+    fn receive(&mut self) -> Result<Option<u64>, Stop> {
+        let note = match self {
+            Self::Queue(end) => end.receive()?,
+            Self::Mailbox(end) => end.read_newer()?,
+            Self::Records(end) => {
+                let mut bytes = [0; Note::LEN];
+                let len = end.receive(&mut bytes)?;
+                return Ok(Note::whole_part(&bytes[..len.min(Note::LEN)]));
+            }
+        };
+        Ok(note.is_whole().then_some(note.number))
+    }
+
+    /// Whether it sees each message, not only the newest.
+    const fn sees_all(&self) -> bool {
+        !matches!(self, Self::Mailbox(_))
+    }
+}
+
+/// Sends `count` messages to each receiver, numbered from 1, as fast as they take them.
+fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+    let count = host.number("count")?;
+    let mut ends = pairs.map(|pair| pair.and_then(Out::open));
+    for number in 1..=count {
+        for end in ends.iter_mut().flatten() {
+            while let Err(stop) = end.send(number) {
+                match stop {
+                    Stop::Wait | Stop::Apart => core::hint::spin_loop(),
+                    news => host.say(format_args!("sender: {news:?} at {number}")),
+                }
+            }
+        }
+    }
+    host.say(format_args!("sent {count} to {} end(s)", ends.iter().flatten().count()));
+    Some(())
+}
+
+/// Receives until number `count`, and says what was wrong on the way.
+fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+    let count = host.number("count")?;
+    let mut end = In::open(pair)?;
+    let (mut last, mut wrong) = (0, 0);
+    while last < count {
+        match end.receive() {
+            Ok(Some(number)) => {
+                let follows = if end.sees_all() { number == last + 1 } else { number > last };
+                wrong += u64::from(!follows);
+                last = number;
+            }
+            Ok(None) => wrong += 1,
+            Err(Stop::Wait | Stop::Apart) => core::hint::spin_loop(),
+            Err(news) => {
+                host.say(format_args!("receiver: {news:?}"));
+                // The sender's next life counts from 1 again.
+                last = 0;
+            }
+        }
+    }
+    host.say(format_args!("received up to {last}, {wrong} wrong"));
+    (wrong == 0).then_some(())
+}

@@ -1,0 +1,75 @@
+//! One who keeps its deadlines, whoever is on the other end.
+
+use crate::{Host, In, MOST, Out};
+use bulkhead_channel::Stop;
+use bulkhead_channel_memory::typed::Pair;
+
+/// Calls into each channel in a period.
+const CALLS: u32 = 64;
+/// A period.
+const PERIOD: u64 = 10_000_000;
+
+enum End {
+    Out(Out),
+    In(In),
+}
+
+/// What an end went through.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// Messages, whole or not; of a sender those that it got rid of.
+    messages: u64,
+    corrupted: u64,
+}
+
+/// Uses its channels in each of `count` periods, and begins new sessions where a peer spoils them. It
+/// fails if it misses a deadline, which is the next period's begin.
+pub fn victim(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+    let count = host.number("count")?;
+    let (mut missed, mut seen) = (0, Seen::default());
+    let mut ends = pairs.map(|pair| pair.and_then(|pair| Some((pair, open(pair)?))));
+    let mut release = host.now();
+    for number in 0..count {
+        for (pair, end) in ends.iter_mut().flatten() {
+            let mut anew = number % 16 == 15;
+            for _ in 0..CALLS {
+                anew |= step(end, number, &mut seen);
+                // Where cores take turns in an emulator, here is one's end: the peer acts between any two calls.
+                core::hint::spin_loop();
+            }
+            if anew {
+                *end = open(pair)?;
+            }
+        }
+        release += PERIOD;
+        missed += u64::from(host.now() >= release);
+        host.sleep_until(release);
+    }
+    let Seen { messages, corrupted } = seen;
+    let some = |count| if count > 0 { "some" } else { "no" };
+    host.say(format_args!(
+        "victim missed {missed} of {count}; {} messages, {} corrupted",
+        some(messages),
+        some(corrupted)
+    ));
+    (missed == 0 && messages > 0).then_some(())
+}
+
+fn open(pair: &Pair<'static>) -> Option<End> {
+    match pair.sends() {
+        true => Out::open(pair).map(End::Out),
+        false => In::open(pair).map(End::In),
+    }
+}
+
+/// A call; whether the session is spoilt.
+fn step(end: &mut End, number: u64, seen: &mut Seen) -> bool {
+    let done = match end {
+        End::Out(end) => end.send(number),
+        End::In(end) => end.receive().map(|_| ()),
+    };
+    let spoilt = done == Err(Stop::Corrupted);
+    seen.messages += u64::from(done.is_ok());
+    seen.corrupted += u64::from(spoilt);
+    spoilt
+}

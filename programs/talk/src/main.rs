@@ -1,0 +1,35 @@
+//! An end of the channel `channel=NAME`; what it does there is `role=` (`crates/talk`). Sleeping takes the
+//! notification `pause`.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use bulkhead_program::{Program, now, println, ready, sleep_until};
+use bulkhead_talk::Host;
+use core::fmt::Arguments;
+
+bulkhead_program::entry!(talk);
+
+struct Here(Program);
+
+impl Host for Here {
+    fn now(&self) -> u64 {
+        now()
+    }
+
+    fn sleep_until(&self, nanos: u64) {
+        // It has time of its own.
+        let _ = sleep_until(self.0.waits("pause"), nanos);
+    }
+
+    fn say(&self, line: Arguments<'_>) {
+        println!("{}: {line}", self.0.name());
+    }
+
+    fn arg(&self, key: &str) -> Option<&'static str> {
+        self.0.arg(key)
+    }
+}
+
+fn talk(program: Program) -> u32 {
+    ready();
+    bulkhead_talk::run(&Here(program), program.pairs(program.arg("channel").unwrap_or_default()))
+}
