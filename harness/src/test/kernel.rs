@@ -1,5 +1,5 @@
 //! Systems of the kernel, in sandboxes (`tests/kernel`) and without monitors on a processor that could have none
-//! (`tests/multikernel`): each `NAME.toml` runs to its end, exits with 0, undisturbed, and its
+//! (`tests/multikernel`), and sandboxes that talk through channels (`tests/channel`): each `NAME.toml` runs to its end, exits with 0, undisturbed, and its
 //! console says what `NAME.txt` has (`BLESS=1` writes that). Those of `tests/kernel` with a `NAME.alone.txt` run
 //! without monitors, too.
 
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
-    ["kernel", "multikernel"]
+    ["kernel", "multikernel", "channel"]
         .into_iter()
         .flat_map(|kind| {
             let mut systems: Vec<_> = files(kind, ".toml").collect();

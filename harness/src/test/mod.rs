@@ -8,6 +8,7 @@
 mod attack;
 mod bochs;
 mod book;
+mod channel;
 mod damaged;
 mod device;
 mod disk;
@@ -46,6 +47,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());
+    jobs.extend(channel::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());
