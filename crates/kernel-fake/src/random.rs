@@ -1,11 +1,13 @@
 //! Programs that want what they must not have: any call, with any arguments, by whoever runs; and
 //! what a machine does meanwhile. Everything is decided by numbers that somebody else thinks up.
 
+use crate::ghost::{Called, Ghost};
 use crate::{Thread, World};
 use bulkhead_arch::Entry;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
+use bulkhead_kernel::host::Odd;
 use bulkhead_kernel::{Exception, Machine as _, Ref, Time};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Who thinks up numbers: one below an end.
 pub trait Source {
@@ -35,6 +37,8 @@ pub struct Came {
     pub accepted: u64,
     /// How often each error came back, by code.
     pub errors: HashMap<Option<Code>, u64>,
+    /// How many capabilities came and went, by how.
+    pub given: BTreeMap<&'static str, u64>,
     /// Accesses to memory that one call made at most.
     pub most: u64,
     /// Which one.
@@ -52,6 +56,9 @@ impl Came {
         for (code, count) in &other.errors {
             *self.errors.entry(*code).or_default() += count;
         }
+        for (how, count) in &other.given {
+            *self.given.entry(how).or_default() += count;
+        }
     }
 }
 
@@ -61,9 +68,12 @@ pub struct Chaos<S> {
     pub world: World,
     /// What came of it.
     pub came: Came,
+    ghost: Ghost,
     source: S,
     threads: Vec<Thread>,
     last: Address,
+    /// One call in so many hands capabilities about.
+    hands: u64,
     log: Vec<String>,
 }
 
@@ -72,9 +82,14 @@ const PAGES: u64 = 12;
 
 impl<S: Source> Chaos<S> {
     /// A system of a few threads, that may take the short ways or not.
-    pub fn new(source: S, fast: bool) -> Self {
+    ///
+    /// # Panics
+    /// If its first capabilities are not as they have to be.
+    pub fn new(mut source: S, fast: bool) -> Self {
         let mut world = World::of(18);
         world.fast = fast;
+        // In half of them an activation costs something.
+        world.core.cost = [0, 500][source.below(2) as usize];
         let endpoints = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
         let notifications = [world.make(Kind::Notification, 0), world.make(Kind::Notification, 0)];
         let mut threads = Vec::new();
@@ -100,7 +115,7 @@ impl<S: Source> Chaos<S> {
         ] {
             (0..count).for_each(|_| _ = world.make(kind, bits));
         }
-        for n in [0, 1, 2] {
+        for n in [0, 1, 2, 3] {
             world.buffer(threads[n]);
         }
         for (n, thread) in threads.iter().enumerate().skip(2) {
@@ -109,8 +124,10 @@ impl<S: Source> Chaos<S> {
             world.does(thread.cap, label::SET_FAULT, handlers);
         }
         world.does(World::INTERRUPT, label::SET_NOTIFICATION, [notifications[0].into(), 0, 0, 0]);
-        let last = world.free() + 8;
-        Self { world, came: Came::default(), source, threads, last, log: Vec::new() }
+        let last = world.free() + 16;
+        let ghost = Ghost::of(&world).expect("capabilities");
+        let hands = [6, 40][source.below(2) as usize];
+        Self { world, came: Came::default(), ghost, source, threads, last, hands, log: Vec::new() }
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -200,7 +217,7 @@ impl<S: Source> Chaos<S> {
             label::SET_FAULT | label::SET_TIMEOUT => words[0] = self.address_of(Kind::Endpoint),
             label::WRITE_REGISTERS => words[..2].copy_from_slice(&[0x1000, 0x2000]),
             label::BIND_NOTIFICATION | label::SET_NOTIFICATION => {
-                words[0] = if self.chance(4) { 0 } else { self.address_of(Kind::Notification) };
+                words[0] = if self.chance(6) { 0 } else { self.address_of(Kind::Notification) };
             }
             label::SET_FPU => words[0] = self.source.below(3),
             label::MAP_TABLE | label::MAP => {
@@ -241,8 +258,51 @@ impl<S: Source> Chaos<S> {
         }
     }
 
+    /// The address of a capability, most times one that does not end its object.
+    fn address_to_lose(&mut self) -> u64 {
+        let kept = |world: &World, address: u64| {
+            let slot = world.root().slot(&world.machine, u64::from(address as Address), 0);
+            slot.is_ok_and(|slot| world.machine.get(slot).cap.is_original())
+        };
+        let mut address = self.address();
+        while kept(&self.world, address) && !self.chance(32) {
+            address = self.address();
+        }
+        address
+    }
+
+    /// A call that changes who has which capability.
+    fn hand_about(&mut self) -> (u64, u64, u64, [u64; 4]) {
+        let method = self.pick(&[
+            label::COPY,
+            label::COPY,
+            label::COPY,
+            label::MOVE,
+            label::RETYPE,
+            label::DELETE,
+            label::REVOKE,
+        ]);
+        let mut words = self.arguments(method);
+        let node = if self.chance(3) { self.address_of(Kind::Node) } else { World::NODE.into() };
+        let place = match method {
+            label::DELETE | label::REVOKE => self.address_to_lose(),
+            _ => self.address_of(Kind::Null),
+        };
+        let place = if node == u64::from(World::NODE) { place } else { self.source.below(9) };
+        let to = if method == label::RETYPE { self.address_of(Kind::Untyped) } else { node };
+        match method {
+            label::RETYPE => (words[1], words[2]) = (node, place),
+            label::MOVE => (words[0], words[1]) = (place, self.address_to_lose()),
+            _ => words[0] = place,
+        }
+        (Op::Call as u64, to, Info::new(method, 4).0, words)
+    }
+
     /// One call of the thread that runs: operation, what it names, info and words.
     fn imagine(&mut self) -> (u64, u64, u64, [u64; 4]) {
+        if self.chance(self.hands) {
+            return self.hand_about();
+        }
         let op = self.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 11]);
         let reply = self.address_of(Kind::Reply) << 32;
         let kind = self.pick(&[Kind::Endpoint, Kind::Endpoint, Kind::Notification]);
@@ -272,8 +332,14 @@ impl<S: Source> Chaos<S> {
         let mapped = audit.then(|| self.world.mapped());
         match self.world.core.current.some() {
             Some(current) if !self.chance(24) => self.call(current, audit)?,
-            Some(_) => self.happen(),
-            None => self.revive(),
+            Some(_) => {
+                self.happen();
+                self.ghost.compare(&self.world).map_err(|why| self.said(&why))?;
+            }
+            None => {
+                self.revive();
+                self.ghost.compare(&self.world).map_err(|why| self.said(&why))?;
+            }
         }
         if let Some(mapped) = mapped {
             self.forgotten(&mapped, entered)?;
@@ -288,12 +354,21 @@ impl<S: Source> Chaos<S> {
 
     fn call(&mut self, current: Ref<bulkhead_kernel::Thread>, audit: bool) -> Result<(), String> {
         let (op, named, info, words) = self.imagine();
+        self.name_capabilities(current);
         let thread = Thread { cap: 0, at: current, context: 0 };
         self.note(format!("{current:?}: op {op:#x}, names {named:#x}, info {info:#x}, {words:x?}"));
         let before = audit.then(|| self.world.clone());
         let accesses = self.world.machine.accesses();
+        let at = self.instruction(current);
         self.world.syscall(thread, op, named, info, words);
         let accesses = self.world.machine.accesses() - accesses;
+        let over = self.instruction(current).filter(|after| Some(*after) != at);
+        let came = over.map(|_| self.world.came(thread));
+        let done = came.map(|came| came.status.code() == Some(Code::Ok));
+        let answer = came.map_or(0, |came| came.words[0]);
+        let registers = (op, named, info, words);
+        let called = Called { by: current, registers, done, answer };
+        self.ghost.call(&self.world, &called).map_err(|why| self.said(&why))?;
         if accesses > self.came.most {
             (self.came.most, self.came.longest) = (accesses, self.log.last().cloned());
         }
@@ -317,6 +392,20 @@ impl<S: Source> Chaos<S> {
             self.unchanged(current, before.machine.bytes()).map_err(|why| self.said(&why))?;
         }
         Ok(())
+    }
+
+    /// Where a thread is, if it still exists.
+    fn instruction(&self, thread: Ref<bulkhead_kernel::Thread>) -> Option<u64> {
+        let lives = self.world.machine.begins(thread.at(), Kind::Thread);
+        lives.then(|| self.world.machine.get(thread).registers.ip::<Odd>())
+    }
+
+    /// What goes along with a thread's messages, and where what comes is to go.
+    fn name_capabilities(&mut self, thread: Ref<bulkhead_kernel::Thread>) {
+        let Some(buffer) = self.world.machine.get(thread).buffer.some() else { return };
+        let (cap, receive) = (self.address(), self.address_of(Kind::Null));
+        let buffer = self.world.machine.get_mut(buffer);
+        (buffer.cap, buffer.receive) = (cap, receive);
     }
 
     /// Short ways and long ones come to the same.
@@ -442,5 +531,5 @@ pub fn run(source: impl Source, fast: bool, calls: u64, audit: u64) -> Result<Ca
         chaos.step(n % audit == 0)?;
     }
     chaos.world.check().map_err(|why| chaos.said(&why))?;
-    Ok(chaos.came.clone())
+    Ok(Came { given: chaos.ghost.seen.clone(), ..chaos.came.clone() })
 }

@@ -1,6 +1,6 @@
-//! Hostile calls by the hundred thousand; `make fuzz` makes more. `SEED`, `SEEDS`, `CALLS` and
-//! `AUDIT` say from which seed on, how many of them, how many calls each, and after how many
-//! everything is checked.
+//! Hostile calls by the million; `make fuzz` makes more. After each one the capabilities are those that a record of
+//! its own says. `SEED`, `SEEDS`, `CALLS` and `AUDIT` say from which seed on, how many of them,
+//! how much happens with each, and after how much of that all of memory is looked at.
 
 use bulkhead_kernel_fake::random::{Came, Seed, run};
 
@@ -8,20 +8,40 @@ fn env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-#[test]
-fn whatever_programs_call_all_stays_as_it_has_to_be() {
-    let (first, seeds) = (env("SEED", 0), env("SEEDS", 400));
-    let (calls, audit) = (env("CALLS", 1_000), env("AUDIT", 10));
+/// What those of some seeds came to.
+fn total(seeds: impl Iterator<Item = u64>) -> Came {
+    let (steps, audit) = (env("CALLS", 1_000), env("AUDIT", 100));
     let mut total = Came::default();
-    for seed in first..first + seeds {
-        let came = run(Seed(seed), seed % 2 == 0, calls, audit)
+    for seed in seeds {
+        let came = run(Seed(seed), seed % 2 == 0, steps, audit)
             .unwrap_or_else(|why| panic!("of seed {seed}: {why}"));
         total.add(&came);
     }
+    total
+}
+
+#[test]
+fn whatever_programs_call_all_stays_as_it_has_to_be() {
+    let (first, seeds) = (env("SEED", 0), env("SEEDS", 4_000));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut total_of_all = Came::default();
+    std::thread::scope(|scope| {
+        let shares = (0..workers).map(|n| (first..first + seeds).skip(n).step_by(workers));
+        let running: Vec<_> = shares.map(|share| scope.spawn(|| total(share))).collect();
+        for worker in running {
+            total_of_all.add(&worker.join().expect("as it has to be"));
+        }
+    });
+    let total = total_of_all;
     println!("{total:?}");
+    assert!(total.calls > 2_000_000 || seeds < 4_000, "{total:?}");
     // The programs get somewhere: calls are accepted, and refused for many a reason.
     assert!(total.accepted > total.calls / 10, "{total:?}");
     assert!(total.errors.len() > 14, "{total:?}");
+    // And capabilities come and go in each of the ways that there are.
+    let ways = ["copied", "moved", "made", "sent", "deleted", "revoked", "deleted in part"];
+    let often = |way: &&str| total.given.get(way).is_some_and(|count| *count > seeds / 4);
+    assert!(ways.iter().all(often), "{total:?}");
     // No call takes long: one object of memory, or one link of a list, is an access.
     assert!((100..400).contains(&total.most), "{total:?}");
 }
