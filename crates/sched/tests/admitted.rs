@@ -126,25 +126,30 @@ fn response_times_are_exact_and_the_bound_is_safe() {
     assert!(by_bound > SETS / 10 && by_response > by_bound + SETS / 10 && late > SETS / 10);
 }
 
-/// Released at any times, and for long: no admitted set misses.
+/// Released at any times: no admitted set misses, of as many as are said.
 #[test]
 fn an_admitted_set_never_misses() {
-    let mut jobs = 0;
-    for seed in 0..SETS / 100 {
+    let (mut jobs, mut admitted, mut seed) = (0, 0, 0);
+    while admitted < SETS {
         let set = Random(seed).set();
+        seed += 1;
         let load = Load { contexts: &set, devices: &[], overhead: 0 };
         if load.admit(Test::Response).is_err() {
             continue;
         }
+        admitted += 1;
         let start = |n: usize| Random(seed ^ n as u64).below(set[n].period);
-        let simulation = simulate(&set, start, 5_000);
+        // Some of the longest periods that there are.
+        let end = 800;
+        let simulation = simulate(&set, start, end);
         jobs += simulation.jobs().len();
         for job in simulation.jobs() {
             let period = set[job.context.index()].period;
             assert!(job.done - job.released <= period, "seed {seed}: {job:?}, {set:?}");
         }
-        let released: Time = set.iter().map(|demand| 5_000 / demand.period - 1).sum();
+        let released: Time = set.iter().map(|demand| end / demand.period - 1).sum();
         assert!(simulation.jobs().len() as Time >= released, "seed {seed}: jobs are missing");
     }
-    assert!(jobs > 1_000, "{jobs}");
+    println!("{admitted} admitted sets of {seed}: {jobs} jobs");
+    assert!(jobs as u64 > 10 * SETS, "{jobs}");
 }
