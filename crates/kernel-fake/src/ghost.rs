@@ -135,7 +135,8 @@ impl Ghost {
     /// What is not as it was given.
     pub fn compare(&self, world: &World) -> Checked {
         let (unknown, missing) = self.differences(world)?;
-        must!(unknown.is_empty(), "nobody gave {unknown:x?}");
+        let first = unknown.first();
+        must!(first.is_none(), "{first:x?} was not given, or should have gone");
         must!(missing == 0, "{missing} capabilities are gone: {:x?}", self.gone(world)?);
         Ok(())
     }

@@ -8,7 +8,7 @@
 //!
 //! All that is remembered lies in the sandbox's memory as plain data behind [`Machine`], so the
 //! host runs the same code on bytes: to bake a system's first objects into an image, and to try
-//! millions of calls. The one that runs on a processor is `kernel/`.
+//! calls by the million. The one that runs on a processor is `kernel/`.
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]

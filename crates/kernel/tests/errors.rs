@@ -1,8 +1,9 @@
-//! What is wrong with a call is said: which argument, and what would do. Nothing changes.
+//! What is wrong with a call is said: which argument, and what would do. Nothing changes. Here are calls and states;
+//! `wrong.rs` has every argument of every method.
 
 use bulkhead_kernel_fake::World;
-use bulkhead_kernel_fake::kernel::USER_END;
-use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Op, Rights, Status, label};
+use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Op, Policy, Rights, Status, label};
+use bulkhead_kernel_fake::kernel::{Cap, State, USER_END, plant};
 
 /// One of each kind, and what is to be wrong with them.
 struct Things {
@@ -66,36 +67,6 @@ impl Things {
         assert_eq!(came, expected, "method {method} of {address} with {words:x?}, not {why:?}");
         assert!(self.world.image() == before, "method {method} with {words:x?} changed something");
     }
-}
-
-#[test]
-fn every_kind_has_its_methods_and_no_others() {
-    let mut t = Things::new();
-    let methods = |kind| match kind {
-        Kind::Untyped => 1..2,
-        Kind::Node => 10..14,
-        Kind::Thread => 20..30,
-        Kind::Table => 40..42,
-        Kind::Frame => 42..45,
-        Kind::Context => 50..55,
-        Kind::Control => 60..61,
-        Kind::Interrupt => 70..72,
-        Kind::Ports => 80..82,
-        Kind::Sandbox => 90..93,
-        _ => 1..1,
-    };
-    let mut kinds = 0;
-    for address in 1..t.empty {
-        let kind = t.world.cap(address).kind();
-        kinds |= 1 << kind as u32;
-        let before = t.world.image();
-        for method in (0..120).filter(|method| !methods(kind).contains(method)) {
-            let came = t.world.invoke(address, method, [1, 0, 0, 0]);
-            assert_eq!(came, Err(Status::new(Code::NoCall, 0, 0)), "{method} of {kind:?}");
-        }
-        assert!(t.world.image() == before, "{kind:?}");
-    }
-    assert_eq!(kinds | 1, (1 << Kind::ALL.len()) - 1, "one of each kind");
 }
 
 #[test]
@@ -189,6 +160,57 @@ fn derivation_ends_at_a_depth() {
     t.refused(t.thread, label::SET_FAULT, [last.into(), 0, 0, 0], (Code::TooDeep, 1, 64));
     t.world.revoke(t.endpoint);
     assert!(t.world.cap(last).is(Kind::Null));
+}
+
+/// The last one that can be derived from something.
+fn deepest(world: &mut World, of: Address) -> Address {
+    let mut last = of;
+    loop {
+        let next = world.free();
+        match world.invoke(World::NODE, label::COPY, [next.into(), last.into(), 31, 0]) {
+            Ok(_) => last = next,
+            Err(_) => break last,
+        }
+    }
+}
+
+#[test]
+fn a_thread_keeps_nothing_that_is_too_deep_or_no_memory() {
+    let mut t = Things::new();
+    let [node, space, frame] =
+        [World::NODE, World::SPACE, t.frame].map(|of| deepest(&mut t.world, of).into());
+    let [root, home] = [World::NODE, World::SPACE].map(u64::from);
+    let device = t.world.free();
+    let mapped =
+        Cap { flags: Cap::DEVICE | Cap::ORIGINAL, ..Cap::original(Kind::Frame, 0xFEE00, 12) };
+    let slot = t.world.slot(device);
+    plant(&mut t.world.machine, slot, mapped);
+    for (words, why) in [
+        ([node, home, 0, 0], (Code::TooDeep, 1, 64)),
+        ([root, space, 0, 0], (Code::TooDeep, 2, 64)),
+        ([root, home, frame, 0], (Code::TooDeep, 3, 64)),
+        ([root, home, device.into(), 0], (Code::WrongKind, 3, Kind::Frame as u64)),
+    ] {
+        t.refused(t.thread, label::CONFIGURE, words, why);
+    }
+}
+
+#[test]
+fn who_waits_for_an_answer_is_not_resumed() {
+    let mut t = Things::new();
+    t.world.server(40, t.endpoint);
+    let client = t.world.thread(20);
+    t.world.call(client, t.endpoint, 0, [0; 4]);
+    assert_eq!(t.world.state(client), State::Calling);
+    t.refused(client.cap, label::RESUME, [0; 4], (Code::BadState, 0, State::Calling as u64));
+}
+
+#[test]
+fn nobody_writes_the_registers_that_it_calls_with() {
+    let mut t = Things::new();
+    let thread = t.world.thread(20);
+    t.world.call(thread, thread.cap, label::WRITE_REGISTERS, [0x1000, 0x2000, 0, 0]);
+    assert_eq!(t.world.came(thread).status, Status::new(Code::BadState, 0, 0));
 }
 
 #[test]
@@ -296,6 +318,49 @@ fn context_methods_say_what_is_wrong() {
     t.refused(other, label::BIND, [thread, 0, 0, 0], (Code::Occupied, 1, 0));
     // It does not call by itself.
     t.refused(other, label::BIND, [thread, 2, 0, 0], (Code::Occupied, 1, 0));
+    let notification = u64::from(t.notification);
+    t.refused(other, label::BIND, [notification, 1, 0, 0], (Code::OutOfRange, 2, 0));
+    t.world.does(other, label::BIND, [notification, 0, 0, 0]);
+    let third = t.world.make(Kind::Context, 9);
+    t.refused(third, label::BIND, [notification, 0, 0, 0], (Code::Occupied, 1, 0));
+    t.refused(other, label::BIND, [thread, 0, 0, 0], (Code::Occupied, 0, 0));
+}
+
+/// With a cost of each activation, which a budget has to be above.
+#[test]
+fn budgets_of_each_policy_say_what_is_wrong() {
+    let mut t = Things::new();
+    t.world.core.cost = 500;
+    let context = |policy: Policy| u64::from(t.context) | (policy as u64) << 32;
+    let [sporadic, strict] = [Policy::Sporadic, Policy::Strict].map(context);
+    let [pibs, full] = [Policy::Pibs, Policy::Full].map(context);
+    let period = 20_000;
+    let wrong = (Code::OutOfRange, 2, period);
+    // First of one that has none yet, then of one that has some.
+    for good in [1, 501] {
+        for server in [sporadic, strict] {
+            for budget in [0, 500, period + 1, u64::MAX] {
+                let words = [server, budget, period, 0];
+                t.refused(World::CONTROL, label::SET_CONTEXT, words, wrong);
+            }
+            if good == 501 {
+                t.world.does(World::CONTROL, label::SET_CONTEXT, [server, good, period, 0]);
+            }
+        }
+        // 500 of 20,000 are 25,000 millionths.
+        for share in [0, 25_000, 1_000_001, 1 << 32, u64::MAX] {
+            t.refused(World::CONTROL, label::SET_CONTEXT, [pibs, share, period, 0], wrong);
+        }
+    }
+    // What is left needs no budget.
+    t.world.does(World::CONTROL, label::SET_CONTEXT, [full, u64::MAX, period, 0]);
+    t.world.does(World::CONTROL, label::SET_CONTEXT, [pibs, 30_000, period, 0]);
+    // Half of the period would not be above the cost.
+    let [requester, other] =
+        [period / 2, period].map(|period| t.world.context(Policy::Sporadic, 1_000, period));
+    let why = (Code::OutOfRange, 1, 0);
+    t.refused(t.context, label::SERVE, [requester.into(), 0, 0, 0], why);
+    t.world.does(t.context, label::SERVE, [other.into(), 0, 0, 0]);
 }
 
 #[test]
