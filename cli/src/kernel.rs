@@ -251,6 +251,19 @@ fn devices(
             Driven::Function(index) => format!("pci:{}", sandbox.functions[index].function.bdf),
         };
         may("drives", name.clone());
+        if let Driven::Function(index) = used.device {
+            let reaches = |what: String| format!("{name} reach {what}");
+            if sandbox.functions[index].unconfined {
+                may("lets", reaches("all of the machine's memory".into()));
+            }
+            for shared in &used.dma {
+                let write = program.maps.iter().any(|map| map.shared == *shared && map.write);
+                let how = if write { "to read and write" } else { "to read" };
+                let shared = &kernel.shared[*shared];
+                let what = format!("shared {}, {}, {how}", shared.name, size::show(shared.len));
+                may("lets", reaches(what));
+            }
+        }
         for interrupt in &used.interrupts {
             let to = &kernel.notifications[interrupt.notification].name;
             let what = format!(

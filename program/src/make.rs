@@ -100,12 +100,12 @@ impl Maker {
         Ok(thread)
     }
 
-    /// A page of zeroed memory, and its address for devices: what a driver lets its device read and write. The tables
-    /// that it takes, three at most for the first one, come out of the same memory.
+    /// A page of zeroed memory. The tables that it takes, three at most for the first one, come out of the same memory.
+    /// No device reaches it in a sandbox: what one does is [`Program::memory_for_device`].
     ///
     /// # Errors
     /// See above.
-    pub fn page(&mut self) -> Result<(Memory, u64), Error> {
+    pub fn page(&mut self) -> Result<Memory, Error> {
         const SMALL: u8 = 12;
         let (frame, address) = (self.make(Kind::Frame, SMALL)?, self.free);
         let rights = Rights::READ.and(Rights::WRITE);
@@ -121,8 +121,6 @@ impl Maker {
             }
         }
         self.free += PAGE;
-        let [physical, ..] = invoke(frame, label::PHYSICAL, [0; 4])?;
-        let memory = Memory { start: address as *mut u8, len: PAGE as usize, writable: true };
-        Ok((memory, physical))
+        Ok(Memory { start: address as *mut u8, len: PAGE as usize, writable: true })
     }
 }

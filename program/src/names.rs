@@ -225,6 +225,19 @@ impl Program {
         }
     }
 
+    /// Shared memory that its device reaches, and the address by which that finds it. The manifest names it in `dma`.
+    ///
+    /// # Panics
+    /// The manifest does not.
+    #[must_use]
+    #[track_caller]
+    pub fn memory_for_device(self, name: &str) -> (Memory, u64) {
+        let named = |entry: &&Name| entry.len != 0 && text(&entry.name) == name;
+        let address = self.names().find(named).map_or(0, |entry| entry.address);
+        assert!(address != 0, "no device of {} reaches memory {name}", self.name());
+        (self.memory(name), address.into())
+    }
+
     /// Where something lies in its memory, how long it is, and what may be done with it.
     #[track_caller]
     pub(crate) fn place_of(self, name: &str) -> (u64, u64, Rights) {

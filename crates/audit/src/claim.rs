@@ -154,6 +154,8 @@ pub struct Function {
     pub bars: Vec<Range>,
     /// Pages that hold an MSI-X table or pending bits: the monitor's only.
     pub mediated: Vec<Range>,
+    /// What it reaches of its owner's memory, guest-physical, and whether it may write there; `None`: all of it.
+    pub reach: Option<Vec<(Range, bool)>>,
     /// Registers in its BARs by which its owner's monitor resets it, too.
     pub resets: Vec<Range>,
 }

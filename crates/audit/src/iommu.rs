@@ -302,6 +302,16 @@ impl Unit {
     }
 }
 
+/// A part of what is given, to be written or not.
+fn part(given: &[Given], range: Range, write: bool) -> Option<Given> {
+    let around = given
+        .iter()
+        .find(|g| g.address <= range.start && range.end() <= g.address.saturating_add(g.len))?;
+    let frame = around.frame + (range.start - around.address);
+    let write = write && around.write;
+    Some(Given { address: range.start, frame, len: range.len, write, ..around.clone() })
+}
+
 /// Bus, device and function as people write them.
 pub fn name(bdf: u16) -> String {
     format!("{:02x}:{:02x}.{}", bdf >> 8, bdf >> 3 & 31, bdf & 7)
@@ -532,7 +542,13 @@ impl Context<'_> {
         };
         let empty = Pages::default();
         let pages = unit.pages(entry).unwrap_or(&empty);
-        let given: Vec<Given> = given.iter().filter(|g| g.dma).cloned().collect();
+        let all: Vec<Given> = given.iter().filter(|g| g.dma).cloned().collect();
+        let given = match &function.reach {
+            None => all,
+            Some(own) => {
+                own.iter().filter_map(|(range, write)| part(&all, *range, *write)).collect()
+            }
+        };
         let mut covered = vec![0; given.len()];
         for leaf in pages.leaves.iter().filter(|l| l.read || l.write) {
             let (at, frame) = (leaf.address, leaf.frame);

@@ -342,7 +342,7 @@ mod tests {
                 signals: Vec::new(),
                 waits: Vec::new(),
                 maps: Vec::new(),
-                devices: vec![DeviceUse { device: Driven::Device(0), interrupts }],
+                devices: vec![DeviceUse { device: Driven::Device(0), interrupts, dma: Vec::new() }],
                 channels: Vec::new(),
                 manages: Vec::new(),
             };

@@ -99,8 +99,16 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let memory = nested::own_memory(input.plan, input.index, input.guest);
     let reports = &input.shared.reports;
     let n_cr3 = nested::tables(pages, input.plan, input.index, &memory, info_pa, reports)?;
-    let confined = sandbox.functions.iter().any(|granted| !granted.unconfined);
+    let with_its_sandbox =
+        |(n, granted): (usize, &Granted)| !granted.unconfined && own_reach(sandbox, n).is_none();
+    let confined = sandbox.functions.iter().enumerate().any(with_its_sandbox);
     let io_root = if confined { iommu::io_pages(pages, &memory)? } else { None };
+    let roots = { 0..sandbox.functions.len() }
+        .map(|n| match own_reach(sandbox, n) {
+            Some(own) => iommu::io_pages(pages, &own),
+            None => Ok(io_root),
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
     part(pages, hsaves, "host save areas, bitmaps, nested and I/O tables", false);
 
     let remapping = pages.end();
@@ -180,16 +188,40 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     described.monitor_cr3 = monitor_cr3;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
-    let grants = |granted: &Granted| {
+    let grants = |(granted, root): (&Granted, Option<u64>)| {
         let bdf = granted.function.bdf;
         let table = functions.remap.iter().find(|(of, _)| *of == bdf);
         let messages = table.map_or(Messages::Pass, |(_, table)| Messages::Remap(*table));
-        let requester = Requester { root: io_root, domain: input.index as u16 + 1, messages };
+        // Those of one domain have one root.
+        let domain = match root == io_root {
+            true => input.index,
+            false => {
+                let all = &input.plan.machine.functions;
+                MAX_SANDBOXES + all.iter().position(|one| one.bdf == bdf).unwrap_or(0)
+            }
+        };
+        let requester = Requester { root, domain: domain as u16 + 1, messages };
         let ids = [bdf].into_iter().chain(granted.function.requesters.clone());
         ids.map(|id| (id, requester)).collect::<Vec<_>>()
     };
-    let grants = sandbox.functions.iter().flat_map(grants).collect();
+    let grants = sandbox.functions.iter().zip(roots).flat_map(grants).collect();
     Ok(Made { sandbox: described, parts, grants })
+}
+
+/// What a function reaches that a program of a kernel drives; `None`: what its sandbox does.
+fn own_reach(sandbox: &Sandbox, function: usize) -> Option<Vec<nested::Mapping>> {
+    let plan::Guest::Kernel(kernel) = &sandbox.guest else { return None };
+    if sandbox.functions[function].unconfined {
+        return None;
+    }
+    let ram = sandbox.ram.first()?;
+    let reach = kernel.dma(function, ram.len).into_iter().map(|reach| nested::Mapping {
+        gpa: ram.gpa + reach.at,
+        hpa: ram.hpa + reach.at,
+        len: reach.len,
+        rights: if reach.write { Rights::RW } else { Rights::R },
+    });
+    Some(reach.collect())
 }
 
 /// What the boot code has to know of a sandbox's memory and cores.

@@ -30,7 +30,7 @@ pub struct Name {
     /// Bytes of that memory. Of a channel of messages those that the sender writes; the receiver's page
     /// lies behind them, with the rights the other way round.
     pub len: u64,
-    /// Where its capability lies.
+    /// Where its capability lies. Of shared memory that a device of the program's reaches: where that finds it.
     pub address: u32,
     /// A [`crate::Kind`].
     pub kind: u8,

@@ -208,6 +208,10 @@ pub struct DetailedUse {
     /// Where its interrupts go. Those not listed stay masked.
     #[serde(default)]
     pub interrupts: Vec<Interrupt>,
+    /// Shared memory, among the program's `maps`, that a PCI function reads and, where the program may, writes. It
+    /// reaches no other memory.
+    #[serde(default)]
+    pub dma: Vec<String>,
 }
 
 /// An interrupt as a signal.
@@ -349,6 +353,15 @@ impl DeviceUse {
         match self {
             Self::Name(name) => (name, &[]),
             Self::Detailed(detailed) => (&detailed.device, &detailed.interrupts),
+        }
+    }
+
+    /// Names of the shared memory that it reaches.
+    #[must_use]
+    pub fn dma(&self) -> &[String] {
+        match self {
+            Self::Name(_) => &[],
+            Self::Detailed(detailed) => &detailed.dma,
         }
     }
 }

@@ -123,6 +123,19 @@ pub struct DeviceUse {
     pub device: Driven,
     /// Where its interrupts go. Those not listed stay masked.
     pub interrupts: Vec<Interrupt>,
+    /// Shared memory of the program's that a PCI function reaches, with the program's rights. It reaches nothing else.
+    pub dma: Vec<usize>,
+}
+
+/// A range of a kernel's memory that a PCI function reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Offset of its first byte.
+    pub at: u64,
+    /// Bytes, whole pages.
+    pub len: u64,
+    /// It may be written.
+    pub write: bool,
 }
 
 /// Which device.
@@ -295,6 +308,51 @@ pub struct Shared {
     pub place: Place,
     /// Bytes, whole pages.
     pub len: u64,
+}
+
+impl Kernel {
+    /// Bytes at the end of its memory into which it writes what it does: a page, and the records.
+    #[must_use]
+    pub const fn ring(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        if self.trace > 0 { PAGE.saturating_add(self.trace) } else { 0 }
+    }
+
+    /// Bytes below those that devices reach.
+    #[must_use]
+    pub fn for_devices(&self) -> u64 {
+        (0..self.shared.len()).filter(|n| self.is_reached(*n)).map(|n| self.shared[n].len).sum()
+    }
+
+    /// Where in its memory of so many bytes shared memory lies that a device reaches; `None`: none does, and it lies
+    /// anywhere.
+    #[must_use]
+    pub fn place_for_devices(&self, shared: usize, memory: u64) -> Option<u64> {
+        let before = (0..shared).filter(|n| self.is_reached(*n)).map(|n| self.shared[n].len);
+        let start = memory.checked_sub(self.ring())?.checked_sub(self.for_devices())?;
+        self.is_reached(shared).then(|| start + before.sum::<u64>())
+    }
+
+    fn is_reached(&self, shared: usize) -> bool {
+        let mut uses = self.programs.iter().flat_map(|program| &program.devices);
+        uses.any(|used| used.dma.contains(&shared))
+    }
+
+    /// What a function of its sandbox reaches of its memory of so many bytes: what its driver's entry in the manifest names.
+    #[must_use]
+    pub fn dma(&self, function: usize, memory: u64) -> Vec<Reach> {
+        let drives = |used: &&DeviceUse| used.device == Driven::Function(function);
+        let mut drivers = self.programs.iter();
+        let driver =
+            drivers.find_map(|program| Some((program, program.devices.iter().find(drives)?)));
+        let Some((program, used)) = driver else { return Vec::new() };
+        let reach = |shared: &usize| {
+            let map = program.maps.iter().find(|map| map.shared == *shared)?;
+            let at = self.place_for_devices(*shared, memory)?;
+            Some(Reach { at, len: self.shared[*shared].len, write: map.write })
+        };
+        used.dma.iter().filter_map(reach).collect()
+    }
 }
 
 impl Context {

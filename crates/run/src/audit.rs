@@ -4,7 +4,7 @@
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
-use bulkhead_plan::{BarKind, Function, Guest, Place, Plan, Sandbox, Span, Trigger};
+use bulkhead_plan::{BarKind, Bdf, Function, Guest, Place, Plan, Sandbox, Span, Trigger};
 use bulkhead_qemu::{Qmp, Running};
 use serde_json::json;
 use std::path::Path;
@@ -133,12 +133,23 @@ fn function(plan: &Plan, described: &Function) -> claim::Function {
         place: place(granted.map_or(&described.place, |g| g.1)),
         bars: memory.map(|bar| range(&bar.span)).collect(),
         mediated: table.into_iter().collect(),
+        reach: granted.and_then(|(i, _)| reach(&plan.sandboxes[i], described.bdf)),
         resets: described
             .reset
             .iter()
             .map(|step| claim::Range { start: step.at, len: step.size.into() })
             .collect(),
     }
+}
+
+/// What a function reaches that a program of a kernel drives.
+fn reach(sandbox: &Sandbox, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
+    let Guest::Kernel(kernel) = &sandbox.guest else { return None };
+    let n = sandbox.functions.iter().position(|granted| granted.function.bdf == bdf)?;
+    let ram = sandbox.ram.first().filter(|_| !sandbox.functions[n].unconfined)?;
+    let own = kernel.dma(n, ram.len).into_iter();
+    let range = |at, len| claim::Range { start: ram.gpa + at, len };
+    Some(own.map(|reach| (range(reach.at, reach.len), reach.write)).collect())
 }
 
 /// The IOMMU.

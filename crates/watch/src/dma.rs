@@ -6,7 +6,8 @@
 use crate::explain::function_at;
 use crate::owner::{self, Allow};
 use crate::ram::Read;
-use bulkhead_plan::{Bdf, Function, Plan, Sandbox};
+use bulkhead_plan::kernel::{DeviceUse, Driven};
+use bulkhead_plan::{Bdf, Function, Granted, Guest, Plan, Sandbox};
 use std::fmt;
 
 /// Bytes of an entry (2.5).
@@ -156,6 +157,9 @@ fn memory(
     let Some(owner) = owner else {
         return [owned_by_nobody(plan, address), RULE.into(), grant(function)];
     };
+    if let Some(words) = of_kernel(owner, function, address) {
+        return words;
+    }
     let answer = owner::address(plan, owner, address);
     let of_function = function_at(plan, address).is_some();
     let (whose, allow) = match answer.allow {
@@ -167,6 +171,36 @@ fn memory(
         other => (format!("{} ({})", answer.owner, answer.why), other.to_string()),
     };
     [whose, RULE.into(), allow]
+}
+
+/// What holds in the memory of a kernel's sandbox, whose functions reach what their drivers name.
+fn of_kernel(owner: &Sandbox, function: Option<&Function>, address: u64) -> Option<[String; 3]> {
+    const RULE: &str =
+        "a kernel's function reaches the shared memory that its driver names in `dma`";
+    let Guest::Kernel(kernel) = &owner.guest else { return None };
+    let ram = owner.ram.first().filter(|ram| address >= ram.gpa && address - ram.gpa < ram.len)?;
+    let is = |granted: &Granted| Some(granted.function.bdf) == function.map(|f| f.bdf);
+    let n = owner.functions.iter().position(is)?;
+    let drives = |used: &DeviceUse| used.device == Driven::Function(n);
+    let driver = kernel.programs.iter().find(|program| program.devices.iter().any(drives));
+    let place = |shared: &usize| {
+        let start = kernel.place_for_devices(*shared, ram.len)?;
+        let at = address - ram.gpa;
+        (start..start + kernel.shared[*shared].len).contains(&at).then_some(*shared)
+    };
+    let whose = match (0..kernel.shared.len()).find_map(|n| place(&n)) {
+        Some(shared) => format!("shared memory {} of {}", kernel.shared[shared].name, owner.name),
+        None => format!("the kernel of {}, or a program of it", owner.name),
+    };
+    let allow = match driver {
+        Some(program) => format!(
+            "`dma` of the device in {}, the program {}, allows it for shared memory alone",
+            owner::at(&program.place),
+            program.name
+        ),
+        None => format!("no program of {} drives it: `devices` of one with `dma`", owner.name),
+    };
+    Some([whose, RULE.into(), allow])
 }
 
 /// Whose machine address it is: what no sandbox owns is not translated.
@@ -210,7 +244,8 @@ mod tests {
     use super::*;
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::KINDS;
-    use bulkhead_plan::{Granted, Guest, Machine, Place, Ram, Span};
+    use bulkhead_plan::kernel::{Kernel, Map, Program, Shared, Test};
+    use bulkhead_plan::{Machine, Place, Ram, Span};
 
     const EDU: Bdf = Bdf(0x40);
     const CARD: Bdf = Bdf(0x100);
@@ -292,6 +327,63 @@ mod tests {
         assert!(told.contains("m.toml:11 grants the function"), "{told}");
         let told = text(fault(EDU, 1 << 56 | 1 << 53, 0x1000));
         assert!(told.contains("request to translate 0x1000"), "{told}");
+    }
+
+    /// A kernel with a driver of its first function, which reaches 4 KiB at the end of 16 MiB.
+    fn kernel(place: Place) -> Guest {
+        let driver = Program {
+            name: "disk".into(),
+            place: place.clone(),
+            file: "p".into(),
+            args: String::new(),
+            heap: 0,
+            memory: 0,
+            slots: 64,
+            sched_control: false,
+            ends: false,
+            calls: Vec::new(),
+            serves: Vec::new(),
+            signals: Vec::new(),
+            waits: Vec::new(),
+            maps: vec![Map { shared: 0, write: false }],
+            devices: vec![DeviceUse {
+                device: Driven::Function(0),
+                interrupts: Vec::new(),
+                dma: vec![0],
+            }],
+            channels: Vec::new(),
+            manages: Vec::new(),
+        };
+        Guest::Kernel(Box::new(Kernel {
+            file: "k".into(),
+            admission: Test::None,
+            overhead: 0,
+            trace: 0,
+            programs: vec![driver],
+            threads: Vec::new(),
+            contexts: Vec::new(),
+            endpoints: Vec::new(),
+            notifications: Vec::new(),
+            shared: vec![Shared { name: "blocks".into(), place, len: 0x1000 }],
+        }))
+    }
+
+    #[test]
+    fn a_kernels_function_reaches_what_its_driver_names() {
+        let mut plan = plan();
+        plan.sandboxes[0].guest = kernel(Place { file: "m.toml".into(), line: 30, column: 1 });
+        let told = |address| blocked(&plan, fault(EDU, 1 << 53 | 1 << 52, address)).to_string();
+        for part in [
+            "00:08.0 (rogue's): DMA write to 0x200000",
+            "it is the kernel of rogue, or a program of it",
+            "rule: a kernel's function reaches the shared memory that its driver names in `dma`",
+            "m.toml:30, the program disk",
+        ] {
+            assert!(told(0x20_0000).contains(part), "{part} is not in {}", told(0x20_0000));
+        }
+        assert!(told(0xFF_F008).contains("it is shared memory blocks of rogue"));
+        // Beyond its memory nothing is different.
+        assert!(told(0x4000_0000).contains("rule: a function reaches its sandbox's RAM"));
     }
 
     #[test]

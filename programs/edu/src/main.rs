@@ -2,7 +2,8 @@
 //! the device reads and writes.
 //!
 //! Arguments: `rounds=N` (default 100) interrupts; `copies=N` (default 0) pages through the device and back, which needs
-//! `memory`. Then it may go wrong: with `stuck=N` it tells the kernel of the next interrupts but not the device, whose line
+//! memory `buffer` that the device reaches; with `trespass=N` the device is told to read and write N MiB of the sandbox's
+//! memory, of which it must not reach anything but that. Then it may go wrong: with `stuck=N` it tells the kernel of the next interrupts but not the device, whose line
 //! stays as it is, N times and on; with `held=1` it does not tell the kernel either.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -28,6 +29,9 @@ const BUFFER: u64 = 0x4_0000;
 /// Status: a copy has ended.
 const COPIED: u32 = 0x100;
 
+/// What a page of the driver's is full of.
+const PATTERN: u64 = 0x5452_4553_5041_5353;
+
 /// What an interrupt sets.
 const BITS: u64 = 4;
 
@@ -46,6 +50,30 @@ impl Edu {
         self.registers.write32(ACKNOWLEDGE, status);
         self.handler.acknowledge()?;
         Ok(if bits == BITS { status } else { 0 })
+    }
+
+    /// Lets the device read and write what it must not reach: the kernel's pages, and one in each MiB.
+    fn trespass(&self, (own, physical): (Memory, u64), memory: u64) -> Result<bool, Error> {
+        const KERNEL: u64 = 2 << 20;
+        const PAGE: u64 = 4096;
+        let (len, mut good, mut tried) = (own.len as u64, true, 0);
+        let fill = || {
+            own.words().iter().for_each(|word| word.store(PATTERN, Ordering::Release));
+            self.copy([physical, BUFFER, len], 0)
+        };
+        let kernel = (0..8).map(|n| KERNEL + n * PAGE);
+        for at in kernel.chain((0..memory).step_by(1 << 20)).filter(|at| *at != physical) {
+            // What comes of a read that is refused is the device's: what it had, or zeros.
+            good &= fill()? && self.copy([at, BUFFER, len], 0)?;
+            good &= self.copy([BUFFER, physical, len], OUT)?;
+            let read = |word: u64| word != PATTERN && word != 0;
+            good &= !own.words().iter().any(|word| read(word.load(Ordering::Acquire)));
+            good &= fill()? && self.copy([BUFFER, at, len], OUT)?;
+            tried += 1;
+        }
+        let how = if good { "none" } else { "not none" };
+        println!("edu: tried {tried} pages that are not the device's, reached {how}");
+        Ok(good)
     }
 
     /// An interrupt that the device is not told of, for ever; the kernel is, if that is to be seen a number of times.
@@ -117,11 +145,14 @@ fn drive(program: Program) -> Result<bool, Error> {
     }
     println!("edu: {rounds} interrupts");
     if let Some(copies) = program.number("copies") {
-        let (page, physical) = program.maker().page()?;
+        let (page, physical) = program.memory_for_device("buffer");
         for round in 1..=copies {
             good &= edu.through(page, physical, round)?;
         }
         println!("edu: {copies} pages there and back");
+    }
+    if let Some(mib) = program.number("trespass") {
+        good &= edu.trespass(program.memory_for_device("buffer"), mib << 20)?;
     }
     let stuck = program.number("stuck");
     if stuck.is_some() || program.number("held").is_some() {

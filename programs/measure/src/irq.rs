@@ -31,9 +31,10 @@ pub fn driver(program: Program) -> u32 {
     let edu = program.registers("pci:00:08.0:0");
     let (came, handler) = (program.waits("came").0, program.interrupt("came"));
     let begun = program.signals("begun");
+    let (_, page) = program.memory_for_device("page");
     ready();
     for round in 0..program.number("rounds").unwrap_or(50) {
-        edu.write64(SOURCE, 0);
+        edu.write64(SOURCE, page);
         edu.write64(DESTINATION, BUFFER);
         edu.write64(COUNT, 8);
         edu.write64(COMMAND, FETCH);

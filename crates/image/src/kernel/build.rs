@@ -13,8 +13,8 @@ use bulkhead_kernel_x86::{
     Baked, DEVICE_PAGES, DEVICES, END_OF_INTERRUPT, FIRST_LEVEL, FIRST_VECTOR, X86,
 };
 use bulkhead_layout::PAGE;
+use bulkhead_plan::kernel as plan;
 use bulkhead_sched::{Scheduler, Time};
-use bulkhead_trace::ring;
 use zerocopy::{FromZeros, IntoBytes};
 
 type Machine = Host<X86, LongMode>;
@@ -52,13 +52,17 @@ pub type Place = u32;
 
 impl Build {
     /// Memory with the kernel's own things in it.
-    pub fn new(ground: Ground, len: u64, image: &Program, trace: u64) -> Result<Self, String> {
-        let len = u32::try_from(len).ok();
-        let ring = if trace > 0 { ring::HEAD + trace } else { 0 };
-        let end = len.zip(u32::try_from(ring).ok()).and_then(|(len, ring)| len.checked_sub(ring));
-        let (len, end) = len
-            .zip(end.filter(|end| *end >= OBJECTS + (1 << 20)))
-            .ok_or("a kernel needs at least 5 MiB beside its trace and takes at most 2 GiB")?;
+    pub fn new(
+        ground: Ground,
+        len: u64,
+        image: &Program,
+        kernel: &plan::Kernel,
+    ) -> Result<Self, String> {
+        let last = kernel.ring().saturating_add(kernel.for_devices());
+        let end = len.checked_sub(last).filter(|end| *end >= u64::from(OBJECTS) + (1 << 20));
+        let (len, end) = { u32::try_from(len).ok() }
+            .zip(end.map(|end| end as u32))
+            .ok_or("a kernel needs at least 5 MiB beside its trace and what devices reach, and takes at most 2 GiB")?;
         let (first, flat) = image.flat();
         let start = offset(first).ok_or("its kernel is not linked for the window")?;
         let mut next = (start + flat.len() as u32).next_multiple_of(PAGE as u32);
@@ -96,7 +100,7 @@ impl Build {
             device_pages: Vec::new(),
             interrupts: Vec::new(),
             script: Vec::new(),
-            trace: (trace > 0).then(|| Trace::new(end, trace)),
+            trace: (kernel.trace > 0).then(|| Trace::new(len - kernel.ring() as u32, kernel.trace)),
         };
         // The first node lies in itself, so it can't be an original that ends with its slot.
         let own = Cap { flags: 0, ..Cap::original(Kind::Node, node, NODE_BITS) };
@@ -264,6 +268,15 @@ impl Build {
         let cap = self.kernel().make_interrupt(at, vector, scripts, held);
         self.interrupts.push((vector, at));
         self.put(cap)
+    }
+
+    /// Frames side by side in memory that is left out for them.
+    pub fn frames_at(&mut self, at: u64, len: u64) -> Result<Place, String> {
+        let first = self.next;
+        for page in 0..len / PAGE {
+            self.put(Cap::original(Kind::Frame, (at / PAGE + page) as u32, 12))?;
+        }
+        Ok(first)
     }
 
     /// Has a device's register written at the start.

@@ -54,7 +54,7 @@ pub fn load(
     if kernel.trace > 0 && !traces {
         return Err(wrong("its kernel was not built to trace: `kernel` names another one".into()));
     }
-    let mut build = build::Build::new(ground, memory, &image, kernel.trace).map_err(wrong)?;
+    let mut build = build::Build::new(ground, memory, &image, kernel).map_err(wrong)?;
     build.everything(channels, sandbox, kernel, &programs).map_err(wrong)?;
     let mut pieces = match ground.alone {
         true => Vec::new(),

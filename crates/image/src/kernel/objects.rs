@@ -54,7 +54,8 @@ impl Build {
         kernel: &Kernel,
         elfs: &[Elf],
     ) -> Result<(), String> {
-        let mut shared = self.shared(kernel)?;
+        let memory = sandbox.ram.first().map_or(0, |ram| ram.len);
+        let mut shared = self.shared(kernel, memory)?;
         let mut programs = Vec::new();
         for (n, (program, elf)) in kernel.programs.iter().zip(elfs).enumerate() {
             let threads = kernel.threads.iter().filter(|t| t.program == n).count();
@@ -79,7 +80,7 @@ impl Build {
         self.start(kernel, &shared)
     }
 
-    fn shared(&mut self, kernel: &Kernel) -> Result<Shared, String> {
+    fn shared(&mut self, kernel: &Kernel, memory: u64) -> Result<Shared, String> {
         let authority = self.make(Kind::Thread, 0, 1)?;
         let at: Ref<Thread> = self.cap(authority).at();
         self.machine().get_mut(at).max_priority = u8::MAX;
@@ -95,8 +96,11 @@ impl Build {
         let contexts = { kernel.contexts.iter().enumerate() }
             .map(|(n, context)| self.context(control, n, context, kernel.overhead))
             .collect::<Result<_, _>>()?;
-        let memory = { kernel.shared.iter() }
-            .map(|shared| self.frames(shared.len).map(|(place, _)| place))
+        let memory = { kernel.shared.iter().enumerate() }
+            .map(|(n, shared)| match kernel.place_for_devices(n, memory) {
+                Some(at) => self.frames_at(at, shared.len),
+                None => self.frames(shared.len).map(|(place, _)| place),
+            })
             .collect::<Result<_, _>>()?;
         Ok(Shared {
             authority,
@@ -261,7 +265,12 @@ impl Build {
             let frames = shared.memory[map.shared];
             self.map_again(made.space, frames, (len / PAGE) as u32, address, rights(map.write))?;
             let thing = Thing { name: &kernel.shared[map.shared].name, memory: (address, len) };
-            made.tell(self.cap(frames), 0, &thing, rights(map.write))?;
+            // A driver tells its device where that finds it: below 4 GiB, also without a monitor.
+            let mut uses = kernel.programs[n].devices.iter();
+            let reached = uses.any(|used| used.dma.contains(&map.shared));
+            let start = u64::from(self.cap(frames).object) * PAGE;
+            let device = if reached { self.ground.base + start } else { 0 };
+            made.tell(self.cap(frames), device as u32, &thing, rights(map.write))?;
             address += len;
         }
         let mut address = at::CHANNELS;

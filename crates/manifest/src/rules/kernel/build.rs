@@ -150,7 +150,9 @@ impl Build<'_, '_, '_> {
             Some(plan::Interrupt { number: interrupt.number, notification, bits })
         };
         let interrupts = interrupts.iter().filter_map(interrupt).collect();
-        Some(plan::DeviceUse { device: driven(self.cx, self.parts.sandbox, name)?, interrupts })
+        let dma = device.dma().iter().filter_map(|name| find(&self.parts.shared, name)).collect();
+        let device = driven(self.cx, self.parts.sandbox, name)?;
+        Some(plan::DeviceUse { device, interrupts, dma })
     }
 
     /// Its regions that this sandbox is an end of, but for receivers' own.

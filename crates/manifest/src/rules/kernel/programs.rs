@@ -374,6 +374,42 @@ pub fn program_device(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// A PCI function reaches shared memory that its driver has, too.
+pub fn program_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    for parts in all(cx) {
+        for used in used(cx, &parts) {
+            let device = &used.program.devices[used.index];
+            let maps: Vec<&str> = used.program.maps.iter().map(|map| map.parts().0).collect();
+            for (index, name) in device.dma().iter().enumerate() {
+                let at = cx.at(used.program, &[k("devices"), n(used.index), k("dma"), n(index)]);
+                let (message, help) = if !crate::rules::pci::is_pci(used.name) {
+                    let message = format!("`{}` is no PCI function", brief(used.name));
+                    (message, "leave out `dma`: only PCI functions access memory".to_owned())
+                } else if device.dma()[..index].contains(name) {
+                    (format!("`{}` stands here twice", brief(name)), "name it once".to_owned())
+                } else if !maps.contains(&name.as_str()) {
+                    let message = format!(
+                        "`{}` has no shared memory `{}` that its device could reach",
+                        used.program.name,
+                        brief(name)
+                    );
+                    let help = match maps.is_empty() {
+                        true => format!(
+                            "add a `[[shared]]`, and it to `maps` of `{}`",
+                            used.program.name
+                        ),
+                        false => format!("it maps {}", list(&maps)),
+                    };
+                    (message, help)
+                } else {
+                    continue;
+                };
+                found.push(Diagnostic::new("program-dma", at, message).help(help));
+            }
+        }
+    }
+}
+
 /// Interrupts are the device's, each going to one place.
 pub fn program_interrupt(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
