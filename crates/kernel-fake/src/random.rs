@@ -6,7 +6,7 @@ use crate::{Thread, World};
 use bulkhead_arch::Entry;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
 use bulkhead_kernel::host::Odd;
-use bulkhead_kernel::{Exception, Machine as _, Ref, Time};
+use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time};
 use std::collections::{BTreeMap, HashMap};
 
 /// Who thinks up numbers: one below an end.
@@ -372,6 +372,7 @@ impl<S: Source> Chaos<S> {
         if accesses > self.came.most {
             (self.came.most, self.came.longest) = (accesses, self.log.last().cloned());
         }
+        self.has_time(current, op).map_err(|why| self.said(&why))?;
         if let Some(before) = before.clone().filter(|_| self.chance(16)) {
             let other = |world: &mut World| world.syscall(thread, op, named, info, words);
             self.the_other_way(before, other).map_err(|why| self.said(&why))?;
@@ -406,6 +407,19 @@ impl<S: Source> Chaos<S> {
         let (cap, receive) = (self.address(), self.address_of(Kind::Null));
         let buffer = self.world.machine.get_mut(buffer);
         (buffer.cap, buffer.receive) = (cap, receive);
+    }
+
+    /// Only others take a thread's time: no call but one of a method leaves it ready without a context.
+    fn has_time(&self, thread: Ref<bulkhead_kernel::Thread>, op: u64) -> Result<(), String> {
+        let is_there = self.world.machine.begins(thread.at(), Kind::Thread);
+        if op as u8 == Op::Call as u8 || !is_there {
+            return Ok(());
+        }
+        let thread = self.world.machine.get(thread);
+        match thread.state == State::Running as u8 && thread.context.is_none() {
+            true => Err("a thread has stranded itself".into()),
+            false => Ok(()),
+        }
     }
 
     /// Short ways and long ones come to the same.

@@ -99,10 +99,17 @@ impl<M: Machine> Kernel<'_, M> {
     pub(crate) fn refuse_useless(&mut self, to: Ref<Thread>, cap: Cap, reply: Ref<Reply>) -> bool {
         let context = self.machine.get(to).context;
         let passive = context.is_none() || self.is_borrowed(to);
+        // What comes back to its owner once nobody is answered through the reply object any more.
+        let returns = reply.some().map_or(Ref::NONE, |reply| self.stacked(reply));
         for _ in 0..crate::delete::STEPS {
             let Some(sender) = self.first_sender(cap) else { return true };
             let call = self.machine.get(sender).flags & (Thread::CALLS | Thread::FAULTS) != 0;
-            let Err(status) = self.can_take(sender, call, reply, passive) else { return true };
+            let brings = self.machine.get(sender).context;
+            let status = match self.can_take(sender, call, reply, passive) {
+                Ok(()) if passive && brings == returns => Status::new(Code::NoContext, 0, 0),
+                Ok(()) => return true,
+                Err(status) => status,
+            };
             self.leave_queue(sender);
             self.refuse(sender, status);
         }
@@ -268,8 +275,7 @@ impl<M: Machine> Kernel<'_, M> {
         until: Time,
     ) -> Result<(), Status> {
         let bound = self.machine.get(to).notification;
-        if let Some(bound) = bound.some().filter(|bound| self.machine.get(*bound).bits != 0) {
-            self.take_bits(to, bound);
+        if bound.some().is_some_and(|bound| self.hear(to, bound)) {
             return Ok(());
         }
         let sender = self.first_sender(cap);
@@ -404,6 +410,16 @@ impl<M: Machine> Kernel<'_, M> {
         free.is_some()
     }
 
+    /// Whether a notification has something for a thread, which has it now. Not for one whose answer took
+    /// away the time that it ran on.
+    fn hear(&mut self, to: Ref<Thread>, at: Ref<Notification>) -> bool {
+        let hears = self.machine.get(at).bits != 0 && self.lend(at, to);
+        if hears {
+            self.take_bits(to, at);
+        }
+        hears
+    }
+
     #[inline(never)]
     fn take_bits(&mut self, to: Ref<Thread>, at: Ref<Notification>) {
         let bits = core::mem::take(&mut self.machine.get_mut(at).bits);
@@ -420,8 +436,7 @@ impl<M: Machine> Kernel<'_, M> {
         at: Ref<Notification>,
         until: Time,
     ) -> Result<(), Status> {
-        if self.machine.get(at).bits != 0 {
-            self.take_bits(to, at);
+        if self.hear(to, at) {
             return Ok(());
         }
         if until != Time::MAX {
