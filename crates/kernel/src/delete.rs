@@ -97,6 +97,7 @@ impl<M: Machine> Kernel<'_, M> {
             Place::Space => {
                 // Nothing can be reached there any more: it must not run.
                 self.cancel(thread, State::Stopped);
+                self.give_back(thread);
                 self.machine.get_mut(thread).space = 0;
             }
             Place::Buffer => self.machine.get_mut(thread).buffer = Ref::NONE,

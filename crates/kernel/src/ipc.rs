@@ -247,8 +247,9 @@ impl<M: Machine> Kernel<'_, M> {
         // Before its context comes back, so that this goes on running without a pause.
         self.set_state(caller, if goes_on { State::Running } else { State::Stopped });
         self.end_call(reply);
-        if goes_on {
-            self.ready(caller);
+        match goes_on {
+            true => self.ready(caller),
+            false => self.halt(caller),
         }
         Ok(())
     }
@@ -456,8 +457,7 @@ impl<M: Machine> Kernel<'_, M> {
         let refused = self.machine.get_mut(thread);
         if refused.flags & Thread::FAULTS != 0 {
             refused.flags &= !Thread::FAULTS;
-            refused.state = State::Stopped as u8;
-            return;
+            return self.halt(thread);
         }
         refused.registers.answer::<M::Layout>(status.0, 0, 0);
         self.ready(thread);

@@ -64,6 +64,14 @@ impl<M: Machine> Kernel<'_, M> {
         self.rest(context, until);
     }
 
+    /// A thread stops that could not go on. What it runs on goes back where it came from at once: whoever
+    /// looks after the thread may come late, or never.
+    #[inline(never)]
+    pub(crate) fn halt(&mut self, thread: Ref<Thread>) {
+        self.stop(thread, State::Stopped, Time::MAX);
+        self.give_back(thread);
+    }
+
     /// A context is with another thread from now on, or with nobody; it runs there if it ran before
     /// or the thread can run.
     #[inline(never)]

@@ -1,7 +1,7 @@
 //! Whose time is used, and how it comes back: by the answer, and by whatever else can end a call.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, label};
-use bulkhead_kernel_fake::kernel::{Machine as _, State};
+use bulkhead_kernel_fake::kernel::{Exception, Machine as _, State};
 use bulkhead_kernel_fake::{Thread, World, both};
 
 const NEVER: u64 = u64::MAX;
@@ -222,6 +222,85 @@ fn a_suspended_server_keeps_the_time_until_it_goes_on() {
         world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
         assert!(world.runs(chain.middle));
     });
+}
+
+const EXCEPTION: Exception = Exception { number: 14, error: 6, address: 0xABC };
+
+/// The last server of a chain faults, and somebody who answers for it gets to know.
+fn faults(world: &mut World, chain: &Chain, passive: bool) -> (Thread, [Address; 2]) {
+    let endpoint = world.make(Kind::Endpoint, 0);
+    let (handler, reply) = match passive {
+        true => world.server(90, endpoint),
+        false => {
+            let (handler, reply) = (world.thread(90), world.make(Kind::Reply, 0));
+            world.recv(handler, endpoint, reply, NEVER);
+            (handler, reply)
+        }
+    };
+    world.does(chain.last.cap, label::SET_FAULT, [endpoint.into(), 0, 0, 0]);
+    assert!(world.runs(chain.last));
+    world.kernel().exception(EXCEPTION);
+    assert!(world.runs(handler));
+    world.audit();
+    (handler, [endpoint, reply])
+}
+
+/// And does not let it go on.
+fn refused(world: &mut World, chain: &Chain, passive: bool) {
+    let (handler, [endpoint, reply]) = faults(world, chain, passive);
+    world.reply_recv(handler, endpoint, reply, 1, WORDS);
+}
+
+/// And can't say anything any more.
+fn forgotten(world: &mut World, chain: &Chain, passive: bool) {
+    let (handler, [_, reply]) = faults(world, chain, passive);
+    world.delete(reply);
+    if world.runs(handler) {
+        let nothing = world.make(Kind::Notification, 0);
+        world.wait(handler, nothing, NEVER);
+    }
+}
+
+#[test]
+fn a_server_that_cannot_go_on_gives_the_time_back() {
+    type Stop = fn(&mut World, &Chain);
+    let cases: [(&str, Stop); 7] = [
+        ("no handler", |world, _| world.kernel().exception(EXCEPTION)),
+        ("a passive handler refuses", |world, chain| refused(world, chain, true)),
+        ("a handler refuses", |world, chain| refused(world, chain, false)),
+        ("a passive handler's reply object ends", |world, chain| forgotten(world, chain, true)),
+        ("a handler's reply object ends", |world, chain| forgotten(world, chain, false)),
+        ("nobody has heard its fault", |world, chain| {
+            let endpoint = world.make(Kind::Endpoint, 0);
+            world.does(chain.last.cap, label::SET_FAULT, [endpoint.into(), 0, 0, 0]);
+            world.kernel().exception(EXCEPTION);
+            assert_eq!(world.state(chain.last), State::Sending);
+            world.delete(endpoint);
+        }),
+        ("its space ends", |world, chain| {
+            let space = world.make(Kind::Space, 0);
+            let words = [World::NODE, space, 0, 0].map(u64::from);
+            world.does(chain.last.cap, label::CONFIGURE, words);
+            assert!(world.runs(chain.last));
+            world.delete(space);
+        }),
+    ];
+    for (what, stop) in cases {
+        both(|world| {
+            let chain = Chain::new(world);
+            stop(world, &chain);
+            world.audit();
+            assert_eq!(world.state(chain.last), State::Stopped, "{what}");
+            assert_eq!(chain.holder(world), Some(chain.middle), "{what}");
+            assert!(world.core.current.is_none(), "{what}: who called waits on");
+            // Until somebody tells it that nobody will answer.
+            world.delete(chain.replies[1]);
+            assert!(world.runs(chain.middle), "{what}");
+            assert_eq!(world.came(chain.middle).status.code(), Some(Code::Cancelled));
+            world.reply_recv(chain.middle, chain.endpoints[0], chain.replies[0], 3, WORDS);
+            assert!(world.runs(chain.client), "{what}");
+        });
+    }
 }
 
 #[test]
