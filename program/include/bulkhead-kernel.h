@@ -29,7 +29,8 @@
 /* Answer through the reply object, nothing else. Refused to a thread that runs on the time of whom it
  * would answer. */
 #define BULKHEAD_OP_REPLY 0x8ul
-/* Give up what is left of the budget until it is refilled; last of its priority then. */
+/* Give up what is left of the budget until it is refilled, which is no timeout; last of its priority
+ * then. */
 #define BULKHEAD_OP_YIELD 0x9ul
 
 /* Kinds of capabilities. */

@@ -30,7 +30,8 @@ pub enum Op {
     /// Answer through the reply object, nothing else. Refused to a thread that runs on the time of
     /// whom it would answer.
     Reply = 8,
-    /// Give up what is left of the budget until it is refilled; last of its priority then.
+    /// Give up what is left of the budget until it is refilled, which is no timeout; last of its
+    /// priority then.
     Yield = 9,
 }
 }

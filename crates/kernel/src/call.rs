@@ -3,7 +3,7 @@
 use crate::invoke::AGAIN;
 use crate::ipc::Send;
 use crate::lookup::Root;
-use crate::{Cap, Kernel, Machine, Ref, Reply, Thread, lookup};
+use crate::{Cap, Core, Kernel, Machine, Ref, Reply, Thread, lookup};
 use bulkhead_kernel_abi::{Address, Code, Info, Kind, Op, Rights, Status};
 use bulkhead_sched::Time;
 
@@ -83,7 +83,7 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
                 let now = self.now();
                 self.core.scheduler.yield_now(&mut crate::core::Store(&mut *self.machine), now);
-                self.core.undecided = 1;
+                self.core.undecided = Core::GIVEN_UP;
                 Ok(())
             }
         }

@@ -25,12 +25,17 @@ pub struct Core {
     pub spaces: u32,
     /// Pages of memory.
     pub pages: u32,
-    /// Whether who runs is to be decided anew (1).
+    /// Whether who runs is to be decided anew (not 0), and whether who ran wanted that ([`Core::GIVEN_UP`]).
     pub undecided: u32,
     /// What an activation of a context costs, ns: charged to it.
     pub cost: u32,
     /// Who has time.
     pub scheduler: Scheduler,
+}
+
+impl Core {
+    /// Who runs has given up its budget: the end of that is no timeout.
+    pub(crate) const GIVEN_UP: u32 = 2;
 }
 
 /// The kernel on a core.

@@ -44,8 +44,8 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// A context that ran has no budget any more, or is simply not first: whoever handles the end of a
-    /// thread's budget is told.
-    pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time) {
+    /// thread's budget is told, but of what it has given up itself.
+    pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time, given_up: bool) {
         let Context { time, thread, .. } = *self.machine.get(context);
         // In the background the end of a budget is not an end.
         let goes_on = time.is_in_background() || time.account().eligible() <= now;
@@ -54,7 +54,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         let Thread { state, slots, number, .. } = *self.machine.get(thread);
         let handled = slots[Place::Timeout as usize - 1].cap.is(Kind::Endpoint);
-        let handled = handled && state == State::Running as u8;
+        let handled = handled && state == State::Running as u8 && !given_up;
         self.trace(|_| Event::Over {
             thread: thread.at(),
             context: context.at(),

@@ -1,7 +1,7 @@
 //! Who runs: what the kernel tells the scheduler, and what it makes of the answer.
 
 use crate::core::{Store, context, id};
-use crate::{Context, Event, Kernel, Machine, Ref, State, Thread};
+use crate::{Context, Core, Event, Kernel, Machine, Ref, State, Thread};
 use bulkhead_kernel_abi::{Code, Status};
 use bulkhead_sched::Time;
 
@@ -128,7 +128,7 @@ impl<M: Machine> Kernel<'_, M> {
     pub fn decide(&mut self) {
         // Telling a handler of the end of a budget, or a thread of its deadline, can change it again.
         while self.core.undecided != 0 {
-            self.core.undecided = 0;
+            let given_up = core::mem::take(&mut self.core.undecided) & Core::GIVEN_UP != 0;
             let now = self.now();
             let before = self.core.scheduler.running();
             let decision = self.core.scheduler.schedule(&mut Store(&mut *self.machine), now);
@@ -138,7 +138,7 @@ impl<M: Machine> Kernel<'_, M> {
             }
             if let Some(before) = before.filter(|before| Some(*before) != decision.run) {
                 self.trace_leave(context(before));
-                self.exhausted(context(before), now);
+                self.exhausted(context(before), now, given_up);
             }
             if self.core.undecided == 0 && decision.timer != self.core.timer {
                 self.core.timer = decision.timer;

@@ -349,6 +349,24 @@ fn policy_kill_it_stops_and_its_time_is_free() {
 }
 
 #[test]
+fn what_is_given_up_is_no_timeout() {
+    both(|world| {
+        let handled = Handled::new(world);
+        let start = world.machine.time - MS;
+        handled.answer(world, 0);
+        world.pass(start + 10 * MS);
+        assert!(world.runs(handled.thread));
+        world.yields(handled.thread);
+        assert!(world.core.current.is_none(), "it waits for its refill, and nobody is told");
+        assert_eq!(world.state(handled.handler), State::Receiving);
+        world.pass(start + 20 * MS);
+        assert!(world.runs(handled.thread));
+        world.pass(start + 21 * MS);
+        assert!(world.runs(handled.handler), "what is used up is");
+    });
+}
+
+#[test]
 fn policy_roll_back_a_server_gives_up_a_request() {
     both(|world| {
         let (endpoint, timeouts) = (world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0));
