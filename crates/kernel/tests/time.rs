@@ -468,6 +468,51 @@ fn interrupt_work_has_the_priority_of_who_asked_for_it() {
     });
 }
 
+/// Also if it had worked for somebody more important before, without a pause.
+#[test]
+fn the_next_requests_priority_counts_from_when_it_is_taken_up() {
+    both(|world| {
+        let (endpoint, reply) = (world.make(Kind::Endpoint, 0), world.make(Kind::Reply, 0));
+        let irq = world.make(Kind::Notification, 0);
+        let driver = world.thread_of(5, Policy::Pibs, 100_000, 10 * MS);
+        world.recv(driver, endpoint, reply, NEVER);
+        let between = world.thread_of(100, Policy::Full, 0, MS);
+        let (idle, wakes) = (world.make(Kind::Notification, 0), world.make(Kind::Notification, 0));
+        world.wait(between, idle, NEVER);
+        let important = world.thread_of(200, Policy::Sporadic, MS, 10 * MS);
+        world.wait(important, wakes, NEVER);
+        // The driver is busy with a first request when the others come.
+        let first = world.thread_of(10, Policy::Sporadic, MS, 10 * MS);
+        world.call(first, endpoint, 0, WORDS);
+        assert!(world.runs(driver));
+        let last = world.thread_of(11, Policy::Sporadic, MS, 20 * MS);
+        world.call(last, endpoint, 0, WORDS);
+        signal(world, wakes);
+        world.call(important, endpoint, 0, WORDS);
+        assert!(world.runs(driver));
+        for priority in [200, 11] {
+            world.reply_recv(driver, endpoint, reply, 0, WORDS);
+            if priority == 200 {
+                assert!(world.runs(driver));
+            } else {
+                assert!(world.runs(important), "above what is done for the last one");
+                world.wait(important, wakes, NEVER);
+            }
+            world.audit();
+            assert_eq!(world.machine.get(driver.at).priority, priority);
+        }
+        let context = world.machine.get(driver.at).context;
+        assert_eq!(world.machine.get(context).time.account().period(), 20 * MS);
+        // Its interrupts are the last one's work, too.
+        assert!(world.runs(driver));
+        world.wait(driver, irq, NEVER);
+        signal(world, idle);
+        assert!(world.runs(between));
+        signal(world, irq);
+        assert!(world.runs(between), "it is not the important one's work any more");
+    });
+}
+
 #[test]
 fn a_context_without_time_runs_when_it_is_given_some() {
     both(|world| {

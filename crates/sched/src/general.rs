@@ -66,7 +66,7 @@ impl Scheduler {
 
     /// The work that a PIBS context is woken for comes from this requester. During an activation
     /// only a higher priority counts; who asks with a lower one is to be named again when its work is
-    /// taken up. Without effect on other policies.
+    /// [taken up](Scheduler::take_up). Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.
@@ -77,21 +77,40 @@ impl Scheduler {
         requester: Requester,
         now: Time,
     ) -> Result<(), Invalid> {
+        let context = contexts.context(id);
+        match context.account.is_active() && requester.priority <= context.priority {
+            false => self.take_up(contexts, id, requester, now),
+            true => context.account.fits(requester.period),
+        }
+    }
+
+    /// The work that a PIBS context does from now on is this requester's, whose priority may be lower than
+    /// that of the one before; an activation goes on with what it has used. Without effect on other
+    /// policies.
+    ///
+    /// # Errors
+    /// [`Invalid::TooShort`]: nothing is changed.
+    #[inline(never)]
+    pub fn take_up(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        id: Id,
+        requester: Requester,
+        now: Time,
+    ) -> Result<(), Invalid> {
         self.charge(contexts, now);
         let context = contexts.context(id);
-        let higher = requester.priority > context.priority;
-        if context.policy() != crate::Policy::Pibs {
+        let before = context.requester();
+        if context.policy() != crate::Policy::Pibs || requester == before {
             return Ok(());
         }
-        if requester.period != context.account.period() {
+        if requester.period != before.period {
             context.account.fits(requester.period)?;
         }
-        if !context.account.is_active() || higher {
-            self.change(contexts, id, now, |context| {
-                context.priority = requester.priority;
-                context.account.request(requester.period, now);
-            });
-        }
+        self.change(contexts, id, now, |context| {
+            context.priority = requester.priority;
+            context.account.request(requester.period, now, requester.priority > before.priority);
+        });
         Ok(())
     }
 

@@ -16,8 +16,10 @@
 //! What the paper leaves open, decided here so that the bound stays: C is rounded down, c/U up. A
 //! requester with a higher priority that comes during an activation raises it; the activation then
 //! counts from that moment, because time in which it waited at a low priority must not pay for two
-//! full budgets in a row at the high one. One with a lower priority changes nothing until the
-//! activation has ended. What the kernel spends on each activation is charged to it.
+//! full budgets in a row at the high one. One with a lower priority changes nothing until its work is
+//! taken up; then the activation goes on at the lower priority, and what it has used stays used. At the
+//! higher one it is over with that: nothing more is used there unless it is raised again, from when on it
+//! counts anew. What the kernel spends on each activation is charged to it.
 
 use crate::{Account, Invalid, Time};
 
@@ -96,15 +98,16 @@ impl Account {
         }
     }
 
-    /// A requester's period, which has to fit. During an activation: only of one with a
-    /// higher priority than the present one.
-    pub(crate) fn request(&mut self, period: Time, now: Time) {
+    /// A requester's period, which has to fit; whether its priority is higher than the present one's.
+    pub(crate) fn request(&mut self, period: Time, now: Time, higher: bool) {
         if period != self.period {
             let budget = self.utilization().map_or(0, |u| u.of(period));
             (self.period, self.budget, self.head.amount) = (period, budget, budget);
         }
         if self.is_active() {
-            self.head.time = self.head.time.max(now);
+            if higher {
+                self.head.time = self.head.time.max(now);
+            }
             // It may have used more than a shorter period gives it.
             if self.is_over() {
                 self.go_on();
@@ -186,9 +189,9 @@ mod tests {
         pibs.wake(&mut [], 5);
         pibs.charge(6);
         // 7 with its cost, of 7: the next one can begin 70 after the request.
-        pibs.request(70, 20);
+        pibs.request(70, 20, true);
         assert_eq!((pibs.eligible(), pibs.left(), pibs.budget()), (20 + 70, 6, 7));
-        pibs.request(90, 30);
+        pibs.request(90, 30, true);
         assert_eq!((pibs.eligible(), pibs.left()), (90, 8));
     }
 

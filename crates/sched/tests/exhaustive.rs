@@ -5,7 +5,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use bulkhead_sched::admission::interference;
-use bulkhead_sched::{Account, Refill, Time, Utilization};
+use bulkhead_sched::{Account, Context, Id, Refill, Requester, Scheduler, Time, Utilization};
 
 /// What happens in a tick.
 #[derive(Clone, Copy, Debug)]
@@ -326,5 +326,118 @@ fn a_pibs_server_in_all_histories() {
         let (n, d) = (Time::from(numerator), Time::from(denominator));
         assert_eq!(most, (2 * d - n) * n * period / (d * d), "{u:?} {period}");
         explore_pibs(u, period, &[false, true], ticks);
+    }
+}
+
+const HIGH: u8 = 20;
+const LOW: u8 = 10;
+
+/// What somebody asks of a PIBS server in a tick.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Nothing,
+    /// It is named, and may have to wait.
+    Request(Requester),
+    /// Its work is taken up.
+    TakeUp(Requester),
+}
+
+/// A PIBS server that works for two, and something above it, under the scheduler.
+#[derive(Clone)]
+struct Asked {
+    all: [(Context, [Refill; 0]); 2],
+    core: Scheduler,
+    /// Of what is done at this level or above.
+    level: u8,
+    watch: Watch,
+}
+
+impl Asked {
+    const PIBS: Id = Id::of(0);
+    const HIGHER: Id = Id::of(1);
+
+    fn new(u: Utilization, period: Time, level: u8) -> Self {
+        let pibs = Context::new(Account::pibs(u, 0, period, 0).unwrap(), LOW);
+        let higher = Context::new(Account::full(1_000).unwrap(), 30);
+        let all = [(pibs, []), (higher, [])];
+        Self { all, core: Scheduler::new(0), level, watch: Watch::new() }
+    }
+
+    fn wants(&mut self, id: Id, wants: bool, blinks: bool, now: Time) {
+        if self.all[id.index()].0.is_wanted() && (!wants || blinks) {
+            self.core.block(&mut self.all[..], id, now);
+        }
+        if wants {
+            let _ = self.core.wake(&mut self.all[..], id, now);
+        }
+    }
+
+    /// One tick; whether nothing at the level or above wants to run in it.
+    fn tick(&mut self, now: Time, choice: Choice, ask: Ask, length: Time) -> bool {
+        let refused = match ask {
+            Ask::Nothing => Ok(()),
+            Ask::Request(of) => self.core.request(&mut self.all[..], Self::PIBS, of, now),
+            Ask::TakeUp(of) => self.core.take_up(&mut self.all[..], Self::PIBS, of, now),
+        };
+        assert_eq!(refused, Ok(()));
+        self.wants(Self::PIBS, choice.wants, choice.blinks, now);
+        self.wants(Self::HIGHER, choice.higher, false, now);
+        let decision = self.core.schedule(&mut self.all[..], now);
+        let pibs = &self.all[0].0;
+        if let Ask::TakeUp(of) = ask {
+            assert_eq!(pibs.requester(), of);
+        }
+        let counts = pibs.priority() >= self.level;
+        self.watch.pass(counts && decision.run == Some(Self::PIBS), length);
+        let ready = choice.wants && pibs.account().eligible() <= now;
+        !(choice.higher || ready && counts)
+    }
+
+    fn key(&self, now: Time) -> (Time, Account, u8, bool, Watch) {
+        let pibs = &self.all[0].0;
+        (now, *pibs.account(), pibs.priority(), pibs.is_wanted(), self.watch)
+    }
+}
+
+/// All histories with requests of two, whose periods are given, the more important one's first; what is done at
+/// a level or above. How many states were seen.
+fn explore_requests(u: Utilization, periods: [Time; 2], level: u8, ticks: Time) -> usize {
+    let [high, low] = [HIGH, LOW];
+    let requesters = [(high, periods[0]), (low, periods[1])];
+    let requesters = requesters.map(|(priority, period)| Requester { priority, period });
+    let asks: Vec<Ask> = [Ask::Nothing]
+        .into_iter()
+        .chain(requesters.iter().flat_map(|of| [Ask::Request(*of), Ask::TakeUp(*of)]))
+        .collect();
+    let longest = if level == HIGH { periods[0] } else { periods[0].max(periods[1]) };
+    let choices = choices(&[false, true]);
+    let mut known = HashSet::new();
+    let mut next = vec![(Asked::new(u, periods[1], level), 0)];
+    while let Some((state, now)) = next.pop() {
+        for (choice, ask) in choices.iter().flat_map(|c| asks.iter().map(move |ask| (c, ask))) {
+            let mut state = state.clone();
+            let idle = state.tick(now, *choice, *ask, longest);
+            let watch = state.watch;
+            let length = (now + 1).saturating_sub(watch.begin);
+            let bound = interference(u, longest, length);
+            assert!(watch.ran <= bound, "{} > {bound} in {length}: {:?}", watch.ran, state.all);
+            let anew = watch.anew(now, idle).map(|watch| Asked { watch, ..state.clone() });
+            if now + 1 < ticks {
+                let new = [Some(state), anew].into_iter().flatten().map(|state| (state, now + 1));
+                next.extend(new.filter(|(state, now)| known.insert(state.key(*now))));
+            }
+        }
+    }
+    known.len()
+}
+
+#[test]
+fn a_pibs_server_of_two_requesters_in_all_histories() {
+    for (denominator, periods) in [(2, [4, 6]), (3, [3, 6]), (2, [6, 4])] {
+        let u = Utilization::new(1, denominator).unwrap();
+        for level in [HIGH, LOW] {
+            let seen = explore_requests(u, periods, level, 10);
+            assert!(seen > 1_000, "{seen:?}");
+        }
     }
 }
