@@ -1,7 +1,8 @@
-//! An end of the channel `channel=NAME`; what it does there is `role=` (`crates/talk`).
+//! An end of the channel `channel=NAME`; what it does there is `role=` (`crates/talk`). With `lives=N` it
+//! restarts itself that often but once.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, println, time, window};
+use bulkhead_sdk::{Context, hypercall, println, time, window};
 use bulkhead_talk::Host;
 use core::fmt::Arguments;
 
@@ -22,6 +23,10 @@ impl Host for Here {
         println!("{}: {line}", self.0.name());
     }
 
+    fn life(&self) -> u64 {
+        self.0.incarnation()
+    }
+
     fn arg(&self, key: &str) -> Option<&'static str> {
         self.0.arg(key)
     }
@@ -29,5 +34,10 @@ impl Host for Here {
 
 fn guest(context: Context) -> u32 {
     let channel = context.arg("channel").unwrap_or_default();
-    bulkhead_talk::run(&Here(context), window::pairs(context, channel))
+    let here = Here(context);
+    let code = bulkhead_talk::run(&here, window::pairs(context, channel));
+    if code == 0 && here.life() + 1 < here.number("lives").unwrap_or(1) {
+        hypercall::restart();
+    }
+    code
 }

@@ -1,5 +1,7 @@
 //! A hostile peer at each end of each kind of channel (`crates/talk`): it writes garbage into everything that it
 //! can write, for two seconds of virtual time, and at last to what it may only read. The victim keeps its deadlines.
+//! And each end of each kind restarts twice, in the middle of what it does: the other is told each time, no message
+//! is lost that was not announced as lost, and none is taken for one of another life.
 //! Channels between ends that mean well are `tests/channel`'s ([`super::kernel`]).
 
 use super::driver::{Bench, Job};
@@ -22,7 +24,52 @@ const PERIODS: u32 = MILLIS / 10;
 
 pub fn jobs() -> Vec<Job> {
     let kinds = KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
-    kinds.map(|((kind, more), sends)| job(kind, more, sends)).collect()
+    kinds.flat_map(|(kind, sends)| [job(kind.0, kind.1, sends), restart(kind, sends)]).collect()
+}
+
+/// Messages of a run with restarts.
+const COUNT: u32 = 2000;
+/// Lives of the end that restarts.
+const LIVES: u32 = 3;
+
+fn restart((kind, more): (&'static str, &'static str), sends: bool) -> Job {
+    let what = if sends { "sender" } else { "receiver" };
+    Job::one(format!("channel/restart-{what}-{kind}"), 120, move |bench| {
+        let lives = |restarts: bool| if restarts { LIVES } else { 1 };
+        let end = |role: &str, restarts: bool| {
+            format!("role={role} channel=news count={COUNT} lives={}", lives(restarts))
+        };
+        let mut manifest = Manifest::new()
+            .ends_with(&["one", "two"])
+            .bare("one", "talk", &end("send", sends), &[0], "4 MiB", "")
+            .bare("two", "talk", &end("receive", !sends), &[1], "4 MiB", "");
+        channel(&mut manifest, ["one", "two"], kind, more);
+        let seen = run(&manifest, &bench.dir, |_| {})?;
+        for (name, restarts) in [("one", sends), ("two", !sends)] {
+            seen.exited(name)?;
+            let s = seen.sandbox(name)?;
+            let right = s.restarts == u64::from(lives(restarts) - 1) && s.denials == 0;
+            seen.ensure(right, format!("{name} restarted {} times", s.restarts))?;
+        }
+        let all = format!("received up to {COUNT}, 0 wrong");
+        seen.ensure(seen.console.contains(&all), "it was not received as it was sent")?;
+        let told = seen.console.matches(": Lost").count();
+        // A writer of a mailbox need not be told, and its reader may miss a life.
+        let times = if kind == "mailbox" {
+            0..=LIVES as usize - 1
+        } else {
+            LIVES as usize - 1..=LIVES as usize - 1
+        };
+        seen.ensure(times.contains(&told), format!("told {told} times, not {times:?}"))?;
+        Ok(format!("told {told} times; {all}"))
+    })
+}
+
+fn channel(manifest: &mut Manifest, [from, to]: [&str; 2], kind: &str, more: &str) {
+    let _ = writeln!(
+        manifest.0,
+        "[[channel]]\nname = \"news\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"4 KiB\"\nkind = \"{kind}\"\n{more}"
+    );
 }
 
 fn job(kind: &'static str, more: &'static str, sends: bool) -> Job {
@@ -40,11 +87,7 @@ fn hold_out(bench: &Bench, kind: &str, more: &str, sends: bool) -> Result<String
         .ends_with(&["victim", "rogue"])
         .bare("victim", "talk", &victim, &[0], "4 MiB", "")
         .bare("rogue", "talk", &rogue, &[1], "4 MiB", "");
-    let [from, to] = ends;
-    let _ = writeln!(
-        manifest.0,
-        "[[channel]]\nname = \"news\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"4 KiB\"\nkind = \"{kind}\"\n{more}"
-    );
+    channel(&mut manifest, ends, kind, more);
     let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(200))?;
     seen.undisturbed("victim", &["exited"])?;
     seen.exited("victim")?;
