@@ -10,10 +10,8 @@
 use crate::machine::X86Machine;
 use crate::{BAKED, machine, start};
 use bulkhead_cpu_x86::wrmsr;
-use bulkhead_kernel::{Core, Exception, Kernel, Line, Ref};
-use bulkhead_kernel_x86::{
-    DEVICE_VECTORS, FIRST_LEVEL, FIRST_VECTOR, SPURIOUS, TIMER, WINDOW, register, selector,
-};
+use bulkhead_kernel::{Core, Exception, Interrupt, Kernel, Line, Machine, Notification, Ref, Wake};
+use bulkhead_kernel_x86::{Baked, FIRST_LEVEL, SPURIOUS, TIMER, WINDOW, register, selector};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -36,6 +34,33 @@ pub static STACK_OF_CORE: Stack = Stack(core::cell::UnsafeCell::new([0; STACK]))
 
 /// Exceptions that push an error code (APM volume 2, section 8.2), as bits.
 const WITH_ERROR: u64 = 1 << 8 | 0b11111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
+
+/// How many entries of the descriptor table lie before what they jump to: as many as there are exceptions.
+const GATES: u8 = FIRST_LEVEL;
+
+unsafe extern "C" {
+    static kernel_exceptions: u8;
+    static kernel_devices: u8;
+    static kernel_more_devices: u8;
+    static kernel_timer: u8;
+    static kernel_spurious: u8;
+}
+
+/// Where a vector's entry lies.
+#[inline(always)]
+pub fn gate(vector: u8) -> u64 {
+    let nth = |of: *const u8, first| of as u64 + 4 * u64::from(vector - first);
+    match vector {
+        TIMER => &raw const kernel_timer as u64,
+        SPURIOUS => &raw const kernel_spurious as u64,
+        0..GATES => nth(&raw const kernel_exceptions, 0),
+        GATES..MORE => nth(&raw const kernel_devices, GATES),
+        _ => nth(&raw const kernel_more_devices, MORE),
+    }
+}
+
+/// From where on devices' entries lie behind what they jump to.
+const MORE: u8 = 2 * GATES;
 
 /// A register's place from where a thread's registers end: near enough for short instructions.
 const fn place(register: usize) -> i64 {
@@ -115,30 +140,26 @@ global_asm!(
     "hlt",
     "jmp 2b",
 
-    // Entries of the interrupt descriptor table, 7 bytes each with the long form of the jump: those exceptions that have no error
-    // code, and interrupts, have their vector in its place, too. Vectors above 127 would need another form.
-    ".global kernel_vectors",
-    "kernel_vectors:",
+    // Entries of the interrupt descriptor table ([`gate`]), 4 bytes each: as many as reach what they jump to lie before it.
+    // Each leaves its vector plus 1, which is not 0; where the processor pushes no error code, in its place, too.
+    ".global kernel_exceptions",
+    "kernel_exceptions:",
     ".set vector, 0",
-    ".rept {vectors}",
-    "push vector",
-    ".byte 0xE9",
-    // Shifts are by 6 bits.
-    ".if vector < 64 && (({with_error} >> vector) & 1)",
-    ".long 4f - . - 4",
+    ".rept {gates}",
+    "push vector + 1",
+    ".if ({with_error} >> vector) & 1",
+    "jmp 4f",
     ".else",
-    ".long 6f - . - 4",
+    "jmp 3f",
     ".endif",
     ".set vector, vector + 1",
     ".endr",
-    "6:",
+    "3:",
     "push [rsp]",
     "4:",
     // From the idle loop there is nothing to save.
     "test byte ptr [rsp + 24], 3",
     "jz 5f",
-    "push 1",
-    "push 0",
     "push rcx",
     "push r11",
     "push rsi",
@@ -157,15 +178,68 @@ global_asm!(
     "mov edi, [rsp + {vector}]",
     "mov esi, [rsp + {error}]",
     "lea rsp, [rip + {stack} + {size}]",
-    "cld",
+    // What a program leaves in the flags is not for the kernel: direction; alignment check, which would let it
+    // reach user memory.
+    "push 2",
+    "popfq",
     "call {interrupted}",
     "5:",
     "mov edi, [rsp]",
-    "mov esi, [rsp + 8]",
     "mov rdx, [rsp + 16]",
-    "cld",
+    "mov esi, [rsp + 8]",
     "lea rsp, [rip + {stack} + {size}]",
     "call {idle}",
+    ".global kernel_timer",
+    "kernel_timer:",
+    "push {timer} + 1",
+    "jmp 3b",
+    // Nothing came.
+    ".global kernel_spurious",
+    "kernel_spurious:",
+    "iretq",
+
+    // Devices. The same, but that their objects are found here.
+    ".global kernel_devices",
+    "kernel_devices:",
+    ".rept {gates}",
+    "push vector + 1",
+    "jmp 6f",
+    ".set vector, vector + 1",
+    ".endr",
+    "6:",
+    "push [rsp]",
+    "test byte ptr [rsp + 24], 3",
+    "jz 5b",
+    "push rcx",
+    "push r11",
+    "push rsi",
+    "push rdi",
+    "push rax",
+    "push r10",
+    "push r9",
+    "push r8",
+    "push rdx",
+    "push rbx",
+    "push rbp",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "mov eax, [rsp + {vector}]",
+    "mov edi, [{baked} + {interrupts} + 4 * rax - 4 * {first} - 4]",
+    "lea rsp, [rip + {stack} + {size}]",
+    "push 2",
+    "popfq",
+    "call {device}",
+    "7:",
+    "jmp 6b",
+    ".global kernel_more_devices",
+    "kernel_more_devices:",
+    ".rept {timer} - {more}",
+    "push vector + 1",
+    "jmp 7b",
+    ".set vector, vector + 1",
+    ".endr",
     ".previous",
     scratch = sym SCRATCH,
     baked = sym BAKED,
@@ -176,9 +250,14 @@ global_asm!(
     call = sym called,
     interrupted = sym interrupted,
     idle = sym interrupted_idle,
-    vectors = const bulkhead_kernel_x86::VECTORS,
+    device = sym device,
+    gates = const GATES,
+    more = const MORE,
+    timer = const TIMER,
+    first = const FIRST_LEVEL,
+    interrupts = const offset_of!(Baked, interrupts),
     with_error = const WITH_ERROR,
-    vector = const 8 * register::VECTOR,
+    vector = const 8 * register::ALL,
     error = const 8 * register::ERROR,
     user_code = const selector::USER_CODE,
     user_data = const selector::USER_DATA,
@@ -206,40 +285,16 @@ global_asm!(
 /// Where RSP waits until there is a register for it.
 static SCRATCH: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
 
-/// The machine, as the start found it.
-pub struct MachineCell(core::cell::UnsafeCell<X86Machine>);
-
-// SAFETY: one core runs the kernel, and takes no interrupts in it.
-unsafe impl Sync for MachineCell {}
-
-/// See [`X86Machine`].
-pub static MACHINE: MachineCell = MachineCell(core::cell::UnsafeCell::new(X86Machine {
-    nanos: 0,
-    ticks: 0,
-    base: 0,
-    window: 0,
-    vectors: 0,
-    xcr0: 0,
-    #[cfg(feature = "trace")]
-    trace: crate::trace::Trace::NONE,
-}));
-
-impl MachineCell {
-    /// The machine.
-    ///
-    /// # Safety
-    /// Nobody else has it: it is asked for once in each entry.
-    #[inline(always)]
-    pub unsafe fn get(&self) -> &'static mut X86Machine {
-        // SAFETY: the caller's.
-        unsafe { &mut *self.0.get() }
-    }
-}
-
-#[inline(always)]
-fn kernel() -> Kernel<'static, X86Machine> {
-    // SAFETY: entries don't nest, and each asks once.
-    unsafe { Kernel { machine: MACHINE.get(), core: &mut BAKED.get().core } }
+/// The kernel, whose parts live as long as the entry.
+macro_rules! kernel {
+    () => {
+        Kernel {
+            // SAFETY: entries don't nest, and within one nobody has it any more when the next part asks.
+            machine: unsafe { X86Machine::get() },
+            // SAFETY: as above.
+            core: unsafe { &mut BAKED.get().core },
+        }
+    };
 }
 
 /// Goes to the exit, which begins with another stack: nothing of the callers' is to be restored.
@@ -250,27 +305,44 @@ fn leave() -> ! {
 }
 
 extern "C" fn called() -> ! {
-    kernel().call();
+    match kernel!().called() {
+        Some(Wake { at, bits }) => wake(at, bits),
+        None => leave(),
+    }
+}
+
+/// An exception, or the timer's interrupt; `pushed` is the vector plus 1.
+extern "C" fn interrupted(pushed: u32, error: u32) -> ! {
+    if pushed == u32::from(TIMER) + 1 {
+        end_of_interrupt();
+        kernel!().timer();
+    } else {
+        exception(pushed.wrapping_sub(1) as u8, error);
+    }
     leave()
 }
 
-extern "C" fn interrupted(vector: u32, error: u32) -> ! {
-    if vector == u32::from(TIMER) {
+/// A device's interrupt: the offset of its object, or 0.
+extern "C" fn device(at: u32) -> ! {
+    let Some(at) = Ref::<Interrupt>::new(at).some() else {
         end_of_interrupt();
-        kernel().timer();
         leave()
-    }
-    if vector >= u32::from(FIRST_VECTOR) {
-        if vector == u32::from(SPURIOUS) {
-            leave()
-        }
-        end_of_interrupt();
-    } else if vector < u32::from(FIRST_LEVEL) {
-        exception(vector as u8, error);
-        leave()
-    }
+    };
+    let mut kernel = kernel!();
     // What ends a level-triggered line's interrupt is its acknowledgement.
-    interrupt(vector as u8);
+    if kernel.machine.get(at).rests == 0 {
+        end_of_interrupt();
+    }
+    match kernel.interrupted(at) {
+        Some(Wake { at, bits }) => wake(at, bits),
+        None => leave(),
+    }
+}
+
+// Where a call and an interrupt meet, with nothing of theirs to come back to.
+#[inline(never)]
+fn wake(at: Ref<Notification>, bits: u64) -> ! {
+    kernel!().wake(Wake { at, bits });
     leave()
 }
 
@@ -279,14 +351,18 @@ extern "C" fn interrupted(vector: u32, error: u32) -> ! {
 fn exception(number: u8, error: u32) {
     let error = if WITH_ERROR >> number & 1 != 0 { error } else { 0 };
     let address = if number == 14 { fault_address() } else { 0 };
-    kernel().exception(Exception { number, error, address });
+    kernel!().exception(Exception { number, error, address });
 }
 
-extern "C" fn interrupted_idle(vector: u32, error: u32, ip: u64) -> ! {
-    if vector < u32::from(FIRST_LEVEL) {
-        failed(vector, error, ip);
+extern "C" fn interrupted_idle(pushed: u32, error: u32, ip: u64) -> ! {
+    match pushed.checked_sub(u32::from(FIRST_LEVEL) + 1) {
+        None => failed(pushed.wrapping_sub(1), error, ip),
+        // SAFETY: entries don't nest; read before the kernel is made.
+        Some(n) => match unsafe { BAKED.get().interrupts.get(n as usize) } {
+            Some(at) => device(*at),
+            None => interrupted(pushed, error),
+        },
     }
-    interrupted(vector, error)
 }
 
 /// An exception of the kernel's own, as far as it can be told.
@@ -303,15 +379,6 @@ fn failed(vector: u32, error: u32, ip: u64) -> ! {
 pub fn end_of_interrupt() {
     // SAFETY: an interrupt is in service.
     unsafe { wrmsr(EOI, 0) }
-}
-
-#[inline(always)]
-fn interrupt(vector: u8) {
-    // SAFETY: entries don't nest; read before the kernel is made.
-    let at = unsafe { BAKED.get().interrupts[usize::from(vector - FIRST_LEVEL) % DEVICE_VECTORS] };
-    if at != 0 {
-        kernel().interrupt(Ref::new(at));
-    }
 }
 
 fn fault_address() -> u64 {

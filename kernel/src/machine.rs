@@ -8,14 +8,20 @@ use bulkhead_kernel::{Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{END_OF_INTERRUPT, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
 use core::arch::asm;
+use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU16, Ordering};
 
 /// Local APIC, x2APIC mode (APM volume 2, section 16.11): the timer's initial count.
 const TMICT: u32 = 0x838;
 
-/// A core's machine: what the start found out.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct X86Machine {
+/// A core's machine. There is one, so it is nothing: what it knows lies in a static, and nobody hands its
+/// address on.
+#[derive(Debug)]
+pub struct X86Machine(());
+
+/// What the start found out, and whose the vector registers are.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
     /// Nanoseconds of a TSC tick, 32 fraction bits.
     pub nanos: u64,
     /// Timer ticks of a nanosecond, 32 fraction bits, rounded up: a timer never fires early.
@@ -31,6 +37,48 @@ pub struct X86Machine {
     /// Where it is told what the kernel does.
     #[cfg(feature = "trace")]
     pub trace: crate::trace::Trace,
+}
+
+struct Cell(UnsafeCell<Facts>);
+
+// SAFETY: one core runs the kernel, and takes no interrupts in it.
+unsafe impl Sync for Cell {}
+
+static FACTS: Cell = Cell(UnsafeCell::new(Facts {
+    nanos: 0,
+    ticks: 0,
+    base: 0,
+    window: 0,
+    vectors: 0,
+    xcr0: 0,
+    #[cfg(feature = "trace")]
+    trace: crate::trace::Trace::NONE,
+}));
+
+impl X86Machine {
+    /// The machine.
+    ///
+    /// # Safety
+    /// Nobody else has it: it is asked for once in each entry.
+    #[inline(always)]
+    pub const unsafe fn get() -> &'static mut Self {
+        // SAFETY: of no bytes, so any address that is not 0 is one of it; the caller vouches for the rest.
+        unsafe { core::ptr::NonNull::dangling().as_mut() }
+    }
+
+    /// What it knows.
+    #[inline(always)]
+    pub fn facts(&self) -> &Facts {
+        // SAFETY: there is one machine, and who has it has these; nobody changes them: that takes `&mut self`.
+        unsafe { &*FACTS.0.get() }
+    }
+
+    /// The same, to be changed.
+    #[inline(always)]
+    pub fn facts_mut(&mut self) -> &mut Facts {
+        // SAFETY: as `facts`, and `&mut self` is the only way to them.
+        unsafe { &mut *FACTS.0.get() }
+    }
 }
 
 /// `value * factor`, the factor with 32 fraction bits.
@@ -51,13 +99,13 @@ impl Machine for X86Machine {
     #[cfg(feature = "trace")]
     #[inline(always)]
     fn is_traced(&self) -> bool {
-        self.trace.is_on()
+        self.facts().trace.is_on()
     }
 
     #[cfg(feature = "trace")]
     #[inline(always)]
     fn trace(&mut self, event: bulkhead_kernel::Event) {
-        self.trace.write(event);
+        self.facts_mut().trace.write(event);
     }
 
     #[inline(always)]
@@ -88,11 +136,11 @@ impl Machine for X86Machine {
 
     #[inline(always)]
     fn physical(&self, at: u32) -> u64 {
-        self.base + u64::from(at)
+        self.facts().base + u64::from(at)
     }
 
     fn kernel_entry(&self) -> (u64, usize) {
-        (self.window, WINDOW_INDEX)
+        (self.facts().window, WINDOW_INDEX)
     }
 
     #[inline(always)]
@@ -108,7 +156,7 @@ impl Machine for X86Machine {
 
     #[inline(always)]
     fn now(&mut self) -> Time {
-        scale(rdtsc(), self.nanos) | 1
+        scale(rdtsc(), self.facts().nanos) | 1
     }
 
     #[inline(always)]
@@ -116,9 +164,9 @@ impl Machine for X86Machine {
         let count = match at {
             Time::MAX => 0,
             _ => {
-                let left = at.saturating_sub(scale(rdtsc(), self.nanos));
+                let left = at.saturating_sub(scale(rdtsc(), self.facts().nanos));
                 // Not 0, which would switch it off.
-                scale(left, self.ticks).min(u64::from(u32::MAX)) | 1
+                scale(left, self.facts().ticks).min(u64::from(u32::MAX)) | 1
             }
         };
         // SAFETY: the timer is this core's own.
@@ -127,23 +175,23 @@ impl Machine for X86Machine {
 
     #[inline(never)]
     fn use_vectors(&mut self, area: Option<Ref<Vectors>>) {
-        let (low, high) = (self.xcr0, 0u32);
+        let (low, high) = (self.facts().xcr0, 0u32);
         if low == 0 {
             // Without XSAVE nobody has any: using them is an exception.
             return;
         }
         // SAFETY: CR0.TS off, the vector registers are there; nobody's yet, or their keeper's.
         unsafe { asm!("clts", options(nostack, nomem, preserves_flags)) }
-        if self.vectors != 0 {
-            let to = address(self.vectors);
+        if self.facts().vectors != 0 {
+            let to = address(self.facts().vectors);
             // SAFETY: the area is part of a thread, aligned to 64 and large enough for what XCR0 has.
             unsafe {
                 asm!("xsave64 [{}]", in(reg) to, in("eax") low, in("edx") high, options(nostack))
             }
         }
-        self.vectors = area.map_or(0, Ref::at);
-        if self.vectors != 0 {
-            let from = address(self.vectors);
+        self.facts_mut().vectors = area.map_or(0, Ref::at);
+        if self.facts().vectors != 0 {
+            let from = address(self.facts().vectors);
             // SAFETY: the area was saved before, or is as the kernel made it: zeros, the initial state of XSAVE.
             unsafe {
                 asm!("xrstor64 [{}]", in(reg) from, in("eax") low, in("edx") high, options(nostack))

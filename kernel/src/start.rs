@@ -4,7 +4,8 @@
 //! the address of the information page; no stack yet. Without a monitor RSI is nothing, and the page lies in its
 //! memory.
 
-use crate::entry::{MACHINE, STACK, STACK_OF_CORE};
+use crate::entry::{self, STACK, STACK_OF_CORE};
+use crate::machine::X86Machine;
 use crate::{BAKED, machine, report};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_kernel::abi::Clock;
@@ -69,7 +70,6 @@ static GDT: Table<[u64; 7]> = Table(UnsafeCell::new([
 static IDT: Table<[[u64; 2]; VECTORS]> = Table(UnsafeCell::new([[0; 2]; VECTORS]));
 
 unsafe extern "C" {
-    static kernel_vectors: u8;
     static kernel_call: u8;
 }
 
@@ -90,7 +90,7 @@ impl<T> Table<T> {
 #[unsafe(link_section = ".start")]
 unsafe extern "C" fn start(info: *const Info) {
     // SAFETY: the first that asks, and over before the first entry.
-    let (machine, baked) = unsafe { (MACHINE.get(), BAKED.get()) };
+    let (machine, baked) = unsafe { (X86Machine::get(), BAKED.get()) };
     let alone = baked.alone != 0;
     let info = if alone { (WINDOW + u64::from(INFO)) as *const Info } else { info };
     // SAFETY: the page that a sandbox has from its monitor, mapped by the tables of the start; or the copy that the
@@ -103,19 +103,21 @@ unsafe extern "C" fn start(info: *const Info) {
     machine::set_console(baked.console as u16);
     descriptors();
     calls();
-    const NANO: u128 = 1_000_000_000 << 32;
+    // With 32 fraction bits, as both factors: in 64 bits, since no local APIC counts 2^32 times a second.
+    const NANO: u64 = 1_000_000_000 << 32;
     let tsc_hz = clock.tsc_hz.max(1);
-    machine.nanos = (NANO / u128::from(tsc_hz)) as u64;
-    machine.ticks = (u128::from(clock.lapic_hz) << 32).div_ceil(NANO >> 32) as u64;
-    (machine.base, machine.window) = (baked.base, baked.window);
+    let facts = machine.facts_mut();
+    facts.nanos = NANO / tsc_hz;
+    facts.ticks = (clock.lapic_hz.min(u64::from(u32::MAX)) << 32).div_ceil(NANO >> 32);
+    (facts.base, facts.window) = (baked.base, baked.window);
+    let nanos = facts.nanos;
     own_tables(baked.core.own_space);
-    machine.xcr0 = vector_registers();
+    machine.facts_mut().xcr0 = vector_registers();
     // A frame of nobody's but the host's, which every program sees.
-    *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, nanos) as u32)) =
-        machine.nanos;
+    *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, nanos) as u32)) = nanos;
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, tsc_hz) as u32)) = tsc_hz;
     #[cfg(feature = "trace")]
-    machine.trace.begin(baked.trace, baked.trace_records, tsc_hz);
+    machine.facts_mut().trace.begin(baked.trace, baked.trace_records, tsc_hz);
     timer();
     machine.play(baked.script as u32);
     // The host's clock was another one.
@@ -139,7 +141,7 @@ fn descriptors() {
         // No I/O permission map: its offset is beyond the limit.
         (*TASK.0.get())[25] = (size_of::<[u32; 26]>() as u32) << 16;
         for (n, gate) in (*IDT.0.get()).iter_mut().enumerate() {
-            let at = &raw const kernel_vectors as u64 + 7 * n as u64;
+            let at = entry::gate(n as u8);
             let code = u64::from(selector::KERNEL_CODE) << 16;
             gate[0] = at & 0xFFFF | code | INTERRUPT_GATE | (at >> 16 & 0xFFFF) << 48;
             gate[1] = at >> 32;

@@ -63,10 +63,11 @@ impl Info {
         Self(self.0 & !Self::NOTIFIED.0)
     }
 
-    /// Whether it is a message that fits into registers.
+    /// How many words, if it is a message that fits into registers.
     #[must_use]
-    pub const fn is_short(self) -> bool {
-        self.0 & (Self::NOTIFIED.0 | Self::CAP | Self::WORDS) <= REGISTER_WORDS as u64
+    pub const fn short(self) -> Option<usize> {
+        let words = self.0 & (Self::NOTIFIED.0 | Self::CAP | Self::WORDS);
+        if words <= REGISTER_WORDS as u64 { Some(words as usize) } else { None }
     }
 
     /// What it means, as sender and receiver agree.

@@ -82,24 +82,22 @@ pub mod register {
     pub const R11: usize = 13;
     /// RCX.
     pub const RCX: usize = 14;
-    /// Not 0: R11 and RCX matter, too.
-    pub const ALL: usize = 16;
-    /// Vector.
-    pub const VECTOR: usize = 17;
-    /// Error code, or 0.
-    pub const ERROR: usize = 18;
+    /// Not 0: R11 and RCX matter, too. After an interrupt or exception its vector plus 1.
+    pub const ALL: usize = 15;
+    /// Error code, where there is one.
+    pub const ERROR: usize = 16;
     /// RIP.
-    pub const RIP: usize = 19;
+    pub const RIP: usize = 17;
     /// CS.
-    pub const CS: usize = 20;
+    pub const CS: usize = 18;
     /// RFLAGS.
-    pub const RFLAGS: usize = 21;
+    pub const RFLAGS: usize = 19;
     /// RSP.
-    pub const RSP: usize = 22;
+    pub const RSP: usize = 20;
     /// SS.
-    pub const SS: usize = 23;
+    pub const SS: usize = 21;
     /// How many.
-    pub const COUNT: usize = 24;
+    pub const COUNT: usize = 22;
 }
 
 /// [`Layout`] of x86-64.

@@ -1,5 +1,6 @@
 //! A thread's calls: what they name is looked up first, then something is done.
 
+use crate::fast::{Quick, Wake};
 use crate::invoke::AGAIN;
 use crate::ipc::Send;
 use crate::lookup::Root;
@@ -20,8 +21,15 @@ struct Call {
 impl<M: Machine> Kernel<'_, M> {
     /// The current thread made a call; its registers are saved. Afterwards the
     /// current thread is who runs from now on.
-    #[inline(always)]
     pub fn call(&mut self) {
+        if let Some(wake) = self.called() {
+            self.wake(wake);
+        }
+    }
+
+    /// The same but for the last thing to do, if there is one.
+    #[inline(always)]
+    pub fn called(&mut self) -> Option<Wake> {
         let thread = self.core.current;
         let op = self.machine.get(thread).registers.op::<M::Layout>() as u8;
         let done = match op {
@@ -29,10 +37,19 @@ impl<M: Machine> Kernel<'_, M> {
             _ if op == Op::ReplyRecv as u8 => self.fast_reply_recv(thread),
             _ if op == Op::NbSend as u8 => self.fast_signal(thread),
             _ if op == Op::Wait as u8 => self.fast_wait(thread),
-            _ => false,
+            _ => None,
         };
-        if !done {
-            self.slow_call(thread);
+        match done {
+            Some(Quick::Done) => None,
+            Some(Quick::Wake(wake)) => Some(wake),
+            Some(Quick::Pass(passed)) => {
+                self.pass(thread, passed);
+                None
+            }
+            None => {
+                self.slow_call(thread);
+                None
+            }
         }
     }
 

@@ -2,13 +2,38 @@
 //! next is known; but for a signal that wakes somebody. Each looks at everything first and changes something only if all is as it
 //! has to be; otherwise the general way does it ([`crate::call`]).
 
+use crate::Slot;
 use crate::core::{Store, context, id};
 use crate::{
     Context, Endpoint, Event, Kernel, Machine, Notification, Place, Ref, Reply, State, Thread,
 };
-use crate::{Slot, Time};
-use bulkhead_kernel_abi::{Address, Info, Kind, REGISTER_WORDS, Rights, Status, label};
-use bulkhead_sched::Policy;
+use bulkhead_kernel_abi::{Address, Info, Kind, Rights, Status, label};
+use bulkhead_sched::{Overtake, Policy};
+
+/// What a short way leaves to do.
+pub(crate) enum Quick {
+    Done,
+    Pass(Passed),
+    Wake(Wake),
+}
+
+/// A message goes to a thread, and the processor with it.
+pub(crate) struct Passed {
+    to: Ref<Thread>,
+    badge: u64,
+    /// Of the capability that it was sent with.
+    rights: Rights,
+}
+
+/// A signal that may wake somebody ([`Kernel::wake`]): the last thing that an entry does.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Wake {
+    /// Of what.
+    pub at: Ref<Notification>,
+    /// Which bits.
+    pub bits: u64,
+}
 
 impl<M: Machine> Kernel<'_, M> {
     /// A slot of a thread's root node, if it is one of a kind with rights.
@@ -31,22 +56,17 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A call to a thread without a context that waits for one.
     #[inline(always)]
-    pub(crate) fn fast_call(&mut self, from: Ref<Thread>) -> bool {
+    pub(crate) fn fast_call(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let sender = self.machine.get(from);
-        let (address, info) = (
-            sender.registers.named::<M::Layout>() as Address,
-            Info(sender.registers.info::<M::Layout>()),
-        );
+        let address = sender.registers.named::<M::Layout>() as Address;
         let (context, flags) = (sender.context, sender.flags);
-        let Some(slot) = self.quick(from, address, Kind::Endpoint, Rights::CALL) else {
-            return false;
-        };
-        let (badge, grants) = (slot.cap.data, slot.cap.rights().has(Rights::GRANT));
+        let slot = self.quick(from, address, Kind::Endpoint, Rights::CALL)?;
+        let (badge, rights) = (slot.cap.data, slot.cap.rights());
         let at: Ref<Endpoint> = slot.cap.at();
         let endpoint = self.machine.get(at);
         let to = endpoint.queue.first;
         if endpoint.state != State::Receiving as u32 {
-            return false;
+            return None;
         }
         let receiver = self.machine.get(to);
         let (reply, next) = (receiver.reply, receiver.next);
@@ -56,7 +76,7 @@ impl<M: Machine> Kernel<'_, M> {
             || (flags | receiver.flags) & Thread::VECTORS != 0
             || !self.core.scheduler.donate(&mut Store(&mut *self.machine), priority)
         {
-            return false;
+            return None;
         }
         // It leaves the queue, whose first one it is.
         if next.is_none() {
@@ -78,27 +98,19 @@ impl<M: Machine> Kernel<'_, M> {
         receiver.next = Ref::NONE;
         receiver.state = State::Running as u8;
         self.trace_call(from, to, context);
-        self.pass(from, to, badge, info, grants);
-        true
+        Some(Quick::Pass(Passed { to, badge, rights }))
     }
 
     /// An answer to a caller whose context this thread runs on, and waiting for the next one.
     #[inline(always)]
-    pub(crate) fn fast_reply_recv(&mut self, from: Ref<Thread>) -> bool {
+    pub(crate) fn fast_reply_recv(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let server = self.machine.get(from);
         let Thread { context, flags, notification, .. } = *server;
-        let (named, info) = (
-            server.registers.named::<M::Layout>() as Address,
-            Info(server.registers.info::<M::Layout>()),
-        );
+        let named = server.registers.named::<M::Layout>() as Address;
         let reply_address = (server.registers.op::<M::Layout>() >> 32) as Address;
-        let Some(slot) = self.quick(from, reply_address, Kind::Reply, Rights::NONE) else {
-            return false;
-        };
+        let slot = self.quick(from, reply_address, Kind::Reply, Rights::NONE)?;
         let reply: Ref<Reply> = slot.cap.at();
-        let Some(slot) = self.quick(from, named, Kind::Endpoint, Rights::READ) else {
-            return false;
-        };
+        let slot = self.quick(from, named, Kind::Endpoint, Rights::READ)?;
         let at: Ref<Endpoint> = slot.cap.at();
         let Reply { caller: to, below, .. } = *self.machine.get(reply);
         let waits = |n: Ref<Notification>| self.machine.get(n).bits == 0;
@@ -107,7 +119,7 @@ impl<M: Machine> Kernel<'_, M> {
             || self.machine.get(context).reply != reply
             || notification.some().is_some_and(|n| !waits(n))
         {
-            return false;
+            return None;
         }
         let caller = self.machine.get(to);
         let priority = caller.priority;
@@ -116,7 +128,7 @@ impl<M: Machine> Kernel<'_, M> {
         if (flags & vectors) | (caller.flags & (vectors | faults)) != 0
             || !self.core.scheduler.donate(&mut Store(&mut *self.machine), priority)
         {
-            return false;
+            return None;
         }
         // The only one in the queue.
         let endpoint = self.machine.get_mut(at);
@@ -141,24 +153,24 @@ impl<M: Machine> Kernel<'_, M> {
         caller.reply = Ref::NONE;
         caller.state = State::Running as u8;
         self.trace_return(from, to, context);
-        self.pass(from, to, 0, info, true);
-        true
+        Some(Quick::Pass(Passed { to, badge: 0, rights: Rights::ALL }))
     }
 
     /// The message goes over, and the processor with it.
     #[inline(always)]
-    fn pass(&mut self, from: Ref<Thread>, to: Ref<Thread>, badge: u64, info: Info, grants: bool) {
-        if info.is_short() {
-            for n in 0..REGISTER_WORDS {
-                if n >= info.words() {
-                    break;
+    pub(crate) fn pass(&mut self, from: Ref<Thread>, passed: Passed) {
+        let Passed { to, badge, rights } = passed;
+        let info = Info(self.machine.get(from).registers.info::<M::Layout>());
+        match info.short() {
+            Some(words) => {
+                for n in 0..words {
+                    let word = self.machine.get(from).registers.word::<M::Layout>(n);
+                    self.machine.get_mut(to).registers.set_word::<M::Layout>(n, word);
                 }
-                let word = self.machine.get(from).registers.word::<M::Layout>(n);
-                self.machine.get_mut(to).registers.set_word::<M::Layout>(n, word);
+                let registers = &mut self.machine.get_mut(to).registers;
+                registers.answer::<M::Layout>(Status::OK.0, badge, info.0);
             }
-            self.machine.get_mut(to).registers.answer::<M::Layout>(Status::OK.0, badge, info.0);
-        } else {
-            self.carry(from, to, badge, grants);
+            None => self.carry(from, to, badge, rights.has(Rights::GRANT)),
         }
         let space = self.machine.get(to).space;
         self.core.current = to;
@@ -171,37 +183,36 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A signal that wakes nobody.
     #[inline(always)]
-    pub(crate) fn fast_signal(&mut self, from: Ref<Thread>) -> bool {
+    pub(crate) fn fast_signal(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let address = self.machine.get(from).registers.named::<M::Layout>() as Address;
-        let Some(slot) = self.quick(from, address, Kind::Notification, Rights::WRITE) else {
-            return false;
-        };
+        let slot = self.quick(from, address, Kind::Notification, Rights::WRITE)?;
         let (at, badge) = (slot.cap.at::<Notification>(), slot.cap.data);
-        let notification = self.machine.get_mut(at);
         let bits = crate::ipc::bits(badge);
-        if let Some(first) = notification.queue.first.some() {
-            let wakes = self.wake_first(first, at, bits);
-            if wakes {
-                self.machine.get_mut(from).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
+        let done = match self.machine.get(at).queue.first.some() {
+            Some(_) => Quick::Wake(Wake { at, bits }),
+            None if self.machine.get(at).bound.is_none() => {
+                self.machine.get_mut(at).bits |= bits;
+                Quick::Done
             }
-            return wakes;
-        }
-        if !notification.bound.is_none() {
-            return false;
-        }
-        notification.bits |= bits;
+            None => return None,
+        };
         self.machine.get_mut(from).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
-        true
+        Some(done)
     }
 
-    /// A signal for the first thread that waits, which does on its own time. Whoever runs then is decided, too.
-    #[inline(never)]
-    pub(crate) fn wake_first(&mut self, to: Ref<Thread>, at: Ref<Notification>, bits: u64) -> bool {
-        let Thread { context, reply, next, .. } = *self.machine.get(to);
-        if context.is_none() || !reply.is_none() {
-            return false;
-        }
-        let timer = self.overtake(to, false);
+    /// Gives a signal, and decides who runs. The short way: it is for a thread that waits there on its own time.
+    #[inline(always)]
+    pub fn wake(&mut self, Wake { at, bits }: Wake) {
+        let alone = |to: &Ref<Thread>| {
+            let Thread { context, reply, .. } = self.machine.get(*to);
+            !context.is_none() && reply.is_none()
+        };
+        let Some(to) = self.machine.get(at).queue.first.some().filter(alone) else {
+            self.signal(at, bits);
+            return self.decide();
+        };
+        let Thread { context, next, .. } = *self.machine.get(to);
+        let overtakes = self.overtake(to, context, Overtake::Wakes);
         let notification = self.machine.get_mut(at);
         let bits = core::mem::take(&mut notification.bits) | bits;
         match next.is_none() {
@@ -211,14 +222,13 @@ impl<M: Machine> Kernel<'_, M> {
         let receiver = self.machine.get_mut(to);
         receiver.registers.answer::<M::Layout>(Status::OK.0, bits, Info::NOTIFIED.0);
         receiver.state = State::Running as u8;
-        match timer {
-            Some(timer) => self.run(to, timer),
-            None => {
+        match overtakes {
+            true => self.go(to),
+            false => {
                 self.ready(to);
                 self.decide();
             }
         }
-        true
     }
 
     /// A budget ended, and a handler waits for that on its own time.
@@ -239,7 +249,9 @@ impl<M: Machine> Kernel<'_, M> {
         if own.is_none() || reply.is_none() || self.machine.get(own).time.policy() == Policy::Pibs {
             return false;
         }
-        let Some(timer) = self.overtake(to, true) else { return false };
+        if !self.overtake(to, own, Overtake::Ends) {
+            return false;
+        }
         match next.is_none() {
             true => self.empty_endpoint(at),
             false => self.leave_queue(to),
@@ -260,46 +272,50 @@ impl<M: Machine> Kernel<'_, M> {
         handler.registers.set_words::<M::Layout>(&words, words.len());
         let info = Info::new(label::TIMEOUT, words.len()).0;
         handler.registers.answer::<M::Layout>(Status::OK.0, cap.data, info);
-        self.run(to, timer);
+        self.go(to);
         true
-    }
-
-    /// Its context goes on the processor, if the scheduler sees at once that it has to: when to ask it again.
-    #[inline(always)]
-    fn overtake(&mut self, to: Ref<Thread>, ends: bool) -> Option<Time> {
-        let Thread { context, priority, .. } = *self.machine.get(to);
-        let held = self.machine.get(context);
-        let id = id(context)?;
-        if held.is_set == 0 || held.time.priority() != priority {
-            return None;
-        }
-        let now = self.machine.now();
-        self.core.scheduler.overtake(&mut Store(&mut *self.machine), id, now, ends)
     }
 
     /// A refill came that somebody of a higher priority waited for.
     #[inline(always)]
     pub(crate) fn fast_refill(&mut self) -> bool {
-        let now = self.now();
+        let now = self.machine.now();
+        let Some(context) = self.core.scheduler.due(now).map(context) else { return false };
+        let to = self.machine.get(context).thread;
+        let overtakes = self.overtake(to, context, Overtake::Refilled);
+        if overtakes {
+            self.go(to);
+        }
+        overtakes
+    }
+
+    /// A thread's context goes on the processor, and the timer is set for it, if the scheduler sees at once that it
+    /// has to; who runs is still the one before.
+    #[inline(never)]
+    fn overtake(&mut self, to: Ref<Thread>, context: Ref<Context>, how: Overtake) -> bool {
+        let held = self.machine.get(context);
+        let Some(id) = id(context) else { return false };
+        if held.is_set == 0 || held.time.priority() != self.machine.get(to).priority {
+            return false;
+        }
+        let now = self.machine.now();
         let store = &mut Store(&mut *self.machine);
-        let Some((id, timer)) = self.core.scheduler.refilled(store, now) else { return false };
-        self.core.now = 0;
-        self.run(self.machine.get(context(id)).thread, timer);
+        let Some(timer) = self.core.scheduler.overtake(store, id, now, how) else { return false };
+        if timer != self.core.timer {
+            self.core.timer = timer;
+            self.machine.set_timer(timer);
+        }
         true
     }
 
-    /// A thread runs from now on, until a time.
-    #[inline(never)]
-    fn run(&mut self, to: Ref<Thread>, timer: Time) {
+    /// A thread runs from now on.
+    #[inline(always)]
+    fn go(&mut self, to: Ref<Thread>) {
         if let Some(before) = self.core.current.some() {
             self.trace_leave(self.machine.get(before).context);
         }
         self.core.current = to;
         self.trace_run();
-        if timer != self.core.timer {
-            self.core.timer = timer;
-            self.machine.set_timer(timer);
-        }
         self.enter();
     }
 
@@ -312,18 +328,16 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// A wait for what was signalled already.
     #[inline(always)]
-    pub(crate) fn fast_wait(&mut self, from: Ref<Thread>) -> bool {
+    pub(crate) fn fast_wait(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let address = self.machine.get(from).registers.named::<M::Layout>() as Address;
-        let Some(slot) = self.quick(from, address, Kind::Notification, Rights::READ) else {
-            return false;
-        };
+        let slot = self.quick(from, address, Kind::Notification, Rights::READ)?;
         let at: Ref<Notification> = slot.cap.at();
         let bits = core::mem::take(&mut self.machine.get_mut(at).bits);
         if bits == 0 {
-            return false;
+            return None;
         }
         let registers = &mut self.machine.get_mut(from).registers;
         registers.answer::<M::Layout>(Status::OK.0, bits, Info::NOTIFIED.0);
-        true
+        Some(Quick::Done)
     }
 }

@@ -332,7 +332,7 @@ impl Layout for Odd {
     const INFO: usize = 20;
     const WORDS: usize = 9;
     const IP: usize = 1;
-    const SP: usize = 22;
+    const SP: usize = 18;
     const FLAGS: usize = 5;
     const ARGUMENTS: [usize; 2] = [15, 0];
     const ALL: usize = 7;

@@ -2,12 +2,21 @@
 //! means is its driver's, a thread. A level-triggered line is kept back until that thread has acknowledged it
 //! ([`Interrupt::rests`]).
 
-use crate::{Event, Interrupt, Kernel, Machine, Notification, Ref};
+use crate::fast::Wake;
+use crate::{Event, Interrupt, Kernel, Machine, Ref};
 use bulkhead_kernel_abi::Kind;
 
 impl<M: Machine> Kernel<'_, M> {
     /// An interrupt came: whoever waits for it is told.
     pub fn interrupt(&mut self, at: Ref<Interrupt>) {
+        if let Some(wake) = self.interrupted(at) {
+            self.wake(wake);
+        }
+    }
+
+    /// The same but for the last thing to do, if there is one.
+    #[inline(always)]
+    pub fn interrupted(&mut self, at: Ref<Interrupt>) -> Option<Wake> {
         let interrupt = self.machine.get_mut(at);
         let Interrupt { state, mask, rests, .. } = *interrupt;
         let (cap, vector) = (interrupt.slot.cap, interrupt.vector);
@@ -24,15 +33,8 @@ impl<M: Machine> Kernel<'_, M> {
             notification: if cap.is(Kind::Notification) { cap.object } else { 0 },
             again: u64::from(state != rests),
         });
-        if cap.is(Kind::Notification) {
-            let (notification, bits) = (cap.at::<Notification>(), crate::ipc::bits(cap.data));
-            let waits = self.machine.get(notification).queue.first;
-            if !waits.is_none() && self.wake_first(waits, notification, bits) {
-                return;
-            }
-            self.signal(notification, bits);
-        }
-        self.decide();
+        let bits = crate::ipc::bits(cap.data);
+        cap.is(Kind::Notification).then(|| Wake { at: cap.at(), bits })
     }
 
     /// The next one may come.

@@ -40,6 +40,7 @@ mod untyped;
 pub use crate::core::{Core, Kernel};
 pub use bulkhead_kernel_abi as abi;
 pub use cap::{Cap, Mapping, Place, SLOT_BITS, Slot};
+pub use fast::Wake;
 pub use fault::Exception;
 pub use invoke::Answer;
 pub use lookup::Root;

@@ -108,7 +108,7 @@ impl<T> core::fmt::Debug for Ref<T> {
 /// ([`Layout`]).
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(16))]
-pub struct Registers(pub [u64; 24]);
+pub struct Registers(pub [u64; 22]);
 
 /// Which of [`Registers`] is what in a call: indices.
 pub trait Layout {

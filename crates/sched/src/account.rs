@@ -277,7 +277,7 @@ impl Account {
     }
 
     /// What is not a server wakes; true.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn wake_unlisted(&mut self, now: Time) -> bool {
         if self.policy == PIBS {
             self.activate(now);

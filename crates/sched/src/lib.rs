@@ -64,7 +64,7 @@ pub use context::{Context, Contexts, Id};
 pub use pibs::{Requester, Utilization};
 pub use refills::Refill;
 pub use release::PLACES;
-pub use scheduler::{Decision, NoRoom, Scheduler};
+pub use scheduler::{Decision, NoRoom, Overtake, Scheduler};
 
 /// Ticks: a time since some beginning, or a duration. Sums saturate: what would come
 /// after the end of time never comes.

@@ -122,7 +122,7 @@ impl Account {
     }
 
     /// There is work.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn activate(&mut self, now: Time) {
         if !self.is_active() {
             self.active = 1;

@@ -60,6 +60,12 @@ impl Ready {
         level >= self.highest
     }
 
+    /// Whether nobody is at this level or above.
+    #[inline(always)]
+    pub fn is_above_all(&self, level: u32) -> bool {
+        level > self.highest
+    }
+
     /// The first of a level.
     #[inline(always)]
     pub fn first(&self, level: u32) -> Option<Id> {

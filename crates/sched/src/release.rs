@@ -101,11 +101,17 @@ impl Release {
         (first.level() > level as u16).then_some(first.time)
     }
 
+    /// When the second one is due.
+    #[inline(always)]
+    pub fn second(&self) -> Time {
+        // Those that are not there are never due.
+        self.entries[1].time.min(self.entries[2].time)
+    }
+
     /// Whether the second one is due, too.
     #[inline(always)]
     pub fn second_is_due(&self, now: Time) -> bool {
-        // Those that are not there are never due.
-        self.entries[1].time <= now || self.entries[2].time <= now
+        self.second() <= now
     }
 
     /// Whether more wait than are looked at one by one.

@@ -38,6 +38,26 @@ pub struct Decision {
     pub alarm: bool,
 }
 
+/// Why a context goes on the processor ([`Scheduler::overtake`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Overtake {
+    /// A thread wants to run on it from now on. Who runs goes on later.
+    Wakes = 0,
+    /// The same. Who runs has used up its budget, and stops wanting to run.
+    Ends = 1,
+    /// It is the one whose refill is [`Scheduler::due`].
+    Refilled = WANTED | WAITS,
+}
+
+impl Overtake {
+    /// The context's flags before, but for [`SERVER`], if it is as simple as that.
+    #[inline(always)]
+    const fn flags(self) -> u8 {
+        self as u8 & (WANTED | WAITS)
+    }
+}
+
 /// There are as many contexts as there is room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
@@ -229,70 +249,58 @@ impl Scheduler {
         self.decide(contexts, now, before)
     }
 
-    /// A thread wants to run on a context from now on, and goes on the processor at once, before who
-    /// runs; who runs goes on later, or (`ends`) has used up its budget and stops wanting to run.
-    /// Answers when to call [`Scheduler::schedule`] at the latest.
+    /// A context goes on the processor at once, before who runs. Answers when to call [`Scheduler::schedule`]
+    /// at the latest.
     ///
     /// `None`: it is not as simple as that, and nothing was done but that who runs was charged. It is if
-    /// the last decision holds, nobody's time has come, both are plain, the new one is above
-    /// all others and has budget; and who runs has some left, or does not for `ends`, until a later refill.
-    #[inline(never)]
+    /// the last decision holds, nobody else's time has come, both are plain, the new one is above
+    /// all others and has budget; and who runs has some left, or ([`Overtake::Ends`]) none until a later refill.
+    #[inline(always)]
     pub fn overtake(
         &mut self,
         contexts: &mut (impl Contexts + ?Sized),
         id: Id,
         now: Time,
-        ends: bool,
+        how: Overtake,
     ) -> Option<Time> {
+        let refilled = how == Overtake::Refilled;
         let context = contexts.context(id);
         let level = foreground(context.priority);
-        let plain = context.flags & !SERVER == 0 && context.account.eligible() <= now;
-        if !plain
-            || self.ready.highest() >= level
+        let due = if refilled { self.release.second() } else { self.release.first() };
+        if context.flags & !SERVER != how.flags()
+            || context.account.eligible() > now
+            || !self.ready.is_above_all(level)
             || self.level != self.effective
             || now < self.charged
-            || self.release.first() <= now
-            || self.charge_running(contexts, now) != ends
-            || ends && !self.end(contexts, now)
+            || due <= now
         {
             return None;
         }
+        match self.charge_running(contexts, now) {
+            false if how == Overtake::Ends => return None,
+            true if how != Overtake::Ends || !self.end(contexts, now) => return None,
+            _ => (),
+        }
+        if refilled {
+            self.release.take_first(contexts);
+            contexts.refilled(id);
+        }
         let (context, refills) = contexts.refills(id);
-        context.flags |= WANTED;
-        context.account.wake(refills, now);
+        if !refilled {
+            match context.flags & SERVER {
+                0 => _ = context.account.wake_unlisted(now),
+                _ => context.account.begin(refills, now),
+            }
+        }
+        context.flags = context.flags & SERVER | WANTED;
         Some(self.put_on(context, id, level, now))
     }
 
-    /// The refill of a context is due that goes on the processor at once, before who runs. Answers which
-    /// one, and when to call [`Scheduler::schedule`] at the latest.
-    ///
-    /// `None`: it is not as simple as that, and nothing was done but that who runs was charged. It is if
-    /// the last decision holds, no other one's time has come, both are plain, the new one is above
-    /// all others; and who runs has budget left.
-    #[inline(never)]
-    pub fn refilled(
-        &mut self,
-        contexts: &mut (impl Contexts + ?Sized),
-        now: Time,
-    ) -> Option<(Id, Time)> {
+    /// The context whose refill is due first, if one is.
+    #[inline(always)]
+    pub fn due(&self, now: Time) -> Option<Id> {
         let entry = self.release.at(0);
-        let id = entry.id().filter(|_| entry.time <= now && !entry.is_alarm())?;
-        let context = contexts.context(id);
-        let level = foreground(context.priority);
-        if context.flags & !SERVER != WANTED | WAITS
-            || self.ready.highest() >= level
-            || self.level != self.effective
-            || now < self.charged
-            || self.release.second_is_due(now)
-            || self.charge_running(contexts, now)
-        {
-            return None;
-        }
-        self.release.take_first(contexts);
-        contexts.refilled(id);
-        let context = contexts.context(id);
-        context.flags &= !WAITS;
-        Some((id, self.put_on(context, id, level, now)))
+        entry.id().filter(|_| entry.time <= now && !entry.is_alarm())
     }
 
     /// Somebody plain with budget, above all others and in no queue, goes on the processor; until when.
