@@ -115,6 +115,9 @@ pub fn why(kernel: &Kernel, refusal: Refusal) -> String {
         Refusal::Blocked { context, blocking } => {
             format!("{} can wait for {} for ever", name(context), name(blocking.by))
         }
+        Refusal::Delayed { context, by } => {
+            format!("{} is strict, and can wait for {}", name(context), name(by))
+        }
         Refusal::NotRateMonotonic { shorter, longer } => format!(
             "it does not apply: {} has a shorter period than {} and no higher priority",
             name(shorter),

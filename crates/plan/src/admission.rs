@@ -62,6 +62,13 @@ pub enum Refusal {
         /// At least so long, in nanoseconds.
         response: u64,
     },
+    /// A strict one does not get back what it loses by waiting, and somebody can keep it waiting.
+    Delayed {
+        /// The context.
+        context: usize,
+        /// By whom.
+        by: usize,
+    },
     /// Somebody below can keep it waiting for ever.
     Blocked {
         /// The context.
@@ -319,9 +326,9 @@ impl<'a> Analysis<'a> {
     pub fn refusals(&self, test: Test) -> Vec<Refusal> {
         let refused = |context| match test {
             Test::None => None,
-            Test::Response => self.response(context).err(),
+            Test::Response => self.response(context).err().or_else(|| self.delayed(context)),
             Test::Bound => match self.utilization(context) {
-                Ok(sum) if sum.sum <= sum.limit => None,
+                Ok(sum) if sum.sum <= sum.limit => self.delayed(context),
                 Ok(sum) => Some(Refusal::Above { context, sum }),
                 Err(refusal) => Some(refusal),
             },
@@ -336,12 +343,27 @@ impl<'a> Analysis<'a> {
         all
     }
 
-    /// The share of all others that come before a context.
-    fn above(&self, context: usize) -> Share {
+    /// A strict server's refill comes T after its use began: each wait puts all that follows off, and the waits
+    /// add up ([`bulkhead_sched::server`]). So it gets C in each T only if nobody can keep it waiting.
+    fn delayed(&self, context: usize) -> Option<Refusal> {
+        if !matches!(self.kernel.contexts[context].policy, Policy::Strict(_)) {
+            return None;
+        }
+        let before = self.before(context).next();
+        let by = before.or_else(|| self.blocking(context).map(|blocking| blocking.by))?;
+        Some(Refusal::Delayed { context, by })
+    }
+
+    /// All others that come before a context.
+    fn before(&self, context: usize) -> impl Iterator<Item = usize> {
         let own = self.floor(context);
-        let others = (0..self.kernel.contexts.len()).filter(|n| *n != context);
-        let before = others.filter(|n| self.kernel.is_pibs(*n) || self.priorities(*n).1 >= own);
-        before.map(|n| self.kernel.share(n)).fold(Share(0), Share::plus)
+        let others = (0..self.kernel.contexts.len()).filter(move |n| *n != context);
+        others.filter(move |n| self.kernel.is_pibs(*n) || self.priorities(*n).1 >= own)
+    }
+
+    /// Their share.
+    fn above(&self, context: usize) -> Share {
+        self.before(context).map(|n| self.kernel.share(n)).fold(Share(0), Share::plus)
     }
 }
 
@@ -506,6 +528,37 @@ mod tests {
         // Above them it disturbs all the same.
         kernel.threads[3].priority = 3;
         assert_eq!(look(&kernel).refusals(Test::Response).len(), 2);
+    }
+
+    #[test]
+    fn a_strict_one_is_guaranteed_only_if_nobody_keeps_it_waiting() {
+        let mut kernel = kernel();
+        let strict = Policy::Strict(Budget { budget: 1, period: 10, refills: 8 });
+        kernel.active(strict, 2, &[]);
+        kernel.active(server(3, 7), 1, &[]);
+        kernel.threads[0].priority = 3;
+        kernel.contexts[1].guaranteed = false;
+        assert_eq!(look(&kernel).refusals(Test::Response), []);
+        // At the same priority, or above: its own response time is still below its period.
+        let refused = vec![Refusal::Delayed { context: 0, by: 1 }];
+        for priority in [3, 4] {
+            kernel.threads[1].priority = priority;
+            assert_eq!(look(&kernel).response(0), Ok(4));
+            assert_eq!(look(&kernel).refusals(Test::Response), refused);
+        }
+        assert_eq!(look(&kernel).refusals(Test::Bound), refused);
+        assert_eq!(look(&kernel).refusals(Test::None), []);
+        kernel.contexts[0].guaranteed = false;
+        assert_eq!(look(&kernel).refusals(Test::Response), []);
+        assert_eq!(look(&kernel).refusals(Test::Bound), []);
+        // Below, but in a server above.
+        kernel.contexts[0].guaranteed = true;
+        kernel.threads[1].priority = 1;
+        let endpoint = kernel.endpoint(Some(1));
+        kernel.program(5, &[], &[endpoint]);
+        kernel.programs[1].calls.push(Call { endpoint, badge: 0, grant: false });
+        // The analysis is made anew, with what it calls.
+        assert_eq!(look(&kernel).refusals(Test::Response), refused);
     }
 
     #[test]

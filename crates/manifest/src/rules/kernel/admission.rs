@@ -45,6 +45,18 @@ fn explain(kernel: &Kernel, analysis: &Analysis<'_>, refusal: Refusal) -> (usize
             );
             (context, message, before(kernel, analysis, context))
         }
+        Refusal::Delayed { context, by } => {
+            let message = format!(
+                "`{}` is strict, and `{}` can keep it waiting: what a strict context loses so it \
+                 does not get back, and it comes later and later",
+                name(context),
+                name(by)
+            );
+            let help = "take `policy = \"sporadic\"`; or give it a priority above all others, below \
+                        no device and no called server; or do without a guarantee \
+                        (`guaranteed = false`)";
+            (context, message, help.into())
+        }
         Refusal::Blocked { context, blocking: Blocking { by, endpoint, .. } } => {
             let endpoint = &kernel.endpoints[endpoint].name;
             let message = format!(
