@@ -129,8 +129,13 @@ impl Build {
             Policy::Full { slice } => (slice, 0),
         };
         let [least, most] = CONTEXT_BITS;
-        let bits = (least..=most).find(|bits| refills(*bits) >= count).unwrap_or(most);
+        let bits = (least..=most).find(|bits| refills(*bits) + 1 >= count).unwrap_or(most);
         let place = self.make(Kind::Context, bits, 1)?;
+        if count > 0 {
+            // As long as the manifest says, not as there is room; the first one lies in the context.
+            let at: Ref<bulkhead_kernel::Context> = self.cap(place).at();
+            self.machine().get_mut(at).refills = count - 1;
+        }
         let word = u64::from(place) | (policy as u64) << 32 | u64::from(context.background) << 40;
         self.call(control, label::SET_CONTEXT, [word, first, period, n as u64 + 1])
             .map_err(|e| format!("context {}: {e}", context.name))?;

@@ -170,7 +170,35 @@ pub fn context_refills(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let help = "write 1, and 1 more for each time that its thread waits";
             found.push(Diagnostic::new("context-refills", at, message).help(help));
         }
+        found.extend(short_list(cx, item));
     }
+}
+
+/// Each wait splits a refill. A list without room for all of a period puts budget together where it comes
+/// latest, and a guaranteed one would not have C in each T.
+fn short_list(cx: &Context<'_, '_>, item: &Item<raw::Context>) -> Option<Diagnostic> {
+    let Some(plan::Policy::Sporadic(server) | plan::Policy::Strict(server)) = policy(item) else {
+        return None;
+    };
+    let activations = item.activations.unwrap_or(1);
+    let possible = (2..=MOST_REFILLS).contains(&server.refills);
+    if item.guaranteed == Some(false) || !possible || server.refills > activations {
+        return None;
+    }
+    let message = format!(
+        "context `{}` is guaranteed and activated {activations} times in a period, and {} refills \
+         are too few to keep apart what comes again when",
+        item.name, server.refills
+    );
+    let help = match activations < MOST_REFILLS {
+        true => format!("write `refills = {}`, or `guaranteed = false`", activations + 1),
+        false => format!(
+            "{MOST_REFILLS} are the most: {} activations at most, or `guaranteed = false`",
+            MOST_REFILLS - 1
+        ),
+    };
+    let key = if item.refills.is_some() { "refills" } else { "activations" };
+    Some(Diagnostic::new("context-refills", cx.at(item, &[k(key)]), message).help(help))
 }
 
 /// The scheduler has a place for each context.
