@@ -116,6 +116,9 @@ impl Layout for X86 {
     const CALL_LEN: u64 = 2;
     // Interrupts on; bit 1 is always set.
     const START_FLAGS: u64 = 0x202;
+    // MXCSR, with all exceptions masked: XRSTOR loads it even where the area has no SSE state (APM volume 2,
+    // section 11.5.9).
+    const START_VECTORS: (usize, u64) = (3, 0x1F80);
 }
 
 /// A step of a script ([`bulkhead_kernel::Machine::play`]): 32 bits to be written. An address of 0 ends it, and that of

@@ -338,6 +338,7 @@ impl Layout for Odd {
     const ALL: usize = 7;
     const CALL_LEN: u64 = 3;
     const START_FLAGS: u64 = 0x5A5A;
+    const START_VECTORS: (usize, u64) = (7, 0x77);
 }
 
 /// The capability of memory that nothing was made of yet: 2^`bits` bytes at a multiple of that.

@@ -134,6 +134,8 @@ pub trait Layout {
     const CALL_LEN: u64;
     /// Flags of a thread that starts.
     const START_FLAGS: u64;
+    /// The only word that is not 0 in the vector registers of a thread that has not used them.
+    const START_VECTORS: (usize, u64);
 }
 
 impl Registers {
