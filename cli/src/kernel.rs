@@ -65,11 +65,22 @@ pub fn user(kernel: &Kernel, context: usize) -> String {
 pub fn tables(out: &mut String, plan: &Plan) {
     for (sandbox, kernel) in all(plan) {
         programs(out, sandbox, kernel);
+        traced(out, sandbox, kernel);
         threads(out, sandbox, kernel);
         contexts(out, sandbox, kernel);
         rights(out, plan, sandbox, kernel);
         meetings(out, sandbox, kernel);
     }
+}
+
+/// Where it writes what it does.
+fn traced(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
+    let Some(ram) = sandbox.ram.first().filter(|_| kernel.trace > 0) else { return };
+    let (name, ring) = (&sandbox.name, size::show(kernel.trace));
+    let at = ram.gpa + (ram.len - kernel.ring());
+    out.push_str(&format!(
+        "\n{name} is traced: it writes what it does into {ring} at {at:#x} of its memory, the oldest overwritten (`bulkhead trace`)\n"
+    ));
 }
 
 fn or_none(bytes: u64) -> String {

@@ -32,6 +32,10 @@ pub struct Arguments {
     /// Host time.
     #[arg(long)]
     live: bool,
+    /// Read what kernels tell of the machine that `bulkhead run` runs in a folder (target/run/NAME), which goes on. The manifest
+    /// is that machine's, and has `trace`. Without `--for`: what the rings hold.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "live")]
+    attach: Option<PathBuf>,
     /// Give up after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     limit: u64,
@@ -57,12 +61,17 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if !ensure_traced(&mut checked) {
+    // What runs already is traced or not.
+    if arguments.attach.is_none() && !ensure_traced(&mut checked) {
         return output::fail(&format!("no sandbox of `{}` runs a kernel", checked.system.name));
     }
     let names: Vec<_> =
         checked.system.sandboxes.iter().map(|wanted| wanted.sandbox.name.clone()).collect();
-    let mut traces = match system(arguments, checked) {
+    let traces = match &arguments.attach {
+        Some(folder) => attached(arguments, folder, &checked),
+        None => system(arguments, checked),
+    };
+    let mut traces = match traces {
         Ok(traces) => traces,
         Err(status) => return status,
     };
@@ -128,6 +137,22 @@ fn system(arguments: &Arguments, checked: Checked) -> Result<Vec<Traced>, ExitCo
         }
     });
     outcome.map(|outcome| outcome.traces).map_err(|error| output::fail(&error.to_string()))
+}
+
+/// Reads what runs already.
+fn attached(
+    arguments: &Arguments,
+    folder: &Path,
+    checked: &Checked,
+) -> Result<Vec<Traced>, ExitCode> {
+    let interrupt = Interrupt::default();
+    interrupt.arm();
+    let baked = bulkhead_run::build(checked, &arguments.manifest.folder());
+    let traces = baked.and_then(|baked| {
+        let limit = Duration::from_secs(arguments.limit);
+        bulkhead_run::attached(folder, &baked, arguments.length, limit, &|| interrupt.came())
+    });
+    traces.map_err(|error| output::fail(&error.to_string()))
 }
 
 /// A line for each event.

@@ -14,7 +14,7 @@ pub use intact::Program;
 pub use machine::machine;
 pub use promises::judge;
 pub use system::{Event, Options, Outcome, Spoil, run};
-pub use trace::{Readers, Traced};
+pub use trace::{Readers, Traced, attached};
 
 /// Why a run did not come to a report.
 #[derive(Debug)]

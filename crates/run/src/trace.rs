@@ -1,10 +1,16 @@
 //! What kernels tell of what they do, out of the machine's memory.
 
+use crate::Error;
+use bulkhead_audit::{Memory, RamFile};
 use bulkhead_image::{Baked, Trace};
 use bulkhead_plan::kernel::{Kernel, Policy};
 use bulkhead_plan::{Guest, Plan};
+use bulkhead_qemu::Qmp;
 use bulkhead_trace::{Budget, Names, Reader, Timeline};
+use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// A kernel's trace.
 #[derive(Clone, Debug)]
@@ -47,6 +53,11 @@ impl Readers {
         }
     }
 
+    /// Forgets what was read: from here on.
+    fn forget(&mut self) {
+        self.0.iter_mut().for_each(|(_, reader)| reader.timeline.items.clear());
+    }
+
     /// Whether each tells of at least so many nanoseconds.
     #[must_use]
     pub fn have(&self, length: u64) -> bool {
@@ -63,6 +74,58 @@ impl Readers {
             Some(Traced { sandbox, timeline: reader.timeline, names, budgets })
         };
         self.0.into_iter().filter_map(of).collect()
+    }
+}
+
+/// How often a running machine's rings are read: before a ring of the smallest size is written round.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Reads the rings of a machine that another process runs in this folder, which goes on meanwhile: what they hold and,
+/// with a `length`, what comes until they have told of so many nanoseconds, `limit` has passed or `stop` says so. `baked` is its image.
+///
+/// # Errors
+/// No such machine; one of another image, or whose kernels don't trace.
+pub fn attached(
+    folder: &Path,
+    baked: &Baked,
+    length: Option<u64>,
+    limit: Duration,
+    stop: &dyn Fn() -> bool,
+) -> Result<Vec<Traced>, Error> {
+    let mut readers = Readers::new(baked);
+    if readers.is_empty() {
+        return Err(Error::Other(
+            "no kernel of this manifest traces: `trace` in its `guest`".into(),
+        ));
+    }
+    let mut qmp = Qmp::connect(&folder.join("qmp.sock")).map_err(Error::Machine)?;
+    let ram = json!({"path": "/objects/ram", "property": "mem-path"});
+    let path = qmp.execute("qom-get", ram).map_err(Error::Machine)?;
+    let path = path.as_str().ok_or_else(|| Error::Other(format!("no file of RAM: {path}")))?;
+    let machine = &baked.plan.machine;
+    let memory = RamFile::flat(Path::new(path), machine.ram_below_4g.min(machine.ram_size))
+        .map_err(|e| Error::Other(format!("{path}: {e}")))?;
+    let begun = Instant::now();
+    let read = |pa: u64, bytes: &mut [u8]| memory.read(pa, bytes);
+    if length.is_some() {
+        readers.read(&read);
+        readers.forget();
+    }
+    loop {
+        readers.read(&read);
+        let enough = length.is_none_or(|length| readers.have(length));
+        if enough || begun.elapsed() > limit || stop() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let traces = readers.finish(baked);
+    match traces.iter().all(|traced| traced.timeline.items.is_empty()) {
+        true => Err(Error::Other(format!(
+            "no kernel has told anything where this manifest's rings are: does {} run it?",
+            folder.display()
+        ))),
+        false => Ok(traces),
     }
 }
 

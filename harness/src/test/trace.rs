@@ -3,12 +3,15 @@
 //! (`BLESS=1` writes it); not when and how often, for that depends on how fast the code is.
 
 use super::driver::{Bench, Job};
-use super::system::{Manifest, run};
+use super::system::{Manifest, artifacts, run};
 use crate::build;
 use bulkhead_run::Traced;
 use bulkhead_trace::check;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
 
 /// Systems, and how many calls with donation each makes, where that is certain.
 const SYSTEMS: [(&str, Option<u64>); 3] =
@@ -18,7 +21,33 @@ pub fn jobs() -> Vec<Job> {
     let job = |(name, calls)| {
         Job::one(format!("trace/{name}"), 120, move |bench| traced(bench, name, calls))
     };
-    SYSTEMS.into_iter().map(job).collect()
+    SYSTEMS.into_iter().map(job).chain([attached()]).collect()
+}
+
+/// The rings of a machine that runs can be read from outside, while it goes on: what they hold, and what comes.
+fn attached() -> Job {
+    Job::one("trace/attached", 120, |bench| {
+        let system = std::fs::read_to_string(file("passive", "toml")).map_err(|e| e.to_string())?;
+        let manifest =
+            Manifest(system.replace("kind = \"kernel\"", "kind = \"kernel\", trace = \"1 MiB\""));
+        let baked = bulkhead_run::build(&manifest.load(&bench.dir)?, &artifacts());
+        let (baked, dir) = (baked.map_err(|e| e.to_string())?, bench.dir.clone());
+        let found = Rc::new(Cell::new(0));
+        let seen = Rc::clone(&found);
+        let ran = run(&manifest, &bench.dir, |options| {
+            options.time = bulkhead_qemu::Time::one_core();
+            options.stop = Some(Box::new(move || {
+                let limit = Duration::from_secs(1);
+                let traces = bulkhead_run::attached(&dir, &baked, None, limit, &|| false);
+                let events = |traces: Vec<Traced>| traces[0].timeline.records().count();
+                seen.set(seen.get().max(traces.map_or(0, events)));
+                false
+            }));
+        })?;
+        ran.undisturbed(&ran.outcome()?.report.sandboxes[0].name, &["exited"])?;
+        ran.ensure(found.get() > 0, "nothing was read of the running machine")?;
+        Ok(format!("{} events of a machine that ran on", found.get()))
+    })
 }
 
 fn file(name: &str, ending: &str) -> PathBuf {
