@@ -183,6 +183,14 @@ ids! {
     HOG_WORST = 0x0A4 "kernel.hog_worst";
     /// Kernel: interrupts a second that it handled.
     STORM_RATE = 0x0A2 "kernel.storm_rate";
+    /// A passive server that encrypts: a request with nobody else on the processor, ns.
+    AES_ALONE = 0x0A5 "kernel.aes_alone";
+    /// What its first client gets of that speed, in millionths.
+    AES_A = 0x0A6 "kernel.aes_a";
+    /// What its second client gets of it.
+    AES_B = 0x0A7 "kernel.aes_b";
+    /// Three workloads under switches of criticality: one of them in a stage; jobs, missed deadlines, longest time.
+    MIXED = 0x0A8 "kernel.mixed";
     /// A switch of criticality at user level, of 1 thread.
     KERNEL_CRITICALITY_1 = 0x088 "kernel.criticality_1";
     /// A switch of criticality at user level, of 2 threads.

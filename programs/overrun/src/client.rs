@@ -1,7 +1,7 @@
 //! Asks for steps, and checks what it gets against what it computes itself.
 
-use crate::chain::step;
 use bulkhead_program::{Message, Program, println, ready};
+use program_overrun::chain::step;
 
 /// Requests of `steps=N` steps each, for ever. After `rounds=N` of them it says how it went, and signals `done`.
 pub fn ask(program: Program) -> u32 {

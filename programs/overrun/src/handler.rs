@@ -1,11 +1,11 @@
 //! Is told of the end of a client's budget in the server, and settles it.
 
-use crate::chain::{Chain, State};
 use bulkhead_program::abi::{Policy as Time, at, label};
 use bulkhead_program::marker::{BEGIN, id};
 use bulkhead_program::{
     Context, Error, FOREVER, Maker, Message, Program, Received, Reply, Thread, mark, now, println,
 };
+use program_overrun::chain::{Chain, State};
 
 /// What the server runs on without a client, ns, budget and period: to begin anew, and to end a request.
 const SPARE: [u64; 2] = [200_000, 1_000_000];
@@ -70,16 +70,24 @@ struct Handler {
     stopped: Option<(usize, u64)>,
 }
 
+/// The number at a place between commas, or the last one.
+fn of(numbers: &str, place: usize) -> u64 {
+    let mut all = numbers.split(',');
+    let number = all.clone().nth(place).or_else(|| all.next_back());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// Where a thread begins that has not run so far.
 fn beginning(thread: Thread) -> Result<[u64; 4], Error> {
     thread.registers().map(|[ip, sp, ..]| [ip, sp, at::PAGE, 0])
 }
 
 impl Handler {
-    /// `budget=` and `period=` are the clients', ns; `only=NAME`: the others never run; `pause=`, ns.
+    /// `budget=` and `period=` are the clients', ns, budgets of several with commas between them; `only=NAME`: the
+    /// others never run; `pause=`, ns.
     fn new(program: Program) -> Result<Self, Error> {
         let number = |name| program.number(name).unwrap_or(0);
-        let times = [number("budget"), number("period")];
+        let (budgets, period) = (program.arg("budget").unwrap_or_default(), number("period"));
         let mut maker: Maker = program.maker();
         let spare = maker.context()?;
         spare.configure(Time::Sporadic, SPARE[0], SPARE[1], 0)?;
@@ -93,8 +101,9 @@ impl Handler {
                 continue;
             }
             let (time, begin) = (program.context(name), beginning(thread)?);
-            time.configure(Time::Sporadic, times[0], times[1], n as u64 + 1)?;
-            clients[n] = Some(Client { name, policy, thread, begin, time, budget: times });
+            let budget = [of(budgets, n), period];
+            time.configure(Time::Sporadic, budget[0], budget[1], n as u64 + 1)?;
+            clients[n] = Some(Client { name, policy, thread, begin, time, budget });
         }
         let server = program.manages("server");
         Ok(Self {

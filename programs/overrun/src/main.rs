@@ -10,7 +10,6 @@
 //! instruction until the server goes on, or waits for its next request.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-mod chain;
 mod client;
 mod handler;
 mod server;

@@ -1,8 +1,8 @@
 //! Takes the chain from a value by as many steps as it is asked for.
 
-use crate::chain::{Chain, State, step};
 use bulkhead_program::marker::{END, id};
 use bulkhead_program::{Message, Program, mark};
+use program_overrun::chain::{Chain, State, step};
 
 /// Answers with the state reached: value, steps.
 pub fn serve(program: Program) -> u32 {
