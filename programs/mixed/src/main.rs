@@ -3,9 +3,12 @@
 //! by stage, by putting the priorities of those that are at least as critical above all others. So those keep their
 //! deadlines, and only the others miss theirs.
 //!
+//! With `switch=timeout` not the manager's clock does that, but a guard when the budget of the most critical one has ended.
+//!
 //! `role=manager`; `role=image`, the most critical one, `codec`, `sound`: `period=N` us.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
+mod guard;
 mod kernels;
 mod manager;
 mod work;

@@ -1,7 +1,8 @@
 //! Raises the criticality of the system from stage to stage, and says in the end who was late.
 
 use crate::work::{APPS, STAGES, Table};
-use bulkhead_program::{Error, Program, now, println, ready, sleep_until};
+use bulkhead_program::marker::{EVENT, id};
+use bulkhead_program::{Error, Program, mark, now, println, ready, sleep_until};
 use core::sync::atomic::Ordering;
 
 /// Priorities by rate, in the order of the workloads.
@@ -13,7 +14,7 @@ const STAGE: u64 = 200_000_000;
 const PAUSE: u64 = 10_000_000;
 
 /// The system's criticality: workloads below it are not critical any more. All of them are in the first stage.
-fn switch(program: Program, criticality: usize) -> Result<(), Error> {
+pub fn switch(program: Program, criticality: usize) -> Result<(), Error> {
     let by = program.manages("manager");
     for (n, name) in APPS.into_iter().enumerate() {
         // The first one is the most critical.
@@ -27,9 +28,13 @@ fn switch(program: Program, criticality: usize) -> Result<(), Error> {
 pub fn manage(program: Program) -> u32 {
     ready();
     let (table, never) = (Table::of(program), program.waits("never"));
+    // Else `guard` does it, when a budget has ended.
+    let by_time = program.arg("switch") != Some("timeout");
     let mut next = now();
     for stage in 0..STAGES {
-        switch(program, stage).expect("the manifest's max_priority");
+        if by_time || stage == 0 {
+            switch(program, stage).expect("the manifest's max_priority");
+        }
         table.set_stage(stage);
         next += STAGE;
         sleep_until(never, next).expect("time of its own");
@@ -46,20 +51,29 @@ fn report(program: Program, table: Table) -> u32 {
     let mut wrong = 0;
     for stage in 0..STAGES {
         for (n, name) in APPS.into_iter().enumerate() {
-            let [jobs, late, longest, _] = table.row(n, stage) else { continue };
-            let [jobs, late, longest] = [jobs, late, longest].map(|w| w.load(Ordering::Relaxed));
+            let Some(row) = table.row(n, stage).first_chunk::<4>() else { continue };
+            let [jobs, late, longest, period] = row.each_ref().map(|w| w.load(Ordering::Relaxed));
             let critical = APPS.len() - 1 - n >= stage;
-            let missed = critical && late > 0;
+            // At least so many periods lie within the stage.
+            let whole = STAGE / period.max(1) - 1;
+            let missed = late + whole.saturating_sub(jobs);
+            mark!(
+                EVENT | id::MIXED,
+                (stage * APPS.len() + n) as u64 | jobs << 16 | missed << 32 | longest / 1_000 << 48
+            );
             if program.arg("verbose").is_some() {
                 println!("{name} {stage}: {jobs} jobs, {late} late, longest {} us", longest / 1000);
             }
-            let how = match (late, jobs) {
-                (0, 1..) => "none late",
+            let how = match missed {
+                0 => "none late",
                 _ => "late or not at all",
             };
             println!("stage {}: {name}: {how}", stage + 1);
-            wrong += u32::from(missed);
+            wrong += u32::from(critical && missed > 0);
         }
+    }
+    if program.arg("switch") == Some("timeout") {
+        println!("raised {} times by ends of budgets", table.raised().load(Ordering::Relaxed));
     }
     wrong
 }

@@ -10,7 +10,7 @@ pub const STAGES: usize = 3;
 pub const APPS: [&str; 3] = ["image", "codec", "sound"];
 
 /// What they share: the stage, when it began, and of each workload and stage jobs and how many of them were late,
-/// and the longest time of one from its release, ns.
+/// the longest time of one from its release, ns, and the period, ns.
 #[derive(Clone, Copy)]
 pub struct Table(&'static [AtomicU64]);
 
@@ -27,7 +27,12 @@ impl Table {
         self.0[0].store(stage as u64, Ordering::Relaxed);
     }
 
-    /// Jobs, late ones, longest.
+    /// How often ends of budgets have raised the criticality.
+    pub fn raised(self) -> &'static AtomicU64 {
+        &self.0[1]
+    }
+
+    /// Jobs, late ones, longest, period.
     pub fn row(self, app: usize, stage: usize) -> &'static [AtomicU64] {
         &self.0[8 + 4 * (app * STAGES + stage)..][..4]
     }
@@ -37,6 +42,9 @@ impl Table {
 pub fn run(program: Program, app: usize, compute: fn(usize, u64) -> i32) -> u32 {
     let table = Table::of(program);
     let period = program.number("period").unwrap_or(1_000) * 1_000;
+    for stage in 0..STAGES {
+        table.row(app, stage)[3].store(period, Ordering::Relaxed);
+    }
     let mut releases = Periodic::new(program.waits("never"), now() + period, period);
     for job in 0.. {
         let Ok(Woken::Release { due, .. }) = releases.wait() else { continue };
