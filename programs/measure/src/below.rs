@@ -10,9 +10,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// The hog's period, ns.
 const PERIOD: u64 = 10_000_000;
 /// By how much a request comes later in the hog's period than the last one, ns: first through all of it, then around
-/// where the worst one was.
-const COARSE: u64 = 100_000;
-const FINE: u64 = 2_000;
+/// the moment when the hog begins.
+const COARSE: u64 = 250_000;
+const FINE: u64 = 100;
+/// How far around it, ns.
+const AROUND: u64 = 3_000;
 
 static ANSWERED: AtomicU64 = AtomicU64::new(0);
 
@@ -34,6 +36,21 @@ impl Requests {
         ANSWERED.load(Ordering::Relaxed) - due
     }
 
+    /// When the hog begins in its period, to [`FINE`]: an answer takes what the hog has left, so longest at its first
+    /// instant, and shortest before. `later` is a phase at which it has begun, at most [`COARSE`] ago, and what an
+    /// answer took there.
+    fn beginning(&mut self, later: (u64, u64)) -> u64 {
+        let (mut before, mut within) = (later.0 + PERIOD - COARSE, later.0 + PERIOD);
+        while within - before > FINE {
+            let middle = before.midpoint(within);
+            match self.at(self.next(middle % PERIOD)) >= later.1 {
+                true => within = middle,
+                false => before = middle,
+            }
+        }
+        within
+    }
+
     /// The first time at this phase that is a period after the last request.
     fn next(&self, phase: u64) -> u64 {
         let earliest = self.last + PERIOD;
@@ -52,8 +69,8 @@ pub fn requests(program: Program) -> u32 {
         mark!(VALUE | id::HOG_PHASES, took);
         worst = worst.max((took, n * COARSE));
     }
-    let first = worst.1 + PERIOD - COARSE;
-    for n in 0..2 * COARSE / FINE {
+    let first = requests.beginning((worst.1, worst.0)) - AROUND;
+    for n in 0..2 * AROUND / FINE {
         let took = requests.at(requests.next((first + n * FINE) % PERIOD));
         mark!(VALUE | id::HOG_WORST, took);
     }
