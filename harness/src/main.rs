@@ -1,6 +1,6 @@
 //! The harness's command.
 
-use bulkhead_harness::{Failure, bare, bench, build, rows::Rows, selftest, test};
+use bulkhead_harness::{Failure, bare, bench, build, plot, rows::Rows, selftest, test};
 use bulkhead_plan::Guest;
 use bulkhead_qemu::bochs::{self, Bochs};
 use clap::{Parser, Subcommand};
@@ -53,6 +53,12 @@ enum Command {
     },
     /// Print all rows.
     Table,
+    /// Draw plots of the rows.
+    Plot {
+        /// Folder for the files.
+        #[arg(default_value = "target/bench")]
+        dir: PathBuf,
+    },
     /// Feed all fuzz targets without libFuzzer: corpora, changed and random input.
     Fuzz {
         /// For how long.
@@ -134,6 +140,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             let (figures, failures) = bench::run(only);
             let rows: Vec<_> = figures.iter().map(bench::Figure::to_row).collect();
             Rows::add_to(&results, &rows)?;
+            plot::draw(&Rows::read(&results)?, &build::target().join("bench"))?;
             print!("{}", bench::table(&figures));
             failures.iter().for_each(|why| eprintln!("bench: {why}"));
             let missed = figures.iter().filter(|figure| !figure.reached());
@@ -143,6 +150,11 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             }
             let reached = failures.is_empty() && figures.iter().all(bench::Figure::reached);
             Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Plot { dir } => {
+            let drawn = plot::draw(&Rows::read(&results)?, dir)?;
+            drawn.iter().for_each(|file| println!("{}", dir.join(file).display()));
+            Ok(ExitCode::SUCCESS)
         }
         Command::Table => {
             print!("{}", Rows::read(&results)?.table());

@@ -7,6 +7,8 @@ use crate::rows::{Row, Rows};
 pub enum Must {
     /// The value, at most.
     AtMost(f64),
+    /// The value, at least.
+    AtLeast(f64),
     /// The ratio, from and to: below is as suspect as above.
     Ratio(f64, f64),
     /// The value exceeds its baseline by at most this.
@@ -55,6 +57,7 @@ impl Figure {
     pub fn reached(&self) -> bool {
         match self.must {
             Must::AtMost(most) => self.row.value <= most,
+            Must::AtLeast(least) => self.row.value >= least,
             Must::AtMostAndAlike(most) => self.row.value <= most && self.row.ratio == Some(1.0),
             Must::Ratio(from, to) => {
                 self.row.ratio.is_some_and(|ratio| (from..=to).contains(&ratio))
@@ -71,6 +74,8 @@ impl Figure {
     pub fn bound(&self) -> Option<String> {
         match self.must {
             Must::AtMost(most) => Some(format!("at most {most}")),
+            Must::AtLeast(least) => Some(format!("at least {least}")),
+            Must::AtMostAndAlike(f64::INFINITY) => Some("ratio 1".into()),
             Must::AtMostAndAlike(most) => Some(format!("at most {most}, ratio 1")),
             Must::Ratio(from, to) => Some(format!("ratio {from} to {to}")),
             Must::Above(more) => Some(format!("at most {more} above the baseline")),
@@ -136,6 +141,8 @@ mod tests {
         assert!(figure(9.0, 9.0).reached());
         assert!(!figure(10.0, 10.0).reached());
         assert!(!figure(8.0, 9.0).reached());
+        let least = |value| Figure::new(Row::new("a", "ns", value)).must(Must::AtLeast(1.0));
+        assert!(least(1.0).reached() && !least(0.0).reached());
     }
 
     #[test]

@@ -76,6 +76,61 @@ pub fn hog() -> Found {
     (1..=9).map(below).collect()
 }
 
+/// Periods, ms, and how many of each are judged; an even number, for what a client does in one depends on whose turn it
+/// was in the last one.
+const PERIODS: [(u64, u64); 3] = [(10, 40), (100, 10), (1_000, 4)];
+/// The first client's share, %; the other one has the rest.
+const SHARES: [u64; 3] = [10, 30, 50];
+/// A client's throughput, by its share.
+const THROUGHPUT: Must = Must::Ratio(0.97, 1.03);
+
+/// Two clients of a passive server that encrypts 4 MiB at a time, rolled back at the ends of their budgets.
+pub fn aes() -> Found {
+    let all = PERIODS.iter().flat_map(|period| SHARES.map(|share| (*period, share)));
+    let found: Result<Vec<_>, _> = all.map(|(period, share)| encrypted(period, share)).collect();
+    Ok(found?.into_iter().flatten().collect())
+}
+
+fn encrypted((ms, periods): (u64, u64), percent: u64) -> Found {
+    let period = ms * 1_000_000;
+    let [a, b] = [percent, 100 - percent].map(|percent| period / 100 * percent);
+    const JUDGED: &str = "budgets=3000000,7000000 period=10000000";
+    let ran = System::new("../../tests/kernel/aes", "aes")
+        .one_core()
+        .changed(
+            format!("pieces=4096 periods=8 {JUDGED}"),
+            format!("pieces=16384 periods={periods} budgets={a},{b} period={period}"),
+        )
+        .changed(
+            "budget=3000000,7000000 period=10000000\"\nserves",
+            format!("budget={a},{b} period={period}\"\nserves"),
+        )
+        .changed_all("size = \"1 MiB\"", "size = \"4 MiB\"")
+        .run()?;
+    let value = |which| ran.counts.value(which).ok_or("the watcher left no value");
+    let (whole, a, b) = (value(id::AES_ALONE)?, value(id::AES_A)?, value(id::AES_B)?);
+    let figure = |percent: u64, found: u64| {
+        let row = Row::new(
+            &format!("kernel.aes_{ms}_{percent}"),
+            "% of the speed",
+            found as f64 / 10_000.0,
+        );
+        let note = format!(
+            "{periods} periods of {ms} ms; a request alone {:.2} ms",
+            whole.max as f64 / 1e6
+        );
+        Figure::new(row.against(percent as f64).higher()).must(THROUGHPUT).note(note)
+    };
+    match percent {
+        // Both are the same row: the one that is farther off.
+        50 => {
+            let off = |found: u64| found.abs_diff(500_000);
+            Ok(vec![figure(50, if off(a.max) > off(b.max) { a.max } else { b.max })])
+        }
+        _ => Ok(vec![figure(percent, a.max), figure(100 - percent, b.max)]),
+    }
+}
+
 /// What a latency may exceed the budget by, us.
 const MORE: f64 = 5.0;
 

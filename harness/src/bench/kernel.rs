@@ -102,11 +102,15 @@ fn measured(system: &'static str, rows: &[(u16, f64)]) -> Found {
     let (bare, _) = wanted().run_bare(END)?;
     let mut figures = Vec::new();
     for (which, most) in rows {
-        let (figure, bare) = (reported(&ran.counts, *which)?, reported(&bare, *which)?);
-        let row = figure.row.against(bare.row.value);
-        figures.push(Figure::new(row).must(Must::AtMostAndAlike(*most)).note(figure.note));
+        figures.push(alike(&ran.counts, &bare, *which)?.must(Must::AtMostAndAlike(*most)));
     }
     Ok(figures)
+}
+
+/// A span in a sandbox, against the same kernel without a monitor.
+pub(super) fn alike(counts: &Counts, alone: &Counts, which: u16) -> Result<Figure, Failure> {
+    let (figure, alone) = (reported(counts, which)?, reported(alone, which)?);
+    Ok(Figure::new(figure.row.against(alone.row.value)).note(figure.note))
 }
 
 /// What an activation of a context costs at most, in instructions: the interrupt that refills it, and two switches.

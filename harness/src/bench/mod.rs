@@ -67,7 +67,7 @@ pub const SHORT: [Part; 12] = [
 ];
 
 /// The others; the longest come first.
-const LONG: [Part; 19] = [
+const LONG: &[Part] = &[
     part(&["flight.jitter_io"], io::jitter),
     part(
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
@@ -92,8 +92,10 @@ const LONG: [Part; 19] = [
         policies::overruns,
     ),
     part(&["kernel.hog_"], isolation::hog),
+    part(&["kernel.aes_"], isolation::aes),
     part(&["kernel.storm", "flight.storm"], isolation::storm),
     part(&["kernel.criticality_"], policies::criticality),
+    part(&["kernel.mixed_"], policies::mixed),
     part(&["kernel.edf_"], policies::edf),
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["clock."], monitor::clock),

@@ -2,10 +2,12 @@
 
 use super::Found;
 use super::figure::{Figure, Must};
-use super::kernel::reported;
+use super::kernel::{alike, reported};
 use super::system::System;
+use crate::Failure;
 use crate::rows::Row;
 use bulkhead_layout::marker::id;
+use bulkhead_qemu::counts::Distribution;
 
 /// What a timeout handler costs, from its first instruction on, in each of four ways to settle the end of a budget.
 pub fn overruns() -> Found {
@@ -16,8 +18,9 @@ pub fn overruns() -> Found {
         ("only=kill", "kernel-kill", id::KERNEL_KILL, 4_000.0),
     ];
     let one = |(only, dir, which, most)| {
-        let ran = System::new("kernel-overrun", dir).with("rt", only).one_core().run()?;
-        Ok(reported(&ran.counts, which)?.must(Must::AtMost(most)))
+        let system = || System::new("kernel-overrun", dir).with("rt", only).one_core();
+        let [counts, alone] = [system(), system().without_monitors()].map(|s| s.run());
+        Ok(alike(&counts?.counts, &alone?.counts, which)?.must(Must::AtMostAndAlike(most)))
     };
     all.into_iter().map(one).collect()
 }
@@ -27,7 +30,8 @@ const A_THREAD: f64 = 600.0;
 
 /// Switches of criticality for 1 to 8 threads.
 pub fn criticality() -> Found {
-    let ran = System::new("kernel-criticality", "kernel-criticality").one_core().run()?;
+    let system = || System::new("kernel-criticality", "kernel-criticality").one_core();
+    let (ran, alone) = (system().run()?, system().without_monitors().run()?);
     let all = [
         id::KERNEL_CRITICALITY_1,
         id::KERNEL_CRITICALITY_2,
@@ -39,9 +43,35 @@ pub fn criticality() -> Found {
         id::KERNEL_CRITICALITY_8,
     ];
     let bounded = |(n, which): (usize, &u16)| {
-        Ok(reported(&ran.counts, *which)?.must(Must::AtMost(A_THREAD * (n + 1) as f64)))
+        let most = A_THREAD * (n + 1) as f64;
+        Ok(alike(&ran.counts, &alone.counts, *which)?.must(Must::AtMostAndAlike(most)))
     };
     all.iter().enumerate().map(bounded).collect()
+}
+
+/// The workloads of `programs/mixed`, the most critical one first, and its stages.
+const WORKLOADS: [&str; 3] = ["image", "codec", "sound"];
+const STAGES: usize = 3;
+
+/// Deadlines that three workloads miss while the system's criticality rises: those of what is critical, none.
+pub fn mixed() -> Found {
+    let ran = System::new("../../tests/kernel/mixed", "kernel-mixed").one_core().run()?;
+    let told = ran.counts.events(id::MIXED);
+    let each =
+        (0..STAGES).flat_map(|stage| WORKLOADS.into_iter().enumerate().map(move |w| (stage, w)));
+    each.map(|(stage, (n, workload))| {
+        let is = |value: u64| value & 0xFFFF == (stage * WORKLOADS.len() + n) as u64;
+        let event = told.iter().find(|event| is(event.value)).ok_or("a stage without an event")?;
+        let word = |shift: u32| event.value >> shift & 0xFFFF;
+        let (jobs, missed, longest) = (word(16), word(32), word(48));
+        let name = format!("kernel.mixed_{}_{workload}", stage + 1);
+        let critical = WORKLOADS.len() - 1 - n >= stage;
+        let must = if critical { Must::AtMost(0.0) } else { Must::AtLeast(1.0) };
+        Ok(Figure::new(Row::new(&name, "deadlines", missed as f64))
+            .must(must)
+            .note(format!("missed; {jobs} jobs, the longest took {longest} us")))
+    })
+    .collect()
 }
 
 /// How many threads a scheduler has.
@@ -58,13 +88,16 @@ pub fn edf() -> Found {
     all.map(|(threads, (mode, name))| {
         let shortest = A_PERIOD * threads;
         let more = format!("mode={mode} threads={threads} shortest={shortest}");
-        let ran = System::new("kernel-edf", "kernel-edf").with("rt", more).one_core().run()?;
-        let seen = ran.counts.value(id::KERNEL_EDF).ok_or("no thread was switched to")?;
-        let row = Row::new(&format!("{name}_{threads}"), "instructions", seen.median as f64);
-        let figure = match threads {
-            TEN => Figure::new(row).must(Must::AtMost(2_500.0)),
-            _ => Figure::new(row),
+        let system = || System::new("kernel-edf", "kernel-edf").with("rt", &more).one_core();
+        let decisions = |system: System| -> Result<Distribution, Failure> {
+            let ran = system.run()?;
+            Ok(ran.counts.value(id::KERNEL_EDF).ok_or("no thread was switched to")?)
         };
+        let seen = decisions(system())?;
+        let alone = decisions(system().without_monitors())?;
+        let row = Row::new(&format!("{name}_{threads}"), "instructions", seen.median as f64);
+        let most = if threads == TEN { 2_500.0 } else { f64::INFINITY };
+        let figure = Figure::new(row.against(alone.median as f64)).must(Must::AtMostAndAlike(most));
         Ok(figure.note(format!("{} to {} in {} decisions", seen.min, seen.max, seen.n)))
     })
     .collect()

@@ -24,6 +24,8 @@ pub struct System {
     pub arguments: Vec<(&'static str, String)>,
     /// Changes of the manifest's text: what stands there once, what is to stand there.
     pub changes: Vec<(String, String)>,
+    /// The same, wherever it stands.
+    pub everywhere: Vec<(String, String)>,
     /// How its time passes.
     pub time: Time,
     /// Model of processor, where not the machine's.
@@ -33,8 +35,15 @@ pub struct System {
 impl System {
     /// In virtual time.
     pub fn new(manifest: &'static str, dir: &'static str) -> Self {
-        let (arguments, changes) = (Vec::new(), Vec::new());
-        Self { manifest, dir, arguments, changes, time: Time::virtual_time(), cpu: None }
+        Self {
+            manifest,
+            dir,
+            arguments: Vec::new(),
+            changes: Vec::new(),
+            everywhere: Vec::new(),
+            time: Time::virtual_time(),
+            cpu: None,
+        }
     }
 
     /// With more arguments for a sandbox's guest.
@@ -46,6 +55,12 @@ impl System {
     /// With another text in place of one of its manifest.
     pub fn changed(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
         self.changes.push((from.into(), to.into()));
+        self
+    }
+
+    /// The same for a text that stands there several times.
+    pub fn changed_all(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
+        self.everywhere.push((from.into(), to.into()));
         self
     }
 
@@ -100,6 +115,9 @@ impl System {
                     format!("{}: `{from}` does not stand there once", path.display()).into()
                 );
             }
+            text = text.replace(from, to);
+        }
+        for (from, to) in &self.everywhere {
             text = text.replace(from, to);
         }
         let dir = dir(self.dir);
