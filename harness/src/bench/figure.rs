@@ -75,7 +75,6 @@ impl Figure {
         match self.must {
             Must::AtMost(most) => Some(format!("at most {most}")),
             Must::AtLeast(least) => Some(format!("at least {least}")),
-            Must::AtMostAndAlike(f64::INFINITY) => Some("ratio 1".into()),
             Must::AtMostAndAlike(most) => Some(format!("at most {most}, ratio 1")),
             Must::Ratio(from, to) => Some(format!("ratio {from} to {to}")),
             Must::Above(more) => Some(format!("at most {more} above the baseline")),

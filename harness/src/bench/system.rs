@@ -24,7 +24,7 @@ pub struct System {
     pub arguments: Vec<(&'static str, String)>,
     /// Changes of the manifest's text: what stands there once, what is to stand there.
     pub changes: Vec<(String, String)>,
-    /// The same, wherever it stands.
+    /// The same, wherever it stands, if anywhere.
     pub everywhere: Vec<(String, String)>,
     /// How its time passes.
     pub time: Time,
@@ -58,7 +58,7 @@ impl System {
         self
     }
 
-    /// The same for a text that stands there several times.
+    /// The same for a text wherever it stands, if anywhere.
     pub fn changed_all(mut self, from: impl Into<String>, to: impl Into<String>) -> Self {
         self.everywhere.push((from.into(), to.into()));
         self
@@ -67,7 +67,7 @@ impl System {
     /// Without monitors, on a processor that could have none.
     pub fn without_monitors(mut self) -> Self {
         self.cpu = Some(PLAIN);
-        ALONE.iter().fold(self, |system, (from, to)| system.changed(*from, *to))
+        ALONE.iter().fold(self, |system, (from, to)| system.changed_all(*from, *to))
     }
 
     /// For a system with one core.
@@ -100,7 +100,7 @@ impl System {
     /// Its manifest, changed.
     fn written(&self) -> Result<PathBuf, Failure> {
         let path = build::root().join("systems/bench").join(format!("{}.toml", self.manifest));
-        if self.changes.is_empty() {
+        if self.changes.is_empty() && self.everywhere.is_empty() {
             return Ok(path);
         }
         // It lies elsewhere then.
