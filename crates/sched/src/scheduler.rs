@@ -333,7 +333,12 @@ impl Scheduler {
     fn schedule_late(&mut self, contexts: &mut (impl Contexts + ?Sized)) -> Decision {
         let (before, now) = (self.running, self.charged);
         self.follow_all(contexts, now);
-        self.decide(contexts, now, before)
+        match self.ready.first(self.ready.highest()) {
+            first if first.is_some() && first == self.running() => {
+                self.stay_odd(contexts, now, before)
+            }
+            _ => self.enter_odd(contexts, now, before),
+        }
     }
 
     /// Somebody's time has come. The short way: one plain context's refill, nothing else.
