@@ -199,7 +199,7 @@ impl Scheduler {
             false => context.account.left(),
             true => context.account.budget().saturating_sub(context.turn),
         };
-        let timer = self.release.next_above(self.level & !ODD, now.saturating_add(rest));
+        let timer = self.release.next_slowly(self.level & !ODD, now.saturating_add(rest));
         Decision { run: Some(id), timer, switched: id.link() != before, alarm: false }
     }
 

@@ -131,6 +131,12 @@ impl Release {
         }
     }
 
+    /// The same where speed does not matter.
+    #[inline(never)]
+    pub fn next_slowly(&mut self, level: u32, end: Time) -> Time {
+        self.next_above(level, end)
+    }
+
     #[inline]
     fn search(&mut self, level: u32, end: Time) -> Time {
         match (self.first_above(level), self.are_many()) {

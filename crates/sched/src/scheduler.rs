@@ -429,7 +429,7 @@ impl Scheduler {
     #[inline(never)]
     pub(crate) fn idle(&mut self, before: u32) -> Decision {
         self.vacate();
-        let timer = self.release.next_above(0, Time::MAX);
+        let timer = self.release.next_slowly(0, Time::MAX);
         Decision { run: None, timer, switched: before != 0, alarm: false }
     }
 
