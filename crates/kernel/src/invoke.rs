@@ -3,8 +3,8 @@
 use crate::delete::{Progress, slot_of};
 use crate::lookup::{Root, check};
 use crate::{
-    Cap, Context, Endpoint, Interrupt, Kernel, Layout, Machine, Notification, Place, Ref, Slot,
-    State, Thread, Vectors, queue, space, tree,
+    Cap, Context, Endpoint, Interrupt, Kernel, Machine, Notification, Place, Ref, Slot, State,
+    Thread, queue, space, tree,
 };
 use bulkhead_kernel_abi::{Address, Buffer, Code, Kind, Label, Policy, Rights, Status, label};
 use bulkhead_sched::Invalid;
@@ -177,16 +177,8 @@ impl<M: Machine> Kernel<'_, M> {
             label::SET_FPU => {
                 let on = below(words[0], 2, 1)? == 1;
                 let flags = &mut self.machine.get_mut(at).flags;
-                let was = core::mem::replace(flags, *flags & !Thread::VECTORS);
-                if on {
-                    *flags |= Thread::VECTORS;
-                }
-                if on && was & Thread::VECTORS == 0 {
-                    let (word, value) = <M::Layout as Layout>::START_VECTORS;
-                    let area = self.machine.get_mut(crate::vectors(at));
-                    *area = Vectors([0; 104]);
-                    area.0[word] = value;
-                }
+                let vectors = Thread::VECTORS;
+                *flags = if on { *flags | vectors } else { *flags & !vectors };
             }
             _ => return no_call(),
         }

@@ -2,7 +2,7 @@
 
 use crate::lookup::Root;
 use crate::objects::{refills, size};
-use crate::{Cap, Context, Interrupt, Kernel, Machine, Ref, Slot, space, tree};
+use crate::{Cap, Context, Interrupt, Kernel, Layout, Machine, Ref, Slot, space, tree};
 use bulkhead_kernel_abi::{Code, Kind, Status};
 
 /// Most objects that one call makes.
@@ -123,6 +123,10 @@ impl<M: Machine> Kernel<'_, M> {
             Kind::Frame => cap.object = at >> 12,
             Kind::Space => space::begin(self, at),
             Kind::Table => space::begin_table(self, at),
+            Kind::Thread => {
+                let (word, value) = <M::Layout as Layout>::START_VECTORS;
+                self.machine.get_mut(crate::vectors(cap.at())).0[word] = value;
+            }
             Kind::Context => {
                 let context = self.machine.get_mut(cap.at::<Context>());
                 context.refills = refills(log);
