@@ -98,6 +98,33 @@ fn a_call_to_a_server_of_a_lower_priority_lets_others_in_between() {
     });
 }
 
+/// The ceiling protocol, free with a passive server at the highest priority of its callers.
+#[test]
+fn a_servers_priority_is_a_ceiling() {
+    both(|world| {
+        let (endpoint, wakes) = (world.make(Kind::Endpoint, 0), world.make(Kind::Notification, 0));
+        let (server, reply) = world.server(30, endpoint);
+        let (middle, high, low) = (world.thread(20), world.thread(30), world.thread(10));
+        world.wait(high, wakes, 500_000);
+        world.wait(middle, wakes, 400_000);
+        assert!(world.runs(low));
+        world.call(low, endpoint, 0, WORDS);
+        // Both become ready in the middle of what the server does for the lowest.
+        world.pass(600_000);
+        assert!(world.runs(server), "nobody comes between");
+        assert_eq!(world.state(middle), State::Waiting, "it is not even looked at");
+        world.reply_recv(server, endpoint, reply, 0, WORDS);
+        assert!(world.runs(high), "it waited for one request, and for nobody in the middle");
+        world.call(high, endpoint, 0, WORDS);
+        world.reply_recv(server, endpoint, reply, 0, WORDS);
+        assert!(world.runs(high));
+        world.wait(high, wakes, NEVER);
+        assert!(world.runs(middle), "the lowest one's answer is its own time again");
+        world.wait(middle, wakes, NEVER);
+        assert!(world.runs(low));
+    });
+}
+
 #[test]
 fn equals_have_no_turn_because_of_a_call() {
     both(|world| {
