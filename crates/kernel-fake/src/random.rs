@@ -333,7 +333,7 @@ impl<S: Source> Chaos<S> {
         match self.world.core.current.some() {
             Some(current) if !self.chance(24) => self.call(current, audit)?,
             Some(_) => {
-                self.happen();
+                self.happen()?;
                 self.ghost.compare(&self.world).map_err(|why| self.said(&why))?;
             }
             None => {
@@ -430,8 +430,7 @@ impl<S: Source> Chaos<S> {
         // What was left for later, such as what time was used, is not in question.
         this.settle();
         other.settle();
-        let (this, other) = (this.image(), other.image());
-        match (0..this.len()).find(|at| this[*at] != other[*at]) {
+        match this.differs(&other) {
             Some(at) => {
                 let kind = self.world.machine.kind_at(at as u32);
                 Err(format!("the other way leaves another byte at {at:#x}, in {kind:?}"))
@@ -472,18 +471,29 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    fn happen(&mut self) {
+    fn happen(&mut self) -> Result<(), String> {
         self.note("something happens".into());
         match self.source.below(4) {
-            0 => self.world.interrupt(),
+            0 => self.both_ways(World::interrupt),
             1 => {
                 let exception = Exception { number: 14, error: 6, address: 0x123 };
                 self.world.kernel().exception(exception);
+                Ok(())
             }
             _ => {
                 let until = self.world.machine.time + self.source.below(30_000);
-                self.world.pass(until);
+                self.both_ways(|world| world.pass(until))
             }
+        }
+    }
+
+    /// Something that the machine does; now and then it looks whether the short ways make a difference.
+    fn both_ways(&mut self, happens: impl Fn(&mut World)) -> Result<(), String> {
+        let before = self.chance(12).then(|| self.world.clone());
+        happens(&mut self.world);
+        match before {
+            Some(before) => self.the_other_way(before, happens).map_err(|why| self.said(&why)),
+            None => Ok(()),
         }
     }
 

@@ -14,7 +14,16 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same but for the last thing to do, if there is one.
+    /// The same without the short way, which must not make a difference.
+    #[cfg(any(test, feature = "host"))]
+    pub fn interrupt_slowly(&mut self, at: Ref<Interrupt>) {
+        if let Some(Wake { at, bits }) = self.interrupted(at) {
+            self.signal(at, bits);
+            self.decide();
+        }
+    }
+
+    /// An interrupt but for the last thing to do, if there is one.
     #[inline(always)]
     pub fn interrupted(&mut self, at: Ref<Interrupt>) -> Option<Wake> {
         let interrupt = self.machine.get_mut(at);

@@ -114,6 +114,14 @@ impl Scheduler {
         Ok(())
     }
 
+    /// The same without what is only remembered to be faster, for who compares two.
+    #[cfg(any(test, feature = "host"))]
+    pub fn without_hints(&self) -> Self {
+        let mut without = self.clone();
+        without.release.forget_hints();
+        without
+    }
+
     /// It has an alarm or wants to run already, its list changes, or it has no budget.
     #[inline(never)]
     pub(crate) fn wake_odd(

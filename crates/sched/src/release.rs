@@ -73,6 +73,11 @@ impl Release {
         Self { len: 0, top: 0, reserved: 0, entries: [Entry::NONE; PLACES + 1] }
     }
 
+    #[cfg(any(test, feature = "host"))]
+    pub fn forget_hints(&mut self) {
+        self.top = 0;
+    }
+
     fn len(&self) -> usize {
         (self.len as usize).min(PLACES)
     }
