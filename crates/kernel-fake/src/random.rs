@@ -102,6 +102,10 @@ impl<S: Source> Chaos<S> {
             let share = if policy == Policy::Pibs { 100_000 } else { 20_000 };
             threads.push(world.thread_of(priority, policy, share, 100_000));
         }
+        // One that lends its context, to a server that also receives it.
+        let (lent, server) = (world.context(Policy::Sporadic, 10_000, 100_000), threads[0]);
+        world.does(lent, label::BIND, [notifications[1].into(), 0, 0, 0]);
+        world.does(server.cap, label::BIND_NOTIFICATION, [notifications[1].into(), 0, 0, 0]);
         for at in endpoints.into_iter().chain(notifications) {
             world.copy(at, Rights::ALL, 0x10 << at);
         }
