@@ -40,7 +40,8 @@ int vcpu_setparam(struct vcpu_param *param);
 /* The parameters of the next VCPU in the program's list, from its head on, and there again behind its end;
  * each thread has its own place in it. 0 or an error. */
 int vcpu_getparam(struct vcpu_param *param);
-/* Binds the calling thread to a VCPU. 0 or an error. */
+/* Binds the calling thread to a VCPU, which has one thread at most: VCPU_EBUSY if another one is bound to it. 0 or
+ * an error. */
 int vcpu_bind_task(int vcpuid);
 
 #endif

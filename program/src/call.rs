@@ -146,6 +146,19 @@ pub(crate) fn reply_receive(
     Ok(received)
 }
 
+/// Sends if somebody waits, and receives from something else, in one step.
+pub(crate) fn send_receive(
+    op: Op,
+    reply: Address,
+    [to, from]: [Address; 2],
+    message: Message,
+) -> Result<Received, Error> {
+    let named = u64::from(from) | u64::from(to) << 32;
+    let (status, received) = raw(op, reply, named, message.info.0, message.words);
+    Error::of(status)?;
+    Ok(received)
+}
+
 /// Calls a method of a kernel object ([`bulkhead_kernel_abi::label`]).
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use crate::call::{Error, invoke};
 use crate::names::{Memory, Program};
 use crate::objects::{Context, Endpoint, Notification, Reply, Thread};
-use bulkhead_kernel_abi::{Address, Code, Kind, Rights, at, label, slot};
+use bulkhead_kernel_abi::{Address, Code, Kind, Rights, Status, at, label, slot};
 use bulkhead_layout::PAGE;
 
 /// Makes objects in the program's empty slots, one behind the other. A program has one: a second one would find the
@@ -37,6 +37,18 @@ impl Maker {
         invoke(slot::MEMORY, label::RETYPE, [what, slot::NODE.into(), slot.into(), 0])?;
         self.next += 1;
         Ok(slot)
+    }
+
+    /// An empty slot, for a capability that is copied or comes with a message.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::OutOfRange`]: none is left.
+    pub fn empty(&mut self) -> Result<Address, Error> {
+        if self.next >= self.end {
+            return Err(Error(Status::new(Code::OutOfRange, 0, self.end.into())));
+        }
+        self.next += 1;
+        Ok(self.next - 1)
     }
 
     /// The next one; beyond the last one, the kernel says what is wrong with that.

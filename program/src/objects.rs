@@ -1,6 +1,8 @@
 //! Objects that a program has capabilities of.
 
-use crate::call::{Error, Message, Received, call, invoke, receive, reply_receive, send};
+use crate::call::{
+    Error, Message, Received, call, invoke, receive, reply_receive, send, send_receive,
+};
 use crate::time::FOREVER;
 use bulkhead_kernel_abi::{Address, Label, Op, Policy, label, slot};
 
@@ -78,6 +80,19 @@ impl Endpoint {
     pub fn reply_receive(self, reply: Reply, message: Message) -> Result<Received, Error> {
         reply_receive(reply.0, self.0, message)
     }
+
+    /// Sends a message to another endpoint if somebody waits there, and waits for the next one here, in one step.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::Cancelled`].
+    pub fn try_send_receive(
+        self,
+        reply: Reply,
+        to: Endpoint,
+        message: Message,
+    ) -> Result<Received, Error> {
+        send_receive(Op::NbSendRecv, reply.0, [to.0, self.0], message)
+    }
 }
 
 impl Reply {
@@ -115,6 +130,14 @@ impl Notification {
     pub fn wait_until(self, until: u64) -> Result<u64, Error> {
         Ok(receive(Op::Wait, 0, self.0, until)?.badge)
     }
+
+    /// Sets another one's bits, and waits until bits of this one are set, in one step.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::Cancelled`].
+    pub fn signal_wait(self, other: Notification) -> Result<u64, Error> {
+        Ok(send_receive(Op::NbSendWait, 0, [other.0, self.0], Message::default())?.badge)
+    }
 }
 
 impl Thread {
@@ -145,6 +168,31 @@ impl Thread {
     /// [`bulkhead_kernel_abi::Code::OutOfRange`].
     pub fn set_registers(self, words: [u64; 4]) -> Result<(), Error> {
         self.method(label::WRITE_REGISTERS, words)
+    }
+
+    /// Where its exceptions go.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::NoRight`]: it cannot be called.
+    pub fn set_fault(self, handler: Endpoint) -> Result<(), Error> {
+        self.method(label::SET_FAULT, [handler.0.into(), 0, 0, 0])
+    }
+
+    /// Also receives a notification where it receives messages; `None`: no more.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::Occupied`]: it is some thread's already.
+    pub fn bind_notification(self, notification: Option<Notification>) -> Result<(), Error> {
+        let address = notification.map_or(0, |notification| notification.0);
+        self.method(label::BIND_NOTIFICATION, [address.into(), 0, 0, 0])
+    }
+
+    /// Whether it uses vector registers (`SET_FPU`).
+    ///
+    /// # Errors
+    /// None that the manifest allows.
+    pub fn set_vectors(self, uses: bool) -> Result<(), Error> {
+        self.method(label::SET_FPU, [uses.into(), 0, 0, 0])
     }
 
     /// Where the ends of its budgets go.

@@ -1,9 +1,10 @@
 //! Time: nanoseconds since the processor's start, by its TSC; no call is needed to read it.
 
-use crate::call::Error;
+use crate::call::{Error, Message, send};
 use crate::names::Program;
 use crate::objects::Notification;
 use crate::start::current;
+use bulkhead_kernel_abi::Op;
 
 /// A deadline that never comes.
 pub const FOREVER: u64 = u64::MAX;
@@ -20,6 +21,12 @@ pub fn now() -> u64 {
 fn tsc() -> u64 {
     // SAFETY: reads a counter.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Gives up what is left of the budget until it is refilled; the last of its priority then.
+pub fn yield_now() {
+    // Nothing can be wrong with it.
+    let _ = send(Op::Yield, 0, 0, Message::default());
 }
 
 /// Sleeps until a time: waits for a notification that nobody signals.

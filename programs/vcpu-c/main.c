@@ -81,6 +81,8 @@ int main(void)
     show("60 % more than admission allows", vcpu_create(&hog));
     show("a policy that is none", vcpu_create(&bad));
     show("set to what admission refuses", (hog.vcpuid = plain, vcpu_setparam(&hog)));
+    show("set to nothing", vcpu_setparam(NULL));
+    show("walk into nothing", vcpu_getparam(NULL));
     io.vcpuid = io_vcpu;
     io.C = io.T / 20;
     show("set to 5 %", vcpu_setparam(&io));
@@ -94,6 +96,7 @@ int main(void)
     bulkhead_signal(bulkhead_signals("worker"));
     sleep(20 * MILLISECOND);
     bulkhead_printf("the worker works: %d\n", advances());
+    show("bind to the worker's", vcpu_bind_task(io_vcpu));
     show("destroy with a thread", vcpu_destroy(io_vcpu, 0));
     show("destroy by force", vcpu_destroy(io_vcpu, 1));
     bulkhead_printf("the worker works: %d\n", advances());

@@ -4,6 +4,7 @@
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, artifacts, run};
+use super::verify::bulkhead;
 use crate::build;
 use bulkhead_run::Traced;
 use bulkhead_trace::check;
@@ -21,7 +22,8 @@ pub fn jobs() -> Vec<Job> {
     let job = |(name, calls)| {
         Job::one(format!("trace/{name}"), 120, move |bench| traced(bench, name, calls))
     };
-    SYSTEMS.into_iter().map(job).chain([attached()]).collect()
+    let command = Job::one("trace/command", 120, command);
+    SYSTEMS.into_iter().map(job).chain([attached(), command]).collect()
 }
 
 /// The rings of a machine that runs can be read from outside, while it goes on: what they hold, and what comes.
@@ -48,6 +50,54 @@ fn attached() -> Job {
         ran.ensure(found.get() > 0, "nothing was read of the running machine")?;
         Ok(format!("{} events of a machine that ran on", found.get()))
     })
+}
+
+/// What `bulkhead trace` writes of a system that asks for no trace.
+fn written(file: &std::path::Path, more: &[&str]) -> Result<(Vec<u8>, String), String> {
+    let file = file.to_string_lossy();
+    let first = ["trace", "tests/kernel/passive.toml", "-o", &file];
+    let (status, said, wrong) = bulkhead(&[&first, more].concat())?;
+    if status != 0 || !said.contains(", 0 lost\n") {
+        return Err(format!("status {status}\n{said}{wrong}"));
+    }
+    Ok((std::fs::read(&*file).map_err(|e| format!("{file}: {e}"))?, said))
+}
+
+/// The command: two milliseconds as text, a line for each event; and all of it as Perfetto's messages.
+fn command(bench: &Bench) -> Result<String, String> {
+    const LENGTH: f64 = 2_000.0;
+    let more = ["--for", "2ms", "--format", "text"];
+    let (text, said) = written(&bench.dir.join("part.txt"), &more)?;
+    let text = String::from_utf8(text).map_err(|e| e.to_string())?;
+    let times: Option<Vec<f64>> =
+        text.lines().map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+    let times =
+        times.filter(|times| times.len() > 20).ok_or_else(|| format!("no times in\n{text}"))?;
+    let length = times[times.len() - 1] - times[0];
+    let count = format!("rt: {} events in ", times.len());
+    let named = text.lines().all(|line| line.split_whitespace().nth(1) == Some("rt"));
+    if !(times.is_sorted() && named && said.contains(&count) && length > 0.0 && length <= LENGTH) {
+        return Err(format!("{} events in {length} us, and it says\n{said}{text}", times.len()));
+    }
+    let (messages, said) = written(&bench.dir.join("all.perfetto-trace"), &[])?;
+    let count = packets(&messages).ok_or("the file's messages do not end with it")?;
+    if count <= times.len() {
+        return Err(format!("{count} messages of all, {} events of a part\n{said}", times.len()));
+    }
+    Ok(format!("{} lines of 2 ms, {count} messages of all", times.len()))
+}
+
+/// How many messages a file of Perfetto's holds: each is field 1 of a `Trace`, by its length.
+fn packets(mut bytes: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    while let Some((field, rest)) = bytes.split_first() {
+        let digits = rest.iter().position(|byte| byte & 0x80 == 0)? + 1;
+        let len =
+            rest[..digits].iter().rev().fold(0, |len, byte| len << 7 | usize::from(byte & 0x7F));
+        bytes = rest[digits..].get(len..).filter(|_| *field == 0x0A)?;
+        count += 1;
+    }
+    Some(count)
 }
 
 fn file(name: &str, ending: &str) -> PathBuf {

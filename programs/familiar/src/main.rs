@@ -1,9 +1,10 @@
-//! Tries what programmers expect: periodic releases, a mutex and conditions of two threads, a heap, `log`. Its result
+//! Tries what programmers expect: periodic releases, a mutex and conditions of two threads, a heap, `log`, objects of its own. Its result
 //! is how many of these failed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
 
+mod objects;
 mod queue;
 
 use alloc::vec::Vec;
@@ -43,6 +44,7 @@ fn main_thread(program: Program) -> u32 {
         ("mutex", mutex(program)),
         ("condition", condition(program)),
         ("heap", heap(program)),
+        ("objects", objects::tried(program)),
     ];
     log::debug!("is said because the arguments have log=debug");
     log::trace!("is not");
