@@ -14,6 +14,7 @@ mod device;
 mod disk;
 mod drive;
 mod driver;
+mod failing;
 mod figures;
 mod fuzz;
 mod guest;
@@ -47,6 +48,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());
+    jobs.extend(failing::jobs());
     jobs.extend(channel::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
