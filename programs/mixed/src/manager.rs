@@ -59,7 +59,10 @@ fn report(program: Program, table: Table) -> u32 {
             let missed = late + whole.saturating_sub(jobs);
             mark!(
                 EVENT | id::MIXED,
-                (stage * APPS.len() + n) as u64 | jobs << 16 | missed << 32 | (longest / 1_000) << 48
+                (stage * APPS.len() + n) as u64
+                    | jobs << 16
+                    | missed << 32
+                    | (longest / 1_000) << 48
             );
             if program.arg("verbose").is_some() {
                 println!("{name} {stage}: {jobs} jobs, {late} late, longest {} us", longest / 1000);
