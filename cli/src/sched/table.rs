@@ -30,6 +30,9 @@ fn contexts(out: &mut String, report: &Report<'_>) {
             let verdict = match (context.policy, row.response, context.guaranteed) {
                 (Policy::Full { .. }, ..) => "what is left",
                 (Policy::Pibs { .. }, ..) => "within U",
+                (_, Some(Ok(_)), true) if report.analysis.delayed(index).is_some() => {
+                    "later and later"
+                }
                 (_, Some(Ok(_)), true) => "in time",
                 (_, Some(Ok(_)), false) => "in time, not guaranteed",
                 (_, _, true) => "late",

@@ -345,7 +345,8 @@ impl<'a> Analysis<'a> {
 
     /// A strict server's refill comes T after its use began: each wait puts all that follows off, and the waits
     /// add up ([`bulkhead_sched::server`]). So it gets C in each T only if nobody can keep it waiting.
-    fn delayed(&self, context: usize) -> Option<Refusal> {
+    #[must_use]
+    pub fn delayed(&self, context: usize) -> Option<Refusal> {
         if !matches!(self.kernel.contexts[context].policy, Policy::Strict(_)) {
             return None;
         }
