@@ -59,7 +59,7 @@ pub const SHORT: [Part; 12] = [
     part(&["audit.seconds"], audit::seconds),
     part(&sched::ROWS, sched::operations),
     part(
-        &["kernel.call", "kernel.reply", "kernel.signal", "kernel.wait", "kernel.schedule"],
+        &["kernel.call", "kernel.reply_recv", "kernel.signal", "kernel.wait", "kernel.schedule"],
         kernel::calls,
     ),
     part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
