@@ -233,8 +233,13 @@ fn power() -> Job {
             .linux("linux", "linux-6.12-cloud", "reboot", &[1], "256 MiB", 1)
             .bare("victim", "victim", "", &[2], "8 MiB", "");
         // The second life is cut off: it would reboot for ever.
+        let console = bench.dir.join("serial1.log");
         let seen = run(&manifest, &bench.dir, |o| {
-            o.duration = Some(Duration::from_secs(25));
+            o.limit = Duration::from_secs(100);
+            o.stop = Some(Box::new(move || {
+                std::fs::read_to_string(&console)
+                    .is_ok_and(|said| said.matches("bulkhead-init: user space").count() >= 2)
+            }));
         });
         bench.result(
             tests[0],
