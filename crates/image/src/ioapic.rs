@@ -329,22 +329,8 @@ mod tests {
             };
             let program = Program {
                 name: "p".into(),
-                place: Default::default(),
-                file: "p".into(),
-                args: String::new(),
-                heap: 0,
-                memory: 0,
-                slots: 64,
-                sched_control: false,
-                ends: false,
-                calls: Vec::new(),
-                serves: Vec::new(),
-                signals: Vec::new(),
-                waits: Vec::new(),
-                maps: Vec::new(),
                 devices: vec![DeviceUse { device: Driven::Device(0), interrupts, dma: Vec::new() }],
-                channels: Vec::new(),
-                manages: Vec::new(),
+                ..Program::default()
             };
             let kernel = Kernel {
                 file: "k".into(),

@@ -411,22 +411,9 @@ mod tests {
             let call = |endpoint: &usize| Call { endpoint: *endpoint, badge: 0, grant: false };
             self.programs.push(Program {
                 name: format!("p{program}"),
-                place: Place::default(),
-                file: "p".into(),
-                args: String::new(),
-                heap: 0,
-                memory: 0,
-                slots: 64,
-                sched_control: false,
-                ends: false,
                 calls: calls.iter().map(call).collect(),
                 serves: serves.to_vec(),
-                signals: Vec::new(),
-                waits: Vec::new(),
-                maps: Vec::new(),
-                devices: Vec::new(),
-                channels: Vec::new(),
-                manages: Vec::new(),
+                ..Program::default()
             });
             self.threads.push(Thread {
                 name: format!("t{program}"),

@@ -49,7 +49,7 @@ pub struct Kernel {
 }
 
 /// A program: an address space and a capability space.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// Its name; unique in the manifest.
     pub name: String,

@@ -334,25 +334,13 @@ mod tests {
         let driver = Program {
             name: "disk".into(),
             place: place.clone(),
-            file: "p".into(),
-            args: String::new(),
-            heap: 0,
-            memory: 0,
-            slots: 64,
-            sched_control: false,
-            ends: false,
-            calls: Vec::new(),
-            serves: Vec::new(),
-            signals: Vec::new(),
-            waits: Vec::new(),
             maps: vec![Map { shared: 0, write: false }],
             devices: vec![DeviceUse {
                 device: Driven::Function(0),
                 interrupts: Vec::new(),
                 dma: vec![0],
             }],
-            channels: Vec::new(),
-            manages: Vec::new(),
+            ..Program::default()
         };
         Guest::Kernel(Box::new(Kernel {
             file: "k".into(),
