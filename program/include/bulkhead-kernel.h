@@ -114,7 +114,8 @@
 #define BULKHEAD_THREAD_SUSPEND 0x1bul
 /* Also receive this notification where it receives messages. 1: notification, with READ; 0: no more. */
 #define BULKHEAD_THREAD_BIND_NOTIFICATION 0x1cul
-/* 1: 1 if it uses vector registers, else 0. */
+/* 1: 1 if it uses vector registers, else 0. On a processor without XSAVE there are none for programs:
+ * using them is exception 7 then, too. */
 #define BULKHEAD_THREAD_SET_FPU 0x1dul
 
 /* Methods: Table. Words are numbered from 1. */

@@ -33,7 +33,8 @@ enum {
 /* Creates a Main or I/O VCPU; its identifier. NULL: a Main VCPU of 1000 us in 100000 us. Admission must not
  * refuse it. */
 int vcpu_create(struct vcpu_param *param);
-/* Destroys a VCPU. With force its thread is terminated; without, it must have none. 0 or an error. */
+/* Destroys a VCPU. With force its thread is terminated, and if that is the caller, this does not return; without, it
+ * must have none. 0 or an error. */
 int vcpu_destroy(int vcpuid, int force);
 /* Gives the VCPU param->vcpuid new parameters. 0 or an error. */
 int vcpu_setparam(struct vcpu_param *param);

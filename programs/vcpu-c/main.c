@@ -5,7 +5,7 @@
 
 enum { MILLISECOND = 1000000 };
 
-static volatile int for_worker;
+static volatile int for_worker, for_leaver;
 static volatile uint64_t count;
 
 static void sleep(uint64_t nanos)
@@ -43,6 +43,21 @@ static _Noreturn int work(uint32_t thread)
 }
 BULKHEAD_THREAD(worker, work)
 
+/* Destroys the VCPU that it runs on, which is the last thing that it does. */
+static _Noreturn int leave(uint32_t thread)
+{
+    uint64_t bits;
+    (void)thread;
+    bulkhead_wait(bulkhead_waits("leaver"), BULKHEAD_FOREVER, &bits);
+    show("leaver binds itself", vcpu_bind_task(for_leaver));
+    show("leaver binds itself again", vcpu_bind_task(for_leaver));
+    show("leaver destroys its own without force", vcpu_destroy(for_leaver, 0));
+    vcpu_destroy(for_leaver, 1);
+    for (;;)
+        count++;
+}
+BULKHEAD_THREAD(leaver, leave)
+
 /* The longest time for which this thread did not run, of 20 ms. */
 static uint64_t longest_gap(void)
 {
@@ -54,6 +69,12 @@ static uint64_t longest_gap(void)
         last = now;
     }
     return gap;
+}
+
+static void resume(const char *thread)
+{
+    uint64_t words[BULKHEAD_REGISTER_WORDS] = {0};
+    bulkhead_invoke(bulkhead_manages(thread), BULKHEAD_THREAD_RESUME, words);
 }
 
 static bool advances(void)
@@ -101,6 +122,19 @@ int main(void)
     show("destroy by force", vcpu_destroy(io_vcpu, 1));
     bulkhead_printf("the worker works: %d\n", advances());
     show("destroy it again", vcpu_destroy(io_vcpu, 1));
+    resume("worker");
+    bulkhead_printf("the worker, resumed, works: %d\n", advances());
+
+    for_leaver = vcpu_create(&fast);
+    bulkhead_signal(bulkhead_signals("leaver"));
+    sleep(20 * MILLISECOND);
+    bulkhead_printf("the leaver works: %d\n", advances());
+    resume("leaver");
+    bulkhead_printf("the leaver, resumed, works: %d\n", advances());
+    show("destroy what it has destroyed", vcpu_destroy(for_leaver, 1));
+    show("bind to what it has destroyed", vcpu_bind_task(for_leaver));
+    show("set what it has destroyed", (fast.vcpuid = for_leaver, vcpu_setparam(&fast)));
+    bulkhead_printf("its place is another one's: %d\n", vcpu_create(NULL) == io_vcpu);
 
     show("bind to the first one", vcpu_bind_task(1));
     show("destroy without a thread", vcpu_destroy(main_vcpu, 0));

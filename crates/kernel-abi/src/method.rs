@@ -47,7 +47,8 @@ methods! {
         /// Also receive this notification where it receives messages. 1: notification, with
         /// `READ`; 0: no more.
         BIND_NOTIFICATION = 28;
-        /// 1: 1 if it uses vector registers, else 0.
+        /// 1: 1 if it uses vector registers, else 0. On a processor without XSAVE there are none for programs:
+        /// using them is exception 7 then, too.
         SET_FPU = 29;
     }
     Table {

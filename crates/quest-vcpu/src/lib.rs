@@ -24,4 +24,4 @@ mod vcpus;
 
 pub use given::{Given, THREADS};
 pub use param::{Error, Param, SCHED_PIBS, SCHED_SPORADIC};
-pub use vcpus::{Calls, MOST, Vcpus};
+pub use vcpus::{Calls, Last, MOST, Vcpus};

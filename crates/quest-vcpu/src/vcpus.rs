@@ -27,6 +27,16 @@ struct Vcpu {
     spare: bool,
 }
 
+/// What a caller that destroys its own VCPU has to do itself, last of all: to unbind this context, and to suspend this
+/// thread whenever somebody gives it another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// The caller.
+    pub thread: Address,
+    /// What it runs on.
+    pub context: Address,
+}
+
 /// The VCPUs of a program.
 #[derive(Debug)]
 pub struct Vcpus {
@@ -87,25 +97,30 @@ impl Vcpus {
         };
         // Whatever comes of it, the context can be used again.
         self.vcpus[n] = Some(Vcpu { context, param, thread: None, spare: true });
+        // Who destroyed its own VCPU may not have come to do this.
         calls.invoke(context, label::UNBIND, [0; 4]).map_err(Error::of)?;
         self.set(calls, context, &param)?;
         self.vcpus[n] = Some(Vcpu { context, param, thread: None, spare: false });
-        self.rank(calls)?;
+        self.rank(calls).inspect_err(|_| {
+            self.vcpus[n] = Some(Vcpu { context, param, thread: None, spare: true });
+            let _ = self.rank(calls);
+        })?;
         Ok(param.vcpuid)
     }
 
-    /// `vcpu_destroy`: a VCPU is no more. With `force` its thread is terminated; if that is the caller, its capability
-    /// comes back, and the caller has to suspend it: everything else is done.
+    /// `vcpu_destroy`: a VCPU is no more. With `force` its thread is terminated: it is stopped and has no context, so
+    /// that nobody lets it go on without giving it one. If it is the caller, that is [left to it](Last).
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Busy`]: a thread is associated with it, and `force` is not set.
+    /// [`Error::NotFound`]; [`Error::Busy`]: a thread is associated with it, and `force` is not set;
+    /// [`Error::Permission`]: the program does not manage that thread.
     pub fn destroy(
         &mut self,
         calls: &mut impl Calls,
         caller: usize,
         id: i32,
         force: bool,
-    ) -> Result<Option<Address>, Error> {
+    ) -> Result<Option<Last>, Error> {
         let n = self.index(id)?;
         let vcpu = self.vcpus[n].as_mut().ok_or(Error::NotFound)?;
         let thread = vcpu.thread.map(|thread| (thread, address(&self.given, thread)));
@@ -115,14 +130,21 @@ impl Vcpus {
         let mut last = None;
         match thread {
             Some((_, 0)) => return Err(Error::Permission),
-            Some((thread, cap)) if thread == caller => last = Some(cap),
-            Some((_, cap)) => {
-                calls.invoke(cap, label::SUSPEND, [0; 4]).map_err(Error::of)?;
+            Some((n, thread)) if n == caller => {
+                last = Some(Last { thread, context: vcpu.context });
             }
+            Some((_, thread)) => {
+                calls.invoke(thread, label::SUSPEND, [0; 4]).map_err(Error::of)?;
+            }
+            None if !force && is_bound(vcpu.context, calls) => return Err(Error::Busy),
             None => (),
         }
+        if last.is_none() {
+            calls.invoke(vcpu.context, label::UNBIND, [0; 4]).map_err(Error::of)?;
+        }
         (vcpu.thread, vcpu.spare) = (None, true);
-        self.rank(calls)?;
+        // Where that is refused the others have the order that they had.
+        let _ = self.rank(calls);
         Ok(last)
     }
 
@@ -136,7 +158,11 @@ impl Vcpus {
         let Some(vcpu) = self.vcpus[n] else { return Err(Error::NotFound) };
         self.set(calls, vcpu.context, param)?;
         self.vcpus[n] = Some(Vcpu { param: *param, ..vcpu });
-        self.rank(calls)
+        self.rank(calls).inspect_err(|_| {
+            self.vcpus[n] = Some(vcpu);
+            let _ = self.set(calls, vcpu.context, &vcpu.param);
+            let _ = self.rank(calls);
+        })
     }
 
     /// `vcpu_getparam`: the parameters of the next VCPU in the caller's walk over the list, which begins at its head, and
@@ -173,12 +199,27 @@ impl Vcpus {
         }
         const INSTEAD: u64 = 2;
         let words = [thread.into(), INSTEAD, 0, 0];
-        calls.invoke(vcpu.context, label::BIND, words).map_err(Error::of)?;
-        for other in self.vcpus.iter_mut().flatten().filter(|v| v.thread == Some(caller)) {
-            other.thread = None;
+        let before = self.vcpus.iter().position(|v| v.is_some_and(|v| v.thread == Some(caller)));
+        self.associate(before, n, caller);
+        let ranked = self.rank(calls);
+        let bound =
+            ranked.and_then(|()| calls.invoke(vcpu.context, label::BIND, words).map_err(Error::of));
+        bound.map(drop).inspect_err(|_| {
+            self.vcpus[n] = Some(vcpu);
+            if let Some(before) = before {
+                self.associate(None, before, caller);
+            }
+            let _ = self.rank(calls);
+        })
+    }
+
+    /// A thread has a VCPU, instead of another one.
+    fn associate(&mut self, before: Option<usize>, now: usize, thread: usize) {
+        for (n, thread) in [(before, None), (Some(now), Some(thread))] {
+            if let Some(vcpu) = n.and_then(|n| self.vcpus[n].as_mut()) {
+                vcpu.thread = thread;
+            }
         }
-        self.vcpus[n] = Some(Vcpu { thread: Some(caller), ..vcpu });
-        self.rank(calls)
     }
 
     /// The index of a VCPU that is there.
@@ -265,6 +306,13 @@ fn distinct(all: impl Iterator<Item = i32> + Clone) -> u64 {
 
 fn address(given: &Given, thread: usize) -> Address {
     given.threads.get(thread).copied().unwrap_or(0)
+}
+
+/// Whether somebody has a context who is not known here, such as a thread of another program: asked to bind what cannot
+/// be bound, the kernel says which of both is wrong, and changes nothing.
+fn is_bound(context: Address, calls: &mut impl Calls) -> bool {
+    let refused = calls.invoke(context, label::BIND, [context.into(), 0, 0, 0]);
+    refused.is_err_and(|status| status.code() == Some(Code::Occupied))
 }
 
 /// The thread that may give the highest priority, and which that is: asked for more than there is, the kernel says so,

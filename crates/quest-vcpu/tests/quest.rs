@@ -6,7 +6,7 @@ use bulkhead_kernel_fake::kernel::abi::{
 };
 use bulkhead_kernel_fake::kernel::{Machine as _, State, Time};
 use bulkhead_kernel_fake::{Came, Thread, World};
-use bulkhead_quest_vcpu::{Calls, Error, Given, Param, SCHED_PIBS, SCHED_SPORADIC, Vcpus};
+use bulkhead_quest_vcpu::{Calls, Error, Given, Last, Param, SCHED_PIBS, SCHED_SPORADIC, Vcpus};
 use zerocopy::FromZeros;
 
 const MS: Time = 1_000_000;
@@ -108,7 +108,7 @@ impl System {
         self.with(caller, |vcpus, by| vcpus.bind(by, caller, id))
     }
 
-    fn destroy(&mut self, id: i32, force: bool) -> Result<Option<Address>, Error> {
+    fn destroy(&mut self, id: i32, force: bool) -> Result<Option<Last>, Error> {
         self.with(MAIN, |vcpus, by| vcpus.destroy(by, MAIN, id, force))
     }
 
@@ -225,8 +225,81 @@ fn destroying_needs_force_where_there_is_a_thread() {
     assert_eq!(system.destroy(2, true), Ok(None));
     assert_eq!(system.world.state(system.threads[OTHER]), State::Stopped);
     assert_eq!(system.destroy(2, true), Err(Error::NotFound));
-    // Its own: the caller is what is left to be stopped.
-    assert_eq!(system.destroy(1, true), Ok(Some(system.threads[MAIN].cap)));
+}
+
+/// Admission does not count it any more, so that it must not run.
+#[test]
+fn who_is_destroyed_does_not_run_when_somebody_resumes_it() {
+    let mut system = System::new();
+    system.create(main_vcpu(1_000, 10_000)).unwrap();
+    system.let_the_other_run();
+    system.bind(OTHER, 2).unwrap();
+    system.let_main_run();
+    assert_eq!(system.destroy(2, true), Ok(None));
+    let [main, other] = system.threads;
+    system.with(MAIN, |_, by| by.invoke(other.cap, label::RESUME, [0; 4])).unwrap();
+    let end = system.world.machine.time + 100 * MS;
+    while system.world.machine.time < end {
+        assert!(!system.world.runs(other));
+        system.world.next();
+    }
+    // The same of its own: what is left to the caller.
+    system.let_main_run();
+    let last = Last { thread: main.cap, context: main.context };
+    assert_eq!(system.destroy(1, true), Ok(Some(last)));
+    system.world.method(main, last.context, label::UNBIND, [0; 4]).expect("it is its own");
+    system.world.audit();
+    system.world.pass(system.world.machine.time + 100 * MS);
+    assert!(system.world.core.current.is_none(), "nobody has time any more");
+}
+
+/// A context that the program manages may be somebody's whose thread it does not know.
+#[test]
+fn what_an_unknown_thread_has_is_destroyed_by_force_alone() {
+    let mut system = System::new();
+    assert_eq!(system.create(main_vcpu(1_000, 10_000)), Ok(2));
+    let context = Address::from(499u16);
+    let other = system.threads[OTHER];
+    let bind = |by: &mut By<'_>| {
+        by.invoke(other.context, label::UNBIND, [0; 4])?;
+        by.invoke(context, label::BIND, [other.cap.into(), 0, 0, 0])
+    };
+    system.with(MAIN, |_, by| bind(by)).expect("it is empty");
+    assert_eq!(system.destroy(2, false), Err(Error::Busy));
+    assert_eq!(system.destroy(2, true), Ok(None));
+    assert_eq!(system.create(main_vcpu(1_000, 10_000)), Ok(2));
+    assert_eq!(system.destroy(2, false), Ok(None), "nobody has it");
+}
+
+/// The program's authority over priorities can be taken away behind its back.
+#[test]
+fn who_may_not_have_its_priority_changes_nothing() {
+    let mut system = System::new();
+    system.create(main_vcpu(100, 20_000)).unwrap();
+    let all = [0; 2].map(|_| system.walk(MAIN));
+    let authority = |system: &mut System, most| {
+        for thread in system.threads {
+            system.world.machine.get_mut(thread.at).max_priority = most;
+        }
+    };
+    authority(&mut system, TOP - 1);
+    assert_eq!(system.create(main_vcpu(100, 5_000)), Err(Error::Permission));
+    let param = Param { vcpuid: 1, ..main_vcpu(100, 30_000) };
+    let set = system.with(MAIN, |vcpus, by| vcpus.set_param(by, &param));
+    assert_eq!(set, Err(Error::Permission));
+    assert_eq!(system.bind(MAIN, 2), Err(Error::Permission));
+    assert_eq!(system.destroy(2, false), Ok(None), "for which that does not matter");
+    authority(&mut system, TOP);
+    // What was not created is nowhere, and its context is used again.
+    for (id, t) in [(2, 20_000), (3, 5_000)] {
+        assert_eq!(system.create(main_vcpu(100, t)), Ok(id));
+    }
+    assert_eq!(system.walk(MAIN).vcpuid, 3);
+    assert_eq!([0; 2].map(|_| system.walk(MAIN)), all);
+    assert_eq!(system.destroy(1, false), Err(Error::Busy), "it has its thread");
+    let start = system.world.machine.time;
+    system.world.pass(start + MS);
+    assert!(system.world.runs(system.threads[MAIN]), "and 2 ms of 10, not 100 us of 30");
 }
 
 #[test]

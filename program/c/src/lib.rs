@@ -71,9 +71,11 @@ pub extern "C" fn vcpu_destroy(id: c_int, force: c_int) -> c_int {
     match with(|vcpus| vcpus.destroy(&mut Kernel, caller(), id, force != 0)) {
         Ok(None) => 0,
         Ok(Some(own)) => {
-            // It does not come back from here.
-            let _ = bulkhead_program::invoke(own, label::SUSPEND, [0; 4]);
-            Error::Busy as c_int
+            let _ = Kernel.invoke(own.context, label::UNBIND, [0; 4]);
+            // Who gives it time again gives it to nobody.
+            loop {
+                let _ = Kernel.invoke(own.thread, label::SUSPEND, [0; 4]);
+            }
         }
         Err(error) => error as c_int,
     }
