@@ -3,6 +3,7 @@
 //! [`random`] programs that want it not to be, with a record of what they were given.
 
 mod audit;
+mod chain;
 mod ghost;
 mod mappings;
 pub mod random;
@@ -11,4 +12,5 @@ mod tree;
 mod world;
 
 pub use bulkhead_kernel as kernel;
+pub use chain::Chain;
 pub use world::{Came, Machine, Thread, World, both};

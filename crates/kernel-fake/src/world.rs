@@ -461,6 +461,12 @@ impl World {
         }
     }
 
+    /// A notification is signalled, by the interrupt.
+    pub fn signal(&mut self, notification: Address) {
+        self.does(Self::INTERRUPT, label::SET_NOTIFICATION, [notification.into(), 0, 0, 0]);
+        self.interrupt();
+    }
+
     /// Who runs is decided anew, so that what was left for later is done.
     pub fn settle(&mut self) {
         self.core.undecided = 1;

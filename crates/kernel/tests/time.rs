@@ -8,11 +8,6 @@ const NEVER: Time = Time::MAX;
 const WORDS: [u64; 4] = [1, 2, 3, 4];
 const MS: Time = 1_000_000;
 
-fn signal(world: &mut World, notification: Address) {
-    world.does(World::INTERRUPT, label::SET_NOTIFICATION, [notification.into(), 0, 0, 0]);
-    world.interrupt();
-}
-
 fn code(world: &World, thread: Thread) -> Option<Code> {
     world.came(thread).status.code()
 }
@@ -45,7 +40,7 @@ fn a_wait_ends_with_a_message_or_its_deadline_whichever_is_first() {
         world.pass(end + 1);
         assert_eq!(world.state(waits), State::Waiting);
         // One that is past polls.
-        signal(world, notification);
+        world.signal(notification);
         world.wait(waits, notification, 1);
         assert_eq!(code(world, waits), Some(Code::TimedOut));
     });
@@ -96,7 +91,7 @@ fn an_alarm_interrupts_only_whom_it_may() {
         world.wait(above, nothing, NEVER);
         let end = world.machine.time + MS;
         world.wait(waits, notification, end);
-        signal(world, nothing);
+        world.signal(nothing);
         assert!(world.runs(above));
         assert!(world.machine.timer > end, "that doesn't matter to who runs");
         world.pass(end + MS);
@@ -150,14 +145,14 @@ fn a_bound_notification_comes_where_messages_come() {
         let (thread, reply) = (world.thread(10), world.make(Kind::Reply, 0));
         world.does(thread.cap, label::BIND_NOTIFICATION, [notification.into(), 0, 0, 0]);
         world.recv(thread, endpoint, reply, NEVER);
-        signal(world, notification);
+        world.signal(notification);
         assert_eq!((world.came(thread).badge, world.came(thread).info), (1, Info::NOTIFIED));
-        signal(world, notification);
+        world.signal(notification);
         world.recv(thread, endpoint, reply, NEVER);
         assert_eq!(world.came(thread).info, Info::NOTIFIED, "also what came before");
         // Binding tells what came before, too.
         world.does(thread.cap, label::BIND_NOTIFICATION, [0; 4]);
-        signal(world, notification);
+        world.signal(notification);
         world.recv(thread, endpoint, reply, NEVER);
         assert_eq!(world.state(thread), State::Receiving);
         world.does(thread.cap, label::BIND_NOTIFICATION, [notification.into(), 0, 0, 0]);
@@ -458,11 +453,11 @@ fn interrupt_work_has_the_priority_of_who_asked_for_it() {
         let client = world.thread_of(30, Policy::Sporadic, MS, 10 * MS);
         world.call(client, endpoint, 0, WORDS);
         assert!(world.runs(driver));
-        signal(world, wakes);
+        world.signal(wakes);
         assert!(world.runs(driver), "at its client's priority");
         world.wait(driver, irq, NEVER);
         assert!(world.runs(between));
-        signal(world, irq);
+        world.signal(irq);
         assert!(world.runs(driver), "also when it is woken by the interrupt");
         assert_eq!(world.machine.get(driver.at).priority, 30);
     });
@@ -487,7 +482,7 @@ fn the_next_requests_priority_counts_from_when_it_is_taken_up() {
         assert!(world.runs(driver));
         let last = world.thread_of(11, Policy::Sporadic, MS, 20 * MS);
         world.call(last, endpoint, 0, WORDS);
-        signal(world, wakes);
+        world.signal(wakes);
         world.call(important, endpoint, 0, WORDS);
         assert!(world.runs(driver));
         for priority in [200, 11] {
@@ -506,9 +501,9 @@ fn the_next_requests_priority_counts_from_when_it_is_taken_up() {
         // Its interrupts are the last one's work, too.
         assert!(world.runs(driver));
         world.wait(driver, irq, NEVER);
-        signal(world, idle);
+        world.signal(idle);
         assert!(world.runs(between));
-        signal(world, irq);
+        world.signal(irq);
         assert!(world.runs(between), "it is not the important one's work any more");
     });
 }

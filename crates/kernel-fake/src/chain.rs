@@ -1,0 +1,64 @@
+//! Calls that nest.
+
+use crate::{Thread, World};
+use bulkhead_kernel::abi::{Address, Kind, Policy};
+use bulkhead_kernel::{Machine as _, Time};
+
+/// A client that called a passive server, which called another one, which runs now.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    /// On whose time all of it is, of priority 10.
+    pub client: Thread,
+    /// The first server, of priority 50.
+    pub middle: Thread,
+    /// The second one, of priority 60.
+    pub last: Thread,
+    /// Through which the client and the one in the middle wait.
+    pub replies: [Address; 2],
+    /// Of the two servers.
+    pub endpoints: [Address; 2],
+}
+
+impl Chain {
+    /// With a client that has all the time.
+    #[must_use]
+    pub fn new(world: &mut World) -> Self {
+        Self::of(world, Policy::Full, 0, 1_000_000)
+    }
+
+    /// With a client that has a context of this kind.
+    ///
+    /// # Panics
+    /// If it does not come to that, because of what the kernel does wrong.
+    #[must_use]
+    pub fn of(world: &mut World, policy: Policy, budget: Time, period: Time) -> Self {
+        let endpoints = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
+        let (middle, first) = world.server(50, endpoints[0]);
+        let (last, second) = world.server(60, endpoints[1]);
+        let client = world.thread_of(10, policy, budget, period);
+        let chain = Self { client, middle, last, replies: [first, second], endpoints };
+        chain.call(world);
+        chain
+    }
+
+    /// The client calls, and the one in the middle.
+    ///
+    /// # Panics
+    /// As [`Chain::of`].
+    pub fn call(&self, world: &mut World) {
+        world.call(self.client, self.endpoints[0], 7, [1, 2, 3, 4]);
+        assert!(world.runs(self.middle));
+        world.audit();
+        world.call(self.middle, self.endpoints[1], 8, [1, 2, 3, 4]);
+        assert!(world.runs(self.last));
+        world.audit();
+    }
+
+    /// With whom the client's context is.
+    #[must_use]
+    pub fn holder(&self, world: &World) -> Option<Thread> {
+        let context = world.machine.get(self.client.at).home;
+        let thread = world.machine.get(context).thread;
+        [self.client, self.middle, self.last].into_iter().find(|t| t.at == thread)
+    }
+}

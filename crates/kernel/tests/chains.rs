@@ -1,0 +1,245 @@
+//! Whose time is used in a chain of calls, and how it comes back: by the answers, and by whatever else can end one of
+//! them.
+
+use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, label};
+use bulkhead_kernel_fake::kernel::{Exception, State};
+use bulkhead_kernel_fake::{Chain, Thread, World, both};
+
+const NEVER: u64 = u64::MAX;
+const WORDS: [u64; 4] = [1, 2, 3, 4];
+
+#[test]
+fn a_chain_of_calls_unwinds() {
+    both(|world| {
+        let chain = Chain::new(world);
+        assert_eq!(chain.holder(world), Some(chain.last));
+        world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+        assert!(world.runs(chain.middle));
+        assert_eq!(chain.holder(world), Some(chain.middle));
+        world.reply_recv(chain.middle, chain.endpoints[0], chain.replies[0], 2, WORDS);
+        assert!(world.runs(chain.client));
+        assert_eq!(
+            (chain.holder(world), world.came(chain.client).info.label()),
+            (Some(chain.client), 2)
+        );
+    });
+}
+
+#[test]
+fn the_end_of_each_object_of_a_chain_brings_the_time_back() {
+    type End = fn(&Chain) -> Address;
+    // What ends, who has the time then, and in which state the client is.
+    let cases: [(&str, End, u8, State); 6] = [
+        ("last server", |chain| chain.last.cap, 1, State::Calling),
+        ("middle server", |chain| chain.middle.cap, 0, State::Calling),
+        ("first reply", |chain| chain.replies[0], 0, State::Running),
+        ("second reply", |chain| chain.replies[1], 1, State::Calling),
+        ("first endpoint", |chain| chain.endpoints[0], 2, State::Calling),
+        ("second endpoint", |chain| chain.endpoints[1], 2, State::Calling),
+    ];
+    for (what, end, holder, state) in cases {
+        both(|world| {
+            let chain = Chain::new(world);
+            world.delete(end(&chain));
+            world.audit();
+            let holders = [chain.client, chain.middle, chain.last];
+            assert_eq!(chain.holder(world), Some(holders[usize::from(holder)]), "{what}");
+            assert_eq!(world.state(chain.client), state, "{what}");
+        });
+    }
+}
+
+#[test]
+fn the_end_of_a_called_object_is_told() {
+    both(|world| {
+        let chain = Chain::new(world);
+        world.delete(chain.replies[0]);
+        assert!(world.runs(chain.client));
+        assert_eq!(world.came(chain.client).status.code(), Some(Code::Cancelled));
+    });
+    both(|world| {
+        let chain = Chain::new(world);
+        world.delete(chain.replies[1]);
+        assert!(world.runs(chain.middle));
+        assert_eq!(world.came(chain.middle).status.code(), Some(Code::Cancelled));
+        world.reply_recv(chain.middle, chain.endpoints[0], chain.replies[0], 3, WORDS);
+        assert!(world.runs(chain.client));
+    });
+}
+
+#[test]
+fn the_end_of_the_client_or_of_its_context_stops_the_servers_where_they_are() {
+    for which in 0..3 {
+        both(|world| {
+            let chain = Chain::new(world);
+            match which {
+                0 => world.delete(chain.client.cap),
+                1 => world.delete(chain.client.context),
+                _ => _ = world.does(chain.client.context, label::UNBIND, [0; 4]),
+            }
+            world.audit();
+            assert!(world.core.current.is_none());
+            // A new context lets the last one go on, who answers whoever is left.
+            let context = world.context(Policy::Full, 0, 1_000_000);
+            world.does(context, label::BIND, [chain.last.cap.into(), 0, 0, 0]);
+            assert!(world.runs(chain.last));
+            world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+            assert_eq!(world.state(chain.middle), State::Running);
+            assert!(!world.runs(chain.middle), "on whose time?");
+        });
+    }
+}
+
+#[test]
+fn a_suspended_client_has_its_time_back_and_its_server_none() {
+    both(|world| {
+        let chain = Chain::new(world);
+        world.does(chain.client.cap, label::SUSPEND, [0; 4]);
+        world.audit();
+        assert_eq!(chain.holder(world), Some(chain.client));
+        assert!(world.core.current.is_none());
+        world.resume(chain.client);
+        assert!(world.runs(chain.client));
+    });
+}
+
+#[test]
+fn a_suspended_server_keeps_the_time_until_it_goes_on() {
+    both(|world| {
+        let chain = Chain::new(world);
+        world.does(chain.last.cap, label::SUSPEND, [0; 4]);
+        world.audit();
+        assert!(world.core.current.is_none());
+        world.resume(chain.last);
+        assert!(world.runs(chain.last));
+        world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+        assert!(world.runs(chain.middle));
+    });
+}
+
+const EXCEPTION: Exception = Exception { number: 14, error: 6, address: 0xABC };
+
+/// The last server of a chain faults, and somebody who answers for it gets to know.
+fn faults(world: &mut World, chain: &Chain, passive: bool) -> (Thread, [Address; 2]) {
+    let endpoint = world.make(Kind::Endpoint, 0);
+    let (handler, reply) = match passive {
+        true => world.server(90, endpoint),
+        false => {
+            let (handler, reply) = (world.thread(90), world.make(Kind::Reply, 0));
+            world.recv(handler, endpoint, reply, NEVER);
+            (handler, reply)
+        }
+    };
+    world.does(chain.last.cap, label::SET_FAULT, [endpoint.into(), 0, 0, 0]);
+    assert!(world.runs(chain.last));
+    world.kernel().exception(EXCEPTION);
+    assert!(world.runs(handler));
+    world.audit();
+    (handler, [endpoint, reply])
+}
+
+/// And does not let it go on.
+fn refused(world: &mut World, chain: &Chain, passive: bool) {
+    let (handler, [endpoint, reply]) = faults(world, chain, passive);
+    world.reply_recv(handler, endpoint, reply, 1, WORDS);
+}
+
+/// And can't say anything any more.
+fn forgotten(world: &mut World, chain: &Chain, passive: bool) {
+    let (handler, [_, reply]) = faults(world, chain, passive);
+    world.delete(reply);
+    if world.runs(handler) {
+        let nothing = world.make(Kind::Notification, 0);
+        world.wait(handler, nothing, NEVER);
+    }
+}
+
+#[test]
+fn a_server_that_cannot_go_on_gives_the_time_back() {
+    type Stop = fn(&mut World, &Chain);
+    let cases: [(&str, Stop); 7] = [
+        ("no handler", |world, _| world.kernel().exception(EXCEPTION)),
+        ("a passive handler refuses", |world, chain| refused(world, chain, true)),
+        ("a handler refuses", |world, chain| refused(world, chain, false)),
+        ("a passive handler's reply object ends", |world, chain| forgotten(world, chain, true)),
+        ("a handler's reply object ends", |world, chain| forgotten(world, chain, false)),
+        ("nobody has heard its fault", |world, chain| {
+            let endpoint = world.make(Kind::Endpoint, 0);
+            world.does(chain.last.cap, label::SET_FAULT, [endpoint.into(), 0, 0, 0]);
+            world.kernel().exception(EXCEPTION);
+            assert_eq!(world.state(chain.last), State::Sending);
+            world.delete(endpoint);
+        }),
+        ("its space ends", |world, chain| {
+            let space = world.make(Kind::Space, 0);
+            let words = [World::NODE, space, 0, 0].map(u64::from);
+            world.does(chain.last.cap, label::CONFIGURE, words);
+            assert!(world.runs(chain.last));
+            world.delete(space);
+        }),
+    ];
+    for (what, stop) in cases {
+        both(|world| {
+            let chain = Chain::new(world);
+            stop(world, &chain);
+            world.audit();
+            assert_eq!(world.state(chain.last), State::Stopped, "{what}");
+            assert_eq!(chain.holder(world), Some(chain.middle), "{what}");
+            assert!(world.core.current.is_none(), "{what}: who called waits on");
+            // Until somebody tells it that nobody will answer.
+            world.delete(chain.replies[1]);
+            assert!(world.runs(chain.middle), "{what}");
+            assert_eq!(world.came(chain.middle).status.code(), Some(Code::Cancelled));
+            world.reply_recv(chain.middle, chain.endpoints[0], chain.replies[0], 3, WORDS);
+            assert!(world.runs(chain.client), "{what}");
+        });
+    }
+}
+
+#[test]
+fn revocation_of_a_reply_object_reaches_nobody_but_the_copies() {
+    both(|world| {
+        let chain = Chain::new(world);
+        let all = bulkhead_kernel_fake::kernel::abi::Rights::ALL;
+        let copy = world.copy(chain.replies[1], all, 0);
+        world.revoke(chain.replies[1]);
+        assert!(world.cap(copy).is(Kind::Null));
+        assert!(world.runs(chain.last));
+    });
+}
+
+#[test]
+fn the_end_of_all_memory_ends_all() {
+    both(|world| {
+        let chain = Chain::new(world);
+        assert!(world.runs(chain.last));
+        world.revoke(World::UNTYPED);
+        assert!(world.core.current.is_none());
+        assert_eq!(world.core.scheduler.reserved(), 0);
+        let objects: Vec<_> = world.machine.objects().map(|(_, kind)| kind).collect();
+        assert_eq!(objects.iter().filter(|kind| **kind != Kind::Null).count(), 2, "{objects:?}");
+    });
+}
+
+#[test]
+fn who_has_lent_its_time_is_given_no_other() {
+    both(|world| {
+        let chain = Chain::new(world);
+        let context = world.context(Policy::Full, 0, 1_000_000);
+        let bind = world.invoke(context, label::BIND, [chain.middle.cap.into(), 0, 0, 0]);
+        assert_eq!(bind.unwrap_err().code(), Some(Code::Occupied));
+        world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+        assert_eq!(chain.holder(world), Some(chain.middle));
+    });
+}
+
+#[test]
+fn who_works_on_a_callers_time_keeps_to_it() {
+    both(|world| {
+        let chain = Chain::new(world);
+        let context = world.context(Policy::Full, 0, 1_000_000);
+        let bind = world.method(chain.last, context, label::BIND, [chain.last.cap.into(), 2, 0, 0]);
+        assert_eq!(bind, Err(Code::Occupied));
+        world.audit();
+    });
+}
