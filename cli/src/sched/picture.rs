@@ -1,6 +1,6 @@
 //! Simulated schedules as a picture: a row for each context, the highest priority first,
-//! time to the right. What runs below all priorities is hatched; a tick above a row is a
-//! release, a red bar the end of a period in which a job did not end.
+//! time to the right. What runs below all priorities is hatched, calls of passive servers are dark; a
+//! tick above a row is a release, a red bar the end of a period in which a job did not end.
 
 use super::Report;
 use crate::kernel;
@@ -8,6 +8,7 @@ use crate::svg::{self, Canvas, MARGIN, colour};
 use crate::text::shorten;
 use bulkhead_manifest::time::show;
 use bulkhead_plan::kernel::Policy;
+use bulkhead_sched::simulate::Slice;
 
 const LEFT: f64 = 300.0;
 const PLOT: f64 = 900.0;
@@ -32,9 +33,13 @@ pub fn svg(system: &str, reports: &[Report<'_>], refills: bool) -> String {
             y = lists(&mut body, report, y) + 50.0;
         }
     }
-    let note = "simulated: everybody begins at once and uses its whole budget in each period";
+    let served = reports.iter().any(|report| report.simulated.slices.iter().any(|s| s.served));
+    let calls = if served { "; dark: in calls, at the server's priority" } else { "" };
+    let note = format!(
+        "simulated: everybody begins at once and uses its whole budget in each period{calls}"
+    );
     let title = format!("Schedule of {system}");
-    svg::document(&title, (&title, note), (WIDTH, y - 50.0 + MARGIN), &body)
+    svg::document(&title, (&title, &note), (WIDTH, y - 50.0 + MARGIN), &body)
 }
 
 /// A kernel's rows; returns where they end.
@@ -130,7 +135,11 @@ fn bars(out: &mut Canvas, report: &Report<'_>, context: usize, (y, scale): (f64,
     let own = simulated.slices.iter().filter(|s| s.context.is_some_and(|c| c.index() == context));
     for slice in own {
         let width = x(slice.end) - x(slice.begin);
-        let fill = if slice.background { "url(#hatch)" } else { fill };
+        let fill = match slice {
+            Slice { background: true, .. } => "url(#hatch)",
+            Slice { served: true, .. } => line,
+            _ => fill,
+        };
         let more = format!(r#"stroke="{line}" stroke-width="0.8""#);
         out.rect((x(slice.begin), base - BAR), (width, BAR), fill, &more);
     }

@@ -1,7 +1,9 @@
 //! A kernel's schedule in simulated time, by the scheduler that the kernel runs: everybody
 //! begins at once and uses its whole budget in each period, with what the kernel spends on
-//! it. A PIBS context works for those who may call or signal its program, once for each of
-//! their jobs; one that nobody asks works for itself.
+//! it. The last of it are its calls of passive servers, one of each that it may call and whose
+//! endpoint says how long that takes at most, at the server's priority. A PIBS context works for those who may
+//! call or signal its program, once for each of their jobs; one that nobody asks works for
+//! itself.
 
 use bulkhead_plan::admission::Analysis;
 use bulkhead_plan::kernel::{Kernel, Policy, Program};
@@ -124,9 +126,38 @@ fn program(kernel: &Kernel, index: usize) -> Vec<Step> {
                 is_pibs(kernel, *pibs) && requesters(kernel, *pibs).any(|by| by == index)
             });
             let signals = asked.map(|pibs| Step::Signal(Id::of(pibs as u32)));
-            signals.chain([run, Step::Every(context.period())]).collect()
+            let job = job(kernel, index).into_iter().chain([Step::Every(context.period())]);
+            signals.chain(job).collect()
         }
     }
+}
+
+/// A whole budget, calls last.
+fn job(kernel: &Kernel, index: usize) -> Vec<Step> {
+    let mut alone = kernel.contexts[index].gross(kernel.overhead);
+    let own = kernel.users(index).map(|n| kernel.threads[n].priority).max().unwrap_or(0);
+    let mut served = Vec::new();
+    for (ceiling, longest) in requests(kernel, index) {
+        let time = longest.min(alone);
+        alone -= time;
+        served.extend([Step::Call(ceiling), Step::Run(time), Step::Answer(own)]);
+    }
+    [vec![Step::Run(alone)], served].concat()
+}
+
+/// Priorities of the passive servers that may be called on a context, and how long a call takes at most, where the
+/// manifest says so.
+fn requests(kernel: &Kernel, context: usize) -> impl Iterator<Item = (u8, u64)> {
+    let request = move |endpoint: usize| {
+        let mut programs = kernel.users(context).map(|n| kernel.threads[n].program);
+        let calls =
+            |n: usize| kernel.programs[n].calls.iter().any(|call| call.endpoint == endpoint);
+        let serves = |n: usize| kernel.programs[n].serves.contains(&endpoint);
+        let servers = kernel.threads.iter().filter(|t| t.context.is_none() && serves(t.program));
+        let ceiling = servers.map(|thread| thread.priority).max();
+        ceiling.zip(kernel.endpoints[endpoint].longest).filter(|_| programs.any(calls))
+    };
+    (0..kernel.endpoints.len()).filter_map(request)
 }
 
 fn is_pibs(kernel: &Kernel, context: usize) -> bool {
@@ -228,7 +259,31 @@ mod tests {
         let mut kernel = kernel(1);
         kernel.contexts[1].policy = Policy::Full { slice: MS };
         let simulated = run(&kernel, Some(10 * MS)).unwrap();
-        assert_eq!(who(&simulated), [(0, 2_003_000, 0), (2_003_000, 10 * MS, 1)]);
+        // The first one's call of the log comes last.
+        let call = 1_953_000;
+        let expected = [(0, call, 0), (call, 2_003_000, 0), (2_003_000, 10 * MS, 1)];
+        assert_eq!(who(&simulated), expected);
+        let calls: Vec<u64> =
+            simulated.slices.iter().filter(|s| s.served).map(|s| s.begin).collect();
+        assert_eq!(calls, [call]);
+    }
+
+    #[test]
+    fn a_call_takes_no_more_than_the_budget() {
+        let mut kernel = kernel(1);
+        kernel.contexts[0].policy = Policy::Sporadic(bulkhead_plan::kernel::Budget {
+            budget: 20_000,
+            period: MS,
+            refills: 8,
+        });
+        let gross = kernel.contexts[0].gross(kernel.overhead);
+        let log = kernel.threads.iter().find(|thread| thread.context.is_none()).unwrap().priority;
+        let own = kernel.threads[kernel.users(0).next().unwrap()].priority;
+        let steps =
+            [Step::Run(0), Step::Call(log), Step::Run(gross), Step::Answer(own), Step::Every(MS)];
+        assert_eq!(program(&kernel, 0), steps);
+        kernel.endpoints[0].longest = None;
+        assert_eq!(program(&kernel, 0), [Step::Run(gross), Step::Every(MS)], "nobody knows");
     }
 
     #[test]

@@ -22,6 +22,10 @@ pub enum Step {
     Wait,
     /// Wakes the thread of a context; a PIBS context works for the signaller's.
     Signal(Id),
+    /// Calls a passive server: what follows is its work, with its priority, on the same budget.
+    Call(u8),
+    /// Has the answer, and goes on with its own priority.
+    Answer(u8),
 }
 
 /// A thread on a context of its own.
@@ -50,6 +54,8 @@ pub struct Slice {
     pub priority: u8,
     /// Without budget, below all priorities.
     pub background: bool,
+    /// It is a passive server's work.
+    pub served: bool,
 }
 
 /// A job of a thread, from release to end.
@@ -79,6 +85,7 @@ struct Course {
     left: Time,
     released: Time,
     signalled: bool,
+    served: bool,
     /// It sleeps by the scheduler's alarm.
     alarm: bool,
     state: State,
@@ -119,6 +126,7 @@ impl Simulation {
                 left: 0,
                 released,
                 signalled: false,
+                served: false,
                 alarm: false,
                 state,
             });
@@ -226,7 +234,8 @@ impl Simulation {
         if let Some(id) = context {
             self.course(id).left -= end - begin;
         }
-        let slice = Slice { begin, end, context, priority, background };
+        let served = context.is_some_and(|id| self.course(id).served);
+        let slice = Slice { begin, end, context, priority, background, served };
         match self.slices.last_mut() {
             Some(last) if Slice { begin: last.begin, ..slice } == Slice { end, ..*last } => {
                 last.end = end;
@@ -277,6 +286,11 @@ impl Simulation {
                 false => self.sleep(id, State::Waiting),
             },
             Step::Signal(other) => self.signal(id, other),
+            // It runs, and whether it still does is decided after each step.
+            Step::Call(priority) | Step::Answer(priority) => {
+                self.course(id).served = matches!(step, Step::Call(_));
+                let _ = self.scheduler.donate(&mut self.contexts[..], priority);
+            }
         }
     }
 

@@ -389,3 +389,34 @@ fn a_higher_request_raises_an_activation() {
     assert_eq!(contexts[0].0.take_consumed(), 0);
     assert_eq!(contexts[0].0.priority(), 6);
 }
+
+/// Who calls a passive server at the highest priority of its callers is not disturbed by those between, and disturbs
+/// the highest for the length of one request: docs/figures/ceiling.toml in small.
+#[test]
+fn a_request_runs_at_its_servers_ceiling() {
+    use Step::{Answer, Call, Every, Run};
+    let calls = |own, alone, served, period| {
+        [Run(alone), Call(30), Run(served), Answer(own), Every(period)]
+    };
+    let mut simulation = Simulation::new([
+        thread(server(4, 11, 2), 30, 0, &calls(30, 2, 2, 11)),
+        thread(server(3, 12, 2), 20, 0, &[Run(3), Every(12)]),
+        thread(server(7, 48, 2), 10, 0, &calls(10, 2, 5, 48)),
+    ]);
+    simulation.run(30);
+    let slices = simulation.slices().iter().map(|s| (s.begin, s.end, s.context, s.served));
+    let expected = [
+        (0, 2, 0, false),
+        (2, 4, 0, true),
+        (4, 7, 1, false),
+        (7, 9, 2, false),
+        // The lowest one's request. The others are released at 11 and at 12, and come after the answer.
+        (9, 14, 2, true),
+        (14, 16, 0, false),
+        (16, 18, 0, true),
+        (18, 21, 1, false),
+    ];
+    let expected =
+        expected.map(|(begin, end, who, served)| (begin, end, Some(Id::of(who)), served));
+    assert_eq!(slices.take(expected.len()).collect::<Vec<_>>(), expected);
+}
