@@ -17,6 +17,8 @@ pub struct Chain {
     pub replies: [Address; 2],
     /// Of the two servers.
     pub endpoints: [Address; 2],
+    /// Of which each server is made, with its endpoint and reply object.
+    pub memory: [Address; 2],
 }
 
 impl Chain {
@@ -32,11 +34,16 @@ impl Chain {
     /// If it does not come to that, because of what the kernel does wrong.
     #[must_use]
     pub fn of(world: &mut World, policy: Policy, budget: Time, period: Time) -> Self {
-        let endpoints = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
-        let (middle, first) = world.server(50, endpoints[0]);
-        let (last, second) = world.server(60, endpoints[1]);
+        let server = |world: &mut World, priority| {
+            let endpoint = world.make(Kind::Endpoint, 0);
+            let (server, reply) = world.server(priority, endpoint);
+            (server, reply, endpoint)
+        };
+        let ((middle, first, of_middle), memory) = world.apart(|world| server(world, 50));
+        let ((last, second, of_last), other) = world.apart(|world| server(world, 60));
         let client = world.thread_of(10, policy, budget, period);
-        let chain = Self { client, middle, last, replies: [first, second], endpoints };
+        let (replies, endpoints) = ([first, second], [of_middle, of_last]);
+        let chain = Self { client, middle, last, replies, endpoints, memory: [memory, other] };
         chain.call(world);
         chain
     }
@@ -51,6 +58,18 @@ impl Chain {
         world.audit();
         world.call(self.middle, self.endpoints[1], 8, [1, 2, 3, 4]);
         assert!(world.runs(self.last));
+        world.audit();
+    }
+
+    /// Both answer.
+    ///
+    /// # Panics
+    /// As [`Chain::of`].
+    pub fn answer(&self, world: &mut World) {
+        world.reply_recv(self.last, self.endpoints[1], self.replies[1], 1, [4, 3, 2, 1]);
+        assert!(world.runs(self.middle));
+        world.audit();
+        world.reply_recv(self.middle, self.endpoints[0], self.replies[0], 2, [4, 3, 2, 1]);
         world.audit();
     }
 

@@ -204,6 +204,10 @@ fn context(world: &World, at: Ref<Context>) -> Checked {
     let alarm = time.has_alarm();
     let wanted = time.is_wanted() && !time.is_alarmed();
     must!(wanted == (runs && is_set != 0), "{at:?} of {thread:?}: is wanted {wanted}, runs {runs}");
+    if let Some(thread) = thread.some().filter(|_| wanted) {
+        let (here, there) = (time.priority(), m.get(thread).priority);
+        must!(here == there, "{at:?} is at priority {here}, and {thread:?} at {there}");
+    }
     must!(is_set != 0 || !alarm, "{at:?} has an alarm and no time");
     if alarm || time.is_alarmed() {
         let waits = |t| [State::Receiving, State::Waiting].iter().any(|s| is(m.get(t), *s));

@@ -30,6 +30,8 @@ pub struct World {
     pub core: Box<Core>,
     /// Whether calls, the timer and interrupts may take the short ways.
     pub fast: bool,
+    /// Untyped memory that objects are made of.
+    pub memory: Address,
     next: Address,
 }
 
@@ -106,7 +108,9 @@ impl World {
             cost: 0,
             scheduler: Scheduler::new(1_000),
         };
-        let mut world = Self { machine, core: Box::new(core), fast: true, next: Self::SPACE };
+        let core = Box::new(core);
+        let mut world =
+            Self { machine, core, fast: true, memory: Self::UNTYPED, next: Self::SPACE };
         let interrupt = world.kernel().make_interrupt(INTERRUPT, VECTOR, [1, 2], false);
         let node = Cap { flags: 0, ..Cap::original(Kind::Node, NODE, NODE_BITS) };
         let untyped = memory(bytes / 2, bits);
@@ -200,12 +204,23 @@ impl World {
         }
     }
 
-    /// Makes an object out of the world's memory.
+    /// Makes an object out of [`World::memory`].
     pub fn make(&mut self, kind: Kind, bits: u8) -> Address {
         let at = self.free();
         let what = kind as u64 | u64::from(bits) << 8 | 1 << 16;
-        self.does(Self::UNTYPED, label::RETYPE, [what, Self::NODE.into(), at.into(), 0]);
+        self.does(self.memory, label::RETYPE, [what, Self::NODE.into(), at.into(), 0]);
         at
+    }
+
+    /// Does something with a part of the memory, of which all is made meanwhile; that part's capability too.
+    pub fn apart<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> (T, Address) {
+        const BITS: u8 = 16;
+        let before = self.memory;
+        let part = self.make(Kind::Untyped, BITS);
+        self.memory = part;
+        let done = work(self);
+        self.memory = before;
+        (done, part)
     }
 
     /// Derives a capability with rights and a badge.

@@ -420,7 +420,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Work on a PIBS context is now for another one: at its priority, higher or lower, which the thread has
-    /// then, too.
+    /// then, too. A server that runs on it keeps its own.
     pub(crate) fn serve(&mut self, at: Ref<Context>, of: Ref<Context>) -> Result<(), Invalid> {
         let Context { time, home, is_set, .. } = *self.machine.get(at);
         let Some(id) = crate::core::id(at).filter(|_| is_set != 0) else { return Ok(()) };
@@ -430,12 +430,11 @@ impl<M: Machine> Kernel<'_, M> {
         let (now, requester) = (self.now(), self.machine.get(of).time.requester());
         let store = &mut crate::core::Store(&mut *self.machine);
         self.core.scheduler.take_up(store, id, requester, now)?;
-        self.core.undecided = 1;
-        let priority = self.machine.get(at).time.priority();
         if let Some(home) = home.some() {
-            self.machine.get_mut(home).priority = priority;
+            self.machine.get_mut(home).priority = requester.priority;
             self.requeue_waiting(home);
         }
+        self.renewed(at);
         Ok(())
     }
 

@@ -31,7 +31,7 @@ impl<M: Machine> Kernel<'_, M> {
         let wrong = Status::new(Code::OutOfRange, 2, period);
         let account = self.account(policy, budget, period);
         let Ok(account) = &account else { return Err(wrong) };
-        let Context { thread, is_set, .. } = *self.machine.get(at);
+        let is_set = self.machine.get(at).is_set;
         if is_set == 0 && self.core.scheduler.reserve().is_err() {
             return Err(Status::new(Code::TooManyContexts, 1, PLACES as u64));
         }
@@ -57,12 +57,19 @@ impl<M: Machine> Kernel<'_, M> {
             }
         }
         self.machine.get_mut(at).badge = badge;
+        self.renewed(at);
+        Ok(())
+    }
+
+    /// A context is another one: who runs on it does so at its own priority.
+    #[inline(never)]
+    pub(crate) fn renewed(&mut self, at: Ref<Context>) {
         self.core.undecided = 1;
-        let runs = |t: Ref<crate::Thread>| self.machine.get(t).state == State::Running as u8;
-        if let Some(thread) = thread.some().filter(|thread| runs(*thread)) {
+        let thread = self.machine.get(at).thread;
+        let runs = |t: &Ref<crate::Thread>| self.machine.get(*t).state == State::Running as u8;
+        if let Some(thread) = thread.some().filter(runs) {
             self.ready(thread);
         }
-        Ok(())
     }
 
     #[inline(never)]

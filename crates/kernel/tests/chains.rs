@@ -1,7 +1,7 @@
 //! Whose time is used in a chain of calls, and how it comes back: by the answers, and by whatever else can end one of
 //! them.
 
-use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, label};
+use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Op, Policy, label};
 use bulkhead_kernel_fake::kernel::{Exception, State};
 use bulkhead_kernel_fake::{Chain, Thread, World, both};
 
@@ -205,6 +205,96 @@ fn revocation_of_a_reply_object_reaches_nobody_but_the_copies() {
         world.revoke(chain.replies[1]);
         assert!(world.cap(copy).is(Kind::Null));
         assert!(world.runs(chain.last));
+    });
+}
+
+/// What a server is made of goes, and all of it: who called it is told, and has its time.
+#[test]
+fn the_end_of_one_servers_memory_ends_its_part_of_the_chain() {
+    both(|world| {
+        let chain = Chain::new(world);
+        world.revoke(chain.memory[0]);
+        world.audit();
+        assert!(world.cap(chain.middle.cap).is(Kind::Null));
+        assert!(world.runs(chain.client), "whoever is called beyond");
+        assert_eq!(world.came(chain.client).status.code(), Some(Code::Cancelled));
+        // The last one answers nobody.
+        let context = world.context(Policy::Full, 0, 1_000_000);
+        world.does(context, label::BIND, [chain.last.cap.into(), 0, 0, 0]);
+        assert!(world.runs(chain.last));
+        world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+        assert_eq!(world.came(chain.last).status.code(), Some(Code::BadState));
+    });
+    both(|world| {
+        let chain = Chain::new(world);
+        world.revoke(chain.memory[1]);
+        world.audit();
+        assert!(world.runs(chain.middle));
+        assert_eq!(world.came(chain.middle).status.code(), Some(Code::Cancelled));
+        world.reply_recv(chain.middle, chain.endpoints[0], chain.replies[0], 3, WORDS);
+        assert!(world.runs(chain.client));
+    });
+}
+
+/// Who can name nothing any more can't answer. It has its caller's time until somebody takes that away.
+#[test]
+fn a_server_without_its_root_node_answers_nobody() {
+    for server in 0..2 {
+        both(|world| {
+            let chain = Chain::new(world);
+            let node = world.make(Kind::Node, 4);
+            let which = [chain.middle, chain.last][server];
+            let words = [node, World::SPACE, 0, 0].map(u64::from);
+            world.does(which.cap, label::CONFIGURE, words);
+            world.delete(node);
+            world.audit();
+            assert_eq!(chain.holder(world), Some(chain.last), "it runs, and has the time");
+            if server == 0 {
+                world.reply_recv(chain.last, chain.endpoints[1], chain.replies[1], 1, WORDS);
+            }
+            assert!(world.runs(which));
+            world.reply_recv(which, chain.endpoints[server], chain.replies[server], 1, WORDS);
+            assert!(world.runs(which));
+            let code = world.came(which).status.code();
+            assert!(matches!(code, Some(Code::OutOfRange | Code::NoCapability)), "{code:?}");
+            world.delete(chain.replies[server]);
+            world.audit();
+            let caller = [chain.client, chain.middle][server];
+            assert!(world.runs(caller));
+            assert_eq!(world.came(caller).status.code(), Some(Code::Cancelled));
+        });
+    }
+}
+
+/// What does not fit into registers is lost with the buffer, nothing else.
+#[test]
+fn a_server_without_its_buffer_answers_what_fits_into_registers() {
+    both(|world| {
+        let chain = Chain::new(world);
+        let frames = [chain.client, chain.middle, chain.last].map(|thread| {
+            let frame = world.make(Kind::Frame, 12);
+            let words = [World::NODE, World::SPACE, frame, 0].map(u64::from);
+            world.does(thread.cap, label::CONFIGURE, words);
+            frame
+        });
+        let answer = |world: &mut World, n: usize| {
+            let (who, reply) = ([chain.middle, chain.last][n], chain.replies[n]);
+            let op = Op::ReplyRecv as u64 | u64::from(reply) << 32;
+            let info = Info::new(1, 10).0;
+            world.syscall(who, op, chain.endpoints[n].into(), info, WORDS);
+            world.audit();
+        };
+        world.delete(frames[2]);
+        world.audit();
+        assert_eq!(chain.holder(world), Some(chain.last));
+        answer(world, 1);
+        let came = world.came(chain.middle);
+        assert_eq!((came.info.words(), came.words), (4, WORDS));
+        // In the middle as well, where the buffers of both others are there.
+        world.delete(frames[1]);
+        answer(world, 0);
+        assert!(world.runs(chain.client));
+        assert_eq!(world.came(chain.client).info.words(), 4);
     });
 }
 

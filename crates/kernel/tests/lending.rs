@@ -1,8 +1,8 @@
 //! Time that is lent without a call: by a notification, to begin with, and a thread that goes on with another context.
 
-use bulkhead_kernel_fake::kernel::Machine as _;
-use bulkhead_kernel_fake::kernel::abi::{Code, Kind, Policy, label};
-use bulkhead_kernel_fake::{World, both};
+use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, label};
+use bulkhead_kernel_fake::kernel::{Context, Machine as _, State};
+use bulkhead_kernel_fake::{Thread, World, both};
 
 const NEVER: u64 = u64::MAX;
 const WORDS: [u64; 4] = [1, 2, 3, 4];
@@ -27,7 +27,7 @@ fn a_notification_lends_its_context_and_has_it_back() {
         assert_eq!(world.came(worker).badge, 1, "a signal without a badge is one, too");
         world.wait(worker, notification, NEVER);
         assert!(world.core.current.is_none());
-        let of = world.cap(context).at::<bulkhead_kernel_fake::kernel::Context>();
+        let of = world.cap(context).at::<Context>();
         assert!(world.machine.get(of).thread.is_none());
         world.signal(notification);
         assert!(world.runs(worker));
@@ -138,5 +138,138 @@ fn a_call_before_its_server_has_begun_waits_for_it() {
         );
         world.reply_recv(server, endpoint, reply, 9, WORDS);
         assert!(world.runs(client));
+    });
+}
+
+/// A worker without time of its own that was woken on a notification's, and called a server without.
+struct Lent {
+    notification: Address,
+    context: Address,
+    worker: Thread,
+    /// It waits for the same, and is woken if there is time.
+    second: Thread,
+    server: Thread,
+    endpoint: Address,
+    reply: Address,
+}
+
+impl Lent {
+    fn new(world: &mut World) -> Self {
+        let notification = world.make(Kind::Notification, 0);
+        let context = world.context(Policy::Sporadic, 100_000, 1_000_000);
+        world.does(context, label::BIND, [notification.into(), 0, 0, 0]);
+        let [worker, second] = [40, 30].map(|priority| {
+            let worker = world.thread(priority);
+            world.wait(worker, notification, NEVER);
+            world.does(worker.context, label::UNBIND, [0; 4]);
+            worker
+        });
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(50, endpoint);
+        world.signal(notification);
+        assert!(world.runs(worker));
+        world.call(worker, endpoint, 7, WORDS);
+        assert!(world.runs(server));
+        world.audit();
+        Self { notification, context, worker, second, server, endpoint, reply }
+    }
+
+    fn answer(&self, world: &mut World) {
+        world.reply_recv(self.server, self.endpoint, self.reply, 9, WORDS);
+        world.audit();
+    }
+
+    /// With whom the notification's context is.
+    fn holder(&self, world: &World) -> Option<Thread> {
+        let context: &Context = world.machine.get(world.cap(self.context).at());
+        [self.worker, self.second, self.server].into_iter().find(|t| t.at == context.thread)
+    }
+}
+
+#[test]
+fn what_a_notification_lent_comes_back_through_calls() {
+    both(|world| {
+        let lent = Lent::new(world);
+        // It has lent what it has: the second one waits.
+        world.signal(lent.notification);
+        assert!(world.runs(lent.server));
+        lent.answer(world);
+        assert!(world.runs(lent.worker));
+        // What came meanwhile was for who waits there, as soon as there is time.
+        world.wait(lent.worker, lent.notification, NEVER);
+        assert!(world.runs(lent.worker), "it is first");
+        assert_eq!(world.came(lent.worker).badge, 1);
+        world.wait(lent.worker, lent.notification, NEVER);
+        assert_eq!(lent.holder(world), None);
+        world.signal(lent.notification);
+        assert!(world.runs(lent.worker));
+    });
+}
+
+#[test]
+fn the_end_of_each_object_brings_a_notifications_time_back() {
+    type End = fn(&Lent) -> Address;
+    // What ends; who has the time then: the worker, the second one, the server, or nobody; and whether that one runs.
+    let cases: [(&str, End, Option<usize>, bool); 6] = [
+        ("the notification", |lent| lent.notification, Some(2), true),
+        ("the context", |lent| lent.context, None, false),
+        ("the worker, for whom the second one goes on", |lent| lent.worker.cap, Some(1), true),
+        ("the server", |lent| lent.server.cap, Some(0), false),
+        ("the reply object", |lent| lent.reply, Some(0), true),
+        ("the endpoint", |lent| lent.endpoint, Some(2), true),
+    ];
+    for (what, end, holder, runs) in cases {
+        both(|world| {
+            let lent = Lent::new(world);
+            // For the second one.
+            world.signal(lent.notification);
+            world.delete(end(&lent));
+            world.audit();
+            if what == "the context" {
+                assert!(world.core.current.is_none());
+                return;
+            }
+            let holder = holder.map(|n| [lent.worker, lent.second, lent.server][n]);
+            assert_eq!(lent.holder(world), holder, "{what}");
+            assert_eq!(world.core.current.some(), holder.filter(|_| runs).map(|t| t.at), "{what}");
+        });
+    }
+}
+
+#[test]
+fn a_notification_that_is_gone_has_no_time_back() {
+    both(|world| {
+        let lent = Lent::new(world);
+        let other = world.make(Kind::Notification, 0);
+        world.delete(lent.notification);
+        assert_eq!(world.came(lent.second).status.code(), Some(Code::Cancelled));
+        lent.answer(world);
+        assert!(world.runs(lent.worker));
+        world.wait(lent.worker, other, NEVER);
+        world.audit();
+        assert!(world.core.current.is_none());
+        assert_eq!(lent.holder(world), None);
+        // It can be given to somebody else.
+        world.does(lent.context, label::BIND, [lent.second.cap.into(), 0, 0, 0]);
+        assert!(world.runs(lent.second));
+    });
+}
+
+#[test]
+fn what_a_notification_lent_can_be_taken_back_in_a_call() {
+    both(|world| {
+        let lent = Lent::new(world);
+        world.does(lent.context, label::UNBIND, [0; 4]);
+        world.audit();
+        assert!(world.core.current.is_none(), "on whose time?");
+        world.does(lent.context, label::BIND, [lent.notification.into(), 0, 0, 0]);
+        world.signal(lent.notification);
+        assert!(world.runs(lent.second), "the first one still waits for its answer");
+        // Whoever gives the server time lets it answer; the worker has none to hear it in.
+        let context = world.context(Policy::Full, 0, 1_000_000);
+        world.does(context, label::BIND, [lent.server.cap.into(), 0, 0, 0]);
+        lent.answer(world);
+        assert_eq!(world.state(lent.worker), State::Running);
+        assert!(world.runs(lent.second));
     });
 }
