@@ -48,6 +48,8 @@ extern crate std;
 pub mod account;
 pub mod admission;
 pub mod context;
+#[cfg(test)]
+mod explored;
 mod general;
 pub mod pibs;
 mod ready;

@@ -2,15 +2,55 @@
 //! one runs and the timer is right, also where a call said that no decision is needed.
 
 use bulkhead_sched::{
-    Account, Context, Decision, Id, Policy, Refill, Requester, Scheduler, Time, Utilization,
+    Account, Context, Contexts, Decision, Id, Overtake, Policy, Refill, Requester, Scheduler, Time,
+    Utilization,
 };
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::ops::{Deref, DerefMut};
 
-type All = Vec<(Context, [Refill; 2])>;
+/// All contexts, and whose refills were told since the last decision.
+struct All {
+    list: Vec<(Context, [Refill; 2])>,
+    refilled: Vec<usize>,
+}
+
+impl Contexts for All {
+    fn context(&mut self, id: Id) -> &mut Context {
+        self.list[..].context(id)
+    }
+
+    fn refills(&mut self, id: Id) -> (&mut Context, &mut [Refill]) {
+        self.list[..].refills(id)
+    }
+
+    fn refilled(&mut self, id: Id) {
+        self.refilled.push(id.index());
+    }
+}
+
+impl Deref for All {
+    type Target = [(Context, [Refill; 2])];
+
+    fn deref(&self) -> &Self::Target {
+        &self.list
+    }
+}
+
+impl DerefMut for All {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.list
+    }
+}
 
 #[derive(Clone, Debug)]
 enum Call {
     Wake(usize),
+    /// At once, if that is seen.
+    Overtake(usize),
+    /// The timer's time comes; whoever waits for a refill goes on the processor at once, or a handler because of the end
+    /// of a budget, if that is seen.
+    Short(bool),
     Block(usize),
     /// Until so many ticks later.
     BlockUntil(usize, Time),
@@ -18,6 +58,7 @@ enum Call {
     /// After so many ticks, in which nothing is decided.
     Donate(u8, Time),
     Request(usize, u8, Time),
+    TakeUp(usize, u8, Time),
     Budget(usize, Time, Time),
     YieldNow,
     YieldTo(usize),
@@ -38,11 +79,14 @@ fn call() -> impl Strategy<Value = Call> {
     let id = 0usize..64;
     prop_oneof![
         6 => id.clone().prop_map(Call::Wake),
+        3 => id.clone().prop_map(Call::Overtake),
+        6 => any::<bool>().prop_map(Call::Short),
         2 => id.clone().prop_map(Call::Block),
         2 => (id.clone(), 0u64..60).prop_map(|(id, ticks)| Call::BlockUntil(id, ticks)),
         1 => (id.clone(), priority()).prop_map(|(id, to)| Call::Priority(id, to)),
         2 => (priority(), 0u64..9).prop_map(|(to, ticks)| Call::Donate(to, ticks)),
         1 => (id.clone(), priority(), 1u64..50).prop_map(|(id, to, t)| Call::Request(id, to, t)),
+        1 => (id.clone(), priority(), 1u64..50).prop_map(|(id, to, t)| Call::TakeUp(id, to, t)),
         1 => (id.clone(), 0u64..20, 1u64..40).prop_map(|(id, c, t)| Call::Budget(id, c, t)),
         1 => Just(Call::YieldNow),
         1 => id.prop_map(Call::YieldTo),
@@ -75,6 +119,8 @@ struct Known {
     alarm: Option<Time>,
     /// It has overslept, and was not told.
     late: bool,
+    /// Whether it waited for a refill when it was decided last, if nothing but time has come since.
+    waits: Option<bool>,
 }
 
 /// A core, and what a look at all contexts says of it.
@@ -87,6 +133,8 @@ struct Core {
     last: Decision,
     at: Time,
     fresh: bool,
+    /// How often somebody went on the processor at once, in each of the ways.
+    taken: [usize; 3],
 }
 
 impl Core {
@@ -97,11 +145,11 @@ impl Core {
             let context = if background { context.in_background() } else { context };
             (context, [Refill::default(); 2])
         };
-        let mut all: All = contexts.into_iter().map(context).collect();
+        let mut all = All { list: contexts.into_iter().map(context).collect(), refilled: vec![] };
         let mut core = Scheduler::new(0);
         all.iter().for_each(|_| core.reserve().unwrap());
-        let last = core.schedule(&mut all[..], 0);
-        Self { all, known, core, now: 0, last, at: 0, fresh: true }
+        let last = core.schedule(&mut all, 0);
+        Self { all, known, core, now: 0, last, at: 0, fresh: true, taken: [0; 3] }
     }
 
     /// Where a context stands: with budget at its priority, in the background, or nowhere.
@@ -157,35 +205,57 @@ impl Core {
 
     /// Does what is called; whether a decision is needed then.
     fn call(&mut self, call: Call) -> Result<bool, TestCaseError> {
-        let (count, now, all, core) = (self.all.len(), self.now, &mut self.all[..], &mut self.core);
+        let (count, now, all, core) = (self.all.len(), self.now, &mut self.all, &mut self.core);
         let id = |n: usize| Id::of((n % count) as u32);
         self.fresh = false;
         match call {
             Call::Wake(n) => {
                 let known = &mut self.known[n % count];
-                *known = Known { alarm: None, late: false, ..*known };
+                *known = Known { alarm: None, late: false, waits: None, ..*known };
                 return Ok(core.wake(all, id(n), now));
             }
+            Call::Overtake(n) => {
+                self.known[n % count].waits = None;
+                if self.overtakes(n % count, Overtake::Wakes)? {
+                    return Ok(false);
+                }
+                return self.call(Call::Wake(n));
+            }
+            Call::Short(handles) => return self.timer(handles),
             Call::Block(n) => {
                 let known = &mut self.known[n % count];
-                *known = Known { alarm: None, late: false, ..*known };
+                *known = Known { alarm: None, late: false, waits: None, ..*known };
                 core.block(all, id(n), now);
             }
             Call::BlockUntil(n, ticks) => {
+                let alarm = Some(now + ticks);
                 let known = &mut self.known[n % count];
-                *known = Known { alarm: Some(now + ticks), late: false, ..*known };
+                *known = Known { alarm, late: false, waits: None, ..*known };
                 core.block_until(all, id(n), now, now + ticks);
             }
-            Call::Priority(n, priority) => core.set_priority(all, id(n), priority, now),
+            Call::Priority(n, priority) => {
+                self.known[n % count].waits = None;
+                core.set_priority(all, id(n), priority, now);
+            }
             Call::Donate(priority, ticks) => {
                 self.now = now.max((now + ticks).min(self.last.timer.saturating_sub(1)));
                 return Ok(!core.donate(all, priority));
             }
             Call::Request(n, priority, period) => {
+                self.known[n % count].waits = None;
                 // Refused where the period is too short: then nothing may have changed.
                 let _ = core.request(all, id(n), Requester { priority, period }, now);
             }
+            Call::TakeUp(n, priority, period) => {
+                self.known[n % count].waits = None;
+                let (of, before) = (Requester { priority, period }, all[n % count].0);
+                let taken = core.take_up(all, id(n), of, now);
+                let pibs = before.policy() == Policy::Pibs;
+                let served = if pibs && taken.is_ok() { of } else { before.requester() };
+                prop_assert_eq!(all[n % count].0.requester(), served);
+            }
             Call::Budget(n, budget, period) => {
+                self.known[n % count].waits = None;
                 let account = *all[n % count].0.account();
                 let set = core.set_budget(all, id(n), (budget, period), now);
                 let expected = match set.is_ok() && account.is_server() {
@@ -204,13 +274,73 @@ impl Core {
         Ok(true)
     }
 
+    /// As a kernel puts somebody on the processor at once.
+    fn overtakes(&mut self, n: usize, how: Overtake) -> Result<bool, TestCaseError> {
+        let (before, id) = (self.core.running(), Id::of(n as u32));
+        let Some(timer) = self.core.overtake(&mut self.all, id, self.now, how) else {
+            prop_assert_eq!(self.core.running(), before);
+            return Ok(false);
+        };
+        self.last = Decision { run: Some(id), timer, switched: true, alarm: false };
+        (self.at, self.fresh) = (self.now, true);
+        prop_assert!(before != Some(id) && self.all[n].0.is_wanted());
+        match (how, before) {
+            (Overtake::Ends, Some(before)) => {
+                prop_assert!(!self.all[before.index()].0.is_wanted(), "it waits for the handler");
+            }
+            (Overtake::Ends, None) => prop_assert!(false, "nobody's budget ended"),
+            _ => (),
+        }
+        let ways = [Overtake::Wakes, Overtake::Ends, Overtake::Refilled];
+        self.taken.iter_mut().zip(ways).filter(|(_, way)| *way == how).for_each(|(n, _)| *n += 1);
+        self.told(before)?;
+        Ok(true)
+    }
+
+    /// The timer's time comes; `handles`: the highest one whose thread waits for nothing else handles ends of budgets.
+    fn timer(&mut self, handles: bool) -> Result<bool, TestCaseError> {
+        if self.last.timer == Time::MAX {
+            return Ok(false);
+        }
+        self.now = self.last.timer;
+        let waits = |n: &usize| !self.all[*n].0.is_wanted() && self.known[*n].alarm.is_none();
+        let waits = (0..self.all.len()).filter(waits);
+        let handler = waits.max_by_key(|n| self.all[*n].0.priority()).filter(|_| handles);
+        let overtakes = match (handler, self.core.due(self.now)) {
+            (Some(n), _) => self.overtakes(n, Overtake::Ends)?,
+            (None, Some(due)) => self.overtakes(due.index(), Overtake::Refilled)?,
+            _ => false,
+        };
+        Ok(!overtakes)
+    }
+
+    /// Refills are told of those that waited for one, all of them, and of who used one up and had the next.
+    fn told(&mut self, before: Option<Id>) -> Result<(), TestCaseError> {
+        let mut told = std::mem::take(&mut self.all.refilled);
+        told.sort_unstable();
+        prop_assert!(told.iter().all(|n| self.all[*n].0.is_wanted()), "{:?}", told);
+        for (n, known) in self.known.iter_mut().enumerate() {
+            let context = &self.all.list[n].0;
+            let has = context.is_wanted() && context.account().eligible() <= self.now;
+            let count = told.iter().filter(|told| **told == n).count();
+            let due = known.waits == Some(true) && has;
+            prop_assert!(!due || count == 1, "{} has a refill, and was told {} times", n, count);
+            let own = before == Some(Id::of(n as u32)) && count == 1;
+            let nothing = known.waits == Some(false) && !own;
+            prop_assert!(count == 0 || !nothing, "{} told for nothing", n);
+            known.waits = Some(context.is_wanted() && !has);
+        }
+        Ok(())
+    }
+
     fn decide(&mut self) -> Result<(), TestCaseError> {
         let before = self.core.running();
-        self.last = self.core.schedule(&mut self.all[..], self.now);
+        self.last = self.core.schedule(&mut self.all, self.now);
+        self.told(before)?;
         (self.at, self.fresh) = (self.now, true);
         prop_assert_eq!(self.last.switched, self.last.run != before);
         prop_assert!(self.last.timer > self.now, "nothing is left: {:?}", self.last);
-        for ((context, _), known) in self.all.iter().zip(&mut self.known) {
+        for ((context, _), known) in self.all.list.iter().zip(&mut self.known) {
             let due = known.alarm.is_some_and(|time| time <= self.now);
             prop_assert_eq!(context.has_alarm(), known.alarm.is_some() && !due);
             if due {
@@ -248,22 +378,45 @@ proptest! {
     })]
 
     #[test]
-    fn the_right_one_runs_until_the_right_time(
-        contexts in prop::collection::vec((context(), any::<bool>()), 1..64),
-        calls in prop::collection::vec(call(), 1..200),
-    ) {
-        let mut core = Core::new(contexts);
-        for call in calls {
-            let (before, settled) = (core.core.running(), core.at == core.now);
-            if core.call(call.clone())? {
-                core.decide()?;
-                if settled {
-                    core.check_turn(&call, before)?;
-                }
-            }
-            core.check()?;
-        }
+    fn the_right_one_runs_until_the_right_time((contexts, calls) in history()) {
+        run(contexts, calls)?;
     }
+}
+
+fn history() -> impl Strategy<Value = (Vec<(Context, bool)>, Vec<Call>)> {
+    // Few, so that somebody is above all others; or many.
+    let count = prop_oneof![1usize..6, 1usize..64];
+    let contexts = |count| prop::collection::vec((context(), any::<bool>()), count);
+    (count.prop_flat_map(contexts), prop::collection::vec(call(), 1..200))
+}
+
+/// Looks at everything after each call.
+fn run(contexts: Vec<(Context, bool)>, calls: Vec<Call>) -> Result<Core, TestCaseError> {
+    let mut core = Core::new(contexts);
+    for call in calls {
+        let (before, settled) = (core.core.running(), core.at == core.now);
+        if core.call(call.clone())? {
+            core.decide()?;
+            if settled {
+                core.check_turn(&call, before)?;
+            }
+        }
+        core.check()?;
+    }
+    Ok(core)
+}
+
+/// Those who go on the processor at once do so in all of the ways.
+#[test]
+fn the_shortest_ways_are_taken() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut taken = [0; 3];
+    for _ in 0..200 {
+        let (contexts, calls) = history().new_tree(&mut runner).unwrap().current();
+        let core = run(contexts, calls).unwrap();
+        taken = [0, 1, 2].map(|n| taken[n] + core.taken[n]);
+    }
+    assert!(taken.iter().all(|count| *count > 15), "{taken:?}");
 }
 
 fn full(priority: u8) -> (Context, [Refill; 0]) {
