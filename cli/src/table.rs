@@ -261,6 +261,13 @@ fn rights(out: &mut String, plan: &Plan) {
                 row(trapped.start, show(trapped.len), "trap", what);
             }
         }
+        for end in plan.ends(index) {
+            let name = &plan.channels[end.region].name;
+            let page = || show(bulkhead_layout::PAGE);
+            let function = format!("registers of channel {name} (function {}), mediated", end.bdf);
+            row(end.registers, page(), "r--", function);
+            row(end.memory.start, page(), "r--", format!("states of the peers of channel {name}"));
+        }
         for channel in &plan.channels {
             if channel.from == index {
                 row(channel.gpa, show(channel.len), "rw-", format!("channel {}", channel.title()));

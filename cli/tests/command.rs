@@ -159,9 +159,13 @@ fn things_are_explained() {
     let only = |who: &str| format!("reads only: {who}");
     let (messages, receipts) =
         ("messages are written by `from`", "receipts of messages are written by `to`");
-    assert_eq!(said("ground", &["0xd2000000"], gets), only(messages));
-    assert_eq!(said("flight", &["0xd2010000"], gets), only(receipts));
-    assert_eq!(said("control", &["0xd2011000"], gets), only("a channel is written by `from`"));
+    assert_eq!(said("ground", &["0xd2001000"], gets), only(messages));
+    assert_eq!(said("flight", &["0xd2011000"], gets), only(receipts));
+    assert_eq!(said("control", &["0xd2041000"], gets), only("a channel is written by `from`"));
+    let states = "channel telemetry's states of the peers";
+    assert_eq!(said("ground", &["0xd2000000"], whose), states);
+    assert_eq!(said("ground", &["0xd0801000"], whose), "channel orders's registers of its end");
+    assert_eq!(said("ground", &["0xd203f000"], whose), "channel telemetry's window");
     let nobody = "nothing in a manifest allows it: its DMA reads and writes any memory";
     assert_eq!(said("ground", &["fw_cfg"], grant), nobody);
     assert_eq!(said("ground", &["pci:00:02.0"], gets), "it is shown, but cannot be written");

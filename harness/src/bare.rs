@@ -84,7 +84,7 @@ pub fn machine(
         ..description.clone()
     };
     let input = dir.join("guest.bare");
-    let mut guest = bulkhead_image::load(sandbox, &described, &[], None)?;
+    let mut guest = bulkhead_image::load(sandbox, &described, (&[], &[]), None)?;
     match &sandbox.guest {
         Runs::Linux { .. } => (),
         Runs::Bare { .. } => informed(&mut guest, end),

@@ -114,6 +114,24 @@ pub struct Sandbox {
     pub observe: Vec<usize>,
     /// Starts with the machine; otherwise it may never have run.
     pub starts: bool,
+    /// Channels' ends that it sees as functions of PCI.
+    pub ends: Vec<End>,
+}
+
+/// A channel's end as a function of PCI that no hardware has.
+#[derive(Clone, Debug, Default)]
+pub struct End {
+    /// The manifest's `[[channel]]`.
+    pub place: Place,
+    /// Which channel: its peers have the same number.
+    pub channel: usize,
+    /// Bus, device, function.
+    pub bdf: u16,
+    /// Where the guest reads its registers: a page.
+    pub registers: u64,
+    /// What the guest sees of the shared memory: the peers' states, a page, then the peers' memory as far as
+    /// channels say so, and nothing behind it.
+    pub memory: Range,
 }
 
 /// Memory that one sandbox writes and others read.

@@ -64,6 +64,10 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
             give(&sandbox.place, SHOWN, at, frame, PAGE, R);
         }
     }
+    for (end, [registers, states]) in sandbox.ends.iter().zip(&parts[index].ends) {
+        give(&end.place, SHOWN, end.registers, *registers, PAGE, R);
+        give(&end.place, SHOWN, end.memory.start, *states, PAGE, R);
+    }
     for channel in &claim.channels {
         let rights = if channel.from == index { RW } else { R };
         if channel.from == index || channel.to.contains(&index) {
@@ -146,17 +150,20 @@ const CONFIGURATION: u64 = 0xC000_0000;
 const CONFIGURATION_LEN: u64 = 256 << 20;
 
 impl Context<'_> {
-    /// A page that stands for the configuration of a function which is not there: all
-    /// ones, read only, of the image.
+    /// A page that stands for the configuration of a function which is not there, or for what nobody has of a
+    /// channel's window: all ones, read only, of the image.
     pub fn is_absent(&self, i: usize, leaf: &Leaf) -> bool {
-        let Some(offset) = leaf.address.checked_sub(CONFIGURATION) else {
-            return false;
+        let ends = &self.claim.sandboxes[i].ends;
+        let configuration = Range { start: CONFIGURATION, len: CONFIGURATION_LEN };
+        let absent = if configuration.contains(leaf.address) {
+            let bdf = ((leaf.address - CONFIGURATION) >> 12) as u16;
+            let mut all = self.claim.functions.iter();
+            !all.any(|f| f.owner == Some(i) && f.bdf == bdf) && !ends.iter().any(|e| e.bdf == bdf)
+        } else {
+            ends.iter().any(|end| end.memory.contains(leaf.address))
         };
-        let bdf = u16::try_from(offset >> 12).unwrap_or(0);
-        let own = self.claim.functions.iter().any(|f| f.owner == Some(i) && f.bdf == bdf);
-        offset < CONFIGURATION_LEN
+        absent
             && leaf.size == PAGE
-            && !own
             && !leaf.write
             && !leaf.execute
             && self.claim.image.contains(leaf.frame)

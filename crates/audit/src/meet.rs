@@ -52,7 +52,13 @@ impl Context<'_> {
                             && self.parts[b].mailboxes.contains(&f);
                         let lock = self.parts[a].lock == Some(f) && self.parts[b].lock == Some(f);
                         let table = self.lines_frames().any(|&t| t == f);
-                        mailbox || lock || table || f == TRAMPOLINE || self.claim.ioapic == Some(f)
+                        let states = self.states(a, b, f);
+                        mailbox
+                            || lock
+                            || table
+                            || states
+                            || f == TRAMPOLINE
+                            || self.claim.ioapic == Some(f)
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
                 }
@@ -60,6 +66,7 @@ impl Context<'_> {
                     let both = meet(&hosts[a], &nested[b], |f| {
                         self.claim.sandboxes[b].observe.contains(&a)
                             && self.parts[a].report.contains(&f)
+                            || self.states(a, b, f)
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "", f)));
                 }
@@ -81,8 +88,19 @@ impl Context<'_> {
         self.claim.in_channel(frame).is_some_and(|c| {
             let at = |s: usize| c.from == s || c.to.contains(&s);
             at(a) && at(b)
-        }) || (0..self.parts.len())
-            .any(|of| observes(a, of) && observes(b, of) && self.parts[of].report.contains(&frame))
+        }) || self.states(a, b, frame)
+            || (0..self.parts.len()).any(|of| {
+                observes(a, of) && observes(b, of) && self.parts[of].report.contains(&frame)
+            })
+    }
+
+    /// Whether a frame holds the states of peers of a channel that two sandboxes have both an end of.
+    fn states(&self, a: usize, b: usize, frame: u64) -> bool {
+        let of = |i: usize| {
+            let ends = self.claim.sandboxes[i].ends.iter().zip(&self.parts[i].ends);
+            ends.filter(move |(_, [_, states])| *states == frame).map(|(end, _)| end.channel)
+        };
+        of(a).any(|channel| of(b).any(|other| other == channel))
     }
 
     /// All monitors see the same mailboxes.

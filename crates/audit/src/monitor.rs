@@ -37,6 +37,10 @@ const DEVICES_END: u64 = 0xFFFF_C000_0000_0000;
 const SHADOW: u64 = 0xFFFF_FFFF_8060_0000;
 const SHADOW_MOST: u64 = 0x10_0000;
 
+/// A channel's end as a function of PCI: its configuration, its registers, the peers' states.
+const FUNCTIONS: u64 = 0xFFFF_FFFF_8090_0000;
+const FUNCTION_STRIDE: u64 = 0x4000;
+
 /// A stretch of a monitor's addresses.
 struct Window {
     at: u64,
@@ -64,6 +68,8 @@ pub struct Parts {
     pub mailboxes: Vec<u64>,
     /// The lock of the IOAPIC.
     pub lock: Option<u64>,
+    /// Of the ends of channels: registers, states of the peers.
+    pub ends: Vec<[u64; 2]>,
 }
 
 const R: (bool, bool) = (false, false);
@@ -98,6 +104,12 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     if !sandbox.lines.is_empty() {
         all.push(window(LINES, PAGE, RW, "lock of the IOAPIC"));
         all.push(window(LINES + PAGE, PAGE, RW, "interrupt lines as written"));
+    }
+    for n in 0..sandbox.ends.len() as u64 {
+        let at = FUNCTIONS + n * FUNCTION_STRIDE;
+        all.push(window(at, PAGE, RW, "configuration of a channel's end"));
+        all.push(window(at + PAGE, PAGE, RW, "registers of a channel's end"));
+        all.push(window(at + 2 * PAGE, PAGE, RW, "states of a channel's peers"));
     }
     for core in 0..sandbox.cores.len() {
         let block = CORES + core as u64 * CORE_STRIDE;
@@ -179,6 +191,10 @@ pub fn parts(claim: &Claim, i: usize, regime: &Regime) -> Parts {
         parts.report.extend(pages.filter_map(|at| frame(block + CORE_REPORT + at)));
     }
     let has_lines = !claim.sandboxes[i].lines.is_empty();
+    parts.ends = (0..claim.sandboxes[i].ends.len() as u64)
+        .map(|n| FUNCTIONS + n * FUNCTION_STRIDE)
+        .filter_map(|at| Some([frame(at + PAGE)?, frame(at + 2 * PAGE)?]))
+        .collect();
     parts.lock = frame(LINES).filter(|_| has_lines);
     parts.mailboxes =
         (0..claim.sandboxes.len() as u64).filter_map(|n| frame(MAILBOX + n * PAGE)).collect();

@@ -18,12 +18,16 @@ pub const GUEST_LOW_END: u64 = 0xC000_0000;
 pub const GUEST_HIGH: u64 = 0x1_0000_0000;
 /// Guest-physical page of [`crate::info::Info`], read-only.
 pub const INFO_GPA: u64 = 0xD000_0000;
+/// Guest-physical base of the registers of a Linux's ends of channels, a page for each in the manifest's
+/// order ([ivshmem](https://github.com/siemens/jailhouse/blob/master/Documentation/ivshmem-v2-specification.md)).
+pub const FUNCTIONS_GPA: u64 = 0xD080_0000;
 /// Guest-physical base of the reports that the manifest lets a sandbox observe,
 /// read-only, [`REPORT_STRIDE`] bytes for each sandbox by its index.
 pub const REPORTS_GPA: u64 = 0xD100_0000;
 /// Distance of two reports, in guest-physical and monitor-virtual addresses.
 pub const REPORT_STRIDE: u64 = 0x4_0000;
-/// Guest-physical base of the channels, in the manifest's order.
+/// Guest-physical base of the channels, in the manifest's order. One with a Linux's end has a page with
+/// the peers' states before it, and begins where a base address register can.
 pub const CHANNELS_GPA: u64 = 0xD200_0000;
 /// End of the channels' window.
 pub const CHANNELS_END: u64 = 0xE000_0000;
@@ -32,5 +36,10 @@ pub const CHANNELS_END: u64 = 0xE000_0000;
 pub const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
 /// A monitor's interrupt descriptor table, read-only.
 pub const IDT_VA: u64 = 0xFFFF_FFFF_8020_0000;
+/// Of each end of a channel that a Linux sees as a PCI function, [`FUNCTION_STRIDE`] bytes: its
+/// configuration, its registers, the peers' states. A page each, the last one shared with the peers' monitors.
+pub const FUNCTIONS_VA: u64 = 0xFFFF_FFFF_8090_0000;
+/// Distance of two ends' pages.
+pub const FUNCTION_STRIDE: u64 = 0x4000;
 /// Pristine guest: `PRISTINE_VA + offset in the image`, this sandbox's pages only.
 pub const PRISTINE_VA: u64 = 0xFFFF_A000_0000_0000;

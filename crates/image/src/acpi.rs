@@ -8,18 +8,18 @@ use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, AmlSink, aml};
 use bulkhead_ioapic::GPA;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
-use bulkhead_layout::map::{CHANNELS_END, ECAM_GPA};
-use bulkhead_plan::{Bdf, Function, Machine, Sandbox, Trigger};
+use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, REPORTS_GPA};
+use bulkhead_plan::{Bdf, End, Function, Machine, PciRoot, Sandbox, Trigger};
 
 const OEM: [u8; 6] = *b"BLKHD ";
 const TABLE: [u8; 8] = *b"BULKHEAD";
 
 /// The tables, to be placed at `base`; the root pointer (RSDP) comes first.
-pub fn tables(sandbox: &Sandbox, machine: &Machine, base: u64) -> Vec<u8> {
-    let buses = buses(sandbox);
+pub fn tables(sandbox: &Sandbox, machine: &Machine, ends: &[End], base: u64) -> Vec<u8> {
+    let buses = buses(sandbox, ends);
     const RSDP: u64 = 64;
     let lines = ioapic::of(machine, sandbox);
-    let dsdt = dsdt(sandbox, machine, &lines, buses);
+    let dsdt = dsdt(sandbox, machine, &lines, buses.map(|last| (last, !ends.is_empty())));
     let dsdt_at = base + RSDP;
     let fadt = fadt(dsdt_at, buses.is_some());
     let fadt_at = align(dsdt_at + dsdt.len() as u64);
@@ -81,8 +81,9 @@ fn port(sdt: &mut Sdt, offset: usize, port: u16) {
 }
 
 /// The last PCI bus that the sandbox sees something on, if it sees any.
-fn buses(sandbox: &Sandbox) -> Option<u8> {
-    sandbox.functions.iter().map(|granted| granted.function.bdf.bus()).max()
+fn buses(sandbox: &Sandbox, ends: &[End]) -> Option<u8> {
+    let functions = sandbox.functions.iter().map(|granted| granted.function.bdf);
+    functions.chain(ends.iter().map(|end| end.bdf)).map(Bdf::bus).max()
 }
 
 /// Where the configuration space is (PCI firmware specification 3.3, 4.1.2).
@@ -95,9 +96,15 @@ fn mcfg(last_bus: u8) -> Vec<u8> {
 }
 
 /// The PCI host bridge: its buses, and what of the machine's windows a guest has
-/// nothing else in.
-fn host_bridge(sandbox: &Sandbox, machine: &Machine, last_bus: u8, code: &mut Vec<u8>) {
-    let Some(root) = &machine.pci else { return };
+/// nothing else in; with ends of channels, theirs before those.
+fn host_bridge(
+    sandbox: &Sandbox,
+    machine: &Machine,
+    (last_bus, ends): (u8, bool),
+    code: &mut Vec<u8>,
+) {
+    let none = PciRoot::default();
+    let root = machine.pci.as_ref().unwrap_or(&none);
     let bus = aml::AddressSpace::new_bus_number(0u16, u16::from(last_bus));
     let ports: Vec<_> =
         root.ports.iter().map(|p| aml::AddressSpace::new_io(p.first, p.last, None)).collect();
@@ -106,7 +113,10 @@ fn host_bridge(sandbox: &Sandbox, machine: &Machine, last_bus: u8, code: &mut Ve
         let start = window.start.max(CHANNELS_END);
         (start < window.end()).then(|| (start, window.end() - 1))
     });
-    let memory: Vec<_> = windows
+    let own = [(FUNCTIONS_GPA, REPORTS_GPA - 1), (CHANNELS_GPA, CHANNELS_END - 1)];
+    let own = own.into_iter().filter(|_| ends);
+    let memory: Vec<_> = own
+        .chain(windows)
         .map(|(first, last)| aml::AddressSpace::new_memory(not_cacheable, true, first, last, None))
         .collect();
     let mut resources: Vec<&dyn Aml> = vec![&bus];
@@ -277,14 +287,14 @@ fn dsdt(
     sandbox: &Sandbox,
     machine: &Machine,
     lines: &[(u32, Trigger)],
-    buses: Option<u8>,
+    buses: Option<(u8, bool)>,
 ) -> Vec<u8> {
     let mut code = Vec::new();
     // S5 by sleep type 5.
     aml::Name::new("_S5_".into(), &aml::Package::new(vec![&5u8, &0u8, &0u8, &0u8]))
         .to_aml_bytes(&mut code);
-    if let Some(last_bus) = buses {
-        host_bridge(sandbox, machine, last_bus, &mut code);
+    if let Some(buses) = buses {
+        host_bridge(sandbox, machine, buses, &mut code);
     }
     let uarts = sandbox.devices.iter().filter(|d| d.class == "uart16550");
     for (uid, device) in uarts.enumerate() {

@@ -74,7 +74,8 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
                 true => multikernel::load(&plan, index),
                 false => {
                     let level = ioapic::level_vector(&plan, index)?;
-                    guest::load(sandbox, &plan.machine, &plan.channels, level)
+                    let channels = (&plan.channels[..], &plan.ends(index)[..]);
+                    guest::load(sandbox, &plan.machine, channels, level)
                 }
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -152,6 +153,16 @@ fn image(
         shared.lines = ioapic::shared(&mut pages, plan);
         if shared.lines.is_some() {
             part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table", true);
+        }
+        let states = pages.end();
+        let ends = (0..plan.sandboxes.len()).flat_map(|index| plan.ends(index));
+        for end in ends {
+            let region = &plan.channels[end.region];
+            let page = || crate::end::states(&mut pages, plan, region);
+            shared.states.entry(end.region).or_insert_with(page);
+        }
+        if pages.end() > states {
+            part(&mut map, &pages, states, None, "states of channels' peers", true);
         }
     }
 
@@ -240,6 +251,6 @@ fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
         pages.store(at, &report_head(index, sandbox));
         reports.push(at);
     }
-    let shared = Shared { mailboxes, reports: reports.clone(), lines: None };
+    let shared = Shared { mailboxes, reports: reports.clone(), ..Shared::default() };
     (shared, reports)
 }

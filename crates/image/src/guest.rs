@@ -8,8 +8,11 @@ use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::{Entry64, GDT};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
-use bulkhead_layout::map::{CHANNELS_END, ECAM_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA};
-use bulkhead_plan::{Channel, Guest as Wanted, Machine, Sandbox};
+use bulkhead_layout::map::{
+    CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA,
+    REPORTS_GPA,
+};
+use bulkhead_plan::{Channel, End, Guest as Wanted, Machine, Sandbox};
 use std::path::Path;
 
 /// Bytes at a guest-physical address, a multiple of 8.
@@ -84,19 +87,19 @@ impl Trace {
     }
 }
 
-/// Loads a sandbox's guest from its files. Of the system's channels it may see its own; `level` is the vector of a
-/// kernel's level-triggered line.
+/// Loads a sandbox's guest from its files. Of the system's channels it may see its own, a Linux by its `ends`; `level` is
+/// the vector of a kernel's level-triggered line.
 pub fn load(
     sandbox: &Sandbox,
     machine: &Machine,
-    channels: &[Channel],
+    (channels, ends): (&[Channel], &[End]),
     level: Option<u8>,
 ) -> Result<Guest, Error> {
     let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
     match &sandbox.guest {
         Wanted::Linux { kernel, initrd, cmdline } => {
             let initrd = initrd.as_deref().map(read).transpose()?;
-            linux(sandbox, machine, &read(kernel)?, initrd, cmdline)
+            linux(sandbox, (machine, ends), &read(kernel)?, initrd, cmdline)
         }
         Wanted::Bare { program, args, enforce_segments } => {
             let name = program.display().to_string();
@@ -198,7 +201,7 @@ mod setup {
 
 fn linux(
     sandbox: &Sandbox,
-    machine: &Machine,
+    (machine, ends): (&Machine, &[End]),
     kernel: &[u8],
     initrd: Option<Vec<u8>>,
     cmdline: &str,
@@ -243,7 +246,7 @@ fn linux(
     put(setup::CMD_LINE_PTR, &(CMDLINE_GPA as u32).to_le_bytes());
     const ACPI_RSDP_ADDR: usize = 0x70;
     put(ACPI_RSDP_ADDR, &ACPI_GPA.to_le_bytes());
-    let map = e820(sandbox, low);
+    let map = e820(sandbox, low, !ends.is_empty());
     const E820_ENTRIES: usize = 0x1E8;
     const E820_TABLE: usize = 0x2D0;
     put(E820_ENTRIES, &[map.len() as u8]);
@@ -257,7 +260,7 @@ fn linux(
     let mut pieces = long_mode_start();
     pieces.push(Piece { gpa: ZERO_PAGE_GPA, bytes: zero_page });
     pieces.push(Piece { gpa: CMDLINE_GPA, bytes: [cmdline.as_bytes(), &[0]].concat() });
-    pieces.push(Piece { gpa: ACPI_GPA, bytes: acpi::tables(sandbox, machine, ACPI_GPA) });
+    pieces.push(Piece { gpa: ACPI_GPA, bytes: acpi::tables(sandbox, machine, ends, ACPI_GPA) });
     pieces.push(Piece { gpa: SMBIOS_GPA, bytes: smbios::tables(SMBIOS_GPA) });
     pieces.push(Piece { gpa: RESET_VECTOR_GPA, bytes: reset_vector() });
     pieces.push(Piece { gpa: load, bytes: kernel[setup_len.min(kernel.len())..].to_vec() });
@@ -285,15 +288,21 @@ fn reset_vector() -> Vec<u8> {
 }
 
 /// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window
-/// with info page, reports and channels is reserved, so that user space may map it.
-fn e820(sandbox: &Sandbox, low: u64) -> Vec<(u64, u64, u32)> {
+/// with info page, reports and channels is reserved, so that user space may map it; where they are base
+/// addresses of functions, those are not, as a kernel would take no reserved ones.
+fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     let mut map = vec![
         (0, LOW_RAM_END, 1),
         (ACPI_GPA, HIGH_RAM - ACPI_GPA, 2),
         (HIGH_RAM, low - HIGH_RAM, 1),
-        // With the PCI configuration space before it.
-        (ECAM_GPA, CHANNELS_END - ECAM_GPA, 2),
     ];
+    // With the PCI configuration space before it.
+    if ends {
+        map.push((ECAM_GPA, FUNCTIONS_GPA - ECAM_GPA, 2));
+        map.push((REPORTS_GPA, CHANNELS_GPA - REPORTS_GPA, 2));
+    } else {
+        map.push((ECAM_GPA, CHANNELS_END - ECAM_GPA, 2));
+    }
     let high = sandbox.ram.iter().filter(|r| r.gpa >= GUEST_HIGH);
     map.extend(high.map(|r| (r.gpa, r.len, 1)));
     map

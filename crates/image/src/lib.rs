@@ -16,6 +16,7 @@
 mod acpi;
 mod build;
 mod elf;
+mod end;
 mod guest;
 pub mod ioapic;
 mod iommu;

@@ -6,7 +6,7 @@ use crate::iommu::{self, Grant};
 use crate::pages::{Pages, Tables};
 use crate::parts::{Part, Shared};
 use crate::pci::{self, Seen, Shadow};
-use crate::{Error, ioapic, nested, ports};
+use crate::{Error, end, ioapic, nested, ports};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
@@ -93,12 +93,18 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let vmcbs = pages.take(cores * PAGE);
     part(pages, stacks, "stacks, VMCBs", true);
 
+    let remapping = pages.end();
+    let mut functions = Functions::bake(pages, input);
+    let shadow = std::mem::take(&mut functions.shadow.words);
+    let shadow_len = (shadow.len() as u64 * 4).next_multiple_of(PAGE);
+    let shadow_pa = pages.take(shadow_len);
+    part(pages, remapping, "interrupt remapping tables, device shadows", true);
+
     let hsaves = pages.take(cores * PAGE);
     let iopm = pages.put(&io_map(sandbox));
     let msrpm = pages.put(&msr_map());
     let memory = nested::own_memory(input.plan, input.index, input.guest);
     let reports = &input.shared.reports;
-    let n_cr3 = nested::tables(pages, input.plan, input.index, &memory, info_pa, reports)?;
     let with_its_sandbox =
         |(n, granted): (usize, &Granted)| !granted.unconfined && own_reach(sandbox, n).is_none();
     let confined = sandbox.functions.iter().enumerate().any(with_its_sandbox);
@@ -109,14 +115,9 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
             None => Ok(io_root),
         })
         .collect::<Result<Vec<_>, Error>>()?;
+    let shown = nested::Shown { info: info_pa, reports, ends: &functions.ends };
+    let n_cr3 = nested::tables(pages, input.plan, input.index, &memory, &shown)?;
     part(pages, hsaves, "host save areas, bitmaps, nested and I/O tables", false);
-
-    let remapping = pages.end();
-    let mut functions = Functions::bake(pages, input);
-    let shadow = std::mem::take(&mut functions.shadow.words);
-    let shadow_len = (shadow.len() as u64 * 4).next_multiple_of(PAGE);
-    let shadow_pa = pages.take(shadow_len);
-    part(pages, remapping, "interrupt remapping tables, device shadows", true);
 
     let config_pa = pages.end();
     let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
@@ -135,6 +136,12 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     monitor.map(SHADOW_VA, shadow_pa, shadow_len, Rights::RW)?;
     for (span, rights) in &functions.pages {
         monitor.map(MMIO_VA + span.start, span.start, span.len, *rights)?;
+    }
+    for (n, made) in functions.ends.iter().enumerate() {
+        let at = FUNCTIONS_VA + n as u64 * FUNCTION_STRIDE;
+        for (n, page) in [made.config, made.registers, made.states].into_iter().enumerate() {
+            monitor.map(at + n as u64 * PAGE, page, PAGE, Rights::RW)?;
+        }
     }
     let report = input.shared.reports[input.index];
     monitor.map(REPORT_VA, report, report::size(0), Rights::RW)?;
@@ -355,13 +362,27 @@ struct Functions {
     pages: Vec<(Span, Rights)>,
     /// Interrupt remapping tables by function.
     remap: Vec<(Bdf, u64)>,
+    /// Its ends of channels.
+    ends: Vec<end::Made>,
 }
 
 impl Functions {
     fn bake(pages: &mut Pages, input: &Input) -> Self {
-        let machine = &input.plan.machine;
         let mut all = Self::default();
-        let Some(root) = &machine.pci else { return all };
+        all.hardware(pages, input);
+        for (n, own) in input.plan.ends(input.index).iter().enumerate() {
+            let states = input.shared.states[&own.region];
+            let (made, described) = end::bake(pages, input.plan, (n, own), states, &mut all.shadow);
+            all.ends.push(made);
+            all.seen.push(described);
+        }
+        all
+    }
+
+    /// The machine's functions.
+    fn hardware(&mut self, pages: &mut Pages, input: &Input) {
+        let machine = &input.plan.machine;
+        let Some(root) = &machine.pci else { return };
         let remaps = machine.iommu.is_some_and(|iommu| iommu.remaps_interrupts);
         for seen in pci::seen(machine, &input.plan.sandboxes[input.index].functions) {
             let bdf = seen.bdf();
@@ -371,13 +392,13 @@ impl Functions {
             match seen {
                 Seen::Own(granted) => {
                     rights = Rights::RW;
-                    described = pci::own(granted, &mut all.shadow);
-                    all.reach(pci::trap(&granted.function));
-                    pci::reset_registers(&granted.function).for_each(|page| all.reach(page));
+                    described = pci::own(granted, &mut self.shadow);
+                    self.reach(pci::trap(&granted.function));
+                    pci::reset_registers(&granted.function).for_each(|page| self.reach(page));
                     if remaps {
                         let table = pages.take(PAGE);
-                        all.pages.push((Span { start: table, len: PAGE }, Rights::RW));
-                        all.remap.push((bdf, table));
+                        self.pages.push((Span { start: table, len: PAGE }, Rights::RW));
+                        self.remap.push((bdf, table));
                         described.function.remap_va = MMIO_VA + table;
                     }
                 }
@@ -386,10 +407,9 @@ impl Functions {
             }
             described.function.bdf = u32::from(bdf.0);
             described.function.config_va = MMIO_VA + page.start;
-            all.pages.push((page, rights));
-            all.seen.push(described);
+            self.pages.push((page, rights));
+            self.seen.push(described);
         }
-        all
     }
 
     /// Maps pages of registers. Small BARs of several functions can be on one.

@@ -31,7 +31,7 @@ pub fn load(plan: &Plan, index: usize) -> Result<Guest, Error> {
             guest.pieces.push(Piece { gpa: REPORT.into(), bytes: head });
             Ok(guest)
         }
-        _ => guest::load(sandbox, &plan.machine, &plan.channels, None),
+        _ => guest::load(sandbox, &plan.machine, (&plan.channels, &[]), None),
     }
 }
 

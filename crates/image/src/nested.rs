@@ -2,11 +2,11 @@
 
 use crate::guest::Guest;
 use crate::pages::{Pages, Tables};
-use crate::{Error, pci};
+use crate::{Error, end, pci};
 use bulkhead_arch::Rights;
 use bulkhead_layout::map::{ECAM_GPA, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::{PAGE, report};
-use bulkhead_plan::Plan;
+use bulkhead_plan::{Plan, Span};
 
 /// A range of guest-physical addresses and what it leads to.
 pub struct Mapping {
@@ -49,36 +49,56 @@ pub fn own_memory(plan: &Plan, index: usize, guest: &Guest) -> Vec<Mapping> {
     all
 }
 
-/// The nested tables: own memory, info page, observed reports, devices' registers.
-/// `reports` are the addresses of all sandboxes' reports. Gives the root.
+/// What a sandbox is shown of the image.
+pub struct Shown<'a> {
+    /// Its information page.
+    pub info: u64,
+    /// All sandboxes' reports.
+    pub reports: &'a [u64],
+    /// Its ends of channels.
+    pub ends: &'a [end::Made],
+}
+
+/// The nested tables: own memory, what it is shown, devices' registers. Gives the root.
 pub fn tables(
     pages: &mut Pages,
     plan: &Plan,
     index: usize,
     memory: &[Mapping],
-    info_pa: u64,
-    reports: &[u64],
+    shown: &Shown,
 ) -> Result<u64, Error> {
     let sandbox = &plan.sandboxes[index];
     let mut tables = Tables::new(pages);
     for m in memory {
         tables.map(m.gpa, m.hpa, m.len, m.rights)?;
     }
-    tables.map(INFO_GPA, info_pa, PAGE, Rights::R)?;
+    tables.map(INFO_GPA, shown.info, PAGE, Rights::R)?;
     for &o in &sandbox.observe {
         let len = report::size(plan.sandboxes[o].cores.len());
-        tables.map(REPORTS_GPA + o as u64 * REPORT_STRIDE, reports[o], len, Rights::R)?;
+        tables.map(REPORTS_GPA + o as u64 * REPORT_STRIDE, shown.reports[o], len, Rights::R)?;
     }
     for span in pci::mapped(&sandbox.functions) {
         tables.map(span.start, span.start, span.len, Rights::RW)?;
     }
     // Functions that are not there read as all ones without an exit: a kernel
     // looks for them hundreds of times.
-    let absent = pci::absent(&plan.machine, &sandbox.functions);
-    if !absent.is_empty() {
+    let ends = plan.ends(index);
+    let absent = pci::absent(&plan.machine, &sandbox.functions, &ends);
+    let mut holes: Vec<u64> =
+        absent.into_iter().map(|bdf| ECAM_GPA + (u64::from(bdf.0) << 12)).collect();
+    for (end, made) in ends.iter().zip(shown.ends) {
+        tables.map(end.registers, made.registers, PAGE, Rights::R)?;
+        tables.map(end.memory.start, made.states, PAGE, Rights::R)?;
+        let own = memory.iter().map(|m| Span { start: m.gpa, len: m.len });
+        let own: Vec<Span> = own.filter(|m| end.memory.encloses(*m)).collect();
+        // Behind the states; what nobody has of a section, or of the window, reads as absent memory does.
+        let all = (end.memory.start + PAGE..end.memory.end()).step_by(PAGE as usize);
+        holes.extend(all.filter(|page| !own.iter().any(|m| m.contains(*page))));
+    }
+    if !holes.is_empty() {
         let ones = tables.pages.put(&[0xFF; PAGE as usize]);
-        for bdf in absent {
-            tables.map(ECAM_GPA + (u64::from(bdf.0) << 12), ones, PAGE, Rights::R)?;
+        for page in holes {
+            tables.map(page, ones, PAGE, Rights::R)?;
         }
     }
     Ok(tables.root.unwrap_or_default())

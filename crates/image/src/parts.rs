@@ -1,5 +1,7 @@
 //! The parts of an image, and those that several monitors see.
 
+use std::collections::BTreeMap;
+
 /// A part of the image, for plans, reports and measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -21,6 +23,8 @@ pub struct Shared {
     pub mailboxes: u64,
     pub reports: Vec<u64>,
     pub lines: Option<Lines>,
+    /// Pages with the states of the peers of channels that a Linux has an end of, by the channel's first region.
+    pub states: BTreeMap<usize, u64>,
 }
 
 /// What monitors of sandboxes with interrupt lines share.

@@ -11,7 +11,7 @@ pub use reset::registers as reset_registers;
 
 use bulkhead_layout::PAGE;
 use bulkhead_layout::pci::{self, COMMAND, INTX_OFF, Register, Reset};
-use bulkhead_plan::{Bar, BarKind, Bdf, Function, Granted, Machine, Span};
+use bulkhead_plan::{Bar, BarKind, Bdf, End, Function, Granted, Machine, Span};
 use reset::resets;
 
 /// Offsets in the configuration space (PCI 3.0, 6.1; PCI-to-PCI bridge 1.2, 3.2).
@@ -73,8 +73,9 @@ pub fn seen<'a>(machine: &'a Machine, functions: &'a [Granted]) -> Vec<Seen<'a>>
 }
 
 /// The addresses on the buses that it sees at which it sees nothing.
-pub fn absent(machine: &Machine, functions: &[Granted]) -> Vec<Bdf> {
-    let seen: Vec<Bdf> = seen(machine, functions).iter().map(Seen::bdf).collect();
+pub fn absent(machine: &Machine, functions: &[Granted], ends: &[End]) -> Vec<Bdf> {
+    let mut seen: Vec<Bdf> = seen(machine, functions).iter().map(Seen::bdf).collect();
+    seen.extend(ends.iter().map(|end| end.bdf));
     let Some(last_bus) = seen.iter().map(|bdf| bdf.bus()).max() else { return Vec::new() };
     let all = (0..=u16::from(last_bus) << 8 | 0xFF).map(Bdf);
     all.filter(|bdf| !seen.contains(bdf)).collect()
@@ -447,7 +448,7 @@ mod tests {
             ("own", 0x203),
         ];
         assert_eq!(shown, expected);
-        let absent = absent(&machine, &own);
+        let absent = absent(&machine, &own, &[]);
         assert_eq!(absent.len(), 3 * 256 - expected.len());
         assert!(expected.iter().all(|(_, bdf)| !absent.contains(&Bdf(*bdf))));
         assert!(absent.contains(&Bdf(0x11)) && absent.contains(&Bdf(0x21)));

@@ -10,6 +10,7 @@
 #![no_std]
 
 pub mod bareload;
+pub mod ivshmem;
 pub mod marker;
 pub mod monitor;
 pub mod report;

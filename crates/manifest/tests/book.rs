@@ -110,6 +110,8 @@ fn the_memory_layout_has_every_address() {
         ("GUEST_LOW_END", map::GUEST_LOW_END),
         ("GUEST_HIGH", map::GUEST_HIGH),
         ("INFO_GPA", map::INFO_GPA),
+        ("FUNCTIONS_GPA", map::FUNCTIONS_GPA),
+        ("FUNCTIONS_VA", map::FUNCTIONS_VA),
         ("REPORTS_GPA", map::REPORTS_GPA),
         ("REPORT_STRIDE", map::REPORT_STRIDE),
         ("CHANNELS_GPA", map::CHANNELS_GPA),

@@ -7,7 +7,7 @@
 //! else only the bits that the host allowed are ever written.
 #![no_std]
 
-use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, Reset, SLOTS};
+use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, Reset, SLOTS, end};
 
 /// What the logic needs of the machine. Two cores of a sandbox come one after the
 /// other: a reset in the midst of another's access would move its BARs.
@@ -54,7 +54,7 @@ pub enum Rule {
     Message,
     /// Its vector is one that a local APIC accepts.
     Vector,
-    /// The MSI-X table is accessed by 32 or 64 bits.
+    /// The MSI-X table is accessed by 32 or 64 bits, a channel's registers by 32.
     Table,
 }
 
@@ -298,6 +298,9 @@ pub fn table(
     if !matches!(size, 1 | 2 | 4 | 8) || address & (u64::from(size) - 1) != 0 {
         return Err(Denied);
     }
+    if function.state != 0 {
+        return channel(hw, function, address & 0xFFF, size, write.unwrap_or(0));
+    }
     let bytes = u64::from(function.vectors) * 16;
     let Some(offset) = address.checked_sub(function.table).filter(|offset| *offset < bytes) else {
         // Other registers of the owner's own function.
@@ -324,6 +327,29 @@ pub fn table(
         hw.set_shadow(upper, (value >> 32) as u32);
     }
     entry(hw, function, offset / 16)?;
+    Ok(0)
+}
+
+/// Writes a register of a channel's end (ivshmem version 2, register region): the guest reads the page itself,
+/// and so does not come here. What no register is takes no value.
+fn channel(
+    hw: &impl Hardware,
+    function: &Function,
+    offset: u64,
+    size: u8,
+    value: u64,
+) -> Result<u64, Denied> {
+    if size != 4 && hw.holds(Rule::Table) {
+        return Err(Denied);
+    }
+    match offset {
+        end::CONTROL => hw.set_page(function.table + offset, 4, value & 1),
+        end::STATE => {
+            hw.set_page(function.table + offset, 4, value);
+            hw.set_page(function.state, 4, value);
+        }
+        _ => {}
+    }
     Ok(0)
 }
 

@@ -4,12 +4,14 @@
 //! whoever explains an address. Addresses are final: nothing is placed at boot.
 
 pub mod admission;
+mod ends;
 pub mod kernel;
 mod pci;
 pub mod place;
 mod system;
 mod types;
 
+pub use ends::{End, peers, window};
 pub use kernel::Kernel;
 pub use pci::*;
 pub use system::*;

@@ -39,6 +39,9 @@ pub struct Function {
     pub msi_shadow: u32,
     /// Padding.
     pub reserved: u32,
+    /// Of a channel's end, the peers' state table's entry for it; [`Self::table`] then are its registers. Both
+    /// as physical addresses are, from [`crate::map::MMIO_VA`]. 0: this is no channel's end.
+    pub state: u64,
     /// Monitor-virtual address of its interrupt remapping table of [`SLOTS`]
     /// entries; 0: its messages are not remapped.
     pub remap_va: u64,
@@ -48,6 +51,14 @@ pub struct Function {
 /// 8:0, as only delivery modes 0 and 1 (bits 10:8) are remapped
 /// (AMD IOMMU specification, 2.2.5.1).
 pub const SLOTS: usize = 512;
+
+/// Registers of a channel's end (ivshmem version 2, register region) that hold what is written.
+pub mod end {
+    /// Interrupt control; bit 0: interrupts are wanted.
+    pub const CONTROL: u64 = 0x08;
+    /// The own state, which peers see in the state table.
+    pub const STATE: u64 = 0x10;
+}
 
 /// Offset of the command register.
 pub const COMMAND: u16 = 0x04;
@@ -121,6 +132,6 @@ impl Reset {
     pub const AWAIT: u16 = 2;
 }
 
-const _: () = assert!(size_of::<Function>() == 80);
+const _: () = assert!(size_of::<Function>() == 88);
 const _: () = assert!(size_of::<Register>() == 24);
 const _: () = assert!(size_of::<Reset>() == 24);

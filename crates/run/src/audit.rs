@@ -4,7 +4,7 @@
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
-use bulkhead_plan::{BarKind, Bdf, Function, Guest, Place, Plan, Sandbox, Span, Trigger};
+use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Place, Plan, Sandbox, Span, Trigger};
 use bulkhead_qemu::{Qmp, Running};
 use serde_json::json;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
     }
     let mut sandboxes = Vec::new();
-    for sandbox in &plan.sandboxes {
+    for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let segments = match &sandbox.guest {
             Guest::Bare { program, enforce_segments: true, .. } => Some(program_of(program)?),
             _ => None,
@@ -51,6 +51,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
             lines: lines(sandbox),
             observe: sandbox.observe.clone(),
             starts: sandbox.autostart,
+            ends: plan.ends(index).iter().map(|end| self::end(plan, end)).collect(),
         });
     }
     let channels = plan.channels.iter().map(|c| claim::Channel {
@@ -77,6 +78,16 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         iommu: iommu(plan),
         ioapic: machine.ioapic.map(|ioapic| ioapic.base),
     })
+}
+
+fn end(plan: &Plan, end: &End) -> claim::End {
+    claim::End {
+        place: place(&plan.channels[end.region].place),
+        channel: end.region,
+        bdf: end.bdf.0,
+        registers: end.registers,
+        memory: range(&end.memory),
+    }
 }
 
 fn range(span: &Span) -> claim::Range {

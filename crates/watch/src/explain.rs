@@ -6,7 +6,7 @@ use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{BarKind, Bdf, Function, Plan, Sandbox};
+use bulkhead_plan::{BarKind, Bdf, End, Function, Plan, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -191,6 +191,16 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         }
         None => format!("access to device register {at:#x}, value {value:#x}"),
     };
+    let index = plan.sandboxes.iter().position(|s| s.name == who.name);
+    let ends = index.map(|index| plan.ends(index)).unwrap_or_default();
+    let here =
+        |end: &&End| configured(at) == Some(end.bdf) || at.wrapping_sub(end.registers) < PAGE;
+    if let Some(end) = ends.iter().find(here) {
+        let channel = &plan.channels[end.region];
+        let rule = "a channel's function stays where it is, and its registers take 32 bits";
+        let whose = format!("channel {}'s function {}", channel.name, end.bdf);
+        return (access, whose, rule.into(), owner::at(&channel.place));
+    }
     let Some(function) = function_at(plan, at) else {
         let rule = "a guest programs the PCI functions that it owns";
         let why = "no function of the machine description is there";

@@ -9,7 +9,7 @@ use bulkhead_layout::hypercall::POWER_PORT;
 use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::{PAGE, monitor::Quiet};
 use bulkhead_plan::{
-    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, Sandbox, Trigger,
+    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, Sandbox, Span, Trigger,
 };
 use std::fmt;
 
@@ -476,6 +476,9 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         };
         return answer(format!("channel {}'s", c.title()), at(&c.place), gets, allow);
     }
+    if let Some(answer_of_end) = of_end(plan, who, gpa) {
+        return Answer { what, rule: RULE, ..answer_of_end };
+    }
     if (REPORTS_GPA..REPORTS_GPA + plan.sandboxes.len() as u64 * REPORT_STRIDE).contains(&gpa) {
         let index = ((gpa - REPORTS_GPA) / REPORT_STRIDE) as usize;
         let other = &plan.sandboxes[index].name;
@@ -512,6 +515,32 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         _ => Allow::Never(String::new()),
     };
     answer("nobody's".into(), host_owner(plan, gpa), "nothing", allow)
+}
+
+/// The registers of a channel's end, the states of its peers, and what is behind their memory.
+fn of_end(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
+    let index = plan.sandboxes.iter().position(|s| s.name == who.name)?;
+    let span = |start| Span { start, len: PAGE };
+    plan.ends(index).iter().find_map(|end| {
+        let channel = &plan.channels[end.region];
+        let (owner, gets) = if span(end.registers).contains(gpa) {
+            ("registers of its end", "reads; its monitor takes 32-bit writes")
+        } else if span(end.memory.start).contains(gpa) {
+            ("states of the peers", "reads; each peer's state register writes its own")
+        } else if end.memory.contains(gpa) {
+            ("window", "reads all ones: no peer has memory there")
+        } else {
+            return None;
+        };
+        Some(Answer {
+            what: String::new(),
+            owner: format!("channel {}'s {owner}", channel.name),
+            why: at(&channel.place),
+            rule: "",
+            gets: gets.into(),
+            allow: Allow::Never(String::new()),
+        })
+    })
 }
 
 /// Registers and firmware, which have the same address in every sandbox.

@@ -69,13 +69,41 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
             system.sandboxes.push(wanted);
         }
     }
-    let mut gpa = CHANNELS_GPA;
-    for region in cx.channels.iter().flat_map(|item| regions(cx, item)) {
-        places.channels.push(region.1);
-        system.channels.push(Channel { gpa, ..region.0 });
-        gpa = gpa.saturating_add(system.channels.last().map_or(0, |region| region.len));
+    let mut end = CHANNELS_GPA;
+    for (region, at) in cx.channels.iter().flat_map(|item| seen(cx, item, &mut end)) {
+        places.channels.push(at);
+        system.channels.push(region);
     }
     (system, places)
+}
+
+/// The regions of a channel where guests see them, behind what they see up to `end`, which moves on. What a
+/// Linux has an end of lies in a window of its own ([`plan::End`]), where a base address register can begin.
+pub fn seen(
+    cx: &Context<'_, '_>,
+    item: &Item<raw::Channel>,
+    end: &mut u64,
+) -> Vec<(Channel, Location)> {
+    let linux = |index: &usize| {
+        cx.sandboxes.get(*index).is_some_and(|s| matches!(s.guest, Guest::Linux { .. }))
+    };
+    let mut behind = *end;
+    let place = |(mut region, at): (Channel, Location)| {
+        let peers = plan::peers(&region);
+        if region.part != Part::Rx && peers.iter().any(linux) {
+            let window = plan::window(region.len, peers.len() as u64);
+            let first = end.checked_next_multiple_of(window).unwrap_or(u64::MAX);
+            behind = first.saturating_add(PAGE);
+            *end = first.saturating_add(window);
+        } else if region.part != Part::Rx {
+            behind = *end;
+        }
+        region.gpa = behind;
+        behind = behind.saturating_add(region.len);
+        *end = behind.max(*end);
+        (region, at)
+    };
+    regions(cx, item).map(place).collect()
 }
 
 fn indices(cx: &Context<'_, '_>, names: &[String]) -> Vec<usize> {

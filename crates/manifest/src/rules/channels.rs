@@ -141,13 +141,17 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// All channels fit in the window that guests see them through.
 pub fn channels_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let window = CHANNELS_END - CHANNELS_GPA;
-    let mut sum = 0u64;
+    let mut end = CHANNELS_GPA;
     for channel in &cx.channels {
-        let fitted = sum <= window;
-        sum = sum.saturating_add(bytes(channel));
-        if fitted && sum > window {
+        let fitted = end <= CHANNELS_END;
+        let _ = super::build::seen(cx, channel, &mut end);
+        if fitted && end > CHANNELS_END {
+            let sum = end - CHANNELS_GPA;
             let message = format!("up to channel `{}` the channels have {sum} bytes", channel.name);
-            let help = format!("all channels together have at most {}", show(window));
+            let help = format!(
+                "all channels together have at most {}; one that a Linux has an end of counts as the power of two above its peers' sections",
+                show(window)
+            );
             let at = cx.at(channel, &[k("size")]);
             found.push(Diagnostic::new("channels-window", at, message).help(help));
         }

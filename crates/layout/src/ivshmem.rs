@@ -1,0 +1,42 @@
+//! A Linux's end of a channel as a PCI function: what the specification of ivshmem, version 2, says of it, and
+//! the capability by which it is known which channel it is.
+
+pub use bulkhead_resident::pci::end::{CONTROL, STATE};
+
+/// Vendor and device, as the first register of the configuration has them.
+pub const IDS: u32 = 0x4106_110A;
+/// Whose implementation it is: subsystem and its vendor.
+pub const PROVIDER: u32 = 0x4248_110A;
+/// Protocol type of raw pages, in the range for everybody's own; of messages their kind is added
+/// ([`crate::info::Window::messages`]).
+pub const PROTOCOL: u32 = 0x4248;
+/// A capability whose contents its vendor defines (PCI 3.0, appendix H). The first one is the specification's,
+/// [`SHARED_LEN`] bytes; the second one says which channel it is, [`NAMED_LEN`] bytes.
+pub const VENDOR_SPECIFIC: u8 = 0x09;
+
+/// Bytes of the capability that tells the sections' sizes, without a base address.
+pub const SHARED_LEN: usize = 0x18;
+/// In it: bytes of the state table.
+pub const TABLE_SIZE: usize = 0x04;
+/// In it: bytes of a peer's section, 64 bits.
+pub const SECTION_SIZE: usize = 0x10;
+
+/// [`NAMED`]'s value: `BHCH`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"BHCH");
+/// In the capability that tells which channel: [`MAGIC`].
+pub const NAMED: usize = 0x04;
+/// In it: [`crate::info::Window::messages`].
+pub const MESSAGES: usize = 0x08;
+/// In it: [`crate::info::Window::message`].
+pub const MESSAGE: usize = 0x0C;
+/// In it: the channel's name, padded with zeros.
+pub const NAME: usize = 0x10;
+/// Its bytes.
+pub const NAMED_LEN: usize = NAME + crate::info::NAME;
+
+/// Register: the own number among the peers.
+pub const ID: u64 = 0x00;
+/// Register: how many peers there can be.
+pub const PEERS: u64 = 0x04;
+/// Register: rings a peer.
+pub const DOORBELL: u64 = 0x0C;

@@ -1,0 +1,94 @@
+//! A Linux's ends of channels: functions of a PCI bus that no hardware has (ivshmem, version 2).
+//!
+//! A sender and its receivers are *peers*, the sender first. Their shared memory is a page with the
+//! peers' states, then a section for each that it alone writes: all of the size of the channel's.
+
+use crate::{Bdf, Channel, Guest, Part, Plan, Span};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::FUNCTIONS_GPA;
+
+/// A Linux's end of a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Index of the channel's first region in [`Plan::channels`]: peers have it in common.
+    pub region: usize,
+    /// Its number among the peers; the sender's is 0.
+    pub id: u32,
+    /// The peers' sandboxes, by number.
+    pub peers: Vec<usize>,
+    /// Its address on the bus.
+    pub bdf: Bdf,
+    /// Other functions of its device follow.
+    pub more: bool,
+    /// Guest-physical page of its registers.
+    pub registers: u64,
+    /// The shared memory, guest-physical: a power of two, aligned to its length. Behind the peers'
+    /// sections there is nothing.
+    pub memory: Span,
+}
+
+/// Bytes of the window to the memory that `peers` of a channel share, each with so many.
+#[must_use]
+pub const fn window(section: u64, peers: u64) -> u64 {
+    let all = section.saturating_mul(peers).saturating_add(PAGE);
+    match all.checked_next_power_of_two() {
+        Some(len) => len,
+        None => u64::MAX,
+    }
+}
+
+/// The peers of the channel that begins with a region, by number.
+#[must_use]
+pub fn peers(region: &Channel) -> Vec<usize> {
+    [&[region.from][..], &region.to].concat()
+}
+
+impl Plan {
+    /// The ends of a Linux sandbox, in the manifest's order; none of any other guest.
+    #[must_use]
+    pub fn ends(&self, sandbox: usize) -> Vec<End> {
+        if !matches!(self.sandboxes[sandbox].guest, Guest::Linux { .. }) {
+            return Vec::new();
+        }
+        let begins = self.channels.iter().enumerate().filter(|(_, c)| c.part != Part::Rx);
+        let own = begins.filter(|(_, c)| c.from == sandbox || c.to.contains(&sandbox));
+        let own: Vec<(usize, &Channel)> = own.collect();
+        let count = own.len();
+        let end = |(n, bdf): (usize, Bdf)| {
+            let (region, c) = own[n];
+            let peers = peers(c);
+            End {
+                region,
+                id: peers.iter().position(|peer| *peer == sandbox).unwrap_or(0) as u32,
+                bdf,
+                more: bdf.function() == 0 && n + 1 < count,
+                registers: FUNCTIONS_GPA + n as u64 * PAGE,
+                memory: Span { start: c.gpa - PAGE, len: window(c.len, peers.len() as u64) },
+                peers,
+            }
+        };
+        (0..count).zip(self.vacant()).map(end).collect()
+    }
+
+    /// Addresses on bus 0 in devices that the machine has not: from the middle on, where machines have few.
+    fn vacant(&self) -> impl Iterator<Item = Bdf> {
+        let has = |device: u8| {
+            self.machine.functions.iter().any(|f| f.bdf.bus() == 0 && f.bdf.device() == device)
+        };
+        let devices: Vec<u8> = (16..32).chain(1..16).filter(|device| !has(*device)).collect();
+        devices.into_iter().flat_map(|device| (0..8).map(move |f| Bdf(u16::from(device) << 3 | f)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_holds_states_and_sections() {
+        assert_eq!(window(PAGE, 2), 4 * PAGE);
+        assert_eq!(window(2 * PAGE, 2), 8 * PAGE);
+        assert_eq!(window(PAGE, 3), 4 * PAGE);
+        assert_eq!(window(u64::MAX, 2), u64::MAX);
+    }
+}
