@@ -38,7 +38,7 @@ initramfs() { # NAME PROGRAM-OR-ENTRY...
     "${CARGO_TARGET_DIR:-target}/release/bulkhead-initramfs" "$out" "${entries[@]}"
 }
 
-initramfs test bhattack bhbench bhtrue bhview
+initramfs test bhattack bhbench bhchannel bhtrue bhview
 initramfs bench bhbench bhtrue
 initramfs probe bulkhead-probe "file:/machine.toml=machines/qemu-q35.toml"
 

@@ -137,7 +137,17 @@ fn linux(bench: &Bench) -> Result<String, String> {
     let owned = "[\"uart1\", \"pci:00:08.0\", \"pci:00:09.1\"]";
     manifest.0 = manifest.0.replace("[\"uart1\"]", owned);
     let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))?;
-    let said = &seen.outcome()?.serials[1];
+    let (all, denied) = attacks(&seen, 1, "write-victim")?;
+    let state = seen.sandbox("rogue")?.state;
+    seen.ensure(state == "stopped", format!("rogue is {state}"))?;
+    unharmed(&seen)?;
+    Ok(format!("{all} attacks, {denied} denials"))
+}
+
+/// What a Linux's attacks came to: each to what it says that it expects, and the last one ended the sandbox. How
+/// many there were, and of them denied ones.
+pub fn attacks(seen: &Seen, serial: usize, last_one: &str) -> Result<(usize, usize), String> {
+    let said = &seen.outcome()?.serials[serial];
     let lines = |what: &str| -> Vec<(String, String)> {
         let split = format!(": {what} ");
         let lines = said.lines().filter_map(|l| l.trim_end().split_once("bhattack: "));
@@ -157,12 +167,9 @@ fn linux(bench: &Bench) -> Result<String, String> {
     }
     // All were made, and the last one did not come back.
     let last = expected.last().map(|(name, _)| name.as_str());
-    seen.ensure(last == Some("write-victim"), format!("the last one is {last:?}\n{said}"))?;
+    seen.ensure(last == Some(last_one), format!("the last one is {last:?}\n{said}"))?;
     seen.ensure(got.len() + 1 == expected.len(), format!("{} came back", got.len()))?;
-    let state = seen.sandbox("rogue")?.state;
-    seen.ensure(state == "stopped", format!("rogue is {state}"))?;
-    unharmed(&seen)?;
-    Ok(format!("{} attacks, {} denials", expected.len(), denied.len()))
+    Ok((expected.len(), denied.len()))
 }
 
 /// Six storms of 100,000 messages a second to oneself, with what a restart takes between

@@ -22,6 +22,7 @@ mod host;
 mod kernel;
 mod learn;
 mod line;
+mod linux_channel;
 mod linux_io;
 mod mutate;
 mod probe;
@@ -50,6 +51,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(kernel::jobs());
     jobs.extend(failing::jobs());
     jobs.extend(channel::jobs());
+    jobs.extend(linux_channel::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

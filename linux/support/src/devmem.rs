@@ -140,6 +140,12 @@ impl Registers {
         unsafe { self.at::<u8>(offset).write_volatile(value) }
     }
 
+    /// Writes 16 bits.
+    pub fn set16(&self, offset: usize, value: u16) {
+        // SAFETY: as above.
+        unsafe { self.at::<u16>(offset).write_volatile(value) }
+    }
+
     /// Writes 32 bits.
     pub fn set32(&self, offset: usize, value: u32) {
         // SAFETY: as above.

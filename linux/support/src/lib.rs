@@ -2,9 +2,12 @@
 //! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]), ports
 //! ([`port`]) and what comes before measuring ([`setup`]).
 
+pub mod channel;
 pub mod devmem;
+pub mod message;
 pub mod port;
 pub mod setup;
+pub mod tun;
 
 pub use bulkhead_layout::marker;
 

@@ -1,0 +1,174 @@
+//! Linux's ends of channels: functions of a virtual PCI bus (ivshmem version 2). Messages of each kind, to and
+//! from a bare guest and another Linux, 6.1 and 6.12; states that peers see, also of one that ends and begins anew;
+//! a hostile Linux against the other end, the registers and the configuration.
+
+use super::device::attacks;
+use super::driver::{Bench, Job};
+use super::system::{Manifest, Seen, run};
+use bulkhead_layout::report::Kind;
+use bulkhead_qemu::Time;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Kinds, with what else the manifest says of them.
+const KINDS: [(&str, &str); 3] =
+    [("queue", "message = 64"), ("records", ""), ("mailbox", "message = 64")];
+/// Messages of a run.
+const COUNT: u32 = 2000;
+/// Milliseconds that a rogue has, and periods of 10 ms that its victim has: that time, and a boot's.
+const MILLIS: u32 = 2000;
+const PERIODS: u32 = MILLIS / 10 + 250;
+
+const NEWER: &str = "linux-6.12-cloud";
+const OLDER: &str = "linux-6.1-cloud";
+
+pub fn jobs() -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for kind in KINDS {
+        jobs.push(Job::one(format!("channel/linux-linux-{}", kind.0), 240, move |bench| {
+            both_linux(bench, kind)
+        }));
+    }
+    for (kind, sends) in [(KINDS[0], true), (KINDS[1], false), (KINDS[2], false)] {
+        let what = if sends { "sends" } else { "receives" };
+        let name = format!("channel/linux-{what}-{}", kind.0);
+        jobs.push(Job::one(name, 240, move |bench| with_bare(bench, kind, sends)));
+    }
+    // What a rogue can do to each kind is seen with bare ones, which are faster.
+    for sends in [true, false] {
+        let what = if sends { "sends" } else { "receives" };
+        let name = format!("channel/linux-rogue-{what}");
+        jobs.push(Job::one(name, 240, move |bench| rogue(bench, KINDS[0], sends)));
+    }
+    jobs.push(Job::one("channel/linux-states", 240, states));
+    jobs.push(Job::one("channel/linux-attacks", 240, hostile));
+    jobs
+}
+
+fn channel(manifest: &mut Manifest, [from, to]: [&str; 2], (kind, more): (&str, &str)) {
+    let _ = writeln!(
+        manifest.0,
+        "[[channel]]\nname = \"news\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"8 KiB\"\nkind = \"{kind}\"\n{more}"
+    );
+}
+
+fn look(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
+    run(manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))
+}
+
+/// The same where somebody keeps deadlines.
+fn look_in_time(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
+    run(manifest, &bench.dir, |o| {
+        o.time = Time::virtual_time();
+        o.limit = Duration::from_secs(220);
+    })
+}
+
+/// A Linux's job as the kernel's command line has it.
+fn talk(words: &str) -> String {
+    format!("bhchannel:talk,channel=news,{words}")
+}
+
+/// What a Linux printed; it ended well.
+fn linux<'a>(seen: &'a Seen, name: &str, serial: usize) -> Result<&'a str, String> {
+    let said = &seen.outcome()?.serials[serial];
+    seen.ensure(said.contains("bulkhead-init: exit code 0"), format!("{name} failed"))?;
+    // A kernel looks for serial ports where another sandbox has one.
+    let denied =
+        |d: &&bulkhead_watch::Explained| d.sandbox == name && d.record.kind != Kind::Port as u32;
+    match seen.denials.iter().find(denied) {
+        Some(denial) => Err(seen.wrong(format!("{name} was denied something: {denial}"))),
+        None => Ok(said),
+    }
+}
+
+fn received(seen: &Seen, said: &str) -> Result<String, String> {
+    let all = format!("received up to {COUNT}, 0 wrong");
+    seen.ensure(said.contains(&all), "it was not received as it was sent")?;
+    Ok(all)
+}
+
+fn both_linux(bench: &Bench, kind: (&str, &str)) -> Result<String, String> {
+    let job = |role: &str| talk(&format!("role={role},count={COUNT}"));
+    let mut manifest = Manifest::new()
+        .ends_with(&["one", "two"])
+        .linux("one", NEWER, &job("send"), &[0], "256 MiB", 1)
+        .linux("two", OLDER, &job("receive"), &[1], "256 MiB", 2);
+    channel(&mut manifest, ["one", "two"], kind);
+    let seen = look(&manifest, bench)?;
+    linux(&seen, "one", 1)?;
+    received(&seen, linux(&seen, "two", 2)?)
+}
+
+fn with_bare(bench: &Bench, kind: (&str, &str), sends: bool) -> Result<String, String> {
+    let [own, other] = if sends { ["send", "receive"] } else { ["receive", "send"] };
+    let mut manifest = Manifest::new()
+        .ends_with(&["linux", "bare"])
+        .linux("linux", NEWER, &talk(&format!("role={own},count={COUNT}")), &[0], "256 MiB", 1)
+        .bare(
+            "bare",
+            "talk",
+            &format!("role={other} channel=news count={COUNT}"),
+            &[1],
+            "4 MiB",
+            "",
+        );
+    let ends = if sends { ["linux", "bare"] } else { ["bare", "linux"] };
+    channel(&mut manifest, ends, kind);
+    let seen = look(&manifest, bench)?;
+    seen.exited("bare")?;
+    let said = linux(&seen, "linux", 1)?;
+    received(&seen, if sends { &seen.console } else { said })
+}
+
+/// A Linux that writes garbage into its own end for two seconds, then to the bare victim's.
+fn rogue(bench: &Bench, kind: (&str, &str), sends: bool) -> Result<String, String> {
+    let ends = if sends { ["linux", "victim"] } else { ["victim", "linux"] };
+    let victim = format!("role=victim channel=news count={PERIODS}");
+    let job = talk(&format!("role=rogue,ms={MILLIS},poke=1"));
+    let mut manifest = Manifest::new()
+        .ends_with(&["victim", "linux"])
+        .bare("victim", "talk", &victim, &[0], "4 MiB", "")
+        .linux("linux", NEWER, &job, &[1], "256 MiB", 1);
+    channel(&mut manifest, ends, kind);
+    let seen = look_in_time(&manifest, bench)?;
+    seen.undisturbed("victim", &["exited"])?;
+    seen.exited("victim")?;
+    let kept = format!("victim missed 0 of {PERIODS}");
+    seen.ensure(seen.console.contains(&kept), "the victim did not keep its deadlines")?;
+    let spoilt = kind.0 == "mailbox" || seen.console.contains("some corrupted");
+    seen.ensure(spoilt, "nothing was spoilt: the rogue is too tame")?;
+    let denied = seen.denials.last().ok_or_else(|| seen.wrong("no denial"))?;
+    let right = denied.sandbox == "linux" && denied.record.kind == Kind::Memory as u32;
+    seen.ensure(right && seen.denials.len() == 1, "not one denial, of a write to the victim's")?;
+    Ok(format!("{PERIODS} periods kept; then: {denied}"))
+}
+
+/// Peers see states, and that one has ended: its state is 0 again before it begins anew.
+fn states(bench: &Bench) -> Result<String, String> {
+    let mut manifest = Manifest::new()
+        .ends_with(&["two"])
+        .linux("one", NEWER, "bhchannel:state,news,7,200 bulkhead.then=reboot", &[0], "256 MiB", 1)
+        .linux("two", OLDER, "bhchannel:until,news,0,7,0,7", &[1], "256 MiB", 2);
+    channel(&mut manifest, ["one", "two"], KINDS[0]);
+    let seen = look(&manifest, bench)?;
+    linux(&seen, "two", 2)?;
+    let again = seen.sandbox("one")?.restarts;
+    seen.ensure(again > 0, "it did not begin anew")?;
+    Ok(format!("7, 0, 7 over {again} restarts"))
+}
+
+fn hostile(bench: &Bench) -> Result<String, String> {
+    let victim = format!("role=victim channel=news count={PERIODS}");
+    let mut manifest = Manifest::new()
+        .ends_with(&["victim", "linux"])
+        .bare("victim", "talk", &victim, &[0], "4 MiB", "")
+        .linux("linux", NEWER, "bhchannel:attack,news", &[1], "256 MiB", 1);
+    channel(&mut manifest, ["linux", "victim"], KINDS[0]);
+    let seen = look_in_time(&manifest, bench)?;
+    seen.undisturbed("victim", &["exited"])?;
+    let kept = format!("victim missed 0 of {PERIODS}");
+    seen.ensure(seen.console.contains(&kept), "the victim did not keep its deadlines")?;
+    let (all, denied) = attacks(&seen, 1, "write-states")?;
+    Ok(format!("{all} attacks, {denied} denials"))
+}

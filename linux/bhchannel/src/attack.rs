@@ -1,0 +1,137 @@
+//! What root in a Linux sandbox can do with a channel's end against the others. Of each attack it prints
+//! `expected KIND ADDRESS` (a denial) or `expected harmless VALUE`, then `got VALUE`. The last one ends the guest.
+
+use bulkhead_layout::ivshmem;
+use bulkhead_linux::channel::{Channel, named};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Where a guest has configuration space.
+const ECAM: u64 = bulkhead_layout::map::ECAM_GPA;
+/// Registers, as offsets in their page.
+const CONTROL: usize = ivshmem::CONTROL as usize;
+const DOORBELL: usize = ivshmem::DOORBELL as usize;
+const STATE: usize = ivshmem::STATE as usize;
+
+/// Makes one; `act` gives what can be read afterwards.
+fn attack(name: &str, expected: &str, act: impl FnOnce() -> io::Result<u64>) {
+    println!("bhattack: {name}: expected {expected}");
+    match act() {
+        Ok(value) => println!("bhattack: {name}: got harmless {value:#x}"),
+        Err(why) => println!("bhattack: {name}: got {why}"),
+    }
+}
+
+/// An end and where the guest sees it.
+struct Own {
+    channel: Channel,
+    config: File,
+    at: u64,
+    registers: u64,
+    memory: u64,
+}
+
+impl Own {
+    fn open(name: &str) -> io::Result<Self> {
+        let end = named(name)?.remove(0);
+        let config = OpenOptions::new().read(true).write(true).open(end.path.join("config"))?;
+        let wrong = || io::Error::other(format!("`{}` is no function", end.address()));
+        // 0000:BB:DD.F
+        let hex = |from: usize, to: usize| {
+            let digits = end.address().get(from..to).ok_or_else(wrong)?;
+            u64::from_str_radix(digits, 16).map_err(|_| wrong())
+        };
+        let at = ECAM + (hex(5, 7)? << 20 | hex(8, 10)? << 15 | hex(11, 12)? << 12);
+        let mut own = Self { channel: end.open()?, config, at, registers: 0, memory: 0 };
+        own.registers = own.read(0x10)? & !0xF;
+        own.memory = own.read(0x18)? & !0xF;
+        Ok(own)
+    }
+
+    fn read(&self, offset: u64) -> io::Result<u64> {
+        let mut bytes = [0; 4];
+        self.config.read_exact_at(&mut bytes, offset)?;
+        Ok(u32::from_le_bytes(bytes).into())
+    }
+
+    fn configure(&self, offset: u64, bytes: &[u8]) -> io::Result<u64> {
+        self.config.write_all_at(bytes, offset)?;
+        self.read(offset & !3)
+    }
+}
+
+pub fn all(name: &str) -> io::Result<()> {
+    let own = Own::open(name)?;
+    configuration(&own)?;
+    registers(&own);
+    // The last one: nothing comes after it.
+    attack("write-states", &format!("memory-violation {:#x}", own.memory), || {
+        own.channel.memory().set32(0, 0xBAD);
+        Ok(0)
+    });
+    Ok(())
+}
+
+/// Base addresses stay; everything that is no register of a guest's stays, too.
+fn configuration(own: &Own) -> io::Result<()> {
+    let denied = |offset: u64| format!("device-violation {:#x}", own.at + offset);
+    let word = |value: u32| value.to_le_bytes();
+    for (name, offset, value) in [
+        ("bar-registers", 0x10, 0x4000_0000),
+        ("bar-onto-lapic", 0x10, 0xFEE0_0000),
+        ("bar-memory", 0x18, 0x0010_0000),
+        ("bar-memory-upper", 0x1C, 1),
+    ] {
+        attack(name, &denied(offset), || own.configure(offset, &word(value)));
+    }
+    for (name, offset) in [
+        ("config-ids", 0x00),
+        ("config-class", 0x08),
+        ("config-header", 0x0C),
+        ("config-rom", 0x30),
+        ("config-capability", 0x40),
+        ("config-section-size", 0x50),
+        ("config-name", 0x70),
+    ] {
+        let now = own.read(offset)?;
+        attack(name, &format!("harmless {now:#x}"), || own.configure(offset, &word(!now as u32)));
+    }
+    Ok(())
+}
+
+/// Registers by other widths than 32 bits, and what is none.
+fn registers(own: &Own) {
+    let page = own.channel.registers();
+    let denied = |offset: usize| format!("device-violation {:#x}", own.registers + offset as u64);
+    attack("state-by-8", &denied(STATE), || {
+        page.set8(STATE, 1);
+        Ok(page.get32(STATE).into())
+    });
+    attack("state-by-16", &denied(STATE + 2), || {
+        page.set16(STATE + 2, 1);
+        Ok(page.get32(STATE).into())
+    });
+    attack("state-by-64", &denied(STATE), || {
+        page.set64(STATE, u64::MAX);
+        Ok(page.get32(STATE).into())
+    });
+    for (name, offset, value) in [
+        ("id", 0, own.channel.id()),
+        ("peers", 4, own.channel.peers()),
+        ("control-reserved", CONTROL, 1),
+        ("doorbell-of-nobody", DOORBELL, 0),
+        ("no-register", 0x14, 0),
+        ("end-of-page", 0xFFC, 0),
+    ] {
+        attack(name, &format!("harmless {value:#x}"), || {
+            page.set32(offset, u32::MAX);
+            Ok(page.get32(offset).into())
+        });
+    }
+    // The own entry of the state table follows, whatever the value.
+    attack("state", "harmless 0xffffffff", || {
+        page.set32(STATE, u32::MAX);
+        Ok(own.channel.state_of(own.channel.id()).into())
+    });
+}

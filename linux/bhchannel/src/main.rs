@@ -1,0 +1,105 @@
+//! `bhchannel` is what a Linux sandbox has of its channels, on the command line.
+//!
+//! | arguments | does |
+//! |---|---|
+//! | `list` | one line for each end: name, function, what it carries, which side, the peers' states |
+//! | `state NAME NUMBER [MS]` | sets the own state, which peers see in the state table, and waits so many milliseconds |
+//! | `send NAME` | sends each line of its input |
+//! | `receive NAME [COUNT]` | prints messages, each as a line; without a count for ever |
+//! | `serve OUT IN [PROGRAM ...]` | a program, by default a shell, on a terminal at the other end of two channels |
+//! | `attach OUT IN` | this terminal at the other end's |
+//! | `net DEVICE OUT IN` | a network device, point to point (`modprobe tun`) |
+//! | `until NAME PEER NUMBER...` | waits until a peer's state has been each of these, one after the other |
+//! | `attack NAME` | what root can do with an end against the others: expected and got, as `bhattack` prints them |
+//! | `talk channel=NAME role=ROLE ...` | what `crates/talk` does in tests |
+#![forbid(unsafe_code)]
+
+mod attack;
+mod stream;
+mod talk;
+
+use bulkhead_linux::channel::{Channel, all, named};
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["list"] => list(),
+        ["state", name, state] => set_state(name, state, "0"),
+        ["state", name, state, millis] => set_state(name, state, millis),
+        ["send", name] => stream::send(name),
+        ["receive", name] => stream::receive(name, usize::MAX),
+        ["receive", name, count] => number(count).and_then(|n| stream::receive(name, n as usize)),
+        ["serve", to, from, ref command @ ..] => stream::serve(to, from, command),
+        ["attach", to, from] => stream::attach(to, from),
+        ["net", device, to, from] => stream::network(device, to, from),
+        ["until", name, peer, ref states @ ..] => until(name, peer, states),
+        ["attack", name] => attack::all(name),
+        ["talk", ref words @ ..] => return talk::run(words),
+        _ => Err(io::Error::other(
+            "usage: bhchannel list | send NAME | receive NAME [COUNT] | serve OUT IN [PROGRAM ...] | attach OUT IN | net DEVICE OUT IN | state NAME NUMBER [MS] | until NAME PEER NUMBER... | attack NAME | talk ...",
+        )),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("bhchannel: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list() -> io::Result<()> {
+    for end in all()? {
+        let channel = end.open()?;
+        let carries = end.kind.map_or("pages".into(), |kind| format!("{kind:?}").to_lowercase());
+        let side = if channel.id() == 0 { "sends" } else { "receives" };
+        println!(
+            "{} {} {carries} {side} {} bytes, states {}",
+            end.name,
+            end.address(),
+            end.section,
+            states(&channel)
+        );
+    }
+    Ok(())
+}
+
+/// The states of all peers, the own one in brackets.
+fn states(channel: &Channel) -> String {
+    let one = |peer: u32| match peer == channel.id() {
+        true => format!("[{}]", channel.state()),
+        false => channel.state_of(peer).to_string(),
+    };
+    (0..channel.peers()).map(one).collect::<Vec<_>>().join(" ")
+}
+
+fn number(text: &str) -> io::Result<u32> {
+    text.parse().map_err(|_| io::Error::other(format!("`{text}` is no number")))
+}
+
+fn set_state(name: &str, state: &str, millis: &str) -> io::Result<()> {
+    let (state, millis) = (number(state)?, number(millis)?);
+    for end in named(name)? {
+        end.open()?.set_state(state);
+    }
+    std::thread::sleep(Duration::from_millis(millis.into()));
+    Ok(())
+}
+
+fn until(name: &str, peer: &str, states: &[&str]) -> io::Result<()> {
+    let (ends, peer) = (named(name)?, number(peer)?);
+    let [end] = &ends[..] else { return Err(io::Error::other("it has several receivers")) };
+    let channel = end.open()?;
+    for state in states {
+        let state = number(state)?;
+        while channel.state_of(peer) != state {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        println!("bhchannel: peer {peer} of {name} is {state}");
+    }
+    Ok(())
+}

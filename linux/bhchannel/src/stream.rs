@@ -1,0 +1,136 @@
+//! Bytes through channels: lines on the command line, a terminal, a network. All of it is two loops, each in a
+//! thread of its own: what can be read goes into one channel, what comes out of the other is written.
+
+use bulkhead_linux::message::{Receiver, Sender};
+use nix::pty::openpty;
+use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+use std::fs::File;
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
+use std::process::{Command, Stdio};
+use std::thread;
+
+/// Bytes of a terminal that go as one message.
+const PIECE: usize = 1024;
+
+fn stopped(what: &str) -> impl Fn(bulkhead_channel::Stop) -> io::Error {
+    move |stop| io::Error::other(format!("{what}: {stop:?}"))
+}
+
+/// Says on standard error what became of the peer.
+fn tell(name: &str) -> impl Fn(bulkhead_channel::Stop) {
+    move |stop| eprintln!("bhchannel: {name}: {stop:?}")
+}
+
+/// Each line of the input as a message.
+pub fn send(name: &str) -> io::Result<()> {
+    let mut sender = Sender::open(name, 0)?;
+    for line in io::stdin().lock().lines() {
+        sender.send_all(line?.as_bytes(), tell(name)).map_err(stopped(name))?;
+    }
+    Ok(())
+}
+
+/// Prints so many messages, each as a line.
+pub fn receive(name: &str, count: usize) -> io::Result<()> {
+    let mut receiver = Receiver::open(name)?;
+    let mut buffer = vec![0; receiver.longest()];
+    let mut out = io::stdout().lock();
+    for _ in 0..count {
+        let len = receiver.receive_one(&mut buffer, tell(name));
+        let message = &buffer[..len];
+        let end = message.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        out.write_all(&message[..end])?;
+        out.write_all(b"\n")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// What is read goes into a channel, until there is no more.
+fn into(mut from: impl Read, mut to: Sender, most: usize) -> io::Result<()> {
+    let mut buffer = vec![0; most];
+    loop {
+        match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(len) => to
+                .send_all(&buffer[..len], |stop| eprintln!("bhchannel: {stop:?}"))
+                .map_err(stopped("the channel"))?,
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+}
+
+/// What comes out of a channel is written, for ever.
+fn out_of(mut from: Receiver, mut to: impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; from.longest()];
+    loop {
+        let len = from.receive_one(&mut buffer, |stop| eprintln!("bhchannel: {stop:?}"));
+        to.write_all(&buffer[..len])?;
+        to.flush()?;
+    }
+}
+
+/// Both ways at once; it ends with what is read, or with a write that fails.
+fn both(
+    [to, from]: [&str; 2],
+    reads: impl Read + Send + 'static,
+    writes: impl Write + Send + 'static,
+    most: usize,
+) -> io::Result<()> {
+    let (sender, receiver) = (Sender::open(to, 0)?, Receiver::open(from)?);
+    let (done, end) = std::sync::mpsc::channel();
+    let other = done.clone();
+    thread::spawn(move || done.send(into(reads, sender, most)));
+    thread::spawn(move || other.send(out_of(receiver, writes)));
+    end.recv().unwrap_or(Ok(()))
+}
+
+/// This terminal (or input and output) at the other end's.
+pub fn attach(to: &str, from: &str) -> io::Result<()> {
+    let stdin = io::stdin();
+    let before = if stdin.is_terminal() { Some(tcgetattr(&stdin)?) } else { None };
+    if let Some(before) = &before {
+        let mut raw = before.clone();
+        cfmakeraw(&mut raw);
+        tcsetattr(&stdin, SetArg::TCSADRAIN, &raw)?;
+    }
+    let done = both([to, from], io::stdin(), io::stdout(), PIECE);
+    if let Some(before) = &before {
+        tcsetattr(&stdin, SetArg::TCSADRAIN, before)?;
+    }
+    done
+}
+
+/// A program, by default a shell, on a pseudo-terminal whose other side is the channels.
+pub fn serve(to: &str, from: &str, command: &[&str]) -> io::Result<()> {
+    let pty = openpty(None, None)?;
+    let slave = |file: &std::os::fd::OwnedFd| file.try_clone().map(Stdio::from);
+    let shell: &[&str] = if command.is_empty() { &["sh", "-i"] } else { command };
+    let mut child = Command::new("setsid")
+        .arg("-c")
+        .args(shell)
+        .stdin(slave(&pty.slave)?)
+        .stdout(slave(&pty.slave)?)
+        .stderr(slave(&pty.slave)?)
+        .spawn()?;
+    // Without it the master reads an error once the program has ended, and not before.
+    drop(pty.slave);
+    let master = File::from(pty.master);
+    let done = both([to, from], master.try_clone()?, master, PIECE);
+    match done {
+        // A terminal that nobody has open any more.
+        Err(why) if why.raw_os_error() == Some(nix::libc::EIO) => {}
+        done => done?,
+    }
+    child.wait().map(drop)
+}
+
+/// A network device of the kernel's, point to point.
+pub fn network(device: &str, to: &str, from: &str) -> io::Result<()> {
+    /// The largest packet that such a device gives, whatever is set as its MTU.
+    const LARGEST: usize = 65_536;
+    let tun = bulkhead_linux::tun::open(device)?;
+    println!("bhchannel: {device} is there");
+    both([to, from], tun.try_clone()?, tun, LARGEST)
+}
