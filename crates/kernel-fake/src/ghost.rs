@@ -3,9 +3,10 @@
 //! a revocation has to reach all that was derived, and nothing else.
 
 use crate::World;
+use crate::lines::Lines;
 use crate::tree::must;
 use bulkhead_kernel::abi::{Buffer, Info, Kind, Op, Rights, label};
-use bulkhead_kernel::{Cap, Machine as _, Place, Ref, SLOT_BITS, Slot, Thread, size};
+use bulkhead_kernel::{Cap, Interrupt, Machine as _, Place, Ref, SLOT_BITS, Slot, Thread, size};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 type Checked<T = ()> = Result<T, String>;
@@ -87,6 +88,8 @@ pub struct Ghost {
     given: BTreeMap<u32, Given>,
     /// Who may send capabilities along with what he sends now.
     grants: HashMap<u32, bool>,
+    /// Which interrupts are kept back.
+    pub lines: Lines,
     /// How many capabilities came and went, by how.
     pub seen: BTreeMap<&'static str, u64>,
 }
@@ -108,6 +111,9 @@ impl Ghost {
         let roots: Vec<u32> = ghost.given.keys().copied().collect();
         for (slot, given) in ghost.unknown(world, roots)?.0 {
             ghost.given.insert(slot, given);
+        }
+        for (at, _) in world.machine.objects().filter(|(_, kind)| *kind == Kind::Interrupt) {
+            ghost.lines.add(at, world.machine.get(Ref::<Interrupt>::new(at)));
         }
         Ok(ghost)
     }
@@ -138,7 +144,7 @@ impl Ghost {
         let first = unknown.first();
         must!(first.is_none(), "{first:x?} was not given, or should have gone");
         must!(missing == 0, "{missing} capabilities are gone: {:x?}", self.gone(world)?);
-        Ok(())
+        self.lines.compare(world)
     }
 
     fn method(&mut self, world: &World, called: &Called, slot: u32, cap: Given) -> Checked {
@@ -199,6 +205,7 @@ impl Ghost {
                 let from = named(words[0]);
                 self.keep(cap.object, from);
             }
+            (Kind::Interrupt, label::ACKNOWLEDGE) => self.lines.acknowledged(cap.object),
             _ => (),
         }
         self.compare(world)

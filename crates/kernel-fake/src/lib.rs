@@ -5,6 +5,7 @@
 mod audit;
 mod chain;
 mod ghost;
+mod lines;
 mod mappings;
 pub mod random;
 mod threads;

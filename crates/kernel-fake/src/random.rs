@@ -37,7 +37,7 @@ pub struct Came {
     pub accepted: u64,
     /// How often each error came back, by code.
     pub errors: HashMap<Option<Code>, u64>,
-    /// How many capabilities came and went, by how.
+    /// How many capabilities came and went, by how; and how often a level-triggered line came and was acknowledged.
     pub given: BTreeMap<&'static str, u64>,
     /// Accesses to memory that one call made at most.
     pub most: u64,
@@ -127,7 +127,10 @@ impl<S: Source> Chaos<S> {
             world.does(thread.cap, label::SET_TIMEOUT, handlers);
             world.does(thread.cap, label::SET_FAULT, handlers);
         }
-        world.does(World::INTERRUPT, label::SET_NOTIFICATION, [notifications[0].into(), 0, 0, 0]);
+        let line = world.line();
+        for (interrupt, notification) in [World::INTERRUPT, line].into_iter().zip(notifications) {
+            world.does(interrupt, label::SET_NOTIFICATION, [notification.into(), 0, 0, 0]);
+        }
         let last = world.free() + 16;
         let ghost = Ghost::of(&world).expect("capabilities");
         let hands = [6, 40][source.below(2) as usize];
@@ -307,6 +310,10 @@ impl<S: Source> Chaos<S> {
         if self.chance(self.hands) {
             return self.hand_about();
         }
+        if self.chance(20) {
+            let interrupt = self.address_of(Kind::Interrupt);
+            return (Op::Call as u64, interrupt, Info::new(label::ACKNOWLEDGE, 4).0, [0; 4]);
+        }
         let op = self.pick(&[0, 0, 0, 0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9, 11]);
         let reply = self.address_of(Kind::Reply) << 32;
         let kind = self.pick(&[Kind::Endpoint, Kind::Endpoint, Kind::Notification]);
@@ -434,6 +441,9 @@ impl<S: Source> Chaos<S> {
         // What was left for later, such as what time was used, is not in question.
         this.settle();
         other.settle();
+        if this.machine.played != other.machine.played {
+            return Err("the other way masks something else".into());
+        }
         match this.differs(&other) {
             Some(at) => {
                 let kind = self.world.machine.kind_at(at as u32);
@@ -477,9 +487,16 @@ impl<S: Source> Chaos<S> {
 
     fn happen(&mut self) -> Result<(), String> {
         self.note("something happens".into());
-        match self.source.below(4) {
-            0 => self.both_ways(World::interrupt),
-            1 => {
+        match self.source.below(5) {
+            n @ 0..2 => {
+                let at = World::INTERRUPTS[n as usize];
+                if !self.ghost.lines.can_come(at) {
+                    return Ok(());
+                }
+                self.ghost.lines.comes(at);
+                self.both_ways(|world| world.raise(at))
+            }
+            2 => {
                 let exception = Exception { number: 14, error: 6, address: 0x123 };
                 self.world.kernel().exception(exception);
                 Ok(())
@@ -509,7 +526,10 @@ impl<S: Source> Chaos<S> {
         }
         let thread = self.pick(&self.threads.clone());
         match self.source.below(4) {
-            0 => self.world.interrupt(),
+            0 => {
+                self.ghost.lines.comes(World::INTERRUPTS[0]);
+                self.world.interrupt();
+            }
             1 => _ = self.world.invoke(thread.cap, label::RESUME, [0; 4]),
             2 => {
                 let suspended = self.pick(&self.threads.clone());
@@ -559,5 +579,7 @@ pub fn run(source: impl Source, fast: bool, calls: u64, audit: u64) -> Result<Ca
         chaos.step(n % audit == 0)?;
     }
     chaos.world.check().map_err(|why| chaos.said(&why))?;
-    Ok(Came { given: chaos.ghost.seen.clone(), ..chaos.came.clone() })
+    let mut given = chaos.ghost.seen.clone();
+    given.extend(["line came", "line again"].into_iter().zip(chaos.ghost.lines.seen));
+    Ok(Came { given, ..chaos.came.clone() })
 }

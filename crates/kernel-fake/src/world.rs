@@ -2,7 +2,7 @@ use bulkhead_arch_fake::FakeFormat;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
 use bulkhead_kernel::host::{Host, Odd, PAGE, memory};
 use bulkhead_kernel::{
-    Cap, Core, Interrupt, Kernel, Machine as _, Ref, Root, Slot, State, Time, plant,
+    Cap, Context, Core, Interrupt, Kernel, Machine as _, Ref, Root, Slot, State, Time, plant,
 };
 use bulkhead_sched::Scheduler;
 use zerocopy::IntoBytes;
@@ -13,6 +13,7 @@ pub type Machine = Host<Odd, FakeFormat>;
 /// Where the kernel's bitmap of spaces lies.
 const SPACES: u32 = PAGE;
 const INTERRUPT: u32 = 2 * PAGE;
+const LINE: u32 = INTERRUPT + 64;
 /// Where the root node lies, and how many slots it has, as a power of two.
 const NODE: u32 = 0x1_0000;
 const NODE_BITS: u8 = 9;
@@ -468,12 +469,29 @@ impl World {
         (interrupt.mask, interrupt.rests, interrupt.state) = (0, Interrupt::CAME, Interrupt::CAME);
     }
 
+    /// Where the interrupt's object lies, and that of [`World::line`].
+    pub const INTERRUPTS: [u32; 2] = [INTERRUPT, LINE];
+
     /// The interrupt comes.
     pub fn interrupt(&mut self) {
+        self.raise(INTERRUPT);
+    }
+
+    /// The interrupt comes whose object lies there.
+    pub fn raise(&mut self, at: u32) {
         match self.fast {
-            true => self.kernel().interrupt(Ref::new(INTERRUPT)),
-            false => self.kernel().interrupt_slowly(Ref::new(INTERRUPT)),
+            true => self.kernel().interrupt(Ref::new(at)),
+            false => self.kernel().interrupt_slowly(Ref::new(at)),
         }
+    }
+
+    /// A level-triggered line, too: its interrupt's capability.
+    pub fn line(&mut self) -> Address {
+        let line = self.kernel().make_interrupt(LINE, VECTOR + 1, [0, 3], true);
+        let address = self.free();
+        let slot = self.slot(address);
+        plant(&mut self.machine, slot, line);
+        address
     }
 
     /// A notification is signalled, by the interrupt.
@@ -497,8 +515,8 @@ impl World {
         (0..this.len()).find(|at| this[*at] != other[*at] && !gone(*at))
     }
 
-    /// All that is remembered: memory and the core. Without the scheduler's hints, and without what is left of
-    /// faults that were told: the short ways tell of them without writing them down.
+    /// All that is remembered: memory and the core. Without the scheduler's hints, places in queues that were left, and what
+    /// is left of faults that were told: the short ways tell of them without writing them down.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         type Object = bulkhead_kernel::Thread;
@@ -509,6 +527,11 @@ impl World {
                 let fault = at as usize + core::mem::offset_of!(Object, fault);
                 all[fault..][..size_of_val(&thread.fault)].fill(0);
             }
+        }
+        for (at, _) in self.machine.objects().filter(|(_, kind)| *kind == Kind::Context) {
+            let mut context: Context = *self.machine.get(Ref::new(at));
+            context.time.forget_place();
+            all[at as usize..][..size_of::<Context>()].copy_from_slice(context.as_bytes());
         }
         let scheduler = self.core.scheduler.without_hints();
         all.extend_from_slice(Core { scheduler, ..(*self.core).clone() }.as_bytes());

@@ -42,6 +42,9 @@ fn whatever_programs_call_all_stays_as_it_has_to_be() {
     let ways = ["copied", "moved", "made", "sent", "deleted", "revoked", "deleted in part"];
     let often = |way: &&str| total.given.get(way).is_some_and(|count| *count > seeds / 4);
     assert!(ways.iter().all(often), "{total:?}");
+    // A level-triggered line comes, is acknowledged, and comes again.
+    let lines = ["line came", "line again"].map(|what| total.given.get(what).copied());
+    assert!(lines.iter().all(|count| count.is_some_and(|count| count > seeds)), "{total:?}");
     // No call takes long: one object of memory, or one link of a list, is an access.
     assert!((100..400).contains(&total.most), "{total:?}");
 }

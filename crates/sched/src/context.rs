@@ -189,6 +189,12 @@ impl Context {
         Requester { priority: self.priority, period: self.account.period() }
     }
 
+    /// Forgets where it lay in a queue that it has left, for who compares two.
+    #[cfg(any(test, feature = "host"))]
+    pub fn forget_place(&mut self) {
+        self.place = if self.flags & WAITS == 0 { 0 } else { self.place };
+    }
+
     /// It is the only one in the queue of a level.
     #[inline(always)]
     pub(crate) fn queue_alone(&mut self, level: u32) {

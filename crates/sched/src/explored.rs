@@ -8,7 +8,6 @@ use std::vec::Vec;
 
 use zerocopy::IntoBytes;
 
-use crate::context::WAITS;
 use crate::{Account, Context, Decision, Id, Overtake, Refill, Scheduler, Time, Utilization};
 
 const COUNT: usize = 3;
@@ -177,9 +176,7 @@ impl Core {
     fn settled(mut self) -> (Self, Decision) {
         let decision = self.core.schedule_generally(&mut self.all[..], self.now);
         self.core.release.forget_hints();
-        for (context, _) in &mut self.all {
-            context.place = if context.flags & WAITS == 0 { 0 } else { context.place };
-        }
+        self.all.iter_mut().for_each(|(context, _)| context.forget_place());
         (self, decision)
     }
 
