@@ -40,6 +40,8 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("channel/linux-rogue-{what}");
         jobs.push(Job::one(name, 240, move |bench| rogue(bench, KINDS[0], sends)));
     }
+    jobs.push(Job::one("channel/linux-lines", 240, lines));
+    jobs.push(Job::one("channel/linux-terminal", 240, terminal));
     jobs.push(Job::one("channel/linux-states", 240, states));
     jobs.push(Job::one("channel/linux-attacks", 240, hostile));
     jobs
@@ -142,6 +144,41 @@ fn rogue(bench: &Bench, kind: (&str, &str), sends: bool) -> Result<String, Strin
     let right = denied.sandbox == "linux" && denied.record.kind == Kind::Memory as u32;
     seen.ensure(right && seen.denials.len() == 1, "not one denial, of a write to the victim's")?;
     Ok(format!("{PERIODS} periods kept; then: {denied}"))
+}
+
+/// A line of one is printed by the other.
+fn lines(bench: &Bench) -> Result<String, String> {
+    let job = "sh:-c,echo${IFS}good${IFS}news|bhchannel${IFS}send${IFS}news";
+    let mut manifest = Manifest::new()
+        .ends_with(&["one", "two"])
+        .linux("one", NEWER, job, &[0], "256 MiB", 1)
+        .linux("two", OLDER, "bhchannel:receive,news,1", &[1], "256 MiB", 2);
+    channel(&mut manifest, ["one", "two"], KINDS[1]);
+    let seen = look(&manifest, bench)?;
+    linux(&seen, "one", 1)?;
+    let said = linux(&seen, "two", 2)?;
+    seen.ensure(said.lines().any(|line| line.trim_end() == "good news"), "no news")?;
+    Ok("good news".into())
+}
+
+/// A shell of one on a terminal of the other.
+fn terminal(bench: &Bench) -> Result<String, String> {
+    // The answer is not in the line, which comes back as it is typed.
+    let ask = "bhchannel:ask,keys,screen,tty;echo${IFS}sum$((40+2)),sum42";
+    let mut manifest = Manifest::new()
+        .ends_with(&["one"])
+        .linux("one", NEWER, ask, &[0], "256 MiB", 1)
+        .linux("two", OLDER, "bhchannel:serve,screen,keys", &[1], "256 MiB", 2);
+    for (name, from, to) in [("keys", "one", "two"), ("screen", "two", "one")] {
+        let _ = writeln!(
+            manifest.0,
+            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"8 KiB\"\nkind = \"records\""
+        );
+    }
+    let seen = look(&manifest, bench)?;
+    let said = linux(&seen, "one", 1)?;
+    seen.ensure(said.contains("/dev/pts/0") && said.contains("sum42"), "no shell answered")?;
+    Ok("its shell is on /dev/pts/0 and adds up".into())
 }
 
 /// Peers see states, and that one has ended: its state is 0 again before it begins anew.

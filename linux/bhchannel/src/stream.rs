@@ -102,6 +102,22 @@ pub fn attach(to: &str, from: &str) -> io::Result<()> {
     done
 }
 
+/// Types a line at the other end's terminal and shows what comes back, until the answer is in it.
+pub fn ask(to: &str, from: &str, line: &str, answer: &str) -> io::Result<()> {
+    let (mut sender, mut receiver) = (Sender::open(to, 0)?, Receiver::open(from)?);
+    let typed = format!("{line}\n");
+    sender.send_all(typed.as_bytes(), tell(to)).map_err(stopped(to))?;
+    let (mut buffer, mut seen) = (vec![0; receiver.longest()], String::new());
+    while !seen.contains(answer) {
+        let len = receiver.receive_one(&mut buffer, tell(from));
+        let text = String::from_utf8_lossy(&buffer[..len]);
+        print!("{text}");
+        seen += &text;
+    }
+    println!();
+    Ok(())
+}
+
 /// A program, by default a shell, on a pseudo-terminal whose other side is the channels.
 pub fn serve(to: &str, from: &str, command: &[&str]) -> io::Result<()> {
     let pty = openpty(None, None)?;
