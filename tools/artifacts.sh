@@ -45,10 +45,10 @@ initramfs probe bulkhead-probe "file:/machine.toml=machines/qemu-q35.toml"
 # Drivers and our programs; all else is on the disk.
 for modules in "$ARTIFACTS"/linux-*.modules; do
     kernel=$(basename "$modules" .modules)
-    initramfs "disk-${kernel#linux-}" bhbench bhtrue bhio "tree:/=$modules" link:/sbin/modprobe=/bin/busybox
+    initramfs "disk-${kernel#linux-}" bhbench bhchannel bhtrue bhio "tree:/=$modules" link:/sbin/modprobe=/bin/busybox
 done
 
-initramfs demo bhview bhbench bhtrue bhdemo bhio "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" link:/sbin/modprobe=/bin/busybox
+initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" link:/sbin/modprobe=/bin/busybox
 
 # The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
 # belong to linux-6.12, so that is the kernel to start it with.

@@ -42,6 +42,8 @@ pub fn jobs() -> Vec<Job> {
     }
     jobs.push(Job::one("channel/linux-lines", 240, lines));
     jobs.push(Job::one("channel/linux-terminal", 240, terminal));
+    jobs.push(Job::one("channel/linux-network", 240, network));
+    jobs.push(Job::one("channel/linux-uio", 240, uio));
     jobs.push(Job::one("channel/linux-states", 240, states));
     jobs.push(Job::one("channel/linux-attacks", 240, hostile));
     jobs
@@ -169,16 +171,63 @@ fn terminal(bench: &Bench) -> Result<String, String> {
         .ends_with(&["one"])
         .linux("one", NEWER, ask, &[0], "256 MiB", 1)
         .linux("two", OLDER, "bhchannel:serve,screen,keys", &[1], "256 MiB", 2);
-    for (name, from, to) in [("keys", "one", "two"), ("screen", "two", "one")] {
+    there_and_back(&mut manifest, ["keys", "screen"]);
+    let seen = look(&manifest, bench)?;
+    let said = linux(&seen, "one", 1)?;
+    seen.ensure(said.contains("/dev/pts/0") && said.contains("sum42"), "no shell answered")?;
+    Ok("its shell is on /dev/pts/0 and adds up".into())
+}
+
+/// Channels between two, one each way.
+fn there_and_back(manifest: &mut Manifest, [there, back]: [&str; 2]) {
+    for (name, from, to) in [(there, "one", "two"), (back, "two", "one")] {
         let _ = writeln!(
             manifest.0,
             "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"8 KiB\"\nkind = \"records\""
         );
     }
+}
+
+/// The initramfs that has this kernel's drivers, in place of the one of tests.
+fn with_drivers(manifest: &mut Manifest) {
+    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:demo.cpio");
+}
+
+/// Packets between two, by the kernel's own driver.
+fn network(bench: &Bench) -> Result<String, String> {
+    let mut manifest = Manifest::new()
+        .ends_with(&["one"])
+        .linux(
+            "one",
+            NEWER,
+            "bhchannel:net,bh0,there,back,10.9.0.1/24,ping,-c,5,10.9.0.2",
+            &[0],
+            "256 MiB",
+            1,
+        )
+        .linux("two", NEWER, "bhchannel:net,bh0,back,there,10.9.0.2/24", &[1], "256 MiB", 2);
+    there_and_back(&mut manifest, ["there", "back"]);
+    with_drivers(&mut manifest);
     let seen = look(&manifest, bench)?;
-    let said = linux(&seen, "one", 1)?;
-    seen.ensure(said.contains("/dev/pts/0") && said.contains("sum42"), "no shell answered")?;
-    Ok("its shell is on /dev/pts/0 and adds up".into())
+    let all = "5 packets transmitted, 5 packets received";
+    seen.ensure(linux(&seen, "one", 1)?.contains(all), "packets were lost")?;
+    Ok(all.into())
+}
+
+/// The kernel's generic driver takes the function.
+fn uio(bench: &Bench) -> Result<String, String> {
+    let job = "sh:-c,modprobe${IFS}uio_pci_generic;echo${IFS}110a${IFS}4106>/sys/bus/pci/drivers/uio_pci_generic/new_id;\
+        cat${IFS}/sys/class/uio/uio0/name";
+    let mut manifest = Manifest::new()
+        .ends_with(&["one"])
+        .linux("one", NEWER, job, &[0], "256 MiB", 1)
+        .bare("two", "talk", "role=receive channel=news count=1", &[1], "4 MiB", "");
+    channel(&mut manifest, ["one", "two"], KINDS[0]);
+    with_drivers(&mut manifest);
+    let seen = look(&manifest, bench)?;
+    let bound = |line: &str| line.trim_end() == "uio_pci_generic";
+    seen.ensure(linux(&seen, "one", 1)?.lines().any(bound), "it is not bound")?;
+    Ok("uio0 is uio_pci_generic".into())
 }
 
 /// Peers see states, and that one has ended: its state is 0 again before it begins anew.

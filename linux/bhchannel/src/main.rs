@@ -9,7 +9,7 @@
 //! | `serve OUT IN [PROGRAM ...]` | a program, by default a shell, on a terminal at the other end of two channels |
 //! | `attach OUT IN` | this terminal at the other end's |
 //! | `ask OUT IN LINE ANSWER` | types a line at the other end's terminal, until the answer comes |
-//! | `net DEVICE OUT IN` | a network device, point to point (`modprobe tun`) |
+//! | `net DEVICE OUT IN [ADDRESS [PROGRAM ...]]` | a network device, point to point; with an address up, for as long as a program runs |
 //! | `until NAME PEER NUMBER...` | waits until a peer's state has been each of these, one after the other |
 //! | `attack NAME` | what root can do with an end against the others: expected and got, as `bhattack` prints them |
 //! | `talk channel=NAME role=ROLE ...` | what `crates/talk` does in tests |
@@ -37,12 +37,12 @@ fn main() -> ExitCode {
         ["serve", to, from, ref command @ ..] => stream::serve(to, from, command),
         ["attach", to, from] => stream::attach(to, from),
         ["ask", to, from, line, answer] => stream::ask(to, from, line, answer),
-        ["net", device, to, from] => stream::network(device, to, from),
+        ["net", device, to, from, ref more @ ..] => stream::network(device, to, from, more),
         ["until", name, peer, ref states @ ..] => until(name, peer, states),
         ["attack", name] => attack::all(name),
         ["talk", ref words @ ..] => return talk::run(words),
         _ => Err(io::Error::other(
-            "usage: bhchannel list | send NAME | receive NAME [COUNT] | serve OUT IN [PROGRAM ...] | attach OUT IN | ask OUT IN LINE ANSWER | net DEVICE OUT IN | state NAME NUMBER [MS] | until NAME PEER NUMBER... | attack NAME | talk ...",
+            "usage: bhchannel list | send NAME | receive NAME [COUNT] | serve OUT IN [PROGRAM ...] | attach OUT IN | ask OUT IN LINE ANSWER | net DEVICE OUT IN [ADDRESS [PROGRAM ...]] | state NAME NUMBER [MS] | until NAME PEER NUMBER... | attack NAME | talk ...",
         )),
     };
     match done {
