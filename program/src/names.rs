@@ -97,9 +97,7 @@ impl Program {
 
     fn find(self, name: &str, kind: Kind, rights: Rights) -> Option<&'static Name> {
         let fits = |entry: &&Name| {
-            entry.kind == kind as u8
-                && Rights(entry.rights).has(rights)
-                && text(&entry.name) == name
+            entry.kind == kind as u8 && Rights(entry.rights).has(rights) && is_named(entry, name)
         };
         self.names().find(fits)
     }
@@ -191,14 +189,14 @@ impl Program {
     /// The same, if the manifest gives it that.
     #[must_use]
     pub fn find_memory(self, name: &str) -> Option<Memory> {
-        let there = self.names().any(|entry| entry.len != 0 && text(&entry.name) == name);
+        let there = self.names().any(|entry| entry.len != 0 && is_named(entry, name));
         there.then(|| self.memory(name))
     }
 
     /// The ends of a channel of messages, by its name: one, or as its sender one for each receiver, in the
     /// manifest's order.
     pub fn pairs(self, name: &str) -> impl Iterator<Item = Pair<'static>> {
-        self.names().filter(move |entry| entry.len != 0 && text(&entry.name) == name).filter_map(
+        self.names().filter(move |entry| entry.len != 0 && is_named(entry, name)).filter_map(
             |entry| {
                 let (base, sends) = (
                     NonNull::new(entry.memory as *mut u8)?,
@@ -232,7 +230,7 @@ impl Program {
     #[must_use]
     #[track_caller]
     pub fn memory_for_device(self, name: &str) -> (Memory, u64) {
-        let named = |entry: &&Name| entry.len != 0 && text(&entry.name) == name;
+        let named = |entry: &&Name| entry.len != 0 && is_named(entry, name);
         let address = self.names().find(named).map_or(0, |entry| entry.address);
         assert!(address != 0, "no device of {} reaches memory {name}", self.name());
         (self.memory(name), address.into())
@@ -241,7 +239,7 @@ impl Program {
     /// Where something lies in its memory, how long it is, and what may be done with it.
     #[track_caller]
     pub(crate) fn place_of(self, name: &str) -> (u64, u64, Rights) {
-        let named = |entry: &&Name| entry.len != 0 && text(&entry.name) == name;
+        let named = |entry: &&Name| entry.len != 0 && is_named(entry, name);
         match self.names().find(named) {
             Some(entry) => (entry.memory, entry.len, Rights(entry.rights)),
             None => panic!("the manifest gives {} no memory {name}", self.name()),
@@ -252,6 +250,12 @@ impl Program {
         // SAFETY: the kernel's page, which it fills before any program runs and never changes.
         unsafe { &*(self.page.clock as *const Clock) }
     }
+}
+
+/// Whether an entry has a name, without reading all of its own.
+fn is_named(entry: &Name, name: &str) -> bool {
+    let rest = entry.name.strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == 0))
 }
 
 fn text(bytes: &[u8]) -> &str {

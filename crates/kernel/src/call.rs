@@ -4,7 +4,7 @@ use crate::fast::{Quick, Wake};
 use crate::invoke::AGAIN;
 use crate::ipc::Send;
 use crate::lookup::Root;
-use crate::{Cap, Core, Kernel, Machine, Ref, Reply, Thread, lookup};
+use crate::{Cap, Core, Kernel, Machine, Ref, Reply, Slot, Thread, lookup};
 use bulkhead_kernel_abi::{Address, Code, Info, Kind, Op, Rights, Status};
 use bulkhead_sched::Time;
 
@@ -44,6 +44,11 @@ impl<M: Machine> Kernel<'_, M> {
             Some(Quick::Wake(wake)) => Some(wake),
             Some(Quick::Pass(passed)) => {
                 self.pass(thread, passed);
+                None
+            }
+            Some(Quick::Invoke(slot)) => {
+                self.invoke_of(thread, slot);
+                self.decide();
                 None
             }
             None => {
@@ -142,30 +147,41 @@ impl<M: Machine> Kernel<'_, M> {
         let root = Root::of(self.machine, thread);
         let slot = root.slot(self.machine, call.first.into(), 0)?;
         let cap = self.machine.get(slot).cap;
-        match cap.kind() {
-            Kind::Null => Err(Status::new(Code::NoCapability, 0, u64::from(call.first))),
-            Kind::Endpoint => self.send(thread, cap, Send::Call),
-            _ => {
-                let words = self.machine.get(thread).registers.words::<M::Layout>();
-                let mut answer = [0; 4];
-                let label = Info(call.info).label();
-                let outcome = self.method(root, slot, label, &words, &mut answer);
-                if self.core.current != thread {
-                    // It has deleted itself.
-                    return Ok(());
-                }
-                let registers = &mut self.machine.get_mut(thread).registers;
-                match outcome {
-                    Ok(first) => {
-                        answer[0] = first;
-                        registers.set_words::<M::Layout>(&answer, answer.len());
-                        registers.answer::<M::Layout>(0, 0, Info::new(0, answer.len()).0);
-                    }
-                    Err(AGAIN) => registers.repeat::<M::Layout>(),
-                    Err(status) => return Err(status),
-                }
+        match cap.is(Kind::Endpoint) {
+            true => self.send(thread, cap, Send::Call),
+            false => {
+                self.invoke_of(thread, slot);
                 Ok(())
             }
+        }
+    }
+
+    /// A thread calls a method of what lies in a slot.
+    #[inline(never)]
+    fn invoke_of(&mut self, thread: Ref<Thread>, slot: Ref<Slot>) {
+        let root = Root::of(self.machine, thread);
+        let registers = &self.machine.get(thread).registers;
+        let (words, label) =
+            (registers.words::<M::Layout>(), Info(registers.info::<M::Layout>()).label());
+        let named = registers.named::<M::Layout>() as Address;
+        let mut answer = [0; 4];
+        let outcome = match self.machine.get(slot).cap.is(Kind::Null) {
+            true => Err(Status::new(Code::NoCapability, 0, u64::from(named))),
+            false => self.method(root, slot, label, &words, &mut answer),
+        };
+        if self.core.current != thread {
+            // It has deleted itself.
+            return;
+        }
+        let registers = &mut self.machine.get_mut(thread).registers;
+        match outcome {
+            Ok(first) => {
+                answer[0] = first;
+                registers.set_words::<M::Layout>(&answer, answer.len());
+                registers.answer::<M::Layout>(0, 0, Info::new(0, answer.len()).0);
+            }
+            Err(AGAIN) => registers.repeat::<M::Layout>(),
+            Err(status) => registers.answer::<M::Layout>(status.0, 0, 0),
         }
     }
 

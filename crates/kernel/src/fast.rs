@@ -13,6 +13,8 @@ use bulkhead_sched::{Overtake, Policy};
 /// What a short way leaves to do.
 pub(crate) enum Quick {
     Done,
+    /// A method of what lies there is called.
+    Invoke(Ref<Slot>),
     Pass(Passed),
     Wake(Wake),
 }
@@ -45,23 +47,32 @@ impl<M: Machine> Kernel<'_, M> {
         kind: Kind,
         rights: Rights,
     ) -> Option<&Slot> {
-        let Thread { root, root_slots, .. } = self.machine.get(thread);
-        // Slot 0 is empty, so it fails by its kind.
-        if address >= *root_slots {
-            return None;
-        }
-        let slot = self.machine.get(root.nth(address));
+        let slot = self.machine.get(self.quick_slot(thread, address)?);
         (slot.cap.is(kind) && slot.cap.rights().has(rights)).then_some(slot)
     }
 
-    /// A call to a thread without a context that waits for one.
+    /// A slot of a thread's root node. Slot 0 is empty, so it fails by its kind.
+    #[inline(always)]
+    fn quick_slot(&self, thread: Ref<Thread>, address: Address) -> Option<Ref<Slot>> {
+        let Thread { root, root_slots, .. } = self.machine.get(thread);
+        (address < *root_slots).then(|| root.nth(address))
+    }
+
+    /// A call to a thread without a context that waits for one; or that names no endpoint.
     #[inline(always)]
     pub(crate) fn fast_call(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let sender = self.machine.get(from);
         let address = sender.registers.named::<M::Layout>() as Address;
         let (context, flags) = (sender.context, sender.flags);
-        let slot = self.quick(from, address, Kind::Endpoint, Rights::CALL)?;
+        let named = self.quick_slot(from, address)?;
+        let slot = self.machine.get(named);
+        if !slot.cap.is(Kind::Endpoint) {
+            return Some(Quick::Invoke(named));
+        }
         let (badge, rights) = (slot.cap.data, slot.cap.rights());
+        if !rights.has(Rights::CALL) {
+            return None;
+        }
         let at: Ref<Endpoint> = slot.cap.at();
         let endpoint = self.machine.get(at);
         let to = endpoint.queue.first;

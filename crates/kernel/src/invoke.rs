@@ -268,8 +268,8 @@ impl<M: Machine> Kernel<'_, M> {
         if let Some(id) = context.some().filter(|c| is_set(*c)).and_then(crate::core::id) {
             let now = self.now();
             let store = &mut crate::core::Store(&mut *self.machine);
-            self.core.scheduler.set_priority(store, id, priority, now);
-            self.core.undecided = 1;
+            let decide = self.core.scheduler.set_priority(store, id, priority, now);
+            self.core.undecided |= u32::from(decide);
         }
         self.requeue_waiting(at);
     }

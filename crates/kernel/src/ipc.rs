@@ -96,7 +96,13 @@ impl<M: Machine> Kernel<'_, M> {
     /// Sends those away whose messages a thread could not take, up to the first one that it could.
     /// While it still has the time that it runs on: what is left for the next entry is its own call
     /// once more. False: that is to be made.
+    #[inline(always)]
     pub(crate) fn refuse_useless(&mut self, to: Ref<Thread>, cap: Cap, reply: Ref<Reply>) -> bool {
+        self.first_sender(cap).is_none() || self.refuse_senders(to, cap, reply)
+    }
+
+    #[inline(never)]
+    fn refuse_senders(&mut self, to: Ref<Thread>, cap: Cap, reply: Ref<Reply>) -> bool {
         let context = self.machine.get(to).context;
         let passive = context.is_none() || self.is_borrowed(to);
         // What comes back to its owner once nobody is answered through the reply object any more.
@@ -117,6 +123,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Who waits first at an endpoint for somebody to receive.
+    #[inline(always)]
     fn first_sender(&self, cap: Cap) -> Option<Ref<Thread>> {
         if !cap.is(Kind::Endpoint) {
             return None;

@@ -24,15 +24,25 @@ impl Root {
     ///
     /// # Errors
     /// [`Code::NoCapability`], with the argument's number: no such slot.
+    #[inline(always)]
     pub fn slot<M: Machine>(self, m: &M, address: u64, argument: u8) -> Result<Ref<Slot>, Status> {
-        let nothing = Status::new(Code::NoCapability, argument, address);
-        let (node, index) = (address >> 16, (address & 0xFFFF) as u32);
-        let node = match node {
-            0 => self,
-            _ if node >= u64::from(self.slots) => return Err(nothing),
-            _ => Self::node(&m.get(self.first.nth(node as u32)).cap).ok_or(nothing)?,
+        // Most lie in the root node.
+        let slot = match address != 0 && address < u64::from(self.slots) {
+            true => self.first.nth(address as u32),
+            false => self.far(m, address),
         };
-        node.at(index).ok_or(nothing)
+        slot.some().ok_or(Status::new(Code::NoCapability, argument, address))
+    }
+
+    /// A slot of a node that a capability in the root node reaches; none: no such slot.
+    #[inline(never)]
+    fn far<M: Machine>(self, m: &M, address: u64) -> Ref<Slot> {
+        let (node, index) = (address >> 16, (address & 0xFFFF) as u32);
+        if node == 0 || node >= u64::from(self.slots) {
+            return Ref::NONE;
+        }
+        let node = Self::node(&m.get(self.first.nth(node as u32)).cap);
+        node.and_then(|node| node.at(index)).unwrap_or(Ref::NONE)
     }
 
     /// A slot of it; slot 0 is nobody's.
@@ -50,6 +60,7 @@ impl Root {
     ///
     /// # Errors
     /// [`Code::NoCapability`], [`Code::WrongKind`] with the kind that lies there.
+    #[inline(never)]
     pub fn find<M: Machine>(
         self,
         m: &M,

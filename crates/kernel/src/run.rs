@@ -36,8 +36,7 @@ impl<M: Machine> Kernel<'_, M> {
             // Also if it has that priority already: what came of that may still be undecided.
             decide = !self.core.scheduler.donate(store, priority);
         } else if other {
-            self.core.scheduler.set_priority(store, id, priority, now);
-            decide = true;
+            decide = self.core.scheduler.set_priority(store, id, priority, now);
         }
         decide |= self.core.scheduler.wake(store, id, now);
         self.core.undecided |= u32::from(decide);
@@ -51,9 +50,10 @@ impl<M: Machine> Kernel<'_, M> {
             return;
         }
         let now = self.now();
-        self.core.scheduler.block_until(&mut Store(&mut *self.machine), id, now, until);
+        let store = &mut Store(&mut *self.machine);
+        let decide = self.core.scheduler.block_until(store, id, now, until);
         self.trace_leave(context);
-        self.core.undecided = 1;
+        self.core.undecided |= u32::from(decide);
     }
 
     /// A thread doesn't run any more: it waits for something.

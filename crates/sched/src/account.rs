@@ -9,6 +9,7 @@ use crate::{Invalid, Refill, Time, Utilization};
 
 /// How a context gets its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Policy {
     /// A sporadic server: for threads.
     Sporadic,
@@ -20,10 +21,13 @@ pub enum Policy {
     Full,
 }
 
-pub(crate) const SPORADIC: u8 = 0;
-pub(crate) const STRICT: u8 = 1;
-pub(crate) const PIBS: u8 = 2;
-pub(crate) const FULL: u8 = 3;
+pub(crate) const SPORADIC: u8 = Policy::Sporadic as u8;
+pub(crate) const STRICT: u8 = Policy::Strict as u8;
+pub(crate) const PIBS: u8 = Policy::Pibs as u8;
+pub(crate) const FULL: u8 = Policy::Full as u8;
+
+/// The denominator of utilizations in [`Account::of`].
+const MILLION: u32 = 1_000_000;
 
 /// An account. Its times must not fall from call to call, and the `refills` of each call are the
 /// same; their content does not matter for a new account.
@@ -123,6 +127,30 @@ impl Account {
             Ok(()) => Ok(Self { cost, ..self }),
             Err(error) => Err(error),
         }
+    }
+
+    /// The account of a policy that has what it has from the beginning on; `budget` of [`Policy::Pibs`] is its
+    /// utilization in millionths, and of [`Policy::Full`] nothing. The same as the policy's own constructor, in one.
+    ///
+    /// # Errors
+    /// As these have.
+    #[inline(never)]
+    pub fn of(policy: Policy, budget: Time, period: Time, cost: Time) -> Result<Self, Invalid> {
+        let amount = if policy == Policy::Full { period } else { budget };
+        let head = Refill { amount, time: 0 };
+        let mut account = Self { cost, ..Self::new(policy as u8, head, period) };
+        match policy {
+            Policy::Sporadic | Policy::Strict => Self::check(budget, period, cost)?,
+            Policy::Full if period == 0 => return Err(Invalid::Budget { budget, period }),
+            Policy::Full => account.cost = 0,
+            Policy::Pibs => {
+                let numerator = u32::try_from(budget).unwrap_or(MILLION);
+                (account.numerator, account.denominator) = (numerator, MILLION);
+                account.fits(period)?;
+                account.give(period);
+            }
+        }
+        Ok(account)
     }
 
     /// A PIBS server that can run from `from` on. `cost` is what the kernel spends on an

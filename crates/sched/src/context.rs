@@ -5,7 +5,7 @@ use core::num::NonZeroU32;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::{Account, Invalid, Policy, Refill, Requester, Time};
+use crate::{Account, Policy, Refill, Requester, Time};
 
 /// A context of a core, in the words of who holds it: a kernel's offset of the object, an
 /// index plus 1 in the slices of this crate.
@@ -206,12 +206,11 @@ impl Context {
         refills: &mut [Refill],
         (budget, period): (Time, Time),
         now: Time,
-    ) -> Result<(), Invalid> {
-        self.account.set(refills, budget, period, now)?;
+    ) {
+        self.account.change(refills, budget, period, now);
         // It may have ceased to want to run for a moment.
         if self.is_wanted() {
             self.account.wake(refills, now);
         }
-        Ok(())
     }
 }

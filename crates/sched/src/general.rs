@@ -2,7 +2,7 @@
 //! call, so that what comes seldom takes little room; the short ways in [`crate::scheduler`] do the same for
 //! what is usual.
 
-use crate::context::{ALARMED, BACKGROUND, STRICT, WANTED};
+use crate::context::{ALARMED, BACKGROUND, STRICT, WAITS, WANTED};
 use crate::ready::{FOREGROUND, background, foreground};
 use crate::release::Entry;
 use crate::scheduler::ODD;
@@ -30,7 +30,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives a context another priority. It goes last there.
+    /// Gives a context another priority. It goes last there. Says whether [`Scheduler::schedule`] may come to
+    /// another decision now, as [`Scheduler::wake`] does.
     #[inline(never)]
     pub fn set_priority(
         &mut self,
@@ -38,13 +39,21 @@ impl Scheduler {
         id: Id,
         priority: u8,
         now: Time,
-    ) {
+    ) -> bool {
+        let context = contexts.context(id);
+        if self.running != id.link() && context.flags & (WANTED | WAITS) == WANTED {
+            context.priority = priority;
+            let level = foreground(priority);
+            self.requeue(contexts, id, level, false);
+            return level > self.effective;
+        }
         self.charge(contexts, now);
         self.change(contexts, id, now, |context| context.priority = priority);
+        true
     }
 
     /// Gives a server another budget and period ([`crate::Account::set`]). Without effect on other
-    /// policies.
+    /// policies. Says whether [`Scheduler::schedule`] may come to another decision now.
     ///
     /// # Errors
     /// [`Invalid::Budget`], [`Invalid::TooShort`]: the budget is as it was.
@@ -55,13 +64,23 @@ impl Scheduler {
         id: Id,
         (budget, period): (Time, Time),
         now: Time,
-    ) -> Result<(), Invalid> {
-        self.charge(contexts, now);
-        self.withdraw(contexts, id, now);
+    ) -> Result<bool, Invalid> {
+        let context = contexts.context(id);
+        let wanted = context.is_wanted();
+        context.account.can_be(budget, period)?;
+        if !context.account.is_server() {
+            return Ok(false);
+        }
+        if wanted {
+            self.charge(contexts, now);
+            self.withdraw(contexts, id, now);
+        }
         let (context, refills) = contexts.refills(id);
-        let result = context.set_budget(refills, (budget, period), now);
-        self.replace(contexts, id, now);
-        result
+        context.set_budget(refills, (budget, period), now);
+        if wanted {
+            self.replace(contexts, id, now);
+        }
+        Ok(wanted)
     }
 
     /// The work that a PIBS context is woken for comes from this requester. During an activation

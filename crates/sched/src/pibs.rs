@@ -101,8 +101,7 @@ impl Account {
     /// A requester's period, which has to fit; whether its priority is higher than the present one's.
     pub(crate) fn request(&mut self, period: Time, now: Time, higher: bool) {
         if period != self.period {
-            let budget = self.utilization().map_or(0, |u| u.of(period));
-            (self.period, self.budget, self.head.amount) = (period, budget, budget);
+            self.give(period);
         }
         if self.is_active() {
             if higher {
@@ -113,6 +112,13 @@ impl Account {
                 self.go_on();
             }
         }
+    }
+
+    /// Its share of a period is its budget.
+    #[inline(never)]
+    pub(crate) fn give(&mut self, period: Time) {
+        let budget = self.utilization().map_or(0, |u| u.of(period));
+        (self.period, self.budget, self.head.amount) = (period, budget, budget);
     }
 
     /// An activation is used up; the next one begins.

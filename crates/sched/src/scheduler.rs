@@ -203,19 +203,23 @@ impl Scheduler {
     }
 
     /// No thread wants to run on a context until `deadline`, or until it is woken before. A deadline
-    /// that is past is due at once, [`Time::MAX`] never.
+    /// that is past is due at once, [`Time::MAX`] never. Says whether [`Scheduler::schedule`] may come to
+    /// another decision now.
     pub fn block_until(
         &mut self,
         contexts: &mut (impl Contexts + ?Sized),
         id: Id,
         now: Time,
         deadline: Time,
-    ) {
+    ) -> bool {
+        let waits = contexts.context(id).flags & WAITS != 0;
+        let matters = self.running == id.link() || waits || deadline < Time::MAX;
         self.block(contexts, id, now);
         let priority = contexts.context(id).priority;
         if deadline < Time::MAX {
             self.wait_for(contexts, id, Entry::new(id, deadline.max(now), priority, true));
         }
+        matters
     }
 
     /// Who runs goes on with a thread of another priority. Says whether it is still to run, and the

@@ -111,10 +111,23 @@ impl Account {
         period: Time,
         now: Time,
     ) -> Result<(), Invalid> {
-        if !self.is_server() {
-            return Ok(());
+        self.can_be(budget, period)?;
+        if self.is_server() {
+            self.change(refills, budget, period, now);
         }
-        Self::check(budget, period, self.cost)?;
+        Ok(())
+    }
+
+    /// Whether a server can have a budget and a period; of other policies nothing is asked.
+    pub(crate) const fn can_be(&self, budget: Time, period: Time) -> Result<(), Invalid> {
+        match self.is_server() {
+            true => Self::check(budget, period, self.cost),
+            false => Ok(()),
+        }
+    }
+
+    /// The same of a server that can have them.
+    pub(crate) fn change(&mut self, refills: &mut [Refill], budget: Time, period: Time, now: Time) {
         self.settle(refills, now);
         self.split(refills);
         match budget.checked_sub(self.budget) {
@@ -123,7 +136,6 @@ impl Account {
         }
         (self.budget, self.period) = (budget, period);
         self.gather(refills);
-        Ok(())
     }
 
     /// The head is not used before `now`, and takes in what it reaches from there.

@@ -76,11 +76,11 @@ fn call(core: &mut Scheduler, all: &mut Memory, random: &mut Random, now: Time) 
     match random.next() % 16 {
         0..4 => _ = core.wake(all, id, now),
         4..6 => core.block(all, id, now),
-        6..8 => core.block_until(all, id, now, now.saturating_add(random.word())),
+        6..8 => _ = core.block_until(all, id, now, now.saturating_add(random.word())),
         8 => _ = core.donate(all, random.next() as u8),
         9 => core.yield_now(all, now),
         10 => core.yield_to(all, id),
-        11 => core.set_priority(all, id, random.next() as u8, now),
+        11 => _ = core.set_priority(all, id, random.next() as u8, now),
         12 => _ = core.set_budget(all, id, (random.word(), random.word()), now),
         13 => {
             let requester = Requester { priority: random.next() as u8, period: random.word() };

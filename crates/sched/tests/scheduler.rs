@@ -231,11 +231,11 @@ impl Core {
                 let alarm = Some(now + ticks);
                 let known = &mut self.known[n % count];
                 *known = Known { alarm, late: false, waits: None, ..*known };
-                core.block_until(all, id(n), now, now + ticks);
+                return Ok(core.block_until(all, id(n), now, now + ticks));
             }
             Call::Priority(n, priority) => {
                 self.known[n % count].waits = None;
-                core.set_priority(all, id(n), priority, now);
+                return Ok(core.set_priority(all, id(n), priority, now));
             }
             Call::Donate(priority, ticks) => {
                 self.now = now.max((now + ticks).min(self.last.timer.saturating_sub(1)));
@@ -263,6 +263,7 @@ impl Core {
                     false => account.budget(),
                 };
                 prop_assert_eq!(all[n % count].0.account().budget(), expected);
+                return Ok(set.unwrap_or(false));
             }
             Call::YieldNow => core.yield_now(all, now),
             Call::YieldTo(n) => core.yield_to(all, id(n)),
