@@ -170,6 +170,14 @@ impl Thread {
         self.method(label::WRITE_REGISTERS, words)
     }
 
+    /// The same, and it runs from there on, if it has a context.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::OutOfRange`]; [`bulkhead_kernel_abi::Code::BadState`]: it has no address space.
+    pub fn start(self, words: [u64; 4]) -> Result<(), Error> {
+        self.method(label::START, words)
+    }
+
     /// Where its exceptions go.
     ///
     /// # Errors

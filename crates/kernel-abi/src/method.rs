@@ -50,6 +50,8 @@ methods! {
         /// 1: 1 if it uses vector registers, else 0. On a processor without XSAVE there are none for programs:
         /// using them is exception 7 then, too.
         SET_FPU = 29;
+        /// `WRITE_REGISTERS` and `RESUME` in one. 1 to 4: as of the first.
+        START = 30;
     }
     Table {
         /// Put it where it is missing. 1: space; 2: address.

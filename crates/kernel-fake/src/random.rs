@@ -222,7 +222,7 @@ impl<S: Source> Chaos<S> {
                 words = [self.source.below(40), self.source.below(256), authority, 0];
             }
             label::SET_FAULT | label::SET_TIMEOUT => words[0] = self.address_of(Kind::Endpoint),
-            label::WRITE_REGISTERS => words[..2].copy_from_slice(&[0x1000, 0x2000]),
+            label::WRITE_REGISTERS | label::START => words[..2].copy_from_slice(&[0x1000, 0x2000]),
             label::BIND_NOTIFICATION | label::SET_NOTIFICATION => {
                 words[0] = if self.chance(6) { 0 } else { self.address_of(Kind::Notification) };
             }

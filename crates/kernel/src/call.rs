@@ -216,8 +216,9 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     fn reply_object(&self, thread: Ref<Thread>, address: Address) -> Result<Ref<Reply>, Status> {
-        let root = Root::of(self.machine, thread);
-        let slot = root.find(self.machine, address.into(), Kind::Reply, 2)?;
-        Ok(self.machine.get(slot).cap.at())
+        if let Some(slot) = self.quick(thread, address, Kind::Reply, Rights::NONE) {
+            return Ok(slot.cap.at());
+        }
+        Root::of(self.machine, thread).object(self.machine, address.into(), Kind::Reply, 2)
     }
 }

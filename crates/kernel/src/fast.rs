@@ -40,7 +40,7 @@ pub struct Wake {
 impl<M: Machine> Kernel<'_, M> {
     /// A slot of a thread's root node, if it is one of a kind with rights.
     #[inline(always)]
-    fn quick(
+    pub(crate) fn quick(
         &self,
         thread: Ref<Thread>,
         address: Address,
@@ -233,7 +233,7 @@ impl<M: Machine> Kernel<'_, M> {
         let receiver = self.machine.get_mut(to);
         receiver.registers.answer::<M::Layout>(Status::OK.0, bits, Info::NOTIFIED.0);
         receiver.state = State::Running as u8;
-        match overtakes {
+        match overtakes || self.overtake_early(to, context, Overtake::Wakes) {
             true => self.go(to),
             false => {
                 self.ready(to);
@@ -260,7 +260,8 @@ impl<M: Machine> Kernel<'_, M> {
         if own.is_none() || reply.is_none() || self.machine.get(own).time.policy() == Policy::Pibs {
             return false;
         }
-        if !self.overtake(to, own, Overtake::Ends) {
+        let how = Overtake::Ends;
+        if !self.overtake(to, own, how) && !self.overtake_early(to, own, how) {
             return false;
         }
         match next.is_none() {
@@ -317,6 +318,21 @@ impl<M: Machine> Kernel<'_, M> {
             self.machine.set_timer(timer);
         }
         true
+    }
+
+    /// The same for a context whose alarm is not due: without that, which is set again if this is not enough.
+    #[inline(never)]
+    fn overtake_early(&mut self, to: Ref<Thread>, context: Ref<Context>, how: Overtake) -> bool {
+        let Some(id) = id(context).filter(|_| self.machine.get(context).time.has_alarm()) else {
+            return false;
+        };
+        let store = &mut Store(&mut *self.machine);
+        let until = self.core.scheduler.take_alarm(store, id);
+        let overtakes = self.overtake(to, context, how);
+        if !overtakes {
+            self.core.scheduler.set_alarm(&mut Store(&mut *self.machine), id, until);
+        }
+        overtakes
     }
 
     /// A thread runs from now on.

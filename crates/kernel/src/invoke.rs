@@ -147,15 +147,20 @@ impl<M: Machine> Kernel<'_, M> {
             label::SET_PRIORITY => self.set_priority(root, at, words)?,
             label::SET_FAULT => self.set_handler(root, at, Place::Fault, words[0])?,
             label::SET_TIMEOUT => self.set_handler(root, at, Place::Timeout, words[0])?,
-            label::WRITE_REGISTERS => {
+            label::WRITE_REGISTERS | label::START => {
                 let [ip, sp, first, second] = *words;
                 below(ip, space::USER_END, 1)?;
                 below(sp, space::USER_END, 2)?;
-                if at == self.core.current {
+                let begins = method == label::START;
+                let nowhere = begins && self.machine.get(at).space == 0;
+                if at == self.core.current || nowhere {
                     return Err(Status::new(Code::BadState, 0, 0));
                 }
                 self.cancel(at, State::Stopped);
                 self.machine.get_mut(at).registers.start::<M::Layout>(ip, sp, [first, second]);
+                if begins {
+                    self.ready(at);
+                }
             }
             label::RESUME => {
                 let Thread { state, space, .. } = *self.machine.get(at);

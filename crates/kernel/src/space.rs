@@ -124,7 +124,7 @@ pub(crate) fn map_frame<M: Machine>(
     let missing = |level| Status::new(Code::NoTable, 2, u64::from(level));
     let at = table(kernel, space, address, level).map_err(missing)?;
     let entry = kernel.machine.get(at).0[index(address, level)];
-    if M::Pages::decode(entry, level) != Entry::Empty {
+    if !matches!(M::Pages::decode(entry, level), Entry::Empty) {
         return Err(Status::new(Code::Occupied, 2, 0));
     }
     let write = rights.has(Rights::WRITE);
@@ -181,7 +181,8 @@ pub(crate) fn map_table<M: Machine>(
         return Err(Status::new(Code::NoTable, 2, u64::from(level + 1)));
     };
     let at = index(address, level + 1);
-    if M::Pages::decode(kernel.machine.get(above).0[at], level + 1) != Entry::Empty {
+    let entry = kernel.machine.get(above).0[at];
+    if !matches!(M::Pages::decode(entry, level + 1), Entry::Empty) {
         return Err(Status::new(Code::Occupied, 2, 0));
     }
     // What it held in another place must not appear here: nobody would find it to take it out.
@@ -203,7 +204,7 @@ fn table_entry<M: Machine>(
         let above = table(kernel, mapping.space, mapping.address, level).ok()?;
         let n = index(mapping.address, level);
         let entry = M::Pages::decode(kernel.machine.get(above).0[n], level);
-        (entry == Entry::Table(this)).then_some((mapping, above, n))
+        matches!(entry, Entry::Table(pa) if pa == this).then_some((mapping, above, n))
     })
 }
 

@@ -240,6 +240,9 @@ fn thread_methods_say_what_is_wrong() {
         (label::WRITE_REGISTERS, [USER_END, 0, 0, 0], (Code::OutOfRange, 1, USER_END - 1)),
         (label::WRITE_REGISTERS, [0, USER_END, 0, 0], (Code::OutOfRange, 2, USER_END - 1)),
         (label::RESUME, [0; 4], (Code::BadState, 0, 0)),
+        (label::START, [USER_END, 0, 0, 0], (Code::OutOfRange, 1, USER_END - 1)),
+        (label::START, [0, USER_END, 0, 0], (Code::OutOfRange, 2, USER_END - 1)),
+        (label::START, [0; 4], (Code::BadState, 0, 0)),
         (label::BIND_NOTIFICATION, [endpoint, 0, 0, 0], (Code::WrongKind, 1, 7)),
         (label::SET_FPU, [2, 0, 0, 0], (Code::OutOfRange, 1, 1)),
     ] {

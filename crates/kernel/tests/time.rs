@@ -385,7 +385,7 @@ fn policy_roll_back_a_server_gives_up_a_request() {
         // It needs time until it waits: a context of the handler's.
         let spare = world.context(Policy::Full, 0, MS);
         world.method(handler, spare, label::BIND, [server.cap.into(), 0, 0, 0]).unwrap();
-        world.method(handler, server.cap, label::RESUME, [0; 4]).unwrap();
+        world.method(handler, server.cap, label::START, words).unwrap();
         world.recv(handler, timeouts, handles, NEVER);
         assert!(world.runs(server));
         world.recv(server, endpoint, reply, NEVER);

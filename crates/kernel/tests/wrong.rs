@@ -131,7 +131,7 @@ impl Things {
                 [CapOrNone(&[Endpoint], CALLS), Any, Any, Any],
                 [self.at(Endpoint), 0, 0, 0],
             ),
-            label::WRITE_REGISTERS => {
+            label::WRITE_REGISTERS | label::START => {
                 (Thread, [UpTo(USER_END - 1), UpTo(USER_END - 1), Any, Any], [0x1000, 0x2000, 0, 0])
             }
             label::READ_REGISTERS | label::RESUME | label::SUSPEND => (Thread, [Any; 4], [0; 4]),

@@ -169,9 +169,9 @@ ids! {
     KERNEL_IRQ = 0x0A0 "kernel.irq_to_thread";
     /// A timeout handler: from its first instruction until the server, taken back to its last state, waits.
     KERNEL_ROLLBACK = 0x080 "kernel.timeout_rollback";
-    /// A timeout handler: until the server goes on with an emergency budget.
+    /// A timeout handler: until it answers the server, which has an emergency budget.
     KERNEL_EMERGENCY = 0x081 "kernel.timeout_emergency";
-    /// A timeout handler: until the server goes on with a larger budget.
+    /// A timeout handler: until it answers the server, whose client has a larger budget.
     KERNEL_EXTEND = 0x082 "kernel.timeout_extend";
     /// A timeout handler: until the client is stopped and the server waits.
     KERNEL_KILL = 0x083 "kernel.timeout_kill";
@@ -209,6 +209,10 @@ ids! {
     KERNEL_CRITICALITY_8 = 0x08F "kernel.criticality_8";
     /// A scheduler that is a program: from the last instruction of who ran to the first one of who runs next.
     KERNEL_EDF = 0x090 "kernel.edf";
+    /// `KERNEL_EMERGENCY` and the answer: until the server goes on.
+    KERNEL_EMERGENCY_WHOLE = 0x091 "kernel.timeout_emergency_whole";
+    /// `KERNEL_EXTEND`, the same.
+    KERNEL_EXTEND_WHOLE = 0x092 "kernel.timeout_extend_whole";
 }
 
 /// The bytes of a marker.

@@ -212,14 +212,30 @@ impl Scheduler {
         now: Time,
         deadline: Time,
     ) -> bool {
-        let waits = contexts.context(id).flags & WAITS != 0;
-        let matters = self.running == id.link() || waits || deadline < Time::MAX;
-        self.block(contexts, id, now);
-        let priority = contexts.context(id).priority;
+        let flags = contexts.context(id).flags & (WANTED | WAITS);
+        let runs = self.running == id.link();
+        let matters = runs || flags & WAITS != 0 || deadline < Time::MAX;
+        if runs || flags != 0 {
+            self.block(contexts, id, now);
+        }
         if deadline < Time::MAX {
-            self.wait_for(contexts, id, Entry::new(id, deadline.max(now), priority, true));
+            self.set_alarm(contexts, id, deadline.max(now));
         }
         matters
+    }
+
+    /// A context on which nothing wants to run, and that has no alarm, has one.
+    #[inline(never)]
+    pub fn set_alarm(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, time: Time) {
+        let priority = contexts.context(id).priority;
+        self.wait_for(contexts, id, Entry::new(id, time, priority, true));
+    }
+
+    /// A context that [has an alarm](Context::has_alarm) has it no more; when it would have been.
+    pub fn take_alarm(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) -> Time {
+        let time = self.release.time_at(contexts.context(id).place);
+        self.release.remove(contexts, id);
+        time
     }
 
     /// Who runs goes on with a thread of another priority. Says whether it is still to run, and the

@@ -109,9 +109,8 @@ impl Scheduler {
         let (thread, context) = (maker.thread()?, maker.context()?);
         context.configure(Policy::Full, UNLIMITED, UNLIMITED, 0)?;
         thread.set_priority(LOWEST, 0, by)?;
-        thread.set_registers(begins(MOST))?;
         context.bind(thread)?;
-        thread.resume()
+        thread.start(begins(MOST))
     }
 
     fn client(&mut self, number: usize) -> &mut Client {

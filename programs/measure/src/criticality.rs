@@ -34,9 +34,8 @@ fn thread(maker: &mut Maker, priority: u8, authority: Thread) -> Thread {
     context.configure(Policy::Full, SLICE, SLICE, 0).expect("the manifest's sched_control");
     context.bind(thread).expect("a thread without a context");
     thread
-        .set_registers([idle as *const () as u64, 0, at::PAGE, 0])
-        .expect("an address of this program");
-    thread.resume().expect("a thread with a space");
+        .start([idle as *const () as u64, 0, at::PAGE, 0])
+        .expect("an address of this program, and a thread with a space");
     thread
 }
 

@@ -1,7 +1,7 @@
 //! Is told of the end of a client's budget in the server, and settles it.
 
 use bulkhead_program::abi::{Policy as Time, at, label};
-use bulkhead_program::marker::{BEGIN, id};
+use bulkhead_program::marker::{BEGIN, END, id};
 use bulkhead_program::{
     Context, Error, FOREVER, Maker, Message, Program, Received, Reply, Thread, mark, now, println,
 };
@@ -38,8 +38,14 @@ impl Policy {
     fn begin(self) {
         match self {
             Self::Rollback => mark!(BEGIN | id::KERNEL_ROLLBACK),
-            Self::Emergency => mark!(BEGIN | id::KERNEL_EMERGENCY),
-            Self::Extend => mark!(BEGIN | id::KERNEL_EXTEND),
+            Self::Emergency => {
+                mark!(BEGIN | id::KERNEL_EMERGENCY_WHOLE);
+                mark!(BEGIN | id::KERNEL_EMERGENCY);
+            }
+            Self::Extend => {
+                mark!(BEGIN | id::KERNEL_EXTEND_WHOLE);
+                mark!(BEGIN | id::KERNEL_EXTEND);
+            }
             Self::Kill => mark!(BEGIN | id::KERNEL_KILL),
         }
     }
@@ -171,17 +177,15 @@ impl Handler {
 
     /// The server begins anew, on time that it keeps until it waits.
     fn restart(&self) -> Result<bool, Error> {
-        self.server.set_registers(self.begin)?;
         self.spare.lend(self.server)?;
-        self.server.resume()?;
+        self.server.start(self.begin)?;
         Ok(false)
     }
 
     fn revive(&mut self) -> Result<(), Error> {
         let Some((n, _)) = self.stopped.take() else { return Ok(()) };
         let client = self.clients[n].as_ref().expect("a client that was stopped");
-        client.thread.set_registers(client.begin)?;
-        client.thread.resume()
+        client.thread.start(client.begin)
     }
 }
 
@@ -198,7 +202,11 @@ pub fn handle(program: Program) -> u32 {
         };
         assert!(message.label() == label::TIMEOUT, "{message:?}");
         told = match handler.settle(message.words[0]).expect("what the manifest allows") {
-            true => endpoint.reply_receive(reply, Message::default()),
+            true => {
+                mark!(END | id::KERNEL_EMERGENCY);
+                mark!(END | id::KERNEL_EXTEND);
+                endpoint.reply_receive(reply, Message::default())
+            }
             false => endpoint.receive_until(reply, handler.stopped.map_or(FOREVER, |(_, at)| at)),
         };
     }

@@ -29,6 +29,6 @@ pub fn serve(program: Program) -> u32 {
 
 /// Where it goes on after the end of a budget.
 fn going_on() {
-    mark!(END | id::KERNEL_EMERGENCY);
-    mark!(END | id::KERNEL_EXTEND);
+    mark!(END | id::KERNEL_EMERGENCY_WHOLE);
+    mark!(END | id::KERNEL_EXTEND_WHOLE);
 }

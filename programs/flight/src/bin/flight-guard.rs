@@ -62,8 +62,7 @@ impl Ward {
     }
 
     fn begin(&self) {
-        let begun = self.thread.set_registers(self.begin).and_then(|()| self.thread.resume());
-        if let Err(error) = begun {
+        if let Err(error) = self.thread.start(self.begin) {
             log::error!("{} cannot begin: {error}", self.name);
         }
     }

@@ -67,8 +67,7 @@ impl Ward {
         self.thread.suspend()?;
         self.context.unbind()?;
         self.context.bind(self.thread)?;
-        self.thread.set_registers(self.begin)?;
-        self.thread.resume()
+        self.thread.start(self.begin)
     }
 }
 
