@@ -117,6 +117,8 @@
 /* 1: 1 if it uses vector registers, else 0. On a processor without XSAVE there are none for programs:
  * using them is exception 7 then, too. */
 #define BULKHEAD_THREAD_SET_FPU 0x1dul
+/* WRITE_REGISTERS and RESUME in one. 1 to 4: as of the first. */
+#define BULKHEAD_THREAD_START 0x1eul
 
 /* Methods: Table. Words are numbered from 1. */
 /* Put it where it is missing. 1: space; 2: address. */

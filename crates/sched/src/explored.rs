@@ -75,24 +75,40 @@ impl Core {
         }
     }
 
-    fn block(&mut self, n: usize, until: Time, ways: &Ways<'_>) {
+    fn block(&mut self, n: usize, until: Time, ways: &mut Ways<'_>) {
         let (all, id, now) = (&mut self.all[..], Id::of(n as u32), self.now);
-        match ways {
+        let decides = match ways {
             Ways::Short(_) => self.core.block_until(all, id, now, until),
             Ways::General => {
                 self.core.block_odd(all, id, now);
                 // What comes after that has one way.
-                self.core.block_until(all, id, now, until);
+                _ = self.core.block_until(all, id, now, until);
+                true
             }
+        };
+        match decides {
+            true => self.schedule(ways),
+            // Nobody looks at what has come before the timer says so, which is at once.
+            false if self.timer <= self.now => self.timer(None, ways),
+            false => (),
         }
-        self.schedule(ways);
     }
 
     /// One that is to run goes on the processor, if that is seen at once.
     fn overtakes(&mut self, n: usize, how: Overtake, ways: &mut Ways<'_>) -> bool {
         let Ways::Short(taken) = ways else { return false };
         let (all, id) = (&mut self.all[..], Id::of(n as u32));
-        let Some(timer) = self.core.overtake(all, id, self.now, how) else { return false };
+        let timer = self.core.overtake(all, id, self.now, how).or_else(|| {
+            // The same without its alarm, as in the kernel.
+            let until =
+                self.all[n].0.has_alarm().then(|| self.core.take_alarm(&mut self.all[..], id))?;
+            let timer = self.core.overtake(&mut self.all[..], id, self.now, how);
+            if timer.is_none() {
+                self.core.set_alarm(&mut self.all[..], id, until);
+            }
+            timer
+        });
+        let Some(timer) = timer else { return false };
         taken[match how {
             Overtake::Wakes => 0,
             Overtake::Ends => 1,
@@ -140,8 +156,8 @@ impl Core {
             Event::End(handler) => self.timer(Some(handler), &mut ways),
             Event::Wake(n) if self.overtakes(n, Overtake::Wakes, &mut ways) => (),
             Event::Wake(n) => self.wake(n, &ways),
-            Event::Block(n) => self.block(n, Time::MAX, &ways),
-            Event::BlockUntil(n, ticks) => self.block(n, self.now + ticks, &ways),
+            Event::Block(n) => self.block(n, Time::MAX, &mut ways),
+            Event::BlockUntil(n, ticks) => self.block(n, self.now + ticks, &mut ways),
             Event::Donate(priority) => {
                 if !self.core.donate(&mut self.all[..], priority) {
                     self.schedule(&ways);
