@@ -9,7 +9,7 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_layout::{MAX_CORES, map, report};
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{BarKind, Criticality, Device, Guest, Part, Plan, Sandbox, Span};
+use bulkhead_plan::{BarKind, Bell, Criticality, Device, Guest, Part, Plan, Sandbox, Span};
 
 /// Who has a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,11 +337,22 @@ fn carries(part: Part) -> String {
     }
 }
 
+/// How the receiver of a region is woken; of the receiver's own, by what.
+fn notify(sender: Option<Bell>, receiver: Option<Bell>) -> String {
+    match (sender, receiver) {
+        (Some(bell), _) if bell.adaptive => "adaptive".into(),
+        (Some(_), _) => "doorbell".into(),
+        (_, Some(bell)) => format!("port {:#x}, vector {:#x}", bell.port(), bell.vector),
+        _ => "poll".into(),
+    }
+}
+
 fn channels(out: &mut String, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .channels
         .iter()
-        .map(|channel| {
+        .enumerate()
+        .map(|(n, channel)| {
             vec![
                 channel.title(),
                 carries(channel.part),
@@ -353,7 +364,7 @@ fn channels(out: &mut String, plan: &Plan) {
                     true => "-".into(),
                     false => format!("{:#x}", channel.gpa),
                 },
-                "poll".into(),
+                notify(plan.bell(n), channel.bell),
             ]
         })
         .collect();

@@ -89,12 +89,17 @@ pub fn signal(index: u32, signals: u32) {
 /// An NMI to a core's monitor.
 pub fn ring(id: u32) {
     const NMI_MODE: u64 = 4 << 8 | 1 << 14;
-    // SAFETY: a monitor intercepts NMIs and looks into its mail, nothing else. A
-    // write of an x2APIC register may overtake stores (SDM volume 3, 11.12.3), here
-    // those that the other is to see.
+    interrupt(u64::from(id) << 32 | NMI_MODE);
+}
+
+/// An NMI to a monitor, or an interrupt that the host has baked, to a guest.
+pub fn interrupt(icr: u64) {
+    // SAFETY: a monitor intercepts NMIs and looks into its mail, nothing else; a guest gets an
+    // interrupt of a channel to it. A write of an x2APIC register may overtake stores (SDM volume 3,
+    // 11.12.3), here those that the other is to see.
     unsafe {
         ::core::arch::asm!("mfence", "lfence", options(nostack, preserves_flags));
-        wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | NMI_MODE)
+        wrmsr(msr::X2APIC_ICR, icr)
     };
 }
 

@@ -198,6 +198,8 @@ fn assemble(core: Core) {
         ::core::hint::spin_loop();
     }
     (0..config().cores).for_each(|i| shared_of(i).signals.store(0, Ordering::Release));
+    // The guest writes no more. What a doorbell still sends it goes with the rest below.
+    mail::bury();
     // Not before: a core that still ran could have opened a line again. Now what a
     // line has left pending goes with the rest.
     ioapic::silence();

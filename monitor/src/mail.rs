@@ -1,11 +1,12 @@
 //! The monitors' doorbell: an NMI, and requests in mailboxes that only their
 //! sender writes. Nobody waits for an answer: it shows in the other's status.
 
-use crate::core::{Core, config, mailbox};
+use crate::core::{Core, config, mailbox, slice};
 use crate::record::count;
 use crate::vmrun::nmi_window;
 use crate::{enforced, ipi, life};
-use ::core::sync::atomic::Ordering;
+use ::core::sync::atomic::{AtomicU64, Ordering};
+use bulkhead_resident::bell::{self, Bell, End};
 use bulkhead_resident::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK,
 };
@@ -80,4 +81,35 @@ pub fn stop_requested() -> bool {
 /// Whether a waiting sandbox shall start again.
 pub fn start_requested() -> bool {
     requests().any(|r| matches!(r, CONTROL_START | CONTROL_RESTART))
+}
+
+/// An interrupt to the receiver of a channel if it asks for one by [`Bell::armed`]: at most one
+/// each time that it asks, however many cores ring. Whether there is a doorbell of this number.
+pub fn ring_bell(number: u32) -> bool {
+    let rung = mailbox(config().sandbox).rung.get(number as usize);
+    let (Some(bell), Some(rung)) = (slice::<Bell>(config().bells).get(number as usize), rung)
+    else {
+        return false;
+    };
+    if bell::admit(rung, word(bell.armed)) {
+        ipi::interrupt(bell.icr);
+    }
+    true
+}
+
+/// Says in the guest's channels that it has ended, and wakes those who are to hear it.
+pub fn bury() {
+    for end in slice::<End>(config().channel_ends) {
+        bell::bury(word(end.hello), word(end.armed));
+    }
+    (0..config().bells.len).for_each(|number| {
+        ring_bell(number);
+    });
+}
+
+/// A word of a channel's.
+fn word(at: u64) -> &'static AtomicU64 {
+    // SAFETY: the host maps the page there as long as the machine runs, writable if this sandbox's guest writes
+    // it; all accesses are atomic.
+    unsafe { &*(at as *const AtomicU64) }
 }

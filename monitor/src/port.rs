@@ -2,8 +2,8 @@
 
 use crate::core::{Core, config, slice};
 use crate::record::{count, deny};
-use crate::{life, pci, vmware};
-use bulkhead_resident::hypercall::{POWER_OFF, POWER_PORT, POWER_RESTART};
+use crate::{life, mail, pci, vmware};
+use bulkhead_resident::hypercall::{BELL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
 use bulkhead_resident::monitor::Quiet;
 use bulkhead_resident::report::{Cause, Kind, State};
 use bulkhead_resident_x86::vmcb;
@@ -26,6 +26,10 @@ pub fn handle(core: Core) -> bool {
             count(core, Cause::Port);
             return life::end(core, then as u32, 0);
         }
+    }
+    if !read && !string && mail::ring_bell(port.wrapping_sub(u32::from(BELL_PORT))) {
+        count(core, Cause::Port);
+        return done(core, info, 0);
     }
     let size = (info >> 4 & 0b111) as u8;
     if !string && pci::answers_port(port, size) {

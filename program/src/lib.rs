@@ -17,6 +17,7 @@
 //! ([`thread!`]).
 #![cfg_attr(target_os = "none", no_std)]
 
+pub mod bell;
 mod call;
 mod console;
 #[cfg(feature = "heap")]

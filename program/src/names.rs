@@ -1,7 +1,7 @@
 //! What the manifest gave a program, by name.
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel_memory::typed::{Doorbell, Pair};
 use bulkhead_kernel_abi::{Address, Buffer, Clock, Kind, Name, Page, Rights};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
@@ -205,7 +205,10 @@ impl Program {
                 // SAFETY: the program's page is the kernel's word that the sender's region and the receiver's behind it
                 // are mapped for as long as the program runs, and which of them may be written. Memory that is no
                 // channel of messages has no kind.
-                unsafe { Pair::new(base, entry.len as usize, (entry.policy, entry.budget), sends) }
+                let pair = unsafe {
+                    Pair::new(base, entry.len as usize, (entry.policy, entry.budget), sends)
+                };
+                pair.map(|pair| pair.with(Doorbell::told(entry.period, entry.address)))
             },
         )
     }

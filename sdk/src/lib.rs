@@ -26,6 +26,7 @@
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 
 pub mod apic;
+pub mod bell;
 pub mod console;
 pub mod context;
 #[cfg(target_os = "none")]

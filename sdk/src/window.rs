@@ -3,7 +3,7 @@
 
 use crate::Context;
 use crate::context::text;
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel_memory::typed::{Doorbell, Pair};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -12,6 +12,7 @@ use core::sync::atomic::AtomicU64;
 pub struct Window {
     /// A channel's messages, as [`Pair::new`] takes them: kind (0 for raw pages) and size.
     messages: (u8, u32),
+    doorbell: Option<Doorbell>,
     /// Channel, or observed sandbox.
     pub name: &'static str,
     /// Guest-physical address.
@@ -44,7 +45,8 @@ impl Window {
         // SAFETY: the information page is the monitor's word that the sender's region and the receiver's
         // behind it are mapped for as long as the sandbox runs, and that `writable` says which one may be
         // written.
-        unsafe { Pair::new(base, len, self.messages, self.writable) }
+        let pair = unsafe { Pair::new(base, len, self.messages, self.writable) };
+        pair.map(|pair| pair.with(self.doorbell))
     }
 }
 
@@ -52,7 +54,8 @@ impl Window {
 pub fn all(context: Context) -> impl Iterator<Item = Window> {
     let info = context.info();
     let count = (info.windows as usize).min(info.window.len());
-    info.window[..count].iter().map(|w| Window {
+    info.window[..count].iter().zip(info.bells).map(|(w, bell)| Window {
+        doorbell: Doorbell::told(bell, 0),
         name: text(&w.name),
         gpa: w.gpa,
         size: w.size,

@@ -151,6 +151,10 @@ pub struct Channel {
     pub gpa: u64,
     /// Bytes.
     pub len: u64,
+    /// It begins with a header: its writer's monitor ends what its guest said there.
+    pub header: bool,
+    /// Its readers ring for its writer: their monitors look when they may.
+    pub rung: bool,
 }
 
 /// A PCI function.

@@ -34,8 +34,8 @@ impl Sorted {
 
 impl Context<'_> {
     /// Two sandboxes share a frame only where a channel or `observe` says so; two
-    /// monitors only mailboxes, the start-up code and the IOAPIC; a monitor and
-    /// another's guest only an observed report.
+    /// monitors only mailboxes, the start-up code, the IOAPIC and a channel's header; a monitor and
+    /// another's guest only an observed report and such a header.
     pub fn shared(&mut self, nested: &[Option<Regime>], monitors: &[Option<Regime>]) {
         let sorted = |all: &[Option<Regime>]| -> Vec<Option<Sorted>> {
             all.iter().map(|r| r.as_ref().map(Sorted::of)).collect()
@@ -53,20 +53,17 @@ impl Context<'_> {
                         let lock = self.parts[a].lock == Some(f) && self.parts[b].lock == Some(f);
                         let table = self.lines_frames().any(|&t| t == f);
                         let states = self.states(a, b, f);
-                        mailbox
-                            || lock
-                            || table
-                            || states
-                            || f == TRAMPOLINE
-                            || self.claim.ioapic == Some(f)
+                        let header = self.header(a, f) && self.header(b, f);
+                        let ioapic = self.claim.ioapic == Some(f);
+                        mailbox || lock || table || states || header || ioapic || f == TRAMPOLINE
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "'s monitor", f)));
                 }
                 if a != b {
                     let both = meet(&hosts[a], &nested[b], |f| {
-                        self.claim.sandboxes[b].observe.contains(&a)
-                            && self.parts[a].report.contains(&f)
-                            || self.states(a, b, f)
+                        let report = self.claim.sandboxes[b].observe.contains(&a)
+                            && self.parts[a].report.contains(&f);
+                        report || self.header(a, f) || self.states(a, b, f)
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "", f)));
                 }
@@ -81,6 +78,15 @@ impl Context<'_> {
             }
         }
         self.mailboxes(monitors);
+    }
+
+    /// Whether a sandbox's monitor has to do with a channel's header: it closes its own guest's, and looks whether
+    /// the other end wants to be woken.
+    fn header(&self, sandbox: usize, frame: u64) -> bool {
+        self.claim.in_channel(frame).is_some_and(|c| {
+            let (own, rings) = (c.header && c.from == sandbox, c.rung && c.to.contains(&sandbox));
+            c.hpa == frame && (own || rings)
+        })
     }
 
     fn both_guests(&self, a: usize, b: usize, frame: u64) -> bool {

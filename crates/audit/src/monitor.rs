@@ -120,6 +120,17 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     for ram in &sandbox.ram {
         all.push(Window { frame: Some(ram.hpa), ..window(GUEST + ram.gpa, ram.len, RW, "RAM") });
     }
+    for c in &claim.channels {
+        let header = |rights| {
+            let what = format!("header of {}", c.name);
+            Window { frame: Some(c.hpa), ..window(GUEST + c.gpa, PAGE, rights, &what) }
+        };
+        if c.header && c.from == i {
+            all.push(header(RW));
+        } else if c.rung && c.to.contains(&i) {
+            all.push(header(R));
+        }
+    }
     all.push(Window { least: 0, ..window(SHADOW, SHADOW_MOST, RW, "registers' shadows") });
     let pristine = window(PRISTINE, claim.image.len, R, "pristine guest");
     all.push(Window { least: 0, frame: Some(claim.image.start), ..pristine });

@@ -4,7 +4,8 @@
 //! The types are plain data ([`zerocopy`]): any bytes are a value, because a hostile peer chooses
 //! them. What they mean is for the receiver to check.
 
-use crate::Mapping;
+pub use crate::Mapping;
+use bulkhead_channel::adaptive::{Platform, Sleeper, Spin};
 use bulkhead_channel::bell::{Arm, Bell};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
@@ -19,6 +20,36 @@ pub struct Pair<'a> {
     rx: Mapping<'a>,
     shape: Shape,
     sends: bool,
+    doorbell: Option<Doorbell>,
+}
+
+/// How the receiver of a channel is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doorbell {
+    /// For the sender the port that it writes to, for the receiver its interrupt vector.
+    pub at: u16,
+    /// The receiver looks while that pays, before it sleeps.
+    pub adaptive: bool,
+    /// Where a program of the kernel that sends has the right to the port, else 0.
+    pub right: u32,
+}
+
+impl Doorbell {
+    /// As the information page tells it; `None` if the receiver is not woken.
+    #[must_use]
+    pub const fn told(word: u32, right: u32) -> Option<Self> {
+        const ADAPTIVE: u32 = 1 << 16;
+        match word {
+            0 => None,
+            _ => Some(Self { at: word as u16, adaptive: word & ADAPTIVE != 0, right }),
+        }
+    }
+
+    /// How long a receiver spins at most, by what a sleep costs it.
+    #[must_use]
+    pub const fn spin(self, cost: u64) -> Spin {
+        if self.adaptive { Spin::new(cost) } else { Spin::NEVER }
+    }
 }
 
 impl Pair<'_> {
@@ -40,11 +71,23 @@ impl Pair<'_> {
         // SAFETY: the caller's; the receiver's page lies directly behind.
         let (tx, rx) =
             unsafe { (Mapping::new(base, len)?, Mapping::new(base.add(len), shape.rx_bytes())?) };
-        Some(Self { tx, rx, shape, sends })
+        Some(Self { tx, rx, shape, sends, doorbell: None })
     }
 }
 
 impl<'a> Pair<'a> {
+    /// The same, whose receiver is woken.
+    #[must_use]
+    pub const fn with(self, doorbell: Option<Doorbell>) -> Self {
+        Self { doorbell, ..self }
+    }
+
+    /// How its receiver is woken, if it is.
+    #[must_use]
+    pub const fn doorbell(&self) -> Option<Doorbell> {
+        self.doorbell
+    }
+
     /// What it carries.
     #[must_use]
     pub const fn shape(&self) -> Shape {
@@ -185,6 +228,14 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
         self.end.receive(message.as_mut_bytes()).map(|()| message)
     }
 
+    /// The oldest message, as soon as there is one.
+    ///
+    /// # Errors
+    /// News of the sender.
+    pub fn recv<P: Platform>(&mut self, sleeper: &mut Sleeper<Mapping<'a>, P>) -> Result<T, Stop> {
+        sleeper.wait(|| self.receive())
+    }
+
     /// The end itself, for what has no type: batches, in place, sessions.
     pub const fn raw(&mut self) -> &mut queue::Receiver<Mapping<'a>> {
         &mut self.end
@@ -249,5 +300,16 @@ impl<'a, T: FromBytes + IntoBytes> Reader<'a, T> {
     pub fn read_newer(&mut self) -> Result<T, Stop> {
         let mut state = T::new_zeroed();
         self.end.read_newer(state.as_mut_bytes()).map(|()| state)
+    }
+
+    /// The newest state, as soon as there is one that was not read before.
+    ///
+    /// # Errors
+    /// News of the writer.
+    pub fn read_next<P: Platform>(
+        &mut self,
+        sleeper: &mut Sleeper<Mapping<'a>, P>,
+    ) -> Result<T, Stop> {
+        sleeper.wait(|| self.read_newer())
     }
 }

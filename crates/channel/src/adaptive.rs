@@ -6,6 +6,7 @@
 //! wait costs more than two sleeps, and one that had to be slept through never more than
 //! twice what it would have cost with foresight.
 
+use crate::Stop;
 use crate::bell::Arm;
 use crate::memory::Memory;
 
@@ -89,6 +90,70 @@ impl Spin {
         let ticks = platform.now().wrapping_sub(begun);
         self.learn(ticks.saturating_sub(if slept { self.cost } else { 0 }));
         !slept || ready()
+    }
+}
+
+/// A receiver that sleeps.
+#[derive(Debug)]
+pub struct Sleeper<M: Memory, P> {
+    arm: Arm<M>,
+    spin: Spin,
+    platform: P,
+}
+
+impl<M: Memory, P: Platform> Sleeper<M, P> {
+    /// Puts together what a wait takes.
+    pub const fn new(arm: Arm<M>, spin: Spin, platform: P) -> Self {
+        Self { arm, spin, platform }
+    }
+
+    /// Waits until `look`, a call of the receiving end, gives anything but [`Stop::Wait`] or [`Stop::Apart`]: a message,
+    /// or news of the sender.
+    ///
+    /// # Errors
+    /// The news.
+    pub fn wait<T>(&mut self, mut look: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
+        let Self { arm, spin, platform } = self;
+        let mut found = Err(Stop::Wait);
+        let mut ready = || {
+            found = look();
+            !matches!(found, Err(Stop::Wait | Stop::Apart))
+        };
+        while !spin.wait(arm, platform, &mut ready) {}
+        found
+    }
+
+    /// The same, but once: after a sleep without anything it comes back with [`Stop::Wait`] or
+    /// [`Stop::Apart`], so that the caller can see to other things.
+    ///
+    /// # Errors
+    /// That, or the news.
+    pub fn doze<T>(&mut self, mut look: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
+        let Self { arm, spin, platform } = self;
+        let mut found = Err(Stop::Wait);
+        let ready = || {
+            found = look();
+            !matches!(found, Err(Stop::Wait | Stop::Apart))
+        };
+        spin.wait(arm, platform, ready);
+        found
+    }
+
+    /// How often it has asked to be woken.
+    #[must_use]
+    pub const fn armings(&self) -> u32 {
+        self.arm.count()
+    }
+
+    /// Where it sleeps.
+    pub const fn platform(&mut self) -> &mut P {
+        &mut self.platform
+    }
+
+    /// How long the next wait spins, in the platform's ticks.
+    #[must_use]
+    pub const fn spins(&self) -> u64 {
+        self.spin.time()
     }
 }
 

@@ -1,17 +1,17 @@
 //! Waking a receiver that sleeps, and none that doesn't.
 //!
 //! The receiver's *armed* word is odd while it wants to be woken. Only the receiver writes
-//! it; a sender rings once for each value of it ([`Bell`]), and who delivers the ring lets
-//! one through for each value ([`Gate`]), since a sender need not be honest.
+//! it; a sender rings once for each value of it ([`Bell`]), and the monitor that delivers the ring
+//! lets one through for each value (`bulkhead_resident::bell`), since a sender need not be honest.
 //!
 //! Nobody sleeps through a message because of two fences: the sender's lies between its
 //! index and the armed word, the receiver's between the armed word and the sender's index.
 //! Whichever of the two comes second sees what the other did.
 
-use crate::Misfit;
 use crate::layout::{ARMED, HELLO};
 use crate::memory::{Memory, Word};
 use crate::page::Hello;
+use crate::{Misfit, Stop};
 
 /// What rings: an interrupt, a hypercall, a system call.
 pub trait Ring {
@@ -58,21 +58,38 @@ impl<M: Memory> Bell<M> {
     }
 }
 
-/// Who delivers: lets one ring through for each time that the receiver armed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Gate {
-    last: u64,
+/// A [`Bell`], and what it rings.
+#[derive(Debug)]
+pub struct Caller<M: Memory, R> {
+    bell: Bell<M>,
+    ring: R,
 }
 
-impl Gate {
-    /// Whether to deliver; `armed` is the receiver's word at [`ARMED`] of `rx`, read once.
-    #[must_use]
-    pub fn admit(&mut self, armed: u64) -> bool {
-        let admitted = is_armed(armed) && armed != self.last;
-        if admitted {
-            self.last = armed;
+impl<M: Memory, R: Ring> Caller<M, R> {
+    /// Puts the two together.
+    pub const fn new(bell: Bell<M>, ring: R) -> Self {
+        Self { bell, ring }
+    }
+
+    /// After each attempt to send, or after the last of several: wakes the receiver if there may be news for
+    /// it, and hands on what came of the attempt. Without a session that is news, too: the receiver has to answer.
+    #[inline]
+    pub fn after<T>(&mut self, sent: Result<T, Stop>) -> Result<T, Stop> {
+        if !matches!(sent, Err(Stop::Wait | Stop::Size)) {
+            self.tell();
         }
-        admitted
+        sent
+    }
+
+    /// Rings, whether the receiver wants to be woken or not: for tests.
+    pub fn ring(&mut self) {
+        self.ring.ring();
+    }
+
+    /// Wakes the receiver if it wants to be woken; whether it did. Also when this end has closed.
+    #[inline]
+    pub fn tell(&mut self) -> bool {
+        self.bell.notify(&mut self.ring)
     }
 }
 
@@ -110,6 +127,12 @@ impl<M: Memory> Arm<M> {
         self.step(0);
         // A sender that sees it late rings in vain, once: no fence.
         self.word.release(self.value);
+    }
+
+    /// How often it has asked since it was opened, modulo 2^31.
+    #[must_use]
+    pub const fn count(&self) -> u32 {
+        (self.value as u32).div_ceil(2)
     }
 
     /// To the next count of this parity. The count's carry goes nowhere: the epoch stays.
@@ -151,6 +174,7 @@ mod tests {
         // Armed again without having been disarmed: another time.
         arm.arm();
         arm.arm();
+        assert_eq!(arm.count(), 5);
         assert!(bell.notify(&mut rung));
     }
 
@@ -166,19 +190,21 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_gets_through_once_for_each_arming() {
-        let rx = Region::new(512);
+    fn what_the_receiver_has_to_learn_rings() {
+        let (tx, rx) = (Region::new(512), Region::new(512));
         let mut arm = Arm::open(&rx).expect("fits");
-        let word = rx.word(ARMED).expect("inside");
-        let mut gate = Gate::default();
-        let mut flood = || (0..100).filter(|_| gate.admit(word.relaxed())).count();
-        assert_eq!(flood(), 0);
-        arm.arm();
-        assert_eq!(flood(), 1);
-        arm.disarm();
-        assert_eq!(flood(), 0);
-        arm.arm();
-        assert_eq!(flood(), 1);
+        let mut caller = Caller::new(Bell::open(tx, &rx).expect("fits"), Count(0));
+        for (sent, rings) in [
+            (Ok(()), 1),
+            (Err(Stop::Apart), 2),
+            (Err(Stop::Lost), 3),
+            (Err(Stop::Wait), 3),
+            (Err(Stop::Size), 3),
+        ] {
+            arm.arm();
+            assert_eq!(caller.after(sent), sent);
+            assert_eq!(caller.ring.0, rings, "{sent:?}");
+        }
     }
 
     #[test]

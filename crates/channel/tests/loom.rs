@@ -5,12 +5,13 @@
 // loom's threads are coroutines of one thread, and its cells are not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]
 
-use bulkhead_channel::adaptive::{Platform, Spin};
-use bulkhead_channel::bell::{Arm, Bell, Gate, Ring};
+use bulkhead_channel::adaptive::{Platform, Sleeper, Spin};
+use bulkhead_channel::bell::{Arm, Bell, Ring};
 use bulkhead_channel::layout::ARMED;
-use bulkhead_channel::{Bytes, Memory, Stop, Word, mailbox, queue, records};
+use bulkhead_channel::{Bytes, Memory, Stop, Word, mailbox, page, queue, records};
+use bulkhead_resident::bell::{self, Word as _};
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::sync::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -305,21 +306,64 @@ fn a_mailbox_needs_both_fences_and_each_order() {
     }
 }
 
-/// Delivers through the gate, as a monitor does; a ring that comes early is kept.
+/// A word of the machine, as monitors see it.
+struct Shared(AtomicU64);
+
+impl bell::Word for Shared {
+    fn load(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+    fn replace(&self, from: u64, to: u64) -> bool {
+        self.0.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
+    }
+}
+
+/// The receiver's armed word, which monitors only read.
+struct Armed(Part);
+
+impl bell::Word for Armed {
+    fn load(&self) -> u64 {
+        self.0.acquire()
+    }
+    fn replace(&self, _: u64, _: u64) -> bool {
+        panic!("a monitor wrote to the receiver's page");
+    }
+}
+
+/// Delivers as the sender's monitor does; a ring that comes early is kept, as a local APIC keeps an interrupt.
 struct Bed {
-    rung: Mutex<(Gate, bool)>,
+    rung: Shared,
+    armed: Armed,
+    pending: Mutex<bool>,
     woken: Condvar,
-    armed: Part,
+    /// Interrupts that were sent.
+    sent: AtomicU64,
+}
+
+impl Bed {
+    fn new(rx: &Region) -> Arc<Self> {
+        Arc::new(Self {
+            rung: Shared(AtomicU64::new(0)),
+            armed: Armed(rx.word(ARMED).expect("inside")),
+            pending: Mutex::new(false),
+            woken: Condvar::new(),
+            sent: AtomicU64::new(0),
+        })
+    }
+
+    fn interrupt(&self) {
+        self.sent.fetch_add(1, Relaxed);
+        *self.pending.lock().expect("no panic") = true;
+        self.woken.notify_one();
+    }
 }
 
 struct Side(Arc<Bed>);
 
 impl Ring for Side {
     fn ring(&mut self) {
-        let mut rung = self.0.rung.lock().expect("no panic");
-        if rung.0.admit(self.0.armed.acquire()) {
-            rung.1 = true;
-            self.0.woken.notify_one();
+        if bell::admit(&self.0.rung, &self.0.armed) {
+            self.0.interrupt();
         }
     }
 }
@@ -330,11 +374,11 @@ impl Platform for Side {
     }
     fn relax(&mut self) {}
     fn sleep(&mut self) {
-        let mut rung = self.0.rung.lock().expect("no panic");
-        while !rung.1 {
-            rung = self.0.woken.wait(rung).expect("no panic");
+        let mut pending = self.0.pending.lock().expect("no panic");
+        while !*pending {
+            pending = self.0.woken.wait(pending).expect("no panic");
         }
-        rung.1 = false;
+        *pending = false;
     }
 }
 
@@ -347,9 +391,7 @@ fn sleep(without: [Without; 2]) {
     let mut bell = Bell::open(tx, &rx).expect("fits");
     let mut arm = Arm::open(&theirs[1]).expect("fits");
     while sender.attend().is_err() | receiver.attend().is_err() {}
-    let armed = theirs[1].word(ARMED).expect("inside");
-    let (rung, woken) = (Mutex::new((Gate::default(), false)), Condvar::new());
-    let bed = Arc::new(Bed { rung, woken, armed });
+    let bed = Bed::new(&theirs[1]);
     let mut other = Side(bed.clone());
     let sending = loom::thread::spawn(move || {
         for n in 1..=2u64 {
@@ -377,4 +419,121 @@ fn sleeping_needs_both_fences() {
     for without in [[FENCE, NOTHING], [NOTHING, FENCE]] {
         assert!(finds(3, move || sleep(without)).contains("deadlock"), "{without:?}");
     }
+}
+
+/// What a monitor could do instead of [`bell::admit`].
+type Admit = fn(&Shared, &Armed) -> bool;
+
+/// Two cores of a sender ring as they like; the receiver arms twice, the second time when it was woken. More interrupts
+/// than armings are told.
+fn flood(admit: Admit) {
+    let rx = Region::new(64);
+    let bed = Bed::new(&rx);
+    let mut arm = Arm::open(&rx).expect("fits");
+    arm.arm();
+    let core = |rings: usize| {
+        let bed = bed.clone();
+        loom::thread::spawn(move || {
+            for _ in 0..rings {
+                if admit(&bed.rung, &bed.armed) {
+                    bed.interrupt();
+                }
+            }
+        })
+    };
+    let cores = [core(2), core(2)];
+    if bed.sent.load(Relaxed) > 0 {
+        arm.disarm();
+        arm.arm();
+    }
+    let armings = 1 + u64::from(rx.word(ARMED).expect("inside").relaxed() as u32 > 1);
+    for core in cores {
+        core.join().expect("no panic");
+    }
+    let sent = bed.sent.load(Relaxed);
+    assert!(sent <= armings, "{sent} interrupts for {armings} armings");
+}
+
+#[test]
+fn a_flood_from_two_cores_gets_through_once_for_each_arming() {
+    explore(4, || flood(bell::admit));
+}
+
+#[test]
+fn the_last_ring_is_read_before_the_armed_word_and_replaced_as_it_was() {
+    // In the other order a value that was rung for long ago comes again.
+    let late: Admit = |rung, armed| {
+        let now = armed.load();
+        let last = rung.load();
+        now & 1 == 1 && now != last && rung.replace(last, now)
+    };
+    let swapped: Admit = |rung, armed| {
+        let now = armed.load();
+        now & 1 == 1 && rung.0.swap(now, AcqRel) != now
+    };
+    for admit in [late, swapped] {
+        assert!(finds(4, move || flood(admit)).contains("armings"));
+    }
+}
+
+/// Two cores of a sender each send through a channel of their own and ring one doorbell for both: also the
+/// message of the one whose ring was late wakes.
+fn shared_bell() {
+    let [one, two] = [(); 2].map(|()| Region::new(64));
+    let rx = Region::new(64);
+    let bed = Bed::new(&rx);
+    let mut arm = Arm::open(&rx).expect("fits");
+    let words = [&one, &two].map(|region| region.word(0).expect("inside"));
+    let cores = words.clone().map(|word| {
+        let mut side = Side(bed.clone());
+        loom::thread::spawn(move || {
+            word.fenced(1);
+            side.ring();
+        })
+    });
+    let mut side = Side(bed);
+    let came = || words.iter().all(|word| word.acquire() == 1);
+    while !Spin::NEVER.clone().wait(&mut arm, &mut side, came) {}
+    for core in cores {
+        core.join().expect("no panic");
+    }
+}
+
+#[test]
+fn a_ring_that_another_core_overtakes_wakes_all_the_same() {
+    explore(3, shared_bell);
+}
+
+/// The sender's guest ends after a message, and its monitor says so and rings. Whoever sleeps on is a deadlock.
+fn end(without: Without) {
+    let [[tx, rx], theirs] = regions(2, [NOTHING; 2]);
+    let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");
+    let mut receiver = queue::Receiver::open(&theirs[1], &theirs[0], 2, 8).expect("fits");
+    let arm = Arm::open(&theirs[1]).expect("fits");
+    while sender.attend().is_err() | receiver.attend().is_err() {}
+    let bed = Bed::new(&theirs[1]);
+    let mut monitor = Side(bed.clone());
+    let sending = loom::thread::spawn(move || {
+        sender.send(&1u64.to_le_bytes()).expect("there is room");
+        let tx = tx.seen(without);
+        assert!(page::bury(&tx));
+        tx.fence();
+        monitor.ring();
+    });
+    let mut sleeper = Sleeper::new(arm, Spin::NEVER, Side(bed));
+    let mut got = [0; 8];
+    assert_eq!(sleeper.wait(|| receiver.receive(&mut got)), Ok(()));
+    assert_eq!(u64::from_le_bytes(got), 1);
+    assert_eq!(sleeper.wait(|| receiver.receive(&mut got)), Err(Stop::Left));
+    sending.join().expect("no panic");
+}
+
+#[test]
+fn nobody_sleeps_through_an_end() {
+    explore(3, || end(NOTHING));
+}
+
+#[test]
+fn an_end_needs_its_fence() {
+    assert!(finds(3, || end(FENCE)).contains("deadlock"));
 }

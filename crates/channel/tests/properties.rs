@@ -253,3 +253,24 @@ fn a_record_that_cannot_be_is_told_once() {
         assert_eq!(receiver.receive(&mut got), Err(Stop::Closed));
     }
 }
+
+/// What a monitor writes for a guest that has ended is what [`page::bury`] writes, and asks for no interrupt.
+#[test]
+fn a_monitor_buries_as_the_protocol_says() {
+    use bulkhead_channel::layout::HELLO;
+    use bulkhead_channel::page::{Hello, Phase, bury};
+    use std::sync::atomic::AtomicU64;
+    for phase in [Phase::Absent, Phase::Open, Phase::Closed] {
+        let said = Hello { phase, epoch: 7, seen: 9 }.word();
+        for armed in [7 << 32 | 4, 7 << 32 | 5] {
+            let region = Region::new(512);
+            region.poke(HELLO / 8, said);
+            assert!(bury(&region));
+            let words = [AtomicU64::new(said), AtomicU64::new(armed)];
+            bulkhead_resident::bell::bury(&words[0], &words[1]);
+            let [hello, word] = words.map(AtomicU64::into_inner);
+            assert_eq!(hello, region.look(HELLO / 8));
+            assert!(word & 1 == 0 && (armed..=armed + 1).contains(&word));
+        }
+    }
+}

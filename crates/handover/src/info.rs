@@ -16,6 +16,9 @@ pub const MAX_CHANNELS: usize = 32;
 /// Bytes of a name, padded with zeros.
 pub const NAME: usize = 32;
 
+/// [`Info::bells`]: the receiver looks while that pays, before it sleeps.
+pub const ADAPTIVE: u32 = 1 << 16;
+
 /// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
 /// receiver, in the manifest's order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,8 +75,11 @@ pub struct Info {
     pub level_lines: u32,
     /// Vectors that those may have, as a set: for a bare guest one for each.
     pub level_vectors: [u64; 4],
+    /// How the receiver of each window's channel is woken: 0 = not at all; else by the vector, for the receiver, or
+    /// by a write to the port, for the sender, in bits 15:0; [`ADAPTIVE`].
+    pub bells: [u32; MAX_CHANNELS],
     /// Padding.
-    pub reserved: [u64; 201],
+    pub reserved: [u64; 185],
 }
 
 const _: () = assert!(size_of::<Window>() == 64);

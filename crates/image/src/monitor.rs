@@ -12,8 +12,9 @@ use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
 use bulkhead_arch_x86::{cpuid, msr};
-use bulkhead_channel::layout::Shape;
+use bulkhead_channel::layout::{ARMED, HELLO, Shape};
 use bulkhead_ioapic::Lines;
+use bulkhead_layout::bell::{Bell, End};
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::map::*;
@@ -179,6 +180,12 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
             monitor.map(MMIO_VA + page, page, PAGE, Rights::RW)?;
         }
     }
+    for (rx, _) in bells(input.plan, input.index) {
+        monitor.map(GUEST_VA + rx.gpa, rx.hpa, PAGE, Rights::R)?;
+    }
+    for own in ends(input.plan, input.index) {
+        monitor.map(GUEST_VA + own.gpa, own.hpa, PAGE, Rights::RW)?;
+    }
     for ram in &sandbox.ram {
         monitor.map(GUEST_VA + ram.gpa, ram.hpa, ram.len, Rights::RW)?;
     }
@@ -275,8 +282,14 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.level_vectors = lines.level_vectors;
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
-    let seen = plan.channels.iter().filter(|c| c.from == index || c.to.contains(&index));
-    let channels = seen.filter(|c| c.part != plan::Part::Rx).map(|c| Window {
+    let seen =
+        |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));
+    let bell = |(n, channel): (usize, &plan::Channel)| {
+        plan.bell(n).map_or(0, |bell| bell.told(channel.from == index))
+    };
+    let bells = plan.channels.iter().enumerate().filter(|(_, c)| seen(c)).map(bell);
+    info.bells.iter_mut().zip(bells).for_each(|(to, from)| *to = from);
+    let channels = plan.channels.iter().filter(seen).map(|c| Window {
         name: name(&c.name),
         gpa: c.gpa,
         size: c.len,
@@ -298,6 +311,18 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.windows = windows.len() as u32;
     info.window[..windows.len()].copy_from_slice(&windows);
     info
+}
+
+/// Receivers' regions that a sandbox rings for, by number.
+fn bells(plan: &Plan, index: usize) -> impl Iterator<Item = (&plan::Channel, plan::Bell)> {
+    let own = plan.channels.iter().filter(move |rx| rx.to.contains(&index));
+    own.filter_map(|rx| Some((rx, rx.bell?)))
+}
+
+/// Regions of messages that a sandbox writes.
+fn ends(plan: &Plan, index: usize) -> impl Iterator<Item = &plan::Channel> {
+    let own = plan.channels.iter().filter(move |region| region.from == index);
+    own.filter(|region| region.part != plan::Part::Pages)
 }
 
 fn name(name: &str) -> [u8; info::NAME] {
@@ -508,6 +533,17 @@ fn config(
     config.config_ports = u64::from(!linux);
     config.functions = append(known.as_bytes(), known.len());
     config.lines = append(lines.as_slice().as_bytes(), lines.iter().len());
+    let word = |region: &plan::Channel, at: usize| GUEST_VA + region.gpa + at as u64;
+    let bells = bells(plan, index).map(|(rx, bell)| {
+        let core = plan.sandboxes[rx.from].apic_ids.first().copied().unwrap_or(0);
+        Bell { armed: word(rx, ARMED), icr: u64::from(core) << 32 | u64::from(bell.vector) }
+    });
+    let bells: Vec<_> = bells.collect();
+    let ends =
+        ends(plan, index).map(|own| End { hello: word(own, HELLO), armed: word(own, ARMED) });
+    let ends: Vec<_> = ends.collect();
+    config.channel_ends = append(ends.as_bytes(), ends.len());
+    config.bells = append(bells.as_bytes(), bells.len());
     [config.as_bytes(), &tail].concat()
 }
 

@@ -30,7 +30,8 @@ pub struct Name {
     /// Bytes of that memory. Of a channel of messages those that the sender writes; the receiver's page
     /// lies behind them, with the rights the other way round.
     pub len: u64,
-    /// Where its capability lies. Of shared memory that a device of the program's reaches: where that finds it.
+    /// Where its capability lies. Of shared memory that a device of the program's reaches: where that finds it. Of a
+    /// channel that the program sends to and rings: where the right to its port lies.
     pub address: u32,
     /// A [`crate::Kind`].
     pub kind: u8,
@@ -44,7 +45,9 @@ pub struct Name {
     /// Its budget in microseconds, rounded down, without what the kernel spends on it; of PIBS, U in
     /// millionths. Of a channel with messages of one size: their bytes.
     pub budget: u32,
-    /// Its period in microseconds, rounded up.
+    /// Its period in microseconds, rounded up. Of a channel of messages, how its receiver is woken: 0 = not at all, else
+    /// in bits 15:0 by this port, for the sender, or interrupt vector, for the receiver; bit 16: it looks while that
+    /// pays, before it sleeps.
     pub period: u32,
 }
 

@@ -121,6 +121,14 @@ ids! {
     IO_CYCLIC = 0x051 "io.cyclictest";
     /// From a device's interrupt to its handler.
     IO_IRQ = 0x052 "io.irq_to_handler";
+    /// A message of 64 bytes is sent through a channel.
+    CHANNEL_SEND = 0x058 "channel.send_64";
+    /// It is received.
+    CHANNEL_RECEIVE = 0x059 "channel.receive_64";
+    /// A channel's doorbell is rung.
+    CHANNEL_RING = 0x05A "channel.ring";
+    /// Its receiver goes to sleep and is woken.
+    CHANNEL_WAKE = 0x05B "channel.wake";
     /// The scheduler: a higher priority wakes and preempts.
     SCHED_WAKE = 0x060 "sched.wake";
     /// Who runs blocks; the next one runs.

@@ -366,9 +366,9 @@ pub enum Notify {
     /// They look.
     #[default]
     Poll,
-    /// The writer rings. Not implemented yet.
+    /// They sleep, and the writer rings.
     Doorbell,
-    /// They look while it pays, then sleep. Not implemented yet.
+    /// They look while it pays, then sleep.
     Adaptive,
 }
 

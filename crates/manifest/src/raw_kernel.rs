@@ -107,7 +107,7 @@ pub struct Program {
     pub devices: Vec<DeviceUse>,
     /// Channels of its sandbox that it sees.
     #[serde(default)]
-    pub channels: Vec<String>,
+    pub channels: Vec<ChannelUse>,
     /// What it has full capabilities to: `thread:NAME`, `context:NAME`, `program:NAME`.
     #[serde(default)]
     pub manages: Vec<String>,
@@ -212,6 +212,28 @@ pub struct DetailedUse {
     /// reaches no other memory.
     #[serde(default)]
     pub dma: Vec<String>,
+}
+
+/// A channel that a program sees.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ChannelUse {
+    /// Its name.
+    Name(String),
+    /// Its name, and what its doorbell signals.
+    Detailed(DetailedChannel),
+}
+
+/// A channel that a program receives from, and what its doorbell signals.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedChannel {
+    /// The channel.
+    pub channel: String,
+    /// The notification that the doorbell signals.
+    pub notification: String,
+    /// The bits that it sets; 1 if it is not given.
+    pub bits: Option<u64>,
 }
 
 /// An interrupt as a signal.
@@ -342,6 +364,26 @@ impl Map {
         match self {
             Self::Name(name) => (name, MapAccess::R),
             Self::Detailed(detailed) => (&detailed.shared, detailed.access),
+        }
+    }
+}
+
+impl ChannelUse {
+    /// The channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Detailed(detailed) => &detailed.channel,
+        }
+    }
+
+    /// What its doorbell signals.
+    #[must_use]
+    pub const fn signal(&self) -> Option<&DetailedChannel> {
+        match self {
+            Self::Name(_) => None,
+            Self::Detailed(detailed) => Some(detailed),
         }
     }
 }

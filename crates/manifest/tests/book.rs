@@ -2,6 +2,7 @@
 //! hypercall, address and layout; every link leads somewhere, and every decision
 //! that code names exists.
 
+use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_layout::{hypercall, image, info, map, report};
 use bulkhead_manifest::{rules, schema};
 use serde_json::Value;
@@ -93,6 +94,7 @@ fn the_hypercall_reference_has_every_number() {
     let power = [hypercall::POWER_OFF, hypercall::POWER_RESTART];
     has(page, power.map(|value| format!("{value:#04x}")));
     has(page, [format!("port {:#x}", hypercall::POWER_PORT)]);
+    has(page, [format!("port {:#x} + *n*, *n* below {MAX_BELLS}", hypercall::BELL_PORT)]);
 }
 
 /// An address as the book writes it: groups of four digits.
@@ -147,7 +149,7 @@ macro_rules! rows {
 #[test]
 fn shared_pages_have_every_field_where_it_is() {
     let info = rows!(info::Info: magic, version, sandbox, name, clock.tsc_hz, clock.lapic_hz, memory, cores,
-        windows, apic_ids, window, args);
+        windows, apic_ids, window, args, bells);
     let report = rows!(report::Report: magic, version, sandbox, state, exit_code, restarts, begin_tsc,
         played_tsc, launch_tsc, violation_tsc, state_tsc, fault, cores);
     let core = rows!(report::CoreReport: exits, denials, boot_exits, console_written, steady_tsc, ring, console);

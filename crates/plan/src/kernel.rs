@@ -165,6 +165,8 @@ pub struct ChannelUse {
     pub channel: usize,
     /// The sandbox is the channel's sender.
     pub write: bool,
+    /// What its doorbell signals.
+    pub signal: Option<Signal>,
 }
 
 /// What a program has full capabilities to.

@@ -3,6 +3,8 @@
 use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Trigger};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
+use bulkhead_layout::hypercall::BELL_PORT;
+use bulkhead_layout::info::ADAPTIVE;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
 use std::path::PathBuf;
@@ -264,6 +266,8 @@ pub struct Channel {
     pub place: Place,
     /// What the region is for.
     pub part: Part,
+    /// Of [`Part::Rx`]: how the receiver is woken, if it is.
+    pub bell: Option<Bell>,
     /// The sandbox that writes: of [`Part::Rx`] the receiver.
     pub from: usize,
     /// The sandboxes that read.
@@ -285,6 +289,37 @@ impl Channel {
             Part::Tx(_) => format!("{} tx", self.name),
             Part::Rx => format!("{} rx", self.name),
         }
+    }
+}
+
+/// How the receiver of a channel is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bell {
+    /// Its number among those that its sender rings.
+    pub number: u16,
+    /// The receiver's interrupt vector.
+    pub vector: u8,
+    /// The receiver looks while that pays, before it sleeps.
+    pub adaptive: bool,
+}
+
+impl Bell {
+    /// The vector of a receiver's first doorbell. Those of others follow below it, as a kernel has its devices'
+    /// vectors from the other end on.
+    pub const FIRST_VECTOR: u8 = 0x5D;
+
+    /// The port that its sender writes to.
+    #[must_use]
+    pub const fn port(self) -> u16 {
+        BELL_PORT + self.number
+    }
+
+    /// As an information page tells it ([`Info::bells`](bulkhead_layout::info::Info::bells)) the sender or
+    /// the receiver.
+    #[must_use]
+    pub const fn told(self, sender: bool) -> u32 {
+        let at = if sender { self.port() } else { self.vector as u16 };
+        at as u32 | if self.adaptive { ADAPTIVE } else { 0 }
     }
 }
 
@@ -331,4 +366,13 @@ pub struct Plan {
     pub ends_with: Vec<usize>,
     /// Files behind the machine's drives: name, file.
     pub drives: Vec<(String, PathBuf)>,
+}
+
+impl Plan {
+    /// How the receiver of a sender's region is woken, if it is.
+    #[must_use]
+    pub fn bell(&self, tx: usize) -> Option<Bell> {
+        self.channels.get(tx)?.part.shape()?;
+        self.channels.get(tx + 1)?.bell
+    }
 }

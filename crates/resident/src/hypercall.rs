@@ -47,6 +47,10 @@ pub const POWER_RESTART: u8 = 0x01;
 /// SLP_TYP 5 with SLP_EN (ACPI 6.5, 4.8.3.7), as Linux writes it for S5.
 pub const POWER_OFF: u8 = 0x34;
 
+/// First of the ports that are a sandbox's doorbells by their number: any write rings.
+/// The information page says which channel's is which.
+pub const BELL_PORT: u16 = 0x0640;
+
 /// Most bytes of one [`CONSOLE`].
 pub const CONSOLE_BYTES: u64 = 24;
 

@@ -3,6 +3,7 @@
 //! All other layouts are in `bulkhead_layout`, which has these under the same names.
 #![no_std]
 
+pub mod bell;
 pub mod hypercall;
 pub mod lock;
 pub mod map;

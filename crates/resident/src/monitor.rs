@@ -1,5 +1,6 @@
 //! What a monitor is told (read-only for it), and what monitors share.
 
+use crate::bell::MAX_BELLS;
 use crate::report::KINDS;
 use crate::{MAX_CORES, MAX_SANDBOXES};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -160,6 +161,10 @@ pub struct Config {
     pub config_ports: u64,
     /// Of `bulkhead_ioapic::Lines`: one, or none if the sandbox has no interrupt line.
     pub lines: Slice,
+    /// Of [`crate::bell::Bell`], by number.
+    pub bells: Slice,
+    /// Of [`crate::bell::End`].
+    pub channel_ends: Slice,
 }
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
@@ -173,11 +178,13 @@ pub struct Mailbox {
     pub done: [AtomicU64; MAX_SANDBOXES],
     /// [`crate::report::State`] `| restarts << 8` of this sandbox.
     pub status: AtomicU64,
+    /// What armed word each of its doorbells let an interrupt through for last ([`crate::bell::admit`]).
+    pub rung: [AtomicU64; MAX_BELLS],
     /// Padding.
-    pub reserved: [AtomicU32; 894],
+    pub reserved: [AtomicU32; 830],
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 648);
+const _: () = assert!(size_of::<Config>() == 664);

@@ -4,7 +4,9 @@
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
-use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Place, Plan, Sandbox, Span, Trigger};
+use bulkhead_plan::{
+    BarKind, Bdf, End, Function, Guest, Part, Place, Plan, Sandbox, Span, Trigger,
+};
 use bulkhead_qemu::{Qmp, Running};
 use serde_json::json;
 use std::path::Path;
@@ -62,6 +64,8 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         hpa: c.hpa,
         gpa: c.gpa,
         len: c.len,
+        header: c.part != Part::Pages,
+        rung: c.bell.is_some(),
     });
     Ok(Claim {
         system: plan.system.clone(),

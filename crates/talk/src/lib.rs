@@ -1,7 +1,9 @@
 //! What ends of channels do in tests, the same in a bare guest (`guests/talk`) and in a program of the
-//! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], and [`rogue`], who writes garbage.
+//! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], who writes garbage, and one who rings for ever.
 #![no_std]
 
+mod flood;
+mod measure;
 mod note;
 mod rogue;
 mod victim;
@@ -10,8 +12,11 @@ pub use note::Note;
 pub use rogue::rogue;
 pub use victim::victim;
 
-use bulkhead_channel::Stop;
+use bulkhead_channel::adaptive::{Platform, Sleeper};
+use bulkhead_channel::bell::{Caller, Ring};
+use bulkhead_channel::layout::ARMED;
 use bulkhead_channel::layout::Kind;
+use bulkhead_channel::{Memory, Stop, Word};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::{Pair, Reader, Receiver, Sender, Writer};
 use core::fmt::Arguments;
@@ -21,6 +26,18 @@ pub const MOST: usize = 4;
 
 /// What it needs of where it runs.
 pub trait Host {
+    /// Rings for a receiver.
+    type Ring: Ring;
+    /// Where a receiver sleeps.
+    type Bed: Platform;
+    /// The sender's part of a channel's doorbell, if it has one.
+    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Self::Ring>>;
+    /// The receiver's part of it.
+    fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Self::Bed>>;
+    /// How many interrupts its sleeps took, or as many as it can know of.
+    fn interrupts(&self, bed: &Self::Bed) -> u64;
+    /// Says that exits count from here on.
+    fn ready(&self);
     /// Time in nanoseconds.
     fn now(&self) -> u64;
     /// Sleeps until then.
@@ -50,6 +67,11 @@ pub fn run(host: &impl Host, pairs: impl Iterator<Item = Pair<'static>>) -> u32 
         Some("send") => send(host, ends),
         Some("receive") => ends[0].and_then(|pair| receive(host, pair)),
         Some("victim") => victim(host, ends),
+        Some("flood") => ends[0].and_then(|pair| flood::flood(host, pair)),
+        Some("woken") => ends[0].and_then(|pair| flood::woken(host, pair)),
+        Some("keep") => flood::keep(host),
+        Some("measure-send") => ends[0].and_then(|pair| measure::send(host, pair)),
+        Some("measure-receive") => ends[0].and_then(|pair| measure::receive(host, pair)),
         Some("rogue") => ends[0].and_then(|pair| rogue(host, pair)),
         _ => None,
     };
@@ -124,33 +146,62 @@ impl In {
     }
 }
 
-/// Sends [`limit`] messages to each receiver, numbered from 1, as fast as they take them.
+/// Sends [`limit`] messages to each receiver, numbered from 1, as fast as they take them, or with `gap`
+/// microseconds from one to the next. With `poke=1` it writes in the end to what it may only read.
 fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let count = limit(host)?;
-    let mut ends = pairs.map(|pair| pair.and_then(Out::open));
+    let gap = host.number("gap").map(|micros| 1_000 * micros);
+    let mut ends =
+        pairs.map(|pair| pair.and_then(|pair| Some((Out::open(pair)?, host.caller(pair)))));
+    let mut due = host.now();
     for number in 1..=count {
-        for end in ends.iter_mut().flatten() {
-            while let Err(stop) = end.send(number) {
+        for (end, caller) in ends.iter_mut().flatten() {
+            while let Err(stop) = call(caller, end.send(number)) {
                 match stop {
                     Stop::Wait | Stop::Apart => core::hint::spin_loop(),
                     news => host.say(format_args!("sender: {news:?} at {number}")),
                 }
             }
         }
+        if let Some(gap) = gap {
+            due += gap;
+            host.sleep_until(due);
+        }
     }
     host.say(format_args!("sent {count} to {} end(s)", ends.iter().flatten().count()));
+    if host.number("poke").is_some() {
+        // Its end: what it may only read.
+        pairs[0]?.rx().word(ARMED)?.set(1);
+    }
     Some(())
 }
 
-/// Receives until number [`limit`], and says what was wrong on the way.
+/// Wakes the receiver if it sleeps, and there is a doorbell.
+fn call<R: Ring>(
+    caller: &mut Option<Caller<Mapping<'static>, R>>,
+    sent: Result<(), Stop>,
+) -> Result<(), Stop> {
+    match caller {
+        Some(caller) => caller.after(sent),
+        None => sent,
+    }
+}
+
+/// Receives until number [`limit`], asleep between messages if there is a doorbell, and says what was wrong
+/// on the way.
 fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let count = limit(host)?;
     let mut end = In::open(pair)?;
+    let mut sleeper = host.sleeper(pair);
     let (mut last, mut wrong) = (0, 0);
     // Who begins anew finds a sender that is under way.
     let mut any = host.life() > 0;
     while last < count {
-        match end.receive() {
+        let received = match &mut sleeper {
+            Some(sleeper) => sleeper.wait(|| end.receive()),
+            None => end.receive(),
+        };
+        match received {
             Ok(Some(number)) => {
                 let follows = if end.sees_all() { number == last + 1 } else { number > last };
                 wrong += u64::from(!follows && !any);

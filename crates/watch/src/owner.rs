@@ -290,6 +290,20 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
             allow: Allow::Has,
         };
     }
+    let own = plan.sandboxes.iter().position(|one| one.name == who.name);
+    let rings = |c: &&Channel| {
+        c.bell.is_some_and(|bell| bell.port() == port) && own.is_some_and(|own| c.to.contains(&own))
+    };
+    if let Some(channel) = plan.channels.iter().find(rings) {
+        return Answer {
+            what,
+            owner: "the monitor's".into(),
+            why: format!("a doorbell, by `notify` of channel `{}`", channel.name),
+            rule: RULE,
+            gets: "a write wakes the receiver, if it wants to be woken".into(),
+            allow: Allow::Has,
+        };
+    }
     let configures = (0xCF8..=0xCFF).contains(&port) && port != 0xCF9;
     if configures && !who.functions.is_empty() {
         return Answer {

@@ -2,7 +2,10 @@
 //! restarts itself that often but once.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, hypercall, println, time, window};
+use bulkhead_sdk::channel::adaptive::Sleeper;
+use bulkhead_sdk::channel::bell::Caller;
+use bulkhead_sdk::typed::{Mapping, Pair};
+use bulkhead_sdk::{Context, bell, hypercall, println, time, window};
 use bulkhead_talk::Host;
 use core::fmt::Arguments;
 
@@ -11,6 +14,25 @@ bulkhead_sdk::entry!(guest);
 struct Here(Context);
 
 impl Host for Here {
+    type Ring = bell::Port;
+    type Bed = bell::Bed;
+
+    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, bell::Port>> {
+        bell::caller(pair)
+    }
+
+    fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, bell::Bed>> {
+        bell::sleeper(pair)
+    }
+
+    fn interrupts(&self, bed: &bell::Bed) -> u64 {
+        bed.interrupts()
+    }
+
+    fn ready(&self) {
+        hypercall::ready();
+    }
+
     fn now(&self) -> u64 {
         time::nanos(time::tsc())
     }

@@ -1,8 +1,11 @@
 //! An end of the channel `channel=NAME`; what it does there is `role=` (`crates/talk`). Sleeping takes the
-//! notification `pause`.
+//! notification `pause`, and to be woken `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_program::{Program, now, println, ready, sleep_until};
+use bulkhead_program::channel::adaptive::Sleeper;
+use bulkhead_program::channel::bell::Caller;
+use bulkhead_program::typed::{Mapping, Pair};
+use bulkhead_program::{Program, bell, now, println, ready, sleep_until};
 use bulkhead_talk::Host;
 use core::fmt::Arguments;
 
@@ -11,6 +14,26 @@ bulkhead_program::entry!(talk);
 struct Here(Program);
 
 impl Host for Here {
+    type Ring = bell::Port;
+    type Bed = bell::Bed;
+
+    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, bell::Port>> {
+        bell::caller(pair)
+    }
+
+    fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, bell::Bed>> {
+        pair.doorbell().filter(|_| !pair.sends())?;
+        bell::sleeper(pair, self.0.waits("news"))
+    }
+
+    fn interrupts(&self, bed: &bell::Bed) -> u64 {
+        bed.woken()
+    }
+
+    fn ready(&self) {
+        ready();
+    }
+
     fn now(&self) -> u64 {
         now()
     }

@@ -74,6 +74,7 @@ fn claim() -> Claim {
             hpa: SHARED,
             gpa: CHANNEL,
             len: 0x2000,
+            ..Channel::default()
         }],
         functions: vec![
             first_function,

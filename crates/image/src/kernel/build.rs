@@ -10,7 +10,8 @@ use bulkhead_kernel::{
     Answer, Cap, Core, Kernel, Machine as _, PageTable, Ref, Root, SLOT_BITS, Slot, plant,
 };
 use bulkhead_kernel_x86::{
-    Baked, DEVICE_PAGES, DEVICES, END_OF_INTERRUPT, FIRST_LEVEL, FIRST_VECTOR, X86,
+    Baked, DEVICE_PAGES, DEVICES, EDGE_VECTORS, END_OF_INTERRUPT, FIRST_LEVEL, FIRST_VECTOR, TIMER,
+    X86,
 };
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel as plan;
@@ -252,8 +253,10 @@ impl Build {
 
     /// The next vector of a message or an edge.
     pub fn vector(&self) -> Result<u8, String> {
-        let edges = self.interrupts.iter().filter(|(vector, _)| *vector >= FIRST_VECTOR);
-        devices::vector(edges.count())
+        // Doorbells have theirs from the other end on.
+        let free = |vector: &u8| self.interrupts.iter().all(|(used, _)| used != vector);
+        let none = format!("programs of a kernel take at most {EDGE_VECTORS} interrupts");
+        (FIRST_VECTOR..TIMER).find(free).ok_or(none)
     }
 
     /// Makes the object of a vector: of a level-triggered line, if it is `held`.
@@ -263,6 +266,9 @@ impl Build {
         scripts: [u32; 2],
         held: bool,
     ) -> Result<Place, String> {
+        if self.interrupts.iter().any(|(used, _)| *used == vector) {
+            return Err(format!("devices and doorbells both take interrupt vector {vector:#x}"));
+        }
         let memory = self.make(Kind::Untyped, 6, 1)?;
         let at = self.cap(memory).object;
         let cap = self.kernel().make_interrupt(at, vector, scripts, held);

@@ -9,8 +9,8 @@ use super::program::{Made, Thing};
 use super::space::at;
 use crate::ioapic::source;
 use bulkhead_kernel::Cap;
-use bulkhead_kernel::abi::{Kind, Rights, label};
-use bulkhead_kernel_x86::{EDGE_VECTORS, FIRST_VECTOR, Step};
+use bulkhead_kernel::abi::{Kind, Rights};
+use bulkhead_kernel_x86::Step;
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{DeviceUse, Driven, Kernel};
 use bulkhead_plan::{BarKind, Function, Granted, Sandbox, Span, Trigger};
@@ -164,10 +164,8 @@ impl Devices<'_> {
                 Hold::Service => ([0, build.end_of_interrupt()?], true),
             };
             let place = build.interrupt(vector, scripts, held)?;
-            let signal = build.slot()?;
             let notification = self.notifications[interrupt.notification];
-            build.give(1, signal, notification, Rights::WRITE, interrupt.bits)?;
-            build.call(place, label::SET_NOTIFICATION, [signal.into(), 0, 0, 0])?;
+            build.signal_from(place, notification, interrupt.bits)?;
             // A handler may only acknowledge: where it signals is the manifest's.
             let named = &self.kernel.notifications[interrupt.notification].name;
             made.give(build, place, &Thing::named(named), Rights::READ, 0)?;
@@ -261,14 +259,6 @@ impl Made {
 
 /// First address of devices' registers in a program.
 pub const FIRST: u64 = at::DEVICES;
-
-/// The vector of the `n`th interrupt.
-pub fn vector(n: usize) -> Result<u8, String> {
-    match n < EDGE_VECTORS {
-        true => Ok(FIRST_VECTOR + n as u8),
-        false => Err(format!("programs of a kernel take at most {EDGE_VECTORS} interrupts")),
-    }
-}
 
 /// A script's bytes.
 pub fn steps(writes: &[(u64, u32)]) -> Vec<Step> {

@@ -9,8 +9,8 @@ use bulkhead_kernel::MAX_PERIOD;
 use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::kernel::{Context, Kernel, Managed, Policy, User, Utilization};
-use bulkhead_plan::{Channel, Sandbox};
+use bulkhead_plan::kernel::{ChannelUse, Context, Kernel, Managed, Policy, User, Utilization};
+use bulkhead_plan::{Bell, Channel, Sandbox};
 
 /// Budget of a passive thread's beginning, ns. It comes again after the longest period only, so one that never waits
 /// for messages takes no more.
@@ -291,9 +291,46 @@ impl Build {
                 let other = channels.get(used.channel + 1).ok_or("a sender without a receiver")?;
                 self.region(made.space, other, address, rights(!used.write))?;
                 address += other.len;
+                if let Some(bell) = other.bell {
+                    self.bell(made, bell, used, &shared.notifications)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// The doorbell of a channel: for its sender the right to one port, for its receiver an interrupt that
+    /// signals. It needs no acknowledgement: it comes again when the receiver has asked for it.
+    fn bell(
+        &mut self,
+        made: &mut Made,
+        bell: Bell,
+        used: &ChannelUse,
+        notifications: &[Place],
+    ) -> Result<(), String> {
+        if used.write {
+            let port = u32::from(bell.port());
+            let place = self.put(Cap::original(Kind::Ports, port | port << 16, 0))?;
+            let right = made.take(self, place, Rights::NONE, 0)?;
+            made.tell_bell(bell, Some(right));
+        } else if let Some(signal) = used.signal {
+            let place = self.interrupt(bell.vector, [0, 0], false)?;
+            self.signal_from(place, notifications[signal.notification], signal.bits)?;
+            made.tell_bell(bell, None);
+        }
+        Ok(())
+    }
+
+    /// Has an interrupt signal a notification.
+    pub fn signal_from(
+        &mut self,
+        interrupt: Place,
+        notification: Place,
+        bits: u64,
+    ) -> Result<(), String> {
+        let signal = self.slot()?;
+        self.give(1, signal, notification, Rights::WRITE, bits)?;
+        self.call(interrupt, label::SET_NOTIFICATION, [signal.into(), 0, 0, 0]).map(drop)
     }
 
     /// Maps a channel's region; its first frame.

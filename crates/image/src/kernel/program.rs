@@ -8,6 +8,7 @@ use bulkhead_channel::layout::Shape;
 use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::{ARGS, Kind, Load, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot};
 use bulkhead_layout::PAGE;
+use bulkhead_plan::Bell;
 use bulkhead_plan::kernel::{Context, Kernel, Policy, Program};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -150,13 +151,25 @@ impl Made {
         rights: Rights,
         badge: u64,
     ) -> Result<u32, String> {
+        let address = self.take(build, from, rights, badge)?;
+        self.tell(build.cap(from), address, thing, rights)?;
+        Ok(address)
+    }
+
+    /// Takes a capability without a name.
+    pub fn take(
+        &mut self,
+        build: &mut Build,
+        from: Place,
+        rights: Rights,
+        badge: u64,
+    ) -> Result<u32, String> {
         let address = self.next_slot;
         if address >= self.slots {
             return Err(format!("its {} slots do not suffice: give it more", self.slots));
         }
         build.give(self.node, address, from, rights, badge)?;
         self.next_slot += 1;
-        self.tell(build.cap(from), address, thing, rights)?;
         Ok(address)
     }
 
@@ -200,6 +213,13 @@ impl Made {
     pub fn tell_messages(&mut self, shape: Shape) {
         let entry = &mut self.page.name_of[self.page.names as usize - 1];
         (entry.policy, entry.budget) = (shape.kind() as u8, shape.message());
+    }
+
+    /// Tells it how the receiver of this channel is woken, and where the right to wake it lies.
+    pub fn tell_bell(&mut self, bell: Bell, right: Option<u32>) {
+        let entry = &mut self.page.name_of[self.page.names as usize - 1];
+        entry.period = bell.told(right.is_some());
+        entry.address = right.unwrap_or(0);
     }
 
     /// Tells it what its core's contexts take.

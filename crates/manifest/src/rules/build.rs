@@ -70,7 +70,9 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         }
     }
     let mut end = CHANNELS_GPA;
-    for (region, at) in cx.channels.iter().flat_map(|item| seen(cx, item, &mut end)) {
+    for (mut region, at) in cx.channels.iter().flat_map(|item| seen(cx, item, &mut end)) {
+        let placed = |bell| super::channels::placed(bell, &region, &system.channels);
+        region.bell = region.bell.map(placed);
         places.channels.push(at);
         system.channels.push(region);
     }
@@ -220,9 +222,11 @@ pub fn regions(
     };
     let from = cx.sandbox_index(&item.from).unwrap_or(0);
     let (at, place) = (cx.at(item, &[k("size")]), cx.at(item, &[]).place());
+    let bell = super::channels::bell(item);
     let region = |part, from, to, len| {
         let (name, place) = (item.name.clone(), place.clone());
-        Channel { name, place, part, from, to, hpa: 0, gpa: 0, len }
+        let bell = bell.filter(|_| part == Part::Rx);
+        Channel { name, place, part, bell, from, to, hpa: 0, gpa: 0, len }
     };
     let to = indices(cx, &item.to);
     let all = match super::channels::shape(item) {

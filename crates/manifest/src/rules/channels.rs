@@ -3,13 +3,15 @@
 use super::memory::wrong_size;
 use super::{Context, Item};
 use crate::diagnostic::Diagnostic;
-use crate::raw::{self, ChannelKind, Notify};
+use crate::raw::{self, ChannelKind, Guest, Notify};
 use crate::size::{self, show};
 use crate::source::{k, n};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
+use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_layout::info::MAX_CHANNELS;
 use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA};
+use bulkhead_plan::{Bell, Channel};
 
 /// A channel has memory, in whole pages.
 pub fn channel_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
@@ -127,15 +129,69 @@ pub fn channel_self(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Only polling is implemented.
+/// Who is to be woken can be: a receiver of messages says when, and a monitor does it.
 pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in cx.channels.iter().filter(|channel| channel.notify != Notify::Poll) {
-        let word = if channel.notify == Notify::Doorbell { "doorbell" } else { "adaptive" };
-        let message = format!("`notify = \"{word}\"` is not implemented yet");
+        let linux = channel.to.iter().find(|name| {
+            let mut all = cx.sandboxes.iter();
+            all.any(|item| item.name == **name && matches!(item.guest, Guest::Linux { .. }))
+        });
+        let (why, help) = match (channel.kind.messages(), linux) {
+            (None, _) => (
+                "raw pages have no word by which a reader asks to be woken".into(),
+                "write `notify = \"poll\"`, or another `kind`",
+            ),
+            _ if cx.multikernel() => (
+                "it is a monitor that wakes, and there are none".into(),
+                "write `notify = \"poll\"`, or leave out `monitors = false`",
+            ),
+            (_, Some(linux)) => (
+                format!("`{linux}` is a Linux, which cannot be woken yet"),
+                "write `notify = \"poll\"`",
+            ),
+            _ => continue,
+        };
+        let message = format!("channel `{}`: {why}", channel.name);
         let at = cx.at(channel, &[k("notify")]);
-        found
-            .push(Diagnostic::new("channel-notify", at, message).help("write `notify = \"poll\"`"));
+        found.push(Diagnostic::new("channel-notify", at, message).help(help));
     }
+}
+
+/// A sandbox rings, and is rung for, through so many channels at most.
+pub fn bells_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let rung = || cx.channels.iter().filter(|channel| bell(channel).is_some());
+    for sandbox in &cx.sandboxes {
+        let own = |name: &String| *name == sandbox.name;
+        let rings = rung().filter(|one| own(&one.from)).map(|one| one.to.len()).sum::<usize>();
+        let wakes = rung().filter(|one| one.to.iter().any(own)).count();
+        let (count, why) = match rings > MAX_BELLS {
+            true => (rings, "rings for"),
+            false => (wakes, "is woken by"),
+        };
+        if count > MAX_BELLS {
+            let message = format!("`{}` {why} {count} ends of channels", sandbox.name);
+            let help = format!("at most {MAX_BELLS}: write `notify = \"poll\"` for the others");
+            let at = cx.at(sandbox, &[k("name")]);
+            found.push(Diagnostic::new("bells-too-many", at, message).help(help));
+        }
+    }
+}
+
+/// How the receivers of a channel are woken; not yet by which number and vector.
+pub fn bell(channel: &raw::Channel) -> Option<Bell> {
+    let adaptive = channel.notify == Notify::Adaptive;
+    let wanted = channel.notify != Notify::Poll && channel.kind.messages().is_some();
+    wanted.then_some(Bell { number: 0, vector: Bell::FIRST_VECTOR, adaptive })
+}
+
+/// The same for a receiver's region that follows others.
+pub fn placed(bell: Bell, region: &Channel, before: &[Channel]) -> Bell {
+    let belled = || before.iter().filter(|one| one.bell.is_some());
+    let (rung, woken) = (
+        belled().filter(|one| one.to == region.to).count(),
+        belled().filter(|one| one.from == region.from).count(),
+    );
+    Bell { number: rung as u16, vector: Bell::FIRST_VECTOR.saturating_sub(woken as u8), ..bell }
 }
 
 /// All channels fit in the window that guests see them through.

@@ -7,7 +7,8 @@ use crate::machine::share_port;
 use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
-use bulkhead_layout::hypercall::POWER_PORT;
+use bulkhead_layout::bell::MAX_BELLS;
+use bulkhead_layout::hypercall::{BELL_PORT, POWER_PORT};
 use bulkhead_plan::{BarKind, Device, Function, Ports, Trigger};
 
 struct Grant<'a> {
@@ -237,18 +238,25 @@ pub fn line_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The power port is the monitor's, in every sandbox.
+/// The power port and the doorbells' are the monitor's, in every sandbox.
 pub fn port_emulated(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let emulated = [
+        (POWER_PORT..=POWER_PORT, "through which every sandbox is switched off"),
+        (BELL_PORT..=BELL_PORT + (MAX_BELLS as u16 - 1), "a doorbell of channels"),
+    ];
     for grant in grants(cx) {
         let Some(device) = &grant.device else { continue };
-        if device.ports.iter().any(|ports| (ports.first..=ports.last).contains(&POWER_PORT)) {
-            let message = format!(
-                "`{}` has port {POWER_PORT:#x}, through which every sandbox is switched off",
-                device.name
-            );
-            found.push(
-                Diagnostic::new("port-emulated", grant.at, message).help("leave the device out"),
-            );
+        for (own, what) in &emulated {
+            let met = |ports: &Ports| {
+                let first = ports.first.max(*own.start());
+                (first <= ports.last.min(*own.end())).then_some(first)
+            };
+            if let Some(port) = device.ports.iter().find_map(met) {
+                let message = format!("`{}` has port {port:#x}, {what}", device.name);
+                let at = grant.at.clone();
+                let finding = Diagnostic::new("port-emulated", at, message);
+                found.push(finding.help("leave the device out"));
+            }
         }
     }
 }

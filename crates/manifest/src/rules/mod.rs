@@ -74,6 +74,7 @@ pub const ALL: &[Rule] = &[
     channels::channel_self,
     channels::channel_message,
     channels::channel_notify,
+    channels::bells_too_many,
     channels::channels_window,
     channels::windows_too_many,
     rights::control_known,
@@ -121,6 +122,7 @@ pub const ALL: &[Rule] = &[
 pub const NAMES: &[&str] = &[
     "admission",
     "args-text",
+    "bells-too-many",
     "channel-from",
     "channel-message",
     "channel-notify",

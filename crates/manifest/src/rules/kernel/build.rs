@@ -3,7 +3,7 @@
 
 use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, managed};
 use crate::raw;
-use crate::raw_kernel::{Call, MapAccess, Route};
+use crate::raw_kernel::{Call, ChannelUse, MapAccess, Route};
 use crate::rules::build::regions;
 use crate::rules::{Context, Item, guests, pci};
 use crate::{size, time};
@@ -131,7 +131,7 @@ impl Build<'_, '_, '_> {
             waits: item.waits.iter().filter_map(|name| self.notification(name)).collect(),
             maps: item.maps.iter().filter_map(map).collect(),
             devices: item.devices.iter().filter_map(|device| self.device(device)).collect(),
-            channels: item.channels.iter().flat_map(|name| self.channel(name)).collect(),
+            channels: item.channels.iter().flat_map(|used| self.channel(used)).collect(),
             manages: item.manages.iter().filter_map(|text| self.managed(text)).collect(),
         }
     }
@@ -156,14 +156,19 @@ impl Build<'_, '_, '_> {
     }
 
     /// Its regions that this sandbox is an end of, but for receivers' own.
-    fn channel(&self, name: &str) -> Vec<plan::ChannelUse> {
+    fn channel(&self, used: &ChannelUse) -> Vec<plan::ChannelUse> {
+        let (name, signal) = (used.name(), used.signal());
+        let signal = signal.and_then(|signal| {
+            let notification = self.notification(&signal.notification)?;
+            Some(plan::Signal { notification, bits: signal.bits.unwrap_or(1) })
+        });
         let own = self.cx.sandbox_index(&self.parts.sandbox.name);
         let regions = self.cx.channels.iter().flat_map(|item| regions(self.cx, item));
         let used = |(channel, (region, _)): (usize, (Channel, _))| {
             let (write, read) =
                 (own == Some(region.from), own.is_some_and(|own| region.to.contains(&own)));
             let end = region.name == name && region.part != Part::Rx && (write || read);
-            end.then_some(plan::ChannelUse { channel, write })
+            end.then_some(plan::ChannelUse { channel, write, signal })
         };
         regions.enumerate().filter_map(used).collect()
     }

@@ -158,6 +158,13 @@ fn uses<'a>(cx: &Context<'_, '_>, parts: &Parts<'a>) -> Vec<Use<'a>> {
         add("notification", "signals", program.signals.iter().map(|one| one.parts().0).collect());
         add("notification", "waits", program.waits.iter().map(String::as_str).collect());
         add("shared", "maps", program.maps.iter().map(|one| one.parts().0).collect());
+        for (channel, used) in program.channels.iter().enumerate() {
+            if let Some(signal) = used.signal() {
+                let path = [k("channels"), n(channel), k("notification")];
+                let (name, at) = (signal.notification.as_str(), cx.at(program, &path));
+                uses.push(Use { table: "notification", name, at, list: None });
+            }
+        }
         for (device, used) in program.devices.iter().enumerate() {
             for (index, interrupt) in used.parts().1.iter().enumerate() {
                 let path = [k("devices"), n(device), k("interrupts"), n(index), k("notification")];
@@ -282,6 +289,10 @@ pub fn signal_bits(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         for (index, signal) in item.signals.iter().enumerate() {
             let (_, bits) = signal.parts();
             check(item, Some(bits), &[k("signals"), n(index), k("bits")]);
+        }
+        for (channel, used) in item.channels.iter().enumerate() {
+            let bits = used.signal().and_then(|signal| signal.bits);
+            check(item, bits, &[k("channels"), n(channel), k("bits")]);
         }
         for (device, used) in item.devices.iter().enumerate() {
             for (index, interrupt) in used.parts().1.iter().enumerate() {

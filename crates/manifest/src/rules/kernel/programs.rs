@@ -3,7 +3,8 @@
 use super::build::driven;
 use super::{Managed, Parts, all, complete, managed};
 use crate::diagnostic::{Diagnostic, list};
-use crate::raw;
+use crate::raw::{self, Notify};
+use crate::raw_kernel::ChannelUse;
 use crate::rules::memory::wrong_size;
 use crate::rules::{Context, GuestFile, Item, Kind, Opened};
 use crate::shape::brief;
@@ -264,10 +265,20 @@ fn in_slots(parts: &Parts<'_>, program: &raw::Program) -> usize {
     lists.into_iter().chain(managed).chain(devices).sum()
 }
 
+/// How many doorbells a program may ring.
+fn bells(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usize {
+    let rung = |used: &ChannelUse| {
+        let mut own = cx.channels.iter().filter(|one| one.from == parts.sandbox.name);
+        let known = own.find(|one| one.name == used.name() && one.notify != Notify::Poll);
+        known.map_or(0, |channel| channel.to.len())
+    };
+    program.channels.iter().map(rung).sum()
+}
+
 /// How many names a program's channels take.
 fn channels(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usize {
-    let names = |name: &String| {
-        let known = cx.channels.iter().find(|channel| channel.name == *name);
+    let names = |used: &ChannelUse| {
+        let known = cx.channels.iter().find(|channel| channel.name == used.name());
         known.map_or(1, |channel| crate::rules::channels::windows(channel, &parts.sandbox.name))
     };
     program.channels.iter().map(names).sum()
@@ -304,7 +315,8 @@ pub fn program_slots(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 found.push(Diagnostic::new("program-slots", at, message).help(help));
                 continue;
             }
-            let needed = slot::FIRST as usize + in_slots(&parts, program);
+            let needed =
+                slot::FIRST as usize + in_slots(&parts, program) + bells(cx, &parts, program);
             if needed > slots as usize {
                 let message = format!(
                     "program `{}` begins with {needed} slots in use, and has {slots}",
@@ -536,27 +548,49 @@ pub fn program_line(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Channels that a program sees are its sandbox'.
+/// Channels that a program sees are its sandbox', and what a doorbell signals is said where there is one.
 pub fn program_channel(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         let own = &parts.sandbox.name;
         let ends = cx.channels.iter().filter(|one| one.from == *own || one.to.contains(own));
-        let names: Vec<&str> = ends.map(|channel| channel.name.as_str()).collect();
+        let ends: Vec<_> = ends.collect();
+        let names: Vec<&str> = ends.iter().map(|channel| channel.name.as_str()).collect();
+        let mut rung: Vec<&str> = Vec::new();
         for program in &parts.programs {
-            for (index, name) in program.channels.iter().enumerate() {
+            for (index, used) in program.channels.iter().enumerate() {
+                let (name, signal) = (used.name(), used.signal());
                 let at = cx.at(program, &[k("channels"), n(index)]);
-                if program.channels[..index].contains(name) {
-                    let message = format!("channel `{}` stands here twice", brief(name));
-                    found
-                        .push(Diagnostic::new("program-channel", at, message).help("name it once"));
-                } else if !names.contains(&name.as_str()) {
+                let mut refuse = |message: String, help: String| {
+                    let finding = Diagnostic::new("program-channel", at.clone(), message);
+                    found.push(finding.help(help));
+                };
+                let Some(channel) = ends.iter().find(|end| end.name == name) else {
                     let message = format!("`{own}` has no channel `{}`", brief(name));
-                    let help = match names.is_empty() {
-                        true => format!("add a `[[channel]]` from or to `{own}`"),
-                        false => format!("it has {}", list(&names)),
-                    };
-                    found.push(Diagnostic::new("program-channel", at, message).help(help));
+                    refuse(
+                        message,
+                        match names.is_empty() {
+                            true => format!("add a `[[channel]]` from or to `{own}`"),
+                            false => format!("it has {}", list(&names)),
+                        },
+                    );
+                    continue;
+                };
+                let name = brief(name);
+                if program.channels[..index].iter().any(|before| before.name() == channel.name) {
+                    refuse(format!("channel `{name}` stands here twice"), "name it once".into());
+                } else if signal.is_some()
+                    && (channel.notify == Notify::Poll || channel.from == *own)
+                {
+                    let message = format!("no doorbell of channel `{name}` rings in `{own}`");
+                    let help = "name the channel alone, or write `notify = \"doorbell\"` in the \
+                                `[[channel]]` that leads there";
+                    refuse(message, help.into());
+                } else if signal.is_some() && rung.contains(&channel.name.as_str()) {
+                    let message =
+                        format!("the doorbell of channel `{name}` signals another program");
+                    refuse(message, "name the notification in one program".into());
                 }
+                rung.extend(signal.map(|_| channel.name.as_str()));
             }
         }
     }

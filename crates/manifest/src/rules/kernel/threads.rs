@@ -175,15 +175,17 @@ pub fn notification_idle(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let waits = parts.programs.iter().any(|one| one.waits.iter().any(|n| n == name));
             let signals = parts.programs.iter().any(|program| {
                 let interrupts = program.devices.iter().flat_map(|device| device.parts().1);
-                program.signals.iter().any(|signal| signal.parts().0 == name) || { interrupts }
-                    .any(|interrupt| interrupt.notification == name)
+                let mut bells = program.channels.iter().filter_map(|channel| channel.signal());
+                program.signals.iter().any(|signal| signal.parts().0 == name)
+                    || { interrupts }.any(|interrupt| interrupt.notification == name)
+                    || bells.any(|bell| bell.notification == name)
             });
             let (why, help) = match (waits, signals) {
                 (true, true) => continue,
                 (false, _) => ("nobody waits for", "name it in `waits` of a program, or remove it"),
                 (true, false) => (
                     "nothing signals",
-                    "name it in `signals` of a program or in `interrupts` of a device, or remove it",
+                    "name it in `signals` of a program, in `interrupts` of a device or in `channels`, or remove it",
                 ),
             };
             let message = format!("{why} notification `{name}`");

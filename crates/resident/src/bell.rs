@@ -1,0 +1,90 @@
+//! What a monitor does for channels: whether a ring becomes an interrupt, and the last words of a guest that has ended.
+//!
+//! The receiver's *armed* word lies in a page that only the receiver writes, and is odd while it wants
+//! to be woken. Every value of it lets one interrupt through, whatever the sender does.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// A doorbell that a sandbox may ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Bell {
+    /// Monitor-virtual address of the receiver's armed word.
+    pub armed: u64,
+    /// What is written to the ICR: the receiver's first core and the vector.
+    pub icr: u64,
+}
+
+/// Words of an end of a channel that is the sandbox's own: monitor-virtual addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct End {
+    /// What it says of itself.
+    pub hello: u64,
+    /// Its armed word, of a sender one that means nothing.
+    pub armed: u64,
+}
+
+/// Most doorbells of a sandbox, as sender and as receiver.
+pub const MAX_BELLS: usize = 32;
+
+/// A word that several cores read and change.
+pub trait Word {
+    /// Reads it, before every later access of this core.
+    fn load(&self) -> u64;
+    /// From one value to another; whether it had that one.
+    fn replace(&self, from: u64, to: u64) -> bool;
+}
+
+impl Word for AtomicU64 {
+    fn load(&self) -> u64 {
+        self.load(Ordering::Acquire)
+    }
+
+    fn replace(&self, from: u64, to: u64) -> bool {
+        self.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Whether a ring is delivered. `rung` is the value for which one was last, shared by the sender's cores.
+///
+/// It is read first: so what replaces it is newer, and no value comes again. If another core was
+/// faster, its interrupt comes after what this one was to tell of.
+pub fn admit(rung: &impl Word, armed: &impl Word) -> bool {
+    let last = rung.load();
+    let now = armed.load();
+    now & 1 == 1 && now != last && rung.replace(last, now)
+}
+
+/// Says for an end whose guest has ended that it has left, and asks for no interrupt any more. What it said
+/// before stays, for its next life. Its peer has to see it before it is rung for: the exchange is a full fence.
+pub fn bury(hello: &AtomicU64, armed: &AtomicU64) {
+    let said = hello.load(Ordering::Relaxed);
+    hello.store(said & u64::MAX >> 2 | CLOSED, Ordering::Release);
+    armed.fetch_add(armed.load(Ordering::Relaxed) & 1, Ordering::SeqCst);
+}
+
+/// Bits 63:62 of a hello whose end has closed.
+const CLOSED: u64 = 2 << 62;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_gets_through_once_for_each_arming() {
+        let (rung, armed) = (AtomicU64::new(0), AtomicU64::new(0));
+        let flood = || (0..100).filter(|_| admit(&rung, &armed)).count();
+        for n in 0..6 {
+            armed.store(7 << 32 | n, Ordering::Relaxed);
+            assert_eq!(flood(), n as usize % 2);
+        }
+        // Another life's first value.
+        armed.store(8 << 32 | 5, Ordering::Relaxed);
+        assert_eq!(flood(), 1);
+    }
+}

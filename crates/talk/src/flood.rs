@@ -1,0 +1,67 @@
+//! One who rings for ever, and one who is rung for and minds its own pace.
+
+use crate::{Host, In, Out};
+use bulkhead_channel::Stop;
+use bulkhead_channel_memory::typed::Pair;
+
+/// From one message to the next.
+const PACE: u64 = 1_000_000;
+
+/// Rings for `ms` milliseconds, whether anybody asks for it or not, and sends a message now and then.
+pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+    let end = host.now() + 1_000_000 * host.number("ms")?;
+    let mut out = Out::open(pair)?;
+    let mut caller = host.caller(pair)?;
+    let (mut number, mut due, mut rings) = (0, host.now(), 0u64);
+    while host.now() < end {
+        if host.now() >= due {
+            // Whether it is taken does not matter to one who floods.
+            number += u64::from(caller.after(out.send(number + 1)).is_ok());
+            due += PACE;
+        }
+        caller.ring();
+        rings += 1;
+    }
+    host.say(format_args!("rang {rings} times, sent {number}"));
+    Some(())
+}
+
+/// Sleeps until it is rung for, for `ms` milliseconds, and says how often that was and how often it had asked.
+pub fn woken(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+    let end = host.now() + 1_000_000 * host.number("ms")?;
+    let mut from = In::open(pair)?;
+    let mut sleeper = host.sleeper(pair)?;
+    let mut messages = 0u64;
+    while host.now() < end {
+        match sleeper.doze(|| from.receive()) {
+            Ok(_) => messages += 1,
+            Err(Stop::Wait | Stop::Apart) => {}
+            Err(news) => {
+                host.say(format_args!("woken: {news:?}"));
+                break;
+            }
+        }
+    }
+    let (interrupts, armings) = (host.interrupts(sleeper.platform()), sleeper.armings());
+    host.say(format_args!("{interrupts} interrupts, {armings} armings, {messages} messages"));
+    (interrupts <= u64::from(armings)).then_some(())
+}
+
+/// Computes for a third of each of `count` periods of a millisecond, and fails if it misses a deadline, which is the
+/// next one's begin.
+pub fn keep(host: &impl Host) -> Option<()> {
+    const PERIOD: u64 = 1_000_000;
+    let count = host.number("count")?;
+    let (mut release, mut missed) = (host.now(), 0);
+    for _ in 0..count {
+        let done = host.now() + PERIOD / 3;
+        while host.now() < done {
+            core::hint::spin_loop();
+        }
+        release += PERIOD;
+        missed += u64::from(host.now() >= release);
+        host.sleep_until(release);
+    }
+    host.say(format_args!("missed {missed} of {count}"));
+    (missed == 0).then_some(())
+}

@@ -1,0 +1,76 @@
+//! Doorbells of channels: a sender rings by a call of the kernel, a receiver sleeps at the notification that its manifest
+//! names.
+
+use crate::objects::Notification;
+use crate::ports::Ports;
+use crate::time;
+use bulkhead_channel::adaptive::{Platform, Sleeper};
+use bulkhead_channel::bell::{Caller, Ring};
+use bulkhead_channel_memory::Mapping;
+use bulkhead_channel_memory::typed::Pair;
+
+/// Nanoseconds that a sleep and its end take, more or less: a call, an interrupt, two switches of threads.
+pub const SLEEP: u64 = 2_000;
+
+/// What a sender rings.
+#[derive(Debug)]
+pub struct Port {
+    ports: Ports,
+    port: u16,
+}
+
+impl Ring for Port {
+    fn ring(&mut self) {
+        // The right to this port was found on the page with the port itself.
+        let _ = self.ports.write8(self.port, 0);
+    }
+}
+
+/// Where a thread sleeps.
+#[derive(Debug)]
+pub struct Bed {
+    notification: Notification,
+    woken: u64,
+}
+
+impl Bed {
+    /// How often a signal ended a sleep.
+    #[must_use]
+    pub const fn woken(&self) -> u64 {
+        self.woken
+    }
+}
+
+impl Platform for Bed {
+    fn now(&mut self) -> u64 {
+        time::now()
+    }
+
+    fn relax(&mut self) {
+        core::hint::spin_loop();
+    }
+
+    fn sleep(&mut self) {
+        // A thread without time of its own does not sleep here but looks again at once, on whose time it runs.
+        self.woken += u64::from(self.notification.wait().is_ok());
+    }
+}
+
+/// Rings for the receiver of a channel; `None` if nobody is to be woken, or this is not the sender.
+#[must_use]
+pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
+    let doorbell = pair.doorbell().filter(|_| pair.sends())?;
+    let ring = Port { ports: Ports(doorbell.right), port: doorbell.at };
+    Some(Caller::new(pair.bell().ok()?, ring))
+}
+
+/// Sleeps until a channel's sender rings, at the notification that `channels` in the manifest names for it; `None` if it
+/// never does, or this is not the receiver. After the end itself has been opened.
+#[must_use]
+pub fn sleeper(
+    pair: &Pair<'static>,
+    notification: Notification,
+) -> Option<Sleeper<Mapping<'static>, Bed>> {
+    let doorbell = pair.doorbell().filter(|_| !pair.sends())?;
+    Some(Sleeper::new(pair.arm().ok()?, doorbell.spin(SLEEP), Bed { notification, woken: 0 }))
+}
