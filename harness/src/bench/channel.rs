@@ -1,9 +1,12 @@
-//! Channels, natively: against crates that do the same within one process.
+//! Channels: between sandboxes, and natively against crates that do the same within one process.
 
 use super::Found;
 use super::figure::{Figure, Must};
+use super::system::{Ran, System};
 use crate::rows::Row;
 use crate::{Failure, build};
+use bulkhead_layout::marker::id;
+use bulkhead_qemu::counts::Distribution;
 use std::process::Command;
 
 /// Beginnings of their names.
@@ -22,6 +25,50 @@ pub fn native() -> Found {
     }
     let said = String::from_utf8_lossy(&out.stdout);
     said.lines().filter(|line| line.starts_with("channel.")).map(figure).collect()
+}
+
+/// A message of 64 bytes between cores that both look for it, and what it costs to say that it is there to one who does not sleep.
+pub fn messages() -> Found {
+    let ran = System::new("channel", "channel").run()?;
+    let (send, receive) = (span(&ran, id::CHANNEL_SEND)?, span(&ran, id::CHANNEL_RECEIVE)?);
+    let ring = span(&ran, id::CHANNEL_RING)?;
+    let row = Row::new("channel.message_64", "instructions", (send.median + receive.median) as f64);
+    let note = format!(
+        "{} to send, {} to receive; {} to see that nobody sleeps",
+        send.median, receive.median, ring.median
+    );
+    let exits = Row::new("channel.spin_kick_exits", "exits", ring.vmruns as f64);
+    Ok(vec![
+        Figure::new(row).must(Must::AtMost(60.0)).note(note),
+        Figure::new(exits)
+            .must(Must::AtMost(0.0))
+            .note(format!("in {} messages to a receiver that looks", ring.n)),
+    ])
+}
+
+/// A ring for a thread that sleeps, from before the sender's look at the armed word to the thread's message.
+pub fn doorbell() -> Found {
+    let ran = System::new("channel-bell", "channel-bell").run()?;
+    let (ring, wake) = (span(&ran, id::CHANNEL_RING)?, span(&ran, id::CHANNEL_WAKE)?);
+    let both = (ring.median + wake.median) as f64;
+    let note = format!(
+        "{} of the sender, its monitor's included; {} of the receiver, from before it goes to sleep to its message",
+        ring.median, wake.median
+    );
+    let exits = Row::new("exits.channel_doorbell", "exits", ring.vmruns as f64 / ring.n as f64);
+    let others = Row::new("exits.channel_woken", "exits", wake.vmruns as f64);
+    Ok(vec![
+        Figure::new(Row::new("channel.doorbell_to_thread", "instructions", both))
+            .must(Must::AtMost(900.0))
+            .note(note),
+        Figure::new(exits).must(Must::AtMost(1.0)).note(format!("a message, of {}", ring.n)),
+        Figure::new(others).must(Must::AtMost(0.0)).note("of the receiver in all of them"),
+    ])
+}
+
+fn span(ran: &Ran, which: u16) -> Result<Distribution, Failure> {
+    let found = ran.counts.span(which).filter(|spans| spans.n >= 100);
+    Ok(found.ok_or_else(|| format!("too few spans {which:#x}"))?)
 }
 
 /// From `name unit value baseline what`.

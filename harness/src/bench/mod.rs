@@ -98,6 +98,8 @@ const LONG: &[Part] = &[
     part(&["kernel.mixed_"], policies::mixed),
     part(&["kernel.edf_"], policies::edf),
     part(&["kernel.text", "kernel.start"], kernel::text),
+    part(&["channel.message", "channel.spin_kick"], channel::messages),
+    part(&["channel.doorbell", "exits.channel_"], channel::doorbell),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];

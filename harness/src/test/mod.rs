@@ -6,6 +6,7 @@
 //! fails the tests that it owes.
 
 mod attack;
+mod bell;
 mod bochs;
 mod book;
 mod channel;

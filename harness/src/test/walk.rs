@@ -31,7 +31,7 @@ pub fn jobs() -> Vec<Job> {
     vec![walk, schema::job()]
 }
 
-/// A channel, rights to observe and control, two cores, all page sizes, RAM above
+/// Channels, rights to observe and control, two cores, all page sizes, RAM above
 /// 4 GiB, and a Linux. The big one takes longest to be launched and ends the run; then
 /// all others have been in their guests.
 fn system() -> Manifest {
@@ -67,6 +67,7 @@ fn system() -> Manifest {
     manifest.0 +=
         "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\n";
     manifest.0 += "[[channel]]\nname = \"state\"\nfrom = \"linux\"\nto = [\"warden\", \"big\"]\nsize = \"2 MiB\"\n";
+    manifest.0 += "[[channel]]\nname = \"calls\"\nfrom = \"rogue\"\nto = [\"warden\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n";
     manifest
 }
 

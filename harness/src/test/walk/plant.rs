@@ -8,6 +8,7 @@ use bulkhead_audit::paging::entry_at;
 use bulkhead_audit::{Claim, Memory, RamFile, Registers};
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::image::{Header, Sandbox};
+use bulkhead_plan::Channel;
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 
@@ -75,6 +76,7 @@ const CHANNEL: u64 = 0xD200_0000;
 const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
 const CONFIG_VA: u64 = 0xFFFF_FFFF_8010_0000;
 const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
+const GUEST_VA: u64 = 0xFFFF_9000_0000_0000;
 const STACK_VA: u64 = 0xFFFF_FFFF_8050_2000;
 /// Behind the configuration, unmapped, but under the same last table.
 const FREE_VA: u64 = 0xFFFF_FFFF_8017_F000;
@@ -108,6 +110,12 @@ fn host_save(baked: &Baked, sandbox: usize, core: usize) -> u64 {
 impl Hand<'_> {
     fn ram(&self, sandbox: usize) -> u64 {
         self.baked.plan.sandboxes[sandbox].ram[0].hpa
+    }
+
+    /// A channel's region.
+    fn region(&self, title: &str) -> &Channel {
+        let mut all = self.baked.plan.channels.iter();
+        all.find(|region| region.title() == title).expect("a channel of the audited system")
     }
 
     fn part(&self, sandbox: usize, what: &str) -> u64 {
@@ -241,6 +249,16 @@ pub static PLANTS: &[Plant] = &[
     ("cacheability", "encoding", |h| h.nested(ROGUE, 0x1000, 1 << 4, 0)),
     ("reserved-bit", "encoding", |h| h.nested(ROGUE, 0x1000, 1 << 58, 0)),
     ("supervisor-page", "encoding", |h| h.nested(ROGUE, 0x1000, 0, 1 << 2)),
+    ("receipts-writable-for-sender", "nested-rights", |h| {
+        h.nested(ROGUE, h.region("calls rx").gpa, WRITE, 0);
+    }),
+    ("armed-word-writable-for-senders-monitor", "monitor-rights", |h| {
+        h.monitor(ROGUE, GUEST_VA + h.region("calls rx").gpa, WRITE, 0);
+    }),
+    ("end-read-only-for-its-monitor", "monitor-rights", |h| {
+        h.monitor(ROGUE, GUEST_VA + h.region("calls tx").gpa, 0, WRITE);
+    }),
+    ("monitor-maps-messages", "monitor-map", |h| h.lead(h.region("calls tx").hpa + PAGE)),
     ("monitor-maps-foreign-ram", "monitor-map", |h| h.lead(h.ram(WARDEN))),
     ("monitor-maps-foreign-ram-shared", "shared-frames", |h| h.lead(h.ram(WARDEN))),
     ("monitor-maps-other-monitor", "monitor-map", |h| {
