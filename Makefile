@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build artifacts run test bench fuzz doc clean distclean
+.PHONY: help setup build artifacts run test soak bench fuzz doc clean distclean
 
 # The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
 CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -30,6 +30,10 @@ run: build ## boot systems/demo.toml in QEMU; live with a terminal, else the sce
 
 test: build ## all tests; the last line is "N passed, N failed"
 	@$(HARNESS) test
+
+soak: build ## rogues at channels for 60 s of virtual time each, floods for 2 s
+	@SOAK=1 $(HARNESS) test --filter channel/rogue
+	@SOAK=1 $(HARNESS) test --filter channel/flood
 
 bench: build ## measure in deterministic virtual time; target/bench/results.json
 	@$(HARNESS) bench

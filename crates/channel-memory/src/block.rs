@@ -73,15 +73,17 @@ mod way {
     /// The 64 bytes are readable, and accessed atomically alone. Others may change them meanwhile.
     #[inline(always)]
     pub unsafe fn load(from: *const u8) -> [u64; BLOCK] {
-        core::array::from_fn(|n| {
-            // SAFETY: word `n` is within what the caller vouches for.
-            let at = unsafe { from.cast_mut().add(8 * n) };
-            if at.addr() % 8 == 0 {
+        // SAFETY: each word, and each byte of it, is within what the caller vouches for.
+        let at = |n: usize| unsafe { from.cast_mut().add(8 * n) };
+        if from.addr() % 8 == 0 {
+            return core::array::from_fn(|n| {
                 // SAFETY: aligned, and readable as said.
-                return unsafe { AtomicU64::from_ptr(at.cast()) }.load(Relaxed);
-            }
+                unsafe { AtomicU64::from_ptr(at(n).cast()) }.load(Relaxed)
+            });
+        }
+        core::array::from_fn(|n| {
             // SAFETY: readable as said; bytes are always aligned.
-            let byte = |n| unsafe { AtomicU8::from_ptr(at.add(n)) }.load(Relaxed);
+            let byte = |b| unsafe { AtomicU8::from_ptr(at(n).add(b)) }.load(Relaxed);
             u64::from_le_bytes(core::array::from_fn(byte))
         })
     }
@@ -92,18 +94,16 @@ mod way {
     /// The 64 bytes are writable, and accessed atomically alone. Others may read them meanwhile.
     #[inline(always)]
     pub unsafe fn store(to: *mut u8, words: [u64; BLOCK]) {
-        for (n, word) in words.into_iter().enumerate() {
-            // SAFETY: word `n` is within what the caller vouches for.
-            let at = unsafe { to.add(8 * n) };
-            if at.addr() % 8 == 0 {
-                // SAFETY: aligned, and writable as said.
-                unsafe { AtomicU64::from_ptr(at.cast()) }.store(word, Relaxed);
-                continue;
+        if to.addr() % 8 == 0 {
+            for (n, word) in words.into_iter().enumerate() {
+                // SAFETY: aligned, and word `n` is within what the caller vouches for.
+                unsafe { AtomicU64::from_ptr(to.add(8 * n).cast()) }.store(word, Relaxed);
             }
-            for (n, byte) in word.to_le_bytes().into_iter().enumerate() {
-                // SAFETY: writable as said; bytes are always aligned.
-                unsafe { AtomicU8::from_ptr(at.add(n)) }.store(byte, Relaxed);
-            }
+            return;
+        }
+        for (n, byte) in words.iter().flat_map(|word| word.to_le_bytes()).enumerate() {
+            // SAFETY: writable as the caller says; bytes are always aligned.
+            unsafe { AtomicU8::from_ptr(to.add(n)) }.store(byte, Relaxed);
         }
     }
 }

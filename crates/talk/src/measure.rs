@@ -18,9 +18,9 @@ pub fn send(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     host.ready();
     let mut due = host.now();
     for number in 1..=count {
-        let note = Note::of(number);
+        let words = Note::of(number).words();
         mark!(BEGIN | id::CHANNEL_SEND);
-        let sent = end.send(&note);
+        let sent = place(&mut end, words);
         mark!(END | id::CHANNEL_SEND);
         mark!(BEGIN | id::CHANNEL_RING);
         caller.tell();
@@ -42,7 +42,7 @@ pub fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     host.ready();
     for number in 1..=count {
         let note = if spin { look(&mut end) } else { sleep(&mut end, &mut sleeper) };
-        if note.ok()? != Note::of(number) {
+        if note.ok()? != Note::of(number).words() {
             return None;
         }
     }
@@ -50,24 +50,45 @@ pub fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     Some(())
 }
 
-fn look(end: &mut Receiver<'static, Note>) -> Result<Note, Stop> {
+/// Sends a message where it will lie.
+#[inline(always)]
+fn place(end: &mut Sender<'static, Note>, words: [u64; 8]) -> Result<(), Stop> {
+    let batch = end.raw().reserve(1)?;
+    if let Some(slot) = batch.slot(0) {
+        slot.set_block(0, words);
+    }
+    batch.give(1);
+    Ok(())
+}
+
+/// Takes a message from where it lies.
+#[inline(always)]
+fn take(end: &mut Receiver<'static, Note>) -> Result<[u64; 8], Stop> {
+    let batch = end.raw().peek(1)?;
+    let words = batch.slot(0).map_or([0; 8], |slot| slot.block(0));
+    batch.give(1);
+    Ok(words)
+}
+
+fn look(end: &mut Receiver<'static, Note>) -> Result<[u64; 8], Stop> {
     loop {
         mark!(BEGIN | id::CHANNEL_RECEIVE);
-        let note = end.receive();
-        if note != Err(Stop::Wait) {
-            mark!(END | id::CHANNEL_RECEIVE);
-            return note;
+        match take(end) {
+            Err(Stop::Wait) => core::hint::spin_loop(),
+            other => {
+                mark!(END | id::CHANNEL_RECEIVE);
+                return other;
+            }
         }
-        core::hint::spin_loop();
     }
 }
 
 fn sleep<P: Platform>(
     end: &mut Receiver<'static, Note>,
     sleeper: &mut Sleeper<Mapping<'static>, P>,
-) -> Result<Note, Stop> {
+) -> Result<[u64; 8], Stop> {
     mark!(BEGIN | id::CHANNEL_WAKE);
-    let note = end.recv(sleeper);
+    let words = sleeper.wait(|| take(end));
     mark!(END | id::CHANNEL_WAKE);
-    note
+    words
 }

@@ -22,6 +22,13 @@ impl Note {
         Self { number, words: core::array::from_fn(word) }
     }
 
+    /// All of it as words.
+    #[must_use]
+    pub const fn words(&self) -> [u64; 8] {
+        let [a, b, c, d, e, f, g] = self.words;
+        [self.number, a, b, c, d, e, f, g]
+    }
+
     /// Whether all of it belongs together.
     #[must_use]
     pub fn is_whole(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Doorbells of channels: what a ring costs each side, one who rings for ever, and an end that ends while the other one sleeps.
 
+use super::channel::soaks;
 use super::driver::Job;
 use super::system::{Manifest, Seen, run};
 use bulkhead_qemu::Time;
@@ -21,13 +22,27 @@ pub fn jobs() -> Vec<Job> {
             Job::one(format!("channel/doorbell-exits-{name}"), 60, move |bench| {
                 exits(receiver, &run(&ends(receiver, EXITS), &bench.dir, |_| {})?)
             }),
-            Job::one(format!("channel/flood-{name}"), 120, move |bench| {
-                // Timers in time, for deadlines of a millisecond.
-                let precise = |o: &mut bulkhead_run::Options| {
-                    (o.limit, o.time) = (Duration::from_secs(100), Time::virtual_time());
-                };
-                flood(receiver, &run(&ends(receiver, FLOOD), &bench.dir, precise)?)
-            }),
+            Job::one(
+                format!("channel/flood-{name}"),
+                if soaks() { 1_800 } else { 120 },
+                move |bench| {
+                    // Timers in time, for deadlines of a millisecond.
+                    let precise = |o: &mut bulkhead_run::Options| {
+                        (o.limit, o.time) = (
+                            Duration::from_secs(if soaks() { 1_500 } else { 100 }),
+                            Time::virtual_time(),
+                        );
+                    };
+                    flood(
+                        receiver,
+                        &run(
+                            &ends(receiver, if soaks() { LONG_FLOOD } else { FLOOD }),
+                            &bench.dir,
+                            precise,
+                        )?,
+                    )
+                },
+            ),
             Job::one(format!("channel/left-{name}"), 60, move |bench| {
                 left(&run(&ends(receiver, LEFT), &bench.dir, |_| {})?, "exited")
             }),
@@ -43,6 +58,8 @@ pub fn jobs() -> Vec<Job> {
 const COUNT: u32 = 200;
 const EXITS: [&str; 2] = ["role=measure-send count=200 gap=300", "role=measure-receive count=200"];
 const FLOOD: [&str; 2] = ["role=flood ms=60", "role=woken ms=55"];
+/// The same for `make soak`: an exit is slow where it is emulated.
+const LONG_FLOOD: [&str; 2] = ["role=flood ms=2000", "role=woken ms=1900"];
 /// The receiver has much more time than the run: only news of the sender ends it.
 const LEFT: [&str; 2] = ["role=send count=100 gap=200", "role=woken ms=1000000"];
 const DIED: [&str; 2] = ["role=send count=100 gap=200 poke=1", "role=woken ms=1000000"];

@@ -17,10 +17,20 @@ use std::time::Duration;
 const KINDS: [(&str, &str); 3] =
     [("queue", "message = 64"), ("records", ""), ("mailbox", "message = 64")];
 
+/// Whether it is to last long: `make soak`.
+pub fn soaks() -> bool {
+    std::env::var_os("SOAK").is_some()
+}
+
 /// Milliseconds that the rogue has.
-const MILLIS: u32 = 2000;
+fn millis() -> u32 {
+    if soaks() { 60_000 } else { 2_000 }
+}
+
 /// Periods of 10 ms that the victim has: all of that time.
-const PERIODS: u32 = MILLIS / 10;
+fn periods() -> u32 {
+    millis() / 10
+}
 
 pub fn jobs() -> Vec<Job> {
     let kinds = KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
@@ -76,24 +86,27 @@ fn channel(manifest: &mut Manifest, [from, to]: [&str; 2], kind: &str, more: &st
 
 fn job(kind: &'static str, more: &'static str, sends: bool) -> Job {
     let what = if sends { "sends" } else { "receives" };
-    Job::one(format!("channel/rogue-{what}-{kind}"), 240, move |bench| {
+    let patience = if soaks() { 3_600 } else { 240 };
+    Job::one(format!("channel/rogue-{what}-{kind}"), patience, move |bench| {
         hold_out(bench, kind, more, sends)
     })
 }
 
 fn hold_out(bench: &Bench, kind: &str, more: &str, sends: bool) -> Result<String, String> {
     let ends = if sends { ["rogue", "victim"] } else { ["victim", "rogue"] };
-    let victim = format!("role=victim channel=news count={PERIODS}");
-    let rogue = format!("role=rogue channel=news ms={MILLIS} poke=1");
+    let victim = format!("role=victim channel=news count={}", periods());
+    let rogue = format!("role=rogue channel=news ms={} poke=1", millis());
     let mut manifest = Manifest::new()
         .ends_with(&["victim", "rogue"])
         .bare("victim", "talk", &victim, &[0], "4 MiB", "")
         .bare("rogue", "talk", &rogue, &[1], "4 MiB", "");
     channel(&mut manifest, ends, kind, more);
-    let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(200))?;
+    let seen = run(&manifest, &bench.dir, |o| {
+        o.limit = Duration::from_secs(if soaks() { 3_000 } else { 200 })
+    })?;
     seen.undisturbed("victim", &["exited"])?;
     seen.exited("victim")?;
-    let kept = format!("victim missed 0 of {PERIODS}; some messages");
+    let kept = format!("victim missed 0 of {}; some messages", periods());
     seen.ensure(seen.console.contains(&kept), "the victim did not keep its deadlines")?;
     let spoilt = kind == "mailbox" || seen.console.contains("some corrupted");
     seen.ensure(spoilt, "nothing was spoilt: the rogue is too tame")?;
@@ -106,5 +119,5 @@ fn hold_out(bench: &Bench, kind: &str, more: &str, sends: bool) -> Result<String
     let text = seen.denials[0].to_string();
     let whose = if sends { "news rx" } else { "news tx" };
     seen.ensure(text.contains("written by"), format!("the denial does not say why: {whose}"))?;
-    Ok(format!("{PERIODS} periods kept; then: {text}"))
+    Ok(format!("{} periods kept; then: {text}", periods()))
 }

@@ -1,7 +1,7 @@
 //! An end of a channel as tests have it in every kind of guest.
 
 use bulkhead_linux::channel::named;
-use bulkhead_talk::Host;
+use bulkhead_talk::{Host, Nobody};
 use std::fmt::Arguments;
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,6 +13,9 @@ struct Here {
 }
 
 impl Host for Here {
+    type Ring = Nobody;
+    type Bed = Nobody;
+
     fn now(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
