@@ -374,3 +374,31 @@ fn nobody_but_the_kernel_says_that_a_message_is_a_notification() {
         assert_eq!(world.came(server).info, Info::new(0, 4));
     });
 }
+
+/// What waits for its receiver was checked when it was sent.
+#[test]
+fn a_message_that_waits_outlives_the_capability_by_which_it_was_sent() {
+    both(|world| {
+        let (endpoint, reply) = (world.make(Kind::Endpoint, 0), world.make(Kind::Reply, 0));
+        let badged = world.copy(endpoint, Rights::ALL, 0x77);
+        let sender = world.thread(10);
+        world.call(sender, badged, 7, [1, 2, 3, 4]);
+        assert_eq!(world.state(sender), State::Sending);
+        world.revoke(endpoint);
+        world.audit();
+        assert!(world.cap(badged).is(Kind::Null));
+        let server = world.thread(20);
+        world.recv(server, endpoint, reply, u64::MAX);
+        let came = world.came(server);
+        assert_eq!((came.badge, came.info.label()), (0x77, 7));
+        world.reply(server, reply, 9, [0; 4]);
+        assert_eq!(world.came(sender).info.label(), 9);
+    });
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let sender = world.thread(10);
+        world.call(sender, endpoint, 7, [1, 2, 3, 4]);
+        world.delete(endpoint);
+        assert_eq!(world.came(sender).status.code(), Some(Code::Cancelled));
+    });
+}
