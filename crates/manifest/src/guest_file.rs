@@ -4,6 +4,7 @@
 //! bounded; a file is a claim.
 
 use bulkhead_layout::PAGE;
+use bulkhead_plan::Span;
 use std::collections::BTreeMap;
 
 /// What a kernel's header says.
@@ -28,6 +29,14 @@ pub struct Segment {
     pub write: bool,
     /// May be executed.
     pub execute: bool,
+}
+
+impl Segment {
+    /// The pages that it touches, all of which it gets.
+    #[must_use]
+    pub fn pages(&self) -> Span {
+        Span { start: self.start, len: self.len }.pages()
+    }
 }
 
 /// What a program's headers say.
@@ -224,6 +233,18 @@ pub fn clash(segments: &[Segment]) -> Option<(Segment, Segment)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// One that begins in the middle of a page takes a page more than its length has.
+    #[test]
+    fn a_segment_takes_all_pages_that_it_touches() {
+        let pages = |start, len| {
+            let segment = Segment { start, len, write: false, execute: false };
+            (segment.pages().start, segment.pages().len)
+        };
+        assert_eq!(pages(2 * PAGE, PAGE), (2 * PAGE, PAGE));
+        assert_eq!(pages(2 * PAGE + 8, PAGE), (2 * PAGE, 2 * PAGE));
+        assert_eq!(pages(3 * PAGE - 1, 2), (2 * PAGE, 2 * PAGE));
+    }
 
     proptest! {
         #[test]

@@ -8,8 +8,8 @@ use bulkhead_channel::layout::Shape;
 use bulkhead_kernel::Cap;
 use bulkhead_kernel::abi::{ARGS, Kind, Load, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot};
 use bulkhead_layout::PAGE;
-use bulkhead_plan::Bell;
 use bulkhead_plan::kernel::{Context, Kernel, Policy, Program};
+use bulkhead_plan::{Bell, Span};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A program in the making.
@@ -59,8 +59,8 @@ impl Made {
         let node = build.make(Kind::Node, program.slots.trailing_zeros() as u8, 1)?;
         let space = build.make(Kind::Space, 0, 1)?;
         for segment in &elf.segments {
-            let first = segment.address / PAGE * PAGE;
-            let end = (segment.address + segment.size).next_multiple_of(PAGE);
+            let pages = Span { start: segment.address, len: segment.size }.pages();
+            let (first, end) = (pages.start, pages.end());
             if first < at::PROGRAM || end > at::HEAP {
                 return Err(wrong(format!(
                     "it has to be linked between {:#x} and {:#x}, not at {first:#x}",
@@ -68,14 +68,14 @@ impl Made {
                     at::HEAP
                 )));
             }
-            let (frames, offset) = build.frames(end - first)?;
+            let (frames, offset) = build.frames(pages.len)?;
             let start = offset as usize + (segment.address - first) as usize;
             build.machine().bytes_mut()[start..start + segment.bytes.len()]
                 .copy_from_slice(&segment.bytes);
             let mut rights = Rights::READ;
             rights = if segment.rights.write { rights.and(Rights::WRITE) } else { rights };
             rights = if segment.rights.execute { rights.and(Rights::EXECUTE) } else { rights };
-            let count = ((end - first) / PAGE) as u32;
+            let count = (pages.len / PAGE) as u32;
             build.map(space, frames, count, first, rights).map_err(wrong)?;
         }
         let (page, page_at) = build.frames(PAGE)?;
@@ -225,8 +225,13 @@ impl Made {
     /// Tells it what its core's contexts take.
     pub fn tell_load(&mut self, kernel: &Kernel) {
         let servers = (0..kernel.contexts.len()).filter(|n| kernel.is_server(*n)).count();
-        let (share, overhead) = (kernel.sum().0, kernel.overhead as u32);
-        self.page.load = Load { share, servers: servers as u32, overhead };
+        let share = kernel.sum().0;
+        self.page.load = Load { share, servers: servers as u32, ..self.page.load };
+    }
+
+    /// Tells it what its contexts are charged for each activation.
+    pub fn tell_overhead(&mut self, kernel: &Kernel) {
+        self.page.load.overhead = kernel.overhead as u32;
     }
 
     /// Writes its page.

@@ -194,7 +194,7 @@ fn heaviest(cx: &Context<'_, '_>, parts: &Parts<'_>) -> Vec<(u64, Location, Stri
         let heap = program.heap.as_deref().map_or(0, pages);
         all.push((heap, cx.at(program, &[k("heap")]), format!("the heap of `{}`", program.name)));
         let text = elf(cx, program).map_or(0, |elf| {
-            elf.segments.iter().fold(0u64, |sum, s| sum.saturating_add(s.len.div_ceil(PAGE)))
+            elf.segments.iter().fold(0u64, |sum, s| sum.saturating_add(s.pages().len / PAGE))
         });
         all.push((text, cx.at(program, &[k("file")]), format!("the file of `{}`", program.name)));
     }
@@ -213,9 +213,7 @@ fn needs(cx: &Context<'_, '_>, parts: &Parts<'_>) -> u64 {
     let of = |text: &Option<String>| text.as_deref().map_or(0, bytes);
     let programs = parts.programs.iter().map(|program| {
         let segments = elf(cx, program).map_or(0, |elf| {
-            elf.segments.iter().fold(0u64, |sum, segment| {
-                sum.saturating_add(segment.len.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
-            })
+            elf.segments.iter().fold(0u64, |sum, segment| sum.saturating_add(segment.pages().len))
         });
         segments.saturating_add(of(&program.heap)).saturating_add(of(&program.memory))
     });
