@@ -91,16 +91,32 @@ uint32_t bulkhead_need(const char *name, uint8_t kind, uint8_t rights)
     return address;
 }
 
-void *bulkhead_memory(const char *name, uint64_t *len)
+static const struct bulkhead_name *memory_of(const char *name)
 {
     const struct bulkhead_page *page = bulkhead_page();
     for (uint64_t n = 0; n < page->names; n++) {
         const struct bulkhead_name *entry = &page->name_of[n];
-        if (entry->len && bulkhead_same(entry->name, name)) {
-            if (len)
-                *len = entry->len;
-            return (void *)entry->memory;
-        }
+        if (entry->len && bulkhead_same(entry->name, name))
+            return entry;
     }
     return NULL;
+}
+
+void *bulkhead_memory(const char *name, uint64_t *len)
+{
+    const struct bulkhead_name *entry = memory_of(name);
+    if (!entry)
+        return NULL;
+    if (len)
+        *len = entry->len;
+    return (void *)entry->memory;
+}
+
+void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *address)
+{
+    const struct bulkhead_name *entry = memory_of(name);
+    if (!entry || !entry->address)
+        return NULL;
+    *address = entry->address;
+    return bulkhead_memory(name, len);
 }

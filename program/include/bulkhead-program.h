@@ -29,7 +29,7 @@ struct bulkhead_name {
     uint32_t budget, period; /* of a context, in microseconds */
 };
 
-/* What the manifest has admitted on the core, for who has sched_control. */
+/* What the manifest has admitted on the core, for who has sched_control; all know the overhead. */
 struct bulkhead_load {
     uint64_t share; /* parts of 2^-40 */
     uint32_t servers, overhead;
@@ -169,6 +169,9 @@ static inline uint32_t bulkhead_interrupt(const char *name)
 /* Shared memory, a channel, or a device's registers ("pci:BB:DD.F:N"); NULL if it was not given. Others
  * may change it at any time: read and write it through volatile or atomic pointers. */
 void *bulkhead_memory(const char *name, uint64_t *len);
+/* The same of shared memory that a device of this program reaches (dma): and its first address for the device. Nothing
+ * copies it, so the device sees what is written at once. NULL if no device of the program's reaches memory of that name. */
+void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *address);
 
 /* A message: label, length and whether a capability comes along; its first four words. */
 struct bulkhead_message {

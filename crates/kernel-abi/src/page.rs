@@ -51,7 +51,7 @@ pub struct Name {
     pub period: u32,
 }
 
-/// What the manifest has admitted on a core, for those who may give out its time.
+/// What the manifest has admitted on a core, for those who may give out its time; all others know the overhead only.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]

@@ -17,8 +17,6 @@ const CONTROL: u16 = 0x43;
 const RATE: u8 = 0b0011_0100;
 const MILLI: u64 = 1_000_000;
 const MILLION: u64 = 1_000_000;
-/// What the kernel charges for an activation, ns: the manifest's admission counts with it.
-const CHARGE: u64 = 1_000;
 
 fn begin(pit: Ports, divisor: u16) {
     let [low, high] = divisor.to_le_bytes();
@@ -50,7 +48,8 @@ fn driver(program: Program) -> u32 {
     mark!(marker::VALUE | marker::id::STORM_SHARE, took * MILLION / length);
     mark!(marker::VALUE | marker::id::STORM_RATE, handled * 1_000 / millis);
     if let Some(share) = program.number("share") {
-        judge(took, handled, length, share, number("period", MILLION));
+        let charged = handled * u64::from(program.page().load.overhead);
+        judge(took, charged, length, share, number("period", MILLION));
     }
     // Without an acknowledgement no more comes.
     while came.wait().is_ok() {}
@@ -58,11 +57,12 @@ fn driver(program: Program) -> u32 {
 }
 
 /// What an I/O VCPU may take: activations follow each other at used/U, but for the last one, of U·T. Used is what it
-/// ran for and what the kernel charges for each activation; one activation can serve several interrupts.
-fn judge(ran: u64, handled: u64, length: u64, share: u64, period: u64) {
+/// ran for and what the kernel charges for each activation, which is at most what it `charged`, one for each interrupt: an
+/// activation can serve several.
+fn judge(ran: u64, charged: u64, length: u64, share: u64, period: u64) {
     let of = |time: u64| time * share / MILLION;
     let most = of(length) + of(period) - of(of(period));
-    let least = (of(length) * 99 / 100).saturating_sub(handled * CHARGE);
+    let least = (of(length) * 99 / 100).saturating_sub(charged);
     assert!(ran <= most, "ran for {ran} ns in {length}, may run for {most}");
     assert!(ran >= least, "ran for {ran} ns in {length}, under a storm for {least} at least");
     println!("storm: took its {} % of the core, not more", share * 100 / MILLION);

@@ -192,6 +192,7 @@ impl Build {
         let program = &kernel.programs[n];
         let end = if program.ends { Rights::EXECUTE } else { Rights::NONE };
         self.give(made.node, slot::SANDBOX, shared.sandbox, Rights::WRITE.and(end), 0)?;
+        made.tell_overhead(kernel);
         if program.sched_control {
             self.give(made.node, slot::CONTROL, shared.control, Rights::ALL, 0)?;
             made.tell_load(kernel);
