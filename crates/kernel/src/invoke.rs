@@ -202,10 +202,10 @@ impl<M: Machine> Kernel<'_, M> {
         let reached = Root::node(&self.machine.get(node).cap);
         let reached = reached.ok_or(Status::new(Code::BadState, 1, 0))?;
         let mut buffer = Ref::<Buffer>::NONE;
-        for (slot, argument) in [(Some(node), 1), (Some(space), 2), (frame, 3)] {
-            slot.map_or(Ok(()), |slot| tree::derivable(self.machine, slot, argument))?;
-        }
+        tree::derivable(self.machine, node, 1)?;
+        tree::derivable(self.machine, space, 2)?;
         if let Some(frame) = frame {
+            tree::derivable(self.machine, frame, 3)?;
             let cap = self.machine.get(frame).cap;
             check(&cap, Rights::READ.and(Rights::WRITE), 3)?;
             let fits = (1u64 << cap.bits) - size_of::<Buffer>() as u64;
@@ -218,9 +218,8 @@ impl<M: Machine> Kernel<'_, M> {
             buffer = Ref::new((cap.object << 12) + offset as u32);
         }
         let space_root = self.machine.physical(self.machine.get(space).cap.object);
-        for (place, from) in [(Place::Root, Some(node)), (Place::Buffer, frame)] {
-            self.keep(slot_of(at, place), place, from);
-        }
+        self.keep(slot_of(at, Place::Root), Place::Root, Some(node));
+        self.keep(slot_of(at, Place::Buffer), Place::Buffer, frame);
         // Its old space goes without stopping it: the new one is there at once.
         let slot = slot_of(at, Place::Space);
         if !self.machine.get(slot).cap.is(Kind::Null) {
@@ -255,10 +254,12 @@ impl<M: Machine> Kernel<'_, M> {
         let authority = root.find(self.machine, words[2], Kind::Thread, 3)?;
         let authority: Ref<Thread> = self.machine.get(authority).cap.at();
         let most = self.machine.get(authority).max_priority;
-        for (word, argument) in [(words[0], 1), (words[1], 2)] {
-            if word > u64::from(most) {
-                return Err(Status::new(Code::NoAuthority, argument, u64::from(most)));
-            }
+        let wrong = |argument| Err(Status::new(Code::NoAuthority, argument, u64::from(most)));
+        if words[0] > u64::from(most) {
+            return wrong(1);
+        }
+        if words[1] > u64::from(most) {
+            return wrong(2);
         }
         let thread = self.machine.get_mut(at);
         (thread.priority, thread.max_priority) = (words[0] as u8, words[1] as u8);
