@@ -294,9 +294,11 @@ pub fn print(text: &[u8]) {
         return;
     }
     for piece in text.chunks(hypercall::CONSOLE_BYTES as usize) {
-        let mut bytes = [[0u8; 8]; 3];
-        bytes.as_flattened_mut()[..piece.len()].copy_from_slice(piece);
-        call(hypercall::CONSOLE, piece.len() as u64, bytes.map(u64::from_le_bytes));
+        let mut words = [0; 3];
+        for (n, byte) in piece.iter().enumerate() {
+            words[n / 8 % 3] |= u64::from(*byte) << (n % 8 * 8);
+        }
+        call(hypercall::CONSOLE, piece.len() as u64, words);
     }
 }
 

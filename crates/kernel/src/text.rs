@@ -51,19 +51,14 @@ impl Line {
     }
 
     #[inline(never)]
-    fn number(&mut self, mut number: u64, base: u8) -> &mut Self {
+    fn number(&mut self, number: u64, base: u8) -> &mut Self {
         let Some(base) = NonZeroU64::new(base.into()) else { return self };
-        let (mut digits, mut count) = ([0; 20], 0);
-        for place in &mut digits {
-            *place = b"0123456789abcdef"[(number % base) as usize % 16];
-            (number, count) = (number / base, count + 1);
-            if number == 0 {
-                break;
-            }
+        let rest = number / base;
+        if rest != 0 {
+            // As deep as there are digits, 20 at most.
+            self.number(rest, base.get() as u8);
         }
-        for digit in digits.into_iter().take(count).rev() {
-            self.byte(digit);
-        }
+        self.byte(b"0123456789abcdef"[(number % base) as usize % 16]);
         self
     }
 }
