@@ -339,7 +339,7 @@ fn wake(at: Ref<Notification>, bits: u64) -> ! {
 // Not where interrupts pay for its registers.
 #[inline(never)]
 fn exception(number: u8, error: u32) {
-    let error = if WITH_ERROR >> number & 1 != 0 { error } else { 0 };
+    let error = error_of(number.into(), error);
     let address = if number == 14 { fault_address() } else { 0 };
     kernel!().exception(Exception { number, error, address });
 }
@@ -355,9 +355,16 @@ extern "C" fn interrupted_idle(pushed: u32, error: u32, ip: u64) -> ! {
     }
 }
 
+/// What an exception has as its error code: 0 if it has none, in whose place something else was pushed.
+#[inline(never)]
+fn error_of(vector: u32, pushed: u32) -> u32 {
+    if WITH_ERROR >> vector & 1 != 0 { pushed } else { 0 }
+}
+
 /// An exception of the kernel's own, as far as it can be told.
 #[inline(never)]
 fn failed(vector: u32, error: u32, ip: u64) -> ! {
+    let error = error_of(vector, error);
     let mut line = Line::default();
     line.decimal("kernel: exception ", vector.into()).hex(" (", error.into()).hex(") at ", ip);
     machine::print(line.end());

@@ -213,7 +213,7 @@
 #define BULKHEAD_HAS_CHILDREN 0x8ul
 /* Not in the state that it would have to be in. */
 #define BULKHEAD_BAD_STATE 0x9ul
-/* Derived too often. */
+/* Derived too often, or more calls in each other than one context goes through. */
 #define BULKHEAD_TOO_DEEP 0xaul
 /* Memory is only given downwards: this node is made of it. */
 #define BULKHEAD_UPWARDS 0xbul

@@ -24,7 +24,7 @@ pub enum Code {
     HasChildren = 8,
     /// Not in the state that it would have to be in.
     BadState = 9,
-    /// Derived too often.
+    /// Derived too often, or more calls in each other than one context goes through.
     TooDeep = 10,
     /// Memory is only given downwards: this node is made of it.
     Upwards = 11,

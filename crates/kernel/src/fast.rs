@@ -84,7 +84,7 @@ impl<M: Machine> Kernel<'_, M> {
         let priority = receiver.priority;
         if !receiver.context.is_none()
             || reply.is_none()
-            || (flags | receiver.flags) & Thread::VECTORS != 0
+            || (flags | receiver.flags) & (Thread::VECTORS | Thread::DEEP) != 0
             || !self.core.scheduler.donate(&mut Store(&mut *self.machine), priority)
         {
             return None;
@@ -96,8 +96,8 @@ impl<M: Machine> Kernel<'_, M> {
             self.leave_queue(to);
         }
         let answer = self.machine.get_mut(reply);
-        (answer.caller, answer.receiver) = (from, Ref::NONE);
-        self.stack(reply, context);
+        (answer.caller, answer.receiver, answer.depth) = (from, Ref::NONE, 0);
+        self.stack(reply, context, to);
         self.machine.get_mut(context).thread = to;
         let sender = self.machine.get_mut(from);
         sender.context = Ref::NONE;

@@ -87,10 +87,17 @@ impl<M: Machine> Kernel<'_, M> {
         if call && reply.is_none() {
             return Err(Status::new(Code::BadState, 0, 0));
         }
-        if passive && (!call || self.machine.get(from).context.is_none()) {
+        if !passive {
+            return Ok(());
+        }
+        let context = self.machine.get(from).context;
+        if !call || context.is_none() {
             return Err(Status::new(Code::NoContext, 0, 0));
         }
-        Ok(())
+        match self.is_deep(context) {
+            true => Err(Status::new(Code::TooDeep, 0, Reply::MOST_NESTED.into())),
+            false => Ok(()),
+        }
     }
 
     /// Sends those away whose messages a thread could not take, up to the first one that it could.
@@ -136,7 +143,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn expect_answer(&mut self, from: Ref<Thread>, to: Ref<Thread>) {
         let reply = core::mem::take(&mut self.machine.get_mut(to).reply);
         let answer = self.machine.get_mut(reply);
-        (answer.caller, answer.receiver) = (from, Ref::NONE);
+        (answer.caller, answer.receiver, answer.depth) = (from, Ref::NONE, 0);
         let caller = self.machine.get_mut(from);
         caller.reply = reply;
         let context = caller.context;
@@ -147,7 +154,8 @@ impl<M: Machine> Kernel<'_, M> {
             return self.stop(from, State::Calling, Time::MAX);
         }
         self.set_state(from, State::Calling);
-        self.stack(reply, context);
+        self.machine.get_mut(to).flags &= !Thread::DEEP;
+        self.stack(reply, context, to);
         self.set_state(to, State::Running);
         self.trace_call(from, to, context);
         self.hand(context, to);
@@ -162,16 +170,27 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A context came through a reply object.
+    /// A context came through a reply object to a thread.
     #[inline(always)]
-    pub(crate) fn stack(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
+    pub(crate) fn stack(&mut self, reply: Ref<Reply>, context: Ref<Context>, to: Ref<Thread>) {
         let top = core::mem::replace(&mut self.machine.get_mut(context).reply, reply);
         let new = self.machine.get_mut(reply);
         (new.below, new.context) = (top, context);
         if let Some(top) = top.some() {
             let top = self.machine.get_mut(top);
             (top.above, top.context) = (reply, Ref::NONE);
+            let depth = top.depth + 1;
+            self.machine.get_mut(reply).depth = depth;
+            if depth >= Reply::MOST_NESTED - 1 {
+                self.machine.get_mut(to).flags |= Thread::DEEP;
+            }
         }
+    }
+
+    /// Whether a context goes through as many calls as it may.
+    fn is_deep(&self, context: Ref<Context>) -> bool {
+        let top = self.machine.get(context).reply.some();
+        top.is_some_and(|top| self.machine.get(top).depth >= Reply::MOST_NESTED - 1)
     }
 
     /// Ends a reply object's place in a stack: the context goes back to its caller, and with it what
@@ -198,7 +217,8 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, caller);
     }
 
-    /// The context in whose stack a reply object is. Takes a step for each call that is nested in it.
+    /// The context in whose stack a reply object is. Takes a step for each call that is nested in it, fewer
+    /// than [`Reply::MOST_NESTED`].
     pub(crate) fn stacked(&self, reply: Ref<Reply>) -> Ref<Context> {
         let mut top = reply;
         while let Some(above) = self.machine.get(top).above.some() {

@@ -117,6 +117,8 @@ impl Thread {
     pub const GRANTS: u8 = 1 << 2;
     /// What it sends is a fault that the kernel tells of.
     pub const FAULTS: u8 = 1 << 3;
+    /// It may run on a context that goes through as many calls as it may: its calls take the general way.
+    pub const DEEP: u8 = 1 << 4;
 }
 
 /// Size of a thread, as a power of two: the second half keeps vector registers.
@@ -181,8 +183,15 @@ pub struct Reply {
     pub context: Ref<Context>,
     /// The thread that waits for a caller with it.
     pub receiver: Ref<Thread>,
+    /// How many were below it when it came into the stack.
+    pub depth: u32,
     /// For whoever writes the next version.
-    pub reserved: [u32; 3],
+    pub reserved: [u32; 2],
+}
+
+impl Reply {
+    /// Most calls that one context goes through: whoever looks for the topmost one takes so many steps.
+    pub const MOST_NESTED: u32 = 32;
 }
 
 /// A scheduling context, in front of its refills.

@@ -2,7 +2,7 @@
 //! them.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Op, Policy, label};
-use bulkhead_kernel_fake::kernel::{Exception, State};
+use bulkhead_kernel_fake::kernel::{Exception, Reply, State};
 use bulkhead_kernel_fake::{Chain, Thread, World, both};
 
 const NEVER: u64 = u64::MAX;
@@ -330,6 +330,72 @@ fn who_works_on_a_callers_time_keeps_to_it() {
         let context = world.context(Policy::Full, 0, 1_000_000);
         let bind = world.method(chain.last, context, label::BIND, [chain.last.cap.into(), 2, 0, 0]);
         assert_eq!(bind, Err(Code::Occupied));
+        world.audit();
+    });
+}
+
+/// A client and servers, each of which calls the next one, until one is refused; who was, and the servers.
+fn call_on(world: &mut World) -> (Thread, Vec<(Thread, Address, Address)>) {
+    let most = Reply::MOST_NESTED as usize;
+    let servers: Vec<_> = (0..most + 2)
+        .map(|_| {
+            let endpoint = world.make(Kind::Endpoint, 0);
+            let (server, reply) = world.server(50, endpoint);
+            (server, endpoint, reply)
+        })
+        .collect();
+    let mut caller = world.thread(20);
+    for (server, endpoint, _) in &servers {
+        world.call(caller, *endpoint, 0, WORDS);
+        if !world.runs(*server) {
+            break;
+        }
+        caller = *server;
+    }
+    (caller, servers)
+}
+
+#[test]
+fn calls_nest_so_deep_and_no_deeper() {
+    both(|world| {
+        let (refused, servers) = call_on(world);
+        let most = Reply::MOST_NESTED as usize;
+        assert!(refused == servers[most - 1].0 && world.runs(refused), "so many have run");
+        let status = world.came(refused).status;
+        assert_eq!((status.code(), status.detail()), (Some(Code::TooDeep), most as u64));
+        assert_eq!(world.state(servers[most].0), State::Receiving);
+        world.audit();
+        // Back by one, and there is room for one again: also for who has just answered.
+        let (last, endpoint, reply) = servers[most - 1];
+        world.reply_recv(last, endpoint, reply, 0, WORDS);
+        world.call(servers[most - 2].0, endpoint, 0, WORDS);
+        assert!(world.runs(last));
+        world.audit();
+        // All the way back.
+        for (server, endpoint, reply) in servers[..most].iter().rev() {
+            assert!(world.runs(*server));
+            world.reply_recv(*server, *endpoint, *reply, 0, WORDS);
+        }
+        assert!(!servers.iter().any(|(server, ..)| world.runs(*server)));
+        world.audit();
+    });
+}
+
+#[test]
+fn who_queued_is_refused_if_its_call_would_nest_too_deep() {
+    both(|world| {
+        let endpoint = world.make(Kind::Endpoint, 0);
+        let (server, reply) = world.server(10, endpoint);
+        let client = world.thread(15);
+        world.call(client, endpoint, 0, WORDS);
+        assert!(world.runs(server));
+        let (deep, _) = call_on(world);
+        world.call(deep, endpoint, 0, WORDS);
+        assert_eq!((world.state(deep), world.runs(server)), (State::Sending, true));
+        world.reply_recv(server, endpoint, reply, 0, WORDS);
+        assert!(world.runs(deep));
+        assert_eq!(world.came(deep).status.code(), Some(Code::TooDeep));
+        assert_eq!(world.state(server), State::Receiving);
         world.audit();
     });
 }

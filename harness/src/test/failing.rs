@@ -27,7 +27,8 @@ type Change = fn(&Elf) -> Result<Option<Vec<u8>>, String>;
 
 /// Name, change, and what the console says.
 const FAILURES: [(&str, Change, &str); 2] = [
-    ("exception", Elf::raise, "kernel: exception 6 ("),
+    // It has no error code.
+    ("exception", Elf::raise, "kernel: exception 6 (0x0) at "),
     ("panic", Elf::panic, "kernel: panicked at "),
 ];
 
