@@ -24,6 +24,9 @@ cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
 # The same kernel, which tells what it does.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"
+# And one that switches criticality itself, to be compared with a program that does.
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features criticality
+cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-criticality"
 guests=()
 for manifest in guests/*/Cargo.toml; do
     guests+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")

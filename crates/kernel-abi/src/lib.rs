@@ -27,7 +27,7 @@ mod status;
 pub use buffer::{BUFFER_WORDS, Buffer};
 pub use info::{Info, MAX_WORDS, REGISTER_WORDS};
 pub use kind::{Kind, Rights};
-pub use method::{Label, METHODS, Policy, label};
+pub use method::{Label, METHODS, Policy, SET_PRIORITIES, label};
 pub use numbered::Described;
 pub use op::Op;
 pub use page::{ARGS, Clock, Load, MAGIC, MAX_NAMES, NAME, Name, Page, at, slot};
