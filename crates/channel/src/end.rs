@@ -139,14 +139,17 @@ impl<M: Memory> End<M> {
     /// Answers the peer; whether it has answered this epoch.
     fn join(&mut self) -> Result<u32, Stop> {
         let hello = self.peer.hello();
-        if hello.phase != Phase::Open || hello.epoch == 0 {
+        let answered = hello.seen == self.page.epoch();
+        // One that has answered and then left may have given something in between.
+        let there = hello.phase == Phase::Open || hello.phase == Phase::Closed && answered;
+        if !there || hello.epoch == 0 {
             return Err(Stop::Apart);
         }
         if !self.peer.fits(self.shape) {
             return Err(Stop::Foreign);
         }
         self.page.answer(hello.epoch);
-        if hello.seen != self.page.epoch() {
+        if !answered {
             return Err(Stop::Apart);
         }
         self.state = State::Joined(hello.epoch);

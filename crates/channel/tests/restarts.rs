@@ -5,7 +5,7 @@
 //! A message is the life of its sender and its number in the sender's session, so that an
 //! old one would be seen.
 
-use bulkhead_channel::layout::DATA;
+use bulkhead_channel::layout::{DATA, HELLO};
 use bulkhead_channel::{Bytes, Memory, Stop, Word, page, queue};
 use stateright::{Checker, Model, Property};
 use std::cell::RefCell;
@@ -261,6 +261,27 @@ impl State {
         }
     }
 
+    /// What was sent to a receiver that goes on arrives, also if the sender has left at once and the receiver
+    /// had not looked since it was answered.
+    fn arrives(&self) -> bool {
+        let hello = page::Hello::of(self.memory[0][HELLO / 8]);
+        let (sent, epoch, life) = self.next;
+        let Some(receiver) = &self.receiver else { return true };
+        let theirs = hello.phase == page::Phase::Closed
+            && (hello.epoch, hello.seen) == (epoch, receiver.epoch());
+        if !theirs || sent == 0 || life != self.lives[0] {
+            return true;
+        }
+        let mut state = self.clone();
+        MEMORY.set(state.memory);
+        let mut stop = Ok(());
+        for _ in 0..=MESSAGES {
+            stop = stop.and_then(|()| state.receive());
+        }
+        let of = u64::from(life) << 40 | u64::from(epoch);
+        stop == Err(Stop::Closed) || (state.expected.1, state.expected.2) == (sent, of)
+    }
+
     /// From here on nothing happens but that both go on: a message arrives, in a bounded
     /// number of calls. Closed ends open again first, dead ones are replaced.
     fn recovers(&self) -> bool {
@@ -331,6 +352,7 @@ impl Model for Channel {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("nothing is wrong", |_, state: &State| state.wrong.is_none()),
+            Property::always("what was sent arrives", |_, state: &State| state.arrives()),
             Property::always("it works again", |_, state: &State| state.recovers()),
             Property::sometimes("a third life is heard", |_, state: &State| {
                 state.lives == [LIVES; 2] && state.expected.1 == 2
@@ -344,6 +366,7 @@ fn whatever_ends_do_no_message_is_of_another_session_and_it_works_again() {
     let checked = Channel.checker().threads(2).target_max_depth(DEPTH).spawn_bfs().join();
     println!("{} states", checked.unique_state_count());
     checked.assert_no_discovery("nothing is wrong");
+    checked.assert_no_discovery("what was sent arrives");
     checked.assert_no_discovery("it works again");
     checked.assert_any_discovery("a third life is heard");
     assert!(checked.unique_state_count() > 10_000);
