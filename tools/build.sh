@@ -27,6 +27,9 @@ cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"
 # And one that switches criticality itself, to be compared with a program that does.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features criticality
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-criticality"
+# And one whose ways in and out can be counted.
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features marked
+cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-marked"
 guests=()
 for manifest in guests/*/Cargo.toml; do
     guests+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")

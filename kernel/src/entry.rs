@@ -12,11 +12,17 @@ use crate::{BAKED, machine, start};
 use bulkhead_cpu_x86::wrmsr;
 use bulkhead_kernel::{Core, Exception, Interrupt, Kernel, Line, Machine, Notification, Ref, Wake};
 use bulkhead_kernel_x86::{Baked, FIRST_LEVEL, SPURIOUS, TIMER, WINDOW, register, selector};
+use bulkhead_layout::marker::{BEGIN, END, encode, id};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
 /// x2APIC: end of interrupt (APM volume 2, section 16.11).
 const EOI: u32 = 0x80B;
+
+/// A marker's instruction.
+const fn marker(kind: u16) -> u64 {
+    u64::from_le_bytes(encode(kind | id::KERNEL_ENTRY))
+}
 
 /// What is on the kernel's stack's top when no thread runs.
 #[repr(C, align(4096))]
@@ -91,9 +97,16 @@ global_asm!(
     "push r14",
     "push r15",
     ".endm",
+    // Nothing but in a kernel that is measured.
+    ".macro mark code",
+    ".if {marked}",
+    ".quad \\code",
+    ".endif",
+    ".endm",
     ".section .text.entry, \"ax\"",
     ".global kernel_call",
     "kernel_call:",
+    "mark {entered}",
     "mov [rip + {scratch}], rsp",
     "mov rsp, [rip + {task} + 4]",
     "mov [rsp + {RIP}], rcx",
@@ -142,6 +155,7 @@ global_asm!(
     "mov rcx, [rsp + {LEFT_RIP}]",
     "mov r11, [rsp + {LEFT_RFLAGS}]",
     "mov rsp, [rsp + {LEFT_RSP}]",
+    "mark {left}",
     "sysretq",
     // All registers.
     "3:",
@@ -150,10 +164,12 @@ global_asm!(
     "pop r11",
     "pop rcx",
     "lea rsp, [rsp + {LEFT_RIP} - 16]",
+    "mark {left}",
     "iretq",
     // Nobody can run: until an interrupt, whose entry comes back here.
     "2:",
     "lea rsp, [rip + {stack} + {size}]",
+    "mark {left}",
     "sti",
     "hlt",
     "jmp 2b",
@@ -175,6 +191,7 @@ global_asm!(
     "3:",
     "push [rsp]",
     "4:",
+    "mark {entered}",
     // From the idle loop there is nothing to save.
     "test byte ptr [rsp + 24], 3",
     "jz 5f",
@@ -211,6 +228,7 @@ global_asm!(
     ".set vector, vector + 1",
     ".endr",
     "6:",
+    "mark {entered}",
     "push [rsp]",
     "test byte ptr [rsp + 24], 3",
     "jz 5b",
@@ -231,6 +249,9 @@ global_asm!(
     ".set vector, vector + 1",
     ".endr",
     ".previous",
+    marked = const cfg!(feature = "marked") as u8,
+    entered = const marker(BEGIN),
+    left = const marker(END),
     scratch = sym SCRATCH,
     baked = sym BAKED,
     current = const offset_of!(Core, current),

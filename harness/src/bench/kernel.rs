@@ -134,6 +134,33 @@ pub(super) fn reported(counts: &Counts, which: u16) -> Result<Figure, Failure> {
     Ok(Figure::new(row).note(format!("{note}; {} exits", spans.vmruns)))
 }
 
+/// Systems of the tests in which programs do what takes the kernel long, or try to.
+const BUSY: [&str; 5] = ["hostile", "overrun", "familiar", "vcpu", "edf"];
+/// Most instructions of an entry, during which interrupts are off.
+const ENTRY: f64 = 10_000.0;
+/// What lies before the marker of an entry and behind that of its end: two pushes, a jump, and the return.
+const AROUND: u64 = 4;
+
+/// The longest time that the kernel keeps an interrupt waiting.
+pub fn entries() -> Found {
+    const KERNEL: &str = "kind = \"kernel\"";
+    let longest = |name: &&'static str| -> Result<(u64, u64, &'static str), Failure> {
+        let path: &'static str = format!("../../tests/kernel/{name}").leak();
+        let system = System::new(path, "kernel-entries").one_core().without_monitors();
+        let marked = format!("{KERNEL}, kernel = \"artifact:kernel-marked\"");
+        let ran = system.changed_all(KERNEL, marked).run()?;
+        let spans = ran.counts.span(id::KERNEL_ENTRY).filter(|spans| spans.n >= ENOUGH);
+        let spans = spans.ok_or_else(|| format!("{name}: no entries"))?;
+        Ok((spans.max + AROUND, spans.n, name))
+    };
+    let all = BUSY.iter().map(longest).collect::<Result<Vec<_>, _>>()?;
+    let entries: u64 = all.iter().map(|(_, n, _)| n).sum();
+    let (most, _, name) = all.iter().max().ok_or("no systems")?;
+    let row = Row::new("kernel.entry_longest", "instructions", *most as f64);
+    let note = format!("{entries} entries in {} systems; the longest in {name}", all.len());
+    Ok(vec![Figure::new(row).must(Must::AtMost(ENTRY)).note(note)])
+}
+
 /// The kernel's text, without what runs once at the start.
 pub fn text() -> Found {
     let image = std::fs::read(build::target().join("artifacts/kernel"))?;

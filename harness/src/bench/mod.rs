@@ -48,7 +48,7 @@ impl Part {
 }
 
 /// Parts of a few seconds, whose figures are tests too: each has a bound.
-pub const SHORT: [Part; 12] = [
+pub const SHORT: [Part; 13] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -63,6 +63,7 @@ pub const SHORT: [Part; 12] = [
         kernel::calls,
     ),
     part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
+    part(&["kernel.entry_longest"], kernel::entries),
     part(&["io.irq_to_handler", "exits.irq_to_handler"], io::interrupt),
 ];
 
