@@ -351,3 +351,34 @@ impl Account {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever is wanted, right or wrong: the one constructor makes or refuses what the policy's own does.
+    #[test]
+    fn one_constructor_makes_what_each_policys_own_does() {
+        let numbers = [0, 1, 7, 8, 100, 999_999, 1_000_000, 1 << 40, Time::MAX];
+        let mut made = 0;
+        for (budget, period) in numbers.iter().flat_map(|b| numbers.map(|p| (*b, p))) {
+            for cost in [0, 7] {
+                let share = u32::try_from(budget).unwrap_or(MILLION);
+                let all = [
+                    (Policy::Sporadic, Account::sporadic(budget, period, 0)),
+                    (Policy::Strict, Account::strict(budget, period, 0)),
+                ]
+                .map(|(policy, server)| (policy, server.and_then(|server| server.with_cost(cost))));
+                let pibs = Utilization::new(share, MILLION)
+                    .and_then(|share| Account::pibs(share, cost, period, 0));
+                let others = [(Policy::Pibs, pibs), (Policy::Full, Account::full(period))];
+                for (policy, own) in all.into_iter().chain(others) {
+                    let one = Account::of(policy, budget, period, cost);
+                    assert_eq!(one.ok(), own.ok(), "{policy:?} {budget} {period} {cost}");
+                    made += usize::from(own.is_ok());
+                }
+            }
+        }
+        assert!(made > 100, "{made}");
+    }
+}

@@ -97,28 +97,10 @@ impl Account {
         self.used = self.used.checked_rem(self.budget).unwrap_or(0);
     }
 
-    /// Another budget and period of a server. What was used so far comes again when it would have;
-    /// of a greater budget the difference can be used at once, of a smaller one it is taken from the
-    /// last refills. From then on the theorem holds for the new ones. Without effect on other
-    /// policies.
+    /// Whether a server can have a budget and a period; of other policies nothing is asked.
     ///
     /// # Errors
-    /// As [`Account::sporadic`] and [`Account::with_cost`]: nothing is changed.
-    pub fn set(
-        &mut self,
-        refills: &mut [Refill],
-        budget: Time,
-        period: Time,
-        now: Time,
-    ) -> Result<(), Invalid> {
-        self.can_be(budget, period)?;
-        if self.is_server() {
-            self.change(refills, budget, period, now);
-        }
-        Ok(())
-    }
-
-    /// Whether a server can have a budget and a period; of other policies nothing is asked.
+    /// As [`Account::sporadic`] and [`Account::with_cost`].
     pub(crate) const fn can_be(&self, budget: Time, period: Time) -> Result<(), Invalid> {
         match self.is_server() {
             true => Self::check(budget, period, self.cost),
@@ -126,7 +108,9 @@ impl Account {
         }
     }
 
-    /// The same of a server that can have them.
+    /// Another budget and period of a server, which it [can have](Self::can_be). What was used so far comes again when
+    /// it would have; of a greater budget the difference can be used at once, of a smaller one it is taken from the
+    /// last refills. From then on the theorem holds for the new ones.
     pub(crate) fn change(&mut self, refills: &mut [Refill], budget: Time, period: Time, now: Time) {
         self.settle(refills, now);
         self.split(refills);
@@ -208,7 +192,9 @@ mod tests {
         }
 
         fn set(&mut self, budget: Time, period: Time, now: Time) -> Result<(), Invalid> {
-            self.0.set(&mut self.1, budget, period, now)
+            self.0.can_be(budget, period)?;
+            self.0.change(&mut self.1, budget, period, now);
+            Ok(())
         }
 
         fn shown(&self) -> Vec<(Time, Time)> {
