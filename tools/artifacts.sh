@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,bench,demo,peer}.cpio
+#   target/artifacts/{test,ctl,bench,demo,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -39,6 +39,7 @@ initramfs() { # NAME PROGRAM-OR-ENTRY...
 }
 
 initramfs test bhattack bhbench bhchannel bhtrue bhview
+initramfs ctl bulkheadctl
 initramfs bench bhbench bhtrue
 initramfs probe bulkhead-probe "file:/machine.toml=machines/qemu-q35.toml"
 
@@ -48,7 +49,9 @@ for modules in "$ARTIFACTS"/linux-*.modules; do
     initramfs "disk-${kernel#linux-}" bhbench bhchannel bhtrue bhio "tree:/=$modules" link:/sbin/modprobe=/bin/busybox
 done
 
-initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" link:/sbin/modprobe=/bin/busybox
+initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" \
+    file:/etc/bulkhead/systems/demo.toml=systems/demo.toml file:/etc/bulkhead/machines/qemu-q35.toml=machines/qemu-q35.toml \
+    link:/etc/bulkhead/system.toml=systems/demo.toml link:/sbin/modprobe=/bin/busybox
 
 # The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
 # belong to linux-6.12, so that is the kernel to start it with.

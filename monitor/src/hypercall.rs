@@ -19,11 +19,12 @@ pub fn handle(core: Core) -> bool {
         vmcb.set(vmcb::RAX, OK);
         return skip(core, VMMCALL);
     }
-    other(core, call)
+    decided(core, call, VMMCALL)
 }
 
+/// A call by an instruction of so many bytes that the guest's kernel let its caller make.
 #[inline(never)]
-fn other(core: Core, call: u64) -> bool {
+pub fn decided(core: Core, call: u64, length: u64) -> bool {
     let (config, frame) = (config(), core.frame);
     let [first, second] = [frame.rdi.get(), frame.rsi.get()];
     let wanted = decide(call, [first, second], config.sandboxes, config.control, enforced);
@@ -32,7 +33,7 @@ fn other(core: Core, call: u64) -> bool {
             return true;
         }
         core.vmcb().set(vmcb::RAX, DENIED);
-        return skip(core, VMMCALL);
+        return skip(core, length);
     }
     count(core, Cause::Hypercall);
     let result = match wanted {
@@ -50,7 +51,7 @@ fn other(core: Core, call: u64) -> bool {
         Call::Denied => DENIED,
     };
     core.vmcb().set(vmcb::RAX, result);
-    skip(core, VMMCALL)
+    skip(core, length)
 }
 
 /// Appends bytes to this core's console ring.

@@ -2,8 +2,8 @@
 
 use crate::core::{Core, config, slice};
 use crate::record::{count, deny};
-use crate::{life, mail, pci, vmware};
-use bulkhead_resident::hypercall::{BELL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
+use crate::{hypercall, life, mail, pci, vmware};
+use bulkhead_resident::hypercall::{BELL_PORT, CALL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
 use bulkhead_resident::monitor::Quiet;
 use bulkhead_resident::report::{Cause, Kind, State};
 use bulkhead_resident_x86::vmcb;
@@ -32,6 +32,10 @@ pub fn handle(core: Core) -> bool {
         return done(core, info, 0);
     }
     let size = (info >> 4 & 0b111) as u8;
+    if port == u32::from(CALL_PORT) && read && !string && size == 4 {
+        let length = vmcb.get(vmcb::EXIT_INFO2).wrapping_sub(vmcb.get(vmcb::RIP));
+        return hypercall::decided(core, rax, length);
+    }
     if !string && pci::answers_port(port, size) {
         count(core, Cause::Config);
         let write = (!read).then_some(rax as u32);

@@ -19,6 +19,17 @@ pub fn raw(number: u64, a: u64, b: u64, c: u64, d: u64) -> u64 {
     result
 }
 
+/// The same by [`call::CALL_PORT`]: number, RDI, RSI.
+pub fn by_port(number: u64, a: u64, b: u64) -> u64 {
+    let result;
+    // SAFETY: as in `raw`.
+    unsafe {
+        asm!("in eax, dx", inlateout("rax") number => result,
+            in("dx") call::CALL_PORT, in("rdi") a, in("rsi") b, options(nostack));
+    }
+    result
+}
+
 /// Does nothing.
 pub fn null() -> u64 {
     raw(call::NULL, 0, 0, 0, 0)

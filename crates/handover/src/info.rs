@@ -2,7 +2,7 @@
 //! [`crate::map::INFO_GPA`]. The host bakes it; the boot code adds the
 //! frequencies that it measured.
 
-use crate::MAX_CORES;
+use crate::{MAX_CORES, MAX_SANDBOXES};
 use bulkhead_resident::monitor::Clock;
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -78,8 +78,16 @@ pub struct Info {
     /// How the receiver of each window's channel is woken: 0 = not at all; else by the vector, for the receiver, or
     /// by a write to the port, for the sender, in bits 15:0; [`ADAPTIVE`].
     pub bells: [u32; MAX_CHANNELS],
+    /// Sandboxes in the machine.
+    pub sandboxes: u32,
+    /// Those that this one may stop, start and restart, as a set.
+    pub control: u32,
+    /// Bytes of the image: with it and the manifest everything else's place in memory follows.
+    pub image: u64,
+    /// All sandboxes' names, by index.
+    pub names: [[u8; NAME]; MAX_SANDBOXES],
     /// Padding.
-    pub reserved: [u64; 185],
+    pub reserved: [u64; 55],
 }
 
 const _: () = assert!(size_of::<Window>() == 64);

@@ -282,6 +282,10 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.level_vectors = lines.level_vectors;
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
+    info.sandboxes = plan.sandboxes.len() as u32;
+    info.control = sandbox.control.iter().fold(0, |set, i| set | 1 << i);
+    info.image = plan.image.len;
+    info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
     let seen =
         |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));
     let bell = |(n, channel): (usize, &plan::Channel)| {

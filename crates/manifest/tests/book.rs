@@ -94,6 +94,7 @@ fn the_hypercall_reference_has_every_number() {
     let power = [hypercall::POWER_OFF, hypercall::POWER_RESTART];
     has(page, power.map(|value| format!("{value:#04x}")));
     has(page, [format!("port {:#x}", hypercall::POWER_PORT)]);
+    has(page, [format!("port {:#x}", hypercall::CALL_PORT)]);
     has(page, [format!("port {:#x} + *n*, *n* below {MAX_BELLS}", hypercall::BELL_PORT)]);
 }
 

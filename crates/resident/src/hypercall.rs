@@ -1,6 +1,7 @@
 //! Hypercalls: `VMMCALL` at CPL 0 with the number in RAX, arguments in RDI,
 //! RSI, RDX and R8; the result comes back in RAX. No call takes a pointer, so a
-//! monitor reads no guest memory. Every other register is preserved.
+//! monitor reads no guest memory. Every other register is preserved. A 32-bit `IN` from
+//! [`CALL_PORT`] is the same call: for programs that a guest's kernel gives the port.
 
 /// Does nothing; returns [`OK`].
 pub const NULL: u64 = 0x4248_0000;
@@ -50,6 +51,9 @@ pub const POWER_OFF: u8 = 0x34;
 /// First of the ports that are a sandbox's doorbells by their number: any write rings.
 /// The information page says which channel's is which.
 pub const BELL_PORT: u16 = 0x0640;
+
+/// Port from which a 32-bit read makes a hypercall, with the same registers; RDX has the port.
+pub const CALL_PORT: u16 = 0x0680;
 
 /// Most bytes of one [`CONSOLE`].
 pub const CONSOLE_BYTES: u64 = 24;

@@ -5,7 +5,7 @@
 use crate::explain;
 use bulkhead_arch_x86::bitmap::Direct;
 use bulkhead_arch_x86::msr;
-use bulkhead_layout::hypercall::POWER_PORT;
+use bulkhead_layout::hypercall::{CALL_PORT, POWER_PORT};
 use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::{PAGE, monitor::Quiet};
 use bulkhead_plan::{
@@ -287,6 +287,17 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
             why: "through it a guest switches itself off, in every sandbox (port-emulated)".into(),
             rule: RULE,
             gets: "its own end or restart".into(),
+            allow: Allow::Has,
+        };
+    }
+    if port == CALL_PORT {
+        return Answer {
+            what,
+            owner: "the monitor's".into(),
+            why: "by a 32-bit read programs make hypercalls, in every sandbox (port-emulated)"
+                .into(),
+            rule: RULE,
+            gets: "what the manifest grants: `control`".into(),
             allow: Allow::Has,
         };
     }

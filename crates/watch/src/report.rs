@@ -2,7 +2,7 @@
 
 use crate::dma::{Blocked, blocked};
 use crate::explain::{Explained, explain};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Core, Snapshot};
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSE_NAMES, State};
 use schemars::JsonSchema;
@@ -145,10 +145,27 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
             newest_denials: Vec::new(),
         };
     };
+    let explained = seen.cores.iter().enumerate();
+    let explained = explained.flat_map(|(c, core)| core.newest.iter().map(move |d| (c, d)));
+    Sandbox {
+        name: plan.name.clone(),
+        cores: plan.cores.clone(),
+        state: state(seen.state),
+        exit_code: (seen.state == State::Exited).then_some(seen.report.exit_code),
+        restarts: seen.report.restarts,
+        exits: exits(&seen.cores, hz, now_tsc),
+        denials: seen.denials(),
+        newest_denials: explained.map(|(c, d)| explain(&baked.plan, index, c, d)).collect(),
+    }
+}
+
+/// Exits of a sandbox's cores until now.
+#[must_use]
+pub fn exits(cores: &[Core], hz: u64, now_tsc: u64) -> Exits {
     let mut exits = Exits::default();
     for (cause, name) in CAUSE_NAMES.into_iter().enumerate() {
         let (mut boot, mut steady) = (0, 0);
-        for core in &seen.cores {
+        for core in cores {
             let before =
                 if core.steady_tsc != 0 { core.boot_exits[cause] } else { core.exits[cause] };
             boot += before;
@@ -161,25 +178,16 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
             exits.steady.insert(name, steady);
         }
     }
-    let since = seen.cores.iter().map(|c| c.steady_tsc);
+    let since = cores.iter().map(|c| c.steady_tsc);
     if let Some(since) = since.filter(|&tsc| tsc != 0).min() {
         exits.steady_seconds = now_tsc.saturating_sub(since) as f64 / hz as f64;
     }
-    let explained = seen.cores.iter().enumerate();
-    let explained = explained.flat_map(|(c, core)| core.newest.iter().map(move |d| (c, d)));
-    Sandbox {
-        name: plan.name.clone(),
-        cores: plan.cores.clone(),
-        state: state(seen.state),
-        exit_code: (seen.state == State::Exited).then_some(seen.report.exit_code),
-        restarts: seen.report.restarts,
-        exits,
-        denials: seen.denials(),
-        newest_denials: explained.map(|(c, d)| explain(&baked.plan, index, c, d)).collect(),
-    }
+    exits
 }
 
-fn state(state: State) -> &'static str {
+/// A state's name.
+#[must_use]
+pub fn state(state: State) -> &'static str {
     match state {
         State::Absent => "absent",
         State::Launching => "launching",

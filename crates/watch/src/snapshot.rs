@@ -86,7 +86,9 @@ pub fn snapshot(ram: &Read, baked: &Baked) -> Option<Snapshot> {
     Some(Snapshot { boot, sandboxes, events })
 }
 
-fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
+/// A sandbox's report at an address, of so many cores.
+#[must_use]
+pub fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
     let report: Report = get(ram, pa)?;
     let state = match report.state {
         _ if report.magic != MAGIC => State::Absent,

@@ -40,6 +40,8 @@ pub enum Act {
     Call(u64, u64, u64),
     /// One about another sandbox: number, second argument.
     CallForeign(u64, u64),
+    /// The same by the port.
+    PortForeign(u64, u64),
     /// Something else.
     Run(fn(&Aim) -> Got),
 }
@@ -78,6 +80,9 @@ impl Act {
             Self::Call(number, a, b) => Ok(hypercall::raw(number, a, b, 0, 0)),
             Self::CallForeign(number, b) => {
                 Ok(hypercall::raw(number, u64::from(aim.sandbox), b, 0, 0))
+            }
+            Self::PortForeign(number, b) => {
+                Ok(hypercall::by_port(number, u64::from(aim.sandbox), b))
             }
             Self::Run(act) => act(aim),
         }

@@ -299,6 +299,12 @@ pub static ATTACKS: &[Attack] = &[
         Call(CONTROL, u64::MAX, CONTROL_STOP),
         Expect::Hypercall(CONTROL),
     ),
+    attack(
+        "control-by-port",
+        "control-right",
+        PortForeign(CONTROL, CONTROL_RESTART),
+        Expect::Hypercall(CONTROL),
+    ),
     attack("status-foreign", "control-right", CallForeign(STATUS, 0), Expect::Hypercall(STATUS)),
     attack("call-unknown", "hypercall-number", Call(0x4248_FFFF, 0, 0), Expect::Harmless(NO_CALL)),
     attack(

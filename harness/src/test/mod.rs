@@ -10,6 +10,7 @@ mod bell;
 mod bochs;
 mod book;
 mod channel;
+mod control;
 mod damaged;
 mod device;
 mod disk;
@@ -53,6 +54,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(failing::jobs());
     jobs.extend(channel::jobs());
     jobs.extend(linux_channel::jobs());
+    jobs.extend(control::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

@@ -1,6 +1,6 @@
 //! Leaves the initramfs for a file system on a disk.
 //!
-//! What the initramfs brought in `/bin` besides busybox moves along, to
+//! What the initramfs brought in `/bin` besides busybox, and in `/etc/bulkhead`, moves along, to
 //! `/run/bulkhead`: the disk's Debian is the distribution's alone, and a change of
 //! our programs does not change it.
 
@@ -83,6 +83,25 @@ fn take_programs() -> std::io::Result<()> {
     for entry in fs::read_dir("/bin")?.flatten() {
         if entry.file_type()?.is_file() && entry.file_name() != "busybox" {
             fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    match Path::new("/etc/bulkhead").is_dir() {
+        true => take_folder(Path::new("/etc/bulkhead"), to),
+        false => Ok(()),
+    }
+}
+
+/// Copies what is in a folder, links as links.
+fn take_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)?.flatten() {
+        let (from, to, kind) = (entry.path(), to.join(entry.file_name()), entry.file_type()?);
+        if kind.is_dir() {
+            take_folder(&from, &to)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(&from)?, &to)?;
+        } else {
+            fs::copy(&from, &to)?;
         }
     }
     Ok(())

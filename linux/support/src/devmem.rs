@@ -177,6 +177,14 @@ pub struct Named {
 pub struct Info {
     /// Name of this sandbox.
     pub name: String,
+    /// Its index.
+    pub index: usize,
+    /// Sandboxes that it may stop, start and restart, as a set.
+    pub control: u32,
+    /// All sandboxes' names, by index.
+    pub sandboxes: Vec<String>,
+    /// Bytes of the image.
+    pub image: u64,
     /// TSC ticks a second.
     pub tsc_hz: u64,
     /// Channels and observed reports.
@@ -210,7 +218,16 @@ impl Info {
             });
         }
         let name = offset_of!(info::Info, name);
+        // `sandboxes` and `control` share a word, as do `version` and `sandbox`.
+        let rights = word(offset_of!(info::Info, sandboxes))?;
+        let all = 0..(rights as u32 as usize).min(bulkhead_layout::MAX_SANDBOXES);
+        let of = |n| page.bytes::<{ info::NAME }>(offset_of!(info::Info, names) + n * info::NAME);
+        let sandboxes = all.map(|n| of(n).map(|bytes| text(&bytes)).ok_or_else(gone));
         Ok(Self {
+            index: (word(offset_of!(info::Info, version))? >> 32) as usize,
+            control: (rights >> 32) as u32,
+            sandboxes: sandboxes.collect::<io::Result<_>>()?,
+            image: word(offset_of!(info::Info, image))?,
             name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),
             tsc_hz: word(offset_of!(info::Info, clock.tsc_hz))?,
             windows,

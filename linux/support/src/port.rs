@@ -1,5 +1,6 @@
 //! Ports, for root: Linux lets a program use them that asks.
 
+use bulkhead_layout::hypercall::CALL_PORT;
 use std::io;
 
 /// Lets this program use all ports.
@@ -12,6 +13,30 @@ pub fn allow_all() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Lets this program make hypercalls by [`call`].
+///
+/// # Errors
+/// If it is not root's, or the kernel lacks the call.
+pub fn allow_calls() -> io::Result<()> {
+    // SAFETY: changes what this program may do, not its memory.
+    match unsafe { nix::libc::ioperm(CALL_PORT.into(), 4, 1) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A hypercall ([`bulkhead_layout::hypercall`]) with two arguments; the program ends by SIGSEGV without [`allow_calls`].
+#[must_use]
+pub fn call(number: u64, first: u64, second: u64) -> u64 {
+    let result;
+    // SAFETY: by the hypercall interface no call touches memory or a register other than RAX.
+    unsafe {
+        core::arch::asm!("in eax, dx", inlateout("rax") number => result, in("dx") CALL_PORT,
+            in("rdi") first, in("rsi") second, options(nostack, preserves_flags));
+    }
+    result
 }
 
 /// Writes a byte; the program ends by SIGSEGV if it may not use ports.

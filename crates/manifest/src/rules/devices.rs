@@ -8,7 +8,7 @@ use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
 use bulkhead_layout::bell::MAX_BELLS;
-use bulkhead_layout::hypercall::{BELL_PORT, POWER_PORT};
+use bulkhead_layout::hypercall::{BELL_PORT, CALL_PORT, POWER_PORT};
 use bulkhead_plan::{BarKind, Device, Function, Ports, Trigger};
 
 struct Grant<'a> {
@@ -238,11 +238,12 @@ pub fn line_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The power port and the doorbells' are the monitor's, in every sandbox.
+/// The ports of power, doorbells and hypercalls are the monitor's, in every sandbox.
 pub fn port_emulated(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let emulated = [
         (POWER_PORT..=POWER_PORT, "through which every sandbox is switched off"),
         (BELL_PORT..=BELL_PORT + (MAX_BELLS as u16 - 1), "a doorbell of channels"),
+        (CALL_PORT..=CALL_PORT, "by which programs make hypercalls"),
     ];
     for grant in grants(cx) {
         let Some(device) = &grant.device else { continue };

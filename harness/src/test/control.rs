@@ -1,0 +1,149 @@
+//! `bulkheadctl`: what a Linux that the manifest trusts sees of other sandboxes and does with them, and what the
+//! monitors refuse.
+
+use super::driver::{Bench, Job};
+use super::system::{Manifest, Seen, artifacts, run};
+use bulkhead_initramfs::{Archive, Entry};
+use bulkhead_layout::report::Kind;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+const NEWER: &str = "linux-6.12-cloud";
+const OLDER: &str = "linux-6.1-cloud";
+
+pub fn jobs() -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for (name, kernel) in [("6.12", NEWER), ("6.1", OLDER)] {
+        let name = format!("control/ctl-{name}");
+        jobs.push(Job::one(name, 240, move |bench| shown(bench, kernel)));
+    }
+    jobs
+}
+
+/// The initramfs with `bulkheadctl`, a script, and the manifest with its machine where they are looked for: the
+/// kernel unpacks archives one behind the other.
+fn initramfs(manifest: &Manifest, bench: &Bench, script: &str) -> Result<(), String> {
+    let mut more = Archive::default();
+    let mut add =
+        |path: &str, text: &str| more.add(path, Entry::File(0o644, text.as_bytes().to_vec()));
+    add("/test.sh", script);
+    add("/etc/bulkhead/system.toml", &manifest.0);
+    let other = Manifest::new().bare("one", "hello", "", &[0], "4 MiB", "");
+    add("/other.toml", &other.0);
+    let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../machines/qemu-q35.toml");
+    let machine = std::fs::read_to_string(machine).map_err(|e| format!("{machine}: {e}"))?;
+    add("/etc/bulkhead/machines/qemu-q35.toml", &machine);
+    add("/machines/qemu-q35.toml", &machine);
+    let base = artifacts().join("ctl.cpio");
+    let base = std::fs::read(&base).map_err(|e| format!("{}: {e}", base.display()))?;
+    std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
+    let path = bench.dir.join("ctl.cpio");
+    std::fs::write(&path, [base, more.to_bytes()].concat()).map_err(|e| e.to_string())
+}
+
+/// A script of commands, each with its name before it and its status behind.
+fn script(commands: &[(&str, &str)]) -> String {
+    let one = |(name, command): &(&str, &str)| {
+        format!("echo \"== {name}\"; {command} 2>&1; echo \"-- {name} $?\"\n")
+    };
+    commands.iter().map(one).collect()
+}
+
+/// What a command of the script printed, and its status.
+fn said<'a>(seen: &'a Seen, name: &str) -> Result<(&'a str, &'a str), String> {
+    let serial = &seen.outcome()?.serials[1];
+    let (begin, end) = (format!("== {name}"), format!("-- {name} "));
+    let text = serial.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    let (text, rest) = text.ok_or_else(|| seen.wrong(format!("nothing of `{name}`")))?;
+    Ok((text, rest.lines().next().unwrap_or_default().trim_end()))
+}
+
+/// A command said all of this, and ended so.
+fn expect(seen: &Seen, name: &str, status: &str, all: &[&str]) -> Result<(), String> {
+    let (text, was) = said(seen, name)?;
+    let all = all.iter().filter(|one| !text.contains(**one));
+    let missing: Vec<_> = all.collect();
+    let right = missing.is_empty() && was == status;
+    let what = || format!("`{name}` ended with {was}, did not say {missing:?}:\n{text}");
+    if right { Ok(()) } else { Err(seen.wrong(what())) }
+}
+
+fn ground(kernel: &str) -> Manifest {
+    let mut manifest = Manifest::new().ends_with(&["ground"]).linux(
+        "ground",
+        kernel,
+        "sh:/test.sh",
+        &[0],
+        "256 MiB",
+        1,
+    );
+    manifest.0 = manifest.0.replace("artifact:test.cpio", "ctl.cpio");
+    manifest
+}
+
+fn look(manifest: &Manifest, bench: &Bench, commands: &[(&str, &str)]) -> Result<Seen, String> {
+    initramfs(manifest, bench, &script(commands))?;
+    run(manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))
+}
+
+const COMMANDS: &[(&str, &str)] = &[
+    ("list", "bulkheadctl list"),
+    ("status", "bulkheadctl status"),
+    ("stop", "bulkheadctl stop victim"),
+    ("stopped", "bulkheadctl status victim"),
+    ("again", "bulkheadctl stop victim"),
+    ("start", "bulkheadctl start victim"),
+    ("restart", "bulkheadctl restart victim"),
+    ("json", "bulkheadctl status victim --format json"),
+    ("exits", "bulkheadctl exits victim"),
+    ("denials", "bulkheadctl denials rogue"),
+    ("refused", "bulkheadctl stop other"),
+    ("foreign", "BULKHEAD_MANIFEST=/other.toml bulkheadctl denials rogue"),
+    ("unexplained", "rm /etc/bulkhead/system.toml; bulkheadctl denials rogue"),
+    ("meant", "bulkheadctl stop other"),
+    ("unseen", "bulkheadctl denials other"),
+    ("unknown", "bulkheadctl stop nobody"),
+    ("late", "bulkheadctl --wait 0 restart victim"),
+];
+
+fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
+    let mut manifest = ground(kernel);
+    let _ = writeln!(manifest.0, "control = [\"victim\"]\nobserve = [\"victim\", \"rogue\"]");
+    let manifest = manifest
+        .bare("victim", "victim", "", &[1], "8 MiB", "")
+        .bare("rogue", "rogue", "attack=write-after-ram", &[2], "4 MiB", "")
+        .bare("other", "victim", "", &[3], "8 MiB", "");
+    let seen = look(&manifest, bench, COMMANDS)?;
+    expect(&seen, "list", "0", &["ground", "itself", "victim", "control, observe", "none"])?;
+    expect(&seen, "status", "0", &["victim          running           0      1", "rogue"])?;
+    expect(&seen, "stop", "0", &["victim is stopped, 0 restarts"])?;
+    expect(&seen, "stopped", "0", &["stopped"])?;
+    expect(&seen, "again", "0", &["victim is stopped already"])?;
+    expect(&seen, "start", "0", &["victim is running, 1 restarts"])?;
+    expect(&seen, "restart", "0", &["victim is running, 2 restarts"])?;
+    expect(&seen, "json", "0", &["\"restarts\": 2", "\"state\": \"running\"", "\"steady\": {"])?;
+    expect(&seen, "exits", "0", &["hypercall", "doorbell", "steady for"])?;
+    let why = ["write to guest-physical 0x400000 (memory-violation)", "system.toml:", "`memory`"];
+    expect(&seen, "denials", "0", &why)?;
+    expect(&seen, "foreign", "1", &["/other.toml is another system's: it names one"])?;
+    expect(&seen, "unexplained", "0", &["memory-violation: 0x400000", "--manifest this says"])?;
+    let refused = "the monitors refused: not granted on `other`; ";
+    let line = "control = [\"other\"]";
+    expect(
+        &seen,
+        "refused",
+        "1",
+        &[refused, "system.toml:7: control = [\"other\"] would grant it"],
+    )?;
+    expect(&seen, "meant", "1", &[refused, line, "[[sandbox]] `ground` would grant it"])?;
+    expect(&seen, "unseen", "1", &["observe = [\"other\"]"])?;
+    expect(&seen, "unknown", "1", &["there is ground, victim, rogue, other"])?;
+    expect(&seen, "late", "1", &["waited 0 s for `victim`, that it runs"])?;
+    let of_ground = |d: &&bulkhead_watch::Explained| {
+        d.sandbox == "ground" && d.record.kind == Kind::Hypercall as u32
+    };
+    let refused = seen.denials.iter().filter(of_ground).count();
+    seen.ensure(refused == 2, format!("{refused} refused calls of ground, not 2"))?;
+    seen.undisturbed("other", &["running"])?;
+    Ok("stopped, started and restarted; a refusal, with its line".into())
+}

@@ -1,0 +1,139 @@
+//! What this sandbox sees of the others: names, the reports that it observes, the states that it may ask for.
+
+use crate::Wrong;
+use bulkhead_layout::hypercall::{CONTROL, DENIED, NO_CALL, STATUS};
+use bulkhead_layout::map::{REPORT_STRIDE, REPORTS_GPA};
+use bulkhead_layout::report::{self, State};
+use bulkhead_linux::devmem::{Info, Window};
+use bulkhead_linux::port;
+use bulkhead_watch::{Exits, SandboxSnapshot};
+
+/// The machine, as far as this sandbox sees it.
+pub struct Machine {
+    /// What the information page says.
+    pub info: Info,
+    /// The reports that it observes, by sandbox.
+    reports: Vec<Option<Window>>,
+}
+
+/// A state, and how often it was restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub state: State,
+    pub restarts: u64,
+}
+
+/// What is known of a sandbox.
+#[derive(Default)]
+pub struct Known {
+    pub status: Option<Status>,
+    pub report: Option<SandboxSnapshot>,
+}
+
+impl Machine {
+    /// Finds it all.
+    pub fn open() -> Result<Self, Wrong> {
+        let info = Info::read().map_err(|why| format!("the information page: {why}"))?;
+        let mut reports: Vec<_> = info.sandboxes.iter().map(|_| None).collect();
+        for window in info.windows.iter().filter(|window| window.report) {
+            let index = window.gpa.wrapping_sub(REPORTS_GPA) / REPORT_STRIDE;
+            let open = Window::open(window.gpa, window.size);
+            let open = open.map_err(|why| format!("the report of {}: {why}", window.name))?;
+            if let Some(slot) = reports.get_mut(index as usize) {
+                *slot = Some(open);
+            }
+        }
+        Ok(Self { info, reports })
+    }
+
+    /// A sandbox's index.
+    pub fn index(&self, name: &str) -> Result<usize, Wrong> {
+        let found = self.info.sandboxes.iter().position(|one| one == name);
+        found.ok_or_else(|| {
+            format!("there is no sandbox `{name}`; there is {}", self.info.sandboxes.join(", "))
+        })
+    }
+
+    /// Sandboxes of these names; without any, all that this one observes or controls.
+    pub fn named(&self, names: &[&str]) -> Result<Vec<usize>, Wrong> {
+        if names.is_empty() {
+            let all = 0..self.info.sandboxes.len();
+            return Ok(all.filter(|&n| self.observes(n) || self.controls(n)).collect());
+        }
+        names.iter().map(|name| self.index(name)).collect()
+    }
+
+    /// Whether the manifest lets it stop, start and restart that one.
+    pub fn controls(&self, index: usize) -> bool {
+        self.info.control >> index & 1 != 0
+    }
+
+    /// Whether it sees that one's report.
+    pub fn observes(&self, index: usize) -> bool {
+        self.reports[index].is_some()
+    }
+
+    /// What it sees of a sandbox, without asking for what it has no right to.
+    pub fn known(&self, index: usize) -> Known {
+        let report = self.reports[index].as_ref().and_then(read);
+        let status = match (&report, self.controls(index)) {
+            (Some(seen), _) => Some(Status { state: seen.state, restarts: seen.report.restarts }),
+            (None, true) => self.status(index).ok(),
+            (None, false) => None,
+        };
+        Known { status, report }
+    }
+
+    /// Asks the monitors for a sandbox's status.
+    pub fn status(&self, index: usize) -> Result<Status, Wrong> {
+        let answer = call(STATUS, index as u64, 0)?;
+        let state = state(answer & 0xFF).ok_or_else(|| format!("a status of {answer:#x}"))?;
+        Ok(Status { state, restarts: answer >> 8 & u64::from(u32::MAX) })
+    }
+
+    /// Asks the monitors for something of a sandbox: their answer.
+    pub fn control(&self, index: usize, request: u64) -> Result<u64, Wrong> {
+        call(CONTROL, index as u64, request)
+    }
+
+    /// Exits of a sandbox until now.
+    pub fn exits(&self, seen: &SandboxSnapshot) -> Exits {
+        bulkhead_watch::exits(&seen.cores, self.info.tsc_hz.max(1), bulkhead_linux::ticks())
+    }
+}
+
+/// A denied call's answer.
+pub const REFUSED: &str = "the monitors refused";
+
+fn call(number: u64, first: u64, second: u64) -> Result<u64, Wrong> {
+    port::allow_calls().map_err(|why| format!("the port of hypercalls, as root: {why}"))?;
+    match port::call(number, first, second) {
+        DENIED => Err(REFUSED.into()),
+        NO_CALL => Err("there is no such hypercall: another version of Bulkhead".into()),
+        answer => Ok(answer),
+    }
+}
+
+fn state(number: u64) -> Option<State> {
+    use State::{Absent, Exited, Failed, Launching, Running, Stopped};
+    let all = [Absent, Launching, Running, Stopped, Exited, Failed];
+    all.into_iter().find(|state| *state as u64 == number)
+}
+
+/// A report; `None` while there is none.
+fn read(window: &Window) -> Option<SandboxSnapshot> {
+    let ram = |at: u64, bytes: &mut [u8]| {
+        let words = bytes.chunks_mut(8).enumerate();
+        words.fold(true, |all, (n, chunk)| match window.word(at as usize + n * 8) {
+            Some(word) => {
+                chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+                all
+            }
+            None => false,
+        })
+    };
+    let cores = window.word(std::mem::offset_of!(report::Report, cores))? as u32 as usize;
+    bulkhead_watch::sandbox(&ram, 0, cores.min(bulkhead_layout::MAX_CORES))
+}
+
+const _: () = assert!(std::mem::offset_of!(report::Report, cores).is_multiple_of(8));

@@ -1,0 +1,108 @@
+//! `bulkheadctl` shows a Linux sandbox the others, and controls those that the manifest trusts it with.
+//!
+//! What is granted the monitors decide: this asks them for whatever it is told to, and says what they answered.
+#![forbid(unsafe_code)]
+
+mod ask;
+mod machine;
+mod show;
+mod why;
+
+use machine::Machine;
+use show::Form;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Why something was not done, in words.
+type Wrong = String;
+
+const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
+  list                     every sandbox, and what this one may do with it
+  status [SANDBOX...]      state, restarts, exits and denied accesses
+  exits [SANDBOX...]       exits by cause
+  denials [SANDBOX...]     the newest denied accesses, explained
+  stop | start | restart SANDBOX
+options:
+  --format human | json    how the first four print
+  --manifest FILE          what explains denials [default: $BULKHEAD_MANIFEST, else /etc/bulkhead/system.toml]
+  --wait SECONDS           how long it waits for another sandbox [default: 10]";
+
+/// What the command line says.
+struct Options {
+    form: Form,
+    manifest: Option<PathBuf>,
+    wait: Duration,
+    words: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let options = match options(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("bulkheadctl: {why}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(&options) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("bulkheadctl: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
+    let mut options = Options {
+        form: Form::Human,
+        manifest: None,
+        wait: Duration::from_secs(10),
+        words: Vec::new(),
+    };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--format" => {
+                options.form = match value()?.as_str() {
+                    "human" => Form::Human,
+                    "json" => Form::Json,
+                    other => return Err(format!("`{other}` is neither `human` nor `json`")),
+                }
+            }
+            "--manifest" => options.manifest = Some(value()?.into()),
+            "--wait" => {
+                let text = value()?;
+                let seconds = text.parse().map_err(|_| format!("`{text}` is no whole number"))?;
+                options.wait = Duration::from_secs(seconds);
+            }
+            flag if flag.starts_with('-') => return Err(format!("there is no {flag}")),
+            _ => options.words.push(arg),
+        }
+    }
+    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["list"] | ["status" | "exits" | "denials", ..] | ["stop" | "start" | "restart", _] => {
+            Ok(options)
+        }
+        [] => Err("what shall it do?".into()),
+        [first, ..] => Err(format!("`{first}` is no command, or not with these words")),
+    }
+}
+
+fn run(options: &Options) -> Result<String, Wrong> {
+    let machine = Machine::open()?;
+    let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
+    let why = || why::Reader::open(options.manifest.as_deref(), &machine);
+    match words[..] {
+        ["list"] => Ok(show::list(&machine, options.form)),
+        ["status", ref names @ ..] => show::status(&machine, &why(), names, options.form),
+        ["exits", ref names @ ..] => show::exits(&machine, names, options.form),
+        ["denials", ref names @ ..] => show::denials(&machine, &why()?, names, options.form),
+        [request, name] => ask::ask(&machine, request, name, options.wait, &why()),
+        _ => Err("no such command".into()),
+    }
+}

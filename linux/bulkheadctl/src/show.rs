@@ -1,0 +1,197 @@
+//! Tables and JSON.
+
+use crate::Wrong;
+use crate::ask::granted;
+use crate::machine::Machine;
+use crate::why::{Reader, bare};
+use bulkhead_layout::report::CAUSE_NAMES;
+use bulkhead_watch::state;
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+
+/// How it prints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Human,
+    Json,
+}
+
+fn put(out: &mut String, arguments: std::fmt::Arguments) {
+    // Text takes all.
+    let _ = out.write_fmt(arguments);
+    out.push('\n');
+}
+
+fn text(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// Every sandbox, with the rights to it.
+pub fn list(machine: &Machine, form: Form) -> String {
+    let rights = |n: usize| {
+        let all = [
+            (n == machine.info.index, "itself"),
+            (machine.controls(n), "control"),
+            (machine.observes(n), "observe"),
+        ];
+        all.into_iter().filter(|(has, _)| *has).map(|(_, word)| word).collect::<Vec<_>>()
+    };
+    let all = machine.info.sandboxes.iter().enumerate();
+    if form == Form::Json {
+        let all = all.map(|(n, name)| json!({ "name": name, "index": n, "rights": rights(n) }));
+        return text(&Value::Array(all.collect()));
+    }
+    let mut out = format!("{:<16}{}\n", "sandbox", "rights of this one");
+    for (n, name) in all {
+        let rights = rights(n);
+        let rights = if rights.is_empty() { "none".into() } else { rights.join(", ") };
+        put(&mut out, format_args!("{name:<16}{rights}"));
+    }
+    out
+}
+
+/// State, restarts, exits and denials.
+pub fn status(
+    machine: &Machine,
+    why: &Result<Reader, Wrong>,
+    names: &[&str],
+    form: Form,
+) -> Result<String, Wrong> {
+    let mut rows = Vec::new();
+    let mut out = format!(
+        "{:<16}{:<11}{:>8}{:>7}{:>14}{:>10}{:>9}\n",
+        "sandbox", "state", "restarts", "cores", "steady exits", "in s", "denials"
+    );
+    for n in seen(machine, names)? {
+        let (name, mut known) = (&machine.info.sandboxes[n], machine.known(n));
+        // Who names one without a right to it hears the monitors' answer.
+        if known.status.is_none() && !names.is_empty() {
+            let status = machine.status(n).map_err(|e| granted(e, "control", (n, name), why))?;
+            known.status = Some(status);
+        }
+        let [mut was, mut restarts, mut cores] = ["?", "-", "-"].map(str::to_owned);
+        let [mut steady, mut seconds, mut denials] = ["-", "-", "-"].map(str::to_owned);
+        let mut row = Map::from_iter([("name".to_owned(), json!(name))]);
+        if let Some(status) = known.status {
+            (was, restarts) = (state(status.state).to_owned(), status.restarts.to_string());
+            row.insert("state".into(), json!(was));
+            row.insert("restarts".into(), json!(status.restarts));
+        }
+        if let Some(seen) = &known.report {
+            let exits = machine.exits(seen);
+            (cores, denials) = (seen.cores.len().to_string(), seen.denials().to_string());
+            steady = exits.steady.values().sum::<u64>().to_string();
+            seconds = format!("{:.3}", exits.steady_seconds);
+            row.insert("cores".into(), json!(seen.cores.len()));
+            row.insert("exits".into(), json!(exits));
+            row.insert("denials".into(), json!(seen.denials()));
+            let exited = was == "exited";
+            row.insert("exit_code".into(), json!(exited.then_some(seen.report.exit_code)));
+            if exited {
+                write!(was, " {}", seen.report.exit_code).map_err(|why| why.to_string())?;
+            }
+        }
+        put(
+            &mut out,
+            format_args!(
+                "{name:<16}{was:<11}{restarts:>8}{cores:>7}{steady:>14}{seconds:>10}{denials:>9}"
+            ),
+        );
+        rows.push(Value::Object(row));
+    }
+    Ok(if form == Form::Json { text(&Value::Array(rows)) } else { out })
+}
+
+/// Exits by cause.
+pub fn exits(machine: &Machine, names: &[&str], form: Form) -> Result<String, Wrong> {
+    let mut rows = Map::new();
+    let mut out = format!("{:<16}{:<12}{:>12}{:>12}\n", "sandbox", "cause", "boot", "steady");
+    for n in seen(machine, names)? {
+        let name = &machine.info.sandboxes[n];
+        let Some(seen) = observed(machine, n, names)? else { continue };
+        let exits = machine.exits(&seen);
+        for cause in CAUSE_NAMES {
+            let of = |phase: &std::collections::BTreeMap<&str, u64>| {
+                phase.get(cause).copied().unwrap_or(0)
+            };
+            let (boot, steady) = (of(&exits.boot), of(&exits.steady));
+            if boot + steady > 0 {
+                put(&mut out, format_args!("{name:<16}{cause:<12}{boot:>12}{steady:>12}"));
+            }
+        }
+        put(&mut out, format_args!("{name:<16}steady for {:.3} s", exits.steady_seconds));
+        rows.insert(name.clone(), json!(exits));
+    }
+    Ok(if form == Form::Json { text(&Value::Object(rows)) } else { out })
+}
+
+/// The newest denied accesses, oldest first.
+pub fn denials(
+    machine: &Machine,
+    why: &Reader,
+    names: &[&str],
+    form: Form,
+) -> Result<String, Wrong> {
+    let (mut rows, mut out) = (Vec::new(), String::new());
+    let mut all = 0;
+    for n in seen(machine, names)? {
+        let name = &machine.info.sandboxes[n];
+        let Some(seen) = observed(machine, n, names)? else { continue };
+        let denials = seen.cores.iter().enumerate();
+        let denials = denials.flat_map(|(core, c)| c.newest.iter().map(move |d| (core, d)));
+        let mut denials: Vec<_> = denials.collect();
+        denials.sort_by_key(|(_, denial)| denial.tsc);
+        for (core, denial) in denials {
+            match why.explain(n, core, denial) {
+                Some(explained) => {
+                    put(&mut out, format_args!("{explained}"));
+                    rows.push(json!(explained));
+                }
+                None => {
+                    let text = bare(denial);
+                    put(&mut out, format_args!("{name} core {core} at {:#x}: {text}", denial.rip));
+                    rows.push(json!({ "sandbox": name, "core": core, "access": text }));
+                }
+            }
+        }
+        all += seen.denials();
+    }
+    if form == Form::Json {
+        return Ok(text(&Value::Array(rows)));
+    }
+    let shown = rows.len();
+    put(&mut out, format_args!("{all} denied accesses, the newest {shown} of them above"));
+    out.extend(why.hint().filter(|_| shown > 0).map(|hint| hint + "\n"));
+    Ok(out)
+}
+
+/// Which sandboxes are meant; an error if nobody is.
+fn seen(machine: &Machine, names: &[&str]) -> Result<Vec<usize>, Wrong> {
+    let all = machine.named(names)?;
+    match all.is_empty() {
+        false => Ok(all),
+        true => Err(format!(
+            "the manifest lets `{0}` see and control nobody; `observe = [...]` and `control = [...]` in its [[sandbox]] `{0}` would",
+            machine.info.name
+        )),
+    }
+}
+
+/// A sandbox's report. Without one: left out where all were asked for, an error where it was named.
+fn observed(
+    machine: &Machine,
+    n: usize,
+    names: &[&str],
+) -> Result<Option<bulkhead_watch::SandboxSnapshot>, Wrong> {
+    let (known, name) = (machine.known(n), &machine.info.sandboxes[n]);
+    match known.report {
+        None if names.is_empty() => Ok(None),
+        None => Err(format!(
+            "the report of `{name}` is not shown to `{0}`; `observe = [\"{name}\"]` in the manifest's [[sandbox]] `{0}` would",
+            machine.info.name
+        )),
+        report => Ok(report),
+    }
+}

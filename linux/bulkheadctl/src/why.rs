@@ -1,0 +1,86 @@
+//! Denied accesses in words. Whose an address is, and which line would grant it, the manifest says, which the
+//! monitors don't have: so it is read here, and has to be that of this machine.
+
+use crate::Wrong;
+use crate::machine::Machine;
+use bulkhead_layout::report::{Denial, KIND_NAMES};
+use bulkhead_manifest::{Options, load, render};
+use bulkhead_plan::Plan;
+use bulkhead_watch::{Explained, explain, owner};
+use std::path::{Path, PathBuf};
+
+const PLACE: &str = "/etc/bulkhead/system.toml";
+/// Where it is if the initramfs brought it and the root is a disk.
+const BROUGHT: &str = "/run/bulkhead/system.toml";
+const VARIABLE: &str = "BULKHEAD_MANIFEST";
+
+/// What explains.
+pub struct Reader {
+    /// The plan, if there is a manifest.
+    plan: Option<Plan>,
+    own: (usize, String),
+}
+
+impl Reader {
+    /// With the manifest that was named; one that was not need not be there.
+    pub fn open(named: Option<&Path>, machine: &Machine) -> Result<Self, Wrong> {
+        let variable = std::env::var_os(VARIABLE).map(PathBuf::from);
+        let path = match named.map(Path::to_owned).or(variable) {
+            Some(path) => Some(path),
+            // Its machine description is looked for from where the file really lies.
+            None => [PLACE, BROUGHT].iter().find_map(|place| std::fs::canonicalize(place).ok()),
+        };
+        let plan = path.map(|path| plan(&path, machine)).transpose()?;
+        Ok(Self { plan, own: (machine.info.index, machine.info.name.clone()) })
+    }
+
+    /// A denial, explained if there is a manifest.
+    pub fn explain(&self, sandbox: usize, core: usize, denial: &Denial) -> Option<Explained> {
+        Some(explain(self.plan.as_ref()?, sandbox, core, denial))
+    }
+
+    /// The line that would let this sandbox control or observe another.
+    pub fn grant(&self, key: &str, (index, name): (usize, &str)) -> String {
+        let line = format!("{key} = [\"{name}\"]");
+        let places = self.plan.as_ref().filter(|_| key == "control").map(|plan| {
+            owner::control(plan, &plan.sandboxes[self.own.0], &plan.sandboxes[index]).allow
+        });
+        match places {
+            Some(place) => format!("{place} would grant it"),
+            None => {
+                format!("`{line}` in the manifest's [[sandbox]] `{}` would grant it", self.own.1)
+            }
+        }
+    }
+
+    /// What is missing for an explanation.
+    pub fn hint(&self) -> Option<String> {
+        let text = format!(
+            "with the manifest in {PLACE}, ${VARIABLE} or --manifest this says whose it is, which rule denies it and what would allow it"
+        );
+        self.plan.is_none().then_some(text)
+    }
+}
+
+/// The manifest's plan, as the image was laid out by.
+fn plan(path: &Path, machine: &Machine) -> Result<Plan, Wrong> {
+    let options = Options { skip_files: true, skip_admission: true, ..Options::default() };
+    let checked = load(path, &options).and_then(|checked| checked.plan(machine.info.image));
+    let plan = checked.map_err(|found| render::human(&found, false))?;
+    let names: Vec<&str> = plan.sandboxes.iter().map(|s| s.name.as_str()).collect();
+    if names != machine.info.sandboxes {
+        let has = machine.info.sandboxes.join(", ");
+        let says = names.join(", ");
+        return Err(format!(
+            "{} is another system's: it names {says}; this machine has {has}",
+            path.display()
+        ));
+    }
+    Ok(plan)
+}
+
+/// What the record alone says.
+pub fn bare(denial: &Denial) -> String {
+    let kind = KIND_NAMES.get(denial.kind as usize).copied().unwrap_or("unknown");
+    format!("{kind}: {:#x}, value {:#x}", denial.address, denial.info)
+}
