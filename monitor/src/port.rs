@@ -28,7 +28,7 @@ pub fn handle(core: Core) -> bool {
         }
     }
     if !read && !string && mail::ring_bell(port.wrapping_sub(u32::from(BELL_PORT))) {
-        count(core, Cause::Port);
+        count(core, Cause::Ring);
         return done(core, info, 0);
     }
     let size = (info >> 4 & 0b111) as u8;

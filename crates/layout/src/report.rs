@@ -7,7 +7,7 @@ pub use bulkhead_resident::report::*;
 /// `"BHREPORT"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Their names in reports, by [`Cause`].
 pub const CAUSE_NAMES: [&str; CAUSES] = [
     "hypercall",
@@ -22,6 +22,7 @@ pub const CAUSE_NAMES: [&str; CAUSES] = [
     "denied",
     "other",
     "config",
+    "ring",
 ];
 /// Their names in the manifest and in reports, by [`Kind`].
 pub const KIND_NAMES: [&str; KINDS] = [

@@ -58,10 +58,12 @@ pub enum Cause {
     Other = 10,
     /// Configuration of a device: PCI, MSI-X tables, interrupt lines.
     Config = 11,
+    /// Ringing the receiver of a channel.
+    Ring = 12,
 }
 
 /// Number of causes.
-pub const CAUSES: usize = 12;
+pub const CAUSES: usize = 13;
 
 /// Kinds of denied accesses; a manifest's `[[health]] on` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +133,7 @@ pub struct CoreReport {
     /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
     pub ring: [Denial; DENIALS],
     /// Padding to the console.
-    pub reserved: [u64; 293],
+    pub reserved: [u64; 291],
     /// Console bytes; byte `n` lies at `n % CONSOLE`.
     pub console: [u8; CONSOLE],
 }

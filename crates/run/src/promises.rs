@@ -113,7 +113,7 @@ fn unchanged(outcome: &Outcome, index: usize) -> Option<Promise> {
     Some(promise(name, program.changed.is_none(), detail))
 }
 
-/// No exit once it has booted, but those that it asked for: hypercalls, its own
+/// No exit once it has booted, but those that it asked for: hypercalls, doorbells of sleepers, its own
 /// IPIs, what the drivers that a Linux loads from user space do to configure its
 /// PCI functions, and what it does to its local APIC and the power port when it
 /// powers off.
@@ -134,7 +134,7 @@ fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize, functions: usize) -> 
         });
     }
     let free = |(cause, n): (&&str, &u64)| match *cause {
-        "hypercall" => true,
+        "hypercall" | "ring" => true,
         // An interrupt that came while its line was being set up is sent again by an IPI.
         "ipi" => cores > 1 || linux && *n <= 4,
         "port" | "lvt" | "msr" | "doorbell" if linux && sandbox.state == "stopped" => {

@@ -121,7 +121,7 @@ fn exits(receiver: Receiver, seen: &Seen) -> Result<String, String> {
     seen.exited("two")?;
     let steady = |name| -> Result<_, String> { Ok(&seen.sandbox(name)?.exits.steady) };
     let (sender, receives) = (steady("one")?, steady("two")?);
-    let rang = sender.get("port").copied().unwrap_or(0);
+    let rang = sender.get("ring").copied().unwrap_or(0);
     let expected = u64::from(COUNT) * 3 / 4..=u64::from(COUNT);
     seen.ensure(expected.contains(&rang), format!("{rang} rings for {COUNT} messages"))?;
     let quiet = receives.keys().all(|cause| *cause == "hypercall");
