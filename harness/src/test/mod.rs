@@ -27,6 +27,7 @@ mod line;
 mod linux_channel;
 mod linux_io;
 mod mutate;
+mod net;
 mod probe;
 mod sarif;
 mod spoil;
@@ -55,6 +56,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(channel::jobs());
     jobs.extend(linux_channel::jobs());
     jobs.extend(control::jobs());
+    jobs.extend(net::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

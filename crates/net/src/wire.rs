@@ -1,0 +1,132 @@
+//! Frames in and out.
+
+use bulkhead_channel::bell::{Arm, Caller, Ring};
+use bulkhead_channel::{Memory, Stop, records};
+
+/// Bytes of the longest frame: an Ethernet header, a tag and the 1,500 bytes of a packet, rounded up.
+pub const FRAME: usize = 1536;
+
+/// What a wire has carried and what it has not. All of it wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Frames that came.
+    pub received: u32,
+    /// Frames that went.
+    pub sent: u32,
+    /// Frames that found no room, or nobody.
+    pub full: u32,
+    /// Frames of more than [`FRAME`] bytes that came and were dropped.
+    pub long: u32,
+    /// Times that the peer went, or what it wrote could not be.
+    pub cut: u32,
+}
+
+/// For a channel whose receiver looks by itself.
+#[derive(Debug)]
+pub enum Silent {}
+
+impl Ring for Silent {
+    fn ring(&mut self) {
+        match *self {}
+    }
+}
+
+/// An end of two channels of records, one each way.
+#[derive(Debug)]
+pub struct Wire<M: Memory, R = Silent> {
+    to: records::Sender<M>,
+    from: records::Receiver<M>,
+    bell: Option<Caller<M, R>>,
+    arm: Option<Arm<M>>,
+    counts: Counts,
+}
+
+impl<M: Memory, R: Ring> Wire<M, R> {
+    /// Puts the two channels together: the one that it sends to, with what wakes its receiver, if anything does, and
+    /// the one that it receives from, with what asks to be woken.
+    pub fn new(
+        (to, bell): (records::Sender<M>, Option<Caller<M, R>>),
+        (from, arm): (records::Receiver<M>, Option<Arm<M>>),
+    ) -> Self {
+        Self { to, from, bell, arm, counts: Counts::default() }
+    }
+
+    /// Asks to be woken for the next frame, and goes on with both channels' agreements; whether anybody will wake it. Look for frames
+    /// once more after this, and then sleep.
+    pub fn arm(&mut self) -> bool {
+        if let Some(arm) = &mut self.arm {
+            arm.arm();
+        }
+        // What is news of the peer, the next frame tells.
+        let offers = self.to.attend();
+        if let Some(bell) = &mut self.bell
+            && offers.is_err()
+        {
+            bell.tell();
+        }
+        self.arm.is_some()
+    }
+
+    /// Asks no longer.
+    pub fn disarm(&mut self) {
+        if let Some(arm) = &mut self.arm {
+            arm.disarm();
+        }
+    }
+
+    /// What it has carried so far.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Sends a frame; whether there was room for it, and somebody there.
+    pub fn send(&mut self, frame: &[u8]) -> bool {
+        let sent = self.to.send(frame);
+        let sent = match &mut self.bell {
+            Some(bell) => bell.after(sent),
+            None => sent,
+        };
+        match sent {
+            Ok(()) => self.counts.sent = self.counts.sent.wrapping_add(1),
+            Err(stop) => {
+                self.counts.full = self.counts.full.wrapping_add(1);
+                if self.heed(stop) {
+                    self.to.reset();
+                }
+            }
+        }
+        sent.is_ok()
+    }
+
+    /// Copies the oldest frame out, if there is one: its bytes in `buffer`. Those that are too long are dropped. After 64 of them
+    /// it gives up for now: only a peer that means no good sends so many.
+    pub fn receive<'a>(&mut self, buffer: &'a mut [u8; FRAME]) -> Option<&'a mut [u8]> {
+        for _ in 0..64 {
+            match self.from.receive(buffer) {
+                Ok(len) => {
+                    self.counts.received = self.counts.received.wrapping_add(1);
+                    return buffer.get_mut(..len);
+                }
+                Err(Stop::Size) => {
+                    self.counts.long = self.counts.long.wrapping_add(1);
+                    self.from.peek().ok()?.release();
+                }
+                Err(Stop::Wait | Stop::Apart | Stop::Foreign) => return None,
+                Err(stop) => {
+                    if self.heed(stop) {
+                        self.from.reset();
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes news of the peer; whether the own end has to begin anew. Who spoils a channel loses what it sends, no more.
+    fn heed(&mut self, stop: Stop) -> bool {
+        let news = matches!(stop, Stop::Lost | Stop::Left | Stop::Corrupted | Stop::Closed);
+        self.counts.cut = self.counts.cut.wrapping_add(u32::from(news));
+        matches!(stop, Stop::Corrupted | Stop::Closed)
+    }
+}
