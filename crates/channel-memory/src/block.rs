@@ -1,7 +1,81 @@
 //! Blocks of 64 bytes between a mapping and registers: vector registers where the target
-//! has them (monitors and the kernel do without), words elsewhere and under Miri.
+//! has them (monitors and the kernel do without), words elsewhere and under Miri. Between a mapping and other
+//! memory also where the compiler does without vector registers, but whoever builds the program says by the
+//! feature `vectors` that they are there, and saved by interrupts.
 
+pub use between::copy;
 pub use way::{load, store};
+
+#[cfg(all(target_arch = "x86_64", any(target_feature = "sse2", feature = "vectors"), not(miri)))]
+mod between {
+    use core::arch::asm;
+
+    /// Copies a block.
+    ///
+    /// # Safety
+    /// The 64 bytes are readable at `from`, writable at `to`, and do not overlap. Others may change or read one
+    /// of them meanwhile.
+    #[inline(always)]
+    pub unsafe fn copy(from: *const u8, to: *mut u8) {
+        // SAFETY: accesses what the caller vouches for. Where the compiler does not use the registers, it has
+        // nothing in them.
+        unsafe {
+            asm!(
+                "movups xmm0, [{from}]",
+                "movups xmm1, [{from} + 16]",
+                "movups xmm2, [{from} + 32]",
+                "movups xmm3, [{from} + 48]",
+                "movups [{to}], xmm0",
+                "movups [{to} + 16], xmm1",
+                "movups [{to} + 32], xmm2",
+                "movups [{to} + 48], xmm3",
+                from = in(reg) from,
+                to = in(reg) to,
+                out("xmm0") _,
+                out("xmm1") _,
+                out("xmm2") _,
+                out("xmm3") _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(all(
+    target_arch = "x86_64",
+    any(target_feature = "sse2", feature = "vectors"),
+    not(miri)
+)))]
+mod between {
+    use bulkhead_channel::BLOCK;
+    use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+    /// Copies a block.
+    ///
+    /// # Safety
+    /// The 64 bytes are readable at `from`, writable at `to`, and do not overlap. Others may change or read one
+    /// of them meanwhile, if it is accessed atomically alone.
+    #[inline(always)]
+    pub unsafe fn copy(from: *const u8, to: *mut u8) {
+        let (from, whole) = (from.cast_mut(), (from.addr() | to.addr()) % 8 == 0);
+        for n in 0..if whole { BLOCK } else { 0 } {
+            // SAFETY: both are aligned, and word `n` is within what the caller vouches for.
+            let (from, to) = unsafe {
+                (
+                    AtomicU64::from_ptr(from.add(8 * n).cast()),
+                    AtomicU64::from_ptr(to.add(8 * n).cast()),
+                )
+            };
+            to.store(from.load(Relaxed), Relaxed);
+        }
+        for n in 0..if whole { 0 } else { 8 * BLOCK } {
+            // SAFETY: byte `n` is within what the caller vouches for; bytes are always aligned.
+            let (from, to) =
+                unsafe { (AtomicU8::from_ptr(from.add(n)), AtomicU8::from_ptr(to.add(n))) };
+            to.store(from.load(Relaxed), Relaxed);
+        }
+    }
+}
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(miri)))]
 mod way {

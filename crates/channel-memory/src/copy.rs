@@ -16,7 +16,7 @@ const LONG: usize = 1024;
 ///
 /// # Safety
 /// As many bytes as the slice has are readable, and no part of it.
-#[inline]
+#[inline(always)]
 pub unsafe fn out(from: *const u8, to: &mut [u8]) {
     if to.len() >= LONG && CAN_MOVE {
         // SAFETY: readable as the caller says; the slice is writable.
@@ -27,10 +27,7 @@ pub unsafe fn out(from: *const u8, to: &mut [u8]) {
     let mut at = from;
     for to in blocks {
         // SAFETY: a block for each of the slice's, as the caller says.
-        let words = unsafe { block::load(at) };
-        for (to, word) in to.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *to = word.to_ne_bytes();
-        }
+        unsafe { block::copy(at, to.as_mut_ptr()) };
         at = at.wrapping_add(BYTES);
     }
     let whole = at.addr() % 8 == 0;
@@ -55,7 +52,7 @@ pub unsafe fn out(from: *const u8, to: &mut [u8]) {
 ///
 /// # Safety
 /// As many bytes as the slice has are writable, and no part of it.
-#[inline]
+#[inline(always)]
 pub unsafe fn into(from: &[u8], to: *mut u8) {
     if from.len() >= LONG && CAN_MOVE {
         // SAFETY: writable as the caller says; the slice is readable.
@@ -65,10 +62,8 @@ pub unsafe fn into(from: &[u8], to: *mut u8) {
     let (blocks, rest) = from.as_chunks::<BYTES>();
     let mut at = to;
     for from in blocks {
-        let from = from.as_chunks::<8>().0;
-        let words = core::array::from_fn(|n| u64::from_ne_bytes(from[n]));
         // SAFETY: a block for each of the slice's, as the caller says.
-        unsafe { block::store(at, words) };
+        unsafe { block::copy(from.as_ptr(), at) };
         at = at.wrapping_add(BYTES);
     }
     let whole = at.addr() % 8 == 0;

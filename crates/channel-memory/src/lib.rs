@@ -11,7 +11,7 @@ mod block;
 mod copy;
 pub mod typed;
 
-use bulkhead_channel::{BLOCK, Bytes, Memory, Word};
+use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -187,9 +187,62 @@ impl Bytes for Run<'_> {
     }
 }
 
+/// A slot of a ring in it, by its address.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    now: NonNull<u8>,
+    first: NonNull<u8>,
+    /// Behind the last slot.
+    end: NonNull<u8>,
+    stride: usize,
+    life: PhantomData<&'a AtomicU64>,
+}
+
+// SAFETY: as of `Mapping`.
+unsafe impl Send for Place<'_> {}
+// SAFETY: as of `Mapping`.
+unsafe impl Sync for Place<'_> {}
+
+impl Place<'_> {
+    /// The slot's address: `stride` bytes from there lie in the mapping.
+    #[inline(always)]
+    pub(crate) const fn address(&self) -> NonNull<u8> {
+        self.now
+    }
+}
+
+impl Lane for Place<'_> {
+    #[inline]
+    fn at(&self) -> usize {
+        self.now.addr().get() - self.first.addr().get()
+    }
+
+    #[inline(always)]
+    fn step(&mut self) {
+        // SAFETY: one slot on is within the ring or at its end.
+        let next = unsafe { self.now.add(self.stride) };
+        self.now = if next == self.end { self.first } else { next };
+    }
+
+    #[inline]
+    fn go(&mut self, slots: u32) {
+        let len = self.end.addr().get() - self.first.addr().get();
+        // Not more than once around, whatever is asked for, so both are below twice the length.
+        let at = self.at() + (slots as usize * self.stride).min(len);
+        let at = if at >= len { at - len } else { at };
+        // SAFETY: `at` is below the ring's length, and a multiple of the stride as all parts of the sum are.
+        self.now = unsafe { self.first.add(at) };
+    }
+
+    fn restart(&mut self) {
+        self.now = self.first;
+    }
+}
+
 impl<'a> Memory for Mapping<'a> {
     type Word = Cell<'a>;
     type Bytes = Run<'a>;
+    type Lane = Place<'a>;
 
     fn word(&self, at: usize) -> Option<Cell<'a>> {
         let run = self.bytes(at, 8)?;
@@ -204,6 +257,14 @@ impl<'a> Memory for Mapping<'a> {
         // SAFETY: the offset is within the mapping or at its end.
         let base = unsafe { self.base.add(at) };
         Some(Run { base, len, life: PhantomData })
+    }
+
+    fn lane(&self, at: usize, stride: usize, slots: u32) -> Option<Place<'a>> {
+        let len = stride.checked_mul(slots as usize).filter(|len| *len > 0)?;
+        let first = self.bytes(at, len)?.base;
+        // SAFETY: `bytes` has checked that so many lie in the mapping.
+        let end = unsafe { first.add(len) };
+        Some(Place { now: first, first, end, stride, life: PhantomData })
     }
 
     #[inline]

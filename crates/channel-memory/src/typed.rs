@@ -5,11 +5,13 @@
 //! them. What they mean is for the receiver to check.
 
 pub use crate::Mapping;
+use crate::copy;
 use bulkhead_channel::adaptive::{Platform, Sleeper, Spin};
 use bulkhead_channel::bell::{Arm, Bell};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
 use core::marker::PhantomData;
+use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -167,6 +169,39 @@ impl<'a> Pair<'a> {
     }
 }
 
+/// What ends of a queue do with their session, as [`queue::Sender`].
+macro_rules! session {
+    ($of:ident) => {
+        impl<T> $of<'_, T> {
+            /// Goes on with the agreement and says whether there is a session.
+            ///
+            /// # Errors
+            /// What keeps it from one, or news of the peer.
+            pub fn attend(&mut self) -> Result<(), Stop> {
+                self.end.attend()
+            }
+
+            /// Leaves the session, if there is one, and offers another.
+            pub fn reset(&mut self) {
+                self.end.reset();
+            }
+
+            /// Leaves. The peer can still read what was sent, then it is told.
+            pub fn close(&mut self) {
+                self.end.close();
+            }
+
+            /// The number of this end's session.
+            #[must_use]
+            pub const fn epoch(&self) -> u32 {
+                self.end.epoch()
+            }
+        }
+    };
+}
+session!(Sender);
+session!(Receiver);
+
 /// Sends messages of a type through a queue.
 #[derive(Debug)]
 pub struct Sender<'a, T> {
@@ -189,14 +224,22 @@ impl<'a, T: IntoBytes + Immutable> Sender<'a, T> {
     ///
     /// # Errors
     /// [`Stop::Wait`] if the queue is full, or news of the receiver.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, message: &T) -> Result<(), Stop> {
-        self.end.send(message.as_bytes())
+        let held = self.end.hold()?;
+        // SAFETY: `open` has compared the messages' size with the type's, and nobody can put another end here; so as
+        // many bytes of the slot are in the mapping, which is writable for an end that sends.
+        unsafe { copy::into(message.as_bytes(), held.lane().address().as_ptr()) };
+        held.give();
+        Ok(())
     }
 
-    /// The end itself, for what has no type: batches, in place, sessions.
-    pub const fn raw(&mut self) -> &mut queue::Sender<Mapping<'a>> {
-        &mut self.end
+    /// Up to `want` free slots: [`queue::Sender::reserve`].
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn reserve(&mut self, want: u32) -> Result<queue::Batch<'_, Mapping<'a>>, Stop> {
+        self.end.reserve(want)
     }
 }
 
@@ -222,10 +265,43 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
     ///
     /// # Errors
     /// [`Stop::Wait`] if there is none, or news of the sender.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self) -> Result<T, Stop> {
-        let mut message = T::new_zeroed();
-        self.end.receive(message.as_mut_bytes()).map(|()| message)
+        let mut message = MaybeUninit::<T>::uninit();
+        // SAFETY: any bytes are a `T`, and these all get one each.
+        self.take(&mut message).map(|()| unsafe { message.assume_init() })
+    }
+
+    /// The oldest message, to where there is one already: without a copy more.
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    #[inline(always)]
+    pub fn receive_to(&mut self, message: &mut T) -> Result<(), Stop> {
+        // SAFETY: both have the same layout, and what is written there is a `T`.
+        self.take(unsafe { &mut *core::ptr::from_mut(message).cast() })
+    }
+
+    /// Fills it if there is a message.
+    #[inline(always)]
+    fn take(&mut self, to: &mut MaybeUninit<T>) -> Result<(), Stop> {
+        let held = self.end.hold()?;
+        // SAFETY: as in `Sender::send`, the other way round; a slice of bytes that nobody has written to yet is only
+        // handed to what writes all of it.
+        unsafe {
+            let to = core::slice::from_raw_parts_mut(to.as_mut_ptr().cast(), size_of::<T>());
+            copy::out(held.lane().address().as_ptr(), to);
+        }
+        held.give();
+        Ok(())
+    }
+
+    /// Up to `want` messages where they lie: [`queue::Receiver::peek`].
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    pub fn peek(&mut self, want: u32) -> Result<queue::Batch<'_, Mapping<'a>>, Stop> {
+        self.end.peek(want)
     }
 
     /// The oldest message, as soon as there is one.
@@ -233,12 +309,9 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
     /// # Errors
     /// News of the sender.
     pub fn recv<P: Platform>(&mut self, sleeper: &mut Sleeper<Mapping<'a>, P>) -> Result<T, Stop> {
-        sleeper.wait(|| self.receive())
-    }
-
-    /// The end itself, for what has no type: batches, in place, sessions.
-    pub const fn raw(&mut self) -> &mut queue::Receiver<Mapping<'a>> {
-        &mut self.end
+        let mut message = MaybeUninit::uninit();
+        // SAFETY: as in `receive`.
+        sleeper.wait(|| self.take(&mut message)).map(|()| unsafe { message.assume_init() })
     }
 }
 

@@ -69,15 +69,13 @@ impl Spin {
         if ready() {
             return true;
         }
-        let begun = platform.now();
-        loop {
-            let ticks = platform.now().wrapping_sub(begun);
-            if ticks >= self.time {
-                break;
-            }
+        // Who never spins has nothing to learn, and need not know the time.
+        let learns = self.cost > 0;
+        let begun = if learns { platform.now() } else { 0 };
+        while learns && platform.now().wrapping_sub(begun) < self.time {
             platform.relax();
             if ready() {
-                self.learn(ticks);
+                self.learn(platform.now().wrapping_sub(begun));
                 return true;
             }
         }
@@ -87,8 +85,10 @@ impl Spin {
             platform.sleep();
         }
         arm.disarm();
-        let ticks = platform.now().wrapping_sub(begun);
-        self.learn(ticks.saturating_sub(if slept { self.cost } else { 0 }));
+        if learns {
+            let ticks = platform.now().wrapping_sub(begun);
+            self.learn(ticks.saturating_sub(if slept { self.cost } else { 0 }));
+        }
         !slept || ready()
     }
 }

@@ -5,8 +5,8 @@
 //! ([`End::give`]), and learns from the peer's index how many it owns ([`End::own`]).
 //! The two ends differ in nothing but how many they own at first: all, or none.
 
-use crate::layout::{FIRST, Shape};
-use crate::memory::{Memory, Word};
+use crate::layout::{DATA, FIRST, Shape};
+use crate::memory::{Lane, Memory, Word};
 use crate::page::{Hello, Own, Peer, Phase, tag, tag_of};
 use crate::{Misfit, Stop};
 
@@ -27,23 +27,27 @@ pub(crate) enum Role {
     Receiver,
 }
 
-/// One end of a ring.
+/// One end of a ring. What each message needs comes first.
 #[derive(Debug)]
 #[cfg_attr(feature = "host", derive(Clone))]
 pub(crate) struct End<M: Memory> {
-    /// Units in its hands, as far as it has looked. At most `capacity - at` of them lie
-    /// before the ring's end.
-    owned: u32,
-    /// Where they begin, in units from the ring's beginning: below `capacity`.
-    at: u32,
     /// Its index: units ever given in this session, from [`FIRST`] on.
     next: u32,
-    /// Units of the ring.
-    capacity: u32,
+    /// What its index will be when it has given all units in its hands, as far as it has looked: at most the
+    /// capacity on from `next`.
+    limit: u32,
+    /// Where they begin.
+    lane: M::Lane,
     /// The epoch, as its words carry it.
     tag: u64,
+    /// The epoch of the peer that it has joined, as the peer's words carry it.
+    peers: u64,
+    /// What the peer's hello is as long as nothing changes, 0 without a session.
+    greeting: u64,
     page: Own<M>,
     peer: Peer<M>,
+    /// Units of the ring.
+    capacity: u32,
     state: State,
     /// Units that it has while both indices are equal: all of a sender, none of a receiver.
     bias: u32,
@@ -53,7 +57,7 @@ pub(crate) struct End<M: Memory> {
 }
 
 impl<M: Memory> End<M> {
-    /// Opens it. `grain` is a power of two.
+    /// Opens it; its ring begins at [`DATA`] of `tx`. `grain` is a power of two.
     pub fn open(
         mine: &M,
         theirs: &M,
@@ -62,18 +66,37 @@ impl<M: Memory> End<M> {
         grain: u32,
     ) -> Result<Self, Misfit> {
         let capacity = shape.units();
-        let bias = if role == Role::Sender { capacity } else { 0 };
+        let (bias, tx) = match role {
+            Role::Sender => (capacity, mine),
+            Role::Receiver => (0, theirs),
+        };
+        let stride = shape.stride().ok_or(Misfit)?;
+        let lane = tx.lane(DATA, stride, capacity).ok_or(Misfit)?;
         let peer = Peer::new(theirs)?;
         let page = Own::open(mine, &peer, shape, |_| FIRST)?;
         let (tag, state) = (tag(page.epoch()), State::Offering);
-        let (owned, at, next) = (0, 0, FIRST);
-        Ok(Self { owned, at, next, capacity, tag, page, peer, state, bias, grain, shape })
+        let (next, limit, peers, greeting) = (FIRST, FIRST, 0, 0);
+        Ok(Self {
+            next,
+            limit,
+            lane,
+            tag,
+            peers,
+            greeting,
+            page,
+            peer,
+            capacity,
+            state,
+            bias,
+            grain,
+            shape,
+        })
     }
 
     /// Where its units begin.
-    #[inline]
-    pub const fn at(&self) -> u32 {
-        self.at
+    #[inline(always)]
+    pub const fn lane(&self) -> &M::Lane {
+        &self.lane
     }
 
     /// Units of the ring.
@@ -86,42 +109,94 @@ impl<M: Memory> End<M> {
     /// than `want`.
     #[inline]
     pub fn own(&mut self, want: u32) -> Result<u32, Stop> {
-        if self.owned >= want { Ok(self.owned) } else { self.look() }
+        let owned = self.limit.wrapping_sub(self.next);
+        if owned >= want { Ok(owned) } else { self.look() }
+    }
+
+    /// Its index when it will have given one more unit.
+    #[inline(always)]
+    pub const fn after(&self) -> u32 {
+        self.next.wrapping_add(1)
+    }
+
+    /// Whether it owns a unit, and [`End::after`]: [`End::own`] for a receiver of single messages, which looks for each of
+    /// them, and in vain while it spins. It compares the peer's index, all of it, with the one that nearly always stands
+    /// there: a unit more, or none. What else it is is for [`End::look`] to tell.
+    #[inline(always)]
+    pub fn one(&mut self) -> Result<u32, Stop> {
+        let next = self.next;
+        let after = next.wrapping_add(1);
+        if next != self.limit {
+            return Ok(after);
+        }
+        // Acquire: as in `count`.
+        let index = self.peer.index();
+        if self.greeting != 0 {
+            // No carry: an epoch has nothing where positions are.
+            if index == self.peers.wrapping_add(after.into()) {
+                self.limit = after;
+                return Ok(after);
+            }
+            if index == self.peers.wrapping_add(next.into())
+                && self.peer.greeting() == self.greeting
+            {
+                return Err(Stop::Wait);
+            }
+        }
+        self.look()?;
+        Ok(self.after())
     }
 
     /// Gives `units` of its own to the peer; at most those that it owns.
     #[inline]
     pub fn give(&mut self, units: u32) {
-        let units = units.min(self.owned);
-        self.owned -= units;
-        self.next = self.next.wrapping_add(units);
-        let at = self.at + units;
-        self.at = if at >= self.capacity { at - self.capacity } else { at };
+        let units = units.min(self.limit.wrapping_sub(self.next));
+        self.lane.go(units);
+        self.announce(self.next.wrapping_add(units));
+    }
+
+    /// Gives one, which it owns, with [`End::after`].
+    #[inline(always)]
+    pub fn give_one(&mut self, after: u32) {
+        debug_assert!(after == self.after() && self.next != self.limit);
+        self.lane.step();
+        self.announce(after);
+    }
+
+    #[inline(always)]
+    fn announce(&mut self, next: u32) {
+        self.next = next;
         // Release: the sender's message is there before the index says so, and the
         // receiver has read before the index lets the sender write over it.
-        self.page.index.release(self.tag | u64::from(self.next));
+        self.page.index.release(self.tag | u64::from(next));
     }
 
     /// How many units the peer has left to it, by its index.
+    #[cold]
+    #[inline(never)]
     fn look(&mut self) -> Result<u32, Stop> {
         let peer = match self.state {
             State::Joined(peer) => peer,
             State::Offering => self.join()?,
             State::Closed => return Err(Stop::Closed),
         };
-        if self.count(peer)? {
-            return Ok(self.owned);
+        let owned = self.count(peer)?;
+        if owned > 0 {
+            return Ok(owned);
         }
         let hello = self.peer.hello();
         if hello == (Hello { phase: Phase::Open, epoch: peer, seen: self.page.epoch() }) {
             return Err(Stop::Wait);
         }
         // What it did before it left was done before the hello.
-        if self.count(peer)? { Ok(self.owned) } else { Err(self.lose(hello)) }
+        match self.count(peer)? {
+            0 => Err(self.lose(hello)),
+            owned => Ok(owned),
+        }
     }
 
-    /// Reads the peer's index; whether there is anything.
-    fn count(&mut self, peer: u32) -> Result<bool, Stop> {
+    /// Reads the peer's index: units that it owns.
+    fn count(&mut self, peer: u32) -> Result<u32, Stop> {
         // Acquire: whatever the peer did before it moved its index there is done.
         let index = self.peer.index();
         if tag_of(index) != peer {
@@ -132,8 +207,8 @@ impl<M: Memory> End<M> {
         if owned > self.capacity || owned & (self.grain - 1) != 0 {
             return Err(self.corrupted());
         }
-        self.owned = owned;
-        Ok(owned > 0)
+        self.limit = self.next.wrapping_add(owned);
+        Ok(owned)
     }
 
     /// Answers the peer; whether it has answered this epoch.
@@ -153,6 +228,8 @@ impl<M: Memory> End<M> {
             return Err(Stop::Apart);
         }
         self.state = State::Joined(hello.epoch);
+        self.peers = tag(hello.epoch);
+        self.greeting = Hello { phase: Phase::Open, ..hello }.word();
         Ok(hello.epoch)
     }
 
@@ -171,7 +248,9 @@ impl<M: Memory> End<M> {
 
     /// Leaves the session, if there is one, and offers another.
     pub fn reset(&mut self) {
-        (self.owned, self.at, self.next) = (0, 0, FIRST);
+        (self.next, self.limit) = (FIRST, FIRST);
+        self.part();
+        self.lane.restart();
         self.page.renew(FIRST);
         self.tag = tag(self.page.epoch());
         self.state = State::Offering;
@@ -179,9 +258,15 @@ impl<M: Memory> End<M> {
 
     /// Leaves. What was given stays readable for the peer.
     pub fn close(&mut self) {
-        self.owned = 0;
+        self.limit = self.next;
+        self.part();
         self.page.close();
         self.state = State::Closed;
+    }
+
+    /// Believes nothing of the peer's without a closer look.
+    fn part(&mut self) {
+        (self.peers, self.greeting) = (0, 0);
     }
 
     /// Goes on with the agreement; whether there is a session.

@@ -1,6 +1,6 @@
 //! Memory of the host: for tests, with everything that the machine's has but speed.
 
-use crate::memory::{Bytes, Memory, Word};
+use crate::memory::{Bytes, Memory, Offsets, Word};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -139,6 +139,7 @@ impl Bytes for Run {
 impl Memory for Region {
     type Word = Cell;
     type Bytes = Run;
+    type Lane = Offsets;
 
     fn word(&self, at: usize) -> Option<Cell> {
         (at % 8 == 0 && at / 8 < self.words()).then(|| Cell(self.clone(), at / 8))
@@ -147,6 +148,11 @@ impl Memory for Region {
     fn bytes(&self, at: usize, len: usize) -> Option<Run> {
         let fits = at.checked_add(len)? <= self.words() * 8 && at % 8 == 0;
         fits.then(|| Run { region: self.clone(), from: at, len })
+    }
+
+    fn lane(&self, at: usize, stride: usize, slots: u32) -> Option<Offsets> {
+        let lane = Offsets::new(stride, slots)?;
+        self.bytes(at, stride * slots as usize).map(|_| lane)
     }
 
     fn fence(&self) {

@@ -58,6 +58,58 @@ pub trait Bytes: Clone + Debug {
     }
 }
 
+/// A place that goes round a ring of slots, from the last one to the first. A memory of the machine keeps an
+/// address, so that a message costs no multiplication, no sum and no comparison with the region's end.
+pub trait Lane: Clone + Debug {
+    /// Bytes from the ring's beginning.
+    fn at(&self) -> usize;
+    /// To the next slot.
+    fn step(&mut self);
+    /// So many slots on, at most as many as there are.
+    fn go(&mut self, slots: u32);
+    /// To the first one.
+    fn restart(&mut self);
+}
+
+/// A lane of offsets, for memories that are not in a hurry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Offsets {
+    at: usize,
+    stride: usize,
+    end: usize,
+}
+
+impl Offsets {
+    /// `slots` of `stride` bytes each; `None` if that is none, or too many for offsets to count twice.
+    #[must_use]
+    pub fn new(stride: usize, slots: u32) -> Option<Self> {
+        let end = stride.checked_mul(slots as usize)?;
+        (end > 0 && end <= usize::MAX / 2).then_some(Self { at: 0, stride, end })
+    }
+}
+
+impl Lane for Offsets {
+    #[inline]
+    fn at(&self) -> usize {
+        self.at
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.go(1);
+    }
+
+    #[inline]
+    fn go(&mut self, slots: u32) {
+        let at = self.at + slots as usize * self.stride;
+        self.at = if at >= self.end { at - self.end } else { at };
+    }
+
+    fn restart(&mut self) {
+        self.at = 0;
+    }
+}
+
 /// A region. Its parts are checked when they are asked for, so that an access costs no
 /// comparison later.
 pub trait Memory: Clone + Debug {
@@ -65,10 +117,15 @@ pub trait Memory: Clone + Debug {
     type Word: Word;
     /// Part of it.
     type Bytes: Bytes;
+    /// A place that goes round a ring in it.
+    type Lane: Lane;
     /// The word at an offset in bytes, a multiple of eight; `None` outside.
     fn word(&self, at: usize) -> Option<Self::Word>;
     /// Bytes from an offset on, a multiple of eight; `None` outside.
     fn bytes(&self, at: usize, len: usize) -> Option<Self::Bytes>;
+    /// A lane of so many slots of `stride` bytes, which begins at an offset that is a multiple of eight; `None` if they do not
+    /// lie in the region.
+    fn lane(&self, at: usize, stride: usize, slots: u32) -> Option<Self::Lane>;
     /// A full fence: every access before it comes before every one after it.
     fn fence(&self);
 }

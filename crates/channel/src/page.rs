@@ -184,7 +184,13 @@ impl<M: Memory> Peer<M> {
 
     /// What it says; what it wrote before can be read then.
     pub fn hello(&self) -> Hello {
-        Hello::of(self.hello.acquire())
+        Hello::of(self.greeting())
+    }
+
+    /// The same, as it stands there.
+    #[inline]
+    pub fn greeting(&self) -> u64 {
+        self.hello.acquire()
     }
 
     /// Its index; what it did before it moved it there is done then.

@@ -6,7 +6,7 @@
 
 use crate::end::{End, Role};
 use crate::layout::{DATA, Shape};
-use crate::memory::{BLOCK, Bytes, Memory};
+use crate::memory::{BLOCK, Bytes, Lane, Memory};
 use crate::{Misfit, Stop};
 use core::marker::PhantomData;
 
@@ -33,6 +33,41 @@ impl<M: Memory> Ring<M> {
     fn batch(&mut self, want: u32) -> Result<Batch<'_, M>, Stop> {
         let owned = self.end.own(want.max(1))?;
         Ok(Batch { len: owned.min(want), ring: self })
+    }
+}
+
+/// One slot in this end's hands.
+#[derive(Debug)]
+pub struct Held<'a, M: Memory> {
+    ring: &'a mut Ring<M>,
+    /// The index that gives it.
+    after: u32,
+}
+
+impl<M: Memory> Held<'_, M> {
+    /// Where it lies, and as many bytes from there as [`Held::len`] says.
+    #[inline(always)]
+    #[must_use]
+    pub const fn lane(&self) -> &M::Lane {
+        self.ring.end.lane()
+    }
+
+    /// Bytes of its message.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.ring.size
+    }
+
+    /// Whether it has none, which no queue has.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.ring.size == 0
+    }
+
+    /// Gives it to the peer: sends or releases it.
+    #[inline(always)]
+    pub fn give(self) {
+        self.ring.end.give_one(self.after);
     }
 }
 
@@ -68,7 +103,7 @@ impl<M: Memory> Batch<'_, M> {
     #[must_use]
     pub fn slots(&self) -> Slots<'_, M> {
         let Ring { end, data, size, stride } = &*self.ring;
-        let (base, end) = (end.at() as usize * stride, end.capacity() as usize * stride);
+        let (base, end) = (end.lane().at(), end.capacity() as usize * stride);
         let (data, life) = (data.clone(), PhantomData);
         Slots { data, base, end, stride: *stride, size: *size, left: self.len, life }
     }
@@ -259,10 +294,22 @@ impl<M: Memory> Sender<M> {
             return Err(Stop::Size);
         }
         ring.end.own(1)?;
-        // Inside: the end keeps `at` below the capacity.
-        let _ = ring.data.write(ring.end.at() as usize * ring.stride, message);
-        ring.end.give(1);
+        let after = ring.end.after();
+        // Inside: a lane keeps to its ring.
+        let _ = ring.data.write(ring.end.lane().at(), message);
+        ring.end.give_one(after);
         Ok(())
+    }
+
+    /// The next free slot, for who knows how to write to it by its [`Memory::Lane`].
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    #[inline(always)]
+    pub fn hold(&mut self) -> Result<Held<'_, M>, Stop> {
+        self.0.end.own(1)?;
+        let after = self.0.end.after();
+        Ok(Held { ring: &mut self.0, after })
     }
 
     /// Up to `want` free slots, at least one. They may hold anything, also what the
@@ -303,10 +350,20 @@ impl<M: Memory> Receiver<M> {
         if to.len() > ring.size {
             return Err(Stop::Size);
         }
-        ring.end.own(1)?;
-        let _ = ring.data.read(ring.end.at() as usize * ring.stride, to);
-        ring.end.give(1);
+        let after = ring.end.one()?;
+        let _ = ring.data.read(ring.end.lane().at(), to);
+        ring.end.give_one(after);
         Ok(())
+    }
+
+    /// The oldest message's slot, for who knows how to read it by its [`Memory::Lane`].
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    #[inline(always)]
+    pub fn hold(&mut self) -> Result<Held<'_, M>, Stop> {
+        let after = self.0.end.one()?;
+        Ok(Held { ring: &mut self.0, after })
     }
 
     /// Up to `want` messages, at least one, where they lie.

@@ -8,7 +8,7 @@
 
 use crate::end::{End, Role};
 use crate::layout::{DATA, Shape};
-use crate::memory::{Bytes, Memory};
+use crate::memory::{Bytes, Lane, Memory};
 use crate::queue::{Slot, session};
 use crate::{Misfit, Stop};
 
@@ -52,13 +52,18 @@ impl<M: Memory> Ring<M> {
         Ok(Self { end, data, longest: longest(bytes) })
     }
 
+    /// Where its units begin, in bytes: below the capacity.
+    fn at(&self) -> usize {
+        self.end.lane().at()
+    }
+
     /// Bytes up to the ring's end.
     fn tail(&self) -> u32 {
-        self.end.capacity() - self.end.at()
+        self.end.capacity() - self.at() as u32
     }
 
     fn slot(&self, len: u32) -> Slot<'_, M> {
-        let base = self.end.at() as usize + HEADER as usize;
+        let base = self.at() + HEADER as usize;
         Slot::new(&self.data, base, len as usize)
     }
 }
@@ -85,7 +90,7 @@ impl<M: Memory> Room<'_, M> {
     /// Sends the first `len` bytes of it, at most all.
     pub fn send(self, len: usize) {
         let len = len.min(self.len as usize) as u32;
-        self.ring.data.set_word(self.ring.end.at() as usize, header(MESSAGE, len));
+        self.ring.data.set_word(self.ring.at(), header(MESSAGE, len));
         self.ring.end.give(record(len));
     }
 }
@@ -113,7 +118,7 @@ impl<M: Memory> Sender<M> {
             return Err(Stop::Wait);
         }
         if skip > 0 {
-            ring.data.set_word(ring.end.at() as usize, header(SKIP, 0));
+            ring.data.set_word(ring.at(), header(SKIP, 0));
             ring.end.give(skip);
         }
         Ok(Room { ring, len })
@@ -174,12 +179,12 @@ impl<M: Memory> Receiver<M> {
     pub fn peek(&mut self) -> Result<Message<'_, M>, Stop> {
         let ring = &mut self.0;
         let mut owned = ring.end.own(1)?;
-        let mut word = ring.data.word(ring.end.at() as usize);
-        if word == header(SKIP, 0) && ring.end.at() > 0 && ring.tail() <= owned {
+        let mut word = ring.data.word(ring.at());
+        if word == header(SKIP, 0) && ring.at() > 0 && ring.tail() <= owned {
             ring.end.give(ring.tail());
             // A sender that has skipped may not have sent yet.
             owned = ring.end.own(1)?;
-            word = ring.data.word(ring.end.at() as usize);
+            word = ring.data.word(ring.at());
         }
         // The header was read once: the message's length is this, whatever stands there later.
         let len = word as u32;

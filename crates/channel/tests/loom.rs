@@ -8,7 +8,7 @@
 use bulkhead_channel::adaptive::{Platform, Sleeper, Spin};
 use bulkhead_channel::bell::{Arm, Bell, Ring};
 use bulkhead_channel::layout::ARMED;
-use bulkhead_channel::{Bytes, Memory, Stop, Word, mailbox, page, queue, records};
+use bulkhead_channel::{Bytes, Memory, Offsets, Stop, Word, mailbox, page, queue, records};
 use bulkhead_resident::bell::{self, Word as _};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -120,6 +120,7 @@ impl Bytes for Part {
 impl Memory for Region {
     type Word = Part;
     type Bytes = Part;
+    type Lane = Offsets;
 
     fn word(&self, at: usize) -> Option<Part> {
         self.bytes(at, 8)
@@ -127,6 +128,10 @@ impl Memory for Region {
     fn bytes(&self, at: usize, len: usize) -> Option<Part> {
         let fits = at % 8 == 0 && at + len <= 8 * self.places.len();
         fits.then(|| Part { region: self.clone(), at: at / 8, len })
+    }
+    fn lane(&self, at: usize, stride: usize, slots: u32) -> Option<Offsets> {
+        let lane = Offsets::new(stride, slots)?;
+        self.bytes(at, stride * slots as usize).map(|_| lane)
     }
     fn fence(&self) {
         if !self.without.fence {

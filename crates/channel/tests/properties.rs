@@ -2,7 +2,7 @@
 //! below the wrap, so every case of some length crosses it.
 
 use bulkhead_channel::host::Region;
-use bulkhead_channel::layout::{DATA, FIRST, INDEX, Shape};
+use bulkhead_channel::layout::{DATA, FIRST, HELLO, INDEX, Shape};
 use bulkhead_channel::{Stop, mailbox, queue, records};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -257,7 +257,6 @@ fn a_record_that_cannot_be_is_told_once() {
 /// What a monitor writes for a guest that has ended is what [`page::bury`] writes, and asks for no interrupt.
 #[test]
 fn a_monitor_buries_as_the_protocol_says() {
-    use bulkhead_channel::layout::HELLO;
     use bulkhead_channel::page::{Hello, Phase, bury};
     use std::sync::atomic::AtomicU64;
     for phase in [Phase::Absent, Phase::Open, Phase::Closed] {
@@ -273,4 +272,61 @@ fn a_monitor_buries_as_the_protocol_says() {
             assert!(word & 1 == 0 && (armed..=armed + 1).contains(&word));
         }
     }
+}
+
+/// A receiver of single messages compares epoch and position by one subtraction.
+#[test]
+fn an_index_is_believed_only_of_the_epoch_joined_and_within_the_ring() {
+    let cases = [
+        (0, 0, Err(Stop::Wait)),
+        (0, 1, Ok(())),
+        (0, 4, Ok(())),
+        (0, 5, Err(Stop::Corrupted)),
+        (0, -1, Err(Stop::Corrupted)),
+        (1, 0, Err(Stop::Lost)),
+        (1, 1, Err(Stop::Lost)),
+        (-1, 1, Err(Stop::Lost)),
+    ];
+    for (epochs, ahead, expected) in cases {
+        // The last of them also where the index wraps.
+        for sent in [0, 255, 256] {
+            let (mut sender, mut receiver, [tx, _]) = queue(4, 8);
+            for _ in 0..sent {
+                assert_eq!((sender.send(&[1; 8]), receiver.receive(&mut [0; 8])), (Ok(()), Ok(())));
+            }
+            let index = tx.look(INDEX / 8);
+            let epoch = ((index >> 32) as u32).wrapping_add_signed(epochs);
+            let position = (index as u32).wrapping_add_signed(ahead);
+            tx.poke(INDEX / 8, u64::from(epoch) << 32 | u64::from(position));
+            let told = receiver.receive(&mut [0; 8]);
+            assert_eq!(told, expected, "{epochs} epochs on, {ahead} ahead, after {sent}");
+        }
+    }
+}
+
+/// And without a session nothing is, whatever stands there.
+#[test]
+fn before_a_session_no_index_is_believed() {
+    for hello in [0, u64::MAX] {
+        for position in [0, 1, FIRST.wrapping_sub(1), FIRST, FIRST.wrapping_add(1)] {
+            let (tx, rx) = (Region::new(DATA + 32), Region::new(DATA));
+            let mut receiver = queue::Receiver::open(&rx, &tx, 4, 8).expect("fits");
+            tx.poke(HELLO / 8, hello);
+            tx.poke(INDEX / 8, position.into());
+            assert_eq!(receiver.receive(&mut [0; 8]), Err(Stop::Apart), "{hello:x} {position:x}");
+            receiver.close();
+            assert_eq!(receiver.receive(&mut [0; 8]), Err(Stop::Closed));
+        }
+    }
+}
+
+/// Who looks in vain is told when the peer leaves, although its index stays what it was.
+#[test]
+fn who_looks_in_vain_is_told_that_the_peer_has_left() {
+    let (mut sender, mut receiver, _) = queue(4, 8);
+    for _ in 0..3 {
+        assert_eq!(receiver.receive(&mut [0; 8]), Err(Stop::Wait));
+    }
+    sender.close();
+    assert_eq!(receiver.receive(&mut [0; 8]), Err(Stop::Left));
 }

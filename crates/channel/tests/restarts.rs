@@ -6,7 +6,7 @@
 //! old one would be seen.
 
 use bulkhead_channel::layout::{DATA, HELLO};
-use bulkhead_channel::{Bytes, Memory, Stop, Word, page, queue};
+use bulkhead_channel::{Bytes, Memory, Offsets, Stop, Word, page, queue};
 use stateright::{Checker, Model, Property};
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
@@ -102,12 +102,17 @@ impl Bytes for Place {
 impl Memory for Place {
     type Word = Self;
     type Bytes = Self;
+    type Lane = Offsets;
 
     fn word(&self, at: usize) -> Option<Self> {
         self.bytes(at, 8)
     }
     fn bytes(&self, at: usize, len: usize) -> Option<Self> {
         (at + len <= 8 * self.2).then_some(Self(self.0, at / 8, len / 8))
+    }
+    fn lane(&self, at: usize, stride: usize, slots: u32) -> Option<Offsets> {
+        let lane = Offsets::new(stride, slots)?;
+        self.bytes(at, stride * slots as usize).map(|_| lane)
     }
     fn fence(&self) {}
 }

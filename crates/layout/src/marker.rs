@@ -127,8 +127,12 @@ ids! {
     CHANNEL_RECEIVE = 0x059 "channel.receive_64";
     /// A channel's doorbell is rung.
     CHANNEL_RING = 0x05A "channel.ring";
-    /// Its receiver goes to sleep and is woken.
+    /// Its receiver sleeps, and is woken.
     CHANNEL_WAKE = 0x05B "channel.wake";
+    /// How many pieces of messages of a size went through in a window of time.
+    CHANNEL_EXCHANGE = 0x05C "channel.exchange";
+    /// When a receiver looked, ms, and how many messages there were: `ms << 16 | messages`.
+    CHANNEL_HEARD = 0x05D "channel.heard";
     /// The scheduler: a higher priority wakes and preempts.
     SCHED_WAKE = 0x060 "sched.wake";
     /// Who runs blocks; the next one runs.
@@ -223,6 +227,8 @@ ids! {
     KERNEL_EXTEND_WHOLE = 0x092 "kernel.timeout_extend_whole";
     /// Kernel: from where it is entered, with interrupts off, to where it goes back to a program or waits for an interrupt.
     KERNEL_ENTRY = 0x093 "kernel.entry";
+    /// Kernel: a device's interrupt, or a channel's, was taken.
+    KERNEL_INTERRUPT = 0x094 "kernel.interrupt";
 }
 
 /// The bytes of a marker.

@@ -2,7 +2,9 @@
 //! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], who writes garbage, and one who rings for ever.
 #![no_std]
 
+mod exchange;
 mod flood;
+mod isolation;
 mod measure;
 mod note;
 mod rogue;
@@ -100,6 +102,10 @@ pub fn run(host: &impl Host, pairs: impl Iterator<Item = Pair<'static>>) -> u32 
         Some("keep") => flood::keep(host),
         Some("measure-send") => ends[0].and_then(|pair| measure::send(host, pair)),
         Some("measure-receive") => ends[0].and_then(|pair| measure::receive(host, pair)),
+        Some("ask") => exchange::ask(host, ends),
+        Some("answer") => exchange::answer(host, ends),
+        Some("beat") => isolation::beat(host, ends),
+        Some("listen") => ends[0].and_then(|pair| isolation::listen(host, pair)),
         Some("rogue") => ends[0].and_then(|pair| rogue(host, pair)),
         _ => None,
     };
@@ -125,6 +131,15 @@ impl Out {
             Kind::Queue => Sender::open(pair).ok().map(Self::Queue),
             Kind::Records => pair.send_records().ok().map(Self::Records),
             Kind::Mailbox => Writer::open(pair).ok().map(Self::Mailbox),
+        }
+    }
+
+    /// Looks whether the receiver is still the one that it was: who sends rarely would else learn it when the ring is full.
+    fn attend(&mut self) -> Result<(), Stop> {
+        match self {
+            Self::Queue(end) => end.attend(),
+            Self::Records(end) => end.attend(),
+            Self::Mailbox(_) => Ok(()),
         }
     }
 

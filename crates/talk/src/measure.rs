@@ -12,15 +12,15 @@ pub fn send(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let (count, gap) = (host.number("count")?, 1_000 * host.number("gap")?);
     let mut end = Sender::<Note>::open(pair).ok()?;
     let mut caller = host.caller(pair)?;
-    while end.raw().attend().is_err() {
+    while end.attend().is_err() {
         caller.tell();
     }
     host.ready();
     let mut due = host.now();
     for number in 1..=count {
-        let words = Note::of(number).words();
+        let note = Note::of(number);
         mark!(BEGIN | id::CHANNEL_SEND);
-        let sent = place(&mut end, words);
+        let sent = end.send(&note);
         mark!(END | id::CHANNEL_SEND);
         mark!(BEGIN | id::CHANNEL_RING);
         caller.tell();
@@ -38,11 +38,11 @@ pub fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let (count, spin) = (host.number("count")?, host.number("spin").is_some());
     let mut end = Receiver::<Note>::open(pair).ok()?;
     let mut sleeper = host.sleeper(pair)?;
-    while end.raw().attend().is_err() {}
+    while end.attend().is_err() {}
     host.ready();
     for number in 1..=count {
         let note = if spin { look(&mut end) } else { sleep(&mut end, &mut sleeper) };
-        if note.ok()? != Note::of(number).words() {
+        if note.ok()? != Note::of(number) {
             return None;
         }
     }
@@ -50,45 +50,34 @@ pub fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     Some(())
 }
 
-/// Sends a message where it will lie.
+/// For a marker in a loop, which could change what it sees for all that the compiler knows: so nothing that belongs behind it is
+/// done before.
 #[inline(always)]
-fn place(end: &mut Sender<'static, Note>, words: [u64; 8]) -> Result<(), Stop> {
-    let batch = end.raw().reserve(1)?;
-    if let Some(slot) = batch.slot(0) {
-        slot.set_block(0, words);
-    }
-    batch.give(1);
-    Ok(())
+fn seen<T>(end: &mut T) -> u64 {
+    core::ptr::from_mut(end) as u64
 }
 
-/// Takes a message from where it lies.
-#[inline(always)]
-fn take(end: &mut Receiver<'static, Note>) -> Result<[u64; 8], Stop> {
-    let batch = end.raw().peek(1)?;
-    let words = batch.slot(0).map_or([0; 8], |slot| slot.block(0));
-    batch.give(1);
-    Ok(words)
-}
-
-fn look(end: &mut Receiver<'static, Note>) -> Result<[u64; 8], Stop> {
+fn look(end: &mut Receiver<'static, Note>) -> Result<Note, Stop> {
+    let mut note = Note::of(0);
     loop {
-        mark!(BEGIN | id::CHANNEL_RECEIVE);
-        match take(end) {
-            Err(Stop::Wait) => core::hint::spin_loop(),
-            other => {
+        mark!(BEGIN | id::CHANNEL_RECEIVE, seen(end));
+        match end.receive_to(&mut note) {
+            Ok(()) => {
                 mark!(END | id::CHANNEL_RECEIVE);
-                return other;
+                return Ok(note);
             }
+            Err(Stop::Wait) => core::hint::spin_loop(),
+            Err(news) => return Err(news),
         }
     }
 }
 
+/// What begins the span is where the processor waits: a guest's, or a kernel that is measured.
 fn sleep<P: Platform>(
     end: &mut Receiver<'static, Note>,
     sleeper: &mut Sleeper<Mapping<'static>, P>,
-) -> Result<[u64; 8], Stop> {
-    mark!(BEGIN | id::CHANNEL_WAKE);
-    let words = sleeper.wait(|| take(end));
+) -> Result<Note, Stop> {
+    let note = end.recv(sleeper);
     mark!(END | id::CHANNEL_WAKE);
-    words
+    note
 }

@@ -20,6 +20,8 @@ struct Seen {
     /// Messages, whole or not; of a sender those that it got rid of.
     messages: u64,
     corrupted: u64,
+    /// Whether it has rung.
+    rang: bool,
 }
 
 /// Uses its channels in each of `count` periods, and begins new sessions where a peer spoils them. It
@@ -27,13 +29,16 @@ struct Seen {
 pub fn victim(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let count = host.number("count")?;
     let (mut missed, mut seen) = (0, Seen::default());
-    let mut ends = pairs.map(|pair| pair.and_then(|pair| Some((pair, open(pair)?))));
+    let mut ends =
+        pairs.map(|pair| pair.and_then(|pair| Some((pair, open(pair)?, host.caller(pair)))));
     let mut release = host.now();
     for number in 0..count {
-        for (pair, end) in ends.iter_mut().flatten() {
+        for (pair, end, caller) in ends.iter_mut().flatten() {
             let mut anew = number % 16 == 15;
             for _ in 0..CALLS {
                 anew |= step(end, number, &mut seen);
+                // It rings for whatever a hostile receiver says that it has armed: an exit at most for each call.
+                seen.rang |= caller.as_mut().is_some_and(|caller| caller.tell());
                 // Where cores take turns in an emulator, here is one's end: the peer acts between any two calls.
                 core::hint::spin_loop();
             }
@@ -45,12 +50,13 @@ pub fn victim(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option
         missed += u64::from(host.now() >= release);
         host.sleep_until(release);
     }
-    let Seen { messages, corrupted } = seen;
+    let Seen { messages, corrupted, rang } = seen;
     let some = |count| if count > 0 { "some" } else { "no" };
     host.say(format_args!(
-        "victim missed {missed} of {count}; {} messages, {} corrupted",
+        "victim missed {missed} of {count}; {} messages, {} corrupted, {} rings",
         some(messages),
-        some(corrupted)
+        some(corrupted),
+        some(u64::from(rang))
     ));
     (missed == 0 && messages > 0).then_some(())
 }

@@ -1,4 +1,4 @@
-//! An end of the channel `channel=NAME`; what it does there is `role=` (`crates/talk`). Sleeping takes the
+//! An end of the channel `channel=NAME`, and of `and=NAME` if it needs two; what it does there is `role=` (`crates/talk`). Sleeping takes the
 //! notification `pause`, and to be woken `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -54,5 +54,6 @@ impl Host for Here {
 
 fn talk(program: Program) -> u32 {
     ready();
-    bulkhead_talk::run(&Here(program), program.pairs(program.arg("channel").unwrap_or_default()))
+    let pairs = |key| program.pairs(program.arg(key).unwrap_or_default());
+    bulkhead_talk::run(&Here(program), pairs("channel").chain(pairs("and")))
 }

@@ -2,9 +2,9 @@
 //! and who receives adds them all up. By copy the sender has them in a buffer of its own
 //! and the receiver reads them from its own; in place neither has one.
 
+use bulkhead_channel::BLOCK;
 use bulkhead_channel::layout::Shape;
-use bulkhead_channel::{BLOCK, queue};
-use bulkhead_channel_memory::Mapping;
+use bulkhead_channel_memory::typed::{Pair, Receiver, Sender};
 use ringbuf::traits::{Consumer, Producer, Split};
 use std::hint::black_box;
 use std::ptr::NonNull;
@@ -50,24 +50,25 @@ fn ends<const W: usize>(message: &[u64; W]) -> u64 {
     message[0].wrapping_add(message[W - 1])
 }
 
-/// A region that the process keeps: some kilobytes.
-fn region(bytes: usize) -> Mapping<'static> {
-    // Aligned as pages are.
+/// Memory that the process keeps: some kilobytes, aligned as pages are.
+fn memory(bytes: usize) -> NonNull<u8> {
     let words = vec![0u64; bytes.div_ceil(8) + 512].leak();
     let skip = words.as_ptr().align_offset(4096);
-    let base = NonNull::from(&mut words[skip..]).cast();
-    // SAFETY: leaked, so it lasts; nobody else has a pointer to it; all of it is writable.
-    unsafe { Mapping::new(base, bytes) }.expect("aligned")
+    NonNull::from(&mut words[skip..]).cast()
 }
 
-type Ends = (queue::Sender<Mapping<'static>>, queue::Receiver<Mapping<'static>>);
+type Ends<T> = (Sender<'static, T>, Receiver<'static, T>);
 
-fn channel<const W: usize>(capacity: usize) -> Ends {
-    let (slots, size) = (capacity as u32, 8 * W as u32);
-    let tx = region(Shape::Queue { slots, size }.tx_bytes().expect("a shape"));
-    let rx = region(512);
-    let mut sender = queue::Sender::open(&tx, &rx, slots, size).expect("fits");
-    let mut receiver = queue::Receiver::open(&rx, &tx, slots, size).expect("fits");
+fn channel<const W: usize>(capacity: usize) -> Ends<[u64; W]> {
+    let shape = Shape::Queue { slots: capacity as u32, size: 8 * W as u32 };
+    let len = shape.tx_bytes().expect("a shape");
+    let base = memory(len + shape.rx_bytes());
+    // SAFETY: as many bytes are there, leaked, and nobody else has a pointer to them; all of them are writable.
+    let pair = |sends| unsafe {
+        Pair::new(base, len, (shape.kind() as u8, shape.message()), sends).expect("fits")
+    };
+    let mut sender = Sender::open(&pair(true)).expect("fits");
+    let mut receiver = Receiver::open(&pair(false)).expect("fits");
     while sender.attend().is_err() | receiver.attend().is_err() {}
     (sender, receiver)
 }
@@ -78,12 +79,12 @@ pub fn channel_copy<const W: usize>(capacity: usize) -> Duplex {
     (
         Box::new(move |done, _| {
             message[0] = done;
-            match sender.send(bytes(black_box(&message))) {
+            match sender.send(black_box(&message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
         }),
-        Box::new(move |_, _| match receiver.receive(bytes_mut(&mut got)) {
+        Box::new(move |_, _| match receiver.receive_to(&mut got) {
             Ok(()) => (1, ends(&got)),
             Err(_) => (0, 0),
         }),
@@ -147,9 +148,13 @@ fn channel_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
             let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
             let (n, mut total) = (there.len(), 0u64);
             for slot in there.slots() {
+                // Eight sums side by side, as the compiler makes them of a slice.
+                let mut sums = [0u64; BLOCK];
                 for at in (0..W).step_by(BLOCK) {
-                    total = total.wrapping_add(sum(&slot.block(8 * at)));
+                    let words = slot.block(8 * at);
+                    sums = std::array::from_fn(|n| sums[n].wrapping_add(words[n]));
                 }
+                total = total.wrapping_add(sum(&sums));
             }
             there.give(n);
             (n.into(), total)
