@@ -1,7 +1,7 @@
 //! Plots of figures, from the rows: `bulkhead-harness plot DIR`.
 
 use crate::Failure;
-use crate::rows::Rows;
+use crate::rows::{Row, Rows};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -11,6 +11,62 @@ const MARGIN: (f64, f64) = (64.0, 52.0);
 /// Lines, by series: Okabe and Ito's palette, which people with any colour vision can tell apart.
 const COLOURS: [&str; 3] = ["#0072b2", "#d55e00", "#009e73"];
 
+/// How far a value is along an axis.
+#[derive(Clone, Copy)]
+enum Scale {
+    Linear,
+    Logarithmic,
+}
+
+/// An axis: where it begins and ends, and into how many parts numbers divide it.
+struct Axis {
+    scale: Scale,
+    from: f64,
+    to: f64,
+    parts: u32,
+}
+
+impl Axis {
+    const fn linear(to: f64) -> Self {
+        Self { scale: Scale::Linear, from: 0.0, to, parts: 5 }
+    }
+
+    const fn logarithmic(from: f64, to: f64, parts: u32) -> Self {
+        Self { scale: Scale::Logarithmic, from, to, parts }
+    }
+
+    /// From 0 to 1.
+    fn part(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Linear => (value - self.from) / (self.to - self.from),
+            Scale::Logarithmic => (value / self.from).ln() / (self.to / self.from).ln(),
+        }
+    }
+
+    /// The numbers beside it, and where they stand.
+    fn numbers(&self) -> impl Iterator<Item = (f64, String)> {
+        (0..=self.parts).map(|n| {
+            let part = f64::from(n) / f64::from(self.parts);
+            let value = match self.scale {
+                Scale::Linear => self.from + part * (self.to - self.from),
+                Scale::Logarithmic => self.from * (self.to / self.from).powf(part),
+            };
+            // No more digits than were meant.
+            (part, format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned())
+        })
+    }
+}
+
+/// What the points should keep to.
+enum Line {
+    /// The diagonal.
+    Diagonal(&'static str),
+    /// What stands beside the values.
+    Baselines(&'static str),
+    /// One value.
+    Level(f64, &'static str),
+}
+
 /// What a plot shows: rows of the names `PREFIX` and a number, and a line that they should keep to.
 struct Plot {
     file: &'static str,
@@ -19,22 +75,23 @@ struct Plot {
     axes: [&'static str; 2],
     /// Prefixes of rows, and what they are called.
     series: &'static [(&'static str, &'static str)],
-    /// Where the axes end.
-    most: (f64, f64),
+    across: Axis,
+    up: Axis,
     /// What values are divided by.
     unit: f64,
-    line: &'static str,
+    line: Line,
 }
 
-const PLOTS: [Plot; 2] = [
+const PLOTS: [Plot; 4] = [
     Plot {
         file: "kernel-hog.svg",
         title: "Worst answer of a thread below a hog",
         axes: ["the hog's budget of 10 ms, ms", "latency, ms"],
         series: &[("kernel.hog_", "worst of all phases")],
-        most: (10.0, 10.0),
+        across: Axis::linear(10.0),
+        up: Axis::linear(10.0),
         unit: 1_000.0,
-        line: "the hog's budget",
+        line: Line::Diagonal("the hog's budget"),
     },
     Plot {
         file: "kernel-aes.svg",
@@ -45,17 +102,50 @@ const PLOTS: [Plot; 2] = [
             ("kernel.aes_100_", "period 100 ms"),
             ("kernel.aes_1000_", "period 1,000 ms"),
         ],
-        most: (100.0, 100.0),
+        across: Axis::linear(100.0),
+        up: Axis::linear(100.0),
         unit: 1.0,
-        line: "the client's share",
+        line: Line::Diagonal("the client's share"),
+    },
+    Plot {
+        file: "channel-rate.svg",
+        title: "A message to another kernel, and its answer",
+        axes: ["bytes", "microseconds"],
+        series: &[
+            ("channel.rate_high_", "50 %, highest priority"),
+            ("channel.rate_low_", "40 %, below a shell"),
+        ],
+        across: Axis::logarithmic(64.0, 1_048_576.0, 7),
+        up: Axis::logarithmic(0.1, 10_000.0, 5),
+        unit: 1.0,
+        line: Line::Baselines("what the budgets allow"),
+    },
+    Plot {
+        file: "channel-isolation.svg",
+        title: "Messages of one sender to three receivers, of which one breaks at 2 s",
+        axes: ["ms", "messages/s"],
+        series: &[
+            ("channel.heard_zero_", "breaks, looks every 100 ms"),
+            ("channel.heard_two_", "every 800 ms"),
+            ("channel.heard_three_", "every 1,000 ms"),
+        ],
+        across: Axis::linear(5_000.0),
+        up: Axis::linear(50.0),
+        unit: 1.0,
+        line: Line::Level(20.0, "one every 50 ms"),
     },
 ];
 
-/// The numbers behind a prefix, and the values.
-fn points(rows: &Rows, prefix: &str, unit: f64) -> Vec<(f64, f64)> {
+/// The numbers behind a prefix, and what of each row is wanted.
+fn points(
+    rows: &Rows,
+    prefix: &str,
+    unit: f64,
+    of: impl Fn(&Row) -> Option<f64>,
+) -> Vec<(f64, f64)> {
     let numbered = rows.rows.iter().filter_map(|row| {
         let number: f64 = row.name.strip_prefix(prefix)?.parse().ok()?;
-        Some((number, row.value / unit))
+        Some((number, of(row)? / unit))
     });
     let mut points: Vec<_> = numbered.collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -64,13 +154,32 @@ fn points(rows: &Rows, prefix: &str, unit: f64) -> Vec<(f64, f64)> {
 
 impl Plot {
     fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        Self::at(self.across.part(x), self.up.part(y))
+    }
+
+    /// Of parts of the axes.
+    fn at(x: f64, y: f64) -> (f64, f64) {
         let (width, height) = (SIZE.0 - 1.5 * MARGIN.0, SIZE.1 - 2.0 * MARGIN.1);
-        (MARGIN.0 + x / self.most.0 * width, SIZE.1 - MARGIN.1 - y / self.most.1 * height)
+        (MARGIN.0 + x * width, SIZE.1 - MARGIN.1 - y * height)
+    }
+
+    /// The line that a series should keep to, where it has one of its own.
+    fn baseline(&self, rows: &Rows, prefix: &str, colour: &str) -> String {
+        if !matches!(self.line, Line::Baselines(_)) {
+            return String::new();
+        }
+        let points = points(rows, prefix, self.unit, |row| row.baseline);
+        let places = points.iter().map(|point| self.place(*point));
+        let path: Vec<_> = places.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        format!(
+            "<path d=\"M{}\" fill=\"none\" stroke=\"{colour}\" stroke-dasharray=\"5 4\"/>\n",
+            path.join(" L")
+        )
     }
 
     /// The file's text, if each series has points.
     fn draw(&self, rows: &Rows) -> Option<String> {
-        let of = |(prefix, _): &(&str, _)| points(rows, prefix, self.unit);
+        let of = |(prefix, _): &(&str, _)| points(rows, prefix, self.unit, |row| Some(row.value));
         let series: Vec<_> = self.series.iter().map(of).collect();
         if series.iter().any(Vec::is_empty) {
             return None;
@@ -79,6 +188,7 @@ impl Plot {
         for (n, points) in series.iter().enumerate() {
             // One inside the other, so that equal values can be seen.
             let radius = 6.0 - 2.0 * n as f64;
+            out += &self.baseline(rows, self.series[n].0, COLOURS[n % COLOURS.len()]);
             for (x, y) in points.iter().map(|point| self.place(*point)) {
                 let colour = COLOURS[n % COLOURS.len()];
                 let _ = writeln!(
@@ -100,19 +210,26 @@ impl Plot {
 "##,
             self.title
         );
-        let (left, bottom) = self.place((0.0, 0.0));
-        let (right, top) = self.place(self.most);
+        let ((left, bottom), (right, top)) = (Self::at(0.0, 0.0), Self::at(1.0, 1.0));
         let mut line = |(x1, y1): (f64, f64), (x2, y2): (f64, f64), style: &str| {
             let _ = writeln!(out, r#"<path d="M{x1:.1},{y1:.1} L{x2:.1},{y2:.1}" {style}/>"#);
         };
-        line((left, bottom), (right, top), r##"stroke="#888888" stroke-dasharray="5 4""##);
+        const DASHED: &str = r##"stroke="#888888" stroke-dasharray="5 4""##;
+        match self.line {
+            Line::Diagonal(_) => line((left, bottom), (right, top), DASHED),
+            Line::Level(value, _) => {
+                let y = Self::at(0.0, self.up.part(value)).1;
+                line((left, y), (right, y), DASHED);
+            }
+            Line::Baselines(_) => {}
+        }
         line((left, bottom), (right, bottom), r##"stroke="#222222""##);
         line((left, bottom), (left, top), r##"stroke="#222222""##);
-        for n in 0..=5 {
-            let part = f64::from(n) / 5.0;
-            let (x, y) = self.place((part * self.most.0, part * self.most.1));
-            text(&mut out, (x, bottom + 18.0), "middle", &(part * self.most.0).to_string());
-            text(&mut out, (left - 8.0, y + 4.0), "end", &(part * self.most.1).to_string());
+        for (part, number) in self.across.numbers() {
+            text(&mut out, (Self::at(part, 0.0).0, bottom + 18.0), "middle", &number);
+        }
+        for (part, number) in self.up.numbers() {
+            text(&mut out, (left - 8.0, Self::at(0.0, part).1 + 4.0), "end", &number);
         }
         text(&mut out, ((left + right) / 2.0, height - 12.0), "middle", self.axes[0]);
         text(&mut out, (12.0, top - 12.0), "start", self.axes[1]);
@@ -122,7 +239,8 @@ impl Plot {
 
     fn legend(&self) -> String {
         let mut out = String::new();
-        let (left, top) = self.place((0.0, self.most.1));
+        let (left, top) = Self::at(0.0, 1.0);
+        let (Line::Diagonal(line) | Line::Baselines(line) | Line::Level(_, line)) = self.line;
         let entry = |n: usize| (left + 34.0, top + 18.0 + 18.0 * n as f64);
         for (n, (_, name)) in self.series.iter().enumerate() {
             let ((x, y), colour) = (entry(n), COLOURS[n % COLOURS.len()]);
@@ -141,7 +259,7 @@ impl Plot {
             x - 4.0,
             y_line = y - 4.0
         );
-        text(&mut out, (x, y), "start", self.line);
+        text(&mut out, (x, y), "start", line);
         out
     }
 }
@@ -169,20 +287,37 @@ pub fn draw(rows: &Rows, dir: &Path) -> Result<Vec<&'static str>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Row;
-
     #[test]
     fn a_plot_has_a_point_for_each_row_and_is_not_drawn_without() {
-        let [hog, aes] = &PLOTS;
+        let [hog, aes, rate, _] = &PLOTS;
         let mut rows = Rows::default();
         rows.merge(
             &[1, 9].map(|n| Row::new(&format!("kernel.hog_{n}"), "us", 1000.0 * f64::from(n))),
         );
-        assert_eq!(points(&rows, "kernel.hog_", 1_000.0), [(1.0, 1.0), (9.0, 9.0)]);
+        let values = |row: &Row| Some(row.value);
+        assert_eq!(points(&rows, "kernel.hog_", 1_000.0, values), [(1.0, 1.0), (9.0, 9.0)]);
         let svg = hog.draw(&rows).expect("rows");
         assert_eq!(svg.matches("r=\"6\"").count(), 2);
         let (x, y) = hog.place((9.0, 9.0));
         assert!(svg.contains(&format!("cx=\"{x:.1}\" cy=\"{y:.1}\"")));
         assert_eq!(aes.draw(&rows), None);
+        assert_eq!(rate.draw(&rows), None);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_equal_steps_for_equal_ratios() {
+        let [.., rate, _] = &PLOTS;
+        let numbers: Vec<_> = rate.up.numbers().map(|(_, number)| number).collect();
+        assert_eq!(numbers, ["0.1", "1", "10", "100", "1000", "10000"]);
+        let part = |value| rate.up.part(value);
+        assert!((part(10.0) - part(1.0) - (part(1_000.0) - part(100.0))).abs() < 1e-9);
+        let mut rows = Rows::default();
+        for series in ["high", "low"] {
+            let row = |n: u32| Row::new(&format!("channel.rate_{series}_{n}"), "us", 2.0);
+            rows.merge(&[64, 1_048_576].map(|n| row(n).against(3.0)));
+        }
+        let svg = rate.draw(&rows).expect("rows");
+        let [(x1, y), (x2, _)] = [64.0, 1_048_576.0].map(|x| rate.place((x, 3.0)));
+        assert_eq!(svg.matches(&format!("M{x1:.1},{y:.1} L{x2:.1},{y:.1}")).count(), 2);
     }
 }

@@ -12,7 +12,7 @@ use crate::{BAKED, machine, start};
 use bulkhead_cpu_x86::wrmsr;
 use bulkhead_kernel::{Core, Exception, Interrupt, Kernel, Line, Machine, Notification, Ref, Wake};
 use bulkhead_kernel_x86::{Baked, FIRST_LEVEL, SPURIOUS, TIMER, WINDOW, register, selector};
-use bulkhead_layout::marker::{BEGIN, END, encode, id};
+use bulkhead_layout::marker::{BEGIN, END, VALUE, encode, id};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
 
@@ -20,8 +20,8 @@ use core::mem::offset_of;
 const EOI: u32 = 0x80B;
 
 /// A marker's instruction.
-const fn marker(kind: u16) -> u64 {
-    u64::from_le_bytes(encode(kind | id::KERNEL_ENTRY))
+const fn marker(code: u16) -> u64 {
+    u64::from_le_bytes(encode(code))
 }
 
 /// What is on the kernel's stack's top when no thread runs.
@@ -170,6 +170,8 @@ global_asm!(
     "2:",
     "lea rsp, [rip + {stack} + {size}]",
     "mark {left}",
+    // Whom this wakes ends it.
+    "mark {asleep}",
     "sti",
     "hlt",
     "jmp 2b",
@@ -229,6 +231,7 @@ global_asm!(
     ".endr",
     "6:",
     "mark {entered}",
+    "mark {came}",
     "push [rsp]",
     "test byte ptr [rsp + 24], 3",
     "jz 5b",
@@ -250,8 +253,10 @@ global_asm!(
     ".endr",
     ".previous",
     marked = const cfg!(feature = "marked") as u8,
-    entered = const marker(BEGIN),
-    left = const marker(END),
+    entered = const marker(BEGIN | id::KERNEL_ENTRY),
+    left = const marker(END | id::KERNEL_ENTRY),
+    asleep = const marker(BEGIN | id::CHANNEL_WAKE),
+    came = const marker(VALUE | id::KERNEL_INTERRUPT),
     scratch = sym SCRATCH,
     baked = sym BAKED,
     current = const offset_of!(Core, current),

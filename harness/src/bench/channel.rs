@@ -6,6 +6,8 @@ use super::system::{Ran, System};
 use crate::rows::Row;
 use crate::{Failure, build};
 use bulkhead_layout::marker::id;
+use bulkhead_plan::Guest;
+use bulkhead_plan::kernel::Policy;
 use bulkhead_qemu::counts::Distribution;
 use std::process::Command;
 
@@ -46,13 +48,16 @@ pub fn messages() -> Found {
     ])
 }
 
-/// A ring for a thread that sleeps, from before the sender's look at the armed word to the thread's message.
+/// A ring for a thread that sleeps: from before the sender's look at the armed word to where its core goes on, and from where the
+/// receiver's core sleeps to the thread's message.
 pub fn doorbell() -> Found {
-    let ran = System::new("channel-bell", "channel-bell").run()?;
+    // A kernel that says where it sleeps.
+    let marked = format!("{KERNEL}, kernel = \"artifact:kernel-marked\"");
+    let ran = System::new("channel-bell", "channel-bell").changed(KERNEL, marked).run()?;
     let (ring, wake) = (span(&ran, id::CHANNEL_RING)?, span(&ran, id::CHANNEL_WAKE)?);
     let both = (ring.median + wake.median) as f64;
     let note = format!(
-        "{} of the sender, its monitor's included; {} of the receiver, from before it goes to sleep to its message",
+        "{} of the sender, its monitor's included; {} of the receiver, from where its core sleeps to its message",
         ring.median, wake.median
     );
     let exits = Row::new("exits.channel_doorbell", "exits", ring.vmruns as f64 / ring.n as f64);
@@ -65,6 +70,190 @@ pub fn doorbell() -> Found {
         Figure::new(others).must(Must::AtMost(0.0)).note("of the receiver in all of them"),
     ])
 }
+
+/// Milliseconds of flood, and of that those in which the receiver counts: then it ends.
+const FLOOD: [u32; 2] = [300, 250];
+
+/// One who rings for ever for a program above all of a flight, on an I/O VCPU: the kernel's interrupts for each time that the
+/// program asked for one, and how late the flight's releases are at most, by more than without the flood. That is bounded
+/// by the I/O VCPU's theorem: (2-U)·U·T in each window of T.
+pub fn flood() -> Found {
+    let [under, calm] = [FLOOD, [1, 1]].map(|[rings, counts]| {
+        flight()
+            .changed("role=flood", format!("role=flood ms={rings}"))
+            .changed("role=woken", format!("role=woken ms={counts}"))
+    });
+    let (under, calm) = (under.run()?, calm.run()?);
+    let interrupts = under.counts.value(id::KERNEL_INTERRUPT).map_or(0, |value| value.n);
+    let armings = armings(&under.outcome.consoles.concat())?;
+    let [late, idle] = [&under, &calm].map(|ran| {
+        let late = ran.counts.value(id::FLIGHT_JITTER).filter(|late| late.n >= 900);
+        Ok::<_, Failure>(late.ok_or("flight was not released")?.max)
+    });
+    let (late, idle) = (late?, idle?);
+    let most = idle + interference(&under, "storm")?;
+    let exits = under.counts.exits().map_or(0, |exits| exits.n);
+    Ok(vec![
+        Figure::new(Row::new(
+            "channel.flood",
+            "interrupts/arming",
+            interrupts as f64 / armings as f64,
+        ))
+        .must(Must::AtMost(1.0))
+        .note(format!("{interrupts} interrupts, {armings} armings, {exits} exits of the sender")),
+        Figure::new(Row::new("channel.flood_late", "ns", late as f64).against(idle as f64))
+            .must(Must::AtMost(most as f64))
+            .note("the flight's latest release; against the same without a flood"),
+    ])
+}
+
+/// The storm's flight, with a channel in place of the storm.
+fn flight() -> System {
+    const STORM: &str = "file = \"artifact:program-storm\"\nargs = \"millis=900 share=50000 period=1000000\"\nwaits = [\"storm\"]\nmanages = [\"context:storm\"]\ndevices = [{ device = \"pit\", interrupts = [{ notification = \"storm\" }] }]";
+    const WOKEN: &str = "file = \"artifact:program-talk\"\nargs = \"role=woken channel=news\"\nwaits = [\"news\"]\nchannels = [{ channel = \"news\", notification = \"news\" }]";
+    const LAST: &str = "priority = 210\ncontext = \"storm\"";
+    let more = format!(
+        "{LAST}\nstack = \"16 KiB\"\n[[sandbox]]\nname = \"one\"\nguest = {{ kind = \"bare\", program = \"artifact:talk\", args = \"role=flood channel=news\" }}\ncores = [1]\nmemory = \"4 MiB\"\n[[channel]]\nname = \"news\"\nfrom = \"one\"\nto = [\"flight\"]\nsize = \"4 KiB\"\nkind = \"queue\"\nmessage = 64\nnotify = \"doorbell\""
+    );
+    System::new("../../tests/kernel/storm", "channel-flood")
+        .precise()
+        .changed(KERNEL, format!("{KERNEL}, kernel = \"artifact:kernel-marked\""))
+        .changed("devices = [\"pit\"]\n", "")
+        .changed(STORM, WOKEN)
+        .changed("[[notification]]\nname = \"storm\"", "[[notification]]\nname = \"news\"")
+        .changed(LAST, more)
+}
+
+/// What a PIBS context takes at most in any window of its period, by the manifest.
+fn interference(ran: &Ran, name: &str) -> Result<u64, Failure> {
+    let kernels = ran.outcome.baked.plan.sandboxes.iter().filter_map(|s| match &s.guest {
+        Guest::Kernel(kernel) => Some(kernel),
+        _ => None,
+    });
+    let context = kernels.flat_map(|kernel| &kernel.contexts).find(|context| context.name == name);
+    match context.map(|context| context.policy) {
+        Some(Policy::Pibs { utilization, period }) => {
+            let most = utilization.of(period);
+            Ok(2 * most - utilization.of(most))
+        }
+        _ => Err(format!("{name} is no I/O VCPU").into()),
+    }
+}
+
+/// How often the receiver says that it asked to be woken.
+fn armings(console: &str) -> Result<u64, Failure> {
+    let line = console.lines().find(|line| line.ends_with("messages") && line.contains("armings"));
+    let words: Vec<_> = line.unwrap_or_default().split(' ').collect();
+    let at = words.iter().position(|word| word.starts_with("armings"));
+    let number = at.and_then(|at| words.get(at.checked_sub(1)?)?.parse().ok());
+    Ok(number.filter(|n| *n > 0).ok_or("the receiver does not say how often it asked")?)
+}
+
+/// Sizes of the messages that `crates/talk` exchanges.
+const SIZES: [u64; 8] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// Bytes of a piece, and how long a window is, ns: two periods. Who has all of the processor needs less.
+const PIECE: u64 = 64;
+const WINDOW: u64 = 200_000_000;
+const SHORT: u64 = 20_000_000;
+
+/// Figure 31 of the Quest-V article: microseconds for a message and its answer between two kernels, by size, for a pair with half of the
+/// time and the highest priority, and for one with 40 % below a shell; against what the same pair takes with all of the
+/// time, divided by its share.
+pub fn rates() -> Found {
+    const LOW: &str = "budget = \"40 ms\"\nperiod = \"100 ms\"";
+    const PRIORITY: [&str; 2] = ["priority = 100", "priority = 220"];
+    let system = |dir| System::new("channel-rate", dir);
+    let high =
+        |dir, time: &str| system(dir).changed_all(LOW, time).changed_all(PRIORITY[0], PRIORITY[1]);
+    let all = high("channel-rate-all", "policy = \"full\"\nperiod = \"100 ms\"")
+        .changed_all(format!("={WINDOW}"), format!("={SHORT}"));
+    let whole = exchanged(&all, SHORT)?;
+    let half = exchanged(&high("channel-rate-high", &LOW.replace("40", "50")), WINDOW)?;
+    let low = exchanged(&system("channel-rate-low"), WINDOW)?;
+    let figures = |name: &'static str, found: [f64; SIZES.len()], share: f64| {
+        SIZES.into_iter().zip(found).zip(whole).map(move |((size, took), whole)| {
+            let row = Row::new(&format!("channel.rate_{name}_{size}"), "us", took / 1_000.0);
+            let note = format!("{:.2} us with all of the time", whole / 1_000.0);
+            Figure::new(row.against(whole / share / 1_000.0))
+                .must(Must::Ratio(0.95, 1.05))
+                .note(note)
+        })
+    };
+    Ok(figures("high", half, 0.5).chain(figures("low", low, 0.4)).collect())
+}
+
+/// Nanoseconds for a message of each size, from how many pieces went in a window.
+fn exchanged(system: &System, window: u64) -> Result<[f64; SIZES.len()], Failure> {
+    let ran = system.run()?;
+    let pieces: Vec<_> = ran.counts.events(id::CHANNEL_EXCHANGE).iter().map(|e| e.value).collect();
+    let pieces: [u64; SIZES.len()] = pieces.try_into().map_err(|found: Vec<u64>| {
+        format!("messages of {} sizes, not {}", found.len(), SIZES.len())
+    })?;
+    if pieces.contains(&0) {
+        return Err("a window without a message".into());
+    }
+    let mut sizes = SIZES.into_iter();
+    Ok(pieces.map(|n| window as f64 * sizes.next().unwrap_or(PIECE) as f64 / (n * PIECE) as f64))
+}
+
+/// Milliseconds between messages of figure 29; its receivers, each on the core after the one before, and how often they look, ms.
+const BEAT: u64 = 50;
+const LISTENERS: [(&str, u64); 3] = [("zero", 100), ("two", 800), ("three", 1_000)];
+/// When the first of them breaks, after it began, ms; and from when on, and until when, the others are judged by the figure.
+const BREAKS: u64 = 2_000;
+const JUDGED: u64 = 4_900;
+
+/// Figure 29 of the Quest-V article: messages a second that each of three receivers of one sender gets, each time that it looks,
+/// and the first of them breaks on purpose: it overwrites its side of the channel, and then what it has no right to. It is restarted. The others get
+/// what they would have got.
+pub fn isolation() -> Found {
+    let ran = System::new("channel-isolation", "channel-isolation").run()?;
+    let heard = ran.counts.events(id::CHANNEL_HEARD);
+    let begin = heard.iter().map(|event| event.value >> 16).min().ok_or("nobody listened")?;
+    let mut figures = Vec::new();
+    let (mut lost, mut back) = (0, None);
+    for (n, (name, every)) in LISTENERS.into_iter().enumerate() {
+        let looks = heard.iter().filter(|event| event.vcpu == n as u64 + 1);
+        let looks = looks.map(|event| ((event.value >> 16) - begin, event.value & 0xFFFF));
+        // The first one looks when it begins, so there is less than a turn's.
+        let looks: Vec<_> = looks.skip(1).filter(|(at, _)| *at <= JUDGED).collect();
+        for (at, messages) in &looks {
+            let rate = *messages as f64 * 1_000.0 / every as f64;
+            figures.push(Figure::new(Row::new(
+                &format!("channel.heard_{name}_{at}"),
+                "messages/s",
+                rate,
+            )));
+        }
+        let expected = every / BEAT;
+        if n == 0 {
+            // With its last look before it breaks it gets all of them, too.
+            let mut after = looks.iter().skip_while(|(at, _)| *at < BREAKS).skip(1);
+            back = after.find(|(_, messages)| *messages == expected).map(|(at, _)| *at);
+        } else {
+            // With its first turn a session begins: the sender waits for its answer.
+            let judged = looks.iter().filter(|(at, _)| *at >= every);
+            lost += judged.map(|(_, messages)| expected.abs_diff(*messages)).sum::<u64>();
+        }
+    }
+    let restarts = ran.outcome.report.sandboxes.iter().map(|s| s.restarts).collect::<Vec<_>>();
+    if restarts != [0, 1, 0, 0] {
+        return Err(format!("restarts {restarts:?}: the first receiver has to break, once").into());
+    }
+    let back = back.ok_or("the receiver that broke got no more messages")?;
+    figures.extend([
+        Figure::new(Row::new("channel.isolation_lost", "messages", lost as f64))
+            .must(Must::AtMost(0.0))
+            .note("that the other receivers got too few or too many"),
+        Figure::new(Row::new("channel.isolation_back", "ms", back as f64))
+            .must(Must::AtMost((BREAKS + 3 * LISTENERS[0].1) as f64))
+            .note(format!("when the one that breaks at {BREAKS} gets all of its messages again")),
+    ]);
+    Ok(figures)
+}
+
+/// How a manifest says it.
+const KERNEL: &str = "kind = \"kernel\"";
 
 fn span(ran: &Ran, which: u16) -> Result<Distribution, Failure> {
     let found = ran.counts.span(which).filter(|spans| spans.n >= 100);

@@ -101,6 +101,9 @@ const LONG: &[Part] = &[
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["channel.message", "channel.spin_kick"], channel::messages),
     part(&["channel.doorbell", "exits.channel_"], channel::doorbell),
+    part(&["channel.flood"], channel::flood),
+    part(&["channel.rate_"], channel::rates),
+    part(&["channel.heard_", "channel.isolation_"], channel::isolation),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];

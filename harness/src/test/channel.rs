@@ -35,7 +35,7 @@ fn periods() -> u32 {
 pub fn jobs() -> Vec<Job> {
     let kinds = KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
     let kinds = kinds.flat_map(|(kind, sends)| [job(kind.0, kind.1, sends), restart(kind, sends)]);
-    kinds.chain(super::bell::jobs()).collect()
+    kinds.chain([doorbell()]).chain(super::bell::jobs()).collect()
 }
 
 /// Messages of a run with restarts.
@@ -92,6 +92,15 @@ fn job(kind: &'static str, more: &'static str, sends: bool) -> Job {
     })
 }
 
+/// A receiver whose armed word is garbage, too: its sender rings for it, and keeps its deadlines.
+fn doorbell() -> Job {
+    let patience = if soaks() { 3_600 } else { 240 };
+    Job::one("channel/rogue-receives-doorbell", patience, move |bench| {
+        let found = hold_out(bench, "queue", "message = 64\nnotify = \"doorbell\"", false)?;
+        if found.contains("some rings") { Ok(found) } else { Err("nobody was rung for".into()) }
+    })
+}
+
 fn hold_out(bench: &Bench, kind: &str, more: &str, sends: bool) -> Result<String, String> {
     let ends = if sends { ["rogue", "victim"] } else { ["victim", "rogue"] };
     let victim = format!("role=victim channel=news count={}", periods());
@@ -119,5 +128,6 @@ fn hold_out(bench: &Bench, kind: &str, more: &str, sends: bool) -> Result<String
     let text = seen.denials[0].to_string();
     let whose = if sends { "news rx" } else { "news tx" };
     seen.ensure(text.contains("written by"), format!("the denial does not say why: {whose}"))?;
-    Ok(format!("{} periods kept; then: {text}", periods()))
+    let rings = if seen.console.contains("some rings") { "some rings; " } else { "" };
+    Ok(format!("{} periods kept; {rings}then: {text}", periods()))
 }
