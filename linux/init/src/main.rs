@@ -155,7 +155,12 @@ fn shell(signals: &SigSet) -> ! {
 /// Runs a program to its end, reaping orphans and obeying signals meanwhile.
 fn run(command: &mut Command, signals: &SigSet) {
     command.env("PATH", PATH);
-    let child = match command.spawn() {
+    // A program inherits what is blocked, and could not be killed. One that comes meanwhile is lost: the kernel
+    // spares PID 1 those that it does not handle.
+    let _ = signals.thread_unblock();
+    let child = command.spawn();
+    let _ = signals.thread_block();
+    let child = match child {
         Ok(child) => Pid::from_raw(child.id().cast_signed()),
         Err(why) => {
             println!("bulkhead-init: {:?}: {why}", command.get_program());
