@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build artifacts run test soak bench fuzz doc clean distclean
+.PHONY: help setup build artifacts run test soak bench fuzz miri doc clean distclean
 
 # The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
 CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -40,6 +40,9 @@ bench: build ## measure in deterministic virtual time; target/bench/results.json
 
 fuzz: build ## libFuzzer on what reads others' input, a minute each; FUZZ="600 pci" for others
 	@tools/fuzz.sh $(FUZZ)
+
+miri: setup ## what reaches shared memory under Miri, with a nightly toolchain that rustup fetches
+	@tools/miri.sh
 
 doc: setup ## the crates' documentation, in target/doc
 	@cargo doc --no-deps --workspace
