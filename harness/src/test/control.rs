@@ -17,6 +17,7 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("control/ctl-{name}");
         jobs.push(Job::one(name, 240, move |bench| shown(bench, kernel)));
     }
+    jobs.push(Job::one("control/console", 240, consoles));
     jobs
 }
 
@@ -147,3 +148,86 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     seen.undisturbed("other", &["running"])?;
     Ok("stopped, started and restarted; a refusal, with its line".into())
 }
+
+/// A program's console on a Linux, with lines that are typed there: by the command, and on a terminal of its own.
+const TYPED: &[(&str, &str)] = &[
+    ("asked", "echo 'echo sum' | bulkheadctl console shell --until 'sum'"),
+    ("names", "echo names | bulkheadctl console shell shell-keys --until shell-keys"),
+    ("late", "echo uptime | bulkheadctl console shell --until never --wait 1"),
+    ("deaf", "echo hello | bulkheadctl console other --until never"),
+    ("unseen", "bulkheadctl console hidden </dev/null"),
+    (
+        "terminal",
+        "bulkheadctl consoles /run/consoles & daemon=$!; sleep 1; cat /run/consoles/shell & reader=$!; sleep 1; \
+         printf 'echo typx\\177ed\\r' >/run/consoles/shell; sleep 1; kill $reader $daemon; wait",
+    ),
+];
+
+fn consoles(bench: &Bench) -> Result<String, String> {
+    let mut manifest = ground(NEWER);
+    let _ = writeln!(manifest.0, "observe = [\"shell\", \"other\"]");
+    let mut manifest = manifest.bare("other", "hello", "", &[1], "4 MiB", "").bare(
+        "hidden",
+        "hello",
+        "",
+        &[2],
+        "4 MiB",
+        "",
+    );
+    manifest.0 += SHELL;
+    let seen = look(&manifest, bench, TYPED)?;
+    expect(&seen, "asked", "0", &["shell: help tells what it knows", "sum"])?;
+    expect(&seen, "names", "0", &["shell-keys"])?;
+    expect(&seen, "late", "1", &["ms since", "waited 1 s for `never` on the console of `shell`"])?;
+    expect(&seen, "deaf", "1", &["this sandbox has no channel `other-keys`"])?;
+    expect(
+        &seen,
+        "unseen",
+        "1",
+        &["the console of `hidden` is not shown", "observe = [\"hidden\"]"],
+    )?;
+    let (terminal, _) = said(&seen, "terminal")?;
+    // What was typed, what was rubbed out, and the answer.
+    for part in ["/run/consoles/shell", "/run/consoles/other", "echo typx\u{8} \u{8}ed", "\ntyped"]
+    {
+        seen.ensure(terminal.contains(part), format!("no {part:?} on the terminal: {terminal:?}"))?;
+    }
+    seen.undisturbed("shell", &["running"])?;
+    Ok("lines there and back, by command and on a terminal".into())
+}
+
+const SHELL: &str = r#"
+[[sandbox]]
+name = "shell"
+guest = { kind = "kernel" }
+cores = [3]
+memory = "16 MiB"
+[[program]]
+name = "shell"
+sandbox = "shell"
+file = "artifact:program-shell"
+args = "keys=shell-keys"
+channels = ["shell-keys"]
+waits = ["news"]
+signals = ["news"]
+[[notification]]
+name = "news"
+sandbox = "shell"
+[[context]]
+name = "main"
+sandbox = "shell"
+budget = "900 us"
+period = "1 ms"
+[[thread]]
+name = "main"
+program = "shell"
+priority = 100
+context = "main"
+stack = "16 KiB"
+[[channel]]
+name = "shell-keys"
+from = "ground"
+to = ["shell"]
+size = "4 KiB"
+kind = "records"
+"#;

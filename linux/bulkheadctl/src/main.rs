@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod console;
 mod machine;
 mod show;
 mod why;
@@ -23,15 +24,19 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   exits [SANDBOX...]       exits by cause
   denials [SANDBOX...]     the newest denied accesses, explained
   stop | start | restart SANDBOX
+  console SANDBOX [CHANNEL]   its console; lines typed go through the channel [default: SANDBOX-keys]
+  consoles FOLDER          a terminal in the folder for each sandbox that this one observes
 options:
   --format human | json    how the first four print
   --manifest FILE          what explains denials [default: $BULKHEAD_MANIFEST, else /etc/bulkhead/system.toml]
+  --until TEXT             console ends when it has shown this
   --wait SECONDS           how long it waits for another sandbox [default: 10]";
 
 /// What the command line says.
 struct Options {
     form: Form,
     manifest: Option<PathBuf>,
+    until: Option<String>,
     wait: Duration,
     words: Vec<String>,
 }
@@ -60,6 +65,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
     let mut options = Options {
         form: Form::Human,
         manifest: None,
+        until: None,
         wait: Duration::from_secs(10),
         words: Vec::new(),
     };
@@ -74,6 +80,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
                 }
             }
             "--manifest" => options.manifest = Some(value()?.into()),
+            "--until" => options.until = Some(value()?),
             "--wait" => {
                 let text = value()?;
                 let seconds = text.parse().map_err(|_| format!("`{text}` is no whole number"))?;
@@ -85,9 +92,12 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
     }
     let words: Vec<&str> = options.words.iter().map(String::as_str).collect();
     match words[..] {
-        ["list"] | ["status" | "exits" | "denials", ..] | ["stop" | "start" | "restart", _] => {
-            Ok(options)
-        }
+        ["list"]
+        | ["status" | "exits" | "denials", ..]
+        | ["stop" | "start" | "restart", _]
+        | ["console", _]
+        | ["console", _, _]
+        | ["consoles", _] => Ok(options),
         [] => Err("what shall it do?".into()),
         [first, ..] => Err(format!("`{first}` is no command, or not with these words")),
     }
@@ -102,6 +112,13 @@ fn run(options: &Options) -> Result<String, Wrong> {
         ["status", ref names @ ..] => show::status(&machine, &why(), names, options.form),
         ["exits", ref names @ ..] => show::exits(&machine, names, options.form),
         ["denials", ref names @ ..] => show::denials(&machine, &why()?, names, options.form),
+        ["console", name] => {
+            console::attach(&machine, name, None, options.until.as_deref(), options.wait)
+        }
+        ["console", name, channel] => {
+            console::attach(&machine, name, Some(channel), options.until.as_deref(), options.wait)
+        }
+        ["consoles", folder] => console::serve(&machine, folder, options.wait),
         [request, name] => ask::ask(&machine, request, name, options.wait, &why()),
         _ => Err("no such command".into()),
     }

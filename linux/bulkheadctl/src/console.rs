@@ -1,0 +1,265 @@
+//! Consoles of other sandboxes: what they print stands in their reports; what is typed goes to them as lines through a channel
+//! of records, if there is one.
+
+use crate::Wrong;
+use crate::machine::Machine;
+use bulkhead_channel::Stop;
+use bulkhead_linux::channel::named;
+use bulkhead_linux::message::Sender;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::pty::openpty;
+use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
+use nix::unistd::ttyname;
+use std::fs::File;
+use std::io::{BufRead, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Behind a sandbox's name: the channel that takes what is typed, where none is named.
+const KEYS: &str = "-keys";
+/// Bytes of a line that is typed, at most.
+const LINE: usize = 128;
+
+/// What a sandbox prints.
+struct Screen<'a> {
+    machine: &'a Machine,
+    index: usize,
+    /// Bytes of each core's that were shown.
+    seen: Vec<u64>,
+}
+
+impl<'a> Screen<'a> {
+    fn open(machine: &'a Machine, name: &str) -> Result<Self, Wrong> {
+        let index = machine.index(name)?;
+        if !machine.observes(index) {
+            return Err(format!(
+                "the console of `{name}` is not shown to `{0}`; `observe = [\"{name}\"]` in the manifest's [[sandbox]] `{0}` would",
+                machine.info.name
+            ));
+        }
+        Ok(Self { machine, index, seen: Vec::new() })
+    }
+
+    /// What came since the last look, at first all that is still there.
+    fn next(&mut self) -> Vec<u8> {
+        let Some(report) = self.machine.known(self.index).report else { return Vec::new() };
+        self.seen.resize(report.cores.len(), 0);
+        let mut text = Vec::new();
+        for (core, seen) in report.cores.iter().zip(&mut self.seen) {
+            let (new, lost) = core.console_since(*seen);
+            if lost > 0 && *seen > 0 {
+                text.extend(format!("[{lost} bytes are lost]\n").into_bytes());
+            }
+            text.extend(new);
+            *seen = core.console_written;
+        }
+        text
+    }
+}
+
+/// Where lines go that are typed for a sandbox; `None`: there is no such channel, and none was named.
+fn keys(name: &str, channel: Option<&str>) -> Result<Option<Sender>, Wrong> {
+    let usual = format!("{name}{KEYS}");
+    let channel = channel.unwrap_or(&usual);
+    if channel == usual && named(channel).is_err() {
+        return Ok(None);
+    }
+    Sender::open(channel, 0).map(Some).map_err(|why| format!("{channel}: {why}"))
+}
+
+/// Sends a line as soon as there is room and somebody there.
+fn send(to: &mut Sender, name: &str, line: &[u8], wait: Duration) -> Result<(), Wrong> {
+    let end = Instant::now() + wait;
+    loop {
+        match to.send(line) {
+            Ok(()) => return Ok(()),
+            Err(Stop::Wait | Stop::Apart | Stop::Lost | Stop::Left) if Instant::now() < end => {
+                sleep(Duration::from_millis(1));
+            }
+            Err(Stop::Wait) => {
+                return Err(format!("waited {} s for `{name}` to take a line", wait.as_secs()));
+            }
+            Err(Stop::Apart) => {
+                return Err(format!(
+                    "waited {} s for `{name}` to open its end of the channel",
+                    wait.as_secs()
+                ));
+            }
+            Err(stop) => return Err(format!("the channel to `{name}`: {stop:?}")),
+        }
+    }
+}
+
+/// Lines of the standard input, from a thread of its own.
+fn lines() -> Receiver<Vec<u8>> {
+    let (to, from) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().split(b'\n').map_while(Result::ok) {
+            if to.send([line, vec![b'\n']].concat()).is_err() {
+                break;
+            }
+        }
+    });
+    from
+}
+
+/// Shows a sandbox's console and sends it the lines of the standard input, until that ends or, if a text is given, until the console
+/// has shown it.
+pub fn attach(
+    machine: &Machine,
+    name: &str,
+    channel: Option<&str>,
+    until: Option<&str>,
+    wait: Duration,
+) -> Result<String, Wrong> {
+    let mut screen = Screen::open(machine, name)?;
+    let mut to = keys(name, channel)?;
+    let (typed, end) = (lines(), Instant::now() + wait);
+    let (mut shown, mut open) = (Vec::new(), true);
+    let mut out = std::io::stdout().lock();
+    loop {
+        let over = match typed.try_recv() {
+            Ok(line) => {
+                let to = to.as_mut().ok_or_else(|| {
+                    format!("nothing takes lines for `{name}`: this sandbox has no channel `{name}{KEYS}`, and none was named")
+                })?;
+                send(to, name, &line, wait)?;
+                continue;
+            }
+            Err(TryRecvError::Empty) => false,
+            Err(TryRecvError::Disconnected) => !std::mem::replace(&mut open, false),
+        };
+        let text = screen.next();
+        out.write_all(&text).and_then(|()| out.flush()).map_err(|why| why.to_string())?;
+        match until {
+            None if over => return Ok(String::new()),
+            None => {}
+            Some(until) => {
+                shown.extend(text);
+                if shown.windows(until.len().max(1)).any(|part| part == until.as_bytes()) {
+                    return Ok("\n".into());
+                }
+                if Instant::now() >= end {
+                    return Err(format!(
+                        "waited {} s for `{until}` on the console of `{name}`",
+                        wait.as_secs()
+                    ));
+                }
+            }
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// A sandbox's console as a terminal of this Linux.
+struct Terminal<'a> {
+    name: &'a str,
+    screen: Screen<'a>,
+    to: Option<Sender>,
+    master: File,
+    /// So that the master is a terminal's also while nobody has it open.
+    _slave: OwnedFd,
+    line: Vec<u8>,
+}
+
+impl<'a> Terminal<'a> {
+    fn open(machine: &'a Machine, name: &'a str, folder: &Path) -> Result<Self, Wrong> {
+        let wrong = |why: &dyn std::fmt::Display| format!("a terminal for `{name}`: {why}");
+        let pty = openpty(None, None).map_err(|why| wrong(&why))?;
+        let mut raw = tcgetattr(&pty.slave).map_err(|why| wrong(&why))?;
+        // Nothing is echoed by the kernel: it would echo the screen as keys.
+        cfmakeraw(&mut raw);
+        tcsetattr(&pty.slave, SetArg::TCSANOW, &raw).map_err(|why| wrong(&why))?;
+        fcntl(&pty.master, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(|why| wrong(&why))?;
+        let (device, link) = (ttyname(&pty.slave).map_err(|why| wrong(&why))?, folder.join(name));
+        match std::fs::remove_file(&link) {
+            Err(why) if why.kind() != ErrorKind::NotFound => {
+                return Err(format!("{}: {why}", link.display()));
+            }
+            _ => {}
+        }
+        std::os::unix::fs::symlink(&device, &link)
+            .map_err(|why| format!("{}: {why}", link.display()))?;
+        let (screen, to) = (Screen::open(machine, name)?, keys(name, None)?);
+        let master = File::from(pty.master);
+        Ok(Self { name, screen, to, master, _slave: pty.slave, line: Vec::new() })
+    }
+
+    /// Writes for whoever has the terminal open; what nobody reads is lost.
+    fn show(&mut self, bytes: &[u8]) {
+        let _ = self.master.write_all(bytes);
+    }
+
+    /// What has come on the console, and what was typed.
+    fn look(&mut self, wait: Duration) {
+        for piece in self.screen.next().split_inclusive(|byte| *byte == b'\n') {
+            match piece.strip_suffix(b"\n") {
+                Some(line) => self.show(&[line, b"\r\n"].concat()),
+                None => self.show(piece),
+            }
+        }
+        let mut bytes = [0; LINE];
+        let len = self.master.read(&mut bytes).unwrap_or(0);
+        for byte in &bytes[..len] {
+            self.key(*byte, wait);
+        }
+    }
+
+    fn rub_out(&mut self) {
+        if self.line.pop().is_some() {
+            self.show(b"\x08 \x08");
+        }
+    }
+
+    /// A key: it shows at once, and the line goes when it is whole.
+    fn key(&mut self, byte: u8, wait: Duration) {
+        match byte {
+            b'\r' | b'\n' => {
+                self.show(b"\r\n");
+                let line = [std::mem::take(&mut self.line), vec![b'\n']].concat();
+                let sent = match &mut self.to {
+                    Some(to) => send(to, self.name, &line, wait),
+                    None => Err(format!("this sandbox has no channel `{}{KEYS}`", self.name)),
+                };
+                if let Err(why) = sent {
+                    self.show(format!("bulkheadctl: {why}\r\n").as_bytes());
+                }
+            }
+            8 | 127 => self.rub_out(),
+            byte if self.line.len() < LINE => {
+                self.line.push(byte);
+                self.show(&[byte]);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A terminal for each sandbox that this one observes, `FOLDER/NAME`, for ever.
+pub fn serve(machine: &Machine, folder: &str, wait: Duration) -> Result<String, Wrong> {
+    let folder = Path::new(folder);
+    std::fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let names = machine.info.sandboxes.iter().enumerate();
+    let names = names.filter(|(n, _)| machine.observes(*n)).map(|(_, name)| name);
+    let all: Result<Vec<_>, Wrong> =
+        names.map(|name| Terminal::open(machine, name, folder)).collect();
+    let mut all = all?;
+    if all.is_empty() {
+        return Err(format!(
+            "the manifest shows `{0}` no console; `observe = [...]` in its [[sandbox]] `{0}` would",
+            machine.info.name
+        ));
+    }
+    for terminal in &all {
+        println!("{}", folder.join(terminal.name).display());
+    }
+    loop {
+        all.iter_mut().for_each(|terminal| terminal.look(wait));
+        sleep(PAUSE);
+    }
+}
