@@ -334,6 +334,7 @@ fn carries(part: Part) -> String {
         Some(Shape::Queue { slots, size }) => format!("queue, {slots} of {size} bytes"),
         Some(Shape::Records { bytes }) => format!("records, up to {} bytes", longest(bytes)),
         Some(Shape::Mailbox { size }) => format!("mailbox of {size} bytes"),
+        Some(Shape::Virtio { .. }) => "virtio".into(),
     }
 }
 

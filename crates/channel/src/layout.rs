@@ -40,6 +40,9 @@ pub const FIRST: u32 = 0u32.wrapping_sub(256);
 /// Most units (slots, or bytes of records) of a ring: half of what an index can tell apart.
 pub const MAX_UNITS: u32 = 1 << 31;
 
+/// Least section of a virtio device: rings, and room for a packet of 64 KiB each way with others around it.
+pub const MIN_SECTION: u32 = 256 << 10;
+
 /// Kinds of channels that carry messages; the numbers stand in headers and on the pages that
 /// tell guests of their channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +54,8 @@ pub enum Kind {
     Records = 2,
     /// [`crate::mailbox`]
     Mailbox = 3,
+    /// A virtio device, whose sections `bulkhead-virtio` lays out: only [`HELLO`] and [`ARMED`] are as here.
+    Virtio = 4,
 }
 
 impl Kind {
@@ -61,6 +66,7 @@ impl Kind {
             1 => Some(Self::Queue),
             2 => Some(Self::Records),
             3 => Some(Self::Mailbox),
+            4 => Some(Self::Virtio),
             _ => None,
         }
     }
@@ -87,6 +93,11 @@ pub enum Shape {
         /// Bytes of it, at least 1.
         size: u32,
     },
+    /// A virtio device.
+    Virtio {
+        /// Bytes of each side's section, a multiple of 4 KiB, at least [`MIN_SECTION`].
+        bytes: u32,
+    },
 }
 
 impl Shape {
@@ -106,6 +117,7 @@ impl Shape {
             Kind::Queue => Self::queue_in(bytes, message),
             Kind::Records => Self::Records { bytes: room.min(MAX_UNITS as usize - 8) as u32 & !7 },
             Kind::Mailbox => Self::Mailbox { size: message },
+            Kind::Virtio => Self::Virtio { bytes: bytes.min(MAX_UNITS as usize) as u32 & !0xFFF },
         };
         shape.data_bytes().is_some_and(|data| data <= room).then_some(shape)
     }
@@ -117,6 +129,7 @@ impl Shape {
             Self::Queue { .. } => Kind::Queue,
             Self::Records { .. } => Kind::Records,
             Self::Mailbox { .. } => Kind::Mailbox,
+            Self::Virtio { .. } => Kind::Virtio,
         }
     }
 
@@ -125,7 +138,7 @@ impl Shape {
     pub const fn message(self) -> u32 {
         match self {
             Self::Queue { size, .. } | Self::Mailbox { size } => size,
-            Self::Records { .. } => 0,
+            Self::Records { .. } | Self::Virtio { .. } => 0,
         }
     }
 
@@ -138,7 +151,10 @@ impl Shape {
     /// Bytes of `rx`.
     #[must_use]
     pub const fn rx_bytes(self) -> usize {
-        DATA
+        match self {
+            Self::Virtio { bytes } => bytes as usize,
+            _ => DATA,
+        }
     }
 
     /// Bytes from the beginning of one message to that of the next.
@@ -147,7 +163,7 @@ impl Shape {
         match self {
             Self::Queue { size, .. } if size > 0 => round(size as usize, 8),
             Self::Mailbox { size } if size > 0 => round(size as usize, 64),
-            Self::Records { .. } => Some(1),
+            Self::Records { .. } | Self::Virtio { .. } => Some(1),
             _ => None,
         }
     }
@@ -157,6 +173,7 @@ impl Shape {
         match self {
             Self::Queue { slots, .. } => slots,
             Self::Records { bytes } => bytes,
+            Self::Virtio { bytes } => bytes.saturating_sub(DATA as u32),
             Self::Mailbox { .. } => 4,
         }
     }
@@ -167,6 +184,9 @@ impl Shape {
             Self::Queue { slots, .. } => (1..=MAX_UNITS).contains(&slots),
             Self::Records { bytes } => bytes % 8 == 0 && (32..MAX_UNITS).contains(&bytes),
             Self::Mailbox { .. } => true,
+            Self::Virtio { bytes } => {
+                bytes % 4096 == 0 && (MIN_SECTION..=MAX_UNITS).contains(&bytes)
+            }
         };
         self.stride()?.checked_mul(self.units() as usize).filter(|_| fits)
     }
@@ -182,7 +202,7 @@ impl Shape {
     pub const fn geometry(self) -> u64 {
         let (count, size) = match self {
             Self::Queue { slots, size } => (slots, size),
-            Self::Records { bytes } => (1, bytes),
+            Self::Records { bytes } | Self::Virtio { bytes } => (1, bytes),
             Self::Mailbox { size } => (4, size),
         };
         (count as u64) << 32 | size as u64

@@ -60,7 +60,8 @@ impl Hello {
 }
 
 /// The epoch after another.
-const fn following(epoch: u32) -> u32 {
+#[must_use]
+pub const fn following(epoch: u32) -> u32 {
     match epoch.wrapping_add(1) & EPOCHS {
         0 => 1,
         next => next,

@@ -16,6 +16,7 @@ mod kernel;
 mod manifest;
 mod mmio;
 mod pci;
+mod virtio;
 
 pub use input::Input;
 
@@ -57,7 +58,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Result<Seen, String>, len:
 }
 
 /// All targets.
-pub static TARGETS: [Target; 9] = [
+pub static TARGETS: [Target; 10] = [
     target("channel", channel::run, 512),
     target("hypercall", hypercall::run, 512),
     target("icr", icr::run, 512),
@@ -67,6 +68,7 @@ pub static TARGETS: [Target; 9] = [
     Target { text: true, pieces: manifest::PIECES, ..target("manifest", manifest::run, 0) },
     target("mmio", mmio::run, 2048),
     target("pci", pci::run, 2048),
+    target("virtio", virtio::run, 512),
 ];
 
 /// A target by its name.

@@ -35,8 +35,9 @@ pub struct Window {
     pub writable: u32,
     /// 0 = channel, 1 = report.
     pub kind: u32,
-    /// Of a channel what it carries: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox. Of all but raw
-    /// pages the receiver's page lies behind the `size` bytes, with the rights the other way round.
+    /// Of a channel what it carries: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. Of
+    /// all but raw pages the receiver's page (of virtio as many bytes again) lies behind the `size` bytes, with the
+    /// rights the other way round.
     pub messages: u32,
     /// Bytes of a message, of queue and mailbox.
     pub message: u32,

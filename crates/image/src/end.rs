@@ -6,7 +6,7 @@ use crate::pci::{self, Described, Shadow};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::ivshmem::*;
 use bulkhead_layout::map::{FUNCTION_STRIDE, FUNCTIONS_VA, MMIO_VA};
-use bulkhead_layout::pci::Reset;
+use bulkhead_layout::pci::{COMMAND, Reset};
 use bulkhead_plan::{Bar, BarKind, Channel, End, Function, Granted, Guest, Place, Plan, Span};
 
 /// Where the two capabilities are.
@@ -48,6 +48,9 @@ pub fn bake(
         states,
     };
     let mut described = pci::own(&granted(own), shadow);
+    // Baked, so a write of the command register must leave the half above as it is.
+    const STATUS: u32 = 0xFFFF_0000;
+    described.registers.iter_mut().filter(|r| r.offset == COMMAND).for_each(|r| r.hold |= STATUS);
     let at = FUNCTIONS_VA + n as u64 * FUNCTION_STRIDE;
     let function = &mut described.function;
     function.bdf = u32::from(own.bdf.0);

@@ -333,6 +333,8 @@ pub enum ChannelKind {
     Records,
     /// The newest state.
     Mailbox,
+    /// A virtio device: `from` has the driver, each of `to` a device side for it. Both have sections of `size`.
+    Virtio,
 }
 
 impl ChannelKind {
@@ -344,6 +346,7 @@ impl ChannelKind {
             Self::Queue => Some(Kind::Queue),
             Self::Records => Some(Kind::Records),
             Self::Mailbox => Some(Kind::Mailbox),
+            Self::Virtio => Some(Kind::Virtio),
         }
     }
 
@@ -355,6 +358,7 @@ impl ChannelKind {
             Self::Queue => "queue",
             Self::Records => "records",
             Self::Mailbox => "mailbox",
+            Self::Virtio => "virtio",
         }
     }
 }

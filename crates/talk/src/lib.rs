@@ -131,6 +131,7 @@ impl Out {
             Kind::Queue => Sender::open(pair).ok().map(Self::Queue),
             Kind::Records => pair.send_records().ok().map(Self::Records),
             Kind::Mailbox => Writer::open(pair).ok().map(Self::Mailbox),
+            Kind::Virtio => None,
         }
     }
 
@@ -166,6 +167,7 @@ impl In {
             Kind::Queue => Receiver::open(pair).ok().map(Self::Queue),
             Kind::Records => pair.receive_records().ok().map(Self::Records),
             Kind::Mailbox => Reader::open(pair).ok().map(Self::Mailbox),
+            Kind::Virtio => None,
         }
     }
 

@@ -13,7 +13,7 @@ const SEED: u64 = 2026;
 /// A target, its inputs, and the share of what they try that is accepted, in percent:
 /// less, and they would not reach what is behind the first check; more, and there
 /// would be nothing that a check has to refuse.
-const BUDGETS: [(&str, u64, [u64; 2]); 9] = [
+const BUDGETS: [(&str, u64, [u64; 2]); 10] = [
     ("channel", 20_000, [10, 90]),
     ("hypercall", 20_000, [5, 60]),
     ("icr", 20_000, [5, 60]),
@@ -23,6 +23,7 @@ const BUDGETS: [(&str, u64, [u64; 2]); 9] = [
     ("manifest", 400, [1, 90]),
     ("mmio", 8_000, [5, 95]),
     ("pci", 30_000, [10, 95]),
+    ("virtio", 2_000, [2, 90]),
 ];
 
 pub fn jobs() -> Vec<Job> {

@@ -89,7 +89,10 @@ impl End {
         };
         let length = std::fs::metadata(self.path.join("resource2"))?.len();
         let length = usize::try_from(length).map_err(|_| io::ErrorKind::InvalidData)?;
-        let fits = self.section.checked_add(2 * PAGE).is_some_and(|all| all <= length as u64);
+        let (sections, rest) =
+            if self.kind == Some(Kind::Virtio) { (2, PAGE) } else { (1, 2 * PAGE) };
+        let all = self.section.checked_mul(sections).and_then(|all| all.checked_add(rest));
+        let fits = all.is_some_and(|all| all <= length as u64);
         if !fits {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a window that is too small"));
         }

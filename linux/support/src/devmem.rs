@@ -115,6 +115,13 @@ impl Registers {
         Ok(Self(Window { base, length: PAGE as usize }))
     }
 
+    /// Bytes of it.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.length
+    }
+
     /// Where it is in this program.
     #[must_use]
     pub fn address(&self) -> usize {

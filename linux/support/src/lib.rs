@@ -6,6 +6,7 @@ pub mod channel;
 pub mod devmem;
 pub mod message;
 pub mod port;
+pub mod section;
 pub mod setup;
 pub mod tun;
 

@@ -63,6 +63,7 @@ impl Sender {
             Shape::Mailbox { size } => {
                 Self::Mailbox(mailbox::Writer::open(tx, rx, size)?, size as usize)
             }
+            Shape::Virtio { .. } => return Err(Misfit),
         })
     }
 
@@ -127,6 +128,7 @@ impl Receiver {
             Shape::Mailbox { size } => {
                 Self::Mailbox(mailbox::Reader::open(rx, tx, size)?, size as usize)
             }
+            Shape::Virtio { .. } => return Err(Misfit),
         })
     }
 

@@ -236,7 +236,8 @@ pub fn regions(
         Some(shape) => { to.iter() }
             .flat_map(|receiver| {
                 let tx = region(Part::Tx(shape), from, vec![*receiver], len);
-                [tx, region(Part::Rx, *receiver, vec![from], PAGE)]
+                let own = (shape.rx_bytes() as u64).next_multiple_of(PAGE);
+                [tx, region(Part::Rx, *receiver, vec![from], own)]
             })
             .collect(),
     };

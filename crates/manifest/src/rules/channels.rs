@@ -6,7 +6,7 @@ use crate::diagnostic::Diagnostic;
 use crate::raw::{self, ChannelKind, Guest, Notify};
 use crate::size::{self, show};
 use crate::source::{k, n};
-use bulkhead_channel::layout::Shape;
+use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_layout::info::MAX_CHANNELS;
@@ -53,25 +53,31 @@ fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, 
             let why = "its messages have no bytes".to_owned();
             return Some(("message", why, "write their size in bytes, at least 1".into()));
         }
-        (ChannelKind::Pages | ChannelKind::Records, Some(_)) => {
+        (ChannelKind::Pages | ChannelKind::Records | ChannelKind::Virtio, Some(_)) => {
             let (why, kinds) = match channel.kind {
                 ChannelKind::Pages => {
                     ("raw pages carry no messages", "queue\"` or `kind = \"mailbox")
                 }
+                ChannelKind::Virtio => ("a virtio device's packets have any length", "queue"),
                 _ => ("each of its records has a length of its own", "queue"),
             };
             let help = format!("remove `message`, or write `kind = \"{kinds}\"`");
             return Some(("message", why.into(), help));
         }
         (ChannelKind::Pages, None) => return None,
-        (ChannelKind::Records, None) | (_, Some(_)) => {}
+        (ChannelKind::Records | ChannelKind::Virtio, None) | (_, Some(_)) => {}
     }
     if wrong_size(&channel.size).is_some() || shape(channel).is_some() {
         return None;
     }
     let message = channel.message.unwrap_or(0);
     let least = least(channel.kind, message);
-    let why = format!("a `{kind}` of {message}-byte messages does not fit in {}", channel.size);
+    let why = match channel.kind {
+        ChannelKind::Virtio => {
+            format!("{} hold no virtio device's rings and packets", channel.size)
+        }
+        _ => format!("a `{kind}` of {message}-byte messages does not fit in {}", channel.size),
+    };
     let help = match least {
         Some(least) => format!("write `size = \"{}\"`, or send less at a time", show(least)),
         None => "no channel is large enough: send less at a time".into(),
@@ -219,6 +225,7 @@ pub fn bytes(channel: &raw::Channel) -> u64 {
     let size = size::parse(&channel.size).unwrap_or(0);
     match channel.kind.messages() {
         None => size,
+        Some(Kind::Virtio) => size.saturating_mul(2).saturating_mul(channel.to.len() as u64),
         Some(_) => size.saturating_add(PAGE).saturating_mul(channel.to.len() as u64),
     }
 }

@@ -1,0 +1,91 @@
+//! The driver's side, for guests without udev: loads the module and the stock driver, waits for the device, and
+//! uses it.
+
+use crate::done;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longest time for a device to appear: the other side's Linux has to boot.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Gives the network card its address and runs a program, again until it ends well: the device side may begin anew
+/// meanwhile, and the card is another one then.
+pub fn card(address: &str, program: &[&str]) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match try_card(address, program) {
+            Err(why) if begun.elapsed() < LIMIT => println!("bhvirtio: {why}; once more"),
+            done => return done,
+        }
+        sleep(Duration::from_millis(200));
+    }
+}
+
+fn try_card(address: &str, program: &[&str]) -> io::Result<()> {
+    let card = wait("virtio_net", |device| entry(&device.join("net")))?;
+    let card = card.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    // A card that was looked at in its last moment has no address yet.
+    let _ = Command::new("ip").args(["addr", "flush", "dev", &card]).status();
+    done(Command::new("ip").args(["addr", "add", address, "dev", &card]))?;
+    done(Command::new("ip").args(["link", "set", &card, "up"]))?;
+    println!("bhvirtio: {card} is {address}");
+    let [program, arguments @ ..] = program else { return Ok(()) };
+    done(Command::new(program).args(arguments))
+}
+
+/// Runs a shell on the console, and another one after its end: the other side may have begun anew.
+pub fn terminal() -> io::Result<()> {
+    loop {
+        wait("virtio_console", |device| Some(device.to_owned()))?;
+        println!("bhvirtio: a shell on hvc0");
+        let script = "exec setsid -c sh -i </dev/hvc0 >/dev/hvc0 2>&1";
+        let status = Command::new("sh").args(["-c", script]).status()?;
+        println!("bhvirtio: the shell has ended: {status}");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+/// Waits until an address answers, then until it does not, then until it does again.
+pub fn reach(address: &str) -> io::Result<()> {
+    let begun = Instant::now();
+    for wanted in [true, false, true] {
+        while Command::new("ping").args(["-c", "1", "-W", "1", "-q", address]).status()?.success()
+            != wanted
+        {
+            if begun.elapsed() > LIMIT {
+                return Err(io::Error::other(format!(
+                    "{address}: it was to be {wanted} that it answers"
+                )));
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
+    Ok(())
+}
+
+/// A device of a driver, or what is looked for in it.
+fn wait(driver: &str, look: impl Fn(&Path) -> Option<PathBuf>) -> io::Result<PathBuf> {
+    // What is built in need not be loaded.
+    let _ = Command::new("modprobe").args(["-qa", "bulkhead_virtio", driver]).status();
+    let devices = Path::new("/sys/bus/virtio/drivers").join(driver);
+    let begun = Instant::now();
+    while begun.elapsed() < LIMIT {
+        let all = fs::read_dir(&devices).into_iter().flatten().flatten().map(|entry| entry.path());
+        let own = |path: &PathBuf| {
+            path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("virtio"))
+        };
+        if let Some(found) = all.filter(own).find_map(|path| look(&path)) {
+            return Ok(found);
+        }
+        sleep(Duration::from_millis(5));
+    }
+    Err(io::Error::other(format!("no device of {driver} within {} s", LIMIT.as_secs())))
+}
+
+fn entry(folder: &Path) -> Option<PathBuf> {
+    Some(fs::read_dir(folder).ok()?.flatten().next()?.path())
+}

@@ -1,0 +1,56 @@
+//! `bhvirtio` is the device side of a virtio device whose driver is in another sandbox, at the other end of a
+//! channel of kind `virtio`; and for guests without udev, what sets the driver's side up.
+//!
+//! | arguments | does |
+//! |---|---|
+//! | `net DEVICE CHANNEL [ADDRESS [PROGRAM ...]]` | a network card for the driver, whose cable leads to DEVICE (a tap); with an address it is brought up, with a program it lasts as long as that |
+//! | `console CHANNEL` | a console for the driver, on this terminal |
+//! | `ask CHANNEL LINE ANSWER` | the same for scripts: types a line until the answer comes |
+//! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
+//! | `terminal` | driver's side: a shell on the console |
+//! | `reach ADDRESS` | for tests: waits until an address answers, then until it does not, then until it does again |
+//! | `rogue CHANNEL MS [PROGRAM ...]` | for tests: writes garbage into the own section, then runs a program |
+#![forbid(unsafe_code)]
+
+mod console;
+mod driver;
+mod net;
+mod rogue;
+mod side;
+
+use std::io;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["net", device, channel, ref more @ ..] => net::serve(device, channel, more),
+        ["console", channel] => console::attach(channel),
+        ["ask", channel, line, answer] => console::ask(channel, line, answer),
+        ["card", address, ref program @ ..] => driver::card(address, program),
+        ["terminal"] => driver::terminal(),
+        ["reach", address] => driver::reach(address),
+        ["rogue", channel, millis] => rogue::run(channel, millis),
+        ["rogue", channel, millis, program, ref more @ ..] => {
+            rogue::run(channel, millis).and_then(|()| done(Command::new(program).args(more)))
+        }
+        _ => Err(io::Error::other(
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | card ADDRESS [PROGRAM ...] | terminal | reach ADDRESS | rogue CHANNEL MS [PROGRAM ...]",
+        )),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("bhvirtio: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a program to its good end.
+fn done(command: &mut Command) -> io::Result<()> {
+    let status = command.status()?;
+    let name = command.get_program().display().to_string();
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{name}: {status}"))) }
+}

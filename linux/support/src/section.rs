@@ -1,0 +1,91 @@
+//! Bytes of a channel's sections, read and written by the kernel where they lie: what a program gives to a file or
+//! takes from one is not copied in between.
+
+use crate::channel::Channel;
+use bulkhead_layout::PAGE;
+use nix::libc::{self, iovec};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Parts of a read or a write, at most.
+pub const PARTS: usize = 64;
+
+/// A section, as long as the program runs: it stays mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: it stands for memory that others use at the same time anyhow; nothing of it belongs to a thread.
+unsafe impl Send for Section {}
+
+impl Section {
+    /// The section of a peer, of a channel that will not be unmapped ([`Channel::pair`]).
+    ///
+    /// # Panics
+    /// There is no such peer, or its section is not mapped.
+    #[must_use]
+    pub fn of(channel: &Channel, peer: u32) -> Self {
+        let len = channel.end().section as usize;
+        let at = PAGE as usize + peer as usize * len;
+        assert!(peer < channel.peers() && at + len <= channel.memory().len(), "peer {peer}");
+        Self { base: (channel.memory().address() + at) as *mut u8, len }
+    }
+
+    /// Where so many bytes begin.
+    fn part(&self, at: usize, len: usize) -> io::Result<iovec> {
+        let fits = at.checked_add(len).is_some_and(|end| end <= self.len);
+        let base = self.base.wrapping_add(at).cast();
+        fits.then_some(iovec { iov_base: base, iov_len: len })
+            .ok_or(io::ErrorKind::InvalidInput.into())
+    }
+
+    /// Writes bytes of it to a file.
+    ///
+    /// # Errors
+    /// They don't lie in it, or the file's.
+    pub fn write_to(&self, file: &impl AsFd, at: usize, len: usize) -> io::Result<usize> {
+        let part = self.part(at, len)?;
+        // SAFETY: the kernel reads bytes that are mapped; that a peer changes them meanwhile is its matter.
+        result(unsafe { libc::write(raw(file.as_fd()), part.iov_base, len) })
+    }
+
+    /// Reads from a file into parts of it, one after the other.
+    ///
+    /// # Errors
+    /// They don't lie in it, they are more than [`PARTS`], or the file's.
+    pub fn read_from(
+        &self,
+        file: &impl AsFd,
+        parts: impl Iterator<Item = (usize, usize)>,
+    ) -> io::Result<usize> {
+        let mut all = [iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PARTS];
+        let mut count = 0;
+        for (at, len) in parts {
+            *all.get_mut(count).ok_or(io::ErrorKind::InvalidInput)? = self.part(at, len)?;
+            count += 1;
+        }
+        // SAFETY: the kernel writes to bytes that are mapped and that this program refers to by pointers alone;
+        // of a section that this side only reads it says EFAULT.
+        result(unsafe { libc::readv(raw(file.as_fd()), all.as_ptr(), count as libc::c_int) })
+    }
+
+    /// Writes 16 bits.
+    ///
+    /// # Panics
+    /// They don't lie in it.
+    pub fn set16(&self, at: usize, value: u16) {
+        assert!(at.is_multiple_of(2) && at + 2 <= self.len, "outside");
+        // SAFETY: within the mapping, aligned; volatile, as others look.
+        unsafe { self.base.add(at).cast::<u16>().write_volatile(value) }
+    }
+}
+
+fn raw(file: BorrowedFd<'_>) -> libc::c_int {
+    file.as_raw_fd()
+}
+
+fn result(done: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
