@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,ctl,bench,demo,peer}.cpio
+#   target/artifacts/{test,ctl,bench,demo,virtio,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -15,6 +15,7 @@ BUSYBOX=$(command -v busybox) || die "no busybox; run tools/setup.sh"
 
 "$ROOT/tools/kernels.sh"
 "$ROOT/tools/disk.sh"
+"$ROOT/tools/module.sh"
 mkdir -p "$ARTIFACTS"
 crates=()
 for manifest in linux/*/Cargo.toml; do
@@ -52,6 +53,11 @@ done
 initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" \
     file:/etc/bulkhead/systems/demo.toml=systems/demo.toml file:/etc/bulkhead/machines/qemu-q35.toml=machines/qemu-q35.toml \
     link:/etc/bulkhead/system.toml=systems/demo.toml link:/sbin/modprobe=/bin/busybox
+
+# Our module with the drivers that it serves, for either kernel.
+modules=()
+for tree in "$ARTIFACTS"/modules-*-cloud; do modules+=("tree:/=$tree"); done
+initramfs virtio bhbench bhchannel bhtrue bhvirtio "${modules[@]}" link:/sbin/modprobe=/bin/busybox
 
 # The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
 # belong to linux-6.12, so that is the kernel to start it with.

@@ -2,8 +2,9 @@
 # Debian's kernels as data: target/artifacts/linux-{6.1,6.12}[-cloud], bzImages
 # straight out of Debian's packages, each with its configuration and, in
 # linux-*.modules, the drivers of disks and network cards as a tree that modprobe
-# reads; and the KVM modules of linux-6.12. Nothing is installed and no root is
-# needed.
+# reads; the KVM modules of linux-6.12; and in target/headers what a module of
+# the cloud kernels is built with (tools/module.sh). Nothing is installed and no
+# root is needed.
 #
 # Both releases get the same kernels: 6.1 is bookworm's, 6.12 that of
 # bookworm-backports or trixie, whatever the machine itself runs. Should a mirror
@@ -18,14 +19,15 @@ set -euo pipefail
 
 STAMP=$ARTIFACTS/kernels.sha256
 # Raise it when what is kept of a package changes.
-FORMAT=3
+FORMAT=4
 SERIES="6.1 6.12"
 FLAVOURS="amd64 cloud-amd64"
 MODULES="kvm.ko kvm-amd.ko irqbypass.ko ccp.ko"
 # What a guest with devices of its own, or channels, loads, with what these depend on. A kernel
 # that has one built in, or not at all (6.1-cloud has no AHCI, cloud no e1000e),
 # is none the worse for it.
-DRIVERS="virtio_pci virtio_blk virtio_net virtio_rng nvme ahci sd_mod e1000e ext4 crc32c_generic tun uio_pci_generic"
+DRIVERS="virtio_pci virtio_blk virtio_net virtio_rng virtio_console nvme ahci sd_mod e1000e ext4 crc32c_generic tun uio_pci_generic"
+HEADERS=$ROOT/target/headers
 
 name_of() { # series flavour -> artifact
     case $2 in
@@ -46,7 +48,7 @@ resolve() {
 }
 
 complete() {
-    [ -f "$STAMP" ] && [ "$(head -1 "$STAMP")" = "# $FORMAT" ] &&
+    [ -f "$STAMP" ] && [ "$(head -1 "$STAMP")" = "# $FORMAT" ] && [ -d "$HEADERS" ] &&
         (cd "$ARTIFACTS" && sha256sum --check --status --strict "$STAMP" 2>/dev/null)
 }
 
@@ -101,6 +103,24 @@ unpack() { # deb artifact
     rm -rf "$dir"
 }
 
+# A kernel's headers, with those and the tools that they are made of, each for all
+# kernels of its version.
+fetch_headers() { # apt package=version artifact
+    local dir=$ROOT/target/apt/$1/archives deb headers=${2/linux-image-/linux-headers-}
+    local -a parts
+    mapfile -t parts < <(private_apt "$1" 60 apt-cache show "$headers" | sed -n 's/^Depends: //p' | head -1 |
+        tr ',|' '\n\n' | grep -Eo 'linux-(headers-[^ ]*-common|kbuild-[^ ]*)')
+    [ ${#parts[@]} -eq 2 ] || return 1
+    (cd "$dir" && private_apt "$1" 900 apt-get download -q "$headers" "${parts[@]}" >&2) || return 1
+    mkdir -p "$HEADERS"
+    for deb in "$dir"/*.deb; do dpkg-deb -x "$deb" "$HEADERS"; done
+    # It finds its parts by where packages are installed; here, by where it lies itself.
+    headers=usr/src/${headers%%=*}
+    sed -i 's,^include /usr/src,include $(dir $(lastword $(MAKEFILE_LIST)))..,' "$HEADERS/$headers/Makefile"
+    ln -sfn "$headers" "$HEADERS/$3"
+    rm -f "$dir"/*.deb
+}
+
 fetch() { # apt package=version artifact
     local dir=$ROOT/target/apt/$1/archives
     mkdir -p "$dir"
@@ -109,6 +129,7 @@ fetch() { # apt package=version artifact
     (cd "$dir" && private_apt "$1" 900 apt-get download -q "$2" >&2) || return 1
     unpack "$dir"/*.deb "$3"
     rm -f "$dir"/*.deb
+    case $3 in *-cloud) fetch_headers "$1" "$2" "$3" || return 1 ;; esac
 }
 
 main() {

@@ -74,7 +74,7 @@ fn talk(words: &str) -> String {
 }
 
 /// What a Linux printed; it ended well.
-fn linux<'a>(seen: &'a Seen, name: &str, serial: usize) -> Result<&'a str, String> {
+pub fn linux<'a>(seen: &'a Seen, name: &str, serial: usize) -> Result<&'a str, String> {
     let said = &seen.outcome()?.serials[serial];
     seen.ensure(said.contains("bulkhead-init: exit code 0"), format!("{name} failed"))?;
     // A kernel looks for serial ports where another sandbox has one.

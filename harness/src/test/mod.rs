@@ -34,6 +34,7 @@ mod spoil;
 mod system;
 mod trace;
 mod verify;
+mod virtio;
 mod walk;
 mod wrong;
 
@@ -57,6 +58,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(linux_channel::jobs());
     jobs.extend(control::jobs());
     jobs.extend(net::jobs());
+    jobs.extend(virtio::jobs());
     jobs.extend(trace::jobs());
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());

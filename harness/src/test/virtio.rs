@@ -1,0 +1,125 @@
+//! Stock virtio drivers of a Linux over a channel, with our module, and device sides in another Linux: a network
+//! card, a console, 6.12 and 6.1; either side that begins anew; either side that writes garbage.
+
+use super::driver::{Bench, Job};
+use super::linux_channel::linux;
+use super::system::{Manifest, Seen, run};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+const NEWER: &str = "linux-6.12-cloud";
+const OLDER: &str = "linux-6.1-cloud";
+
+pub fn jobs() -> Vec<Job> {
+    vec![
+        Job::one("channel/virtio-net", 240, |bench| net(bench, [NEWER, OLDER])),
+        Job::one("channel/virtio-net-6.1", 240, |bench| net(bench, [OLDER, NEWER])),
+        Job::one("channel/virtio-console", 240, |bench| console(bench, [NEWER, NEWER])),
+        Job::one("channel/virtio-console-6.1", 240, |bench| console(bench, [OLDER, NEWER])),
+        Job::one("channel/virtio-rogue-device", 240, rogue_device),
+        Job::one("channel/virtio-rogue-driver", 240, rogue_driver),
+        Job::one("channel/virtio-restart", 240, restart),
+    ]
+}
+
+/// Two with a channel for a device between them: `one` has the driver.
+fn two([one, two]: [&str; 2], jobs: [&str; 2]) -> Manifest {
+    let mut manifest = Manifest::new()
+        .ends_with(&["one"])
+        .linux("one", one, jobs[0], &[0], "256 MiB", 1)
+        .linux("two", two, jobs[1], &[1], "256 MiB", 2);
+    let _ = writeln!(
+        manifest.0,
+        "[[channel]]\nname = \"lan\"\nfrom = \"one\"\nto = [\"two\"]\nsize = \"4 MiB\"\nkind = \"virtio\""
+    );
+    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:virtio.cpio");
+    manifest
+}
+
+fn look(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
+    run(manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))
+}
+
+/// No kernel has complained of itself.
+fn sound(said: &str) -> bool {
+    !["BUG:", "Oops", "WARNING: CPU", "Call Trace"].iter().any(|word| said.contains(word))
+}
+
+/// What the driver's side printed, which ended well.
+fn driver(seen: &Seen) -> Result<&str, String> {
+    let said = linux(seen, "one", 1)?;
+    seen.ensure(sound(said), "its kernel complains")?;
+    Ok(said)
+}
+
+/// Packets between a stock network driver and a tap.
+fn net(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
+    let jobs = [
+        "bhvirtio:card,10.9.0.1/24,ping,-c,5,-s,1400,10.9.0.2",
+        "bhvirtio:net,tap0,lan,10.9.0.2/24",
+    ];
+    let seen = look(&two(kernels, jobs), bench)?;
+    let all = "5 packets transmitted, 5 packets received";
+    seen.ensure(driver(&seen)?.contains(all), "packets were lost")?;
+    Ok(all.into())
+}
+
+/// A shell on a stock console, spoken to from the other side.
+fn console(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
+    // The answer is not in the line, which comes back as it is typed.
+    let jobs = ["bhvirtio:terminal", "bhvirtio:ask,lan,tty;echo${IFS}sum$((40+2)),sum42"];
+    let mut manifest = two(kernels, jobs);
+    manifest.0 = manifest.0.replace("ends_with = [\"one\"]", "ends_with = [\"two\"]");
+    let seen = look(&manifest, bench)?;
+    let said = linux(&seen, "two", 2)?;
+    seen.ensure(said.contains("/dev/hvc0") && said.contains("sum42"), "no shell answered")?;
+    seen.ensure(sound(&seen.outcome()?.serials[1]), "the driver's kernel complains")?;
+    Ok("its shell is on /dev/hvc0 and adds up".into())
+}
+
+const PINGED: &str = "5 packets transmitted, 5 packets received";
+
+/// A device side that writes garbage into all that it can write, and then is an honest one.
+fn rogue_device(bench: &Bench) -> Result<String, String> {
+    let jobs = [
+        "bhvirtio:card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2",
+        "bhvirtio:rogue,lan,4000,bhvirtio,net,tap0,lan,10.9.0.2/24",
+    ];
+    let seen = look(&two([NEWER, NEWER], jobs), bench)?;
+    let said = driver(&seen)?;
+    let spoilt = said.matches("the device side spoilt").count();
+    seen.ensure(spoilt > 0, "nothing was spoilt: the rogue is too tame")?;
+    seen.ensure(said.contains(PINGED), "the card does not work after that")?;
+    Ok(format!("{spoilt} times refused; then {PINGED}"))
+}
+
+/// A driver that writes garbage, and then the module's.
+fn rogue_driver(bench: &Bench) -> Result<String, String> {
+    let jobs = [
+        "bhvirtio:rogue,lan,4000,bhvirtio,card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2",
+        "bhvirtio:net,tap0,lan,10.9.0.2/24",
+    ];
+    let seen = look(&two([NEWER, NEWER], jobs), bench)?;
+    let side = &seen.outcome()?.serials[2];
+    let spoilt = side.matches("Corrupted").count();
+    seen.ensure(driver(&seen)?.contains(PINGED), "the device side does not work after that")?;
+    seen.ensure(spoilt > 0, "nothing was spoilt: the rogue is too tame")?;
+    seen.ensure(sound(side), "the device side's kernel complains")?;
+    Ok(format!("{spoilt} times refused; then {PINGED}"))
+}
+
+/// The driver's Linux begins anew: the device side is told, and serves its next life.
+fn restart(bench: &Bench) -> Result<String, String> {
+    let jobs = [
+        "bhvirtio:card,10.9.0.1/24,sleep,4 bulkhead.then=reboot",
+        "bhvirtio:net,tap0,lan,10.9.0.2/24,bhvirtio,reach,10.9.0.1",
+    ];
+    let mut manifest = two([NEWER, NEWER], jobs);
+    manifest.0 = manifest.0.replace("ends_with = [\"one\"]", "ends_with = [\"two\"]");
+    let seen = look(&manifest, bench)?;
+    let said = linux(&seen, "two", 2)?;
+    let lives = said.matches("lan: Begun").count();
+    seen.ensure(lives > 1 && said.contains("lan: Lost"), "the device side was not told")?;
+    seen.ensure(sound(&seen.outcome()?.serials[1]), "the driver's kernel complains")?;
+    Ok(format!("{lives} sessions, {} restarts", seen.sandbox("one")?.restarts))
+}

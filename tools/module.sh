@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Our module (linux/module) for Debian's cloud kernels: target/artifacts/modules-*,
+# what linux-*.modules has with it added, as trees that modprobe reads.
+#
+# The compiler is the one that the kernel was built with if it is there, else the
+# machine's own: Debian 13 has no gcc 12, and the kernel's makefiles ask a compiler
+# for what it knows. No BTF, which would need another program, and no debug
+# information.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$ROOT"
+
+SOURCES=(linux/module/*.[ch] linux/module/Kbuild)
+
+build() { # artifact
+    local headers=$ROOT/target/headers/$1 dir=$ROOT/target/module/$1 out=$ARTIFACTS/${1/linux-/modules-} version compiler=gcc
+    version=$(basename "$ARTIFACTS/$1.modules"/lib/modules/*)
+    rm -rf "$dir" "$out" && mkdir -p "$dir"
+    cp "${SOURCES[@]}" "$dir"
+    command -v gcc-12 >/dev/null && compiler=gcc-12
+    make -s -C "$headers" M="$dir" CC="$compiler" CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN= modules \
+        >"$dir/log" 2>&1 || { cat "$dir/log" >&2 && die "cannot build the module for $1"; }
+    cp -a "$ARTIFACTS/$1.modules" "$out"
+    strip -g -o "$out/lib/modules/$version/bulkhead_virtio.ko" "$dir/bulkhead_virtio.ko"
+    busybox depmod -b "$out" "$version" || die "busybox depmod failed for $1"
+    stamp "$1" >"$dir/stamp"
+}
+
+# What it was made of.
+stamp() { # artifact
+    cat "${SOURCES[@]}" tools/module.sh "$ARTIFACTS/$1.package" | sha256sum
+}
+
+for kernel in linux-6.1-cloud linux-6.12-cloud; do
+    # A mirror may have no 6.1 any more.
+    [ -d "target/headers/$kernel" ] || continue
+    [ -d "$ARTIFACTS/${kernel/linux-/modules-}" ] && [ "$(cat "target/module/$kernel/stamp" 2>/dev/null)" = "$(stamp "$kernel")" ] && continue
+    say "building the module for $kernel"
+    build "$kernel"
+done
