@@ -266,6 +266,11 @@ fn rights(out: &mut String, plan: &Plan) {
             let page = || show(bulkhead_layout::PAGE);
             let function = format!("registers of channel {name} (function {}), mediated", end.bdf);
             row(end.registers, page(), "r--", function);
+            if end.pin.is_some() {
+                let what =
+                    format!("MSI-X table of channel {name} (function {}), mediated", end.bdf);
+                row(end.registers + bulkhead_layout::PAGE, page(), "trap", what);
+            }
             row(end.memory.start, page(), "r--", format!("states of the peers of channel {name}"));
         }
         for channel in &plan.channels {
@@ -338,11 +343,12 @@ fn carries(part: Part) -> String {
     }
 }
 
-/// How the receiver of a region is woken; of the receiver's own, by what.
-fn notify(sender: Option<Bell>, receiver: Option<Bell>) -> String {
+/// How the receiver of a region is woken; of the receiver's own, by what: a Linux chooses its vector itself.
+fn notify(sender: Option<Bell>, receiver: Option<Bell>, linux: bool) -> String {
     match (sender, receiver) {
         (Some(bell), _) if bell.adaptive => "adaptive".into(),
         (Some(_), _) => "doorbell".into(),
+        (_, Some(bell)) if linux => format!("port {:#x}", bell.port()),
         (_, Some(bell)) => format!("port {:#x}, vector {:#x}", bell.port(), bell.vector),
         _ => "poll".into(),
     }
@@ -365,7 +371,11 @@ fn channels(out: &mut String, plan: &Plan) {
                     true => "-".into(),
                     false => format!("{:#x}", channel.gpa),
                 },
-                notify(plan.bell(n), channel.bell),
+                notify(
+                    plan.bell(n),
+                    channel.bell,
+                    matches!(plan.sandboxes[channel.from].guest, Guest::Linux { .. }),
+                ),
             ]
         })
         .collect();

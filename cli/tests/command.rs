@@ -164,7 +164,7 @@ fn things_are_explained() {
     assert_eq!(said("control", &["0xd2041000"], gets), only("a channel is written by `from`"));
     let states = "channel telemetry's states of the peers";
     assert_eq!(said("ground", &["0xd2000000"], whose), states);
-    assert_eq!(said("ground", &["0xd0801000"], whose), "channel orders's registers of its end");
+    assert_eq!(said("ground", &["0xd0802000"], whose), "channel orders's registers of its end");
     assert_eq!(said("ground", &["0xd203f000"], whose), "channel telemetry's window");
     let nobody = "nothing in a manifest allows it: its DMA reads and writes any memory";
     assert_eq!(said("ground", &["fw_cfg"], grant), nobody);

@@ -18,25 +18,29 @@ const WRITTEN_VA: u64 = IOAPIC_VA + PAGE;
 struct Own {
     lines: &'static Lines,
     shadow: &'static Shadow,
-    lock: &'static Lock,
     table: &'static [AtomicU32],
 }
 
 fn own() -> Option<Own> {
     let lines = slice::<Lines>(config().lines).first()?;
-    // SAFETY: with lines, the host maps these pages, writable: a lock, what the guest has
+    // SAFETY: with lines, the host maps these pages, writable: what the guest has
     // written, and the remapping table, if messages are remapped. All are atomics.
     unsafe {
         Some(Own {
             lines,
             shadow: &*(WRITTEN_VA as *const Shadow),
-            lock: &*(IOAPIC_VA as *const Lock),
             table: match lines.table {
                 0 => &[],
                 table => ::core::slice::from_raw_parts(table as *const AtomicU32, SLOTS),
             },
         })
     }
+}
+
+/// The lock of the machine's IOAPIC, for a sandbox that has a line of it.
+fn lock() -> &'static Lock {
+    // SAFETY: with such a line, the host maps it, writable; all of it is atomic.
+    unsafe { &*(IOAPIC_VA as *const Lock) }
 }
 
 /// Whether an address is one of the sandbox's IOAPIC.
@@ -64,11 +68,30 @@ pub fn access(address: u64, size: u8, written: Option<u64>) -> Result<u64, u64> 
 fn write(own: Own, offset: u64, size: u8, value: u32) -> Result<(), Wrong> {
     match own.lines.write(own.shadow, offset, size, value, holds)? {
         Aim::Nothing => Ok(()),
+        Aim::Entry { line, half } if own.lines.is_channel(line) => pin(own, line, half, value),
         // A broken lock: nothing can be programmed any more.
         Aim::Entry { line, half } => {
-            alone(own.lock, || change(own, line, half, value)).unwrap_or(Err(Wrong::Line))
+            alone(lock(), || change(own, line, half, value)).unwrap_or(Err(Wrong::Line))
         }
     }
+}
+
+/// Changes the entry of a pin of channels' ends, which no hardware has. What goes to the upper half counts with the next
+/// write of the lower one, which comes last: so nobody is sent where neither the old entry nor the new one points.
+fn pin(own: Own, line: u32, half: usize, value: u32) -> Result<(), Wrong> {
+    let old = own.shadow.entry(line);
+    let (new, _) = own.lines.change(&config().own, line, half, old, value, holds)?;
+    own.shadow.set(line, new);
+    if half == 0 {
+        crate::pci::aim(line);
+    }
+    Ok(())
+}
+
+/// Where the guest's table sends a pin of channels' ends, as an ICR takes it; 0: nowhere.
+pub fn sends(line: u32) -> u64 {
+    let message = own().and_then(|own| bulkhead_ioapic::Message::of(own.shadow.entry(line)));
+    message.map_or(0, |m| u64::from(m.core) << 32 | u64::from(m.vector))
 }
 
 /// Changes an entry; by the holder of the lock.
@@ -114,9 +137,9 @@ fn store(own: Own, line: u32, [low, high]: Entry) {
 /// stay as they are: what comes of them stays with this sandbox.
 pub fn silence() {
     let Some(own) = own() else { return };
-    let open = |line: &u32| own.shadow.entry(*line) != MASKED;
+    let open = |line: &u32| own.shadow.entry(*line) != MASKED && !own.lines.is_channel(*line);
     for line in (0..own.lines.count).filter(open) {
-        let _ = alone(own.lock, || store(own, line, MASKED));
+        let _ = alone(lock(), || store(own, line, MASKED));
     }
     own.shadow.reset();
 }

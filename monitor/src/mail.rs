@@ -11,6 +11,7 @@ use bulkhead_resident::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK,
 };
 use bulkhead_resident::report::{Cause, State};
+use bulkhead_resident_x86::icr::is_aim;
 
 /// An NMI came, or may have: looks into signals and, on the first core, into the
 /// mailboxes. True: the guest starts afresh.
@@ -92,9 +93,22 @@ pub fn ring_bell(number: u32) -> bool {
         return false;
     };
     if bell::admit(rung, word(bell.armed)) {
-        ipi::interrupt(bell.icr);
+        let icr = if bell.aim == 0 { bell.icr } else { word(bell.aim).load(Ordering::Acquire) };
+        if is_aim(&bell.cores, icr) {
+            ipi::interrupt(icr);
+        }
     }
     true
+}
+
+/// Says where a channel's interrupts go that wakes the own guest. Who rang while they went elsewhere, or nowhere, rang in
+/// vain: so the guest is told once, wherever they go now. Its look for messages comes after this word, and whoever has
+/// not seen the word had written its message before.
+pub fn aim(number: usize, icr: u64) {
+    let Some(word) = mailbox(config().sandbox).aims.get(number) else { return };
+    if word.swap(icr, Ordering::AcqRel) != icr && icr != 0 {
+        ipi::interrupt(icr);
+    }
 }
 
 /// Says in the guest's channels that it has ended, and wakes those who are to hear it.

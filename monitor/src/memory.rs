@@ -33,7 +33,7 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
         return deny_hard(core, Kind::Memory, address, error);
     };
     let write = access.written(&core);
-    count(core, Cause::Config);
+    count(core, if pci::rings(address) { Cause::Ring } else { Cause::Config });
     let result = match ioapic::answers(address) {
         true => ioapic::access(address, access.size, write),
         false => pci::access(address, access.size, write).map_err(|_| address),

@@ -5,7 +5,7 @@
 //! 0xCF8 and 0xCFC.
 
 use crate::core::{alone, config, shared_of, slice};
-use crate::enforced;
+use crate::{enforced, ioapic, mail};
 use ::core::arch::asm;
 use ::core::ptr::{read_volatile, write_volatile};
 use ::core::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use bulkhead_cpu_x86::rdtsc;
 use bulkhead_pci::{Denied, Hardware, Rule};
 use bulkhead_resident::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
 use bulkhead_resident::monitor::Clock;
-use bulkhead_resident::pci::{Function, Register, Reset};
+use bulkhead_resident::pci::{Function, Register, Reset, end};
 use bulkhead_resident_x86::icr;
 
 /// The functions that the sandbox sees.
@@ -32,6 +32,12 @@ fn in_space(address: u64) -> bool {
 
 fn trapped(address: u64) -> Option<&'static Function> {
     functions().iter().find(|f| address.wrapping_sub(f.trap) < f.trap_len)
+}
+
+/// Whether an address is a channel's doorbell.
+pub fn rings(address: u64) -> bool {
+    let bell = |f: &Function| f.bell != 0 && address == f.trap + end::DOORBELL;
+    functions().iter().any(bell)
 }
 
 /// A memory access of `size` bytes at an address that [`answers`]; a write of the
@@ -96,6 +102,14 @@ pub fn quiet() -> Result<(), u64> {
     let functions = if enforced("device-quiet") { functions() } else { &[] };
     let steps = |f: &'static Function| (f, slice::<Reset>(f.resets));
     bulkhead_pci::stop_all(&Pci, functions.iter().map(steps))
+}
+
+/// An entry of the guest's table of lines has changed: says it for each channel's end on that line. What it may send was
+/// looked at before, so nothing is denied here.
+pub fn aim(line: u32) {
+    for function in functions().iter().filter(|f| f.line == line) {
+        let _ = alone(&shared_of(0).pci, || bulkhead_pci::aim(&Pci, function));
+    }
 }
 
 /// The way to the hardware.
@@ -183,6 +197,18 @@ impl Hardware for Pci {
         remap(function, slot).is_some_and(|word| {
             word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
         })
+    }
+
+    fn ring(&self, bell: u32) {
+        mail::ring_bell(bell);
+    }
+
+    fn line(&self, line: u32) -> u64 {
+        ioapic::sends(line)
+    }
+
+    fn aim(&self, word: usize, icr: u64) {
+        mail::aim(word, icr);
     }
 
     #[inline(always)]

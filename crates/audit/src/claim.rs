@@ -110,6 +110,8 @@ pub struct Sandbox {
     pub ports: Vec<Ports>,
     /// IOAPIC lines.
     pub lines: Vec<Line>,
+    /// Whether its guest has an IOAPIC with pins that are no lines of the machine's.
+    pub pins: bool,
     /// Sandboxes whose reports it may read.
     pub observe: Vec<usize>,
     /// Starts with the machine; otherwise it may never have run.

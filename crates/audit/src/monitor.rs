@@ -103,6 +103,8 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     }
     if !sandbox.lines.is_empty() {
         all.push(window(LINES, PAGE, RW, "lock of the IOAPIC"));
+    }
+    if !sandbox.lines.is_empty() || sandbox.pins {
         all.push(window(LINES + PAGE, PAGE, RW, "interrupt lines as written"));
     }
     for n in 0..sandbox.ends.len() as u64 {

@@ -19,11 +19,11 @@ pub fn tables(sandbox: &Sandbox, machine: &Machine, ends: &[End], base: u64) -> 
     let buses = buses(sandbox, ends);
     const RSDP: u64 = 64;
     let lines = ioapic::of(machine, sandbox);
-    let dsdt = dsdt(sandbox, machine, &lines, buses.map(|last| (last, !ends.is_empty())));
+    let dsdt = dsdt(sandbox, machine, &lines, buses.map(|last| (last, ends)));
     let dsdt_at = base + RSDP;
     let fadt = fadt(dsdt_at, buses.is_some());
     let fadt_at = align(dsdt_at + dsdt.len() as u64);
-    let madt = madt(sandbox, &lines);
+    let madt = madt(sandbox, !lines.is_empty() || ioapic::pins(ends) != 0);
     let madt_at = align(fadt_at + fadt.len() as u64);
     let mcfg = buses.map(mcfg).unwrap_or_default();
     let mcfg_at = align(madt_at + madt.len() as u64);
@@ -100,7 +100,7 @@ fn mcfg(last_bus: u8) -> Vec<u8> {
 fn host_bridge(
     sandbox: &Sandbox,
     machine: &Machine,
-    (last_bus, ends): (u8, bool),
+    (last_bus, ends): (u8, &[End]),
     code: &mut Vec<u8>,
 ) {
     let none = PciRoot::default();
@@ -114,7 +114,7 @@ fn host_bridge(
         (start < window.end()).then(|| (start, window.end() - 1))
     });
     let own = [(FUNCTIONS_GPA, REPORTS_GPA - 1), (CHANNELS_GPA, CHANNELS_END - 1)];
-    let own = own.into_iter().filter(|_| ends);
+    let own = own.into_iter().filter(|_| !ends.is_empty());
     let memory: Vec<_> = own
         .chain(windows)
         .map(|(first, last)| aml::AddressSpace::new_memory(not_cacheable, true, first, last, None))
@@ -132,8 +132,13 @@ fn host_bridge(
         aml::Name::new("_BBN".into(), &0u8),
         aml::Name::new("_CRS".into(), &resources),
     ];
-    let lines = Bus { sandbox, machine, number: 0 };
+    let lines = Bus { sandbox, machine, ends, number: 0 };
+    let mut links = Vec::new();
+    let pins = ioapic::pins(ends);
+    (0..u32::BITS).filter(|line| pins >> line & 1 != 0).for_each(|line| edge(line, &mut links));
+    let links = Raw(links);
     let mut children: Vec<&dyn Aml> = names.iter().map(|name| name as &dyn Aml).collect();
+    children.push(&links);
     children.push(&lines);
     let body = aml::Device::new("PCI0".into(), children);
     aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(code);
@@ -145,6 +150,7 @@ fn host_bridge(
 struct Bus<'a> {
     sandbox: &'a Sandbox,
     machine: &'a Machine,
+    ends: &'a [End],
     number: u8,
 }
 
@@ -165,19 +171,62 @@ impl Bus<'_> {
             here.filter_map(|f| Some((Self::address(f.bdf, 0xFFFF), f.pin - 1, f.gsi?))).collect();
         entries.sort_unstable();
         entries.dedup();
-        if entries.is_empty() {
-            return;
-        }
         // A source of 0 says that the index is a global system interrupt.
         let package = |(address, pin, gsi): &(u32, u8, u32)| {
             let mut bytes = Vec::new();
             aml::Package::new(vec![address, pin, &0u8, gsi]).to_aml_bytes(&mut bytes);
             Raw(bytes)
         };
-        let packages: Vec<Raw> = entries.iter().map(package).collect();
+        let mut packages: Vec<Raw> = entries.iter().map(package).collect();
+        packages.extend(self.linked());
+        if packages.is_empty() {
+            return;
+        }
         let all = aml::Package::new(packages.iter().map(|package| package as &dyn Aml).collect());
         aml::Name::new("_PRT".into(), &all).to_aml_bytes(sink);
     }
+}
+
+impl Bus<'_> {
+    /// Of ends of channels: they are on bus 0, in devices of their own.
+    fn linked(&self) -> impl Iterator<Item = Raw> {
+        let here = self.ends.iter().filter(|end| end.bdf.bus() == self.number);
+        let mut all: Vec<(u32, u8, u32)> = here
+            .filter_map(|end| Some((Self::address(end.bdf, 0xFFFF), end.pin?)))
+            .map(|(address, (pin, line))| (address, pin - 1, line))
+            .collect();
+        all.dedup();
+        all.into_iter().map(|(address, pin, line)| {
+            let (mut bytes, link) = (Vec::new(), aml::Path::new(&link(line)));
+            aml::Package::new(vec![&address, &pin, &link, &0u8]).to_aml_bytes(&mut bytes);
+            Raw(bytes)
+        })
+    }
+}
+
+/// The name of the interrupt link of a channel's line.
+fn link(line: u32) -> String {
+    format!("LN{line:02X}")
+}
+
+/// An interrupt link (ACPI 6.5, 6.2.13): PCI's lines are level-triggered unless such a device says otherwise. Another
+/// sandbox's monitor sends what comes here, as an edge: there is nobody who could take a level back, and an
+/// edge takes no access to the IOAPIC.
+fn edge(line: u32, code: &mut Vec<u8>) {
+    let interrupt = aml::Interrupt::new(true, true, false, true, line);
+    let resources = aml::ResourceTemplate::new(vec![&interrupt]);
+    let (hid, uid) = (aml::EISAName::new("PNP0C0F"), line as u8);
+    let names = [
+        aml::Name::new("_HID".into(), &hid),
+        aml::Name::new("_UID".into(), &uid),
+        aml::Name::new("_PRS".into(), &resources),
+        aml::Name::new("_CRS".into(), &resources),
+    ];
+    let set = aml::Method::new("_SRS".into(), 1, true, vec![]);
+    let mut children: Vec<&dyn Aml> = names.iter().map(|name| name as &dyn Aml).collect();
+    children.push(&set);
+    let name = link(line);
+    aml::Device::new(name.as_str().into(), children).to_aml_bytes(code);
 }
 
 impl Aml for Bus<'_> {
@@ -242,7 +291,7 @@ fn fadt(dsdt: u64, pci: bool) -> Vec<u8> {
     sdt.as_slice().to_vec()
 }
 
-fn madt(sandbox: &Sandbox, lines: &[(u32, Trigger)]) -> Vec<u8> {
+fn madt(sandbox: &Sandbox, lines: bool) -> Vec<u8> {
     let mut sdt = Sdt::new(*b"APIC", 44, 5, OEM, TABLE, 1);
     sdt.write_u32(36, 0xFEE0_0000);
     for (uid, id) in sandbox.apic_ids.iter().enumerate() {
@@ -254,7 +303,7 @@ fn madt(sandbox: &Sandbox, lines: &[(u32, Trigger)]) -> Vec<u8> {
         sdt.append(1u32);
         sdt.append(uid as u32);
     }
-    if lines.is_empty() {
+    if !lines {
         return sdt.as_slice().to_vec();
     }
     // IOAPIC (5.2.12.3): ID 0, at its address, from GSI 0 on.
@@ -287,7 +336,7 @@ fn dsdt(
     sandbox: &Sandbox,
     machine: &Machine,
     lines: &[(u32, Trigger)],
-    buses: Option<(u8, bool)>,
+    buses: Option<(u8, &[End])>,
 ) -> Vec<u8> {
     let mut code = Vec::new();
     // S5 by sleep type 5.

@@ -10,7 +10,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_layout::lock::Lock;
 use bulkhead_layout::map::MMIO_VA;
 use bulkhead_plan::kernel::Driven;
-use bulkhead_plan::{Guest, Machine, Plan, Sandbox, Trigger};
+use bulkhead_plan::{End, Guest, Machine, Plan, Sandbox, Trigger};
 
 /// Slots whose number ends in a vector that a local APIC accepts: the IOAPIC sees the
 /// low eight bits as one. Those of delivery mode 0 are left out, so that a message
@@ -83,7 +83,8 @@ pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<SharedLines> {
 /// Level-triggered lines in two Linux sandboxes: each would need all vectors.
 pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lines>, Error> {
     let own = of(&plan.machine, &plan.sandboxes[index]);
-    if own.is_empty() {
+    let pins = pins(&plan.ends(index));
+    if own.is_empty() && pins == 0 {
         return Ok(None);
     }
     let set = |which: &dyn Fn(Trigger) -> bool| {
@@ -93,17 +94,28 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
     Ok(Some(Lines {
         registers: plan.machine.ioapic.map_or(0, |i| MMIO_VA + i.base),
         table: table.map_or(0, |table| MMIO_VA + table),
-        own: set(&|_| true),
+        own: set(&|_| true) | pins,
+        channels: pins,
+        reserved: 0,
         level: set(&|trigger| trigger != Trigger::Edge),
         low: set(&|trigger| trigger == Trigger::LevelLow),
         count: match plan.sandboxes[index].guest {
             // A Linux writes each of them several times at its boot, at an exit each.
-            Guest::Linux { .. } => own.iter().map(|(line, _)| line + 1).max().unwrap_or(0),
+            Guest::Linux { .. } => {
+                let last = own.iter().map(|(line, _)| line + 1).max().unwrap_or(0);
+                last.max(u32::BITS - pins.leading_zeros())
+            }
             Guest::Bare { .. } | Guest::Kernel(_) => count(&plan.machine),
         },
         slots,
         level_vectors: level_vectors(plan, index)?,
     }))
+}
+
+/// Lines that channels' ends have, as a set: they are no lines of the machine's.
+#[must_use]
+pub fn pins(ends: &[End]) -> u32 {
+    ends.iter().filter_map(|end| end.pin).fold(0, |set, (_, line)| set | 1 << line)
 }
 
 /// This sandbox's share of the remapping table: equal ones for all that have lines.

@@ -16,7 +16,7 @@
 mod acpi;
 mod build;
 mod elf;
-mod end;
+pub mod end;
 mod guest;
 pub mod ioapic;
 mod iommu;

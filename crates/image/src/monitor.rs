@@ -171,11 +171,14 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
             Rights::RW,
         )?;
     }
-    if let (Some(written), Some(shared), Some(ioapic)) =
-        (written, input.shared.lines, input.plan.machine.ioapic)
+    if let Some(written) = written {
+        monitor.map(IOAPIC_VA + PAGE, written, PAGE, Rights::RW)?;
+    }
+    let has_lines = lines.is_some_and(|lines| lines.own & !lines.channels != 0);
+    if let (true, Some(shared), Some(ioapic)) =
+        (has_lines, input.shared.lines, input.plan.machine.ioapic)
     {
         monitor.map(IOAPIC_VA, shared.lock, PAGE, Rights::RW)?;
-        monitor.map(IOAPIC_VA + PAGE, written, PAGE, Rights::RW)?;
         for page in [Some(ioapic.base), shared.table].into_iter().flatten() {
             monitor.map(MMIO_VA + page, page, PAGE, Rights::RW)?;
         }
@@ -249,6 +252,15 @@ pub fn described(sandbox: &Sandbox) -> image::Sandbox {
     described
 }
 
+/// x2APIC IDs of its cores as a set, of those below 256.
+fn set_of(sandbox: &Sandbox) -> [u64; 4] {
+    let mut set = [0; 4];
+    for &id in sandbox.apic_ids.iter().filter(|&&id| id < 256) {
+        set[id as usize / 64] |= 1 << (id % 64);
+    }
+    set
+}
+
 fn ids(sandbox: &Sandbox) -> [u32; MAX_CORES] {
     let mut ids = [0; MAX_CORES];
     for (to, from) in ids.iter_mut().zip(&sandbox.apic_ids) {
@@ -277,7 +289,7 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.memory = sandbox.ram.iter().map(|r| r.len).sum();
     info.cores = sandbox.cores.len() as u32;
     info.apic_ids = ids(sandbox);
-    info.lines = lines.own;
+    info.lines = lines.own & !lines.channels;
     info.level_lines = lines.level;
     info.level_vectors = lines.level_vectors;
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
@@ -465,9 +477,7 @@ fn config(
     let (plan, index) = (input.plan, input.index);
     let sandbox = &plan.sandboxes[index];
     let mut config = Config::new_zeroed();
-    for &id in sandbox.apic_ids.iter().filter(|&&id| id < 256) {
-        config.own[id as usize / 64] |= 1 << (id % 64);
-    }
+    config.own = set_of(sandbox);
     config.sandbox = index as u32;
     config.cores = sandbox.cores.len() as u32;
     let set = |of: &mut dyn Iterator<Item = usize>| of.fold(0u32, |set, i| set | 1 << i);
@@ -539,8 +549,18 @@ fn config(
     config.lines = append(lines.as_slice().as_bytes(), lines.iter().len());
     let word = |region: &plan::Channel, at: usize| GUEST_VA + region.gpa + at as u64;
     let bells = bells(plan, index).map(|(rx, bell)| {
-        let core = plan.sandboxes[rx.from].apic_ids.first().copied().unwrap_or(0);
-        Bell { armed: word(rx, ARMED), icr: u64::from(core) << 32 | u64::from(bell.vector) }
+        let receiver = &plan.sandboxes[rx.from];
+        let core = receiver.apic_ids.first().copied().unwrap_or(0);
+        let aims = MAILBOX_VA + rx.from as u64 * MAILBOX + offset_of!(Mailbox, aims) as u64;
+        Bell {
+            armed: word(rx, ARMED),
+            icr: u64::from(core) << 32 | u64::from(bell.vector),
+            aim: match receiver.guest {
+                plan::Guest::Linux { .. } => aims + 8 * u64::from(bell.nth()),
+                _ => 0,
+            },
+            cores: set_of(receiver),
+        }
     });
     let bells: Vec<_> = bells.collect();
     let ends =

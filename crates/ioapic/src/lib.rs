@@ -62,6 +62,10 @@ pub struct Lines {
     pub level: u32,
     /// Active-low ones of them.
     pub low: u32,
+    /// Those of them that are no line of the machine's: pins of channels' ends.
+    pub channels: u32,
+    /// Padding.
+    pub reserved: u32,
     /// Lines of the IOAPIC, 1 to [`MAX_LINES`].
     pub count: u32,
     /// First slot of the remapping table that is this sandbox's, and the one after
@@ -201,6 +205,12 @@ impl Lines {
         has(self.own, line)
     }
 
+    /// Whether it is a pin of channels' ends.
+    #[must_use]
+    pub const fn is_channel(&self, line: u32) -> bool {
+        has(self.channels, line)
+    }
+
     /// What a read gives.
     ///
     /// # Errors
@@ -336,7 +346,7 @@ const fn has(set: u32, line: u32) -> bool {
     line < MAX_LINES as u32 && set >> line & 1 != 0
 }
 
-const _: () = assert!(size_of::<Lines>() == 72);
+const _: () = assert!(size_of::<Lines>() == 80);
 const _: () = assert!(size_of::<Shadow>() == 4 + 8 * MAX_LINES);
 
 #[cfg(test)]

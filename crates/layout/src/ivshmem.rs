@@ -1,7 +1,7 @@
 //! A Linux's end of a channel as a PCI function: what the specification of ivshmem, version 2, says of it, and
 //! the capability by which it is known which channel it is.
 
-pub use bulkhead_resident::pci::end::{CONTROL, STATE};
+pub use bulkhead_resident::pci::end::{CONTROL, DOORBELL, STATE};
 
 /// Vendor and device, as the first register of the configuration has them.
 pub const IDS: u32 = 0x4106_110A;
@@ -31,12 +31,16 @@ pub const MESSAGES: usize = 0x08;
 pub const MESSAGE: usize = 0x0C;
 /// In it: the channel's name, padded with zeros.
 pub const NAME: usize = 0x10;
+/// In it: how the receiver is woken; 0: it looks. Bit 16: it looks first, for as long as that pays. Of a sender the
+/// lower half is the port of its doorbell, which does what the register [`DOORBELL`] does; of a receiver it is not 0.
+pub const NOTIFY: usize = NAME + crate::info::NAME;
 /// Its bytes.
-pub const NAMED_LEN: usize = NAME + crate::info::NAME;
+pub const NAMED_LEN: usize = NOTIFY + 4;
+
+/// What a sender of messages writes to [`DOORBELL`]: its receiver is peer 1.
+pub const RECEIVER: u32 = 1 << 16;
 
 /// Register: the own number among the peers.
 pub const ID: u64 = 0x00;
 /// Register: how many peers there can be.
 pub const PEERS: u64 = 0x04;
-/// Register: rings a peer.
-pub const DOORBELL: u64 = 0x0C;

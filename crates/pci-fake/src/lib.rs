@@ -5,9 +5,11 @@
 //! It knows by itself what must never be done to it ([`Fake::wrong`]): the rules are
 //! written from the specifications, not from the tables that the host bakes.
 
+mod end;
 mod rules;
 mod samples;
 
+pub use end::{End, LINE};
 pub use samples::{all, bridge};
 
 use bulkhead_image::pci::{Described, Shadow, own};
@@ -573,5 +575,18 @@ impl Hardware for Fake {
             *place = entry;
         }
         free
+    }
+
+    fn ring(&self, bell: u32) {
+        self.complain(format!("doorbell {bell} is rung"));
+    }
+
+    fn line(&self, line: u32) -> u64 {
+        self.complain(format!("line {line} is asked for"));
+        0
+    }
+
+    fn aim(&self, word: usize, _: u64) {
+        self.complain(format!("word {word} is written"));
     }
 }

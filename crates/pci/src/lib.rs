@@ -7,6 +7,7 @@
 //! else only the bits that the host allowed are ever written.
 #![no_std]
 
+use bulkhead_resident::PAGE;
 use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, Reset, SLOTS, end};
 
 /// What the logic needs of the machine. Two cores of a sandbox come one after the
@@ -35,6 +36,12 @@ pub trait Hardware {
     fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
     /// Makes an entry that is 0 so; false if it is not 0 any more.
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool;
+    /// Rings a doorbell of the sandbox's.
+    fn ring(&self, bell: u32);
+    /// Where the guest's own table sends a line, as an ICR takes it; 0: nowhere.
+    fn line(&self, line: u32) -> u64;
+    /// Says where interrupts of a channel go, in a word of the sandbox's.
+    fn aim(&self, word: usize, icr: u64);
     /// Whether a rule is enforced: all are, but for the mutation gate.
     fn holds(&self, _: Rule) -> bool {
         true
@@ -98,7 +105,8 @@ pub fn config(
         return Ok(read(hw, function, at, register) >> shift & mask);
     };
     match register {
-        Some(register) => store(hw, function, register, (value & mask) << shift, mask << shift),
+        Some(register) => store(hw, function, register, (value & mask) << shift, mask << shift)
+            .and_then(|()| aim(hw, function)),
         None => {
             if !hw.holds(Rule::Unnamed) {
                 hw.set_config(function, at, value);
@@ -217,7 +225,10 @@ pub fn stop_all<'a>(
 /// Masks every entry of the MSI-X table in the hardware, with the function's DMA
 /// and messages off: one that has no reset still holds those of a former life.
 fn mask(hw: &impl Hardware, function: &Function) {
-    if function.vectors == 0 || config(hw, function, COMMAND, 2, Some(MEMORY)).is_err() {
+    if function.vectors == 0
+        || function.state != 0
+        || config(hw, function, COMMAND, 2, Some(MEMORY)).is_err()
+    {
         return;
     }
     for number in 0..u64::from(function.vectors) {
@@ -298,13 +309,16 @@ pub fn table(
     if !matches!(size, 1 | 2 | 4 | 8) || address & (u64::from(size) - 1) != 0 {
         return Err(Denied);
     }
-    if function.state != 0 {
+    let is_end = function.state != 0;
+    if is_end && address.wrapping_sub(function.trap) < PAGE {
         return channel(hw, function, address & 0xFFF, size, write.unwrap_or(0));
     }
     let bytes = u64::from(function.vectors) * 16;
     let Some(offset) = address.checked_sub(function.table).filter(|offset| *offset < bytes) else {
         // Other registers of the owner's own function.
         return Ok(match write {
+            // No pending bit: an interrupt that found no way comes when there is one.
+            _ if is_end => 0,
             None => hw.page(address, size),
             Some(value) => {
                 hw.set_page(address, size, value);
@@ -326,7 +340,10 @@ pub fn table(
     if let Some(upper) = upper {
         hw.set_shadow(upper, (value >> 32) as u32);
     }
-    entry(hw, function, offset / 16)?;
+    match is_end {
+        true => aim(hw, function)?,
+        false => entry(hw, function, offset / 16)?,
+    }
     Ok(0)
 }
 
@@ -342,15 +359,46 @@ fn channel(
     if size != 4 && hw.holds(Rule::Table) {
         return Err(Denied);
     }
+    // A sender of messages is number 0 of two.
+    const PEER: u64 = 1 << 16;
     match offset {
-        end::CONTROL => hw.set_page(function.table + offset, 4, value & 1),
+        end::CONTROL => {
+            hw.set_page(function.end + offset, 4, value & 1);
+            aim(hw, function)?;
+        }
+        end::DOORBELL if value == PEER && function.bell != 0 => {
+            hw.ring(u32::from(function.bell) - 1);
+        }
         end::STATE => {
-            hw.set_page(function.table + offset, 4, value);
+            hw.set_page(function.end + offset, 4, value);
             hw.set_page(function.state, 4, value);
         }
         _ => {}
     }
     Ok(0)
+}
+
+/// Says where the interrupts of a channel's end go, after anything that decides on it: where its MSI-X table says, or
+/// its line without MSI-X. The command register's bit against the line is not asked: the receiver's armed word holds
+/// interrupts back, and so none of them costs a write of that bit.
+///
+/// # Errors
+/// [`Denied`]: beyond the sandbox's right. Then they go nowhere.
+pub fn aim(hw: &impl Hardware, function: &Function) -> Result<(), Denied> {
+    /// MSI-X control, bits 15:14: enable, mask of all.
+    const ENABLED: u32 = 0b10;
+    const ENABLED_AND_MASKED: u32 = 0b11;
+    let Some(to) = usize::from(function.woken).checked_sub(1) else { return Ok(()) };
+    let word = |n: u32| hw.shadow(function.shadow.wrapping_add(n));
+    let found = match hw.config(function, function.msix) >> 30 {
+        _ if hw.page(function.end + end::CONTROL, 4) & 1 == 0 => Ok(0),
+        ENABLED if word(3) & MASKED == 0 => message(hw, function, [word(0), word(1), word(2)])
+            .map(|[address, _, vector]| u64::from(address >> 12 & 0xFF) << 32 | u64::from(vector)),
+        ENABLED | ENABLED_AND_MASKED => Ok(0),
+        _ => Ok(hw.line(function.line)),
+    };
+    hw.aim(to, found.as_ref().map_or(0, |icr| *icr));
+    found.map(drop)
 }
 
 /// Brings an entry of the hardware's MSI-X table up to date.

@@ -68,6 +68,18 @@ impl Hardware for Two {
     fn set_remap(&self, _: &Function, slot: usize, _: u32) -> bool {
         panic!("entry {slot} is written")
     }
+
+    fn ring(&self, bell: u32) {
+        panic!("doorbell {bell} is rung")
+    }
+
+    fn line(&self, line: u32) -> u64 {
+        panic!("line {line} is asked for")
+    }
+
+    fn aim(&self, word: usize, _: u64) {
+        panic!("word {word} is written")
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! A sender and its receivers are *peers*, the sender first. Their shared memory is a page with the
 //! peers' states, then a section for each that it alone writes: all of the size of the channel's.
 
-use crate::{Bdf, Channel, Guest, Part, Plan, Span};
+use crate::{Bdf, Bell, Channel, Guest, Part, Plan, Sandbox, Span};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::FUNCTIONS_GPA;
 
@@ -20,11 +20,30 @@ pub struct End {
     pub bdf: Bdf,
     /// Other functions of its device follow.
     pub more: bool,
-    /// Guest-physical page of its registers.
+    /// Guest-physical page of its registers. The one behind it holds its MSI-X table, if it is woken.
     pub registers: u64,
+    /// How the channel's receiver is woken, if it is.
+    pub bell: Option<Bell>,
+    /// If it is woken itself: its interrupt pin, 1 for A to 4 for D, and the line of the sandbox's own IOAPIC
+    /// that it leads to.
+    pub pin: Option<(u8, u32)>,
     /// The shared memory, guest-physical: a power of two, aligned to its length. Behind the peers'
     /// sections there is nothing.
     pub memory: Span,
+}
+
+impl End {
+    /// How it is woken, if it is: as a receiver.
+    #[must_use]
+    pub fn woken(&self) -> Option<Bell> {
+        self.bell.filter(|_| self.pin.is_some())
+    }
+
+    /// Its pages of registers: its MSI-X table is in the second one.
+    #[must_use]
+    pub const fn pages(&self) -> u64 {
+        if self.pin.is_some() { 2 * PAGE } else { PAGE }
+    }
 }
 
 /// Bytes of the window to the memory that `peers` of a channel share, each with so many.
@@ -53,16 +72,23 @@ impl Plan {
         let begins = self.channels.iter().enumerate().filter(|(_, c)| c.part != Part::Rx);
         let own = begins.filter(|(_, c)| c.from == sandbox || c.to.contains(&sandbox));
         let own: Vec<(usize, &Channel)> = own.collect();
-        let count = own.len();
+        let (count, lines) = (own.len(), free_lines(&self.sandboxes[sandbox]));
         let end = |(n, bdf): (usize, Bdf)| {
             let (region, c) = own[n];
-            let peers = peers(c);
+            let (peers, bell) = (peers(c), self.bell(region));
+            let id = peers.iter().position(|peer| *peer == sandbox).unwrap_or(0) as u32;
+            // A device has four pins; two of its eight functions have one in common.
+            let (device, pin) = (n / 8, n % 4);
+            let line = lines.iter().cycle().nth(4 * device + pin);
+            let pin = line.filter(|_| id != 0 && bell.is_some()).map(|line| (pin as u8 + 1, *line));
             End {
                 region,
-                id: peers.iter().position(|peer| *peer == sandbox).unwrap_or(0) as u32,
+                id,
+                bell,
+                pin,
                 bdf,
                 more: bdf.function() == 0 && n + 1 < count,
-                registers: FUNCTIONS_GPA + n as u64 * PAGE,
+                registers: FUNCTIONS_GPA + n as u64 * 2 * PAGE,
                 memory: Span { start: c.gpa - PAGE, len: window(c.len, peers.len() as u64) },
                 peers,
             }
@@ -78,6 +104,16 @@ impl Plan {
         let devices: Vec<u8> = (16..32).chain(1..16).filter(|device| !has(*device)).collect();
         devices.into_iter().flat_map(|device| (0..8).map(move |f| Bdf(u16::from(device) << 3 | f)))
     }
+}
+
+/// Lines of an IOAPIC of the sandbox's own that no device of its has, above those of ISA, which Linux gives away
+/// unwillingly.
+fn free_lines(sandbox: &Sandbox) -> Vec<u32> {
+    let devices = sandbox.devices.iter().filter_map(|device| device.irq);
+    let functions =
+        sandbox.functions.iter().filter(|one| one.line).filter_map(|one| one.function.gsi);
+    let taken: Vec<u32> = devices.chain(functions).collect();
+    (16..32).filter(|line| !taken.contains(line)).collect()
 }
 
 #[cfg(test)]

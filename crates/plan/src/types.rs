@@ -308,6 +308,12 @@ impl Bell {
     /// vectors from the other end on.
     pub const FIRST_VECTOR: u8 = 0x5D;
 
+    /// Which of those that wake the receiver it is, from 0 on.
+    #[must_use]
+    pub const fn nth(self) -> u8 {
+        Self::FIRST_VECTOR - self.vector
+    }
+
     /// The port that its sender writes to.
     #[must_use]
     pub const fn port(self) -> u16 {

@@ -78,6 +78,13 @@ pub fn is_ordinary(own: &Ids, icr: u64) -> bool {
     icr as u32 & !(LEVEL_ASSERT | 0xFF) == 0 && contains(own, (icr >> 32) as u32)
 }
 
+/// Whether a value that another monitor has written is a fixed interrupt to one core of these, with a vector that a
+/// local APIC accepts: with another, the error would be the sender's (APM 16.4.6).
+#[must_use]
+pub fn is_aim(cores: &Ids, icr: u64) -> bool {
+    icr as u32 & !0xFF == 0 && icr as u8 >= 16 && contains(cores, (icr >> 32) as u32)
+}
+
 /// Decides on any ICR value.
 #[must_use]
 pub fn decide(own: &Ids, icr: u64) -> Ipi {
@@ -144,6 +151,26 @@ mod tests {
             assert_eq!(decide(&OWN, icr(id, 0x40)) == Ipi::Pass, inside, "{id}");
         }
         assert_eq!(decide(&OWN, icr(BROADCAST, 0x40)), Ipi::Fixed(To::All));
+    }
+
+    #[test]
+    fn an_aim_is_a_fixed_interrupt_to_one_of_the_cores() {
+        for (destination, low, right) in [
+            (2, 0x41, true),
+            (255, 0xFF, true),
+            (2, 0x10, true),
+            (2, 0x0F, false),
+            (2, 0, false),
+            (1, 0x41, false),
+            (256, 0x41, false),
+            (BROADCAST, 0x41, false),
+            (2, 0x441, false),
+            (2, 0x841, false),
+            (2, LEVEL_ASSERT | 0x41, false),
+            (2, 2 << 18 | 0x41, false),
+        ] {
+            assert_eq!(is_aim(&OWN, icr(destination, low)), right, "{destination} {low:#x}");
+        }
     }
 
     #[test]

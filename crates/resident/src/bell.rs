@@ -16,6 +16,11 @@ pub struct Bell {
     pub armed: u64,
     /// What is written to the ICR: the receiver's first core and the vector.
     pub icr: u64,
+    /// Monitor-virtual address of the word by which the receiver's monitor says what to write instead, because its
+    /// guest chooses core and vector; 0: there is none.
+    pub aim: u64,
+    /// x2APIC IDs of the receiver's cores, as a set. The word is another monitor's, so it is a claim.
+    pub cores: [u64; 4],
 }
 
 /// Words of an end of a channel that is the sandbox's own: monitor-virtual addresses.

@@ -180,8 +180,10 @@ pub struct Mailbox {
     pub status: AtomicU64,
     /// What armed word each of its doorbells let an interrupt through for last ([`crate::bell::admit`]).
     pub rung: [AtomicU64; MAX_BELLS],
+    /// Where its guest wants the interrupts of each channel that wakes it, as an ICR takes it; 0: nowhere.
+    pub aims: [AtomicU64; MAX_BELLS],
     /// Padding.
-    pub reserved: [AtomicU32; 830],
+    pub reserved: [AtomicU32; 766],
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);

@@ -37,11 +37,22 @@ pub struct Function {
     pub msi_data: u16,
     /// First of three words of shadow: MSI address, its upper half, data.
     pub msi_shadow: u32,
-    /// Padding.
-    pub reserved: u32,
-    /// Of a channel's end, the peers' state table's entry for it; [`Self::table`] then are its registers. Both
-    /// as physical addresses are, from [`crate::map::MMIO_VA`]. 0: this is no channel's end.
+    /// Of a channel's end: the line that its pin leads to, in the guest's own table; 0: none.
+    pub line: u32,
+    /// Of a channel's end, the peers' state table's entry for it, as physical addresses are, from
+    /// [`crate::map::MMIO_VA`]. 0: this is no channel's end.
     pub state: u64,
+    /// Of a channel's end, in the same way: its registers, which the guest sees in the first page of [`Self::trap`].
+    /// Its MSI-X table is in shadow alone.
+    pub end: u64,
+    /// Of a channel's end: offset of its MSI-X capability.
+    pub msix: u16,
+    /// Of a receiver that is woken: which word of its mailbox says where to, from 1 on; 0: none.
+    pub woken: u16,
+    /// Of a sender that can ring: which of the sandbox's doorbells, from 1 on; 0: none.
+    pub bell: u16,
+    /// Padding.
+    pub reserved: u16,
     /// Monitor-virtual address of its interrupt remapping table of [`SLOTS`]
     /// entries; 0: its messages are not remapped.
     pub remap_va: u64,
@@ -56,6 +67,8 @@ pub const SLOTS: usize = 512;
 pub mod end {
     /// Interrupt control; bit 0: interrupts are wanted.
     pub const CONTROL: u64 = 0x08;
+    /// Rings a peer: its number in bits 31:16, an interrupt of its in the others.
+    pub const DOORBELL: u64 = 0x0C;
     /// The own state, which peers see in the state table.
     pub const STATE: u64 = 0x10;
 }
@@ -132,6 +145,6 @@ impl Reset {
     pub const AWAIT: u16 = 2;
 }
 
-const _: () = assert!(size_of::<Function>() == 88);
+const _: () = assert!(size_of::<Function>() == 104);
 const _: () = assert!(size_of::<Register>() == 24);
 const _: () = assert!(size_of::<Reset>() == 24);

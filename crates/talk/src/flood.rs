@@ -7,20 +7,30 @@ use bulkhead_channel_memory::typed::Pair;
 /// From one message to the next.
 const PACE: u64 = 1_000_000;
 
-/// Rings for `ms` milliseconds, whether anybody asks for it or not, and sends a message now and then.
+/// Rings for `ms` milliseconds, whether anybody asks for it or not, and sends a message now and then. It begins when
+/// somebody has agreed to a session: where processors are emulated, it leaves little of them to who is booting.
 pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let end = host.now() + 1_000_000 * host.number("ms")?;
     let mut out = Out::open(pair)?;
     let mut caller = host.caller(pair)?;
     let (mut number, mut due, mut rings) = (0, host.now(), 0u64);
     while host.now() < end {
+        if number == 0 {
+            host.sleep_until(due);
+        }
         if host.now() >= due {
-            // Whether it is taken does not matter to one who floods.
-            number += u64::from(caller.after(out.send(number + 1)).is_ok());
+            // Whether it is taken does not matter to one who floods, but when nobody is left.
+            match caller.after(out.send(number + 1)) {
+                Ok(()) => number += 1,
+                Err(Stop::Left) => break,
+                Err(_) => {}
+            }
             due += PACE;
         }
-        caller.ring();
-        rings += 1;
+        if number > 0 {
+            caller.ring();
+            rings += 1;
+        }
     }
     host.say(format_args!("rang {rings} times, sent {number}"));
     Some(())
@@ -28,9 +38,9 @@ pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
 
 /// Sleeps until it is rung for, for `ms` milliseconds, and says how often that was and how often it had asked.
 pub fn woken(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
-    let end = host.now() + 1_000_000 * host.number("ms")?;
     let mut from = In::open(pair)?;
     let mut sleeper = host.sleeper(pair)?;
+    let end = host.now() + 1_000_000 * host.number("ms")?;
     let mut messages = 0u64;
     while host.now() < end {
         match sleeper.doze(|| from.receive()) {
@@ -42,6 +52,7 @@ pub fn woken(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
             }
         }
     }
+    from.close();
     let (interrupts, armings) = (host.interrupts(sleeper.platform()), sleeper.armings());
     host.say(format_args!("{interrupts} interrupts, {armings} armings, {messages} messages"));
     (interrupts <= u64::from(armings)).then_some(())

@@ -185,6 +185,16 @@ impl In {
         Ok(note.is_whole().then_some(note.number))
     }
 
+    /// Leaves.
+    fn close(self) {
+        match self {
+            Self::Queue(mut end) => end.close(),
+            Self::Records(mut end) => end.close(),
+            // Its writer need not be told.
+            Self::Mailbox(_) => {}
+        }
+    }
+
     /// Whether it sees each message, not only the newest.
     const fn sees_all(&self) -> bool {
         !matches!(self, Self::Mailbox(_))
@@ -209,7 +219,8 @@ fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
             }
         }
         if let Some(gap) = gap {
-            due += gap;
+            // What a receiver that was late has cost is not made good for by haste.
+            due = host.now().max(due + gap);
             host.sleep_until(due);
         }
     }

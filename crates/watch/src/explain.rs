@@ -193,11 +193,12 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     };
     let index = plan.sandboxes.iter().position(|s| s.name == who.name);
     let ends = index.map(|index| plan.ends(index)).unwrap_or_default();
-    let here =
-        |end: &&End| configured(at) == Some(end.bdf) || at.wrapping_sub(end.registers) < PAGE;
+    let here = |end: &&End| {
+        configured(at) == Some(end.bdf) || at.wrapping_sub(end.registers) < end.pages()
+    };
     if let Some(end) = ends.iter().find(here) {
         let channel = &plan.channels[end.region];
-        let rule = "a channel's function stays where it is, and its registers take 32 bits";
+        let rule = "a channel's function stays where it is, its registers take 32 bits, and it interrupts cores of its owner's";
         let whose = format!("channel {}'s function {}", channel.name, end.bdf);
         return (access, whose, rule.into(), owner::at(&channel.place));
     }

@@ -1,6 +1,7 @@
 //! Linux's ends of channels: functions of a virtual PCI bus (ivshmem version 2). Messages of each kind, to and
 //! from a bare guest and another Linux, 6.1 and 6.12; states that peers see, also of one that ends and begins anew;
-//! a hostile Linux against the other end, the registers and the configuration.
+//! a hostile Linux against the other end, the registers and the configuration; interrupts: that they come, how many, what
+//! they cost, and that a restart leaves none.
 
 use super::device::attacks;
 use super::driver::{Bench, Job};
@@ -11,8 +12,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Kinds, with what else the manifest says of them.
-const KINDS: [(&str, &str); 3] =
-    [("queue", "message = 64"), ("records", ""), ("mailbox", "message = 64")];
+const KINDS: [(&str, &str); 3] = [
+    ("queue", "message = 64\nnotify = \"doorbell\""),
+    ("records", "notify = \"adaptive\""),
+    ("mailbox", "message = 64"),
+];
 /// Messages of a run.
 const COUNT: u32 = 2000;
 /// Milliseconds that a rogue has, and periods of 10 ms that its victim has: that time, and a boot's.
@@ -40,6 +44,12 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("channel/linux-rogue-{what}");
         jobs.push(Job::one(name, 240, move |bench| rogue(bench, KINDS[0], sends)));
     }
+    for (kernel, name) in [(NEWER, "6.12"), (OLDER, "6.1")] {
+        let name = format!("channel/linux-woken-{name}");
+        jobs.push(Job::one(name, 240, move |bench| woken(bench, kernel, false)));
+    }
+    jobs.push(Job::one("channel/linux-flood", 240, |bench| woken(bench, NEWER, true)));
+    jobs.push(Job::one("channel/linux-restart", 240, restart));
     jobs.push(Job::one("channel/linux-lines", 240, lines));
     jobs.push(Job::one("channel/linux-terminal", 240, terminal));
     jobs.push(Job::one("channel/linux-network", 240, network));
@@ -56,13 +66,25 @@ fn channel(manifest: &mut Manifest, [from, to]: [&str; 2], (kind, more): (&str, 
     );
 }
 
+/// Each Linux has its kernel's drivers: a receiver that is woken needs one.
 fn look(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
-    run(manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))
+    run(&equipped(manifest), &bench.dir, |o| o.limit = Duration::from_secs(220))
+}
+
+fn equipped(manifest: &Manifest) -> Manifest {
+    let with = |line: &str| match line.split_once("artifact:linux-") {
+        Some((_, kernel)) => {
+            let kernel = kernel.split('"').next().unwrap_or_default();
+            line.replace("artifact:test.cpio", &format!("artifact:disk-{kernel}.cpio"))
+        }
+        None => line.to_owned(),
+    };
+    Manifest(manifest.0.lines().flat_map(|line| [with(line), "\n".into()]).collect())
 }
 
 /// The same where somebody keeps deadlines.
 fn look_in_time(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
-    run(manifest, &bench.dir, |o| {
+    run(&equipped(manifest), &bench.dir, |o| {
         o.time = Time::virtual_time();
         o.limit = Duration::from_secs(220);
     })
@@ -183,14 +205,9 @@ fn there_and_back(manifest: &mut Manifest, [there, back]: [&str; 2]) {
     for (name, from, to) in [(there, "one", "two"), (back, "two", "one")] {
         let _ = writeln!(
             manifest.0,
-            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"8 KiB\"\nkind = \"records\""
+            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\""
         );
     }
-}
-
-/// The initramfs that has this kernel's drivers, in place of the one of tests.
-fn with_drivers(manifest: &mut Manifest) {
-    manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:demo.cpio");
 }
 
 /// Packets between two, by the kernel's own driver.
@@ -207,7 +224,6 @@ fn network(bench: &Bench) -> Result<String, String> {
         )
         .linux("two", NEWER, "bhchannel:net,bh0,back,there,10.9.0.2/24", &[1], "256 MiB", 2);
     there_and_back(&mut manifest, ["there", "back"]);
-    with_drivers(&mut manifest);
     let seen = look(&manifest, bench)?;
     let all = "5 packets transmitted, 5 packets received";
     seen.ensure(linux(&seen, "one", 1)?.contains(all), "packets were lost")?;
@@ -223,7 +239,6 @@ fn uio(bench: &Bench) -> Result<String, String> {
         .linux("one", NEWER, job, &[0], "256 MiB", 1)
         .bare("two", "talk", "role=receive channel=news count=1", &[1], "4 MiB", "");
     channel(&mut manifest, ["one", "two"], KINDS[0]);
-    with_drivers(&mut manifest);
     let seen = look(&manifest, bench)?;
     let bound = |line: &str| line.trim_end() == "uio_pci_generic";
     seen.ensure(linux(&seen, "one", 1)?.lines().any(bound), "it is not bound")?;
@@ -244,13 +259,83 @@ fn states(bench: &Bench) -> Result<String, String> {
     Ok(format!("7, 0, 7 over {again} restarts"))
 }
 
+/// Sleeps between messages, and no exit for any of them but the driver's read of the status register; or under one who rings for ever. At most an
+/// interrupt for each time that the receiver asked, and one when it began to listen.
+fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
+    /// Configuration exits of a Linux that binds its driver, and at last masks each line of its IOAPIC: some 320.
+    const ELSE: u64 = 360;
+    // News of the sender ends it, or in a flood, whose exits are slow where they are emulated, its time.
+    let (millis, role, least) = match flood {
+        true => (25, "role=flood ms=1000000", 4),
+        false => (1_000_000, "role=send count=600 gap=300", 400),
+    };
+    let job = format!(
+        "sh:-c,bhchannel${{IFS}}talk${{IFS}}channel=news${{IFS}}role=woken${{IFS}}ms={millis}&&\
+        grep${{IFS}}uio_pci_generic${{IFS}}/proc/interrupts"
+    );
+    let mut manifest = Manifest::new()
+        .ends_with(&["linux"])
+        .linux("linux", kernel, &job, &[0], "256 MiB", 1)
+        .bare("bare", "talk", &format!("{role} channel=news"), &[1], "4 MiB", "");
+    channel(&mut manifest, ["bare", "linux"], KINDS[0]);
+    let seen = look(&manifest, bench)?;
+    let said = linux(&seen, "linux", 1)?;
+    let count = |what: &str| -> Result<u64, String> {
+        let all = said.lines().find(|line| line.contains("armings"));
+        let words: Vec<&str> = all.unwrap_or_default().split([' ', ',']).collect();
+        let at = words.iter().position(|word| *word == what).and_then(|at| at.checked_sub(1));
+        let number = at.and_then(|at| words[at].parse().ok());
+        number.ok_or_else(|| seen.wrong(format!("it does not say how many {what}")))
+    };
+    let (armings, messages) = (count("armings")?, count("messages")?);
+    let taken = |line: &str| -> Option<u64> {
+        let (numbers, _) =
+            line.strip_suffix("uio_pci_generic").map(str::trim)?.split_once("IO-APIC")?;
+        numbers.split_once(':')?.1.split_whitespace().map(|n| n.parse::<u64>().ok()).sum()
+    };
+    let interrupts = said.lines().find_map(|line| taken(line.trim_end()));
+    let interrupts = interrupts.ok_or_else(|| seen.wrong("the kernel counts no interrupt"))?;
+    seen.ensure(interrupts <= armings + 1, format!("{interrupts} for {armings} armings"))?;
+    let enough = messages >= least && interrupts >= least;
+    seen.ensure(enough, format!("{interrupts} interrupts, {messages} messages"))?;
+    let exits = &seen.sandbox("linux")?.exits.steady;
+    let config = exits.get("config").copied().unwrap_or(0);
+    seen.ensure(config <= ELSE + interrupts, format!("{exits:?} for {messages} messages"))?;
+    Ok(format!(
+        "{interrupts} interrupts, {armings} armings, {messages} messages, {config} configuration exits"
+    ))
+}
+
+/// A receiver begins anew twice: it is woken in each of its lives, and nothing of a former one comes to it.
+fn restart(bench: &Bench) -> Result<String, String> {
+    // The ring holds 112: so the sender needs three sessions.
+    let job = "sh:-c,bhchannel${IFS}receive${IFS}news${IFS}4>/dev/null bulkhead.then=reboot";
+    let mut manifest = Manifest::new()
+        .ends_with(&["bare"])
+        .linux("linux", NEWER, job, &[0], "256 MiB", 1)
+        .bare("bare", "talk", "role=send channel=news count=300", &[1], "4 MiB", "");
+    channel(&mut manifest, ["bare", "linux"], KINDS[0]);
+    let seen = look(&manifest, bench)?;
+    seen.exited("bare")?;
+    let lives = seen.sandbox("linux")?.restarts;
+    seen.ensure(lives >= 2, format!("{lives} restarts"))?;
+    // As a kernel says that a vector came which it has not given away.
+    let stray = seen.outcome()?.serials[1].contains("No irq handler for vector");
+    seen.ensure(!stray, "an interrupt of a former life came")?;
+    Ok(format!("300 messages over {lives} restarts"))
+}
+
 fn hostile(bench: &Bench) -> Result<String, String> {
     let victim = format!("role=victim channel=news count={PERIODS}");
     let mut manifest = Manifest::new()
         .ends_with(&["victim", "linux"])
         .bare("victim", "talk", &victim, &[0], "4 MiB", "")
-        .linux("linux", NEWER, "bhchannel:attack,news", &[1], "256 MiB", 1);
+        .linux("linux", NEWER, "bhchannel:attack,back,news", &[1], "256 MiB", 1);
     channel(&mut manifest, ["linux", "victim"], KINDS[0]);
+    let _ = writeln!(
+        manifest.0,
+        "[[channel]]\nname = \"back\"\nfrom = \"victim\"\nto = [\"linux\"]\nsize = \"4 KiB\"\nkind = \"records\"\nnotify = \"doorbell\""
+    );
     let seen = look_in_time(&manifest, bench)?;
     seen.undisturbed("victim", &["exited"])?;
     let kept = format!("victim missed 0 of {PERIODS}");

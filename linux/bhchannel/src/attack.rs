@@ -3,6 +3,7 @@
 
 use bulkhead_layout::ivshmem;
 use bulkhead_linux::channel::{Channel, named};
+use bulkhead_linux::devmem::Registers;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -61,10 +62,19 @@ impl Own {
     }
 }
 
-pub fn all(name: &str) -> io::Result<()> {
-    let own = Own::open(name)?;
-    configuration(&own)?;
-    registers(&own);
+/// All of them on each end, and then what ends the guest.
+pub fn all(names: &[&str]) -> io::Result<()> {
+    let mut last = None;
+    for name in names {
+        let own = Own::open(name)?;
+        configuration(&own)?;
+        registers(&own);
+        if own.channel.id() != 0 && own.channel.end().doorbell.is_some() {
+            interrupts(&own)?;
+        }
+        last = Some(own);
+    }
+    let own = last.ok_or(io::ErrorKind::InvalidInput)?;
     // The last one: nothing comes after it.
     attack("write-states", &format!("memory-violation {:#x}", own.memory), || {
         own.channel.memory().set32(0, 0xBAD);
@@ -134,4 +144,77 @@ fn registers(own: &Own) {
         page.set32(STATE, u32::MAX);
         Ok(own.channel.state_of(own.channel.id()).into())
     });
+}
+
+/// Interrupts of a receiver: of what its table or its control register makes nothing is sent.
+fn interrupts(own: &Own) -> io::Result<()> {
+    const TABLE: u64 = 0x1000;
+    const PENDING: usize = 0x800;
+    /// Core 0 is another sandbox's; this one's is core 1.
+    const OWN: u32 = 0xFEE0_1000;
+    const FOREIGN: u32 = 0xFEE0_0000;
+    const ALL: u32 = 0xFEEF_F000;
+    let msix = msix(own)?;
+    let path = own.channel.end().path.join("resource1");
+    let table = Registers::map(&path.display().to_string(), 0, 0x1000)?;
+    let at = own.registers + TABLE;
+    let control = |value: u16| own.config.write_all_at(&value.to_le_bytes(), msix + 2);
+    own.channel.registers().set32(CONTROL, 1);
+    control(1 << 15)?;
+    for (name, address, upper, data) in [
+        ("message-foreign-core", FOREIGN, 0, 0x41),
+        ("message-all-cores", ALL, 0, 0x41),
+        ("message-low-vector", OWN, 0, 0x0F),
+        ("message-nmi", OWN, 0, 0x441),
+        ("message-level", OWN, 0, 0x8041),
+        ("message-logical", OWN | 1 << 2, 0, 0x41),
+        ("message-to-memory", 0x0010_1000, 0, 0x41),
+        ("message-upper", OWN, 1, 0x41),
+    ] {
+        [address, upper, data].iter().enumerate().for_each(|(n, word)| table.set32(4 * n, *word));
+        // What is denied is opening it; it reads as it was written.
+        attack(name, &format!("device-violation {:#x}", at + 12), || {
+            table.set32(12, 0);
+            Ok(0)
+        });
+        table.set32(12, 1);
+    }
+    attack("table-by-8", &format!("device-violation {at:#x}"), || {
+        table.set8(0, 0);
+        Ok(0)
+    });
+    attack("table-by-16", &format!("device-violation {:#x}", at + 8), || {
+        table.set16(8, 0x41);
+        Ok(0)
+    });
+    attack("pending-bits", "harmless 0x0", || {
+        table.set32(PENDING, u32::MAX);
+        Ok(table.get32(PENDING).into())
+    });
+    attack("behind-the-table", "harmless 0x0", || {
+        table.set32(0x10, u32::MAX);
+        Ok(table.get32(0x10).into())
+    });
+    // Wrong before it is switched on: denied then.
+    control(0)?;
+    [FOREIGN, 0, 0x41, 0].iter().enumerate().for_each(|(n, word)| table.set32(4 * n, *word));
+    attack("msix-on-foreign-core", &format!("device-violation {:#x}", own.at + msix + 2), || {
+        control(1 << 15)?;
+        Ok(0)
+    });
+    control(0)
+}
+
+/// Where its MSI-X capability is.
+fn msix(own: &Own) -> io::Result<u64> {
+    const MSIX: u64 = 0x11;
+    let mut at = own.read(0x34)? & 0xFF;
+    for _ in 0..48 {
+        let word = own.read(at)?;
+        if word & 0xFF == MSIX {
+            return Ok(at);
+        }
+        at = word >> 8 & 0xFF;
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "no MSI-X"))
 }

@@ -11,7 +11,7 @@
 //! | `ask OUT IN LINE ANSWER` | types a line at the other end's terminal, until the answer comes |
 //! | `net DEVICE OUT IN [ADDRESS [PROGRAM ...]]` | a network device, point to point; with an address up, for as long as a program runs |
 //! | `until NAME PEER NUMBER...` | waits until a peer's state has been each of these, one after the other |
-//! | `attack NAME` | what root can do with an end against the others: expected and got, as `bhattack` prints them |
+//! | `attack NAME...` | what root can do with ends against the others: expected and got, as `bhattack` prints them |
 //! | `talk channel=NAME role=ROLE ...` | what `crates/talk` does in tests |
 #![forbid(unsafe_code)]
 
@@ -39,10 +39,10 @@ fn main() -> ExitCode {
         ["ask", to, from, line, answer] => stream::ask(to, from, line, answer),
         ["net", device, to, from, ref more @ ..] => stream::network(device, to, from, more),
         ["until", name, peer, ref states @ ..] => until(name, peer, states),
-        ["attack", name] => attack::all(name),
+        ["attack", ref names @ ..] => attack::all(names),
         ["talk", ref words @ ..] => return talk::run(words),
         _ => Err(io::Error::other(
-            "usage: bhchannel list | send NAME | receive NAME [COUNT] | serve OUT IN [PROGRAM ...] | attach OUT IN | ask OUT IN LINE ANSWER | net DEVICE OUT IN [ADDRESS [PROGRAM ...]] | state NAME NUMBER [MS] | until NAME PEER NUMBER... | attack NAME | talk ...",
+            "usage: bhchannel list | send NAME | receive NAME [COUNT] | serve OUT IN [PROGRAM ...] | attach OUT IN | ask OUT IN LINE ANSWER | net DEVICE OUT IN [ADDRESS [PROGRAM ...]] | state NAME NUMBER [MS] | until NAME PEER NUMBER... | attack NAME... | talk ...",
         )),
     };
     match done {

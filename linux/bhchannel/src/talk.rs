@@ -1,7 +1,13 @@
 //! An end of a channel as tests have it in every kind of guest.
 
-use bulkhead_linux::channel::named;
-use bulkhead_talk::{Host, Nobody};
+use bulkhead_channel::adaptive::Sleeper;
+use bulkhead_channel::bell::{Caller, Ring};
+use bulkhead_channel_memory::Mapping;
+use bulkhead_channel_memory::typed::Pair;
+use bulkhead_linux::bell::Bed;
+use bulkhead_linux::channel::{Channel, named};
+use bulkhead_linux::port;
+use bulkhead_talk::Host;
 use std::fmt::Arguments;
 use std::io::Write;
 use std::process::ExitCode;
@@ -10,11 +16,39 @@ use std::time::{Duration, Instant};
 struct Here {
     begun: Instant,
     args: Vec<&'static str>,
+    channels: Vec<&'static Channel>,
+}
+
+/// The library rings by the register: here it is the port, so that tests see both.
+struct Port(u16);
+
+impl Ring for Port {
+    fn ring(&mut self) {
+        port::write8(self.0, 0);
+    }
 }
 
 impl Host for Here {
-    type Ring = Nobody;
-    type Bed = Nobody;
+    type Ring = Port;
+    type Bed = Bed;
+
+    fn caller(&self, pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
+        let doorbell = pair.doorbell().filter(|_| pair.sends())?;
+        port::allow_all().ok()?;
+        Some(Caller::new(pair.bell().ok()?, Port(doorbell.at)))
+    }
+
+    fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Bed>> {
+        let doorbell = pair.doorbell().filter(|_| !pair.sends())?;
+        let arm = pair.arm().ok()?;
+        let bed = Bed::open(self.channels.first()?);
+        let bed = bed.map_err(|why| self.say(format_args!("it cannot sleep: {why}"))).ok()?;
+        Some(Sleeper::new(arm, Bed::spin(doorbell), bed))
+    }
+
+    fn interrupts(&self, bed: &Bed) -> u64 {
+        bed.interrupts().into()
+    }
 
     fn now(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
@@ -37,7 +71,7 @@ impl Host for Here {
 
 pub fn run(words: &[&str]) -> ExitCode {
     let args = words.iter().map(|word| &*String::leak((*word).to_owned())).collect();
-    let here = Here { begun: Instant::now(), args };
+    let mut here = Here { begun: Instant::now(), args, channels: Vec::new() };
     let ends = here.arg("channel").unwrap_or_default();
     let ends = match named(ends) {
         Ok(ends) => ends,
@@ -46,12 +80,14 @@ pub fn run(words: &[&str]) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let pairs = ends.into_iter().filter_map(|end| match end.open() {
-        Ok(channel) => channel.pair(),
+    let opened = ends.into_iter().filter_map(|end| match end.open() {
+        Ok(channel) => Some(channel.stay()),
         Err(why) => {
             println!("bhchannel: {}: {why}", end.name);
             None
         }
     });
+    here.channels = opened.collect();
+    let pairs = here.channels.iter().filter_map(|channel| channel.pair());
     ExitCode::from(bulkhead_talk::run(&here, pairs) as u8)
 }

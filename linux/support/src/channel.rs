@@ -1,10 +1,11 @@
 //! Channels of a Linux sandbox: functions of PCI that speak ivshmem version 2, found by the channel's
-//! name and mapped through `/sys`, so that nothing but root's rights is needed: no driver, no module.
+//! name and mapped through `/sys`, so that nothing but root's rights is needed: no driver, no module. What waits for
+//! interrupts is [`crate::bell`].
 
 use crate::devmem::Registers;
 use bulkhead_channel::layout::Kind;
 use bulkhead_channel_memory::Mapping;
-use bulkhead_channel_memory::typed::Pair;
+use bulkhead_channel_memory::typed::{Doorbell, Pair};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::ivshmem::*;
 use std::ffi::OsStr;
@@ -26,6 +27,8 @@ pub struct End {
     pub message: u32,
     /// Bytes of the sender's part of the shared memory, and of each receiver's.
     pub section: u64,
+    /// How the receiver is woken, if it is. Of a sender with the port that rings.
+    pub doorbell: Option<Doorbell>,
 }
 
 impl End {
@@ -66,6 +69,7 @@ impl End {
             path: PathBuf::new(),
             kind: Kind::of(word(named + MESSAGES)? as u8),
             message: word(named + MESSAGE)?,
+            doorbell: Doorbell::told(word(named + NOTIFY)?, 0),
             section: u64::from(word(shared + SECTION_SIZE)?)
                 | u64::from(word(shared + SECTION_SIZE + 4)?) << 32,
         })
@@ -77,12 +81,22 @@ impl End {
         self.path.file_name().and_then(OsStr::to_str).unwrap_or_default()
     }
 
+    /// The name of the driver that has its function, if one has.
+    #[must_use]
+    pub fn driver(&self) -> Option<String> {
+        let link = std::fs::read_link(self.path.join("driver")).ok()?;
+        Some(link.file_name()?.to_string_lossy().into_owned())
+    }
+
     /// Maps it.
     ///
     /// # Errors
     /// `/sys` refuses: not root, or locked down.
     pub fn open(&self) -> io::Result<Channel> {
-        std::fs::write(self.path.join("enable"), "1")?;
+        // A driver has done so itself, and then nobody else may.
+        if self.driver().is_none() {
+            std::fs::write(self.path.join("enable"), "1")?;
+        }
         let resource = |name: &str, length: usize| {
             let path = self.path.join(name);
             Registers::map(&path.display().to_string(), 0, length)
@@ -154,7 +168,7 @@ impl Channel {
 
     /// The page of its registers, of which the monitor takes writes.
     #[must_use]
-    pub fn registers(&self) -> &Registers {
+    pub const fn registers(&self) -> &Registers {
         &self.registers
     }
 
@@ -185,16 +199,22 @@ impl Channel {
         self.memory.get32(4 * peer as usize)
     }
 
-    /// Its messages; `None` if it carries raw pages. As long as the program runs: it stays mapped.
+    /// Keeps it mapped as long as the program runs.
     #[must_use]
-    pub fn pair(self) -> Option<Pair<'static>> {
-        let channel = Box::leak(Box::new(self));
-        let (kind, len) = (channel.end.kind? as u8, usize::try_from(channel.end.section).ok()?);
-        let base = NonNull::new((channel.memory.address() + PAGE as usize) as *mut u8)?;
-        let sends = channel.id() == 0;
-        // SAFETY: `open` has seen that the section and the page behind it are within the mapping, which is
-        // never undone from here on; the monitor lets this side write its own of the two.
-        unsafe { Pair::new(base, len, (kind, channel.end.message), sends) }
+    pub fn stay(self) -> &'static Self {
+        Box::leak(Box::new(self))
+    }
+
+    /// Its messages; `None` if it carries raw pages.
+    #[must_use]
+    pub fn pair(&self) -> Option<Pair<'_>> {
+        let (kind, len) = (self.end.kind? as u8, usize::try_from(self.end.section).ok()?);
+        let base = NonNull::new((self.memory.address() + PAGE as usize) as *mut u8)?;
+        let sends = self.id() == 0;
+        // SAFETY: `open` has seen that the section and the page behind it are within the mapping, which
+        // stays as long as `self`; the monitor lets this side write its own of the two.
+        let pair = unsafe { Pair::new(base, len, (kind, self.end.message), sends) };
+        pair.map(|pair| pair.with(self.end.doorbell))
     }
 
     /// The words of a peer's part of a channel of raw pages: the sender's, `peer` 0, is the only one.
@@ -218,10 +238,11 @@ mod tests {
         put(0x34, &[0x40]);
         put(0x40, &[9, 0x60, 0x18, 0]);
         put(0x50, &0x2000u64.to_le_bytes());
-        put(0x60, &[9, 0, 48, 0]);
+        put(0x60, &[9, 0, 52, 0]);
         put(0x64, b"BHCH");
         put(0x68, &[1, 0, 0, 0, 64]);
         put(0x70, b"orders");
+        put(0x90, &0x1_0641u32.to_le_bytes());
         config
     }
 
@@ -230,6 +251,7 @@ mod tests {
         let end = End::parse(&config()).unwrap();
         assert_eq!((end.name.as_str(), end.kind, end.message), ("orders", Some(Kind::Queue), 64));
         assert_eq!(end.section, 0x2000);
+        assert_eq!(end.doorbell, Some(Doorbell { at: 0x641, adaptive: true, right: 0 }));
     }
 
     #[test]
@@ -239,6 +261,8 @@ mod tests {
             config[at] = byte;
             assert_eq!(End::parse(&config), None, "{at:#x}");
         }
-        assert_eq!(End::parse(&config()[..0x70]), None);
+        for len in [0x70, 0x90] {
+            assert_eq!(End::parse(&config()[..len]), None);
+        }
     }
 }

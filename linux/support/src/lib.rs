@@ -2,6 +2,7 @@
 //! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]), ports
 //! ([`port`]) and what comes before measuring ([`setup`]).
 
+pub mod bell;
 pub mod channel;
 pub mod devmem;
 pub mod message;

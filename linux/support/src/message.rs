@@ -1,45 +1,72 @@
-//! Messages as bytes, whatever a channel carries, for programs that don't know it beforehand.
+//! Messages as bytes, whatever a channel carries, for programs that don't know it beforehand. Who waits does it as the
+//! channel's `notify` says: a receiver that is woken sleeps on a file descriptor ([`Receiver::fd`]), all others look.
 
-use crate::channel::{End, named};
+use crate::bell::{Bed, Register};
+use crate::channel::{Channel, End, named};
+use bulkhead_channel::adaptive::Spin;
+use bulkhead_channel::bell::{Arm, Caller};
 use bulkhead_channel::layout::Shape;
 use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::Pair;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{sleep, yield_now};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 type Memory = Mapping<'static>;
 
-/// The end that sends.
+/// A channel that is mapped as long as this lives. Where it is a field it is the last one: what uses it goes first.
 #[derive(Debug)]
-pub enum Sender {
-    /// Messages of one size, and that size: shorter ones get zeros behind them.
-    Queue(queue::Sender<Memory>, usize),
-    /// Messages of any length up to half of the ring.
-    Records(records::Sender<Memory>),
-    /// The newest state, and its size.
-    Mailbox(mailbox::Writer<Memory>, usize),
+struct Kept(*mut Channel);
+
+// SAFETY: a channel is registers and memory, which any thread may use.
+unsafe impl Send for Kept {}
+
+impl Kept {
+    fn open(end: &End) -> io::Result<Self> {
+        Ok(Self(Box::into_raw(Box::new(end.open()?))))
+    }
+
+    /// For the fields beside this one, which hand out nothing that could outlive it.
+    fn channel(&self) -> &'static Channel {
+        // SAFETY: it lives until this is dropped.
+        unsafe { &*self.0 }
+    }
+
+    fn pair(&self) -> io::Result<Pair<'static>> {
+        let channel = self.channel();
+        let raw = || format!("{} carries raw pages, no messages", channel.end().name);
+        channel.pair().ok_or_else(|| io::Error::other(raw()))
+    }
 }
 
-/// The end that receives.
-#[derive(Debug)]
-pub enum Receiver {
-    /// Messages of one size, and that size.
-    Queue(queue::Receiver<Memory>, usize),
-    /// Messages of any length, at most so many bytes.
-    Records(records::Receiver<Memory>, usize),
-    /// The newest state, and its size.
-    Mailbox(mailbox::Reader<Memory>, usize),
-}
-
-fn pair(end: &End) -> io::Result<Pair<'static>> {
-    let raw = || io::Error::other(format!("{} carries raw pages, no messages", end.name));
-    end.open()?.pair().ok_or_else(raw)
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: from `open`; nothing uses it any more.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
 }
 
 fn other_side(_: Misfit) -> io::Error {
     io::Error::other("this sandbox has the channel's other end")
+}
+
+#[derive(Debug)]
+enum Out {
+    Queue(queue::Sender<Memory>),
+    Records(records::Sender<Memory>),
+    Mailbox(mailbox::Writer<Memory>),
+}
+
+/// The end that sends: messages of one size, of which shorter ones get zeros behind them; or of any length up to half of
+/// the ring; or the newest state.
+#[derive(Debug)]
+pub struct Sender {
+    end: Out,
+    bell: Option<Caller<Memory, Register<'static>>>,
+    longest: usize,
+    _kept: Kept,
 }
 
 impl Sender {
@@ -49,33 +76,54 @@ impl Sender {
     /// This sandbox has no such end, or may not map it.
     pub fn open(name: &str, nth: usize) -> io::Result<Self> {
         let none = || io::Error::other(format!("{name} has no receiver {nth}"));
-        Self::of(&pair(named(name)?.get(nth).ok_or_else(none)?)?).map_err(other_side)
+        let kept = Kept::open(named(name)?.get(nth).ok_or_else(none)?)?;
+        let pair = kept.pair()?;
+        let (end, longest) = Self::of(&pair).map_err(other_side)?;
+        let ring = Register::of(kept.channel());
+        let bell = match pair.doorbell() {
+            Some(_) => Some(Caller::new(pair.bell().map_err(other_side)?, ring)),
+            None => None,
+        };
+        Ok(Self { end, bell, longest, _kept: kept })
     }
 
-    fn of(pair: &Pair<'static>) -> Result<Self, Misfit> {
+    fn of(pair: &Pair<'static>) -> Result<(Out, usize), Misfit> {
         let (tx, rx) = (pair.tx(), pair.rx());
         Ok(match pair.shape() {
             _ if !pair.sends() => return Err(Misfit),
             Shape::Queue { slots, size } => {
-                Self::Queue(queue::Sender::open(tx, rx, slots, size)?, size as usize)
+                (Out::Queue(queue::Sender::open(tx, rx, slots, size)?), size as usize)
             }
-            Shape::Records { bytes } => Self::Records(records::Sender::open(tx, rx, bytes)?),
+            Shape::Records { bytes } => {
+                let longest = records::longest(bytes) as usize;
+                (Out::Records(records::Sender::open(tx, rx, bytes)?), longest)
+            }
             Shape::Mailbox { size } => {
-                Self::Mailbox(mailbox::Writer::open(tx, rx, size)?, size as usize)
+                (Out::Mailbox(mailbox::Writer::open(tx, rx, size)?), size as usize)
             }
             Shape::Virtio { .. } => return Err(Misfit),
         })
     }
 
-    /// Sends a message, if there is room and somebody there.
+    /// Bytes of the longest message.
+    #[must_use]
+    pub const fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Sends a message, if there is room and somebody there, and wakes a receiver that sleeps.
     ///
     /// # Errors
     /// [`Stop`].
     pub fn send(&mut self, message: &[u8]) -> Result<(), Stop> {
-        match self {
-            Self::Records(end) => end.send(message),
-            Self::Queue(end, size) => end.send(&padded(message, *size)?),
-            Self::Mailbox(end, size) => end.write(&padded(message, *size)?),
+        let sent = match &mut self.end {
+            Out::Records(end) => end.send(message),
+            Out::Queue(end) => padded(message, self.longest).and_then(|all| end.send(&all)),
+            Out::Mailbox(end) => padded(message, self.longest).and_then(|all| end.write(&all)),
+        };
+        match &mut self.bell {
+            Some(bell) => bell.after(sent),
+            None => sent,
         }
     }
 
@@ -88,10 +136,37 @@ impl Sender {
         loop {
             match self.send(message) {
                 Ok(()) => return Ok(()),
-                Err(Stop::Wait | Stop::Apart) => pause.wait(),
+                Err(Stop::Wait | Stop::Apart) => pause.wait(None),
                 Err(stop @ (Stop::Lost | Stop::Left)) => news(stop),
                 Err(stop) => return Err(stop),
             }
+        }
+    }
+
+    /// The same, but no longer than so long: then [`Stop::Wait`] or [`Stop::Apart`], the last reason to wait.
+    ///
+    /// # Errors
+    /// That, or news of the peer.
+    pub fn send_within(&mut self, message: &[u8], most: Duration) -> Result<(), Stop> {
+        let (mut pause, until) = (Pause::default(), Instant::now() + most);
+        loop {
+            match self.send(message) {
+                Err(Stop::Wait | Stop::Apart) if Instant::now() < until => pause.wait(Some(until)),
+                done => return done,
+            }
+        }
+    }
+
+    /// Leaves: the receiver reads what was sent, then is told.
+    pub fn close(self) {
+        let Self { end, bell, .. } = self;
+        match end {
+            Out::Queue(mut end) => end.close(),
+            Out::Records(mut end) => end.close(),
+            Out::Mailbox(end) => end.close(),
+        }
+        if let Some(mut bell) = bell {
+            bell.tell();
         }
     }
 }
@@ -105,28 +180,80 @@ fn padded(message: &[u8], size: usize) -> Result<Vec<u8>, Stop> {
     Ok(all)
 }
 
+#[derive(Debug)]
+enum In {
+    Queue(queue::Receiver<Memory>),
+    Records(records::Receiver<Memory>),
+    Mailbox(mailbox::Reader<Memory>),
+}
+
+impl In {
+    fn receive(&mut self, to: &mut [u8], size: usize) -> Result<usize, Stop> {
+        match self {
+            Self::Records(end) => end.receive(to),
+            Self::Queue(end) => end.receive(to.get_mut(..size).ok_or(Stop::Size)?).map(|()| size),
+            Self::Mailbox(end) => {
+                end.read_newer(to.get_mut(..size).ok_or(Stop::Size)?).map(|()| size)
+            }
+        }
+    }
+}
+
+/// How a receiver sleeps.
+#[derive(Debug)]
+struct Sleep {
+    arm: Arm<Memory>,
+    spin: Spin,
+    bed: Bed,
+    /// It has armed, and another loop than ours sleeps.
+    out: bool,
+}
+
+/// The end that receives.
+#[derive(Debug)]
+pub struct Receiver {
+    end: In,
+    sleep: Option<Sleep>,
+    longest: usize,
+    /// What a look found that was not asked for it: it is given next.
+    ahead: Option<Result<Vec<u8>, Stop>>,
+    kept: Kept,
+}
+
 impl Receiver {
     /// Of a channel with this name.
     ///
     /// # Errors
-    /// This sandbox has no such end, or may not map it.
+    /// This sandbox has no such end, or may not map it; where it is woken, what keeps it from that ([`Bed::open`]).
     pub fn open(name: &str) -> io::Result<Self> {
-        Self::of(&pair(&named(name)?[0])?).map_err(other_side)
+        let kept = Kept::open(&named(name)?[0])?;
+        let pair = kept.pair()?;
+        let (end, longest) = Self::of(&pair).map_err(other_side)?;
+        let sleep = match pair.doorbell() {
+            Some(doorbell) => Some(Sleep {
+                arm: pair.arm().map_err(other_side)?,
+                spin: Bed::spin(doorbell),
+                bed: Bed::open(kept.channel())?,
+                out: false,
+            }),
+            None => None,
+        };
+        Ok(Self { end, sleep, longest, ahead: None, kept })
     }
 
-    fn of(pair: &Pair<'static>) -> Result<Self, Misfit> {
+    fn of(pair: &Pair<'static>) -> Result<(In, usize), Misfit> {
         let (tx, rx) = (pair.tx(), pair.rx());
         Ok(match pair.shape() {
             _ if pair.sends() => return Err(Misfit),
             Shape::Queue { slots, size } => {
-                Self::Queue(queue::Receiver::open(rx, tx, slots, size)?, size as usize)
+                (In::Queue(queue::Receiver::open(rx, tx, slots, size)?), size as usize)
             }
             Shape::Records { bytes } => {
-                let longest = bulkhead_channel::records::longest(bytes) as usize;
-                Self::Records(records::Receiver::open(rx, tx, bytes)?, longest)
+                let longest = records::longest(bytes) as usize;
+                (In::Records(records::Receiver::open(rx, tx, bytes)?), longest)
             }
             Shape::Mailbox { size } => {
-                Self::Mailbox(mailbox::Reader::open(rx, tx, size)?, size as usize)
+                (In::Mailbox(mailbox::Reader::open(rx, tx, size)?), size as usize)
             }
             Shape::Virtio { .. } => return Err(Misfit),
         })
@@ -135,9 +262,7 @@ impl Receiver {
     /// Bytes of the longest message.
     #[must_use]
     pub const fn longest(&self) -> usize {
-        match self {
-            Self::Queue(_, size) | Self::Records(_, size) | Self::Mailbox(_, size) => *size,
-        }
+        self.longest
     }
 
     /// Receives a message into a buffer of at least [`Self::longest`] bytes; how many it has.
@@ -145,45 +270,132 @@ impl Receiver {
     /// # Errors
     /// [`Stop`].
     pub fn receive(&mut self, to: &mut [u8]) -> Result<usize, Stop> {
-        match self {
-            Self::Records(end, _) => end.receive(to),
-            Self::Queue(end, size) => {
-                let size = *size;
-                end.receive(to.get_mut(..size).ok_or(Stop::Size)?).map(|()| size)
-            }
-            Self::Mailbox(end, size) => {
-                let size = *size;
-                end.read_newer(to.get_mut(..size).ok_or(Stop::Size)?).map(|()| size)
+        self.disarm();
+        match self.ahead.take() {
+            None => self.end.receive(to, self.longest),
+            Some(Err(stop)) => Err(stop),
+            Some(Ok(message)) => match to.get_mut(..message.len()) {
+                Some(to) => {
+                    to.copy_from_slice(&message);
+                    Ok(message.len())
+                }
+                None => {
+                    self.ahead = Some(Ok(message));
+                    Err(Stop::Size)
+                }
+            },
+        }
+    }
+
+    /// Receives one as soon as there is one, but waits no longer than so long, if there is a limit: then [`Stop::Wait`] or
+    /// [`Stop::Apart`].
+    ///
+    /// # Errors
+    /// That, or news of the peer.
+    pub fn receive_within(&mut self, to: &mut [u8], most: Option<Duration>) -> Result<usize, Stop> {
+        let until = most.map(|most| Instant::now() + most);
+        let late = || until.is_some_and(|until| Instant::now() >= until);
+        let mut pause = Pause::default();
+        let mut found = self.receive(to);
+        while let (Err(Stop::Wait | Stop::Apart), false) = (found, late()) {
+            let Self { end, sleep, longest, .. } = self;
+            match sleep {
+                None => {
+                    pause.wait(until);
+                    found = end.receive(to, *longest);
+                }
+                Some(Sleep { arm, spin, bed, .. }) => {
+                    bed.limit(until);
+                    spin.wait(arm, bed, || {
+                        found = end.receive(to, *longest);
+                        !matches!(found, Err(Stop::Wait | Stop::Apart))
+                    });
+                }
             }
         }
+        found
     }
 
     /// Receives one as soon as there is one, and says what became of the peer meanwhile. After a peer that left, or
     /// spoilt the channel, it begins a new session.
     pub fn receive_one(&mut self, to: &mut [u8], mut news: impl FnMut(Stop)) -> usize {
-        let mut pause = Pause::default();
         loop {
-            match self.receive(to) {
+            match self.receive_within(to, None) {
                 Ok(len) => return len,
-                Err(Stop::Wait | Stop::Apart) => pause.wait(),
                 Err(stop) => {
                     news(stop);
                     if stop == Stop::Corrupted {
                         self.reset();
                     }
-                    pause.wait();
+                    // Whoever spoils it again and again does not get all of this core.
+                    sleep(Pause::FIRST);
                 }
             }
         }
     }
 
-    fn reset(&mut self) {
-        match self {
-            Self::Queue(end, _) => end.reset(),
-            Self::Records(end, _) => end.reset(),
-            // Its reader needs no session.
-            Self::Mailbox(..) => {}
+    /// What can be read once the receiver is to look again, after [`Self::arm`]; `None` where it is not woken.
+    #[must_use]
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.sleep.as_ref().map(|sleep| sleep.bed.as_fd())
+    }
+
+    /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Whether the loop may
+    /// sleep; otherwise there is something to be received. The next call that receives asks no longer.
+    pub fn arm(&mut self) -> bool {
+        self.disarm();
+        let mut buffer = vec![0; self.longest];
+        if let Some(sleep) = &mut self.sleep {
+            sleep.arm.arm();
+            sleep.out = true;
         }
+        if self.ahead.is_none() {
+            self.ahead = match self.end.receive(&mut buffer, self.longest) {
+                Err(Stop::Wait | Stop::Apart) => return true,
+                found => Some(found.map(|len| {
+                    buffer.truncate(len);
+                    buffer
+                })),
+            };
+        }
+        self.disarm();
+        false
+    }
+
+    fn disarm(&mut self) {
+        if let Some(sleep) = self.sleep.as_mut().filter(|sleep| sleep.out) {
+            sleep.arm.disarm();
+            // What it was woken by is done with; a driver that is gone shows at the next wait.
+            let _ = sleep.bed.take();
+            sleep.out = false;
+        }
+    }
+
+    /// How often it has asked to be woken, and how many interrupts came.
+    #[must_use]
+    pub fn woken(&self) -> Option<(u32, u32)> {
+        self.sleep.as_ref().map(|sleep| (sleep.arm.count(), sleep.bed.interrupts()))
+    }
+
+    /// After [`Stop::Corrupted`]: begins a new session.
+    pub fn reset(&mut self) {
+        match &mut self.end {
+            In::Queue(end) => end.reset(),
+            In::Records(end) => end.reset(),
+            // Its reader needs no session.
+            In::Mailbox(_) => {}
+        }
+    }
+
+    /// Leaves, and the sender is told.
+    pub fn close(mut self) {
+        self.disarm();
+        match self.end {
+            In::Queue(mut end) => end.close(),
+            In::Records(mut end) => end.close(),
+            In::Mailbox(end) => end.close(),
+        }
+        drop(self.kept);
     }
 }
 
@@ -198,11 +410,11 @@ impl Pause {
     const FIRST: Duration = Duration::from_micros(20);
     const LONGEST: Duration = Duration::from_millis(1);
 
-    fn wait(&mut self) {
+    fn wait(&mut self, until: Option<Instant>) {
         self.0 = self.0.saturating_add(1);
-        match self.0.checked_sub(Self::YIELDS) {
-            None => yield_now(),
-            Some(n) => sleep((Self::FIRST * (1 << n.min(8))).min(Self::LONGEST)),
-        }
+        let Some(n) = self.0.checked_sub(Self::YIELDS) else { return yield_now() };
+        let most = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let time = (Self::FIRST * (1 << n.min(8))).min(Self::LONGEST);
+        sleep(most.map_or(time, |most| most.min(time)));
     }
 }

@@ -3,7 +3,7 @@
 use super::memory::wrong_size;
 use super::{Context, Item};
 use crate::diagnostic::Diagnostic;
-use crate::raw::{self, ChannelKind, Guest, Notify};
+use crate::raw::{self, ChannelKind, Notify};
 use crate::size::{self, show};
 use crate::source::{k, n};
 use bulkhead_channel::layout::{Kind, Shape};
@@ -138,22 +138,14 @@ pub fn channel_self(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// Who is to be woken can be: a receiver of messages says when, and a monitor does it.
 pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in cx.channels.iter().filter(|channel| channel.notify != Notify::Poll) {
-        let linux = channel.to.iter().find(|name| {
-            let mut all = cx.sandboxes.iter();
-            all.any(|item| item.name == **name && matches!(item.guest, Guest::Linux { .. }))
-        });
-        let (why, help) = match (channel.kind.messages(), linux) {
-            (None, _) => (
-                "raw pages have no word by which a reader asks to be woken".into(),
+        let (why, help) = match channel.kind.messages() {
+            None => (
+                "raw pages have no word by which a reader asks to be woken",
                 "write `notify = \"poll\"`, or another `kind`",
             ),
             _ if cx.multikernel() => (
-                "it is a monitor that wakes, and there are none".into(),
+                "it is a monitor that wakes, and there are none",
                 "write `notify = \"poll\"`, or leave out `monitors = false`",
-            ),
-            (_, Some(linux)) => (
-                format!("`{linux}` is a Linux, which cannot be woken yet"),
-                "write `notify = \"poll\"`",
             ),
             _ => continue,
         };
