@@ -335,6 +335,7 @@ fn devices(out: &mut String, plan: &Plan) {
 fn carries(part: Part) -> String {
     match part.shape() {
         None if part == Part::Rx => "receipts".into(),
+        None if part == Part::Program => "program".into(),
         None => "pages".into(),
         Some(Shape::Queue { slots, size }) => format!("queue, {slots} of {size} bytes"),
         Some(Shape::Records { bytes }) => format!("records, up to {} bytes", longest(bytes)),

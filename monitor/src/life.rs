@@ -8,10 +8,12 @@ use crate::{ioapic, ipi, mail, pci};
 use ::core::arch::asm;
 use ::core::mem::offset_of;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
+use ::core::slice::from_raw_parts;
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
 use bulkhead_resident::MAX_CORES;
-use bulkhead_resident::map::CORE_STRIDE;
+use bulkhead_resident::load::{HEAD, Head, PROGRAM_GPA, sum};
+use bulkhead_resident::map::{CORE_STRIDE, GUEST_VA};
 use bulkhead_resident::record::{Op, RecordMemory, play};
 use bulkhead_resident::report::{Kind, State};
 use bulkhead_resident_x86::icr::{self, To};
@@ -84,13 +86,41 @@ fn launch(core: Core) {
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     set!(restarts, u64::from(incarnation()));
     state(State::Launching as u32);
-    play(&mut Memory, slice::<Op>(config().launch), 0);
+    let loaded = load();
+    if loaded.is_none() {
+        play(&mut Memory, slice::<Op>(config().launch), 0);
+    }
+    set!(loaded, u32::from(loaded.is_some()));
     set!(played_tsc, rdtsc());
     fresh_vmcb(core, slice(config().first_vmcb));
+    if let Some(entry) = loaded {
+        core.vmcb().set(vmcb::RIP, entry);
+    }
     core.frame.rsi.set(config().argument);
     core.frame.rdi.set(u64::from(core.local().incarnation.get()));
     state(State::Running as u32);
     set!(launch_tsc, rdtsc());
+}
+
+/// Fills memory with the program that another sandbox has left, if it is whole; where it begins. Not for the
+/// first life: nobody has cleared what lies there.
+fn load() -> Option<u64> {
+    let config = config();
+    if config.loads == 0 || incarnation() == 0 {
+        return None;
+    }
+    // SAFETY: the host maps `room` bytes there, read-only; another sandbox may be writing them.
+    let head = unsafe { read_volatile(config.loads as *const Head) };
+    if !head.fits(config.room) {
+        return None;
+    }
+    play(&mut Memory, slice::<Op>(config.empty), 0);
+    let program = GUEST_VA + PROGRAM_GPA;
+    Memory.copy(program, config.loads + HEAD, head.len);
+    // SAFETY: RAM of the sandbox, of which the manifest's checker saw that it holds `room` bytes from there on;
+    // no guest runs and no device of its has anything to do.
+    let words = unsafe { from_raw_parts(program as *const u64, head.len as usize / 8) };
+    (sum(words) == head.sum).then_some(head.entry)
 }
 
 /// A core's VMCB as the record says, and the rest of a processor's state that
@@ -312,7 +342,9 @@ fn quiet() {
 pub fn state(state: u32) {
     set!(state_tsc, rdtsc());
     set!(state, state);
-    let status = u64::from(state) | u64::from(incarnation()) << 8;
+    // SAFETY: the first core alone writes it; a core that has failed takes any value.
+    let loaded = unsafe { read_volatile(addr_of_mut!((*report()).loaded)) };
+    let status = u64::from(state) | u64::from(incarnation()) << 8 | u64::from(loaded) << 40;
     mailbox(config().sandbox).status.store(status, Ordering::Release);
 }
 

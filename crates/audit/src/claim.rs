@@ -157,6 +157,8 @@ pub struct Channel {
     pub header: bool,
     /// Its readers ring for its writer: their monitors look when they may.
     pub rung: bool,
+    /// It holds a program: its reader's monitor reads all of it.
+    pub program: bool,
 }
 
 /// A PCI function.

@@ -81,11 +81,12 @@ impl Context<'_> {
     }
 
     /// Whether a sandbox's monitor has to do with a channel's header: it closes its own guest's, and looks whether
-    /// the other end wants to be woken.
+    /// the other end wants to be woken. What holds its program it reads.
     fn header(&self, sandbox: usize, frame: u64) -> bool {
         self.claim.in_channel(frame).is_some_and(|c| {
             let (own, rings) = (c.header && c.from == sandbox, c.rung && c.to.contains(&sandbox));
-            c.hpa == frame && (own || rings)
+            let loads = c.program && c.to.contains(&sandbox);
+            loads || c.hpa == frame && (own || rings)
         })
     }
 

@@ -127,7 +127,11 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
             let what = format!("header of {}", c.name);
             Window { frame: Some(c.hpa), ..window(GUEST + c.gpa, PAGE, rights, &what) }
         };
-        if c.header && c.from == i {
+        if c.program && c.to.contains(&i) {
+            let what = format!("program in {}", c.name);
+            let at = window(GUEST + c.gpa, c.len, R, &what);
+            all.push(Window { frame: Some(c.hpa), ..at });
+        } else if c.header && c.from == i {
             all.push(header(RW));
         } else if c.rung && c.to.contains(&i) {
             all.push(header(R));

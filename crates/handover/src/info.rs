@@ -19,6 +19,9 @@ pub const NAME: usize = 32;
 /// [`Info::bells`]: the receiver looks while that pays, before it sleeps.
 pub const ADAPTIVE: u32 = 1 << 16;
 
+/// [`Window::messages`]: a program that the receiver's monitor runs from its next start on.
+pub const PROGRAM: u32 = 5;
+
 /// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
 /// receiver, in the manifest's order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,9 +40,9 @@ pub struct Window {
     pub kind: u32,
     /// Of a channel what it carries: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. Of
     /// all but raw pages the receiver's page (of virtio as many bytes again) lies behind the `size` bytes, with the
-    /// rights the other way round.
+    /// rights the other way round. [`PROGRAM`] is raw pages, too.
     pub messages: u32,
-    /// Bytes of a message, of queue and mailbox.
+    /// Bytes of a message, of queue and mailbox; of a program, whose.
     pub message: u32,
 }
 

@@ -25,6 +25,7 @@ mod loader;
 mod monitor;
 mod multikernel;
 mod nested;
+mod pack;
 mod pages;
 mod parts;
 pub mod pci;
@@ -35,6 +36,7 @@ pub use build::{Baked, Map, Programs, bake};
 pub use elf::section_len;
 pub use guest::{Guest, Piece, Trace, load};
 pub use kernel::set_console;
+pub use pack::pack;
 pub use parts::Part;
 pub use ports::absent as absent_ports;
 

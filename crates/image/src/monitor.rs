@@ -17,6 +17,7 @@ use bulkhead_ioapic::Lines;
 use bulkhead_layout::bell::{Bell, End};
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
+use bulkhead_layout::load::PROGRAM_GPA;
 use bulkhead_layout::map::*;
 use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Ram, Slice};
 use bulkhead_layout::pci::Function;
@@ -186,6 +187,9 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     for (rx, _) in bells(input.plan, input.index) {
         monitor.map(GUEST_VA + rx.gpa, rx.hpa, PAGE, Rights::R)?;
     }
+    if let Some(from) = loads(input.plan, input.index) {
+        monitor.map(GUEST_VA + from.gpa, from.hpa, from.len, Rights::R)?;
+    }
     for own in ends(input.plan, input.index) {
         monitor.map(GUEST_VA + own.gpa, own.hpa, PAGE, Rights::RW)?;
     }
@@ -311,8 +315,14 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
         size: c.len,
         writable: u32::from(c.from == index),
         kind: 0,
-        messages: c.part.shape().map_or(0, |shape| shape.kind() as u32),
-        message: c.part.shape().map_or(0, Shape::message),
+        messages: match c.part {
+            plan::Part::Program => info::PROGRAM,
+            part => part.shape().map_or(0, |shape| shape.kind() as u32),
+        },
+        message: match (c.part, &c.to[..]) {
+            (plan::Part::Program, [to, ..]) => *to as u32,
+            (part, _) => part.shape().map_or(0, Shape::message),
+        },
     });
     let reports = sandbox.observe.iter().map(|&o| Window {
         name: name(&plan.sandboxes[o].name),
@@ -335,10 +345,16 @@ fn bells(plan: &Plan, index: usize) -> impl Iterator<Item = (&plan::Channel, pla
     own.filter_map(|rx| Some((rx, rx.bell?)))
 }
 
+/// What another sandbox may load into this one.
+fn loads(plan: &Plan, index: usize) -> Option<&plan::Channel> {
+    let mut all = plan.channels.iter().filter(|c| c.part == plan::Part::Program);
+    all.find(|c| c.to.contains(&index))
+}
+
 /// Regions of messages that a sandbox writes.
 fn ends(plan: &Plan, index: usize) -> impl Iterator<Item = &plan::Channel> {
     let own = plan.channels.iter().filter(move |region| region.from == index);
-    own.filter(|region| region.part != plan::Part::Pages)
+    own.filter(|region| region.part.has_header())
 }
 
 fn name(name: &str) -> [u8; info::NAME] {
@@ -516,12 +532,16 @@ fn config(
     let mut shadow = shadow.to_vec();
     shadow.resize(shadow.len().next_multiple_of(2), 0);
     let begin = append(shadow.as_bytes(), shadow.len());
-    let mut launch = launch(input);
-    if begin.len > 0 {
-        let src = CONFIG_VA + u64::from(begin.offset);
-        launch.push(Op { kind: Op::COPY, dst: SHADOW_VA, src, len: u64::from(begin.len) * 4 });
+    let src = CONFIG_VA + u64::from(begin.offset);
+    let shadow = Op { kind: Op::COPY, dst: SHADOW_VA, src, len: u64::from(begin.len) * 4 };
+    let shadow = || (begin.len > 0).then_some(shadow);
+    let whole: Vec<Op> = launch(input, u64::MAX).chain(shadow()).collect();
+    config.launch = append(whole.as_bytes(), whole.len());
+    if let Some(from) = loads(plan, index) {
+        let empty: Vec<Op> = launch(input, PROGRAM_GPA).chain(shadow()).collect();
+        config.empty = append(empty.as_bytes(), empty.len());
+        (config.loads, config.room) = (GUEST_VA + from.gpa, from.len);
     }
-    config.launch = append(launch.as_bytes(), launch.len());
     let mut first = Vec::new();
     long_mode(confine, &input.guest.entry, &mut |offset, value| store(&mut first, offset, value));
     config.first_vmcb = append(first.as_bytes(), first.len());
@@ -571,18 +591,18 @@ fn config(
     [config.as_bytes(), &tail].concat()
 }
 
-/// The launch record: zero all RAM, copy the pristine guest.
-fn launch(input: &Input) -> Vec<Op> {
+/// The launch record: zero all RAM, copy what of the pristine guest lies below an address.
+fn launch(input: &Input, below: u64) -> impl Iterator<Item = Op> {
     let rams = &input.plan.sandboxes[input.index].ram;
     let zero =
         rams.iter().map(|r| Op { kind: Op::ZERO, dst: GUEST_VA + r.gpa, src: 0, len: r.len });
-    let copy = input.pristine.iter().map(|p| Op {
+    let copy = input.pristine.iter().filter(move |p| p.gpa < below).map(|p| Op {
         kind: Op::COPY,
         dst: GUEST_VA + p.gpa,
         src: PRISTINE_VA + (p.pa - IMAGE_PA),
         len: p.len,
     });
-    zero.chain(copy).collect()
+    zero.chain(copy)
 }
 
 /// A store into a VMCB, which is zeroed before.

@@ -17,4 +17,6 @@ pub mod report;
 pub mod telemetry;
 
 pub use bulkhead_handover::{image, info, map};
-pub use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, PAGE, bell, hypercall, lock, pci, record};
+pub use bulkhead_resident::{
+    MAX_CORES, MAX_SANDBOXES, PAGE, bell, hypercall, load, lock, pci, record,
+};

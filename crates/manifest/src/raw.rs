@@ -335,6 +335,8 @@ pub enum ChannelKind {
     Mailbox,
     /// A virtio device: `from` has the driver, each of `to` a device side for it. Both have sections of `size`.
     Virtio,
+    /// A program for a bare sandbox, which runs it from its next start on.
+    Program,
 }
 
 impl ChannelKind {
@@ -342,7 +344,7 @@ impl ChannelKind {
     #[must_use]
     pub const fn messages(self) -> Option<Kind> {
         match self {
-            Self::Pages => None,
+            Self::Pages | Self::Program => None,
             Self::Queue => Some(Kind::Queue),
             Self::Records => Some(Kind::Records),
             Self::Mailbox => Some(Kind::Mailbox),
@@ -359,6 +361,7 @@ impl ChannelKind {
             Self::Records => "records",
             Self::Mailbox => "mailbox",
             Self::Virtio => "virtio",
+            Self::Program => "program",
         }
     }
 }

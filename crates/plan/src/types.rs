@@ -285,7 +285,7 @@ impl Channel {
     #[must_use]
     pub fn title(&self) -> String {
         match self.part {
-            Part::Pages => self.name.clone(),
+            Part::Pages | Part::Program => self.name.clone(),
             Part::Tx(_) => format!("{} tx", self.name),
             Part::Rx => format!("{} rx", self.name),
         }
@@ -334,6 +334,8 @@ impl Bell {
 pub enum Part {
     /// Whatever both ends agree on.
     Pages,
+    /// A program that the receiver's monitor runs in place of the image's.
+    Program,
     /// What a sender of messages writes. The region that follows it is the receiver's.
     Tx(Shape),
     /// What a receiver of messages writes: one page.
@@ -341,12 +343,18 @@ pub enum Part {
 }
 
 impl Part {
+    /// It is a region of messages: both ends' monitors know its header.
+    #[must_use]
+    pub const fn has_header(self) -> bool {
+        matches!(self, Self::Tx(_) | Self::Rx)
+    }
+
     /// Of messages that are sent: their shape.
     #[must_use]
     pub const fn shape(self) -> Option<Shape> {
         match self {
             Self::Tx(shape) => Some(shape),
-            Self::Pages | Self::Rx => None,
+            Self::Pages | Self::Program | Self::Rx => None,
         }
     }
 }

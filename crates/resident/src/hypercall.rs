@@ -19,7 +19,8 @@ pub const RESTART: u64 = 0x4248_0004;
 /// (the outcome shows in the other's report), [`BUSY`] while an earlier one is pending.
 pub const CONTROL: u64 = 0x4248_0005;
 /// Status of a sandbox that this one may control: RDI = sandbox index. Returns
-/// `state | restarts << 8` ([`crate::report::State`]).
+/// `state | restarts << 8 | loaded << 40` ([`crate::report::State`]): 32 bits of restarts, and whether it runs what was
+/// loaded into it.
 pub const STATUS: u64 = 0x4248_0006;
 
 /// [`CONTROL`]: stop it.

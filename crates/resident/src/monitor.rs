@@ -165,6 +165,12 @@ pub struct Config {
     pub bells: Slice,
     /// Of [`crate::bell::End`].
     pub channel_ends: Slice,
+    /// Of [`crate::record::Op`]: guest memory without its program.
+    pub empty: Slice,
+    /// Monitor-virtual address of what another sandbox leaves for this one ([`crate::load`]); 0: nobody may.
+    pub loads: u64,
+    /// Bytes there.
+    pub room: u64,
 }
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
@@ -189,4 +195,4 @@ pub struct Mailbox {
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 664);
+const _: () = assert!(size_of::<Config>() == 688);

@@ -171,8 +171,10 @@ pub struct Report {
     pub fault_detail: [u64; 2],
     /// Cores with a [`CoreReport`] after this page.
     pub cores: u32,
+    /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
+    pub loaded: u32,
     /// Padding.
-    pub reserved: [u32; 997],
+    pub reserved: [u32; 996],
 }
 
 const _: () = assert!(size_of::<Denial>() == 48);

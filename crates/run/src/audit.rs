@@ -65,7 +65,8 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         hpa: c.hpa,
         gpa: c.gpa,
         len: c.len,
-        header: c.part != Part::Pages,
+        header: c.part.has_header(),
+        program: c.part == Part::Program,
         rung: c.bell.is_some(),
     });
     Ok(Claim {

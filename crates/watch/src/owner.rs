@@ -463,7 +463,7 @@ fn model_specific(who: &Sandbox, number: u32) -> Answer {
 #[must_use]
 pub fn writer(region: &Channel) -> &'static str {
     match region.part {
-        Part::Pages => "a channel is written by `from`",
+        Part::Pages | Part::Program => "a channel is written by `from`",
         Part::Tx(_) => "messages are written by `from`",
         Part::Rx => "receipts of messages are written by `to`",
     }

@@ -18,12 +18,18 @@ pub fn jobs() -> Vec<Job> {
         jobs.push(Job::one(name, 240, move |bench| shown(bench, kernel)));
     }
     jobs.push(Job::one("control/console", 240, consoles));
+    jobs.push(Job::one("control/load", 240, loaded));
     jobs
 }
 
 /// The initramfs with `bulkheadctl`, a script, and the manifest with its machine where they are looked for: the
 /// kernel unpacks archives one behind the other.
-fn initramfs(manifest: &Manifest, bench: &Bench, script: &str) -> Result<(), String> {
+fn initramfs(
+    manifest: &Manifest,
+    bench: &Bench,
+    script: &str,
+    files: &[(&str, Vec<u8>)],
+) -> Result<(), String> {
     let mut more = Archive::default();
     let mut add =
         |path: &str, text: &str| more.add(path, Entry::File(0o644, text.as_bytes().to_vec()));
@@ -35,6 +41,9 @@ fn initramfs(manifest: &Manifest, bench: &Bench, script: &str) -> Result<(), Str
     let machine = std::fs::read_to_string(machine).map_err(|e| format!("{machine}: {e}"))?;
     add("/etc/bulkhead/machines/qemu-q35.toml", &machine);
     add("/machines/qemu-q35.toml", &machine);
+    for (path, bytes) in files {
+        more.add(path, Entry::File(0o644, bytes.clone()));
+    }
     let base = artifacts().join("ctl.cpio");
     let base = std::fs::read(&base).map_err(|e| format!("{}: {e}", base.display()))?;
     std::fs::create_dir_all(&bench.dir).map_err(|e| e.to_string())?;
@@ -82,9 +91,17 @@ fn ground(kernel: &str) -> Manifest {
     manifest
 }
 
-fn look(manifest: &Manifest, bench: &Bench, commands: &[(&str, &str)]) -> Result<Seen, String> {
-    initramfs(manifest, bench, &script(commands))?;
-    run(manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))
+fn look(
+    manifest: &Manifest,
+    bench: &Bench,
+    commands: &[(&str, &str)],
+    files: &[(&str, Vec<u8>)],
+) -> Result<Seen, String> {
+    initramfs(manifest, bench, &script(commands), files)?;
+    run(manifest, &bench.dir, |o| {
+        o.limit = Duration::from_secs(220);
+        o.audit = true;
+    })
 }
 
 const COMMANDS: &[(&str, &str)] = &[
@@ -114,7 +131,7 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
         .bare("victim", "victim", "", &[1], "8 MiB", "")
         .bare("rogue", "rogue", "attack=write-after-ram", &[2], "4 MiB", "")
         .bare("other", "victim", "", &[3], "8 MiB", "");
-    let seen = look(&manifest, bench, COMMANDS)?;
+    let seen = look(&manifest, bench, COMMANDS, &[])?;
     expect(&seen, "list", "0", &["ground", "itself", "victim", "control, observe", "none"])?;
     expect(&seen, "status", "0", &["victim          running           0      1", "rogue"])?;
     expect(&seen, "stop", "0", &["victim is stopped, 0 restarts"])?;
@@ -175,7 +192,7 @@ fn consoles(bench: &Bench) -> Result<String, String> {
         "",
     );
     manifest.0 += SHELL;
-    let seen = look(&manifest, bench, TYPED)?;
+    let seen = look(&manifest, bench, TYPED, &[])?;
     expect(&seen, "asked", "0", &["shell: help tells what it knows", "sum"])?;
     expect(&seen, "names", "0", &["shell-keys"])?;
     expect(&seen, "late", "1", &["ms since", "waited 1 s for `never` on the console of `shell`"])?;
@@ -231,3 +248,79 @@ to = ["shell"]
 size = "4 KiB"
 kind = "records"
 "#;
+/// The first word of the program in `lessons`, the only channel: behind the states' page and the head.
+const SPOIL: &str = "devmem 0xD2001020 32 0xBAD";
+
+const LOADS: &[(&str, &str)] = &[
+    ("list", "bulkheadctl list"),
+    ("load", "bulkheadctl load pupil /victim"),
+    ("spoil", SPOIL),
+    ("unharmed", "bulkheadctl status pupil --format json"),
+    ("spoilt", "bulkheadctl restart pupil"),
+    ("packed", "bulkheadctl load pupil /victim.packed"),
+    ("again", "bulkheadctl restart pupil"),
+    ("unload", "bulkheadctl unload pupil"),
+    ("garbage", "bulkheadctl load pupil /garbage"),
+    ("claims", "bulkheadctl load pupil /claims"),
+    ("large", "bulkheadctl load pupil /large"),
+    ("foreign", "bulkheadctl load other /victim"),
+    ("late", "bulkheadctl load sleeper /victim"),
+    ("text", "bulkheadctl load pupil /test.sh"),
+];
+
+/// Another program for a sandbox: it runs; spoilt and false ones do not; and what happens while it runs does nothing.
+fn loaded(bench: &Bench) -> Result<String, String> {
+    let mut manifest = ground(NEWER);
+    let _ = writeln!(manifest.0, "control = [\"pupil\", \"other\", \"sleeper\"]");
+    let mut manifest = manifest
+        .bare("pupil", "hello", "", &[1], "8 MiB", "")
+        .bare("sleeper", "hello", "", &[2], "8 MiB", "autostart = false")
+        .bare("other", "victim", "", &[3], "8 MiB", "");
+    manifest.0 = manifest.0.replace("artifact:hello\"", "artifact:hello\", access = \"rwx\"");
+    for (name, to) in [("lessons", "pupil"), ("dreams", "sleeper")] {
+        let _ = writeln!(
+            manifest.0,
+            "[[channel]]\nname = \"{name}\"\nfrom = \"ground\"\nto = [\"{to}\"]\nsize = \"256 KiB\"\nkind = \"program\""
+        );
+    }
+    let victim = artifacts().join("victim");
+    let victim = std::fs::read(&victim).map_err(|e| format!("{}: {e}", victim.display()))?;
+    let packed = bulkhead_image::pack("victim", &victim).map_err(|e| e.to_string())?;
+    // One bit of the program; a head that claims more than there is room for.
+    let (mut garbage, mut claims) = (packed.clone(), packed.clone());
+    garbage[4000] ^= 1;
+    claims[8..16].copy_from_slice(&(1u64 << 40).to_le_bytes());
+    let large = [&packed[..], &vec![1; 256 << 10]].concat();
+    let files = [
+        ("/victim", victim),
+        ("/victim.packed", packed),
+        ("/garbage", garbage),
+        ("/claims", claims),
+        ("/large", large),
+    ];
+    let seen = look(&manifest, bench, LOADS, &files)?;
+    // The image's own ends at once: the tool may see it run or see that it has.
+    let (runs, own) = ("pupil is running", "pupil is");
+    expect(&seen, "list", "0", &["pupil           control, load", "other           control\r"])?;
+    expect(&seen, "load", "0", &[runs, "1 restarts, with a loaded program"])?;
+    expect(&seen, "spoil", "0", &[])?;
+    expect(&seen, "unharmed", "0", &["\"loaded\": true", "\"restarts\": 1", "running"])?;
+    expect(&seen, "spoilt", "0", &[own, "2 restarts\r"])?;
+    expect(&seen, "packed", "0", &[runs, "3 restarts, with a loaded program"])?;
+    expect(&seen, "again", "0", &[runs, "4 restarts, with a loaded program"])?;
+    expect(&seen, "unload", "0", &[own, "5 restarts\r"])?;
+    expect(&seen, "garbage", "1", &[own, "6 restarts; its monitor did not take /garbage"])?;
+    expect(&seen, "claims", "1", &[own, "7 restarts; its monitor did not take /claims"])?;
+    expect(&seen, "large", "1", &["the channel for `pupil` has 262144"])?;
+    expect(&seen, "foreign", "1", &["kind = \"program\", from = \"ground\", to = [\"other\"]"])?;
+    expect(&seen, "late", "0", &["sleeper is running, 1 restarts, with a loaded program"])?;
+    expect(&seen, "text", "1", &["/test.sh: no 64-bit ELF"])?;
+    for name in ["pupil", "sleeper", "other"] {
+        let denials = seen.sandbox(name)?.denials;
+        seen.ensure(denials == 0, format!("{name} was denied something"))?;
+    }
+    let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
+    let found = &audited.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    Ok("loaded twice; spoilt, garbage and false claims: the image's own program".into())
+}

@@ -76,11 +76,15 @@ impl Other<'_> {
         Ok(self.is(self.begun(before)?))
     }
 
+    fn restart(&self) -> Result<String, Wrong> {
+        self.anew().map(|now| self.is(now))
+    }
+
     /// Restarts it, or starts it if it does not live.
-    pub fn restart(&self) -> Result<String, Wrong> {
+    pub fn anew(&self) -> Result<Status, Wrong> {
         let before = self.status()?;
         self.request(CONTROL_RESTART)?;
-        Ok(self.is(self.begun(before)?))
+        self.begun(before)
     }
 
     /// Until a life has begun that was not there before; it may have ended again.
@@ -88,13 +92,16 @@ impl Other<'_> {
         let first = before.restarts == 0 && !lives(before.state);
         self.until("that it runs", |now| match now.state {
             State::Running => first || now.restarts > before.restarts,
-            State::Exited | State::Failed => now.restarts > before.restarts,
+            State::Exited | State::Failed => {
+                first && now.state != before.state || now.restarts > before.restarts
+            }
             State::Absent | State::Launching | State::Stopped => false,
         })
     }
 
-    fn is(&self, now: Status) -> String {
-        format!("{} is {}, {} restarts\n", self.name, name_of(now.state), now.restarts)
+    pub fn is(&self, now: Status) -> String {
+        let what = if now.loaded { ", with a loaded program" } else { "" };
+        format!("{} is {}, {} restarts{what}\n", self.name, name_of(now.state), now.restarts)
     }
 
     /// Posts a request, after those that it has not taken yet.

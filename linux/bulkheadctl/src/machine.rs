@@ -21,6 +21,8 @@ pub struct Machine {
 pub struct Status {
     pub state: State,
     pub restarts: u64,
+    /// It runs what was loaded into it.
+    pub loaded: bool,
 }
 
 /// What is known of a sandbox.
@@ -73,11 +75,21 @@ impl Machine {
         self.reports[index].is_some()
     }
 
+    /// The channel through which it may load a program into that one, and that channel's bytes.
+    pub fn loads(&self, index: usize) -> Option<(&str, u64)> {
+        let found = self.info.windows.iter().find(|window| window.loads == Some(index));
+        found.map(|window| (window.name.as_str(), window.size))
+    }
+
     /// What it sees of a sandbox, without asking for what it has no right to.
     pub fn known(&self, index: usize) -> Known {
         let report = self.reports[index].as_ref().and_then(read);
         let status = match (&report, self.controls(index)) {
-            (Some(seen), _) => Some(Status { state: seen.state, restarts: seen.report.restarts }),
+            (Some(seen), _) => Some(Status {
+                state: seen.state,
+                restarts: seen.report.restarts,
+                loaded: seen.report.loaded != 0,
+            }),
             (None, true) => self.status(index).ok(),
             (None, false) => None,
         };
@@ -88,7 +100,8 @@ impl Machine {
     pub fn status(&self, index: usize) -> Result<Status, Wrong> {
         let answer = call(STATUS, index as u64, 0)?;
         let state = state(answer & 0xFF).ok_or_else(|| format!("a status of {answer:#x}"))?;
-        Ok(Status { state, restarts: answer >> 8 & u64::from(u32::MAX) })
+        let (restarts, loaded) = (answer >> 8 & u64::from(u32::MAX), answer >> 40 & 1 != 0);
+        Ok(Status { state, restarts, loaded })
     }
 
     /// Asks the monitors for something of a sandbox: their answer.

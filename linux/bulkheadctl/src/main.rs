@@ -5,6 +5,7 @@
 
 mod ask;
 mod console;
+mod load;
 mod machine;
 mod show;
 mod why;
@@ -26,6 +27,8 @@ const USAGE: &str = "usage: bulkheadctl [OPTION...] COMMAND
   stop | start | restart SANDBOX
   console SANDBOX [CHANNEL]   its console; lines typed go through the channel [default: SANDBOX-keys]
   consoles FOLDER          a terminal in the folder for each sandbox that this one observes
+  load SANDBOX FILE        another program, an ELF file or what `bulkhead pack` made of it; restarts it
+  unload SANDBOX           the image's program again; restarts it
 options:
   --format human | json    how the first four print
   --manifest FILE          what explains denials [default: $BULKHEAD_MANIFEST, else /etc/bulkhead/system.toml]
@@ -94,7 +97,8 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, Wrong> {
     match words[..] {
         ["list"]
         | ["status" | "exits" | "denials", ..]
-        | ["stop" | "start" | "restart", _]
+        | ["stop" | "start" | "restart" | "unload", _]
+        | ["load", _, _]
         | ["console", _]
         | ["console", _, _]
         | ["consoles", _] => Ok(options),
@@ -119,6 +123,8 @@ fn run(options: &Options) -> Result<String, Wrong> {
             console::attach(&machine, name, Some(channel), options.until.as_deref(), options.wait)
         }
         ["consoles", folder] => console::serve(&machine, folder, options.wait),
+        ["load", name, file] => load::load(&machine, name, file, options.wait, &why()),
+        ["unload", name] => load::unload(&machine, name, options.wait, &why()),
         [request, name] => ask::ask(&machine, request, name, options.wait, &why()),
         _ => Err("no such command".into()),
     }

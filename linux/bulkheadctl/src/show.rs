@@ -35,6 +35,7 @@ pub fn list(machine: &Machine, form: Form) -> String {
             (n == machine.info.index, "itself"),
             (machine.controls(n), "control"),
             (machine.observes(n), "observe"),
+            (machine.loads(n).is_some(), "load"),
         ];
         all.into_iter().filter(|(has, _)| *has).map(|(_, word)| word).collect::<Vec<_>>()
     };
@@ -78,6 +79,7 @@ pub fn status(
             (was, restarts) = (state(status.state).to_owned(), status.restarts.to_string());
             row.insert("state".into(), json!(was));
             row.insert("restarts".into(), json!(status.restarts));
+            row.insert("loaded".into(), json!(status.loaded));
         }
         if let Some(seen) = &known.report {
             let exits = machine.exits(seen);

@@ -177,6 +177,8 @@ pub struct Named {
     pub gpa: u64,
     /// Its size in bytes.
     pub size: u64,
+    /// Of a channel for a program that this sandbox may load: into which sandbox, by index.
+    pub loads: Option<usize>,
 }
 
 /// What the info page tells a Linux program.
@@ -217,11 +219,16 @@ impl Info {
         let mut windows = Vec::new();
         for n in 0..count.min(info::MAX_CHANNELS) {
             let at = offset_of!(info::Info, window) + n * size_of::<info::Window>();
+            // `writable` and `kind` share a word, as do `messages` and `message`.
+            let rights = word(at + offset_of!(info::Window, writable))?;
+            let carries = word(at + offset_of!(info::Window, messages))?;
+            let loads = rights == 1 && carries as u32 == info::PROGRAM;
             windows.push(Named {
+                loads: loads.then_some((carries >> 32) as usize),
                 name: text(&page.bytes::<{ info::NAME }>(at).ok_or_else(gone)?),
                 gpa: word(at + offset_of!(info::Window, gpa))?,
                 size: word(at + offset_of!(info::Window, size))?,
-                report: word(at + offset_of!(info::Window, writable))? >> 32 == 1,
+                report: rights >> 32 == 1,
             });
         }
         let name = offset_of!(info::Info, name);

@@ -232,6 +232,9 @@ pub fn regions(
     let all = match super::channels::shape(item) {
         _ if len == 0 => Vec::new(),
         None if item.kind.messages().is_some() => Vec::new(),
+        None if item.kind == raw::ChannelKind::Program => {
+            vec![region(Part::Program, from, to, len)]
+        }
         None => vec![region(Part::Pages, from, to, len)],
         Some(shape) => { to.iter() }
             .flat_map(|receiver| {

@@ -3,14 +3,15 @@
 use super::memory::wrong_size;
 use super::{Context, Item};
 use crate::diagnostic::Diagnostic;
-use crate::raw::{self, ChannelKind, Notify};
+use crate::raw::{self, ChannelKind, Guest, Notify};
 use crate::size::{self, show};
 use crate::source::{k, n};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_layout::info::MAX_CHANNELS;
-use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA};
+use bulkhead_layout::load::PROGRAM_GPA;
+use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA, GUEST_LOW_END};
 use bulkhead_plan::{Bell, Channel};
 
 /// A channel has memory, in whole pages.
@@ -53,8 +54,12 @@ fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, 
             let why = "its messages have no bytes".to_owned();
             return Some(("message", why, "write their size in bytes, at least 1".into()));
         }
-        (ChannelKind::Pages | ChannelKind::Records | ChannelKind::Virtio, Some(_)) => {
+        (
+            ChannelKind::Pages | ChannelKind::Program | ChannelKind::Records | ChannelKind::Virtio,
+            Some(_),
+        ) => {
             let (why, kinds) = match channel.kind {
+                ChannelKind::Program => ("a program is no message", "queue"),
                 ChannelKind::Pages => {
                     ("raw pages carry no messages", "queue\"` or `kind = \"mailbox")
                 }
@@ -64,7 +69,7 @@ fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, 
             let help = format!("remove `message`, or write `kind = \"{kinds}\"`");
             return Some(("message", why.into(), help));
         }
-        (ChannelKind::Pages, None) => return None,
+        (ChannelKind::Pages | ChannelKind::Program, None) => return None,
         (ChannelKind::Records | ChannelKind::Virtio, None) | (_, Some(_)) => {}
     }
     if wrong_size(&channel.size).is_some() || shape(channel).is_some() {
@@ -133,6 +138,52 @@ pub fn channel_self(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             found.push(Diagnostic::new("channel-self", at, message).help(help));
         }
     }
+}
+
+/// A program goes to one bare sandbox, which has room for it and no rights that follow another one's segments.
+pub fn channel_program(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let programs = || cx.channels.iter().filter(|channel| channel.kind == ChannelKind::Program);
+    for channel in programs() {
+        let earlier = programs().take_while(|one| one.name != channel.name);
+        let taken = earlier.into_iter().any(|one| one.to == channel.to);
+        if let Some((key, why, help)) = wrong_program(cx, channel, taken) {
+            let message = format!("channel `{}`: {why}", channel.name);
+            let at = cx.at(channel, &[k(key)]);
+            found.push(Diagnostic::new("channel-program", at, message).help(help));
+        }
+    }
+}
+
+/// What is wrong with a program's channel, at which key, and what would be right.
+fn wrong_program(
+    cx: &Context<'_, '_>,
+    channel: &raw::Channel,
+    taken: bool,
+) -> Option<(&'static str, String, String)> {
+    let [to] = &channel.to[..] else {
+        let why = "a program is for one sandbox".to_owned();
+        return Some(("to", why, "name one, and make a channel for each".into()));
+    };
+    let sandbox = cx.sandboxes.iter().find(|item| item.name == *to)?;
+    let Guest::Bare { access, .. } = sandbox.guest else {
+        let why = format!("`{to}` is no bare guest");
+        return Some(("to", why, "only a bare guest's program can be loaded".into()));
+    };
+    if access != raw::Access::Rwx {
+        let why = format!("the rights to `{to}`'s memory follow the segments of its own program");
+        return Some(("to", why, format!("write `access = \"rwx\"` in `{to}`'s guest")));
+    }
+    if taken {
+        let why = format!("`{to}` has another one for its program");
+        return Some(("to", why, "one sandbox may load it".into()));
+    }
+    let (size, memory) = (size::parse(&channel.size).ok()?, sandbox.memory.size());
+    let least = size.saturating_add(PROGRAM_GPA);
+    (size::parse(memory).ok()?.min(GUEST_LOW_END) < least).then(|| {
+        let why = format!("a program of {} does not fit in `{to}`'s {memory}", channel.size);
+        let help = format!("it lies from {} on: {} of memory", show(PROGRAM_GPA), show(least));
+        ("size", why, help)
+    })
 }
 
 /// Who is to be woken can be: a receiver of messages says when, and a monitor does it.
@@ -225,7 +276,7 @@ pub fn bytes(channel: &raw::Channel) -> u64 {
 /// How many windows a sandbox has on a channel: a sender of messages has one for each receiver.
 pub fn windows(channel: &raw::Channel, sandbox: &str) -> usize {
     match (channel.from == sandbox, channel.kind) {
-        (true, ChannelKind::Pages) => 1,
+        (true, ChannelKind::Pages | ChannelKind::Program) => 1,
         (true, _) => channel.to.len(),
         (false, _) => usize::from(channel.to.iter().any(|reader| reader == sandbox)),
     }

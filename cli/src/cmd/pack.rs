@@ -1,0 +1,33 @@
+//! `bulkhead pack`: a program for a channel of kind `program`.
+
+use crate::output;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Make of a bare program what another sandbox can load (`bulkheadctl load`, or a guest of its own).
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The program: a static ELF64 file.
+    #[arg(value_name = "PROGRAM")]
+    program: PathBuf,
+    /// What is made of it.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let name = arguments.program.display().to_string();
+    let elf = match std::fs::read(&arguments.program) {
+        Ok(elf) => elf,
+        Err(error) => return output::fail(&format!("{name}: {error}")),
+    };
+    let packed = match bulkhead_image::pack(&name, &elf) {
+        Ok(packed) => packed,
+        Err(error) => return output::fail(&error.to_string()),
+    };
+    match std::fs::write(&arguments.output, &packed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => output::fail(&format!("{}: {error}", arguments.output.display())),
+    }
+}

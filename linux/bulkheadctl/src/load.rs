@@ -1,0 +1,107 @@
+//! Another program for a sandbox: written into the channel that the manifest gives for it, and taken from there
+//! by that sandbox's monitor, which checks it, at the next start.
+
+use crate::Wrong;
+use crate::ask::{Other, granted};
+use crate::machine::{Machine, Status};
+use crate::why::Reader;
+use bulkhead_layout::PAGE;
+use bulkhead_layout::load::{HEAD, MAGIC};
+use bulkhead_linux::channel::{self, Channel};
+use bulkhead_linux::devmem::Registers;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+/// What was done, in words.
+type Answer = Result<String, Wrong>;
+
+/// Writes a program, and restarts the sandbox with it.
+pub fn load(
+    machine: &Machine,
+    name: &str,
+    file: &str,
+    wait: Duration,
+    why: &Result<Reader, Wrong>,
+) -> Answer {
+    let (other, channel, room) = target(machine, name, wait)?;
+    let bytes = std::fs::read(file).map_err(|why| format!("{file}: {why}"))?;
+    let packed = match bytes.starts_with(&MAGIC.to_le_bytes()) {
+        true => bytes,
+        false => bulkhead_image::pack(file, &bytes).map_err(|why| why.to_string())?,
+    };
+    let len = packed.len() as u64;
+    if !(HEAD..=room).contains(&len) {
+        return Err(format!("{file} takes {len} bytes; the channel for `{name}` has {room}"));
+    }
+    write(channel.memory(), &packed)?;
+    let now = again(&other, why)?;
+    if now.loaded {
+        return Ok(other.is(now));
+    }
+    let is = other.is(now);
+    let is = is.trim_end();
+    Err(format!("{is}; its monitor did not take {file}: it is not whole, or was changed meanwhile"))
+}
+
+/// Takes a program away, and restarts the sandbox with the image's.
+pub fn unload(
+    machine: &Machine,
+    name: &str,
+    wait: Duration,
+    why: &Result<Reader, Wrong>,
+) -> Answer {
+    let (other, channel, _) = target(machine, name, wait)?;
+    channel.memory().set64(PAGE as usize, 0);
+    again(&other, why).map(|now| other.is(now))
+}
+
+/// The sandbox, the channel for its program, and how many bytes that has.
+fn target<'a>(
+    machine: &'a Machine,
+    name: &'a str,
+    wait: Duration,
+) -> Result<(Other<'a>, Channel, u64), Wrong> {
+    let index = machine.index(name)?;
+    let Some((channel, room)) = machine.loads(index) else {
+        return Err(format!(
+            "`{0}` may not load `{name}`; a [[channel]] with kind = \"program\", from = \"{0}\", to = [\"{name}\"] in the manifest would let it",
+            machine.info.name
+        ));
+    };
+    let open = channel::named(channel).and_then(|ends| match &ends[..] {
+        [end] => end.open(),
+        _ => Err(std::io::ErrorKind::InvalidData.into()),
+    });
+    let open = open.map_err(|why| format!("channel {channel}: {why}"))?;
+    Ok((Other { machine, index, name, wait }, open, room))
+}
+
+/// Restarts it. The first life is the image's whatever was loaded, so one that has not lived yet begins twice.
+fn again(other: &Other, why: &Result<Reader, Wrong>) -> Result<Status, Wrong> {
+    let begin = || other.anew().map_err(|e| granted(e, "control", (other.index, other.name), why));
+    let now = begin()?;
+    if now.restarts == 0 { begin() } else { Ok(now) }
+}
+
+/// Writes it, its first word last, so that it is never taken for whole before it is; and reads it back.
+fn write(memory: &Registers, packed: &[u8]) -> Result<(), Wrong> {
+    let base = PAGE as usize;
+    let words: Vec<u64> = packed.chunks(8).map(word).collect();
+    memory.set64(base, 0);
+    fence(Ordering::SeqCst);
+    let rest = || words.iter().enumerate().skip(1);
+    rest().for_each(|(n, word)| memory.set64(base + n * 8, *word));
+    fence(Ordering::SeqCst);
+    let half = |at: usize| u64::from(memory.get32(base + at));
+    let read = |n: usize| half(n * 8) | half(n * 8 + 4) << 32;
+    if let Some((n, _)) = rest().find(|(n, word)| read(*n) != **word) {
+        return Err(format!("byte {:#x} did not stay as it was written", n * 8));
+    }
+    memory.set64(base, words.first().copied().unwrap_or(0));
+    fence(Ordering::SeqCst);
+    Ok(())
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
