@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// Writes garbage for so many milliseconds.
 pub fn run(channel: &str, millis: &str) -> io::Result<()> {
     let millis = millis.parse().map_err(|_| io::Error::other("so many milliseconds?"))?;
-    let pair = named(channel)?[0].open()?.pair().ok_or_else(|| io::Error::other("raw pages"))?;
+    let pair =
+        named(channel)?[0].open()?.stay().pair().ok_or_else(|| io::Error::other("raw pages"))?;
     let drives = pair.sends();
     let (own, other) = if drives { (*pair.tx(), *pair.rx()) } else { (*pair.rx(), *pair.tx()) };
     let section = pair.shape().rx_bytes();
