@@ -85,6 +85,7 @@ fn launch(core: Core) {
     set!(begin_tsc, rdtsc());
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     set!(restarts, u64::from(incarnation()));
+    set!(loaded, 0);
     state(State::Launching as u32);
     let loaded = load();
     if loaded.is_none() {

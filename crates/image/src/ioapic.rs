@@ -93,7 +93,8 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
     let slots = table.map_or([0, 0], |_| slots(plan, index));
     Ok(Some(Lines {
         registers: plan.machine.ioapic.map_or(0, |i| MMIO_VA + i.base),
-        table: table.map_or(0, |table| MMIO_VA + table),
+        // It is mapped for those that have a line of the machine's.
+        table: table.filter(|_| !own.is_empty()).map_or(0, |table| MMIO_VA + table),
         own: set(&|_| true) | pins,
         channels: pins,
         reserved: 0,

@@ -45,8 +45,15 @@ impl<'a> Screen<'a> {
         Ok(Self { machine, index, seen: Vec::new() })
     }
 
-    /// What came since the last look, at first all that is still there.
+    /// What came since the last look, at first all that is still there. It is another's, so what would control the
+    /// terminal is left out.
     fn next(&mut self) -> Vec<u8> {
+        let text = self.raw();
+        let harmless = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
+        String::from_utf8_lossy(&text).chars().filter(harmless).collect::<String>().into_bytes()
+    }
+
+    fn raw(&mut self) -> Vec<u8> {
         let Some(report) = self.machine.known(self.index).report else { return Vec::new() };
         self.seen.resize(report.cores.len(), 0);
         let mut text = Vec::new();
@@ -72,25 +79,33 @@ fn keys(name: &str, channel: Option<&str>) -> Result<Option<Sender>, Wrong> {
     Sender::open(channel, 0).map(Some).map_err(|why| format!("{channel}: {why}"))
 }
 
-/// Sends a line as soon as there is room and somebody there.
-fn send(to: &mut Sender, name: &str, line: &[u8], wait: Duration) -> Result<(), Wrong> {
-    let end = Instant::now() + wait;
-    loop {
-        match to.send(line) {
-            Ok(()) => return Ok(()),
-            Err(Stop::Wait | Stop::Apart | Stop::Lost | Stop::Left) if Instant::now() < end => {
-                sleep(Duration::from_millis(1));
+/// A line on its way.
+struct Line {
+    bytes: Vec<u8>,
+    end: Instant,
+    wait: Duration,
+}
+
+impl Line {
+    fn new(bytes: Vec<u8>, wait: Duration) -> Self {
+        Self { bytes, end: Instant::now() + wait, wait }
+    }
+
+    /// Sends it if there is room and somebody there; whether it has gone. An error once it has waited too long.
+    fn send(&self, to: &mut Sender, name: &str) -> Result<bool, Wrong> {
+        let seconds = self.wait.as_secs();
+        match to.send(&self.bytes) {
+            Ok(()) => Ok(true),
+            Err(Stop::Wait | Stop::Apart | Stop::Lost | Stop::Left)
+                if Instant::now() < self.end =>
+            {
+                Ok(false)
             }
-            Err(Stop::Wait) => {
-                return Err(format!("waited {} s for `{name}` to take a line", wait.as_secs()));
-            }
+            Err(Stop::Wait) => Err(format!("waited {seconds} s for `{name}` to take a line")),
             Err(Stop::Apart) => {
-                return Err(format!(
-                    "waited {} s for `{name}` to open its end of the channel",
-                    wait.as_secs()
-                ));
+                Err(format!("waited {seconds} s for `{name}` to open its end of the channel"))
             }
-            Err(stop) => return Err(format!("the channel to `{name}`: {stop:?}")),
+            Err(stop) => Err(format!("the channel to `{name}`: {stop:?}")),
         }
     }
 }
@@ -128,7 +143,10 @@ pub fn attach(
                 let to = to.as_mut().ok_or_else(|| {
                     format!("nothing takes lines for `{name}`: this sandbox has no channel `{name}{KEYS}`, and none was named")
                 })?;
-                send(to, name, &line, wait)?;
+                let line = Line::new(line, wait);
+                while !line.send(to, name)? {
+                    sleep(Duration::from_millis(1));
+                }
                 continue;
             }
             Err(TryRecvError::Empty) => false,
@@ -165,6 +183,8 @@ struct Terminal<'a> {
     /// So that the master is a terminal's also while nobody has it open.
     _slave: OwnedFd,
     line: Vec<u8>,
+    /// Typed, and not yet gone: keys wait meanwhile, other terminals do not.
+    going: Option<Line>,
 }
 
 impl<'a> Terminal<'a> {
@@ -187,7 +207,7 @@ impl<'a> Terminal<'a> {
             .map_err(|why| format!("{}: {why}", link.display()))?;
         let (screen, to) = (Screen::open(machine, name)?, keys(name, None)?);
         let master = File::from(pty.master);
-        Ok(Self { name, screen, to, master, _slave: pty.slave, line: Vec::new() })
+        Ok(Self { name, screen, to, master, _slave: pty.slave, line: Vec::new(), going: None })
     }
 
     /// Writes for whoever has the terminal open; what nobody reads is lost.
@@ -203,11 +223,27 @@ impl<'a> Terminal<'a> {
                 None => self.show(piece),
             }
         }
-        let mut bytes = [0; LINE];
-        let len = self.master.read(&mut bytes).unwrap_or(0);
-        for byte in &bytes[..len] {
-            self.key(*byte, wait);
+        let mut byte = [0];
+        while self.go() && self.master.read(&mut byte).is_ok_and(|len| len == 1) {
+            self.key(byte[0], wait);
         }
+    }
+
+    /// Sends what was typed; whether nothing is on its way.
+    fn go(&mut self) -> bool {
+        let Some(line) = &self.going else { return true };
+        let gone = match &mut self.to {
+            Some(to) => line.send(to, self.name),
+            None => Err(format!("this sandbox has no channel `{}{KEYS}`", self.name)),
+        };
+        if let Err(why) = &gone {
+            self.show(format!("bulkheadctl: {why}\r\n").as_bytes());
+        }
+        let over = gone.unwrap_or(true);
+        if over {
+            self.going = None;
+        }
+        over
     }
 
     fn rub_out(&mut self) {
@@ -222,13 +258,7 @@ impl<'a> Terminal<'a> {
             b'\r' | b'\n' => {
                 self.show(b"\r\n");
                 let line = [std::mem::take(&mut self.line), vec![b'\n']].concat();
-                let sent = match &mut self.to {
-                    Some(to) => send(to, self.name, &line, wait),
-                    None => Err(format!("this sandbox has no channel `{}{KEYS}`", self.name)),
-                };
-                if let Err(why) = sent {
-                    self.show(format!("bulkheadctl: {why}\r\n").as_bytes());
-                }
+                self.going = Some(Line::new(line, wait));
             }
             8 | 127 => self.rub_out(),
             byte if self.line.len() < LINE => {
