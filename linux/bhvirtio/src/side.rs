@@ -26,7 +26,7 @@ impl Side {
     pub fn open(name: &str, offer: &Offer<'_>) -> io::Result<Self> {
         let other = |why: &str| io::Error::other(format!("{name}: {why}"));
         let channel = named(name)?[0].open()?.stay();
-        let (driver, own) = (Section::of(&channel, 0), Section::of(&channel, 1));
+        let (driver, own) = (Section::of(channel, 0), Section::of(channel, 1));
         let bytes = channel.end().section as usize;
         let pair = channel.pair().ok_or_else(|| other("it carries raw pages"))?;
         if pair.sends() || !matches!(pair.shape(), bulkhead_channel::layout::Shape::Virtio { .. }) {
