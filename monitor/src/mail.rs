@@ -101,14 +101,12 @@ pub fn ring_bell(number: u32) -> bool {
     true
 }
 
-/// Says where a channel's interrupts go that wakes the own guest. Who rang while they went elsewhere, or nowhere, rang in
-/// vain: so the guest is told once, wherever they go now. Its look for messages comes after this word, and whoever has
-/// not seen the word had written its message before. Looked at here once more, whole: two cores of the guest may have changed
-/// halves of what was looked at.
+/// Says where a channel's interrupts go that wakes the own guest ([`bell::aim`]). Looked at here once more, whole: two cores
+/// of the guest may have changed halves of what was looked at.
 pub fn aim(number: usize, icr: u64) {
     let Some(word) = mailbox(config().sandbox).aims.get(number) else { return };
     let icr = if is_aim(&config().own, icr) { icr } else { 0 };
-    if word.swap(icr, Ordering::AcqRel) != icr && icr != 0 {
+    if bell::aim(word, icr) {
         ipi::interrupt(icr);
     }
 }

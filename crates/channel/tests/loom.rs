@@ -321,6 +321,11 @@ impl bell::Word for Shared {
     fn replace(&self, from: u64, to: u64) -> bool {
         self.0.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
+    fn exchange(&self, to: u64) -> u64 {
+        let was = self.0.swap(to, AcqRel);
+        fence(SeqCst);
+        was
+    }
 }
 
 /// The receiver's armed word, which monitors only read.
@@ -331,6 +336,9 @@ impl bell::Word for Armed {
         self.0.acquire()
     }
     fn replace(&self, _: u64, _: u64) -> bool {
+        panic!("a monitor wrote to the receiver's page");
+    }
+    fn exchange(&self, _: u64) -> u64 {
         panic!("a monitor wrote to the receiver's page");
     }
 }
@@ -541,4 +549,64 @@ fn nobody_sleeps_through_an_end() {
 #[test]
 fn an_end_needs_its_fence() {
     assert!(finds(3, || end(FENCE)).contains("deadlock"));
+}
+
+/// Where a Linux's interrupts go, and what its monitor does when that changes.
+type Aimed = fn(&Shared, u64) -> bool;
+
+/// A message is sent while the receiver's other core switches interrupts on, which went nowhere before. Whoever sleeps for
+/// ever is a deadlock.
+fn switched_on(aimed: Aimed) {
+    let [[tx, rx], theirs] = regions(2, [NOTHING; 2]);
+    let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");
+    let mut receiver = queue::Receiver::open(&theirs[1], &theirs[0], 2, 8).expect("fits");
+    let mut bell = Bell::open(tx, &rx).expect("fits");
+    let mut arm = Arm::open(&theirs[1]).expect("fits");
+    while sender.attend().is_err() | receiver.attend().is_err() {}
+    let bed = Bed::new(&theirs[1]);
+    let aim = Arc::new(Shared(AtomicU64::new(0)));
+    struct Sender(Arc<Bed>, Arc<Shared>);
+    impl Ring for Sender {
+        fn ring(&mut self) {
+            if bell::admit(&self.0.rung, &self.0.armed) && self.1.load() != 0 {
+                self.0.interrupt();
+            }
+        }
+    }
+    let mut side = Sender(bed.clone(), aim.clone());
+    let sending = loom::thread::spawn(move || {
+        sender.send(&1u64.to_le_bytes()).expect("there is room");
+        bell.notify(&mut side);
+    });
+    let mut got = [0; 8];
+    arm.arm();
+    // From its last look on it looks only when it is woken.
+    let mut found = receiver.receive(&mut got).is_ok();
+    if aimed(&aim, 0x41) {
+        bed.interrupt();
+    }
+    let mut bed = Side(bed);
+    while !found {
+        bed.sleep();
+        found = receiver.receive(&mut got).is_ok();
+    }
+    assert_eq!(u64::from_le_bytes(got), 1);
+    sending.join().expect("no panic");
+}
+
+#[test]
+fn nobody_sleeps_through_a_message_that_found_no_way() {
+    explore(3, || switched_on(bell::aim));
+}
+
+#[test]
+fn an_aim_needs_its_interrupt_and_its_fence() {
+    let silent: Aimed = |aim, icr| {
+        bell::aim(aim, icr);
+        false
+    };
+    let unfenced: Aimed = |aim, icr| aim.0.swap(icr, AcqRel) != icr;
+    for aimed in [silent, unfenced] {
+        assert!(finds(3, move || switched_on(aimed)).contains("deadlock"));
+    }
 }

@@ -3,7 +3,7 @@
 //! The receiver's *armed* word lies in a page that only the receiver writes, and is odd while it wants
 //! to be woken. Every value of it lets one interrupt through, whatever the sender does.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -43,6 +43,8 @@ pub trait Word {
     fn load(&self) -> u64;
     /// From one value to another; whether it had that one.
     fn replace(&self, from: u64, to: u64) -> bool;
+    /// To a value; what it was. A full fence follows.
+    fn exchange(&self, to: u64) -> u64;
 }
 
 impl Word for AtomicU64 {
@@ -52,6 +54,12 @@ impl Word for AtomicU64 {
 
     fn replace(&self, from: u64, to: u64) -> bool {
         self.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn exchange(&self, to: u64) -> u64 {
+        let was = self.swap(to, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        was
     }
 }
 
@@ -63,6 +71,13 @@ pub fn admit(rung: &impl Word, armed: &impl Word) -> bool {
     let last = rung.load();
     let now = armed.load();
     now & 1 == 1 && now != last && rung.replace(last, now)
+}
+
+/// Says in `word` where interrupts go from now on, 0 for nowhere; whether the guest has to be interrupted there. Who rang while they
+/// went elsewhere rang in vain, so it is told once: its look for messages comes after the fence, and whoever has not
+/// seen the new word had written its message before its own.
+pub fn aim(word: &impl Word, icr: u64) -> bool {
+    word.exchange(icr) != icr && icr != 0
 }
 
 /// Says for an end whose guest has ended that it has left, and asks for no interrupt any more. What it said
