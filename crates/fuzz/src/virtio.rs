@@ -1,6 +1,6 @@
 //! A virtio device's side whose driver writes anything into all that it can write, between two calls: nothing
 //! panics, no part of a chain leaves the buffers of its section, nothing is written to the driver's section, each
-//! call takes a bounded number of accesses; and with an honest driver the device works again.
+//! call takes a bounded number of accesses, a chain of an older session is not used in a later one; and with an honest driver the device works again.
 
 use crate::{Input, Seen};
 use bulkhead_channel::host::Region;
@@ -23,7 +23,9 @@ struct Attack {
     theirs: Region,
     /// What the driver wrote last, where it wrote.
     wrote: BTreeMap<usize, u64>,
-    held: Vec<(usize, Chain)>,
+    /// Chains that were taken, by session and queue. Those of older sessions stay.
+    held: Vec<((u32, usize), Chain)>,
+    sessions: u32,
 }
 
 /// Attacks a device.
@@ -46,7 +48,7 @@ impl Attack {
     fn new() -> Self {
         let (mine, theirs) = (Region::new(SECTION), Region::new(SECTION));
         let device = Device::open(mine.clone(), theirs.clone(), SECTION, &OFFER).expect("it fits");
-        Self { device, mine, theirs, wrote: BTreeMap::new(), held: Vec::new() }
+        Self { device, mine, theirs, wrote: BTreeMap::new(), held: Vec::new(), sessions: 0 }
     }
 
     /// A hello that answers the device's.
@@ -133,19 +135,24 @@ impl Attack {
         let (which, number) = (input.below(4), input.below(2));
         if which == 0 {
             let news = self.device.attend();
-            if news.is_some() {
-                self.held.clear();
-            }
-            return Ok(matches!(news, Some(News::Begun(_))));
+            let begun = matches!(news, Some(News::Begun(_)));
+            self.sessions += u32::from(begun);
+            return Ok(begun);
         }
         let Some(queue) = self.device.queue(number) else { return Ok(false) };
         if which == 1 {
-            let own = self.held.iter().position(|(of, _)| *of == number);
-            if let Some((_, chain)) = own.map(|at| self.held.swap_remove(at)) {
-                queue.used(&chain, input.below(8192));
-                queue.tell();
+            let own = self.held.iter().position(|((_, of), _)| *of == number);
+            let Some(((session, _), chain)) = own.map(|at| self.held.swap_remove(at)) else {
+                return Ok(false);
+            };
+            let told = self.mine.look(used(number) / 8) as u32;
+            queue.used(&chain, input.below(8192));
+            queue.tell();
+            let more = self.mine.look(used(number) / 8) as u32 != told;
+            if more != (session == self.sessions) {
+                return Err(format!("a chain of session {session} in {}: {more}", self.sessions));
             }
-            return Ok(own.is_some());
+            return Ok(true);
         }
         match queue.take() {
             Ok(None) => Ok(false),
@@ -158,7 +165,7 @@ impl Attack {
                 if chain.reads.len + chain.writes.len == 0 {
                     return Err("a chain of nothing".into());
                 }
-                self.held.push((number, chain));
+                self.held.push(((self.sessions, number), chain));
                 Ok(true)
             }
             Err(_) => {

@@ -55,6 +55,8 @@ pub struct Device<M: Memory> {
     /// The driver's epoch that it answers; 0: none.
     driver: u32,
     stage: Stage,
+    /// Sessions that have begun: their chains carry the number.
+    sessions: u64,
     queues: [Option<Queue<M>>; QUEUES],
 }
 
@@ -124,6 +126,7 @@ impl<M: Memory> Device<M> {
             epoch,
             driver,
             stage,
+            sessions: 0,
             queues,
         };
         device.say(Phase::Open);
@@ -188,6 +191,7 @@ impl<M: Memory> Device<M> {
 
     /// The driver says that it is ready.
     fn begin(&mut self) -> News {
+        self.sessions += 1;
         let (features, sizes) = (self.words.accepted.relaxed(), self.words.sizes.relaxed());
         if features & !self.features != 0 || features & VERSION_1 == 0 {
             return self.spoilt();
@@ -200,7 +204,8 @@ impl<M: Memory> Device<M> {
             }
             let fits = size <= offered && size.is_power_of_two();
             self.queues[number] =
-                Queue::open(&self.mine, &self.theirs, self.section, number, size).filter(|_| fits);
+                Queue::open(&self.mine, &self.theirs, self.section, number, size, self.sessions)
+                    .filter(|_| fits);
             if self.queues[number].is_none() {
                 return self.spoilt();
             }

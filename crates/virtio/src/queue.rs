@@ -25,6 +25,8 @@ impl Part {
 /// Buffers that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
+    /// Of which session: heads of another one are other chains.
+    session: u64,
     head: u16,
     /// What the device reads, in the driver's section.
     pub reads: Part,
@@ -41,6 +43,7 @@ pub struct Queue<M: Memory> {
     used: M::Bytes,
     told: M::Word,
     num: u16,
+    session: u64,
     taken: u16,
     done: u16,
     /// The first entry of `used` shares the word that tells how many there are.
@@ -64,6 +67,7 @@ impl<M: Memory> Queue<M> {
         section: usize,
         number: usize,
         num: u16,
+        session: u64,
     ) -> Option<Self> {
         let size = usize::from(num);
         Some(Self {
@@ -73,6 +77,7 @@ impl<M: Memory> Queue<M> {
             used: mine.bytes(used(number), 4 + 8 * size)?,
             told: mine.word(used(number))?,
             num,
+            session,
             taken: 0,
             done: 0,
             first: 0,
@@ -111,8 +116,12 @@ impl<M: Memory> Queue<M> {
         self.taken = self.taken.wrapping_sub(count);
     }
 
-    /// Has used a chain, with so many bytes written. The driver sees it after [`Queue::tell`].
+    /// Has used a chain, with so many bytes written. The driver sees it after [`Queue::tell`]. One of an older
+    /// session is nobody's, and ignored.
     pub fn used(&mut self, chain: &Chain, written: usize) {
+        if chain.session != self.session {
+            return;
+        }
         let slot = self.slot(self.done);
         let (id, len) = (u32::from(chain.head), written.min(chain.writes.len) as u32);
         if slot == 0 {
@@ -147,7 +156,7 @@ impl<M: Memory> Queue<M> {
             }
             _ => return Err(Corrupted),
         };
-        Ok(Chain { head, reads, writes })
+        Ok(Chain { session: self.session, head, reads, writes })
     }
 
     /// A descriptor, read once.

@@ -62,14 +62,18 @@ struct Card {
 impl Card {
     fn run(&mut self) -> io::Result<()> {
         loop {
-            match self.side.attend() {
+            let news = self.side.attend();
+            // Whatever became of the driver: what was taken is an older session's, also after one that was spoilt.
+            if news.is_some() {
+                self.room.clear();
+            }
+            match news {
                 Some(News::Begun(features)) if features & NEEDED != NEEDED => self.side.spoilt(),
                 Some(News::Begun(features)) => {
                     let large = features & GUEST_TSO4 != 0 && features & GUEST_TSO6 != 0;
                     tun::offload(&self.tap, large && features & GUEST_CSUM != 0)?;
                 }
-                Some(_) => self.room.clear(),
-                None => {}
+                Some(_) | None => {}
             }
             let sent = self.sent()?;
             let received = self.received()?;
