@@ -19,6 +19,8 @@ pub struct Side {
     pub mine: Mapping<'static>,
     name: String,
     idle: u32,
+    /// How often each kind of news came.
+    told: [u32; 3],
 }
 
 impl Side {
@@ -35,7 +37,7 @@ impl Side {
         let device = Device::open(*pair.rx(), *pair.tx(), bytes, offer);
         let device = device.map_err(|_| other("its sections are too small"))?;
         let (theirs, mine) = (*pair.tx(), *pair.rx());
-        Ok(Self { device, driver, own, theirs, mine, name: name.to_owned(), idle: 0 })
+        Ok(Self { device, driver, own, theirs, mine, name: name.to_owned(), idle: 0, told: [0; 3] })
     }
 
     /// Says what became of the driver; its features when it begins.
@@ -51,8 +53,19 @@ impl Side {
         self.tell(news);
     }
 
-    fn tell(&self, news: News) {
-        eprintln!("bhvirtio: {}: {news:?}", self.name);
+    /// Says it the first time, the second, the fourth and so on: how often there is news is the driver's choice.
+    fn tell(&mut self, news: News) {
+        let kind = match news {
+            News::Begun(_) => 0,
+            News::Lost => 1,
+            News::Corrupted => 2,
+        };
+        self.told[kind] = self.told[kind].saturating_add(1);
+        match self.told[kind] {
+            1 => eprintln!("bhvirtio: {}: {news:?}", self.name),
+            n if n.is_power_of_two() => eprintln!("bhvirtio: {}: {news:?}, {n} times", self.name),
+            _ => {}
+        }
     }
 
     /// After a round: if there was nothing to do it waits, at first shortly, then ever longer, or until a file can
