@@ -479,7 +479,11 @@ static void run(struct bh_device *bh, bool on)
 		hrtimer_cancel(&bh->timer);
 }
 
-/* A new life of the driver's: nothing of an older session counts any more. */
+/*
+ * A new life of the driver's: nothing of an older session counts any more. It says that it
+ * is away before it clears anything: a device side in the middle of its work, which sees a
+ * cleared ring, sees then why. It answers the new life when all is clear.
+ */
 static void reset(struct virtio_device *vdev)
 {
 	struct bh_virtio *virtio = container_of(vdev, struct bh_virtio, vdev);
@@ -488,12 +492,14 @@ static void reset(struct virtio_device *vdev)
 
 	run(bh, false);
 	virtio->status = 0;
+	bh->epoch = following(bh->epoch);
+	say_hello(bh, ABSENT);
+	smp_wmb();
 	set_word(bh, BH_STATUS, 0);
 	set_word(bh, BH_ACCEPTED, 0);
 	set_word(bh, BH_SIZES, 0);
 	for (n = 0; n < BH_QUEUES; n++)
 		memset(bh->mine + BH_AVAIL(n), 0, sizeof(u32));
-	bh->epoch = following(bh->epoch);
 	say_hello(bh, OPEN);
 }
 

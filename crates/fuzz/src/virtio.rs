@@ -218,6 +218,26 @@ mod tests {
     use super::*;
     use crate::drive::Random;
 
+    /// A driver that clears its rings after it has said so is lost, not to blame; one that only clears them is.
+    #[test]
+    fn who_begins_anew_is_not_to_blame() {
+        for (anew, news) in [(true, News::Lost), (false, News::Corrupted)] {
+            let mut attack = Attack::new();
+            attack.honest(false);
+            attack.device.attend();
+            assert_eq!(attack.device.queue(0).expect("a session").take(), Ok(None));
+            if anew {
+                attack.set(HELLO, Hello { phase: Phase::Absent, epoch: 2, seen: 1 }.word());
+            }
+            attack.set(avail(0), 0xFFFF << 16);
+            assert!(attack.device.queue(0).expect("a session").take().is_err());
+            assert_eq!(attack.device.spoilt(), news);
+            assert!(attack.device.queue(0).is_none());
+            assert_eq!(attack.device.attend(), None);
+            attack.recover().expect("an honest device");
+        }
+    }
+
     /// The attacks reach what they are for: sessions, chains, queues that are spoilt.
     #[test]
     fn attacks_get_somewhere() {

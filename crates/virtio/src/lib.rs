@@ -136,18 +136,16 @@ impl<M: Memory> Device<M> {
     /// Whether the driver came, went or begins anew. To be asked before each round of work: a queue of an older
     /// session gives garbage.
     pub fn attend(&mut self) -> Option<News> {
-        let hello = Hello::of(self.words.hello.acquire());
-        let here = hello.phase == Phase::Open && hello.seen == self.epoch && hello.epoch != 0;
-        let same = here && hello.epoch == self.driver;
-        if self.driver != 0 && !same {
+        let here = self.here();
+        if self.driver != 0 && here != Some(self.driver) {
             let was = self.stage;
             self.part();
             if was == Stage::Up {
                 return Some(News::Lost);
             }
         }
-        if here && self.driver == 0 {
-            self.answer(hello.epoch);
+        if let Some(epoch) = here.filter(|_| self.driver == 0) {
+            self.answer(epoch);
         }
         let ready = self.driver != 0 && self.stage == Stage::Apart;
         if ready && self.words.status.acquire() & DRIVER_OK != 0 {
@@ -156,13 +154,25 @@ impl<M: Memory> Device<M> {
         None
     }
 
+    /// The epoch of a driver that speaks to this device.
+    fn here(&self) -> Option<u32> {
+        let hello = Hello::of(self.words.hello.acquire());
+        let here = hello.phase == Phase::Open && hello.seen == self.epoch && hello.epoch != 0;
+        here.then_some(hello.epoch)
+    }
+
     /// One of its queues, while there is a driver that uses it.
     pub fn queue(&mut self, number: usize) -> Option<&mut Queue<M>> {
         self.queues.get_mut(number)?.as_mut().filter(|_| self.stage == Stage::Up)
     }
 
-    /// Ends the session: a queue has said [`Corrupted`].
+    /// Ends the session: a queue has said [`Corrupted`]. [`News::Lost`] if the driver begins anew meanwhile: it says
+    /// so before it clears its rings.
     pub fn spoilt(&mut self) -> News {
+        if self.driver != 0 && self.here() != Some(self.driver) {
+            self.part();
+            return News::Lost;
+        }
         self.stage = Stage::Spoilt;
         News::Corrupted
     }
@@ -192,7 +202,7 @@ impl<M: Memory> Device<M> {
     /// The driver says that it is ready.
     fn begin(&mut self) -> News {
         self.sessions += 1;
-        let (features, sizes) = (self.words.accepted.relaxed(), self.words.sizes.relaxed());
+        let (features, sizes) = (self.words.accepted.acquire(), self.words.sizes.acquire());
         if features & !self.features != 0 || features & VERSION_1 == 0 {
             return self.spoilt();
         }
