@@ -295,8 +295,8 @@ static int spoil(struct bh_queue *q, const char *what, u32 value)
 	/* One that has begun anew meanwhile is not to blame. */
 	if (joined(bh) && !bh->spoilt) {
 		bh->spoilt = true;
-		dev_err(&bh->pci->dev, "the device side spoilt queue %ld: %s %u\n",
-			(long)(q - bh->queues), what, value);
+		dev_err_ratelimited(&bh->pci->dev, "the device side spoilt queue %ld: %s %u\n",
+				    (long)(q - bh->queues), what, value);
 	}
 	return 0;
 }
@@ -742,7 +742,7 @@ static void begin(struct bh_device *bh, u32 peer)
 	virtio->vdev.config = &operations;
 	why = learn(bh, virtio);
 	if (why) {
-		dev_err(&bh->pci->dev, "refused: %s\n", why);
+		dev_err_ratelimited(&bh->pci->dev, "refused: %s\n", why);
 		bh->refused = peer;
 		kfree(virtio);
 		return;
@@ -750,7 +750,7 @@ static void begin(struct bh_device *bh, u32 peer)
 	bh->virtio = virtio;
 	err = register_virtio_device(&virtio->vdev);
 	if (err) {
-		dev_err(&bh->pci->dev, "no virtio device: %d\n", err);
+		dev_err_ratelimited(&bh->pci->dev, "no virtio device: %d\n", err);
 		bh->refused = peer;
 		bh->virtio = NULL;
 		put_device(&virtio->vdev.dev);
@@ -779,11 +779,11 @@ static void watch(struct work_struct *work)
 	bool open = phase_of(hello) == OPEN && peer;
 
 	if (bh->virtio && (!open || peer != bh->peer || bh->spoilt || bh->renew)) {
-		dev_info(&bh->pci->dev, "the device is gone: its side %s\n",
-			 bh->spoilt ? "spoilt the channel" :
-			 bh->renew  ? "takes no output" :
-			 open	     ? "began anew" :
-				       "left");
+		dev_info_ratelimited(&bh->pci->dev, "the device is gone: its side %s\n",
+				     bh->spoilt ? "spoilt the channel" :
+				     bh->renew	? "takes no output" :
+				     open	? "began anew" :
+						  "left");
 		if (bh->spoilt)
 			bh->refused = bh->peer;
 		end(bh);
