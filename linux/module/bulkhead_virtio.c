@@ -42,11 +42,6 @@ MODULE_PARM_DESC(idle_us, "microseconds between looks at an idle device, at most
 
 /* How often it looks whether there is a device side at all. */
 #define WATCH_MS 20
-/*
- * A console's driver waits, spinning, until its output was taken. A device side that
- * takes none for so long has lost its driver until a new session begins.
- */
-#define TAKE_MS 200
 /* Buffers in a section begin at multiples of so many bytes. */
 #define GRANULE 1024
 
@@ -75,10 +70,13 @@ struct bh_queue {
 	struct vring_desc *desc;
 	struct vring_avail *avail;
 	const struct vring_used *used;
-	/* How far the driver's `avail` was taken, and the device's `used`. */
-	u16 num, taken, seen;
-	/* Its driver spins until the device has used what it was given. */
-	bool waited_for;
+	/* How far the driver's `avail` was taken, the device's written, and its `used` seen. */
+	u16 num, taken, offered, seen;
+	/*
+	 * Its driver spins until the device has used what it was given, and cannot take it
+	 * back: so it has that back as soon as it is copied, and no device side can hold it.
+	 */
+	bool copied;
 	struct bh_chain *chains;
 };
 
@@ -96,7 +94,7 @@ struct bh_device {
 	u32 epoch, peer, refused;
 	struct hrtimer timer;
 	ktime_t interval;
-	bool running, spoilt, renew;
+	bool running, spoilt;
 	struct delayed_work watch;
 	struct bh_virtio *virtio;
 	struct bh_queue queues[BH_QUEUES];
@@ -246,6 +244,45 @@ static void describe(struct vring_desc *desc, u64 at, u32 len, u16 flags, u16 ne
 	desc->next = (__force __virtio16)cpu_to_le16(next);
 }
 
+/* Gives the driver a chain back. */
+static void complete_one(struct bh_queue *q, u32 head, u32 len)
+{
+	u16 own = le16_to_cpu((__force __le16)q->ring.used->idx);
+	struct vring_used_elem *to = &q->ring.used->ring[own & (q->num - 1)];
+
+	to->id = (__force __virtio32)cpu_to_le32(head);
+	to->len = (__force __virtio32)cpu_to_le32(len);
+	smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(own + 1));
+}
+
+/* Makes a chain of the mirror, by its first descriptor, available to the device. */
+static void offer(struct bh_queue *q, u16 head)
+{
+	q->avail->ring[q->offered & (q->num - 1)] = (__force __virtio16)cpu_to_le16(head);
+	q->offered++;
+	smp_store_release(&q->avail->idx, (__force __virtio16)cpu_to_le16(q->offered));
+}
+
+/* Copies what a driver sends that does not wait for it. What finds no room is lost. */
+static void copy_one(struct bh_queue *q, u16 head, u32 len)
+{
+	struct bh_device *bh = q->bh;
+	u16 id;
+	long out;
+
+	for (id = 0; id < q->num && q->chains[id].live; id++)
+		;
+	if (id == q->num || !len || bh->spoilt)
+		return;
+	out = pool_take(&bh->out, len);
+	if (out < 0)
+		return;
+	carry(&q->ring, head, bh->mine + out, NULL, 0);
+	q->chains[id] = (struct bh_chain){ out, len, 0, 0, true };
+	describe(&q->desc[id], out, len, 0, 0);
+	offer(q, id);
+}
+
 /* Makes the driver's next chain available to the device. False: there is none, or no room yet. */
 static bool take_one(struct bh_queue *q)
 {
@@ -260,6 +297,12 @@ static bool take_one(struct bh_queue *q)
 		return false;
 	head = le16_to_cpu((__force __le16)q->ring.avail->ring[slot]) & (q->num - 1);
 	measure(&q->ring, head, &out_len, &in_len);
+	if (q->copied) {
+		copy_one(q, head, out_len);
+		q->taken++;
+		complete_one(q, head, 0);
+		return true;
+	}
 	if (out_len)
 		out = pool_take(&bh->out, out_len);
 	if (out < 0)
@@ -281,9 +324,8 @@ static bool take_one(struct bh_queue *q)
 	if (in_len)
 		describe(&q->desc[out_len ? next : head], (u64)bh->section + in, in_len,
 			 VRING_DESC_F_WRITE, 0);
-	q->avail->ring[slot] = (__force __virtio16)cpu_to_le16(head);
 	q->taken++;
-	smp_store_release(&q->avail->idx, (__force __virtio16)cpu_to_le16(q->taken));
+	offer(q, head);
 	return true;
 }
 
@@ -307,10 +349,8 @@ static int drain_one(struct bh_queue *q)
 	struct bh_device *bh = q->bh;
 	u16 idx = le16_to_cpu((__force __le16)smp_load_acquire(&q->used->idx));
 	const struct vring_used_elem *used = &q->used->ring[q->seen & (q->num - 1)];
-	struct vring_used_elem *to;
 	struct bh_chain *chain;
 	u32 id, len;
-	u16 own;
 
 	if (q->seen == idx)
 		return 0;
@@ -330,12 +370,9 @@ static int drain_one(struct bh_queue *q)
 	if (chain->in_len)
 		pool_give(&bh->in, chain->in, chain->in_len);
 	chain->live = false;
-	own = le16_to_cpu((__force __le16)q->ring.used->idx);
-	to = &q->ring.used->ring[own & (q->num - 1)];
-	to->id = (__force __virtio32)cpu_to_le32(id);
-	to->len = (__force __virtio32)cpu_to_le32(len);
-	smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(own + 1));
 	q->seen++;
+	if (!q->copied)
+		complete_one(q, id, len);
 	return 1;
 }
 
@@ -390,24 +427,6 @@ static unsigned int drain(struct bh_queue *q)
 	return n - !more;
 }
 
-/* Whether the device has used all that the driver gave it, before the limit. */
-static bool all_used(struct bh_queue *q)
-{
-	struct bh_device *bh = q->bh;
-	unsigned int n;
-
-	for (n = 0; n < TAKE_MS * 100; n++) {
-		drain(q);
-		if (q->ring.used->idx == q->ring.avail->idx)
-			return true;
-		if (READ_ONCE(bh->spoilt))
-			return false;
-		udelay(10);
-	}
-	WRITE_ONCE(bh->renew, true);
-	return false;
-}
-
 /* The driver has made something available. False breaks the queue. */
 static bool notify(struct virtqueue *vq)
 {
@@ -416,12 +435,10 @@ static bool notify(struct virtqueue *vq)
 	ktime_t soon = micros(poll_us);
 	unsigned long flags;
 
-	if (READ_ONCE(bh->spoilt) || READ_ONCE(bh->renew))
+	if (READ_ONCE(bh->spoilt) && !q->copied)
 		return false;
 	if (take(q))
 		ring(bh);
-	if (q->waited_for)
-		return all_used(q);
 	/* An answer is likely: look as often as at a busy one. */
 	if (ktime_after(READ_ONCE(bh->interval), soon)) {
 		spin_lock_irqsave(&bh->lock, flags);
@@ -597,7 +614,7 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 		.avail = (void *)(bh->mine + BH_AVAIL(n)),
 		.used = (const void *)(bh->theirs + BH_USED(n)),
 		/* Of each port the queue of what the driver sends. */
-		.waited_for = virtio->vdev.id.device == VIRTIO_ID_CONSOLE && n % 2 == 1,
+		.copied = virtio->vdev.id.device == VIRTIO_ID_CONSOLE && n % 2 == 1,
 	};
 	q->pages = alloc_pages_exact(q->size, GFP_KERNEL | __GFP_ZERO);
 	q->chains = kvcalloc(num, sizeof(*q->chains), GFP_KERNEL);
@@ -735,7 +752,7 @@ static void begin(struct bh_device *bh, u32 peer)
 	if (!virtio)
 		return;
 	bh->peer = peer;
-	bh->spoilt = bh->renew = false;
+	bh->spoilt = false;
 	virtio->bh = bh;
 	virtio->vdev.dev.parent = &bh->pci->dev;
 	virtio->vdev.dev.release = release;
@@ -778,10 +795,9 @@ static void watch(struct work_struct *work)
 	u32 peer = epoch_of(hello);
 	bool open = phase_of(hello) == OPEN && peer;
 
-	if (bh->virtio && (!open || peer != bh->peer || bh->spoilt || bh->renew)) {
+	if (bh->virtio && (!open || peer != bh->peer || bh->spoilt)) {
 		dev_info_ratelimited(&bh->pci->dev, "the device is gone: its side %s\n",
 				     bh->spoilt ? "spoilt the channel" :
-				     bh->renew	? "takes no output" :
 				     open	? "began anew" :
 						  "left");
 		if (bh->spoilt)

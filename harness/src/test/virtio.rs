@@ -18,6 +18,7 @@ pub fn jobs() -> Vec<Job> {
         Job::one("channel/virtio-console-6.1", 240, |bench| console(bench, [OLDER, NEWER])),
         Job::one("channel/virtio-rogue-device", 240, rogue_device),
         Job::one("channel/virtio-rogue-driver", 240, rogue_driver),
+        Job::one("channel/virtio-deaf", 240, deaf),
         Job::one("channel/virtio-restart", 240, restart),
     ]
 }
@@ -115,6 +116,25 @@ fn rogue_driver(bench: &Bench) -> Result<String, String> {
     seen.ensure(spoilt > 0, "nothing was spoilt: the rogue is too tame")?;
     seen.ensure(sound(side), "the device side's kernel complains")?;
     Ok(format!("{spoilt} times refused; then {PINGED}"))
+}
+
+/// A console whose device side takes nothing, while the driver's Linux prints more than there is room for, and which then is
+/// gone for another one: the driver is not held up, and unplugged without harm.
+fn deaf(bench: &Bench) -> Result<String, String> {
+    let jobs = [
+        "sh:-c,(sleep${IFS}2;yes|head${IFS}-c${IFS}5000000>/dev/hvc0)&bhvirtio${IFS}terminal",
+        "bhvirtio:deaf,lan,6000,bhvirtio,deaf,lan,2000,true",
+    ];
+    let mut manifest = two([NEWER, NEWER], jobs);
+    manifest.0 = manifest.0.replace("ends_with = [\"one\"]", "ends_with = [\"two\"]");
+    let seen = look(&manifest, bench)?;
+    linux(&seen, "two", 2)?;
+    let said = &seen.outcome()?.serials[1];
+    seen.ensure(sound(said), "the driver's kernel complains")?;
+    for part in ["a shell on hvc0", "its side began anew", "the shell has ended: signal: 1"] {
+        seen.ensure(said.contains(part), format!("the driver's Linux did not say `{part}`"))?;
+    }
+    Ok("nothing took its output; unplugged without harm".into())
 }
 
 /// The driver's Linux begins anew: the device side is told, and serves its next life.

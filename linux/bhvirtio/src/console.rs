@@ -7,6 +7,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// Kind of device (virtio 1.2, 5.3), and its queues: input of the driver's, output of the driver's.
 const DEVICE: u32 = 3;
@@ -141,4 +142,16 @@ fn try_type(side: &mut Side, pending: &mut Vec<u8>) -> Result<bool, Corrupted> {
         any = true;
     }
     Ok(any)
+}
+
+/// A console that takes nothing, for so many milliseconds; then it is gone without a word.
+pub fn deaf(channel: &str, millis: &str) -> io::Result<()> {
+    let millis = millis.parse().map_err(|_| io::Error::other("so many milliseconds?"))?;
+    let mut side = Side::open(channel, &OFFER)?;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(millis) {
+        side.attend();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@
 //! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
 //! | `terminal` | driver's side: a shell on the console |
 //! | `reach ADDRESS` | for tests: waits until an address answers, then until it does not, then until it does again |
+//! | `deaf CHANNEL MS PROGRAM ...` | for tests: a console that takes nothing that the driver prints, then a program in its place |
 //! | `rogue CHANNEL MS [PROGRAM ...]` | for tests: writes garbage into the own section, then runs a program |
 #![forbid(unsafe_code)]
 
@@ -31,12 +32,15 @@ fn main() -> ExitCode {
         ["card", address, ref program @ ..] => driver::card(address, program),
         ["terminal"] => driver::terminal(),
         ["reach", address] => driver::reach(address),
+        ["deaf", channel, millis, program, ref more @ ..] => {
+            console::deaf(channel, millis).and_then(|()| done(Command::new(program).args(more)))
+        }
         ["rogue", channel, millis] => rogue::run(channel, millis),
         ["rogue", channel, millis, program, ref more @ ..] => {
             rogue::run(channel, millis).and_then(|()| done(Command::new(program).args(more)))
         }
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | card ADDRESS [PROGRAM ...] | terminal | reach ADDRESS | rogue CHANNEL MS [PROGRAM ...]",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | card ADDRESS [PROGRAM ...] | terminal | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...]",
         )),
     };
     match done {
