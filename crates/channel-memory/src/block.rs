@@ -10,13 +10,13 @@ pub use way::{load, store};
 mod between {
     use core::arch::asm;
 
-    /// Copies a block.
+    /// Copies a block, `OUT` of the mapping or into it.
     ///
     /// # Safety
     /// The 64 bytes are readable at `from`, writable at `to`, and do not overlap. Others may change or read one
     /// of them meanwhile.
     #[inline(always)]
-    pub unsafe fn copy(from: *const u8, to: *mut u8) {
+    pub unsafe fn copy<const OUT: bool>(from: *const u8, to: *mut u8) {
         // SAFETY: accesses what the caller vouches for. Where the compiler does not use the registers, it has
         // nothing in them.
         unsafe {
@@ -50,29 +50,36 @@ mod between {
     use bulkhead_channel::BLOCK;
     use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-    /// Copies a block.
+    /// Copies a block, `OUT` of the mapping or into it.
     ///
     /// # Safety
-    /// The 64 bytes are readable at `from`, writable at `to`, and do not overlap. Others may change or read one
-    /// of them meanwhile, if it is accessed atomically alone.
+    /// The 64 bytes are readable at `from`, writable at `to`, and do not overlap. Others may change or read those of the mapping
+    /// meanwhile, atomically; the others are this program's alone.
     #[inline(always)]
-    pub unsafe fn copy(from: *const u8, to: *mut u8) {
-        let (from, whole) = (from.cast_mut(), (from.addr() | to.addr()) % 8 == 0);
+    pub unsafe fn copy<const OUT: bool>(from: *const u8, to: *mut u8) {
+        let whole = (from.addr() | to.addr()) % 8 == 0;
         for n in 0..if whole { BLOCK } else { 0 } {
-            // SAFETY: both are aligned, and word `n` is within what the caller vouches for.
-            let (from, to) = unsafe {
-                (
-                    AtomicU64::from_ptr(from.add(8 * n).cast()),
-                    AtomicU64::from_ptr(to.add(8 * n).cast()),
-                )
-            };
-            to.store(from.load(Relaxed), Relaxed);
+            // SAFETY: both are aligned, and word `n` is within what the caller vouches for. Only the mapping's is
+            // taken for an atomic one: what is borrowed to be read must not be.
+            unsafe {
+                let (from, to) = (from.add(8 * n).cast::<u64>(), to.add(8 * n).cast::<u64>());
+                if OUT {
+                    to.write(AtomicU64::from_ptr(from.cast_mut()).load(Relaxed));
+                } else {
+                    AtomicU64::from_ptr(to).store(from.read(), Relaxed);
+                }
+            }
         }
         for n in 0..if whole { 0 } else { 8 * BLOCK } {
             // SAFETY: byte `n` is within what the caller vouches for; bytes are always aligned.
-            let (from, to) =
-                unsafe { (AtomicU8::from_ptr(from.add(n)), AtomicU8::from_ptr(to.add(n))) };
-            to.store(from.load(Relaxed), Relaxed);
+            unsafe {
+                let (from, to) = (from.add(n), to.add(n));
+                if OUT {
+                    to.write(AtomicU8::from_ptr(from.cast_mut()).load(Relaxed));
+                } else {
+                    AtomicU8::from_ptr(to).store(from.read(), Relaxed);
+                }
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ pub unsafe fn out(from: *const u8, to: &mut [u8]) {
     let mut at = from;
     for to in blocks {
         // SAFETY: a block for each of the slice's, as the caller says.
-        unsafe { block::copy(at, to.as_mut_ptr()) };
+        unsafe { block::copy::<true>(at, to.as_mut_ptr()) };
         at = at.wrapping_add(BYTES);
     }
     let whole = at.addr() % 8 == 0;
@@ -63,7 +63,7 @@ pub unsafe fn into(from: &[u8], to: *mut u8) {
     let mut at = to;
     for from in blocks {
         // SAFETY: a block for each of the slice's, as the caller says.
-        unsafe { block::copy(from.as_ptr(), at) };
+        unsafe { block::copy::<false>(from.as_ptr(), at) };
         at = at.wrapping_add(BYTES);
     }
     let whole = at.addr() % 8 == 0;
