@@ -29,7 +29,7 @@ struct Entry {
     seen: u64,
 }
 
-/// A switch of `PORTS` ports, at most 32, with `MACS` addresses at each.
+/// A switch of `PORTS` ports, 1 to 32, with `MACS` addresses at each.
 #[derive(Debug)]
 pub struct Switch<const PORTS: usize, const MACS: usize> {
     ports: [[Entry; MACS]; PORTS],
@@ -48,7 +48,7 @@ impl<const PORTS: usize, const MACS: usize> Switch<PORTS, MACS> {
     /// Knows nobody.
     #[must_use]
     pub const fn new() -> Self {
-        const { assert!(PORTS <= 32 && MACS > 0) };
+        const { assert!(PORTS > 0 && PORTS <= 32 && MACS > 0) };
         Self { ports: [[Entry { mac: [0; 6], seen: 0 }; MACS]; PORTS] }
     }
 
@@ -65,8 +65,7 @@ impl<const PORTS: usize, const MACS: usize> Switch<PORTS, MACS> {
             Some(port) if port != from => return Err(Refused::Stolen),
             _ => self.learn(from, source, now),
         }
-        let others = (1u64 << PORTS) as u32;
-        let others = others.wrapping_sub(1) & !(1 << from);
+        let others = u32::MAX >> (32 - PORTS) & !(1 << from);
         Ok(match self.port_of(to, now) {
             Some(port) => 1 << port & others,
             None => others,

@@ -51,18 +51,17 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         Self { to, from, bell, arm, counts: Counts::default() }
     }
 
-    /// Asks to be woken for the next frame, and goes on with both channels' agreements; whether anybody will wake it. Look for frames
-    /// once more after this, and then sleep.
+    /// Asks to be woken for the next frame, and goes on with the agreement on what it sends; whether anybody will wake it.
+    /// Look for frames once more after this, and then sleep.
     pub fn arm(&mut self) -> bool {
         if let Some(arm) = &mut self.arm {
             arm.arm();
         }
-        // What is news of the peer, the next frame tells.
-        let offers = self.to.attend();
-        if let Some(bell) = &mut self.bell
-            && offers.is_err()
-        {
-            bell.tell();
+        if let Err(stop) = self.to.attend() {
+            self.heed_receiver(stop);
+            if let Some(bell) = &mut self.bell {
+                bell.tell();
+            }
         }
         self.arm.is_some()
     }
@@ -91,16 +90,14 @@ impl<M: Memory, R: Ring> Wire<M, R> {
             Ok(()) => self.counts.sent = self.counts.sent.wrapping_add(1),
             Err(stop) => {
                 self.counts.full = self.counts.full.wrapping_add(1);
-                if self.heed(stop) {
-                    self.to.reset();
-                }
+                self.heed_receiver(stop);
             }
         }
         sent.is_ok()
     }
 
-    /// Copies the oldest frame out, if there is one: its bytes in `buffer`. Those that are too long are dropped. After 64 of them
-    /// it gives up for now: only a peer that means no good sends so many.
+    /// Copies the oldest frame out, if there is one: its bytes in `buffer`. Those that are too long are dropped, at most 64 in a
+    /// call: so a peer that sends nothing else does not keep the caller here.
     pub fn receive<'a>(&mut self, buffer: &'a mut [u8; FRAME]) -> Option<&'a mut [u8]> {
         for _ in 0..64 {
             match self.from.receive(buffer) {
@@ -121,6 +118,12 @@ impl<M: Memory, R: Ring> Wire<M, R> {
             }
         }
         None
+    }
+
+    fn heed_receiver(&mut self, stop: Stop) {
+        if self.heed(stop) {
+            self.to.reset();
+        }
     }
 
     /// Takes news of the peer; whether the own end has to begin anew. Who spoils a channel loses what it sends, no more.

@@ -1,4 +1,4 @@
-//! Two stations on a wire: pings and a stream, also while frames get lost, an end begins anew, or writes garbage.
+//! Two stations on a wire: a stream, also while their drivers write garbage and begin anew.
 
 use bulkhead_channel::host::Region;
 use bulkhead_channel::records;

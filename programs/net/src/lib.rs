@@ -31,7 +31,7 @@ pub fn line(program: Program, to: &str, from: &str) -> Line {
 /// Works until there is nothing to do, then sleeps until a frame comes or a time that the work says (nanoseconds of [`now`]),
 /// for ever. `work` says [`now`] or less for more at once.
 ///
-/// It asks to be woken before it looks: a frame that comes while it works ends the next sleep at once.
+/// It asks to be woken only once there is nothing to do, and then looks once more: while it works nobody has to ring.
 pub fn serve<T>(
     net: &mut T,
     news: Notification,
@@ -39,6 +39,9 @@ pub fn serve<T>(
     mut work: impl FnMut(&mut T) -> u64,
 ) -> ! {
     loop {
+        if work(net) <= now() {
+            continue;
+        }
         let mut woken = true;
         lines(net, &mut |line| woken &= line.arm());
         let until = work(net);
