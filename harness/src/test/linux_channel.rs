@@ -267,7 +267,8 @@ fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
     // News of the sender ends it, or in a flood, whose exits are slow where they are emulated, its time.
     let (millis, role, least) = match flood {
         true => (25, "role=flood ms=1000000", 4),
-        false => (1_000_000, "role=send count=600 gap=300", 300),
+        // A pause in which its scheduler puts it to sleep, also on a host with much else to do.
+        false => (1_000_000, "role=send count=600 gap=3000", 400),
     };
     let job = format!(
         "sh:-c,bhchannel${{IFS}}talk${{IFS}}channel=news${{IFS}}role=woken${{IFS}}ms={millis}&&\
