@@ -2,10 +2,11 @@
 //! thread of its own: what can be read goes into one channel, what comes out of the other is written.
 
 use bulkhead_linux::message::{Receiver, Sender};
+use bulkhead_linux::run::done;
+use bulkhead_linux::terminal;
 use nix::pty::openpty;
-use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 use std::fs::File;
-use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -88,18 +89,7 @@ fn both(
 
 /// This terminal (or input and output) at the other end's.
 pub fn attach(to: &str, from: &str) -> io::Result<()> {
-    let stdin = io::stdin();
-    let before = if stdin.is_terminal() { Some(tcgetattr(&stdin)?) } else { None };
-    if let Some(before) = &before {
-        let mut raw = before.clone();
-        cfmakeraw(&mut raw);
-        tcsetattr(&stdin, SetArg::TCSADRAIN, &raw)?;
-    }
-    let done = both([to, from], io::stdin(), io::stdout(), PIECE);
-    if let Some(before) = &before {
-        tcsetattr(&stdin, SetArg::TCSADRAIN, before)?;
-    }
-    done
+    terminal::raw(|| both([to, from], io::stdin(), io::stdout(), PIECE))
 }
 
 /// Types a line at the other end's terminal and shows what comes back, until the answer is in it.
@@ -166,11 +156,4 @@ pub fn network(device: &str, to: &str, from: &str, more: &[&str]) -> io::Result<
         println!("bhchannel: the network has ended: {pumped:?}");
     });
     done(Command::new(program).args(arguments))
-}
-
-/// Runs a program to its good end.
-fn done(command: &mut Command) -> io::Result<()> {
-    let status = command.status()?;
-    let name = command.get_program().display().to_string();
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{name}: {status}"))) }
 }

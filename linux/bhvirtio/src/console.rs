@@ -2,10 +2,10 @@
 
 use crate::side::Side;
 use bulkhead_channel::{Bytes, Memory};
+use bulkhead_linux::terminal;
 use bulkhead_virtio::{Corrupted, Offer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,7 @@ const PIECE: usize = 512;
 /// On this terminal, until its input ends.
 pub fn attach(channel: &str) -> io::Result<()> {
     let mut side = Side::open(channel, &OFFER)?;
-    let stdin = io::stdin();
-    let before = if stdin.is_terminal() { Some(tcgetattr(&stdin)?) } else { None };
-    if let Some(before) = &before {
-        let mut raw = before.clone();
-        cfmakeraw(&mut raw);
-        tcsetattr(&stdin, SetArg::TCSADRAIN, &raw)?;
-    }
-    let done = converse(&mut side, stdin.lock());
-    if let Some(before) = &before {
-        tcsetattr(&stdin, SetArg::TCSADRAIN, before)?;
-    }
+    let done = terminal::raw(|| converse(&mut side, io::stdin().lock()));
     side.device.close();
     done
 }

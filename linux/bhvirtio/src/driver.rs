@@ -1,7 +1,7 @@
 //! The driver's side, for guests without udev: loads the module and the stock driver, waits for the device, and
 //! uses it.
 
-use crate::done;
+use bulkhead_linux::run::done;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -19,6 +19,7 @@ mod net;
 mod rogue;
 mod side;
 
+use bulkhead_linux::run::done;
 use std::io;
 use std::process::{Command, ExitCode};
 
@@ -50,11 +51,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Runs a program to its good end.
-fn done(command: &mut Command) -> io::Result<()> {
-    let status = command.status()?;
-    let name = command.get_program().display().to_string();
-    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{name}: {status}"))) }
 }

@@ -2,8 +2,8 @@
 //! sections and the tap: this program moves descriptors. They are as large as the two kernels make them, up to
 //! 64 KiB, with virtio's header before each, which tap and card have in common.
 
-use crate::done;
 use crate::side::Side;
+use bulkhead_linux::run::done;
 use bulkhead_linux::section::PARTS;
 use bulkhead_linux::tun;
 use bulkhead_virtio::net::*;

@@ -1,14 +1,16 @@
 //! What the programs of a Linux guest share, so that they themselves need no
 //! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]), ports
-//! ([`port`]) and what comes before measuring ([`setup`]).
+//! ([`port`]), other programs and terminals ([`run`], [`terminal`]) and what comes before measuring ([`setup`]).
 
 pub mod bell;
 pub mod channel;
 pub mod devmem;
 pub mod message;
 pub mod port;
+pub mod run;
 pub mod section;
 pub mod setup;
+pub mod terminal;
 pub mod tun;
 
 pub use bulkhead_layout::marker;
