@@ -1,7 +1,7 @@
 //! Interrupt lines: what the guest writes to its IOAPIC, and what of it goes to the
 //! machine's, which all monitors with lines share (docs/decisions/0016-interrupt-lines.md).
 
-use crate::core::{alone, config, slice};
+use crate::core::{alone, config, shared_of, slice};
 use crate::enforced;
 use ::core::sync::atomic::AtomicU32;
 use bulkhead_ioapic::{
@@ -76,16 +76,20 @@ fn write(own: Own, offset: u64, size: u8, value: u32) -> Result<(), Wrong> {
     }
 }
 
-/// Changes the entry of a pin of channels' ends, which no hardware has. What goes to the upper half counts with the next
+/// Changes the entry of a pin of channels' ends, which no hardware has. Cores come one after the other, as for all that decides
+/// on an aim: so halves that two of them write are looked at together. What goes to the upper half counts with the next
 /// write of the lower one, which comes last: so nobody is sent where neither the old entry nor the new one points.
 fn pin(own: Own, line: u32, half: usize, value: u32) -> Result<(), Wrong> {
-    let old = own.shadow.entry(line);
-    let (new, _) = own.lines.change(&config().own, line, half, old, value, holds)?;
-    own.shadow.set(line, new);
-    if half == 0 {
-        crate::pci::aim(line);
-    }
-    Ok(())
+    let work = || {
+        let old = own.shadow.entry(line);
+        let (new, _) = own.lines.change(&config().own, line, half, old, value, holds)?;
+        own.shadow.set(line, new);
+        if half == 0 {
+            crate::pci::aim(line);
+        }
+        Ok(())
+    };
+    alone(&shared_of(0).pci, work).unwrap_or(Err(Wrong::Line))
 }
 
 /// Where the guest's table sends a pin of channels' ends, as an ICR takes it; 0: nowhere.

@@ -101,11 +101,9 @@ pub fn ring_bell(number: u32) -> bool {
     true
 }
 
-/// Says where a channel's interrupts go that wakes the own guest ([`bell::aim`]). Looked at here once more, whole: two cores
-/// of the guest may have changed halves of what was looked at.
+/// Says where a channel's interrupts go that wakes the own guest ([`bell::aim`]).
 pub fn aim(number: usize, icr: u64) {
     let Some(word) = mailbox(config().sandbox).aims.get(number) else { return };
-    let icr = if is_aim(&config().own, icr) { icr } else { 0 };
     if bell::aim(word, icr) {
         ipi::interrupt(icr);
     }
