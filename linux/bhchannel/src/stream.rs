@@ -1,6 +1,7 @@
 //! Bytes through channels: lines on the command line, a terminal, a network. All of it is two loops, each in a
 //! thread of its own: what can be read goes into one channel, what comes out of the other is written.
 
+use bulkhead_channel::Stop;
 use bulkhead_linux::message::{Receiver, Sender};
 use bulkhead_linux::run::done;
 use bulkhead_linux::terminal;
@@ -9,16 +10,19 @@ use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes of a terminal that go as one message.
 const PIECE: usize = 1024;
+/// Longest wait for an answer: the other end's Linux may have to boot.
+const LIMIT: Duration = Duration::from_secs(120);
 
-fn stopped(what: &str) -> impl Fn(bulkhead_channel::Stop) -> io::Error {
+fn stopped(what: &str) -> impl Fn(Stop) -> io::Error {
     move |stop| io::Error::other(format!("{what}: {stop:?}"))
 }
 
 /// Says on standard error what became of the peer.
-fn tell(name: &str) -> impl Fn(bulkhead_channel::Stop) {
+fn tell(name: &str) -> impl Fn(Stop) {
     move |stop| eprintln!("bhchannel: {name}: {stop:?}")
 }
 
@@ -95,14 +99,30 @@ pub fn attach(to: &str, from: &str) -> io::Result<()> {
 /// Types a line at the other end's terminal and shows what comes back, until the answer is in it.
 pub fn ask(to: &str, from: &str, line: &str, answer: &str) -> io::Result<()> {
     let (mut sender, mut receiver) = (Sender::open(to, 0)?, Receiver::open(from)?);
+    let end = Instant::now() + LIMIT;
+    let left = || end.saturating_duration_since(Instant::now());
+    let late = |what: &str| io::Error::other(format!("waited {} s for {what}", LIMIT.as_secs()));
     let typed = format!("{line}\n");
-    sender.send_all(typed.as_bytes(), tell(to)).map_err(stopped(to))?;
+    loop {
+        match sender.send_within(typed.as_bytes(), left()) {
+            Ok(()) => break,
+            Err(Stop::Wait | Stop::Apart) => return Err(late(&format!("{to} to take the line"))),
+            Err(stop @ (Stop::Lost | Stop::Left)) => tell(to)(stop),
+            Err(stop) => return Err(stopped(to)(stop)),
+        }
+    }
     let (mut buffer, mut seen) = (vec![0; receiver.longest()], String::new());
     while !seen.contains(answer) {
-        let len = receiver.receive_one(&mut buffer, tell(from));
-        let text = String::from_utf8_lossy(&buffer[..len]);
-        print!("{text}");
-        seen += &text;
+        match receiver.receive_within(&mut buffer, Some(left())) {
+            Ok(len) => {
+                let text = String::from_utf8_lossy(&buffer[..len]);
+                print!("{text}");
+                seen += &text;
+            }
+            Err(Stop::Wait | Stop::Apart) => return Err(late(&format!("`{answer}` from {from}"))),
+            Err(stop @ (Stop::Lost | Stop::Left)) => tell(from)(stop),
+            Err(stop) => return Err(stopped(from)(stop)),
+        }
     }
     println!();
     Ok(())

@@ -52,9 +52,16 @@ fn converse(side: &mut Side, mut input: impl Read + AsFd) -> io::Result<()> {
 pub fn ask(channel: &str, line: &str, answer: &str) -> io::Result<()> {
     /// Rounds without anything, of a millisecond at most.
     const PATIENCE: u32 = 2000;
+    /// The driver's Linux may have to boot.
+    const LIMIT: Duration = Duration::from_secs(120);
     let mut side = Side::open(channel, &OFFER)?;
+    let begun = Instant::now();
     let (mut seen, mut pending, mut quiet) = (String::new(), Vec::new(), 0);
     while !seen.contains(answer) {
+        if begun.elapsed() > LIMIT {
+            let why = format!("waited {} s for `{answer}` from {channel}", LIMIT.as_secs());
+            return Err(io::Error::other(why));
+        }
         side.attend();
         let text = printed(&mut side);
         let shown = String::from_utf8_lossy(&text);
