@@ -9,7 +9,7 @@ use std::path::Path;
 const SIZE: (f64, f64) = (520.0, 360.0);
 const MARGIN: (f64, f64) = (64.0, 52.0);
 /// Lines, by series: Okabe and Ito's palette, which people with any colour vision can tell apart.
-const COLOURS: [&str; 3] = ["#0072b2", "#d55e00", "#009e73"];
+const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
 /// How far a value is along an axis.
 #[derive(Clone, Copy)]
@@ -122,12 +122,13 @@ const PLOTS: [Plot; 4] = [
     },
     Plot {
         file: "channel-isolation.svg",
-        title: "Messages of one sender to three receivers, of which one breaks at 2 s",
-        axes: ["ms", "messages/s"],
+        title: "Messages to three receivers, and pings of the one that breaks at 2 s",
+        axes: ["ms", "messages/s, echoes/s"],
         series: &[
             ("channel.heard_zero_", "breaks, looks every 100 ms"),
             ("channel.heard_two_", "every 800 ms"),
             ("channel.heard_three_", "every 1,000 ms"),
+            ("channel.echoes_", "echoes of the one that breaks, every 500 ms"),
         ],
         across: Axis::linear(5_000.0),
         up: Axis::linear(50.0),
@@ -187,7 +188,7 @@ impl Plot {
         let mut out = self.frame();
         for (n, points) in series.iter().enumerate() {
             // One inside the other, so that equal values can be seen.
-            let radius = 6.0 - 2.0 * n as f64;
+            let radius = 6.0 - 1.5 * n as f64;
             out += &self.baseline(rows, self.series[n].0, COLOURS[n % COLOURS.len()]);
             for (x, y) in points.iter().map(|point| self.place(*point)) {
                 let colour = COLOURS[n % COLOURS.len()];

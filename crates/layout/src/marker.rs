@@ -133,6 +133,10 @@ ids! {
     CHANNEL_EXCHANGE = 0x05C "channel.exchange";
     /// When a receiver looked, ms, and how many messages there were: `ms << 16 | messages`.
     CHANNEL_HEARD = 0x05D "channel.heard";
+    /// When an echo was asked for, ms, and its number: `ms << 16 | number`.
+    CHANNEL_ASKED = 0x05E "channel.asked";
+    /// When its answer came, the same.
+    CHANNEL_ECHOED = 0x05F "channel.echoed";
     /// The scheduler: a higher priority wakes and preempts.
     SCHED_WAKE = 0x060 "sched.wake";
     /// Who runs blocks; the next one runs.

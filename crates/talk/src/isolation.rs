@@ -60,12 +60,19 @@ pub fn listen(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     Some(())
 }
 
-/// Writes garbage to what it can, and then to its peer's.
-fn fall(pair: &Pair<'static>) -> Option<()> {
-    let (own, theirs) = if pair.sends() { (pair.tx(), pair.rx()) } else { (pair.rx(), pair.tx()) };
+/// Writes garbage to the words of a channel that its end can write.
+pub fn spoil(pair: &Pair<'static>) -> Option<()> {
+    let own = if pair.sends() { pair.tx() } else { pair.rx() };
     for at in [IDENTITY, GEOMETRY, HELLO, INDEX, ARMED] {
         own.word(at)?.set(0xDEAD_BEEF_DEAD_BEEF);
     }
+    Some(())
+}
+
+/// Does that, and then writes to its peer's.
+pub fn fall(pair: &Pair<'static>) -> Option<()> {
+    spoil(pair)?;
+    let theirs = if pair.sends() { pair.rx() } else { pair.tx() };
     theirs.word(INDEX)?.set(0);
     // Whoever can do that is not kept apart.
     None

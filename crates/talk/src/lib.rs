@@ -10,6 +10,7 @@ mod note;
 mod rogue;
 mod victim;
 
+pub use isolation::{fall, spoil};
 pub use note::Note;
 pub use rogue::rogue;
 pub use victim::victim;

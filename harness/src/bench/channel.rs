@@ -196,62 +196,6 @@ fn exchanged(system: &System, window: u64) -> Result<[f64; SIZES.len()], Failure
     Ok(pieces.map(|n| window as f64 * sizes.next().unwrap_or(PIECE) as f64 / (n * PIECE) as f64))
 }
 
-/// Milliseconds between messages of figure 29; its receivers, each on the core after the one before, and how often they look, ms.
-const BEAT: u64 = 50;
-const LISTENERS: [(&str, u64); 3] = [("zero", 100), ("two", 800), ("three", 1_000)];
-/// When the first of them breaks, after it began, ms; and from when on, and until when, the others are judged by the figure.
-const BREAKS: u64 = 2_000;
-const JUDGED: u64 = 4_900;
-
-/// Figure 29 of the Quest-V article: messages a second that each of three receivers of one sender gets, each time that it looks,
-/// and the first of them breaks on purpose: it overwrites its side of the channel, and then what it has no right to. It is restarted. The others get
-/// what they would have got.
-pub fn isolation() -> Found {
-    let ran = System::new("channel-isolation", "channel-isolation").run()?;
-    let heard = ran.counts.events(id::CHANNEL_HEARD);
-    let begin = heard.iter().map(|event| event.value >> 16).min().ok_or("nobody listened")?;
-    let mut figures = Vec::new();
-    let (mut lost, mut back) = (0, None);
-    for (n, (name, every)) in LISTENERS.into_iter().enumerate() {
-        let looks = heard.iter().filter(|event| event.vcpu == n as u64 + 1);
-        let looks = looks.map(|event| ((event.value >> 16) - begin, event.value & 0xFFFF));
-        // The first one looks when it begins, so there is less than a turn's.
-        let looks: Vec<_> = looks.skip(1).filter(|(at, _)| *at <= JUDGED).collect();
-        for (at, messages) in &looks {
-            let rate = *messages as f64 * 1_000.0 / every as f64;
-            figures.push(Figure::new(Row::new(
-                &format!("channel.heard_{name}_{at}"),
-                "messages/s",
-                rate,
-            )));
-        }
-        let expected = every / BEAT;
-        if n == 0 {
-            // With its last look before it breaks it gets all of them, too.
-            let mut after = looks.iter().skip_while(|(at, _)| *at < BREAKS).skip(1);
-            back = after.find(|(_, messages)| *messages == expected).map(|(at, _)| *at);
-        } else {
-            // With its first turn a session begins: the sender waits for its answer.
-            let judged = looks.iter().filter(|(at, _)| *at >= every);
-            lost += judged.map(|(_, messages)| expected.abs_diff(*messages)).sum::<u64>();
-        }
-    }
-    let restarts = ran.outcome.report.sandboxes.iter().map(|s| s.restarts).collect::<Vec<_>>();
-    if restarts != [0, 1, 0, 0] {
-        return Err(format!("restarts {restarts:?}: the first receiver has to break, once").into());
-    }
-    let back = back.ok_or("the receiver that broke got no more messages")?;
-    figures.extend([
-        Figure::new(Row::new("channel.isolation_lost", "messages", lost as f64))
-            .must(Must::AtMost(0.0))
-            .note("that the other receivers got too few or too many"),
-        Figure::new(Row::new("channel.isolation_back", "ms", back as f64))
-            .must(Must::AtMost((BREAKS + 3 * LISTENERS[0].1) as f64))
-            .note(format!("when the one that breaks at {BREAKS} gets all of its messages again")),
-    ]);
-    Ok(figures)
-}
-
 /// How a manifest says it.
 const KERNEL: &str = "kind = \"kernel\"";
 

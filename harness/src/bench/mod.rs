@@ -16,6 +16,7 @@ mod linux;
 mod monitor;
 mod peer;
 mod policies;
+mod recovery;
 mod sched;
 mod system;
 
@@ -48,7 +49,7 @@ impl Part {
 }
 
 /// Parts of a few seconds, whose figures are tests too: each has a bound.
-pub const SHORT: [Part; 13] = [
+pub const SHORT: [Part; 14] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -65,6 +66,16 @@ pub const SHORT: [Part; 13] = [
     part(&["kernel.replenish", "kernel.timeout_to_handler"], kernel::times),
     part(&["kernel.entry_longest"], kernel::entries),
     part(&["io.irq_to_handler", "exits.irq_to_handler"], io::interrupt),
+    // And `channel.heard_` and `channel.echoes_`, for the plot.
+    part(
+        &[
+            "channel.isolation_lost",
+            "channel.isolation_back",
+            "channel.echo_lost",
+            "channel.echo_back",
+        ],
+        recovery::programs,
+    ),
 ];
 
 /// The others; the longest come first.
@@ -103,7 +114,7 @@ const LONG: &[Part] = &[
     part(&["channel.doorbell", "exits.channel_"], channel::doorbell),
     part(&["channel.flood"], channel::flood),
     part(&["channel.rate_"], channel::rates),
-    part(&["channel.heard_", "channel.isolation_"], channel::isolation),
+    part(&["channel.restarted_"], recovery::sandbox),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];

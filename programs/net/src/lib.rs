@@ -5,12 +5,19 @@
 use bulkhead_net::Wire;
 use bulkhead_program::typed::Mapping;
 use bulkhead_program::{FOREVER, Notification, Program, bell, now, wait_until};
+use smoltcp::time::Instant;
 
 /// A wire of a program.
 pub type Line = Wire<Mapping<'static>, bell::Port>;
 
 /// Nanoseconds after which to look where nobody wakes a receiver (`notify = "poll"`).
 const LOOK: u64 = 1_000_000;
+
+/// What time it is for `smoltcp`.
+#[must_use]
+pub fn instant() -> Instant {
+    Instant::from_micros((now() / 1000) as i64)
+}
 
 /// The wire of two channels.
 ///

@@ -8,10 +8,14 @@ use bulkhead_program::typed::{Mapping, Pair};
 use bulkhead_program::{Program, bell, now, println, ready, sleep_until};
 use bulkhead_talk::Host;
 use core::fmt::Arguments;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 bulkhead_program::entry!(talk);
 
-struct Here(Program);
+/// How often its thread began: one that its fault handler lets begin anew finds the program's memory as it left it.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+struct Here(Program, u64);
 
 impl Host for Here {
     type Ring = bell::Port;
@@ -47,6 +51,10 @@ impl Host for Here {
         println!("{}: {line}", self.0.name());
     }
 
+    fn life(&self) -> u64 {
+        self.1
+    }
+
     fn arg(&self, key: &str) -> Option<&'static str> {
         self.0.arg(key)
     }
@@ -55,5 +63,6 @@ impl Host for Here {
 fn talk(program: Program) -> u32 {
     ready();
     let pairs = |key| program.pairs(program.arg(key).unwrap_or_default());
-    bulkhead_talk::run(&Here(program), pairs("channel").chain(pairs("and")))
+    let here = Here(program, BEGUN.fetch_add(1, Ordering::Relaxed));
+    bulkhead_talk::run(&here, pairs("channel").chain(pairs("and")))
 }

@@ -14,11 +14,10 @@ use bulkhead_net::Station;
 use bulkhead_program::typed::Mapping;
 use bulkhead_program::{FOREVER, Program, bell, exit, now, println, ready};
 use core::net::Ipv4Addr;
-use net_programs::{line, serve};
+use net_programs::{instant, line, serve};
 use smoltcp::iface::{Config, Interface, PollIngressSingleResult, SocketHandle, SocketSet};
 use smoltcp::phy::Medium;
 use smoltcp::socket::tcp;
-use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr};
 
 bulkhead_program::entry!(station);
@@ -93,10 +92,6 @@ fn station(program: Program) -> u32 {
         |net, each| each(net.device.wire()),
         |net| net.work(program),
     )
-}
-
-fn instant() -> Instant {
-    Instant::from_micros((now() / 1000) as i64)
 }
 
 impl Net {
