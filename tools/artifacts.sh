@@ -24,6 +24,11 @@ done
 cargo build --locked -q --profile linux --target "$TARGET" "${crates[@]}"
 cargo build --locked -q --release -p bulkhead-initramfs
 
+# In C, with its library: static, because an initramfs has no others. The linker would warn of a resolver that nobody calls.
+cargo build --locked -q --release -p bulkhead-channel-c
+gcc -std=c11 -O2 -Wall -Wextra -Werror -static -s -Wl,--gc-sections,--no-warnings -Ilinux/support/c/include linux/support/c/examples/bhback.c \
+    "${CARGO_TARGET_DIR:-target}/release/libbulkhead_channel_c.a" -o "$ARTIFACTS/bhback"
+
 initramfs() { # NAME PROGRAM-OR-ENTRY...
     local out=$ARTIFACTS/$1.cpio program
     local -a entries=(dir:/proc dir:/sys dir:/dev dir:/tmp dir:/etc
@@ -47,7 +52,8 @@ initramfs probe bulkhead-probe "file:/machine.toml=machines/qemu-q35.toml"
 # Drivers and our programs; all else is on the disk.
 for modules in "$ARTIFACTS"/linux-*.modules; do
     kernel=$(basename "$modules" .modules)
-    initramfs "disk-${kernel#linux-}" bhbench bhchannel bhtrue bhio "tree:/=$modules" link:/sbin/modprobe=/bin/busybox
+    initramfs "disk-${kernel#linux-}" bhbench bhchannel bhtrue bhio "file:/bin/bhback=$ARTIFACTS/bhback" "tree:/=$modules" \
+        link:/sbin/modprobe=/bin/busybox
 done
 
 initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$ARTIFACTS/linux-6.12-cloud.modules" \

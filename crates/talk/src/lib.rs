@@ -8,6 +8,7 @@ mod isolation;
 mod measure;
 mod note;
 mod rogue;
+mod round;
 mod victim;
 
 pub use isolation::{fall, spoil};
@@ -105,6 +106,8 @@ pub fn run(host: &impl Host, pairs: impl Iterator<Item = Pair<'static>>) -> u32 
         Some("measure-receive") => ends[0].and_then(|pair| measure::receive(host, pair)),
         Some("ask") => exchange::ask(host, ends),
         Some("answer") => exchange::answer(host, ends),
+        Some("round") => round::round(host, ends),
+        Some("back") => round::back(host, ends),
         Some("beat") => isolation::beat(host, ends),
         Some("listen") => ends[0].and_then(|pair| isolation::listen(host, pair)),
         Some("rogue") => ends[0].and_then(|pair| rogue(host, pair)),

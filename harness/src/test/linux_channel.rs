@@ -48,6 +48,8 @@ pub fn jobs() -> Vec<Job> {
         let name = format!("channel/linux-woken-{name}");
         jobs.push(Job::one(name, 240, move |bench| woken(bench, kernel, false)));
     }
+    jobs.push(Job::one("channel/linux-program", 240, rounds));
+    jobs.push(Job::one("channel/linux-c", 240, c));
     jobs.push(Job::one("channel/linux-flood", 240, |bench| woken(bench, NEWER, true)));
     jobs.push(Job::one("channel/linux-restart", 240, restart));
     jobs.push(Job::one("channel/linux-lines", 240, lines));
@@ -305,6 +307,108 @@ fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
     Ok(format!(
         "{interrupts} interrupts, {armings} armings, {messages} messages, {config} configuration exits"
     ))
+}
+
+/// Rounds between a Linux and a program, and in how many of them both have to sleep: on a host with much else to do a message may be
+/// there already. Microseconds before each message, for the other end to go to sleep.
+const ROUNDS: u64 = 300;
+const SLEPT: u64 = 200;
+const PAUSE: u64 = 1_000;
+
+/// A Linux and a program of a kernel send to each other, through channels whose receivers sleep: the program at its notification, Linux on
+/// a file descriptor.
+fn rounds(bench: &Bench) -> Result<String, String> {
+    let job =
+        format!("bhchannel:talk,channel=there,and=back,role=round,count={ROUNDS},gap={PAUSE}");
+    let seen = look(&with_program(&job, "back"), bench)?;
+    let said = linux(&seen, "linux", 1)?;
+    let slept = slept(&seen, &seen.console)?;
+    let linux = self::slept(&seen, said)?;
+    Ok(format!("{ROUNDS} rounds; a program woken {slept} times, Linux {linux}"))
+}
+
+/// The same with a Linux' program in C, which sleeps in a loop of its own.
+fn c(bench: &Bench) -> Result<String, String> {
+    let job = format!("bhback:back,there,{ROUNDS}");
+    let seen = look(&with_program(&job, "round"), bench)?;
+    let said = linux(&seen, "linux", 1)?;
+    let slept = slept(&seen, &seen.console)?;
+    let words = said.lines().find_map(|line| line.strip_prefix("bhback: "));
+    let words: Vec<&str> = words.unwrap_or_default().split([' ', ',']).collect();
+    let [messages, "messages", "", "slept", times, ..] = words[..] else {
+        return Err(seen.wrong("bhback does not say what it did"));
+    };
+    let all = messages.parse() == Ok(ROUNDS);
+    seen.ensure(all, format!("{messages} messages, not {ROUNDS}"))?;
+    let often = times.parse::<u64>().is_ok_and(|times| times >= SLEPT);
+    seen.ensure(often, format!("it slept {times} times"))?;
+    Ok(format!("{ROUNDS} rounds; a program woken {slept} times, C slept {times}"))
+}
+
+/// How often who says it was woken in all rounds: no more often than it asked, but for once.
+fn slept(seen: &Seen, said: &str) -> Result<u64, String> {
+    let all = format!("{ROUNDS} rounds, ");
+    let numbers = said.lines().find_map(|line| Some(line.split_once(&all)?.1));
+    let numbers = numbers.ok_or_else(|| seen.wrong("not all rounds"))?;
+    let mut numbers = numbers.split(' ').filter_map(|word| word.parse::<u64>().ok());
+    let (Some(woken), Some(armings)) = (numbers.next(), numbers.next()) else {
+        return Err(seen.wrong("it does not say how often it slept"));
+    };
+    let told = format!("{woken} interrupts for {armings} armings");
+    seen.ensure((SLEPT..=armings + 1).contains(&woken), told)?;
+    Ok(woken)
+}
+
+/// A Linux that sends through `there` and receives through `back`, and a program of a kernel at the other ends.
+fn with_program(job: &str, role: &str) -> Manifest {
+    let mut manifest = Manifest::new().ends_with(&["linux", "program"]).linux(
+        "linux",
+        NEWER,
+        job,
+        &[0],
+        "256 MiB",
+        1,
+    );
+    for (name, from, to) in [("there", "linux", "program"), ("back", "program", "linux")] {
+        let _ = writeln!(
+            manifest.0,
+            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"4 KiB\"\nkind = \"queue\"\nmessage = 64\nnotify = \"doorbell\""
+        );
+    }
+    let _ = writeln!(
+        manifest.0,
+        r#"[[sandbox]]
+name = "program"
+guest = {{ kind = "kernel" }}
+cores = [1]
+memory = "16 MiB"
+[[program]]
+name = "program"
+sandbox = "program"
+file = "artifact:program-talk"
+args = "role={role} channel=there and=back count={ROUNDS} gap={PAUSE}"
+ends_sandbox = true
+channels = ["back", {{ channel = "there", notification = "news" }}]
+signals = ["pause"]
+waits = ["pause", "news"]
+[[notification]]
+name = "news"
+sandbox = "program"
+[[notification]]
+name = "pause"
+sandbox = "program"
+[[context]]
+name = "main"
+sandbox = "program"
+budget = "900 us"
+period = "1 ms"
+[[thread]]
+name = "main"
+program = "program"
+priority = 100
+context = "main""#
+    );
+    manifest
 }
 
 /// A receiver begins anew twice: it is woken in each of its lives, and nothing of a former one comes to it.

@@ -41,7 +41,10 @@ impl Host for Here {
     fn sleeper(&self, pair: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Bed>> {
         let doorbell = pair.doorbell().filter(|_| !pair.sends())?;
         let arm = pair.arm().ok()?;
-        let bed = Bed::open(self.channels.first()?);
+        // No role sleeps for more than one channel.
+        let wakes = |pair: Pair<'_>| pair.doorbell().is_some() && !pair.sends();
+        let channel = self.channels.iter().find(|channel| channel.pair().is_some_and(wakes));
+        let bed = Bed::open(channel?);
         let bed = bed.map_err(|why| self.say(format_args!("it cannot sleep: {why}"))).ok()?;
         Some(Sleeper::new(arm, Bed::spin(doorbell), bed))
     }
@@ -72,14 +75,16 @@ impl Host for Here {
 pub fn run(words: &[&str]) -> ExitCode {
     let args = words.iter().map(|word| &*String::leak((*word).to_owned())).collect();
     let mut here = Here { begun: Instant::now(), args, channels: Vec::new() };
-    let ends = here.arg("channel").unwrap_or_default();
-    let ends = match named(ends) {
-        Ok(ends) => ends,
-        Err(why) => {
-            println!("bhchannel: {why}");
-            return ExitCode::FAILURE;
+    let mut ends = Vec::new();
+    for name in ["channel", "and"].into_iter().filter_map(|key| here.arg(key)) {
+        match named(name) {
+            Ok(more) => ends.extend(more),
+            Err(why) => {
+                println!("bhchannel: {why}");
+                return ExitCode::FAILURE;
+            }
         }
-    };
+    }
     let opened = ends.into_iter().filter_map(|end| match end.open() {
         Ok(channel) => Some(channel.stay()),
         Err(why) => {
