@@ -11,7 +11,7 @@
 //! another's core), `sandbox=INDEX` (another sandbox), `port=NUMBER` (another's
 //! device). `uart=NUMBER` is the first port of an own 16550 with a line. With
 //! `set=devices` and `set=bridge` the attacks are those of a sandbox with PCI functions;
-//! with `set=race` those that take two cores; with `set=edu` some of its DMA comes before what any sandbox can try.
+//! with `set=race` those that take two cores; with `set=loads` those of one that may load programs; with `set=edu` some of its DMA comes before what any sandbox can try.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod act;
@@ -22,6 +22,7 @@ pub mod devices;
 pub mod edu;
 pub mod expect;
 pub mod lines;
+pub mod loads;
 pub mod mov;
 pub mod of_others;
 pub mod race;
@@ -59,6 +60,8 @@ pub enum Set {
     Bridge,
     /// What takes two cores: [`race::RACES`].
     Race,
+    /// What takes the right to load a program: [`loads::LOADS`].
+    Loads,
     /// [`EDU`], then those of [`Set::Any`] that mean the same with a PCI function.
     Edu,
 }
@@ -77,6 +80,7 @@ impl Set {
             Some("devices") => Self::Devices,
             Some("bridge") => Self::Bridge,
             Some("race") => Self::Race,
+            Some("loads") => Self::Loads,
             Some("edu") => Self::Edu,
             _ => Self::Any,
         }
@@ -90,6 +94,7 @@ impl Set {
             Self::Devices => devices::DEVICES,
             Self::Bridge => devices::BRIDGE,
             Self::Race => race::RACES,
+            Self::Loads => loads::LOADS,
         }
     }
 
@@ -111,7 +116,7 @@ impl Set {
 
 /// All attacks.
 pub fn all() -> impl Iterator<Item = &'static Attack> {
-    [Set::Any, Set::Devices, Set::Bridge, Set::Race].into_iter().flat_map(Set::attacks)
+    [Set::Any, Set::Devices, Set::Bridge, Set::Race, Set::Loads].into_iter().flat_map(Set::attacks)
 }
 
 /// The attack of this name.

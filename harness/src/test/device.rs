@@ -59,7 +59,9 @@ fn manifest(set: Set, args: &str) -> Manifest {
     let functions = match set {
         Set::Bridge => "devices = [\"pci:01:00.0\"]",
         Set::Race => "devices = [\"pci:00:08.0\"]",
-        Set::Any | Set::Devices | Set::Edu => "devices = [\"pci:00:08.0\", \"pci:00:09.1\"]",
+        Set::Any | Set::Devices | Set::Loads | Set::Edu => {
+            "devices = [\"pci:00:08.0\", \"pci:00:09.1\"]"
+        }
     };
     let disk = "devices = [\"uart0\", \"pci:00:03.0\"]";
     let mut manifest = Manifest::new()

@@ -26,6 +26,7 @@ mod learn;
 mod line;
 mod linux_channel;
 mod linux_io;
+mod load;
 mod mutate;
 mod net;
 mod probe;
@@ -63,6 +64,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(line::jobs());
     jobs.extend(attack::jobs());
     jobs.extend(device::jobs());
+    jobs.extend(load::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(figures::jobs());

@@ -7,6 +7,7 @@ use super::attack::{CANARY_HPA, VICTIM_HPA, got, intact, system};
 use super::device::{self, EDU, FOREIGN};
 use super::driver::{Bench, Job};
 use super::line::with_level;
+use super::load;
 use super::spoil::Spoil;
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
@@ -124,6 +125,14 @@ static MUTATIONS: &[Mutation] = &[
     built("decoder-direction", "race-directions", |seen| harmless(seen, "race-directions")),
     built("decoder-ram", "decoder-code-outside", |seen| {
         seen.sandbox("rogue").is_ok_and(|s| s.state == "failed")
+    }),
+    // The monitor copies what is not there, and dies of it.
+    built("load-head", "load-too-long", |seen| {
+        seen.sandbox("victim").is_ok_and(|s| s.state == "failed")
+    }),
+    // The program, which is none, shuts the processor down.
+    built("load-sum", "load-torn", |seen| {
+        seen.sandbox("victim").is_ok_and(|s| s.state == "stopped")
     }),
     built("device-quiet", AFTER_RESTART, |seen| {
         says(seen, "after-restart-with-dma", "harmless 0x1")
@@ -424,9 +433,10 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
     // The victim is up by then; what is done to it shows before the end.
     let args = format!("attack={} once pause=100 linger=50", mutation.attack);
     let has = |set: Set| set.attacks().iter().any(|a| Some(a.name) == last(mutation));
-    let sets = [Set::Devices, Set::Bridge, Set::Race];
+    let sets = [Set::Devices, Set::Bridge, Set::Race, Set::Loads];
     let set = sets.into_iter().find(|set| has(*set));
     let mut manifest = match set {
+        Some(Set::Loads) => load::system(&args),
         Some(set) => device::system(set, &args, &bench.dir)?,
         None => system(&[1], &args),
     };

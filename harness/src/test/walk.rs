@@ -68,6 +68,7 @@ fn system() -> Manifest {
         "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\n";
     manifest.0 += "[[channel]]\nname = \"state\"\nfrom = \"linux\"\nto = [\"warden\", \"big\"]\nsize = \"2 MiB\"\n";
     manifest.0 += "[[channel]]\nname = \"calls\"\nfrom = \"rogue\"\nto = [\"warden\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n";
+    manifest.0 += "[[channel]]\nname = \"lessons\"\nfrom = \"warden\"\nto = [\"big\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
     manifest
 }
 

@@ -252,6 +252,12 @@ pub static PLANTS: &[Plant] = &[
     ("receipts-writable-for-sender", "nested-rights", |h| {
         h.nested(ROGUE, h.region("calls rx").gpa, WRITE, 0);
     }),
+    ("program-writable-for-its-reader", "nested-rights", |h| {
+        h.nested(BIG, h.region("lessons").gpa, WRITE, 0);
+    }),
+    ("program-writable-for-its-readers-monitor", "monitor-rights", |h| {
+        h.monitor(BIG, GUEST_VA + h.region("lessons").gpa, WRITE, 0);
+    }),
     ("armed-word-writable-for-senders-monitor", "monitor-rights", |h| {
         h.monitor(ROGUE, GUEST_VA + h.region("calls rx").gpa, WRITE, 0);
     }),
