@@ -6,12 +6,15 @@
 //! | `<!-- whole: FILE -->` | the block is the file |
 //! | `<!-- part: FILE -->` | the block is a part of the file; `…` stands for a gap |
 //! | `<!-- run -->` | each line behind `$ ` is run from the repository's root, and says the lines below it; `…` stands for any |
+//! | `<!-- in: FILE -->` | each line behind `# ` is run in the Linux of the system in FILE, one after the other, and says the lines below it |
 //! | `FILE :: NAME` as code | the file has a test of that name; `make test :: NAME`: this harness has |
 
-use super::driver::Job;
-use super::system::artifacts;
+use super::control::{initramfs, said, script};
+use super::driver::{Bench, Job};
+use super::system::{Manifest, artifacts, run};
 use crate::build;
 use std::process::Command;
+use std::time::Duration;
 
 /// Pages with commands, and the seconds that they may take.
 const RUN: [(&str, u64); 1] = [("kernel-tutorial", 200)];
@@ -22,7 +25,8 @@ pub fn jobs() -> Vec<Job> {
     });
     let same = Job::one("book/files", 20, |_| each_page(files));
     let named = Job::one("book/tests", 20, |_| each_page(tests));
-    run.into_iter().chain([same, named]).collect()
+    let typed = Job::one("book/tutorial", 120, |bench| typed(bench, &read("docs/tutorial.md")?));
+    run.into_iter().chain([same, named, typed]).collect()
 }
 
 fn read(path: &str) -> Result<String, String> {
@@ -92,9 +96,7 @@ fn has_parts(text: &str, block: &str) -> bool {
 fn runs(page: &str) -> Result<String, String> {
     let mut count = 0;
     for (_, block) in blocks(page).into_iter().filter(|(marker, _)| *marker == "run") {
-        let mut steps = block.split("$ ").map(|step| step.split_once('\n').unwrap_or((step, "")));
-        steps.next();
-        for (command, expected) in steps {
+        for (command, expected) in steps(block, "$ ") {
             let said = shell(command)?;
             if !says(&said, expected) {
                 return Err(format!("$ {command}\nsays\n{said}\nand not\n{expected}"));
@@ -103,6 +105,43 @@ fn runs(page: &str) -> Result<String, String> {
         }
     }
     Ok(format!("{count} commands"))
+}
+
+/// The steps of a block: commands, and what each says.
+fn steps<'a>(block: &'a str, prompt: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let steps = block.split(prompt).skip(1);
+    steps.map(|step| step.split_once('\n').unwrap_or((step, "")))
+}
+
+/// What is typed into a Linux, which gets it as a script.
+fn typed(bench: &Bench, page: &str) -> Result<String, String> {
+    let all: Vec<_> = blocks(page)
+        .into_iter()
+        .filter_map(|(marker, block)| Some((marker.strip_prefix("in: ")?, block)))
+        .collect();
+    let (file, _) = *all.first().ok_or("nothing is typed")?;
+    if all.iter().any(|(other, _)| *other != file) {
+        return Err("one system a page".into());
+    }
+    let steps: Vec<_> = all.iter().flat_map(|(_, block)| steps(block, "# ")).collect();
+    let names: Vec<_> = (0..steps.len()).map(|n| format!("step {n}")).collect();
+    let commands: Vec<_> = names.iter().zip(&steps).map(|(n, step)| (&n[..], step.0)).collect();
+    let manifest = Manifest(
+        read(file)?
+            .replace("\"../machines/", "\"machines/")
+            .replace("artifact:ctl.cpio", "ctl.cpio")
+            .replace("console=ttyS1,115200", "console=ttyS1,115200 bulkhead.run=sh:/test.sh"),
+    );
+    initramfs(None, bench, &script(&commands), &[])?;
+    let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(100))?;
+    for (name, (command, expected)) in names.iter().zip(&steps) {
+        let (text, _) = said(&seen, name)?;
+        let text = text.trim_start_matches(['\r', '\n']);
+        if !says(text, expected) {
+            return Err(seen.wrong(format!("# {command}\nsays\n{text}\nand not\n{expected}")));
+        }
+    }
+    Ok(format!("{} commands", steps.len()))
 }
 
 /// Both outputs of a command, as a reader has set up the shell.

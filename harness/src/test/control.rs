@@ -24,8 +24,8 @@ pub fn jobs() -> Vec<Job> {
 
 /// The initramfs with `bulkheadctl`, a script, and the manifest with its machine where they are looked for: the
 /// kernel unpacks archives one behind the other.
-fn initramfs(
-    manifest: &Manifest,
+pub fn initramfs(
+    manifest: Option<&Manifest>,
     bench: &Bench,
     script: &str,
     files: &[(&str, Vec<u8>)],
@@ -34,7 +34,9 @@ fn initramfs(
     let mut add =
         |path: &str, text: &str| more.add(path, Entry::File(0o644, text.as_bytes().to_vec()));
     add("/test.sh", script);
-    add("/etc/bulkhead/system.toml", &manifest.0);
+    if let Some(manifest) = manifest {
+        add("/etc/bulkhead/system.toml", &manifest.0);
+    }
     let other = Manifest::new().bare("one", "hello", "", &[0], "4 MiB", "");
     add("/other.toml", &other.0);
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../machines/qemu-q35.toml");
@@ -52,7 +54,7 @@ fn initramfs(
 }
 
 /// A script of commands, each with its name before it and its status behind.
-fn script(commands: &[(&str, &str)]) -> String {
+pub fn script(commands: &[(&str, &str)]) -> String {
     let one = |(name, command): &(&str, &str)| {
         format!("echo \"== {name}\"; {command} 2>&1; echo \"-- {name} $?\"\n")
     };
@@ -60,7 +62,7 @@ fn script(commands: &[(&str, &str)]) -> String {
 }
 
 /// What a command of the script printed, and its status.
-fn said<'a>(seen: &'a Seen, name: &str) -> Result<(&'a str, &'a str), String> {
+pub fn said<'a>(seen: &'a Seen, name: &str) -> Result<(&'a str, &'a str), String> {
     let serial = &seen.outcome()?.serials[1];
     let (begin, end) = (format!("== {name}"), format!("-- {name} "));
     let text = serial.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
@@ -97,7 +99,7 @@ fn look(
     commands: &[(&str, &str)],
     files: &[(&str, Vec<u8>)],
 ) -> Result<Seen, String> {
-    initramfs(manifest, bench, &script(commands), files)?;
+    initramfs(Some(manifest), bench, &script(commands), files)?;
     run(manifest, &bench.dir, |o| {
         o.limit = Duration::from_secs(220);
         o.audit = true;
