@@ -1,6 +1,7 @@
 //! `bulkhead pack`: a program for a channel of kind `program`.
 
 use crate::output;
+use bulkhead_layout::map::GUEST_LOW_END;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,7 +23,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(elf) => elf,
         Err(error) => return output::fail(&format!("{name}: {error}")),
     };
-    let packed = match bulkhead_image::pack(&name, &elf) {
+    let packed = match bulkhead_image::pack(&name, &elf, GUEST_LOW_END) {
         Ok(packed) => packed,
         Err(error) => return output::fail(&error.to_string()),
     };

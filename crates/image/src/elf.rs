@@ -41,11 +41,15 @@ impl Program {
         for h in headers.iter().filter(|h| h.p_type(endian) == PT_LOAD && h.p_memsz(endian) > 0) {
             let bytes =
                 h.data(endian, data).map_err(|()| wrong("a segment reaches beyond the file"))?;
+            let (start, size) = (h.p_vaddr(endian), h.p_memsz(endian));
+            if bytes.len() as u64 > size || start.checked_add(size).is_none() {
+                return Err(wrong("a segment is smaller than its bytes, or has no end"));
+            }
             let flags = h.p_flags(endian);
             segments.push(Segment {
-                address: h.p_vaddr(endian),
+                address: start,
                 bytes: bytes.to_vec(),
-                size: h.p_memsz(endian),
+                size,
                 rights: Rights { write: flags.0 & PF_W.0 != 0, execute: flags.0 & PF_X.0 != 0 },
             });
         }

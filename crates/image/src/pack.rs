@@ -1,35 +1,102 @@
 //! A bare program as another sandbox loads it: a head, then its memory from [`PROGRAM_GPA`] on.
 
 use crate::Error;
-use crate::elf::Program;
+use crate::elf::{Program, Segment};
 use bulkhead_layout::load::{Head, MAGIC, PROGRAM_GPA, sum};
 use zerocopy::IntoBytes;
 
-/// An ELF file as a packed program. What is zero at its end is left out: memory is zeroed before.
+/// An ELF file as a packed program, for a sandbox that has RAM up to `end`. What is zero at its end is left out: memory
+/// is zeroed before.
 ///
 /// # Errors
-/// [`Error::Program`]: it is no such file, or linked below [`PROGRAM_GPA`].
-pub fn pack(name: &str, elf: &[u8]) -> Result<Vec<u8>, Error> {
+/// [`Error::Program`]: it is no such file, is linked below [`PROGRAM_GPA`], or needs more memory, its zeros included.
+pub fn pack(name: &str, elf: &[u8], end: u64) -> Result<Vec<u8>, Error> {
+    let wrong = |what: String| Error::Program(format!("{name}: {what}"));
     let program = Program::parse(name, elf)?;
-    let (start, bytes) = program.flat();
-    let Some(lead) = start.checked_sub(PROGRAM_GPA) else {
-        let why =
-            format!("{name}: it is linked at {start:#x}, and would lie from {PROGRAM_GPA:#x} on");
-        return Err(Error::Program(why));
-    };
-    let mut all = vec![0; lead as usize];
-    all.extend(bytes);
+    let segments = &program.segments;
+    let start = segments.iter().map(|s| s.address).min().unwrap_or(PROGRAM_GPA);
+    let needed = segments.iter().map(|s| s.address + s.size).max().unwrap_or(start);
+    if start < PROGRAM_GPA {
+        let why = format!("it is linked at {start:#x}, and would lie from {PROGRAM_GPA:#x} on");
+        return Err(wrong(why));
+    }
+    if needed > end {
+        return Err(wrong(format!(
+            "it needs memory up to {needed:#x}; there is RAM up to {end:#x}"
+        )));
+    }
+    let at = |s: &Segment| (s.address - PROGRAM_GPA) as usize;
+    let len = segments.iter().map(|s| at(s) + s.bytes.len()).max().unwrap_or(0);
+    let mut all = vec![0; len];
+    for s in segments {
+        all[at(s)..at(s) + s.bytes.len()].copy_from_slice(&s.bytes);
+    }
     all.truncate(all.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
     all.resize(all.len().next_multiple_of(8), 0);
     let words: Vec<u64> = all.chunks_exact(8).map(word).collect();
     let (len, entry) = (all.len() as u64, program.entry);
     let head = Head { magic: MAGIC, len, entry, sum: sum(&words) };
     if !head.fits(u64::MAX) {
-        return Err(Error::Program(format!("{name}: its entry {entry:#x} is outside of it")));
+        return Err(wrong(format!("its entry {entry:#x} is outside of it")));
     }
     Ok([head.as_bytes(), &all].concat())
 }
 
 fn word(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ELF file with one segment of 16 bytes, and so many in memory.
+    fn elf(address: u64, size: u64, entry: u64) -> Vec<u8> {
+        const LOAD: u32 = 1;
+        let (header, segment) = (64u16, 56u16);
+        let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+        file.resize(16, 0);
+        let mut put = |bytes: &[u8]| file.extend(bytes);
+        // Executable, for x86-64, version 1.
+        put(&[2, 0, 62, 0, 1, 0, 0, 0]);
+        [entry, header.into(), 0].iter().for_each(|word| put(&word.to_le_bytes()));
+        put(&[0; 4]);
+        [header, segment, 1, 0, 0, 0].iter().for_each(|half| put(&half.to_le_bytes()));
+        [LOAD, 7].iter().for_each(|word| put(&word.to_le_bytes()));
+        let offset = u64::from(header + segment);
+        let words = [offset, address, address, 16, size, 1];
+        words.iter().for_each(|word| put(&word.to_le_bytes()));
+        put(&[0x90; 16]);
+        file
+    }
+
+    #[test]
+    fn zeros_take_memory_but_no_room() {
+        let end = PROGRAM_GPA + 4096;
+        let packed = pack("a", &elf(PROGRAM_GPA, 4096, PROGRAM_GPA), end).expect("a program");
+        assert_eq!(packed.len(), 32 + 16);
+        let lead = pack("a", &elf(PROGRAM_GPA + 64, 16, PROGRAM_GPA + 64), end).expect("one");
+        assert_eq!((lead.len(), &lead[32..96]), (32 + 80, &[0; 64][..]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told_before_anything_is_made_of_it() {
+        let end = PROGRAM_GPA + 4096;
+        for (address, size, entry, why) in [
+            (
+                PROGRAM_GPA,
+                4097,
+                PROGRAM_GPA,
+                "needs memory up to 0x201001; there is RAM up to 0x201000",
+            ),
+            (1 << 62, 16, 1 << 62, "needs memory up to"),
+            (u64::MAX - 8, 16, PROGRAM_GPA, "has no end"),
+            (PROGRAM_GPA, 8, PROGRAM_GPA, "smaller than its bytes"),
+            (PROGRAM_GPA - 4096, 16, PROGRAM_GPA, "linked at"),
+            (PROGRAM_GPA, 16, PROGRAM_GPA + 16, "entry"),
+        ] {
+            let error = pack("a", &elf(address, size, entry), end).expect_err(why).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, artifacts, run};
 use bulkhead_initramfs::{Archive, Entry};
+use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_layout::report::Kind;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -268,7 +269,22 @@ const LOADS: &[(&str, &str)] = &[
     ("foreign", "bulkheadctl load other /victim"),
     ("late", "bulkheadctl load sleeper /victim"),
     ("text", "bulkheadctl load pupil /test.sh"),
+    ("vast", "bulkheadctl load pupil /vast"),
 ];
+
+/// A program with zeros behind it (`.bss`) that take more memory than the sandbox has.
+fn vast(elf: &[u8]) -> Vec<u8> {
+    // ELF64: e_phoff, e_phentsize, e_phnum; p_memsz.
+    let number = |at: usize, len: usize| {
+        elf[at..at + len].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte))
+    };
+    let (table, size, count) = (number(32, 8), number(54, 2), number(56, 2));
+    let mut elf = elf.to_vec();
+    for at in (0..count).map(|n| table + n * size + 40) {
+        elf[at..at + 8].copy_from_slice(&(16u64 << 20).to_le_bytes());
+    }
+    elf
+}
 
 /// Another program for a sandbox: it runs; spoilt and false ones do not; and what happens while it runs does nothing.
 fn loaded(bench: &Bench) -> Result<String, String> {
@@ -287,11 +303,13 @@ fn loaded(bench: &Bench) -> Result<String, String> {
     }
     let victim = artifacts().join("victim");
     let victim = std::fs::read(&victim).map_err(|e| format!("{}: {e}", victim.display()))?;
-    let packed = bulkhead_image::pack("victim", &victim).map_err(|e| e.to_string())?;
+    let packed =
+        bulkhead_image::pack("victim", &victim, GUEST_LOW_END).map_err(|e| e.to_string())?;
     // One bit of the program; a head that claims more than there is room for.
     let (mut garbage, mut claims) = (packed.clone(), packed.clone());
     garbage[4000] ^= 1;
     claims[8..16].copy_from_slice(&(1u64 << 40).to_le_bytes());
+    let vast = vast(&victim);
     let large = [&packed[..], &vec![1; 256 << 10]].concat();
     let files = [
         ("/victim", victim),
@@ -299,6 +317,7 @@ fn loaded(bench: &Bench) -> Result<String, String> {
         ("/garbage", garbage),
         ("/claims", claims),
         ("/large", large),
+        ("/vast", vast),
     ];
     let seen = look(&manifest, bench, LOADS, &files)?;
     // The image's own ends at once: the tool may see it run or see that it has.
@@ -317,6 +336,7 @@ fn loaded(bench: &Bench) -> Result<String, String> {
     expect(&seen, "foreign", "1", &["kind = \"program\", from = \"ground\", to = [\"other\"]"])?;
     expect(&seen, "late", "0", &["sleeper is running, 1 restarts, with a loaded program"])?;
     expect(&seen, "text", "1", &["/test.sh: no 64-bit ELF"])?;
+    expect(&seen, "vast", "1", &["/vast: it needs memory up to", "there is RAM up to 0x800000"])?;
     for name in ["pupil", "sleeper", "other"] {
         let denials = seen.sandbox(name)?.denials;
         seen.ensure(denials == 0, format!("{name} was denied something"))?;

@@ -7,6 +7,7 @@ use crate::machine::{Machine, Status};
 use crate::why::Reader;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::load::{HEAD, MAGIC};
+use bulkhead_layout::map::GUEST_LOW_END;
 use bulkhead_linux::channel::{self, Channel};
 use bulkhead_linux::devmem::Registers;
 use std::sync::atomic::{Ordering, fence};
@@ -27,7 +28,12 @@ pub fn load(
     let bytes = std::fs::read(file).map_err(|why| format!("{file}: {why}"))?;
     let packed = match bytes.starts_with(&MAGIC.to_le_bytes()) {
         true => bytes,
-        false => bulkhead_image::pack(file, &bytes).map_err(|why| why.to_string())?,
+        false => {
+            // Without a manifest it may be as much as any sandbox can have.
+            let end = why.as_ref().ok().and_then(|why| why.memory(other.index));
+            bulkhead_image::pack(file, &bytes, end.unwrap_or(GUEST_LOW_END))
+                .map_err(|why| why.to_string())?
+        }
     };
     let len = packed.len() as u64;
     if !(HEAD..=room).contains(&len) {

@@ -39,6 +39,12 @@ impl Reader {
         Some(explain(self.plan.as_ref()?, sandbox, core, denial))
     }
 
+    /// Where a sandbox's RAM from 0 on ends, if there is a manifest.
+    pub fn memory(&self, sandbox: usize) -> Option<u64> {
+        let first = self.plan.as_ref()?.sandboxes.get(sandbox)?.ram.first()?;
+        Some(first.gpa + first.len)
+    }
+
     /// The line that would let this sandbox control or observe another.
     pub fn grant(&self, key: &str, (index, name): (usize, &str)) -> String {
         let line = format!("{key} = [\"{name}\"]");
