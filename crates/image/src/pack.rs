@@ -3,7 +3,11 @@
 use crate::Error;
 use crate::elf::{Program, Segment};
 use bulkhead_layout::load::{Head, MAGIC, PROGRAM_GPA, sum};
+use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA};
 use zerocopy::IntoBytes;
+
+/// What all channels have together.
+const MOST: usize = (CHANNELS_END - CHANNELS_GPA) as usize;
 
 /// An ELF file as a packed program, for a sandbox that has RAM up to `end`. What is zero at its end is left out: memory
 /// is zeroed before.
@@ -27,6 +31,9 @@ pub fn pack(name: &str, elf: &[u8], end: u64) -> Result<Vec<u8>, Error> {
     }
     let at = |s: &Segment| (s.address - PROGRAM_GPA) as usize;
     let len = segments.iter().map(|s| at(s) + s.bytes.len()).max().unwrap_or(0);
+    if len > MOST {
+        return Err(wrong(format!("its {len:#x} bytes are more than any channel has")));
+    }
     let mut all = vec![0; len];
     for s in segments {
         all[at(s)..at(s) + s.bytes.len()].copy_from_slice(&s.bytes);
@@ -79,6 +86,28 @@ mod tests {
         assert_eq!((lead.len(), &lead[32..96]), (32 + 80, &[0; 64][..]));
     }
 
+    /// Whatever a file claims: what is made of it is whole, and lies in the memory that there is.
+    #[test]
+    fn claims_at_every_boundary() {
+        let end = PROGRAM_GPA + 4096;
+        let addresses =
+            [0, PROGRAM_GPA - 1, PROGRAM_GPA, PROGRAM_GPA + 1, end - 16, end, 1 << 40, u64::MAX];
+        let sizes = [0, 1, 15, 16, 17, 4095, 4096, 4097, 1 << 40, u64::MAX];
+        let all = addresses.iter().flat_map(|a| sizes.iter().map(move |s| (*a, *s)));
+        let all = all.flat_map(|(a, s)| addresses.iter().map(move |entry| (a, s, *entry)));
+        let packed =
+            all.filter_map(|(a, s, entry)| Some((a, s, pack("a", &elf(a, s, entry), end).ok()?)));
+        let mut count = 0;
+        for (address, size, packed) in packed {
+            let words: Vec<u64> = packed.chunks_exact(8).map(word).collect();
+            let head = Head { magic: words[0], len: words[1], entry: words[2], sum: words[3] };
+            assert!(head.fits(packed.len() as u64) && head.sum == sum(&words[4..]));
+            assert!(address >= PROGRAM_GPA && size >= 16 && address + size <= end);
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
+    }
+
     #[test]
     fn what_does_not_fit_is_told_before_anything_is_made_of_it() {
         let end = PROGRAM_GPA + 4096;
@@ -98,5 +127,12 @@ mod tests {
             let error = pack("a", &elf(address, size, entry), end).expect_err(why).to_string();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn what_no_channel_holds_is_told_before_it_is_made() {
+        let far = PROGRAM_GPA + MOST as u64;
+        let error = pack("a", &elf(far, 16, far), u64::MAX).expect_err("too long").to_string();
+        assert!(error.contains("more than any channel has"), "{error}");
     }
 }
