@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What runs inside a Linux guest: the kernels (tools/kernels.sh), our programs
 # below linux/, and the initramfs images made of them:
-#   target/artifacts/{test,ctl,bench,demo,virtio,peer}.cpio
+#   target/artifacts/{test,ctl,bench,demo,virtio,iperf,peer}.cpio
 #   target/artifacts/disk-{6.1,6.12}[-cloud].cpio, each for its kernel: they go on
 #   in the Debian on a disk (tools/disk.sh)
 # Runs as often as one likes; nothing changes unless a source did.
@@ -64,6 +64,9 @@ initramfs demo bhview bhbench bhchannel bhtrue bhdemo bhio bulkheadctl "tree:/=$
 modules=()
 for tree in "$ARTIFACTS"/modules-*-cloud; do modules+=("tree:/=$tree"); done
 initramfs virtio bhbench bhchannel bhtrue bhvirtio "${modules[@]}" link:/sbin/modprobe=/bin/busybox
+
+# Streams between two of them, with our module and without.
+initramfs iperf bhchannel bhio bhvirtio "tree:/=$ARTIFACTS/modules-6.12-cloud" "tree:/=$ARTIFACTS/iperf3" link:/sbin/modprobe=/bin/busybox
 
 # The peer: a Linux with KVM that boots what the sandboxes boot. Its modules
 # belong to linux-6.12, so that is the kernel to start it with.

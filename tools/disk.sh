@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # target/artifacts/debian.img: a small Debian on an ext4 file system without
-# partitions, for Linux guests that have a disk. Debian 13's packages (or 12's,
+# partitions, for Linux guests that have a disk; and target/artifacts/iperf3, a tree
+# with that program and its libraries for those that have none. Debian 13's packages (or 12's,
 # should a mirror have no others), unpacked, not installed: no maintainer script
 # runs, nothing needs root, nothing is mounted. Kernel, drivers and our own
 # programs come from the initramfs (tools/artifacts.sh), so the image depends on
@@ -14,11 +15,12 @@ set -euo pipefail
 
 IMAGE=$ARTIFACTS/debian.img
 STAMP=$ARTIFACTS/debian.stamp
+PROGRAM=$ARTIFACTS/iperf3
 APT=$ROOT/target/apt/disk
 DEBS=$APT/debs
 FETCHED=$APT/debs.sha256
 # Raise it when the recipe below changes.
-FORMAT=1
+FORMAT=2
 SIZE=1G
 # ext4 holds the file system's identity; `bulkhead.root=` takes the device's name.
 UUID=6a1f0c52-0f5e-4c8e-9d0b-b0c1bead0001
@@ -114,6 +116,18 @@ check() { # tree
     return "$status"
 }
 
+# iperf3 and what it links to, for an initramfs.
+alone() { # tree
+    local root=$1 new=$PROGRAM.new libraries=usr/lib/x86_64-linux-gnu
+    rm -rf "$new" "$PROGRAM"
+    mkdir -p "$new/bin" "$new/lib64" "$new/$libraries"
+    cp "$root/usr/bin/iperf3" "$new/bin"
+    cp -L "$root/$libraries/ld-linux-x86-64.so.2" "$new/lib64"
+    LD_LIBRARY_PATH=$root/$libraries "$root/$libraries/ld-linux-x86-64.so.2" --list "$root/usr/bin/iperf3" |
+        sed -n "s|.* => \($root/.*\) (.*|\1|p" | xargs cp -L -t "$new/$libraries"
+    mv "$new" "$PROGRAM"
+}
+
 image() { # tree
     local root=$1 new=$IMAGE.new
     rm -f "$new"
@@ -134,7 +148,7 @@ image() { # tree
 
 # Whoever writes to the image changes its time; to read all of it takes seconds.
 state() { echo "$FORMAT $(stat -c '%s %.9Y' "$IMAGE" 2>/dev/null)"; }
-complete() { [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(state)" ]; }
+complete() { [ -d "$PROGRAM" ] && [ -f "$STAMP" ] && [ "$(cat "$STAMP")" = "$(state)" ]; }
 
 main() {
     [ "${1:-}" = --refresh ] && rm -f "$STAMP" "$FETCHED"
@@ -148,6 +162,7 @@ main() {
     unpack "$root"
     configure "$root"
     check "$root" || die "the root file system is not complete"
+    alone "$root"
     image "$root"
     state >"$STAMP"
     rm -rf "$root"

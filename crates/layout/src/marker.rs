@@ -137,6 +137,9 @@ ids! {
     CHANNEL_ASKED = 0x05E "channel.asked";
     /// When its answer came, the same.
     CHANNEL_ECHOED = 0x05F "channel.echoed";
+    /// A run of iperf3 begins or ends: `server << 63 | number << 56 | ends << 55 | bytes`, these when the
+    /// client's ends.
+    CHANNEL_STREAM = 0x057 "channel.stream";
     /// The scheduler: a higher priority wakes and preempts.
     SCHED_WAKE = 0x060 "sched.wake";
     /// Who runs blocks; the next one runs.

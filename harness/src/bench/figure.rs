@@ -11,6 +11,8 @@ pub enum Must {
     AtLeast(f64),
     /// The ratio, from and to: below is as suspect as above.
     Ratio(f64, f64),
+    /// The ratio, at most: nothing is known that it has to be above.
+    Times(f64),
     /// The value exceeds its baseline by at most this.
     Above(f64),
     /// The value, at most; and the ratio is exactly 1.
@@ -62,6 +64,7 @@ impl Figure {
             Must::Ratio(from, to) => {
                 self.row.ratio.is_some_and(|ratio| (from..=to).contains(&ratio))
             }
+            Must::Times(most) => self.row.ratio.is_some_and(|ratio| ratio <= most),
             Must::Above(more) => {
                 self.row.baseline.is_some_and(|baseline| self.row.value <= baseline + more)
             }
@@ -77,6 +80,7 @@ impl Figure {
             Must::AtLeast(least) => Some(format!("at least {least}")),
             Must::AtMostAndAlike(most) => Some(format!("at most {most}, ratio 1")),
             Must::Ratio(from, to) => Some(format!("ratio {from} to {to}")),
+            Must::Times(most) => Some(format!("ratio at most {most}")),
             Must::Above(more) => Some(format!("at most {more} above the baseline")),
             Must::Reported => None,
         }
@@ -145,9 +149,18 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_may_have_one_side() {
+        let figure = |value: f64| {
+            Figure::new(Row::new("a", "ns", value).against(100.0)).must(Must::Times(1.4))
+        };
+        assert!(figure(140.0).reached() && figure(50.0).reached() && !figure(141.0).reached());
+    }
+
+    #[test]
     fn without_a_baseline_a_ratio_is_not_reached() {
         assert!(!Figure::new(Row::new("a", "ns", 1.0)).must(Must::Ratio(0.0, 9.0)).reached());
         assert!(!Figure::new(Row::new("a", "ns", 1.0)).must(Must::Above(9.0)).reached());
+        assert!(!Figure::new(Row::new("a", "ns", 1.0)).must(Must::Times(9.0)).reached());
         assert!(Figure::new(Row::new("a", "ns", 1.0)).reached());
     }
 }

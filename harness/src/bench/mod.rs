@@ -19,6 +19,7 @@ mod policies;
 mod recovery;
 mod sched;
 mod system;
+mod tcp;
 
 pub use figure::{Figure, Must, table};
 pub use kernel::activation;
@@ -115,6 +116,7 @@ const LONG: &[Part] = &[
     part(&["channel.flood"], channel::flood),
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
+    part(&["channel.tcp_"], tcp::streams),
     part(&["clock."], monitor::clock),
     part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];

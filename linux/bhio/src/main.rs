@@ -12,12 +12,15 @@
 //! | `tcp=N`, `tcp_from=N` | N MiB to the peer, from the peer |
 //! | `sysbench=N` | `sysbench fileio`: N random reads and writes, on the root file system |
 //! | `iperf3=N` | `iperf3`: N MiB to the host |
+//! | `serve=N` | `iperf3`'s server, for N streams one after the other |
+//! | `beside=N` | the same on the last core, beside what comes after it |
+//! | `stream=N`, `stream_from=N` | `iperf3`: N MiB to such a server at `peer`, from it, as soon as it is there |
 //! | `stress-ng=N` | `stress-ng`: N rounds of each of six stressors, one after the other |
 //! | `cyclictest=N` | `cyclictest`: N periods of 1 ms |
 //! | `start=here` | what came before was to warm up: the event `START` is here and not before the first row |
 //!
 //! Each request, 64 KiB of a stream, and run of a program lies between two
-//! markers, all rows together between the events `START` and `FINISH`, whose values
+//! markers (of a stream these are events on either side), all rows together between the events `START` and `FINISH`, whose values
 //! are the time stamp counter's. Printed:
 //! `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT` and, at the
 //! end, `bhio: done`.
@@ -26,6 +29,7 @@
 mod disk;
 mod net;
 mod program;
+mod stream;
 
 use bulkhead_linux::setup::{self, Failure};
 use bulkhead_linux::{mark, marker, ticks};
@@ -54,6 +58,8 @@ struct Place {
     disk: Option<String>,
     peer: Option<SocketAddr>,
     iperf: Option<u16>,
+    /// Streams so far.
+    streams: u64,
 }
 
 impl Place {
@@ -98,7 +104,7 @@ fn one(place: &mut Place, name: &str, value: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(place: &Place, name: &str, count: usize) -> Result<(), Failure> {
+fn row(place: &mut Place, name: &str, count: usize) -> Result<(), Failure> {
     match name {
         "rand4k" => disk::rand4k(place.disk()?, count),
         "seq1m" => disk::seq1m(place.disk()?, count),
@@ -110,6 +116,12 @@ fn row(place: &Place, name: &str, count: usize) -> Result<(), Failure> {
         "iperf3" => {
             let port = place.iperf.ok_or("no iperf=PORT before this row")?;
             program::iperf3(SocketAddr::new(place.peer()?.ip(), port), count)
+        }
+        "serve" => stream::serve(count),
+        "beside" => stream::beside(count),
+        "stream" | "stream_from" => {
+            place.streams += 1;
+            stream::stream(place.peer()?, count, place.streams - 1, name == "stream_from")
         }
         "stress-ng" => program::stress(count),
         "cyclictest" => program::cyclic(count),

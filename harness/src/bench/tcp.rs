@@ -1,0 +1,132 @@
+//! TCP between two Linux sandboxes, by iperf3: with the module and stock `virtio_net` on one side, with a program and `tun` on both,
+//! against loopback inside one Linux. Instructions for each byte, of the core that executes most: a core that sleeps executes
+//! none, one that looks for work all that takes.
+
+use super::Found;
+use super::figure::{Figure, Must};
+use super::system::System;
+use crate::Failure;
+use crate::rows::Row;
+use bulkhead_layout::marker::id;
+use bulkhead_qemu::Counts;
+use bulkhead_qemu::counts::Event;
+
+/// MiB of a short stream and of a long one: their difference has neither a start nor an end in it.
+const MIB: [u64; 2] = [16, 144];
+/// Both ways, from the client and to it.
+const WAYS: [&str; 2] = ["stream", "stream_from"];
+/// In an event's value: the server's.
+const SERVER: u64 = 1 << 32;
+
+/// What the client does, with a server at this address.
+fn client(address: &str) -> String {
+    let streams = WAYS.iter().flat_map(|way| MIB.map(|mib| format!("{way}={mib}")));
+    let streams: Vec<_> = streams.collect();
+    format!("peer={address}:5201,{}", streams.join(","))
+}
+
+/// How many streams that are.
+const STREAMS: usize = WAYS.len() * MIB.len();
+
+/// All of them.
+pub fn streams() -> Found {
+    let one = loopback("tcp-loopback", "[0]")?;
+    let two = loopback("tcp-loopback-smp", "[0, 1]")?;
+    let [module, daemon] = [
+        between(
+            "tcp-module",
+            format!("bulkhead.run=bhvirtio:card,10.9.0.1/24,bhio,{}", client("10.9.0.2")),
+            format!("bulkhead.run=bhvirtio:net,tap0,lan,10.9.0.2/24,bhio,serve={STREAMS}"),
+        )?,
+        between(
+            "tcp-daemon",
+            format!("bulkhead.run=bhchannel:net,bh0,there,back,10.9.0.1/24,bhio,{}", client("10.9.0.2")),
+            format!("bulkhead.run=bhchannel:net,bh0,back,there,10.9.0.2/24,bhio,serve={STREAMS}"),
+        )?,
+    ];
+    let row = |name, cores: &Cores| Row::new(name, "instructions/byte", cores.worse());
+    let judged = |name, cores: &Cores, most| {
+        let note = format!("{}; with loopback over two cores {:.2}", cores.note(), cores.worse() / two.worse());
+        Figure::new(row(name, cores).against(one.worse())).must(Must::Times(most)).note(note)
+    };
+    Ok(vec![
+        Figure::new(row("channel.tcp_loopback", &one)).note(one.note()),
+        Figure::new(row("channel.tcp_loopback_smp", &two)).note(two.note()),
+        judged("channel.tcp_module", &module, 1.4),
+        judged("channel.tcp_daemon", &daemon, 2.5),
+    ])
+}
+
+/// Client and server in one Linux, on its first and its last core.
+fn loopback(dir: &'static str, cores: &str) -> Result<Cores, Failure> {
+    let job = format!("bulkhead.run=bhio:beside={STREAMS},{}", client("127.0.0.1"));
+    let system = System::new("tcp-loopback", dir).changed("[0]", cores).with("one", job);
+    Cores::of(&system.run()?.counts)
+}
+
+/// Client and server in a sandbox each.
+fn between(dir: &'static str, one: String, two: String) -> Result<Cores, Failure> {
+    Cores::of(&System::new("tcp", dir).with("one", one).with("two", two).run()?.counts)
+}
+
+/// Instructions for each byte, of the client's core and of the server's, each way.
+struct Cores([[f64; 2]; WAYS.len()]);
+
+impl Cores {
+    fn of(counts: &Counts) -> Result<Self, Failure> {
+        let events = counts.events(id::CHANNEL_STREAM);
+        let bytes = ((MIB[1] - MIB[0]) << 20) as f64;
+        let mut ways = [[0.0; 2]; WAYS.len()];
+        for (way, cores) in ways.iter_mut().enumerate() {
+            for (who, core) in [0, SERVER].into_iter().zip(cores) {
+                let [short, long] = [0, 1].map(|n| {
+                    let first = who | ((way * MIB.len() + n) as u64) << 1;
+                    took(&events, first).ok_or_else(|| format!("no stream {first:#x}"))
+                });
+                *core = (long? as f64 - short? as f64) / bytes;
+            }
+        }
+        Ok(Self(ways))
+    }
+
+    /// The busiest core's, the worse way.
+    fn worse(&self) -> f64 {
+        self.0.iter().flatten().copied().fold(0.0, f64::max)
+    }
+
+    fn note(&self) -> String {
+        let [there, back] = self.0.map(|[client, server]| format!("{client:.3} and {server:.3}"));
+        format!("of the client's core and the server's {there}; from the server {back}")
+    }
+}
+
+/// Instructions from the last beginning of a stream to its end.
+fn took(events: &[Event], begins: u64) -> Option<u64> {
+    let end = events.iter().find(|event| event.value == begins | 1)?;
+    let begin = events.iter().rfind(|event| {
+        event.value == begins && event.vcpu == end.vcpu && event.instructions < end.instructions
+    })?;
+    Some(end.instructions - begin.instructions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(vcpu: u64, value: u64, instructions: u64) -> Event {
+        Event { vcpu, instructions, vmruns: 0, value, words: vec![] }
+    }
+
+    #[test]
+    fn an_attempt_that_failed_does_not_count() {
+        let events = [event(0, 2, 10), event(0, 2, 100), event(1, SERVER | 2, 7), event(0, 3, 150)];
+        assert_eq!(took(&events, 2), Some(50));
+        assert_eq!(took(&events, SERVER | 2), None);
+    }
+
+    #[test]
+    fn the_busier_core_of_the_worse_way_counts() {
+        let cores = Cores([[0.5, 0.75], [0.25, 0.625]]);
+        assert_eq!(cores.worse(), 0.75);
+    }
+}
