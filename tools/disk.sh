@@ -123,6 +123,8 @@ alone() { # tree
     mkdir -p "$new/bin" "$new/lib64" "$new/$libraries"
     cp "$root/usr/bin/iperf3" "$new/bin"
     cp -L "$root/$libraries/ld-linux-x86-64.so.2" "$new/lib64"
+    # It ends threads, for which the C library loads one more.
+    cp -L "$root/$libraries/libgcc_s.so.1" "$new/$libraries"
     LD_LIBRARY_PATH=$root/$libraries "$root/$libraries/ld-linux-x86-64.so.2" --list "$root/usr/bin/iperf3" |
         sed -n "s|.* => \($root/.*\) (.*|\1|p" | xargs cp -L -t "$new/$libraries"
     mv "$new" "$PROGRAM"

@@ -11,22 +11,20 @@ use bulkhead_layout::marker::id;
 use bulkhead_qemu::Counts;
 use bulkhead_qemu::counts::Event;
 
-/// MiB of a short stream and of a long one: their difference has neither a start nor an end in it.
-const MIB: [u64; 2] = [16, 144];
-/// Both ways, from the client and to it.
+/// Both ways, from the client and to it, for a second each.
 const WAYS: [&str; 2] = ["stream", "stream_from"];
-/// In an event's value: the server's.
-const SERVER: u64 = 1 << 32;
+/// In an event's value: it is the server's; where the stream's number is; it ends; bytes that arrived.
+const SERVER: u64 = 1 << 63;
+const NUMBER: u32 = 56;
+const ENDS: u64 = 1 << 55;
+const BYTES: u64 = ENDS - 1;
 
 /// What the client does, with a server at this address.
 fn client(address: &str) -> String {
-    let streams = WAYS.iter().flat_map(|way| MIB.map(|mib| format!("{way}={mib}")));
-    let streams: Vec<_> = streams.collect();
-    format!("peer={address}:5201,{}", streams.join(","))
+    format!("peer={address}:5201,{}", WAYS.map(|way| format!("{way}=1")).join(","))
 }
 
-/// How many streams that are.
-const STREAMS: usize = WAYS.len() * MIB.len();
+const STREAMS: usize = WAYS.len();
 
 /// All of them.
 pub fn streams() -> Found {
@@ -75,16 +73,12 @@ struct Cores([[f64; 2]; WAYS.len()]);
 impl Cores {
     fn of(counts: &Counts) -> Result<Self, Failure> {
         let events = counts.events(id::CHANNEL_STREAM);
-        let bytes = ((MIB[1] - MIB[0]) << 20) as f64;
         let mut ways = [[0.0; 2]; WAYS.len()];
         for (way, cores) in ways.iter_mut().enumerate() {
-            for (who, core) in [0, SERVER].into_iter().zip(cores) {
-                let [short, long] = [0, 1].map(|n| {
-                    let first = who | ((way * MIB.len() + n) as u64) << 1;
-                    took(&events, first).ok_or_else(|| format!("no stream {first:#x}"))
-                });
-                *core = (long? as f64 - short? as f64) / bytes;
-            }
+            let [client, server] = [0, SERVER].map(|who| took(&events, who | (way as u64) << NUMBER));
+            let ((client, bytes), (server, _)) =
+                client.zip(server).ok_or_else(|| format!("no stream {way}"))?;
+            *cores = [client, server].map(|took| took as f64 / bytes as f64);
         }
         Ok(Self(ways))
     }
@@ -100,13 +94,13 @@ impl Cores {
     }
 }
 
-/// Instructions from the last beginning of a stream to its end.
-fn took(events: &[Event], begins: u64) -> Option<u64> {
-    let end = events.iter().find(|event| event.value == begins | 1)?;
+/// Instructions from the last beginning of a stream to its end, and its bytes.
+fn took(events: &[Event], begins: u64) -> Option<(u64, u64)> {
+    let end = events.iter().find(|event| event.value & !BYTES == begins | ENDS)?;
     let begin = events.iter().rfind(|event| {
         event.value == begins && event.vcpu == end.vcpu && event.instructions < end.instructions
     })?;
-    Some(end.instructions - begin.instructions)
+    Some((end.instructions - begin.instructions, end.value & BYTES))
 }
 
 #[cfg(test)]
@@ -119,9 +113,12 @@ mod tests {
 
     #[test]
     fn an_attempt_that_failed_does_not_count() {
-        let events = [event(0, 2, 10), event(0, 2, 100), event(1, SERVER | 2, 7), event(0, 3, 150)];
-        assert_eq!(took(&events, 2), Some(50));
-        assert_eq!(took(&events, SERVER | 2), None);
+        const SECOND: u64 = 1 << NUMBER;
+        let server = event(1, SERVER | SECOND, 7);
+        let ends = event(0, SECOND | ENDS | 400, 150);
+        let events = [event(0, SECOND, 10), event(0, SECOND, 100), server, ends];
+        assert_eq!(took(&events, SECOND), Some((50, 400)));
+        assert_eq!(took(&events, SERVER | SECOND), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! | `iperf3=N` | `iperf3`: N MiB to the host |
 //! | `serve=N` | `iperf3`'s server, for N streams one after the other |
 //! | `beside=N` | the same on the last core, beside what comes after it |
-//! | `stream=N`, `stream_from=N` | `iperf3`: N MiB to such a server at `peer`, from it, as soon as it is there |
+//! | `stream=N`, `stream_from=N` | `iperf3`: for N seconds to such a server at `peer`, from it, as soon as it is there |
 //! | `stress-ng=N` | `stress-ng`: N rounds of each of six stressors, one after the other |
 //! | `cyclictest=N` | `cyclictest`: N periods of 1 ms |
 //! | `start=here` | what came before was to warm up: the event `START` is here and not before the first row |
@@ -60,6 +60,7 @@ struct Place {
     iperf: Option<u16>,
     /// Streams so far.
     streams: u64,
+    server: Option<stream::Served>,
 }
 
 impl Place {
@@ -84,6 +85,9 @@ fn run(args: &[String]) -> Result<(), Failure> {
         let (name, value) = arg.split_once('=').ok_or_else(|| format!("{arg}: no '='"))?;
         setup::drain();
         one(&mut place, name, value).map_err(|why| format!("{arg}: {why}"))?;
+    }
+    if let Some(server) = place.server {
+        server.join().map_err(|_| "the server panicked")??;
     }
     mark::<{ marker::EVENT | marker::id::FINISH }>(ticks());
     Ok(())
@@ -118,7 +122,10 @@ fn row(place: &mut Place, name: &str, count: usize) -> Result<(), Failure> {
             program::iperf3(SocketAddr::new(place.peer()?.ip(), port), count)
         }
         "serve" => stream::serve(count),
-        "beside" => stream::beside(count),
+        "beside" => {
+            place.server = Some(stream::beside(count)?);
+            Ok(())
+        }
         "stream" | "stream_from" => {
             place.streams += 1;
             stream::stream(place.peer()?, count, place.streams - 1, name == "stream_from")
