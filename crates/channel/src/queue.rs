@@ -187,6 +187,12 @@ impl<M: Memory> Slot<'_, M> {
         self.len == 0
     }
 
+    /// Where it begins, from the first of the ring's bytes on, for who reads or writes it by other means.
+    #[must_use]
+    pub const fn at(&self) -> usize {
+        self.base
+    }
+
     fn inside(&self, at: usize, len: usize) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.len)
     }

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod attack;
+mod network;
 mod stream;
 mod talk;
 
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         ["serve", to, from, ref command @ ..] => stream::serve(to, from, command),
         ["attach", to, from] => stream::attach(to, from),
         ["ask", to, from, line, answer] => stream::ask(to, from, line, answer),
-        ["net", device, to, from, ref more @ ..] => stream::network(device, to, from, more),
+        ["net", device, to, from, ref more @ ..] => network::run(device, to, from, more),
         ["until", name, peer, ref states @ ..] => until(name, peer, states),
         ["attack", ref names @ ..] => attack::all(names),
         ["talk", ref words @ ..] => return talk::run(words),

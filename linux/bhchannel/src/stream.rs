@@ -3,7 +3,6 @@
 
 use bulkhead_channel::Stop;
 use bulkhead_linux::message::{Receiver, Sender};
-use bulkhead_linux::run::done;
 use bulkhead_linux::terminal;
 use nix::pty::openpty;
 use std::fs::File;
@@ -150,30 +149,4 @@ pub fn serve(to: &str, from: &str, command: &[&str]) -> io::Result<()> {
         done => done?,
     }
     child.wait().map(drop)
-}
-
-/// A network device of the kernel's, point to point. With an address (`10.9.0.1/24`) it is brought up, and with a
-/// program it lasts as long as that runs.
-pub fn network(device: &str, to: &str, from: &str, more: &[&str]) -> io::Result<()> {
-    /// The largest packet that such a device gives, whatever is set as its MTU.
-    const LARGEST: usize = 65_536;
-    // Built in, or there already: then this fails, and nothing is wrong.
-    let _ = Command::new("modprobe").args(["-q", "tun"]).status();
-    let tun = bulkhead_linux::tun::open(device)?;
-    let [address, program @ ..] = more else {
-        return both([to, from], tun.try_clone()?, tun, LARGEST);
-    };
-    done(Command::new("ip").args(["addr", "add", address, "dev", device]))?;
-    done(Command::new("ip").args(["link", "set", device, "up"]))?;
-    println!("bhchannel: {device} is {address}");
-    let [program, arguments @ ..] = program else {
-        return both([to, from], tun.try_clone()?, tun, LARGEST);
-    };
-    let ends = [to.to_owned(), from.to_owned()];
-    thread::spawn(move || {
-        let [to, from] = &ends;
-        let pumped = tun.try_clone().and_then(|read| both([to, from], read, tun, LARGEST));
-        println!("bhchannel: the network has ended: {pumped:?}");
-    });
-    done(Command::new(program).args(arguments))
 }

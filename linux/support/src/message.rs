@@ -3,13 +3,15 @@
 
 use crate::bell::{Bed, Register};
 use crate::channel::{Channel, End, named};
+use crate::section::Section;
 use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Caller};
-use bulkhead_channel::layout::Shape;
+use bulkhead_channel::layout::{DATA, Shape};
 use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::Pair;
 use std::io;
+use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
@@ -66,7 +68,8 @@ pub struct Sender {
     end: Out,
     bell: Option<Caller<Memory, Register<'static>>>,
     longest: usize,
-    _kept: Kept,
+    section: Section,
+    kept: Kept,
 }
 
 impl Sender {
@@ -84,7 +87,8 @@ impl Sender {
             Some(_) => Some(Caller::new(pair.bell().map_err(other_side)?, ring)),
             None => None,
         };
-        Ok(Self { end, bell, longest, _kept: kept })
+        let section = Section::of(kept.channel(), 0);
+        Ok(Self { end, bell, longest, section, kept })
     }
 
     fn of(pair: &Pair<'static>) -> Result<(Out, usize), Misfit> {
@@ -125,6 +129,32 @@ impl Sender {
             Some(bell) => bell.after(sent),
             None => sent,
         }
+    }
+
+    /// The receiver's state.
+    #[must_use]
+    pub fn peer(&self) -> u32 {
+        self.kept.channel().state_of(1)
+    }
+
+    /// Reads from a file that gives a message at each read, straight into the ring, of records only, and sends what it read;
+    /// at most so many bytes. The room comes first: what was read is sent.
+    ///
+    /// # Errors
+    /// The file's, or `Ok` with [`Stop`] and nothing was read.
+    pub fn send_from(&mut self, file: &impl AsFd, most: usize) -> io::Result<Result<(), Stop>> {
+        let Out::Records(end) = &mut self.end else { return Ok(Err(Stop::Size)) };
+        let room = match end.reserve(most) {
+            Ok(room) => room,
+            Err(stop) => return Ok(Err(stop)),
+        };
+        let at = DATA + room.slot().at();
+        let len = self.section.read_from(file, once((at, most)))?;
+        room.send(len);
+        Ok(match &mut self.bell {
+            Some(bell) => bell.after(Ok(())),
+            None => Ok(()),
+        })
     }
 
     /// Sends it as soon as there is room and somebody there, and says what became of the peer meanwhile.
@@ -217,6 +247,7 @@ pub struct Receiver {
     longest: usize,
     /// What a look found that was not asked for it: it is given next.
     ahead: Option<Result<Vec<u8>, Stop>>,
+    section: Section,
     kept: Kept,
 }
 
@@ -238,7 +269,8 @@ impl Receiver {
             }),
             None => None,
         };
-        Ok(Self { end, sleep, longest, ahead: None, kept })
+        let section = Section::of(kept.channel(), 0);
+        Ok(Self { end, sleep, longest, ahead: None, section, kept })
     }
 
     fn of(pair: &Pair<'static>) -> Result<(In, usize), Misfit> {
@@ -293,27 +325,68 @@ impl Receiver {
     /// # Errors
     /// That, or news of the peer.
     pub fn receive_within(&mut self, to: &mut [u8], most: Option<Duration>) -> Result<usize, Stop> {
+        let found = self.receive(to);
+        self.wait(found, most, |end, longest| end.receive(to, longest))
+    }
+
+    /// After a look looks again, until it finds something, as the channel's `notify` says.
+    fn wait<T>(
+        &mut self,
+        mut found: Result<T, Stop>,
+        most: Option<Duration>,
+        mut look: impl FnMut(&mut In, usize) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
         let until = most.map(|most| Instant::now() + most);
         let late = || until.is_some_and(|until| Instant::now() >= until);
         let mut pause = Pause::default();
-        let mut found = self.receive(to);
-        while let (Err(Stop::Wait | Stop::Apart), false) = (found, late()) {
+        while matches!(found, Err(Stop::Wait | Stop::Apart)) && !late() {
             let Self { end, sleep, longest, .. } = self;
             match sleep {
                 None => {
                     pause.wait(until);
-                    found = end.receive(to, *longest);
+                    found = look(end, *longest);
                 }
                 Some(Sleep { arm, spin, bed, .. }) => {
                     bed.limit(until);
                     spin.wait(arm, bed, || {
-                        found = end.receive(to, *longest);
+                        found = look(end, *longest);
                         !matches!(found, Err(Stop::Wait | Stop::Apart))
                     });
                 }
             }
         }
         found
+    }
+
+    /// Receives a record as soon as there is one. If `whole` says so of its first byte it is written to a file straight from the
+    /// ring, where the peer may change it meanwhile; what the file does not take is lost. Else `part` gets a copy.
+    ///
+    /// # Errors
+    /// News of the peer; [`Stop::Size`] of another channel.
+    pub fn receive_to(
+        &mut self,
+        file: &impl AsFd,
+        whole: impl Fn(u8) -> bool,
+        mut part: impl FnMut(&[u8]),
+    ) -> Result<(), Stop> {
+        let section = self.section;
+        let mut look = |end: &mut In, _| {
+            let In::Records(end) = end else { return Err(Stop::Size) };
+            let message = end.peek()?;
+            let (slot, mut first) = (message.slot(), [0]);
+            if slot.read(0, &mut first) && whole(first[0]) {
+                let _ = section.write_to(file, DATA + slot.at(), slot.len());
+            } else {
+                let mut copy = vec![0; slot.len()];
+                let _ = slot.read(0, &mut copy);
+                part(&copy);
+            }
+            message.release();
+            Ok(())
+        };
+        self.disarm();
+        let found = look(&mut self.end, 0);
+        self.wait(found, None, look)
     }
 
     /// Receives one as soon as there is one, and says what became of the peer meanwhile. After a peer that left, or
@@ -371,6 +444,11 @@ impl Receiver {
         }
     }
 
+    /// Says something to the sender, which sees it as [`Sender::peer`].
+    pub fn say(&self, state: u32) {
+        self.kept.channel().set_state(state);
+    }
+
     /// How often it has asked to be woken, and how many interrupts came.
     #[must_use]
     pub fn woken(&self) -> Option<(u32, u32)> {
@@ -401,16 +479,17 @@ impl Receiver {
 
 /// Looks often at first, for others may run on this core, too; then ever more seldom.
 #[derive(Debug, Default)]
-struct Pause(u32);
+pub struct Pause(u32);
 
 impl Pause {
     /// Looks with the core given away in between.
     const YIELDS: u32 = 64;
     /// Then it sleeps: the first time, and the longest.
-    const FIRST: Duration = Duration::from_micros(20);
+    pub const FIRST: Duration = Duration::from_micros(20);
     const LONGEST: Duration = Duration::from_millis(1);
 
-    fn wait(&mut self, until: Option<Instant>) {
+    /// The next wait, no longer than until then.
+    pub fn wait(&mut self, until: Option<Instant>) {
         self.0 = self.0.saturating_add(1);
         let Some(n) = self.0.checked_sub(Self::YIELDS) else { return yield_now() };
         let most = until.map(|until| until.saturating_duration_since(Instant::now()));

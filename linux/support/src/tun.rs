@@ -33,12 +33,15 @@ mod call {
     nix::ioctl_write_int_bad!(set_offloads, nix::libc::TUNSETOFFLOAD);
 }
 
-/// Makes a device of this name that carries IP packets.
+/// Makes a device of this name that carries IP packets, each behind a header of virtio's of so many bytes. Reads don't wait, and
+/// the kernel hands out no packet that it has not finished until it may ([`offload`]).
 ///
 /// # Errors
 /// No driver (`modprobe tun`), no right, or a name of more than 15 bytes.
-pub fn open(name: &str) -> io::Result<File> {
-    device(name, TUN | NO_PI)
+pub fn open(name: &str, header: usize) -> io::Result<File> {
+    let tun = device(name, TUN | NO_PI | VNET_HDR)?;
+    prepare(&tun, header)?;
+    Ok(tun)
 }
 
 /// Makes a device of this name that carries Ethernet frames, each behind a header of virtio's of so many bytes
@@ -48,13 +51,17 @@ pub fn open(name: &str) -> io::Result<File> {
 /// As [`open`].
 pub fn open_tap(name: &str, header: usize) -> io::Result<File> {
     let tap = device(name, TAP | NO_PI | VNET_HDR)?;
-    let bytes = header as nix::libc::c_int;
-    // SAFETY: the call reads one int.
-    unsafe { call::set_header(tap.as_raw_fd(), &raw const bytes) }?;
-    let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK;
-    fcntl(&tap, FcntlArg::F_SETFL(flags))?;
+    prepare(&tap, header)?;
     offload(&tap, true)?;
     Ok(tap)
+}
+
+fn prepare(device: &File, header: usize) -> io::Result<()> {
+    let bytes = header as nix::libc::c_int;
+    // SAFETY: the call reads one int.
+    unsafe { call::set_header(device.as_raw_fd(), &raw const bytes) }?;
+    fcntl(device, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;
+    Ok(())
 }
 
 /// Whether the kernel may hand out packets that are too large, or lack their checksum.
