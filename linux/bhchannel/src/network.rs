@@ -68,7 +68,7 @@ fn stopped(stop: Stop) -> io::Error {
 
 /// Packets of the device go into the channel.
 fn into(tun: &File, mut to: Sender) -> io::Result<()> {
-    let mut large = false;
+    let (mut large, mut pause) = (false, Pause::default());
     let mut packet = vec![0; LARGEST];
     loop {
         let can = to.peer() == LARGE && to.longest() >= LARGEST;
@@ -76,7 +76,7 @@ fn into(tun: &File, mut to: Sender) -> io::Result<()> {
             tun::offload(tun, can)?;
             large = can;
         }
-        let some = if large { many(tun, &mut to)? } else { one(tun, &mut to, &mut packet)? };
+        let some = if large { many(tun, &mut to, &mut pause)? } else { one(tun, &mut to, &mut packet)? };
         if !some {
             let mut files = [PollFd::new(tun.as_fd(), PollFlags::POLLIN)];
             match poll(&mut files, PollTimeout::NONE) {
@@ -88,11 +88,10 @@ fn into(tun: &File, mut to: Sender) -> io::Result<()> {
 }
 
 /// Some, straight into the ring. Whether there may be more.
-fn many(tun: &File, to: &mut Sender) -> io::Result<bool> {
-    let mut pause = Pause::default();
+fn many(tun: &File, to: &mut Sender, pause: &mut Pause) -> io::Result<bool> {
     for _ in 0..ROUND {
         match to.send_from(tun, LARGEST) {
-            Ok(Ok(())) => pause = Pause::default(),
+            Ok(Ok(())) => *pause = Pause::default(),
             // Who was there is away, or another one: it may be told in another way.
             Ok(Err(Stop::Apart)) => {
                 pause.wait(None);

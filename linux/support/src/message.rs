@@ -144,16 +144,17 @@ impl Sender {
     /// The file's, or `Ok` with [`Stop`] and nothing was read.
     pub fn send_from(&mut self, file: &impl AsFd, most: usize) -> io::Result<Result<(), Stop>> {
         let Out::Records(end) = &mut self.end else { return Ok(Err(Stop::Size)) };
-        let room = match end.reserve(most) {
-            Ok(room) => room,
-            Err(stop) => return Ok(Err(stop)),
+        let sent = match end.reserve(most) {
+            Ok(room) => {
+                let at = DATA + room.slot().at();
+                room.send(self.section.read_from(file, once((at, most)))?);
+                Ok(())
+            }
+            Err(stop) => Err(stop),
         };
-        let at = DATA + room.slot().at();
-        let len = self.section.read_from(file, once((at, most)))?;
-        room.send(len);
         Ok(match &mut self.bell {
-            Some(bell) => bell.after(Ok(())),
-            None => Ok(()),
+            Some(bell) => bell.after(sent),
+            None => sent,
         })
     }
 
