@@ -38,13 +38,20 @@ pub fn streams() -> Found {
         )?,
         between(
             "tcp-daemon",
-            format!("bulkhead.run=bhchannel:net,bh0,there,back,10.9.0.1/24,bhio,{}", client("10.9.0.2")),
+            format!(
+                "bulkhead.run=bhchannel:net,bh0,there,back,10.9.0.1/24,bhio,{}",
+                client("10.9.0.2")
+            ),
             format!("bulkhead.run=bhchannel:net,bh0,back,there,10.9.0.2/24,bhio,serve={STREAMS}"),
         )?,
     ];
     let row = |name, cores: &Cores| Row::new(name, "instructions/byte", cores.worse());
     let judged = |name, cores: &Cores, most| {
-        let note = format!("{}; with loopback over two cores {:.2}", cores.note(), cores.worse() / two.worse());
+        let note = format!(
+            "{}; with loopback over two cores {:.2}",
+            cores.note(),
+            cores.worse() / two.worse()
+        );
         Figure::new(row(name, cores).against(one.worse())).must(Must::Times(most)).note(note)
     };
     Ok(vec![
@@ -75,7 +82,8 @@ impl Cores {
         let events = counts.events(id::CHANNEL_STREAM);
         let mut ways = [[0.0; 2]; WAYS.len()];
         for (way, cores) in ways.iter_mut().enumerate() {
-            let [client, server] = [0, SERVER].map(|who| took(&events, who | (way as u64) << NUMBER));
+            let [client, server] =
+                [0, SERVER].map(|who| took(&events, who | (way as u64) << NUMBER));
             let ((client, bytes), (server, _)) =
                 client.zip(server).ok_or_else(|| format!("no stream {way}"))?;
             *cores = [client, server].map(|took| took as f64 / bytes as f64);

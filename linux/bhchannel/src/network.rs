@@ -76,7 +76,8 @@ fn into(tun: &File, mut to: Sender) -> io::Result<()> {
             tun::offload(tun, can)?;
             large = can;
         }
-        let some = if large { many(tun, &mut to, &mut pause)? } else { one(tun, &mut to, &mut packet)? };
+        let some =
+            if large { many(tun, &mut to, &mut pause)? } else { one(tun, &mut to, &mut packet)? };
         if !some {
             let mut files = [PollFd::new(tun.as_fd(), PollFlags::POLLIN)];
             match poll(&mut files, PollTimeout::NONE) {
