@@ -55,6 +55,7 @@ pub fn jobs() -> Vec<Job> {
     jobs.push(Job::one("channel/linux-lines", 240, lines));
     jobs.push(Job::one("channel/linux-terminal", 240, terminal));
     jobs.push(Job::one("channel/linux-network", 240, network));
+    jobs.push(Job::one("channel/linux-network-large", 240, large));
     jobs.push(Job::one("channel/linux-uio", 240, uio));
     jobs.push(Job::one("channel/linux-states", 240, states));
     jobs.push(Job::one("channel/linux-attacks", 240, hostile));
@@ -230,6 +231,34 @@ fn network(bench: &Bench) -> Result<String, String> {
     let all = "5 packets transmitted, 5 packets received";
     seen.ensure(linux(&seen, "one", 1)?.contains(all), "packets were lost")?;
     Ok(all.into())
+}
+
+/// A file of 2 MB by TCP through rings that have room for packets of 64 KiB: it arrives as it was, in far fewer packets than an MTU
+/// of 1,500 bytes has it in.
+fn large(bench: &Bench) -> Result<String, String> {
+    /// By 1,448 bytes each it is more than 1,300.
+    const PACKETS: u32 = 400;
+    const SENT: &str = "nc${IFS}10.9.0.2${IFS}7</bin/busybox";
+    let send = format!(
+        "bhchannel:net,bh0,there,back,10.9.0.1/24,sh,-c,md5sum</bin/busybox;sleep${{IFS}}2;{SENT}||(sleep${{IFS}}4;{SENT})"
+    );
+    let receive = "bhchannel:net,bh0,back,there,10.9.0.2/24,sh,-c,nc${IFS}-l${IFS}-p${IFS}7|md5sum;cat${IFS}/proc/net/dev";
+    let mut manifest = Manifest::new()
+        .ends_with(&["one", "two"])
+        .linux("one", NEWER, &send, &[0], "256 MiB", 1)
+        .linux("two", OLDER, receive, &[1], "256 MiB", 2);
+    there_and_back(&mut manifest, ["there", "back"]);
+    manifest.0 = manifest.0.replace("\"8 KiB\"", "\"1 MiB\"");
+    let seen = look(&manifest, bench)?;
+    let (sent, received) = (linux(&seen, "one", 1)?, linux(&seen, "two", 2)?);
+    let sum = |said: &str| said.lines().find_map(|line| Some(line.split_once("  -")?.0.to_owned()));
+    let arrived = sum(received);
+    seen.ensure(arrived.is_some() && arrived == sum(sent), "another file arrived")?;
+    let counts = received.lines().find_map(|line| line.trim().strip_prefix("bh0:"));
+    let packets = counts.and_then(|counts| counts.split_whitespace().nth(1)?.parse::<u32>().ok());
+    let packets = packets.ok_or("the device said nothing of its packets")?;
+    seen.ensure(packets < PACKETS, format!("{packets} packets: they were cut up"))?;
+    Ok(format!("2 MB in {packets} packets"))
 }
 
 /// The kernel's generic driver takes the function.
