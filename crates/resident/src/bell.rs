@@ -43,6 +43,8 @@ pub trait Word {
     fn load(&self) -> u64;
     /// From one value to another; whether it had that one.
     fn replace(&self, from: u64, to: u64) -> bool;
+    /// As [`Word::replace`]; a full fence follows.
+    fn claim(&self, from: u64, to: u64) -> bool;
     /// To a value; what it was. A full fence follows.
     fn exchange(&self, to: u64) -> u64;
 }
@@ -54,6 +56,12 @@ impl Word for AtomicU64 {
 
     fn replace(&self, from: u64, to: u64) -> bool {
         self.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn claim(&self, from: u64, to: u64) -> bool {
+        let done = self.replace(from, to);
+        fence(Ordering::SeqCst);
+        done
     }
 
     fn exchange(&self, to: u64) -> u64 {

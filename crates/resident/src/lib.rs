@@ -5,6 +5,7 @@
 
 pub mod bell;
 pub mod hypercall;
+pub mod link;
 pub mod load;
 pub mod lock;
 pub mod map;

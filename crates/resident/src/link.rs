@@ -1,0 +1,278 @@
+//! Channels that guests make and close at run time, in *slots*: memory that the manifest has set aside.
+//!
+//! A slot is one sandbox's, who may *offer* it to one of others at a time, who may *accept* it. Nobody decides for
+//! both: each monitor says in its mailbox, in a word for each slot, what its own guest has, and maps the slot
+//! or takes it away for that guest alone. The one rule that joins them is that a slot is offered anew only after the monitor
+//! of whoever had it has said that no core of its reaches it any more ([`holds`]).
+//!
+//! A word is claimed before anything else is done, by a compare and exchange to [`BUSY`]: so one core of a sandbox
+//! works at a slot. `docs/channels.md`, "Made at run time", has the protocol on one page.
+
+use crate::bell::{End, Word};
+use crate::monitor::Slice;
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Most slots of a machine.
+pub const SLOTS: usize = 32;
+
+/// A slot, for one of its parties.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Link {
+    /// Its number, the same for all.
+    pub number: u32,
+    /// Index of the sandbox whose it is.
+    pub owner: u32,
+    /// Sandboxes to whom it may be offered, as a set.
+    pub to: u32,
+    /// Of `u64`: the entries of its pages in the guest's nested tables while the guest has it.
+    pub open: Slice,
+    /// The same for a guest from whom it was taken: pages that harm nobody. The owner's is none.
+    pub gone: Slice,
+    /// Padding.
+    pub reserved: u32,
+    /// Monitor-virtual address of those entries. No other entry is on that page.
+    pub table: u64,
+    /// Of the owner: monitor-virtual address of its memory; its length.
+    pub memory: [u64; 2],
+    /// Of the owner: what is said of both ends, the owner's first.
+    pub ends: [End; 2],
+}
+
+/// Phase of a sandbox's word: its guest has nothing of it.
+pub const IDLE: u64 = 0;
+/// It was taken from the guest, who has not closed it yet.
+pub const GONE: u64 = 1;
+/// A core is at it.
+pub const BUSY: u64 = 2;
+/// The guest has it: of the owner, it is offered.
+pub const OPEN: u64 = 3;
+/// Its entries are as they are when it is idle, but cores may have older ones in their TLBs.
+pub const LEAVING: u64 = 4;
+/// The same, with [`GONE`].
+pub const LOSING: u64 = 5;
+
+/// Bits of the phase.
+const PHASE: u64 = 7;
+/// Bits that the owner chooses freely.
+const TAG: u64 = 0xFFFF << 16;
+
+/// Phase in a word.
+#[must_use]
+pub const fn phase(word: u64) -> u64 {
+    word & PHASE
+}
+
+/// In an owner's word: to whom it is offered.
+#[must_use]
+pub const fn to(word: u64) -> u32 {
+    word as u32 >> 8 & 0xFF
+}
+
+/// Which offer a word is about: the owner counts them.
+#[must_use]
+pub const fn epoch(word: u64) -> u64 {
+    word >> 32
+}
+
+/// Whether cores of whoever wrote a word may reach the slot.
+#[must_use]
+pub const fn holds(word: u64) -> bool {
+    phase(word) >= BUSY
+}
+
+/// Whether an owner's word offers it to a sandbox, in an epoch.
+#[must_use]
+pub const fn offered(word: u64, me: u32, epoch: u64) -> bool {
+    word & !TAG == epoch << 32 | (me as u64) << 8 | OPEN
+}
+
+/// The same word in another phase.
+const fn with(word: u64, phase: u64) -> u64 {
+    word & !PHASE | phase
+}
+
+/// A party of a slot, as its monitor does what is decided here.
+pub trait Side {
+    /// See [`Side::word`].
+    type Word: Word;
+    /// Index of this sandbox.
+    fn me(&self) -> u32;
+    /// Index of the sandbox whose slot it is.
+    fn owner(&self) -> u32;
+    /// What a sandbox's monitor says of the slot.
+    fn word(&self, of: u32) -> &Self::Word;
+    /// Clears the slot's memory.
+    fn clear(&self);
+    /// Sets the guest's entries: as they are in phase [`OPEN`], [`GONE`] or [`IDLE`].
+    fn map(&self, phase: u64);
+    /// How many times the own cores were to empty their TLBs.
+    fn wanted(&self) -> &Self::Word;
+    /// What that was when a core did so last; `None` behind the last core.
+    fn done(&self, core: u32) -> Option<&Self::Word>;
+    /// Has each own core [`empty`] its TLB, then [`look`].
+    fn flush(&self);
+    /// Makes another sandbox's monitor [`look`].
+    fn ring(&self, sandbox: u32);
+    /// Says in the slot that an end has closed: the owner's, 0, or the other, 1.
+    fn bury(&self, end: usize);
+}
+
+/// Offers the own slot to a sandbox. False: it is in use.
+pub fn offer(side: &impl Side, to: u32, tag: u64) -> bool {
+    let own = side.word(side.me());
+    let was = own.load();
+    if phase(was) != IDLE || !own.claim(was, with(was, BUSY)) {
+        return false;
+    }
+    // Who takes the last offer claims its word, then looks whether it stands. Both claims are fences, so it sees
+    // that it does not, or is seen here.
+    if epoch(was) != 0 && holds(side.word(self::to(was)).load()) {
+        own.exchange(was);
+        return false;
+    }
+    side.clear();
+    side.map(OPEN);
+    let next = (epoch(was) + 1).max(1) << 32;
+    own.exchange(next | tag << 16 & TAG | u64::from(to) << 8 | OPEN);
+    true
+}
+
+/// Accepts the offer of an epoch, once. `None`: it does not stand; false: the last one is not over yet.
+pub fn accept(side: &impl Side, epoch: u64) -> Option<bool> {
+    let (own, owner) = (side.word(side.me()), side.word(side.owner()));
+    let stands = || offered(owner.load(), side.me(), epoch);
+    let was = own.load();
+    let now = epoch << 32;
+    if !stands() || was == now {
+        return None;
+    }
+    if phase(was) != IDLE || !own.claim(was, now | BUSY) {
+        return Some(false);
+    }
+    if !stands() {
+        own.exchange(was);
+        return None;
+    }
+    side.map(OPEN);
+    own.exchange(now | OPEN);
+    // One who took it back meanwhile has rung, perhaps while a core was at it.
+    look(side);
+    Some(true)
+}
+
+/// Closes the own end, or forgets one that was taken away. False: there is none.
+pub fn close(side: &impl Side) -> bool {
+    let was = side.word(side.me()).load();
+    matches!(phase(was), OPEN | GONE) && part(side, was, IDLE)
+}
+
+/// What there is to do when another monitor, or another core of this one, has done something.
+pub fn look(side: &impl Side) {
+    let (own, mine) = (side.word(side.me()), side.me() == side.owner());
+    let was = own.load();
+    match phase(was) {
+        // The word first: what made it so has asked before.
+        LEAVING | LOSING if flushed(side) => {
+            if own.claim(was, with(was, phase(was) - LEAVING)) && !mine {
+                tell(side, was);
+            }
+        }
+        OPEN if mine => {
+            let other = side.word(to(was)).load();
+            if epoch(other) == epoch(was) && !holds(other) && own.claim(was, with(was, BUSY)) {
+                side.bury(1);
+                own.exchange(was);
+            }
+        }
+        OPEN if !offered(side.word(side.owner()).load(), side.me(), epoch(was)) => {
+            part(side, was, GONE);
+        }
+        _ => {}
+    }
+}
+
+/// The guest has ended: no core runs it, and each empties its TLB before it does again.
+pub fn end(side: &impl Side) {
+    let own = side.word(side.me());
+    let was = own.load();
+    if phase(was) == IDLE {
+        return;
+    }
+    if side.me() == side.owner() {
+        side.bury(0);
+    }
+    side.map(IDLE);
+    own.exchange(with(was, IDLE));
+    tell(side, was);
+}
+
+/// Empties a core's TLB by `flush` if that is wanted. The caller [`look`]s after it: by the fence here the last core to
+/// do so sees that all have.
+pub fn empty<S: Side>(side: &S, core: u32, flush: impl FnOnce()) {
+    let (wanted, Some(done)) = (side.wanted().load(), side.done(core)) else { return };
+    if done.load() != wanted {
+        flush();
+        done.exchange(wanted);
+    }
+}
+
+/// Whether each core has done what was wanted last.
+fn flushed(side: &impl Side) -> bool {
+    let wanted = side.wanted().load();
+    (0..).map_while(|core| side.done(core)).all(|done| done.load() == wanted)
+}
+
+/// Takes the slot from the own guest.
+fn part(side: &impl Side, was: u64, then: u64) -> bool {
+    let own = side.word(side.me());
+    if !own.claim(was, with(was, BUSY)) {
+        return false;
+    }
+    let mine = side.me() == side.owner();
+    if mine {
+        side.bury(0);
+    }
+    side.map(then);
+    let wanted = side.wanted();
+    // Who fails is behind another core, so at most as often as there are cores.
+    while !{
+        let before = wanted.load();
+        wanted.claim(before, before + 1)
+    } {}
+    own.exchange(with(was, then + LEAVING));
+    side.flush();
+    if mine {
+        tell(side, was);
+    }
+    true
+}
+
+/// Has the other party look, if it has the slot: once for each time that it consented.
+fn tell(side: &impl Side, was: u64) {
+    let other = if side.me() == side.owner() { to(was) } else { side.owner() };
+    if holds(side.word(other).load()) {
+        side.ring(other);
+    }
+}
+
+/// What a guest is told of a slot: its own phase in bits 2:0; the other party's in bits 5:3, [`GONE`] if that has had
+/// it in this epoch; and if it is the owner's or the offer is to it, the owner's word from bit 8 on.
+pub fn state(side: &impl Side) -> u64 {
+    let (own, owner) = (side.word(side.me()).load(), side.word(side.owner()).load());
+    let mine = side.me() == side.owner();
+    if !mine && to(owner) != side.me() {
+        return phase(own);
+    }
+    let other = match mine {
+        false => owner,
+        true => match side.word(to(owner)).load() {
+            other if epoch(other) != epoch(owner) => IDLE,
+            other if !holds(other) => GONE,
+            other => other,
+        },
+    };
+    owner & !0xFF | phase(other) << 3 | phase(own)
+}
