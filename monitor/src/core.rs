@@ -3,7 +3,7 @@
 
 use crate::vmrun::Frame;
 use ::core::cell::Cell;
-use ::core::sync::atomic::AtomicU32;
+use ::core::sync::atomic::{AtomicU32, AtomicU64};
 use bulkhead_cpu_x86::rdtsc;
 use bulkhead_resident::MAX_SANDBOXES;
 use bulkhead_resident::lock::Lock;
@@ -38,6 +38,10 @@ pub struct Shared {
     pub pci_address: AtomicU32,
     /// The first core's: who has the sandbox's PCI functions.
     pub pci: Lock,
+    /// The first core's: how often cores were to empty their TLBs.
+    pub flushes: AtomicU64,
+    /// What that was when this core did so last.
+    pub flushed: AtomicU64,
 }
 
 /// A VMCB as 64-bit words, read and written by offset.

@@ -3,7 +3,7 @@
 use crate::core::{Core, config, mailbox};
 use crate::exit::{VMMCALL, skip};
 use crate::record::{count, deny};
-use crate::{enforced, life, mail};
+use crate::{enforced, life, link, mail};
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
 use bulkhead_resident::hypercall::{Call, DENIED, NULL, OK, decide, number};
@@ -27,7 +27,7 @@ pub fn handle(core: Core) -> bool {
 pub fn decided(core: Core, call: u64, length: u64) -> bool {
     let (config, frame) = (config(), core.frame);
     let [first, second] = [frame.rdi.get(), frame.rsi.get()];
-    let wanted = decide(call, [first, second], config.sandboxes, config.control, enforced);
+    let wanted = decide(call, [first, second], config.sandboxes, &config.rights, enforced);
     if wanted == Call::Denied {
         if deny(core, Kind::Hypercall, call, first) {
             return true;
@@ -47,6 +47,8 @@ pub fn decided(core: Core, call: u64, length: u64) -> bool {
         }
         Call::Control(to, request) => mail::post(to, request),
         Call::Status(of) => mailbox(of).status.load(Ordering::Acquire),
+        Call::Offer(to, tag) => link::offer(core, to, tag),
+        Call::Slot(slot) => link::call(core, call, slot, second),
         Call::Answer(result) => result,
         Call::Denied => DENIED,
     };

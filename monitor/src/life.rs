@@ -5,7 +5,7 @@ use crate::core::{Core, config, mailbox, report, shared_of, slice};
 use crate::enforced;
 use crate::record::record;
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep};
-use crate::{ioapic, ipi, mail, pci};
+use crate::{ioapic, ipi, link, mail, pci};
 use ::core::arch::asm;
 use ::core::mem::offset_of;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
@@ -21,13 +21,13 @@ use bulkhead_resident_x86::icr::{self, To};
 use bulkhead_resident_x86::{msr, vmcb};
 
 /// This sandbox's memory, as its launch record sees it.
-struct Memory;
+pub struct Memory;
 
 impl RecordMemory for Memory {
     fn zero(&mut self, dst: u64, len: u64) {
         // SAFETY: the record was baked for exactly the pages that the monitor's
         // tables map writable: the sandbox's RAM and this core's VMCB; or it is the
-        // guest's part of this core's frame.
+        // guest's part of this core's frame, or a slot of the sandbox's.
         unsafe {
             asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
         };
@@ -134,12 +134,8 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
     // SAFETY: registers of the guest that the monitor does not use.
     unsafe { fresh_extended_state(base) };
     play(&mut Memory, ops, base);
-    // Entries of a former life must not be used (APM 15.16.1).
-    const FLUSH_BY_ASID: u32 = 1 << 6;
-    if cpuid(0x8000_000A, 0).edx & FLUSH_BY_ASID != 0 {
-        let asid = vmcb.get(vmcb::ASID) as u32 as u64;
-        vmcb.set(vmcb::ASID, asid | vmcb::TLB_FLUSH_GUEST);
-    }
+    // Entries of a former life must not be used.
+    flush(core);
     let registers = ::core::ptr::from_ref(frame) as u64;
     Memory.zero(registers, offset_of!(Frame, vmcb_pa) as u64);
     core.local().incarnation.set(incarnation());
@@ -153,6 +149,17 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
         // FS to TR by VMLOAD from this VMCB.
         asm!("vmload rax", in("rax") frame.vmcb_pa.get(), options(nostack));
     }
+}
+
+/// Has this core's next VMRUN empty the guest's TLB, or all of it where that cannot be told by ASID (APM 15.16.1).
+pub fn flush(core: Core) {
+    const FLUSH_BY_ASID: u32 = 1 << 6;
+    let vmcb = core.vmcb();
+    let how = match cpuid(0x8000_000A, 0).edx & FLUSH_BY_ASID {
+        0 => vmcb::TLB_FLUSH_ALL,
+        _ => vmcb::TLB_FLUSH_GUEST,
+    };
+    vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64 | how);
 }
 
 /// x87, SSE and whatever XCR0 can name as after a reset; speculation control off.
@@ -232,6 +239,7 @@ fn assemble(core: Core) {
     (0..config().cores).for_each(|i| shared_of(i).signals.store(0, Ordering::Release));
     // The guest writes no more. What a doorbell still sends it goes with the rest below.
     mail::bury();
+    link::end(core);
     // Not before: a core that still ran could have opened a line again. Now what a
     // line has left pending goes with the rest.
     ioapic::silence();
@@ -285,6 +293,7 @@ pub fn park(core: Core, ended: u32) -> bool {
     quiet();
     let signals = loop {
         local.doorbell.set(0);
+        link::look(core);
         let seen = life.load(Ordering::SeqCst);
         local.shared.parked.store(seen + 1, Ordering::SeqCst);
         // Without a life signals are the last one's, and the first core drops them.

@@ -4,7 +4,7 @@
 use crate::core::{Core, config, mailbox, slice};
 use crate::record::count;
 use crate::vmrun::nmi_window;
-use crate::{enforced, ipi, life};
+use crate::{enforced, ipi, life, link};
 use ::core::sync::atomic::{AtomicU64, Ordering};
 use bulkhead_resident::bell::{self, Bell, End};
 use bulkhead_resident::hypercall::{
@@ -21,6 +21,9 @@ pub fn doorbell(core: Core, cause: Cause) -> bool {
     nmi_window();
     core.local().doorbell.set(0);
     let fresh = ipi::receive(core);
+    if !fresh {
+        link::look(core);
+    }
     if fresh || !core.is_first() {
         return fresh;
     }
@@ -111,12 +114,15 @@ pub fn aim(number: usize, icr: u64) {
 
 /// Says in the guest's channels that it has ended, and wakes those who are to hear it.
 pub fn bury() {
-    for end in slice::<End>(config().channel_ends) {
-        bell::bury(word(end.hello), word(end.armed));
-    }
+    slice::<End>(config().channel_ends).iter().for_each(bury_end);
     (0..config().bells.len).for_each(|number| {
         ring_bell(number);
     });
+}
+
+/// Says that an end of a channel has left.
+pub fn bury_end(end: &End) {
+    bell::bury(word(end.hello), word(end.armed));
 }
 
 /// A word of a channel's.

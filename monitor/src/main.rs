@@ -18,6 +18,7 @@ mod hypercall;
 mod ioapic;
 mod ipi;
 mod life;
+mod link;
 mod mail;
 mod memory;
 mod msr;

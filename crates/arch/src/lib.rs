@@ -6,7 +6,7 @@
 
 mod tables;
 
-pub use tables::{MapError, TableMemory, map, walk};
+pub use tables::{MapError, TableMemory, lowest, map, walk};
 
 /// Rights of a mapping. Everything mapped can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

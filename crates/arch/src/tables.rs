@@ -111,6 +111,18 @@ fn set<F: PageFormat>(
     Ok(())
 }
 
+/// The table whose entries are the smallest pages around `va`: its physical address.
+pub fn lowest<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> Option<u64> {
+    let mut table = root;
+    for level in (1..F::LEVELS).rev() {
+        let Entry::Table(next) = F::decode(memory.read(table, index(va, level)), level) else {
+            return None;
+        };
+        table = next;
+    }
+    Some(table)
+}
+
 /// Where `va` leads: physical address, rights and the page's size.
 pub fn walk<F: PageFormat>(
     memory: &impl TableMemory,

@@ -2,15 +2,8 @@
 //! monitor carries out reaches no sandbox that the manifest does not name.
 
 use crate::{Input, Seen};
-use bulkhead_layout::hypercall::{self as calls, Call, decide, number};
+use bulkhead_layout::hypercall::{self as calls, Call, Rights, decide, number};
 use bulkhead_pci_fake::Words;
-
-/// Sandboxes that there are, and those of them that it may control, as a set.
-#[derive(Clone, Copy, Debug)]
-struct Rights {
-    sandboxes: u32,
-    control: u32,
-}
 
 /// Calls of one sandbox after another.
 pub fn run(bytes: &[u8]) -> Result<Seen, String> {
@@ -22,19 +15,19 @@ fn without(rule: &str, bytes: &[u8]) -> Result<Seen, String> {
     let mut input = Input::new(bytes);
     let mut seen = Seen::default();
     let sandboxes = 1 + input.below(bulkhead_layout::MAX_SANDBOXES) as u32;
-    let rights = Rights { sandboxes, control: input.next() as u32 };
+    let [control, connect, slots] = [0; 3].map(|_| input.next() as u32);
+    let rights = Rights { control, connect, slots };
     while !input.is_empty() {
         let rax = match input.below(4) {
             0 => input.next(),
-            _ => calls::NULL + input.below(9) as u64,
+            _ => calls::NULL + input.below(13) as u64,
         };
         let [first, second] = [argument(&mut input), argument(&mut input)];
         let cpl = input.pick(&[0, 0, 0, 0, 0, 1, 2, 3]);
         let enforced = |name: &str| name != rule;
-        let Rights { sandboxes, control } = rights;
         let call = number(rax, cpl, enforced);
-        let decided = decide(call, [first, second], sandboxes, control, enforced);
-        if !may(rax, first, second, cpl, rights, decided) {
+        let decided = decide(call, [first, second], sandboxes, &rights, enforced);
+        if !may(rax, [first, second], cpl, (sandboxes, rights), decided) {
             return Err(format!(
                 "{rights:?}: {rax:#x}({first:#x}, {second:#x}) at {cpl}: {decided:?}"
             ));
@@ -55,9 +48,15 @@ fn argument(input: &mut Input) -> u64 {
 }
 
 /// Whether the manual allows it (docs/hypercalls.md).
-fn may(rax: u64, first: u64, second: u64, cpl: u8, rights: Rights, decided: Call) -> bool {
-    let named =
-        |to: u32| u64::from(to) == first && to < rights.sandboxes && rights.control & 1 << to != 0;
+fn may(
+    rax: u64,
+    [first, second]: [u64; 2],
+    cpl: u8,
+    (sandboxes, rights): (u32, Rights),
+    decided: Call,
+) -> bool {
+    let has = |set: u32| first < 32 && set & 1 << first != 0;
+    let named = |to: u32| u64::from(to) == first && to < sandboxes && has(rights.control);
     if cpl != 0 {
         return decided == Call::Answer(calls::NO_CALL);
     }
@@ -67,7 +66,7 @@ fn may(rax: u64, first: u64, second: u64, cpl: u8, rights: Rights, decided: Call
             rax == calls::CONSOLE && first > 24
                 || rax == calls::CONTROL && !(1..=3).contains(&second)
         }
-        Call::Answer(calls::NO_CALL) => !(calls::NULL..=calls::STATUS).contains(&rax),
+        Call::Answer(calls::NO_CALL) => !(calls::NULL..=calls::SLOT).contains(&rax),
         Call::Answer(_) => false,
         Call::Console(length) => rax == calls::CONSOLE && length == first && length <= 24,
         Call::Exit(code) => rax == calls::EXIT && code == first as u32,
@@ -77,10 +76,20 @@ fn may(rax: u64, first: u64, second: u64, cpl: u8, rights: Rights, decided: Call
             rax == calls::CONTROL && named(to) && request == second && (1..=3).contains(&request)
         }
         Call::Status(of) => rax == calls::STATUS && named(of),
-        Call::Denied => {
-            let other = first >= 32 || !named(first as u32);
-            matches!(rax, calls::CONTROL | calls::STATUS) && other
+        Call::Offer(to, tag) => {
+            rax == calls::OFFER && u64::from(to) == first && tag == second && has(rights.connect)
         }
+        Call::Slot(slot) => {
+            (calls::ACCEPT..=calls::SLOT).contains(&rax)
+                && u64::from(slot) == first
+                && has(rights.slots)
+        }
+        Call::Denied => match rax {
+            calls::CONTROL | calls::STATUS => first >= 32 || !named(first as u32),
+            calls::OFFER => !has(rights.connect),
+            calls::ACCEPT..=calls::SLOT => !has(rights.slots),
+            _ => false,
+        },
     }
 }
 

@@ -22,6 +22,10 @@ pub const ADAPTIVE: u32 = 1 << 16;
 /// [`Window::messages`]: a program that the receiver's monitor runs from its next start on.
 pub const PROGRAM: u32 = 5;
 
+/// [`Window::kind`]: memory for a channel that is made at run time; `message` is its number, `messages` the index of
+/// the sandbox that offers it, `writable` whether that is this one. A page of the other's lies behind the `size` bytes.
+pub const SLOT: u32 = 2;
+
 /// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
 /// receiver, in the manifest's order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +40,7 @@ pub struct Window {
     pub size: u64,
     /// 1 if this sandbox may write it.
     pub writable: u32,
-    /// 0 = channel, 1 = report.
+    /// 0 = channel, 1 = report, 2 = [`SLOT`].
     pub kind: u32,
     /// Of a channel what it carries: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. Of
     /// all but raw pages the receiver's page (of virtio as many bytes again) lies behind the `size` bytes, with the

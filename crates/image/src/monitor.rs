@@ -15,6 +15,8 @@ use bulkhead_arch_x86::{cpuid, msr};
 use bulkhead_channel::layout::{ARMED, HELLO, Shape};
 use bulkhead_ioapic::Lines;
 use bulkhead_layout::bell::{Bell, End};
+use bulkhead_layout::hypercall;
+use bulkhead_layout::link::Link;
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::info::{self, Info, Window};
 use bulkhead_layout::load::PROGRAM_GPA;
@@ -26,6 +28,7 @@ use bulkhead_layout::report::{self, CoreReport, State};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_plan::{self as plan, Bdf, Granted, Plan, Sandbox, Span};
 use core::mem::offset_of;
+use std::collections::BTreeSet;
 use zerocopy::{FromZeros, IntoBytes};
 
 const MAILBOX: u64 = size_of::<Mailbox>() as u64;
@@ -119,11 +122,12 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
         .collect::<Result<Vec<_>, Error>>()?;
     let shown = nested::Shown { info: info_pa, reports, ends: &functions.ends };
     let n_cr3 = nested::tables(pages, input.plan, input.index, &memory, &shown)?;
+    let slots = nested::slots(pages, input.plan, input.index, n_cr3)?;
     part(pages, hsaves, "host save areas, bitmaps, nested and I/O tables", false);
 
     let config_pa = pages.end();
     let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
-    let config = config(input, &confine, vmcbs, hsaves, &functions, &shadow, lines);
+    let config = config(input, &confine, vmcbs, hsaves, &functions, &shadow, lines, &slots);
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
 
@@ -189,6 +193,13 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     }
     if let Some(from) = loads(input.plan, input.index) {
         monitor.map(GUEST_VA + from.gpa, from.hpa, from.len, Rights::R)?;
+    }
+    for own in &slots {
+        monitor.map(SLOT_TABLES_VA + own.number as u64 * PAGE, own.table, PAGE, Rights::RW)?;
+        let slot = &input.plan.slots[own.number];
+        if slot.owner == input.index {
+            monitor.map(GUEST_VA + slot.gpa, slot.hpa, slot.len, Rights::RW)?;
+        }
     }
     for own in ends(input.plan, input.index) {
         monitor.map(GUEST_VA + own.gpa, own.hpa, PAGE, Rights::RW)?;
@@ -333,7 +344,17 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
         messages: 0,
         message: 0,
     });
-    let windows: Vec<_> = channels.chain(reports).take(info::MAX_CHANNELS).collect();
+    let slots = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
+    let slots = slots.map(|(number, slot)| Window {
+        name: name(&plan.sandboxes[slot.owner].name),
+        gpa: slot.gpa,
+        size: slot.sent(),
+        writable: u32::from(slot.owner == index),
+        kind: info::SLOT,
+        messages: slot.owner as u32,
+        message: number as u32,
+    });
+    let windows: Vec<_> = channels.chain(reports).chain(slots).take(info::MAX_CHANNELS).collect();
     info.windows = windows.len() as u32;
     info.window[..windows.len()].copy_from_slice(&windows);
     info
@@ -489,6 +510,7 @@ fn config(
     functions: &Functions,
     shadow: &[u32],
     lines: Option<Lines>,
+    slots: &[nested::Slot],
 ) -> Vec<u8> {
     let (plan, index) = (input.plan, input.index);
     let sandbox = &plan.sandboxes[index];
@@ -497,7 +519,13 @@ fn config(
     config.sandbox = index as u32;
     config.cores = sandbox.cores.len() as u32;
     let set = |of: &mut dyn Iterator<Item = usize>| of.fold(0u32, |set, i| set | 1 << i);
-    config.control = set(&mut sandbox.control.iter().copied());
+    let offers = plan.slots.iter().filter(|slot| slot.owner == index);
+    let connect: BTreeSet<usize> = offers.flat_map(|slot| slot.to.iter().copied()).collect();
+    config.rights = hypercall::Rights {
+        control: set(&mut sandbox.control.iter().copied()),
+        connect: set(&mut connect.into_iter()),
+        slots: set(&mut slots.iter().map(|slot| slot.number)),
+    };
     let controls = |(i, s): (usize, &Sandbox)| s.control.contains(&index).then_some(i);
     config.controlled_by = set(&mut plan.sandboxes.iter().enumerate().filter_map(controls));
     config.sandboxes = plan.sandboxes.len() as u32;
@@ -588,6 +616,24 @@ fn config(
     let ends: Vec<_> = ends.collect();
     config.channel_ends = append(ends.as_bytes(), ends.len());
     config.bells = append(bells.as_bytes(), bells.len());
+    let links = slots.iter().map(|own| {
+        let slot = &plan.slots[own.number];
+        let (mine, at) = (slot.owner == index, GUEST_VA + slot.gpa);
+        let end = |base: u64| End { hello: base + HELLO as u64, armed: base + ARMED as u64 };
+        Link {
+            number: own.number as u32,
+            owner: slot.owner as u32,
+            to: set(&mut slot.to.iter().copied()),
+            open: append(own.open.as_bytes(), own.open.len()),
+            gone: append(own.gone.as_bytes(), own.gone.len()),
+            table: SLOT_TABLES_VA + own.number as u64 * PAGE,
+            memory: if mine { [at, slot.len] } else { [0; 2] },
+            ends: if mine { [end(at), end(at + slot.sent())] } else { [End::default(); 2] },
+            ..Link::default()
+        }
+    });
+    let links: Vec<_> = links.collect();
+    config.links = append(links.as_bytes(), links.len());
     [config.as_bytes(), &tail].concat()
 }
 

@@ -3,7 +3,8 @@
 use crate::guest::Guest;
 use crate::pages::{Pages, Tables};
 use crate::{Error, end, pci};
-use bulkhead_arch::Rights;
+use bulkhead_arch::{PageFormat, Rights, TableMemory};
+use bulkhead_arch_x86::LongMode;
 use bulkhead_layout::map::{ECAM_GPA, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::{PAGE, report};
 use bulkhead_plan::{Plan, Span};
@@ -57,6 +58,45 @@ pub struct Shown<'a> {
     pub reports: &'a [u64],
     /// Its ends of channels.
     pub ends: &'a [end::Made],
+}
+
+/// A slot for a channel made at run time, in the tables of a party.
+pub struct Slot {
+    /// Its number.
+    pub number: usize,
+    /// The table of its entries, and nobody else's: physical address.
+    pub table: u64,
+    /// Its entries while the guest has it.
+    pub open: Vec<u64>,
+    /// Its entries while it was taken from the guest: pages of zeros, and one to write to.
+    pub gone: Vec<u64>,
+}
+
+/// Makes room for the slots of a sandbox below the root of its nested tables. No entry is there yet.
+pub fn slots(pages: &mut Pages, plan: &Plan, index: usize, root: u64) -> Result<Vec<Slot>, Error> {
+    let own = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
+    let own: Vec<_> = own.collect();
+    let other = own.iter().any(|(_, slot)| slot.owner != index);
+    let [zeros, scratch] = [0, 1].map(|_| if other { pages.take(PAGE) } else { 0 });
+    let mut all = Vec::new();
+    for (number, slot) in own {
+        let mine = slot.owner == index;
+        let rights = |first: bool| if first == mine { Rights::RW } else { Rights::R };
+        let mut tables = Tables { pages, root: Some(root) };
+        tables.map(slot.gpa, slot.hpa, slot.sent(), rights(true))?;
+        tables.map(slot.gpa + slot.sent(), slot.hpa + slot.sent(), PAGE, rights(false))?;
+        let table = bulkhead_arch::lowest::<LongMode>(pages, root, slot.gpa).unwrap_or_default();
+        let count = (slot.len / PAGE) as usize;
+        let open = (0..count).map(|n| TableMemory::read(pages, table, n)).collect();
+        (0..count).for_each(|n| TableMemory::write(pages, table, n, LongMode::empty()));
+        let mut gone = Vec::new();
+        if !mine {
+            gone = vec![LongMode::page(zeros, Rights::R, 0); count - 1];
+            gone.push(LongMode::page(scratch, Rights::RW, 0));
+        }
+        all.push(Slot { number, table, open, gone });
+    }
+    Ok(all)
 }
 
 /// The nested tables: own memory, what it is shown, devices' registers. Gives the root.

@@ -123,6 +123,8 @@ pub struct Sandbox {
     /// Sandboxes whose reports (state, exits, denials, console) it may read.
     #[serde(default)]
     pub observe: Vec<String>,
+    /// With whom it may make channels at run time, and the memory for them.
+    pub may_connect: Option<MayConnect>,
     /// Whether it starts with the machine.
     #[serde(default = "yes")]
     pub autostart: bool,
@@ -133,6 +135,18 @@ pub struct Sandbox {
     pub learn: bool,
     /// How much depends on it. Shown by `bulkhead plan`.
     pub criticality: Option<Criticality>,
+}
+
+/// Channels that a sandbox may make at run time.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MayConnect {
+    /// Sandboxes to which it may offer one. Each accepts or not.
+    pub to: Vec<String>,
+    /// How many there can be at a time, with all of them together.
+    pub slots: u32,
+    /// What it writes in each, such as `"16 KiB"`; the other end writes a page.
+    pub size: String,
 }
 
 fn yes() -> bool {

@@ -3,7 +3,7 @@
 //! that describe the plan: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
-use crate::{Channel, Machine, Plan, Ram, Sandbox, Span};
+use crate::{Channel, Machine, Plan, Ram, Sandbox, Slot, Span};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map;
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ pub struct System {
     pub sandboxes: Vec<Wanted>,
     /// The channels' regions, `hpa` still 0, `gpa` already final.
     pub channels: Vec<Channel>,
+    /// Memory for channels that are made at run time, likewise.
+    pub slots: Vec<Slot>,
     /// Sandboxes at whose end a run ends.
     pub ends_with: Vec<usize>,
     /// What a scenario appends to guests' arguments.
@@ -60,6 +62,8 @@ pub enum Owner {
     Sandbox(usize),
     /// A channel's region, by index.
     Channel(usize),
+    /// Memory for a channel that is made at run time, by index.
+    Slot(usize),
 }
 
 /// Why a system does not fit in its machine.
@@ -135,12 +139,13 @@ impl System {
 
         let mut sandboxes: Vec<Sandbox> =
             self.sandboxes.iter().map(|wanted| wanted.sandbox.clone()).collect();
-        let mut channels = self.channels.clone();
+        let (mut channels, mut slots) = (self.channels.clone(), self.slots.clone());
         for (index, hpa) in placed.into_iter().enumerate() {
             let (gpa, len) = (gpas[index], wishes[index].len);
             match owners[index] {
                 Owner::Sandbox(sandbox) => sandboxes[sandbox].ram.push(Ram { gpa, hpa, len }),
                 Owner::Channel(channel) => channels[channel].hpa = hpa,
+                Owner::Slot(slot) => slots[slot].hpa = hpa,
             }
         }
         Ok(Plan {
@@ -151,6 +156,7 @@ impl System {
             multikernel: self.multikernel,
             sandboxes,
             channels,
+            slots,
             ends_with: self.ends_with.clone(),
             drives: self.drives.clone(),
         })
@@ -194,6 +200,11 @@ impl System {
             owners.push(Owner::Channel(index));
             gpas.push(channel.gpa);
             wishes.push(Wish { len: channel.len, at: None });
+        }
+        for (index, slot) in self.slots.iter().enumerate() {
+            owners.push(Owner::Slot(index));
+            gpas.push(slot.gpa);
+            wishes.push(Wish { len: slot.len, at: None });
         }
         (owners, gpas, wishes)
     }

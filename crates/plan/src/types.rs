@@ -292,6 +292,38 @@ impl Channel {
     }
 }
 
+/// Memory for channels that a sandbox makes at run time, one at a time: what the offering sandbox writes, then
+/// a page that the other one writes.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// The sandbox that may offer it.
+    pub owner: usize,
+    /// Those to whom it may.
+    pub to: Vec<usize>,
+    /// `may_connect` in the manifest.
+    pub place: Place,
+    /// Where it lies.
+    pub hpa: u64,
+    /// Where every side sees it while it has it: alone in what a page of table entries maps.
+    pub gpa: u64,
+    /// Bytes of both.
+    pub len: u64,
+}
+
+impl Slot {
+    /// Whether a sandbox can have it.
+    #[must_use]
+    pub fn concerns(&self, sandbox: usize) -> bool {
+        self.owner == sandbox || self.to.contains(&sandbox)
+    }
+
+    /// Bytes that the owner writes; the page behind them is the other's.
+    #[must_use]
+    pub const fn sent(&self) -> u64 {
+        self.len - PAGE
+    }
+}
+
 /// How the receiver of a channel is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bell {
@@ -376,6 +408,8 @@ pub struct Plan {
     pub sandboxes: Vec<Sandbox>,
     /// The channels' regions, in the manifest's order.
     pub channels: Vec<Channel>,
+    /// Memory for channels that are made at run time, by number.
+    pub slots: Vec<Slot>,
     /// Sandboxes at whose end (`exited`, `stopped`) a run ends.
     pub ends_with: Vec<usize>,
     /// Files behind the machine's drives: name, file.

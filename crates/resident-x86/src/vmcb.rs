@@ -98,5 +98,7 @@ pub const EFER_LMA: u64 = 1 << 10;
 /// Bits of EFER that a guest may set: SCE, LME, NXE, LMSLE, FFXSR, TCE, AIBRSE.
 pub const EFER_GUEST: u64 = 1 | EFER_LME | 1 << 11 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 21;
 
+/// TLB control: flush all entries.
+pub const TLB_FLUSH_ALL: u64 = 1 << 32;
 /// TLB control: flush this guest's entries.
 pub const TLB_FLUSH_GUEST: u64 = 3 << 32;

@@ -3,6 +3,9 @@
 //! monitor reads no guest memory. Every other register is preserved. A 32-bit `IN` from
 //! [`CALL_PORT`] is the same call: for programs that a guest's kernel gives the port.
 
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
 /// Does nothing; returns [`OK`].
 pub const NULL: u64 = 0x4248_0000;
 /// Write up to 24 bytes to the sandbox's console ring: RDI = length (0..=24),
@@ -22,6 +25,18 @@ pub const CONTROL: u64 = 0x4248_0005;
 /// `state | restarts << 8 | loaded << 40` ([`crate::report::State`]): 32 bits of restarts, and whether it runs what was
 /// loaded into it.
 pub const STATUS: u64 = 0x4248_0006;
+
+/// Offer a slot of this sandbox's ([`crate::link`]): RDI = sandbox index, RSI = tag, 16 bits that mean what both ends
+/// agree on. Needs `may_connect` in the manifest. Returns the slot's number, or [`BUSY`] if all are in use.
+pub const OFFER: u64 = 0x4248_0007;
+/// Accept an offer: RDI = slot, RSI = epoch, as [`SLOT`] has it. Returns [`OK`], [`BUSY`] while this sandbox's last use of the
+/// slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
+pub const ACCEPT: u64 = 0x4248_0008;
+/// Close this sandbox's end, or take back an offer: RDI = slot. Returns [`OK`]: from then on this core does not reach it, and the others
+/// do not soon. [`BAD_ARGUMENT`]: there is none.
+pub const CLOSE: u64 = 0x4248_0009;
+/// What there is of a slot: RDI = slot. Returns [`crate::link::state`].
+pub const SLOT: u64 = 0x4248_000A;
 
 /// [`CONTROL`]: stop it.
 pub const CONTROL_STOP: u64 = 1;
@@ -76,6 +91,10 @@ pub enum Call {
     Control(u32, u64),
     /// Another sandbox's status.
     Status(u32),
+    /// A slot to another sandbox, with a tag.
+    Offer(u32, u64),
+    /// Another call about a slot, of this number.
+    Slot(u32),
     /// What the manifest does not grant.
     Denied,
 }
@@ -88,19 +107,31 @@ pub fn number(rax: u64, cpl: u8, enforced: impl Fn(&str) -> bool) -> u64 {
     if cpl != 0 && enforced("hypercall-cpl") { NO_CALL } else { rax }
 }
 
-/// Decides on a call with its first two arguments, by a sandbox that may control those
-/// in the set `control` of the machine's `sandboxes`.
+/// What a manifest lets a sandbox ask for, as sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Rights {
+    /// Sandboxes that it may control.
+    pub control: u32,
+    /// Sandboxes to which it may offer a slot.
+    pub connect: u32,
+    /// Slots that it may offer or be offered.
+    pub slots: u32,
+}
+
+/// Decides on a call with its first two arguments, by a sandbox with these rights, of the machine's `sandboxes`.
 #[must_use]
 pub fn decide(
     call: u64,
     [first, second]: [u64; 2],
     sandboxes: u32,
-    control: u32,
+    rights: &Rights,
     enforced: impl Fn(&str) -> bool,
 ) -> Call {
     let to = first.min(u64::from(u32::MAX)) as u32;
-    let granted = control.checked_shr(to).unwrap_or(0) & 1 != 0;
-    let controls = to < sandboxes && (granted || !enforced("control-right"));
+    let granted = |set: u32| set.checked_shr(to).unwrap_or(0) & 1 != 0;
+    let controls = to < sandboxes && (granted(rights.control) || !enforced("control-right"));
     match call {
         NULL => Call::Answer(OK),
         CONSOLE if first > CONSOLE_BYTES && enforced("hypercall-length") => {
@@ -116,6 +147,10 @@ pub fn decide(
         }
         CONTROL => Call::Control(to, second),
         STATUS => Call::Status(to),
+        OFFER if !granted(rights.connect) => Call::Denied,
+        OFFER => Call::Offer(to, second),
+        ACCEPT | CLOSE | SLOT if !granted(rights.slots) => Call::Denied,
+        ACCEPT | CLOSE | SLOT => Call::Slot(to),
         _ if enforced("hypercall-number") => Call::Answer(NO_CALL),
         _ => Call::Answer(OK),
     }

@@ -1,6 +1,8 @@
 //! What a monitor is told (read-only for it), and what monitors share.
 
 use crate::bell::MAX_BELLS;
+use crate::hypercall::Rights;
+use crate::link::SLOTS;
 use crate::report::KINDS;
 use crate::{MAX_CORES, MAX_SANDBOXES};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -118,8 +120,8 @@ pub struct Config {
     pub sandbox: u32,
     /// Cores of this sandbox.
     pub cores: u32,
-    /// Sandboxes that this one may control, as a set.
-    pub control: u32,
+    /// What this sandbox may ask for.
+    pub rights: Rights,
     /// Sandboxes that may control this one, as a set.
     pub controlled_by: u32,
     /// Sandboxes in the machine.
@@ -171,6 +173,8 @@ pub struct Config {
     pub loads: u64,
     /// Bytes there.
     pub room: u64,
+    /// Of [`crate::link::Link`]: slots of which it is a party.
+    pub links: Slice,
 }
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
@@ -188,11 +192,13 @@ pub struct Mailbox {
     pub rung: [AtomicU64; MAX_BELLS],
     /// Where its guest wants the interrupts of each channel that wakes it, as an ICR takes it; 0: nowhere.
     pub aims: [AtomicU64; MAX_BELLS],
+    /// What its guest has of each slot ([`crate::link`]).
+    pub links: [AtomicU64; SLOTS],
     /// Padding.
-    pub reserved: [AtomicU32; 766],
+    pub reserved: [AtomicU32; 702],
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 688);
+const _: () = assert!(size_of::<Config>() == 704);

@@ -54,6 +54,7 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
     let mut places = Places {
         sandboxes: Vec::new(),
         channels: Vec::new(),
+        slots: Vec::new(),
         system: cx.document.at(&[k("system")]),
     };
     let mut system = System {
@@ -75,6 +76,10 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
         region.bell = region.bell.map(placed);
         places.channels.push(at);
         system.channels.push(region);
+    }
+    for (slot, at) in super::connect::slots(cx) {
+        places.slots.push(at);
+        system.slots.push(slot);
     }
     (system, places)
 }
@@ -108,7 +113,8 @@ pub fn seen(
     regions(cx, item).map(place).collect()
 }
 
-fn indices(cx: &Context<'_, '_>, names: &[String]) -> Vec<usize> {
+/// Those of the named sandboxes that could be decoded.
+pub fn indices(cx: &Context<'_, '_>, names: &[String]) -> Vec<usize> {
     names.iter().filter_map(|name| cx.sandbox_index(name)).collect()
 }
 

@@ -287,11 +287,15 @@ pub fn windows_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in &cx.sandboxes {
         let name = &sandbox.name;
         let channels = cx.channels.iter().map(|channel| windows(channel, name)).sum::<usize>();
-        let count = channels + sandbox.observe.len();
-        if count > MAX_CHANNELS {
+        let (reports, slots) = (sandbox.observe.len(), super::connect::windows(cx, name));
+        if channels + reports + slots > MAX_CHANNELS {
+            let for_slots = match slots {
+                0 => String::new(),
+                _ => format!(" and {slots} slots"),
+            };
             let message =
-                format!("`{name}` sees {channels} channels and {} reports", sandbox.observe.len());
-            let help = format!("a sandbox sees at most {MAX_CHANNELS} of both together");
+                format!("`{name}` sees {channels} channels and {reports} reports{for_slots}");
+            let help = format!("a sandbox sees at most {MAX_CHANNELS} of all together");
             let at = cx.at(sandbox, &[k("name")]);
             found.push(Diagnostic::new("windows-too-many", at, message).help(help));
         }

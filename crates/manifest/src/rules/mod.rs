@@ -5,6 +5,7 @@
 
 pub mod build;
 pub mod channels;
+pub mod connect;
 pub mod cores;
 pub mod devices;
 pub mod guests;
@@ -78,6 +79,10 @@ pub const ALL: &[Rule] = &[
     channels::bells_too_many,
     channels::channels_window,
     channels::windows_too_many,
+    connect::connect_known,
+    connect::connect_bare,
+    connect::connect_slots,
+    connect::connect_size,
     rights::control_known,
     rights::observe_known,
     health::health_known,
@@ -133,6 +138,10 @@ pub const NAMES: &[&str] = &[
     "channel-to",
     "channels-window",
     "cmdline-text",
+    "connect-bare",
+    "connect-known",
+    "connect-size",
+    "connect-slots",
     "context-bound",
     "context-budget",
     "context-policy",
@@ -396,6 +405,8 @@ pub struct Places {
     pub sandboxes: Vec<Location>,
     /// Of each channel.
     pub channels: Vec<Location>,
+    /// Of each slot for a channel that is made at run time.
+    pub slots: Vec<Location>,
     /// Of the manifest as a whole.
     pub system: Location,
 }

@@ -38,6 +38,7 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let keys = [
             ("control", !sandbox.control.is_empty()),
             ("observe", !sandbox.observe.is_empty()),
+            ("may_connect", sandbox.may_connect.is_some()),
             ("learn", sandbox.learn),
             ("autostart", !sandbox.autostart),
         ];
