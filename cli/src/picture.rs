@@ -79,9 +79,13 @@ fn memory(out: &mut Canvas, plan: &Plan) -> f64 {
             Owner::Image => ("#444a55", "#222222"),
             Owner::Sandbox(index) => colour(index),
             Owner::Channel(index) => colour(plan.channels[index].from),
+            Owner::Slot(number) => colour(plan.slots[number].owner),
         };
-        let dash =
-            if matches!(owner, Owner::Channel(_)) { r#"stroke-dasharray="4 2""# } else { "" };
+        let dash = if matches!(owner, Owner::Channel(_) | Owner::Slot(_)) {
+            r#"stroke-dasharray="4 2""#
+        } else {
+            ""
+        };
         out.rect((MAP_X, y), (MAP_WIDTH, h), fill, &format!(r#"stroke="{line}" {dash}"#));
         let middle = y + h / 2.0 + 4.0;
         let inside = match owner {

@@ -24,6 +24,8 @@ pub enum Owner {
     Sandbox(usize),
     /// A channel, by index.
     Channel(usize),
+    /// Memory for a channel made at run time, by number.
+    Slot(usize),
 }
 
 /// The whole memory map, ascending.
@@ -40,6 +42,9 @@ pub fn memory_map(plan: &Plan) -> Vec<(Span, Owner)> {
     }
     for (index, channel) in plan.channels.iter().enumerate() {
         owned.push((Span { start: channel.hpa, len: channel.len }, Owner::Channel(index)));
+    }
+    for (number, slot) in plan.slots.iter().enumerate() {
+        owned.push((Span { start: slot.hpa, len: slot.len }, Owner::Slot(number)));
     }
     owned.sort_by_key(|(span, _)| span.start);
     let mut all = Vec::new();
@@ -71,6 +76,9 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
         Owner::Image => "image".into(),
         Owner::Sandbox(index) => plan.sandboxes[index].name.clone(),
         Owner::Channel(index) => format!("channel {}", plan.channels[index].title()),
+        Owner::Slot(number) => {
+            format!("slot {number} of {}", plan.sandboxes[plan.slots[number].owner].name)
+        }
     }
 }
 
@@ -166,6 +174,7 @@ fn memory(out: &mut String, plan: &Plan) {
                 Owner::Image => "boot code, monitors, tables, pristine guests",
                 Owner::Sandbox(_) => "RAM",
                 Owner::Channel(_) => "shared memory",
+                Owner::Slot(_) => "shared memory, at run time",
             };
             let (start, last) = (format!("{:#x}", span.start), format!("{:#x}", span.end()));
             vec![start, last, about(span.len), owner_name(plan, owner), what.into()]
@@ -278,6 +287,15 @@ fn rights(out: &mut String, plan: &Plan) {
                 row(channel.gpa, show(channel.len), "rw-", format!("channel {}", channel.title()));
             } else if channel.to.contains(&index) {
                 row(channel.gpa, show(channel.len), "r--", format!("channel {}", channel.title()));
+            }
+        }
+        for (number, slot) in plan.slots.iter().enumerate().filter(|(_, s)| s.concerns(index)) {
+            let rights = if slot.owner == index { ["rw-", "r--"] } else { ["r--", "rw-"] };
+            let page = bulkhead_layout::PAGE;
+            for (at, len, rights) in [(0, slot.sent(), rights[0]), (slot.sent(), page, rights[1])] {
+                let owner = &plan.sandboxes[slot.owner].name;
+                let what = format!("slot {number} of {owner}, while it has a channel there");
+                row(slot.gpa + at, show(len), rights, what);
             }
         }
     }

@@ -129,7 +129,7 @@ fn load() -> Option<u64> {
 /// VMRUN does not load.
 fn fresh_vmcb(core: Core, ops: &[Op]) {
     let base = ::core::ptr::from_ref(core.vmcb()) as u64;
-    let (frame, vmcb) = (core.frame, core.vmcb());
+    let frame = core.frame;
     Memory.zero(base, 4096);
     // SAFETY: registers of the guest that the monitor does not use.
     unsafe { fresh_extended_state(base) };

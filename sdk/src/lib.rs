@@ -39,6 +39,7 @@ pub mod fault;
 pub mod hypercall;
 pub mod interrupt;
 pub mod line;
+pub mod link;
 pub mod mmio;
 pub mod paging;
 pub mod pci;

@@ -4,6 +4,7 @@
 use crate::Context;
 use crate::context::text;
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
+use bulkhead_layout::info::SLOT;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -54,13 +55,14 @@ impl Window {
 pub fn all(context: Context) -> impl Iterator<Item = Window> {
     let info = context.info();
     let count = (info.windows as usize).min(info.window.len());
-    info.window[..count].iter().zip(info.bells).map(|(w, bell)| Window {
+    let windows = info.window[..count].iter().zip(info.bells);
+    windows.filter(|(w, _)| w.kind != SLOT).map(|(w, bell)| Window {
         doorbell: Doorbell::told(bell, 0),
         name: text(&w.name),
         gpa: w.gpa,
         size: w.size,
         writable: w.writable != 0,
-        report: w.kind != 0,
+        report: w.kind == 1,
         messages: (w.messages as u8, w.message),
     })
 }

@@ -267,6 +267,12 @@ impl Context<'_> {
                 let what = || format!("page of ones for {name}");
                 self.image.entry(frame).or_insert_with(what);
             }
+            let taken = nested[i].iter().flat_map(|r| &r.leaves);
+            let taken: Vec<u64> = taken.filter(|l| self.is_taken(i, l)).map(|l| l.frame).collect();
+            for frame in taken {
+                let what = || format!("page in place of a channel taken from {name}");
+                self.image.entry(frame).or_insert_with(what);
+            }
             let mut tables = Vec::new();
             let regimes = [
                 (found[i].monitor.as_ref().map(|m| &m.1), "page table of", "'s monitor"),

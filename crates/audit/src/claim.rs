@@ -161,6 +161,31 @@ pub struct Channel {
     pub program: bool,
 }
 
+/// Memory for a channel that two sandboxes make at run time.
+#[derive(Clone, Debug, Default)]
+pub struct Slot {
+    /// The manifest's `may_connect`.
+    pub place: Place,
+    /// Who may offer it.
+    pub owner: usize,
+    /// To whom: one of them at a time.
+    pub to: Vec<usize>,
+    /// Physical address.
+    pub hpa: u64,
+    /// Where each side sees it while it has it.
+    pub gpa: u64,
+    /// Bytes, the last page of which the other one writes.
+    pub len: u64,
+}
+
+impl Slot {
+    /// Whether a sandbox can have it.
+    #[must_use]
+    pub fn concerns(&self, sandbox: usize) -> bool {
+        self.owner == sandbox || self.to.contains(&sandbox)
+    }
+}
+
 /// A PCI function.
 #[derive(Clone, Debug, Default)]
 pub struct Function {
@@ -219,6 +244,8 @@ pub struct Claim {
     pub sandboxes: Vec<Sandbox>,
     /// Channels.
     pub channels: Vec<Channel>,
+    /// Memory for channels made at run time, by number.
+    pub slots: Vec<Slot>,
     /// PCI functions: every one of the machine.
     pub functions: Vec<Function>,
     /// Configuration space in memory (ECAM), bus 0 first.
@@ -253,6 +280,12 @@ impl Claim {
     pub fn in_channel(&self, address: u64) -> Option<&Channel> {
         let has = |c: &&Channel| Range { start: c.hpa, len: c.len }.contains(address);
         self.channels.iter().find(has)
+    }
+
+    /// In which slot an address lies.
+    #[must_use]
+    pub fn in_slot(&self, address: u64) -> Option<&Slot> {
+        self.slots.iter().find(|s| Range { start: s.hpa, len: s.len }.contains(address))
     }
 
     /// Where a sandbox's configuration space is.

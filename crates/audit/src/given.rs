@@ -25,6 +25,8 @@ pub struct Given {
     pub device: bool,
     /// RAM or a channel: within a DMA's reach too.
     pub dma: bool,
+    /// It has it while it has a channel made at run time.
+    pub may: bool,
     /// Who says so.
     pub place: Place,
 }
@@ -40,7 +42,7 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
     let mut all = Vec::new();
     let mut give = |place: &Place, kind: (bool, bool), address, frame, len, (write, execute)| {
         let ((dma, device), place) = (kind, place.clone());
-        all.push(Given { address, frame, len, write, execute, device, dma, place });
+        all.push(Given { address, frame, len, write, execute, device, dma, may: false, place });
     };
     const MEMORY: (bool, bool) = (true, false);
     const SHOWN: (bool, bool) = (false, false);
@@ -81,6 +83,22 @@ pub fn to_guest(claim: &Claim, parts: &[Parts], index: usize) -> Vec<Given> {
             }
         }
     }
+    for slot in claim.slots.iter().filter(|slot| slot.concerns(index)) {
+        let (sent, mine) = (slot.len - PAGE, slot.owner == index);
+        for (at, len, write) in [(0, sent, mine), (sent, PAGE, !mine)] {
+            all.push(Given {
+                address: slot.gpa + at,
+                frame: slot.hpa + at,
+                len,
+                write,
+                execute: false,
+                device: false,
+                dma: false,
+                may: true,
+                place: slot.place.clone(),
+            });
+        }
+    }
     merged(all)
 }
 
@@ -113,7 +131,7 @@ fn merged(mut all: Vec<Given>) -> Vec<Given> {
                 if l.address + l.len == g.address
                     && l.frame + l.len == g.frame
                     && (l.write, l.execute, l.device) == (g.write, g.execute, g.device)
-                    && l.dma == g.dma =>
+                    && (l.dma, l.may) == (g.dma, g.may) =>
             {
                 l.len += g.len;
             }
@@ -170,6 +188,22 @@ impl Context<'_> {
             && reads(self.words.memory(), leaf.frame, &[0xFF; PAGE as usize])
     }
 
+    /// A page that stands for memory which was taken from a guest with a channel made at run time: zeros, or for the page
+    /// that it wrote one of the image that is its own.
+    pub fn is_taken(&self, i: usize, leaf: &Leaf) -> bool {
+        let slots = self.claim.slots.iter().filter(|s| s.owner != i && s.to.contains(&i));
+        let within =
+            |s: &&crate::claim::Slot| Range { start: s.gpa, len: s.len }.contains(leaf.address);
+        slots.clone().find(within).is_some_and(|slot| {
+            let own = leaf.address == slot.gpa + slot.len - PAGE;
+            leaf.size == PAGE
+                && !leaf.execute
+                && leaf.write == own
+                && self.claim.image.contains(leaf.frame)
+                && (own || reads(self.words.memory(), leaf.frame, &[0; PAGE as usize]))
+        })
+    }
+
     /// What is mapped for a guest beyond what is given, with other rights, what is not,
     /// and in which sizes.
     pub fn guest(&mut self, i: usize, regime: &Regime, given: &[Given]) {
@@ -184,7 +218,7 @@ impl Context<'_> {
                 let message = format!("{who}'s entry {:#x} for {at:#x}", leaf.entry);
                 self.find("encoding", &place, Some(frame), message, "a user page, write-back");
             }
-            if found.is_none() && self.is_absent(i, leaf) {
+            if found.is_none() && (self.is_absent(i, leaf) || self.is_taken(i, leaf)) {
                 continue;
             }
             let Some(n) = found else {
@@ -208,7 +242,9 @@ impl Context<'_> {
                 self.find("page-sizes", &given[n].place, Some(frame), message, right);
             }
         }
-        for (g, covered) in given.iter().zip(covered).filter(|(g, covered)| g.len != *covered) {
+        for (g, covered) in
+            given.iter().zip(covered).filter(|(g, covered)| !g.may && g.len != *covered)
+        {
             let message =
                 format!("{who} has {covered:#x} of {:#x} bytes at {:#x}", g.len, g.address);
             let right = format!("all of it, {}", letters(g.write, g.execute));

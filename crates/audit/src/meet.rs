@@ -2,9 +2,9 @@
 
 use crate::PAGE;
 use crate::check::Context;
-use crate::claim::Range;
+use crate::claim::{Range, Slot};
 use crate::monitor::TRAMPOLINE;
-use crate::paging::{Leaf, Regime};
+use crate::paging::{Leaf, Regime, entry_at};
 
 /// Sorted frames of a party, for overlaps.
 pub struct Sorted(Vec<(u64, u64)>);
@@ -63,7 +63,11 @@ impl Context<'_> {
                     let both = meet(&hosts[a], &nested[b], |f| {
                         let report = self.claim.sandboxes[b].observe.contains(&a)
                             && self.parts[a].report.contains(&f);
-                        report || self.header(a, f) || self.states(a, b, f)
+                        let slot = self
+                            .claim
+                            .in_slot(f)
+                            .is_some_and(|s| s.owner == a && s.to.contains(&b));
+                        report || slot || self.header(a, f) || self.states(a, b, f)
                     });
                     found.extend(both.into_iter().map(|f| ("'s monitor", "", f)));
                 }
@@ -95,7 +99,11 @@ impl Context<'_> {
         self.claim.in_channel(frame).is_some_and(|c| {
             let at = |s: usize| c.from == s || c.to.contains(&s);
             at(a) && at(b)
-        }) || self.states(a, b, frame)
+        }) || self
+            .claim
+            .in_slot(frame)
+            .is_some_and(|s| s.owner == a && s.to.contains(&b) || s.owner == b && s.to.contains(&a))
+            || self.states(a, b, frame)
             || (0..self.parts.len()).any(|of| {
                 observes(a, of) && observes(b, of) && self.parts[of].report.contains(&frame)
             })
@@ -136,11 +144,18 @@ impl Context<'_> {
             let who = if n < nested.len() { "" } else { "'s monitor" };
             let who = format!("{}{who}", self.name(i));
             let place = self.claim.sandboxes[i].place.clone();
-            // A monitor fills the remapping tables of its sandbox's functions.
-            let own: Vec<_> = match n < nested.len() {
-                true => Vec::new(),
-                false => self.remapping_frames(i).map(|r| r.start).collect(),
-            };
+            // A monitor fills the remapping tables of its sandbox's functions, and the tables of its guest's that
+            // have nothing but entries of slots.
+            let mut own = Vec::new();
+            if n >= nested.len() {
+                let root = nested[i].iter().flat_map(|r| r.tables.first());
+                let slots = self.claim.slots.iter().filter(|slot| slot.concerns(i));
+                let table = |(slot, root): (&Slot, &u64)| {
+                    entry_at(self.words, *root, slot.gpa) / PAGE * PAGE
+                };
+                let all = slots.flat_map(|slot| root.clone().map(move |root| (slot, root)));
+                own.extend(self.remapping_frames(i).map(|r| r.start).chain(all.map(table)));
+            }
             let confining = self.confining.iter().map(|c| c.0).filter(|f| !own.contains(f));
             let confining: Vec<u64> = confining.collect();
             for leaf in regime.iter().flat_map(|r| &r.leaves) {

@@ -209,7 +209,8 @@ fn taken_back(without: Without) {
         }
     };
     let (first, second) = (of(0), of(1));
-    let threads = [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
+    let threads =
+        [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
     assert!(link::close(&Party(&machine, OWNER)));
     let again = offer_anew(&machine);
     threads.into_iter().for_each(|thread| thread.join().expect("a core"));
@@ -233,7 +234,8 @@ fn given_back(without: Without) {
         }
     };
     let (first, second) = (of(0), of(1));
-    let threads = [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
+    let threads =
+        [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
     assert!(link::close(&Party(&machine, OWNER)));
     let again = offer_anew(&machine);
     threads.into_iter().for_each(|thread| thread.join().expect("a core"));
@@ -246,7 +248,13 @@ fn settled(machine: &Machine, again: bool) {
         { 0..2 }.for_each(|number| Core { machine, number, tlb: OPEN }.monitor());
     }
     let phase = link::phase(machine.words[PEER as usize].load());
-    assert!([IDLE, GONE].contains(&phase), "left in phase {phase}, {} wanted, {:?} done, nmi {:?}", machine.wanted.load(), machine.done.each_ref().map(Word::load), machine.nmi.each_ref().map(|n| n.load(Relaxed)));
+    assert!(
+        [IDLE, GONE].contains(&phase),
+        "left in phase {phase}, {} wanted, {:?} done, nmi {:?}",
+        machine.wanted.load(),
+        machine.done.each_ref().map(Word::load),
+        machine.nmi.each_ref().map(|n| n.load(Relaxed))
+    );
     assert_ne!(machine.entries.load(Relaxed), OPEN);
     assert!(again || offer_anew(machine), "the slot is lost");
 }

@@ -79,6 +79,16 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         monitor: program_of(&artifacts.join("monitor"))?,
         sandboxes,
         channels: channels.collect(),
+        slots: { plan.slots.iter() }
+            .map(|slot| claim::Slot {
+                place: place(&slot.place),
+                owner: slot.owner,
+                to: slot.to.clone(),
+                hpa: slot.hpa,
+                gpa: slot.gpa,
+                len: slot.len,
+            })
+            .collect(),
         functions: machine.functions.iter().map(|f| function(plan, f)).collect(),
         ecam: machine.pci.as_ref().map(|pci| range(&pci.space())),
         iommu: iommu(plan),

@@ -4,6 +4,7 @@
 
 use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
+use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
 use bulkhead_plan::{BarKind, Bdf, End, Function, Plan, Sandbox};
@@ -295,11 +296,34 @@ fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
 }
 
 fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
-    let target = plan.sandboxes.get(denial.info as usize);
+    let first = denial.info;
+    let target = plan.sandboxes.get(first as usize);
+    let name = target.map_or("…", |s| s.name.as_str());
+    if denial.address == call::OFFER {
+        return (
+            format!("offer of a channel to sandbox {first}"),
+            target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
+            "a sandbox makes channels at run time with those that the manifest names".into(),
+            format!("{}: may_connect = {{ to = [\"{name}\"], … }}", place(who)),
+        );
+    }
+    if matches!(denial.address, call::ACCEPT..=call::SLOT) {
+        let slot = plan.slots.get(first as usize);
+        let (owner, allow) = slot.map_or(("nobody".into(), "there is no such slot".into()), |s| {
+            let (owner, at) = (&plan.sandboxes[s.owner].name, owner::at(&s.place));
+            (format!("{owner}'s"), format!("{at}: name `{}` in `to`", who.name))
+        });
+        return (
+            format!("hypercall {:#x} on slot {first}", denial.address),
+            owner,
+            "a slot is for its owner and those to whom it may be offered".into(),
+            allow,
+        );
+    }
     (
         format!("hypercall {:#x} on sandbox {}", denial.address, denial.info),
         target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
         "a sandbox controls those that the manifest names".into(),
-        format!("{}: control = [\"{}\"]", place(who), target.map_or("…", |s| s.name.as_str())),
+        format!("{}: control = [\"{name}\"]", place(who)),
     )
 }

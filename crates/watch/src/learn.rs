@@ -3,6 +3,7 @@
 
 use crate::explain::{explain, function_at, line_of};
 use crate::owner::{self, Allow, Answer, Thing};
+use bulkhead_layout::hypercall::{CONTROL, STATUS};
 use bulkhead_layout::report::{Denial, Kind};
 use bulkhead_plan::{Bdf, Plan, Sandbox};
 use std::collections::BTreeMap;
@@ -150,7 +151,7 @@ fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
     if kind(Kind::Msr) {
         return Some(owner::about(plan, who, &Thing::Msr(denial.address as u32)));
     }
-    if kind(Kind::Hypercall) {
+    if kind(Kind::Hypercall) && matches!(denial.address, CONTROL | STATUS) {
         return Some(owner::control(plan, who, plan.sandboxes.get(denial.info as usize)?));
     }
     if kind(Kind::Port) {

@@ -501,6 +501,20 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         };
         return answer(format!("channel {}'s", c.title()), at(&c.place), gets, allow);
     }
+    let slot = plan.slots.iter().enumerate().find(|(_, s)| gpa >= s.gpa && gpa - s.gpa < s.len);
+    if let Some((number, slot)) = slot {
+        let owner = &plan.sandboxes[slot.owner].name;
+        let party = plan.sandboxes.iter().position(|s| s.name == who.name);
+        let (gets, allow) = match party.is_some_and(|index| slot.concerns(index)) {
+            true => (
+                "it, with its rights, while it has made a channel there",
+                "offer and accept it first; it is gone when either has closed",
+            ),
+            false => ("nothing", "name it in `to`"),
+        };
+        let allow = Allow::Change(format!("{}: {allow}", at(&slot.place)));
+        return answer(format!("slot {number} of {owner}"), at(&slot.place), gets, allow);
+    }
     if let Some(answer_of_end) = of_end(plan, who, gpa) {
         return Answer { what, rule: RULE, ..answer_of_end };
     }

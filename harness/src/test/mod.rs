@@ -24,6 +24,7 @@ mod host;
 mod kernel;
 mod learn;
 mod line;
+mod link;
 mod linux_channel;
 mod linux_io;
 mod load;
@@ -57,6 +58,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(failing::jobs());
     jobs.extend(channel::jobs());
     jobs.extend(linux_channel::jobs());
+    jobs.extend(link::jobs());
     jobs.extend(control::jobs());
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());

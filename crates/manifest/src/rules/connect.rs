@@ -13,9 +13,7 @@ use bulkhead_layout::map::{SLOT_STRIDE, SLOTS_GPA};
 use bulkhead_plan::Slot;
 
 /// Those who may offer channels, and what they may.
-fn all<'a>(
-    cx: &'a Context<'_, '_>,
-) -> impl Iterator<Item = (&'a Item<Sandbox>, &'a MayConnect)> {
+fn all<'a>(cx: &'a Context<'_, '_>) -> impl Iterator<Item = (&'a Item<Sandbox>, &'a MayConnect)> {
     cx.sandboxes.iter().filter_map(|one| Some((one, one.may_connect.as_ref()?)))
 }
 
@@ -46,7 +44,8 @@ pub fn connect_bare(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         for (name, path) in ends.filter(|(name, _)| !bare(name)) {
             let message = format!("`{name}` is no bare guest");
             let at = cx.at(sandbox, &[&[k("may_connect")][..], &path].concat());
-            let help = "so far bare guests alone make channels at run time; give others a `[[channel]]`";
+            let help =
+                "so far bare guests alone make channels at run time; give others a `[[channel]]`";
             found.push(Diagnostic::new("connect-bare", at, message).help(help));
         }
     }

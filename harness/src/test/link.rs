@@ -1,0 +1,178 @@
+//! Channels made at run time (`guests/meet`): made, used, closed and taken back; by those who may, and against those who
+//! keep on using what they have no more.
+
+use super::driver::{Bench, Job};
+use super::system::{Manifest, Seen, run};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::SLOTS_GPA;
+use bulkhead_layout::report::Kind;
+use std::time::Duration;
+
+pub fn jobs() -> Vec<Job> {
+    vec![
+        job("channel/run-time", made),
+        job("channel/run-time-refused", refused),
+        job("channel/run-time-taken", taken),
+        job("channel/run-time-closed", closed),
+        job("channel/run-time-audited-open", |bench| audited(bench, ["nap,nap", ""])),
+        job("channel/run-time-audited-taken", |bench| audited(bench, ["close", "gone"])),
+        job("channel/run-time-owner-touches", |bench| touches(bench, 0)),
+        job("channel/run-time-other-touches", |bench| touches(bench, 1)),
+        job("channel/run-time-other-restarts", |bench| restarts(bench, 1)),
+        job("channel/run-time-owner-restarts", |bench| restarts(bench, 0)),
+    ]
+}
+
+fn job(name: &'static str, work: impl Fn(&Bench) -> Result<String, String> + 'static) -> Job {
+    Job::one(name, 120, work)
+}
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+const ALONE: [&[u32]; 3] = [&[0], &[1], &[2]];
+/// The second has another core, which goes on reading and writing.
+const WATCHED: [&[u32]; 3] = [&[0], &[1, 3], &[2]];
+/// Bytes that the owner writes in a slot.
+const SENT: u64 = 2 * PAGE;
+
+/// Three parties, each with what it does; the first may offer its only slot to those in `to`.
+fn meeting(
+    bench: &Bench,
+    steps: [&str; 3],
+    cores: [&[u32]; 3],
+    (to, ends): (&[&str], &[&str]),
+) -> Result<Seen, String> {
+    let mut manifest = Manifest::new().ends_with(ends);
+    for (n, name) in NAMES.into_iter().enumerate() {
+        let may = format!("may_connect = {{ to = {to:?}, slots = 1, size = \"{SENT}\" }}");
+        let steps = format!("do={}", steps[n]);
+        let more = if n == 0 { &may } else { "" };
+        manifest = manifest.bare(name, "meet", &steps, cores[n], "4 MiB", more);
+    }
+    let seen = run(&manifest, &bench.dir, |o| {
+        o.limit = Duration::from_secs(100);
+        o.audit = true;
+    })?;
+    let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
+    let found = &audited.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    Ok(seen)
+}
+
+/// To both others, until all have ended.
+const BOTH: (&[&str], &[&str]) = (&["two", "three"], &NAMES);
+
+fn all_well(seen: &Seen) -> Result<(), String> {
+    NAMES.into_iter().try_for_each(|name| {
+        seen.exited(name)?;
+        seen.ensure(seen.sandbox(name)?.denials == 0, format!("{name} was denied something"))
+    })
+}
+
+/// One slot, for one after the other, closed by each side in turn.
+fn made(bench: &Bench) -> Result<String, String> {
+    let one = "offer-1,send,told,left,close,offer-2,send,joined,told,close,offer-1,send,nap,close";
+    let two = "accept,receive,close,accept,receive,told,gone,close";
+    let seen = meeting(bench, [one, two, "accept,receive,close"], ALONE, BOTH)?;
+    all_well(&seen)?;
+    // Interrupted for what others do: once for each time that it consented.
+    let exits = |name: &str| seen.sandbox(name).map(|s| s.exits.boot.get("doorbell").copied());
+    let doorbells: Vec<_> = NAMES.iter().map(|name| exits(name)).collect::<Result<_, _>>()?;
+    Ok(format!("600 messages, doorbells {doorbells:?}"))
+}
+
+/// Whatever is not the sandbox's to offer, accept, close or know, with a record of each.
+fn refused(bench: &Bench) -> Result<String, String> {
+    let one = "offer-1,joined,left,refused,close,refused";
+    let to = (&["two"][..], &NAMES[..]);
+    let seen = meeting(bench, [one, "accept,close,refused", "refused"], ALONE, to)?;
+    NAMES.into_iter().try_for_each(|name| seen.exited(name))?;
+    let calls = |name: &str| {
+        let all = seen.denials.iter().filter(|d| d.sandbox == name);
+        all.filter(|d| d.record.kind == Kind::Hypercall as u32).count()
+    };
+    // 4 whom it may not offer to, and 3 calls for each of 4 slots that are not.
+    let counts = NAMES.map(calls);
+    seen.ensure(counts == [32, 16, 16], format!("records: {counts:?}"))?;
+    let right = |text: &str| seen.denials.iter().any(|d| d.to_string().contains(text));
+    let told = right("may_connect = { to = [\"three\"], … }") && right("there is no such slot");
+    seen.ensure(told, "the records do not say what would allow it")?;
+    Ok(format!("{counts:?} records"))
+}
+
+/// The owner takes back what both cores of another are at, and gives it to a third: the second goes on unharmed, and nothing
+/// that it writes arrives.
+fn taken(bench: &Bench) -> Result<String, String> {
+    let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
+    let two = "accept,watch,gone,nap,nap,nap,nap,nap";
+    let seen = meeting(bench, [one, two, "accept,keep,close"], WATCHED, BOTH)?;
+    all_well(&seen)?;
+    Ok(seen.console.lines().find(|line| line.contains("[two] two: all")).unwrap_or("").into())
+}
+
+/// One core of a sandbox closes what another of its cores is at: that is denied it, and the next one has it alone.
+fn closed(bench: &Bench) -> Result<String, String> {
+    let one = "offer-1,joined,left,close,offer-2,joined,keep,left,close";
+    let two = "accept,watch,nap,close,nap";
+    let seen = meeting(bench, [one, two, "accept,keep,close"], WATCHED, BOTH)?;
+    seen.exited("one")?;
+    seen.exited("three")?;
+    let within = SLOTS_GPA + PAGE..SLOTS_GPA + SENT + PAGE;
+    let right = |d: &bulkhead_watch::Explained| {
+        d.sandbox == "two" && d.core == 1 && within.contains(&d.record.address)
+    };
+    seen.ensure(
+        matches!(&seen.denials[..], [d] if right(d)),
+        "not one denial, of its second core",
+    )?;
+    Ok(seen.denials[0].to_string())
+}
+
+/// The audit of a channel that is open, and of one that was taken back.
+fn audited(bench: &Bench, then: [&str; 2]) -> Result<String, String> {
+    let naps = "nap,nap,nap,nap,nap,nap,nap,nap";
+    let one = format!("offer-1,joined,{},{naps}", then[0]);
+    let two = format!("accept,{},{naps}", then[1]);
+    let seen = meeting(bench, [&one, &two, "nap,nap,nap,nap"], ALONE, (&["two"], &["three"]))?;
+    let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
+    let frames = audited.report.frames.iter().map(|f| f.owner.as_str());
+    let taken = frames.filter(|owner| owner.starts_with("page in place of")).count();
+    seen.ensure((taken > 0) == (then[1] == "gone"), format!("{taken} pages in place"))?;
+    Ok(format!("{taken} pages in place of it"))
+}
+
+/// A party reads what it has closed.
+fn touches(bench: &Bench, who: usize) -> Result<String, String> {
+    let mut steps = ["offer-1,joined,left,close", "accept,close", ""];
+    let touching = format!("{},touch", steps[who]);
+    steps[who] = &touching;
+    let seen = meeting(bench, steps, ALONE, BOTH)?;
+    let name = NAMES[who];
+    // The last word of what the other one writes.
+    let at = SLOTS_GPA + SENT + if who == 0 { PAGE } else { 0 } - 8;
+    let right = matches!(&seen.denials[..], [d] if d.sandbox == name && d.record.address == at);
+    seen.ensure(right, format!("not one denial, of {name} at {at:#x}"))?;
+    let text = seen.denials[0].to_string();
+    seen.ensure(text.contains("slot 0 of one"), "the record does not say whose it is")?;
+    Ok(text)
+}
+
+/// A party ends in the middle; the other is told, and they meet again.
+fn restarts(bench: &Bench, who: usize) -> Result<String, String> {
+    let steps = [
+        [
+            "offer-1,send,nap,restart,offer-1,send,told,left,close",
+            "accept,receive,told,gone,close,accept,receive,close",
+            "",
+        ],
+        [
+            "offer-1,send,told,left,close,offer-1,send,told,left,close",
+            "accept,receive,restart,accept,receive,close",
+            "",
+        ],
+    ];
+    let seen = meeting(bench, steps[who], ALONE, BOTH)?;
+    all_well(&seen)?;
+    let lives = seen.sandbox(NAMES[who])?.restarts;
+    seen.ensure(lives == 1, format!("{lives} restarts"))?;
+    Ok("400 messages".into())
+}
