@@ -47,8 +47,7 @@ pub fn decided(core: Core, call: u64, length: u64) -> bool {
         }
         Call::Control(to, request) => mail::post(to, request),
         Call::Status(of) => mailbox(of).status.load(Ordering::Acquire),
-        Call::Offer(to, tag) => link::offer(core, to, tag),
-        Call::Slot(slot) => link::call(core, call, slot, second),
+        Call::Slot(slot) => link::call(call, slot, [first, second]),
         Call::Answer(result) => result,
         Call::Denied => DENIED,
     };

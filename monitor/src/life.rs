@@ -152,6 +152,7 @@ fn fresh_vmcb(core: Core, ops: &[Op]) {
 }
 
 /// Has this core's next VMRUN empty the guest's TLB, or all of it where that cannot be told by ASID (APM 15.16.1).
+#[inline(never)]
 pub fn flush(core: Core) {
     const FLUSH_BY_ASID: u32 = 1 << 6;
     let vmcb = core.vmcb();

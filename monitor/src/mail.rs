@@ -20,23 +20,24 @@ pub fn doorbell(core: Core, cause: Cause) -> bool {
     // It is still pending: take it. One that comes later causes an exit again.
     nmi_window();
     core.local().doorbell.set(0);
-    let fresh = ipi::receive(core);
-    if !fresh {
-        link::look(core);
+    if ipi::receive(core) {
+        return true;
     }
-    if fresh || !core.is_first() {
-        return fresh;
+    link::look(core);
+    if !core.is_first() {
+        return false;
     }
-    match requests().find(|r| matches!(*r, CONTROL_STOP | CONTROL_RESTART)) {
-        Some(CONTROL_STOP) => life::end(core, State::Stopped as u32, 0),
-        Some(_) => life::end(core, State::Launching as u32, 0),
-        None => false,
+    match requested(1 << CONTROL_STOP | 1 << CONTROL_RESTART) {
+        0 => false,
+        CONTROL_STOP => life::end(core, State::Stopped as u32, 0),
+        _ => life::end(core, State::Launching as u32, 0),
     }
 }
 
-/// The requests of sandboxes that may make one; each is acknowledged here, before
-/// it is carried out, so that a sender is never held up by the outcome.
-fn requests() -> impl Iterator<Item = u64> {
+/// The first request of a sandbox that may make one, of those in a set; 0: none. Each is acknowledged here, before
+/// it is carried out, so that a sender is never held up by the outcome; those that are not in the set are dropped.
+#[inline(never)]
+fn requested(set: u64) -> u64 {
     let config = config();
     let from = |sender: u32| {
         let granted = config.controlled_by >> sender & 1 != 0;
@@ -47,9 +48,11 @@ fn requests() -> impl Iterator<Item = u64> {
             return None;
         }
         done.store(value >> 8, Ordering::Release);
-        (granted || !enforced("control-right")).then_some(value & 0xFF)
+        let may = granted || !enforced("control-right");
+        let wanted = set.checked_shr(value as u8 as u32).unwrap_or(0) & 1 != 0;
+        (may && wanted).then_some(value & 0xFF)
     };
-    (0..config.sandboxes).filter_map(from)
+    (0..config.sandboxes).find_map(from).unwrap_or(0)
 }
 
 /// Posts a request to another sandbox's monitor.
@@ -79,12 +82,12 @@ pub fn post(to: u32, what: u64) -> u64 {
 
 /// Whether a sandbox that is about to launch shall not; a restart is granted by that.
 pub fn stop_requested() -> bool {
-    requests().any(|r| r == CONTROL_STOP)
+    requested(1 << CONTROL_STOP) != 0
 }
 
 /// Whether a waiting sandbox shall start again.
 pub fn start_requested() -> bool {
-    requests().any(|r| matches!(r, CONTROL_START | CONTROL_RESTART))
+    requested(1 << CONTROL_START | 1 << CONTROL_RESTART) != 0
 }
 
 /// An interrupt to the receiver of a channel if it asks for one by [`Bell::armed`]: at most one
@@ -121,6 +124,7 @@ pub fn bury() {
 }
 
 /// Says that an end of a channel has left.
+#[inline(never)]
 pub fn bury_end(end: &End) {
     bell::bury(word(end.hello), word(end.armed));
 }

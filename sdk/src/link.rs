@@ -69,7 +69,7 @@ pub struct State {
     pub own: Phase,
     /// What the other party has.
     pub other: Phase,
-    /// To whom it is or was offered; 0 if that is neither this sandbox's to know.
+    /// To whom it is or was offered last.
     pub to: u32,
     /// What the owner said with the offer.
     pub tag: u16,
@@ -101,13 +101,24 @@ impl Slot {
     /// What there is of it now.
     #[must_use]
     pub fn state(&self) -> State {
-        let word = result(hypercall::raw(call::SLOT, self.number.into(), 0, 0, 0)).unwrap_or(0);
+        let word = |other| {
+            result(hypercall::raw(call::SLOT, self.number.into(), other, 0, 0)).unwrap_or(0)
+        };
+        let (own, other) = (word(0), word(1));
+        let owners = if self.mine { own } else { other };
+        let other = match link::epoch(own) == link::epoch(other) {
+            // It has had it.
+            true if self.mine && !link::holds(other) => link::GONE,
+            true => link::phase(other),
+            false if self.mine => link::IDLE,
+            false => link::phase(owners),
+        };
         State {
-            own: Phase::of(link::phase(word)),
-            other: Phase::of(link::phase(word >> 3)),
-            to: link::to(word),
-            tag: (word >> 16) as u16,
-            epoch: link::epoch(word) as u32,
+            own: Phase::of(link::phase(own)),
+            other: Phase::of(other),
+            to: link::to(owners),
+            tag: (owners >> 16) as u16,
+            epoch: link::epoch(owners) as u32,
         }
     }
 
@@ -181,6 +192,13 @@ pub fn offers(context: Context) -> impl Iterator<Item = Slot> {
 /// # Errors
 /// See [`Refused`].
 pub fn offer(context: Context, to: u32, tag: u16) -> Result<Slot, Refused> {
-    let number = result(hypercall::raw(call::OFFER, to.into(), tag.into(), 0, 0))? as u32;
-    slots(context).find(|slot| slot.number == number).ok_or(Refused::Nothing)
+    let mut refused = Refused::Nothing;
+    for slot in slots(context).filter(|slot| slot.mine) {
+        let which = u64::from(slot.number) | u64::from(tag) << 16;
+        match result(hypercall::raw(call::OFFER, to.into(), which, 0, 0)) {
+            Ok(_) => return Ok(slot),
+            Err(why) => refused = why,
+        }
+    }
+    Err(refused)
 }

@@ -321,6 +321,12 @@ impl bell::Word for Shared {
     fn replace(&self, from: u64, to: u64) -> bool {
         self.0.compare_exchange(from, to, AcqRel, Relaxed).is_ok()
     }
+    fn claim(&self, _: u64, _: u64) -> bool {
+        panic!("nothing here is claimed");
+    }
+    fn count(&self) {
+        panic!("nothing here is counted");
+    }
     fn exchange(&self, to: u64) -> u64 {
         let was = self.0.swap(to, AcqRel);
         fence(SeqCst);
@@ -336,6 +342,12 @@ impl bell::Word for Armed {
         self.0.acquire()
     }
     fn replace(&self, _: u64, _: u64) -> bool {
+        panic!("a monitor wrote to the receiver's page");
+    }
+    fn claim(&self, _: u64, _: u64) -> bool {
+        panic!("a monitor wrote to the receiver's page");
+    }
+    fn count(&self) {
         panic!("a monitor wrote to the receiver's page");
     }
     fn exchange(&self, _: u64) -> u64 {

@@ -76,8 +76,8 @@ fn may(
             rax == calls::CONTROL && named(to) && request == second && (1..=3).contains(&request)
         }
         Call::Status(of) => rax == calls::STATUS && named(of),
-        Call::Offer(to, tag) => {
-            rax == calls::OFFER && u64::from(to) == first && tag == second && has(rights.connect)
+        Call::Slot(slot) if rax == calls::OFFER => {
+            u64::from(slot) == second & 0xFFFF && has(rights.connect)
         }
         Call::Slot(slot) => {
             (calls::ACCEPT..=calls::SLOT).contains(&rax)

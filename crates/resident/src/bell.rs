@@ -45,6 +45,8 @@ pub trait Word {
     fn replace(&self, from: u64, to: u64) -> bool;
     /// As [`Word::replace`]; a full fence follows.
     fn claim(&self, from: u64, to: u64) -> bool;
+    /// One more.
+    fn count(&self);
     /// To a value; what it was. A full fence follows.
     fn exchange(&self, to: u64) -> u64;
 }
@@ -58,12 +60,18 @@ impl Word for AtomicU64 {
         self.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    #[inline(never)]
     fn claim(&self, from: u64, to: u64) -> bool {
         let done = self.replace(from, to);
         fence(Ordering::SeqCst);
         done
     }
 
+    fn count(&self) {
+        self.fetch_add(1, Ordering::AcqRel);
+    }
+
+    #[inline(never)]
     fn exchange(&self, to: u64) -> u64 {
         let was = self.swap(to, Ordering::AcqRel);
         fence(Ordering::SeqCst);

@@ -26,16 +26,19 @@ pub const CONTROL: u64 = 0x4248_0005;
 /// loaded into it.
 pub const STATUS: u64 = 0x4248_0006;
 
-/// Offer a slot of this sandbox's ([`crate::link`]): RDI = sandbox index, RSI = tag, 16 bits that mean what both ends
-/// agree on. Needs `may_connect` in the manifest. Returns the slot's number, or [`BUSY`] if all are in use.
+/// Offer a slot of this sandbox's ([`crate::link`]): RDI = sandbox index, RSI = slot, and in bits 31:16 a tag that means what
+/// both ends agree on. Needs `may_connect` in the manifest. Returns [`OK`], [`BUSY`] while its last use is not over,
+/// [`BAD_ARGUMENT`] if it is not this sandbox's.
 pub const OFFER: u64 = 0x4248_0007;
-/// Accept an offer: RDI = slot, RSI = epoch, as [`SLOT`] has it. Returns [`OK`], [`BUSY`] while this sandbox's last use of the
+/// Accept an offer: RDI = slot, RSI = epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's last use of the
 /// slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
 pub const ACCEPT: u64 = 0x4248_0008;
 /// Close this sandbox's end, or take back an offer: RDI = slot. Returns [`OK`]: from then on this core does not reach it, and the others
 /// do not soon. [`BAD_ARGUMENT`]: there is none.
 pub const CLOSE: u64 = 0x4248_0009;
-/// What there is of a slot: RDI = slot. Returns [`crate::link::state`].
+/// What there is of a slot: RDI = slot, RSI = 0 for what this sandbox has, 1 for the other party. Returns
+/// [`crate::link::state`]: phase in bits 2:0, and of the owner's word to whom it is or was offered in bits 15:8, the tag in 31:16;
+/// the epoch in 63:32.
 pub const SLOT: u64 = 0x4248_000A;
 
 /// [`CONTROL`]: stop it.
@@ -91,9 +94,7 @@ pub enum Call {
     Control(u32, u64),
     /// Another sandbox's status.
     Status(u32),
-    /// A slot to another sandbox, with a tag.
-    Offer(u32, u64),
-    /// Another call about a slot, of this number.
+    /// A call about the slot of this number.
     Slot(u32),
     /// What the manifest does not grant.
     Denied,
@@ -130,8 +131,14 @@ pub fn decide(
     enforced: impl Fn(&str) -> bool,
 ) -> Call {
     let to = first.min(u64::from(u32::MAX)) as u32;
-    let granted = |set: u32| set.checked_shr(to).unwrap_or(0) & 1 != 0;
-    let controls = to < sandboxes && (granted(rights.control) || !enforced("control-right"));
+    let set = match call {
+        CONTROL | STATUS => rights.control,
+        OFFER => rights.connect,
+        ACCEPT..=SLOT => rights.slots,
+        _ => u32::MAX,
+    };
+    let granted = set.checked_shr(to).unwrap_or(0) & 1 != 0;
+    let controls = granted || to < sandboxes && !enforced("control-right");
     match call {
         NULL => Call::Answer(OK),
         CONSOLE if first > CONSOLE_BYTES && enforced("hypercall-length") => {
@@ -147,10 +154,9 @@ pub fn decide(
         }
         CONTROL => Call::Control(to, second),
         STATUS => Call::Status(to),
-        OFFER if !granted(rights.connect) => Call::Denied,
-        OFFER => Call::Offer(to, second),
-        ACCEPT | CLOSE | SLOT if !granted(rights.slots) => Call::Denied,
-        ACCEPT | CLOSE | SLOT => Call::Slot(to),
+        OFFER..=SLOT if !granted => Call::Denied,
+        OFFER => Call::Slot(second as u16 as u32),
+        ACCEPT..=SLOT => Call::Slot(to),
         _ if enforced("hypercall-number") => Call::Answer(NO_CALL),
         _ => Call::Answer(OK),
     }

@@ -164,9 +164,10 @@ pub fn accept(side: &impl Side, epoch: u64) -> Option<bool> {
 }
 
 /// Closes the own end, or forgets one that was taken away. False: there is none.
+#[inline(never)]
 pub fn close(side: &impl Side) -> bool {
     let was = side.word(side.me()).load();
-    matches!(phase(was), OPEN | GONE) && part(side, was, IDLE)
+    matches!(phase(was), OPEN | GONE | LOSING) && part(side, was, IDLE)
 }
 
 /// What there is to do when another monitor, or another core of this one, has done something.
@@ -176,7 +177,7 @@ pub fn look(side: &impl Side) {
     match phase(was) {
         // The word first: what made it so has asked before.
         LEAVING | LOSING if flushed(side) => {
-            if own.claim(was, with(was, phase(was) - LEAVING)) && !mine {
+            if own.claim(was, was - LEAVING) && !mine {
                 tell(side, was);
             }
         }
@@ -192,21 +193,6 @@ pub fn look(side: &impl Side) {
         }
         _ => {}
     }
-}
-
-/// The guest has ended: no core runs it, and each empties its TLB before it does again.
-pub fn end(side: &impl Side) {
-    let own = side.word(side.me());
-    let was = own.load();
-    if phase(was) == IDLE {
-        return;
-    }
-    if side.me() == side.owner() {
-        side.bury(0);
-    }
-    side.map(IDLE);
-    own.exchange(with(was, IDLE));
-    tell(side, was);
 }
 
 /// Empties a core's TLB by `flush` if that is wanted. The caller [`look`]s after it: by the fence here the last core to
@@ -226,6 +212,7 @@ fn flushed(side: &impl Side) -> bool {
 }
 
 /// Takes the slot from the own guest.
+#[inline(never)]
 fn part(side: &impl Side, was: u64, then: u64) -> bool {
     let own = side.word(side.me());
     if !own.claim(was, with(was, BUSY)) {
@@ -236,12 +223,7 @@ fn part(side: &impl Side, was: u64, then: u64) -> bool {
         side.bury(0);
     }
     side.map(then);
-    let wanted = side.wanted();
-    // Who fails is behind another core, so at most as often as there are cores.
-    while !{
-        let before = wanted.load();
-        wanted.claim(before, before + 1)
-    } {}
+    side.wanted().count();
     own.exchange(with(was, then + LEAVING));
     side.flush();
     if mine {
@@ -258,21 +240,13 @@ fn tell(side: &impl Side, was: u64) {
     }
 }
 
-/// What a guest is told of a slot: its own phase in bits 2:0; the other party's in bits 5:3, [`GONE`] if that has had
-/// it in this epoch; and if it is the owner's or the offer is to it, the owner's word from bit 8 on.
-pub fn state(side: &impl Side) -> u64 {
-    let (own, owner) = (side.word(side.me()).load(), side.word(side.owner()).load());
-    let mine = side.me() == side.owner();
-    if !mine && to(owner) != side.me() {
-        return phase(own);
+/// What a guest is told of a slot: what its own monitor says of it, or that of the other party: the owner, or to whom the
+/// owner offered it last.
+pub fn state(side: &impl Side, other: bool) -> u64 {
+    let own = side.word(side.me()).load();
+    match (other, side.me() == side.owner()) {
+        (false, _) => own,
+        (true, true) => side.word(to(own)).load(),
+        (true, false) => side.word(side.owner()).load(),
     }
-    let other = match mine {
-        false => owner,
-        true => match side.word(to(owner)).load() {
-            other if epoch(other) != epoch(owner) => IDLE,
-            other if !holds(other) => GONE,
-            other => other,
-        },
-    };
-    owner & !0xFF | phase(other) << 3 | phase(own)
 }

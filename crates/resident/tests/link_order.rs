@@ -41,6 +41,9 @@ impl Word for Cell {
         }
         done
     }
+    fn count(&self) {
+        self.0.fetch_add(1, AcqRel);
+    }
     fn exchange(&self, to: u64) -> u64 {
         let was = self.0.swap(to, AcqRel);
         if self.1 != Without::Fence {

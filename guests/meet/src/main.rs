@@ -15,6 +15,7 @@
 //! | `keep` | sees for 200 ms that nobody changes the page that it alone writes |
 //! | `refused` | asks for all that it may not have |
 //! | `nap` | does nothing for 100 ms |
+//! | `stay` | sleeps for ever |
 //! | `restart` | begins anew, once: behind it come the steps of its second life |
 //!
 //! Exit code 0 if all came to pass, else the step's number from 1.
@@ -216,6 +217,9 @@ impl Party {
                 time::sleep(100 * MILLISECOND);
                 true
             }
+            "stay" => loop {
+                time::sleep(1_000 * MILLISECOND);
+            },
             "" => true,
             _ => match step.strip_prefix("offer-").and_then(|to| to.parse().ok()) {
                 Some(to) => self.offer(to),
