@@ -1,4 +1,4 @@
-//! Channels made at run time (`docs/channels.md`, "Made at run time"): one sandbox offers a slot of memory that the manifest has set
+//! Channels made at run time (`docs/connecting.md`): one sandbox offers a slot of memory that the manifest has set
 //! aside for it, another accepts, and either closes.
 //!
 //! ```ignore

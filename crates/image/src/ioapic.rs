@@ -288,6 +288,7 @@ mod tests {
             image: Span::default(),
             sandboxes,
             channels: Vec::new(),
+            slots: Vec::new(),
             ends_with: Vec::new(),
             drives: Vec::new(),
         }

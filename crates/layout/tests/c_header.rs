@@ -2,7 +2,7 @@
 //! written by `BLESS=1 cargo test -p bulkhead-layout`, and checked without it.
 
 use bulkhead_layout::info::{self, Info, Window};
-use bulkhead_layout::{MAX_CORES, hypercall, map, telemetry};
+use bulkhead_layout::{MAX_CORES, hypercall, link, map, telemetry};
 use std::fmt::Write;
 use std::mem::offset_of;
 
@@ -40,12 +40,13 @@ fn header() -> String {
     let mut out = String::from(
         "/* Numbers of the guest's interface: see crates/layout, from which a test derives\n * this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_LAYOUT_H\n#define BULKHEAD_LAYOUT_H\n\n",
     );
-    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS);
+    numbers!(out, "HYPERCALL_", hypercall: NULL CONSOLE EXIT READY RESTART CONTROL STATUS OFFER ACCEPT CLOSE SLOT);
     numbers!(out, "", hypercall: CONTROL_STOP CONTROL_START CONTROL_RESTART);
     numbers!(out, "", hypercall: OK NO_CALL BAD_ARGUMENT DENIED BUSY);
     numbers!(out, "", hypercall: POWER_PORT POWER_RESTART POWER_OFF BELL_PORT CALL_PORT);
     numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
-    numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME);
+    numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME SLOT);
+    numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
     offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args lines level_lines level_vectors bells sandboxes control image names);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);

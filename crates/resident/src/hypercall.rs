@@ -138,7 +138,7 @@ pub fn decide(
         _ => u32::MAX,
     };
     let granted = set.checked_shr(to).unwrap_or(0) & 1 != 0;
-    let controls = granted || to < sandboxes && !enforced("control-right");
+    let controls = to < sandboxes && (granted || !enforced("control-right"));
     match call {
         NULL => Call::Answer(OK),
         CONSOLE if first > CONSOLE_BYTES && enforced("hypercall-length") => {

@@ -6,7 +6,7 @@
 //! of whoever had it has said that no core of its reaches it any more ([`holds`]).
 //!
 //! A word is claimed before anything else is done, by a compare and exchange to [`BUSY`]: so one core of a sandbox
-//! works at a slot. `docs/channels.md`, "Made at run time", has the protocol on one page.
+//! works at a slot. `docs/connecting.md` has the protocol on one page.
 
 use crate::bell::{End, Word};
 use crate::monitor::Slice;

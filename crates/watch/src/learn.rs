@@ -232,6 +232,7 @@ mod tests {
             image: Span { start: 0, len: 0 },
             sandboxes: vec![learner, sandbox("other", 20)],
             channels: Vec::new(),
+            slots: Vec::new(),
             ends_with: Vec::new(),
             drives: Vec::new(),
         }
@@ -253,7 +254,7 @@ mod tests {
             denial(Kind::Port, 0x300, 0),
             denial(Kind::Port, 0xCF8, 0x8000_4010),
             denial(Kind::Port, 0xCFC, 0),
-            denial(Kind::Hypercall, 5, 1),
+            denial(Kind::Hypercall, CONTROL, 1),
             denial(Kind::Memory, 0xD104_0000, 4),
             denial(Kind::Memory, 0x1000, 6),
             denial(Kind::Instruction, 0x80, 0),
