@@ -66,6 +66,8 @@ pub struct Hand<'a> {
 const WRITE: u64 = 1 << 1;
 const NO_EXECUTE: u64 = 1 << 63;
 const ALL: u64 = 0b111;
+/// Present, a user's, not executable.
+const READ: u64 = 0b101 | NO_EXECUTE;
 const LARGE: u64 = 1 << 7;
 /// Sandboxes of the audited system.
 const WARDEN: usize = 0;
@@ -76,6 +78,7 @@ const CHANNEL: u64 = 0xD200_0000;
 const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
 const CONFIG_VA: u64 = 0xFFFF_FFFF_8010_0000;
 const MAILBOX_VA: u64 = 0xFFFF_FFFF_8040_0000;
+const SLOT_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
 const GUEST_VA: u64 = 0xFFFF_9000_0000_0000;
 const STACK_VA: u64 = 0xFFFF_FFFF_8050_2000;
 /// Behind the configuration, unmapped, but under the same last table.
@@ -155,6 +158,11 @@ impl Hand<'_> {
     fn nested(&mut self, sandbox: usize, gpa: u64, set: u64, clear: u64) {
         let at = entry_at(&Words::new(&self.memory), self.nested_root(sandbox), gpa);
         self.memory.change(at, set, clear);
+    }
+
+    /// An entry of the slot for a channel made at run time.
+    fn slot(&mut self, sandbox: usize, at: u64, entry: u64) {
+        self.nested(sandbox, self.baked.plan.slots[0].gpa + at, entry, u64::MAX);
     }
 
     /// A page of RAM leads to a frame.
@@ -263,6 +271,28 @@ pub static PLANTS: &[Plant] = &[
     }),
     ("end-read-only-for-its-monitor", "monitor-rights", |h| {
         h.monitor(ROGUE, GUEST_VA + h.region("calls tx").gpa, 0, WRITE);
+    }),
+    ("slot-for-two-others", "shared-frames", |h| {
+        h.slot(ROGUE, 0, h.baked.plan.slots[0].hpa | READ);
+        h.slot(BIG, 0, h.baked.plan.slots[0].hpa | READ);
+    }),
+    ("slot-writable-for-other", "nested-rights", |h| {
+        h.slot(ROGUE, 0, h.baked.plan.slots[0].hpa | READ | WRITE);
+    }),
+    ("slot-executable", "nested-rights", |h| {
+        h.slot(WARDEN, 0, h.baked.plan.slots[0].hpa | ALL);
+    }),
+    ("slot-leads-elsewhere", "nested-map", |h| h.slot(ROGUE, 0, h.ram(WARDEN) | READ)),
+    ("slot-longer-than-it-is", "nested-map", |h| {
+        let len = h.baked.plan.slots[0].len;
+        h.slot(ROGUE, len, (h.baked.plan.slots[0].hpa + len) | READ);
+    }),
+    ("slot-taken-by-text", "nested-map", |h| {
+        h.slot(ROGUE, 0, h.part(ROGUE, "monitor text") | READ);
+    }),
+    ("slot-for-others-monitor", "monitor-map", |h| h.lead(h.baked.plan.slots[0].hpa)),
+    ("monitor-has-other-table-for-slot", "tables-unmapped", |h| {
+        h.monitor(ROGUE, SLOT_TABLES_VA, h.nested_root(ROGUE) | 1 | WRITE | NO_EXECUTE, u64::MAX);
     }),
     ("monitor-maps-messages", "monitor-map", |h| h.lead(h.region("calls tx").hpa + PAGE)),
     ("monitor-maps-foreign-ram", "monitor-map", |h| h.lead(h.ram(WARDEN))),
