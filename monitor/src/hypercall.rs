@@ -47,7 +47,7 @@ pub fn decided(core: Core, call: u64, length: u64) -> bool {
         }
         Call::Control(to, request) => mail::post(to, request),
         Call::Status(of) => mailbox(of).status.load(Ordering::Acquire),
-        Call::Slot(slot) => link::call(call, slot, [first, second]),
+        Call::Slot(slot) => link::call(core, call, slot, [first, second]),
         Call::Answer(result) => result,
         Call::Denied => DENIED,
     };

@@ -35,11 +35,9 @@ pub fn send(core: Core, value: u64) -> bool {
             // SAFETY: as above.
             unsafe { wrmsr(msr::X2APIC_ICR, u64::from(id) << 32 | value & 0xFF) };
         }),
-        Ipi::Nmi(to) => each(core, to, |index, _| signal(index, NMI)),
-        Ipi::Init(to) => each(core, to, |index, _| signal(index, INIT)),
-        Ipi::Startup(to, vector) => {
-            each(core, to, |index, _| signal(index, STARTUP | u32::from(vector)));
-        }
+        Ipi::Nmi(to) => signal_each(core, to, NMI),
+        Ipi::Init(to) => signal_each(core, to, INIT),
+        Ipi::Startup(to, vector) => signal_each(core, to, STARTUP | u32::from(vector)),
         Ipi::Ignore => {}
         Ipi::Denied => {
             if !enforced("ipi-destination") {
@@ -56,13 +54,19 @@ pub fn send(core: Core, value: u64) -> bool {
 }
 
 /// Calls with number and x2APIC ID of each of these cores of the sandbox.
-pub fn each(core: Core, to: To, f: impl Fn(u32, u32)) {
+fn each(core: Core, to: To, f: impl Fn(u32, u32)) {
     let ids = config().apic_ids.iter().take(config().cores as usize);
     for (index, &id) in (0..).zip(ids) {
         if to.includes(id, index == core.index()) {
             f(index, id);
         }
     }
+}
+
+/// [`signal`] to each of these cores.
+#[inline(never)]
+pub fn signal_each(core: Core, to: To, signals: u32) {
+    each(core, to, |index, _| signal(index, signals));
 }
 
 /// Leaves signals for a core of this sandbox and rings it. A signal to oneself

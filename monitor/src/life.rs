@@ -41,7 +41,7 @@ impl RecordMemory for Memory {
     }
 
     fn store(&mut self, dst: u64, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: as above; or a page of the guest's nested tables that has entries of slots and nothing else.
         unsafe { (dst as *mut u64).write_volatile(value) };
     }
 }
@@ -83,6 +83,8 @@ pub extern "C" fn start(frame: &'static Frame) {
 
 /// Plays the launch record: the guest is as at its first start.
 fn launch(core: Core) {
+    // What it was rung for may have been let in with what was pending. From here on none is, before VMRUN.
+    link::look(core);
     set!(begin_tsc, rdtsc());
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     set!(restarts, u64::from(incarnation()));
@@ -210,7 +212,7 @@ pub fn end(core: Core, then: u32, exit_code: u32) -> bool {
 pub fn end_first(core: Core, then: u32) -> bool {
     set!(violation_tsc, rdtsc());
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
-    ipi::each(core, To::Others, |index, _| ipi::signal(index, ipi::INIT));
+    ipi::signal_each(core, To::Others, ipi::INIT);
     assemble(core);
     settle(core, then);
     launch(core);
@@ -284,6 +286,7 @@ fn wait_for_start(core: Core, in_state: u32) {
             return;
         }
         nmi_sleep(&core.local().doorbell);
+        link::look(core);
     }
 }
 
@@ -314,6 +317,8 @@ pub fn park(core: Core, ended: u32) -> bool {
         }
         nmi_sleep(&local.doorbell);
     };
+    // Some of it may have been let in with what was pending. From here on none is, before VMRUN.
+    link::look(core);
     local.shared.parked.store(0, Ordering::Release);
     fresh_vmcb(core, slice(config().sipi_vmcb));
     let (vmcb, vector) = (core.vmcb(), u64::from(signals & 0xFF));

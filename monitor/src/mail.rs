@@ -132,6 +132,6 @@ pub fn bury_end(end: &End) {
 /// A word of a channel's.
 fn word(at: u64) -> &'static AtomicU64 {
     // SAFETY: the host maps the page there as long as the machine runs, writable if this sandbox's guest writes
-    // it; all accesses are atomic.
+    // it or the slot is the sandbox's; all accesses are atomic.
     unsafe { &*(at as *const AtomicU64) }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each sandbox has its own copy, with page tables that map this text, its own
 //! data, its own sandbox's memory, and the monitors' mailboxes (read-only but
-//! for its own). Tables that confine the guest are not mapped at all. There is
+//! for its own). Of tables that confine the guest
+//! it maps those alone that hold nothing but entries of slots ([`link`]). There is
 //! no lock and no shared cache line on an exit's path: each core has its state
 //! ([`core::Local`]), its counters and its records.
 //!

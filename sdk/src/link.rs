@@ -106,12 +106,11 @@ impl Slot {
         };
         let (own, other) = (word(0), word(1));
         let owners = if self.mine { own } else { other };
-        let other = match link::epoch(own) == link::epoch(other) {
+        let other = match link::epoch(own) == link::epoch(other) && own != 0 {
             // It has had it.
             true if self.mine && !link::holds(other) => link::GONE,
-            true => link::phase(other),
             false if self.mine => link::IDLE,
-            false => link::phase(owners),
+            _ => link::phase(other),
         };
         State {
             own: Phase::of(link::phase(own)),
@@ -197,6 +196,7 @@ pub fn offer(context: Context, to: u32, tag: u16) -> Result<Slot, Refused> {
         let which = u64::from(slot.number) | u64::from(tag) << 16;
         match result(hypercall::raw(call::OFFER, to.into(), which, 0, 0)) {
             Ok(_) => return Ok(slot),
+            Err(Refused::Denied) => return Err(Refused::Denied),
             Err(why) => refused = why,
         }
     }

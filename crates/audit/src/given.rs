@@ -163,6 +163,14 @@ pub fn right_at(given: &[Given], address: u64) -> String {
     }
 }
 
+/// In a mailbox, the words of slots; phases of one.
+const SLOT_WORDS: u64 = 0x408;
+const IDLE: u64 = 0;
+const GONE: u64 = 1;
+const OPEN: u64 = 3;
+const LEAVING: u64 = 4;
+const LOSING: u64 = 5;
+
 /// Where a guest sees PCI configuration space.
 const CONFIGURATION: u64 = 0xC000_0000;
 const CONFIGURATION_LEN: u64 = 256 << 20;
@@ -200,8 +208,43 @@ impl Context<'_> {
                 && !leaf.execute
                 && leaf.write == own
                 && self.claim.image.contains(leaf.frame)
+                && !self.parts.iter().any(|part| part.frames.contains_key(&leaf.frame))
                 && (own || reads(self.words.memory(), leaf.frame, &[0; PAGE as usize]))
         })
+    }
+
+    /// Whether a guest has of each slot what its monitor's word in its mailbox says (docs/connecting.md).
+    pub fn slots(&mut self, i: usize, regime: &Regime) {
+        let mailbox = self.parts[i].mailboxes.get(i).copied();
+        let claim = self.claim;
+        for (n, slot) in claim.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(i)) {
+            let word = mailbox.and_then(|at| self.words.word(at + SLOT_WORDS + n as u64 * 8));
+            let window = Range { start: slot.gpa, len: slot.len };
+            let there = regime.leaves.iter().filter(|leaf| window.contains(leaf.address));
+            let (mut own, mut taken) = (0, 0);
+            for leaf in there {
+                match claim.in_slot(leaf.frame).is_some() {
+                    true => own += leaf.size,
+                    false => taken += leaf.size,
+                }
+            }
+            let right = match word.map(|word| word & 7) {
+                Some(IDLE | LEAVING) => (0, 0),
+                Some(OPEN) => (slot.len, 0),
+                Some(GONE | LOSING) => (0, slot.len),
+                // A core is at it.
+                _ => continue,
+            };
+            if (own, taken) != right {
+                let who = self.name(i);
+                let message = format!(
+                    "{who} has {own:#x} bytes of slot {n} and {taken:#x} in place of it, in phase {}",
+                    word.unwrap_or_default() & 7
+                );
+                let right = format!("{:#x} and {:#x}", right.0, right.1);
+                self.find("slots", &slot.place, Some(slot.hpa), message, right);
+            }
+        }
     }
 
     /// What is mapped for a guest beyond what is given, with other rights, what is not,

@@ -27,6 +27,7 @@ rules! {
     "encoding": "page-table entries have no bits set that have no business there",
     "shared-frames": "two parties reach a frame only where a channel or `observe` says so",
     "tables-unmapped": "nobody reaches a table that confines somebody",
+    "slots": "a guest has of a slot what its monitor says",
     "boot-code-unmapped": "nobody reaches what only the boot code used",
     "monitor-map": "a monitor reaches its own parts and its sandbox's memory",
     "monitor-rights": "with the rights that the memory layout gives",

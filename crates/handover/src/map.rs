@@ -34,6 +34,8 @@ pub const CHANNELS_END: u64 = SLOTS_GPA;
 /// Guest-physical base of memory for channels that are made at run time, [`SLOT_STRIDE`] bytes for each slot: what
 /// one page of table entries maps.
 pub const SLOTS_GPA: u64 = 0xDC00_0000;
+/// End of the slots' window, and of all that guests have below 4 GiB and devices.
+pub const SLOTS_END: u64 = SLOTS_GPA + bulkhead_resident::link::SLOTS as u64 * SLOT_STRIDE;
 /// Distance of two slots, and most bytes of one.
 pub const SLOT_STRIDE: u64 = 0x20_0000;
 /// Monitor-virtual pages of the own guest's table entries for slots, by number.

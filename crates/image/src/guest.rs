@@ -9,8 +9,8 @@ use bulkhead_arch_x86::start::{Entry64, GDT};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
-    CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA,
-    REPORTS_GPA,
+    CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, REPORTS_GPA,
+    SLOTS_END,
 };
 use bulkhead_plan::{Channel, End, Guest as Wanted, Machine, Sandbox};
 use std::path::Path;
@@ -301,7 +301,7 @@ fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
         map.push((ECAM_GPA, FUNCTIONS_GPA - ECAM_GPA, 2));
         map.push((REPORTS_GPA, CHANNELS_GPA - REPORTS_GPA, 2));
     } else {
-        map.push((ECAM_GPA, CHANNELS_END - ECAM_GPA, 2));
+        map.push((ECAM_GPA, SLOTS_END - ECAM_GPA, 2));
     }
     let high = sandbox.ram.iter().filter(|r| r.gpa >= GUEST_HIGH);
     map.extend(high.map(|r| (r.gpa, r.len, 1)));

@@ -3,7 +3,7 @@
 use crate::guest::Guest;
 use crate::pages::{Pages, Tables};
 use crate::{Error, end, pci};
-use bulkhead_arch::{PageFormat, Rights, TableMemory};
+use bulkhead_arch::{MapError, PageFormat, Rights, TableMemory};
 use bulkhead_arch_x86::LongMode;
 use bulkhead_layout::map::{ECAM_GPA, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::{PAGE, report};
@@ -85,8 +85,13 @@ pub fn slots(pages: &mut Pages, plan: &Plan, index: usize, root: u64) -> Result<
         let mut tables = Tables { pages, root: Some(root) };
         tables.map(slot.gpa, slot.hpa, slot.sent(), rights(true))?;
         tables.map(slot.gpa + slot.sent(), slot.hpa + slot.sent(), PAGE, rights(false))?;
-        let table = bulkhead_arch::lowest::<LongMode>(pages, root, slot.gpa).unwrap_or_default();
         let count = (slot.len / PAGE) as usize;
+        let lowest = bulkhead_arch::lowest::<LongMode>(pages, root, slot.gpa);
+        let alone = |table: &u64| {
+            let mut others = count..512;
+            others.all(|n| TableMemory::read(pages, *table, n) == LongMode::empty())
+        };
+        let table = lowest.filter(alone).ok_or(MapError::Overlap(slot.gpa))?;
         let open = (0..count).map(|n| TableMemory::read(pages, table, n)).collect();
         (0..count).for_each(|n| TableMemory::write(pages, table, n, LongMode::empty()));
         let mut gone = Vec::new();

@@ -56,6 +56,8 @@ pub const LOSING: u64 = 5;
 
 /// Bits of the phase.
 const PHASE: u64 = 7;
+/// In the owner's word: the other end has left, and was closed for it.
+const LEFT: u64 = 1 << 3;
 /// Bits that the owner chooses freely.
 const TAG: u64 = 0xFFFF << 16;
 
@@ -112,9 +114,10 @@ pub trait Side {
     fn wanted(&self) -> &Self::Word;
     /// What that was when a core did so last; `None` behind the last core.
     fn done(&self, core: u32) -> Option<&Self::Word>;
-    /// Has each own core [`empty`] its TLB, then [`look`].
+    /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by an NMI, at which they
+    /// [`look`].
     fn flush(&self);
-    /// Makes another sandbox's monitor [`look`].
+    /// Makes another sandbox's monitor [`look`], by its first core.
     fn ring(&self, sandbox: u32);
     /// Says in the slot that an end has closed: the owner's, 0, or the other, 1.
     fn bury(&self, end: usize);
@@ -129,18 +132,18 @@ pub fn offer(side: &impl Side, to: u32, tag: u64) -> bool {
     }
     // Who takes the last offer claims its word, then looks whether it stands. Both claims are fences, so it sees
     // that it does not, or is seen here.
-    if epoch(was) != 0 && holds(side.word(self::to(was)).load()) {
-        own.exchange(was);
-        return false;
+    let free = was == 0 || !holds(side.word(self::to(was)).load());
+    if free {
+        side.clear();
+        side.map(OPEN);
     }
-    side.clear();
-    side.map(OPEN);
-    let next = (epoch(was) + 1).max(1) << 32;
-    own.exchange(next | tag << 16 & TAG | u64::from(to) << 8 | OPEN);
-    true
+    let next = u64::from((epoch(was) as u32).checked_add(1).unwrap_or(1));
+    let offered = next << 32 | tag << 16 & TAG | u64::from(to) << 8 | OPEN;
+    own.exchange(if free { offered } else { was });
+    free
 }
 
-/// Accepts the offer of an epoch, once. `None`: it does not stand; false: the last one is not over yet.
+/// Accepts the offer of an epoch, 32 bits, once. `None`: it does not stand; false: the last one is not over yet.
 pub fn accept(side: &impl Side, epoch: u64) -> Option<bool> {
     let (own, owner) = (side.word(side.me()), side.word(side.owner()));
     let stands = || offered(owner.load(), side.me(), epoch);
@@ -152,50 +155,65 @@ pub fn accept(side: &impl Side, epoch: u64) -> Option<bool> {
     if phase(was) != IDLE || !own.claim(was, now | BUSY) {
         return Some(false);
     }
-    if !stands() {
-        own.exchange(was);
-        return None;
+    let still = stands();
+    if still {
+        side.map(OPEN);
     }
-    side.map(OPEN);
-    own.exchange(now | OPEN);
-    // One who took it back meanwhile has rung, perhaps while a core was at it.
+    own.exchange(if still { now | OPEN } else { was });
+    // One who took it back meanwhile has rung, perhaps while this core was at it.
     look(side);
-    Some(true)
+    still.then_some(true)
 }
 
-/// Closes the own end, or forgets one that was taken away. False: there is none.
-#[inline(never)]
-pub fn close(side: &impl Side) -> bool {
+/// Closes the own end, or forgets one that was taken away. `None`: there is none; false: another core is at it.
+pub fn close(side: &impl Side) -> Option<bool> {
     let was = side.word(side.me()).load();
-    matches!(phase(was), OPEN | GONE | LOSING) && part(side, was, IDLE)
+    match phase(was) {
+        IDLE | LEAVING => None,
+        BUSY => Some(false),
+        _ => Some(part(side, was, IDLE)),
+    }
 }
 
-/// What there is to do when another monitor, or another core of this one, has done something.
+/// The guest has ended: closes its end. Other cores do no more than [`settle`], each once.
+pub fn end(side: &impl Side) {
+    while close(side).is_some() {}
+}
+
+/// Says that the slot has gone, if it is to and no core has it any more. All cores do so after [`empty`].
+pub fn settle(side: &impl Side) {
+    let own = side.word(side.me());
+    let was = own.load();
+    // The word first: what made it so has asked before.
+    let done = phase(was) >= LEAVING && flushed(side) && own.claim(was, was - LEAVING);
+    if done && side.me() != side.owner() {
+        tell(side, was);
+    }
+}
+
+/// What there is to do when the other party's monitor has done something. It rings the first core.
+#[inline(never)]
 pub fn look(side: &impl Side) {
     let (own, mine) = (side.word(side.me()), side.me() == side.owner());
     let was = own.load();
-    match phase(was) {
-        // The word first: what made it so has asked before.
-        LEAVING | LOSING if flushed(side) => {
-            if own.claim(was, was - LEAVING) && !mine {
-                tell(side, was);
-            }
-        }
-        OPEN if mine => {
-            let other = side.word(to(was)).load();
-            if epoch(other) == epoch(was) && !holds(other) && own.claim(was, with(was, BUSY)) {
-                side.bury(1);
-                own.exchange(was);
-            }
-        }
-        OPEN if !offered(side.word(side.owner()).load(), side.me(), epoch(was)) => {
+    if phase(was) != OPEN {
+        return;
+    }
+    if !mine {
+        if !offered(side.word(side.owner()).load(), side.me(), epoch(was)) {
             part(side, was, GONE);
         }
-        _ => {}
+        return;
+    }
+    let other = side.word(to(was)).load();
+    let left = was & LEFT == 0 && epoch(other) == epoch(was) && !holds(other);
+    if left && own.claim(was, with(was, BUSY)) {
+        side.bury(1);
+        own.exchange(was | LEFT);
     }
 }
 
-/// Empties a core's TLB by `flush` if that is wanted. The caller [`look`]s after it: by the fence here the last core to
+/// Empties a core's TLB by `flush` if that is wanted. The caller [`settle`]s after it: by the fence here the last core to
 /// do so sees that all have.
 pub fn empty<S: Side>(side: &S, core: u32, flush: impl FnOnce()) {
     let (wanted, Some(done)) = (side.wanted().load(), side.done(core)) else { return };
@@ -226,27 +244,35 @@ fn part(side: &impl Side, was: u64, then: u64) -> bool {
     side.wanted().count();
     own.exchange(with(was, then + LEAVING));
     side.flush();
+    settle(side);
     if mine {
         tell(side, was);
     }
     true
 }
 
-/// Has the other party look, if it has the slot: once for each time that it consented.
+/// Has the other party look, if it has something to see: once for each time that it consented.
+#[inline(never)]
 fn tell(side: &impl Side, was: u64) {
-    let other = if side.me() == side.owner() { to(was) } else { side.owner() };
-    if holds(side.word(other).load()) {
+    let other = other(side, was);
+    let word = side.word(other).load();
+    let waits = match side.me() == side.owner() {
+        true => epoch(word) == epoch(was) && matches!(phase(word), BUSY | OPEN),
+        false => offered(word, side.me(), epoch(was)),
+    };
+    if waits {
         side.ring(other);
     }
 }
 
 /// What a guest is told of a slot: what its own monitor says of it, or that of the other party: the owner, or to whom the
 /// owner offered it last.
-pub fn state(side: &impl Side, other: bool) -> u64 {
+pub fn state(side: &impl Side, others: bool) -> u64 {
     let own = side.word(side.me()).load();
-    match (other, side.me() == side.owner()) {
-        (false, _) => own,
-        (true, true) => side.word(to(own)).load(),
-        (true, false) => side.word(side.owner()).load(),
-    }
+    if others { side.word(other(side, own)).load() } else { own }
+}
+
+/// The other party, by the own word.
+fn other(side: &impl Side, own: u64) -> u32 {
+    if side.me() == side.owner() { to(own) } else { side.owner() }
 }

@@ -21,8 +21,10 @@ enum Without {
     Fence,
     /// The wait for the own cores.
     Cores,
-    /// The look at who had the slot, before it is offered anew.
+    /// The owner's look at who had the slot, before it is offered anew.
     Tenant,
+    /// The other's look whether the offer stands, behind its claim and ever after.
+    Stands,
 }
 
 struct Cell(AtomicU64, Without);
@@ -63,6 +65,8 @@ const NEXT: u32 = 2;
 struct Machine {
     without: Without,
     words: [Cell; 3],
+    /// A word of nobody's: idle; and the owner's as it was.
+    stale: [Cell; 2],
     /// The memory of the slot, of which loom tells when somebody reads while it is cleared.
     frame: UnsafeCell<()>,
     /// The peer's entries: their phase.
@@ -84,6 +88,7 @@ impl Machine {
         Arc::new(Self {
             without,
             words: [word(offered), word(0), word(0)],
+            stale: [word(0), word(offered)],
             frame: UnsafeCell::new(()),
             entries: AtomicU64::new(IDLE),
             wanted: word(0),
@@ -106,7 +111,11 @@ impl Side for Party<'_> {
         OWNER
     }
     fn word(&self, of: u32) -> &Cell {
-        &self.0.words[of as usize]
+        match (self.0.without, self.1, of) {
+            (Without::Tenant, OWNER, PEER) => &self.0.stale[0],
+            (Without::Stands, PEER, OWNER) => &self.0.stale[1],
+            _ => &self.0.words[of as usize],
+        }
     }
     fn clear(&self) {
         self.0.frame.with_mut(|_| ());
@@ -121,19 +130,23 @@ impl Side for Party<'_> {
     }
     fn done(&self, core: u32) -> Option<&Cell> {
         match self.1 {
-            PEER if self.0.without == Without::Cores => None,
             PEER => self.0.done.get(core as usize),
             _ => (core == 0).then_some(&self.0.owners[1]),
         }
     }
     fn flush(&self) {
         if self.1 == PEER {
+            if self.0.without == Without::Cores {
+                // As if they had.
+                self.0.done.iter().for_each(|done| {
+                    done.exchange(self.0.wanted.load());
+                });
+            }
             self.0.nmi.iter().for_each(|nmi| {
                 nmi.swap(true, AcqRel);
             });
         } else {
             link::empty(self, 0, || ());
-            link::look(self);
         }
     }
     fn ring(&self, sandbox: u32) {
@@ -167,7 +180,11 @@ impl Core<'_> {
         if self.machine.nmi[self.number].swap(false, AcqRel) {
             let side = Party(self.machine, PEER);
             link::empty(&side, self.number as u32, || self.tlb = IDLE);
-            link::look(&side);
+            link::settle(&side);
+            // The owner rings the first core.
+            if self.number == 0 {
+                link::look(&side);
+            }
         }
     }
 
@@ -188,16 +205,6 @@ fn finds(without: Without, model: fn(Without)) -> bool {
     catch_unwind(AssertUnwindSafe(|| explore(move || model(without)))).is_err()
 }
 
-/// Looks at who had it only if that is not left out.
-fn offer_anew(machine: &Machine) -> bool {
-    let owner = Party(machine, OWNER);
-    if machine.without == Without::Tenant {
-        owner.clear();
-        return true;
-    }
-    link::offer(&owner, NEXT, 0)
-}
-
 /// The peer accepts and uses it on both cores, while the owner takes it back and offers it to another.
 fn taken_back(without: Without) {
     let machine = Machine::new(without);
@@ -214,8 +221,8 @@ fn taken_back(without: Without) {
     let (first, second) = (of(0), of(1));
     let threads =
         [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
-    assert!(link::close(&Party(&machine, OWNER)));
-    let again = offer_anew(&machine);
+    assert_eq!(link::close(&Party(&machine, OWNER)), Some(true));
+    let again = link::offer(&Party(&machine, OWNER), NEXT, 0);
     threads.into_iter().for_each(|thread| thread.join().expect("a core"));
     settled(&machine, again);
 }
@@ -239,8 +246,8 @@ fn given_back(without: Without) {
     let (first, second) = (of(0), of(1));
     let threads =
         [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
-    assert!(link::close(&Party(&machine, OWNER)));
-    let again = offer_anew(&machine);
+    assert_eq!(link::close(&Party(&machine, OWNER)), Some(true));
+    let again = link::offer(&Party(&machine, OWNER), NEXT, 0);
     threads.into_iter().for_each(|thread| thread.join().expect("a core"));
     settled(&machine, again);
 }
@@ -259,7 +266,7 @@ fn settled(machine: &Machine, again: bool) {
         machine.nmi.each_ref().map(|n| n.load(Relaxed))
     );
     assert_ne!(machine.entries.load(Relaxed), OPEN);
-    assert!(again || offer_anew(machine), "the slot is lost");
+    assert!(again || link::offer(&Party(machine, OWNER), NEXT, 0), "the slot is lost");
 }
 
 #[test]
@@ -273,4 +280,5 @@ fn every_part_of_the_order_is_needed() {
     assert!(finds(Without::Fence, taken_back), "the claims' fences");
     assert!(finds(Without::Cores, given_back), "the wait for the other core");
     assert!(finds(Without::Tenant, taken_back), "the look at who had it");
+    assert!(finds(Without::Stands, taken_back), "the look whether the offer stands");
 }

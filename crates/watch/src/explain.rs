@@ -7,7 +7,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{BarKind, Bdf, End, Function, Plan, Sandbox};
+use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -304,7 +304,10 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
             format!("offer of a channel to sandbox {first}"),
             target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
             "a sandbox makes channels at run time with those that the manifest names".into(),
-            format!("{}: may_connect = {{ to = [\"{name}\"], … }}", place(who)),
+            match target.filter(|s| s.name != who.name && matches!(s.guest, Guest::Bare { .. })) {
+                Some(_) => format!("{}: may_connect = {{ to = [\"{name}\"], … }}", place(who)),
+                None => "nothing in a manifest allows it: offers are to other bare guests".into(),
+            },
         );
     }
     if matches!(denial.address, call::ACCEPT..=call::SLOT) {

@@ -6,7 +6,7 @@ use crate::explain;
 use bulkhead_arch_x86::bitmap::Direct;
 use bulkhead_arch_x86::msr;
 use bulkhead_layout::hypercall::{CALL_PORT, POWER_PORT};
-use bulkhead_layout::map::{CHANNELS_END, GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
+use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA, SLOTS_END};
 use bulkhead_layout::{PAGE, monitor::Quiet};
 use bulkhead_plan::{
     BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, Sandbox, Span, Trigger,
@@ -539,7 +539,7 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         let why = "the same page in every sandbox".to_owned();
         return answer("its information page".into(), why, "reads", Allow::Has);
     }
-    if (INFO_GPA..CHANNELS_END).contains(&gpa) {
+    if (INFO_GPA..SLOTS_END).contains(&gpa) {
         let why = "the window of information page, reports and channels".to_owned();
         return answer("nobody's".into(), why, "nothing", Allow::Never(String::new()));
     }

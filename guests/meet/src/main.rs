@@ -14,6 +14,7 @@
 //! | `touch` | reads the slot's memory |
 //! | `keep` | sees for 200 ms that nobody changes the page that it alone writes |
 //! | `refused` | asks for all that it may not have |
+//! | `ask-N-R` | makes request R of sandbox N's monitor: 1 stop, 2 start |
 //! | `nap` | does nothing for 100 ms |
 //! | `stay` | sleeps for ever |
 //! | `restart` | begins anew, once: behind it come the steps of its second life |
@@ -23,7 +24,7 @@
 
 use bulkhead_sdk::channel::Stop;
 use bulkhead_sdk::channel::layout::Kind;
-use bulkhead_sdk::layout::hypercall::{ACCEPT, BAD_ARGUMENT, CLOSE, DENIED, OFFER, SLOT};
+use bulkhead_sdk::layout::hypercall::{ACCEPT, BAD_ARGUMENT, CLOSE, DENIED, OFFER, OK, SLOT};
 use bulkhead_sdk::link::{self, Phase, Refused, Slot};
 use bulkhead_sdk::typed::{Receiver, Sender};
 use bulkhead_sdk::{Context, cores, hypercall, println, time};
@@ -221,10 +222,17 @@ impl Party {
                 time::sleep(1_000 * MILLISECOND);
             },
             "" => true,
-            _ => match step.strip_prefix("offer-").and_then(|to| to.parse().ok()) {
-                Some(to) => self.offer(to),
-                None => false,
-            },
+            _ => {
+                let mut words = step.split('-');
+                let (what, mut number) = (words.next(), || words.next()?.parse().ok());
+                match (what, number(), number()) {
+                    (Some("offer"), Some(to), None) => self.offer(to),
+                    (Some("ask"), Some(of), Some(request)) => {
+                        until(|| hypercall::control(of, request.into()) == OK)
+                    }
+                    _ => false,
+                }
+            }
         }
     }
 }

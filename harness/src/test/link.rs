@@ -14,6 +14,9 @@ pub fn jobs() -> Vec<Job> {
         job("channel/run-time-refused", refused),
         job("channel/run-time-taken", taken),
         job("channel/run-time-closed", closed),
+        job("channel/run-time-two", two),
+        job("channel/run-time-stopped", stopped),
+        job("channel/run-time-owner-closed", owner_closed),
         job("channel/run-time-audited-open", |bench| audited(bench, ["", ""])),
         job("channel/run-time-audited-taken", |bench| audited(bench, ["close", "gone"])),
         job("channel/run-time-owner-touches", |bench| touches(bench, 0)),
@@ -34,16 +37,18 @@ const WATCHED: [&[u32]; 3] = [&[0], &[1, 3], &[2]];
 /// Bytes that the owner writes in a slot.
 const SENT: u64 = 2 * PAGE;
 
-/// Three parties, each with what it does; the first may offer its only slot to those in `to`.
+/// Three parties, each with what it does; the first may offer so many slots to those in `to`, and control them.
 fn meeting(
     bench: &Bench,
     steps: [&str; 3],
     cores: [&[u32]; 3],
-    (to, ends): (&[&str], &[&str]),
+    (to, slots, ends): (&[&str], u32, &[&str]),
 ) -> Result<Seen, String> {
     let mut manifest = Manifest::new().ends_with(ends);
     for (n, name) in NAMES.into_iter().enumerate() {
-        let may = format!("may_connect = {{ to = {to:?}, slots = 1, size = \"{SENT}\" }}");
+        let may = format!(
+            "control = {to:?}\nmay_connect = {{ to = {to:?}, slots = {slots}, size = \"{SENT}\" }}"
+        );
         let steps = format!("do={}", steps[n]);
         let more = if n == 0 { &may } else { "" };
         manifest = manifest.bare(name, "meet", &steps, cores[n], "4 MiB", more);
@@ -58,8 +63,8 @@ fn meeting(
     Ok(seen)
 }
 
-/// To both others, until all have ended.
-const BOTH: (&[&str], &[&str]) = (&["two", "three"], &NAMES);
+/// One slot for both others, until all have ended.
+const BOTH: (&[&str], u32, &[&str]) = (&["two", "three"], 1, &NAMES);
 
 fn all_well(seen: &Seen) -> Result<(), String> {
     NAMES.into_iter().try_for_each(|name| {
@@ -74,16 +79,20 @@ fn made(bench: &Bench) -> Result<String, String> {
     let two = "accept,receive,close,accept,receive,told,gone,close";
     let seen = meeting(bench, [one, two, "accept,receive,close"], ALONE, BOTH)?;
     all_well(&seen)?;
-    // Interrupted for what others do: once for each time that it consented.
-    let exits = |name: &str| seen.sandbox(name).map(|s| s.exits.boot.get("doorbell").copied());
-    let doorbells: Vec<_> = NAMES.iter().map(|name| exits(name)).collect::<Result<_, _>>()?;
-    Ok(format!("600 messages, doorbells {doorbells:?}"))
+    // Interrupted for what others do: at most once for each time that it consented.
+    let mut doorbells = Vec::new();
+    for (name, consents) in NAMES.into_iter().zip([3, 2, 1]) {
+        let exits = seen.sandbox(name)?.exits.boot.get("doorbell").copied().unwrap_or(0);
+        seen.ensure(exits <= consents, format!("{name} was interrupted {exits} times"))?;
+        doorbells.push(exits);
+    }
+    Ok(format!("600 messages, {doorbells:?} interrupts"))
 }
 
 /// Whatever is not the sandbox's to offer, accept, close or know, with a record of each.
 fn refused(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,joined,left,refused,close,refused";
-    let to = (&["two"][..], &NAMES[..]);
+    let to = (&["two"][..], 1, &NAMES[..]);
     let seen = meeting(bench, [one, "accept,close,refused", "refused"], ALONE, to)?;
     NAMES.into_iter().try_for_each(|name| seen.exited(name))?;
     let calls = |name: &str| {
@@ -127,11 +136,51 @@ fn closed(bench: &Bench) -> Result<String, String> {
     Ok(seen.denials[0].to_string())
 }
 
+/// Two slots at a time, of an owner with two cores that begins anew while both are in use: neither is left over.
+fn two(bench: &Bench) -> Result<String, String> {
+    let one = "offer-1,joined,offer-2,joined,nap,restart,offer-1,joined,offer-2,joined,left,close";
+    let two = "accept,gone,close,accept,nap,nap,gone,close";
+    let three = "accept,gone,close,accept,nap,close";
+    let both = (&["two", "three"][..], 2, &NAMES[..]);
+    let seen = meeting(bench, [one, two, three], [&[0, 3], &[1], &[2]], both)?;
+    all_well(&seen)?;
+    let lives = seen.sandbox("one")?.restarts;
+    seen.ensure(lives == 1, format!("{lives} restarts"))?;
+    Ok("four channels".into())
+}
+
+/// Who has it is stopped, which closes it; started again, it takes part again.
+fn stopped(bench: &Bench) -> Result<String, String> {
+    let one = "offer-1,joined,nap,ask-1-1,left,close,offer-2,joined,keep,left,close,ask-1-2,offer-1,send,told,left,close";
+    let two = "accept,stay,restart,accept,receive,close";
+    let seen = meeting(bench, [one, two, "accept,keep,close"], [&[0], &[1, 3], &[2]], BOTH)?;
+    all_well(&seen)?;
+    Ok("stopped and started".into())
+}
+
+/// One core of the owner's closes what another of its cores is at.
+fn owner_closed(bench: &Bench) -> Result<String, String> {
+    let two = "accept,gone,close";
+    let to = (&["two"][..], 1, &["two", "three"][..]);
+    let cores: [&[u32]; 3] = [&[0, 3], &[1], &[2]];
+    let seen = meeting(bench, ["offer-1,joined,watch,nap,close,nap", two, ""], cores, to)?;
+    seen.exited("two")?;
+    let within = SLOTS_GPA..SLOTS_GPA + SENT + PAGE;
+    let right = |d: &bulkhead_watch::Explained| {
+        d.sandbox == "one" && d.core == 1 && within.contains(&d.record.address)
+    };
+    seen.ensure(
+        matches!(&seen.denials[..], [d] if right(d)),
+        "not one denial, of its second core",
+    )?;
+    Ok(seen.denials[0].to_string())
+}
+
 /// The audit of a channel that is open, and of one that was taken back.
 fn audited(bench: &Bench, then: [&str; 2]) -> Result<String, String> {
     let one = format!("offer-1,joined,{},stay", then[0]);
     let two = format!("accept,{},stay", then[1]);
-    let seen = meeting(bench, [&one, &two, "nap,nap,nap,nap"], ALONE, (&["two"], &["three"]))?;
+    let seen = meeting(bench, [&one, &two, "nap,nap,nap,nap"], ALONE, (&["two"], 1, &["three"]))?;
     let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
     let frames = audited.report.frames.iter().map(|f| f.owner.as_str());
     let taken = frames.filter(|owner| owner.starts_with("page in place of")).count();

@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, join};
 use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
-use bulkhead_layout::map::{CHANNELS_END, GUEST_LOW_END};
+use bulkhead_layout::map::{GUEST_LOW_END, SLOTS_END};
 use bulkhead_plan::{BarKind, Bdf, Function, Machine, Span};
 
 const PREFIX: &str = "pci:";
@@ -307,7 +307,7 @@ pub fn pci_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     };
     let (windows, ports) =
         machine.pci.as_ref().map_or((&[][..], &[][..]), |pci| (&pci.memory, &pci.ports));
-    let own = Span { start: 0, len: CHANNELS_END };
+    let own = Span { start: 0, len: SLOTS_END };
     for grant in grants(cx) {
         for bar in &grant.function.bars {
             let ram = machine.ram_size.saturating_sub(GUEST_LOW_END);

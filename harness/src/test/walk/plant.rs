@@ -290,6 +290,11 @@ pub static PLANTS: &[Plant] = &[
     ("slot-taken-by-text", "nested-map", |h| {
         h.slot(ROGUE, 0, h.part(ROGUE, "monitor text") | READ);
     }),
+    ("slot-left-behind", "slots", |h| h.slot(WARDEN, 0, h.baked.plan.slots[0].hpa | READ | WRITE)),
+    ("slot-replaced-by-monitors-stack", "nested-map", |h| {
+        let at = h.baked.plan.slots[0].len - PAGE;
+        h.slot(ROGUE, at, h.part(ROGUE, "stacks") | READ | WRITE);
+    }),
     ("slot-for-others-monitor", "monitor-map", |h| h.lead(h.baked.plan.slots[0].hpa)),
     ("monitor-has-other-table-for-slot", "tables-unmapped", |h| {
         h.monitor(ROGUE, SLOT_TABLES_VA, h.nested_root(ROGUE) | 1 | WRITE | NO_EXECUTE, u64::MAX);
