@@ -103,7 +103,13 @@ mod tests {
         let mut random = Random::new(1);
         let inputs: Vec<Vec<u8>> =
             (0..200).map(|_| (0..400).map(|_| random.next() as u8).collect()).collect();
-        for rule in ["control-right", "hypercall-cpl", "hypercall-length", "hypercall-number"] {
+        for rule in [
+            "connect-right",
+            "control-right",
+            "hypercall-cpl",
+            "hypercall-length",
+            "hypercall-number",
+        ] {
             assert!(inputs.iter().any(|input| without(rule, input).is_err()), "{rule}");
         }
         let through: u64 = inputs.iter().map(|input| run(input).unwrap().through).sum();

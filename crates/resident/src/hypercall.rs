@@ -154,7 +154,7 @@ pub fn decide(
         }
         CONTROL => Call::Control(to, second),
         STATUS => Call::Status(to),
-        OFFER..=SLOT if !granted => Call::Denied,
+        OFFER..=SLOT if !granted && enforced("connect-right") => Call::Denied,
         OFFER => Call::Slot(second as u16 as u32),
         ACCEPT..=SLOT => Call::Slot(to),
         _ if enforced("hypercall-number") => Call::Answer(NO_CALL),

@@ -9,8 +9,8 @@ use crate::{Attack, lines, special};
 use bulkhead_sdk::apic::{TMCCT, TSC_DEADLINE};
 use bulkhead_sdk::fault::{GP, UD};
 use bulkhead_sdk::layout::hypercall::{
-    BAD_ARGUMENT, CONSOLE, CONTROL, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, NO_CALL,
-    POWER_PORT, STATUS,
+    ACCEPT, BAD_ARGUMENT, CLOSE, CONSOLE, CONTROL, CONTROL_RESTART, CONTROL_START, CONTROL_STOP,
+    NO_CALL, OFFER, POWER_PORT, SLOT, STATUS,
 };
 
 const fn attack(name: &'static str, rule: &'static str, act: Act, expect: Expect) -> Attack {
@@ -306,6 +306,11 @@ pub static ATTACKS: &[Attack] = &[
         Expect::Hypercall(CONTROL),
     ),
     attack("status-foreign", "control-right", CallForeign(STATUS, 0), Expect::Hypercall(STATUS)),
+    attack("offer-foreign", "connect-right", CallForeign(OFFER, 0), Expect::Hypercall(OFFER)),
+    attack("offer-far", "connect-right", Call(OFFER, u64::MAX, 0), Expect::Hypercall(OFFER)),
+    attack("accept-foreign", "connect-right", Call(ACCEPT, 0, 1), Expect::Hypercall(ACCEPT)),
+    attack("close-foreign", "connect-right", Call(CLOSE, 0, 0), Expect::Hypercall(CLOSE)),
+    attack("slot-far", "connect-right", Call(SLOT, 1 << 32, 1), Expect::Hypercall(SLOT)),
     attack("call-unknown", "hypercall-number", Call(0x4248_FFFF, 0, 0), Expect::Harmless(NO_CALL)),
     attack(
         "call-huge",

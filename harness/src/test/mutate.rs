@@ -77,6 +77,12 @@ static MUTATIONS: &[Mutation] = &[
     built("control-right", "control-restart", |seen| {
         seen.sandbox("victim").is_ok_and(|s| s.restarts == 1)
     }),
+    built("connect-right", "offer-foreign", |seen| {
+        says(seen, "offer-foreign", "harmless 0xfffffffffffffffe")
+    }),
+    built("connect-right", "close-foreign", |seen| {
+        says(seen, "close-foreign", "harmless 0xfffffffffffffffe")
+    }),
     built("efer-svme", "efer-set-svme", |seen| {
         unnoticed(seen) && says(seen, "efer-set-svme", "harmless")
     }),
