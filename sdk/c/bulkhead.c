@@ -2,6 +2,7 @@
  * -mgeneral-regs-only, because part of it runs in interrupt handlers.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <bulkhead.h>
+#include "bell.h"
 #include "text.h"
 
 enum { CODE = 0x08, DATA = 0x10, SLEEP_VECTOR = 0xEF, SPURIOUS = 0xFF, STACK = 32 * 1024 };
@@ -376,6 +377,58 @@ void bulkhead_sleep_until(uint64_t due)
 void bulkhead_sleep(uint64_t nanos)
 {
     bulkhead_sleep_until(bulkhead_tsc() + bulkhead_ticks(nanos));
+}
+
+/* Doorbells of channels. */
+
+/* How often each vector's interrupt came; one core takes them. */
+static uint64_t rung[256];
+
+static void count_ring(struct bulkhead_frame *frame, uint64_t tsc)
+{
+    uint64_t *count = &rung[frame->vector & 0xFF];
+    (void)tsc;
+    __atomic_store_n(count, *count + 1, __ATOMIC_RELEASE);
+}
+
+void bulkhead_bell_answer(uint8_t vector)
+{
+    bulkhead_set_handler(vector, count_ring);
+}
+
+uint64_t bulkhead_bell_rung(uint8_t vector)
+{
+    return __atomic_load_n(&rung[vector], __ATOMIC_ACQUIRE);
+}
+
+bool bulkhead_bell_here(void)
+{
+    return bulkhead_apic_id() == the_info->apic_ids[0];
+}
+
+void bulkhead_bell_ring(uint16_t port)
+{
+    bulkhead_outb(port, 0);
+}
+
+uint64_t bulkhead_bell_sleep(uint8_t vector, uint64_t seen, uint64_t until)
+{
+    const bool limited = until != UINT64_MAX;
+    uint64_t flags;
+    __asm__ volatile("pushfq; popq %0; cli" : "=r"(flags)::"memory");
+    if (limited) {
+        bulkhead_timer_vector(SLEEP_VECTOR);
+        bulkhead_arm(until);
+    }
+    /* One that came before now is not slept over, and one that comes from here on ends the sleep. */
+    if (bulkhead_bell_rung(vector) == seen)
+        bulkhead_wait();
+    if (limited)
+        bulkhead_disarm();
+    seen = bulkhead_bell_rung(vector);
+    if (flags & 1 << 9)
+        bulkhead_enable();
+    return seen;
 }
 
 /* Own cores. */

@@ -1,0 +1,82 @@
+//! Doorbells: what a sender rings, and where a receiver sleeps. The interrupt and the sleep are the C runtime's (`bulkhead.c`).
+#![forbid(unsafe_code)]
+
+use crate::end::Limit;
+use crate::machine;
+use bulkhead_channel::adaptive::{Platform, Spin};
+use bulkhead_channel::bell::{Caller, Ring};
+use bulkhead_channel_memory::Mapping;
+use bulkhead_channel_memory::typed::{Doorbell, Pair};
+
+/// Nanoseconds that a sleep and its end take, more or less: an interrupt, and what was in caches.
+const SLEEP: u64 = 2_000;
+
+/// What a sender rings.
+#[derive(Debug)]
+pub struct Port(machine::Port);
+
+impl Ring for Port {
+    fn ring(&mut self) {
+        self.0.ring();
+    }
+}
+
+/// Rings for the receiver of a channel; `None` if nobody is to be woken.
+#[must_use]
+pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
+    let port = machine::Port::of(pair.doorbell()?)?;
+    Some(Caller::new(pair.bell().ok()?, Port(port)))
+}
+
+/// Where a receiver sleeps: on its sandbox's first core, which its interrupts go to.
+#[derive(Debug)]
+pub struct Bed {
+    vector: u8,
+    /// How many interrupts it knows of.
+    seen: u64,
+    /// Until when it may.
+    limit: Limit,
+}
+
+impl Bed {
+    /// For a channel's interrupt, whose handler is set.
+    pub(crate) fn new(doorbell: Doorbell) -> Option<Self> {
+        let vector = u8::try_from(doorbell.at).ok()?;
+        machine::answer(vector);
+        Some(Self { vector, seen: machine::rung(vector), limit: Limit::NONE })
+    }
+
+    /// How long to look before it sleeps.
+    pub(crate) fn spin(doorbell: Doorbell) -> Spin {
+        doorbell.spin(machine::ticks(SLEEP))
+    }
+
+    /// How many interrupts came.
+    pub(crate) fn interrupts(&self) -> u64 {
+        machine::rung(self.vector)
+    }
+
+    /// Whether this core can sleep there.
+    pub(crate) fn is_here() -> bool {
+        machine::is_first_core()
+    }
+
+    /// Until when.
+    pub(crate) fn until(&mut self, limit: Limit) {
+        self.limit = limit;
+    }
+}
+
+impl Platform for Bed {
+    fn now(&mut self) -> u64 {
+        machine::tsc()
+    }
+
+    fn relax(&mut self) {
+        core::hint::spin_loop();
+    }
+
+    fn sleep(&mut self) {
+        self.seen = machine::sleep(self.vector, self.seen, self.limit.tsc());
+    }
+}

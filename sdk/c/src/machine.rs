@@ -1,0 +1,129 @@
+//! What the C runtime does for this library (`sdk/c/bell.h`). Tests on the host have a stand-in.
+
+pub use way::*;
+
+#[cfg(target_os = "none")]
+mod way {
+    use bulkhead_channel_memory::typed::Doorbell;
+
+    // Declared as `sdk/c/bell.h` and `bulkhead.h` do, and defined by the runtime that every guest is linked with.
+    unsafe extern "C" {
+        safe fn bulkhead_tsc() -> u64;
+        safe fn bulkhead_ticks(nanos: u64) -> u64;
+        safe fn bulkhead_exit(code: u32) -> !;
+        safe fn bulkhead_bell_here() -> bool;
+        safe fn bulkhead_bell_rung(vector: u8) -> u64;
+        safe fn bulkhead_bell_sleep(vector: u8, seen: u64, until: u64) -> u64;
+        fn bulkhead_bell_answer(vector: u8);
+        fn bulkhead_bell_ring(port: u16);
+    }
+
+    /// The time.
+    pub fn tsc() -> u64 {
+        bulkhead_tsc()
+    }
+
+    /// Nanoseconds in its ticks.
+    pub fn ticks(nanos: u64) -> u64 {
+        bulkhead_ticks(nanos)
+    }
+
+    /// Ends the guest, as an exception does that nobody expects.
+    pub fn give_up() -> ! {
+        bulkhead_exit(101)
+    }
+
+    /// Whether this is the core that interrupts go to.
+    pub fn is_first_core() -> bool {
+        bulkhead_bell_here()
+    }
+
+    /// Counts the interrupts of a channel's vector.
+    pub fn answer(vector: u8) {
+        // SAFETY: the vector is one that the information page gives a channel, so nobody else's handler is
+        // replaced; the handler only counts.
+        unsafe { bulkhead_bell_answer(vector) }
+    }
+
+    /// How often it came.
+    pub fn rung(vector: u8) -> u64 {
+        bulkhead_bell_rung(vector)
+    }
+
+    /// Sleeps until it has come more often than `seen`, or that time; may return earlier. How often it came.
+    pub fn sleep(vector: u8, seen: u64, until: u64) -> u64 {
+        bulkhead_bell_sleep(vector, seen, until)
+    }
+
+    /// A channel's doorbell.
+    #[derive(Debug)]
+    pub struct Port(u16);
+
+    impl Port {
+        /// For a sender.
+        pub fn of(doorbell: Doorbell) -> Option<Self> {
+            use bulkhead_layout::{bell::MAX_BELLS, hypercall::BELL_PORT};
+            let own = BELL_PORT..BELL_PORT + MAX_BELLS as u16;
+            own.contains(&doorbell.at).then_some(Self(doorbell.at))
+        }
+
+        /// Rings.
+        pub fn ring(&self) {
+            // SAFETY: the monitor takes a write to such a port for a ring and does nothing else.
+            unsafe { bulkhead_bell_ring(self.0) }
+        }
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+#[allow(missing_docs)] // As above.
+mod way {
+    use bulkhead_channel_memory::typed::Doorbell;
+    use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+    use std::time::Instant;
+
+    /// Time, which goes on with every look at it, and the rings that came, as if each port had the vector with its number.
+    static NOW: AtomicU64 = AtomicU64::new(0);
+    static RUNG: AtomicU64 = AtomicU64::new(0);
+
+    pub fn tsc() -> u64 {
+        NOW.fetch_add(100, SeqCst)
+    }
+
+    pub fn ticks(nanos: u64) -> u64 {
+        nanos
+    }
+
+    pub fn is_first_core() -> bool {
+        true
+    }
+
+    pub fn answer(_: u8) {}
+
+    pub fn rung(_: u8) -> u64 {
+        RUNG.load(SeqCst)
+    }
+
+    pub fn sleep(_: u8, seen: u64, until: u64) -> u64 {
+        let begun = Instant::now();
+        while rung(0) == seen && NOW.load(SeqCst) < until {
+            assert!(begun.elapsed().as_secs() < 20, "nobody rings");
+            NOW.fetch_add(1_000, SeqCst);
+            std::thread::yield_now();
+        }
+        rung(0)
+    }
+
+    #[derive(Debug)]
+    pub struct Port;
+
+    impl Port {
+        pub fn of(_: Doorbell) -> Option<Self> {
+            Some(Self)
+        }
+
+        pub fn ring(&self) {
+            RUNG.fetch_add(1, SeqCst);
+        }
+    }
+}
