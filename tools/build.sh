@@ -38,6 +38,9 @@ cargo build --locked -q --target $BARE --profile guest $(printf -- '-p %s ' "${g
 for guest in "${guests[@]}"; do
     cp "$OUT/guest/$guest" "$ARTIFACTS/${guest#guest-}"
 done
+# By itself: with guests in Rust it would get their `vectors`, which interrupts of guests in C do not save.
+cargo build --locked -q --target $BARE --profile guest -p bulkhead-sdk-c
+guests/talk-c/build.sh "$ARTIFACTS/talk-c" "$OUT/guest/libbulkhead_sdk_c.a"
 packages=() programs=()
 for manifest in programs/*/Cargo.toml; do
     packages+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")

@@ -1,16 +1,18 @@
 //! A hostile peer at each end of each kind of channel (`crates/talk`): it writes garbage into everything that it
 //! can write, for two seconds of virtual time, and at last to what it may only read. The victim keeps its deadlines.
 //! And each end of each kind restarts twice, in the middle of what it does: the other is told each time, no message
-//! is lost that was not announced as lost, and none is taken for one of another life.
+//! is lost that was not announced as lost, and none is taken for one of another life. All of it with ends in C, too.
 //! Channels between ends that mean well are `tests/channel`'s ([`super::kernel`]).
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, run};
+use crate::build;
 use bulkhead_channel::layout::ARMED;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::CHANNELS_GPA;
 use bulkhead_layout::report::Kind;
 use std::fmt::Write as _;
+use std::process::Command;
 use std::time::Duration;
 
 /// Kinds, with what else the manifest says of them.
@@ -34,8 +36,20 @@ fn periods() -> u32 {
 
 pub fn jobs() -> Vec<Job> {
     let kinds = KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
-    let kinds = kinds.flat_map(|(kind, sends)| [job(kind.0, kind.1, sends), restart(kind, sends)]);
-    kinds.chain([doorbell()]).chain(super::bell::jobs()).collect()
+    let kinds = kinds.flat_map(|(kind, sends)| {
+        let of = |program| [job(kind, sends, program), restart(kind, sends, program)];
+        of(RUST).into_iter().chain(of(C)).chain([doze(kind, sends)])
+    });
+    kinds.chain([doorbell(), refuse(), vectors()]).chain(super::bell::jobs()).collect()
+}
+
+/// Ends in Rust, and in C.
+const RUST: &str = "talk";
+const C: &str = "talk-c";
+
+/// Before a test's name.
+fn prefix(program: &str) -> &'static str {
+    if program == C { "channel/c-" } else { "channel/" }
 }
 
 /// Messages of a run with restarts.
@@ -43,17 +57,19 @@ const COUNT: u32 = 2000;
 /// Lives of the end that restarts.
 const LIVES: u32 = 3;
 
-fn restart((kind, more): (&'static str, &'static str), sends: bool) -> Job {
+/// The end that restarts is the program's, the other one in Rust.
+fn restart((kind, more): (&'static str, &'static str), sends: bool, program: &'static str) -> Job {
     let what = if sends { "sender" } else { "receiver" };
-    Job::one(format!("channel/restart-{what}-{kind}"), 120, move |bench| {
+    Job::one(format!("{}restart-{what}-{kind}", prefix(program)), 120, move |bench| {
         let lives = |restarts: bool| if restarts { LIVES } else { 1 };
         let end = |role: &str, restarts: bool| {
             format!("role={role} channel=news count={COUNT} lives={}", lives(restarts))
         };
+        let [one, two] = if sends { [program, RUST] } else { [RUST, program] };
         let mut manifest = Manifest::new()
             .ends_with(&["one", "two"])
-            .bare("one", "talk", &end("send", sends), &[0], "4 MiB", "")
-            .bare("two", "talk", &end("receive", !sends), &[1], "4 MiB", "");
+            .bare("one", one, &end("send", sends), &[0], "4 MiB", "")
+            .bare("two", two, &end("receive", !sends), &[1], "4 MiB", "");
         channel(&mut manifest, ["one", "two"], kind, more);
         let seen = run(&manifest, &bench.dir, |_| {})?;
         for (name, restarts) in [("one", sends), ("two", !sends)] {
@@ -84,11 +100,88 @@ fn channel(manifest: &mut Manifest, [from, to]: [&str; 2], kind: &str, more: &st
     );
 }
 
-fn job(kind: &'static str, more: &'static str, sends: bool) -> Job {
+/// An end in C sends to one in Rust that sleeps, or receives from it, asleep; in a loop of its own, too.
+fn doze((kind, more): (&'static str, &'static str), sends: bool) -> Job {
+    const MESSAGES: u32 = 200;
+    let what = if sends { "sends" } else { "receives" };
+    Job::one(format!("channel/c-{what}-{kind}"), 120, move |bench| {
+        let loops: &[&str] = if sends { &[""] } else { &["", " own=1"] };
+        let mut woken = Vec::new();
+        for own in loops {
+            let end = |role: &str, own: &str| {
+                format!("role={role} channel=news count={MESSAGES} gap=300{own}")
+            };
+            let [one, two] = if sends { [C, RUST] } else { [RUST, C] };
+            let mut manifest = Manifest::new()
+                .ends_with(&["one", "two"])
+                .bare("one", one, &end("send", ""), &[0], "4 MiB", "")
+                .bare("two", two, &end("receive", own), &[1], "4 MiB", "");
+            channel(&mut manifest, ["one", "two"], kind, &format!("{more}\nnotify = \"doorbell\""));
+            let seen = run(&manifest, &bench.dir, |_| {})?;
+            for name in ["one", "two"] {
+                seen.exited(name)?;
+                seen.undisturbed(name, &["exited"])?;
+            }
+            let all = format!("received up to {MESSAGES}, 0 wrong");
+            seen.ensure(seen.console.contains(&all), "it was not received as it was sent")?;
+            if sends {
+                let rings = seen.sandbox("one")?.exits.boot.get("ring").copied().unwrap_or(0);
+                seen.ensure(rings >= u64::from(MESSAGES) / 2, format!("it rang {rings} times"))?;
+                woken.push(rings);
+                continue;
+            }
+            let count = seen.console.split_once("woken ").and_then(|(_, s)| s.split_once(" times"));
+            let count = count.and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
+            // It asks once for each message, and may find one that came meanwhile.
+            let right = (u64::from(MESSAGES) / 2..=u64::from(MESSAGES) + 8).contains(&count);
+            seen.ensure(right, format!("it was woken {count} times"))?;
+            woken.push(count);
+        }
+        Ok(format!("{MESSAGES} messages, woken {woken:?} times"))
+    })
+}
+
+/// What ends in C refuse.
+fn refuse() -> Job {
+    Job::one("channel/c-refuses", 60, |bench| {
+        let mut manifest = Manifest::new()
+            .ends_with(&["one", "two"])
+            .bare("one", C, "role=refuse channel=news", &[0], "4 MiB", "")
+            .bare("two", C, "role=refuse channel=news", &[1], "4 MiB", "");
+        channel(&mut manifest, ["one", "two"], "queue", "message = 64");
+        let seen = run(&manifest, &bench.dir, |_| {})?;
+        seen.exited("one")?;
+        seen.exited("two")?;
+        Ok(String::new())
+    })
+}
+
+/// Interrupts of a guest in C save no vector registers, so what it links of ours in Rust uses none.
+fn vectors() -> Job {
+    Job::one("channel/c-no-vectors", 60, |_| {
+        let library = "x86_64-unknown-none/guest/libbulkhead_sdk_c.a";
+        let text = Command::new("objdump").arg("-d").arg(build::target().join(library)).output();
+        let text = text.map_err(|e| format!("objdump: {e}"))?.stdout;
+        let text = String::from_utf8_lossy(&text);
+        // Beside it lies what the compiler brings for sums that nobody here does.
+        let ours = text.split("\nbulkhead_sdk_c").skip(1);
+        let ours: Vec<_> = ours.filter_map(|part| part.split("file format").nth(1)).collect();
+        let parts = ["<bulkhead_send>:", "<bulkhead_receive>:"];
+        let there = parts.iter().all(|part| ours.iter().any(|text| text.contains(part)));
+        let lines = || ours.iter().flat_map(|text| text.lines());
+        let vectors = lines().filter(|l| l.contains("%xmm") || l.contains("%mm")).count();
+        match (there, vectors) {
+            (true, 0) => Ok(format!("{} lines of instructions", lines().count())),
+            _ => Err(format!("{library}: {vectors} of vectors, of {} lines", lines().count())),
+        }
+    })
+}
+
+fn job((kind, more): (&'static str, &'static str), sends: bool, program: &'static str) -> Job {
     let what = if sends { "sends" } else { "receives" };
     let patience = if soaks() { 3_600 } else { 240 };
-    Job::one(format!("channel/rogue-{what}-{kind}"), patience, move |bench| {
-        hold_out(bench, kind, more, sends)
+    Job::one(format!("{}rogue-{what}-{kind}", prefix(program)), patience, move |bench| {
+        hold_out(bench, kind, more, sends, program)
     })
 }
 
@@ -96,18 +189,25 @@ fn job(kind: &'static str, more: &'static str, sends: bool) -> Job {
 fn doorbell() -> Job {
     let patience = if soaks() { 3_600 } else { 240 };
     Job::one("channel/rogue-receives-doorbell", patience, move |bench| {
-        let found = hold_out(bench, "queue", "message = 64\nnotify = \"doorbell\"", false)?;
+        let more = "message = 64\nnotify = \"doorbell\"";
+        let found = hold_out(bench, "queue", more, false, RUST)?;
         if found.contains("some rings") { Ok(found) } else { Err("nobody was rung for".into()) }
     })
 }
 
-fn hold_out(bench: &Bench, kind: &str, more: &str, sends: bool) -> Result<String, String> {
+fn hold_out(
+    bench: &Bench,
+    kind: &str,
+    more: &str,
+    sends: bool,
+    program: &str,
+) -> Result<String, String> {
     let ends = if sends { ["rogue", "victim"] } else { ["victim", "rogue"] };
     let victim = format!("role=victim channel=news count={}", periods());
     let rogue = format!("role=rogue channel=news ms={} poke=1", millis());
     let mut manifest = Manifest::new()
         .ends_with(&["victim", "rogue"])
-        .bare("victim", "talk", &victim, &[0], "4 MiB", "")
+        .bare("victim", program, &victim, &[0], "4 MiB", "")
         .bare("rogue", "talk", &rogue, &[1], "4 MiB", "");
     channel(&mut manifest, ends, kind, more);
     let seen = run(&manifest, &bench.dir, |o| {
