@@ -198,11 +198,12 @@ static uint32_t refuse(void)
     if (!sends) {
         if (bulkhead_receiver_open(context, name, &there) < 0 || bulkhead_receiver_longest(&there) != sizeof(struct note))
             return 5;
-        /* Too short a buffer; none; nobody wakes it; and no longer than it may. */
+        /* Too short a buffer; none; nobody wakes it, or it may sleep; and no longer than it may. */
+        int arms = bulkhead_arg_u64(context, "bell", 0) ? 1 : BULKHEAD_WAIT;
         uint64_t begun = bulkhead_tsc();
         if (bulkhead_receive(&there, bytes, 1, -1) != BULKHEAD_SIZE ||
             bulkhead_receive(&there, NULL, ROOM, -1) != BULKHEAD_ARGUMENT ||
-            bulkhead_receiver_arm(&there) != BULKHEAD_WAIT || bulkhead_receive(&there, bytes, ROOM, 20) >= 0)
+            bulkhead_receiver_arm(&there) != arms || bulkhead_receive(&there, bytes, ROOM, 20) != BULKHEAD_APART)
             return 6;
         uint64_t took = bulkhead_nanos(bulkhead_tsc() - begun);
         bulkhead_receiver_close(&there);

@@ -6,6 +6,7 @@
  * -ffreestanding -mno-red-zone: interrupts use the stack that is in use. SSE is
  * on, but interrupt handlers save general registers only: compile them with
  * __attribute__((target("general-regs-only"))).
+ * Ends of channels that carry messages: bulkhead-channel.h.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #ifndef BULKHEAD_H

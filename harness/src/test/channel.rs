@@ -40,7 +40,10 @@ pub fn jobs() -> Vec<Job> {
         let of = |program| [job(kind, sends, program), restart(kind, sends, program)];
         of(RUST).into_iter().chain(of(C)).chain([doze(kind, sends)])
     });
-    kinds.chain([doorbell(), refuse(), vectors()]).chain(super::bell::jobs()).collect()
+    kinds
+        .chain([doorbell(), refuse("poll"), refuse("doorbell"), vectors()])
+        .chain(super::bell::jobs())
+        .collect()
 }
 
 /// Ends in Rust, and in C.
@@ -141,14 +144,16 @@ fn doze((kind, more): (&'static str, &'static str), sends: bool) -> Job {
     })
 }
 
-/// What ends in C refuse.
-fn refuse() -> Job {
-    Job::one("channel/c-refuses", 60, |bench| {
+/// What ends in C refuse, and that a wait has its limit: one that looks, and one that sleeps.
+fn refuse(notify: &'static str) -> Job {
+    Job::one(format!("channel/c-refuses-{notify}"), 60, move |bench| {
+        let args = format!("role=refuse channel=news bell={}", u32::from(notify != "poll"));
         let mut manifest = Manifest::new()
             .ends_with(&["one", "two"])
-            .bare("one", C, "role=refuse channel=news", &[0], "4 MiB", "")
-            .bare("two", C, "role=refuse channel=news", &[1], "4 MiB", "");
-        channel(&mut manifest, ["one", "two"], "queue", "message = 64");
+            .bare("one", C, &args, &[0], "4 MiB", "")
+            .bare("two", C, &args, &[1], "4 MiB", "");
+        let more = format!("message = 64\nnotify = \"{notify}\"");
+        channel(&mut manifest, ["one", "two"], "queue", &more);
         let seen = run(&manifest, &bench.dir, |_| {})?;
         seen.exited("one")?;
         seen.exited("two")?;
