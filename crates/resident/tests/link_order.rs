@@ -197,7 +197,7 @@ impl Core<'_> {
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(4);
     builder.check(model);
 }
 
