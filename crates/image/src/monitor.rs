@@ -127,7 +127,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
 
     let config_pa = pages.end();
     let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
-    let config = config(input, &confine, vmcbs, hsaves, &functions, &shadow, lines, &slots);
+    let config = config(input, &confine, [vmcbs, hsaves], &functions, &shadow, lines, &slots);
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
 
@@ -505,8 +505,7 @@ impl Functions {
 fn config(
     input: &Input,
     confine: &Confinement,
-    vmcbs: u64,
-    hsaves: u64,
+    [vmcbs, hsaves]: [u64; 2],
     functions: &Functions,
     shadow: &[u32],
     lines: Option<Lines>,

@@ -229,8 +229,8 @@ impl Model for Slot {
             steps.extend([1, 2].map(Step::Offer));
         }
         steps.extend([1, 2].map(Step::Accept));
-        for who in 0..SANDBOXES {
-            for core in 0..CORES[who] {
+        for (who, cores) in CORES.into_iter().enumerate() {
+            for core in 0..cores {
                 let sandbox = world.sandbox[who];
                 steps.push(Step::Close(who as u32, core));
                 if sandbox.entries == OPEN && !sandbox.core[core].reaches {
@@ -281,8 +281,8 @@ impl Slot {
         let mut world = world.clone();
         let settle = |world: &mut World| {
             for _ in 0..8 {
-                for who in 0..SANDBOXES {
-                    for core in 0..CORES[who] {
+                for (who, cores) in CORES.into_iter().enumerate() {
+                    for core in 0..cores {
                         if world.sandbox[who].core[core].nmi {
                             *world = self.step(world, Step::Nmi(who as u32, core));
                         }
