@@ -238,9 +238,11 @@ fn network(bench: &Bench) -> Result<String, String> {
 fn large(bench: &Bench) -> Result<String, String> {
     /// By 1,448 bytes each it is more than 1,300.
     const PACKETS: u32 = 400;
+    // A connection that is begun before the other end is there has small packets for good.
+    const HEARD: &str = "ping${IFS}-c${IFS}1${IFS}-W${IFS}60${IFS}10.9.0.2";
     const SENT: &str = "nc${IFS}10.9.0.2${IFS}7</bin/busybox";
     let send = format!(
-        "bhchannel:net,bh0,there,back,10.9.0.1/24,sh,-c,md5sum</bin/busybox;sleep${{IFS}}2;{SENT}||(sleep${{IFS}}4;{SENT})"
+        "bhchannel:net,bh0,there,back,10.9.0.1/24,sh,-c,md5sum</bin/busybox;{HEARD};sleep${{IFS}}1;{SENT}||(sleep${{IFS}}4;{SENT})"
     );
     let receive = "bhchannel:net,bh0,back,there,10.9.0.2/24,sh,-c,nc${IFS}-l${IFS}-p${IFS}7|md5sum;cat${IFS}/proc/net/dev";
     let mut manifest = Manifest::new()

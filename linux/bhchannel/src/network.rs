@@ -24,6 +24,8 @@ const LARGE: u32 = u32::from_le_bytes(*b"NETL");
 const HEADER: usize = 10;
 /// The largest packet that such a device gives, whatever is set as its MTU, with its header.
 const LARGEST: usize = HEADER + 65_536;
+/// Milliseconds after which it looks again whether a peer takes large packets, as long as none does.
+const ASIDE: u16 = 200;
 /// Packets that are read before it looks who is at the other end.
 const ROUND: usize = 64;
 
@@ -80,7 +82,8 @@ fn into(tun: &File, mut to: Sender) -> io::Result<()> {
             if large { many(tun, &mut to, &mut pause)? } else { one(tun, &mut to, &mut packet)? };
         if !some {
             let mut files = [PollFd::new(tun.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut files, PollTimeout::NONE) {
+            // Who is told late gets what was begun before in small packets, to its end.
+            match poll(&mut files, if large { PollTimeout::NONE } else { ASIDE.into() }) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(why) => return Err(why.into()),
             }
