@@ -138,9 +138,9 @@ static uint32_t receive(void)
 }
 
 /* One call; whether it got a message through, and whether the session is spoilt. */
-static void step(bool sends, uint64_t number, uint64_t *messages, bool *spoilt)
+static void step(bool sends, uint64_t number, int64_t millis, uint64_t *messages, bool *spoilt)
 {
-    int64_t done = sends ? send_number(number, 0) : receive_number(0);
+    int64_t done = sends ? send_number(number, millis) : receive_number(millis);
     *messages += done >= 0;
     *spoilt |= done == BULKHEAD_CORRUPTED;
 }
@@ -151,10 +151,13 @@ static bool open(bool sends)
                   : bulkhead_receiver_open(context, name, &receiver)) == 0;
 }
 
-/* Uses its end in each of `count` periods of 10 ms, and keeps to them, whoever is at the other end. */
+/* Uses its end in each of `count` periods of 10 ms, and keeps to them, whoever is at the other end: by many calls, or with
+ * `wait=MILLISECONDS` by some that wait as long. */
 static uint32_t victim(void)
 {
-    enum { CALLS = 64, PERIOD = 10000000 };
+    enum { PERIOD = 10000000 };
+    const int64_t wait = (int64_t)bulkhead_arg_u64(context, "wait", 0);
+    const int calls = wait ? 4 : 64;
     uint64_t count = bulkhead_arg_u64(context, "count", 0), missed = 0, messages = 0, corrupted = 0;
     bool sends = bulkhead_channel(context, name)->writable;
     uint64_t release = bulkhead_tsc();
@@ -162,8 +165,8 @@ static uint32_t victim(void)
         return 2;
     for (uint64_t number = 0; number < count; number++) {
         bool spoilt = false;
-        for (int call = 0; call < CALLS; call++) {
-            step(sends, number, &messages, &spoilt);
+        for (int call = 0; call < calls; call++) {
+            step(sends, number, wait, &messages, &spoilt);
             /* Where cores take turns in an emulator, here is one's end: the peer acts between any two calls. */
             __asm__ volatile("pause");
         }

@@ -40,10 +40,9 @@ pub fn jobs() -> Vec<Job> {
         let of = |program| [job(kind, sends, program), restart(kind, sends, program)];
         of(RUST).into_iter().chain(of(C)).chain([doze(kind, sends)])
     });
-    kinds
-        .chain([doorbell(), refuse("poll"), refuse("doorbell"), vectors()])
-        .chain(super::bell::jobs())
-        .collect()
+    let waits = [true, false].map(wait_out);
+    let others = [doorbell(), refuse("poll"), refuse("doorbell"), vectors()];
+    kinds.chain(waits).chain(others).chain(super::bell::jobs()).collect()
 }
 
 /// Ends in Rust, and in C.
@@ -186,7 +185,17 @@ fn job((kind, more): (&'static str, &'static str), sends: bool, program: &'stati
     let what = if sends { "sends" } else { "receives" };
     let patience = if soaks() { 3_600 } else { 240 };
     Job::one(format!("{}rogue-{what}-{kind}", prefix(program)), patience, move |bench| {
-        hold_out(bench, kind, more, sends, program)
+        hold_out(bench, kind, more, sends, program, "")
+    })
+}
+
+/// An end in C that waits in each call, as a receiver asleep: whatever the rogue does, no wait is longer than it may be.
+fn wait_out(sends: bool) -> Job {
+    let what = if sends { "sends" } else { "receives" };
+    let patience = if soaks() { 3_600 } else { 240 };
+    Job::one(format!("channel/c-rogue-{what}-waits"), patience, move |bench| {
+        let more = "message = 64\nnotify = \"doorbell\"";
+        hold_out(bench, "queue", more, sends, C, " wait=2")
     })
 }
 
@@ -195,7 +204,7 @@ fn doorbell() -> Job {
     let patience = if soaks() { 3_600 } else { 240 };
     Job::one("channel/rogue-receives-doorbell", patience, move |bench| {
         let more = "message = 64\nnotify = \"doorbell\"";
-        let found = hold_out(bench, "queue", more, false, RUST)?;
+        let found = hold_out(bench, "queue", more, false, RUST, "")?;
         if found.contains("some rings") { Ok(found) } else { Err("nobody was rung for".into()) }
     })
 }
@@ -206,9 +215,10 @@ fn hold_out(
     more: &str,
     sends: bool,
     program: &str,
+    args: &str,
 ) -> Result<String, String> {
     let ends = if sends { ["rogue", "victim"] } else { ["victim", "rogue"] };
-    let victim = format!("role=victim channel=news count={}", periods());
+    let victim = format!("role=victim channel=news count={}{args}", periods());
     let rogue = format!("role=rogue channel=news ms={} poke=1", millis());
     let mut manifest = Manifest::new()
         .ends_with(&["victim", "rogue"])

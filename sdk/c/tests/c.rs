@@ -1,7 +1,7 @@
 //! The header says what the library has, with a Linux's numbers; both ends through C's functions, in memory of the host.
 
 use bulkhead_channel::layout::{INDEX, Kind};
-use bulkhead_layout::info::Info;
+use bulkhead_layout::info::{Info, SLOT, Window};
 use bulkhead_sdk_c::end::{Receiver, Sender};
 use bulkhead_sdk_c::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,6 +157,13 @@ fn messages_of_each_kind_arrive_and_ends_are_told() {
             assert_eq!((arm(&mut to), arm(&mut to)), (0, 0), "{kind:?} {n}");
             assert_eq!(receive(&mut to, &mut buffer, 1), 64, "{kind:?} {n}");
             assert_eq!(buffer[..64], [n; 64]);
+            // It asks no longer.
+            // SAFETY: memory of an end.
+            let rung = unsafe { bulkhead_receiver_interrupts(to.as_mut_ptr()) };
+            assert_eq!(send(&mut from, &[n; 64]), 0);
+            assert_eq!(receive(&mut to, &mut buffer, 0), 64);
+            // SAFETY: as above.
+            assert_eq!(unsafe { bulkhead_receiver_interrupts(to.as_mut_ptr()) }, rung);
         }
         assert_eq!(receive(&mut to, &mut buffer, 2), WAIT.into(), "{kind:?}");
         // SAFETY: memory of an end, twice.
@@ -194,6 +201,32 @@ fn a_spoilt_channel_is_told_once_and_goes_on() {
         unsafe { bulkhead_sender_reset(from.as_mut_ptr()) };
         meet(&mut from, &mut to, &mut buffer);
     }
+}
+
+#[test]
+fn each_receiver_has_an_end_of_its_own() {
+    let (mut first, second) = (Channel::new(Kind::Queue, 0), Channel::new(Kind::Queue, 0));
+    // The sender's page has both, a report of that name, and a slot between them.
+    let page = &mut first.pages[0];
+    let window = page.window[1];
+    page.window[2] = Window { kind: 1, ..window };
+    page.window[3] = Window { kind: SLOT, ..window };
+    page.window[4] = second.pages[0].window[1];
+    page.windows = 5;
+    let mut from = [MaybeUninit::zeroed(), MaybeUninit::zeroed(), MaybeUninit::zeroed()];
+    let opened = [0, 1, 2].map(|nth: u32| {
+        let out = from[nth as usize].as_mut_ptr();
+        // SAFETY: a page, a name and memory for an end.
+        unsafe { bulkhead_sender_open(first.context(true), c"news".as_ptr(), nth, out) }
+    });
+    assert_eq!(opened, [0, 0, OPEN]);
+    let (mut to, mut buffer) = (MaybeUninit::zeroed(), [0; 64]);
+    assert_eq!(second.receiver(&mut to), 0);
+    for _ in 0..4 {
+        let _ = (receive(&mut to, &mut buffer, 0), send(&mut from[1], &[7; 64]));
+    }
+    assert_eq!((receive(&mut to, &mut buffer, 0), buffer[0]), (64, 7));
+    assert_eq!(send(&mut from[0], &[8; 64]), APART);
 }
 
 #[test]
