@@ -160,13 +160,15 @@ static uint32_t victim(void)
     const int calls = wait ? 4 : 64;
     uint64_t count = bulkhead_arg_u64(context, "count", 0), missed = 0, messages = 0, corrupted = 0;
     bool sends = bulkhead_channel(context, name)->writable;
-    uint64_t release = bulkhead_tsc();
+    uint64_t release = bulkhead_tsc(), waits = 0;
     if (!open(sends))
         return 2;
     for (uint64_t number = 0; number < count; number++) {
         bool spoilt = false;
         for (int call = 0; call < calls; call++) {
+            uint64_t begun = bulkhead_tsc();
             step(sends, number, wait, &messages, &spoilt);
+            waits += wait && bulkhead_nanos(bulkhead_tsc() - begun) >= 1000000 * (uint64_t)wait;
             /* Where cores take turns in an emulator, here is one's end: the peer acts between any two calls. */
             __asm__ volatile("pause");
         }
@@ -180,8 +182,8 @@ static uint32_t victim(void)
         missed += bulkhead_tsc() >= release;
         bulkhead_sleep_until(release);
     }
-    bulkhead_printf("%s: victim missed %lu of %lu; %s messages, %s corrupted\n", context.info->name, missed, count,
-                    messages ? "some" : "no", corrupted ? "some" : "no");
+    bulkhead_printf("%s: victim missed %lu of %lu; %s messages, %s corrupted, %s waits\n", context.info->name, missed,
+                    count, messages ? "some" : "no", corrupted ? "some" : "no", waits ? "some" : "no");
     return missed || !messages;
 }
 
