@@ -2,10 +2,9 @@
 //! first core leads; the others wait parked until the guest starts them.
 
 use crate::core::{Core, config, mailbox, report, shared_of, slice};
-use crate::enforced;
 use crate::record::record;
 use crate::vmrun::{FRAME_FROM_TOP, Frame, drain_window, nmi_sleep};
-use crate::{ioapic, ipi, link, mail, pci};
+use crate::{enforced, ioapic, ipi, link, mail, pci};
 use ::core::arch::asm;
 use ::core::mem::offset_of;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};

@@ -28,7 +28,6 @@ use bulkhead_layout::report::{self, CoreReport, State};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_plan::{self as plan, Bdf, Granted, Plan, Sandbox, Span};
 use core::mem::offset_of;
-use std::collections::BTreeSet;
 use zerocopy::{FromZeros, IntoBytes};
 
 const MAILBOX: u64 = size_of::<Mailbox>() as u64;
@@ -519,10 +518,9 @@ fn config(
     config.cores = sandbox.cores.len() as u32;
     let set = |of: &mut dyn Iterator<Item = usize>| of.fold(0u32, |set, i| set | 1 << i);
     let offers = plan.slots.iter().filter(|slot| slot.owner == index);
-    let connect: BTreeSet<usize> = offers.flat_map(|slot| slot.to.iter().copied()).collect();
     config.rights = hypercall::Rights {
         control: set(&mut sandbox.control.iter().copied()),
-        connect: set(&mut connect.into_iter()),
+        connect: set(&mut offers.flat_map(|slot| slot.to.iter().copied())),
         slots: set(&mut slots.iter().map(|slot| slot.number)),
     };
     let controls = |(i, s): (usize, &Sandbox)| s.control.contains(&index).then_some(i);

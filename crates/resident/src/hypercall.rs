@@ -34,7 +34,7 @@ pub const OFFER: u64 = 0x4248_0007;
 /// slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
 pub const ACCEPT: u64 = 0x4248_0008;
 /// Close this sandbox's end, or take back an offer: RDI = slot. Returns [`OK`]: from then on this core does not reach it, and the others
-/// do not soon. [`BAD_ARGUMENT`]: there is none.
+/// do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
 pub const CLOSE: u64 = 0x4248_0009;
 /// What there is of a slot: RDI = slot, RSI = 0 for what this sandbox has, 1 for the other party. Returns
 /// [`crate::link::state`]: phase in bits 2:0, and of the owner's word to whom it is or was offered in bits 15:8, the tag in 31:16;

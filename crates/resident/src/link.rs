@@ -115,7 +115,7 @@ pub trait Side {
     /// What that was when a core did so last; `None` behind the last core.
     fn done(&self, core: u32) -> Option<&Self::Word>;
     /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by an NMI, at which they
-    /// [`look`].
+    /// [`settle`], too.
     fn flush(&self);
     /// Makes another sandbox's monitor [`look`], by its first core.
     fn ring(&self, sandbox: u32);

@@ -199,6 +199,8 @@ pub struct Mailbox {
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
+// The auditor reads it there (docs/connecting.md).
+const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
 const _: () = assert!(size_of::<Config>() == 704);

@@ -205,51 +205,40 @@ fn finds(without: Without, model: fn(Without)) -> bool {
     catch_unwind(AssertUnwindSafe(|| explore(move || model(without)))).is_err()
 }
 
-/// The peer accepts and uses it on both cores, while the owner takes it back and offers it to another.
-fn taken_back(without: Without) {
-    let machine = Machine::new(without);
-    let of = |number| {
+/// The peer uses it on both cores, and the second makes a call meanwhile; the owner takes it back and offers it to another.
+fn contest(machine: Arc<Machine>, call: fn(&Party)) {
+    let core = |number| {
         let machine = machine.clone();
-        move |accepts: bool| {
+        loom::thread::spawn(move || {
             let mut core = Core { machine: &machine, number, tlb: IDLE };
-            if accepts {
-                link::accept(&Party(&machine, PEER), 1);
+            if number == 1 {
+                core.guest();
+                call(&Party(&machine, PEER));
             }
             core.run();
-        }
+        })
     };
-    let (first, second) = (of(0), of(1));
-    let threads =
-        [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
+    let threads = [core(0), core(1)];
     assert_eq!(link::close(&Party(&machine, OWNER)), Some(true));
     let again = link::offer(&Party(&machine, OWNER), NEXT, 0);
     threads.into_iter().for_each(|thread| thread.join().expect("a core"));
     settled(&machine, again);
 }
 
-/// The peer has it on both cores, and one of them closes; the owner takes it back and offers it to another.
+/// It accepts.
+fn taken_back(without: Without) {
+    contest(Machine::new(without), |peer| {
+        link::accept(peer, 1);
+    });
+}
+
+/// It had accepted, and closes.
 fn given_back(without: Without) {
     let machine = Machine::new(without);
     assert_eq!(link::accept(&Party(&machine, PEER), 1), Some(true));
-    let of = |number| {
-        let machine = machine.clone();
-        move |closes: bool| {
-            let mut core = Core { machine: &machine, number, tlb: IDLE };
-            core.guest();
-            if closes {
-                link::close(&Party(&machine, PEER));
-            }
-            core.monitor();
-            core.guest();
-        }
-    };
-    let (first, second) = (of(0), of(1));
-    let threads =
-        [loom::thread::spawn(move || first(false)), loom::thread::spawn(move || second(true))];
-    assert_eq!(link::close(&Party(&machine, OWNER)), Some(true));
-    let again = link::offer(&Party(&machine, OWNER), NEXT, 0);
-    threads.into_iter().for_each(|thread| thread.join().expect("a core"));
-    settled(&machine, again);
+    contest(machine, |peer| {
+        link::close(peer);
+    });
 }
 
 /// When all NMIs are taken nothing is left: the slot can be offered, if it was not already.
