@@ -7,6 +7,7 @@
 //! together, is for the words of the protocol to say.
 #![no_std]
 
+pub mod any;
 mod block;
 mod copy;
 pub mod typed;

@@ -6,10 +6,12 @@ use crate::channel::{Channel, End, named};
 use crate::section::Section;
 use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Caller};
-use bulkhead_channel::layout::{DATA, Shape};
-use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
+use bulkhead_channel::layout::DATA;
+use bulkhead_channel::{Misfit, Stop};
 use bulkhead_channel_memory::Mapping;
+use bulkhead_channel_memory::any::{In, Out};
 use bulkhead_channel_memory::typed::Pair;
+use std::borrow::Cow;
 use std::io;
 use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,18 +56,11 @@ fn other_side(_: Misfit) -> io::Error {
     io::Error::other("this sandbox has the channel's other end")
 }
 
-#[derive(Debug)]
-enum Out {
-    Queue(queue::Sender<Memory>),
-    Records(records::Sender<Memory>),
-    Mailbox(mailbox::Writer<Memory>),
-}
-
 /// The end that sends: messages of one size, of which shorter ones get zeros behind them; or of any length up to half of
 /// the ring; or the newest state.
 #[derive(Debug)]
 pub struct Sender {
-    end: Out,
+    end: Out<'static>,
     bell: Option<Caller<Memory, Register<'static>>>,
     longest: usize,
     section: Section,
@@ -81,32 +76,14 @@ impl Sender {
         let none = || io::Error::other(format!("{name} has no receiver {nth}"));
         let kept = Kept::open(named(name)?.get(nth).ok_or_else(none)?)?;
         let pair = kept.pair()?;
-        let (end, longest) = Self::of(&pair).map_err(other_side)?;
+        let end = Out::open(&pair).map_err(other_side)?;
         let ring = Register::of(kept.channel());
         let bell = match pair.doorbell() {
             Some(_) => Some(Caller::new(pair.bell().map_err(other_side)?, ring)),
             None => None,
         };
         let section = Section::of(kept.channel(), 0);
-        Ok(Self { end, bell, longest, section, kept })
-    }
-
-    fn of(pair: &Pair<'static>) -> Result<(Out, usize), Misfit> {
-        let (tx, rx) = (pair.tx(), pair.rx());
-        Ok(match pair.shape() {
-            _ if !pair.sends() => return Err(Misfit),
-            Shape::Queue { slots, size } => {
-                (Out::Queue(queue::Sender::open(tx, rx, slots, size)?), size as usize)
-            }
-            Shape::Records { bytes } => {
-                let longest = records::longest(bytes) as usize;
-                (Out::Records(records::Sender::open(tx, rx, bytes)?), longest)
-            }
-            Shape::Mailbox { size } => {
-                (Out::Mailbox(mailbox::Writer::open(tx, rx, size)?), size as usize)
-            }
-            Shape::Virtio { .. } => return Err(Misfit),
-        })
+        Ok(Self { end, bell, longest: pair.longest(), section, kept })
     }
 
     /// Bytes of the longest message.
@@ -122,8 +99,7 @@ impl Sender {
     pub fn send(&mut self, message: &[u8]) -> Result<(), Stop> {
         let sent = match &mut self.end {
             Out::Records(end) => end.send(message),
-            Out::Queue(end) => padded(message, self.longest).and_then(|all| end.send(&all)),
-            Out::Mailbox(end) => padded(message, self.longest).and_then(|all| end.write(&all)),
+            end => padded(message, self.longest).and_then(|all| end.send(&all)),
         };
         match &mut self.bell {
             Some(bell) => bell.after(sent),
@@ -191,42 +167,18 @@ impl Sender {
     /// Leaves: the receiver reads what was sent, then is told.
     pub fn close(self) {
         let Self { end, bell, .. } = self;
-        match end {
-            Out::Queue(mut end) => end.close(),
-            Out::Records(mut end) => end.close(),
-            Out::Mailbox(end) => end.close(),
-        }
+        end.close();
         if let Some(mut bell) = bell {
             bell.tell();
         }
     }
 }
 
-fn padded(message: &[u8], size: usize) -> Result<Vec<u8>, Stop> {
-    if message.len() > size {
-        return Err(Stop::Size);
-    }
-    let mut all = message.to_vec();
-    all.resize(size, 0);
-    Ok(all)
-}
-
-#[derive(Debug)]
-enum In {
-    Queue(queue::Receiver<Memory>),
-    Records(records::Receiver<Memory>),
-    Mailbox(mailbox::Reader<Memory>),
-}
-
-impl In {
-    fn receive(&mut self, to: &mut [u8], size: usize) -> Result<usize, Stop> {
-        match self {
-            Self::Records(end) => end.receive(to),
-            Self::Queue(end) => end.receive(to.get_mut(..size).ok_or(Stop::Size)?).map(|()| size),
-            Self::Mailbox(end) => {
-                end.read_newer(to.get_mut(..size).ok_or(Stop::Size)?).map(|()| size)
-            }
-        }
+/// A message with zeros behind it, up to a size.
+fn padded(message: &[u8], size: usize) -> Result<Cow<'_, [u8]>, Stop> {
+    match size.checked_sub(message.len()).ok_or(Stop::Size)? {
+        0 => Ok(message.into()),
+        missing => Ok([message, &vec![0; missing]].concat().into()),
     }
 }
 
@@ -243,11 +195,11 @@ struct Sleep {
 /// The end that receives.
 #[derive(Debug)]
 pub struct Receiver {
-    end: In,
+    end: In<'static>,
     sleep: Option<Sleep>,
     longest: usize,
-    /// What a look found that was not asked for it: it is given next.
-    ahead: Option<Result<Vec<u8>, Stop>>,
+    /// News that [`Receiver::arm`] was told: the next call that receives hands them on.
+    news: Option<Stop>,
     section: Section,
     kept: Kept,
 }
@@ -260,7 +212,7 @@ impl Receiver {
     pub fn open(name: &str) -> io::Result<Self> {
         let kept = Kept::open(&named(name)?[0])?;
         let pair = kept.pair()?;
-        let (end, longest) = Self::of(&pair).map_err(other_side)?;
+        let end = In::open(&pair).map_err(other_side)?;
         let sleep = match pair.doorbell() {
             Some(doorbell) => Some(Sleep {
                 arm: pair.arm().map_err(other_side)?,
@@ -271,25 +223,7 @@ impl Receiver {
             None => None,
         };
         let section = Section::of(kept.channel(), 0);
-        Ok(Self { end, sleep, longest, ahead: None, section, kept })
-    }
-
-    fn of(pair: &Pair<'static>) -> Result<(In, usize), Misfit> {
-        let (tx, rx) = (pair.tx(), pair.rx());
-        Ok(match pair.shape() {
-            _ if pair.sends() => return Err(Misfit),
-            Shape::Queue { slots, size } => {
-                (In::Queue(queue::Receiver::open(rx, tx, slots, size)?), size as usize)
-            }
-            Shape::Records { bytes } => {
-                let longest = records::longest(bytes) as usize;
-                (In::Records(records::Receiver::open(rx, tx, bytes)?), longest)
-            }
-            Shape::Mailbox { size } => {
-                (In::Mailbox(mailbox::Reader::open(rx, tx, size)?), size as usize)
-            }
-            Shape::Virtio { .. } => return Err(Misfit),
-        })
+        Ok(Self { end, sleep, longest: pair.longest(), news: None, section, kept })
     }
 
     /// Bytes of the longest message.
@@ -304,19 +238,10 @@ impl Receiver {
     /// [`Stop`].
     pub fn receive(&mut self, to: &mut [u8]) -> Result<usize, Stop> {
         self.disarm();
-        match self.ahead.take() {
-            None => self.end.receive(to, self.longest),
-            Some(Err(stop)) => Err(stop),
-            Some(Ok(message)) => match to.get_mut(..message.len()) {
-                Some(to) => {
-                    to.copy_from_slice(&message);
-                    Ok(message.len())
-                }
-                None => {
-                    self.ahead = Some(Ok(message));
-                    Err(Stop::Size)
-                }
-            },
+        let to = to.get_mut(..self.longest).ok_or(Stop::Size)?;
+        match self.news.take() {
+            Some(news) => Err(news),
+            None => self.end.receive(to),
         }
     }
 
@@ -327,7 +252,8 @@ impl Receiver {
     /// That, or news of the peer.
     pub fn receive_within(&mut self, to: &mut [u8], most: Option<Duration>) -> Result<usize, Stop> {
         let found = self.receive(to);
-        self.wait(found, most, |end, longest| end.receive(to, longest))
+        let longest = self.longest;
+        self.wait(found, most, |end| end.receive(&mut to[..longest]))
     }
 
     /// After a look looks again, until it finds something, as the channel's `notify` says.
@@ -335,22 +261,22 @@ impl Receiver {
         &mut self,
         mut found: Result<T, Stop>,
         most: Option<Duration>,
-        mut look: impl FnMut(&mut In, usize) -> Result<T, Stop>,
+        mut look: impl FnMut(&mut In<'static>) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
         let until = most.map(|most| Instant::now() + most);
         let late = || until.is_some_and(|until| Instant::now() >= until);
         let mut pause = Pause::default();
         while matches!(found, Err(Stop::Wait | Stop::Apart)) && !late() {
-            let Self { end, sleep, longest, .. } = self;
+            let Self { end, sleep, .. } = self;
             match sleep {
                 None => {
                     pause.wait(until);
-                    found = look(end, *longest);
+                    found = look(end);
                 }
                 Some(Sleep { arm, spin, bed, .. }) => {
                     bed.limit(until);
                     spin.wait(arm, bed, || {
-                        found = look(end, *longest);
+                        found = look(end);
                         !matches!(found, Err(Stop::Wait | Stop::Apart))
                     });
                 }
@@ -371,7 +297,7 @@ impl Receiver {
         mut part: impl FnMut(&[u8]),
     ) -> Result<(), Stop> {
         let section = self.section;
-        let mut look = |end: &mut In, _| {
+        let mut look = |end: &mut In<'static>| {
             let In::Records(end) = end else { return Err(Stop::Size) };
             let message = end.peek()?;
             let (slot, mut first) = (message.slot(), [0]);
@@ -386,7 +312,10 @@ impl Receiver {
             Ok(())
         };
         self.disarm();
-        let found = look(&mut self.end, 0);
+        let found = match self.news.take() {
+            Some(news) => Err(news),
+            None => look(&mut self.end),
+        };
         self.wait(found, None, look)
     }
 
@@ -418,19 +347,15 @@ impl Receiver {
     /// sleep; otherwise there is something to be received. The next call that receives asks no longer.
     pub fn arm(&mut self) -> bool {
         self.disarm();
-        let mut buffer = vec![0; self.longest];
-        if let Some(sleep) = &mut self.sleep {
-            sleep.arm.arm();
-            sleep.out = true;
-        }
-        if self.ahead.is_none() {
-            self.ahead = match self.end.receive(&mut buffer, self.longest) {
+        if self.news.is_none() {
+            if let Some(sleep) = &mut self.sleep {
+                sleep.arm.arm();
+                sleep.out = true;
+            }
+            match self.end.look() {
                 Err(Stop::Wait | Stop::Apart) => return true,
-                found => Some(found.map(|len| {
-                    buffer.truncate(len);
-                    buffer
-                })),
-            };
+                found => self.news = found.err(),
+            }
         }
         self.disarm();
         false
@@ -458,22 +383,13 @@ impl Receiver {
 
     /// After [`Stop::Corrupted`]: begins a new session.
     pub fn reset(&mut self) {
-        match &mut self.end {
-            In::Queue(end) => end.reset(),
-            In::Records(end) => end.reset(),
-            // Its reader needs no session.
-            In::Mailbox(_) => {}
-        }
+        self.end.reset();
     }
 
     /// Leaves, and the sender is told.
     pub fn close(mut self) {
         self.disarm();
-        match self.end {
-            In::Queue(mut end) => end.close(),
-            In::Records(mut end) => end.close(),
-            In::Mailbox(end) => end.close(),
-        }
+        self.end.close();
         drop(self.kept);
     }
 }

@@ -5,9 +5,9 @@ use crate::bell::{self, Bed, Port};
 use crate::machine;
 use bulkhead_channel::adaptive::Spin;
 use bulkhead_channel::bell::{Arm, Caller};
-use bulkhead_channel::layout::Shape;
-use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
+use bulkhead_channel::{Misfit, Stop};
 use bulkhead_channel_memory::Mapping;
+use bulkhead_channel_memory::any::{In, Out};
 use bulkhead_channel_memory::typed::Pair;
 
 type Memory = Mapping<'static>;
@@ -40,17 +40,10 @@ impl Limit {
     }
 }
 
-#[derive(Debug)]
-enum Out {
-    Queue(queue::Sender<Memory>),
-    Records(records::Sender<Memory>),
-    Mailbox(mailbox::Writer<Memory>),
-}
-
 /// The end that sends.
 #[derive(Debug)]
 pub struct Sender {
-    end: Out,
+    end: Out<'static>,
     bell: Option<Caller<Memory, Port>>,
     longest: usize,
 }
@@ -61,19 +54,7 @@ impl Sender {
     /// # Errors
     /// This sandbox has the other end, or the channel carries no messages.
     pub fn open(pair: &Pair<'static>) -> Result<Self, Misfit> {
-        let (tx, rx) = (pair.tx(), pair.rx());
-        let (end, longest) = match pair.shape() {
-            _ if !pair.sends() => return Err(Misfit),
-            Shape::Queue { slots, size } => {
-                (Out::Queue(queue::Sender::open(tx, rx, slots, size)?), size)
-            }
-            Shape::Records { bytes } => {
-                (Out::Records(records::Sender::open(tx, rx, bytes)?), records::longest(bytes))
-            }
-            Shape::Mailbox { size } => (Out::Mailbox(mailbox::Writer::open(tx, rx, size)?), size),
-            Shape::Virtio { .. } => return Err(Misfit),
-        };
-        Ok(Self { end, bell: bell::caller(pair), longest: longest as usize })
+        Ok(Self { end: Out::open(pair)?, bell: bell::caller(pair), longest: pair.longest() })
     }
 
     /// Bytes of the longest message; of a queue and a mailbox those of each.
@@ -98,11 +79,9 @@ impl Sender {
     fn try_send(&mut self, message: &[u8]) -> Result<(), Stop> {
         let whole = message.len() == self.longest;
         let sent = match &mut self.end {
-            Out::Records(end) => end.send(message),
             // What stood there before would follow a shorter one.
             Out::Queue(_) | Out::Mailbox(_) if !whole => Err(Stop::Size),
-            Out::Queue(end) => end.send(message),
-            Out::Mailbox(end) => end.write(message),
+            end => end.send(message),
         };
         match &mut self.bell {
             Some(bell) => bell.after(sent),
@@ -115,11 +94,7 @@ impl Sender {
     /// # Errors
     /// What keeps it from one, or news of the receiver.
     pub fn attend(&mut self) -> Result<(), Stop> {
-        let attended = match &mut self.end {
-            Out::Queue(end) => end.attend(),
-            Out::Records(end) => end.attend(),
-            Out::Mailbox(_) => Ok(()),
-        };
+        let attended = self.end.attend();
         match &mut self.bell {
             Some(bell) => bell.after(attended),
             None => attended,
@@ -128,62 +103,15 @@ impl Sender {
 
     /// Leaves the session, if there is one, and offers another.
     pub fn reset(&mut self) {
-        match &mut self.end {
-            Out::Queue(end) => end.reset(),
-            Out::Records(end) => end.reset(),
-            Out::Mailbox(_) => {}
-        }
+        self.end.reset();
     }
 
     /// Leaves: the receiver reads what was sent, then is told.
     pub fn close(self) {
         let Self { end, bell, .. } = self;
-        match end {
-            Out::Queue(mut end) => end.close(),
-            Out::Records(mut end) => end.close(),
-            Out::Mailbox(end) => end.close(),
-        }
+        end.close();
         if let Some(mut bell) = bell {
             bell.tell();
-        }
-    }
-}
-
-#[derive(Debug)]
-enum In {
-    Queue(queue::Receiver<Memory>),
-    Records(records::Receiver<Memory>),
-    Mailbox {
-        end: mailbox::Reader<Memory>,
-        /// A look has found a state that was not received yet.
-        found: bool,
-    },
-}
-
-impl In {
-    fn receive(&mut self, to: &mut [u8]) -> Result<usize, Stop> {
-        let len = to.len();
-        match self {
-            Self::Records(end) => end.receive(to),
-            Self::Queue(end) => end.receive(to).map(|()| len),
-            Self::Mailbox { end, found } => match core::mem::take(found) {
-                true => end.read(to).map(|_| len),
-                false => end.read_newer(to).map(|()| len),
-            },
-        }
-    }
-
-    /// Whether there is something to be received, which stays there; news are told here.
-    fn look(&mut self) -> Result<(), Stop> {
-        match self {
-            Self::Queue(end) => end.peek(1).map(|_| ()),
-            Self::Records(end) => end.peek().map(|_| ()),
-            Self::Mailbox { found: true, .. } => Ok(()),
-            Self::Mailbox { end, found } => {
-                end.read_newer(&mut [])?;
-                *found = true;
-                Ok(())
-            }
         }
     }
 }
@@ -201,7 +129,7 @@ struct Sleep {
 /// The end that receives.
 #[derive(Debug)]
 pub struct Receiver {
-    end: In,
+    end: In<'static>,
     sleep: Option<Sleep>,
     longest: usize,
     /// News that [`Receiver::arm`] was told: the next call that receives hands them on.
@@ -214,28 +142,14 @@ impl Receiver {
     /// # Errors
     /// This sandbox has the other end, or the channel carries no messages.
     pub fn open(pair: &Pair<'static>) -> Result<Self, Misfit> {
-        let (tx, rx) = (pair.tx(), pair.rx());
-        let (end, longest) = match pair.shape() {
-            _ if pair.sends() => return Err(Misfit),
-            Shape::Queue { slots, size } => {
-                (In::Queue(queue::Receiver::open(rx, tx, slots, size)?), size)
-            }
-            Shape::Records { bytes } => {
-                (In::Records(records::Receiver::open(rx, tx, bytes)?), records::longest(bytes))
-            }
-            Shape::Mailbox { size } => {
-                let end = mailbox::Reader::open(rx, tx, size)?;
-                (In::Mailbox { end, found: false }, size)
-            }
-            Shape::Virtio { .. } => return Err(Misfit),
-        };
+        let end = In::open(pair)?;
         let sleep = match pair.doorbell().and_then(|bell| Some((bell, Bed::new(bell)?))) {
             Some((bell, bed)) => {
                 Some(Sleep { arm: pair.arm()?, spin: Bed::spin(bell), bed, out: false })
             }
             None => None,
         };
-        Ok(Self { end, sleep, longest: longest as usize, news: None })
+        Ok(Self { end, sleep, longest: pair.longest(), news: None })
     }
 
     /// Bytes of the longest message; of a queue and a mailbox those of each.
@@ -315,29 +229,17 @@ impl Receiver {
     /// # Errors
     /// As [`Sender::attend`].
     pub fn attend(&mut self) -> Result<(), Stop> {
-        match &mut self.end {
-            In::Queue(end) => end.attend(),
-            In::Records(end) => end.attend(),
-            In::Mailbox { .. } => Ok(()),
-        }
+        self.end.attend()
     }
 
     /// As [`Sender::reset`].
     pub fn reset(&mut self) {
-        match &mut self.end {
-            In::Queue(end) => end.reset(),
-            In::Records(end) => end.reset(),
-            In::Mailbox { .. } => {}
-        }
+        self.end.reset();
     }
 
     /// Leaves, and the sender is told.
     pub fn close(mut self) {
         self.disarm();
-        match self.end {
-            In::Queue(mut end) => end.close(),
-            In::Records(mut end) => end.close(),
-            In::Mailbox { end, .. } => end.close(),
-        }
+        self.end.close();
     }
 }
