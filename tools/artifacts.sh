@@ -26,7 +26,7 @@ cargo build --locked -q --release -p bulkhead-initramfs
 
 # In C, with its library: static, because an initramfs has no others. The linker would warn of a resolver that nobody calls.
 cargo build --locked -q --release -p bulkhead-channel-c
-gcc -std=c11 -O2 -Wall -Wextra -Werror -static -s -Wl,--gc-sections,--no-warnings -Ilinux/support/c/include linux/support/c/examples/bhback.c \
+gcc -std=c11 -O2 -Wall -Wextra -Werror -static -s -Wl,--gc-sections,--no-warnings -Ilinux/support/c/include -Isdk/include linux/support/c/examples/bhback.c \
     "${CARGO_TARGET_DIR:-target}/release/libbulkhead_channel_c.a" -o "$ARTIFACTS/bhback"
 
 initramfs() { # NAME PROGRAM-OR-ENTRY...

@@ -9,30 +9,8 @@
 #ifndef BULKHEAD_CHANNEL_H
 #define BULKHEAD_CHANNEL_H
 
+#include "bulkhead-number.h"
 #include "bulkhead.h"
-
-/* Nothing to be received, or no room, within the time. */
-#define BULKHEAD_WAIT (-1)
-/* Nobody at the other end yet, within the time. */
-#define BULKHEAD_APART (-2)
-/* Told once: the peer began anew; what was under way is lost. */
-#define BULKHEAD_LOST (-3)
-/* Told once: the peer has left, and everything before was read. */
-#define BULKHEAD_LEFT (-4)
-/* Told once: the peer spoilt the channel. A receiver has begun a new session; a sender is closed until it is reset. */
-#define BULKHEAD_CORRUPTED (-5)
-/* The peer's memory is another kind of channel. */
-#define BULKHEAD_FOREIGN (-6)
-/* The message is too long, or of a queue or mailbox too short, or the buffer is. */
-#define BULKHEAD_SIZE (-7)
-/* This end is closed, or was spoilt and not reset. */
-#define BULKHEAD_CLOSED (-8)
-/* A null pointer, or no end that was opened here. */
-#define BULKHEAD_ARGUMENT (-9)
-/* The manifest gives this sandbox no such channel. */
-#define BULKHEAD_OPEN (-10)
-/* This sandbox has the channel's other end, or it carries no messages. */
-#define BULKHEAD_MISFIT (-12)
 
 /* An end. What is in it is the library's. */
 #define BULKHEAD_SENDER_BYTES 384

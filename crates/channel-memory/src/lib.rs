@@ -10,6 +10,7 @@
 pub mod any;
 mod block;
 mod copy;
+pub mod number;
 pub mod typed;
 
 use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word};

@@ -11,6 +11,7 @@ pub mod end;
 mod machine;
 
 use bulkhead_channel::Stop;
+use bulkhead_channel_memory::number;
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
 use bulkhead_layout::info::{Info, Window};
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -18,28 +19,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use end::{Limit, Receiver, Sender};
 
-/// Nothing to be received, or no room, within the time.
-pub const WAIT: c_int = -1;
-/// Nobody at the other end yet, within the time.
-pub const APART: c_int = -2;
-/// Told once: the peer began anew; what was under way is lost.
-pub const LOST: c_int = -3;
-/// Told once: the peer has left, and everything before was read.
-pub const LEFT: c_int = -4;
-/// Told once: the peer spoilt the channel. A receiver has begun a new session.
-pub const CORRUPTED: c_int = -5;
-/// The peer's memory is another kind of channel.
-pub const FOREIGN: c_int = -6;
-/// The message has not the channel's size, or is too long, or the buffer too short.
-pub const SIZE: c_int = -7;
-/// This end is closed, or was spoilt and not reset.
-pub const CLOSED: c_int = -8;
-/// A null pointer, or no end that was opened here.
-pub const ARGUMENT: c_int = -9;
-/// The manifest gives this sandbox no such channel.
-pub const OPEN: c_int = -10;
-/// The sandbox has the channel's other end, or it carries no messages.
-pub const MISFIT: c_int = -12;
+pub use bulkhead_channel_memory::number::*;
 
 /// Bytes of an end in C's memory.
 pub const SENDER_BYTES: usize = 384;
@@ -50,22 +30,9 @@ const _: () = assert!(size_of::<Handle<Sender>>() <= SENDER_BYTES);
 const _: () = assert!(size_of::<Handle<Receiver>>() <= RECEIVER_BYTES);
 const _: () = assert!(align_of::<Handle<Sender>>() == 8 && align_of::<Handle<Receiver>>() == 8);
 
-const fn number(stop: Stop) -> c_int {
-    match stop {
-        Stop::Wait => WAIT,
-        Stop::Apart => APART,
-        Stop::Lost => LOST,
-        Stop::Left => LEFT,
-        Stop::Corrupted => CORRUPTED,
-        Stop::Foreign => FOREIGN,
-        Stop::Size => SIZE,
-        Stop::Closed => CLOSED,
-    }
-}
-
 /// 0, or why not.
 fn done(result: Result<(), Stop>) -> c_int {
-    result.map_or_else(number, |()| 0)
+    result.map_or_else(number::of, |()| 0)
 }
 
 /// What a guest is told at its entry: `struct bulkhead_context`.
@@ -307,7 +274,7 @@ pub unsafe extern "C" fn bulkhead_receive(
     match receiver.receive(buffer, Limit::of(millis)) {
         // A ring has less than 2^32 bytes.
         Ok(len) => len as i64,
-        Err(stop) => number(stop).into(),
+        Err(stop) => number::of(stop).into(),
     }
 }
 
@@ -333,7 +300,7 @@ pub unsafe extern "C" fn bulkhead_receiver_arm(receiver: *mut Handle<Receiver>) 
         Ok(receiver) => receiver,
         Err(why) => return why,
     };
-    receiver.arm().map_or_else(number, c_int::from)
+    receiver.arm().map_or_else(number::of, c_int::from)
 }
 
 /// How many interrupts have come for it since the guest began; 0 where it is not woken.

@@ -7,32 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bulkhead-number.h" /* sdk/include */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Nothing to be received, or no room, within the time. */
-#define BULKHEAD_WAIT (-1)
-/* Nobody at the other end yet, within the time. */
-#define BULKHEAD_APART (-2)
-/* Told once: the peer began anew; what was under way is lost. */
-#define BULKHEAD_LOST (-3)
-/* Told once: the peer has left, and everything before was read. */
-#define BULKHEAD_LEFT (-4)
-/* Told once: the peer spoilt the channel. A receiver has begun a new session. */
-#define BULKHEAD_CORRUPTED (-5)
-/* The peer's memory is another kind of channel. */
-#define BULKHEAD_FOREIGN (-6)
-/* The message is too long, or the buffer too short. */
-#define BULKHEAD_SIZE (-7)
-/* This end is closed. */
-#define BULKHEAD_CLOSED (-8)
-/* A null pointer, or a name that is no UTF-8. */
-#define BULKHEAD_ARGUMENT (-9)
-/* It could not be opened: bulkhead_channel_error() says why. */
-#define BULKHEAD_OPEN (-10)
-/* A fault of the library's. */
-#define BULKHEAD_FAULT (-11)
 
 typedef struct bulkhead_sender bulkhead_sender;
 typedef struct bulkhead_receiver bulkhead_receiver;

@@ -2,6 +2,7 @@
 //! [`bulkhead_linux::message`]: errors are numbers below 0, and no panic passes the boundary.
 
 use bulkhead_channel::Stop;
+use bulkhead_channel_memory::number;
 use bulkhead_linux::message::{Receiver, Sender};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -10,41 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// Nothing to be received, or no room, within the time.
-pub const WAIT: c_int = -1;
-/// Nobody at the other end yet, within the time.
-pub const APART: c_int = -2;
-/// Told once: the peer began anew; what was under way is lost.
-pub const LOST: c_int = -3;
-/// Told once: the peer has left, and everything before was read.
-pub const LEFT: c_int = -4;
-/// Told once: the peer spoilt the channel. A receiver has begun a new session.
-pub const CORRUPTED: c_int = -5;
-/// The peer's memory is another kind of channel.
-pub const FOREIGN: c_int = -6;
-/// The message is too long, or the buffer too short.
-pub const SIZE: c_int = -7;
-/// This end is closed.
-pub const CLOSED: c_int = -8;
-/// A null pointer, or a name that is no UTF-8.
-pub const ARGUMENT: c_int = -9;
-/// It could not be opened: [`bulkhead_channel_error`] says why.
-pub const OPEN: c_int = -10;
-/// A fault of this library's.
-pub const FAULT: c_int = -11;
-
-fn number(stop: Stop) -> c_int {
-    match stop {
-        Stop::Wait => WAIT,
-        Stop::Apart => APART,
-        Stop::Lost => LOST,
-        Stop::Left => LEFT,
-        Stop::Corrupted => CORRUPTED,
-        Stop::Foreign => FOREIGN,
-        Stop::Size => SIZE,
-        Stop::Closed => CLOSED,
-    }
-}
+pub use bulkhead_channel_memory::number::*;
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::new(CString::default());
@@ -158,7 +125,7 @@ pub unsafe extern "C" fn bulkhead_send(
             match sent {
                 Ok(()) => return Ok(0),
                 Err(Stop::Wait | Stop::Apart) if millis < 0 => {}
-                Err(stop) => return Err(number(stop)),
+                Err(stop) => return Err(number::of(stop)),
             }
         }
     })
@@ -238,7 +205,7 @@ pub unsafe extern "C" fn bulkhead_receive(
             if stop == Stop::Corrupted {
                 receiver.reset();
             }
-            number(stop)
+            number::of(stop)
         })
     })
 }
