@@ -1,5 +1,5 @@
 //! The book says what is: blocks that a comment marks are compared with the files that they show, and commands are run
-//! and say what the page has; tests that are named exist.
+//! and say what the page has; examples compile; tests that are named exist.
 //!
 //! | marker before a block, or in a line | what is held against it |
 //! |---|---|
@@ -7,12 +7,14 @@
 //! | `<!-- part: FILE -->` | the block is a part of the file; `…` stands for a gap |
 //! | `<!-- run -->` | each line behind `$ ` is run from the repository's root, and says the lines below it; `…` stands for any |
 //! | `<!-- in: FILE -->` | each line behind `# ` is run in the Linux of the system in FILE, one after the other, and says the lines below it |
+//! | `<!-- compiles: NAME -->` | the block in C compiles inside of `tests/book/NAME.c`, with the headers that a reader has |
 //! | `FILE :: NAME` as code | the file has a test of that name; `make test :: NAME`: this harness has |
 
 use super::control::{initramfs, said, script};
 use super::driver::{Bench, Job};
 use super::system::{Manifest, artifacts, run};
 use crate::build;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -26,7 +28,8 @@ pub fn jobs() -> Vec<Job> {
     let same = Job::one("book/files", 20, |_| each_page(files));
     let named = Job::one("book/tests", 20, |_| each_page(tests));
     let typed = Job::one("book/tutorial", 120, |bench| typed(bench, &read("docs/tutorial.md")?));
-    run.into_iter().chain([same, named, typed]).collect()
+    let compiled = Job::one("book/c", 20, |bench| each_page(|page| compiles(page, &bench.dir)));
+    run.into_iter().chain([same, named, typed, compiled]).collect()
 }
 
 fn read(path: &str) -> Result<String, String> {
@@ -34,7 +37,7 @@ fn read(path: &str) -> Result<String, String> {
 }
 
 /// Checks all pages; how much there was to check.
-fn each_page(check: fn(&str) -> Result<usize, String>) -> Result<String, String> {
+fn each_page(check: impl Fn(&str) -> Result<usize, String>) -> Result<String, String> {
     let folder = std::fs::read_dir(build::root().join("docs")).map_err(|e| e.to_string())?;
     let names = folder.flatten().filter_map(|file| file.file_name().into_string().ok());
     let mut count = 0;
@@ -91,6 +94,34 @@ fn has_parts(text: &str, block: &str) -> bool {
         }
         None => false,
     })
+}
+
+/// Compiles a page's blocks in C, which all have to be marked.
+fn compiles(page: &str, dir: &Path) -> Result<usize, String> {
+    let all = blocks(page);
+    let marked =
+        all.iter().filter_map(|(marker, block)| Some((marker.strip_prefix("compiles: ")?, block)));
+    let mut count = 0;
+    for (name, block) in marked {
+        let example = dir.join("example.c");
+        std::fs::write(&example, block).map_err(|e| format!("{}: {e}", example.display()))?;
+        let done = Command::new("gcc")
+            .args(["-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
+            .args(["-Isdk/include", "-Ilinux/support/c/include"])
+            .arg(format!("-DEXAMPLE=\"{}\"", example.display()))
+            .arg(format!("tests/book/{name}.c"))
+            .current_dir(build::root())
+            .output()
+            .map_err(|e| format!("gcc: {e}"))?;
+        if !done.status.success() {
+            return Err(format!("{}{block}", String::from_utf8_lossy(&done.stderr)));
+        }
+        count += 1;
+    }
+    match page.matches("\n```c\n").count() {
+        shown if shown == count => Ok(count),
+        shown => Err(format!("{count} of {shown} blocks in C are marked")),
+    }
 }
 
 fn runs(page: &str) -> Result<String, String> {
