@@ -10,13 +10,13 @@
 //! let mut orders = Receiver::<Order>::open(&slot.pair(Kind::Queue, 64)?)?;
 //! ```
 
-use crate::hypercall::{self, OK};
+use crate::hypercall;
 use crate::{Context, context::text};
 use bulkhead_channel::layout::Kind;
 use bulkhead_channel_memory::typed::Pair;
-use bulkhead_layout::hypercall as call;
 use bulkhead_layout::info::SLOT;
-use bulkhead_layout::{PAGE, link};
+pub use bulkhead_layout::slot::{Phase, Refused, State};
+use bulkhead_layout::{PAGE, slot};
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -37,88 +37,15 @@ pub struct Slot {
     pub size: u64,
 }
 
-/// What a party has of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Nothing.
-    Idle,
-    /// Of this sandbox: the owner took it back, and what lies there now is nobody's; to be closed. Of the other: it has
-    /// had it in this epoch, and left.
-    Gone,
-    /// It: as the owner, it has offered it.
-    Open,
-    /// It is being mapped or unmapped.
-    Changing,
-}
-
-impl Phase {
-    const fn of(phase: u64) -> Self {
-        match phase {
-            link::IDLE => Self::Idle,
-            link::GONE => Self::Gone,
-            link::OPEN => Self::Open,
-            _ => Self::Changing,
-        }
-    }
-}
-
-/// What there is of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct State {
-    /// What this sandbox has.
-    pub own: Phase,
-    /// What the other party has.
-    pub other: Phase,
-    /// To whom it is or was offered last.
-    pub to: u32,
-    /// What the owner said with the offer.
-    pub tag: u16,
-    /// Which offer it is.
-    pub epoch: u32,
-}
-
-/// Why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// The manifest does not grant it; a record is left.
-    Denied,
-    /// All slots are in use, or the last use is not over: later.
-    Busy,
-    /// There is no such offer, or nothing to close.
-    Nothing,
-}
-
-fn result(value: u64) -> Result<u64, Refused> {
-    match value {
-        call::DENIED => Err(Refused::Denied),
-        call::BUSY => Err(Refused::Busy),
-        call::BAD_ARGUMENT | call::NO_CALL => Err(Refused::Nothing),
-        value => Ok(value),
-    }
+fn call(number: u64, first: u64, second: u64) -> u64 {
+    hypercall::raw(number, first, second, 0, 0)
 }
 
 impl Slot {
     /// What there is of it now.
     #[must_use]
     pub fn state(&self) -> State {
-        let word = |other| {
-            result(hypercall::raw(call::SLOT, self.number.into(), other, 0, 0)).unwrap_or(0)
-        };
-        let (own, other) = (word(0), word(1));
-        let owners = if self.mine { own } else { other };
-        let other = match link::epoch(own) == link::epoch(other) && own != 0 {
-            // It has had it.
-            true if self.mine && !link::holds(other) => link::GONE,
-            false if self.mine => link::IDLE,
-            _ => link::phase(other),
-        };
-        State {
-            own: Phase::of(link::phase(own)),
-            other: Phase::of(other),
-            to: link::to(owners),
-            tag: (owners >> 16) as u16,
-            epoch: link::epoch(owners) as u32,
-        }
+        slot::state(self.number, self.mine, call).unwrap_or(State::of(0, 0, self.mine))
     }
 
     /// Accepts an offer, by its epoch.
@@ -126,8 +53,7 @@ impl Slot {
     /// # Errors
     /// See [`Refused`].
     pub fn accept(&self, epoch: u32) -> Result<(), Refused> {
-        let number = u64::from(self.number);
-        result(hypercall::raw(call::ACCEPT, number, epoch.into(), 0, 0)).map(|_| ())
+        slot::accept(self.number, epoch, call)
     }
 
     /// Closes this end, or takes the offer back. An access to the slot's memory is denied from then on.
@@ -135,10 +61,7 @@ impl Slot {
     /// # Errors
     /// See [`Refused`].
     pub fn close(&self) -> Result<(), Refused> {
-        match hypercall::raw(call::CLOSE, self.number.into(), 0, 0, 0) {
-            OK => Ok(()),
-            other => result(other).and(Err(Refused::Nothing)),
-        }
+        slot::close(self.number, call)
     }
 
     /// The 64-bit words of what the owner writes, and of the other's page behind it. An access is denied while the slot is
@@ -179,11 +102,7 @@ pub fn slots(context: Context) -> impl Iterator<Item = Slot> {
 /// Slots that stand offered to this sandbox.
 pub fn offers(context: Context) -> impl Iterator<Item = Slot> {
     let me = context.info().sandbox;
-    let offered = move |slot: &Slot| {
-        let state = slot.state();
-        !slot.mine && state.own == Phase::Idle && state.other == Phase::Open && state.to == me
-    };
-    slots(context).filter(offered)
+    slots(context).filter(move |slot| !slot.mine && slot.state().offered(me))
 }
 
 /// Offers a slot to a sandbox, with a tag that tells what for.
@@ -191,14 +110,7 @@ pub fn offers(context: Context) -> impl Iterator<Item = Slot> {
 /// # Errors
 /// See [`Refused`].
 pub fn offer(context: Context, to: u32, tag: u16) -> Result<Slot, Refused> {
-    let mut refused = Refused::Nothing;
-    for slot in slots(context).filter(|slot| slot.mine) {
-        let which = u64::from(slot.number) | u64::from(tag) << 16;
-        match result(hypercall::raw(call::OFFER, to.into(), which, 0, 0)) {
-            Ok(_) => return Ok(slot),
-            Err(Refused::Denied) => return Err(Refused::Denied),
-            Err(why) => refused = why,
-        }
-    }
-    Err(refused)
+    let own = || slots(context).filter(|slot| slot.mine);
+    let number = slot::offer(own().map(|slot| slot.number), (to, tag), call)?;
+    own().find(|slot| slot.number == number).ok_or(Refused::Nothing)
 }

@@ -14,6 +14,7 @@ pub mod ivshmem;
 pub mod marker;
 pub mod monitor;
 pub mod report;
+pub mod slot;
 pub mod telemetry;
 
 pub use bulkhead_handover::{image, info, map};
