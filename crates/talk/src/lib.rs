@@ -6,6 +6,7 @@ mod exchange;
 mod flood;
 mod isolation;
 mod measure;
+pub mod meet;
 mod note;
 mod rogue;
 mod round;

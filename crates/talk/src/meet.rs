@@ -1,0 +1,330 @@
+//! A party of channels made at run time (`docs/connecting.md`), the same in a bare guest (`guests/meet`) and in a Linux (`bhchannel meet`):
+//! steps, one after the other, each of them for up to `ms` milliseconds, by default three seconds.
+//!
+//! | step | does |
+//! |---|---|
+//! | `offer-N` | offers a slot to sandbox N |
+//! | `joined` | waits until it was accepted |
+//! | `send`, `receive` | 200 messages through the last one, in order; the receiver waits for all |
+//! | `accept` | waits for an offer, and accepts it |
+//! | `told` | waits until its end is told that the other has left |
+//! | `gone` | waits until its own end was taken away |
+//! | `zeros` | sees that nothing lies where the other wrote |
+//! | `left` | waits until the other has left |
+//! | `close` | closes the own end, and waits until nothing of it is left |
+//! | `watch` | its other core, or thread, reads and writes the slot from now on, for ever |
+//! | `touch` | reads the slot's memory |
+//! | `keep` | sees for 200 ms that nobody changes the page that it alone writes |
+//! | `refused` | asks for all that it may not have |
+//! | `ask-N-R` | makes request R of sandbox N's monitor: 1 stop, 2 start |
+//! | `nap` | does nothing for 100 ms |
+//! | `stay` | sleeps for ever |
+//! | `restart` | begins anew, once: behind it come the steps of its second life |
+
+use crate::Host;
+use bulkhead_channel::Stop;
+use bulkhead_channel_memory::typed::{Pair, Receiver, Sender};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, CLOSE, CONTROL, DENIED, OFFER, OK, SLOT};
+use bulkhead_layout::slot::{Phase, Refused, State};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+const MILLISECOND: u64 = 1_000_000;
+/// For each step, in milliseconds.
+const PATIENCE: u64 = 3_000;
+/// Between two looks.
+const LOOK: u64 = MILLISECOND / 20;
+const MESSAGES: u64 = 200;
+const TAG: u16 = 0xBEEF;
+/// What `watch` writes.
+const NOISE: u64 = 0x6E6F_6973_6500_0000;
+
+/// Bytes of a message, of a queue.
+pub const MESSAGE: u32 = 64;
+type Message = [u64; MESSAGE as usize / 8];
+
+/// How often [`watch`] has looked.
+static WATCHES: AtomicU64 = AtomicU64::new(0);
+
+/// What it needs of where it runs besides.
+pub trait Meets: Host {
+    /// A slot.
+    type Slot: Copy;
+    /// Those that this sandbox may offer or be offered.
+    fn slots(&self) -> impl Iterator<Item = Self::Slot>;
+    /// Those that stand offered to it.
+    fn offers(&self) -> impl Iterator<Item = Self::Slot>;
+    /// Its number, and whether it is this sandbox's.
+    fn which(&self, slot: Self::Slot) -> (u32, bool);
+    /// What there is of it.
+    fn state(&self, slot: Self::Slot) -> State;
+    /// Offers one.
+    ///
+    /// # Errors
+    /// Why not.
+    fn offer(&self, to: u32, tag: u16) -> Result<Self::Slot, Refused>;
+    /// Accepts an offer. Whether it did.
+    fn accept(&self, slot: Self::Slot, epoch: u32) -> bool;
+    /// Closes the own end. Whether it did.
+    fn close(&self, slot: Self::Slot) -> bool;
+    /// Both regions, for a queue of messages of [`MESSAGE`] bytes.
+    fn pair(&self, slot: Self::Slot) -> Option<Pair<'static>>;
+    /// All words of it, also when it is not open.
+    fn words(&self, slot: Self::Slot) -> Option<&'static [AtomicU64]>;
+    /// This sandbox's index, and how many there are.
+    fn sandboxes(&self) -> [u32; 2];
+    /// A hypercall with two arguments.
+    fn call(&self, number: u64, first: u64, second: u64) -> u64;
+    /// Has another core, or a thread, [`watch`] the [`last`] words of a slot. Whether it could.
+    fn aside(&self, slot: Self::Slot) -> bool;
+    /// Begins anew; comes back if it cannot.
+    fn restart(&self);
+}
+
+enum End {
+    None,
+    Sends(Sender<'static, Message>),
+    Receives(Receiver<'static, Message>),
+}
+
+struct Party<'a, H: Meets> {
+    host: &'a H,
+    slot: Option<H::Slot>,
+    end: End,
+}
+
+/// Does the steps, with commas between them. Exit code 0 if all came to pass, else the step's number from 1.
+pub fn meet(host: &impl Meets, steps: &str) -> u32 {
+    let mut party = Party { host, slot: None, end: End::None };
+    let (first, second) = steps.split_once(",restart,").unwrap_or((steps, ""));
+    let again = host.life() > 0;
+    for (n, step) in (1..).zip(if again { second } else { first }.split(',')) {
+        if !party.step(step) {
+            let state = party.slot.map(|slot| host.state(slot));
+            host.say(format_args!("{n}. {step} did not come to pass: {state:?}"));
+            return n;
+        }
+    }
+    if !again && !second.is_empty() {
+        host.restart();
+    }
+    host.say(format_args!("all came to pass, {} looks", WATCHES.load(Ordering::Relaxed)));
+    0
+}
+
+/// The last words of what a party writes, and of what its peer does: behind all words of the protocol.
+pub fn last<H: Meets>(host: &H, slot: H::Slot) -> Option<[&'static AtomicU64; 2]> {
+    let words = host.words(slot)?;
+    let [owner, other] = [words.get(sent(words).checked_sub(1)?)?, words.last()?];
+    Some(if host.which(slot).1 { [owner, other] } else { [other, owner] })
+}
+
+/// Words of a slot that its owner writes.
+fn sent(words: &[AtomicU64]) -> usize {
+    words.len().saturating_sub(PAGE as usize / 8)
+}
+
+/// Writes the one of the [`last`] words, and reads the other, for ever.
+pub fn watch([own, other]: [&AtomicU64; 2]) -> ! {
+    loop {
+        own.store(NOISE | other.load(Ordering::Relaxed) >> 48, Ordering::Relaxed);
+        WATCHES.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl<H: Meets> Party<'_, H> {
+    fn until(&self, mut reached: impl FnMut() -> bool) -> bool {
+        let end = self.host.now() + MILLISECOND * self.host.number("ms").unwrap_or(PATIENCE);
+        loop {
+            if reached() {
+                return true;
+            }
+            let now = self.host.now();
+            if now >= end {
+                return false;
+            }
+            self.host.sleep_until(now + LOOK);
+        }
+    }
+
+    fn pair(&self) -> Option<Pair<'static>> {
+        self.host.pair(self.slot?)
+    }
+
+    fn offer(&mut self, to: u32) -> bool {
+        let mut offered = None;
+        self.until(|| match self.host.offer(to, TAG) {
+            Ok(slot) => {
+                offered = Some(slot);
+                true
+            }
+            Err(why) => why != Refused::Busy,
+        });
+        self.slot = offered.or(self.slot);
+        let end = self.pair().filter(|_| offered.is_some());
+        self.end = end.and_then(|pair| Sender::open(&pair).ok()).map_or(End::None, End::Sends);
+        matches!(self.end, End::Sends(_))
+    }
+
+    fn accept(&mut self) -> bool {
+        let host = self.host;
+        let mut accepted = None;
+        self.until(|| {
+            accepted = host.offers().find(|slot| {
+                let state = host.state(*slot);
+                state.tag == TAG && host.accept(*slot, state.epoch)
+            });
+            accepted.is_some()
+        });
+        self.slot = accepted.or(self.slot);
+        let end = self.pair().filter(|_| accepted.is_some());
+        let end = end.and_then(|pair| Receiver::open(&pair).ok());
+        self.end = end.map_or(End::None, End::Receives);
+        matches!(self.end, End::Receives(_))
+    }
+
+    /// Waits until its end gives what is wanted.
+    fn end(&mut self, mut done: impl FnMut(&mut End) -> bool) -> bool {
+        let mut end = core::mem::replace(&mut self.end, End::None);
+        let reached = self.until(|| done(&mut end));
+        self.end = end;
+        reached
+    }
+
+    fn send(&mut self) -> bool {
+        (0..MESSAGES).all(|n| {
+            self.end(|end| match end {
+                End::Sends(end) => end.send(&[n; 8]).is_ok(),
+                _ => false,
+            })
+        })
+    }
+
+    fn receive(&mut self) -> bool {
+        (0..MESSAGES).all(|n| {
+            let mut found = None;
+            self.end(|end| {
+                let End::Receives(end) = end else { return false };
+                found = end.receive().ok();
+                found.is_some()
+            });
+            found == Some([n; 8])
+        })
+    }
+
+    /// Its end hears that the other one is not there any more.
+    fn told(&mut self) -> bool {
+        self.end(|end| {
+            let stop = match end {
+                // One with room for more looks at nobody.
+                End::Sends(end) => end.send(&[0; 8]).err(),
+                End::Receives(end) => end.receive().err(),
+                End::None => None,
+            };
+            matches!(stop, Some(Stop::Left | Stop::Lost))
+        })
+    }
+
+    fn is(&self, what: impl Fn(State) -> bool) -> bool {
+        self.slot.is_some_and(|slot| self.until(|| what(self.host.state(slot))))
+    }
+
+    fn close(&mut self) -> bool {
+        self.end = End::None;
+        let closed = self.slot.is_some_and(|slot| self.host.close(slot));
+        closed && self.is(|state| state.own == Phase::Idle)
+    }
+
+    fn watched(&self) -> bool {
+        let begun = self.slot.is_some_and(|slot| self.host.aside(slot));
+        begun && self.until(|| WATCHES.load(Ordering::Relaxed) > 0)
+    }
+
+    fn last(&self) -> Option<[&'static AtomicU64; 2]> {
+        last(self.host, self.slot?)
+    }
+
+    /// Whether all that the owner wrote has been replaced by zeros.
+    fn zeros(&self) -> bool {
+        let words = self.slot.and_then(|slot| self.host.words(slot)).unwrap_or_default();
+        let owners = &words[..sent(words)];
+        !owners.is_empty() && owners.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Whether the last word of the other's page is what this end's peer left there, at both ends of some time.
+    fn kept(&self) -> bool {
+        let Some([own, other]) = self.last() else { return false };
+        own.store(1, Ordering::Relaxed);
+        let as_left =
+            || own.load(Ordering::Relaxed) == 1 && other.load(Ordering::Relaxed) & !1 == 0;
+        (0..200).all(|_| {
+            self.sleep(1);
+            as_left()
+        })
+    }
+
+    fn sleep(&self, milliseconds: u64) {
+        self.host.sleep_until(self.host.now() + MILLISECOND * milliseconds);
+    }
+
+    /// Everything that is not this sandbox's: whom it may not offer to, slots that are not there, and offers that do not
+    /// stand.
+    fn refused(&self) -> bool {
+        let (host, [me, sandboxes]) = (self.host, self.host.sandboxes().map(u64::from));
+        let strangers = (0..sandboxes).filter(|to| *to >= 2).chain([64, u64::MAX]);
+        let denied = |call: u64, first: u64| host.call(call, first, 0) == DENIED;
+        let bad = |call, slot: u32, epoch| host.call(call, slot.into(), epoch) == BAD_ARGUMENT;
+        let calls = [ACCEPT, CLOSE, SLOT];
+        let absent = |slot: u64| calls.into_iter().all(|call| denied(call, slot));
+        strangers.into_iter().all(|to| denied(OFFER, to))
+            && denied(OFFER, me)
+            && [31, 32, 1 << 32, u64::MAX].into_iter().all(absent)
+            && host.slots().all(|slot| {
+                let ((number, mine), state) = (host.which(slot), host.state(slot));
+                let now = u64::from(state.epoch);
+                // Its own, one that is not offered, one of another epoch, one that nobody has.
+                [0, now, now + 1, u64::MAX].into_iter().all(|epoch| bad(ACCEPT, number, epoch))
+                    && (mine && state.own == Phase::Open || bad(CLOSE, number, 0))
+            })
+    }
+
+    fn step(&mut self, step: &str) -> bool {
+        match step {
+            "joined" => self.is(|state| matches!(state.other, Phase::Open | Phase::Gone)),
+            "send" => self.send(),
+            "receive" => self.receive(),
+            "accept" => self.accept(),
+            "told" => self.told(),
+            "gone" => self.is(|state| state.own == Phase::Gone),
+            "zeros" => self.zeros(),
+            "left" => self.is(|state| state.other == Phase::Gone),
+            "close" => self.close(),
+            "watch" => self.watched(),
+            "touch" => self.last().is_some_and(|[_, other]| other.load(Ordering::Relaxed) == 0),
+            "keep" => self.kept(),
+            "refused" => self.refused(),
+            "nap" => {
+                self.sleep(100);
+                true
+            }
+            "stay" => loop {
+                self.sleep(1_000);
+            },
+            "" => true,
+            _ => self.numbered(step),
+        }
+    }
+
+    /// A step with numbers behind it.
+    fn numbered(&mut self, step: &str) -> bool {
+        let mut words = step.split('-');
+        let (what, mut number) = (words.next(), || words.next()?.parse().ok());
+        match (what, number(), number()) {
+            (Some("offer"), Some(to), None) => self.offer(to),
+            (Some("ask"), Some(of), Some(request)) => {
+                self.until(|| self.host.call(CONTROL, of.into(), request.into()) == OK)
+            }
+            _ => false,
+        }
+    }
+}
