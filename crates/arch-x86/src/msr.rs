@@ -12,14 +12,12 @@ pub const DIRECT: &[(u32, u32, Direct)] = &[
     (0x10, 0x10, Read),   // TSC; writing it would move a core's clock
     (0x48, 0x49, Both),   // SPEC_CTRL, PRED_CMD: the core's own
     (0x8B, 0x8B, Read),   // patch level
-    (0xFE, 0xFE, Read),   // MTRRcap and MTRRs: read only
     (0x174, 0x176, Both), // SYSENTER: in the VMCB
-    (0x200, 0x20F, Read),
+    (0x200, 0x20F, Read), // MTRRs: read only
     (0x250, 0x250, Read),
     (0x258, 0x259, Read),
     (0x268, 0x26F, Read),
     (0x277, 0x277, Both), // PAT: the guest's own in the VMCB
-    (0x2FF, 0x2FF, Read),
     (0x6E0, 0x6E0, Both), // TSC deadline
     (0x800, 0x82F, Read), // x2APIC: whatever it says is this core's
     (0x808, 0x808, Write),
@@ -42,15 +40,19 @@ pub const DIRECT: &[(u32, u32, Direct)] = &[
 /// MSRs that unmodified kernels probe and that are absent for a guest: reads
 /// give the value, writes are dropped, no record.
 pub const ABSENT: &[Quiet] = &[
-    quiet(0x17, 0x17, 0),                 // platform ID
-    quiet(0x3A, 0x3A, 1),                 // feature control: locked
-    quiet(0x140, 0x140, 0),               // MISC_FEATURE_ENABLES
-    quiet(0x179, 0x179, 0),               // MCG_CAP: no bank of machine checks
-    quiet(0x186, 0x189, 0),               // performance event selects
-    quiet(0xC1, 0xC4, 0),                 // performance counters
-    quiet(0x1A0, 0x1A0, 1),               // MISC_ENABLE: fast strings
-    quiet(0x1D9, 0x1D9, 0),               // DebugCtl
-    quiet(0x200, 0x2FF, 0),               // MTRR writes
+    quiet(0x17, 0x17, 0),   // platform ID
+    quiet(0x3A, 0x3A, 1),   // feature control: locked
+    quiet(0x140, 0x140, 0), // MISC_FEATURE_ENABLES
+    quiet(0x179, 0x179, 0), // MCG_CAP: no bank of machine checks
+    quiet(0x186, 0x189, 0), // performance event selects
+    quiet(0xC1, 0xC4, 0),   // performance counters
+    quiet(0x1A0, 0x1A0, 1), // MISC_ENABLE: fast strings
+    quiet(0x1D9, 0x1D9, 0), // DebugCtl
+    // MTRRcap: fixed ranges alone; MTRRdefType: all else is write-back. The machine's own hold for the memory behind a guest's
+    // addresses, whatever it believes (APM 15.25.8); its variable ranges are about other addresses than the guest's.
+    quiet(0xFE, 0xFE, 1 << 10 | 1 << 8),
+    quiet(0x2FF, 0x2FF, 1 << 11 | 1 << 10 | 6),
+    quiet(0x200, 0x2FE, 0),               // MTRR writes
     quiet(X2APIC_TMCCT, X2APIC_TMCCT, 0), // reading it aborts QEMU under icount
     quiet(0xC001_0000, 0xC001_0009, 0),   // performance counters
     quiet(0xC001_0015, 0xC001_0015, 0),   // HWCR writes

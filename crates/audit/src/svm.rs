@@ -43,14 +43,12 @@ const MSRS: &[(u32, u32, bool, bool)] = &[
     (0x010, 0x010, true, false),             // TSC
     (0x048, 0x049, true, true),              // SPEC_CTRL, PRED_CMD
     (0x08B, 0x08B, true, false),             // PATCH_LEVEL
-    (0x0FE, 0x0FE, true, false),             // MTRRcap
     (0x174, 0x176, true, true),              // SYSENTER_CS, ESP, EIP
     (0x200, 0x20F, true, false),             // MTRRphysBase, Mask
     (0x250, 0x250, true, false),             // MTRRfix64K
     (0x258, 0x259, true, false),             // MTRRfix16K
     (0x268, 0x26F, true, false),             // MTRRfix4K
     (0x277, 0x277, true, true),              // PAT
-    (0x2FF, 0x2FF, true, false),             // MTRRdefType
     (0x6E0, 0x6E0, true, true),              // TSC deadline
     (0x800, 0x82F, true, false),             // x2APIC, up to the ICR
     (0x808, 0x808, true, true),              // task priority
