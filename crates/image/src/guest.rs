@@ -10,7 +10,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
     CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, REPORTS_GPA,
-    SLOTS_END,
+    SLOTS_END, SLOTS_GPA,
 };
 use bulkhead_plan::{Channel, End, Guest as Wanted, Machine, Sandbox};
 use std::path::Path;
@@ -288,8 +288,8 @@ fn reset_vector() -> Vec<u8> {
 }
 
 /// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window
-/// with info page, reports and channels is reserved, so that user space may map it; where they are base
-/// addresses of functions, those are not, as a kernel would take no reserved ones.
+/// with info page, reports, channels and slots is reserved, so that the kernel leaves it alone and user space may map it; where channels
+/// are base addresses of functions, those are not, as a kernel would take no reserved ones.
 fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     let mut map = vec![
         (0, LOW_RAM_END, 1),
@@ -300,6 +300,7 @@ fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     if ends {
         map.push((ECAM_GPA, FUNCTIONS_GPA - ECAM_GPA, 2));
         map.push((REPORTS_GPA, CHANNELS_GPA - REPORTS_GPA, 2));
+        map.push((SLOTS_GPA, SLOTS_END - SLOTS_GPA, 2));
     } else {
         map.push((ECAM_GPA, SLOTS_END - ECAM_GPA, 2));
     }

@@ -295,6 +295,11 @@ fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     )
 }
 
+/// Whether a manifest lets it make channels at run time.
+fn connects(sandbox: &Sandbox) -> bool {
+    matches!(sandbox.guest, Guest::Bare { .. } | Guest::Linux { .. })
+}
+
 fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let first = denial.info;
     let target = plan.sandboxes.get(first as usize);
@@ -304,9 +309,9 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
             format!("offer of a channel to sandbox {first}"),
             target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
             "a sandbox makes channels at run time with those that the manifest names".into(),
-            match target.filter(|s| s.name != who.name && matches!(s.guest, Guest::Bare { .. })) {
+            match target.filter(|s| s.name != who.name && connects(s) && connects(who)) {
                 Some(_) => format!("{}: may_connect = {{ to = [\"{name}\"], … }}", place(who)),
-                None => "nothing in a manifest allows it: offers are to other bare guests".into(),
+                None => "nothing in a manifest allows it: bare guests and Linux make offers to each other".into(),
             },
         );
     }

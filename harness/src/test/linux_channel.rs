@@ -23,8 +23,8 @@ const COUNT: u32 = 2000;
 const MILLIS: u32 = 2000;
 const PERIODS: u32 = MILLIS / 10 + 250;
 
-const NEWER: &str = "linux-6.12-cloud";
-const OLDER: &str = "linux-6.1-cloud";
+pub const NEWER: &str = "linux-6.12-cloud";
+pub const OLDER: &str = "linux-6.1-cloud";
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();

@@ -27,6 +27,7 @@ mod line;
 mod link;
 mod linux_channel;
 mod linux_io;
+mod linux_link;
 mod load;
 mod mutate;
 mod net;
@@ -59,6 +60,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(channel::jobs());
     jobs.extend(linux_channel::jobs());
     jobs.extend(link::jobs());
+    jobs.extend(linux_link::jobs());
     jobs.extend(control::jobs());
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());

@@ -50,10 +50,7 @@ impl Machine {
 
     /// A sandbox's index.
     pub fn index(&self, name: &str) -> Result<usize, Wrong> {
-        let found = self.info.sandboxes.iter().position(|one| one == name);
-        found.ok_or_else(|| {
-            format!("there is no sandbox `{name}`; there is {}", self.info.sandboxes.join(", "))
-        })
+        self.info.sandbox(name).map_err(|why| why.to_string())
     }
 
     /// Sandboxes of these names; without any, all that this one observes or controls.

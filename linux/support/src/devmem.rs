@@ -2,8 +2,10 @@
 //! have `STRICT_DEVMEM`: RAM is refused, addresses that no driver has claimed are
 //! not, and the pages that a monitor shows a guest are of that kind.
 
+use crate::link::Slot;
 use bulkhead_layout::map::INFO_GPA;
 use bulkhead_layout::{PAGE, info};
+use nix::fcntl::OFlag;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
 use std::fs::OpenOptions;
@@ -12,6 +14,11 @@ use std::num::NonZeroUsize;
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+const DEVMEM: &str = "/dev/mem";
+/// For `/dev/mem`: what is not RAM is mapped uncached, as registers want it. Without it memory is cached where the MTRRs
+/// say so.
+const UNCACHED: i32 = OFlag::O_SYNC.bits();
 
 /// A mapped range of physical memory that others write, so it is words to be
 /// loaded, never plain data.
@@ -27,20 +34,21 @@ impl Window {
     /// # Errors
     /// If there is no `/dev/mem`, or the kernel refuses the range.
     pub fn open(gpa: u64, length: u64) -> io::Result<Self> {
+        Self::map(DEVMEM, gpa, length.next_multiple_of(PAGE), false, UNCACHED)
+    }
+
+    /// Maps a part of a file that is opened with these flags.
+    fn map(path: &str, at: u64, length: u64, write: bool, flags: i32) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let length = usize::try_from(length.next_multiple_of(PAGE)).map_err(|_| invalid())?;
-        let offset = i64::try_from(gpa).map_err(|_| invalid())?;
-        // O_SYNC: /dev/mem then maps uncached where it would not be RAM's type.
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::fcntl::OFlag::O_SYNC.bits())
-            .open("/dev/mem")?;
-        let size = NonZeroUsize::new(length).ok_or_else(invalid)?;
+        let size = usize::try_from(length).ok().and_then(NonZeroUsize::new).ok_or_else(invalid)?;
+        let at = i64::try_from(at).map_err(|_| invalid())?;
+        let file = OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)?;
+        let mut rights = ProtFlags::PROT_READ;
+        rights.set(ProtFlags::PROT_WRITE, write);
         // SAFETY: a new mapping at an address of the kernel's choice; nothing
         // else refers to it.
-        let base =
-            unsafe { mmap(None, size, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, &file, offset) }?;
-        Ok(Self { base, length })
+        let base = unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, &file, at) }?;
+        Ok(Self { base, length: size.get() })
     }
 
     /// The words of the window. Another core may write them at any time.
@@ -88,18 +96,15 @@ impl Registers {
     /// # Errors
     /// If there is no such file, or the kernel refuses the range.
     pub fn map(path: &str, offset: u64, length: usize) -> io::Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(nix::fcntl::OFlag::O_SYNC.bits())
-            .open(path)?;
-        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let size = NonZeroUsize::new(length).ok_or_else(invalid)?;
-        let offset = i64::try_from(offset).map_err(|_| invalid())?;
-        let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: as in `Window::open`.
-        let base = unsafe { mmap(None, size, rights, MapFlags::MAP_SHARED, &file, offset) }?;
-        Ok(Self(Window { base, length }))
+        Window::map(path, offset, length as u64, true, UNCACHED).map(Self)
+    }
+
+    /// Maps `length` bytes at the page-aligned physical address `gpa` that are memory: cached, where the MTRRs say so.
+    ///
+    /// # Errors
+    /// If there is no `/dev/mem`, or the kernel refuses the range.
+    pub fn memory(gpa: u64, length: u64) -> io::Result<Self> {
+        Window::map(DEVMEM, gpa, length, true, 0).map(Self)
     }
 
     /// A page of memory that stays where it is.
@@ -120,6 +125,12 @@ impl Registers {
     #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.length
+    }
+
+    /// Its 64-bit words. Others may write them at any time.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        self.0.words()
     }
 
     /// Where it is in this program.
@@ -198,6 +209,8 @@ pub struct Info {
     pub tsc_hz: u64,
     /// Channels and observed reports.
     pub windows: Vec<Named>,
+    /// Slots of channels made at run time.
+    pub slots: Vec<Slot>,
 }
 
 impl Info {
@@ -216,20 +229,25 @@ impl Info {
         }
         // `cores` and `windows` share a word.
         let count = (word(offset_of!(info::Info, cores))? >> 32) as usize;
-        let mut windows = Vec::new();
+        let (mut windows, mut slots) = (Vec::new(), Vec::new());
         for n in 0..count.min(info::MAX_CHANNELS) {
             let at = offset_of!(info::Info, window) + n * size_of::<info::Window>();
             // `writable` and `kind` share a word, as do `messages` and `message`.
             let rights = word(at + offset_of!(info::Window, writable))?;
             let carries = word(at + offset_of!(info::Window, messages))?;
-            let loads = rights == 1 && carries as u32 == info::PROGRAM;
-            windows.push(Named {
-                loads: loads.then_some((carries >> 32) as usize),
-                name: text(&page.bytes::<{ info::NAME }>(at).ok_or_else(gone)?),
-                gpa: word(at + offset_of!(info::Window, gpa))?,
-                size: word(at + offset_of!(info::Window, size))?,
-                report: rights >> 32 == 1,
-            });
+            let [kind, messages, message] =
+                [(rights >> 32) as u32, carries as u32, (carries >> 32) as u32];
+            let name = text(&page.bytes::<{ info::NAME }>(at).ok_or_else(gone)?);
+            let gpa = word(at + offset_of!(info::Window, gpa))?;
+            let size = word(at + offset_of!(info::Window, size))?;
+            let mine = rights as u32 == 1;
+            if kind == info::SLOT {
+                slots.push(Slot { number: message, owner: messages, name, mine, gpa, size });
+                continue;
+            }
+            let loads = mine && messages == info::PROGRAM;
+            let loads = loads.then_some(message as usize);
+            windows.push(Named { name, report: kind == 1, gpa, size, loads });
         }
         let name = offset_of!(info::Info, name);
         // `sandboxes` and `control` share a word, as do `version` and `sandbox`.
@@ -245,6 +263,20 @@ impl Info {
             name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),
             tsc_hz: word(offset_of!(info::Info, clock.tsc_hz))?,
             windows,
+            slots,
+        })
+    }
+
+    /// A sandbox's index.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn sandbox(&self, name: &str) -> io::Result<usize> {
+        let found = self.sandboxes.iter().position(|one| one == name);
+        found.ok_or_else(|| {
+            let all = self.sandboxes.join(", ");
+            let text = format!("there is no sandbox `{name}`; there is {all}");
+            io::Error::new(io::ErrorKind::NotFound, text)
         })
     }
 

@@ -1,10 +1,11 @@
 //! What the programs of a Linux guest share, so that they themselves need no
 //! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]), ports
-//! ([`port`]), other programs and terminals ([`run`], [`terminal`]) and what comes before measuring ([`setup`]).
+//! ([`port`]), channels ([`channel`], [`message`], [`link`]), other programs and terminals ([`run`], [`terminal`]) and what comes before measuring ([`setup`]).
 
 pub mod bell;
 pub mod channel;
 pub mod devmem;
+pub mod link;
 pub mod message;
 pub mod port;
 pub mod run;

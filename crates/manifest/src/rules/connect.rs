@@ -32,21 +32,20 @@ pub fn connect_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Both ends are bare guests: they see memory come and go.
-pub fn connect_bare(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let bare = |name: &str| {
+/// Neither end is a kernel: it maps no memory into its programs that comes and goes.
+pub fn connect_guest(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let kernel = |name: &str| {
         let known = cx.sandboxes.iter().find(|one| one.name == name);
-        known.is_none_or(|one| matches!(one.guest, Guest::Bare { .. }))
+        known.is_some_and(|one| matches!(one.guest, Guest::Kernel { .. }))
     };
     for (sandbox, may) in all(cx) {
         let others = may.to.iter().enumerate().map(|(i, name)| (name, vec![k("to"), n(i)]));
         let ends = [(&sandbox.name, Vec::new())].into_iter().chain(others);
-        for (name, path) in ends.filter(|(name, _)| !bare(name)) {
-            let message = format!("`{name}` is no bare guest");
+        for (name, path) in ends.filter(|(name, _)| kernel(name)) {
+            let message = format!("the guest of `{name}` is a kernel");
             let at = cx.at(sandbox, &[&[k("may_connect")][..], &path].concat());
-            let help =
-                "so far bare guests alone make channels at run time; give others a `[[channel]]`";
-            found.push(Diagnostic::new("connect-bare", at, message).help(help));
+            let help = "so far bare guests and Linux alone make channels at run time; give a kernel's programs a `[[channel]]`";
+            found.push(Diagnostic::new("connect-guest", at, message).help(help));
         }
     }
 }

@@ -1,0 +1,252 @@
+//! Channels made at run time with a Linux as an end, 6.1 and 6.12: the steps of bare parties (`crates/talk`), done by a
+//! process of root's, and lines on its command line. All of it audited while it runs.
+
+use super::driver::{Bench, Job};
+use super::linux_channel::{NEWER, OLDER, linux};
+use super::system::{Manifest, Seen, run};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::SLOTS_GPA;
+use bulkhead_layout::report::Kind;
+use std::time::Duration;
+
+pub fn jobs() -> Vec<Job> {
+    vec![
+        job("owns", owns),
+        job("accepts", accepts),
+        job("refused", refused),
+        job("taken", |bench| taken(bench, NEWER)),
+        job("taken-6.1", |bench| taken(bench, OLDER)),
+        job("touches", touches),
+        job("owner-restarts", |bench| restarts(bench, 0)),
+        job("other-restarts", |bench| restarts(bench, 1)),
+        job("lines", lines),
+        job("left-open", |bench| left_open(bench, [NEWER, OLDER])),
+        job("left-open-6.1", |bench| left_open(bench, [OLDER, NEWER])),
+    ]
+}
+
+fn job(what: &str, work: impl Fn(&Bench) -> Result<String, String> + 'static) -> Job {
+    Job::one(format!("channel/run-time-linux-{what}"), 240, work)
+}
+
+const NAMES: [&str; 3] = ["one", "two", "three"];
+/// Bytes that the owner writes in a slot.
+const SENT: u64 = 2 * PAGE;
+/// Milliseconds for each step: others may still boot.
+const PATIENCE: u32 = 60_000;
+
+/// A sandbox: its kernel, if it is a Linux, its job or steps, and to whom it may offer a slot.
+struct Party {
+    kernel: Option<&'static str>,
+    job: String,
+    to: &'static [&'static str],
+}
+
+fn bare(steps: &str) -> Party {
+    Party { kernel: None, job: format!("do={steps} ms={PATIENCE}"), to: &[] }
+}
+
+fn does(kernel: &'static str, steps: &str) -> Party {
+    runs(kernel, &format!("bhchannel:meet,ms={PATIENCE},{steps}"))
+}
+
+fn runs(kernel: &'static str, job: &str) -> Party {
+    Party { kernel: Some(kernel), job: job.replace(' ', "${IFS}"), to: &[] }
+}
+
+impl Party {
+    fn offers(self, to: &'static [&'static str]) -> Self {
+        Self { to, ..self }
+    }
+}
+
+/// Parties on cores of their own, of which the second has two, until those with these names have ended.
+fn meeting(bench: &Bench, parties: &[Party], ends: &[&str]) -> Result<Seen, String> {
+    let cores: [&[u32]; 3] = [&[0], &[1, 3], &[2]];
+    let mut manifest = Manifest::new().ends_with(ends);
+    for (n, party) in parties.iter().enumerate() {
+        let (name, job) = (NAMES[n], &party.job);
+        manifest = match party.kernel {
+            None => manifest.bare(name, "meet", job, cores[n], "4 MiB", ""),
+            Some(kernel) => manifest.linux(name, kernel, job, cores[n], "256 MiB", n as u32 + 1),
+        };
+        if !party.to.is_empty() {
+            let to = party.to;
+            let may = format!("may_connect = {{ to = {to:?}, slots = 1, size = \"{SENT}\" }}\n");
+            manifest.0 += &may;
+        }
+    }
+    let seen = run(&manifest, &bench.dir, |o| {
+        o.limit = Duration::from_secs(220);
+        o.audit = true;
+    })?;
+    let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
+    let found = &audited.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    Ok(seen)
+}
+
+/// Each party did what it was to, and was denied nothing. What a Linux said, by its number.
+fn all_well<'a>(seen: &'a Seen, parties: &[Party]) -> Result<[&'a str; 3], String> {
+    let mut said = [""; 3];
+    for (n, party) in parties.iter().enumerate() {
+        let name = NAMES[n];
+        if party.kernel.is_some() {
+            said[n] = linux(seen, name, n + 1)?;
+        } else {
+            seen.exited(name)?;
+            let denials = seen.sandbox(name)?.denials;
+            seen.ensure(denials == 0, format!("{name} was denied something"))?;
+        }
+    }
+    Ok(said)
+}
+
+const BOTH: &[&str] = &["two", "three"];
+
+/// What an owner does with one after the other; each side closes first in turn.
+const OWNER: &str =
+    "offer-1,send,told,left,close,offer-2,send,joined,told,close,offer-1,send,nap,nap,close";
+const SECOND: &str = "accept,receive,close,accept,receive,told,gone,zeros,close";
+const THIRD: &str = "accept,receive,close";
+
+/// A Linux offers its slot to another one and to a bare guest.
+fn owns(bench: &Bench) -> Result<String, String> {
+    let parties = [does(NEWER, OWNER).offers(BOTH), does(OLDER, SECOND), bare(THIRD)];
+    let seen = meeting(bench, &parties, &NAMES)?;
+    all_well(&seen, &parties)?;
+    Ok("600 messages".into())
+}
+
+/// A bare guest offers its slot to a Linux of each kind.
+fn accepts(bench: &Bench) -> Result<String, String> {
+    let parties = [bare(OWNER).offers(BOTH), does(OLDER, SECOND), does(NEWER, THIRD)];
+    let seen = meeting(bench, &parties, &NAMES)?;
+    all_well(&seen, &parties)?;
+    Ok("600 messages".into())
+}
+
+/// Whatever is not the sandbox's to offer, accept, close or know: a record of each, which names the line that would allow
+/// it.
+fn refused(bench: &Bench) -> Result<String, String> {
+    let one = does(NEWER, "offer-1,joined,left,refused,close,refused").offers(&["two"]);
+    let parties = [one, does(OLDER, "accept,close,refused"), bare("refused")];
+    let seen = meeting(bench, &parties, &NAMES)?;
+    let ended =
+        |n: usize| seen.outcome().map(|o| o.serials[n].contains("bulkhead-init: exit code 0"));
+    seen.ensure(ended(1)? && ended(2)?, "a Linux got what it may not have")?;
+    let calls = |name: &str| {
+        let all = seen.denials.iter().filter(|d| d.sandbox == name);
+        all.filter(|d| d.record.kind == Kind::Hypercall as u32).count()
+    };
+    // 4 whom it may not offer to, and 3 calls for each of 4 slots that are not.
+    let counts = NAMES.map(calls);
+    seen.ensure(counts == [32, 16, 16], format!("records: {counts:?}"))?;
+    let told = |name: &str, text: &str| {
+        seen.denials.iter().any(|d| d.sandbox == name && d.to_string().contains(text))
+    };
+    let right = told("one", "may_connect = { to = [\"three\"], … }")
+        && told("two", "may_connect = { to = [\"three\"], … }")
+        && told("one", "there is no such slot");
+    seen.ensure(right, "the records do not say what would allow it")?;
+    Ok(format!("{counts:?} records"))
+}
+
+/// A process goes on reading and writing what its owner takes back and gives to a third: it reads zeros, and nothing that it
+/// writes arrives.
+fn taken(bench: &Bench, kernel: &'static str) -> Result<String, String> {
+    let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
+    let two = "accept,watch,gone,zeros,nap,nap,nap,nap,nap,zeros";
+    let parties = [bare(one).offers(BOTH), does(kernel, two), bare("accept,keep,close")];
+    let seen = meeting(bench, &parties, &NAMES)?;
+    let said = all_well(&seen, &parties)?[1];
+    let looks = said.lines().find_map(|line| line.split_once("all came to pass, "));
+    Ok(looks.map_or("", |(_, looks)| looks.trim_end()).into())
+}
+
+/// A process reads what its sandbox has closed.
+fn touches(bench: &Bench) -> Result<String, String> {
+    let parties = [
+        does(NEWER, "offer-1,joined,left,close,nap,nap").offers(&["two"]),
+        does(OLDER, "accept,close,touch"),
+    ];
+    let seen = meeting(bench, &parties, &NAMES[..2])?;
+    linux(&seen, "one", 1)?;
+    let memory = seen.denials.iter().filter(|d| d.record.kind == Kind::Memory as u32);
+    let memory: Vec<_> = memory.collect();
+    // The last word of what the other one writes.
+    let at = SLOTS_GPA + SENT - 8;
+    let right = matches!(memory[..], [d] if d.sandbox == "two" && d.record.address == at);
+    seen.ensure(right, format!("not one denial, of two at {at:#x}"))?;
+    let text = memory[0].to_string();
+    seen.ensure(text.contains("slot 0 of one"), "the record does not say whose it is")?;
+    Ok(text)
+}
+
+/// A Linux ends in the middle; the other is told, and they meet again.
+fn restarts(bench: &Bench, who: usize) -> Result<String, String> {
+    let parties = match who {
+        0 => [
+            does(NEWER, "offer-1,send,nap,restart,offer-1,send,told,left,close"),
+            bare("accept,receive,told,gone,zeros,close,accept,receive,close"),
+        ],
+        _ => [
+            bare("offer-1,send,told,left,close,offer-1,send,told,left,close"),
+            does(OLDER, "accept,receive,restart,accept,receive,close"),
+        ],
+    };
+    let [one, two] = parties;
+    let parties = [one.offers(&["two"]), two];
+    let seen = meeting(bench, &parties, &NAMES[..2])?;
+    all_well(&seen, &parties)?;
+    let lives = seen.sandbox(NAMES[who])?.restarts;
+    seen.ensure(lives == 1, format!("{lives} restarts"))?;
+    Ok("400 messages".into())
+}
+
+/// Lines between two, both ways at the same time, on the command line.
+fn lines(bench: &Bench) -> Result<String, String> {
+    let both = |other: &str, line: &str, [there, back]: [u32; 2]| {
+        format!(
+            "sh:-c,echo {line}|bhchannel offer {other} {there}&bhchannel accept {other} {back};wait;bhchannel list"
+        )
+    };
+    let parties = [
+        runs(NEWER, &both("two", "good", [7, 8])).offers(&["two"]),
+        runs(OLDER, &both("one", "news", [8, 7])).offers(&["one"]),
+    ];
+    let seen = meeting(bench, &parties, &NAMES[..2])?;
+    let said = all_well(&seen, &parties)?;
+    for (n, line) in ["news", "good"].into_iter().enumerate() {
+        let came = said[n].lines().any(|said| said.trim_end() == line);
+        seen.ensure(came, format!("{} was not told: {line}", NAMES[n]))?;
+    }
+    let own = "slot 0 of one sends 8192 bytes, idle here, gone there: offer 1, to two, tag 7";
+    seen.ensure(said[0].contains(own), "its slot is not listed")?;
+    Ok("good news".into())
+}
+
+/// What a killed process leaves open stays the sandbox's, is closed by another process, and not under one that uses it. Its memory is
+/// cached.
+fn left_open(bench: &Bench, kernels: [&'static str; 2]) -> Result<String, String> {
+    let script = "sh:-c,mount -t debugfs debugfs /sys/kernel/debug;\
+        (sleep 1000|bhchannel offer two 7)&sleep 1;bhchannel close 0;\
+        grep dc000000 /sys/kernel/debug/x86/pat_memtype_list;bhchannel list;\
+        killall -9 bhchannel;sleep 1;bhchannel close 0;bhchannel close 0;bhchannel list;echo line|bhchannel offer two 8";
+    let parties =
+        [runs(kernels[0], script).offers(&["two"]), runs(kernels[1], "bhchannel:accept,one,8")];
+    let seen = meeting(bench, &parties, &NAMES[..2])?;
+    let said = all_well(&seen, &parties)?;
+    for text in [
+        " uses slot 0; end it first",
+        "write-back",
+        "slot 0 of one sends 8192 bytes, open here, idle there: offer 1, to two, tag 7",
+        "there is no such offer, or nothing to close",
+        "slot 0 of one sends 8192 bytes, idle here, idle there: offer 1, to two, tag 7",
+    ] {
+        seen.ensure(said[0].contains(text), format!("not said: {text}"))?;
+    }
+    let came = said[1].lines().any(|line| line.trim_end() == "line");
+    seen.ensure(came, "no line by the next offer")?;
+    Ok("closed after it".into())
+}
