@@ -17,7 +17,9 @@
 #include <linux/bitmap.h>
 #include <linux/delay.h>
 #include <linux/hrtimer.h>
+#include <linux/if_ether.h>
 #include <linux/io.h>
+#include <linux/ip.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
@@ -70,8 +72,11 @@ struct bh_queue {
 	struct vring_desc *desc;
 	struct vring_avail *avail;
 	const struct vring_used *used;
-	/* How far the driver's `avail` was taken, the device's written, and its `used` seen. */
-	u16 num, taken, offered, seen;
+	/* How far the driver's `avail` was taken, the device's written, its `used` seen, and the driver's written. */
+	u16 num, taken, offered, seen, given;
+	/* A network card's of what it receives: packets over several chains, of which so many of one are still to come. */
+	bool receives, merged;
+	u16 rest;
 	/*
 	 * Its driver spins until the device has used what it was given, and cannot take it
 	 * back: so it has that back as soon as it is copied, and no device side can hold it.
@@ -244,15 +249,15 @@ static void describe(struct vring_desc *desc, u64 at, u32 len, u16 flags, u16 ne
 	desc->next = (__force __virtio16)cpu_to_le16(next);
 }
 
-/* Gives the driver a chain back. */
+/* Gives the driver a chain back. It sees all of a packet, or nothing. */
 static void complete_one(struct bh_queue *q, u32 head, u32 len)
 {
-	u16 own = le16_to_cpu((__force __le16)q->ring.used->idx);
-	struct vring_used_elem *to = &q->ring.used->ring[own & (q->num - 1)];
+	struct vring_used_elem *to = &q->ring.used->ring[q->given++ & (q->num - 1)];
 
 	to->id = (__force __virtio32)cpu_to_le32(head);
 	to->len = (__force __virtio32)cpu_to_le32(len);
-	smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(own + 1));
+	if (!q->rest)
+		smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(q->given));
 }
 
 /* Makes a chain of the mirror, by its first descriptor, available to the device. */
@@ -343,6 +348,40 @@ static int spoil(struct bh_queue *q, const char *what, u32 value)
 	return 0;
 }
 
+/*
+ * What a network card received, in the driver's buffers, where nobody can change it any more. False: a packet that cannot
+ * be, of which the driver would take another number of chains than is counted here.
+ *
+ * Kernels see to it that what a packet's header speaks of lies within the packet. 6.1 does not see to it that a checksum
+ * begins in what is left of the packet once its Ethernet header is taken off, and complains of itself when it sends that
+ * on. Such a header says nothing any more: the packet is as one from any network (crates/virtio/src/net.rs has the same).
+ */
+static bool received(struct bh_queue *q, u32 id, u32 len)
+{
+	const struct vring_desc *desc = &q->ring.desc[id];
+	struct virtio_net_hdr_v1 *header = phys_to_virt(le64_to_cpu((__force __le64)desc->addr));
+
+	if (q->rest) {
+		q->rest--;
+		return true;
+	}
+	if (len < sizeof(*header) + ETH_HLEN)
+		return false;
+	if (q->merged) {
+		u16 buffers = le16_to_cpu((__force __le16)header->num_buffers);
+
+		if (!buffers || buffers > q->num)
+			return false;
+		q->rest = buffers - 1;
+	}
+	if (header->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM &&
+	    le16_to_cpu((__force __le16)header->csum_start) < ETH_HLEN + sizeof(struct iphdr)) {
+		header->flags = 0;
+		header->gso_type = VIRTIO_NET_HDR_GSO_NONE;
+	}
+	return true;
+}
+
 /* Gives the driver back the next chain that the device has used; 0: none. */
 static int drain_one(struct bh_queue *q)
 {
@@ -365,6 +404,8 @@ static int drain_one(struct bh_queue *q)
 		return spoil(q, "used length", len);
 	if (len)
 		carry(&q->ring, id, NULL, bh->theirs + chain->in, len);
+	if (q->receives && !received(q, id, len))
+		return spoil(q, "packet of length", len);
 	if (chain->out_len)
 		pool_give(&bh->out, chain->out, chain->out_len);
 	if (chain->in_len)
@@ -615,6 +656,8 @@ static int add_vq(struct bh_virtio *virtio, struct virtqueue **vq, unsigned int 
 		.used = (const void *)(bh->theirs + BH_USED(n)),
 		/* Of each port the queue of what the driver sends. */
 		.copied = virtio->vdev.id.device == VIRTIO_ID_CONSOLE && n % 2 == 1,
+		.receives = virtio->vdev.id.device == VIRTIO_ID_NET && n % 2 == 0,
+		.merged = __virtio_test_bit(&virtio->vdev, VIRTIO_NET_F_MRG_RXBUF),
 	};
 	q->pages = alloc_pages_exact(q->size, GFP_KERNEL | __GFP_ZERO);
 	q->chains = kvcalloc(num, sizeof(*q->chains), GFP_KERNEL);

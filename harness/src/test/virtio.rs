@@ -1,5 +1,6 @@
 //! Stock virtio drivers of a Linux over a channel, with our module, and device sides in another Linux: a network
-//! card, a console, 6.12 and 6.1; either side that begins anew; either side that writes garbage.
+//! card, a console, 6.12 and 6.1; either side that begins anew; either side that writes
+//! garbage; packets whose headers lie, also between two without our module.
 
 use super::driver::{Bench, Job};
 use super::linux_channel::linux;
@@ -18,6 +19,12 @@ pub fn jobs() -> Vec<Job> {
         Job::one("channel/virtio-console-6.1", 240, |bench| console(bench, [OLDER, NEWER])),
         Job::one("channel/virtio-rogue-device", 240, rogue_device),
         Job::one("channel/virtio-rogue-driver", 240, rogue_driver),
+        Job::one("channel/virtio-lies", 240, |bench| lies_of_a_card(bench, NEWER)),
+        Job::one("channel/virtio-lies-6.1", 240, |bench| lies_of_a_card(bench, OLDER)),
+        Job::one("channel/virtio-lies-driver", 240, |bench| lies_of_a_driver(bench, NEWER)),
+        Job::one("channel/virtio-lies-driver-6.1", 240, |bench| lies_of_a_driver(bench, OLDER)),
+        Job::one("channel/linux-network-lies", 240, |bench| lies_in_records(bench, NEWER)),
+        Job::one("channel/linux-network-lies-6.1", 240, |bench| lies_in_records(bench, OLDER)),
         Job::one("channel/virtio-deaf", 240, deaf),
         Job::one("channel/virtio-restart", 240, restart),
     ]
@@ -116,6 +123,81 @@ fn rogue_driver(bench: &Bench) -> Result<String, String> {
     seen.ensure(spoilt > 0, "nothing was spoilt: the rogue is too tame")?;
     seen.ensure(sound(side), "the device side's kernel complains")?;
     Ok(format!("{spoilt} times refused; then {PINGED}"))
+}
+
+/// Milliseconds of packets with headers that lie.
+const LIES: &str = "2000";
+
+/// A network card whose packets' headers lie; the driver's Linux has them for itself and sends them on.
+fn lies_of_a_card(bench: &Bench, kernel: &str) -> Result<String, String> {
+    let jobs = [
+        "sh:-c,bhvirtio${IFS}gate&bhvirtio${IFS}card${IFS}10.9.0.1/24${IFS}ping${IFS}-c${IFS}5${IFS}-W${IFS}1${IFS}10.9.0.2",
+        &format!("bhvirtio:lie,lan,{LIES},bhvirtio,net,tap0,lan,10.9.0.2/24"),
+    ];
+    let seen = look(&two([kernel, NEWER], jobs), bench)?;
+    let said = driver(&seen)?;
+    seen.ensure(said.contains(PINGED), "the network does not work after that")?;
+    let spoilt = said.contains("the device side spoilt queue 0: packet of length");
+    seen.ensure(spoilt, "a number of buffers that cannot be was taken")?;
+    told_lies(&seen, &seen.outcome()?.serials[2], said)
+}
+
+/// The same of a driver's, against a device side whose Linux sends them on.
+fn lies_of_a_driver(bench: &Bench, kernel: &str) -> Result<String, String> {
+    let lie = format!("bhvirtio:lie,lan,{LIES},bhvirtio,card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2");
+    let jobs = [
+        &lie[..],
+        "sh:-c,bhvirtio${IFS}gate&bhvirtio${IFS}net${IFS}tap0${IFS}lan${IFS}10.9.0.2/24",
+    ];
+    let seen = look(&two([NEWER, kernel], jobs), bench)?;
+    let said = driver(&seen)?;
+    let side = &seen.outcome()?.serials[2];
+    seen.ensure(sound(side), "the device side's kernel complains")?;
+    seen.ensure(said.contains(PINGED), "the network does not work after that")?;
+    told_lies(&seen, said, side)
+}
+
+/// The same at the other end of `bhchannel net`.
+fn lies_in_records(bench: &Bench, kernel: &str) -> Result<String, String> {
+    let jobs = [
+        // The first one waits until there is somebody.
+        "sh:-c,bhvirtio${IFS}gate&bhchannel${IFS}net${IFS}bh0${IFS}there${IFS}back${IFS}10.9.0.1/24${IFS}\
+         sh${IFS}-c${IFS}'ping${IFS}-c${IFS}1${IFS}-W${IFS}60${IFS}10.9.0.2;ping${IFS}-c${IFS}5${IFS}10.9.0.2'",
+        &format!("bhvirtio:lie,back,{LIES},bhchannel,net,bh0,back,there,10.9.0.2/24"),
+    ];
+    let mut manifest = two([kernel, NEWER], jobs);
+    let (before, _) = manifest.0.split_once("[[channel]]").unwrap_or_default();
+    manifest.0 = before.to_owned();
+    for (name, from, to) in [("there", "one", "two"), ("back", "two", "one")] {
+        let _ = writeln!(
+            manifest.0,
+            "[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"1 MiB\"\nkind = \"records\""
+        );
+    }
+    let seen = look(&manifest, bench)?;
+    let said = driver(&seen)?;
+    seen.ensure(said.contains(PINGED), "the network does not work after that")?;
+    told_lies(&seen, &seen.outcome()?.serials[2], said)
+}
+
+/// That headers lied, and the other side's kernel took enough of these packets.
+fn told_lies(seen: &Seen, liar: &str, said: &str) -> Result<String, String> {
+    /// Packets that lied, and of those that came through to each place.
+    const LEAST: [u64; 2] = [1000, 32];
+    let told =
+        liar.lines().find_map(|line| line.strip_prefix("bhvirtio: ")?.split_once(" packets with"));
+    let told: u64 = told.and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
+    seen.ensure(told >= LEAST[0], format!("{told} packets: the rogue is too tame"))?;
+    let at = |place: &str| {
+        let start = format!("bhvirtio: gate {place}: ");
+        said.lines()
+            .rev()
+            .find_map(|line| line.trim_end().strip_prefix(&start)?.parse::<u64>().ok())
+    };
+    let came = ["small", "large", "program"].map(|place| at(place).unwrap_or(0));
+    let enough = came.iter().all(|count| *count >= LEAST[1]);
+    seen.ensure(enough, format!("{came:?} came through: the kernel refuses all"))?;
+    Ok(format!("{told} packets lied, at least {came:?} were taken; then {PINGED}"))
 }
 
 /// A console whose device side takes nothing, while the driver's Linux prints more than there is room for, and which then is

@@ -11,10 +11,14 @@
 //! | `reach ADDRESS` | for tests: waits until an address answers, then until it does not, then until it does again |
 //! | `deaf CHANNEL MS PROGRAM ...` | for tests: a console that takes nothing that the driver prints, then a program in its place |
 //! | `rogue CHANNEL MS [PROGRAM ...]` | for tests: writes garbage into the own section, then runs a program |
+//! | `lie CHANNEL MS [PROGRAM ...]` | for tests: as a network card, or a sender of records, packets whose headers lie, then a program in its place |
+//! | `gate` | for tests: sends packets on, and takes them |
 #![forbid(unsafe_code)]
 
 mod console;
 mod driver;
+mod gate;
+mod lie;
 mod net;
 mod rogue;
 mod side;
@@ -40,8 +44,13 @@ fn main() -> ExitCode {
         ["rogue", channel, millis, program, ref more @ ..] => {
             rogue::run(channel, millis).and_then(|()| done(Command::new(program).args(more)))
         }
+        ["lie", channel, millis] => lie::run(channel, millis),
+        ["lie", channel, millis, program, ref more @ ..] => {
+            lie::run(channel, millis).and_then(|()| done(Command::new(program).args(more)))
+        }
+        ["gate"] => gate::run(),
         _ => Err(io::Error::other(
-            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | card ADDRESS [PROGRAM ...] | terminal | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...]",
+            "usage: bhvirtio net DEVICE CHANNEL [ADDRESS [PROGRAM ...]] | console CHANNEL | ask CHANNEL LINE ANSWER | card ADDRESS [PROGRAM ...] | terminal | reach ADDRESS | deaf CHANNEL MS PROGRAM ... | rogue CHANNEL MS [PROGRAM ...] | lie CHANNEL MS [PROGRAM ...] | gate",
         )),
     };
     match done {

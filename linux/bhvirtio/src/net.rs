@@ -1,8 +1,9 @@
 //! A network card whose cable leads to a tap of this Linux's. Packets go by the kernel's own copies between the
-//! sections and the tap: this program moves descriptors. They are as large as the two kernels make them, up to
+//! sections and the tap: this program moves descriptors, and looks at the headers that the driver writes. They are as large as the two kernels make them, up to
 //! 64 KiB, with virtio's header before each, which tap and card have in common.
 
 use crate::side::Side;
+use bulkhead_channel::{Bytes, Memory};
 use bulkhead_linux::run::done;
 use bulkhead_linux::section::PARTS;
 use bulkhead_linux::tun;
@@ -18,12 +19,12 @@ use std::thread;
 /// Packets each way before it looks at the other one.
 const ROUND: usize = 32;
 /// Checksums and large packets, each way.
-const FEATURES: u64 =
+pub const FEATURES: u64 =
     CSUM | GUEST_CSUM | HOST_TSO4 | HOST_TSO6 | GUEST_TSO4 | GUEST_TSO6 | MAC | MRG_RXBUF;
 /// What it cannot do without: packets go over several of the driver's buffers.
-const NEEDED: u64 = MRG_RXBUF;
+pub const NEEDED: u64 = MRG_RXBUF;
 /// Descriptors: what the driver receives into, and what it sends.
-const SIZES: [u16; 2] = [256, 128];
+pub const SIZES: [u16; 2] = [256, 128];
 
 /// Serves; see the crate's table.
 pub fn serve(device: &str, channel: &str, more: &[&str]) -> io::Result<()> {
@@ -44,7 +45,7 @@ pub fn serve(device: &str, channel: &str, more: &[&str]) -> io::Result<()> {
 }
 
 /// An Ethernet address for the driver: a local one, from the channel's name.
-fn address(channel: &str) -> [u8; 6] {
+pub fn address(channel: &str) -> [u8; 6] {
     let hash = channel
         .bytes()
         .fold(0x811C_9DC5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -91,9 +92,12 @@ impl Card {
                 return Ok(false);
             };
             let Some(chain) = chain else { break };
-            match self.side.driver.write_to(&self.tap, chain.reads.at, chain.reads.len) {
-                // A packet that the kernel does not take, such as garbage, or because the tap is down, is lost.
-                Ok(_) | Err(_) => {}
+            // A packet that the kernel does not take, such as garbage, or because the tap is down, is lost.
+            let mut header = [0; HEADER];
+            let read = self.side.theirs.bytes(chain.reads.at, chain.reads.len);
+            if read.is_some_and(|packet| packet.read(0, &mut header)) {
+                let (at, len) = (chain.reads.at + HEADER, chain.reads.len - HEADER);
+                let _ = self.side.driver.write_behind(&harmless(header), &self.tap, at, len);
             }
             queue.used(&chain, 0);
             any = true;

@@ -51,6 +51,24 @@ impl Section {
         result(unsafe { libc::write(raw(file.as_fd()), part.iov_base, len) })
     }
 
+    /// Writes bytes of it to a file behind others, in one write.
+    ///
+    /// # Errors
+    /// They don't lie in it, or the file's.
+    pub fn write_behind(
+        &self,
+        head: &[u8],
+        file: &impl AsFd,
+        at: usize,
+        len: usize,
+    ) -> io::Result<usize> {
+        let head = iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() };
+        let parts = [head, self.part(at, len)?];
+        // SAFETY: the kernel reads bytes of a slice, and bytes that are mapped; that a peer changes these meanwhile is its
+        // matter.
+        result(unsafe { libc::writev(raw(file.as_fd()), parts.as_ptr(), 2) })
+    }
+
     /// Reads from a file into parts of it, one after the other.
     ///
     /// # Errors
