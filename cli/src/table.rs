@@ -275,7 +275,7 @@ fn rights(out: &mut String, plan: &Plan) {
             let page = || show(bulkhead_layout::PAGE);
             let function = format!("registers of channel {name} (function {}), mediated", end.bdf);
             row(end.registers, page(), "r--", function);
-            if end.pin.is_some() {
+            if end.woken.is_some() {
                 let what =
                     format!("MSI-X table of channel {name} (function {}), mediated", end.bdf);
                 row(end.registers + bulkhead_layout::PAGE, page(), "trap", what);

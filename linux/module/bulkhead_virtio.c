@@ -18,6 +18,7 @@
 #include <linux/delay.h>
 #include <linux/hrtimer.h>
 #include <linux/if_ether.h>
+#include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/ip.h>
 #include <linux/module.h>
@@ -34,15 +35,18 @@
 
 #include "layout.h"
 
-/* How often it looks for what the device has used: while there is something, and else. */
+/*
+ * How often it looks for what the device has used: while there is something, and else. Where
+ * the device side rings, a look that finds nothing is the last one until then.
+ */
 static unsigned int poll_us = 50;
 module_param(poll_us, uint, 0644);
 MODULE_PARM_DESC(poll_us, "microseconds between looks at a busy device");
 static unsigned int idle_us = 1000;
 module_param(idle_us, uint, 0644);
-MODULE_PARM_DESC(idle_us, "microseconds between looks at an idle device, at most");
+MODULE_PARM_DESC(idle_us, "microseconds between looks at an idle device that does not ring, at most");
 
-/* How often it looks whether there is a device side at all. */
+/* How often it looks, at most, whether there is a device side at all. */
 #define WATCH_MS 20
 /* Buffers in a section begin at multiples of so many bytes. */
 #define GRANULE 1024
@@ -91,15 +95,22 @@ struct bh_device {
 	u8 *mine;
 	const u8 *theirs;
 	u32 section;
+	/* Each side rings the other one; the interrupt by which this one is woken, 0: it looks. */
 	bool rings;
-	/* Chains, pools and the queues' positions. */
+	int irq;
+	/* Chains, pools, the queues' positions, and whether the queues are in use. */
 	spinlock_t lock;
 	struct bh_pool out, in;
-	u64 rung;
+	/* What it rang for last, and how it asked to be woken last. */
+	u64 rung, armed;
+	/* What the device side said of itself when that was looked at last, and when. */
+	u64 heard;
+	unsigned long watched;
 	u32 epoch, peer, refused;
 	struct hrtimer timer;
 	ktime_t interval;
-	bool running, spoilt;
+	struct tasklet_struct work;
+	bool running, spoilt, woken;
 	struct delayed_work watch;
 	struct bh_virtio *virtio;
 	struct bh_queue queues[BH_QUEUES];
@@ -480,27 +491,28 @@ static bool notify(struct virtqueue *vq)
 		return false;
 	if (take(q))
 		ring(bh);
-	/* An answer is likely: look as often as at a busy one. */
-	if (ktime_after(READ_ONCE(bh->interval), soon)) {
+	/* An answer is likely: look as often as at a busy one. A device side that rings does with it. */
+	if (!bh->irq && ktime_after(READ_ONCE(bh->interval), soon)) {
 		spin_lock_irqsave(&bh->lock, flags);
 		bh->interval = soon;
 		if (bh->running)
-			hrtimer_start(&bh->timer, soon, HRTIMER_MODE_REL_SOFT);
+			hrtimer_start(&bh->timer, soon, HRTIMER_MODE_REL);
 		spin_unlock_irqrestore(&bh->lock, flags);
 	}
 	return true;
 }
 
-/* Looks at what the device has done. */
-static enum hrtimer_restart look(struct hrtimer *timer)
+/* Whether the device has done anything. */
+static bool serve(struct bh_device *bh)
 {
-	struct bh_device *bh = container_of(timer, struct bh_device, timer);
-	ktime_t soon = micros(poll_us), late = micros(idle_us);
 	unsigned int n, drained, all = 0;
 	unsigned long flags;
-	bool again;
+	bool running;
 
-	for (n = 0; n < BH_QUEUES; n++) {
+	spin_lock_irqsave(&bh->lock, flags);
+	running = bh->running;
+	spin_unlock_irqrestore(&bh->lock, flags);
+	for (n = 0; running && n < BH_QUEUES; n++) {
 		struct bh_queue *q = &bh->queues[n];
 
 		if (!q->vq)
@@ -513,14 +525,75 @@ static enum hrtimer_restart look(struct hrtimer *timer)
 			vring_interrupt(0, q->vq);
 		all += drained;
 	}
+	return all;
+}
+
+/* Asks to be woken, once: by another odd number each time. Whoever does looks once more. */
+static void arm(struct bh_device *bh)
+{
+	bh->armed = (bh->armed & ~(u64)U32_MAX) | (u32)(bh->armed + 1) | 1;
+	set_word(bh, BH_ARMED, bh->armed);
+	/* Before a device side rings it writes what it has done: one of both sees the other. */
+	smp_mb();
+}
+
+/* Has it looked whether there is a device side, but not more often than it may. */
+static void watch_soon(struct bh_device *bh)
+{
+	unsigned long due = READ_ONCE(bh->watched) + msecs_to_jiffies(WATCH_MS), now = jiffies;
+
+	queue_delayed_work(system_long_wq, &bh->watch, time_after(due, now) ? due - now : 0);
+}
+
+/*
+ * Looks at what the device has done. It asks to be woken only when nothing was there, and
+ * nobody rang, since the last look: so a device side that rings for nothing costs an
+ * interrupt for each poll_us, not as many as it likes.
+ */
+static void look(struct tasklet_struct *work)
+{
+	struct bh_device *bh = container_of(work, struct bh_device, work);
+	ktime_t soon = micros(poll_us), late = micros(idle_us);
+	bool woken = xchg(&bh->woken, false), any = serve(bh), sleeps = false;
+	unsigned long flags;
+
+	if (bh->irq && !any && !woken) {
+		arm(bh);
+		any = serve(bh);
+		sleeps = !any;
+	}
+	if (bh->irq && (bh->spoilt || word(bh->theirs, BH_HELLO) != READ_ONCE(bh->heard)))
+		watch_soon(bh);
 	spin_lock_irqsave(&bh->lock, flags);
-	bh->interval = all ? soon : min_t(ktime_t, 2 * bh->interval, max_t(ktime_t, soon, late));
-	/* A driver that was just given something back may have notified, and so started it. */
-	again = bh->running && !hrtimer_is_queued(timer);
-	if (again)
-		hrtimer_forward_now(timer, max_t(ktime_t, bh->interval, NSEC_PER_USEC));
+	bh->interval = any || bh->irq ? soon :
+					min_t(ktime_t, 2 * bh->interval, max_t(ktime_t, soon, late));
+	if (bh->irq ? !sleeps : bh->running)
+		hrtimer_start(&bh->timer, max_t(ktime_t, bh->interval, NSEC_PER_USEC),
+			      HRTIMER_MODE_REL);
 	spin_unlock_irqrestore(&bh->lock, flags);
-	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
+}
+
+static enum hrtimer_restart ticked(struct hrtimer *timer)
+{
+	tasklet_schedule(&container_of(timer, struct bh_device, timer)->work);
+	return HRTIMER_NORESTART;
+}
+
+/* The device side rang, or its monitor, because it has ended. */
+static irqreturn_t rung(int irq, void *data)
+{
+	struct bh_device *bh = data;
+
+	WRITE_ONCE(bh->woken, true);
+	tasklet_schedule(&bh->work);
+	return IRQ_HANDLED;
+}
+
+/* Waits until a look that has begun is over. */
+static void settle(struct bh_device *bh)
+{
+	tasklet_disable(&bh->work);
+	tasklet_enable(&bh->work);
 }
 
 static void run(struct bh_device *bh, bool on)
@@ -531,10 +604,10 @@ static void run(struct bh_device *bh, bool on)
 	bh->running = on;
 	bh->interval = micros(poll_us);
 	if (on)
-		hrtimer_start(&bh->timer, bh->interval, HRTIMER_MODE_REL_SOFT);
+		hrtimer_start(&bh->timer, bh->interval, HRTIMER_MODE_REL);
 	spin_unlock_irqrestore(&bh->lock, flags);
 	if (!on)
-		hrtimer_cancel(&bh->timer);
+		settle(bh);
 }
 
 /*
@@ -559,6 +632,7 @@ static void reset(struct virtio_device *vdev)
 	for (n = 0; n < BH_QUEUES; n++)
 		memset(bh->mine + BH_AVAIL(n), 0, sizeof(u32));
 	say_hello(bh, OPEN);
+	ring(bh);
 }
 
 static u8 get_status(struct virtio_device *vdev)
@@ -575,6 +649,7 @@ static void set_status(struct virtio_device *vdev, u8 status)
 	set_word(virtio->bh, BH_STATUS, status);
 	if (begins)
 		run(virtio->bh, true);
+	ring(virtio->bh);
 }
 
 static u64 get_features(struct virtio_device *vdev)
@@ -829,6 +904,7 @@ static void end(struct bh_device *bh)
 	bh->virtio = NULL;
 	bh->epoch = following(bh->epoch);
 	say_hello(bh, OPEN);
+	ring(bh);
 }
 
 static void watch(struct work_struct *work)
@@ -838,6 +914,8 @@ static void watch(struct work_struct *work)
 	u32 peer = epoch_of(hello);
 	bool open = phase_of(hello) == OPEN && peer;
 
+	WRITE_ONCE(bh->heard, hello);
+	WRITE_ONCE(bh->watched, jiffies);
 	if (bh->virtio && (!open || peer != bh->peer || bh->spoilt)) {
 		dev_info_ratelimited(&bh->pci->dev, "the device is gone: its side %s\n",
 				     bh->spoilt ? "spoilt the channel" :
@@ -849,10 +927,11 @@ static void watch(struct work_struct *work)
 	}
 	if (!bh->virtio && open && peer != bh->refused)
 		begin(bh, peer);
-	queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(WATCH_MS));
+	if (!bh->irq)
+		queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(WATCH_MS));
 }
 
-/* The size of a section, from the capability that comes first; the second one tells the doorbell. */
+/* The size of a section, from the capability that comes first; the second one tells the doorbells. */
 static int configuration(struct bh_device *bh)
 {
 	int at = pci_find_capability(bh->pci, PCI_CAP_ID_VNDR);
@@ -903,6 +982,41 @@ static int map(struct bh_device *bh)
 	return 0;
 }
 
+/* Has the device side wake this one. */
+static int wake(struct bh_device *bh)
+{
+	int err = pci_alloc_irq_vectors(bh->pci, 1, 1, PCI_IRQ_MSIX);
+
+	if (err < 0)
+		return err;
+	pci_set_master(bh->pci);
+	bh->irq = pci_irq_vector(bh->pci, 0);
+	/* An epoch of this life: no number of an earlier one comes again. */
+	bh->armed = (u64)bh->epoch << 32;
+	set_word(bh, BH_ARMED, bh->armed);
+	err = request_irq(bh->irq, rung, 0, KBUILD_MODNAME, bh);
+	if (err) {
+		bh->irq = 0;
+		pci_free_irq_vectors(bh->pci);
+		return err;
+	}
+	/* Now one comes unasked. */
+	iowrite32(1, bh->registers + BH_CONTROL);
+	return 0;
+}
+
+/* Nobody wakes it any more. */
+static void hush(struct bh_device *bh)
+{
+	if (!bh->irq)
+		return;
+	iowrite32(0, bh->registers + BH_CONTROL);
+	free_irq(bh->irq, bh);
+	pci_free_irq_vectors(bh->pci);
+	bh->irq = 0;
+	settle(bh);
+}
+
 static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 {
 	struct bh_device *bh = devm_kzalloc(&pci->dev, sizeof(*bh), GFP_KERNEL);
@@ -916,8 +1030,9 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	if (err)
 		return err;
 	spin_lock_init(&bh->lock);
-	hrtimer_init(&bh->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
-	bh->timer.function = look;
+	hrtimer_init(&bh->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	bh->timer.function = ticked;
+	tasklet_setup(&bh->work, look);
 	INIT_DELAYED_WORK(&bh->watch, watch);
 	err = pool_init(&bh->out, bh->mine, bh->section);
 	if (!err)
@@ -932,6 +1047,9 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	bh->epoch = following(bh->epoch);
 	say_hello(bh, OPEN);
 	pci_set_drvdata(pci, bh);
+	err = bh->rings ? wake(bh) : 0;
+	if (err)
+		dev_warn(&pci->dev, "no interrupt (%d): it looks from time to time\n", err);
 	queue_delayed_work(system_long_wq, &bh->watch, 0);
 	return 0;
 }
@@ -940,9 +1058,15 @@ static void remove(struct pci_dev *pci)
 {
 	struct bh_device *bh = pci_get_drvdata(pci);
 
+	hush(bh);
 	cancel_delayed_work_sync(&bh->watch);
 	end(bh);
+	/* A look may start the timer, the timer a look: now neither goes on. */
+	tasklet_kill(&bh->work);
+	hrtimer_cancel(&bh->timer);
+	tasklet_kill(&bh->work);
 	say_hello(bh, CLOSED);
+	ring(bh);
 	bitmap_free(bh->out.taken);
 	bitmap_free(bh->in.taken);
 }

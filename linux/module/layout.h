@@ -12,6 +12,7 @@
 #define BH_CAP_SECTION 0x10
 #define BH_CAP_NOTIFY 0x30
 #define BH_ID 0x0
+#define BH_CONTROL 0x8
 #define BH_DOORBELL 0xc
 #define BH_DEVICE_PEER 0x1
 #define BH_EPOCHS 0x3fffffff

@@ -28,7 +28,7 @@ pub fn run(bytes: &[u8]) -> Result<Seen, String> {
 }
 
 fn end(which: usize, mut input: Input) -> Result<Seen, String> {
-    let end = End::new(which & 1 != 0, which & 2 == 0);
+    let end = End::new(which as u32 & 1, which & 2 == 0, which & 4 == 0);
     let mut seen = Seen::default();
     while !input.is_empty() {
         let access = end.imagine(&mut input);

@@ -69,12 +69,12 @@ pub fn described(n: usize, own: &End, shadow: &mut Shadow) -> Described {
     (function.trap, function.trap_len) = (own.registers, own.pages());
     function.end = at + PAGE - MMIO_VA;
     function.state = at + 2 * PAGE - MMIO_VA + 4 * u64::from(own.id);
-    if own.id == 0 {
-        function.bell = own.bell.map_or(0, |bell| bell.number + 1);
-    }
-    if let (Some(bell), Some((_, line))) = (own.woken(), own.pin) {
-        (function.msix, function.line) = (MSIX_AT as u16, line);
-        function.woken = u16::from(bell.nth()) + 1;
+    function.bell = own.rings.map_or(0, |bell| bell.number + 1);
+    // Messages have two ends.
+    function.peer = u16::from(own.id == 0);
+    if let Some(woken) = own.woken {
+        (function.msix, function.line) = (MSIX_AT as u16, woken.line);
+        function.woken = u16::from(woken.bell.nth()) + 1;
     }
     let zero = |at| Reset { at, kind: Reset::STORE, size: 4, ..Reset::default() };
     let (registers, state) = (function.end, function.state);
@@ -92,14 +92,14 @@ fn granted(own: &End) -> Granted {
         Bar { number: 2, kind: memory(true), span: own.memory },
     ];
     let mut function = Function { bdf: own.bdf, ..Function::default() };
-    if let Some((pin, _)) = own.pin {
+    if let Some(woken) = own.woken {
         let table = registers.end();
         bars.push(Bar { number: 1, kind: memory(false), span: Span { start: table, len: PAGE } });
-        function.pin = pin;
+        function.pin = woken.pin;
         function.msix = Some(Msix { at: MSIX_AT as u8, vectors: 1, table, pba: table + PENDING });
     }
     function.bars = bars;
-    Granted { function, unconfined: false, line: own.pin.is_some(), place: Place::default() }
+    Granted { function, unconfined: false, line: own.woken.is_some(), place: Place::default() }
 }
 
 /// Its configuration: what the specification asks for, then a capability that says which channel it is.
@@ -114,7 +114,7 @@ fn configuration(plan: &Plan, own: &End) -> Vec<u8> {
     let mut page = vec![0; PAGE as usize];
     let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
     put(0x00, IDS);
-    let woken = own.woken().is_some();
+    let woken = own.woken.is_some();
     put(0x04, CAPABILITIES | if woken { INTERRUPT } else { 0 });
     put(0x08, 0xFF << 24 | (PROTOCOL + carries) << 8);
     put(0x0C, if own.more { SEVERAL_FUNCTIONS } else { 0 });
@@ -130,7 +130,7 @@ fn configuration(plan: &Plan, own: &End) -> Vec<u8> {
     put(NAMED_AT + NAMED, MAGIC);
     put(NAMED_AT + MESSAGES, carries);
     put(NAMED_AT + MESSAGE, shape.map_or(0, |shape| shape.message()));
-    put(NAMED_AT + NOTIFY, own.bell.map_or(0, |bell| bell.told(own.id == 0)));
+    put(NAMED_AT + NOTIFY, plan.told(own.region, own.id == 0));
     if woken {
         // One entry, in BAR 1.
         put(MSIX_AT, u32::from(MSIX));

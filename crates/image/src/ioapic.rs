@@ -116,7 +116,7 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
 /// Lines that channels' ends have, as a set: they are no lines of the machine's.
 #[must_use]
 pub fn pins(ends: &[End]) -> u32 {
-    ends.iter().filter_map(|end| end.pin).fold(0, |set, (_, line)| set | 1 << line)
+    ends.iter().filter_map(|end| end.woken).fold(0, |set, woken| set | 1 << woken.line)
 }
 
 /// This sandbox's share of the remapping table: equal ones for all that have lines.

@@ -50,19 +50,19 @@ pub struct End {
 }
 
 impl End {
-    /// The receiver of a channel that wakes it, or the sender of one, or the receiver of one that wakes nobody.
+    /// The end of this number, 0 or 1, that rings the other one, or is woken by it, or both.
     #[must_use]
-    pub fn new(receives: bool, woken: bool) -> Self {
+    pub fn new(id: u32, rings: bool, woken: bool) -> Self {
         let bell = plan::Bell { number: 3, vector: plan::Bell::FIRST_VECTOR - 2, adaptive: false };
         let own = plan::End {
             region: 0,
-            id: u32::from(receives),
+            id,
             peers: vec![0, 1],
             bdf: Bdf(0x80),
             more: false,
             registers: GUEST,
-            bell: woken.then_some(bell),
-            pin: (receives && woken).then_some((1, 16)),
+            rings: rings.then_some(bell),
+            woken: woken.then_some(plan::Woken { bell, pin: 1, line: 16 }),
             memory: Span { start: 0xD200_0000, len: 4 * PAGE },
         };
         let mut shadow = Shadow::default();

@@ -359,14 +359,12 @@ fn channel(
     if size != 4 && hw.holds(Rule::Table) {
         return Err(Denied);
     }
-    // A sender of messages is number 0 of two.
-    const PEER: u64 = 1 << 16;
     match offset {
         end::CONTROL => {
             hw.set_page(function.end + offset, 4, value & 1);
             aim(hw, function)?;
         }
-        end::DOORBELL if value == PEER && function.bell != 0 => {
+        end::DOORBELL if value == u64::from(function.peer) << 16 && function.bell != 0 => {
             hw.ring(u32::from(function.bell) - 1);
         }
         end::STATE => {

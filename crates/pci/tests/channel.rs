@@ -33,14 +33,17 @@ fn entry(end: &End, core: u64, vector: u64) -> Result<(), Denied> {
 
 /// A receiver that wants interrupts.
 fn receiver() -> End {
-    let end = End::new(true, true);
+    let end = End::new(1, false, true);
     write(&end, 0x08, 1).unwrap();
     end
 }
 
 #[test]
 fn the_state_goes_to_the_page_and_to_the_table() {
-    for end in [End::new(true, true), End::new(true, false), End::new(false, true)] {
+    for (id, rings, woken) in
+        [(1, false, true), (1, false, false), (0, true, false), (0, true, true)]
+    {
+        let end = End::new(id, rings, woken);
         write(&end, 0x10, 7).unwrap();
         assert_eq!(end.state.get(), 7);
     }
@@ -48,7 +51,7 @@ fn the_state_goes_to_the_page_and_to_the_table() {
 
 #[test]
 fn other_widths_are_denied() {
-    let end = End::new(true, true);
+    let end = End::new(1, false, true);
     for (offset, size) in [(0x10, 1), (0x12, 2), (0x10, 8), (0x11, 4), (0x0E, 4), (0x10, 3)] {
         let done = end.access(Access::Table(offset, size, Some(1)));
         assert_eq!((done, end.wrong()), (Err(Denied), Ok(())), "{offset:#x} by {size}");
@@ -56,15 +59,20 @@ fn other_widths_are_denied() {
 }
 
 #[test]
-fn a_sender_rings_for_its_receiver_and_for_nobody_else() {
-    let sender = End::new(false, true);
-    for (value, rings) in [(0x1_0000, 1), (0, 1), (0x1_0001, 1), (0x2_0000, 1), (0x1_0000, 2)] {
-        write(&sender, 0x0C, value).unwrap();
-        assert_eq!(sender.rings.get(), rings, "{value:#x}");
-    }
-    for end in [End::new(true, true), End::new(false, false)] {
-        write(&end, 0x0C, 0x1_0000).unwrap();
-        assert_eq!(end.rings.get(), 0);
+fn an_end_rings_for_its_peer_and_for_nobody_else() {
+    for (id, peer) in [(0, 0x1_0000), (1, 0)] {
+        let end = End::new(id, true, false);
+        let wrong =
+            [0x1_0000, 0, 1, 0x1_0001, 0x2_0000, 1 << 32].into_iter().filter(|v| *v != peer);
+        for (value, rings) in
+            [(peer, 1)].into_iter().chain(wrong.map(|v| (v, 1))).chain([(peer, 2)])
+        {
+            write(&end, 0x0C, value).unwrap();
+            assert_eq!(end.rings.get(), rings, "{id} {value:#x}");
+        }
+        let silent = End::new(id, false, true);
+        write(&silent, 0x0C, peer).unwrap();
+        assert_eq!(silent.rings.get(), 0);
     }
 }
 
@@ -136,10 +144,10 @@ fn a_restart_leaves_nothing() {
 proptest! {
     #[test]
     fn interrupts_stay_inside_whatever_is_written(
-        kind in 0u8..3,
+        (id, rings, woken) in (0u32..2, any::<bool>(), any::<bool>()),
         numbers in prop::collection::vec(any::<u64>(), 1..300),
     ) {
-        let end = End::new(kind != 0, kind != 2);
+        let end = End::new(id, rings, woken);
         for number in numbers {
             let access = end.imagine(&mut After(number));
             let _ = end.access(access);
@@ -151,7 +159,7 @@ proptest! {
 /// What is imagined gets far: interrupts go by the table and by the line, to two cores and more.
 #[test]
 fn the_sequences_get_far() {
-    let end = End::new(true, true);
+    let end = End::new(1, false, true);
     let (mut line, mut table, mut denied) = (0, 0, 0);
     for number in 0..20_000 {
         denied += u32::from(end.access(end.imagine(&mut After(number))).is_err());

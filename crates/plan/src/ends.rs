@@ -22,27 +22,31 @@ pub struct End {
     pub more: bool,
     /// Guest-physical page of its registers. The one behind it holds its MSI-X table, if it is woken.
     pub registers: u64,
-    /// How the channel's receiver is woken, if it is.
-    pub bell: Option<Bell>,
-    /// If it is woken itself: its interrupt pin, 1 for A to 4 for D, and the line of the sandbox's own IOAPIC
-    /// that it leads to.
-    pub pin: Option<(u8, u32)>,
+    /// The doorbell that it rings, if there is one.
+    pub rings: Option<Bell>,
+    /// The one that wakes it, if there is one.
+    pub woken: Option<Woken>,
     /// The shared memory, guest-physical: a power of two, aligned to its length. Behind the peers'
     /// sections there is nothing.
     pub memory: Span,
 }
 
-impl End {
-    /// How it is woken, if it is: as a receiver.
-    #[must_use]
-    pub fn woken(&self) -> Option<Bell> {
-        self.bell.filter(|_| self.pin.is_some())
-    }
+/// How an end is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// The doorbell.
+    pub bell: Bell,
+    /// Its interrupt pin, 1 for A to 4 for D.
+    pub pin: u8,
+    /// The line of the sandbox's own IOAPIC that the pin leads to.
+    pub line: u32,
+}
 
+impl End {
     /// Its pages of registers: its MSI-X table is in the second one.
     #[must_use]
     pub const fn pages(&self) -> u64 {
-        if self.pin.is_some() { 2 * PAGE } else { PAGE }
+        if self.woken.is_some() { 2 * PAGE } else { PAGE }
     }
 }
 
@@ -75,17 +79,20 @@ impl Plan {
         let (count, lines) = (own.len(), free_lines(&self.sandboxes[sandbox]));
         let end = |(n, bdf): (usize, Bdf)| {
             let (region, c) = own[n];
-            let (peers, bell) = (peers(c), self.bell(region));
+            let peers = peers(c);
             let id = peers.iter().position(|peer| *peer == sandbox).unwrap_or(0) as u32;
+            let (there, back) = (self.bell(region), self.back(region));
+            let (rings, wakes) = if id == 0 { (there, back) } else { (back, there) };
             // A device has four pins; two of its eight functions have one in common.
             let (device, pin) = (n / 8, n % 4);
             let line = lines.iter().cycle().nth(4 * device + pin);
-            let pin = line.filter(|_| id != 0 && bell.is_some()).map(|line| (pin as u8 + 1, *line));
+            let woken = wakes.zip(line);
+            let woken = woken.map(|(bell, line)| Woken { bell, pin: pin as u8 + 1, line: *line });
             End {
                 region,
                 id,
-                bell,
-                pin,
+                rings,
+                woken,
                 bdf,
                 more: bdf.function() == 0 && n + 1 < count,
                 registers: FUNCTIONS_GPA + n as u64 * 2 * PAGE,

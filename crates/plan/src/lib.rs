@@ -11,7 +11,7 @@ pub mod place;
 mod system;
 mod types;
 
-pub use ends::{End, peers, window};
+pub use ends::{End, Woken, peers, window};
 pub use kernel::Kernel;
 pub use pci::*;
 pub use system::*;

@@ -4,7 +4,7 @@ use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Trigger};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::BELL_PORT;
-use bulkhead_layout::info::ADAPTIVE;
+use bulkhead_layout::info::{ADAPTIVE, BACK};
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
 use std::path::PathBuf;
@@ -266,7 +266,8 @@ pub struct Channel {
     pub place: Place,
     /// What the region is for.
     pub part: Part,
-    /// Of [`Part::Rx`]: how the receiver is woken, if it is.
+    /// How the sandbox that writes it is woken, if it is: the receiver of messages by [`Part::Rx`], the driver of a virtio
+    /// device by its [`Part::Tx`], too.
     pub bell: Option<Bell>,
     /// The sandbox that writes: of [`Part::Rx`] the receiver.
     pub from: usize,
@@ -324,12 +325,12 @@ impl Slot {
     }
 }
 
-/// How the receiver of a channel is woken.
+/// How an end of a channel is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bell {
-    /// Its number among those that its sender rings.
+    /// Its number among those that the sandbox rings that reads the region.
     pub number: u16,
-    /// The receiver's interrupt vector.
+    /// The interrupt vector of the one that is woken.
     pub vector: u8,
     /// The receiver looks while that pays, before it sleeps.
     pub adaptive: bool,
@@ -340,13 +341,13 @@ impl Bell {
     /// vectors from the other end on.
     pub const FIRST_VECTOR: u8 = 0x5D;
 
-    /// Which of those that wake the receiver it is, from 0 on.
+    /// Which of those that wake that sandbox it is, from 0 on.
     #[must_use]
     pub const fn nth(self) -> u8 {
         Self::FIRST_VECTOR - self.vector
     }
 
-    /// The port that its sender writes to.
+    /// The port that whoever rings writes to.
     #[must_use]
     pub const fn port(self) -> u16 {
         BELL_PORT + self.number
@@ -422,5 +423,23 @@ impl Plan {
     pub fn bell(&self, tx: usize) -> Option<Bell> {
         self.channels.get(tx)?.part.shape()?;
         self.channels.get(tx + 1)?.bell
+    }
+
+    /// How the sender of a region is woken, if it is: a virtio device's driver.
+    #[must_use]
+    pub fn back(&self, tx: usize) -> Option<Bell> {
+        let region = self.channels.get(tx)?;
+        region.part.shape()?;
+        region.bell
+    }
+
+    /// How an information page, or a Linux's function, tells the sender or the receiver of a region of its doorbells.
+    #[must_use]
+    pub fn told(&self, tx: usize, sender: bool) -> u32 {
+        let back = self.back(tx).map_or(0, |bell| match sender {
+            true => u32::from(bell.vector),
+            false => u32::from(bell.number) + 1,
+        });
+        self.bell(tx).map_or(0, |bell| bell.told(sender)) | back << BACK
     }
 }

@@ -47,12 +47,12 @@ pub struct Function {
     pub end: u64,
     /// Of a channel's end: offset of its MSI-X capability.
     pub msix: u16,
-    /// Of a receiver that is woken: which word of its mailbox says where to, from 1 on; 0: none.
+    /// Of an end that is woken: which word of its mailbox says where to, from 1 on; 0: none.
     pub woken: u16,
-    /// Of a sender that can ring: which of the sandbox's doorbells, from 1 on; 0: none.
+    /// Of an end that can ring: which of the sandbox's doorbells, from 1 on; 0: none.
     pub bell: u16,
-    /// Padding.
-    pub reserved: u16,
+    /// And the number of the peer that it rings.
+    pub peer: u16,
     /// Monitor-virtual address of its interrupt remapping table of [`SLOTS`]
     /// entries; 0: its messages are not remapped.
     pub remap_va: u64,

@@ -53,7 +53,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
             lines: lines(sandbox),
             observe: sandbox.observe.clone(),
             starts: sandbox.autostart,
-            pins: plan.ends(index).iter().any(|end| end.pin.is_some()),
+            pins: plan.ends(index).iter().any(|end| end.woken.is_some()),
             ends: plan.ends(index).iter().map(|end| self::end(plan, end)).collect(),
         });
     }

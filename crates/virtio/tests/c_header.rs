@@ -23,6 +23,7 @@ fn header() -> String {
         ("CAP_SECTION", ivshmem::SECTION_SIZE as u64),
         ("CAP_NOTIFY", CAP_NOTIFY),
         ("ID", ivshmem::ID),
+        ("CONTROL", ivshmem::CONTROL),
         ("DOORBELL", ivshmem::DOORBELL),
         ("DEVICE_PEER", 1),
         ("EPOCHS", 0x3FFF_FFFF),

@@ -564,7 +564,7 @@ fn of_end(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
         let channel = &plan.channels[end.region];
         let (owner, gets) = if span(end.registers).contains(gpa) {
             ("registers of its end", "reads; its monitor takes 32-bit writes")
-        } else if end.pin.is_some() && span(end.registers + PAGE).contains(gpa) {
+        } else if end.woken.is_some() && span(end.registers + PAGE).contains(gpa) {
             ("MSI-X table of its end", "what its monitor answers")
         } else if span(end.memory.start).contains(gpa) {
             ("states of the peers", "reads; each peer's state register writes its own")

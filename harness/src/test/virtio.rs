@@ -15,9 +15,12 @@ pub fn jobs() -> Vec<Job> {
     vec![
         Job::one("channel/virtio-net", 240, |bench| net(bench, [NEWER, OLDER])),
         Job::one("channel/virtio-net-6.1", 240, |bench| net(bench, [OLDER, NEWER])),
-        Job::one("channel/virtio-console", 240, |bench| console(bench, [NEWER, NEWER])),
-        Job::one("channel/virtio-console-6.1", 240, |bench| console(bench, [OLDER, NEWER])),
-        Job::one("channel/virtio-rogue-device", 240, rogue_device),
+        Job::one("channel/virtio-sleeps", 240, |bench| sleeps(bench, [NEWER, NEWER])),
+        Job::one("channel/virtio-sleeps-6.1", 240, |bench| sleeps(bench, [OLDER, OLDER])),
+        Job::one("channel/virtio-console", 240, |bench| console(bench, [NEWER, NEWER], "doorbell")),
+        Job::one("channel/virtio-console-6.1", 240, |bench| console(bench, [OLDER, NEWER], "poll")),
+        Job::one("channel/virtio-rogue-device", 240, |bench| rogue_device(bench, "doorbell")),
+        Job::one("channel/virtio-rogue-polled", 240, |bench| rogue_device(bench, "poll")),
         Job::one("channel/virtio-rogue-driver", 240, rogue_driver),
         Job::one("channel/virtio-lies", 240, |bench| lies_of_a_card(bench, NEWER)),
         Job::one("channel/virtio-lies-6.1", 240, |bench| lies_of_a_card(bench, OLDER)),
@@ -30,15 +33,15 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// Two with a channel for a device between them: `one` has the driver.
-fn two([one, two]: [&str; 2], jobs: [&str; 2]) -> Manifest {
+/// Two with a channel for a device between them, and how its ends are woken: `one` has the driver.
+fn two([one, two]: [&str; 2], jobs: [&str; 2], notify: &str) -> Manifest {
     let mut manifest = Manifest::new()
         .ends_with(&["one"])
         .linux("one", one, jobs[0], &[0], "256 MiB", 1)
         .linux("two", two, jobs[1], &[1], "256 MiB", 2);
     let _ = writeln!(
         manifest.0,
-        "[[channel]]\nname = \"lan\"\nfrom = \"one\"\nto = [\"two\"]\nsize = \"4 MiB\"\nkind = \"virtio\""
+        "[[channel]]\nname = \"lan\"\nfrom = \"one\"\nto = [\"two\"]\nsize = \"4 MiB\"\nkind = \"virtio\"\nnotify = \"{notify}\""
     );
     manifest.0 = manifest.0.replace("artifact:test.cpio", "artifact:virtio.cpio");
     manifest
@@ -75,17 +78,49 @@ fn net(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
         "bhvirtio:card,10.9.0.1/24,ping,-c,5,-s,1400,10.9.0.2",
         "bhvirtio:net,tap0,lan,10.9.0.2/24",
     ];
-    let seen = look(&two(kernels, jobs), bench)?;
+    let seen = look(&two(kernels, jobs, "poll"), bench)?;
     let all = "5 packets transmitted, 5 packets received";
     seen.ensure(driver(&seen)?.contains(all), "packets were lost")?;
     Ok(all.into())
 }
 
+/// Both sides sleep, and are woken: the driver's by MSI-X, of which there is none but for packets.
+fn sleeps(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
+    const COUNT: &str = "echo $(grep bulkhead_virtio /proc/interrupts; cat /sys/class/net/eth0/statistics/rx_packets /sys/class/net/eth0/statistics/tx_packets)";
+    let script = format!(
+        "ping -c 5 -i 0.2 -s 1400 10.9.0.2; {COUNT}; sleep 4; {COUNT}; ping -c 1 10.9.0.2; {COUNT}"
+    );
+    let card = format!("bhvirtio:card,10.9.0.1/24,sh,-c,{}", script.replace(' ', "${IFS}"));
+    let jobs = [&card, "bhvirtio:net,tap0,lan,10.9.0.2/24"];
+    let seen = look(&two(kernels, jobs, "doorbell"), bench)?;
+    let said = driver(&seen)?;
+    seen.ensure(said.contains(PINGED), "packets were lost")?;
+    // Interrupts, and packets either way.
+    let counts = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let message = words.iter().any(|word| word.contains("MSI"));
+        let [_, interrupts, .., received, sent] = words[..] else { return None };
+        let [interrupts, received, sent] =
+            [interrupts, received, sent].map(|n| n.parse::<u32>().ok());
+        Some([interrupts?, received? + sent?]).filter(|_| message)
+    };
+    let lines = said.lines().filter(|line| line.contains("bulkhead_virtio"));
+    let all: Vec<_> = lines.filter_map(counts).collect();
+    let &[busy, idle, woken] = &all[..] else {
+        return Err(seen.wrong(format!("no three counts of interrupts: {all:?}")));
+    };
+    let more = |from: [u32; 2], to: [u32; 2]| [to[0] - from[0], to[1] - from[1]];
+    let ([interrupts, packets], [last, _]) = (more(busy, idle), more(idle, woken));
+    seen.ensure(busy[0] > 5 && last > 0, "its packets did not wake it")?;
+    seen.ensure(interrupts <= packets, "it was woken while nothing came")?;
+    Ok(format!("{} interrupts for 5 packets; in 4 s {interrupts} for {packets}", busy[0]))
+}
+
 /// A shell on a stock console, spoken to from the other side.
-fn console(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
+fn console(bench: &Bench, kernels: [&str; 2], notify: &str) -> Result<String, String> {
     // The answer is not in the line, which comes back as it is typed.
     let jobs = ["bhvirtio:terminal", "bhvirtio:ask,lan,tty;echo${IFS}sum$((40+2)),sum42"];
-    let mut manifest = two(kernels, jobs);
+    let mut manifest = two(kernels, jobs, notify);
     manifest.0 = manifest.0.replace("ends_with = [\"one\"]", "ends_with = [\"two\"]");
     let seen = look(&manifest, bench)?;
     let said = linux(&seen, "two", 2)?;
@@ -97,12 +132,12 @@ fn console(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
 const PINGED: &str = "5 packets transmitted, 5 packets received";
 
 /// A device side that writes garbage into all that it can write, and then is an honest one.
-fn rogue_device(bench: &Bench) -> Result<String, String> {
+fn rogue_device(bench: &Bench, notify: &str) -> Result<String, String> {
     let jobs = [
         "bhvirtio:card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2",
         "bhvirtio:rogue,lan,4000,bhvirtio,net,tap0,lan,10.9.0.2/24",
     ];
-    let seen = look(&two([NEWER, NEWER], jobs), bench)?;
+    let seen = look(&two([NEWER, NEWER], jobs, notify), bench)?;
     let said = driver(&seen)?;
     let spoilt = said.matches("the device side spoilt").count();
     seen.ensure(spoilt > 0, "nothing was spoilt: the rogue is too tame")?;
@@ -116,7 +151,7 @@ fn rogue_driver(bench: &Bench) -> Result<String, String> {
         "bhvirtio:rogue,lan,4000,bhvirtio,card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2",
         "bhvirtio:net,tap0,lan,10.9.0.2/24",
     ];
-    let seen = look(&two([NEWER, NEWER], jobs), bench)?;
+    let seen = look(&two([NEWER, NEWER], jobs, "doorbell"), bench)?;
     let side = &seen.outcome()?.serials[2];
     let spoilt = side.matches("Corrupted").count();
     seen.ensure(driver(&seen)?.contains(PINGED), "the device side does not work after that")?;
@@ -134,7 +169,7 @@ fn lies_of_a_card(bench: &Bench, kernel: &str) -> Result<String, String> {
         "sh:-c,bhvirtio${IFS}gate&bhvirtio${IFS}card${IFS}10.9.0.1/24${IFS}ping${IFS}-c${IFS}5${IFS}-W${IFS}1${IFS}10.9.0.2",
         &format!("bhvirtio:lie,lan,{LIES},bhvirtio,net,tap0,lan,10.9.0.2/24"),
     ];
-    let seen = look(&two([kernel, NEWER], jobs), bench)?;
+    let seen = look(&two([kernel, NEWER], jobs, "poll"), bench)?;
     let said = driver(&seen)?;
     seen.ensure(said.contains(PINGED), "the network does not work after that")?;
     let spoilt = said.contains("the device side spoilt queue 0: packet of length");
@@ -149,7 +184,7 @@ fn lies_of_a_driver(bench: &Bench, kernel: &str) -> Result<String, String> {
         &lie[..],
         "sh:-c,bhvirtio${IFS}gate&bhvirtio${IFS}net${IFS}tap0${IFS}lan${IFS}10.9.0.2/24",
     ];
-    let seen = look(&two([NEWER, kernel], jobs), bench)?;
+    let seen = look(&two([NEWER, kernel], jobs, "poll"), bench)?;
     let said = driver(&seen)?;
     let side = &seen.outcome()?.serials[2];
     seen.ensure(sound(side), "the device side's kernel complains")?;
@@ -165,7 +200,7 @@ fn lies_in_records(bench: &Bench, kernel: &str) -> Result<String, String> {
          sh${IFS}-c${IFS}'ping${IFS}-c${IFS}1${IFS}-W${IFS}60${IFS}10.9.0.2;ping${IFS}-c${IFS}5${IFS}10.9.0.2'",
         &format!("bhvirtio:lie,back,{LIES},bhchannel,net,bh0,back,there,10.9.0.2/24"),
     ];
-    let mut manifest = two([kernel, NEWER], jobs);
+    let mut manifest = two([kernel, NEWER], jobs, "poll");
     let (before, _) = manifest.0.split_once("[[channel]]").unwrap_or_default();
     manifest.0 = before.to_owned();
     for (name, from, to) in [("there", "one", "two"), ("back", "two", "one")] {
@@ -207,7 +242,7 @@ fn deaf(bench: &Bench) -> Result<String, String> {
         "sh:-c,(sleep${IFS}2;yes|head${IFS}-c${IFS}5000000>/dev/hvc0)&bhvirtio${IFS}terminal",
         "bhvirtio:deaf,lan,6000,bhvirtio,deaf,lan,2000,true",
     ];
-    let mut manifest = two([NEWER, NEWER], jobs);
+    let mut manifest = two([NEWER, NEWER], jobs, "doorbell");
     manifest.0 = manifest.0.replace("ends_with = [\"one\"]", "ends_with = [\"two\"]");
     let seen = look(&manifest, bench)?;
     linux(&seen, "two", 2)?;
@@ -225,7 +260,7 @@ fn restart(bench: &Bench) -> Result<String, String> {
         "bhvirtio:card,10.9.0.1/24,sleep,4 bulkhead.then=reboot",
         "bhvirtio:net,tap0,lan,10.9.0.2/24,bhvirtio,reach,10.9.0.1",
     ];
-    let mut manifest = two([NEWER, NEWER], jobs);
+    let mut manifest = two([NEWER, NEWER], jobs, "doorbell");
     manifest.0 = manifest.0.replace("ends_with = [\"one\"]", "ends_with = [\"two\"]");
     let seen = look(&manifest, bench)?;
     let said = linux(&seen, "two", 2)?;

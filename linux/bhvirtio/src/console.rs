@@ -21,7 +21,7 @@ const PIECE: usize = 512;
 pub fn attach(channel: &str) -> io::Result<()> {
     let mut side = Side::open(channel, &OFFER)?;
     let done = terminal::raw(|| converse(&mut side, io::stdin().lock()));
-    side.device.close();
+    side.close();
     done
 }
 
@@ -44,19 +44,19 @@ fn converse(side: &mut Side, mut input: impl Read + AsFd) -> io::Result<()> {
         let typed = type_in(side, &mut pending);
         // With something pending it is the driver that is waited for.
         let wakes = if pending.is_empty() { Some(input.as_fd()) } else { None };
-        side.rest(typed || !text.is_empty(), wakes)?;
+        side.rest(typed || !text.is_empty(), wakes, None)?;
     }
 }
 
 /// Types a line as soon as there is a driver, and again after a while without an answer; shows what comes back.
 pub fn ask(channel: &str, line: &str, answer: &str) -> io::Result<()> {
-    /// Rounds without anything, of a millisecond at most.
-    const PATIENCE: u32 = 2000;
+    /// Without anything from there.
+    const PATIENCE: Duration = Duration::from_secs(1);
     /// The driver's Linux may have to boot.
     const LIMIT: Duration = Duration::from_secs(120);
     let mut side = Side::open(channel, &OFFER)?;
     let begun = Instant::now();
-    let (mut seen, mut pending, mut quiet) = (String::new(), Vec::new(), 0);
+    let (mut seen, mut pending, mut quiet) = (String::new(), Vec::new(), begun);
     while !seen.contains(answer) {
         if begun.elapsed() > LIMIT {
             let why = format!("waited {} s for `{answer}` from {channel}", LIMIT.as_secs());
@@ -68,15 +68,17 @@ pub fn ask(channel: &str, line: &str, answer: &str) -> io::Result<()> {
         print!("{shown}");
         io::stdout().flush()?;
         seen += &shown;
-        quiet = if text.is_empty() { quiet + 1 } else { 0 };
-        if quiet % PATIENCE == PATIENCE / 2 {
+        if !text.is_empty() {
+            quiet = Instant::now();
+        } else if quiet.elapsed() > PATIENCE {
             pending = format!("{line}\n").into_bytes();
+            quiet += 2 * PATIENCE;
         }
         let typed = type_in(&mut side, &mut pending);
-        side.rest(typed || !text.is_empty(), None)?;
+        side.rest(typed || !text.is_empty(), None, Some(Duration::from_millis(1)))?;
     }
     println!();
-    side.device.close();
+    side.close();
     Ok(())
 }
 

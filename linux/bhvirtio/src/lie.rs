@@ -113,9 +113,9 @@ impl Liar {
                     last = Some(Instant::now());
                 }
                 sent(&mut side);
-                side.rest(taken, None)?;
+                side.rest(taken, None, Some(STUCK))?;
             }
-            side.device.close();
+            side.close();
         }
         println!("bhvirtio: {lives} lives of a card");
         Ok(())

@@ -1,9 +1,11 @@
 //! A side that writes garbage, for tests: what would let the other side go on, nearly that, or anything, into all
 //! that it can write.
 
+use bulkhead_channel::bell::Ring;
 use bulkhead_channel::page::{Hello, Phase};
 use bulkhead_channel::{Memory, Word};
 use bulkhead_channel_memory::Mapping;
+use bulkhead_linux::bell::Register;
 use bulkhead_linux::channel::named;
 use bulkhead_virtio::layout::*;
 use bulkhead_virtio::net;
@@ -13,8 +15,9 @@ use std::time::{Duration, Instant};
 /// Writes garbage for so many milliseconds.
 pub fn run(channel: &str, millis: &str) -> io::Result<()> {
     let millis = millis.parse().map_err(|_| io::Error::other("so many milliseconds?"))?;
-    let pair =
-        named(channel)?[0].open()?.stay().pair().ok_or_else(|| io::Error::other("raw pages"))?;
+    let channel = named(channel)?[0].open()?.stay();
+    let pair = channel.pair().ok_or_else(|| io::Error::other("raw pages"))?;
+    let mut bell = pair.doorbell().map(|_| Register::of(channel));
     let drives = pair.sends();
     let (own, other) = if drives { (*pair.tx(), *pair.rx()) } else { (*pair.rx(), *pair.tx()) };
     let section = pair.shape().rx_bytes();
@@ -23,8 +26,9 @@ pub fn run(channel: &str, millis: &str) -> io::Result<()> {
     let mut words = 0u64;
     while begun.elapsed() < Duration::from_millis(millis) {
         (0..64).for_each(|_| rogue.write());
+        bell.iter_mut().for_each(Ring::ring);
         words += 64;
-        // The other side is on a core of its own and looks every 50 µs; it must come to see plausible words, too.
+        // The other side is on a core of its own and looks every 50 µs, or is rung for; it must come to see plausible words, too.
         if words.is_multiple_of(4096) {
             rogue.invite();
             std::thread::sleep(Duration::from_millis(30));

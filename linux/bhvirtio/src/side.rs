@@ -1,13 +1,16 @@
 //! What device sides have in common: the channel, what becomes of the driver, and how they wait.
 
+use bulkhead_channel::Misfit;
+use bulkhead_channel::bell::{Arm, Bell, Caller};
 use bulkhead_channel_memory::Mapping;
+use bulkhead_linux::bell::{Bed, Register};
 use bulkhead_linux::channel::named;
 use bulkhead_linux::section::Section;
 use bulkhead_virtio::{Device, News, Offer};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// A device, and the sections that its driver and itself write.
@@ -18,10 +21,21 @@ pub struct Side {
     pub theirs: Mapping<'static>,
     pub mine: Mapping<'static>,
     name: String,
+    bells: Option<Bells>,
     idle: u32,
     /// How often each kind of news came.
     told: [u32; 3],
 }
+
+/// By the manifest's `notify` each side rings the other one, which sleeps until then.
+struct Bells {
+    driver: Caller<Mapping<'static>, Register<'static>>,
+    arm: Arm<Mapping<'static>>,
+    bed: Bed,
+}
+
+/// Rounds without anything to do before it rests.
+const EAGER: u32 = 4;
 
 impl Side {
     /// The first end of a channel of this name.
@@ -35,16 +49,45 @@ impl Side {
             return Err(other("this is no device side"));
         }
         let device = Device::open(*pair.rx(), *pair.tx(), bytes, offer);
-        let device = device.map_err(|_| other("its sections are too small"))?;
+        let small = |Misfit| other("its sections are too small");
+        let device = device.map_err(small)?;
         let (theirs, mine) = (*pair.tx(), *pair.rx());
-        Ok(Self { device, driver, own, theirs, mine, name: name.to_owned(), idle: 0, told: [0; 3] })
+        let bells = match pair.doorbell() {
+            Some(_) => Some(Bells {
+                driver: Caller::new(
+                    Bell::open(mine, &theirs).map_err(small)?,
+                    Register::of(channel),
+                ),
+                arm: pair.arm().map_err(small)?,
+                bed: Bed::open(channel)?,
+            }),
+            None => None,
+        };
+        let (name, idle, told) = (name.to_owned(), 0, [0; 3]);
+        Ok(Self { device, driver, own, theirs, mine, name, bells, idle, told })
     }
 
     /// Says what became of the driver; its features when it begins.
     pub fn attend(&mut self) -> Option<News> {
-        let news = self.device.attend()?;
-        self.tell(news);
-        Some(news)
+        let news = self.device.attend();
+        // It may have answered.
+        self.ring();
+        news.inspect(|news| self.tell(*news))
+    }
+
+    /// Wakes the driver if it sleeps: after whatever was written for it.
+    pub fn ring(&mut self) {
+        if let Some(bells) = &mut self.bells {
+            bells.driver.tell();
+        }
+    }
+
+    /// Leaves.
+    pub fn close(mut self) {
+        self.device.close();
+        if let Some(bells) = &mut self.bells {
+            bells.driver.tell();
+        }
     }
 
     /// The driver has spoilt a queue.
@@ -68,23 +111,45 @@ impl Side {
         }
     }
 
-    /// After a round: if there was nothing to do it waits, at first shortly, then ever longer, or until a file can
-    /// be read.
-    pub fn rest(&mut self, worked: bool, file: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        /// Rounds without a pause, and the first pause and the longest.
-        const EAGER: u32 = 4;
-        const FIRST: Duration = Duration::from_micros(30);
-        const LONGEST: Duration = Duration::from_millis(1);
+    /// After a round: wakes the driver; and if for some rounds there was nothing to do, waits until there is, or a file can
+    /// be read, but no longer than `most`. Where the driver does not ring it looks, ever more seldom.
+    pub fn rest(
+        &mut self,
+        worked: bool,
+        file: Option<BorrowedFd<'_>>,
+        most: Option<Duration>,
+    ) -> io::Result<()> {
+        self.ring();
         self.idle = if worked { 0 } else { self.idle.saturating_add(1) };
-        if let Some(n) = self.idle.checked_sub(EAGER) {
-            let pause = (FIRST * (1 << n.min(8))).min(LONGEST);
-            let file = file.map(|file| PollFd::new(file, PollFlags::POLLIN));
-            let mut files: Vec<_> = file.into_iter().collect();
-            match ppoll(&mut files, Some(TimeSpec::from(pause)), None) {
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(why) => return Err(why.into()),
+        let Some(n) = self.idle.checked_sub(EAGER) else { return Ok(()) };
+        match &mut self.bells {
+            // Once more, after that.
+            Some(bells) if n == 0 => bells.arm.arm(),
+            Some(bells) => {
+                wait([Some(bells.bed.as_fd()), file], most)?;
+                bells.bed.take()?;
+                bells.arm.disarm();
+                self.idle = 0;
+            }
+            None => {
+                let pause = (FIRST * (1 << n.min(8))).min(LONGEST);
+                wait([None, file], Some(pause))?;
             }
         }
         Ok(())
+    }
+}
+
+/// Where the driver does not ring: the first pause and the longest.
+const FIRST: Duration = Duration::from_micros(30);
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// Until one of the files can be read, or so long.
+fn wait(files: [Option<BorrowedFd<'_>>; 2], most: Option<Duration>) -> io::Result<()> {
+    let files = files.into_iter().flatten();
+    let mut files: Vec<_> = files.map(|file| PollFd::new(file, PollFlags::POLLIN)).collect();
+    match ppoll(&mut files, most.map(TimeSpec::from), None) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(why) => Err(why.into()),
     }
 }

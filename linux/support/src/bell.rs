@@ -22,24 +22,28 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Nanoseconds that a sleep in the kernel and its end take, more or less.
 const SLEEP: u64 = 20_000;
 
-/// What a sender rings.
+/// What an end rings that has a peer to wake: the sender of messages, both of a virtio device.
 #[derive(Debug)]
-pub struct Register<'a>(&'a Registers);
+pub struct Register<'a> {
+    registers: &'a Registers,
+    peer: u32,
+}
 
 // SAFETY: it only writes that register, which any thread may; the monitor takes one write after the other.
 unsafe impl Send for Register<'_> {}
 
 impl<'a> Register<'a> {
-    /// Of a channel whose sender this is.
+    /// Of a channel: the first of its peers rings the second, that one the first.
     #[must_use]
-    pub const fn of(channel: &'a Channel) -> Self {
-        Self(channel.registers())
+    pub fn of(channel: &'a Channel) -> Self {
+        let peer = if channel.id() == 0 { RECEIVER } else { 0 };
+        Self { registers: channel.registers(), peer }
     }
 }
 
 impl Ring for Register<'_> {
     fn ring(&mut self) {
-        self.0.set32(DOORBELL as usize, RECEIVER);
+        self.registers.set32(DOORBELL as usize, self.peer);
     }
 }
 
@@ -56,7 +60,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Of a channel whose receiver this is, and is woken. The driver is bound to its function if none is.
+    /// Of a channel that wakes this end. The driver is bound to its function if none is.
     ///
     /// # Errors
     /// Not root; the function has another driver, or the kernel not this one; no interrupt comes.

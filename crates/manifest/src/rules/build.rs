@@ -8,6 +8,7 @@ use super::{Context, Item, Places};
 use crate::raw::{self, Access, Guest};
 use crate::size;
 use crate::source::{Location, k, n};
+use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::CHANNELS_GPA;
 use bulkhead_layout::monitor::Action;
@@ -231,7 +232,8 @@ pub fn regions(
     let bell = super::channels::bell(item);
     let region = |part, from, to, len| {
         let (name, place) = (item.name.clone(), place.clone());
-        let bell = bell.filter(|_| part == Part::Rx);
+        let woken = matches!(part, Part::Rx | Part::Tx(Shape::Virtio { .. }));
+        let bell = bell.filter(|_| woken);
         Channel { name, place, part, bell, from, to, hpa: 0, gpa: 0, len }
     };
     let to = indices(cx, &item.to);

@@ -206,13 +206,12 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A sandbox rings, and is rung for, through so many channels at most.
+/// A sandbox rings, and is woken, through so many ends of channels at most.
 pub fn bells_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let rung = || cx.channels.iter().filter(|channel| bell(channel).is_some());
+    let all: Vec<[&String; 2]> = cx.channels.iter().flat_map(doorbells).collect();
     for sandbox in &cx.sandboxes {
-        let own = |name: &String| *name == sandbox.name;
-        let rings = rung().filter(|one| own(&one.from)).map(|one| one.to.len()).sum::<usize>();
-        let wakes = rung().filter(|one| one.to.iter().any(own)).count();
+        let count = |n: usize| all.iter().filter(|one| *one[n] == sandbox.name).count();
+        let (rings, wakes) = (count(0), count(1));
         let (count, why) = match rings > MAX_BELLS {
             true => (rings, "rings for"),
             false => (wakes, "is woken by"),
@@ -226,6 +225,19 @@ pub fn bells_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// The doorbells of a channel: who rings, who is woken. The driver of a virtio device is, too.
+fn doorbells(channel: &Item<raw::Channel>) -> Vec<[&String; 2]> {
+    let both = channel.kind == ChannelKind::Virtio;
+    let pair = |to| {
+        let there = [&channel.from, to];
+        [Some(there), both.then_some([to, &channel.from])].into_iter().flatten()
+    };
+    match bell(channel) {
+        Some(_) => channel.to.iter().flat_map(pair).collect(),
+        None => Vec::new(),
+    }
+}
+
 /// How the receivers of a channel are woken; not yet by which number and vector.
 pub fn bell(channel: &raw::Channel) -> Option<Bell> {
     let adaptive = channel.notify == Notify::Adaptive;
@@ -233,7 +245,7 @@ pub fn bell(channel: &raw::Channel) -> Option<Bell> {
     wanted.then_some(Bell { number: 0, vector: Bell::FIRST_VECTOR, adaptive })
 }
 
-/// The same for a receiver's region that follows others.
+/// The same for a region that follows others.
 pub fn placed(bell: Bell, region: &Channel, before: &[Channel]) -> Bell {
     let belled = || before.iter().filter(|one| one.bell.is_some());
     let (rung, woken) = (
