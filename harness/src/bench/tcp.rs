@@ -30,14 +30,20 @@ const STREAMS: usize = WAYS.len();
 pub fn streams() -> Found {
     let one = loopback("tcp-loopback", "[0]")?;
     let two = loopback("tcp-loopback-smp", "[0, 1]")?;
-    let [module, daemon] = [
+    let module = |dir, notify| {
         between(
-            "tcp-module",
+            dir,
+            notify,
             format!("bulkhead.run=bhvirtio:card,10.9.0.1/24,bhio,{}", client("10.9.0.2")),
             format!("bulkhead.run=bhvirtio:net,tap0,lan,10.9.0.2/24,bhio,serve={STREAMS}"),
-        )?,
+        )
+    };
+    let [module, woken, daemon] = [
+        module("tcp-module", "poll")?,
+        module("tcp-module-woken", "doorbell")?,
         between(
             "tcp-daemon",
+            "poll",
             format!(
                 "bulkhead.run=bhchannel:net,bh0,there,back,10.9.0.1/24,bhio,{}",
                 client("10.9.0.2")
@@ -58,6 +64,7 @@ pub fn streams() -> Found {
         Figure::new(row("channel.tcp_loopback", &one)).note(one.note()),
         Figure::new(row("channel.tcp_loopback_smp", &two)).note(two.note()),
         judged("channel.tcp_module", &module, 1.4),
+        judged("channel.tcp_module_woken", &woken, 1.4),
         judged("channel.tcp_daemon", &daemon, 2.5),
     ])
 }
@@ -69,9 +76,16 @@ fn loopback(dir: &'static str, cores: &str) -> Result<Cores, Failure> {
     Cores::of(&system.run()?.counts)
 }
 
-/// Client and server in a sandbox each.
-fn between(dir: &'static str, one: String, two: String) -> Result<Cores, Failure> {
-    Cores::of(&System::new("tcp", dir).with("one", one).with("two", two).run()?.counts)
+/// Client and server in a sandbox each, and how the ends of the device's channel are woken.
+fn between(
+    dir: &'static str,
+    notify: &'static str,
+    one: String,
+    two: String,
+) -> Result<Cores, Failure> {
+    let system =
+        System::new("tcp", dir).changed("notify = \"poll\"", format!("notify = \"{notify}\""));
+    Cores::of(&system.with("one", one).with("two", two).run()?.counts)
 }
 
 /// Instructions for each byte, of the client's core and of the server's, each way.
