@@ -915,7 +915,6 @@ static void watch(struct work_struct *work)
 	bool open = phase_of(hello) == OPEN && peer;
 
 	WRITE_ONCE(bh->heard, hello);
-	WRITE_ONCE(bh->watched, jiffies);
 	if (bh->virtio && (!open || peer != bh->peer || bh->spoilt)) {
 		dev_info_ratelimited(&bh->pci->dev, "the device is gone: its side %s\n",
 				     bh->spoilt ? "spoilt the channel" :
@@ -927,7 +926,9 @@ static void watch(struct work_struct *work)
 	}
 	if (!bh->virtio && open && peer != bh->refused)
 		begin(bh, peer);
-	if (!bh->irq)
+	WRITE_ONCE(bh->watched, jiffies);
+	/* What could not begin for want of memory is tried again. */
+	if (!bh->irq || (open && !bh->virtio && peer != bh->refused))
 		queue_delayed_work(system_long_wq, &bh->watch, msecs_to_jiffies(WATCH_MS));
 }
 

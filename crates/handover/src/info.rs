@@ -18,8 +18,6 @@ pub const NAME: usize = 32;
 
 /// [`Info::bells`]: the receiver looks while that pays, before it sleeps.
 pub const ADAPTIVE: u32 = 1 << 16;
-/// In [`Info::bells`]: where the doorbell of the other way begins.
-pub const BACK: u32 = 24;
 
 /// [`Window::messages`]: a program that the receiver's monitor runs from its next start on.
 pub const PROGRAM: u32 = 5;
@@ -86,8 +84,7 @@ pub struct Info {
     /// Vectors that those may have, as a set: for a bare guest one for each.
     pub level_vectors: [u64; 4],
     /// How the receiver of each window's channel is woken: 0 = not at all; else by the vector, for the receiver, or
-    /// by a write to the port, for the sender, in bits 15:0; [`ADAPTIVE`]. From bit [`BACK`] on the other way round, of a virtio
-    /// device: for the driver its vector, for the device side one more than the number of its port.
+    /// by a write to the port, for the sender, in bits 15:0; [`ADAPTIVE`].
     pub bells: [u32; MAX_CHANNELS],
     /// Sandboxes in the machine.
     pub sandboxes: u32,

@@ -130,7 +130,7 @@ fn configuration(plan: &Plan, own: &End) -> Vec<u8> {
     put(NAMED_AT + NAMED, MAGIC);
     put(NAMED_AT + MESSAGES, carries);
     put(NAMED_AT + MESSAGE, shape.map_or(0, |shape| shape.message()));
-    put(NAMED_AT + NOTIFY, plan.told(own.region, own.id == 0));
+    put(NAMED_AT + NOTIFY, plan.bell(own.region).map_or(0, |bell| bell.told(own.id == 0)));
     if woken {
         // One entry, in BAR 1.
         put(MSIX_AT, u32::from(MSIX));

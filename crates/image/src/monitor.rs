@@ -314,7 +314,9 @@ pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
     let seen =
         |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));
-    let bell = |(n, channel): (usize, &plan::Channel)| plan.told(n, channel.from == index);
+    let bell = |(n, channel): (usize, &plan::Channel)| {
+        plan.bell(n).map_or(0, |bell| bell.told(channel.from == index))
+    };
     let bells = plan.channels.iter().enumerate().filter(|(_, c)| seen(c)).map(bell);
     info.bells.iter_mut().zip(bells).for_each(|(to, from)| *to = from);
     let channels = plan.channels.iter().filter(seen).map(|c| Window {

@@ -4,7 +4,7 @@ use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Trigger};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::BELL_PORT;
-use bulkhead_layout::info::{ADAPTIVE, BACK};
+use bulkhead_layout::info::ADAPTIVE;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
 use std::path::PathBuf;
@@ -431,15 +431,5 @@ impl Plan {
         let region = self.channels.get(tx)?;
         region.part.shape()?;
         region.bell
-    }
-
-    /// How an information page, or a Linux's function, tells the sender or the receiver of a region of its doorbells.
-    #[must_use]
-    pub fn told(&self, tx: usize, sender: bool) -> u32 {
-        let back = self.back(tx).map_or(0, |bell| match sender {
-            true => u32::from(bell.vector),
-            false => u32::from(bell.number) + 1,
-        });
-        self.bell(tx).map_or(0, |bell| bell.told(sender)) | back << BACK
     }
 }

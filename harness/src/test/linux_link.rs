@@ -241,7 +241,7 @@ fn lines(bench: &Bench) -> Result<String, String> {
 /// cached, and reserved beside a channel of the manifest, whose windows are not.
 fn left_open(bench: &Bench, kernels: [&'static str; 2]) -> Result<String, String> {
     let script = "sh:-c,mount -t debugfs debugfs /sys/kernel/debug;\
-        (sleep 1000|bhchannel offer two 7)&sleep 1;bhchannel close 0;\
+        (sleep 1000|bhchannel offer two 7)&sleep 3;bhchannel close 0;\
         grep dc000000 /sys/kernel/debug/x86/pat_memtype_list;grep dc000000 /proc/iomem;bhchannel list;\
         killall -9 bhchannel;sleep 1;bhchannel close 0;bhchannel close 0;bhchannel list;echo line|bhchannel offer two 8";
     let parties =

@@ -86,12 +86,17 @@ fn net(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
 
 /// Both sides sleep, and are woken: the driver's by MSI-X, of which there is none but for packets.
 fn sleeps(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
-    const COUNT: &str = "echo $(grep bulkhead_virtio /proc/interrupts; cat /sys/class/net/eth0/statistics/rx_packets /sys/class/net/eth0/statistics/tx_packets)";
+    // Interrupts, whether the module's timer runs, packets.
+    const COUNT: &str = "echo $(grep bulkhead_virtio /proc/interrupts; grep -c ticked /proc/timer_list; cat /sys/class/net/eth0/statistics/rx_packets /sys/class/net/eth0/statistics/tx_packets)";
     let script = format!(
         "ping -c 5 -i 0.2 -s 1400 10.9.0.2; {COUNT}; sleep 4; {COUNT}; ping -c 1 10.9.0.2; {COUNT}"
     );
     let card = format!("bhvirtio:card,10.9.0.1/24,sh,-c,{}", script.replace(' ', "${IFS}"));
-    let jobs = [&card, "bhvirtio:net,tap0,lan,10.9.0.2/24"];
+    // How often the device side has gone to sleep, each second.
+    let look_at = "sleep 1; echo slept $(grep -h ^vol $p); ".repeat(12);
+    let watch = format!("p=/proc/$(pidof bhvirtio)/task/*/status; {look_at}sleep 1000");
+    let net = format!("bhvirtio:net,tap0,lan,10.9.0.2/24,sh,-c,{}", watch.replace(' ', "${IFS}"));
+    let jobs = [&card[..], &net];
     let seen = look(&two(kernels, jobs, "doorbell"), bench)?;
     let said = driver(&seen)?;
     seen.ensure(said.contains(PINGED), "packets were lost")?;
@@ -99,20 +104,28 @@ fn sleeps(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
     let counts = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let message = words.iter().any(|word| word.contains("MSI"));
-        let [_, interrupts, .., received, sent] = words[..] else { return None };
-        let [interrupts, received, sent] =
-            [interrupts, received, sent].map(|n| n.parse::<u32>().ok());
-        Some([interrupts?, received? + sent?]).filter(|_| message)
+        let [_, interrupts, .., timers, received, sent] = words[..] else { return None };
+        let [interrupts, timers, received, sent] =
+            [interrupts, timers, received, sent].map(|n| n.parse::<u32>().ok());
+        Some([interrupts?, received? + sent?, timers?]).filter(|_| message)
     };
     let lines = said.lines().filter(|line| line.contains("bulkhead_virtio"));
     let all: Vec<_> = lines.filter_map(counts).collect();
     let &[busy, idle, woken] = &all[..] else {
         return Err(seen.wrong(format!("no three counts of interrupts: {all:?}")));
     };
-    let more = |from: [u32; 2], to: [u32; 2]| [to[0] - from[0], to[1] - from[1]];
+    let more = |from: [u32; 3], to: [u32; 3]| [to[0] - from[0], to[1] - from[1]];
     let ([interrupts, packets], [last, _]) = (more(busy, idle), more(idle, woken));
     seen.ensure(busy[0] > 5 && last > 0, "its packets did not wake it")?;
     seen.ensure(interrupts <= packets, "it was woken while nothing came")?;
+    seen.ensure(idle[2] == 0, "the module's timer runs while nothing comes")?;
+    let rests: Vec<u32> = { seen.outcome()?.serials[2].lines() }
+        .filter_map(|line| line.trim().strip_prefix("slept "))
+        .map(|line| line.split_whitespace().filter_map(|word| word.parse::<u32>().ok()).sum())
+        .collect();
+    let least = rests.windows(2).map(|pair| pair[1] - pair[0]).min();
+    let quiet = least.is_some_and(|least| least <= 20);
+    seen.ensure(quiet, format!("the device side never slept for a second: {rests:?}"))?;
     Ok(format!("{} interrupts for 5 packets; in 4 s {interrupts} for {packets}", busy[0]))
 }
 
@@ -134,7 +147,7 @@ const PINGED: &str = "5 packets transmitted, 5 packets received";
 /// A device side that writes garbage into all that it can write, and then is an honest one.
 fn rogue_device(bench: &Bench, notify: &str) -> Result<String, String> {
     let jobs = [
-        "bhvirtio:card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2",
+        "bhvirtio:card,10.9.0.1/24,sh,-c,ping${IFS}-c${IFS}5${IFS}-W${IFS}1${IFS}10.9.0.2&&grep${IFS}bulkhead_virtio${IFS}/proc/interrupts",
         "bhvirtio:rogue,lan,4000,bhvirtio,net,tap0,lan,10.9.0.2/24",
     ];
     let seen = look(&two([NEWER, NEWER], jobs, notify), bench)?;
@@ -142,7 +155,16 @@ fn rogue_device(bench: &Bench, notify: &str) -> Result<String, String> {
     let spoilt = said.matches("the device side spoilt").count();
     seen.ensure(spoilt > 0, "nothing was spoilt: the rogue is too tame")?;
     seen.ensure(said.contains(PINGED), "the card does not work after that")?;
-    Ok(format!("{spoilt} times refused; then {PINGED}"))
+    let rung =
+        said.lines().filter(|line| line.contains("MSIX") && line.contains("bulkhead_virtio"));
+    let counts = rung.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok());
+    let Some(rung) = counts.last() else {
+        seen.ensure(notify == "poll", "no interrupts are listed")?;
+        return Ok(format!("{spoilt} times refused; then {PINGED}"));
+    };
+    // In 4 s one each 50 us at most, however often it rings.
+    seen.ensure((100..=80_000).contains(&rung), format!("it was interrupted {rung} times"))?;
+    Ok(format!("{spoilt} times refused, {rung} interrupts; then {PINGED}"))
 }
 
 /// A driver that writes garbage, and then the module's.

@@ -14,6 +14,8 @@ const DEVICE: u32 = 3;
 const INPUT: usize = 0;
 const OUTPUT: usize = 1;
 const OFFER: Offer<'_> = Offer { device: DEVICE, features: 0, config: &[], queues: &[64, 64] };
+/// What the driver prints is taken in so many pieces before all else has its turn.
+const ROUND: usize = 64;
 /// Bytes that are typed at a time.
 const PIECE: usize = 512;
 
@@ -98,7 +100,8 @@ fn printed(side: &mut Side) -> Vec<u8> {
 
 fn take_printed(side: &mut Side, all: &mut Vec<u8>) -> Result<(), Corrupted> {
     let Some(queue) = side.device.queue(OUTPUT) else { return Ok(()) };
-    while let Some(chain) = queue.take()? {
+    for _ in 0..ROUND {
+        let Some(chain) = queue.take()? else { break };
         let mut piece = vec![0; chain.reads.len];
         // A part of a chain lies in its section.
         if let Some(bytes) = side.theirs.bytes(0, chain.reads.at + chain.reads.len) {

@@ -85,9 +85,12 @@ impl Card {
     }
 
     /// Whether any packet fits into what the driver receives into.
-    fn has_room(&self) -> bool {
+    fn has_room(&mut self) -> bool {
         let bytes: usize = self.room.iter().map(|chain| chain.writes.len).sum();
-        bytes >= LARGEST && self.room.front().is_some_and(|first| first.writes.len >= HEADER)
+        let serves = self.side.device.queue(RECEIVE).is_some();
+        serves
+            && bytes >= LARGEST
+            && self.room.front().is_some_and(|first| first.writes.len >= HEADER)
     }
 
     /// What the driver sends goes to the tap.

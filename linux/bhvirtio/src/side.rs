@@ -72,7 +72,12 @@ impl Side {
         let news = self.device.attend();
         // It may have answered.
         self.ring();
-        news.inspect(|news| self.tell(*news))
+        if let Some(news) = news {
+            // There may be more: a driver that has left may be back.
+            self.idle = 0;
+            self.tell(news);
+        }
+        news
     }
 
     /// Wakes the driver if it sleeps: after whatever was written for it.

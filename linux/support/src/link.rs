@@ -104,7 +104,7 @@ impl Slot {
         Err(refused(Refused::Busy))
     }
 
-    /// Processes that have it mapped.
+    /// Processes that have it mapped by `/dev/mem`.
     ///
     /// # Errors
     /// There is no `/proc`.
@@ -118,9 +118,14 @@ impl Slot {
     /// Whether a line of a process's `maps` is of this slot.
     fn is_mapped(&self, line: &str) -> bool {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, _, offset, _, _, "/dev/mem"] = words[..] else { return false };
-        let here = self.gpa..self.gpa + self.size + PAGE;
-        u64::from_str_radix(offset, 16).is_ok_and(|offset| here.contains(&offset))
+        let [range, _, offset, _, _, "/dev/mem"] = words[..] else { return false };
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        let ends = range.split_once('-').map(|(start, end)| [start, end].map(number));
+        let (Some([Some(start), Some(end)]), Some(offset)) = (ends, number(offset)) else {
+            return false;
+        };
+        offset < self.gpa + self.size + PAGE
+            && offset.saturating_add(end - start.min(end)) > self.gpa
     }
 }
 
@@ -161,7 +166,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Maps a slot, before what makes it the sandbox's: so that nothing can fail after that. It is touched later only.
+    /// Maps a slot, then does what makes it the sandbox's, if anything does: nothing can fail after that. It is touched
+    /// later only.
     fn after(slot: Slot, made: impl FnOnce() -> io::Result<()>) -> io::Result<Self> {
         let memory = Registers::memory(slot.gpa, slot.size + PAGE)?;
         made()?;
@@ -236,6 +242,9 @@ mod tests {
         assert!(slot.is_mapped(&line("dc202000", "/dev/mem")));
         assert!(!slot.is_mapped(&line("dc203000", "/dev/mem")));
         assert!(!slot.is_mapped(&line("dc000000", "/dev/mem")));
+        // One that begins before it, and reaches it.
+        let all = "7f2c00000000-7f2c00800000 rw-s dc000000 00:06 5 /dev/mem";
+        assert!(slot.is_mapped(all));
         assert!(!slot.is_mapped(&line("dc200000", "/tmp/mem")));
         assert!(!slot.is_mapped("7f2c1a000000-7f2c1a003000 rw-p 00000000 00:00 0"));
     }

@@ -198,12 +198,25 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 "it is a monitor that wakes, and there are none",
                 "write `notify = \"poll\"`, or leave out `monitors = false`",
             ),
+            _ if channel.kind == ChannelKind::Virtio && !linuxes(cx, channel) => (
+                "so far both ends of a `virtio` channel are Linuxes where they are woken",
+                "write `notify = \"poll\"`: both look",
+            ),
             _ => continue,
         };
         let message = format!("channel `{}`: {why}", channel.name);
         let at = cx.at(channel, &[k("notify")]);
         found.push(Diagnostic::new("channel-notify", at, message).help(help));
     }
+}
+
+/// Whether no end of a channel is another guest's.
+fn linuxes(cx: &Context<'_, '_>, channel: &raw::Channel) -> bool {
+    let linux = |name: &String| {
+        let known = cx.sandboxes.iter().find(|one| one.name == *name);
+        known.is_none_or(|one| matches!(one.guest, Guest::Linux { .. }))
+    };
+    channel.to.iter().chain([&channel.from]).all(linux)
 }
 
 /// A sandbox rings, and is woken, through so many ends of channels at most.
