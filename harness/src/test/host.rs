@@ -12,7 +12,7 @@ const TARGET: &str = "x86_64-unknown-none";
 /// One job, because cargo would make them wait for each other anyway.
 pub fn jobs() -> Vec<Job> {
     let tests = ["host/format", "host/tests", "host/lints", "host/lints-bare", "host/no-panic"];
-    vec![Job::new("host", tests.map(String::from), 900, run)]
+    vec![Job::new("host", tests.map(String::from), 1500, run)]
 }
 
 fn run(bench: &Bench) {

@@ -157,8 +157,8 @@ fn rogue_device(bench: &Bench, notify: &str) -> Result<String, String> {
     seen.ensure(said.contains(PINGED), "the card does not work after that")?;
     let rung =
         said.lines().filter(|line| line.contains("MSIX") && line.contains("bulkhead_virtio"));
-    let counts = rung.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok());
-    let Some(rung) = counts.last() else {
+    let mut counts = rung.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u32>().ok());
+    let Some(rung) = counts.next_back() else {
         seen.ensure(notify == "poll", "no interrupts are listed")?;
         return Ok(format!("{spoilt} times refused; then {PINGED}"));
     };
