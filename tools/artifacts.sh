@@ -24,7 +24,8 @@ done
 cargo build --locked -q --profile linux --target "$TARGET" "${crates[@]}"
 cargo build --locked -q --release -p bulkhead-initramfs
 
-# In C, with its library: static, because an initramfs has no others. The linker would warn of a resolver that nobody calls.
+# In C, with its library: static, because an initramfs has no others. The linker would warn of a resolver that nobody
+# calls.
 cargo build --locked -q --release -p bulkhead-channel-c
 gcc -std=c11 -O2 -Wall -Wextra -Werror -static -s -Wl,--gc-sections,--no-warnings -Ilinux/support/c/include -Isdk/include linux/support/c/examples/bhback.c \
     "${CARGO_TARGET_DIR:-target}/release/libbulkhead_channel_c.a" -o "$ARTIFACTS/bhback"

@@ -1,5 +1,6 @@
-/* An end in C of the channel `channel=NAME`: what guests/talk does in tests, by the same words. `role=` is send, receive,
- * victim, or refuse, which tries what an end must refuse; with `lives=N` it restarts itself that often but once.
+/* An end in C of the channel `channel=NAME`: what guests/talk does in tests, by the same words. `role=` is send,
+ * receive, victim, or refuse, which tries what an end must refuse; with `lives=N` it restarts itself that often but
+ * once.
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include <bulkhead-channel.h>
 
@@ -151,8 +152,8 @@ static bool open(bool sends)
                   : bulkhead_receiver_open(context, name, &receiver)) == 0;
 }
 
-/* Uses its end in each of `count` periods of 10 ms, and keeps to them, whoever is at the other end: by many calls, or with
- * `wait=MILLISECONDS` by some that wait as long. */
+/* Uses its end in each of `count` periods of 10 ms, and keeps to them, whoever is at the other end: by many calls, or
+ * with `wait=MILLISECONDS` by some that wait as long. */
 static uint32_t victim(void)
 {
     enum { PERIOD = 10000000 };

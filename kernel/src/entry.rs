@@ -176,8 +176,8 @@ global_asm!(
     "hlt",
     "jmp 2b",
 
-    // Entries of the interrupt descriptor table ([`gate`]), 4 bytes each: as many as reach what they jump to lie before it.
-    // Each leaves its vector plus 1, which is not 0; where the processor pushes no error code, in its place, too.
+    // Entries of the interrupt descriptor table ([`gate`]), 4 bytes each: as many as reach what they jump to lie before
+    // it. Each leaves its vector plus 1, which is not 0; where the processor pushes no error code, in its place, too.
     ".global kernel_exceptions",
     "kernel_exceptions:",
     ".set vector, 0",

@@ -360,12 +360,15 @@ static int spoil(struct bh_queue *q, const char *what, u32 value)
 }
 
 /*
- * What a network card received, in the driver's buffers, where nobody can change it any more. False: a packet that cannot
- * be, of which the driver would take another number of chains than is counted here.
+ * What a network card received, in the driver's buffers, where nobody can change it any
+ * more. False: a packet that cannot be, of which the driver would take another number of
+ * chains than is counted here.
  *
- * Kernels see to it that what a packet's header speaks of lies within the packet. 6.1 does not see to it that a checksum
- * begins in what is left of the packet once its Ethernet header is taken off, and complains of itself when it sends that
- * on. Such a header says nothing any more: the packet is as one from any network (crates/virtio/src/net.rs has the same).
+ * Kernels see to it that what a packet's header speaks of lies within the packet. 6.1 does
+ * not see to it that a checksum begins in what is left of the packet once its Ethernet
+ * header is taken off, and complains of itself when it sends that on. Such a header says
+ * nothing any more: the packet is as one from any network (crates/virtio/src/net.rs does the
+ * same).
  */
 static bool received(struct bh_queue *q, u32 id, u32 len)
 {

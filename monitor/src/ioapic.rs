@@ -76,9 +76,10 @@ fn write(own: Own, offset: u64, size: u8, value: u32) -> Result<(), Wrong> {
     }
 }
 
-/// Changes the entry of a pin of channels' ends, which no hardware has. Cores come one after the other, as for all that decides
-/// on an aim: so halves that two of them write are looked at together. What goes to the upper half counts with the next
-/// write of the lower one, which comes last: so nobody is sent where neither the old entry nor the new one points.
+/// Changes the entry of a pin of channels' ends, which no hardware has. Cores come one after the other, as for all that
+/// decides on an aim: so halves that two of them write are looked at together. What goes to the upper half counts with
+/// the next write of the lower one, which comes last: so nobody is sent where neither the old entry nor the new one
+/// points.
 fn pin(own: Own, line: u32, half: usize, value: u32) -> Result<(), Wrong> {
     let work = || {
         let old = own.shadow.entry(line);

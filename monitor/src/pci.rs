@@ -104,8 +104,8 @@ pub fn quiet() -> Result<(), u64> {
     bulkhead_pci::stop_all(&Pci, functions.iter().map(steps))
 }
 
-/// An entry of the guest's table of lines has changed: says it for each channel's end on that line; by the holder of the
-/// lock. What it may send was looked at before, so nothing is denied here.
+/// An entry of the guest's table of lines has changed: says it for each channel's end on that line; by the holder of
+/// the lock. What it may send was looked at before, so nothing is denied here.
 pub fn aim(line: u32) {
     for function in functions().iter().filter(|f| f.line == line) {
         let _ = bulkhead_pci::aim(&Pci, function);

@@ -170,7 +170,8 @@ static inline uint32_t bulkhead_interrupt(const char *name)
  * may change it at any time: read and write it through volatile or atomic pointers. */
 void *bulkhead_memory(const char *name, uint64_t *len);
 /* The same of shared memory that a device of this program reaches (dma): and its first address for the device. Nothing
- * copies it, so the device sees what is written at once. NULL if no device of the program's reaches memory of that name. */
+ * copies it, so the device sees what is written at once. NULL if no device of the program's reaches memory of that
+ * name. */
 void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *address);
 
 /* A message: label, length and whether a capability comes along; its first four words. */

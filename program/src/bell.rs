@@ -1,5 +1,5 @@
-//! Doorbells of channels: a sender rings by a call of the kernel, a receiver sleeps at the notification that its manifest
-//! names.
+//! Doorbells of channels: a sender rings by a call of the kernel, a receiver sleeps at the notification that its
+//! manifest names.
 
 use crate::objects::Notification;
 use crate::ports::Ports;
@@ -64,8 +64,8 @@ pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
     Some(Caller::new(pair.bell().ok()?, ring))
 }
 
-/// Sleeps until a channel's sender rings, at the notification that `channels` in the manifest names for it; `None` if it
-/// never does, or this is not the receiver. After the end itself has been opened.
+/// Sleeps until a channel's sender rings, at the notification that `channels` in the manifest names for it; `None` if
+/// it never does, or this is not the receiver. After the end itself has been opened.
 #[must_use]
 pub fn sleeper(
     pair: &Pair<'static>,

@@ -10,8 +10,8 @@
 void bulkhead_bell_answer(uint8_t vector);
 /* How often it came. */
 uint64_t bulkhead_bell_rung(uint8_t vector);
-/* Sleeps until it has come more often than `seen`, or until that time, for which the core's timer is used; UINT64_MAX is
- * no limit. May return earlier. How often it came. */
+/* Sleeps until it has come more often than `seen`, or until that time, for which the core's timer is used; UINT64_MAX
+ * is no limit. May return earlier. How often it came. */
 uint64_t bulkhead_bell_sleep(uint8_t vector, uint64_t seen, uint64_t until);
 /* Whether this is the sandbox's first core, which these interrupts go to. */
 bool bulkhead_bell_here(void);

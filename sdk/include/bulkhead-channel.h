@@ -1,5 +1,5 @@
-/* Ends of channels (docs/channels.md) for bare guests in C, by the same names as a Linux has (linux/support/c). They are
- * in Rust: link with libbulkhead_sdk_c.a (guests/talk-c; tools/build.sh builds it).
+/* Ends of channels (docs/channels.md) for bare guests in C, by the same names as a Linux has (linux/support/c). They
+ * are in Rust: link with libbulkhead_sdk_c.a (guests/talk-c; tools/build.sh builds it).
  *
  * What gives a number gives one below 0 that says what happened. An end lies where the guest puts it, and stays there:
  * a copy of one is refused. It is used by one core at a time, and by no interrupt handler while what that interrupts
@@ -47,9 +47,9 @@ int bulkhead_receiver_open(struct bulkhead_context context, const char *name, bu
 int64_t bulkhead_receive(bulkhead_receiver *receiver, void *buffer, size_t len, int64_t millis);
 /* Bytes of the longest message; of a queue and a mailbox of each. */
 size_t bulkhead_receiver_longest(const bulkhead_receiver *receiver);
-/* For a loop of your own, on the first core, with interrupts off: asks to be woken and looks once more. 1: bulkhead_wait()
- * ends when there is news, or by another interrupt; 0: there is something to be received; BULKHEAD_WAIT: nobody wakes it,
- * the channel's notify is "poll". The next receive asks no longer. */
+/* For a loop of your own, on the first core, with interrupts off: asks to be woken and looks once more. 1:
+ * bulkhead_wait() ends when there is news, or by another interrupt; 0: there is something to be received;
+ * BULKHEAD_WAIT: nobody wakes it, the channel's notify is "poll". The next receive asks no longer. */
 int bulkhead_receiver_arm(bulkhead_receiver *receiver);
 /* How many interrupts have come for it. */
 uint64_t bulkhead_receiver_interrupts(const bulkhead_receiver *receiver);

@@ -12,7 +12,7 @@
 #define BULKHEAD_LOST (-3)
 /* Told once: the peer has left, and everything before was read. */
 #define BULKHEAD_LEFT (-4)
-/* Told once: the peer spoilt the channel. A receiver has begun a new session; a sender is closed until it is reset. */
+/* Told once: the peer spoilt the channel. A receiver has begun a new session; a sender is closed until reset. */
 #define BULKHEAD_CORRUPTED (-5)
 /* The peer's memory is another kind of channel. */
 #define BULKHEAD_FOREIGN (-6)

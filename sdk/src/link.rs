@@ -64,23 +64,23 @@ impl Slot {
         slot::close(self.number, call)
     }
 
-    /// The 64-bit words of what the owner writes, and of the other's page behind it. An access is denied while the slot is
-    /// not [`Phase::Open`] here, as is a store to what the other writes.
+    /// The 64-bit words of what the owner writes, and of the other's page behind it. An access is denied while the slot
+    /// is not [`Phase::Open`] here, as is a store to what the other writes.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
         let len = self.size as usize + PAGE as usize;
-        // SAFETY: the information page is the monitor's word that nothing else lies there; what is not mapped is denied,
-        // and ends in no memory of this program's. Atomics allow for a second party that writes.
+        // SAFETY: the information page is the monitor's word that nothing else lies there; what is not mapped is
+        // denied, and ends in no memory of this program's. Atomics allow for a second party that writes.
         unsafe { core::slice::from_raw_parts(self.gpa as *const AtomicU64, len / 8) }
     }
 
-    /// Both regions, for messages of a kind and size that both ends agree on; its owner sends. An access while the slot is
-    /// not [`Phase::Open`] here is denied.
+    /// Both regions, for messages of a kind and size that both ends agree on; its owner sends. An access while the slot
+    /// is not [`Phase::Open`] here is denied.
     #[must_use]
     pub fn pair(&self, kind: Kind, message: u32) -> Option<Pair<'static>> {
         let (base, len) = (NonNull::new(self.gpa as *mut u8)?, usize::try_from(self.size).ok()?);
-        // SAFETY: the information page is the monitor's word that nothing else lies there, and `mine` says which region may be
-        // written. What is not mapped is denied, and ends in no memory of this program's.
+        // SAFETY: the information page is the monitor's word that nothing else lies there, and `mine` says which region
+        // may be written. What is not mapped is denied, and ends in no memory of this program's.
         unsafe { Pair::new(base, len, (kind as u8, message), self.mine) }
     }
 }

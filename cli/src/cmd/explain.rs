@@ -5,14 +5,16 @@ use crate::output;
 use bulkhead_watch::owner::{self, Thing};
 use std::process::ExitCode;
 
-/// Say whose an address, port, interrupt, register or device is and why, what a sandbox gets of it, and which line of the manifest would grant it.
+/// Say whose an address, port, interrupt, register or device is and why, what a sandbox gets of it, and which line of
+/// the manifest would grant it.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     manifest: PlanArguments,
     /// The sandbox that would use it.
     sandbox: String,
-    /// A guest-physical address such as `0x1000`, `port N`, `irq N`, `msr N`, `pci:BB:DD.F` (or by vendor and device, or class), or the name of a device.
+    /// A guest-physical address such as `0x1000`, `port N`, `irq N`, `msr N`, `pci:BB:DD.F` (or by vendor and device,
+    /// or class), or the name of a device.
     #[arg(required = true, num_args = 1..=2)]
     thing: Vec<String>,
 }

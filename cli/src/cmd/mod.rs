@@ -24,7 +24,8 @@ pub struct ManifestArguments {
     /// The manifest.
     #[arg(value_name = "MANIFEST")]
     pub manifest: PathBuf,
-    /// Folder of `artifact:NAME` files [default: $BULKHEAD_ARTIFACTS, else target/artifacts of the source tree around the manifest, or of this command's].
+    /// Folder of `artifact:NAME` files [default: $BULKHEAD_ARTIFACTS, else target/artifacts of the source tree around
+    /// the manifest, or of this command's].
     #[arg(long, value_name = "FOLDER")]
     pub artifacts: Option<PathBuf>,
 }

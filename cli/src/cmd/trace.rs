@@ -32,8 +32,8 @@ pub struct Arguments {
     /// Host time.
     #[arg(long)]
     live: bool,
-    /// Read what kernels tell of the machine that `bulkhead run` runs in a folder (target/run/NAME), which goes on. The manifest
-    /// is that machine's, and has `trace`. Without `--for`: what the rings hold.
+    /// Read what kernels tell of the machine that `bulkhead run` runs in a folder (target/run/NAME), which goes on. The
+    /// manifest is that machine's, and has `trace`. Without `--for`: what the rings hold.
     #[arg(long, value_name = "FOLDER", conflicts_with = "live")]
     attach: Option<PathBuf>,
     /// Give up after so many seconds.

@@ -48,8 +48,9 @@ pub const ABSENT: &[Quiet] = &[
     quiet(0xC1, 0xC4, 0),   // performance counters
     quiet(0x1A0, 0x1A0, 1), // MISC_ENABLE: fast strings
     quiet(0x1D9, 0x1D9, 0), // DebugCtl
-    // MTRRcap: fixed ranges alone; MTRRdefType: all else is write-back. The machine's own hold for the memory behind a guest's
-    // addresses, whatever it believes (APM 15.25.8); its variable ranges are about other addresses than the guest's.
+    // MTRRcap: fixed ranges alone; MTRRdefType: all else is write-back. The machine's own hold for the memory behind a
+    // guest's addresses, whatever it believes (APM 15.25.8); its variable ranges are about other addresses than the
+    // guest's.
     quiet(0xFE, 0xFE, 1 << 10 | 1 << 8),
     quiet(0x2FF, 0x2FF, 1 << 11 | 1 << 10 | 6),
     quiet(0x200, 0x2FE, 0),               // MTRR writes

@@ -196,8 +196,8 @@ impl Context<'_> {
             && reads(self.words.memory(), leaf.frame, &[0xFF; PAGE as usize])
     }
 
-    /// A page that stands for memory which was taken from a guest with a channel made at run time: zeros, or for the page
-    /// that it wrote one of the image that is its own.
+    /// A page that stands for memory which was taken from a guest with a channel made at run time: zeros, or for the
+    /// page that it wrote one of the image that is its own.
     pub fn is_taken(&self, i: usize, leaf: &Leaf) -> bool {
         let slots = self.claim.slots.iter().filter(|s| s.owner != i && s.to.contains(&i));
         let within =

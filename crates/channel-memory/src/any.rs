@@ -130,7 +130,8 @@ impl<'a> In<'a> {
     /// Receives a message into a buffer of [`Pair::longest`] bytes; how many it has.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if there is none, [`Stop::Size`] if the buffer is longer, or a record longer than it, and the others.
+    /// [`Stop::Wait`] if there is none, [`Stop::Size`] if the buffer is longer, or a record longer than it, and the
+    /// others.
     #[inline]
     pub fn receive(&mut self, to: &mut [u8]) -> Result<usize, Stop> {
         let len = to.len();

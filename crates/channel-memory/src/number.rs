@@ -1,5 +1,5 @@
-//! What ends in C give below 0: one meaning for each number, in a bare guest and in a Linux. `sdk/include/bulkhead-number.h`
-//! is written from here: `BLESS=1 cargo test -p bulkhead-channel-memory`.
+//! What ends in C give below 0: one meaning for each number, in a bare guest and in a Linux.
+//! `sdk/include/bulkhead-number.h` is written from here: `BLESS=1 cargo test -p bulkhead-channel-memory`.
 #![forbid(unsafe_code)]
 
 use bulkhead_channel::Stop;
@@ -24,7 +24,7 @@ numbers! {
     LOST = -3;
     /// Told once: the peer has left, and everything before was read.
     LEFT = -4;
-    /// Told once: the peer spoilt the channel. A receiver has begun a new session; a sender is closed until it is reset.
+    /// Told once: the peer spoilt the channel. A receiver has begun a new session; a sender is closed until reset.
     CORRUPTED = -5;
     /// The peer's memory is another kind of channel.
     FOREIGN = -6;

@@ -107,8 +107,8 @@ impl<M: Memory, P: Platform> Sleeper<M, P> {
         Self { arm, spin, platform }
     }
 
-    /// Waits until `look`, a call of the receiving end, gives anything but [`Stop::Wait`] or [`Stop::Apart`]: a message,
-    /// or news of the sender.
+    /// Waits until `look`, a call of the receiving end, gives anything but [`Stop::Wait`] or [`Stop::Apart`]: a
+    /// message, or news of the sender.
     ///
     /// # Errors
     /// The news.

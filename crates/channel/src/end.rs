@@ -119,9 +119,9 @@ impl<M: Memory> End<M> {
         self.next.wrapping_add(1)
     }
 
-    /// Whether it owns a unit, and [`End::after`]: [`End::own`] for a receiver of single messages, which looks for each of
-    /// them, and in vain while it spins. It compares the peer's index, all of it, with the one that nearly always stands
-    /// there: a unit more, or none. What else it is is for [`End::look`] to tell.
+    /// Whether it owns a unit, and [`End::after`]: [`End::own`] for a receiver of single messages, which looks for each
+    /// of them, and in vain while it spins. It compares the peer's index, all of it, with the one that nearly always
+    /// stands there: a unit more, or none. What else it is is for [`End::look`] to tell.
     #[inline(always)]
     pub fn one(&mut self) -> Result<u32, Stop> {
         let next = self.next;

@@ -123,8 +123,8 @@ pub trait Memory: Clone + Debug {
     fn word(&self, at: usize) -> Option<Self::Word>;
     /// Bytes from an offset on, a multiple of eight; `None` outside.
     fn bytes(&self, at: usize, len: usize) -> Option<Self::Bytes>;
-    /// A lane of so many slots of `stride` bytes, which begins at an offset that is a multiple of eight; `None` if they do not
-    /// lie in the region.
+    /// A lane of so many slots of `stride` bytes, which begins at an offset that is a multiple of eight; `None` if they
+    /// do not lie in the region.
     fn lane(&self, at: usize, stride: usize, slots: u32) -> Option<Self::Lane>;
     /// A full fence: every access before it comes before every one after it.
     fn fence(&self);

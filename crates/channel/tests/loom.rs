@@ -566,8 +566,8 @@ fn an_end_needs_its_fence() {
 /// Where a Linux's interrupts go, and what its monitor does when that changes.
 type Aimed = fn(&Shared, u64) -> bool;
 
-/// A message is sent while the receiver's other core switches interrupts on, which went nowhere before. Whoever sleeps for
-/// ever is a deadlock.
+/// A message is sent while the receiver's other core switches interrupts on, which went nowhere before. Whoever sleeps
+/// for ever is a deadlock.
 fn switched_on(aimed: Aimed) {
     let [[tx, rx], theirs] = regions(2, [NOTHING; 2]);
     let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");

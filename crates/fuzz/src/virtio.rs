@@ -1,6 +1,7 @@
 //! A virtio device's side whose driver writes anything into all that it can write, between two calls: nothing
 //! panics, no part of a chain leaves the buffers of its section, nothing is written to the driver's section, each
-//! call takes a bounded number of accesses, a chain of an older session is not used in a later one; and with an honest driver the device works again.
+//! call takes a bounded number of accesses, a chain of an older session is not used in a later one; and with an honest
+//! driver the device works again.
 
 use crate::{Input, Seen};
 use bulkhead_channel::host::Region;

@@ -87,8 +87,8 @@ impl Trace {
     }
 }
 
-/// Loads a sandbox's guest from its files. Of the system's channels it may see its own, a Linux by its `ends`; `level` is
-/// the vector of a kernel's level-triggered line.
+/// Loads a sandbox's guest from its files. Of the system's channels it may see its own, a Linux by its `ends`; `level`
+/// is the vector of a kernel's level-triggered line.
 pub fn load(
     sandbox: &Sandbox,
     machine: &Machine,
@@ -288,8 +288,8 @@ fn reset_vector() -> Vec<u8> {
 }
 
 /// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window
-/// with info page, reports, channels and slots is reserved, so that the kernel leaves it alone and user space may map it; where channels
-/// are base addresses of functions, those are not, as a kernel would take no reserved ones.
+/// with info page, reports, channels and slots is reserved, so that the kernel leaves it alone and user space may map
+/// it; where channels are base addresses of functions, those are not, as a kernel would take no reserved ones.
 fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
     let mut map = vec![
         (0, LOW_RAM_END, 1),

@@ -45,9 +45,9 @@ pub struct Name {
     /// Its budget in microseconds, rounded down, without what the kernel spends on it; of PIBS, U in
     /// millionths. Of a channel with messages of one size: their bytes.
     pub budget: u32,
-    /// Its period in microseconds, rounded up. Of a channel of messages, how its receiver is woken: 0 = not at all, else
-    /// in bits 15:0 by this port, for the sender, or interrupt vector, for the receiver; bit 16: it looks while that
-    /// pays, before it sleeps.
+    /// Its period in microseconds, rounded up. Of a channel of messages, how its receiver is woken: 0 = not at all,
+    /// else in bits 15:0 by this port, for the sender, or interrupt vector, for the receiver; bit 16: it looks while
+    /// that pays, before it sleeps.
     pub period: u32,
 }
 

@@ -1,6 +1,6 @@
 //! A record of its own of who holds which capability, and from whom: what each call that was accepted does to it by
-//! the book (`docs/kernel-calls.md`). The kernel's memory is compared with it after every call, so authority can't appear from nowhere, and
-//! a revocation has to reach all that was derived, and nothing else.
+//! the book (`docs/kernel-calls.md`). The kernel's memory is compared with it after every call, so authority can't
+//! appear from nowhere, and a revocation has to reach all that was derived, and nothing else.
 
 use crate::World;
 use crate::lines::Lines;

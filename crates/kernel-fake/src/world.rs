@@ -515,8 +515,8 @@ impl World {
         (0..this.len()).find(|at| this[*at] != other[*at] && !gone(*at))
     }
 
-    /// All that is remembered: memory and the core. Without the scheduler's hints, places in queues that were left, and what
-    /// is left of faults that were told: the short ways tell of them without writing them down.
+    /// All that is remembered: memory and the core. Without the scheduler's hints, places in queues that were left, and
+    /// what is left of faults that were told: the short ways tell of them without writing them down.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         type Object = bulkhead_kernel::Thread;

@@ -28,7 +28,8 @@ pub const WINDOW_INDEX: usize = 511;
 pub const VECTORS: usize = 96;
 /// First vector that is no exception's, and first of the lowest class (APM volume 2, section 16.6.4) that is left then.
 /// In it is the level-triggered line that a kernel's programs may have. It stays in service
-/// from its delivery to its driver's acknowledgement, and that holds nothing up but itself: all else is of a higher class.
+/// from its delivery to its driver's acknowledgement, and that holds nothing up but itself: all else is of a higher
+/// class.
 pub const FIRST_LEVEL: u8 = 32;
 /// First vector of all other interrupts.
 pub const FIRST_VECTOR: u8 = 48;

@@ -1,6 +1,6 @@
 //! The short ways of the commonest calls: nothing is queued, the clock is not read, who runs
-//! next is known; but for a signal that wakes somebody. Each looks at everything first and changes something only if all is as it
-//! has to be; otherwise the general way does it ([`crate::call`]).
+//! next is known; but for a signal that wakes somebody. Each looks at everything first and changes something only if
+//! all is as it has to be; otherwise the general way does it ([`crate::call`]).
 
 use crate::Slot;
 use crate::core::{Store, context, id};

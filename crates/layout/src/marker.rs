@@ -232,7 +232,8 @@ ids! {
     KERNEL_EMERGENCY_WHOLE = 0x091 "kernel.timeout_emergency_whole";
     /// `KERNEL_EXTEND`, the same.
     KERNEL_EXTEND_WHOLE = 0x092 "kernel.timeout_extend_whole";
-    /// Kernel: from where it is entered, with interrupts off, to where it goes back to a program or waits for an interrupt.
+    /// Kernel: from where it is entered, with interrupts off, to where it goes back to a program or waits for an
+    /// interrupt.
     KERNEL_ENTRY = 0x093 "kernel.entry";
     /// Kernel: a device's interrupt, or a channel's, was taken.
     KERNEL_INTERRUPT = 0x094 "kernel.interrupt";

@@ -1,5 +1,5 @@
-//! Channels made at run time ([`crate::link`]) as guests see them, whichever way they make hypercalls: what the words of a slot
-//! mean to a party, and what the answers to its calls do.
+//! Channels made at run time ([`crate::link`]) as guests see them, whichever way they make hypercalls: what the words
+//! of a slot mean to a party, and what the answers to its calls do.
 
 use crate::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, DENIED, NO_CALL, OFFER, SLOT};
 use crate::link;

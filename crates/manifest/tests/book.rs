@@ -245,6 +245,28 @@ fn decisions_that_code_names_exist() {
     }
 }
 
+/// `cargo fmt` sees to code, and leaves comments alone.
+#[test]
+fn comments_have_lines_of_120_characters_at_most() {
+    const MOST: usize = 120;
+    let mut all = Vec::new();
+    sources(&root(), &mut all);
+    let mut long = Vec::new();
+    for path in all.iter().filter(|path| path.extension().is_some_and(|e| e != "md")) {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        for (n, line) in (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > MOST) {
+            let words = line.trim_start();
+            // A row of a table has one line.
+            let row = words.trim_start_matches(['/', '!']).starts_with(" |");
+            let comment = ["//", "/*", "* "].iter().any(|start| words.starts_with(start));
+            if comment && !row {
+                long.push(format!("{}:{n}", path.display()));
+            }
+        }
+    }
+    assert!(long.is_empty(), "more than {MOST} characters: {long:#?}");
+}
+
 #[test]
 fn decisions_are_numbered_without_gaps() {
     let mut all = Vec::new();

@@ -1,9 +1,9 @@
 //! To which ports an Ethernet frame goes.
 //!
-//! Addresses are learned from what frames say they come from, as in any switch. What is not as in any: ports don't trust
-//! each other. A port has as many addresses as the switch has room for at a port, and forgets its own oldest one for a new
-//! one, so it cannot drive out another's; and an address stays with the port that showed it first, until
-//! that has been silent for [`Switch::AGE`]: who sends in another's name is refused.
+//! Addresses are learned from what frames say they come from, as in any switch. What is not as in any: ports don't
+//! trust each other. A port has as many addresses as the switch has room for at a port, and forgets its own oldest one
+//! for a new one, so it cannot drive out another's; and an address stays with the port that showed it first, until that
+//! has been silent for [`Switch::AGE`]: who sends in another's name is refused.
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];

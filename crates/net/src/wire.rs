@@ -51,8 +51,8 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         Self { to, from, bell, arm, counts: Counts::default() }
     }
 
-    /// Asks to be woken for the next frame, and goes on with the agreement on what it sends; whether anybody will wake it.
-    /// Look for frames once more after this, and then sleep.
+    /// Asks to be woken for the next frame, and goes on with the agreement on what it sends; whether anybody will wake
+    /// it. Look for frames once more after this, and then sleep.
     pub fn arm(&mut self) -> bool {
         if let Some(arm) = &mut self.arm {
             arm.arm();
@@ -96,8 +96,8 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         sent.is_ok()
     }
 
-    /// Copies the oldest frame out, if there is one: its bytes in `buffer`. Those that are too long are dropped, at most 64 in a
-    /// call: so a peer that sends nothing else does not keep the caller here.
+    /// Copies the oldest frame out, if there is one: its bytes in `buffer`. Those that are too long are dropped, at
+    /// most 64 in a call: so a peer that sends nothing else does not keep the caller here.
     pub fn receive<'a>(&mut self, buffer: &'a mut [u8; FRAME]) -> Option<&'a mut [u8]> {
         for _ in 0..64 {
             match self.from.receive(buffer) {
@@ -126,7 +126,8 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         }
     }
 
-    /// Takes news of the peer; whether the own end has to begin anew. Who spoils a channel loses what it sends, no more.
+    /// Takes news of the peer; whether the own end has to begin anew. Who spoils a channel loses what it sends, no
+    /// more.
     fn heed(&mut self, stop: Stop) -> bool {
         let news = matches!(stop, Stop::Lost | Stop::Left | Stop::Corrupted | Stop::Closed);
         self.counts.cut = self.counts.cut.wrapping_add(u32::from(news));

@@ -1,5 +1,6 @@
 //! A channel's end that is not there: its owner's accesses, and what they lead to. What must hold of it is worked
-//! out here from what was written, by the specifications (PCI 3.0, 6.8; ivshmem version 2), not from the monitor's tables.
+//! out here from what was written, by the specifications (PCI 3.0, 6.8; ivshmem version 2), not from the monitor's
+//! tables.
 
 use crate::{Access, CORES, Words};
 use bulkhead_image::{end, pci::Shadow};

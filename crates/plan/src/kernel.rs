@@ -340,7 +340,8 @@ impl Kernel {
         uses.any(|used| used.dma.contains(&shared))
     }
 
-    /// What a function of its sandbox reaches of its memory of so many bytes: what its driver's entry in the manifest names.
+    /// What a function of its sandbox reaches of its memory of so many bytes: what its driver's entry in the manifest
+    /// names.
     #[must_use]
     pub fn dma(&self, function: usize, memory: u64) -> Vec<Reach> {
         let drives = |used: &&DeviceUse| used.device == Driven::Function(function);

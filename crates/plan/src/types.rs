@@ -266,8 +266,8 @@ pub struct Channel {
     pub place: Place,
     /// What the region is for.
     pub part: Part,
-    /// How the sandbox that writes it is woken, if it is: the receiver of messages by [`Part::Rx`], the driver of a virtio
-    /// device by its [`Part::Tx`], too.
+    /// How the sandbox that writes it is woken, if it is: the receiver of messages by [`Part::Rx`], the driver of a
+    /// virtio device by its [`Part::Tx`], too.
     pub bell: Option<Bell>,
     /// The sandbox that writes: of [`Part::Rx`] the receiver.
     pub from: usize,

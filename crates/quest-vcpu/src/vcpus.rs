@@ -165,8 +165,8 @@ impl Vcpus {
         })
     }
 
-    /// `vcpu_getparam`: the parameters of the next VCPU in the caller's walk over the list, which begins at its head, and
-    /// there again behind its end.
+    /// `vcpu_getparam`: the parameters of the next VCPU in the caller's walk over the list, which begins at its head,
+    /// and there again behind its end.
     ///
     /// # Errors
     /// [`Error::NotFound`]: the list is empty.

@@ -89,11 +89,11 @@ pub fn admit(rung: &impl Word, armed: &impl Word) -> bool {
     now & 1 == 1 && now != last && rung.replace(last, now)
 }
 
-/// Says in `word` where interrupts go from now on, 0 for nowhere. Whether to interrupt the guest there, once: a ring may have been
-/// lost before.
+/// Says in `word` where interrupts go from now on, 0 for nowhere. Whether to interrupt the guest there, once: a ring
+/// may have been lost before.
 ///
-/// The fence is between this word and the guest's look for messages, as the sender's is between its message and its look
-/// at this word: so one of both sees the other's.
+/// The fence is between this word and the guest's look for messages, as the sender's is between its message and its
+/// look at this word: so one of both sees the other's.
 pub fn aim(word: &impl Word, icr: u64) -> bool {
     word.exchange(icr) != icr && icr != 0
 }

@@ -26,19 +26,19 @@ pub const CONTROL: u64 = 0x4248_0005;
 /// loaded into it.
 pub const STATUS: u64 = 0x4248_0006;
 
-/// Offer a slot of this sandbox's ([`crate::link`]): RDI = sandbox index, RSI = slot, and in bits 31:16 a tag that means what
-/// both ends agree on. Needs `may_connect` in the manifest. Returns [`OK`], [`BUSY`] while its last use is not over,
-/// [`BAD_ARGUMENT`] if it is not this sandbox's.
+/// Offer a slot of this sandbox's ([`crate::link`]): RDI = sandbox index, RSI = slot, and in bits 31:16 a tag that
+/// means what both ends agree on. Needs `may_connect` in the manifest. Returns [`OK`], [`BUSY`] while its last use is
+/// not over, [`BAD_ARGUMENT`] if it is not this sandbox's.
 pub const OFFER: u64 = 0x4248_0007;
-/// Accept an offer: RDI = slot, RSI = epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's last use of the
-/// slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
+/// Accept an offer: RDI = slot, RSI = epoch, as its owner's word has it. Returns [`OK`], [`BUSY`] while this sandbox's
+/// last use of the slot is not over or not closed, [`BAD_ARGUMENT`] if the offer does not stand.
 pub const ACCEPT: u64 = 0x4248_0008;
-/// Close this sandbox's end, or take back an offer: RDI = slot. Returns [`OK`]: from then on this core does not reach it, and the others
-/// do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
+/// Close this sandbox's end, or take back an offer: RDI = slot. Returns [`OK`]: from then on this core does not reach
+/// it, and the others do not soon. [`BUSY`]: another core is at it. [`BAD_ARGUMENT`]: there is none.
 pub const CLOSE: u64 = 0x4248_0009;
 /// What there is of a slot: RDI = slot, RSI = 0 for what this sandbox has, 1 for the other party. Returns
-/// [`crate::link::state`]: phase in bits 2:0, and of the owner's word to whom it is or was offered in bits 15:8, the tag in 31:16;
-/// the epoch in 63:32.
+/// [`crate::link::state`]: phase in bits 2:0, and of the owner's word to whom it is or was offered in bits 15:8, the
+/// tag in 31:16; the epoch in 63:32.
 pub const SLOT: u64 = 0x4248_000A;
 
 /// [`CONTROL`]: stop it.

@@ -2,8 +2,8 @@
 //!
 //! A slot is one sandbox's, who may *offer* it to one of others at a time, who may *accept* it. Nobody decides for
 //! both: each monitor says in its mailbox, in a word for each slot, what its own guest has, and maps the slot
-//! or takes it away for that guest alone. The one rule that joins them is that a slot is offered anew only after the monitor
-//! of whoever had it has said that no core of its reaches it any more ([`holds`]).
+//! or takes it away for that guest alone. The one rule that joins them is that a slot is offered anew only after the
+//! monitor of whoever had it has said that no core of its reaches it any more ([`holds`]).
 //!
 //! A word is claimed before anything else is done, by a compare and exchange to [`BUSY`]: so one core of a sandbox
 //! works at a slot. `docs/connecting.md` has the protocol on one page.
@@ -114,8 +114,8 @@ pub trait Side {
     fn wanted(&self) -> &Self::Word;
     /// What that was when a core did so last; `None` behind the last core.
     fn done(&self, core: u32) -> Option<&Self::Word>;
-    /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by an NMI, at which they
-    /// [`settle`], too.
+    /// Has each own core [`empty`] its TLB: the one that this is before its guest goes on, the others by an NMI, at
+    /// which they [`settle`], too.
     fn flush(&self);
     /// Makes another sandbox's monitor [`look`], by its first core.
     fn ring(&self, sandbox: u32);
@@ -213,8 +213,8 @@ pub fn look(side: &impl Side) {
     }
 }
 
-/// Empties a core's TLB by `flush` if that is wanted. The caller [`settle`]s after it: by the fence here the last core to
-/// do so sees that all have.
+/// Empties a core's TLB by `flush` if that is wanted. The caller [`settle`]s after it: by the fence here the last core
+/// to do so sees that all have.
 pub fn empty<S: Side>(side: &S, core: u32, flush: impl FnOnce()) {
     let (wanted, Some(done)) = (side.wanted().load(), side.done(core)) else { return };
     if done.load() != wanted {
@@ -265,8 +265,8 @@ fn tell(side: &impl Side, was: u64) {
     }
 }
 
-/// What a guest is told of a slot: what its own monitor says of it, or that of the other party: the owner, or to whom the
-/// owner offered it last.
+/// What a guest is told of a slot: what its own monitor says of it, or that of the other party: the owner, or to whom
+/// the owner offered it last.
 pub fn state(side: &impl Side, others: bool) -> u64 {
     let own = side.word(side.me()).load();
     if others { side.word(other(side, own)).load() } else { own }

@@ -1,6 +1,6 @@
-//! Channels made at run time: every interleaving of what three sandboxes and four cores can do with a slot, call by call, with the real
-//! code, explored by stateright: offers, accepts, closes, ends of guests, NMIs that come late or are swallowed. What
-//! happens within a call is `link_order.rs`'s.
+//! Channels made at run time: every interleaving of what three sandboxes and four cores can do with a slot, call by
+//! call, with the real code, explored by stateright: offers, accepts, closes, ends of guests, NMIs that come late or
+//! are swallowed. What happens within a call is `link_order.rs`'s.
 
 use bulkhead_resident::bell::Word;
 use bulkhead_resident::link::{self, IDLE, OPEN, Side};

@@ -1,6 +1,6 @@
 //! Channels made at run time, under every order of accesses that C11's memory model allows (loom's), on the real code:
-//! a slot's memory is cleared for the next one while no core of the last one reaches it. The same without what the order hangs on
-//! must fail, so that the model is known to see it.
+//! a slot's memory is cleared for the next one while no core of the last one reaches it. The same without what the
+//! order hangs on must fail, so that the model is known to see it.
 
 // loom's threads are coroutines of one thread, and its cells are not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]
@@ -205,7 +205,8 @@ fn finds(without: Without, model: fn(Without)) -> bool {
     catch_unwind(AssertUnwindSafe(|| explore(move || model(without)))).is_err()
 }
 
-/// The peer uses it on both cores, and the second makes a call meanwhile; the owner takes it back and offers it to another.
+/// The peer uses it on both cores, and the second makes a call meanwhile; the owner takes it back and offers it to
+/// another.
 fn contest(machine: Arc<Machine>, call: fn(&Party)) {
     let core = |number| {
         let machine = machine.clone();

@@ -81,7 +81,8 @@ impl Readers {
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Reads the rings of a machine that another process runs in this folder, which goes on meanwhile: what they hold and,
-/// with a `length`, what comes until they have told of so many nanoseconds, `limit` has passed or `stop` says so. `baked` is its image.
+/// with a `length`, what comes until they have told of so many nanoseconds, `limit` has passed or `stop` says so.
+/// `baked` is its image.
 ///
 /// # Errors
 /// No such machine; one of another image, or whose kernels don't trace.

@@ -1,5 +1,5 @@
-//! All histories of three small contexts, by the short ways and by the general ones alone: after each event both come to
-//! the same, to the byte. So what is explored and argued of the general ones holds for the short ones, too.
+//! All histories of three small contexts, by the short ways and by the general ones alone: after each event both come
+//! to the same, to the byte. So what is explored and argued of the general ones holds for the short ones, too.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,8 +19,8 @@ enum Event {
     Pass,
     /// A tick passes; the timer, if it is due.
     Tick,
-    /// The timer fires, due or not. A context whose thread waits for the end of budgets is woken if that is one, and who
-    /// ran waits for it.
+    /// The timer fires, due or not. A context whose thread waits for the end of budgets is woken if that is one, and
+    /// who ran waits for it.
     End(usize),
     Wake(usize),
     Block(usize),

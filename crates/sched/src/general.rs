@@ -53,7 +53,8 @@ impl Scheduler {
     }
 
     /// Gives a server another budget and period: what it used so far comes again when it would have, a greater budget's
-    /// difference can be used at once, a smaller one's is taken from the last refills. Without effect on other policies. Says whether [`Scheduler::schedule`] may come to another decision now.
+    /// difference can be used at once, a smaller one's is taken from the last refills. Without effect on other
+    /// policies. Says whether [`Scheduler::schedule`] may come to another decision now.
     ///
     /// # Errors
     /// [`Invalid::Budget`], [`Invalid::TooShort`]: the budget is as it was.

@@ -48,8 +48,8 @@ enum Call {
     Wake(usize),
     /// At once, if that is seen.
     Overtake(usize),
-    /// The timer's time comes; whoever waits for a refill goes on the processor at once, or a handler because of the end
-    /// of a budget, if that is seen.
+    /// The timer's time comes; whoever waits for a refill goes on the processor at once, or a handler because of the
+    /// end of a budget, if that is seen.
     Short(bool),
     Block(usize),
     /// Until so many ticks later.

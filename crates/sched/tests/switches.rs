@@ -93,8 +93,8 @@ proptest! {
     }
 }
 
-/// The worst: below a server that is signalled all the time, and sleeps again after a tick, is somebody who goes on each
-/// time. It is the cost that bounds them.
+/// The worst: below a server that is signalled all the time, and sleeps again after a tick, is somebody who goes on
+/// each time. It is the cost that bounds them.
 #[test]
 fn the_bound_is_what_the_cost_makes_it() {
     for cost in [1, 4, 9, 24] {

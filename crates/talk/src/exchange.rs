@@ -1,5 +1,5 @@
-//! Messages of many sizes through two channels of small pieces, each answered: how many there are in a window of time, under
-//! whatever time the two ends have.
+//! Messages of many sizes through two channels of small pieces, each answered: how many there are in a window of time,
+//! under whatever time the two ends have.
 
 use crate::{Host, MOST};
 use bulkhead_channel::Stop;
@@ -75,7 +75,8 @@ impl<'a, H: Host> Ends<'a, H> {
     }
 }
 
-/// When the first window begins, how long each is, and the pause after it, in which budgets come back: as the first piece says.
+/// When the first window begins, how long each is, and the pause after it, in which budgets come back: as the first
+/// piece says.
 struct Windows([u64; 3]);
 
 impl Windows {

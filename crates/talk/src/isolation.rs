@@ -1,5 +1,5 @@
-//! One who sends to several at a pace of its own, and those who receive at theirs, of whom one breaks (figure 29 of the Quest-V
-//! article).
+//! One who sends to several at a pace of its own, and those who receive at theirs, of whom one breaks (figure 29 of the
+//! Quest-V article).
 
 use crate::{Host, In, MOST, Out};
 use bulkhead_channel::layout::{ARMED, GEOMETRY, HELLO, IDENTITY, INDEX};
@@ -10,8 +10,8 @@ use bulkhead_layout::marker::{EVENT, id};
 
 const MILLI: u64 = 1_000_000;
 
-/// Sends `count` messages, one every `gap` milliseconds, to each receiver that takes it, and waits for none. It fails if one that
-/// takes them all was refused, or it was late itself.
+/// Sends `count` messages, one every `gap` milliseconds, to each receiver that takes it, and waits for none. It fails
+/// if one that takes them all was refused, or it was late itself.
 pub fn beat(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let (count, gap) = (host.number("count")?, MILLI * host.number("gap")?);
     let mut ends = pairs.map(|pair| pair.and_then(Out::open));

@@ -1,5 +1,6 @@
 //! What ends of channels do in tests, the same in a bare guest (`guests/talk`) and in a program of the
-//! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], who writes garbage, and one who rings for ever.
+//! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], who writes garbage, and one who rings for
+//! ever.
 #![no_std]
 
 mod exchange;
@@ -140,7 +141,8 @@ impl Out {
         }
     }
 
-    /// Looks whether the receiver is still the one that it was: who sends rarely would else learn it when the ring is full.
+    /// Looks whether the receiver is still the one that it was: who sends rarely would else learn it when the ring is
+    /// full.
     fn attend(&mut self) -> Result<(), Stop> {
         match self {
             Self::Queue(end) => end.attend(),

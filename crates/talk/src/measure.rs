@@ -50,8 +50,8 @@ pub fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     Some(())
 }
 
-/// For a marker in a loop, which could change what it sees for all that the compiler knows: so nothing that belongs behind it is
-/// done before.
+/// For a marker in a loop, which could change what it sees for all that the compiler knows: so nothing that belongs
+/// behind it is done before.
 #[inline(always)]
 fn seen<T>(end: &mut T) -> u64 {
     core::ptr::from_mut(end) as u64

@@ -1,5 +1,5 @@
-//! A party of channels made at run time (`docs/connecting.md`), the same in a bare guest (`guests/meet`) and in a Linux (`bhchannel meet`):
-//! steps, one after the other, each of them for up to `ms` milliseconds, by default three seconds.
+//! A party of channels made at run time (`docs/connecting.md`), the same in a bare guest (`guests/meet`) and in a Linux
+//! (`bhchannel meet`): steps, one after the other, each of them for up to `ms` milliseconds, by default three seconds.
 //!
 //! | step | does |
 //! |---|---|
@@ -267,8 +267,8 @@ impl<H: Meets> Party<'_, H> {
         self.host.sleep_until(self.host.now() + MILLISECOND * milliseconds);
     }
 
-    /// Everything that is not this sandbox's: whom it may not offer to, slots that are not there, and offers that do not
-    /// stand.
+    /// Everything that is not this sandbox's: whom it may not offer to, slots that are not there, and offers that do
+    /// not stand.
     fn refused(&self) -> bool {
         let (host, [me, sandboxes]) = (self.host, self.host.sandboxes().map(u64::from));
         let strangers = (0..sandboxes).filter(|to| *to >= 2).chain([64, u64::MAX]);

@@ -48,9 +48,10 @@ struct Checked<'a> {
 
 /// Adds up a timeline in which nothing is lost, and sees that time does not go back; that one thread runs at
 /// most; that a context changes hands only by donations, which holds as long as programs bind none themselves, and
-/// goes back to one of those who gave it; and that no context of `budgets` runs longer than it may: a strict one at most C in each T; a sporadic one, whose refills come T
-/// after it *wanted* to run, at most C for each period begun since the clock's beginning, and once more. `slack` ns
-/// may be added to each C: between a decision and its record lies the kernel's own time.
+/// goes back to one of those who gave it; and that no context of `budgets` runs longer than it may: a strict one at
+/// most C in each T; a sporadic one, whose refills come T after it *wanted* to run, at most C for each period begun
+/// since the clock's beginning, and once more. `slack` ns may be added to each C: between a decision and its record
+/// lies the kernel's own time.
 ///
 /// # Errors
 /// What is not so, and when.

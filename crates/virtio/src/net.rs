@@ -36,10 +36,10 @@ pub const LARGEST: usize = HEADER + 14 + 65_535;
 /// Where a packet's IP header ends at the earliest, behind Ethernet's.
 const IP_END: u16 = 14 + 20;
 
-/// What a kernel may be given of a header (virtio 1.2, 5.1.6) that somebody else wrote. Kernels see to it that what it speaks
-/// of lies within the packet. Linux 6.1 does not see to it that a checksum's sum begins in what is left of the packet once
-/// its Ethernet header is taken off, and complains of itself when it sends that on. Such a header says nothing any more: the
-/// packet is as one from any network. `linux/module` does the same.
+/// What a kernel may be given of a header (virtio 1.2, 5.1.6) that somebody else wrote. Kernels see to it that what it
+/// speaks of lies within the packet. Linux 6.1 does not see to it that a checksum's sum begins in what is left of the
+/// packet once its Ethernet header is taken off, and complains of itself when it sends that on. Such a header says
+/// nothing any more: the packet is as one from any network. `linux/module` does the same.
 #[must_use]
 pub const fn harmless(header: [u8; HEADER]) -> [u8; HEADER] {
     const NEEDS_CSUM: u8 = 1;

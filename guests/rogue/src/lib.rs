@@ -11,7 +11,8 @@
 //! another's core), `sandbox=INDEX` (another sandbox), `port=NUMBER` (another's
 //! device). `uart=NUMBER` is the first port of an own 16550 with a line. With
 //! `set=devices` and `set=bridge` the attacks are those of a sandbox with PCI functions;
-//! with `set=race` those that take two cores; with `set=loads` those of one that may load programs; with `set=edu` some of its DMA comes before what any sandbox can try.
+//! with `set=race` those that take two cores; with `set=loads` those of one that may load programs; with `set=edu` some
+//! of its DMA comes before what any sandbox can try.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod act;

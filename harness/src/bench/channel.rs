@@ -29,7 +29,8 @@ pub fn native() -> Found {
     said.lines().filter(|line| line.starts_with("channel.")).map(figure).collect()
 }
 
-/// A message of 64 bytes between cores that both look for it, and what it costs to say that it is there to one who does not sleep.
+/// A message of 64 bytes between cores that both look for it, and what it costs to say that it is there to one who does
+/// not sleep.
 pub fn messages() -> Found {
     let ran = System::new("channel", "channel").run()?;
     let (send, receive) = (span(&ran, id::CHANNEL_SEND)?, span(&ran, id::CHANNEL_RECEIVE)?);
@@ -48,8 +49,8 @@ pub fn messages() -> Found {
     ])
 }
 
-/// A ring for a thread that sleeps: from before the sender's look at the armed word to where its core goes on, and from where the
-/// receiver's core sleeps to the thread's message.
+/// A ring for a thread that sleeps: from before the sender's look at the armed word to where its core goes on, and from
+/// where the receiver's core sleeps to the thread's message.
 pub fn doorbell() -> Found {
     // A kernel that says where it sleeps.
     let marked = format!("{KERNEL}, kernel = \"artifact:kernel-marked\"");
@@ -74,9 +75,9 @@ pub fn doorbell() -> Found {
 /// Milliseconds of flood, and of that those in which the receiver counts: then it ends.
 const FLOOD: [u32; 2] = [300, 250];
 
-/// One who rings for ever for a program above all of a flight, on an I/O VCPU: the kernel's interrupts for each time that the
-/// program asked for one, and how late the flight's releases are at most, by more than without the flood. That is bounded
-/// by the I/O VCPU's theorem: (2-U)·U·T in each window of T.
+/// One who rings for ever for a program above all of a flight, on an I/O VCPU: the kernel's interrupts for each time
+/// that the program asked for one, and how late the flight's releases are at most, by more than without the flood. That
+/// is bounded by the I/O VCPU's theorem: (2-U)·U·T in each window of T.
 pub fn flood() -> Found {
     let [under, calm] = [FLOOD, [1, 1]].map(|[rings, counts]| {
         flight()
@@ -156,9 +157,9 @@ const PIECE: u64 = 64;
 const WINDOW: u64 = 200_000_000;
 const SHORT: u64 = 20_000_000;
 
-/// Figure 31 of the Quest-V article: microseconds for a message and its answer between two kernels, by size, for a pair with half of the
-/// time and the highest priority, and for one with 40 % below a shell; against what the same pair takes with all of the
-/// time, divided by its share.
+/// Figure 31 of the Quest-V article: microseconds for a message and its answer between two kernels, by size, for a pair
+/// with half of the time and the highest priority, and for one with 40 % below a shell; against what the same pair
+/// takes with all of the time, divided by its share.
 pub fn rates() -> Found {
     const LOW: &str = "budget = \"40 ms\"\nperiod = \"100 ms\"";
     const PRIORITY: [&str; 2] = ["priority = 100", "priority = 220"];

@@ -1,6 +1,6 @@
-//! Figure 29 of the Quest-V article: one sandbox sends to three others, another one pings the first of them, and its receiver and
-//! its network driver break on purpose: they overwrite their side of their channels, and then what they have no right
-//! to. They recover, and nobody else notices.
+//! Figure 29 of the Quest-V article: one sandbox sends to three others, another one pings the first of them, and its
+//! receiver and its network driver break on purpose: they overwrite their side of their channels, and then what they
+//! have no right to. They recover, and nobody else notices.
 
 use super::Found;
 use super::figure::{Figure, Must};
@@ -12,11 +12,12 @@ use bulkhead_layout::marker::id;
 /// Milliseconds between messages; receivers, each on the core after the one before, and how often they look, ms.
 const BEAT: u64 = 50;
 const LISTENERS: [(&str, u64); 3] = [("zero", 100), ("two", 800), ("three", 1_000)];
-/// When the first of them breaks, after it began, ms; and from when on, and until when, the others are judged by the figure.
+/// When the first of them breaks, after it began, ms; and from when on, and until when, the others are judged by the
+/// figure.
 const BREAKS: u64 = 2_000;
 const JUDGED: u64 = 4_900;
-/// Milliseconds between echo requests, how many there are, and how long an answer may take: a period of the driver's I/O VCPU and, on
-/// each side, the millisecond in which a beginning of another session is seen.
+/// Milliseconds between echo requests, how many there are, and how long an answer may take: a period of the driver's
+/// I/O VCPU and, on each side, the millisecond in which a beginning of another session is seen.
 const PING: u64 = 500;
 const PINGS: usize = 9;
 const ANSWER: u64 = 12;
@@ -115,8 +116,8 @@ pub fn sandbox() -> Found {
     Ok(figures("channel.restarted", &heard(&ran)?).into())
 }
 
-/// What became of the requests: of each of them whether it was answered before the next one was due, and how long after the first one
-/// that was not the next answer came.
+/// What became of the requests: of each of them whether it was answered before the next one was due, and how long after
+/// the first one that was not the next answer came.
 fn echoes(ran: &Ran, begin: u64) -> Found {
     let times = |which| {
         let events = ran.counts.events(which);

@@ -1,6 +1,6 @@
-//! TCP between two Linux sandboxes, by iperf3: with the module and stock `virtio_net` on one side, with a program and `tun` on both,
-//! against loopback inside one Linux. Instructions for each byte, of the core that executes most: a core that sleeps executes
-//! none, one that looks for work all that takes.
+//! TCP between two Linux sandboxes, by iperf3: with the module and stock `virtio_net` on one side, with a program and
+//! `tun` on both, against loopback inside one Linux. Instructions for each byte, of the core that executes most: a core
+//! that sleeps executes none, one that looks for work all that takes.
 
 use super::Found;
 use super::figure::{Figure, Must};

@@ -1,4 +1,5 @@
-//! Doorbells of channels: what a ring costs each side, one who rings for ever, and an end that ends while the other one sleeps.
+//! Doorbells of channels: what a ring costs each side, one who rings for ever, and an end that ends while the other one
+//! sleeps.
 
 use super::channel::soaks;
 use super::driver::Job;
@@ -67,7 +68,8 @@ const LONG_FLOOD: [&str; 2] = ["role=flood ms=2000", "role=woken ms=1900"];
 const LEFT: [&str; 2] = ["role=send count=100 gap=200", "role=woken ms=1000000"];
 const DIED: [&str; 2] = ["role=send count=100 gap=200 poke=1", "role=woken ms=1000000"];
 
-/// `one` sends to `two`, which in a kernel is a program of a context with half of the time, below a thread that has deadlines.
+/// `one` sends to `two`, which in a kernel is a program of a context with half of the time, below a thread that has
+/// deadlines.
 fn ends(receiver: Receiver, [sends, receives]: [&str; 2]) -> Manifest {
     let mut manifest = Manifest::new().ends_with(&["two"]).bare(
         "one",

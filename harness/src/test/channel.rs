@@ -188,7 +188,8 @@ fn job((kind, more): (&'static str, &'static str), sends: bool, program: &'stati
     })
 }
 
-/// A receiver in C that sleeps in each call until there is something, for 2 ms at most: whatever the rogue does, it wakes up.
+/// A receiver in C that sleeps in each call until there is something, for 2 ms at most: whatever the rogue does, it
+/// wakes up.
 fn wait_out() -> Job {
     let patience = if soaks() { 3_600 } else { 240 };
     Job::one("channel/c-rogue-sends-waits", patience, move |bench| {

@@ -1,5 +1,6 @@
-//! A kernel that fails: its sandbox ends with a record, a code and a line on its console. In the image the kernel is changed where a
-//! program's first call enters: to an instruction that is none, or to a jump to where one of its assertions fails, if the linker left any.
+//! A kernel that fails: its sandbox ends with a record, a code and a line on its console. In the image the kernel is
+//! changed where a program's first call enters: to an instruction that is none, or to a jump to where one of its
+//! assertions fails, if the linker left any.
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;

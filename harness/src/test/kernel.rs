@@ -1,7 +1,7 @@
 //! Systems of the kernel, in sandboxes (`tests/kernel`) and without monitors on a processor that could have none
-//! (`tests/multikernel`), and sandboxes that talk through channels (`tests/channel`): each `NAME.toml` runs to its end, exits with 0, undisturbed, and its
-//! console says what `NAME.txt` has (`BLESS=1` writes that). Those of `tests/kernel` with a `NAME.alone.txt` run
-//! without monitors, too.
+//! (`tests/multikernel`), and sandboxes that talk through channels (`tests/channel`): each `NAME.toml` runs to its end,
+//! exits with 0, undisturbed, and its console says what `NAME.txt` has (`BLESS=1` writes that). Those of `tests/kernel`
+//! with a `NAME.alone.txt` run without monitors, too.
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
@@ -43,7 +43,8 @@ fn overhead() -> Job {
     })
 }
 
-/// A level-triggered line takes no exits once its entry of the IOAPIC is written: the kernel keeps it back by not ending it.
+/// A level-triggered line takes no exits once its entry of the IOAPIC is written: the kernel keeps it back by not
+/// ending it.
 fn no_exits() -> Job {
     Job::one("kernel/line-exits", 60, |bench| {
         let system = read(&folder("kernel").join("line.toml"))?;

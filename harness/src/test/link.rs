@@ -1,5 +1,5 @@
-//! Channels made at run time (`guests/meet`): made, used, closed and taken back; by those who may, and against those who
-//! keep on using what they have no more.
+//! Channels made at run time (`guests/meet`): made, used, closed and taken back; by those who may, and against those
+//! who keep on using what they have no more.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, run};
@@ -108,8 +108,8 @@ fn refused(bench: &Bench) -> Result<String, String> {
     Ok(format!("{counts:?} records"))
 }
 
-/// The owner takes back what both cores of another are at, and gives it to a third: the second goes on unharmed, and nothing
-/// that it writes arrives.
+/// The owner takes back what both cores of another are at, and gives it to a third: the second goes on unharmed, and
+/// nothing that it writes arrives.
 fn taken(bench: &Bench) -> Result<String, String> {
     let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
     let two = "accept,watch,gone,nap,nap,nap,nap,nap";

@@ -1,7 +1,7 @@
 //! Linux's ends of channels: functions of a virtual PCI bus (ivshmem version 2). Messages of each kind, to and
 //! from a bare guest and another Linux, 6.1 and 6.12; states that peers see, also of one that ends and begins anew;
-//! a hostile Linux against the other end, the registers and the configuration; interrupts: that they come, how many, what
-//! they cost, and that a restart leaves none.
+//! a hostile Linux against the other end, the registers and the configuration; interrupts: that they come, how many,
+//! what they cost, and that a restart leaves none.
 
 use super::device::attacks;
 use super::driver::{Bench, Job};
@@ -233,8 +233,8 @@ fn network(bench: &Bench) -> Result<String, String> {
     Ok(all.into())
 }
 
-/// A file of 2 MB by TCP through rings that have room for packets of 64 KiB: it arrives as it was, in far fewer packets than an MTU
-/// of 1,500 bytes has it in.
+/// A file of 2 MB by TCP through rings that have room for packets of 64 KiB: it arrives as it was, in far fewer packets
+/// than an MTU of 1,500 bytes has it in.
 fn large(bench: &Bench) -> Result<String, String> {
     /// By 1,448 bytes each it is more than 1,300.
     const PACKETS: u32 = 400;
@@ -292,8 +292,8 @@ fn states(bench: &Bench) -> Result<String, String> {
     Ok(format!("7, 0, 7 over {again} restarts"))
 }
 
-/// Sleeps between messages, and no exit for any of them but the driver's read of the status register; or under one who rings for ever. At most an
-/// interrupt for each time that the receiver asked, and one when it began to listen.
+/// Sleeps between messages, and no exit for any of them but the driver's read of the status register; or under one who
+/// rings for ever. At most an interrupt for each time that the receiver asked, and one when it began to listen.
 fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
     /// Configuration exits of a Linux that binds its driver, and at last masks each line of its IOAPIC: some 320.
     const ELSE: u64 = 360;
@@ -342,14 +342,14 @@ fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
     ))
 }
 
-/// Rounds between a Linux and a program, and in how many of them both have to sleep: on a host with much else to do a message may be
-/// there already. Microseconds before each message, for the other end to go to sleep.
+/// Rounds between a Linux and a program, and in how many of them both have to sleep: on a host with much else to do a
+/// message may be there already. Microseconds before each message, for the other end to go to sleep.
 const ROUNDS: u64 = 300;
 const SLEPT: u64 = 200;
 const PAUSE: u64 = 1_000;
 
-/// A Linux and a program of a kernel send to each other, through channels whose receivers sleep: the program at its notification, Linux on
-/// a file descriptor.
+/// A Linux and a program of a kernel send to each other, through channels whose receivers sleep: the program at its
+/// notification, Linux on a file descriptor.
 fn rounds(bench: &Bench) -> Result<String, String> {
     let job =
         format!("bhchannel:talk,channel=there,and=back,role=round,count={ROUNDS},gap={PAUSE}");

@@ -137,8 +137,8 @@ fn accepts(bench: &Bench) -> Result<String, String> {
     Ok("600 messages".into())
 }
 
-/// Whatever is not the sandbox's to offer, accept, close or know: a record of each, which names the line that would allow
-/// it.
+/// Whatever is not the sandbox's to offer, accept, close or know: a record of each, which names the line that would
+/// allow it.
 fn refused(bench: &Bench) -> Result<String, String> {
     let one = does(NEWER, "offer-1,joined,left,refused,close,refused").offers(&["two"]);
     let parties = [one, does(OLDER, "accept,close,refused"), bare("refused")];
@@ -163,8 +163,8 @@ fn refused(bench: &Bench) -> Result<String, String> {
     Ok(format!("{counts:?} records"))
 }
 
-/// A process goes on reading and writing what its owner takes back and gives to a third: it reads zeros, and nothing that it
-/// writes arrives.
+/// A process goes on reading and writing what its owner takes back and gives to a third: it reads zeros, and nothing
+/// that it writes arrives.
 fn taken(bench: &Bench, kernel: &'static str) -> Result<String, String> {
     let one = "offer-1,joined,nap,close,offer-2,joined,keep,left,close";
     let two = "accept,watch,gone,zeros,nap,nap,nap,nap,nap,zeros";
@@ -237,8 +237,8 @@ fn lines(bench: &Bench) -> Result<String, String> {
     Ok("good news".into())
 }
 
-/// What a killed process leaves open stays the sandbox's, is closed by another process, and not under one that uses it. Its memory is
-/// cached, and reserved beside a channel of the manifest, whose windows are not.
+/// What a killed process leaves open stays the sandbox's, is closed by another process, and not under one that uses it.
+/// Its memory is cached, and reserved beside a channel of the manifest, whose windows are not.
 fn left_open(bench: &Bench, kernels: [&'static str; 2]) -> Result<String, String> {
     let script = "sh:-c,mount -t debugfs debugfs /sys/kernel/debug;\
         (sleep 1000|bhchannel offer two 7)&sleep 3;bhchannel close 0;\

@@ -1,5 +1,5 @@
-//! Networks over channels: a Linux and a program of the kernel that speaks TCP (`programs/net`), and a switch with a port at which
-//! somebody writes garbage. Two stations that mean well are `tests/channel/net.toml` ([`super::kernel`]).
+//! Networks over channels: a Linux and a program of the kernel that speaks TCP (`programs/net`), and a switch with a
+//! port at which somebody writes garbage. Two stations that mean well are `tests/channel/net.toml` ([`super::kernel`]).
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, run};

@@ -261,8 +261,8 @@ fn told_lies(seen: &Seen, liar: &str, said: &str) -> Result<String, String> {
     Ok(format!("{told} packets lied, at least {came:?} were taken; then {PINGED}"))
 }
 
-/// A console whose device side takes nothing, while the driver's Linux prints more than there is room for, and which then is
-/// gone for another one: the driver is not held up, and unplugged without harm.
+/// A console whose device side takes nothing, while the driver's Linux prints more than there is room for, and which
+/// then is gone for another one: the driver is not held up, and unplugged without harm.
 fn deaf(bench: &Bench) -> Result<String, String> {
     let jobs = [
         "sh:-c,(sleep${IFS}2;yes|head${IFS}-c${IFS}5000000>/dev/hvc0)&bhvirtio${IFS}terminal",

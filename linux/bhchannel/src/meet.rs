@@ -1,5 +1,5 @@
-//! A party of channels made at run time, as tests have it (`crates/talk`): `ms=N STEP...`. What it has mapped stays mapped, also when it
-//! is closed: so that tests see what comes of that.
+//! A party of channels made at run time, as tests have it (`crates/talk`): `ms=N STEP...`. What it has mapped stays
+//! mapped, also when it is closed: so that tests see what comes of that.
 
 use bulkhead_channel::layout::Kind;
 use bulkhead_channel_memory::typed::Pair;

@@ -1,10 +1,11 @@
 //! A network device of the kernel's, point to point, whose packets go through two channels of records.
 //!
-//! Between two of these programs a packet is what the kernel's driver gives and takes: up to 64 KiB of TCP in one piece, its
-//! checksum to be filled in by whoever sends it out of the machine, with virtio's header before it that says so (virtio 1.2,
-//! 5.1.6). It is copied by the kernel alone, between its own buffers and the ring. A receiver that takes such packets says so
-//! by its end's state ([`LARGE`]). All others get IP packets, finished and none larger than the device's MTU; and what begins as an IP
-//! packet does is one. What a peer writes in a header is checked by the kernel, as that of any virtual machine is.
+//! Between two of these programs a packet is what the kernel's driver gives and takes: up to 64 KiB of TCP in one
+//! piece, its checksum to be filled in by whoever sends it out of the machine, with virtio's header before it that says
+//! so (virtio 1.2, 5.1.6). It is copied by the kernel alone, between its own buffers and the ring. A receiver that
+//! takes such packets says so by its end's state ([`LARGE`]). All others get IP packets, finished and none larger than
+//! the device's MTU; and what begins as an IP packet does is one. What a peer writes in a header is checked by the
+//! kernel, as that of any virtual machine is.
 
 use bulkhead_channel::Stop;
 use bulkhead_linux::message::{Pause, Receiver, Sender};
@@ -29,7 +30,8 @@ const ASIDE: u16 = 200;
 /// Packets that are read before it looks who is at the other end.
 const ROUND: usize = 64;
 
-/// Makes the device. With an address (`10.9.0.1/24`) it is brought up, and with a program it lasts as long as that runs.
+/// Makes the device. With an address (`10.9.0.1/24`) it is brought up, and with a program it lasts as long as that
+/// runs.
 pub fn run(device: &str, to: &str, from: &str, more: &[&str]) -> io::Result<()> {
     // Built in, or there already: then this fails, and nothing is wrong.
     let _ = Command::new("modprobe").args(["-q", "tun"]).status();
@@ -121,7 +123,8 @@ fn one(mut tun: &File, to: &mut Sender, packet: &mut [u8]) -> io::Result<bool> {
         Err(why) => return Err(why),
     };
     let (header, packet) = packet[..len].split_at(HEADER.min(len));
-    // Its checksum is to be filled in, or it is to be cut up: one that was made for a peer that takes it so, and is gone.
+    // Its checksum is to be filled in, or it is to be cut up: one that was made for a peer that takes it so, and is
+    // gone.
     let unfinished = header.iter().zip([1, 0xFF]).any(|(byte, bits)| byte & bits != 0);
     if !unfinished {
         to.send_all(packet, tell).map_err(stopped)?;

@@ -94,7 +94,8 @@ fn send(link: &Link) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for an offer with this tag, accepts it, and prints so many messages, each as a line, or all until the other end leaves.
+/// Waits for an offer with this tag, accepts it, and prints so many messages, each as a line, or all until the other
+/// end leaves.
 pub fn accept(from: &str, tag: u16, count: usize) -> io::Result<()> {
     let info = Info::read()?;
     let owner = info.sandbox(from)?;

@@ -20,10 +20,9 @@
 //! | `start=here` | what came before was to warm up: the event `START` is here and not before the first row |
 //!
 //! Each request, 64 KiB of a stream, and run of a program lies between two
-//! markers (of a stream these are events on either side), all rows together between the events `START` and `FINISH`, whose values
-//! are the time stamp counter's. Printed:
-//! `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT` and, at the
-//! end, `bhio: done`.
+//! markers (of a stream these are events on either side), all rows together between the events `START` and `FINISH`,
+//! whose values are the time stamp counter's. Printed: `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT`
+//! and, at the end, `bhio: done`.
 #![forbid(unsafe_code)]
 
 mod disk;

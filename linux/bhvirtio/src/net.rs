@@ -1,6 +1,7 @@
 //! A network card whose cable leads to a tap of this Linux's. Packets go by the kernel's own copies between the
-//! sections and the tap: this program moves descriptors, and looks at the headers that the driver writes. They are as large as the two kernels make them, up to
-//! 64 KiB, with virtio's header before each, which tap and card have in common.
+//! sections and the tap: this program moves descriptors, and looks at the headers that the driver writes. They are as
+//! large as the two kernels make them, up to 64 KiB, with virtio's header before each, which tap and card have in
+//! common.
 
 use crate::side::Side;
 use bulkhead_channel::{Bytes, Memory};

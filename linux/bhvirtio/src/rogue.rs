@@ -28,7 +28,8 @@ pub fn run(channel: &str, millis: &str) -> io::Result<()> {
         (0..64).for_each(|_| rogue.write());
         bell.iter_mut().for_each(Ring::ring);
         words += 64;
-        // The other side is on a core of its own and looks every 50 µs, or is rung for; it must come to see plausible words, too.
+        // The other side is on a core of its own and looks every 50 µs, or is rung for; it must come to see plausible
+        // words, too.
         if words.is_multiple_of(4096) {
             rogue.invite();
             std::thread::sleep(Duration::from_millis(30));

@@ -116,8 +116,8 @@ impl Side {
         }
     }
 
-    /// After a round: wakes the driver; and if for some rounds there was nothing to do, waits until there is, or a file can
-    /// be read, but no longer than `most`. Where the driver does not ring it looks, ever more seldom.
+    /// After a round: wakes the driver; and if for some rounds there was nothing to do, waits until there is, or a file
+    /// can be read, but no longer than `most`. Where the driver does not ring it looks, ever more seldom.
     pub fn rest(
         &mut self,
         worked: bool,

@@ -1,5 +1,5 @@
-//! Consoles of other sandboxes: what they print stands in their reports; what is typed goes to them as lines through a channel
-//! of records, if there is one.
+//! Consoles of other sandboxes: what they print stands in their reports; what is typed goes to them as lines through a
+//! channel of records, if there is one.
 
 use crate::Wrong;
 use crate::machine::Machine;
@@ -123,8 +123,8 @@ fn lines() -> Receiver<Vec<u8>> {
     from
 }
 
-/// Shows a sandbox's console and sends it the lines of the standard input, until that ends or, if a text is given, until the console
-/// has shown it.
+/// Shows a sandbox's console and sends it the lines of the standard input, until that ends or, if a text is given,
+/// until the console has shown it.
 pub fn attach(
     machine: &Machine,
     name: &str,

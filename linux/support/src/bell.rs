@@ -1,5 +1,5 @@
-//! Doorbells of channels: a sender rings by a register of its function; a receiver sleeps on a file descriptor, that of the
-//! kernel's driver `uio_pci_generic`, which takes the function's interrupt (Linux, driver-api/uio-howto).
+//! Doorbells of channels: a sender rings by a register of its function; a receiver sleeps on a file descriptor, that of
+//! the kernel's driver `uio_pci_generic`, which takes the function's interrupt (Linux, driver-api/uio-howto).
 
 use crate::channel::{Channel, End};
 use crate::devmem::Registers;

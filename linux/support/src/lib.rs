@@ -1,6 +1,7 @@
 //! What the programs of a Linux guest share, so that they themselves need no
 //! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]), ports
-//! ([`port`]), channels ([`channel`], [`message`], [`link`]), other programs and terminals ([`run`], [`terminal`]) and what comes before measuring ([`setup`]).
+//! ([`port`]), channels ([`channel`], [`message`], [`link`]), other programs and terminals ([`run`], [`terminal`]) and
+//! what comes before measuring ([`setup`]).
 
 pub mod bell;
 pub mod channel;

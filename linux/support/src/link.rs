@@ -1,6 +1,6 @@
-//! Channels made at run time (`docs/connecting.md`), for root, without a driver: hypercalls by their port, and the slot's memory through
-//! `/dev/mem`. As in a bare guest (`sdk/src/link.rs`), but for what a process is: memory is mapped for as long as a [`Link`] lives, and its end
-//! closes.
+//! Channels made at run time (`docs/connecting.md`), for root, without a driver: hypercalls by their port, and the
+//! slot's memory through `/dev/mem`. As in a bare guest (`sdk/src/link.rs`), but for what a process is: memory is
+//! mapped for as long as a [`Link`] lives, and its end closes.
 //!
 //! ```ignore
 //! let info = Info::read()?;
@@ -12,7 +12,8 @@
 //! let mut orders = Receiver::<Order>::open(&link.pair(Kind::Queue, 64)?)?;
 //! ```
 //!
-//! To Bulkhead a sandbox is one subject, so a slot is its sandbox's, not a process's: a process that is killed leaves it open.
+//! To Bulkhead a sandbox is one subject, so a slot is its sandbox's, not a process's: a process that is killed leaves
+//! it open.
 
 use crate::devmem::{Info, Registers};
 use crate::port;
@@ -192,8 +193,9 @@ impl Link {
     pub fn pair(&self, kind: Kind, message: u32) -> Option<Pair<'_>> {
         let base = NonNull::new(self.memory.as_ref()?.address() as *mut u8)?;
         let len = usize::try_from(self.slot.size).ok()?;
-        // SAFETY: as many bytes and a page are mapped for as long as `self` lives. The monitor lets this side write its own of
-        // both regions, also when the other one was taken from it, until this sandbox closes: which is done after unmapping.
+        // SAFETY: as many bytes and a page are mapped for as long as `self` lives. The monitor lets this side write its
+        // own of both regions, also when the other one was taken from it, until this sandbox closes: which is done
+        // after unmapping.
         unsafe { Pair::new(base, len, (kind as u8, message), self.slot.mine) }
     }
 

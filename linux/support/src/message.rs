@@ -56,8 +56,8 @@ fn other_side(_: Misfit) -> io::Error {
     io::Error::other("this sandbox has the channel's other end")
 }
 
-/// The end that sends: messages of one size, of which shorter ones get zeros behind them; or of any length up to half of
-/// the ring; or the newest state.
+/// The end that sends: messages of one size, of which shorter ones get zeros behind them; or of any length up to half
+/// of the ring; or the newest state.
 #[derive(Debug)]
 pub struct Sender {
     end: Out<'static>,
@@ -113,8 +113,8 @@ impl Sender {
         self.kept.channel().state_of(1)
     }
 
-    /// Reads from a file that gives a message at each read, straight into the ring, of records only, and sends what it read;
-    /// at most so many bytes. The room comes first: what was read is sent.
+    /// Reads from a file that gives a message at each read, straight into the ring, of records only, and sends what it
+    /// read; at most so many bytes. The room comes first: what was read is sent.
     ///
     /// # Errors
     /// The file's, or `Ok` with [`Stop`] and nothing was read.
@@ -245,8 +245,8 @@ impl Receiver {
         }
     }
 
-    /// Receives one as soon as there is one, but waits no longer than so long, if there is a limit: then [`Stop::Wait`] or
-    /// [`Stop::Apart`].
+    /// Receives one as soon as there is one, but waits no longer than so long, if there is a limit: then [`Stop::Wait`]
+    /// or [`Stop::Apart`].
     ///
     /// # Errors
     /// That, or news of the peer.
@@ -285,8 +285,9 @@ impl Receiver {
         found
     }
 
-    /// Receives a record as soon as there is one. If `whole` says so of its first byte it is written to a file straight from the
-    /// ring, where the peer may change it meanwhile; what the file does not take is lost. Else `part` gets a copy.
+    /// Receives a record as soon as there is one. If `whole` says so of its first byte it is written to a file straight
+    /// from the ring, where the peer may change it meanwhile; what the file does not take is lost. Else `part` gets a
+    /// copy.
     ///
     /// # Errors
     /// News of the peer; [`Stop::Size`] of another channel.
@@ -343,8 +344,8 @@ impl Receiver {
         self.sleep.as_ref().map(|sleep| sleep.bed.as_fd())
     }
 
-    /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Whether the loop may
-    /// sleep; otherwise there is something to be received. The next call that receives asks no longer.
+    /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Whether the
+    /// loop may sleep; otherwise there is something to be received. The next call that receives asks no longer.
     pub fn arm(&mut self) -> bool {
         self.disarm();
         if self.news.is_none() {

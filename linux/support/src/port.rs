@@ -27,7 +27,8 @@ pub fn allow_calls() -> io::Result<()> {
     }
 }
 
-/// A hypercall ([`bulkhead_layout::hypercall`]) with two arguments; the program ends by SIGSEGV without [`allow_calls`].
+/// A hypercall ([`bulkhead_layout::hypercall`]) with two arguments; the program ends by SIGSEGV without
+/// [`allow_calls`].
 #[must_use]
 pub fn call(number: u64, first: u64, second: u64) -> u64 {
     let result;

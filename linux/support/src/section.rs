@@ -64,8 +64,8 @@ impl Section {
     ) -> io::Result<usize> {
         let head = iovec { iov_base: head.as_ptr().cast_mut().cast(), iov_len: head.len() };
         let parts = [head, self.part(at, len)?];
-        // SAFETY: the kernel reads bytes of a slice, and bytes that are mapped; that a peer changes these meanwhile is its
-        // matter.
+        // SAFETY: the kernel reads bytes of a slice, and bytes that are mapped; that a peer changes these meanwhile is
+        // its matter.
         result(unsafe { libc::writev(raw(file.as_fd()), parts.as_ptr(), 2) })
     }
 

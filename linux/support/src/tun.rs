@@ -33,8 +33,8 @@ mod call {
     nix::ioctl_write_int_bad!(set_offloads, nix::libc::TUNSETOFFLOAD);
 }
 
-/// Makes a device of this name that carries IP packets, each behind a header of virtio's of so many bytes. Reads don't wait, and
-/// the kernel hands out no packet that it has not finished until it may ([`offload`]).
+/// Makes a device of this name that carries IP packets, each behind a header of virtio's of so many bytes. Reads don't
+/// wait, and the kernel hands out no packet that it has not finished until it may ([`offload`]).
 ///
 /// # Errors
 /// No driver (`modprobe tun`), no right, or a name of more than 15 bytes.

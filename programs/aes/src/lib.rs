@@ -1,5 +1,5 @@
-//! AES-256 in counter mode (NIST SP 800-38A, section 6.5), piece by piece between words of shared memory. A piece depends on
-//! its number alone, so one that was begun and given up can be done again.
+//! AES-256 in counter mode (NIST SP 800-38A, section 6.5), piece by piece between words of shared memory. A piece
+//! depends on its number alone, so one that was begun and given up can be done again.
 #![cfg_attr(target_os = "none", no_std)]
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit};

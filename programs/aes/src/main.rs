@@ -1,10 +1,10 @@
-//! A passive server encrypts for two clients, on their budgets, which do not suffice (the scheduling-context paper, section
-//! 5.2 and figure 11). At the end of a budget its timeout handler, that of `programs/overrun`, answers the client what
-//! has been done and takes the server back to its last complete piece; the client asks for the rest. So each
-//! client's throughput is its share of the server's speed, however the requests of the other one lie.
+//! A passive server encrypts for two clients, on their budgets, which do not suffice (the scheduling-context paper,
+//! section 5.2 and figure 11). At the end of a budget its timeout handler, that of `programs/overrun`, answers the
+//! client what has been done and takes the server back to its last complete piece; the client asks for the rest. So
+//! each client's throughput is its share of the server's speed, however the requests of the other one lie.
 //!
-//! `role=server`; `role=client`: `from=NAME to=NAME`; `role=watch`, which measures: `budgets=N,N period=N` ns, `periods=N` of
-//! them are judged.
+//! `role=server`; `role=client`: `from=NAME to=NAME`; `role=watch`, which measures: `budgets=N,N period=N` ns,
+//! `periods=N` of them are judged.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod client;

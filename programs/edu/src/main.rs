@@ -1,10 +1,11 @@
 //! A driver of QEMU's educational device (QEMU, docs/specs/edu.rst): registers, interrupts as signals, and memory that
 //! the device reads and writes.
 //!
-//! Arguments: `rounds=N` (default 100) interrupts; `copies=N` (default 0) pages through the device and back, which needs
-//! memory `buffer` that the device reaches; with `trespass=N` the device is told to read and write N MiB of the sandbox's
-//! memory, of which it must not reach anything but that. Then it may go wrong: with `stuck=N` it tells the kernel of the next interrupts but not the device, whose line
-//! stays as it is, N times and on; with `held=1` it does not tell the kernel either.
+//! Arguments: `rounds=N` (default 100) interrupts; `copies=N` (default 0) pages through the device and back, which
+//! needs memory `buffer` that the device reaches; with `trespass=N` the device is told to read and write N MiB of the
+//! sandbox's memory, of which it must not reach anything but that. Then it may go wrong: with `stuck=N` it tells the
+//! kernel of the next interrupts but not the device, whose line stays as it is, N times and on; with `held=1` it does
+//! not tell the kernel either.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Error, Handler, Memory, Notification, Program, Registers, println, ready};

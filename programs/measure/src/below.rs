@@ -1,7 +1,8 @@
-//! A thread below a hog answers requests (figure 9 of the scheduling-context paper). There they come from a network; here
-//! a thread above the hog makes them at absolute times, so that an answer's latency is known to the nanosecond from
-//! the moment when the request was due, and the way is the same: a timer's interrupt for the network card's, a thread above all,
-//! a signal. They come one in a period of the hog, so that those who bring them don't add to what the hog takes.
+//! A thread below a hog answers requests (figure 9 of the scheduling-context paper). There they come from a network;
+//! here a thread above the hog makes them at absolute times, so that an answer's latency is known to the nanosecond
+//! from the moment when the request was due, and the way is the same: a timer's interrupt for the network card's, a
+//! thread above all, a signal. They come one in a period of the hog, so that those who bring them don't add to what the
+//! hog takes.
 
 use bulkhead_program::marker::{VALUE, id};
 use bulkhead_program::{Notification, Program, mark, now, println, ready, sleep_until};

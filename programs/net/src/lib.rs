@@ -35,8 +35,8 @@ pub fn line(program: Program, to: &str, from: &str) -> Line {
     Wire::new((sender, bell::caller(&tx)), (receiver, arm))
 }
 
-/// Works until there is nothing to do, then sleeps until a frame comes or a time that the work says (nanoseconds of [`now`]),
-/// for ever. `work` says [`now`] or less for more at once.
+/// Works until there is nothing to do, then sleeps until a frame comes or a time that the work says (nanoseconds of
+/// [`now`]), for ever. `work` says [`now`] or less for more at once.
 ///
 /// It asks to be woken only once there is nothing to do, and then looks once more: while it works nobody has to ring.
 pub fn serve<T>(

@@ -1,5 +1,5 @@
-//! A terminal of a kernel sandbox: answers lines that come through a channel of records on the sandbox's console. A Linux that
-//! observes the sandbox shows that and sends the lines (`bulkheadctl console`).
+//! A terminal of a kernel sandbox: answers lines that come through a channel of records on the sandbox's console. A
+//! Linux that observes the sandbox shows that and sends the lines (`bulkheadctl console`).
 //!
 //! Arguments: `keys=CHANNEL`. Waits at the notification `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]

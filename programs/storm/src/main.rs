@@ -2,8 +2,8 @@
 //! by `divisor=N` (5: 238,636 interrupts a second). It works on each interrupt that it gets, `work=N` turns of a loop
 //! (500), for `millis=N`.
 //!
-//! With `share=PPM`, its context's utilization in millionths, and `period=NS`, its period, it judges what that came to: more
-//! than the share is a panic, and so is less, since the storm is to be one.
+//! With `share=PPM`, its context's utilization in millionths, and `period=NS`, its period, it judges what that came to:
+//! more than the share is a panic, and so is less, since the storm is to be one.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Ports, Program, mark, marker, now, println};
@@ -57,8 +57,8 @@ fn driver(program: Program) -> u32 {
 }
 
 /// What an I/O VCPU may take: activations follow each other at used/U, but for the last one, of U·T. Used is what it
-/// ran for and what the kernel charges for each activation, which is at most what it `charged`, one for each interrupt: an
-/// activation can serve several.
+/// ran for and what the kernel charges for each activation, which is at most what it `charged`, one for each interrupt:
+/// an activation can serve several.
 fn judge(ran: u64, charged: u64, length: u64, share: u64, period: u64) {
     let of = |time: u64| time * share / MILLION;
     let most = of(length) + of(period) - of(of(period));

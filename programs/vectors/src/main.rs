@@ -1,6 +1,6 @@
 //! Vector registers belong to threads: two with different contents take turns on the processor, one of them calls a
-//! passive server that has its own, a third thread interrupts both, and a fourth uses them without a right to. The result is
-//! how many things went wrong.
+//! passive server that has its own, a third thread interrupts both, and a fourth uses them without a right to. The
+//! result is how many things went wrong.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod state;

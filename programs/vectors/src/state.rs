@@ -56,8 +56,8 @@ impl State {
     /// Loads the registers, counts down with nothing in between, and stores them again.
     pub fn hold(&self, count: u64) -> Self {
         let mut after = Self { ymm: [[0; 4]; 16], x87: [0; 8], mxcsr: 0, fcw: 0 };
-        // SAFETY: loads from one state and stores into another what their layout has room for; no code but this uses such
-        // registers, and the x87 stack is empty before and after.
+        // SAFETY: loads from one state and stores into another what their layout has room for; no code but this uses
+        // such registers, and the x87 stack is empty before and after.
         unsafe {
             asm!(
                 "fninit",

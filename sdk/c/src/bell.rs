@@ -1,4 +1,5 @@
-//! Doorbells: what a sender rings, and where a receiver sleeps. The interrupt and the sleep are the C runtime's (`bulkhead.c`).
+//! Doorbells: what a sender rings, and where a receiver sleeps. The interrupt and the sleep are the C runtime's
+//! (`bulkhead.c`).
 #![forbid(unsafe_code)]
 
 use crate::end::Limit;

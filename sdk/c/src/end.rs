@@ -158,8 +158,8 @@ impl Receiver {
         self.longest
     }
 
-    /// Receives a message into a buffer of [`Self::longest`] bytes as soon as there is one, within the limit; how many it
-    /// has. It sleeps meanwhile, where a doorbell can wake it. Whoever spoilt the channel is offered a new session.
+    /// Receives a message into a buffer of [`Self::longest`] bytes as soon as there is one, within the limit; how many
+    /// it has. It sleeps meanwhile, where a doorbell can wake it. Whoever spoilt the channel is offered a new session.
     ///
     /// # Errors
     /// [`Stop::Size`], the last reason to wait, or news of the sender.
@@ -191,8 +191,8 @@ impl Receiver {
         found
     }
 
-    /// Asks to be woken, and looks once more. Whether the caller may sleep; otherwise there is something to be received.
-    /// The next call that receives asks no longer.
+    /// Asks to be woken, and looks once more. Whether the caller may sleep; otherwise there is something to be
+    /// received. The next call that receives asks no longer.
     ///
     /// # Errors
     /// [`Stop::Wait`]: it is not woken.

@@ -288,8 +288,8 @@ pub unsafe extern "C" fn bulkhead_receiver_longest(receiver: *const Handle<Recei
     unsafe { end(receiver.cast_mut()) }.map_or(0, |receiver| receiver.longest())
 }
 
-/// Asks to be woken, and looks once more: 1 if the caller may sleep, 0 if there is something to be received, [`WAIT`] where it
-/// is not woken.
+/// Asks to be woken, and looks once more: 1 if the caller may sleep, 0 if there is something to be received, [`WAIT`]
+/// where it is not woken.
 ///
 /// # Safety
 /// As for [`bulkhead_receive`].

@@ -82,7 +82,8 @@ mod way {
     use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
     use std::time::Instant;
 
-    /// Time, which goes on with every look at it, and the rings that came, as if each port had the vector with its number.
+    /// Time, which goes on with every look at it, and the rings that came, as if each port had the vector with its
+    /// number.
     static NOW: AtomicU64 = AtomicU64::new(0);
     static RUNG: AtomicU64 = AtomicU64::new(0);
 

@@ -18,8 +18,8 @@ const RAM: u64 = 0x4000_0000;
 const OTHERS: u64 = 0x6000_0000;
 const SHARED: u64 = 0x50_0000;
 const CHANNEL: u64 = 0xD200_0000;
-/// 00:03.0, the first sandbox's, whose accesses appear as 00:06.0 too; 00:04.0, nobody's; 00:05.0, the second's; 00:14.0, the
-/// IOAPIC.
+/// 00:03.0, the first sandbox's, whose accesses appear as 00:06.0 too; 00:04.0, nobody's; 00:05.0, the second's;
+/// 00:14.0, the IOAPIC.
 const OWNED: u64 = 0x18;
 const ALIAS: u64 = 0x30;
 const IDLE: u64 = 0x20;

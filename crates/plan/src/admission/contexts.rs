@@ -1,5 +1,5 @@
-//! What follows for a kernel's contexts from what the manifest says of each: who runs on it, which servers its threads can
-//! call, and how much of the core it takes.
+//! What follows for a kernel's contexts from what the manifest says of each: who runs on it, which servers its threads
+//! can call, and how much of the core it takes.
 
 use super::Share;
 use crate::kernel::{Context, Kernel, Policy, Thread, User};

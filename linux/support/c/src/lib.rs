@@ -1,5 +1,5 @@
-//! Channels of a Linux sandbox for C (`include/bulkhead_channel.h`) and for what calls C (`python/`). A thin shell around
-//! [`bulkhead_linux::message`]: errors are numbers below 0, and no panic passes the boundary.
+//! Channels of a Linux sandbox for C (`include/bulkhead_channel.h`) and for what calls C (`python/`). A thin shell
+//! around [`bulkhead_linux::message`]: errors are numbers below 0, and no panic passes the boundary.
 
 use bulkhead_channel::Stop;
 use bulkhead_channel_memory::number;
@@ -178,7 +178,8 @@ pub unsafe extern "C" fn bulkhead_receiver_open(
 /// ever. The number of its bytes. The buffer has room for the longest message.
 ///
 /// # Safety
-/// `receiver` is from an open, not closed, and used by no other thread now; `buffer` has `len` bytes, initialised or not.
+/// `receiver` is from an open, not closed, and used by no other thread now; `buffer` has `len` bytes, initialised or
+/// not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_receive(
     receiver: *mut Receiver,
@@ -220,8 +221,8 @@ pub unsafe extern "C" fn bulkhead_receiver_longest(receiver: *const Receiver) ->
     unsafe { receiver.as_ref() }.map_or(0, Receiver::longest)
 }
 
-/// The file descriptor that can be read when the receiver is to look again, after [`bulkhead_receiver_arm`]; [`WAIT`] where it
-/// is not woken. It stays the receiver's.
+/// The file descriptor that can be read when the receiver is to look again, after [`bulkhead_receiver_arm`]; [`WAIT`]
+/// where it is not woken. It stays the receiver's.
 ///
 /// # Safety
 /// As [`bulkhead_receive`].

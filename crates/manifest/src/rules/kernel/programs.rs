@@ -163,8 +163,8 @@ pub fn kernel_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Each page that a kernel begins with has a place in the image's first node. Counted are heaps, shared memory and files; the
-/// image builder also counts stacks, tables, devices' pages and objects.
+/// Each page that a kernel begins with has a place in the image's first node. Counted are heaps, shared memory and
+/// files; the image builder also counts stacks, tables, devices' pages and objects.
 pub fn kernel_places(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         let all = heaviest(cx, &parts);
