@@ -13,7 +13,7 @@ mod copy;
 pub mod number;
 pub mod typed;
 
-use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word};
+use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word, fits};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -171,20 +171,18 @@ impl Bytes for Run<'_> {
     }
 
     #[inline]
-    fn block(&self, at: usize) -> [u64; BLOCK] {
-        if !self.inside(at, 8 * BLOCK) {
-            return [0; BLOCK];
-        }
-        // SAFETY: the 64 bytes lie within the mapping, which is readable.
-        unsafe { block::load(self.base.as_ptr().add(at)) }
+    fn blocks(&self, at: usize, count: usize) -> impl Iterator<Item = [u64; BLOCK]> {
+        let count = if fits(self.len, at, count) { count } else { 0 };
+        // SAFETY: block `n` lies within the mapping, which is readable.
+        (0..count).map(move |n| unsafe { block::load(self.base.as_ptr().add(at + 8 * BLOCK * n)) })
     }
 
     #[inline]
-    fn set_block(&self, at: usize, words: [u64; BLOCK]) {
-        if self.inside(at, 8 * BLOCK) {
-            // SAFETY: the 64 bytes lie within the mapping, which is writable where an end
-            // that writes was opened on it.
-            unsafe { block::store(self.base.as_ptr().add(at), words) };
+    fn fill(&self, at: usize, count: usize, mut block: impl FnMut(usize) -> [u64; BLOCK]) {
+        for n in 0..if fits(self.len, at, count) { count } else { 0 } {
+            // SAFETY: block `n` lies within the mapping, which is writable where an end that writes
+            // was opened on it.
+            unsafe { block::store(self.base.as_ptr().add(at + 8 * BLOCK * n), block(n)) };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The mapping against memory of the host, and the ends on it with two threads.
 
 use bulkhead_channel::layout::Shape;
-use bulkhead_channel::{Bytes, Memory, Stop, Word, mailbox, queue, records};
+use bulkhead_channel::{BLOCK, Bytes, Memory, Stop, Word, mailbox, queue, records};
 use bulkhead_channel_memory::Mapping;
 use std::ptr::NonNull;
 use std::thread::yield_now;
@@ -57,6 +57,26 @@ const MESSAGES: u64 = if cfg!(miri) { 50 } else { 20_000 };
 /// A message is its number, over and over.
 fn check(words: &[u8], n: u64) {
     assert!(words.chunks(8).all(|w| w == n.to_le_bytes()), "message {n}");
+}
+
+#[test]
+fn blocks_are_whole_and_inside() {
+    const BLOCK_BYTES: usize = 8 * BLOCK;
+    let run = region(4096).bytes(64, 4 * BLOCK_BYTES + 8).expect("inside");
+    run.fill(8, 3, |n| core::array::from_fn(|word| (100 * n + word) as u64));
+    let words = |at: usize| (0..24).map(move |n| (at + 8 * n, (100 * (n / 8) + n % 8) as u64));
+    for (at, word) in words(8) {
+        assert_eq!(run.word(at), word, "{at}");
+    }
+    assert_eq!([run.word(0), run.word(8 + 3 * BLOCK_BYTES)], [0, 0], "nothing beside them");
+    let read: Vec<[u64; BLOCK]> = run.blocks(8, 3).collect();
+    assert_eq!(read.concat(), words(8).map(|(_, word)| word).collect::<Vec<_>>());
+    let outside = [(16, 4), (8 + BLOCK_BYTES, 4), (usize::MAX, 1), (8, usize::MAX), (0, 5)];
+    for (at, count) in outside {
+        assert_eq!(run.blocks(at, count).count(), 0, "{at} {count}");
+        run.fill(at, count, |_| panic!("{at} {count}"));
+    }
+    assert_eq!((run.blocks(8, 4).count(), run.blocks(usize::MAX, 0).count()), (4, 0));
 }
 
 #[test]

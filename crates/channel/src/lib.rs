@@ -33,7 +33,7 @@ pub mod page;
 pub mod queue;
 pub mod records;
 
-pub use memory::{BLOCK, Bytes, Lane, Memory, Offsets, Word};
+pub use memory::{BLOCK, Bytes, Lane, Memory, Offsets, Word, fits};
 
 /// Why an operation was not done. Only [`Stop::Size`] and [`Stop::Wait`] belong to the
 /// operation; the others are news of the peer, and the next call goes on from there.

@@ -44,18 +44,31 @@ pub trait Bytes: Clone + Debug {
     fn word(&self, at: usize) -> u64;
     /// Writes eight bytes at a multiple of eight; nothing outside of the run.
     fn set_word(&self, at: usize, value: u64);
-    /// Eight words, by value: the fastest way to read in place. As [`Bytes::word`].
+    /// So many blocks from a multiple of eight on, one after the other: the fastest way to read in place, because where
+    /// they lie is checked once. None if one of them would leave the run.
     #[inline]
-    fn block(&self, at: usize) -> [u64; BLOCK] {
-        core::array::from_fn(|n| self.word(at.saturating_add(8 * n)))
+    fn blocks(&self, at: usize, count: usize) -> impl Iterator<Item = [u64; BLOCK]> {
+        let inside = fits(self.len(), at, count);
+        (0..if inside { count } else { 0 })
+            .map(move |n| core::array::from_fn(|word| self.word(at + 8 * (BLOCK * n + word))))
     }
-    /// Writes eight words. As [`Bytes::set_word`].
+    /// Writes so many blocks, each what `block` makes of its number. None if one would leave the run.
     #[inline]
-    fn set_block(&self, at: usize, words: [u64; BLOCK]) {
-        for (n, word) in words.into_iter().enumerate() {
-            self.set_word(at.saturating_add(8 * n), word);
+    fn fill(&self, at: usize, count: usize, mut block: impl FnMut(usize) -> [u64; BLOCK]) {
+        for n in 0..if fits(self.len(), at, count) { count } else { 0 } {
+            for (word, value) in block(n).into_iter().enumerate() {
+                self.set_word(at + 8 * (BLOCK * n + word), value);
+            }
         }
     }
+}
+
+/// Whether so many blocks from an offset on lie in a run of `len` bytes.
+#[inline]
+#[must_use]
+pub const fn fits(len: usize, at: usize, count: usize) -> bool {
+    // For messages of one size all is known beforehand but where they lie.
+    count <= len / (8 * BLOCK) && at <= len - 8 * BLOCK * count
 }
 
 /// A place that goes round a ring of slots, from the last one to the first. A memory of the machine keeps an

@@ -226,19 +226,17 @@ impl<M: Memory> Slot<'_, M> {
         }
     }
 
-    /// Eight words at a multiple of eight bytes; zeros if one is outside of the message.
+    /// The message's whole blocks of [`BLOCK`] words, one after the other: the fastest way to read it where it lies. Behind
+    /// them there may be up to 63 bytes for [`Slot::word`] and [`Slot::read`].
     #[inline]
-    #[must_use]
-    pub fn block(&self, at: usize) -> [u64; BLOCK] {
-        if self.inside(at, 8 * BLOCK) { self.data.block(self.base + at) } else { [0; BLOCK] }
+    pub fn blocks(&self) -> impl Iterator<Item = [u64; BLOCK]> {
+        self.data.blocks(self.base, self.len / (8 * BLOCK))
     }
 
-    /// Writes eight words; none if one is outside of the message.
+    /// Writes the message's whole blocks, each what `block` makes of its number from 0 on.
     #[inline]
-    pub fn set_block(&self, at: usize, words: [u64; BLOCK]) {
-        if self.inside(at, 8 * BLOCK) {
-            self.data.set_block(self.base + at, words);
-        }
+    pub fn fill(&self, block: impl FnMut(usize) -> [u64; BLOCK]) {
+        self.data.fill(self.base, self.len / (8 * BLOCK), block);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use bulkhead_channel::host::Region;
 use bulkhead_channel::layout::{DATA, FIRST, HELLO, INDEX, Shape};
-use bulkhead_channel::{Stop, mailbox, queue, records};
+use bulkhead_channel::{BLOCK, Stop, mailbox, queue, records};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -29,6 +29,30 @@ fn records(bytes: u32) -> (records::Sender<Region>, records::Receiver<Region>) {
 /// Bytes that tell a message from others.
 fn message(n: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (n * 31 + at * 7 + 1) as u8).collect()
+}
+
+/// A message has its whole blocks, wherever it lies, and they do not reach beyond it.
+#[test]
+fn blocks_of_a_message() {
+    let (mut sender, mut receiver, _) = queue(3, 200);
+    for message in 1..8 {
+        let room = sender.reserve(1).expect("room");
+        let slot = room.slot(0).expect("one");
+        slot.fill(|n| [message * 10 + n as u64; BLOCK]);
+        slot.set_word(192, message);
+        room.give(1);
+        let there = receiver.peek(1).expect("a message");
+        let slot = there.slot(0).expect("one");
+        let blocks: Vec<_> = slot.blocks().collect();
+        assert_eq!(blocks, [0, 1, 2].map(|n| [message * 10 + n; BLOCK]));
+        assert_eq!([slot.word(64), slot.word(192)], [message * 10 + 1, message]);
+        there.give(1);
+    }
+    let (mut sender, ..) = queue(3, 56);
+    let room = sender.reserve(1).expect("room");
+    let slot = room.slot(0).expect("one");
+    slot.fill(|_| panic!("it has none"));
+    assert_eq!(slot.blocks().count(), 0);
 }
 
 proptest! {

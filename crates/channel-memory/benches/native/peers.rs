@@ -135,11 +135,11 @@ fn channel_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
             let Ok(room) = sender.reserve(most.min(left) as u32) else { return (0, 0) };
             let (n, mut total) = (room.len(), 0u64);
             for (i, slot) in room.slots().enumerate() {
-                for at in (0..W).step_by(BLOCK) {
-                    let words = block(done + i as u64, at);
-                    slot.set_block(8 * at, words);
+                slot.fill(|n| {
+                    let words = block(done + i as u64, BLOCK * n);
                     total = total.wrapping_add(sum(&words));
-                }
+                    words
+                });
             }
             room.give(n);
             (n.into(), total)
@@ -150,8 +150,7 @@ fn channel_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
             for slot in there.slots() {
                 // Eight sums side by side, as the compiler makes them of a slice.
                 let mut sums = [0u64; BLOCK];
-                for at in (0..W).step_by(BLOCK) {
-                    let words = slot.block(8 * at);
+                for words in slot.blocks() {
                     sums = std::array::from_fn(|n| sums[n].wrapping_add(words[n]));
                 }
                 total = total.wrapping_add(sum(&sums));
