@@ -226,8 +226,8 @@ impl<M: Memory> Slot<'_, M> {
         }
     }
 
-    /// The message's whole blocks of [`BLOCK`] words, one after the other: the fastest way to read it where it lies. Behind
-    /// them there may be up to 63 bytes for [`Slot::word`] and [`Slot::read`].
+    /// The message's whole blocks of [`BLOCK`] words, one after the other: the fastest way to read it where it
+    /// lies. Behind them there may be up to 63 bytes for [`Slot::word`] and [`Slot::read`].
     #[inline]
     pub fn blocks(&self) -> impl Iterator<Item = [u64; BLOCK]> {
         self.data.blocks(self.base, self.len / (8 * BLOCK))
