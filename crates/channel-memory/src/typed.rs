@@ -234,10 +234,20 @@ impl<'a, T: IntoBytes + Immutable> Sender<'a, T> {
         Ok(())
     }
 
+    /// The next free slot, to be written where it lies: [`queue::Sender::hold`].
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    #[inline(always)]
+    pub fn hold(&mut self) -> Result<queue::Held<'_, Mapping<'a>>, Stop> {
+        self.end.hold()
+    }
+
     /// Up to `want` free slots: [`queue::Sender::reserve`].
     ///
     /// # Errors
     /// As [`Sender::send`].
+    #[inline]
     pub fn reserve(&mut self, want: u32) -> Result<queue::Batch<'_, Mapping<'a>>, Stop> {
         self.end.reserve(want)
     }
@@ -296,10 +306,20 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
         Ok(())
     }
 
+    /// The oldest message where it lies: [`queue::Receiver::hold`].
+    ///
+    /// # Errors
+    /// As [`Receiver::receive`].
+    #[inline(always)]
+    pub fn hold(&mut self) -> Result<queue::Held<'_, Mapping<'a>>, Stop> {
+        self.end.hold()
+    }
+
     /// Up to `want` messages where they lie: [`queue::Receiver::peek`].
     ///
     /// # Errors
     /// As [`Receiver::receive`].
+    #[inline]
     pub fn peek(&mut self, want: u32) -> Result<queue::Batch<'_, Mapping<'a>>, Stop> {
         self.end.peek(want)
     }

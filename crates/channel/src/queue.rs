@@ -52,6 +52,13 @@ impl<M: Memory> Held<'_, M> {
         self.ring.end.lane()
     }
 
+    /// It, to be written or read where it lies.
+    #[inline(always)]
+    #[must_use]
+    pub fn slot(&self) -> Slot<'_, M> {
+        Slot::new(&self.ring.data, self.lane().at(), self.ring.size)
+    }
+
     /// Bytes of its message.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -305,7 +312,8 @@ impl<M: Memory> Sender<M> {
         Ok(())
     }
 
-    /// The next free slot, for who knows how to write to it by its [`Memory::Lane`].
+    /// The next free slot, for one message in place: what [`Sender::reserve`] does for many, with less to count.
+    /// It may hold anything.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -360,7 +368,7 @@ impl<M: Memory> Receiver<M> {
         Ok(())
     }
 
-    /// The oldest message's slot, for who knows how to read it by its [`Memory::Lane`].
+    /// The oldest message's slot, for one message in place: what [`Receiver::peek`] does for many, with less to count.
     ///
     /// # Errors
     /// As [`Receiver::receive`].

@@ -115,7 +115,7 @@ fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usiz
 fn all(step: &mut Step, messages: u64) -> u64 {
     let (mut done, mut sum, mut idle) = (0, 0u64, 0);
     while done < messages {
-        let (n, value) = step(done, messages - done);
+        let (n, value) = step.0(done, messages - done);
         idle = if n == 0 { idle + 1 } else { 0 };
         if idle > PATIENCE {
             std::thread::yield_now();

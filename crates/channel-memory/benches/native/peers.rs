@@ -4,13 +4,23 @@
 
 use bulkhead_channel::BLOCK;
 use bulkhead_channel::layout::Shape;
+use bulkhead_channel::queue::Slot;
+use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::{Pair, Receiver, Sender};
 use ringbuf::traits::{Consumer, Producer, Split};
 use std::hint::black_box;
 use std::ptr::NonNull;
 
 /// Messages done before and still to do; how many it did, and their sum.
-pub type Step = Box<dyn FnMut(u64, u64) -> (u64, u64) + Send>;
+pub type Step = Box<Apart<dyn FnMut(u64, u64) -> (u64, u64) + Send>>;
+
+/// What one thread keeps: in cache lines, and pairs of them, that the other one has nothing in.
+#[repr(align(256))]
+pub struct Apart<T: ?Sized>(pub T);
+
+fn step(does: impl FnMut(u64, u64) -> (u64, u64) + Send + 'static) -> Step {
+    Box::new(Apart(does))
+}
 
 /// Sender and receiver.
 pub type Duplex = (Step, Step);
@@ -77,14 +87,14 @@ pub fn channel_copy<const W: usize>(capacity: usize) -> Duplex {
     let (mut sender, mut receiver) = channel::<W>(capacity);
     let (mut message, mut got) = (own::<W>(), [0; W]);
     (
-        Box::new(move |done, _| {
+        step(move |done, _| {
             message[0] = done;
             match sender.send(black_box(&message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
         }),
-        Box::new(move |_, _| match receiver.receive_to(&mut got) {
+        step(move |_, _| match receiver.receive_to(&mut got) {
             Ok(()) => (1, ends(&got)),
             Err(_) => (0, 0),
         }),
@@ -96,7 +106,7 @@ pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
     let (mut message, mut got) = (own::<W>(), [0; W]);
     let most = batch(capacity);
     (
-        Box::new(move |done, left| {
+        step(move |done, left| {
             let Ok(room) = sender.reserve(most.min(left) as u32) else { return (0, 0) };
             let (n, mut sum) = (room.len(), 0u64);
             for (i, slot) in room.slots().enumerate() {
@@ -107,7 +117,7 @@ pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
             room.give(n);
             (n.into(), sum)
         }),
-        Box::new(move |_, left| {
+        step(move |_, left| {
             let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
             let (n, mut sum) = (there.len(), 0u64);
             for slot in there.slots() {
@@ -120,43 +130,64 @@ pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
     )
 }
 
+/// Writes a message in place; its sum.
+fn fill(slot: &Slot<'_, Mapping<'_>>, message: u64) -> u64 {
+    let mut total = 0u64;
+    slot.fill(|n| {
+        let words = block(message, BLOCK * n);
+        total = total.wrapping_add(sum(&words));
+        words
+    });
+    total
+}
+
+/// Adds a message up where it lies.
+fn total(slot: &Slot<'_, Mapping<'_>>) -> u64 {
+    // Eight sums side by side, as the compiler makes them of a slice.
+    let mut sums = [0u64; BLOCK];
+    for words in slot.blocks() {
+        sums = std::array::from_fn(|n| sums[n].wrapping_add(words[n]));
+    }
+    sum(&sums)
+}
+
 pub fn channel_place<const W: usize>(capacity: usize) -> Duplex {
-    channel_places::<W>(capacity, 1)
+    let (mut sender, mut receiver) = channel::<W>(capacity);
+    (
+        step(move |done, _| {
+            let Ok(held) = sender.hold() else { return (0, 0) };
+            let total = fill(&held.slot(), done);
+            held.give();
+            (1, total)
+        }),
+        step(move |_, _| {
+            let Ok(held) = receiver.hold() else { return (0, 0) };
+            let total = total(&held.slot());
+            held.give();
+            (1, total)
+        }),
+    )
 }
 
 pub fn channel_place_batch<const W: usize>(capacity: usize) -> Duplex {
-    channel_places::<W>(capacity, batch(capacity))
-}
-
-fn channel_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
     let (mut sender, mut receiver) = channel::<W>(capacity);
+    let most = batch(capacity);
     (
-        Box::new(move |done, left| {
+        step(move |done, left| {
             let Ok(room) = sender.reserve(most.min(left) as u32) else { return (0, 0) };
-            let (n, mut total) = (room.len(), 0u64);
-            for (i, slot) in room.slots().enumerate() {
-                slot.fill(|n| {
-                    let words = block(done + i as u64, BLOCK * n);
-                    total = total.wrapping_add(sum(&words));
-                    words
-                });
+            let (n, mut sum) = (room.len(), 0u64);
+            for (message, slot) in (done..).zip(room.slots()) {
+                sum = sum.wrapping_add(fill(&slot, message));
             }
             room.give(n);
-            (n.into(), total)
+            (n.into(), sum)
         }),
-        Box::new(move |_, left| {
+        step(move |_, left| {
             let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
-            let (n, mut total) = (there.len(), 0u64);
-            for slot in there.slots() {
-                // Eight sums side by side, as the compiler makes them of a slice.
-                let mut sums = [0u64; BLOCK];
-                for words in slot.blocks() {
-                    sums = std::array::from_fn(|n| sums[n].wrapping_add(words[n]));
-                }
-                total = total.wrapping_add(sum(&sums));
-            }
+            let n = there.len();
+            let sum = there.slots().fold(0u64, |sum, slot| sum.wrapping_add(total(&slot)));
             there.give(n);
-            (n.into(), total)
+            (n.into(), sum)
         }),
     )
 }
@@ -165,14 +196,14 @@ pub fn rtrb_copy<const W: usize>(capacity: usize) -> Duplex {
     let (mut sender, mut receiver) = rtrb::RingBuffer::<[u64; W]>::new(capacity);
     let mut message = own::<W>();
     (
-        Box::new(move |done, _| {
+        step(move |done, _| {
             message[0] = done;
             match sender.push(*black_box(&message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
         }),
-        Box::new(move |_, _| match receiver.pop() {
+        step(move |_, _| match receiver.pop() {
             Ok(message) => {
                 let got = message;
                 (1, ends(&got))
@@ -187,7 +218,7 @@ pub fn rtrb_copy_batch<const W: usize>(capacity: usize) -> Duplex {
     let mut message = own::<W>();
     let most = batch(capacity) as usize;
     (
-        Box::new(move |done, left| {
+        step(move |done, left| {
             let n = sender.slots().min(most).min(left as usize);
             let Ok(room) = sender.write_chunk_uninit(n) else { return (0, 0) };
             let (mut next, mut sum) = (done, 0u64);
@@ -200,7 +231,7 @@ pub fn rtrb_copy_batch<const W: usize>(capacity: usize) -> Duplex {
             // The iterator is asked no more often than there is room.
             (n as u64, sum)
         }),
-        Box::new(move |_, left| {
+        step(move |_, left| {
             let n = receiver.slots().min(most).min(left as usize);
             let Ok(there) = receiver.read_chunk(n) else { return (0, 0) };
             let mut sum = 0u64;
@@ -226,7 +257,7 @@ pub fn rtrb_place_batch<const W: usize>(capacity: usize) -> Duplex {
 fn rtrb_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
     let (mut sender, mut receiver) = rtrb::RingBuffer::<[u64; W]>::new(capacity);
     (
-        Box::new(move |done, left| {
+        step(move |done, left| {
             let n = sender.slots().min(most.min(left) as usize);
             let Ok(mut room) = sender.write_chunk_uninit(n) else { return (0, 0) };
             let mut total = 0u64;
@@ -244,7 +275,7 @@ fn rtrb_places<const W: usize>(capacity: usize, most: u64) -> Duplex {
             unsafe { room.commit_all() };
             (n as u64, total)
         }),
-        Box::new(move |_, left| {
+        step(move |_, left| {
             let n = receiver.slots().min(most.min(left) as usize);
             let Ok(there) = receiver.read_chunk(n) else { return (0, 0) };
             let (first, second) = there.as_slices();
@@ -259,14 +290,14 @@ pub fn ringbuf_copy<const W: usize>(capacity: usize) -> Duplex {
     let (mut sender, mut receiver) = ringbuf::HeapRb::<[u64; W]>::new(capacity).split();
     let mut message = own::<W>();
     (
-        Box::new(move |done, _| {
+        step(move |done, _| {
             message[0] = done;
             match sender.try_push(*black_box(&message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
         }),
-        Box::new(move |_, _| match receiver.try_pop() {
+        step(move |_, _| match receiver.try_pop() {
             Some(message) => {
                 let got = message;
                 (1, ends(&got))
@@ -281,7 +312,7 @@ pub fn ringbuf_copy_batch<const W: usize>(capacity: usize) -> Duplex {
     let mut message = own::<W>();
     let most = batch(capacity) as usize;
     (
-        Box::new(move |done, left| {
+        step(move |done, left| {
             let (mut next, mut sum) = (done, 0u64);
             let messages = std::iter::from_fn(|| {
                 message[0] = next;
@@ -293,7 +324,7 @@ pub fn ringbuf_copy_batch<const W: usize>(capacity: usize) -> Duplex {
             let n = sender.push_iter(messages.take(most.min(left as usize)));
             (n as u64, sum)
         }),
-        Box::new(move |_, left| {
+        step(move |_, left| {
             let mut sum = 0u64;
             let mut n = 0;
             for message in receiver.pop_iter().take(most.min(left as usize)) {
@@ -311,14 +342,14 @@ pub fn crossbeam_copy<const W: usize>(capacity: usize) -> Duplex {
     let receiver = sender.clone();
     let mut message = own::<W>();
     (
-        Box::new(move |done, _| {
+        step(move |done, _| {
             message[0] = done;
             match sender.push(*black_box(&message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
         }),
-        Box::new(move |_, _| match receiver.pop() {
+        step(move |_, _| match receiver.pop() {
             Some(message) => {
                 let got = message;
                 (1, ends(&got))
