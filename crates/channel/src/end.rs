@@ -173,7 +173,7 @@ impl<M: Memory> End<M> {
                 return Err(Stop::Wait);
             }
         }
-        self.look()?;
+        self.own(1)?;
         Ok(self.after())
     }
 

@@ -9,6 +9,7 @@ use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::{Pair, Receiver, Sender};
 use ringbuf::traits::{Consumer, Producer, Split};
 use std::hint::black_box;
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Messages done before and still to do; how many it did, and their sum.
@@ -17,6 +18,20 @@ pub type Step = Box<Apart<dyn FnMut(u64, u64) -> (u64, u64) + Send>>;
 /// What one thread keeps: in cache lines, and pairs of them, that the other one has nothing in.
 #[repr(align(256))]
 pub struct Apart<T: ?Sized>(pub T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Apart<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
 
 fn step(does: impl FnMut(u64, u64) -> (u64, u64) + Send + 'static) -> Step {
     Box::new(Apart(does))
@@ -50,8 +65,8 @@ fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
 
 /// A message in a buffer of the sender's own. Only its first word changes: to make it is no
 /// part of what is measured.
-fn own<const W: usize>() -> [u64; W] {
-    std::array::from_fn(|n| n as u64)
+fn own<const W: usize>() -> Apart<[u64; W]> {
+    Apart(std::array::from_fn(|n| n as u64))
 }
 
 /// The sender's and the receiver's first and last word.
@@ -85,16 +100,16 @@ fn channel<const W: usize>(capacity: usize) -> Ends<[u64; W]> {
 
 pub fn channel_copy<const W: usize>(capacity: usize) -> Duplex {
     let (mut sender, mut receiver) = channel::<W>(capacity);
-    let (mut message, mut got) = (own::<W>(), [0; W]);
+    let (mut message, mut got) = (own::<W>(), Apart([0; W]));
     (
         step(move |done, _| {
             message[0] = done;
-            match sender.send(black_box(&message)) {
+            match sender.send(black_box(&*message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
         }),
-        step(move |_, _| match receiver.receive_to(&mut got) {
+        step(move |_, _| match receiver.receive_to(&mut *got) {
             Ok(()) => (1, ends(&got)),
             Err(_) => (0, 0),
         }),
@@ -103,7 +118,7 @@ pub fn channel_copy<const W: usize>(capacity: usize) -> Duplex {
 
 pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
     let (mut sender, mut receiver) = channel::<W>(capacity);
-    let (mut message, mut got) = (own::<W>(), [0; W]);
+    let (mut message, mut got) = (own::<W>(), Apart([0; W]));
     let most = batch(capacity);
     (
         step(move |done, left| {
@@ -111,7 +126,7 @@ pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
             let (n, mut sum) = (room.len(), 0u64);
             for (i, slot) in room.slots().enumerate() {
                 message[0] = done + i as u64;
-                let _ = slot.write(0, bytes(black_box(&message)));
+                let _ = slot.write(0, bytes(black_box(&*message)));
                 sum = sum.wrapping_add(ends(&message));
             }
             room.give(n);
@@ -121,7 +136,7 @@ pub fn channel_copy_batch<const W: usize>(capacity: usize) -> Duplex {
             let Ok(there) = receiver.peek(most.min(left) as u32) else { return (0, 0) };
             let (n, mut sum) = (there.len(), 0u64);
             for slot in there.slots() {
-                let _ = slot.read(0, bytes_mut(&mut got));
+                let _ = slot.read(0, bytes_mut(&mut *got));
                 sum = sum.wrapping_add(ends(&got));
             }
             there.give(n);
@@ -198,7 +213,7 @@ pub fn rtrb_copy<const W: usize>(capacity: usize) -> Duplex {
     (
         step(move |done, _| {
             message[0] = done;
-            match sender.push(*black_box(&message)) {
+            match sender.push(*black_box(&*message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
@@ -226,7 +241,7 @@ pub fn rtrb_copy_batch<const W: usize>(capacity: usize) -> Duplex {
                 message[0] = next;
                 next += 1;
                 sum = sum.wrapping_add(ends(&message));
-                Some(*black_box(&message))
+                Some(*black_box(&*message))
             }));
             // The iterator is asked no more often than there is room.
             (n as u64, sum)
@@ -292,7 +307,7 @@ pub fn ringbuf_copy<const W: usize>(capacity: usize) -> Duplex {
     (
         step(move |done, _| {
             message[0] = done;
-            match sender.try_push(*black_box(&message)) {
+            match sender.try_push(*black_box(&*message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
@@ -318,7 +333,7 @@ pub fn ringbuf_copy_batch<const W: usize>(capacity: usize) -> Duplex {
                 message[0] = next;
                 next += 1;
                 sum = sum.wrapping_add(ends(&message));
-                Some(*black_box(&message))
+                Some(*black_box(&*message))
             });
             // It asks for a message only where there is room for it.
             let n = sender.push_iter(messages.take(most.min(left as usize)));
@@ -344,7 +359,7 @@ pub fn crossbeam_copy<const W: usize>(capacity: usize) -> Duplex {
     (
         step(move |done, _| {
             message[0] = done;
-            match sender.push(*black_box(&message)) {
+            match sender.push(*black_box(&*message)) {
                 Ok(()) => (1, ends(&message)),
                 Err(_) => (0, 0),
             }
