@@ -105,42 +105,12 @@ impl<M: Memory> End<M> {
         self.capacity
     }
 
-    /// How many units it owns, at least 1. Looks at the peer only if it knows of fewer than `want`: for what
-    /// nearly always stands there, some more units or none, without a call. What else it is is for
-    /// [`End::look`] to tell.
+    /// How many units it owns, at least 1. Looks at the peer only if it knows of fewer
+    /// than `want`.
     #[inline]
     pub fn own(&mut self, want: u32) -> Result<u32, Stop> {
         let owned = self.limit.wrapping_sub(self.next);
-        if owned >= want {
-            return Ok(owned);
-        }
-        if self.greeting != 0 {
-            // Acquire: as in `count`.
-            let index = self.peer.index();
-            let owned = self.span(index);
-            if tag_of(index) == tag_of(self.peers) && self.possible(owned) {
-                if owned > 0 {
-                    self.limit = self.next.wrapping_add(owned);
-                    return Ok(owned);
-                }
-                if self.peer.greeting() == self.greeting {
-                    return Err(Stop::Wait);
-                }
-            }
-        }
-        self.look()
-    }
-
-    /// Units that it owns by an index of the peer's.
-    #[inline]
-    const fn span(&self, index: u64) -> u32 {
-        (index as u32).wrapping_add(self.bias).wrapping_sub(self.next)
-    }
-
-    /// Whether it can own so many.
-    #[inline]
-    const fn possible(&self, owned: u32) -> bool {
-        owned <= self.capacity && owned & (self.grain - 1) == 0
+        if owned >= want { Ok(owned) } else { self.look() }
     }
 
     /// Its index when it will have given one more unit.
@@ -173,7 +143,7 @@ impl<M: Memory> End<M> {
                 return Err(Stop::Wait);
             }
         }
-        self.own(1)?;
+        self.look()?;
         Ok(self.after())
     }
 
@@ -233,8 +203,8 @@ impl<M: Memory> End<M> {
             let hello = self.peer.hello();
             return Err(self.lose(hello));
         }
-        let owned = self.span(index);
-        if !self.possible(owned) {
+        let owned = (index as u32).wrapping_add(self.bias).wrapping_sub(self.next);
+        if owned > self.capacity || owned & (self.grain - 1) != 0 {
             return Err(self.corrupted());
         }
         self.limit = self.next.wrapping_add(owned);
