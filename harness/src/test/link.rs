@@ -2,11 +2,10 @@
 //! who keep on using what they have no more.
 
 use super::driver::{Bench, Job};
-use super::system::{Manifest, Seen, run};
+use super::system::{Manifest, Seen, run_audited};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::SLOTS_GPA;
 use bulkhead_layout::report::Kind;
-use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
     vec![
@@ -53,14 +52,7 @@ fn meeting(
         let more = if n == 0 { &may } else { "" };
         manifest = manifest.bare(name, "meet", &steps, cores[n], "4 MiB", more);
     }
-    let seen = run(&manifest, &bench.dir, |o| {
-        o.limit = Duration::from_secs(100);
-        o.audit = true;
-    })?;
-    let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
-    let found = &audited.report.findings;
-    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
-    Ok(seen)
+    run_audited(&manifest, &bench.dir, 100)
 }
 
 /// One slot for both others, until all have ended.
@@ -181,8 +173,7 @@ fn audited(bench: &Bench, then: [&str; 2]) -> Result<String, String> {
     let one = format!("offer-1,joined,{},stay", then[0]);
     let two = format!("accept,{},stay", then[1]);
     let seen = meeting(bench, [&one, &two, "nap,nap,nap,nap"], ALONE, (&["two"], 1, &["three"]))?;
-    let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
-    let frames = audited.report.frames.iter().map(|f| f.owner.as_str());
+    let frames = seen.audited()?.report.frames.iter().map(|f| f.owner.as_str());
     let taken = frames.filter(|owner| owner.starts_with("page in place of")).count();
     seen.ensure((taken > 0) == (then[1] == "gone"), format!("{taken} pages in place"))?;
     Ok(format!("{taken} pages in place of it"))

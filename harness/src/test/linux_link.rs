@@ -3,11 +3,10 @@
 
 use super::driver::{Bench, Job};
 use super::linux_channel::{NEWER, OLDER, linux};
-use super::system::{Manifest, Seen, run};
+use super::system::{Manifest, Seen, run_audited};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::SLOTS_GPA;
 use bulkhead_layout::report::Kind;
-use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
     vec![
@@ -87,14 +86,7 @@ fn meeting_with(
         }
     }
     manifest.0 += more;
-    let seen = run(&manifest, &bench.dir, |o| {
-        o.limit = Duration::from_secs(220);
-        o.audit = true;
-    })?;
-    let audited = seen.outcome()?.audited.as_ref().ok_or("the run was not audited")?;
-    let found = &audited.report.findings;
-    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
-    Ok(seen)
+    run_audited(&manifest, &bench.dir, 220)
 }
 
 /// Each party did what it was to, and was denied nothing. What a Linux said, by its number.

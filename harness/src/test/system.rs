@@ -4,6 +4,7 @@ use crate::build;
 use bulkhead_layout::report::State;
 use bulkhead_manifest::{Checked, load};
 use bulkhead_qemu::Time;
+use bulkhead_run::audit::Audited;
 use bulkhead_run::{Event, Options, Outcome};
 use bulkhead_watch::{Explained, Report};
 use std::fmt::Write as _;
@@ -161,6 +162,11 @@ impl Seen {
         self.outcome.as_ref().map_err(Clone::clone)
     }
 
+    /// What its audit saw.
+    pub fn audited(&self) -> Result<&Audited, String> {
+        self.outcome()?.audited.as_ref().ok_or_else(|| "the run was not audited".into())
+    }
+
     /// A sandbox's part of the report.
     pub fn sandbox(&self, name: &str) -> Result<&bulkhead_watch::Sandbox, String> {
         let report: &Report = &self.outcome()?.report;
@@ -227,6 +233,17 @@ pub fn run(
     change: impl FnOnce(&mut Options),
 ) -> Result<Seen, String> {
     run_and(manifest, dir, change, |_, _| {})
+}
+
+/// Runs it for so long at most, and audits it while it runs: nothing may be found.
+pub fn run_audited(manifest: &Manifest, dir: &Path, seconds: u64) -> Result<Seen, String> {
+    let seen = run(manifest, dir, |o| {
+        o.limit = Duration::from_secs(seconds);
+        o.audit = true;
+    })?;
+    let found = &seen.audited()?.report.findings;
+    seen.ensure(found.is_empty(), format!("the audit: {found:?}"))?;
+    Ok(seen)
 }
 
 /// Runs it; `look` is told of each state that a sandbox enters, with the machine's

@@ -80,7 +80,7 @@ fn walk(bench: &Bench) -> Result<(), String> {
     seen.exited("warden")?;
     seen.exited("big")?;
     let outcome = seen.outcome()?;
-    let audited = outcome.audited.as_ref().ok_or("the run was not audited")?;
+    let audited = seen.audited()?;
     let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
     let memory = memory.whole().map_err(|e| e.to_string())?;
     let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
