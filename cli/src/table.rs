@@ -349,12 +349,15 @@ fn devices(out: &mut String, plan: &Plan) {
     table(out, "Devices", &heads, &rows);
 }
 
-/// What a region of a channel carries.
-fn carries(part: Part) -> String {
+/// What a region of a channel carries, by the part before it: of a device's both carry its packets.
+fn carries(part: Part, before: Option<Part>) -> String {
     match part.shape() {
-        None if part == Part::Rx => "receipts".into(),
         None if part == Part::Program => "program".into(),
-        None => "pages".into(),
+        None if part == Part::Pages => "pages".into(),
+        None => match before {
+            Some(Part::Tx(Shape::Virtio { .. })) => "virtio".into(),
+            _ => "receipts".into(),
+        },
         Some(Shape::Queue { slots, size }) => format!("queue, {slots} of {size} bytes"),
         Some(Shape::Records { bytes }) => format!("records, up to {} bytes", longest(bytes)),
         Some(Shape::Mailbox { size }) => format!("mailbox of {size} bytes"),
@@ -362,15 +365,16 @@ fn carries(part: Part) -> String {
     }
 }
 
-/// How the receiver of a region is woken; of the receiver's own, by what: a Linux chooses its vector itself.
-fn notify(sender: Option<Bell>, receiver: Option<Bell>, linux: bool) -> String {
-    match (sender, receiver) {
-        (Some(bell), _) if bell.adaptive => "adaptive".into(),
-        (Some(_), _) => "doorbell".into(),
-        (_, Some(bell)) if linux => format!("port {:#x}", bell.port()),
-        (_, Some(bell)) => format!("port {:#x}, vector {:#x}", bell.port(), bell.vector),
-        _ => "poll".into(),
-    }
+/// How those of a region are woken: the one that reads it, and the one that writes it, by what: a Linux chooses its
+/// vector itself.
+fn notify(reader: Option<Bell>, writer: Option<Bell>, linux: bool) -> String {
+    let how = reader.map(|bell| if bell.adaptive { "adaptive" } else { "doorbell" }.to_owned());
+    let by = writer.map(|bell| match linux {
+        true => format!("port {:#x}", bell.port()),
+        false => format!("port {:#x}, vector {:#x}", bell.port(), bell.vector),
+    });
+    let words: Vec<String> = how.into_iter().chain(by).collect();
+    if words.is_empty() { "poll".into() } else { words.join(", ") }
 }
 
 fn channels(out: &mut String, plan: &Plan) {
@@ -381,7 +385,7 @@ fn channels(out: &mut String, plan: &Plan) {
         .map(|(n, channel)| {
             vec![
                 channel.title(),
-                carries(channel.part),
+                carries(channel.part, n.checked_sub(1).map(|n| plan.channels[n].part)),
                 plan.sandboxes[channel.from].name.clone(),
                 joined(channel.to.iter().map(|reader| &plan.sandboxes[*reader].name)),
                 show(channel.len),

@@ -115,6 +115,28 @@ fn a_plan_has_everything() {
     assert!(!picture.contains("NaN"));
 }
 
+#[test]
+fn a_plan_says_how_both_ends_of_a_devices_channel_are_woken() {
+    let bench = PathBuf::from(ROOT).join("systems/bench/tcp.toml");
+    let polled = std::fs::read_to_string(bench).unwrap();
+    let machine = format!("{ROOT}/machines/");
+    let rung = polled.replace("../../machines/", &machine).replace("poll", "doorbell");
+    let manifest = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rung.toml");
+    std::fs::write(&manifest, rung).unwrap();
+    let output = bulkhead(&["plan", manifest.to_str().unwrap(), "--skip-files"]);
+    let plan = text(&output.stdout);
+    let row = |region: &str| {
+        let row = plan.lines().find(|line| line.trim_start().starts_with(region));
+        let cells = row.unwrap_or_default().split("  ").map(str::trim);
+        let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+        [cells[1], cells[cells.len() - 1]].map(str::to_owned)
+    };
+    assert_eq!(row("lan tx"), ["virtio", "doorbell, port 0x640"], "{plan}");
+    assert_eq!(row("lan rx"), ["virtio", "port 0x640"], "{plan}");
+    assert_eq!(row("back tx")[1], "doorbell");
+    assert_eq!(row("back rx"), ["receipts", "port 0x641"]);
+}
+
 /// The lines of an explanation after its first, without their labels.
 fn explained(sandbox: &str, thing: &[&str]) -> Vec<String> {
     let output = bulkhead(&[&["explain", "--skip-files", GOOD, sandbox], thing].concat());
