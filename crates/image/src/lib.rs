@@ -18,6 +18,7 @@ mod build;
 mod elf;
 pub mod end;
 mod guest;
+mod info;
 pub mod ioapic;
 mod iommu;
 mod kernel;

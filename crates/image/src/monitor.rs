@@ -6,18 +6,18 @@ use crate::iommu::{self, Grant};
 use crate::pages::{Pages, Tables};
 use crate::parts::{Part, Shared};
 use crate::pci::{self, Seen, Shadow};
-use crate::{Error, end, ioapic, nested, ports};
+use crate::{Error, end, info, ioapic, nested, ports};
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
 use bulkhead_arch_x86::{cpuid, msr};
-use bulkhead_channel::layout::{ARMED, HELLO, Shape};
+use bulkhead_channel::layout::{ARMED, HELLO};
 use bulkhead_ioapic::Lines;
 use bulkhead_layout::bell::{Bell, End};
 use bulkhead_layout::hypercall;
 use bulkhead_layout::image::{self, Range};
-use bulkhead_layout::info::{self, Info, Window};
+use bulkhead_layout::info::Info;
 use bulkhead_layout::link::Link;
 use bulkhead_layout::load::PROGRAM_GPA;
 use bulkhead_layout::map::*;
@@ -82,7 +82,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
 
     let table = input.shared.lines.and_then(|l| l.table);
     let lines = ioapic::lines(input.plan, input.index, table)?;
-    let info = info(input.plan, input.index, &input.guest.args, lines.unwrap_or_default());
+    let info = info::page(input.plan, input.index, &input.guest.args, lines.unwrap_or_default());
     let info_pa = pages.put(info.as_bytes());
     let idt_pa = pages.put(&idt(input.program)?);
     part(pages, info_pa, "info page, IDT", true);
@@ -292,73 +292,6 @@ fn segments(pages: &mut Pages, program: &Program) -> Vec<(u64, u64, u64, Rights)
     program.segments.iter().map(copy).collect()
 }
 
-/// A sandbox's information page.
-pub fn info(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
-    let sandbox = &plan.sandboxes[index];
-    let mut info = Info::new_zeroed();
-    info.magic = info::MAGIC;
-    info.version = info::VERSION;
-    info.sandbox = index as u32;
-    info.name = name(&sandbox.name);
-    info.memory = sandbox.ram.iter().map(|r| r.len).sum();
-    info.cores = sandbox.cores.len() as u32;
-    info.apic_ids = ids(sandbox);
-    info.lines = lines.own & !lines.channels;
-    info.level_lines = lines.level;
-    info.level_vectors = lines.level_vectors;
-    let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
-    info.args[..args.len()].copy_from_slice(args);
-    info.sandboxes = plan.sandboxes.len() as u32;
-    info.control = sandbox.control.iter().fold(0, |set, i| set | 1 << i);
-    info.image = plan.image.len;
-    info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
-    let seen =
-        |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));
-    let bell = |(n, channel): (usize, &plan::Channel)| {
-        plan.bell(n).map_or(0, |bell| bell.told(channel.from == index))
-    };
-    let bells = plan.channels.iter().enumerate().filter(|(_, c)| seen(c)).map(bell);
-    info.bells.iter_mut().zip(bells).for_each(|(to, from)| *to = from);
-    let channels = plan.channels.iter().filter(seen).map(|c| Window {
-        name: name(&c.name),
-        gpa: c.gpa,
-        size: c.len,
-        writable: u32::from(c.from == index),
-        kind: 0,
-        messages: match c.part {
-            plan::Part::Program => info::PROGRAM,
-            part => part.shape().map_or(0, |shape| shape.kind() as u32),
-        },
-        message: match (c.part, &c.to[..]) {
-            (plan::Part::Program, [to, ..]) => *to as u32,
-            (part, _) => part.shape().map_or(0, Shape::message),
-        },
-    });
-    let reports = sandbox.observe.iter().map(|&o| Window {
-        name: name(&plan.sandboxes[o].name),
-        gpa: REPORTS_GPA + o as u64 * REPORT_STRIDE,
-        size: report::size(plan.sandboxes[o].cores.len()),
-        writable: 0,
-        kind: 1,
-        messages: 0,
-        message: 0,
-    });
-    let slots = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
-    let slots = slots.map(|(number, slot)| Window {
-        name: name(&plan.sandboxes[slot.owner].name),
-        gpa: slot.gpa,
-        size: slot.sent(),
-        writable: u32::from(slot.owner == index),
-        kind: info::SLOT,
-        messages: slot.owner as u32,
-        message: number as u32,
-    });
-    let windows: Vec<_> = channels.chain(reports).chain(slots).take(info::MAX_CHANNELS).collect();
-    info.windows = windows.len() as u32;
-    info.window[..windows.len()].copy_from_slice(&windows);
-    info
-}
-
 /// Regions of others that a sandbox rings for, by number.
 fn bells(plan: &Plan, index: usize) -> impl Iterator<Item = (&plan::Channel, plan::Bell)> {
     let own = plan.channels.iter().filter(move |rx| rx.to.contains(&index));
@@ -375,13 +308,6 @@ fn loads(plan: &Plan, index: usize) -> Option<&plan::Channel> {
 fn ends(plan: &Plan, index: usize) -> impl Iterator<Item = &plan::Channel> {
     let own = plan.channels.iter().filter(move |region| region.from == index);
     own.filter(|region| region.part.has_header())
-}
-
-fn name(name: &str) -> [u8; info::NAME] {
-    let mut bytes = [0; info::NAME];
-    let len = name.len().min(info::NAME - 1);
-    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
-    bytes
 }
 
 /// Interrupt gates (APM 4.8.4) for the monitor: NMI, faults, and a drain for

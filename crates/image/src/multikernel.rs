@@ -3,9 +3,10 @@
 use crate::Error;
 use crate::build::report_head;
 use crate::guest::{self, Guest, Piece};
+use crate::info;
 use crate::ioapic;
 use crate::kernel::Ground;
-use crate::monitor::{Made, Pristine, described, info};
+use crate::monitor::{Made, Pristine, described};
 use crate::pages::{Pages, Tables};
 use crate::parts::Part;
 use bulkhead_arch::Rights;
@@ -54,7 +55,7 @@ pub fn bake(
 ) -> Result<(Made, Vec<Op>), Error> {
     let start = pages.end();
     let ram = memory(plan, index);
-    let info = pages.put(info(plan, index, &guest.args, Lines::default()).as_bytes());
+    let info = pages.put(info::page(plan, index, &guest.args, Lines::default()).as_bytes());
     let mut tables = Tables::new(pages);
     // Not every processor has larger pages.
     for at in (0..GUEST_HIGH).step_by(LARGE as usize) {

@@ -1,0 +1,84 @@
+//! Information pages: what a guest is told of its sandbox, of its windows on others' memory, and of whom it may ask for
+//! what (`docs/shared-pages.md`). The rights themselves stand in the monitor's configuration.
+
+use bulkhead_channel::layout::Shape;
+use bulkhead_ioapic::Lines;
+use bulkhead_layout::info::{self, Info, Window};
+use bulkhead_layout::map::{REPORT_STRIDE, REPORTS_GPA};
+use bulkhead_layout::report;
+use bulkhead_plan::{self as plan, Plan};
+use zerocopy::FromZeros;
+
+/// That of a sandbox, by index.
+pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
+    let sandbox = &plan.sandboxes[index];
+    let mut info = Info::new_zeroed();
+    info.magic = info::MAGIC;
+    info.version = info::VERSION;
+    info.sandbox = index as u32;
+    info.name = name(&sandbox.name);
+    info.memory = sandbox.ram.iter().map(|r| r.len).sum();
+    info.cores = sandbox.cores.len() as u32;
+    info.apic_ids.iter_mut().zip(&sandbox.apic_ids).for_each(|(to, from)| *to = *from);
+    info.lines = lines.own & !lines.channels;
+    info.level_lines = lines.level;
+    info.level_vectors = lines.level_vectors;
+    let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
+    info.args[..args.len()].copy_from_slice(args);
+    info.sandboxes = plan.sandboxes.len() as u32;
+    info.control = sandbox.control.iter().fold(0, |set, i| set | 1 << i);
+    info.image = plan.image.len;
+    info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
+    let seen =
+        |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));
+    let bell = |(n, channel): (usize, &plan::Channel)| {
+        plan.bell(n).map_or(0, |bell| bell.told(channel.from == index))
+    };
+    let bells = plan.channels.iter().enumerate().filter(|(_, c)| seen(c)).map(bell);
+    info.bells.iter_mut().zip(bells).for_each(|(to, from)| *to = from);
+    let channels = plan.channels.iter().filter(seen).map(|c| Window {
+        name: name(&c.name),
+        gpa: c.gpa,
+        size: c.len,
+        writable: u32::from(c.from == index),
+        kind: 0,
+        messages: match c.part {
+            plan::Part::Program => info::PROGRAM,
+            part => part.shape().map_or(0, |shape| shape.kind() as u32),
+        },
+        message: match (c.part, &c.to[..]) {
+            (plan::Part::Program, [to, ..]) => *to as u32,
+            (part, _) => part.shape().map_or(0, Shape::message),
+        },
+    });
+    let reports = sandbox.observe.iter().map(|&o| Window {
+        name: name(&plan.sandboxes[o].name),
+        gpa: REPORTS_GPA + o as u64 * REPORT_STRIDE,
+        size: report::size(plan.sandboxes[o].cores.len()),
+        writable: 0,
+        kind: 1,
+        messages: 0,
+        message: 0,
+    });
+    let slots = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
+    let slots = slots.map(|(number, slot)| Window {
+        name: name(&plan.sandboxes[slot.owner].name),
+        gpa: slot.gpa,
+        size: slot.sent(),
+        writable: u32::from(slot.owner == index),
+        kind: info::SLOT,
+        messages: slot.owner as u32,
+        message: number as u32,
+    });
+    let windows: Vec<_> = channels.chain(reports).chain(slots).take(info::MAX_CHANNELS).collect();
+    info.windows = windows.len() as u32;
+    info.window[..windows.len()].copy_from_slice(&windows);
+    info
+}
+
+fn name(name: &str) -> [u8; info::NAME] {
+    let mut bytes = [0; info::NAME];
+    let len = name.len().min(info::NAME - 1);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    bytes
+}
