@@ -20,7 +20,6 @@
 #include <linux/if_ether.h>
 #include <linux/interrupt.h>
 #include <linux/io.h>
-#include <linux/ip.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/slab.h>
@@ -389,7 +388,7 @@ static bool received(struct bh_queue *q, u32 id, u32 len)
 		q->rest = buffers - 1;
 	}
 	if (header->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM &&
-	    le16_to_cpu((__force __le16)header->csum_start) < ETH_HLEN + sizeof(struct iphdr)) {
+	    le16_to_cpu((__force __le16)header->csum_start) < BH_IP_END) {
 		header->flags = 0;
 		header->gso_type = VIRTIO_NET_HDR_GSO_NONE;
 	}

@@ -29,6 +29,7 @@
 #define BH_QUEUES 0x4
 #define BH_NUM 0x100
 #define BH_POOL 0x9000
+#define BH_IP_END 0x22
 
 #define BH_DESC(queue) (0x1000 + 0x2000 * (queue))
 #define BH_AVAIL(queue) (0x2000 + 0x2000 * (queue))

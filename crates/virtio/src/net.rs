@@ -34,7 +34,7 @@ pub const MRG_RXBUF: u64 = 1 << 15;
 pub const LARGEST: usize = HEADER + 14 + 65_535;
 
 /// Where a packet's IP header ends at the earliest, behind Ethernet's.
-const IP_END: u16 = 14 + 20;
+pub const IP_END: u16 = 14 + 20;
 
 /// What a kernel may be given of a header (virtio 1.2, 5.1.6) that somebody else wrote. Kernels see to it that what it
 /// speaks of lies within the packet. Linux 6.1 does not see to it that a checksum's sum begins in what is left of the

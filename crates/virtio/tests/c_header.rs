@@ -4,6 +4,7 @@
 use bulkhead_channel::layout::Kind;
 use bulkhead_layout::ivshmem;
 use bulkhead_virtio::layout::*;
+use bulkhead_virtio::net::IP_END;
 use std::fmt::Write;
 
 /// Where a queue's part lies.
@@ -40,6 +41,7 @@ fn header() -> String {
         ("QUEUES", QUEUES as u64),
         ("NUM", NUM as u64),
         ("POOL", POOL as u64),
+        ("IP_END", u64::from(IP_END)),
     ];
     for (name, value) in numbers {
         writeln!(out, "#define BH_{name} {value:#x}").expect("a string takes all");
