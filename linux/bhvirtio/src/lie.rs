@@ -38,8 +38,9 @@ pub fn run(channel: &str, millis: &str) -> io::Result<()> {
     if end.kind == Some(Kind::Records) {
         liar.records(channel)?;
     } else {
-        let pair = end.open()?.stay().pair().ok_or_else(|| io::Error::other("raw pages"))?;
-        if pair.sends() { liar.drive(&pair)? } else { liar.card(channel)? }
+        let mapped = end.open()?.stay();
+        let pair = mapped.pair().ok_or_else(|| io::Error::other("raw pages"))?;
+        if pair.sends() { liar.drive(mapped, &pair)? } else { liar.card(channel)? }
     }
     println!("bhvirtio: {} packets with headers that lie", liar.count);
     Ok(())

@@ -3,10 +3,13 @@
 use super::{FROM, Liar};
 use crate::gate::CARD;
 use crate::net::NEEDED;
+use bulkhead_channel::bell::Caller;
 use bulkhead_channel::page::{Hello, Phase, following};
 use bulkhead_channel::{Bytes, Memory, Word};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::Pair;
+use bulkhead_linux::bell::Register;
+use bulkhead_linux::channel::Channel;
 use bulkhead_linux::message::Pause;
 use bulkhead_virtio::layout::*;
 use bulkhead_virtio::net::{HEADER, LARGEST, RECEIVE, SEND};
@@ -20,6 +23,8 @@ const AREA: usize = 66 << 10;
 struct Driver {
     own: Mapping<'static>,
     other: Mapping<'static>,
+    /// Wakes the device side, where it sleeps.
+    bell: Option<Caller<Mapping<'static>, Register<'static>>>,
     /// Packets that were made available.
     sent: u16,
 }
@@ -35,9 +40,17 @@ impl Driver {
         self.other.word(at).map_or(0, |word| word.acquire())
     }
 
+    fn tell(&mut self) {
+        if let Some(bell) = &mut self.bell {
+            bell.tell();
+        }
+    }
+
     /// Answers the device side, as the module does, and is ready.
-    fn begin(pair: &Pair<'static>, epoch: u32) -> Self {
-        let driver = Self { own: *pair.tx(), other: *pair.rx(), sent: 0 };
+    fn begin(channel: &'static Channel, pair: &Pair<'static>, epoch: u32) -> Self {
+        let bell = pair.doorbell().and_then(|_| pair.bell().ok());
+        let bell = bell.map(|bell| Caller::new(bell, Register::of(channel)));
+        let mut driver = Self { own: *pair.tx(), other: *pair.rx(), bell, sent: 0 };
         let hello = |phase, seen| driver.set(HELLO, Hello { phase, epoch, seen }.word());
         hello(Phase::Absent, 0);
         let sizes = (COUNT as u64) << (16 * SEND) | (COUNT as u64) << (16 * RECEIVE);
@@ -56,6 +69,7 @@ impl Driver {
             to.write(4, &ring);
         }
         hello(Phase::Open, Hello::of(driver.get(HELLO)).epoch);
+        driver.tell();
         driver
     }
 
@@ -71,13 +85,14 @@ impl Driver {
         self.set(desc(SEND) + 16 * slot + 8, message.len() as u64);
         self.sent = self.sent.wrapping_add(1);
         self.set(avail(SEND), u64::from(self.sent) << 16 | 1 << 48);
+        self.tell();
         true
     }
 }
 
 impl Liar {
     /// To a device side.
-    pub fn drive(&mut self, pair: &Pair<'static>) -> io::Result<()> {
+    pub fn drive(&mut self, channel: &'static Channel, pair: &Pair<'static>) -> io::Result<()> {
         const { assert!(AREA >= LARGEST) };
         let cable = [&CARD[..], &FROM].concat();
         let hello = |of: &Mapping<'_>| Hello::of(of.word(HELLO).map_or(0, |word| word.acquire()));
@@ -89,7 +104,7 @@ impl Liar {
             pause.wait(Some(self.end));
         }
         let epoch = following(hello(pair.tx()).epoch);
-        let mut driver = Driver::begin(pair, epoch);
+        let mut driver = Driver::begin(channel, pair, epoch);
         let mut message = self.chance.message(&cable, HEADER);
         while !self.is_over() {
             if self.chance.below(32) == 0 {
@@ -103,6 +118,7 @@ impl Liar {
             message = self.chance.message(&cable, HEADER);
         }
         driver.set(HELLO, Hello { phase: Phase::Closed, epoch, seen: 0 }.word());
+        driver.tell();
         Ok(())
     }
 }
