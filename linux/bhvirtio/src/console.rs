@@ -74,6 +74,7 @@ pub fn ask(channel: &str, line: &str, answer: &str) -> io::Result<()> {
             quiet = Instant::now();
         } else if quiet.elapsed() > PATIENCE {
             pending = format!("{line}\n").into_bytes();
+            // What answers may take longer than what only prints: a line that is typed twice is answered twice.
             quiet += 2 * PATIENCE;
         }
         let typed = type_in(&mut side, &mut pending);

@@ -32,9 +32,10 @@ struct Bells {
     driver: Caller<Mapping<'static>, Register<'static>>,
     arm: Arm<Mapping<'static>>,
     bed: Bed,
+    brake: Brake,
 }
 
-/// Rounds without anything to do before it rests.
+/// Rounds without anything to do before it rests, and wakes for nothing before that costs whoever rings.
 const EAGER: u32 = 4;
 
 impl Side {
@@ -60,6 +61,7 @@ impl Side {
                 ),
                 arm: pair.arm().map_err(small)?,
                 bed: Bed::open(channel)?,
+                brake: Brake::default(),
             }),
             None => None,
         };
@@ -126,28 +128,58 @@ impl Side {
     ) -> io::Result<()> {
         self.ring();
         self.idle = if worked { 0 } else { self.idle.saturating_add(1) };
+        if let Some(bells) = self.bells.as_mut().filter(|_| worked) {
+            bells.brake = Brake::default();
+        }
         let Some(n) = self.idle.checked_sub(EAGER) else { return Ok(()) };
         match &mut self.bells {
             // Once more, after that.
-            Some(bells) if n == 0 => bells.arm.arm(),
+            Some(bells) if n == 0 => {
+                if let Some(pause) = bells.brake.pause() {
+                    wait([None, file], Some(pause))?;
+                }
+                bells.arm.arm();
+            }
             Some(bells) => {
                 wait([Some(bells.bed.as_fd()), file], most)?;
-                bells.bed.take()?;
+                bells.brake.woken(bells.bed.take()?);
                 bells.arm.disarm();
                 self.idle = 0;
             }
-            None => {
-                let pause = (FIRST * (1 << n.min(8))).min(LONGEST);
-                wait([None, file], Some(pause))?;
-            }
+            None => wait([None, file], Some(pause(n)))?,
         }
         Ok(())
     }
 }
 
-/// Where the driver does not ring: the first pause and the longest.
+/// Against a driver that rings each time that it may, and has nothing: this side asks ever later to be woken, and looks
+/// meanwhile as seldom as if nobody rang.
+#[derive(Debug, Default)]
+struct Brake {
+    /// Wakes since there was something to do.
+    vain: u32,
+}
+
+impl Brake {
+    /// A sleep has ended, by a ring or not.
+    fn woken(&mut self, rung: bool) {
+        self.vain = self.vain.saturating_add(rung.into());
+    }
+
+    /// How long to wait before it asks again.
+    fn pause(&self) -> Option<Duration> {
+        self.vain.checked_sub(EAGER).map(pause)
+    }
+}
+
+/// Where the driver does not ring, or for nothing: the first pause and the longest.
 const FIRST: Duration = Duration::from_micros(30);
 const LONGEST: Duration = Duration::from_millis(1);
+
+/// The `n`th pause, from 0.
+fn pause(n: u32) -> Duration {
+    (FIRST * (1 << n.min(8))).min(LONGEST)
+}
 
 /// Until one of the files can be read, or so long.
 fn wait(files: [Option<BorrowedFd<'_>>; 2], most: Option<Duration>) -> io::Result<()> {
@@ -156,5 +188,29 @@ fn wait(files: [Option<BorrowedFd<'_>>; 2], most: Option<Duration>) -> io::Resul
     match ppoll(&mut files, most.map(TimeSpec::from), None) {
         Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(why) => Err(why.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_rings_for_nothing_waits_ever_longer() {
+        let mut brake = Brake::default();
+        let pauses: Vec<_> = std::iter::repeat_with(|| {
+            brake.woken(true);
+            brake.pause().map_or(0, |pause| pause.as_micros())
+        })
+        .take(12)
+        .collect();
+        assert_eq!(pauses, [0, 0, 0, 30, 60, 120, 240, 480, 960, 1000, 1000, 1000]);
+        // A file or a limit has ended the sleep: nobody rang.
+        let mut brake = Brake::default();
+        (0..100).for_each(|_| brake.woken(false));
+        assert_eq!(brake.pause(), None);
+        brake.vain = u32::MAX;
+        brake.woken(true);
+        assert_eq!(brake.pause(), Some(LONGEST));
     }
 }
