@@ -11,28 +11,23 @@
  *
  * What the other side may write is read once each, checked, then used. Nothing waits for
  * it without a limit.
+ *
+ * Here are the lives of both sides and what wakes them; the copies are mirror.c's.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/bitmap.h>
 #include <linux/delay.h>
-#include <linux/hrtimer.h>
-#include <linux/if_ether.h>
-#include <linux/interrupt.h>
 #include <linux/io.h>
 #include <linux/module.h>
-#include <linux/pci.h>
 #include <linux/slab.h>
 #include <linux/version.h>
-#include <linux/virtio.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_console.h>
 #include <linux/virtio_ids.h>
 #include <linux/virtio_net.h>
-#include <linux/virtio_ring.h>
-#include <linux/workqueue.h>
 
-#include "layout.h"
+#include "bulkhead_virtio.h"
 
 /*
  * How often it looks for what the device has used: while there is something, and else. Where
@@ -47,73 +42,6 @@ MODULE_PARM_DESC(idle_us, "microseconds between looks at an idle device that doe
 
 /* How often it looks, at most, whether there is a device side at all. */
 #define WATCH_MS 20
-/* Buffers in a section begin at multiples of so many bytes. */
-#define GRANULE 1024
-
-enum { ABSENT, OPEN, CLOSED };
-
-struct bh_pool {
-	u8 *base;
-	unsigned long *taken;
-	unsigned int granules, next;
-};
-
-/* What became of a chain that the driver made available: one area in each section. */
-struct bh_chain {
-	u32 out, out_len, in, in_len;
-	bool live;
-};
-
-struct bh_queue {
-	struct bh_device *bh;
-	struct virtqueue *vq;
-	/* The driver's queue, which nobody else sees, and its memory. */
-	struct vring ring;
-	void *pages;
-	size_t size;
-	/* The mirror: descriptors and `avail` in the own section, `used` in the other's. */
-	struct vring_desc *desc;
-	struct vring_avail *avail;
-	const struct vring_used *used;
-	/* How far the driver's `avail` was taken, the device's written, its `used` seen, and the driver's written. */
-	u16 num, taken, offered, seen, given;
-	/* A network card's of what it receives: packets over several chains, of which so many of one are still to come. */
-	bool receives, merged;
-	u16 rest;
-	/*
-	 * Its driver spins until the device has used what it was given, and cannot take it
-	 * back: so it has that back as soon as it is copied, and no device side can hold it.
-	 */
-	bool copied;
-	struct bh_chain *chains;
-};
-
-struct bh_device {
-	struct pci_dev *pci;
-	u8 __iomem *registers;
-	u8 *mine;
-	const u8 *theirs;
-	u32 section;
-	/* Each side rings the other one; the interrupt by which this one is woken, 0: it looks. */
-	bool rings;
-	int irq;
-	/* Chains, pools, the queues' positions, and whether the queues are in use. */
-	spinlock_t lock;
-	struct bh_pool out, in;
-	/* What it rang for last, and how it asked to be woken last. */
-	u64 rung, armed;
-	/* What the device side said of itself when that was looked at last, and when. */
-	u64 heard;
-	unsigned long watched;
-	u32 epoch, peer, refused;
-	struct hrtimer timer;
-	ktime_t interval;
-	struct tasklet_struct work;
-	bool running, spoilt, woken;
-	struct delayed_work watch;
-	struct bh_virtio *virtio;
-	struct bh_queue queues[BH_QUEUES];
-};
 
 /* A virtio device: as long as one session lasts, or as somebody holds it. */
 struct bh_virtio {
@@ -137,27 +65,6 @@ static ktime_t micros(unsigned int n)
 	return ns_to_ktime((u64)n * NSEC_PER_USEC);
 }
 
-/* Words of 64 bits, which both sides see whole. */
-static u64 word(const u8 *section, u32 at)
-{
-	return le64_to_cpu(smp_load_acquire((const __le64 *)(section + at)));
-}
-
-static void set_word(struct bh_device *bh, u32 at, u64 value)
-{
-	smp_store_release((__le64 *)(bh->mine + at), cpu_to_le64(value));
-}
-
-static unsigned int phase_of(u64 hello)
-{
-	return hello >> 62;
-}
-
-static u32 epoch_of(u64 hello)
-{
-	return hello >> 32 & BH_EPOCHS;
-}
-
 static u32 following(u32 epoch)
 {
 	u32 next = (epoch + 1) & BH_EPOCHS;
@@ -168,266 +75,6 @@ static u32 following(u32 epoch)
 static void say_hello(struct bh_device *bh, unsigned int phase)
 {
 	set_word(bh, BH_HELLO, (u64)phase << 62 | (u64)bh->epoch << 32 | bh->peer);
-}
-
-/* Whether the device side speaks of this session. */
-static bool joined(struct bh_device *bh)
-{
-	u64 hello = word(bh->theirs, BH_HELLO);
-
-	return phase_of(hello) == OPEN && epoch_of(hello) == bh->peer &&
-	       ((u32)hello & BH_EPOCHS) == bh->epoch;
-}
-
-/* Areas of a section; -1 if there is none of that length. */
-static int pool_init(struct bh_pool *pool, const u8 *section, u32 len)
-{
-	pool->base = (u8 *)section;
-	pool->granules = (len - BH_POOL) / GRANULE;
-	pool->taken = bitmap_zalloc(pool->granules, GFP_KERNEL);
-	return pool->taken ? 0 : -ENOMEM;
-}
-
-static long pool_take(struct bh_pool *pool, u32 len)
-{
-	unsigned int count = DIV_ROUND_UP(len, GRANULE);
-	unsigned long at = bitmap_find_next_zero_area(pool->taken, pool->granules,
-						      pool->next, count, 0);
-
-	if (at >= pool->granules)
-		at = bitmap_find_next_zero_area(pool->taken, pool->granules, 0, count, 0);
-	if (at >= pool->granules)
-		return -1;
-	bitmap_set(pool->taken, at, count);
-	pool->next = at + count;
-	return BH_POOL + at * GRANULE;
-}
-
-static void pool_give(struct bh_pool *pool, u32 at, u32 len)
-{
-	bitmap_clear(pool->taken, (at - BH_POOL) / GRANULE, DIV_ROUND_UP(len, GRANULE));
-}
-
-/* The driver's buffers of a chain: bytes each way. Of a kernel's own making, so believed. */
-static void measure(const struct vring *ring, u16 head, u32 *out, u32 *in)
-{
-	unsigned int i = head, n;
-
-	*out = *in = 0;
-	for (n = 0; n < ring->num; n++) {
-		const struct vring_desc *desc = &ring->desc[i];
-		u16 flags = le16_to_cpu((__force __le16)desc->flags);
-
-		*(flags & VRING_DESC_F_WRITE ? in : out) += le32_to_cpu((__force __le32)desc->len);
-		if (!(flags & VRING_DESC_F_NEXT))
-			return;
-		i = le16_to_cpu((__force __le16)desc->next);
-	}
-}
-
-/* Copies from the chain's readable buffers to `to`, or `len` bytes from `from` to its writable ones. */
-static void carry(const struct vring *ring, u16 head, u8 *to, const u8 *from, u32 len)
-{
-	unsigned int i = head, n;
-
-	for (n = 0; n < ring->num; n++) {
-		const struct vring_desc *desc = &ring->desc[i];
-		u16 flags = le16_to_cpu((__force __le16)desc->flags);
-		u32 bytes = le32_to_cpu((__force __le32)desc->len);
-		u8 *buffer = phys_to_virt(le64_to_cpu((__force __le64)desc->addr));
-
-		if (to && !(flags & VRING_DESC_F_WRITE)) {
-			memcpy(to, buffer, bytes);
-			to += bytes;
-		} else if (from && (flags & VRING_DESC_F_WRITE)) {
-			bytes = min(bytes, len);
-			memcpy(buffer, from, bytes);
-			from += bytes;
-			len -= bytes;
-		}
-		if (!(flags & VRING_DESC_F_NEXT))
-			return;
-		i = le16_to_cpu((__force __le16)desc->next);
-	}
-}
-
-static void describe(struct vring_desc *desc, u64 at, u32 len, u16 flags, u16 next)
-{
-	desc->addr = (__force __virtio64)cpu_to_le64(at);
-	desc->len = (__force __virtio32)cpu_to_le32(len);
-	desc->flags = (__force __virtio16)cpu_to_le16(flags);
-	desc->next = (__force __virtio16)cpu_to_le16(next);
-}
-
-/* Gives the driver a chain back. It sees all of a packet, or nothing. */
-static void complete_one(struct bh_queue *q, u32 head, u32 len)
-{
-	struct vring_used_elem *to = &q->ring.used->ring[q->given++ & (q->num - 1)];
-
-	to->id = (__force __virtio32)cpu_to_le32(head);
-	to->len = (__force __virtio32)cpu_to_le32(len);
-	if (!q->rest)
-		smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(q->given));
-}
-
-/* Makes a chain of the mirror, by its first descriptor, available to the device. */
-static void offer(struct bh_queue *q, u16 head)
-{
-	q->avail->ring[q->offered & (q->num - 1)] = (__force __virtio16)cpu_to_le16(head);
-	q->offered++;
-	smp_store_release(&q->avail->idx, (__force __virtio16)cpu_to_le16(q->offered));
-}
-
-/* Copies what a driver sends that does not wait for it. What finds no room is lost. */
-static void copy_one(struct bh_queue *q, u16 head, u32 len)
-{
-	struct bh_device *bh = q->bh;
-	u16 id;
-	long out;
-
-	for (id = 0; id < q->num && q->chains[id].live; id++)
-		;
-	if (id == q->num || !len || bh->spoilt)
-		return;
-	out = pool_take(&bh->out, len);
-	if (out < 0)
-		return;
-	carry(&q->ring, head, bh->mine + out, NULL, 0);
-	q->chains[id] = (struct bh_chain){ out, len, 0, 0, true };
-	describe(&q->desc[id], out, len, 0, 0);
-	offer(q, id);
-}
-
-/* Makes the driver's next chain available to the device. False: there is none, or no room yet. */
-static bool take_one(struct bh_queue *q)
-{
-	struct bh_device *bh = q->bh;
-	u16 idx = le16_to_cpu((__force __le16)smp_load_acquire(&q->ring.avail->idx));
-	u16 slot = q->taken & (q->num - 1), head, next;
-	struct bh_chain *chain;
-	u32 out_len, in_len;
-	long out = 0, in = 0;
-
-	if (q->taken == idx)
-		return false;
-	head = le16_to_cpu((__force __le16)q->ring.avail->ring[slot]) & (q->num - 1);
-	measure(&q->ring, head, &out_len, &in_len);
-	if (q->copied) {
-		copy_one(q, head, out_len);
-		q->taken++;
-		complete_one(q, head, 0);
-		return true;
-	}
-	if (out_len)
-		out = pool_take(&bh->out, out_len);
-	if (out < 0)
-		return false;
-	if (in_len)
-		in = pool_take(&bh->in, in_len);
-	if (in < 0) {
-		if (out_len)
-			pool_give(&bh->out, out, out_len);
-		return false;
-	}
-	if (out_len)
-		carry(&q->ring, head, bh->mine + out, NULL, 0);
-	chain = &q->chains[head];
-	*chain = (struct bh_chain){ out, out_len, in, in_len, true };
-	next = le16_to_cpu((__force __le16)q->ring.desc[head].next) & (q->num - 1);
-	if (out_len)
-		describe(&q->desc[head], out, out_len, in_len ? VRING_DESC_F_NEXT : 0, next);
-	if (in_len)
-		describe(&q->desc[out_len ? next : head], (u64)bh->section + in, in_len,
-			 VRING_DESC_F_WRITE, 0);
-	q->taken++;
-	offer(q, head);
-	return true;
-}
-
-/* The device wrote what it must not. */
-static int spoil(struct bh_queue *q, const char *what, u32 value)
-{
-	struct bh_device *bh = q->bh;
-
-	/* One that has begun anew meanwhile is not to blame. */
-	if (joined(bh) && !bh->spoilt) {
-		bh->spoilt = true;
-		dev_err_ratelimited(&bh->pci->dev, "the device side spoilt queue %ld: %s %u\n",
-				    (long)(q - bh->queues), what, value);
-	}
-	return 0;
-}
-
-/*
- * What a network card received, in the driver's buffers, where nobody can change it any
- * more. False: a packet that cannot be, of which the driver would take another number of
- * chains than is counted here.
- *
- * Kernels see to it that what a packet's header speaks of lies within the packet. 6.1 does
- * not see to it that a checksum begins in what is left of the packet once its Ethernet
- * header is taken off, and complains of itself when it sends that on. Such a header says
- * nothing any more: the packet is as one from any network (crates/virtio/src/net.rs does the
- * same).
- */
-static bool received(struct bh_queue *q, u32 id, u32 len)
-{
-	const struct vring_desc *desc = &q->ring.desc[id];
-	struct virtio_net_hdr_v1 *header = phys_to_virt(le64_to_cpu((__force __le64)desc->addr));
-
-	if (q->rest) {
-		q->rest--;
-		return true;
-	}
-	if (len < sizeof(*header) + ETH_HLEN)
-		return false;
-	if (q->merged) {
-		u16 buffers = le16_to_cpu((__force __le16)header->num_buffers);
-
-		if (!buffers || buffers > q->num)
-			return false;
-		q->rest = buffers - 1;
-	}
-	if (header->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM &&
-	    le16_to_cpu((__force __le16)header->csum_start) < BH_IP_END) {
-		header->flags = 0;
-		header->gso_type = VIRTIO_NET_HDR_GSO_NONE;
-	}
-	return true;
-}
-
-/* Gives the driver back the next chain that the device has used; 0: none. */
-static int drain_one(struct bh_queue *q)
-{
-	struct bh_device *bh = q->bh;
-	u16 idx = le16_to_cpu((__force __le16)smp_load_acquire(&q->used->idx));
-	const struct vring_used_elem *used = &q->used->ring[q->seen & (q->num - 1)];
-	struct bh_chain *chain;
-	u32 id, len;
-
-	if (q->seen == idx)
-		return 0;
-	if ((u16)(idx - q->seen) > q->num)
-		return spoil(q, "used index", idx);
-	id = le32_to_cpu((__force __le32)READ_ONCE(used->id));
-	len = le32_to_cpu((__force __le32)READ_ONCE(used->len));
-	if (id >= q->num || !q->chains[id].live)
-		return spoil(q, "used chain", id);
-	chain = &q->chains[id];
-	if (len > chain->in_len)
-		return spoil(q, "used length", len);
-	if (len)
-		carry(&q->ring, id, NULL, bh->theirs + chain->in, len);
-	if (q->receives && !received(q, id, len))
-		return spoil(q, "packet of length", len);
-	if (chain->out_len)
-		pool_give(&bh->out, chain->out, chain->out_len);
-	if (chain->in_len)
-		pool_give(&bh->in, chain->in, chain->in_len);
-	chain->live = false;
-	q->seen++;
-	if (!q->copied)
-		complete_one(q, id, len);
-	return 1;
 }
 
 /* Wakes a device side that sleeps. */
@@ -446,41 +93,6 @@ static void ring(struct bh_device *bh)
 	iowrite32(BH_DEVICE_PEER << 16, bh->registers + BH_DOORBELL);
 }
 
-/*
- * The lock is held for one chain at a time: with a large one it is some ten thousand
- * instructions in which nothing interrupts.
- */
-static unsigned int take(struct bh_queue *q)
-{
-	unsigned int n;
-	unsigned long flags;
-	bool more = true;
-
-	for (n = 0; more && n < q->num; n++) {
-		spin_lock_irqsave(&q->bh->lock, flags);
-		more = take_one(q);
-		spin_unlock_irqrestore(&q->bh->lock, flags);
-	}
-	return n - !more;
-}
-
-static unsigned int drain(struct bh_queue *q)
-{
-	struct bh_device *bh = q->bh;
-	unsigned int n;
-	unsigned long flags;
-	int more = 1;
-
-	if (!joined(bh))
-		return 0;
-	for (n = 0; more && n < q->num; n++) {
-		spin_lock_irqsave(&bh->lock, flags);
-		more = bh->spoilt ? 0 : drain_one(q);
-		spin_unlock_irqrestore(&bh->lock, flags);
-	}
-	return n - !more;
-}
-
 /* The driver has made something available. False breaks the queue. */
 static bool notify(struct virtqueue *vq)
 {
@@ -491,7 +103,7 @@ static bool notify(struct virtqueue *vq)
 
 	if (READ_ONCE(bh->spoilt) && !q->copied)
 		return false;
-	if (take(q))
+	if (bh_take(q))
 		ring(bh);
 	/* An answer is likely: look as often as at a busy one. A device side that rings does with it. */
 	if (!bh->irq && ktime_after(READ_ONCE(bh->interval), soon)) {
@@ -519,9 +131,9 @@ static bool serve(struct bh_device *bh)
 
 		if (!q->vq)
 			continue;
-		drained = drain(q);
+		drained = bh_drain(q);
 		/* What waited for room. */
-		if (take(q))
+		if (bh_take(q))
 			ring(bh);
 		if (drained)
 			vring_interrupt(0, q->vq);
@@ -1037,9 +649,9 @@ static int probe(struct pci_dev *pci, const struct pci_device_id *id)
 	bh->timer.function = ticked;
 	tasklet_setup(&bh->work, look);
 	INIT_DELAYED_WORK(&bh->watch, watch);
-	err = pool_init(&bh->out, bh->mine, bh->section);
+	err = bh_pool_init(&bh->out, bh->mine, bh->section);
 	if (!err)
-		err = pool_init(&bh->in, bh->theirs, bh->section);
+		err = bh_pool_init(&bh->in, bh->theirs, bh->section);
 	if (err) {
 		bitmap_free(bh->out.taken);
 		return err;

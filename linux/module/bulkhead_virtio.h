@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What both parts of the module know of a device: session.c, which follows the two sides'
+ * lives, and mirror.c, which carries what is in the queues.
+ */
+#ifndef BULKHEAD_VIRTIO_H
+#define BULKHEAD_VIRTIO_H
+
+#include <linux/hrtimer.h>
+#include <linux/interrupt.h>
+#include <linux/pci.h>
+#include <linux/spinlock.h>
+#include <linux/virtio.h>
+#include <linux/virtio_ring.h>
+#include <linux/workqueue.h>
+
+#include "layout.h"
+
+/* Buffers in a section begin at multiples of so many bytes. */
+#define GRANULE 1024
+
+enum { ABSENT, OPEN, CLOSED };
+
+struct bh_pool {
+	u8 *base;
+	unsigned long *taken;
+	unsigned int granules, next;
+};
+
+/* What became of a chain that the driver made available: one area in each section. */
+struct bh_chain {
+	u32 out, out_len, in, in_len;
+	bool live;
+};
+
+struct bh_queue {
+	struct bh_device *bh;
+	struct virtqueue *vq;
+	/* The driver's queue, which nobody else sees, and its memory. */
+	struct vring ring;
+	void *pages;
+	size_t size;
+	/* The mirror: descriptors and `avail` in the own section, `used` in the other's. */
+	struct vring_desc *desc;
+	struct vring_avail *avail;
+	const struct vring_used *used;
+	/* How far the driver's `avail` was taken, the device's written, its `used` seen, and the driver's written. */
+	u16 num, taken, offered, seen, given;
+	/* A network card's of what it receives: packets over several chains, of which so many of one are still to come. */
+	bool receives, merged;
+	u16 rest;
+	/*
+	 * Its driver spins until the device has used what it was given, and cannot take it
+	 * back: so it has that back as soon as it is copied, and no device side can hold it.
+	 */
+	bool copied;
+	struct bh_chain *chains;
+};
+
+struct bh_device {
+	struct pci_dev *pci;
+	u8 __iomem *registers;
+	u8 *mine;
+	const u8 *theirs;
+	u32 section;
+	/* Each side rings the other one; the interrupt by which this one is woken, 0: it looks. */
+	bool rings;
+	int irq;
+	/* Chains, pools, the queues' positions, and whether the queues are in use. */
+	spinlock_t lock;
+	struct bh_pool out, in;
+	/* What it rang for last, and how it asked to be woken last. */
+	u64 rung, armed;
+	/* What the device side said of itself when that was looked at last, and when. */
+	u64 heard;
+	unsigned long watched;
+	u32 epoch, peer, refused;
+	struct hrtimer timer;
+	ktime_t interval;
+	struct tasklet_struct work;
+	bool running, spoilt, woken;
+	struct delayed_work watch;
+	struct bh_virtio *virtio;
+	struct bh_queue queues[BH_QUEUES];
+};
+
+/* Words of 64 bits, which both sides see whole. */
+static inline u64 word(const u8 *section, u32 at)
+{
+	return le64_to_cpu(smp_load_acquire((const __le64 *)(section + at)));
+}
+
+static inline void set_word(struct bh_device *bh, u32 at, u64 value)
+{
+	smp_store_release((__le64 *)(bh->mine + at), cpu_to_le64(value));
+}
+
+static inline unsigned int phase_of(u64 hello)
+{
+	return hello >> 62;
+}
+
+static inline u32 epoch_of(u64 hello)
+{
+	return hello >> 32 & BH_EPOCHS;
+}
+
+/* Whether the device side speaks of this session. */
+static inline bool joined(struct bh_device *bh)
+{
+	u64 hello = word(bh->theirs, BH_HELLO);
+
+	return phase_of(hello) == OPEN && epoch_of(hello) == bh->peer &&
+	       ((u32)hello & BH_EPOCHS) == bh->epoch;
+}
+
+/* Areas of a section; -ENOMEM. */
+int bh_pool_init(struct bh_pool *pool, const u8 *section, u32 len);
+/* Makes what the driver made available so to the device; how many chains. */
+unsigned int bh_take(struct bh_queue *q);
+/* Gives the driver back what the device has used, if the session is this one; how many chains. */
+unsigned int bh_drain(struct bh_queue *q);
+
+#endif

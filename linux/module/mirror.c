@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The mirror: what a driver makes available is copied into the own section, what the
+ * device has used is checked and copied out of its section. Chains and pools are changed
+ * under the device's lock; nothing here waits.
+ */
+#include <linux/bitmap.h>
+#include <linux/if_ether.h>
+#include <linux/io.h>
+#include <linux/virtio_net.h>
+
+#include "bulkhead_virtio.h"
+
+int bh_pool_init(struct bh_pool *pool, const u8 *section, u32 len)
+{
+	pool->base = (u8 *)section;
+	pool->granules = (len - BH_POOL) / GRANULE;
+	pool->taken = bitmap_zalloc(pool->granules, GFP_KERNEL);
+	return pool->taken ? 0 : -ENOMEM;
+}
+
+/* An area of a section; -1 if there is none of that length. */
+static long pool_take(struct bh_pool *pool, u32 len)
+{
+	unsigned int count = DIV_ROUND_UP(len, GRANULE);
+	unsigned long at = bitmap_find_next_zero_area(pool->taken, pool->granules,
+						      pool->next, count, 0);
+
+	if (at >= pool->granules)
+		at = bitmap_find_next_zero_area(pool->taken, pool->granules, 0, count, 0);
+	if (at >= pool->granules)
+		return -1;
+	bitmap_set(pool->taken, at, count);
+	pool->next = at + count;
+	return BH_POOL + at * GRANULE;
+}
+
+static void pool_give(struct bh_pool *pool, u32 at, u32 len)
+{
+	bitmap_clear(pool->taken, (at - BH_POOL) / GRANULE, DIV_ROUND_UP(len, GRANULE));
+}
+
+/* The driver's buffers of a chain: bytes each way. Of a kernel's own making, so believed. */
+static void measure(const struct vring *ring, u16 head, u32 *out, u32 *in)
+{
+	unsigned int i = head, n;
+
+	*out = *in = 0;
+	for (n = 0; n < ring->num; n++) {
+		const struct vring_desc *desc = &ring->desc[i];
+		u16 flags = le16_to_cpu((__force __le16)desc->flags);
+
+		*(flags & VRING_DESC_F_WRITE ? in : out) += le32_to_cpu((__force __le32)desc->len);
+		if (!(flags & VRING_DESC_F_NEXT))
+			return;
+		i = le16_to_cpu((__force __le16)desc->next);
+	}
+}
+
+/* Copies from the chain's readable buffers to `to`, or `len` bytes from `from` to its writable ones. */
+static void carry(const struct vring *ring, u16 head, u8 *to, const u8 *from, u32 len)
+{
+	unsigned int i = head, n;
+
+	for (n = 0; n < ring->num; n++) {
+		const struct vring_desc *desc = &ring->desc[i];
+		u16 flags = le16_to_cpu((__force __le16)desc->flags);
+		u32 bytes = le32_to_cpu((__force __le32)desc->len);
+		u8 *buffer = phys_to_virt(le64_to_cpu((__force __le64)desc->addr));
+
+		if (to && !(flags & VRING_DESC_F_WRITE)) {
+			memcpy(to, buffer, bytes);
+			to += bytes;
+		} else if (from && (flags & VRING_DESC_F_WRITE)) {
+			bytes = min(bytes, len);
+			memcpy(buffer, from, bytes);
+			from += bytes;
+			len -= bytes;
+		}
+		if (!(flags & VRING_DESC_F_NEXT))
+			return;
+		i = le16_to_cpu((__force __le16)desc->next);
+	}
+}
+
+static void describe(struct vring_desc *desc, u64 at, u32 len, u16 flags, u16 next)
+{
+	desc->addr = (__force __virtio64)cpu_to_le64(at);
+	desc->len = (__force __virtio32)cpu_to_le32(len);
+	desc->flags = (__force __virtio16)cpu_to_le16(flags);
+	desc->next = (__force __virtio16)cpu_to_le16(next);
+}
+
+/* Gives the driver a chain back. It sees all of a packet, or nothing. */
+static void complete_one(struct bh_queue *q, u32 head, u32 len)
+{
+	struct vring_used_elem *to = &q->ring.used->ring[q->given++ & (q->num - 1)];
+
+	to->id = (__force __virtio32)cpu_to_le32(head);
+	to->len = (__force __virtio32)cpu_to_le32(len);
+	if (!q->rest)
+		smp_store_release(&q->ring.used->idx, (__force __virtio16)cpu_to_le16(q->given));
+}
+
+/* Makes a chain of the mirror, by its first descriptor, available to the device. */
+static void offer(struct bh_queue *q, u16 head)
+{
+	q->avail->ring[q->offered & (q->num - 1)] = (__force __virtio16)cpu_to_le16(head);
+	q->offered++;
+	smp_store_release(&q->avail->idx, (__force __virtio16)cpu_to_le16(q->offered));
+}
+
+/* Copies what a driver sends that does not wait for it. What finds no room is lost. */
+static void copy_one(struct bh_queue *q, u16 head, u32 len)
+{
+	struct bh_device *bh = q->bh;
+	u16 id;
+	long out;
+
+	for (id = 0; id < q->num && q->chains[id].live; id++)
+		;
+	if (id == q->num || !len || bh->spoilt)
+		return;
+	out = pool_take(&bh->out, len);
+	if (out < 0)
+		return;
+	carry(&q->ring, head, bh->mine + out, NULL, 0);
+	q->chains[id] = (struct bh_chain){ out, len, 0, 0, true };
+	describe(&q->desc[id], out, len, 0, 0);
+	offer(q, id);
+}
+
+/* Makes the driver's next chain available to the device. False: there is none, or no room yet. */
+static bool take_one(struct bh_queue *q)
+{
+	struct bh_device *bh = q->bh;
+	u16 idx = le16_to_cpu((__force __le16)smp_load_acquire(&q->ring.avail->idx));
+	u16 slot = q->taken & (q->num - 1), head, next;
+	struct bh_chain *chain;
+	u32 out_len, in_len;
+	long out = 0, in = 0;
+
+	if (q->taken == idx)
+		return false;
+	head = le16_to_cpu((__force __le16)q->ring.avail->ring[slot]) & (q->num - 1);
+	measure(&q->ring, head, &out_len, &in_len);
+	if (q->copied) {
+		copy_one(q, head, out_len);
+		q->taken++;
+		complete_one(q, head, 0);
+		return true;
+	}
+	if (out_len)
+		out = pool_take(&bh->out, out_len);
+	if (out < 0)
+		return false;
+	if (in_len)
+		in = pool_take(&bh->in, in_len);
+	if (in < 0) {
+		if (out_len)
+			pool_give(&bh->out, out, out_len);
+		return false;
+	}
+	if (out_len)
+		carry(&q->ring, head, bh->mine + out, NULL, 0);
+	chain = &q->chains[head];
+	*chain = (struct bh_chain){ out, out_len, in, in_len, true };
+	next = le16_to_cpu((__force __le16)q->ring.desc[head].next) & (q->num - 1);
+	if (out_len)
+		describe(&q->desc[head], out, out_len, in_len ? VRING_DESC_F_NEXT : 0, next);
+	if (in_len)
+		describe(&q->desc[out_len ? next : head], (u64)bh->section + in, in_len,
+			 VRING_DESC_F_WRITE, 0);
+	q->taken++;
+	offer(q, head);
+	return true;
+}
+
+/* The device wrote what it must not. */
+static int spoil(struct bh_queue *q, const char *what, u32 value)
+{
+	struct bh_device *bh = q->bh;
+
+	/* One that has begun anew meanwhile is not to blame. */
+	if (joined(bh) && !bh->spoilt) {
+		bh->spoilt = true;
+		dev_err_ratelimited(&bh->pci->dev, "the device side spoilt queue %ld: %s %u\n",
+				    (long)(q - bh->queues), what, value);
+	}
+	return 0;
+}
+
+/*
+ * What a network card received, in the driver's buffers, where nobody can change it any
+ * more. False: a packet that cannot be, of which the driver would take another number of
+ * chains than is counted here.
+ *
+ * Kernels see to it that what a packet's header speaks of lies within the packet. 6.1 does
+ * not see to it that a checksum begins in what is left of the packet once its Ethernet
+ * header is taken off, and complains of itself when it sends that on. Such a header says
+ * nothing any more: the packet is as one from any network (crates/virtio/src/net.rs does the
+ * same).
+ */
+static bool received(struct bh_queue *q, u32 id, u32 len)
+{
+	const struct vring_desc *desc = &q->ring.desc[id];
+	struct virtio_net_hdr_v1 *header = phys_to_virt(le64_to_cpu((__force __le64)desc->addr));
+
+	if (q->rest) {
+		q->rest--;
+		return true;
+	}
+	if (len < sizeof(*header) + ETH_HLEN)
+		return false;
+	if (q->merged) {
+		u16 buffers = le16_to_cpu((__force __le16)header->num_buffers);
+
+		if (!buffers || buffers > q->num)
+			return false;
+		q->rest = buffers - 1;
+	}
+	if (header->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM &&
+	    le16_to_cpu((__force __le16)header->csum_start) < BH_IP_END) {
+		header->flags = 0;
+		header->gso_type = VIRTIO_NET_HDR_GSO_NONE;
+	}
+	return true;
+}
+
+/* Gives the driver back the next chain that the device has used; 0: none. */
+static int drain_one(struct bh_queue *q)
+{
+	struct bh_device *bh = q->bh;
+	u16 idx = le16_to_cpu((__force __le16)smp_load_acquire(&q->used->idx));
+	const struct vring_used_elem *used = &q->used->ring[q->seen & (q->num - 1)];
+	struct bh_chain *chain;
+	u32 id, len;
+
+	if (q->seen == idx)
+		return 0;
+	if ((u16)(idx - q->seen) > q->num)
+		return spoil(q, "used index", idx);
+	id = le32_to_cpu((__force __le32)READ_ONCE(used->id));
+	len = le32_to_cpu((__force __le32)READ_ONCE(used->len));
+	if (id >= q->num || !q->chains[id].live)
+		return spoil(q, "used chain", id);
+	chain = &q->chains[id];
+	if (len > chain->in_len)
+		return spoil(q, "used length", len);
+	if (len)
+		carry(&q->ring, id, NULL, bh->theirs + chain->in, len);
+	if (q->receives && !received(q, id, len))
+		return spoil(q, "packet of length", len);
+	if (chain->out_len)
+		pool_give(&bh->out, chain->out, chain->out_len);
+	if (chain->in_len)
+		pool_give(&bh->in, chain->in, chain->in_len);
+	chain->live = false;
+	q->seen++;
+	if (!q->copied)
+		complete_one(q, id, len);
+	return 1;
+}
+
+/*
+ * The lock is held for one chain at a time: with a large one it is some ten thousand
+ * instructions in which nothing interrupts.
+ */
+unsigned int bh_take(struct bh_queue *q)
+{
+	unsigned int n;
+	unsigned long flags;
+	bool more = true;
+
+	for (n = 0; more && n < q->num; n++) {
+		spin_lock_irqsave(&q->bh->lock, flags);
+		more = take_one(q);
+		spin_unlock_irqrestore(&q->bh->lock, flags);
+	}
+	return n - !more;
+}
+
+unsigned int bh_drain(struct bh_queue *q)
+{
+	struct bh_device *bh = q->bh;
+	unsigned int n;
+	unsigned long flags;
+	int more = 1;
+
+	if (!joined(bh))
+		return 0;
+	for (n = 0; more && n < q->num; n++) {
+		spin_lock_irqsave(&bh->lock, flags);
+		more = bh->spoilt ? 0 : drain_one(q);
+		spin_unlock_irqrestore(&bh->lock, flags);
+	}
+	return n - !more;
+}
