@@ -208,6 +208,12 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
             let right = if used.write { "reads and writes" } else { "reads" };
             may(right, format!("channel {}, {}", channel.name, size::show(channel.len)));
         }
+        for number in &program.links {
+            let slot = &plan.slots[*number];
+            let owner = &plan.sandboxes[slot.owner].name;
+            let right = if *owner == sandbox.name { "offers" } else { "accepts" };
+            may(right, format!("slot {number} of {owner}, {}", size::show(slot.sent())));
+        }
         devices(sandbox, kernel, program, &mut may);
         for managed in &program.manages {
             let name = match *managed {

@@ -12,7 +12,9 @@ use bulkhead_layout::info::{self, Info};
 use bulkhead_layout::monitor::{Action, Clock};
 use bulkhead_layout::report::KINDS;
 use bulkhead_plan::Guest as Runs;
-use bulkhead_plan::{Device, Ioapic, Machine as Description, Place, Ports, Ram, Sandbox, Trigger};
+use bulkhead_plan::{
+    Device, Ioapic, Machine as Description, Place, Plan, Ports, Ram, Sandbox, Trigger,
+};
 use bulkhead_qemu::{Machine, Plugin, Serial, Time};
 use std::path::{Path, PathBuf};
 use zerocopy::{FromZeros, IntoBytes};
@@ -79,12 +81,11 @@ pub fn machine(
     }
     std::fs::create_dir_all(dir)?;
     // Lines as in a sandbox: there its guest drives the serial port by interrupts.
-    let described = Description {
-        ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
-        ..description.clone()
-    };
+    let ioapic = Some(Ioapic { base: 0xFEC0_0000, lines: 24 });
+    let machine = Description { ioapic, ..description.clone() };
+    let alone = Plan { machine, sandboxes: vec![sandbox.clone()], ..Plan::default() };
     let input = dir.join("guest.bare");
-    let mut guest = bulkhead_image::load(sandbox, &described, (&[], &[]), None)?;
+    let mut guest = bulkhead_image::load(&alone, 0, &[], None)?;
     match &sandbox.guest {
         Runs::Linux { .. } => (),
         Runs::Bare { .. } => informed(&mut guest, end),

@@ -253,6 +253,13 @@ impl Machine for X86Machine {
         print(text);
     }
 
+    fn ask(&mut self, number: u64, first: u64, second: u64) -> u64 {
+        match report::is_ours() {
+            true => hypercall::NO_CALL,
+            false => call(number, first, [second, 0, 0]),
+        }
+    }
+
     fn ready(&mut self) {
         ready();
     }
@@ -262,13 +269,16 @@ impl Machine for X86Machine {
     }
 }
 
-/// A call of the monitor.
-fn call(number: u64, first: u64, rest: [u64; 3]) {
-    // SAFETY: no call touches memory or a register other than RAX.
+/// A call of the monitor; what it answers.
+fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
+    let answer: u64;
+    // SAFETY: no call touches the kernel's memory or a register other than RAX. Those of slots take away and zero
+    // memory that only programs see, and they do not while the kernel asks.
     unsafe {
-        asm!("vmmcall", inlateout("rax") number => _, in("rdi") first,
+        asm!("vmmcall", inlateout("rax") number => answer, in("rdi") first,
             in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
     }
+    answer
 }
 
 /// Where text goes: a serial port, or (0) the monitor's console.

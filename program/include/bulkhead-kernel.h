@@ -64,6 +64,8 @@
 #define BULKHEAD_KIND_PORTS 0xdul
 /* The sandbox itself: its console, its end. */
 #define BULKHEAD_KIND_SANDBOX 0xeul
+/* A slot of channels made at run time. */
+#define BULKHEAD_KIND_LINK 0xful
 
 /* What a capability allows, as a set. */
 #define BULKHEAD_RIGHT_READ 0x1ul
@@ -181,6 +183,19 @@
 #define BULKHEAD_SANDBOX_READY 0x5bul
 /* With EXECUTE: it ends. 1: exit code. */
 #define BULKHEAD_SANDBOX_EXIT 0x5cul
+
+/* Methods: Link. Words are numbered from 1. */
+/* With READ: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall
+ * SLOT; the other methods answer as the hypercalls of their names. */
+#define BULKHEAD_LINK_LOOK 0x6eul
+/* With WRITE: 1: index of a sandbox to whom it may be offered; 2: tag. With the answer OK it lies in
+ * the program's memory from then on. It is closed when the thread that called ends, begins anew, or is
+ * stopped by an exception or by its handler; and when this capability goes. */
+#define BULKHEAD_LINK_OFFER 0x6ful
+/* With WRITE: 1: epoch of the offer. As OFFER. */
+#define BULKHEAD_LINK_ACCEPT 0x70ul
+/* With WRITE. The program does not reach it any more, whatever the answer is. */
+#define BULKHEAD_LINK_CLOSE 0x71ul
 
 /* Policies of contexts. */
 /* Sporadic server. */

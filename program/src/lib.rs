@@ -22,6 +22,7 @@ mod call;
 mod console;
 #[cfg(feature = "heap")]
 mod heap;
+pub mod link;
 #[cfg(feature = "log")]
 mod logging;
 mod make;

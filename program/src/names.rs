@@ -226,6 +226,16 @@ impl Program {
         }
     }
 
+    /// Index of a sandbox to whom it may offer a slot of channels made at run time.
+    ///
+    /// # Panics
+    /// The manifest does not let it.
+    #[must_use]
+    #[track_caller]
+    pub fn sandbox(self, name: &str) -> u32 {
+        self.address(name, Kind::Null, Rights::NONE)
+    }
+
     /// Shared memory that its device reaches, and the address by which that finds it. The manifest names it in `dma`.
     ///
     /// # Panics
@@ -261,7 +271,7 @@ fn is_named(entry: &Name, name: &str) -> bool {
     rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == 0))
 }
 
-fn text(bytes: &[u8]) -> &str {
+pub(crate) fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     core::str::from_utf8(&bytes[..end]).unwrap_or("")
 }

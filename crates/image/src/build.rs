@@ -70,12 +70,11 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
             .sandboxes
             .iter()
             .enumerate()
-            .map(|(index, sandbox)| match plan.multikernel {
+            .map(|(index, _)| match plan.multikernel {
                 true => multikernel::load(&plan, index),
                 false => {
                     let level = ioapic::level_vector(&plan, index)?;
-                    let channels = (&plan.channels[..], &plan.ends(index)[..]);
-                    guest::load(sandbox, &plan.machine, channels, level)
+                    guest::load(&plan, index, &plan.ends(index), level)
                 }
             })
             .collect::<Result<Vec<_>, _>>()?;

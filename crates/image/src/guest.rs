@@ -12,7 +12,7 @@ use bulkhead_layout::map::{
     CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, REPORTS_GPA,
     SLOTS_END, SLOTS_GPA,
 };
-use bulkhead_plan::{Channel, End, Guest as Wanted, Machine, Sandbox};
+use bulkhead_plan::{End, Guest as Wanted, Machine, Plan, Sandbox};
 use std::path::Path;
 
 /// Bytes at a guest-physical address, a multiple of 8.
@@ -87,27 +87,21 @@ impl Trace {
     }
 }
 
-/// Loads a sandbox's guest from its files. Of the system's channels it may see its own, a Linux by its `ends`; `level`
-/// is the vector of a kernel's level-triggered line.
-pub fn load(
-    sandbox: &Sandbox,
-    machine: &Machine,
-    (channels, ends): (&[Channel], &[End]),
-    level: Option<u8>,
-) -> Result<Guest, Error> {
+/// Loads a sandbox's guest from its files. A Linux sees its channels by its `ends`; `level` is the vector of a kernel's
+/// level-triggered line.
+pub fn load(plan: &Plan, index: usize, ends: &[End], level: Option<u8>) -> Result<Guest, Error> {
+    let sandbox = &plan.sandboxes[index];
     let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
     match &sandbox.guest {
         Wanted::Linux { kernel, initrd, cmdline } => {
             let initrd = initrd.as_deref().map(read).transpose()?;
-            linux(sandbox, (machine, ends), &read(kernel)?, initrd, cmdline)
+            linux(sandbox, (&plan.machine, ends), &read(kernel)?, initrd, cmdline)
         }
         Wanted::Bare { program, args, enforce_segments } => {
             let name = program.display().to_string();
             bare(sandbox, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
         }
-        Wanted::Kernel(kernel) => {
-            crate::kernel::load(Ground::sandbox(level), channels, sandbox, kernel)
-        }
+        Wanted::Kernel(kernel) => crate::kernel::load(Ground::sandbox(level), plan, index, kernel),
     }
 }
 

@@ -27,12 +27,12 @@ pub fn load(plan: &Plan, index: usize) -> Result<Guest, Error> {
         Wanted::Kernel(kernel) => {
             let level = ioapic::level_vector(plan, index)?;
             let ground = Ground::alone(&plan.machine, sandbox, level);
-            let mut guest = crate::kernel::load(ground, &plan.channels, sandbox, kernel)?;
+            let mut guest = crate::kernel::load(ground, plan, index, kernel)?;
             let head = report_head(index, sandbox).as_bytes().to_vec();
             guest.pieces.push(Piece { gpa: REPORT.into(), bytes: head });
             Ok(guest)
         }
-        _ => guest::load(sandbox, &plan.machine, (&plan.channels, &[]), None),
+        _ => guest::load(plan, index, &[], None),
     }
 }
 

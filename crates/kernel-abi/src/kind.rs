@@ -34,12 +34,14 @@ pub enum Kind {
     Ports = 13,
     /// The sandbox itself: its console, its end.
     Sandbox = 14,
+    /// A slot of channels made at run time.
+    Link = 15,
 }
 }
 
 impl Kind {
     /// All kinds, by number.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Null,
         Self::Untyped,
         Self::Node,
@@ -55,6 +57,7 @@ impl Kind {
         Self::Interrupt,
         Self::Ports,
         Self::Sandbox,
+        Self::Link,
     ];
 }
 
@@ -66,9 +69,9 @@ pub struct Rights(pub u8);
 impl Rights {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Endpoint and notification: receive, wait. Frame: be read.
+    /// Endpoint and notification: receive, wait. Frame: be read. Link: look.
     pub const READ: Self = Self(1 << 0);
-    /// Endpoint and notification: send, signal. Frame: be written. Sandbox: print.
+    /// Endpoint and notification: send, signal. Frame: be written. Sandbox: print. Link: offer, accept, close.
     pub const WRITE: Self = Self(1 << 1);
     /// Endpoint: call, so that the receiver can answer and work on the caller's time.
     pub const CALL: Self = Self(1 << 2);

@@ -116,6 +116,19 @@ methods! {
         /// With `EXECUTE`: it ends. 1: exit code.
         EXIT = 92;
     }
+    Link {
+        /// With `READ`: 1: 0 for the own sandbox's word, 1 for the other party's. Answers it, as the hypercall `SLOT`;
+        /// the other methods answer as the hypercalls of their names.
+        LOOK = 110;
+        /// With `WRITE`: 1: index of a sandbox to whom it may be offered; 2: tag. With the answer `OK` it lies in the
+        /// program's memory from then on. It is closed when the thread that called ends, begins anew, or is stopped by
+        /// an exception or by its handler; and when this capability goes.
+        OFFER = 111;
+        /// With `WRITE`: 1: epoch of the offer. As `OFFER`.
+        ACCEPT = 112;
+        /// With `WRITE`. The program does not reach it any more, whatever the answer is.
+        CLOSE = 113;
+    }
 }
 
 /// A method of [`crate::Kind::Control`] that only a kernel built with the feature `criticality` has, so that a switch

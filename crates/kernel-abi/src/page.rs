@@ -25,29 +25,32 @@ pub struct Clock {
 pub struct Name {
     /// As the manifest has it.
     pub name: [u8; NAME],
-    /// Address of the first byte, if it is memory of the program's, else 0.
+    /// Address of the first byte, if it is memory of the program's, or may be (a slot of channels made at run time,
+    /// which has the name of the sandbox that offers it), else 0.
     pub memory: u64,
-    /// Bytes of that memory. Of a channel of messages those that the sender writes; the receiver's page
+    /// Bytes of that memory; 0 of a slot. Of a channel of messages those that the sender writes; the receiver's page
     /// lies behind them, with the rights the other way round.
     pub len: u64,
-    /// Where its capability lies. Of shared memory that a device of the program's reaches: where that finds it. Of a
-    /// channel that the program sends to and rings: where the right to its port lies.
+    /// Where its capability lies. Of a sandbox to whom a slot may be offered: its index. Of shared memory that a device
+    /// of the program's reaches: where that finds it. Of a channel that the program sends to and rings: where the right
+    /// to its port lies.
     pub address: u32,
     /// A [`crate::Kind`].
     pub kind: u8,
     /// [`crate::Rights`].
     pub rights: u8,
-    /// Of a context that the program manages: a [`crate::Policy`]. Else zero, as those below.
-    /// Of a channel of messages: their kind, 1 = queue, 2 = records, 3 = mailbox.
+    /// Of a context that the program manages: a [`crate::Policy`]. Else zero, as those below. Of a channel of messages:
+    /// their kind, 1 = queue, 2 = records, 3 = mailbox. Of a slot: 1 if its own sandbox offers it.
     pub policy: u8,
     /// Which of the program's threads has the context, counted from 1; 0: none.
     pub thread: u8,
     /// Its budget in microseconds, rounded down, without what the kernel spends on it; of PIBS, U in
-    /// millionths. Of a channel with messages of one size: their bytes.
+    /// millionths. Of a channel with messages of one size: their bytes. Of a slot: those that its owner writes.
     pub budget: u32,
     /// Its period in microseconds, rounded up. Of a channel of messages, how its receiver is woken: 0 = not at all,
     /// else in bits 15:0 by this port, for the sender, or interrupt vector, for the receiver; bit 16: it looks while
-    /// that pays, before it sleeps.
+    /// that pays, before it sleeps. Of a slot: in bits 15:0 its number, in bits 31:16 the index of the sandbox that
+    /// offers it.
     pub period: u32,
 }
 
@@ -93,8 +96,10 @@ pub struct Page {
     pub name_of: [Name; MAX_NAMES],
     /// What its core's contexts take, if it was given its core's time; else zero.
     pub load: Load,
+    /// Index of its sandbox, and how many there are.
+    pub sandbox: [u32; 2],
     /// Zero.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
 }
 
 const _: () = assert!(size_of::<Name>() == 64);
@@ -137,6 +142,12 @@ pub mod at {
     pub const CHANNELS: u64 = 0x3_0000_0000;
     /// Devices' registers, likewise.
     pub const DEVICES: u64 = 0x4_0000_0000;
+    /// Slots of channels made at run time, by number: of programs that have one. Nothing else can be mapped there.
+    pub const LINKS: u64 = 0x5_0000_0000;
+    /// Bytes for each of them: what one table maps.
+    pub const LINK: u64 = 0x20_0000;
+    /// One past the last of them.
+    pub const LINKS_END: u64 = LINKS + 32 * LINK;
     /// From here on nothing is mapped but by the program itself.
     pub const OWN: u64 = 0x100_0000_0000;
 }

@@ -65,7 +65,8 @@ impl Given {
 
     /// Whether slots lie in its object, which end with it.
     fn has_slots(&self) -> bool {
-        self.original && matches!(self.kind, Kind::Node | Kind::Thread | Kind::Interrupt)
+        self.original
+            && matches!(self.kind, Kind::Node | Kind::Thread | Kind::Interrupt | Kind::Link)
     }
 }
 
@@ -410,7 +411,7 @@ impl Ghost {
         // Where a node was, nothing may be looked at any more.
         let is_slot = |slot: u32| {
             let kind = m.kind_at(slot);
-            matches!(kind, Some(Kind::Node | Kind::Thread | Kind::Interrupt))
+            matches!(kind, Some(Kind::Node | Kind::Thread | Kind::Interrupt | Kind::Link))
         };
         let there = |slot: u32| is_slot(slot) && !m.get(Ref::<Slot>::new(slot)).cap.is(Kind::Null);
         Ok(self.given.keys().copied().filter(|slot| !there(*slot)).collect())

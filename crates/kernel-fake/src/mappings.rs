@@ -3,8 +3,8 @@
 use crate::tree::{Held, must};
 use crate::{Machine, World};
 use bulkhead_arch::Entry;
-use bulkhead_kernel::abi::{Kind, Rights};
-use bulkhead_kernel::{Cap, Machine as _, Mapping, PageTable, Ref};
+use bulkhead_kernel::abi::{Kind, Rights, at};
+use bulkhead_kernel::{Cap, Link, Machine as _, Mapping, PageTable, Ref, Thread};
 use std::collections::{HashMap, HashSet};
 
 /// Who maps what: kind, space and address of it, and physical address.
@@ -33,10 +33,40 @@ fn is_marked(world: &World, at: u32) -> bool {
     world.machine.get(word) >> (page % 64) & 1 != 0
 }
 
+/// Slots that a space shows, by address: whether the sandbox has them, and the table that maps them.
+fn links(world: &World) -> HashMap<(u32, u64), (bool, u64)> {
+    let m = &world.machine;
+    let all = (0..world.core.link_count).map(|n| *m.get(world.core.links.nth(n)));
+    let seen = all.filter(|link: &Link| link.slot.cap.is(Kind::Space));
+    let number = |link: Link| {
+        let address = at::LINKS + u64::from(link.number) * at::LINK;
+        let has = m.has >> link.number & 1 != 0;
+        ((link.slot.cap.object, address), (has, m.physical(link.table.at())))
+    };
+    seen.map(number).collect()
+}
+
+/// Checks what the kernel knows of slots: that of the monitor, and threads that there are.
+fn check_links(world: &World) -> Result<(), String> {
+    let m = &world.machine;
+    for n in 0..world.core.link_count {
+        let Link { number, thread, open, .. } = *m.get(world.core.links.nth(n));
+        let has = m.has >> number & 1 != 0;
+        must!(has == (open != 0), "slot {number} is {open}, and the sandbox has it: {has}");
+        let Some(thread) = thread.some() else { continue };
+        must!(m.begins(thread.at(), Kind::Thread), "slot {number} is of a thread that was");
+        let flags = m.get(thread).flags;
+        must!(flags & Thread::LINKS != 0, "slot {number} does not end with its thread");
+    }
+    Ok(())
+}
+
 /// Checks all spaces.
 pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
     let m = &world.machine;
     let (claims, mut placed) = (claims(m, held), HashSet::new());
+    let links = links(world);
+    check_links(world)?;
     let spaces: HashSet<u32> =
         m.objects().filter(|(_, kind)| *kind == Kind::Space).map(|(at, _)| at).collect();
     for page in 1..world.core.pages {
@@ -48,6 +78,20 @@ pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
         let kept = m.get(Ref::<PageTable>::new(root)).0[index];
         must!(kept == entry, "the kernel is not in the space {root:#x}");
         for (address, level, entry) in m.walk(root) {
+            let link = links.get(&(root, address / at::LINK * at::LINK));
+            match (entry, link.filter(|_| level < 2)) {
+                (Entry::Table(pa), Some(&(has, table))) => {
+                    must!(pa == table, "{pa:#x} at {address:#x}, where a slot is seen");
+                    must!(has, "the slot at {address:#x} is seen, and the sandbox has it not");
+                    continue;
+                }
+                (Entry::Page(pa, _), Some(_)) => {
+                    let own = World::SLOTS + (address & (at::LINK - 1));
+                    must!(pa == own, "{pa:#x} at {address:#x}, in a slot");
+                    continue;
+                }
+                _ => (),
+            }
             match entry {
                 Entry::Page(pa, rights) => {
                     must!(!(rights.write && rights.execute), "{address:#x} in {root:#x}: W+X");

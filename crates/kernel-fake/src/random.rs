@@ -4,7 +4,7 @@
 use crate::ghost::{Called, Ghost};
 use crate::{Thread, World};
 use bulkhead_arch::Entry;
-use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
+use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::Odd;
 use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time};
 use std::collections::{BTreeMap, HashMap};
@@ -128,6 +128,10 @@ impl<S: Source> Chaos<S> {
             world.does(thread.cap, label::SET_FAULT, handlers);
         }
         let line = world.line();
+        let links = world.links();
+        for link in links {
+            world.copy(link, Rights::ALL, 0);
+        }
         for (interrupt, notification) in [World::INTERRUPT, line].into_iter().zip(notifications) {
             world.does(interrupt, label::SET_NOTIFICATION, [notification.into(), 0, 0, 0]);
         }
@@ -229,6 +233,7 @@ impl<S: Source> Chaos<S> {
             label::SET_FPU => words[0] = self.source.below(3),
             label::MAP_TABLE | label::MAP => {
                 let page = self.source.below(PAGES) << self.pick(&[12, 12, 12, 21, 30]);
+                let page = if self.chance(8) { at::LINKS + page } else { page };
                 words = [self.address_of(Kind::Space), page, self.source.below(32), 0];
             }
             label::BIND => {
@@ -242,6 +247,9 @@ impl<S: Source> Chaos<S> {
                 let context = self.address_of(Kind::Context) | policy;
                 let period = 10_000 + self.source.below(200_000);
                 words = [context, 1 + self.source.below(period), period, self.word()];
+            }
+            label::LOOK | label::OFFER | label::ACCEPT => {
+                words = [self.source.below(5), self.source.below(1 << 17), 0, 0];
             }
             label::IN | label::OUT => words = [0x5E + self.source.below(20), 1, 7, 0],
             _ => (),
@@ -261,6 +269,7 @@ impl<S: Source> Chaos<S> {
             Kind::Interrupt => 70 + self.source.below(2),
             Kind::Ports => 80 + self.source.below(2),
             Kind::Sandbox => 90 + self.source.below(3),
+            Kind::Link => 110 + self.source.below(4),
             _ => self.source.below(110),
         }
     }
@@ -487,6 +496,7 @@ impl<S: Source> Chaos<S> {
 
     fn happen(&mut self) -> Result<(), String> {
         self.note("something happens".into());
+        self.world.machine.busy = self.chance(8);
         match self.source.below(5) {
             n @ 0..2 => {
                 let at = World::INTERRUPTS[n as usize];

@@ -39,7 +39,7 @@ pub fn held(world: &World) -> Checked<Vec<Held>> {
         let count = match kind {
             Kind::Node => node_slots(m, *at),
             Kind::Thread => 5,
-            Kind::Interrupt => 1,
+            Kind::Interrupt | Kind::Link => 1,
             _ => 0,
         };
         let first = match kind {
@@ -53,6 +53,7 @@ pub fn held(world: &World) -> Checked<Vec<Held>> {
             let place = match kind {
                 Kind::Node => 0,
                 Kind::Thread => n as u16 + 1,
+                Kind::Link => Place::Link as u16,
                 _ => Place::Interrupt as u16,
             };
             if content.cap.is(Kind::Null) {
@@ -150,6 +151,8 @@ fn derived(parent: &Cap, child: &Held) -> Checked {
             let device = |cap: &Cap| cap.flags & Cap::DEVICE;
             must!(device(cap) == device(parent), "{cap:?} from {parent:?}");
         }
+        // Which use of it began by which is each one's own.
+        Kind::Link => (),
         _ => must!(cap.data == parent.data, "{cap:?} from {parent:?}"),
     }
     Ok(())
@@ -206,7 +209,13 @@ pub fn check(world: &World, held: &[Held]) -> Checked {
     let planted = u64::from(world.root().first.at());
     let orphan = m.objects().find(|(at, kind)| {
         let at = u64::from(*at);
-        !originals.contains(&at) && at != planted && *kind != Kind::Interrupt
+        let stays = match kind {
+            Kind::Interrupt | Kind::Link => true,
+            // Of a slot.
+            Kind::Table => at < planted,
+            _ => false,
+        };
+        !originals.contains(&at) && at != planted && !stays
     });
     must!(orphan.is_none(), "nobody has the object {orphan:x?}");
     Ok(())

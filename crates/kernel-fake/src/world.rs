@@ -1,8 +1,10 @@
+use bulkhead_arch::{PageFormat, Rights as PageRights};
 use bulkhead_arch_fake::FakeFormat;
-use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, label};
+use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::{Host, Odd, PAGE, memory};
 use bulkhead_kernel::{
-    Cap, Context, Core, Interrupt, Kernel, Machine as _, Ref, Root, Slot, State, Time, plant,
+    Cap, Context, Core, Interrupt, Kernel, Machine as _, PageTable, Ref, Root, Slot, State, Time,
+    plant,
 };
 use bulkhead_sched::Scheduler;
 use zerocopy::IntoBytes;
@@ -14,6 +16,9 @@ pub type Machine = Host<Odd, FakeFormat>;
 const SPACES: u32 = PAGE;
 const INTERRUPT: u32 = 2 * PAGE;
 const LINE: u32 = INTERRUPT + 64;
+/// Two slots of channels made at run time, side by side, and the tables that map them.
+const LINKS: u32 = 3 * PAGE;
+const LINK_TABLES: u32 = 4 * PAGE;
 /// Where the root node lies, and how many slots it has, as a power of two.
 const NODE: u32 = 0x1_0000;
 const NODE_BITS: u8 = 9;
@@ -107,6 +112,8 @@ impl World {
             pages: bytes / PAGE,
             undecided: 0,
             cost: 0,
+            links: Ref::NONE,
+            link_count: 0,
             scheduler: Scheduler::new(1_000),
         };
         let core = Box::new(core);
@@ -493,6 +500,43 @@ impl World {
         plant(&mut self.machine, slot, line);
         address
     }
+
+    /// Two slots of channels made at run time, seen in the first space: the capabilities of slot 0, which may be
+    /// offered to [`World::OFFERED_TO`], and of slot 1, which is another sandbox's.
+    ///
+    /// # Panics
+    /// If it is asked for more than once.
+    pub fn links(&mut self) -> [Address; 2] {
+        let space = u64::from(Self::SPACE);
+        loop {
+            let table = self.make(Kind::Table, 0);
+            if self.invoke(table, label::MAP_TABLE, [space, at::LINKS, 0, 0]).is_err() {
+                break;
+            }
+        }
+        [0, 1].map(|n| {
+            let table = LINK_TABLES + n * PAGE;
+            self.machine.note(table, PAGE, Some(Kind::Table));
+            let entries = &mut self.machine.get_mut::<PageTable>(Ref::new(table)).0;
+            entries.fill(FakeFormat::empty());
+            for (page, entry) in entries.iter_mut().take(3).enumerate() {
+                let rights = PageRights { write: page == 2, execute: false };
+                *entry = FakeFormat::page(Self::SLOTS + page as u64 * 4096, rights, 0);
+            }
+            let (at, slot) = (LINKS + 64 * n, self.slot(Self::SPACE));
+            let to = if n == 0 { Self::OFFERED_TO } else { 0 };
+            let link = self.kernel().make_link(at, [n, to], table, slot);
+            let address = self.free();
+            let slot = self.slot(address);
+            plant(&mut self.machine, slot, link);
+            address
+        })
+    }
+
+    /// To whom slot 0 of [`World::links`] may be offered, as a set.
+    pub const OFFERED_TO: u32 = 0b1010;
+    /// Where the memory of slots lies, which is none of the machine's own.
+    pub const SLOTS: u64 = 0xDC00_0000;
 
     /// A notification is signalled, by the interrupt.
     pub fn signal(&mut self, notification: Address) {

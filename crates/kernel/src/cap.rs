@@ -13,6 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// | Frame | page frame number | 12, 21 | where it is mapped: [`Mapping`] |
 /// | Table | the table | | where it is mapped |
 /// | Endpoint, Notification | the object | | badge |
+/// | Link | the object | | which use of it began by this capability |
 /// | Ports | first port, last port shifted by 16 | | |
 /// | others | the object | | |
 #[derive(
@@ -128,6 +129,8 @@ pub enum Place {
     Timeout = 5,
     /// What an interrupt signals.
     Interrupt = 6,
+    /// The address space in which a link's memory is seen.
+    Link = 7,
 }
 
 impl Place {
@@ -141,6 +144,7 @@ impl Place {
             4 => Self::Fault,
             5 => Self::Timeout,
             6 => Self::Interrupt,
+            7 => Self::Link,
             _ => return None,
         })
     }

@@ -1,6 +1,6 @@
 //! A core: who runs on it. And the kernel, which is a core with its machine.
 
-use crate::{Context, Machine, Ref, Thread};
+use crate::{Context, Link, Machine, Ref, Thread};
 use bulkhead_sched::{Contexts, Id, Refill, Scheduler, Time};
 use core::num::NonZeroU32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -29,6 +29,10 @@ pub struct Core {
     pub undecided: u32,
     /// What an activation of a context costs, ns: charged to it.
     pub cost: u32,
+    /// Slots of channels made at run time that programs have, side by side, and how many.
+    pub links: Ref<Link>,
+    /// See above.
+    pub link_count: u32,
     /// Who has time.
     pub scheduler: Scheduler,
 }

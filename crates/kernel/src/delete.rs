@@ -1,8 +1,8 @@
 //! The end of capabilities and objects, one at a time.
 
 use crate::{
-    Cap, Context, Endpoint, Interrupt, Kernel, Machine, Notification, Place, Ref, Reply, Slot,
-    State, Thread, space, tree,
+    Cap, Context, Endpoint, Interrupt, Kernel, Link, Machine, Notification, Place, Ref, Reply,
+    Slot, State, Thread, space, tree,
 };
 use bulkhead_kernel_abi::Kind;
 use bulkhead_sched::Time;
@@ -47,6 +47,7 @@ impl<M: Machine> Kernel<'_, M> {
         match cap.kind() {
             Kind::Frame => space::unmap_frame(self, &cap),
             Kind::Table if cap.is_original() => space::unmap_table(self, &cap),
+            Kind::Link => self.end_use(&cap),
             _ => (),
         }
         if !cap.is_original() {
@@ -64,6 +65,10 @@ impl<M: Machine> Kernel<'_, M> {
                 if !slot.is(Kind::Null) {
                     self.drop_slot(Ref::new(cap.object));
                 }
+                true
+            }
+            Kind::Link => {
+                self.drop_slot(Ref::new(cap.object));
                 true
             }
             _ => true,
@@ -101,6 +106,7 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.get_mut(thread).space = 0;
             }
             Place::Buffer => self.machine.get_mut(thread).buffer = Ref::NONE,
+            Place::Link => space::set_link(self, Ref::<Link>::new(slot.at()), false),
             Place::Fault | Place::Timeout | Place::Interrupt => (),
         }
     }
@@ -123,6 +129,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn end_thread(&mut self, at: Ref<Thread>) -> bool {
         self.cancel(at, State::Stopped);
+        self.part(at);
         // Time of others goes back to them, its own is nobody's.
         self.give_back(at);
         let Thread { context, home, notification, .. } = *self.machine.get(at);
@@ -220,8 +227,8 @@ fn extent(cap: &Cap) -> Option<(u32, u8)> {
         Kind::Node => Some((cap.object, cap.bits + crate::SLOT_BITS)),
         Kind::Frame if cap.flags & Cap::DEVICE == 0 => Some((cap.object << 12, cap.bits)),
         Kind::Frame | Kind::Null | Kind::Untyped => None,
-        // An interrupt's object stays: its vector can still be raised.
-        Kind::Control | Kind::Ports | Kind::Sandbox | Kind::Interrupt => None,
+        // An interrupt's object stays: its vector can still be raised. A link's is among others.
+        Kind::Control | Kind::Ports | Kind::Sandbox | Kind::Interrupt | Kind::Link => None,
         _ => Some((cap.object, cap.bits)),
     }
 }

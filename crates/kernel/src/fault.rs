@@ -33,6 +33,7 @@ impl<M: Machine> Kernel<'_, M> {
         let words = [what, registers.ip::<M::Layout>(), exception.address, u64::from(number)];
         if !self.tell(thread, Place::Fault, label::FAULT, words) {
             self.halt(thread);
+            self.part(thread);
             let Exception { number: vector, error, address } = exception;
             let mut line = Line::default();
             line.decimal("thread ", number.into()).decimal(": exception ", vector.into());

@@ -7,6 +7,8 @@ use crate::machine::{Layout, Machine, Object, Ref, Time, Vectors};
 use crate::{Cap, PageTable};
 use bulkhead_arch::{Entry, PageFormat};
 use bulkhead_kernel_abi::Kind;
+use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
+use bulkhead_layout::link::{self, SLOTS};
 use bulkhead_trace::{Event, Record, Writer};
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -53,6 +55,12 @@ pub struct Host<L, P> {
     pub life: (bool, Option<u32>),
     /// What went out of ports: port, bytes, value; and what was read, by port and bytes.
     pub ports: Vec<(u16, u8, Option<u32>)>,
+    /// What its monitor was asked for.
+    pub asked: Vec<[u64; 3]>,
+    /// The slots that the sandbox has, as a set.
+    pub has: u32,
+    /// Whether the monitor answers that another core is at it.
+    pub busy: bool,
     /// What it was told that the kernel did, and when, if it wants to be.
     pub told: Option<(Writer, Vec<Record>)>,
     layout: PhantomData<(L, P)>,
@@ -79,6 +87,9 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             console: String::new(),
             life: (false, None),
             ports: Vec::new(),
+            asked: Vec::new(),
+            has: 0,
+            busy: false,
             told: None,
             layout: PhantomData,
         }
@@ -310,6 +321,22 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
 
     fn print(&mut self, text: &[u8]) {
         self.console.push_str(&String::from_utf8_lossy(text));
+    }
+
+    /// As a monitor with slots does, all of which are free, and stand offered to it.
+    fn ask(&mut self, call: u64, first: u64, second: u64) -> u64 {
+        self.asked.push([call, first, second]);
+        let slot = if call == OFFER { second } else { first } as u32 % SLOTS as u32;
+        let (bit, has) = (1 << slot, self.has >> slot & 1 != 0);
+        match call {
+            SLOT => return if has { link::OPEN } else { link::IDLE },
+            _ if self.busy => return BUSY,
+            OFFER | ACCEPT if has => return BUSY,
+            OFFER | ACCEPT => self.has |= bit,
+            CLOSE if has => self.has &= !bit,
+            _ => return BAD_ARGUMENT,
+        }
+        OK
     }
 
     fn ready(&mut self) {

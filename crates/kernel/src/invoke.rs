@@ -27,12 +27,12 @@ const fn progress(progress: Progress) -> Outcome {
     }
 }
 
-const fn no_call() -> Outcome {
+pub(crate) const fn no_call() -> Outcome {
     Err(Status::new(Code::NoCall, 0, 0))
 }
 
 /// A word as a number below a limit.
-fn below(word: u64, end: u64, argument: u8) -> Result<u64, Status> {
+pub(crate) fn below(word: u64, end: u64, argument: u8) -> Result<u64, Status> {
     match word < end {
         true => Ok(word),
         false => Err(Status::new(Code::OutOfRange, argument, end - 1)),
@@ -95,6 +95,7 @@ impl<M: Machine> Kernel<'_, M> {
             Kind::Interrupt => self.interrupt_method(root, &cap, method, words),
             Kind::Ports => self.ports(&cap, method, words),
             Kind::Sandbox => self.sandbox(&cap, method, words),
+            Kind::Link => self.link(slot, method, words),
             _ => no_call(),
         }
     }
@@ -159,6 +160,7 @@ impl<M: Machine> Kernel<'_, M> {
                     return Err(Status::new(Code::BadState, 0, 0));
                 }
                 self.cancel(at, State::Stopped);
+                self.part(at);
                 self.machine.get_mut(at).registers.start::<M::Layout>(ip, sp, [first, second]);
                 if begins {
                     self.ready(at);

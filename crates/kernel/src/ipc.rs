@@ -276,7 +276,10 @@ impl<M: Machine> Kernel<'_, M> {
         self.end_call(reply);
         match goes_on {
             true => self.ready(caller),
-            false => self.halt(caller),
+            false => {
+                self.halt(caller);
+                self.part(caller);
+            }
         }
         Ok(())
     }
@@ -571,7 +574,7 @@ impl<M: Machine> Kernel<'_, M> {
             Kind::Node if cap.flags & Cap::DYING != 0 => {
                 return Err(Status::new(Code::BadState, 2, 0));
             }
-            Kind::Frame => derived.data = 0,
+            Kind::Frame | Kind::Link => derived.data = 0,
             _ => (),
         }
         if badge != 0 {

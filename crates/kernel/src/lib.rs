@@ -25,6 +25,7 @@ pub mod host;
 mod interrupt;
 mod invoke;
 mod ipc;
+mod link;
 mod lookup;
 mod machine;
 mod objects;
@@ -46,8 +47,8 @@ pub use invoke::Answer;
 pub use lookup::Root;
 pub use machine::{Event, Layout, Machine, Object, REGISTER_WORDS, Ref, Registers, Time, Vectors};
 pub use objects::{
-    CONTEXT_BITS, Context, Endpoint, Interrupt, Notification, Queue, Reply, State, THREAD_BITS,
-    Thread, refills, size, vectors,
+    CONTEXT_BITS, Context, Endpoint, Interrupt, Link, Notification, Queue, Reply, State,
+    THREAD_BITS, Thread, refills, size, vectors,
 };
 pub use space::{PageTable, USER_END};
 pub use text::Line;

@@ -270,6 +270,8 @@ pub trait Machine: Sized {
     fn play(&mut self, script: u32);
     /// Text for the sandbox's console.
     fn print(&mut self, text: &[u8]);
+    /// Asks the sandbox's monitor for something: a hypercall with two arguments, and what it answers.
+    fn ask(&mut self, call: u64, first: u64, second: u64) -> u64;
     /// The sandbox has started.
     fn ready(&mut self);
     /// The sandbox ends; on the host it does not.

@@ -24,7 +24,7 @@ macro_rules! lies_in {
 }
 
 lies_in! {
-    Slot: false Node Thread Interrupt;
+    Slot: false Node Thread Interrupt Link;
     Thread: true Thread;
     Vectors: false Thread;
     Buffer: false Frame;
@@ -35,6 +35,7 @@ lies_in! {
     Context: true Context;
     Refill: false Context;
     Interrupt: true Interrupt;
+    Link: true Link;
     u64: false;
 }
 
@@ -119,6 +120,8 @@ impl Thread {
     pub const FAULTS: u8 = 1 << 3;
     /// It may run on a context that goes through as many calls as it may: its calls take the general way.
     pub const DEEP: u8 = 1 << 4;
+    /// It has offered or accepted a slot.
+    pub const LINKS: u8 = 1 << 5;
 }
 
 /// Size of a thread, as a power of two: the second half keeps vector registers.
@@ -244,6 +247,28 @@ impl Interrupt {
     pub const MASKED: u32 = 2;
 }
 
+/// A slot of channels that are made at run time, in the hands of a program.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Link {
+    /// The space in which it is seen: [`crate::Place::Link`].
+    pub slot: Slot,
+    /// Its number.
+    pub number: u32,
+    /// Sandboxes to whom it may be offered, as a set; none of one that another sandbox offers.
+    pub to: u32,
+    /// The table with its entries, where nobody else finds it.
+    pub table: Ref<PageTable>,
+    /// The thread that offered or accepted it: it is closed with that; none: closed, or by nobody that ends.
+    pub thread: Ref<Thread>,
+    /// How often it was offered or accepted.
+    pub uses: u64,
+    /// Whether the sandbox has it, as far as the kernel knows.
+    pub open: u32,
+    /// For whoever writes the next version.
+    pub reserved: u32,
+}
+
 /// Smallest and greatest size of a context, as a power of two.
 pub const CONTEXT_BITS: [u8; 2] = [9, 12];
 
@@ -265,6 +290,7 @@ pub fn size(kind: Kind, bits: u8) -> Result<u8, [u8; 2]> {
         assert!(size_of::<Notification>() == 32);
         assert!(size_of::<Reply>() == 32);
         assert!(size_of::<Interrupt>() == 64);
+        assert!(size_of::<Link>() == 64);
         assert!(size_of::<Context>() + 2 * size_of::<Refill>() <= 1 << CONTEXT_BITS[0]);
     }
     let (least, most, size) = match kind {

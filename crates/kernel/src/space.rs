@@ -1,8 +1,8 @@
 //! Address spaces: page tables in memory that programs gave for them.
 
-use crate::{Cap, Kernel, Machine, Mapping, Ref, Slot};
+use crate::{Cap, Kernel, Link, Machine, Mapping, Ref, Slot};
 use bulkhead_arch::{Entry, PageFormat, Rights as PageRights};
-use bulkhead_kernel_abi::{Code, Kind, Rights, Status};
+use bulkhead_kernel_abi::{Code, Kind, Rights, Status, at};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A page table.
@@ -83,6 +83,31 @@ fn table<M: Machine>(
     Ok(at)
 }
 
+/// Whether slots of channels made at run time are seen there, so that nothing else can be: what is on a link's table
+/// comes back with it, when whoever mapped it there has long given it up.
+const fn is_links(address: u64) -> bool {
+    address >= at::LINKS && address < at::LINKS_END
+}
+
+/// Shows a link's memory in its space, or takes it out.
+pub(crate) fn set_link<M: Machine>(kernel: &mut Kernel<'_, M>, at: Ref<Link>, there: bool) {
+    let Link { slot, number, table: own, .. } = *kernel.machine.get(at);
+    let (space, address) = (slot.cap.object, at::LINKS + u64::from(number) * at::LINK);
+    if !slot.cap.is(Kind::Space) {
+        return;
+    }
+    let Ok(above) = table(kernel, space, address, 1) else { return };
+    let entry = match there {
+        true => M::Pages::table(kernel.machine.physical(own.at()), 0),
+        false => M::Pages::empty(),
+    };
+    kernel.machine.get_mut(above).0[index(address, 1)] = entry;
+    if !there && kernel.core.space == kernel.machine.physical(space) {
+        let root = kernel.core.space;
+        kernel.machine.enter_space(root);
+    }
+}
+
 fn level_of(cap: &Cap) -> u32 {
     if cap.bits == 21 { 1 } else { 0 }
 }
@@ -124,7 +149,7 @@ pub(crate) fn map_frame<M: Machine>(
     let missing = |level| Status::new(Code::NoTable, 2, u64::from(level));
     let at = table(kernel, space, address, level).map_err(missing)?;
     let entry = kernel.machine.get(at).0[index(address, level)];
-    if !matches!(M::Pages::decode(entry, level), Entry::Empty) {
+    if is_links(address) || !matches!(M::Pages::decode(entry, level), Entry::Empty) {
         return Err(Status::new(Code::Occupied, 2, 0));
     }
     let write = rights.has(Rights::WRITE);
@@ -182,7 +207,8 @@ pub(crate) fn map_table<M: Machine>(
     };
     let at = index(address, level + 1);
     let entry = kernel.machine.get(above).0[at];
-    if !matches!(M::Pages::decode(entry, level + 1), Entry::Empty) {
+    let taken = level == 0 && is_links(address);
+    if taken || !matches!(M::Pages::decode(entry, level + 1), Entry::Empty) {
         return Err(Status::new(Code::Occupied, 2, 0));
     }
     // What it held in another place must not appear here: nobody would find it to take it out.

@@ -23,6 +23,8 @@ enum Word {
     UpTo(u64),
     /// A priority up to an authority's.
     Priority(u64),
+    /// A sandbox of [`World::OFFERED_TO`].
+    Other,
     /// A slot of a node with [`SLOTS`].
     Slot,
     /// Numbers and what is said of them: a detail, of [`Code::OutOfRange`], or nothing.
@@ -49,7 +51,7 @@ struct Row {
 /// A system in which each method has something to do.
 struct Things {
     world: World,
-    of: [Address; 15],
+    of: [Address; 16],
     free: Address,
     pibs: Address,
     running: Address,
@@ -60,7 +62,7 @@ impl Things {
     fn new(cost: u32) -> Self {
         let mut world = World::of(18);
         world.core.cost = cost;
-        let mut of = [0; 15];
+        let mut of = [0; 16];
         for (kind, bits) in [
             (Kind::Untyped, 13),
             (Kind::Node, 4),
@@ -82,6 +84,7 @@ impl Things {
             let table = world.make(Kind::Table, 0);
             world.does(table, label::MAP_TABLE, [World::SPACE.into(), 0, 0, 0]);
         }
+        of[Kind::Link as usize] = world.links()[0];
         let free = world.make(Kind::Context, 9);
         let pibs = world.context(Policy::Pibs, 100_000, 1_000_000);
         let running = world.thread(20).context;
@@ -97,7 +100,7 @@ impl Things {
     /// What a method takes.
     fn row(&self, method: Label) -> Row {
         use Kind::{Context, Control, Endpoint, Frame, Interrupt, Node, Notification, Ports};
-        use Kind::{Sandbox, Space, Table, Thread, Untyped};
+        use Kind::{Link, Sandbox, Space, Table, Thread, Untyped};
         let cap = |kinds, rights| Word::Cap(kinds, rights);
         let space = u64::from(World::SPACE);
         let (on, words, good) = match method {
@@ -177,11 +180,17 @@ impl Things {
             }
             label::PRINT => (Sandbox, [Any; 4], [0x41; 4]),
             label::READY => (Sandbox, [Any; 4], [0; 4]),
+            label::LOOK => (Link, [UpTo(1), Any, Any, Any], [1, 0, 0, 0]),
+            label::OFFER => (Link, [Word::Other, UpTo(0xFFFF), Any, Any], [1, 7, 0, 0]),
+            label::ACCEPT => (Link, [UpTo((1 << 32) - 1), Any, Any, Any], [3, 0, 0, 0]),
+            label::CLOSE => (Link, [Any; 4], [0; 4]),
             label::EXIT => (Sandbox, [UpTo((1 << 32) - 1), Any, Any, Any], [7, 0, 0, 0]),
             _ => panic!("method {method} has no row"),
         };
         let rights = match method {
             label::SET_NOTIFICATION | label::PRINT => Rights::WRITE,
+            label::LOOK => Rights::READ,
+            label::OFFER | label::ACCEPT | label::CLOSE => Rights::WRITE,
             label::READY | label::EXIT => Rights::EXECUTE,
             _ => NONE,
         };
@@ -235,6 +244,7 @@ const DERIVABLE: &[Kind] = &[
     Kind::Interrupt,
     Kind::Ports,
     Kind::Sandbox,
+    Kind::Link,
 ];
 
 const fn made(kind: u64, bits: u64, count: u64) -> u64 {
@@ -248,6 +258,7 @@ const MADE: &[(u64, Option<u64>)] = &[
     (made(13, 0, 1), Some(0)),
     (made(14, 0, 1), Some(0)),
     (made(15, 0, 1), Some(0)),
+    (made(16, 0, 1), Some(0)),
     (made(255, 0, 1), Some(0)),
     (made(1, 5, 1), None),
     (made(1, 4, 1), Some(30)),
@@ -398,6 +409,13 @@ fn try_word(things: &Things, method: Label, row: &Row, n: usize) -> u32 {
             says(most, Ok(()));
             for word in [most + 1, 1 << 63, u64::MAX] {
                 says(word, beyond(code, most));
+            }
+            return tried;
+        }
+        Word::Other => {
+            says(3, Ok(()));
+            for word in [0, 2, 31, 32, 33, 64 + 1, 1 << 32 | 1, u64::MAX] {
+                says(word, beyond(Code::NoAuthority, World::OFFERED_TO.into()));
             }
             return tried;
         }

@@ -108,6 +108,9 @@ pub struct Program {
     /// Channels of its sandbox that it sees.
     #[serde(default)]
     pub channels: Vec<ChannelUse>,
+    /// Slots of channels made at run time that it may offer or accept, by the sandbox that offers them.
+    #[serde(default)]
+    pub connects: Vec<LinkUse>,
     /// What it has full capabilities to: `thread:NAME`, `context:NAME`, `program:NAME`.
     #[serde(default)]
     pub manages: Vec<String>,
@@ -234,6 +237,26 @@ pub struct DetailedChannel {
     pub notification: String,
     /// The bits that it sets; 1 if it is not given.
     pub bits: Option<u64>,
+}
+
+/// Slots of channels made at run time that a program may offer or accept.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum LinkUse {
+    /// The sandbox that offers them: all that this one may offer or be offered.
+    Name(String),
+    /// That sandbox, and which of them.
+    Detailed(DetailedLink),
+}
+
+/// Some of the slots that a sandbox offers.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DetailedLink {
+    /// The sandbox with `may_connect`.
+    pub sandbox: String,
+    /// Which of its slots, from 0.
+    pub slots: Vec<u32>,
 }
 
 /// An interrupt as a signal.
@@ -384,6 +407,26 @@ impl ChannelUse {
         match self {
             Self::Name(_) => None,
             Self::Detailed(detailed) => Some(detailed),
+        }
+    }
+}
+
+impl LinkUse {
+    /// The sandbox that offers them.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Detailed(detailed) => &detailed.sandbox,
+        }
+    }
+
+    /// Which of its slots; `None`: all.
+    #[must_use]
+    pub fn slots(&self) -> Option<&[u32]> {
+        match self {
+            Self::Name(_) => None,
+            Self::Detailed(detailed) => Some(&detailed.slots),
         }
     }
 }

@@ -83,6 +83,9 @@ pub struct Program {
     pub devices: Vec<DeviceUse>,
     /// Channels of its sandbox that it sees.
     pub channels: Vec<ChannelUse>,
+    /// Slots of channels made at run time that it may offer or accept: indices into [`crate::Plan::slots`]. No slot has
+    /// two programs of a kernel.
+    pub links: Vec<usize>,
     /// What it gets full capabilities to.
     pub manages: Vec<Managed>,
 }

@@ -393,7 +393,7 @@ impl Part {
 }
 
 /// A system.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Its name.
     pub system: String,

@@ -276,6 +276,19 @@ impl Build {
         self.put(cap)
     }
 
+    /// Makes the object of a slot of channels made at run time, at an offset behind the last one.
+    pub fn link(
+        &mut self,
+        at: u32,
+        names: [u32; 2],
+        table: u32,
+        space: Place,
+    ) -> Result<Place, String> {
+        let space = self.at(space);
+        let cap = self.kernel().make_link(at, names, table, space);
+        self.put(cap)
+    }
+
     /// Frames side by side in memory that is left out for them.
     pub fn frames_at(&mut self, at: u64, len: u64) -> Result<Place, String> {
         let first = self.next;
@@ -376,6 +389,8 @@ fn core(own_space: u64, spaces: u32, pages: u32) -> Core {
         pages,
         undecided: 1,
         cost: bulkhead_plan::kernel::OVERHEAD as u32,
+        links: Ref::NONE,
+        link_count: 0,
         scheduler: Scheduler::new(0),
     }
 }

@@ -14,6 +14,7 @@
 mod build;
 mod devices;
 mod ground;
+mod links;
 mod objects;
 mod program;
 mod space;
@@ -26,7 +27,7 @@ use bulkhead_arch::Rights;
 use bulkhead_arch_x86::start::Entry64;
 use bulkhead_kernel_x86::{Baked, WINDOW};
 use bulkhead_layout::map::INFO_GPA;
-use bulkhead_plan::{Channel, Kernel, Sandbox};
+use bulkhead_plan::{Kernel, Plan};
 use core::mem::offset_of;
 pub use ground::Ground;
 use std::path::Path;
@@ -35,12 +36,8 @@ use std::path::Path;
 const TRACES: &str = "TRACES";
 
 /// The kernel's sandbox, on its ground.
-pub fn load(
-    ground: Ground,
-    channels: &[Channel],
-    sandbox: &Sandbox,
-    kernel: &Kernel,
-) -> Result<Guest, Error> {
+pub fn load(ground: Ground, plan: &Plan, index: usize, kernel: &Kernel) -> Result<Guest, Error> {
+    let sandbox = &plan.sandboxes[index];
     let read = |path: &Path| -> Result<Program, Error> {
         let bytes = std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e))?;
         Program::parse(&path.display().to_string(), &bytes)
@@ -55,7 +52,7 @@ pub fn load(
         return Err(wrong("its kernel was not built to trace: `kernel` names another one".into()));
     }
     let mut build = build::Build::new(ground, memory, &image, kernel).map_err(wrong)?;
-    build.everything(channels, sandbox, kernel, &programs).map_err(wrong)?;
+    build.everything(plan, index, kernel, &programs).map_err(wrong)?;
     let mut pieces = match ground.alone {
         true => Vec::new(),
         false => start::pieces(),

@@ -10,7 +10,7 @@ use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{ChannelUse, Context, Kernel, Managed, Policy, User, Utilization};
-use bulkhead_plan::{Bell, Channel, Sandbox};
+use bulkhead_plan::{Bell, Channel, Plan};
 
 /// Budget of a passive thread's beginning, ns. It comes again after the longest period only, so one that never waits
 /// for messages takes no more.
@@ -49,11 +49,12 @@ impl Build {
     /// All of a kernel's system.
     pub fn everything(
         &mut self,
-        channels: &[Channel],
-        sandbox: &Sandbox,
+        plan: &Plan,
+        index: usize,
         kernel: &Kernel,
         elfs: &[Elf],
     ) -> Result<(), String> {
+        let sandbox = &plan.sandboxes[index];
         let memory = sandbox.ram.first().map_or(0, |ram| ram.len);
         let mut shared = self.shared(kernel, memory)?;
         let mut programs = Vec::new();
@@ -68,13 +69,16 @@ impl Build {
             programs.push(made);
         }
         let nodes: Vec<_> = programs.iter().map(|made| (made.node, made.space)).collect();
+        let mut links = self.room_for_links(kernel)?;
         for (n, mut made) in programs.into_iter().enumerate() {
-            self.rights(channels, kernel, n, &mut made, &shared, &nodes)
+            self.rights(&plan.channels, kernel, n, &mut made, &shared, &nodes)
                 .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
             let devices = Devices { sandbox, kernel, notifications: &shared.notifications };
             for used in &kernel.programs[n].devices {
                 devices.give(self, &mut made, used)?;
             }
+            self.links(plan, index, &kernel.programs[n], &mut made, &mut links)
+                .map_err(|e| format!("program {}: {e}", kernel.programs[n].name))?;
             made.finish(self);
         }
         self.start(kernel, &shared)

@@ -215,6 +215,18 @@ impl Made {
         (entry.policy, entry.budget) = (shape.kind() as u8, shape.message());
     }
 
+    /// Tells it of which slot it was told last: bytes that its owner writes, and whether that is its own sandbox.
+    pub fn tell_slot(&mut self, number: usize, owner: usize, sent: u64, mine: bool) {
+        let entry = &mut self.page.name_of[self.page.names as usize - 1];
+        (entry.policy, entry.budget) = (mine.into(), sent as u32);
+        entry.period = number as u32 | (owner as u32) << 16;
+    }
+
+    /// Tells it which of so many sandboxes it is in.
+    pub fn tell_sandbox(&mut self, index: usize, count: usize) {
+        self.page.sandbox = [index, count].map(|n| n as u32);
+    }
+
     /// Tells it how the receiver of this channel is woken, and where the right to wake it lies.
     pub fn tell_bell(&mut self, bell: Bell, right: Option<u32>) {
         let entry = &mut self.page.name_of[self.page.names as usize - 1];

@@ -4,9 +4,9 @@ use super::build::indices;
 use super::memory::wrong_size;
 use super::{Context, Item};
 use crate::diagnostic::Diagnostic;
-use crate::raw::{Guest, MayConnect, Sandbox};
+use crate::raw::{MayConnect, Sandbox};
 use crate::size::{self, show};
-use crate::source::{Location, k, n};
+use crate::source::{Location, k};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::link::SLOTS;
 use bulkhead_layout::map::{SLOT_STRIDE, SLOTS_GPA};
@@ -28,24 +28,6 @@ pub fn connect_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let at = cx.at(sandbox, &path);
             let help = "name at least one sandbox, or remove `may_connect`";
             found.push(Diagnostic::new("connect-known", at, message).help(help));
-        }
-    }
-}
-
-/// Neither end is a kernel: it maps no memory into its programs that comes and goes.
-pub fn connect_guest(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let kernel = |name: &str| {
-        let known = cx.sandboxes.iter().find(|one| one.name == name);
-        known.is_some_and(|one| matches!(one.guest, Guest::Kernel { .. }))
-    };
-    for (sandbox, may) in all(cx) {
-        let others = may.to.iter().enumerate().map(|(i, name)| (name, vec![k("to"), n(i)]));
-        let ends = [(&sandbox.name, Vec::new())].into_iter().chain(others);
-        for (name, path) in ends.filter(|(name, _)| kernel(name)) {
-            let message = format!("the guest of `{name}` is a kernel");
-            let at = cx.at(sandbox, &[&[k("may_connect")][..], &path].concat());
-            let help = "so far bare guests and Linux alone make channels at run time; give a kernel's programs a `[[channel]]`";
-            found.push(Diagnostic::new("connect-guest", at, message).help(help));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From what a manifest says of a kernel to the plan's types. What some rule refuses is
 //! left out.
 
-use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, managed};
+use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, links, managed};
 use crate::raw;
 use crate::raw_kernel::{Call, ChannelUse, MapAccess, Route};
 use crate::rules::build::regions;
@@ -132,6 +132,10 @@ impl Build<'_, '_, '_> {
             maps: item.maps.iter().filter_map(map).collect(),
             devices: item.devices.iter().filter_map(|device| self.device(device)).collect(),
             channels: item.channels.iter().flat_map(|used| self.channel(used)).collect(),
+            links: { item.connects.iter() }
+                .flat_map(|used| links::named(self.cx, self.parts.sandbox, used))
+                .map(|named| named.number)
+                .collect(),
             manages: item.manages.iter().filter_map(|text| self.managed(text)).collect(),
         }
     }

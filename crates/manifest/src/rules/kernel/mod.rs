@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod build;
 pub mod contexts;
+pub mod links;
 pub mod names;
 pub mod programs;
 pub mod threads;

@@ -241,7 +241,7 @@ pub fn elf<'a>(
 
 /// What a program has by name with a capability in a slot: a reply object for each thread of
 /// its own, and what its lists name.
-fn in_slots(parts: &Parts<'_>, program: &raw::Program) -> usize {
+fn in_slots(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usize {
     let own = |name: &str| {
         parts.threads.iter().any(|thread| thread.name == name && thread.program == program.name)
     };
@@ -259,6 +259,7 @@ fn in_slots(parts: &Parts<'_>, program: &raw::Program) -> usize {
         program.serves.len(),
         program.signals.len(),
         program.waits.len(),
+        super::links::count(cx, parts, program)[0],
     ];
     lists.into_iter().chain(managed).chain(devices).sum()
 }
@@ -288,7 +289,8 @@ pub fn program_names(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         for program in &parts.programs {
             // Of a device its ports, or the page that describes it, at least.
             let memory = program.maps.len() + channels(cx, &parts, program) + program.devices.len();
-            let count = in_slots(&parts, program) + memory;
+            let offers = super::links::count(cx, &parts, program)[1];
+            let count = in_slots(cx, &parts, program) + memory + offers;
             if count > MAX_NAMES {
                 let message = format!("program `{}` has {count} things by name", program.name);
                 let at = cx.at(program, &[k("name")]);
@@ -314,7 +316,7 @@ pub fn program_slots(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
                 continue;
             }
             let needed =
-                slot::FIRST as usize + in_slots(&parts, program) + bells(cx, &parts, program);
+                slot::FIRST as usize + in_slots(cx, &parts, program) + bells(cx, &parts, program);
             if needed > slots as usize {
                 let message = format!(
                     "program `{}` begins with {needed} slots in use, and has {slots}",

@@ -1,0 +1,95 @@
+//! Slots of channels made at run time, in the hands of programs: the entries by which a program sees one are baked
+//! here, on a table that is in nobody's tree until the kernel puts it there.
+
+use super::build::{Build, Place};
+use super::program::{Made, Thing};
+use bulkhead_arch::{PageFormat, Rights as PageRights};
+use bulkhead_arch_x86::LongMode;
+use bulkhead_kernel::abi::{Code, Kind, Rights, at, label};
+use bulkhead_kernel::{Cap, Machine, PageTable, Ref};
+use bulkhead_layout::PAGE;
+use bulkhead_layout::link::SLOTS;
+use bulkhead_layout::map::SLOT_STRIDE;
+use bulkhead_plan::Plan;
+use bulkhead_plan::kernel::{Kernel, Program};
+
+const _: () = assert!(at::LINK == SLOT_STRIDE);
+const _: () = assert!(at::LINKS_END - at::LINKS == SLOTS as u64 * at::LINK);
+
+/// Bytes of a link's object, as a power of two.
+const LINK_BITS: u8 = 6;
+
+impl Build {
+    /// Memory in which the objects of all links of a kernel lie side by side; the first one's offset.
+    pub fn room_for_links(&mut self, kernel: &Kernel) -> Result<u32, String> {
+        let count = kernel.programs.iter().map(|program| program.links.len()).sum::<usize>();
+        if count == 0 {
+            return Ok(0);
+        }
+        let bits = count.next_power_of_two().trailing_zeros() as u8 + LINK_BITS;
+        let memory = self.make(Kind::Untyped, bits, 1)?;
+        Ok(self.cap(memory).object)
+    }
+
+    /// Gives a program its slots, whose objects begin at `next`, and tells it to whom it may offer them.
+    pub fn links(
+        &mut self,
+        plan: &Plan,
+        index: usize,
+        program: &Program,
+        made: &mut Made,
+        next: &mut u32,
+    ) -> Result<(), String> {
+        made.tell_sandbox(index, plan.sandboxes.len());
+        let mut known = 0u32;
+        for &number in &program.links {
+            let slot = plan.slots.get(number).ok_or(format!("there is no slot {number}"))?;
+            let mine = slot.owner == index;
+            let others = if mine { &slot.to[..] } else { &[] };
+            let to = others.iter().fold(0u32, |set, to| set | 1 << to);
+            let table = self.link_table(made.space, number, (slot.gpa, slot.len), mine)?;
+            let place = self.link(*next, [number as u32, to], table, made.space)?;
+            *next += 1 << LINK_BITS;
+            let address = at::LINKS + number as u64 * at::LINK;
+            let thing = Thing { name: &plan.sandboxes[slot.owner].name, memory: (address, 0) };
+            let rights = Rights::READ.and(Rights::WRITE);
+            made.give(self, place, &thing, rights, 0)?;
+            made.tell_slot(number, slot.owner, slot.sent(), mine);
+            for other in others.iter().filter(|other| known >> **other & 1 == 0) {
+                let thing = Thing::named(&plan.sandboxes[*other].name);
+                made.tell(Cap::NULL, *other as u32, &thing, Rights::NONE)?;
+            }
+            known |= to;
+        }
+        Ok(())
+    }
+
+    /// The table that maps a slot, guest-physical address and length, filled; those above it are put in place. Its
+    /// offset.
+    fn link_table(
+        &mut self,
+        space: Place,
+        number: usize,
+        (gpa, len): (u64, u64),
+        mine: bool,
+    ) -> Result<u32, String> {
+        let address = at::LINKS + number as u64 * at::LINK;
+        let table = loop {
+            let table = self.make(Kind::Table, 0, 1)?;
+            match self.try_call(table, label::MAP_TABLE, [u64::from(space), address, 0, 0]) {
+                Ok(_) => (),
+                // The next one would be the slot's own, which no call puts there.
+                Err(status) if status.code() == Some(Code::Occupied) => break table,
+                Err(status) => return Err(format!("a slot cannot be mapped: {status:x?}")),
+            }
+        };
+        let table = self.cap(table).object;
+        for n in 0..len / PAGE {
+            let owners = (n + 1) * PAGE < len;
+            let rights = if owners == mine { PageRights::RW } else { PageRights::R };
+            let entry = LongMode::page(gpa + n * PAGE, rights, 0);
+            self.machine().get_mut(Ref::<PageTable>::new(table)).0[n as usize] = entry;
+        }
+        Ok(table)
+    }
+}

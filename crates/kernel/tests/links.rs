@@ -1,0 +1,212 @@
+//! Slots of channels made at run time: a program sees what its sandbox has, and nothing that it has not.
+
+use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, Rights, at, label};
+use bulkhead_kernel_fake::kernel::{Exception, Ref};
+use bulkhead_kernel_fake::{Thread, World, both};
+use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
+use bulkhead_layout::link;
+
+/// Two slots, and a thread that is in their space.
+fn links(world: &mut World) -> ([Address; 2], Thread) {
+    let links = world.links();
+    let thread = world.thread_of(10, Policy::Full, 0, 1_000_000);
+    (links, thread)
+}
+
+/// The pages of a slot that the space in use shows.
+fn seen(world: &World, number: u64) -> usize {
+    let first = at::LINKS + number * at::LINK;
+    world.mapped().keys().filter(|address| (first..first + at::LINK).contains(address)).count()
+}
+
+fn ask(world: &mut World, thread: Thread, link: Address, method: u64, words: [u64; 2]) -> u64 {
+    let answer = world.method(thread, link, method, [words[0], words[1], 0, 0]);
+    world.audit();
+    answer.expect("a method that is done")[0]
+}
+
+#[test]
+fn what_is_open_is_seen_and_what_is_closed_is_not() {
+    both(|world| {
+        let ([mine, other], thread) = links(world);
+        assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0xBEEF]), OK);
+        assert_eq!((seen(world, 0), seen(world, 1)), (3, 0));
+        assert_eq!(ask(world, thread, mine, label::OFFER, [3, 0]), BUSY);
+        assert_eq!(ask(world, thread, other, label::ACCEPT, [7, 0]), OK);
+        assert_eq!((seen(world, 0), seen(world, 1)), (3, 3));
+        assert_eq!(ask(world, thread, mine, label::LOOK, [0, 0]), link::OPEN);
+        let entered = world.machine.entered;
+        assert_eq!(ask(world, thread, mine, label::CLOSE, [0, 0]), OK);
+        assert!(world.machine.entered > entered, "the processor remembers it");
+        assert_eq!((seen(world, 0), seen(world, 1)), (0, 3));
+        assert_eq!(ask(world, thread, mine, label::LOOK, [1, 0]), link::IDLE);
+        assert_eq!(ask(world, thread, mine, label::CLOSE, [0, 0]), BAD_ARGUMENT);
+        let asked = &world.machine.asked;
+        let offered = [OFFER, 1, 0xBEEF_0000];
+        let [close, own, others] = [[CLOSE, 0, 0], [SLOT, 0, 0], [SLOT, 0, 1]];
+        let again = [OFFER, 3, 0];
+        assert_eq!(asked[..], [offered, again, [ACCEPT, 1, 7], own, close, others, close]);
+    });
+}
+
+#[test]
+fn a_monitor_that_refuses_shows_nothing_and_one_that_is_busy_leaves_nothing() {
+    both(|world| {
+        let ([mine, _], thread) = links(world);
+        world.machine.busy = true;
+        assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), BUSY);
+        assert_eq!(seen(world, 0), 0);
+        world.machine.busy = false;
+        assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
+        world.machine.busy = true;
+        assert_eq!(ask(world, thread, mine, label::CLOSE, [0, 0]), BUSY);
+        assert_eq!((seen(world, 0), world.machine.has), (0, 1));
+        world.machine.busy = false;
+        assert_eq!(ask(world, thread, mine, label::CLOSE, [0, 0]), OK);
+        assert_eq!(world.machine.has, 0);
+    });
+}
+
+#[test]
+fn what_is_not_the_programs_is_refused_and_the_monitor_is_not_asked() {
+    both(|world| {
+        let ([mine, other], thread) = links(world);
+        let looks = world.copy(mine, Rights::READ, 0);
+        for (on, method, words, code) in [
+            (mine, label::OFFER, [0, 0], Code::NoAuthority),
+            (mine, label::OFFER, [32, 0], Code::NoAuthority),
+            (other, label::OFFER, [1, 0], Code::NoAuthority),
+            (mine, label::OFFER, [1, 1 << 16], Code::OutOfRange),
+            (other, label::ACCEPT, [1 << 32, 0], Code::OutOfRange),
+            (mine, label::LOOK, [2, 0], Code::OutOfRange),
+            (looks, label::OFFER, [1, 0], Code::NoRight),
+            (looks, label::CLOSE, [0, 0], Code::NoRight),
+        ] {
+            let came = world.method(thread, on, method, [words[0], words[1], 0, 0]);
+            assert_eq!(came, Err(code), "{method} with {words:x?}");
+        }
+        assert!(world.machine.asked.is_empty());
+        assert_eq!(ask(world, thread, looks, label::LOOK, [0, 0]), link::IDLE);
+    });
+}
+
+#[test]
+fn a_slot_is_closed_with_the_thread_that_opened_it() {
+    // An exception that nobody handles, a new beginning, the end.
+    let ends: [fn(&mut World, Thread); 3] = [
+        |world, thread| {
+            assert!(world.runs(thread));
+            let exception = Exception { number: 14, error: 4, address: at::LINKS };
+            world.kernel().exception(exception);
+        },
+        |world, thread| {
+            world.does(thread.cap, label::SUSPEND, [0; 4]);
+            assert_eq!(world.machine.has, 0b11, "one that is only stopped keeps it");
+            world.does(thread.cap, label::START, [0x1000, 0x2000, 0, 0]);
+        },
+        |world, thread| world.delete(thread.cap),
+    ];
+    for end in ends {
+        both(|world| {
+            let ([mine, other], thread) = links(world);
+            assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
+            assert_eq!(ask(world, thread, other, label::ACCEPT, [1, 0]), OK);
+            end(world, thread);
+            world.audit();
+            assert_eq!((world.machine.has, seen(world, 0), seen(world, 1)), (0, 0, 0));
+        });
+    }
+}
+
+#[test]
+fn another_threads_slot_stays_when_one_ends() {
+    both(|world| {
+        let ([mine, other], thread) = links(world);
+        let second = world.thread_of(20, Policy::Full, 0, 1_000_000);
+        world.settle();
+        assert_eq!(ask(world, second, other, label::ACCEPT, [1, 0]), OK);
+        assert_eq!(ask(world, second, mine, label::OFFER, [1, 0]), OK);
+        assert_eq!(ask(world, second, mine, label::CLOSE, [0, 0]), OK);
+        world.does(second.cap, label::SUSPEND, [0; 4]);
+        // What one has closed is the next one's who opens it.
+        assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
+        world.delete(second.cap);
+        world.audit();
+        assert_eq!(world.machine.has, 0b01);
+    });
+}
+
+#[test]
+fn a_slot_is_closed_with_the_capability_that_opened_it_and_no_other() {
+    both(|world| {
+        let ([mine, _], thread) = links(world);
+        let [first, second] = [0; 2].map(|_| world.copy(mine, Rights::ALL, 0));
+        assert_eq!(ask(world, thread, first, label::OFFER, [1, 0]), OK);
+        assert_eq!(ask(world, thread, second, label::CLOSE, [0, 0]), OK);
+        assert_eq!(ask(world, thread, second, label::OFFER, [1, 0]), OK);
+        world.delete(first);
+        assert_eq!((world.machine.has, seen(world, 0)), (1, 3));
+        let later = world.copy(second, Rights::ALL, 0);
+        world.delete(later);
+        assert_eq!((world.machine.has, seen(world, 0)), (1, 3));
+        let (moved, node) = (world.free(), World::NODE);
+        world.does(node, label::MOVE, [moved.into(), second.into(), 0, 0]);
+        world.revoke(mine);
+        world.audit();
+        assert_eq!((world.machine.has, seen(world, 0)), (0, 0));
+    });
+}
+
+#[test]
+fn nothing_else_can_be_mapped_where_slots_are_seen() {
+    both(|world| {
+        let ([mine, _], thread) = links(world);
+        let (frame, table) = (world.make(Kind::Frame, 12), world.make(Kind::Table, 0));
+        let space = u64::from(World::SPACE);
+        let refused = |world: &mut World| {
+            for address in [at::LINKS, at::LINKS + 0x10_0000, at::LINKS_END - 0x1000] {
+                let came = world.invoke(frame, label::MAP, [space, address, 1, 0]);
+                assert_eq!(
+                    came.err().and_then(|status| status.code()),
+                    Some(occupied(world, address))
+                );
+                let came = world.invoke(table, label::MAP_TABLE, [space, address, 0, 0]);
+                assert_eq!(came.err().and_then(|status| status.code()), Some(Code::Occupied));
+            }
+        };
+        refused(world);
+        assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
+        refused(world);
+    });
+}
+
+/// What is said of a frame at a place of a slot: that it is taken, or that a table is missing that nobody can put
+/// there.
+fn occupied(world: &World, address: u64) -> Code {
+    match seen(world, (address - at::LINKS) / at::LINK) {
+        0 => Code::NoTable,
+        _ => Code::Occupied,
+    }
+}
+
+#[test]
+fn a_space_that_ends_shows_no_slot_and_its_slot_can_still_be_closed() {
+    both(|world| {
+        let ([mine, _], thread) = links(world);
+        assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
+        world.revoke(World::SPACE);
+        world.audit();
+        assert_eq!(world.machine.has, 1, "its thread is stopped, and has not ended");
+        let root =
+            Ref::<bulkhead_kernel_fake::kernel::PageTable>::new(world.cap(World::SPACE).object);
+        assert!(
+            world
+                .machine
+                .walk(root.at())
+                .iter()
+                .all(|(address, level, _)| *level > 1 || *address < at::LINKS)
+        );
+        let answer = world.does(mine, label::CLOSE, [0; 4]);
+        assert_eq!((answer[0], world.machine.has), (OK, 0));
+    });
+}
