@@ -32,6 +32,7 @@ mod load;
 mod mutate;
 mod net;
 mod probe;
+mod program_link;
 mod sarif;
 mod spoil;
 mod system;
@@ -61,6 +62,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(linux_channel::jobs());
     jobs.extend(link::jobs());
     jobs.extend(linux_link::jobs());
+    jobs.extend(program_link::jobs());
     jobs.extend(control::jobs());
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());
