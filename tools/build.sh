@@ -21,8 +21,11 @@ cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p 
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
-# The same kernel, which tells what it does.
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
+# The same kernel, whose programs may have slots of channels made at run time.
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features links
+cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-links"
+# And one which tells what it does.
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace,links
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"
 # And one that switches criticality itself, to be compared with a program that does.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features criticality

@@ -77,7 +77,8 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
         Owner::Sandbox(index) => plan.sandboxes[index].name.clone(),
         Owner::Channel(index) => format!("channel {}", plan.channels[index].title()),
         Owner::Slot(number) => {
-            format!("slot {number} of {}", plan.sandboxes[plan.slots[number].owner].name)
+            let which = plan.which_slot(number);
+            format!("slot {which} of {}", plan.sandboxes[plan.slots[number].owner].name)
         }
     }
 }
@@ -294,7 +295,8 @@ fn rights(out: &mut String, plan: &Plan) {
             let page = bulkhead_layout::PAGE;
             for (at, len, rights) in [(0, slot.sent(), rights[0]), (slot.sent(), page, rights[1])] {
                 let owner = &plan.sandboxes[slot.owner].name;
-                let what = format!("slot {number} of {owner}, while it has a channel there");
+                let which = plan.which_slot(number);
+                let what = format!("slot {which} of {owner}, while it has a channel there");
                 row(slot.gpa + at, show(len), rights, what);
             }
         }

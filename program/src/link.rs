@@ -59,7 +59,8 @@ fn ask(right: Address, number: u64, first: u64, second: u64) -> u64 {
     }
 }
 
-/// A hypercall about slots with its first two arguments; what is no slot of this program's is denied it by the kernel.
+/// A hypercall about slots with its first two arguments; what is no slot of this program's is refused here, as there is
+/// no capability to ask by.
 #[must_use]
 pub fn call(program: Program, number: u64, first: u64, second: u64) -> u64 {
     let named = if number == OFFER { second & 0xFFFF } else { first };

@@ -25,6 +25,8 @@ pub struct Context<'a> {
     pub confining: Vec<(u64, String)>,
     /// Frames of remapping tables by function (its requester ID).
     pub remapping: BTreeMap<u16, Vec<u64>>,
+    /// Pages that a guest writes in place of what was taken from it: whose, and where.
+    pub instead: BTreeMap<u64, (usize, u64)>,
     pub access: Vec<Access>,
     pub findings: Vec<Finding>,
     pub remarks: Vec<String>,
@@ -42,6 +44,7 @@ pub fn audit(claim: &Claim, registers: &Registers, memory: &dyn Memory) -> Repor
         image: BTreeMap::new(),
         confining: Vec::new(),
         remapping: BTreeMap::new(),
+        instead: BTreeMap::new(),
         access: { claim.sandboxes.iter() }
             .map(|s| Access { sandbox: s.name.clone(), ..Access::default() })
             .collect(),

@@ -223,9 +223,26 @@ impl Context<'_> {
             let there = regime.leaves.iter().filter(|leaf| window.contains(leaf.address));
             let (mut own, mut taken) = (0, 0);
             for leaf in there {
-                match claim.in_slot(leaf.frame).is_some() {
-                    true => own += leaf.size,
-                    false => taken += leaf.size,
+                if claim.in_slot(leaf.frame).is_some() {
+                    own += leaf.size;
+                    continue;
+                }
+                taken += leaf.size;
+                let here = (i, leaf.address);
+                let first = leaf.write.then(|| *self.instead.entry(leaf.frame).or_insert(here));
+                // Of one guest, too: two of a kernel's slots can be two programs'.
+                if let Some((first, address)) = first.filter(|first| *first != here) {
+                    let (who, first) = (self.name(i), self.name(first));
+                    let message = format!(
+                        "in place of slot {n} {who} writes a page that {first} has at {address:#x}, too"
+                    );
+                    self.find(
+                        "nested-map",
+                        &slot.place,
+                        Some(leaf.frame),
+                        message,
+                        "a page of its own",
+                    );
                 }
             }
             let right = match word.map(|word| word & 7) {

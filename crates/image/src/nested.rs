@@ -77,7 +77,7 @@ pub fn slots(pages: &mut Pages, plan: &Plan, index: usize, root: u64) -> Result<
     let own = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
     let own: Vec<_> = own.collect();
     let other = own.iter().any(|(_, slot)| slot.owner != index);
-    let [zeros, scratch] = [0, 1].map(|_| if other { pages.take(PAGE) } else { 0 });
+    let zeros = if other { pages.take(PAGE) } else { 0 };
     let mut all = Vec::new();
     for (number, slot) in own {
         let mine = slot.owner == index;
@@ -97,7 +97,8 @@ pub fn slots(pages: &mut Pages, plan: &Plan, index: usize, root: u64) -> Result<
         let mut gone = Vec::new();
         if !mine {
             gone = vec![LongMode::page(zeros, Rights::R, 0); count - 1];
-            gone.push(LongMode::page(scratch, Rights::RW, 0));
+            // A page for each: two slots of a kernel can be two programs', which have nothing else in common.
+            gone.push(LongMode::page(pages.take(PAGE), Rights::RW, 0));
         }
         all.push(Slot { number, table, open, gone });
     }

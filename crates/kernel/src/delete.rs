@@ -47,7 +47,7 @@ impl<M: Machine> Kernel<'_, M> {
         match cap.kind() {
             Kind::Frame => space::unmap_frame(self, &cap),
             Kind::Table if cap.is_original() => space::unmap_table(self, &cap),
-            Kind::Link => self.end_use(&cap),
+            Kind::Link if self.machine.has_links() => self.end_use(&cap),
             _ => (),
         }
         if !cap.is_original() {
@@ -67,7 +67,7 @@ impl<M: Machine> Kernel<'_, M> {
                 }
                 true
             }
-            Kind::Link => {
+            Kind::Link if self.machine.has_links() => {
                 self.drop_slot(Ref::new(cap.object));
                 true
             }
@@ -106,8 +106,10 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.get_mut(thread).space = 0;
             }
             Place::Buffer => self.machine.get_mut(thread).buffer = Ref::NONE,
-            Place::Link => space::set_link(self, Ref::<Link>::new(slot.at()), false),
-            Place::Fault | Place::Timeout | Place::Interrupt => (),
+            Place::Link if self.machine.has_links() => {
+                space::set_link(self, Ref::<Link>::new(slot.at()), false);
+            }
+            Place::Fault | Place::Timeout | Place::Interrupt | Place::Link => (),
         }
     }
 
@@ -129,7 +131,10 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn end_thread(&mut self, at: Ref<Thread>) -> bool {
         self.cancel(at, State::Stopped);
-        self.part(at);
+        // One at a time: each is a call of the monitor.
+        if self.part_once(at) {
+            return false;
+        }
         // Time of others goes back to them, its own is nobody's.
         self.give_back(at);
         let Thread { context, home, notification, .. } = *self.machine.get(at);

@@ -32,8 +32,9 @@ impl<M: Machine> Kernel<'_, M> {
         let what = u64::from(exception.number) | u64::from(exception.error) << 8;
         let words = [what, registers.ip::<M::Layout>(), exception.address, u64::from(number)];
         if !self.tell(thread, Place::Fault, label::FAULT, words) {
-            self.halt(thread);
+            // First, so that it pays for that itself.
             self.part(thread);
+            self.halt(thread);
             let Exception { number: vector, error, address } = exception;
             let mut line = Line::default();
             line.decimal("thread ", number.into()).decimal(": exception ", vector.into());

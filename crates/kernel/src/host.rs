@@ -61,6 +61,8 @@ pub struct Host<L, P> {
     pub has: u32,
     /// Whether the monitor answers that another core is at it.
     pub busy: bool,
+    /// How long it takes for that, ns.
+    pub answers_after: Time,
     /// What it was told that the kernel did, and when, if it wants to be.
     pub told: Option<(Writer, Vec<Record>)>,
     layout: PhantomData<(L, P)>,
@@ -90,6 +92,7 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             asked: Vec::new(),
             has: 0,
             busy: false,
+            answers_after: 0,
             told: None,
             layout: PhantomData,
         }
@@ -225,6 +228,10 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
         self.told.is_some()
     }
 
+    fn has_links(&self) -> bool {
+        true
+    }
+
     fn trace(&mut self, event: Event) {
         if let Some((writer, records)) = &mut self.told
             && writer.is_news(&event)
@@ -326,6 +333,7 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
     /// As a monitor with slots does, all of which are free, and stand offered to it.
     fn ask(&mut self, call: u64, first: u64, second: u64) -> u64 {
         self.asked.push([call, first, second]);
+        self.time += self.answers_after;
         let slot = if call == OFFER { second } else { first } as u32 % SLOTS as u32;
         let (bit, has) = (1 << slot, self.has >> slot & 1 != 0);
         match call {

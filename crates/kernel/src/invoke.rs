@@ -95,7 +95,7 @@ impl<M: Machine> Kernel<'_, M> {
             Kind::Interrupt => self.interrupt_method(root, &cap, method, words),
             Kind::Ports => self.ports(&cap, method, words),
             Kind::Sandbox => self.sandbox(&cap, method, words),
-            Kind::Link => self.link(slot, method, words),
+            Kind::Link if self.machine.has_links() => self.link(slot, method, words),
             _ => no_call(),
         }
     }

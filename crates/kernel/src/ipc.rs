@@ -487,6 +487,7 @@ impl<M: Machine> Kernel<'_, M> {
         let refused = self.machine.get_mut(thread);
         if refused.flags & Thread::FAULTS != 0 {
             refused.flags &= !Thread::FAULTS;
+            self.part(thread);
             return self.halt(thread);
         }
         refused.registers.answer::<M::Layout>(status.0, 0, 0);

@@ -88,20 +88,34 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// A thread ends or begins anew: nobody goes on with what it has opened.
+    #[inline(always)]
     pub(crate) fn part(&mut self, thread: Ref<Thread>) {
-        let flags = &mut self.machine.get_mut(thread).flags;
-        if *flags & Thread::LINKS == 0 {
-            return;
-        }
-        *flags &= !Thread::LINKS;
-        for n in 0..self.core.link_count {
-            let at = self.core.links.nth(n);
-            let Link { thread: by, open, .. } = *self.machine.get(at);
-            if open != 0 && by == thread {
-                self.close(at);
-                self.machine.get_mut(at).thread = Ref::NONE;
-            }
-        }
+        while self.part_once(thread) {}
+    }
+
+    /// Closes one of those that a thread has opened; whether there was one.
+    #[inline(always)]
+    pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
+        let opened = self.machine.get(thread).flags & Thread::LINKS != 0;
+        self.machine.has_links() && opened && self.close_first(thread)
+    }
+
+    #[inline(never)]
+    fn close_first(&mut self, thread: Ref<Thread>) -> bool {
+        let all = (0..self.core.link_count).map(|n| self.core.links.nth(n));
+        let own = |at: &Ref<Link>| {
+            let Link { thread: by, open, .. } = *self.machine.get(*at);
+            open != 0 && by == thread
+        };
+        let Some(at) = { all }.find(own) else {
+            self.machine.get_mut(thread).flags &= !Thread::LINKS;
+            return false;
+        };
+        self.close(at);
+        self.machine.get_mut(at).thread = Ref::NONE;
+        // It took time, which is not to be that of whoever runs next.
+        self.core.now = 0;
+        true
     }
 
     /// Makes a link's object behind those that there are, which no call can: `to` is the set of sandboxes to whom the

@@ -90,14 +90,39 @@ fn what_is_not_the_programs_is_refused_and_the_monitor_is_not_asked() {
     });
 }
 
+const EXCEPTION: Exception = Exception { number: 14, error: 4, address: at::LINKS };
+
+/// An exception of a thread's that a handler is told of, or will be: whether there is one that waits.
+fn faults(world: &mut World, thread: Thread, heard: bool) -> (Thread, [Address; 2]) {
+    let endpoint = world.make(Kind::Endpoint, 0);
+    let (handler, reply) = world.server(90, endpoint);
+    let told = if heard { endpoint } else { world.make(Kind::Endpoint, 0) };
+    world.does(thread.cap, label::SET_FAULT, [told.into(), 0, 0, 0]);
+    assert!(world.runs(thread));
+    world.kernel().exception(EXCEPTION);
+    assert_eq!(world.machine.has, 0b11, "its handler may let it go on");
+    (handler, [told, reply])
+}
+
 #[test]
 fn a_slot_is_closed_with_the_thread_that_opened_it() {
-    // An exception that nobody handles, a new beginning, the end.
-    let ends: [fn(&mut World, Thread); 3] = [
+    // An exception that nobody handles, a handler that lets it not go on or cannot any more, a new beginning, the end.
+    let ends: [fn(&mut World, Thread); 6] = [
         |world, thread| {
             assert!(world.runs(thread));
-            let exception = Exception { number: 14, error: 4, address: at::LINKS };
-            world.kernel().exception(exception);
+            world.kernel().exception(EXCEPTION);
+        },
+        |world, thread| {
+            let (handler, [endpoint, reply]) = faults(world, thread, true);
+            world.reply_recv(handler, endpoint, reply, 1, [0; 4]);
+        },
+        |world, thread| {
+            let (_, [_, reply]) = faults(world, thread, true);
+            world.delete(reply);
+        },
+        |world, thread| {
+            let (_, [endpoint, _]) = faults(world, thread, false);
+            world.delete(endpoint);
         },
         |world, thread| {
             world.does(thread.cap, label::SUSPEND, [0; 4]);
@@ -116,6 +141,25 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
             assert_eq!((world.machine.has, seen(world, 0), seen(world, 1)), (0, 0, 0));
         });
     }
+}
+
+/// What the monitor takes for it is not the time of who runs next.
+#[test]
+fn who_crashes_pays_for_the_closing() {
+    const BUDGET: u64 = 1_000_000;
+    both(|world| {
+        let ([mine, other], thread) = links(world);
+        let next = world.thread_of(5, Policy::Sporadic, BUDGET, 10 * BUDGET);
+        assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
+        assert_eq!(ask(world, thread, other, label::ACCEPT, [1, 0]), OK);
+        assert!(world.runs(thread));
+        world.machine.answers_after = 10_000;
+        let crashed = world.machine.time;
+        world.kernel().exception(EXCEPTION);
+        assert_eq!((world.machine.has, world.machine.time), (0, crashed + 20_000));
+        assert!(world.runs(next));
+        assert_eq!(world.machine.timer, crashed + 20_000 + BUDGET);
+    });
 }
 
 #[test]

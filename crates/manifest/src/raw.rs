@@ -179,7 +179,8 @@ pub enum Guest {
     /// Bulkhead's kernel, which runs the programs that name this sandbox.
     Kernel {
         /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`;
-        /// `artifact:kernel`, or `artifact:kernel-trace`, if it is not given.
+        /// if it is not given `artifact:kernel`, with programs that have `connects` `artifact:kernel-links`,
+        /// with `trace` `artifact:kernel-trace`.
         kernel: Option<String>,
         /// What has to admit its contexts.
         #[serde(default)]

@@ -418,6 +418,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The number of a slot among those of its owner, as manifests count; 0 of one that is not there.
+    #[must_use]
+    pub fn which_slot(&self, number: usize) -> usize {
+        let owner = self.slots.get(number).map(|slot| slot.owner);
+        self.slots.iter().take(number).filter(|slot| Some(slot.owner) == owner).count()
+    }
+
     /// How the receiver of a sender's region is woken, if it is.
     #[must_use]
     pub fn bell(&self, tx: usize) -> Option<Bell> {

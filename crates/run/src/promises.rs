@@ -26,12 +26,11 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
         } else {
             promises.push(undisturbed(sandbox));
             promises.extend(unchanged(outcome, index));
-            let linux = matches!(plan.guest, Guest::Linux { .. });
-            let functions = plan.functions.len();
             if outcome.baked.plan.multikernel {
                 continue;
             }
-            promises.extend(exit_free(sandbox, linux, plan.cores.len(), functions));
+            let connects = outcome.baked.plan.slots.iter().any(|slot| slot.concerns(index));
+            promises.extend(exit_free(sandbox, plan, connects));
         }
     }
     promises.extend(outcome.audited.as_ref().map(audit));
@@ -114,10 +113,12 @@ fn unchanged(outcome: &Outcome, index: usize) -> Option<Promise> {
 }
 
 /// No exit once it has booted, but those that it asked for: hypercalls, doorbells of sleepers, its own
-/// IPIs, what the drivers that a Linux loads from user space do to configure its
-/// PCI functions, and what it does to its local APIC and the power port when it
+/// IPIs, what it has consented to by a channel made at run time, what the drivers that a Linux loads from user space do
+/// to configure its PCI functions, and what it does to its local APIC and the power port when it
 /// powers off.
-fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize, functions: usize) -> Option<Promise> {
+fn exit_free(sandbox: &Sandbox, plan: &bulkhead_plan::Sandbox, connects: bool) -> Option<Promise> {
+    let linux = matches!(plan.guest, Guest::Linux { .. });
+    let (cores, functions) = (plan.cores.len(), plan.functions.len());
     // Measured: 22 LVT writes, 2 port accesses.
     const POWER_OFF: u64 = 32;
     // A serial port that is opened and closed: 4 each.
@@ -135,6 +136,7 @@ fn exit_free(sandbox: &Sandbox, linux: bool, cores: usize, functions: usize) -> 
     }
     let free = |(cause, n): (&&str, &u64)| match *cause {
         "hypercall" | "ring" => true,
+        "doorbell" if connects => true,
         // An interrupt that came while its line was being set up is sent again by an IPI.
         "ipi" => cores > 1 || linux && *n <= 4,
         "port" | "lvt" | "msr" | "doorbell" if linux && sandbox.state == "stopped" => {

@@ -295,6 +295,13 @@ pub static PLANTS: &[Plant] = &[
         let at = h.baked.plan.slots[0].len - PAGE;
         h.slot(ROGUE, at, h.part(ROGUE, "stacks") | READ | WRITE);
     }),
+    ("slot-replaced-by-anothers-page", "nested-map", |h| {
+        let (at, image) = (h.baked.plan.slots[0].len - PAGE, h.baked.plan.image);
+        let frame = image.start + image.len - PAGE;
+        for guest in [ROGUE, BIG] {
+            h.slot(guest, at, frame | READ | WRITE);
+        }
+    }),
     ("slot-for-others-monitor", "monitor-map", |h| h.lead(h.baked.plan.slots[0].hpa)),
     ("monitor-has-other-table-for-slot", "tables-unmapped", |h| {
         h.monitor(ROGUE, SLOT_TABLES_VA, h.nested_root(ROGUE) | 1 | WRITE | NO_EXECUTE, u64::MAX);

@@ -83,9 +83,13 @@ pub fn program_connect(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             let before = given[..n_th].iter().find(|(.., first)| first.number == slot.number);
             let Some((first, there, _)) = before else { continue };
             let owner = brief(program.connects[*index].name());
+            let again = match first.name == program.name {
+                true => "again".to_owned(),
+                false => format!("to `{}`", program.name),
+            };
             let message = format!(
-                "slot {} of `{owner}` is given to `{}` and to `{}`",
-                slot.which, first.name, program.name
+                "slot {} of `{owner}` is given to `{}` and {again}",
+                slot.which, first.name
             );
             let at = cx.at(program, &[k("connects"), n(*index)]);
             found.push(
@@ -126,7 +130,13 @@ fn absent(cx: &Context<'_, '_>, parts: &Parts<'_>, used: &LinkUse) -> Option<(St
         let message = format!("`{name}` has no slot {which}");
         return Some((message, format!("its slots are 0 to {}", there.len() - 1)));
     }
-    used.slots()?.is_empty().then(|| {
+    let slots = used.slots()?;
+    let again = slots.iter().enumerate().find(|(n, which)| slots[..*n].contains(which));
+    if let Some((_, which)) = again {
+        let message = format!("slot {which} of `{name}` is named twice");
+        return Some((message, "name each slot once".into()));
+    }
+    slots.is_empty().then(|| {
         (format!("no slot of `{name}` is named"), format!("write `\"{name}\"` for all of them"))
     })
 }
