@@ -105,13 +105,13 @@ fn all_well<'a>(seen: &'a Seen, parties: &[Party]) -> Result<[&'a str; 3], Strin
     Ok(said)
 }
 
-const BOTH: &[&str] = &["two", "three"];
+pub const BOTH: &[&str] = &["two", "three"];
 
 /// What an owner does with one after the other; each side closes first in turn.
-const OWNER: &str =
+pub const OWNER: &str =
     "offer-1,send,told,left,close,offer-2,send,joined,told,close,offer-1,send,nap,nap,close";
-const SECOND: &str = "accept,receive,close,accept,receive,told,gone,zeros,close";
-const THIRD: &str = "accept,receive,close";
+pub const SECOND: &str = "accept,receive,close,accept,receive,told,gone,zeros,close";
+pub const THIRD: &str = "accept,receive,close";
 
 /// A Linux offers its slot to another one and to a bare guest.
 fn owns(bench: &Bench) -> Result<String, String> {

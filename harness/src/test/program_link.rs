@@ -3,6 +3,7 @@
 
 use super::driver::{Bench, Job};
 use super::linux_channel::{NEWER, linux};
+use super::linux_link::{BOTH, OWNER, SECOND, THIRD};
 use super::system::{Manifest, Seen, run};
 use bulkhead_layout::PAGE;
 use std::fmt::Write;
@@ -162,13 +163,6 @@ fn well(seen: &Seen, name: &str) -> Result<(), String> {
 fn says(seen: &Seen, what: &str) -> Result<(), String> {
     seen.ensure(seen.console.contains(what), format!("not said: {what}"))
 }
-
-const BOTH: &[&str] = &["two", "three"];
-/// What an owner does with one after the other; each side closes first in turn.
-const OWNER: &str =
-    "offer-1,send,told,left,close,offer-2,send,joined,told,close,offer-1,send,nap,nap,close";
-const SECOND: &str = "accept,receive,close,accept,receive,told,gone,zeros,close";
-const THIRD: &str = "accept,receive,close";
 
 /// A program offers its slot to one of another kernel, and to a bare guest.
 fn owns(bench: &Bench) -> Result<String, String> {
