@@ -47,6 +47,10 @@ struct Line {
 
 /// Starts a line that carries a verdict, among whatever else a job prints.
 const MARK: &str = "@verdict ";
+/// Starts a job's last line: the processor time that it and its children took, in seconds.
+const SPENT: &str = "@spent ";
+/// Jobs named at the end of a run as the slowest.
+const SLOWEST: usize = 10;
 
 /// What a job works with.
 pub struct Bench {
@@ -128,6 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         std::fs::create_dir_all(&dir)?;
         std::env::set_current_dir(build::root())?;
         (job.body)(&Bench { dir });
+        println!("{SPENT}{}", spent());
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(filter) = &arguments.filter {
@@ -151,7 +156,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             });
         }
     });
-    let board = board.into_inner().map_err(|_| "a driver's thread failed")?;
+    let mut board = board.into_inner().map_err(|_| "a driver's thread failed")?;
+    board.tell_times(&home);
     Ok(board.conclude(begun.elapsed()))
 }
 
@@ -168,6 +174,16 @@ impl From<Job> for Order {
     }
 }
 
+/// Processor time of this process and of the children that it waited for, in seconds (proc(5), `/proc/pid/stat`:
+/// fields 14 to 17, in ticks of 10 ms). Unlike the time on the wall it hardly depends on what else the host does.
+fn spent() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is a name in brackets, which may hold spaces.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks = fields.skip(11).take(4).filter_map(|field| field.parse::<u32>().ok());
+    f64::from(ticks.sum::<u32>()) / 100.0
+}
+
 fn next(queue: &Mutex<VecDeque<Order>>) -> Option<Order> {
     queue.lock().ok()?.pop_front()
 }
@@ -176,7 +192,8 @@ fn next(queue: &Mutex<VecDeque<Order>>) -> Option<Order> {
 fn perform(order: &Order, home: &Path, board: &Mutex<Board>) {
     let mut owed = order.tests.clone();
     let log = home.join(format!("{}.log", order.name.replace('/', "-")));
-    let mut last = Instant::now();
+    let begun = Instant::now();
+    let mut last = begun;
     let mut give = |owed: &mut Vec<String>, test: &str, verdict: Verdict| {
         if let (Some(at), Ok(mut board)) = (owed.iter().position(|t| t == test), board.lock()) {
             owed.remove(at);
@@ -185,10 +202,18 @@ fn perform(order: &Order, home: &Path, board: &Mutex<Board>) {
         }
     };
     let end = supervise(order, &log, |test, verdict| give(&mut owed, test, verdict));
+    if let Ok(mut board) = board.lock() {
+        let spent = end.as_ref().ok().and_then(|end| end.spent);
+        board.times.push(Time {
+            job: order.name.clone(),
+            wall: begun.elapsed().as_secs_f64(),
+            spent,
+        });
+    }
     let tail = tail(&std::fs::read_to_string(&log).unwrap_or_default());
     for test in owed.clone() {
         let reason = match &end {
-            Ok(how) => format!("no verdict: the job {} {how}\n{tail}", order.name),
+            Ok(end) => format!("no verdict: the job {} {}\n{tail}", order.name, end.how),
             Err(error) => format!("the job {} cannot be run: {error}", order.name),
         };
         give(&mut owed, &test, Verdict::Failed(reason));
@@ -206,7 +231,7 @@ fn supervise(
     order: &Order,
     log: &Path,
     mut give: impl FnMut(&str, Verdict),
-) -> std::io::Result<String> {
+) -> std::io::Result<End> {
     let log = File::create(log)?;
     let mut child = Command::new(std::env::current_exe()?)
         .args(["test", "--job", &order.name])
@@ -223,11 +248,15 @@ fn supervise(
     });
     let deadline = Instant::now() + order.limit;
     let mut log = &log;
+    let mut spent = None;
     let how = loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => match line.strip_prefix(MARK).map(serde_json::from_str::<Line>) {
                 Some(Ok(line)) => give(&line.test, line.verdict),
-                _ => writeln!(log, "{line}")?,
+                _ => match line.strip_prefix(SPENT) {
+                    Some(seconds) => spent = seconds.parse().ok(),
+                    None => writeln!(log, "{line}")?,
+                },
             },
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 break format!("took longer than {} s", order.limit.as_secs());
@@ -239,7 +268,15 @@ fn supervise(
     };
     end(&mut child);
     let _ = reader.join();
-    Ok(how)
+    Ok(End { how, spent })
+}
+
+/// End of a job.
+struct End {
+    /// In words.
+    how: String,
+    /// Processor time in seconds; nothing if the job did not come to its end.
+    spent: Option<f64>,
 }
 
 /// Ends the job and everything that it started.
@@ -258,6 +295,17 @@ struct Board {
     passed: usize,
     skipped: usize,
     failed: Vec<(String, String)>,
+    times: Vec<Time>,
+}
+
+/// Time that a job took, in seconds.
+#[derive(Serialize)]
+struct Time {
+    job: String,
+    /// On the wall.
+    wall: f64,
+    /// Of a processor.
+    spent: Option<f64>,
 }
 
 impl Board {
@@ -280,6 +328,21 @@ impl Board {
         if let Verdict::Failed(reason) = verdict {
             println!("  {}", reason.trim_end().replace('\n', "\n  "));
         }
+    }
+
+    /// Prints the slowest jobs, and leaves all times in `target/test/times.json`.
+    fn tell_times(&mut self, home: &Path) {
+        let cost = |time: &Time| time.spent.unwrap_or(time.wall);
+        self.times.sort_by(|one, other| cost(other).total_cmp(&cost(one)));
+        println!("\nthe slowest jobs, in seconds of a processor (and on the wall):");
+        for time in self.times.iter().take(SLOWEST) {
+            println!("  {:>6.1} ({:>6.1})  {}", cost(time), time.wall, time.job);
+        }
+        let total: f64 = self.times.iter().map(cost).sum();
+        println!("  {total:>6.1} all {} jobs", self.times.len());
+        let text = serde_json::to_string_pretty(&self.times).unwrap_or_default();
+        // The verdicts are on the screen; without this file nothing else is missing.
+        let _ = std::fs::write(home.join("times.json"), text);
     }
 
     fn conclude(&self, took: Duration) -> ExitCode {
