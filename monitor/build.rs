@@ -5,5 +5,5 @@ fn main() {
     println!("cargo::rustc-link-arg-bins=-T{dir}/link.ld");
     println!("cargo::rustc-link-arg-bins=--no-pie");
     println!("cargo::rerun-if-changed=link.ld");
-    println!("cargo::rerun-if-env-changed=BULKHEAD_MUTATE");
+    println!("cargo::rerun-if-env-changed=BULKHEAD_MUTANTS");
 }

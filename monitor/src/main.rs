@@ -29,11 +29,18 @@ mod record;
 mod vmrun;
 mod vmware;
 
-/// A rule that a build for the mutation gate leaves out (`BULKHEAD_MUTATE=name`),
-/// so that the attack named after it succeeds. Ordinary builds enforce all.
+/// Whether a rule is enforced: always, in ordinary builds. One for the mutation gate (`BULKHEAD_MUTANTS` is set) leaves
+/// out the rule that its word names, so that the attack named after the rule succeeds.
 #[inline(always)]
 fn enforced(rule: &str) -> bool {
-    option_env!("BULKHEAD_MUTATE") != Some(rule)
+    #[unsafe(link_section = ".rodata.mutant")]
+    static MUTANT: u64 = bulkhead_resident::mutant::NONE;
+    if option_env!("BULKHEAD_MUTANTS").is_none() {
+        return true;
+    }
+    // SAFETY: a reference to a word of this binary. It is volatile because the gate writes it after the build.
+    let word = unsafe { ::core::ptr::read_volatile(&raw const MUTANT) };
+    word != bulkhead_resident::mutant::number(rule)
 }
 
 #[panic_handler]

@@ -10,6 +10,7 @@ pub mod load;
 pub mod lock;
 pub mod map;
 pub mod monitor;
+pub mod mutant;
 pub mod pci;
 pub mod record;
 pub mod report;

@@ -14,10 +14,12 @@ use crate::build;
 use bulkhead_arch_x86::vmcb::{self, intercept};
 use bulkhead_image::Baked;
 use bulkhead_layout::map::{CHANNELS_GPA, ECAM_GPA, IMAGE_PA, INFO_GPA};
+use bulkhead_layout::mutant;
 use bulkhead_layout::pci::Register;
 use bulkhead_plan::Bdf;
+
 use rogue::Set;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -408,10 +410,12 @@ pub fn jobs() -> Vec<Job> {
     let name = |m: &Mutation| format!("mutation/{}/{}", m.rule, m.attack);
     let built = |m: &&Mutation| matches!(m.out, Out::Build);
     let mut jobs = vec![Job::one("mutation/complete", 10, |_| complete())];
-    // Builds share a folder, so they are one job.
+    // They share one build.
     let builds = move || MUTATIONS.iter().filter(built);
     jobs.push(Job::new("mutation-of-code", builds().map(name), 900, move |bench| {
-        builds().for_each(|m| bench.result(&name(m), judge(bench, m)));
+        let ready = build_mutants();
+        let judged = |m| ready.as_ref().map_err(Clone::clone).and_then(|()| judge(bench, m));
+        builds().for_each(|m| bench.result(&name(m), judged(m)));
     }));
     let tables = MUTATIONS.iter().filter(|m| !built(m));
     jobs.extend(tables.map(|m| Job::one(name(m), 90, |bench| judge(bench, m))));
@@ -491,29 +495,47 @@ fn doomed(manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// A folder with the boot code and a monitor that was built without a rule.
+/// A folder with the boot code and a monitor that leaves out a rule.
 fn monitor_without(rule: &str) -> Result<PathBuf, String> {
     let target = build::target().join("mutants");
+    let built = target.join("x86_64-unknown-none/privileged/bulkhead-monitor");
+    let mut monitor = read(&built)?;
+    let word = mutant::NONE.to_le_bytes();
+    let places: Vec<usize> =
+        (0..monitor.len()).filter(|at| monitor[*at..].starts_with(&word)).collect();
+    let [at] = places[..] else {
+        return Err(format!("{}: the word is in {} places", built.display(), places.len()));
+    };
+    monitor[at..at + word.len()].copy_from_slice(&mutant::number(rule).to_le_bytes());
     let folder = target.join(rule);
+    let write = |name: &str, bytes: &[u8]| {
+        let written = std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(folder.join(name), bytes));
+        written.map_err(|e| format!("{}: {e}", folder.join(name).display()))
+    };
+    write("monitor", &monitor)?;
+    write("boot", &read(&artifacts().join("boot"))?)?;
+    Ok(folder)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Builds the monitor whose word says which rule it leaves out.
+fn build_mutants() -> Result<(), String> {
     let out = Command::new("cargo")
         .args(["build", "--locked", "--quiet", "-p", "bulkhead-monitor"])
         .args(["--target", "x86_64-unknown-none", "--profile", "privileged"])
         .current_dir(build::root())
-        .env("CARGO_TARGET_DIR", &target)
-        .env("BULKHEAD_MUTATE", rule)
+        .env("CARGO_TARGET_DIR", build::target().join("mutants"))
+        .env("BULKHEAD_MUTANTS", "1")
         .output()
         .map_err(|e| format!("cargo: {e}"))?;
-    if !out.status.success() {
-        return Err(String::from_utf8_lossy(&out.stderr).into_owned());
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),
     }
-    let copy = |from: PathBuf, to: &str| {
-        let copied =
-            std::fs::create_dir_all(&folder).and_then(|()| std::fs::copy(&from, folder.join(to)));
-        copied.map_err(|e| format!("{}: {e}", from.display()))
-    };
-    copy(target.join("x86_64-unknown-none/privileged/bulkhead-monitor"), "monitor")?;
-    copy(artifacts().join("boot"), "boot")?;
-    Ok(folder)
 }
 
 /// Every rule in the monitor's source and in the table of attacks is taken out by
