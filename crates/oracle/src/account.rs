@@ -1,0 +1,220 @@
+//! A thread's budget, as the papers have it.
+//!
+//! * A sporadic server has a list of refills, each an amount and the time from which it can be used (Quest-V, TOCS
+//!   2016, figure 7 and the text below it). Its use is added up, a preemption changes nothing. A refill that is used up
+//!   comes again a period after its time. Where the thread blocks, what it has used of the first refill is split off and
+//!   comes again a period after that one's time. Where it wakes, the first refill's time moves up to now, and the refill
+//!   takes in those that begin before it would end. A list that would grow too long merges its first two at the later
+//!   time.
+//! * A strict one does on each move to and from the processor what a sporadic one does where it wakes and blocks.
+//! * A PIBS server that works for somebody with period T has U·T from when it has work. What it used, C', comes again
+//!   C'/U after it began.
+
+use crate::set::{Policy, Thread, Time};
+
+const MOST: usize = Thread::MOST_REFILLS + 1;
+
+/// An amount of budget and when it can be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refill {
+    pub amount: Time,
+    pub time: Time,
+}
+
+/// The budget of one thread.
+#[derive(Clone, Debug)]
+pub struct Account {
+    policy: Policy,
+    period: Time,
+    most: usize,
+    /// What a use of a refill costs when it begins.
+    cost: Time,
+    list: [Refill; MOST],
+    len: usize,
+    /// Of the first refill, or of a PIBS activation.
+    used: Time,
+    /// The use of the first refill has begun, and its cost is being paid.
+    begun: bool,
+}
+
+impl Account {
+    pub fn new(thread: &Thread, cost: Time) -> Self {
+        let gross = match thread.policy {
+            Policy::Pibs(share) => part(share, thread.period),
+            Policy::Full => thread.period,
+            _ => thread.budget + Time::from(thread.activations) * cost,
+        };
+        let mut list = [Refill::default(); MOST];
+        list[0].amount = gross;
+        let (policy, period, most) = (thread.policy, thread.period, thread.refills);
+        Self { policy, period, most, cost, list, len: 1, used: 0, begun: false }
+    }
+
+    /// Whether it can be used now.
+    pub fn is_usable(&self, now: Time) -> bool {
+        self.policy == Policy::Full || self.list[0].time <= now
+    }
+
+    /// From when on it can be used.
+    pub fn usable_at(&self) -> Time {
+        self.list[0].time
+    }
+
+    /// How long it lasts.
+    pub fn left(&self) -> Time {
+        self.list[0].amount - self.used
+    }
+
+    /// What has to be paid before its thread gets on, as its use begins.
+    pub fn begin(&mut self) -> Time {
+        if std::mem::replace(&mut self.begun, true) { 0 } else { self.cost }
+    }
+
+    /// Its thread ran, or the kernel for it. True: a refill, or a turn, is used up.
+    pub fn charge(&mut self, time: Time) -> bool {
+        self.used += time;
+        if self.left() > 0 {
+            return false;
+        }
+        self.begun = false;
+        match self.policy {
+            Policy::Full => self.used = 0,
+            Policy::Pibs(share) => self.pause(share),
+            _ => {
+                let head = self.list[0];
+                self.drop_first();
+                self.used = 0;
+                self.put(Refill { amount: head.amount, time: head.time + self.period });
+                self.join_useless();
+            }
+        }
+        true
+    }
+
+    /// Its thread has something to do from now on.
+    pub fn wake(&mut self, now: Time) {
+        let head = &mut self.list[0];
+        head.time = head.time.max(now);
+        if !matches!(self.policy, Policy::Sporadic | Policy::Strict) {
+            return;
+        }
+        while self.len > 1 && self.list[1].time <= self.list[0].time + self.list[0].amount {
+            let head = self.list[0];
+            self.drop_first();
+            self.list[0] = Refill { amount: head.amount + self.list[0].amount, time: head.time };
+        }
+        self.join_useless();
+    }
+
+    /// Its thread has nothing to do any more.
+    pub fn block(&mut self) {
+        self.begun = false;
+        if self.used == 0 {
+            return;
+        }
+        match self.policy {
+            Policy::Full => {}
+            Policy::Pibs(share) => self.pause(share),
+            _ => {
+                let used = Refill { amount: self.used, time: self.list[0].time + self.period };
+                self.list[0].amount -= self.used;
+                self.used = 0;
+                self.put(used);
+                self.join_useless();
+            }
+        }
+    }
+
+    /// Whether so much can be used without a pause. If not, what is left of the first refill waits for the next ones
+    /// until it can.
+    pub fn reserve(&mut self, time: Time, now: Time) -> bool {
+        if !matches!(self.policy, Policy::Sporadic | Policy::Strict)
+            || self.is_usable(now) && self.left() >= time
+        {
+            return true;
+        }
+        self.block();
+        while self.len > 1 && self.list[0].amount < time + self.cost {
+            self.join_first();
+        }
+        false
+    }
+
+    /// Its thread comes to the processor.
+    pub fn dispatch(&mut self, now: Time) {
+        if self.policy == Policy::Strict {
+            self.wake(now);
+        }
+    }
+
+    /// Its thread is taken off the processor while it wants to run.
+    /// True: the use of its refill is over with that.
+    pub fn preempt(&mut self) -> bool {
+        let strict = self.policy == Policy::Strict;
+        if strict {
+            self.block();
+        }
+        strict
+    }
+
+    /// A PIBS server works for somebody with such a period. A higher one raises it: then it counts from now on.
+    pub fn serve(&mut self, period: Time, now: Time, raised: bool) {
+        let Policy::Pibs(share) = self.policy else { return };
+        self.period = period;
+        self.list[0].amount = part(share, period);
+        if self.used == 0 {
+            return;
+        }
+        if raised {
+            self.list[0].time = now;
+        }
+        if self.used >= self.list[0].amount {
+            self.begun = false;
+            self.pause(share);
+        }
+    }
+
+    /// An activation of a PIBS server ends.
+    fn pause(&mut self, share: u32) {
+        let after = (u128::from(self.used) * 1_000_000).div_ceil(u128::from(share)) as Time;
+        self.list[0].time += after;
+        self.used = 0;
+    }
+
+    fn drop_first(&mut self) {
+        self.list.copy_within(1..self.len, 0);
+        self.len -= 1;
+    }
+
+    /// The first two refills become one, at the later time.
+    fn join_first(&mut self) {
+        let head = self.list[0];
+        self.drop_first();
+        self.list[0].amount += head.amount;
+    }
+
+    fn put(&mut self, refill: Refill) {
+        if self.len == self.most {
+            self.join_first();
+        }
+        self.list[self.len] = refill;
+        self.len += 1;
+    }
+
+    /// A refill that its cost would use up waits for the next one.
+    fn join_useless(&mut self) {
+        while self.len > 1 && self.list[0].amount <= self.cost {
+            self.join_first();
+        }
+    }
+
+    #[cfg(test)]
+    pub fn list(&self) -> &[Refill] {
+        &self.list[..self.len]
+    }
+}
+
+/// So many millionths of a time, rounded down.
+pub fn part(share: u32, time: Time) -> Time {
+    (u128::from(share) * u128::from(time) / 1_000_000) as Time
+}

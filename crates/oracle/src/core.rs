@@ -1,0 +1,531 @@
+//! A core, played from its first tick to a last one. Of the threads that want to run and have budget the one with the
+//! highest priority runs, of equal ones who came first. Nothing else is decided here.
+//!
+//! Time jumps to the next moment at which anything could change. [`Core::stride`] bounds the jump; with a stride of 1
+//! it is played tick by tick, and a test shows that both see the same.
+
+use crate::account::Account;
+use crate::set::{Op, Pattern, Set, Thread, Time};
+
+/// Most threads, and servers, that are played.
+pub const MOST: usize = 12;
+
+/// Most calls in each other.
+const DEEP: usize = 6;
+
+const NEVER: Time = Time::MAX;
+
+/// What a thread is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Its job is done, or nobody asks it.
+    Idle,
+    /// It wants to run.
+    Ready,
+    /// It waits for an answer, or for a server to be free.
+    Waiting,
+    /// It wakes by itself.
+    Asleep(Time),
+}
+
+#[derive(Clone, Debug)]
+struct Player {
+    state: State,
+    account: Account,
+    /// The next step of its job.
+    next: usize,
+    /// What is left of a step in which it uses the processor.
+    rest: Time,
+    /// What is left of the kernel's work for it.
+    cost: Time,
+    /// Servers that it is in.
+    servers: [u8; DEEP],
+    depth: usize,
+    /// Who came first among equals.
+    turn: u64,
+    /// The release of its job, and the next one.
+    released: Time,
+    release: Time,
+    /// How far releases are apart.
+    every: Time,
+    /// What is left of the longest time of the outermost call.
+    cap: Time,
+    /// It waits for budget before it calls.
+    held: bool,
+    /// A driver: whose work it does, if anybody's, and at which priority.
+    client: Option<u8>,
+    serves: u8,
+    /// A driver: work for an interrupt that it has not taken up.
+    pending: Time,
+    /// Where it queues: for which server or driver, at which priority, since when, for how much work.
+    queue: Option<(Place, u8, u64, Time)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Server(u8),
+    Driver(u8),
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The longest time from a job's release to its end, of each thread.
+    pub worst: [Time; MOST],
+    /// A job that was not done within its thread's period: thread and release.
+    pub missed: Option<(usize, Time)>,
+    /// A budget ended inside a server, and its thread wanted to go on.
+    pub ended_in_call: bool,
+    /// A driver was asked from inside a server.
+    pub asked_in_call: bool,
+    /// Jumps of time.
+    pub moments: u64,
+    /// Moments at which somebody entered a server or ran out of budget in one: where a release of somebody else may
+    /// hurt.
+    pub delicate: Vec<Time>,
+}
+
+/// Most moments that are kept.
+const DELICATE: usize = 32;
+
+impl Seen {
+    fn clear(&mut self) {
+        let mut delicate = std::mem::take(&mut self.delicate);
+        delicate.clear();
+        *self = Self { delicate, ..Self::default() };
+    }
+
+    fn keep(&mut self, now: Time) {
+        if self.delicate.len() < DELICATE && self.delicate.last() != Some(&now) {
+            self.delicate.push(now);
+        }
+    }
+}
+
+/// What the kernel does beyond the papers (`docs/time.md`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// A call begins with budget for all of it, or waits for that.
+    pub reserves: bool,
+    /// A call that takes longer than its `longest` is ended.
+    pub caps: bool,
+    /// A driver works at the base priority of who asked, not at that of the server from which it was asked.
+    pub own_priority: bool,
+}
+
+/// Plays sets, one after the other.
+#[derive(Debug)]
+pub struct Core {
+    /// The longest jump.
+    pub stride: Time,
+    /// The kernel's rules.
+    pub rules: Rules,
+    players: Vec<Player>,
+    holders: [Option<u8>; MOST],
+    turns: u64,
+    now: Time,
+    running: Option<usize>,
+    seen: Seen,
+}
+
+impl Default for Core {
+    fn default() -> Self {
+        Self {
+            stride: NEVER,
+            rules: Rules::default(),
+            players: Vec::with_capacity(MOST),
+            holders: [None; MOST],
+            turns: 0,
+            now: 0,
+            running: None,
+            seen: Seen::default(),
+        }
+    }
+}
+
+impl Core {
+    /// Plays a set whose jobs come by such patterns until `end`, or until a promised job is late.
+    pub fn play(&mut self, set: &Set, patterns: &[Pattern], end: Time) -> &Seen {
+        self.begin(set, patterns);
+        while self.now < end && self.seen.missed.is_none() {
+            self.seen.moments += 1;
+            self.arrive(set);
+            self.choose(set);
+            self.pass(set, end);
+            // What takes no time is done in the last tick before it.
+            if let Some(n) = self.running {
+                self.steps(n, set);
+            }
+        }
+        self.judge_unfinished(set);
+        &self.seen
+    }
+
+    fn begin(&mut self, set: &Set, patterns: &[Pattern]) {
+        self.players.clear();
+        for (thread, pattern) in set.threads.iter().zip(patterns) {
+            let comes = !thread.is_driver() || thread.interrupt > 0;
+            self.players.push(Player {
+                state: State::Idle,
+                account: Account::new(thread, set.overhead),
+                next: 0,
+                rest: 0,
+                cost: 0,
+                cap: NEVER,
+                held: false,
+                servers: [0; DEEP],
+                depth: 0,
+                turn: 0,
+                released: 0,
+                release: if comes { pattern.offset } else { NEVER },
+                every: thread.period + pattern.gap,
+                client: None,
+                serves: thread.priority,
+                pending: 0,
+                queue: None,
+            });
+        }
+        self.holders = [None; MOST];
+        (self.turns, self.now, self.running) = (0, 0, None);
+        self.seen.clear();
+    }
+
+    /// Releases, interrupts and ends of sleep that are due.
+    fn arrive(&mut self, set: &Set) {
+        for n in 0..self.players.len() {
+            let thread = &set.threads[n];
+            let player = &mut self.players[n];
+            if player.release <= self.now && (thread.is_driver() || player.state == State::Idle) {
+                let released = player.release;
+                player.release = released + player.every;
+                if thread.is_driver() {
+                    player.pending = thread.interrupt;
+                    if player.state == State::Idle {
+                        self.take_up(n, set);
+                    }
+                } else {
+                    (player.released, player.next, player.rest) = (released, 0, 0);
+                    self.wake(n);
+                }
+            } else if matches!(player.state, State::Asleep(until) if until <= self.now) {
+                self.wake(n);
+            }
+        }
+    }
+
+    fn wake(&mut self, n: usize) {
+        self.turns += 1;
+        let player = &mut self.players[n];
+        player.account.wake(self.now);
+        (player.state, player.turn) = (State::Ready, self.turns);
+    }
+
+    fn stop(&mut self, n: usize, state: State) {
+        let player = &mut self.players[n];
+        player.account.block();
+        (player.state, player.cost) = (state, 0);
+    }
+
+    /// At which priority a thread works now.
+    fn priority(&self, n: usize, set: &Set) -> u8 {
+        let player = &self.players[n];
+        match player.depth {
+            0 if set.threads[n].is_driver() => player.serves,
+            0 => set.threads[n].priority,
+            depth => set.servers[usize::from(player.servers[depth - 1])].priority,
+        }
+    }
+
+    /// Puts the right one on the processor, and lets it do what takes no time.
+    fn choose(&mut self, set: &Set) {
+        loop {
+            let best = self.best(set);
+            if best != self.running {
+                if let Some(old) = self.running {
+                    let player = &mut self.players[old];
+                    if player.state == State::Ready && player.account.preempt() {
+                        player.cost = 0;
+                    }
+                }
+                self.running = best;
+                if let Some(new) = best {
+                    self.players[new].account.dispatch(self.now);
+                    // A strict one may have found its refill merged with a later one.
+                    if !self.can_run(new, set) {
+                        self.running = None;
+                        continue;
+                    }
+                }
+            }
+            let Some(n) = best else { return };
+            let player = &mut self.players[n];
+            if player.account.is_usable(self.now) {
+                player.held = false;
+                player.cost += player.account.begin();
+            }
+            if player.cost > 0 || player.rest > 0 {
+                return;
+            }
+            self.steps(n, set);
+        }
+    }
+
+    /// All of a thread's steps up to the next one that takes time, or needs budget first.
+    fn steps(&mut self, n: usize, set: &Set) {
+        loop {
+            let player = &self.players[n];
+            if player.state != State::Ready || player.cost > 0 || player.rest > 0 || player.held {
+                return;
+            }
+            self.step(n, set);
+        }
+    }
+
+    fn can_run(&self, n: usize, set: &Set) -> bool {
+        let player = &self.players[n];
+        let usable = player.account.is_usable(self.now);
+        player.state == State::Ready && (usable || set.threads[n].background && !player.held)
+    }
+
+    fn best(&self, set: &Set) -> Option<usize> {
+        let rank = |n: &usize| {
+            let player = &self.players[*n];
+            let level = if player.account.is_usable(self.now) {
+                1 + u16::from(self.priority(*n, set))
+            } else {
+                0
+            };
+            (level, NEVER - player.turn)
+        };
+        (0..self.players.len()).filter(|n| self.can_run(*n, set)).max_by_key(rank)
+    }
+
+    /// One step of a thread's that takes no time.
+    fn step(&mut self, n: usize, set: &Set) {
+        if set.threads[n].is_driver() {
+            return self.finish_request(n, set);
+        }
+        let player = &mut self.players[n];
+        let Some(op) = set.threads[n].job.get(player.next) else { return self.finish_job(n, set) };
+        player.next += 1;
+        match *op {
+            Op::Run(time) => player.rest = time,
+            Op::Sleep(time) => self.stop(n, State::Asleep(self.now + time)),
+            Op::Call(server) => self.call(n, server, set),
+            Op::Answer => self.answer(n),
+            Op::Ask(driver, work) => self.ask(n, driver, work, set),
+        }
+    }
+
+    fn finish_job(&mut self, n: usize, set: &Set) {
+        let thread = &set.threads[n];
+        let response = self.now - self.players[n].released;
+        self.seen.worst[n] = self.seen.worst[n].max(response);
+        if is_promised(thread) && response > thread.period {
+            self.seen.missed.get_or_insert((n, self.players[n].released));
+        }
+        let player = &mut self.players[n];
+        // Who is late goes on with the next job at once, without a wait.
+        if player.release <= self.now {
+            (player.released, player.next) = (player.release, 0);
+            player.release += player.every;
+        } else {
+            self.stop(n, State::Idle);
+        }
+    }
+
+    fn call(&mut self, n: usize, server: u8, set: &Set) {
+        let longest = set.servers[usize::from(server)].longest;
+        let player = &mut self.players[n];
+        if let (Some(longest), 0) = (longest, player.depth) {
+            if self.rules.reserves && !player.account.reserve(longest, self.now) {
+                player.next -= 1;
+                player.held = true;
+                return;
+            }
+            if self.rules.caps {
+                player.cap = longest;
+            }
+        }
+        if self.holders[usize::from(server)].is_none() {
+            self.enter(n, server);
+        } else {
+            self.wait(n, Place::Server(server), 0, set);
+        }
+    }
+
+    fn enter(&mut self, n: usize, server: u8) {
+        let player = &mut self.players[n];
+        player.servers[player.depth] = server;
+        player.depth += 1;
+        self.holders[usize::from(server)] = Some(n as u8);
+        self.seen.keep(self.now);
+    }
+
+    fn answer(&mut self, n: usize) {
+        let player = &mut self.players[n];
+        player.depth -= 1;
+        let server = player.servers[player.depth];
+        if player.depth == 0 {
+            player.cap = NEVER;
+        }
+        self.holders[usize::from(server)] = None;
+        if let Some(next) = self.first(Place::Server(server)) {
+            self.players[next].queue = None;
+            self.enter(next, server);
+            self.wake(next);
+        }
+    }
+
+    fn wait(&mut self, n: usize, place: Place, work: Time, set: &Set) {
+        let own = matches!(place, Place::Driver(_)) && self.rules.own_priority;
+        let priority = if own { set.threads[n].priority } else { self.priority(n, set) };
+        self.turns += 1;
+        self.players[n].queue = Some((place, priority, self.turns, work));
+        self.stop(n, State::Waiting);
+    }
+
+    /// Who is first where several wait: by priority, then by age.
+    fn first(&self, place: Place) -> Option<usize> {
+        let key = |n: &usize| {
+            let (at, priority, turn, _) = self.players[*n].queue?;
+            (at == place).then_some((priority, NEVER - turn))
+        };
+        (0..self.players.len()).filter(|n| key(n).is_some()).max_by_key(|n| key(n))
+    }
+
+    fn ask(&mut self, n: usize, driver: u8, work: Time, set: &Set) {
+        self.seen.asked_in_call |= self.players[n].depth > 0;
+        self.wait(n, Place::Driver(driver), work, set);
+        if self.players[usize::from(driver)].state == State::Idle {
+            self.take_up(usize::from(driver), set);
+        }
+    }
+
+    /// A driver goes on with what there is to do.
+    fn take_up(&mut self, driver: usize, set: &Set) {
+        let was_idle = self.players[driver].state == State::Idle;
+        if let Some(client) = self.first(Place::Driver(driver as u8)) {
+            let Some((_, priority, _, work)) = self.players[client].queue.take() else { return };
+            let player = &mut self.players[driver];
+            let raised = priority > player.serves;
+            (player.client, player.serves, player.rest) = (Some(client as u8), priority, work);
+            player.account.serve(set.threads[client].period, self.now, raised && !was_idle);
+        } else {
+            let player = &mut self.players[driver];
+            let work = std::mem::take(&mut player.pending);
+            if work == 0 {
+                return self.stop(driver, State::Idle);
+            }
+            (player.client, player.rest) = (None, work);
+        }
+        if was_idle {
+            self.wake(driver);
+        }
+    }
+
+    fn finish_request(&mut self, n: usize, set: &Set) {
+        if let Some(client) = self.players[n].client.take() {
+            self.wake(usize::from(client));
+        }
+        self.take_up(n, set);
+    }
+
+    /// Time passes until something happens.
+    fn pass(&mut self, set: &Set, end: Time) {
+        let mut until = end.min(self.now.saturating_add(self.stride));
+        for (player, thread) in self.players.iter().zip(&set.threads) {
+            let at = match player.state {
+                State::Asleep(until) => until,
+                State::Ready if !player.account.is_usable(self.now) => player.account.usable_at(),
+                State::Idle => player.release,
+                _ if thread.is_driver() => player.release,
+                _ => NEVER,
+            };
+            until = until.min(at);
+            if thread.is_driver() {
+                until = until.min(player.release);
+            }
+        }
+        if let Some(n) = self.running {
+            let player = &self.players[n];
+            let busy = if player.cost > 0 { player.cost } else { player.rest };
+            until = until.min(self.now + busy);
+            if player.depth > 0 && player.cost == 0 {
+                until = until.min(self.now.saturating_add(player.cap));
+            }
+            if player.account.is_usable(self.now) {
+                until = until.min(self.now + player.account.left());
+            }
+        }
+        let time = until - self.now;
+        if let Some(n) = self.running {
+            self.use_up(n, time, set);
+        }
+        self.now = until;
+    }
+
+    fn use_up(&mut self, n: usize, time: Time, set: &Set) {
+        let player = &mut self.players[n];
+        let charged = player.account.is_usable(self.now);
+        if player.cost > 0 {
+            player.cost -= time;
+        } else {
+            player.rest -= time;
+            if player.depth > 0 && player.cap < NEVER {
+                player.cap -= time;
+            }
+        }
+        let ended = charged && player.account.charge(time);
+        if player.depth > 0 && player.cap == 0 && player.rest > 0 {
+            self.overruns(n, set);
+        }
+        let player = &mut self.players[n];
+        if ended {
+            self.turns += 1;
+            player.turn = self.turns;
+            if player.depth > 0 && !player.account.is_usable(self.now + time) {
+                self.seen.ended_in_call = true;
+                self.seen.keep(self.now + time);
+            }
+        }
+    }
+
+    /// A call took longer than it may: its servers go back to before it, and answer.
+    fn overruns(&mut self, n: usize, set: &Set) {
+        let (mut inside, mut next) = (self.players[n].depth, self.players[n].next);
+        while inside > 0 {
+            match set.threads[n].job[next] {
+                Op::Call(_) => inside += 1,
+                Op::Answer => inside -= 1,
+                _ => {}
+            }
+            next += 1;
+        }
+        while self.players[n].depth > 0 {
+            self.answer(n);
+        }
+        (self.players[n].next, self.players[n].rest) = (next, 0);
+    }
+
+    /// Jobs that are not done yet, and late already.
+    fn judge_unfinished(&mut self, set: &Set) {
+        for (n, thread) in set.threads.iter().enumerate() {
+            let player = &self.players[n];
+            if thread.is_driver() || player.state == State::Idle {
+                continue;
+            }
+            let since = self.now - player.released;
+            self.seen.worst[n] = self.seen.worst[n].max(since);
+            if is_promised(thread) && since > thread.period {
+                self.seen.missed.get_or_insert((n, player.released));
+            }
+        }
+    }
+}
+
+/// Whether a thread's jobs have to be done in their periods.
+#[must_use]
+pub fn is_promised(thread: &Thread) -> bool {
+    thread.guaranteed && !thread.is_driver() && !thread.waits()
+}

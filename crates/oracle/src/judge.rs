@@ -1,0 +1,171 @@
+//! The set in a plan's words, for the tests of the admission. This is all that the oracle knows of the plan.
+
+use crate::set::{Op, Policy, Set, Thread};
+use bulkhead_plan::Place;
+use bulkhead_plan::admission::Analysis;
+use bulkhead_plan::kernel::{
+    Budget, Call, Context, Endpoint, Kernel, Policy as Planned, Program, Test,
+    Thread as PlanThread, User, Utilization,
+};
+
+/// What both tests say: by response times, by the bound.
+#[must_use]
+pub fn admitted(kernel: &Kernel) -> [bool; 2] {
+    let analysis = Analysis::new(kernel);
+    [Test::Response, Test::Bound].map(|test| analysis.refusals(test).is_empty())
+}
+
+/// A set as a manifest would describe it: a program for each thread, with the rights that its jobs use.
+#[must_use]
+pub fn kernel(set: &Set) -> Kernel {
+    let mut kernel = Kernel {
+        file: "kernel".into(),
+        admission: Test::Response,
+        overhead: set.overhead,
+        trace: 0,
+        programs: Vec::new(),
+        threads: Vec::new(),
+        contexts: Vec::new(),
+        endpoints: Vec::new(),
+        notifications: Vec::new(),
+        shared: Vec::new(),
+    };
+    let rights = Rights::of(set);
+    for (n, thread) in set.threads.iter().enumerate() {
+        let serves = rights.drivers[n].into_iter().collect();
+        program(
+            &mut kernel,
+            &format!("t{n}"),
+            thread.priority,
+            &rights.threads[n],
+            serves,
+            Some(n),
+        );
+        kernel.contexts.push(context(n, thread));
+    }
+    for (n, server) in set.servers.iter().enumerate() {
+        program(&mut kernel, &format!("s{n}"), server.priority, &rights.servers[n], vec![n], None);
+        kernel.endpoints.push(Endpoint {
+            name: format!("s{n}"),
+            place: Place::default(),
+            longest: server.longest,
+        });
+    }
+    for (n, driver) in rights.drivers.iter().enumerate() {
+        if driver.is_some() {
+            kernel.endpoints.push(Endpoint {
+                name: format!("d{n}"),
+                place: Place::default(),
+                longest: None,
+            });
+        }
+    }
+    kernel
+}
+
+/// Which endpoints each one may call. Those of servers come first.
+struct Rights {
+    threads: Vec<Vec<usize>>,
+    servers: Vec<Vec<usize>>,
+    drivers: Vec<Option<usize>>,
+}
+
+impl Rights {
+    fn of(set: &Set) -> Self {
+        let mut endpoints = set.servers.len();
+        let mut number = |thread: &Thread| {
+            thread.is_driver().then(|| {
+                endpoints += 1;
+                endpoints - 1
+            })
+        };
+        let drivers: Vec<_> = set.threads.iter().map(&mut number).collect();
+        let mut rights = Self {
+            threads: vec![Vec::new(); set.threads.len()],
+            servers: vec![Vec::new(); set.servers.len()],
+            drivers,
+        };
+        for (n, thread) in set.threads.iter().enumerate() {
+            rights.add(n, &thread.job);
+        }
+        rights
+    }
+
+    fn add(&mut self, thread: usize, job: &[Op]) {
+        let mut inside: Vec<u8> = Vec::new();
+        for op in job {
+            let endpoint = match *op {
+                Op::Call(server) => usize::from(server),
+                Op::Ask(driver, _) => self.drivers[usize::from(driver)].unwrap_or_default(),
+                Op::Answer => {
+                    inside.pop();
+                    continue;
+                }
+                Op::Run(_) | Op::Sleep(_) => continue,
+            };
+            let list = match inside.last() {
+                None => &mut self.threads[thread],
+                Some(server) => &mut self.servers[usize::from(*server)],
+            };
+            if !list.contains(&endpoint) {
+                list.push(endpoint);
+            }
+            if let Op::Call(server) = *op {
+                inside.push(server);
+            }
+        }
+    }
+}
+
+fn program(
+    kernel: &mut Kernel,
+    name: &str,
+    priority: u8,
+    calls: &[usize],
+    serves: Vec<usize>,
+    context: Option<usize>,
+) {
+    let call = |endpoint: &usize| Call { endpoint: *endpoint, badge: 0, grant: false };
+    kernel.threads.push(PlanThread {
+        name: name.into(),
+        place: Place::default(),
+        program: kernel.programs.len(),
+        entry: None,
+        priority,
+        max_priority: 0,
+        context,
+        stack: 4096,
+        fpu: false,
+        fault: None,
+        timeout: None,
+    });
+    kernel.programs.push(Program {
+        name: name.into(),
+        calls: calls.iter().map(call).collect(),
+        serves,
+        ..Program::default()
+    });
+}
+
+fn context(n: usize, thread: &Thread) -> Context {
+    let (budget, period, refills) = (thread.budget, thread.period, thread.refills as u32);
+    let server = Budget { budget, period, refills };
+    Context {
+        name: format!("c{n}"),
+        place: Place::default(),
+        policy: match thread.policy {
+            Policy::Sporadic => Planned::Sporadic(server),
+            Policy::Strict => Planned::Strict(server),
+            Policy::Pibs(share) => Planned::Pibs {
+                utilization: Utilization::new(share, 1_000_000)
+                    .unwrap_or_else(|e| panic!("a share of {share} millionths: {e:?}")),
+                period,
+            },
+            Policy::Full => Planned::Full { slice: period },
+        },
+        background: thread.background,
+        guaranteed: thread.guaranteed && !matches!(thread.policy, Policy::Full),
+        activations: thread.activations,
+        user: User::Thread(n),
+    }
+}

@@ -1,0 +1,83 @@
+//! Patterns of releases that hurt: who is late with all released at once may be later if somebody entered a server
+//! just before. Hill climbing on how near a promised thread comes to its period.
+
+use crate::core::{Core, is_promised};
+use crate::generate::TICK;
+use crate::random::Random;
+use crate::set::{Pattern, Set, Time};
+
+/// What a search saw.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The worst patterns.
+    pub patterns: Vec<Pattern>,
+    /// How much of its period the worst promised thread took, in thousandths.
+    pub worst: u64,
+    /// Who was late, and from which release.
+    pub missed: Option<(usize, Time)>,
+    /// In some run, a budget ended inside a server.
+    pub ended_in_call: bool,
+    /// A driver was asked from inside a server.
+    pub asked_in_call: bool,
+    /// Runs.
+    pub runs: u64,
+}
+
+/// Plays a set in so many ways, each derived from the worst one so far.
+pub fn search(core: &mut Core, set: &Set, random: &mut Random, runs: u64) -> Found {
+    let mut found = Found::default();
+    let mut patterns = vec![Pattern::default(); set.threads.len()];
+    let mut best = patterns.clone();
+    let mut delicate: Vec<Time> = Vec::new();
+    for run in 0..runs {
+        patterns.clone_from(&best);
+        if run > 0 {
+            change(set, &mut patterns, &delicate, random);
+        }
+        let seen = core.play(set, &patterns, horizon(set, &patterns));
+        found.runs += 1;
+        found.ended_in_call |= seen.ended_in_call;
+        found.asked_in_call |= seen.asked_in_call;
+        let worst = nearness(set, &seen.worst);
+        if worst >= found.worst || run == 0 {
+            found.worst = worst;
+            best.clone_from(&patterns);
+            delicate.clone_from(&seen.delicate);
+        }
+        if seen.missed.is_some() {
+            found.missed = seen.missed;
+            break;
+        }
+    }
+    found.patterns = best;
+    found
+}
+
+/// Three of the longest periods, from when all have begun.
+fn horizon(set: &Set, patterns: &[Pattern]) -> Time {
+    let last = patterns.iter().map(|p| p.offset).max().unwrap_or(0);
+    last + 3 * set.threads.iter().map(|t| t.period).max().unwrap_or(TICK)
+}
+
+fn nearness(set: &Set, worst: &[Time]) -> u64 {
+    let promised = set.threads.iter().zip(worst).filter(|(thread, _)| is_promised(thread));
+    promised.map(|(thread, worst)| worst * 1_000 / thread.period).max().unwrap_or(0)
+}
+
+fn change(set: &Set, patterns: &mut [Pattern], delicate: &[Time], random: &mut Random) {
+    for _ in 0..=random.below(2) {
+        let n = random.below(patterns.len() as u64) as usize;
+        let period = set.threads[n].period;
+        let pattern = &mut patterns[n];
+        match random.below(8) {
+            // Just when somebody else has got into something, or a little later.
+            0..=4 if !delicate.is_empty() => {
+                let at = delicate[random.below(delicate.len() as u64) as usize];
+                pattern.offset = at + random.below(2) * TICK;
+            }
+            0..=5 => pattern.offset = TICK * random.below(2 * period / TICK),
+            6 => pattern.gap = TICK * random.below(period / TICK),
+            _ => *pattern = Pattern::default(),
+        }
+    }
+}
