@@ -60,6 +60,11 @@ impl Account {
         self.list[0].time
     }
 
+    /// Whether it never ends.
+    pub fn is_unlimited(&self) -> bool {
+        self.policy == Policy::Full
+    }
+
     /// How long it lasts.
     pub fn left(&self) -> Time {
         self.list[0].amount - self.used
@@ -130,6 +135,8 @@ impl Account {
     pub fn reserve(&mut self, time: Time, now: Time) -> bool {
         if !matches!(self.policy, Policy::Sporadic | Policy::Strict)
             || self.is_usable(now) && self.left() >= time
+            // A budget that is shorter than the call can't wait for more; the admission refuses that.
+            || self.is_usable(now) && self.sum() < time + self.cost
         {
             return true;
         }
@@ -138,6 +145,10 @@ impl Account {
             self.join_first();
         }
         false
+    }
+
+    fn sum(&self) -> Time {
+        self.list[..self.len].iter().map(|refill| refill.amount).sum()
     }
 
     /// Its thread comes to the processor.

@@ -5,7 +5,7 @@
 //! it is played tick by tick, and a test shows that both see the same.
 
 use crate::account::Account;
-use crate::set::{Op, Pattern, Set, Thread, Time};
+use crate::set::{Op, Pattern, Policy, Promise, Set, Time};
 
 /// Most threads, and servers, that are played.
 pub const MOST: usize = 12;
@@ -72,10 +72,16 @@ enum Place {
 pub struct Seen {
     /// The longest time from a job's release to its end, of each thread.
     pub worst: [Time; MOST],
-    /// A job that was not done within its thread's period: thread and release.
+    /// The longest time in which a usable refill was wanted and not used up, of each thread.
+    pub pieces: [Time; MOST],
+    /// Who took longer than was promised, and since when.
     pub missed: Option<(usize, Time)>,
     /// A budget ended inside a server, and its thread wanted to go on.
     pub ended_in_call: bool,
+    /// A call waited for budget before it began.
+    pub held: bool,
+    /// A call took longer than it may.
+    pub overran: bool,
     /// A driver was asked from inside a server.
     pub asked_in_call: bool,
     /// Jumps of time.
@@ -122,6 +128,7 @@ pub struct Core {
     pub rules: Rules,
     players: Vec<Player>,
     holders: [Option<u8>; MOST],
+    promises: [Promise; MOST],
     turns: u64,
     now: Time,
     running: Option<usize>,
@@ -135,6 +142,7 @@ impl Default for Core {
             rules: Rules::default(),
             players: Vec::with_capacity(MOST),
             holders: [None; MOST],
+            promises: [Promise::NONE; MOST],
             turns: 0,
             now: 0,
             running: None,
@@ -145,8 +153,15 @@ impl Default for Core {
 
 impl Core {
     /// Plays a set whose jobs come by such patterns until `end`, or until a promised job is late.
-    pub fn play(&mut self, set: &Set, patterns: &[Pattern], end: Time) -> &Seen {
+    pub fn play(
+        &mut self,
+        set: &Set,
+        promises: &[Promise],
+        patterns: &[Pattern],
+        end: Time,
+    ) -> &Seen {
         self.begin(set, patterns);
+        self.promises[..promises.len()].copy_from_slice(promises);
         while self.now < end && self.seen.missed.is_none() {
             self.seen.moments += 1;
             self.arrive(set);
@@ -164,7 +179,7 @@ impl Core {
     fn begin(&mut self, set: &Set, patterns: &[Pattern]) {
         self.players.clear();
         for (thread, pattern) in set.threads.iter().zip(patterns) {
-            let comes = !thread.is_driver() || thread.interrupt > 0;
+            let comes = !thread.serves || thread.interrupt > 0;
             self.players.push(Player {
                 state: State::Idle,
                 account: Account::new(thread, set.overhead),
@@ -195,10 +210,10 @@ impl Core {
         for n in 0..self.players.len() {
             let thread = &set.threads[n];
             let player = &mut self.players[n];
-            if player.release <= self.now && (thread.is_driver() || player.state == State::Idle) {
+            if player.release <= self.now && (thread.serves || player.state == State::Idle) {
                 let released = player.release;
                 player.release = released + player.every;
-                if thread.is_driver() {
+                if thread.serves {
                     player.pending = thread.interrupt;
                     if player.state == State::Idle {
                         self.take_up(n, set);
@@ -221,16 +236,30 @@ impl Core {
     }
 
     fn stop(&mut self, n: usize, state: State) {
+        self.end_of_piece(n);
         let player = &mut self.players[n];
         player.account.block();
         (player.state, player.cost) = (state, 0);
+    }
+
+    /// A thread stops wanting what it can use, or is about to have used it up.
+    fn end_of_piece(&mut self, n: usize) {
+        let player = &self.players[n];
+        let since = player.account.usable_at();
+        if player.state == State::Ready && since <= self.now && !player.account.is_unlimited() {
+            let took = self.now - since;
+            self.seen.pieces[n] = self.seen.pieces[n].max(took);
+            if took > self.promises[n].piece {
+                self.seen.missed.get_or_insert((n, since));
+            }
+        }
     }
 
     /// At which priority a thread works now.
     fn priority(&self, n: usize, set: &Set) -> u8 {
         let player = &self.players[n];
         match player.depth {
-            0 if set.threads[n].is_driver() => player.serves,
+            0 if matches!(set.threads[n].policy, Policy::Pibs(_)) => player.serves,
             0 => set.threads[n].priority,
             depth => set.servers[usize::from(player.servers[depth - 1])].priority,
         }
@@ -302,11 +331,11 @@ impl Core {
 
     /// One step of a thread's that takes no time.
     fn step(&mut self, n: usize, set: &Set) {
-        if set.threads[n].is_driver() {
-            return self.finish_request(n, set);
-        }
         let player = &mut self.players[n];
-        let Some(op) = set.threads[n].job.get(player.next) else { return self.finish_job(n, set) };
+        let thread = &set.threads[n];
+        let Some(op) = thread.job.get(player.next) else {
+            return if thread.serves { self.finish_request(n, set) } else { self.finish_job(n) };
+        };
         player.next += 1;
         match *op {
             Op::Run(time) => player.rest = time,
@@ -317,13 +346,8 @@ impl Core {
         }
     }
 
-    fn finish_job(&mut self, n: usize, set: &Set) {
-        let thread = &set.threads[n];
-        let response = self.now - self.players[n].released;
-        self.seen.worst[n] = self.seen.worst[n].max(response);
-        if is_promised(thread) && response > thread.period {
-            self.seen.missed.get_or_insert((n, self.players[n].released));
-        }
+    fn finish_job(&mut self, n: usize) {
+        self.end_of_job(n);
         let player = &mut self.players[n];
         // Who is late goes on with the next job at once, without a wait.
         if player.release <= self.now {
@@ -341,6 +365,7 @@ impl Core {
             if self.rules.reserves && !player.account.reserve(longest, self.now) {
                 player.next -= 1;
                 player.held = true;
+                self.seen.held = true;
                 return;
             }
             if self.rules.caps {
@@ -409,7 +434,8 @@ impl Core {
             let Some((_, priority, _, work)) = self.players[client].queue.take() else { return };
             let player = &mut self.players[driver];
             let raised = priority > player.serves;
-            (player.client, player.serves, player.rest) = (Some(client as u8), priority, work);
+            (player.client, player.serves) = (Some(client as u8), priority);
+            (player.rest, player.next) = (work, 0);
             player.account.serve(set.threads[client].period, self.now, raised && !was_idle);
         } else {
             let player = &mut self.players[driver];
@@ -417,7 +443,7 @@ impl Core {
             if work == 0 {
                 return self.stop(driver, State::Idle);
             }
-            (player.client, player.rest) = (None, work);
+            (player.client, player.rest, player.next) = (None, work, 0);
         }
         if was_idle {
             self.wake(driver);
@@ -439,11 +465,11 @@ impl Core {
                 State::Asleep(until) => until,
                 State::Ready if !player.account.is_usable(self.now) => player.account.usable_at(),
                 State::Idle => player.release,
-                _ if thread.is_driver() => player.release,
+                _ if thread.serves => player.release,
                 _ => NEVER,
             };
             until = until.min(at);
-            if thread.is_driver() {
+            if thread.serves {
                 until = until.min(player.release);
             }
         }
@@ -476,6 +502,11 @@ impl Core {
                 player.cap -= time;
             }
         }
+        self.now += time;
+        if charged && player.account.left() == time {
+            self.end_of_piece(n);
+        }
+        let player = &mut self.players[n];
         let ended = charged && player.account.charge(time);
         if player.depth > 0 && player.cap == 0 && player.rest > 0 {
             self.overruns(n, set);
@@ -484,15 +515,16 @@ impl Core {
         if ended {
             self.turns += 1;
             player.turn = self.turns;
-            if player.depth > 0 && !player.account.is_usable(self.now + time) {
+            if player.depth > 0 && !player.account.is_usable(self.now) {
                 self.seen.ended_in_call = true;
-                self.seen.keep(self.now + time);
+                self.seen.keep(self.now);
             }
         }
     }
 
     /// A call took longer than it may: its servers go back to before it, and answer.
     fn overruns(&mut self, n: usize, set: &Set) {
+        self.seen.overran = true;
         let (mut inside, mut next) = (self.players[n].depth, self.players[n].next);
         while inside > 0 {
             match set.threads[n].job[next] {
@@ -508,24 +540,24 @@ impl Core {
         (self.players[n].next, self.players[n].rest) = (next, 0);
     }
 
-    /// Jobs that are not done yet, and late already.
+    fn end_of_job(&mut self, n: usize) {
+        let released = self.players[n].released;
+        let took = self.now - released;
+        self.seen.worst[n] = self.seen.worst[n].max(took);
+        if took > self.promises[n].job {
+            self.seen.missed.get_or_insert((n, released));
+        }
+    }
+
+    /// What is not done yet, and late already.
     fn judge_unfinished(&mut self, set: &Set) {
         for (n, thread) in set.threads.iter().enumerate() {
-            let player = &self.players[n];
-            if thread.is_driver() || player.state == State::Idle {
-                continue;
-            }
-            let since = self.now - player.released;
-            self.seen.worst[n] = self.seen.worst[n].max(since);
-            if is_promised(thread) && since > thread.period {
-                self.seen.missed.get_or_insert((n, player.released));
+            if self.players[n].state != State::Idle {
+                self.end_of_piece(n);
+                if !thread.serves {
+                    self.end_of_job(n);
+                }
             }
         }
     }
-}
-
-/// Whether a thread's jobs have to be done in their periods.
-#[must_use]
-pub fn is_promised(thread: &Thread) -> bool {
-    thread.guaranteed && !thread.is_driver() && !thread.waits()
 }

@@ -1,6 +1,7 @@
 //! Random sets by class. Shares are spread evenly among all that add up to a sum (UUniFast: Bini and Buttazzo,
 //! *Measuring the performance of schedulability tests*, 2005), periods by their logarithm.
 
+use crate::account::part;
 use crate::random::Random;
 use crate::set::{Op, Policy, Server, Set, Thread, Time};
 
@@ -9,19 +10,19 @@ use crate::set::{Op, Policy, Server, Set, Thread, Time};
 pub enum Class {
     /// Threads that have nothing to do with each other.
     Independent,
-    /// Threads that ask a driver.
+    /// Threads that ask drivers.
     Direct,
     /// Threads that call servers, some of which want more time than they have.
     Calls,
     /// Servers that call others.
     Nested,
-    /// Servers that ask a driver.
+    /// Servers that ask drivers, and drivers that call servers.
     Inside,
     /// Strict budgets.
     Strict,
     /// Threads that wait often, with short lists of refills.
     Lists,
-    /// The kernel's own work counts.
+    /// The kernel's own work counts; everything else may come, too.
     Overhead,
 }
 
@@ -38,12 +39,10 @@ impl Class {
         (Self::Overhead, "overhead"),
     ];
 
-    const fn has_servers(self) -> bool {
+    /// Whether its threads call servers.
+    #[must_use]
+    pub const fn has_servers(self) -> bool {
         matches!(self, Self::Calls | Self::Nested | Self::Inside)
-    }
-
-    const fn has_drivers(self) -> bool {
-        matches!(self, Self::Direct | Self::Inside)
     }
 }
 
@@ -53,37 +52,85 @@ pub const TICK: Time = 1_000;
 /// A set of a class.
 #[must_use]
 pub fn set(class: Class, random: &mut Random) -> Set {
-    Maker { class, random, set: Set::default() }.set()
+    let mut features = Features::of(class, random);
+    if class == Class::Overhead && random.percent(50) {
+        // A class of its own for each would be too many: what else there is comes here with the kernel's work.
+        let other = Class::ALL[random.between(1, 6) as usize].0;
+        features = Features { overhead: true, ..Features::of(other, random) };
+    }
+    Maker { features, random, set: Set::default() }.set()
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Features {
+    servers: u64,
+    drivers: u64,
+    nested: bool,
+    inside: bool,
+    /// Percent of budgets.
+    strict: u64,
+    /// Percent of parts of jobs that are followed by a wait.
+    sleeps: u64,
+    short_lists: bool,
+    overhead: bool,
+}
+
+impl Features {
+    fn of(class: Class, random: &mut Random) -> Self {
+        let nested = class == Class::Nested;
+        Self {
+            servers: if class.has_servers() { random.between(1 + u64::from(nested), 3) } else { 0 },
+            drivers: if matches!(class, Class::Direct | Class::Inside) {
+                random.between(1, 2)
+            } else {
+                0
+            },
+            nested,
+            inside: class == Class::Inside,
+            strict: if class == Class::Strict { 50 } else { 0 },
+            sleeps: match class {
+                Class::Lists | Class::Overhead => 80,
+                Class::Direct => 0,
+                _ => 15,
+            },
+            short_lists: class == Class::Lists,
+            overhead: class == Class::Overhead,
+        }
+    }
 }
 
 struct Maker<'a> {
-    class: Class,
+    features: Features,
     random: &'a mut Random,
     set: Set,
 }
 
 impl Maker<'_> {
     fn set(mut self) -> Set {
-        if self.class == Class::Overhead {
-            self.set.overhead = TICK;
-        }
+        self.set.overhead = if self.features.overhead { TICK } else { 0 };
         self.threads();
-        if self.class.has_servers() {
-            let servers = self.random.between(if self.class == Class::Nested { 2 } else { 1 }, 3);
-            let server = Server { priority: 0, longest: None };
-            self.set.servers = vec![server; servers as usize];
+        for _ in 0..self.features.servers {
+            // Most say how long they take; which are those is decided before jobs are made to fit.
+            let longest = (!self.random.percent(20)).then_some(0);
+            self.set.servers.push(Server { priority: 0, longest });
         }
-        if self.class.has_drivers() {
-            self.drivers();
+        for _ in 0..self.features.drivers {
+            self.driver();
         }
-        self.jobs();
+        for n in 0..self.set.threads.len() {
+            if !self.set.threads[n].serves {
+                self.job(n);
+            }
+        }
         self.ceilings();
+        self.budgets();
         self.set
     }
 
     fn threads(&mut self) {
         let count = self.random.between(2, 5);
-        let sum = if self.class.has_servers() { 0.2 } else { 0.4 } + 0.55 * self.random.share();
+        let busy = self.features.servers + self.features.drivers > 0;
+        let sum = if busy { 0.15 } else { 0.4 } + 0.55 * self.random.share();
         let mut periods: Vec<Time> =
             (0..count).map(|_| (8.0 * 20f64.powf(self.random.share())) as Time * TICK).collect();
         if self.random.percent(75) {
@@ -92,37 +139,28 @@ impl Maker<'_> {
         let mut rest = sum;
         for (n, period) in periods.into_iter().enumerate() {
             let left = count - n as u64;
-            let after = if left == 1 {
-                0.0
-            } else {
-                rest * self.random.share().powf(1.0 / (left - 1) as f64)
-            };
+            let share = self.random.share();
+            let after = if left == 1 { 0.0 } else { rest * share.powf(1.0 / (left - 1) as f64) };
             let budget = (period as f64 * (rest - after)) as Time / TICK * TICK;
             rest = after;
-            self.thread(n, period, budget.clamp(TICK, period), 10 * left as u8);
+            // Sometimes two of one priority.
+            let priority = 10 * left as u8 + if self.random.percent(5) { 10 } else { 0 };
+            self.thread(n, period, budget.clamp(TICK, period), priority);
         }
     }
 
     fn thread(&mut self, n: usize, period: Time, budget: Time, priority: u8) {
-        let loose = if self.class.has_servers() { 45 } else { 15 };
-        let guaranteed = n == 0 || !self.random.percent(loose);
-        let strict = match self.class {
-            Class::Strict => self.random.percent(50),
-            _ => false,
-        };
-        let full = !guaranteed && self.random.percent(8) && n > 1;
-        let refills = match self.class {
-            Class::Lists => self.random.between(2, 4),
-            _ => 8,
+        let loose = if self.features.servers > 0 { 40 } else { 15 };
+        let guaranteed = !self.random.percent(if n == 0 { loose / 4 } else { loose });
+        let full = !guaranteed && n > 1 && self.random.percent(8);
+        let refills = if self.features.short_lists { self.random.between(2, 4) } else { 8 };
+        let policy = match () {
+            () if full => Policy::Full,
+            () if self.random.percent(self.features.strict) => Policy::Strict,
+            () => Policy::Sporadic,
         };
         self.set.threads.push(Thread {
-            policy: if full {
-                Policy::Full
-            } else if strict {
-                Policy::Strict
-            } else {
-                Policy::Sporadic
-            },
+            policy,
             budget,
             period,
             refills: refills as usize,
@@ -131,148 +169,195 @@ impl Maker<'_> {
             activations: 1,
             priority,
             job: Vec::new(),
+            serves: false,
             interrupt: 0,
         });
     }
 
-    fn drivers(&mut self) {
-        for _ in 0..self.random.between(1, 2) {
-            let share = self.random.between(1, 15) as u32 * 10_000;
-            let longest = self.set.threads.iter().map(|t| t.period).max().unwrap_or(TICK);
-            self.set.threads.push(Thread {
-                policy: Policy::Pibs(share),
-                budget: 0,
-                period: longest,
-                refills: 8,
-                guaranteed: true,
-                background: false,
-                activations: 1,
-                priority: 0,
-                job: Vec::new(),
-                interrupt: 0,
-            });
-        }
+    fn driver(&mut self) {
+        let own = self.features.inside && self.random.percent(15);
+        let share = self.random.between(1, 15);
+        let longest = self.set.threads.iter().map(|t| t.period).max().unwrap_or(TICK);
+        let shortest = self.set.threads.iter().map(|t| t.period).min().unwrap_or(TICK);
+        let period = TICK * self.random.between(shortest / TICK, longest / TICK);
+        let interrupts = !own && self.random.percent(20);
+        // One with a context of a thread's is asked in the same way, and works at its own priority.
+        let policy = if own { Policy::Sporadic } else { Policy::Pibs(share as u32 * 10_000) };
+        let calls = self.features.inside && !own && self.random.percent(10);
+        let job = if calls { vec![Op::Call(0), Op::Run(TICK), Op::Answer] } else { Vec::new() };
+        self.set.threads.push(Thread {
+            policy,
+            budget: if own { (period * share / 100).max(TICK) / TICK * TICK } else { 0 },
+            period,
+            refills: 8,
+            guaranteed: self.random.percent(50),
+            background: false,
+            activations: 1,
+            priority: if own {
+                self.random.between(1, 5) as u8 * 10 + 5
+            } else {
+                self.random.below(3) as u8
+            },
+            job,
+            serves: true,
+            interrupt: if interrupts { TICK * self.random.between(1, 3) } else { 0 },
+        });
     }
 
-    fn jobs(&mut self) {
-        for n in 0..self.set.threads.len() {
-            if self.set.threads[n].is_driver() {
-                continue;
-            }
-            let thread = &self.set.threads[n];
-            let (budget, period, guaranteed) = (thread.budget, thread.period, thread.guaranteed);
-            let demand = if guaranteed { budget } else { budget * self.random.between(1, 6) };
-            let job = self.job(demand, period);
-            let waits = job.iter().filter(|op| matches!(op, Op::Sleep(_) | Op::Ask(..))).count();
-            let thread = &mut self.set.threads[n];
-            thread.activations = 1 + waits as u32;
-            thread.refills = thread.refills.max(2 + waits);
-            thread.job = job;
-        }
-    }
-
-    /// What a thread does that uses so much time of its own.
-    fn job(&mut self, demand: Time, period: Time) -> Vec<Op> {
+    fn job(&mut self, n: usize) {
+        let thread = &self.set.threads[n];
+        let (budget, period, guaranteed) = (thread.budget, thread.period, thread.guaranteed);
+        let demand = if guaranteed { budget } else { budget * self.random.between(1, 6) };
+        let overruns = !guaranteed && self.random.percent(15);
+        let calls = self.random.percent(75);
         let mut job = Vec::new();
-        let parts = match self.class {
-            Class::Independent | Class::Strict if self.random.percent(80) => 1,
-            _ => self.random.between(1, 3),
-        };
+        let parts = if self.random.percent(40) { 1 } else { self.random.between(1, 3) };
         let mut left = demand / TICK;
         for part in (0..parts).rev() {
             let time = if part == 0 { left } else { self.random.between(0, left) };
             left -= time;
-            self.part(&mut job, time * TICK, period, part == 0);
+            let most = if overruns { Time::MAX } else { budget };
+            self.part(&mut job, time * TICK, period, calls.then_some(most));
+            if part > 0 && self.random.percent(self.features.sleeps) {
+                job.push(Op::Sleep(TICK * self.random.between(1, (period / TICK / 4).max(1))));
+            }
         }
-        if job.is_empty() {
-            job.push(Op::Run(demand));
-        }
-        job
+        let waits = job.iter().filter(|op| matches!(op, Op::Sleep(_) | Op::Ask(..))).count();
+        let thread = &mut self.set.threads[n];
+        thread.activations = 1 + waits as u32;
+        thread.refills = thread.refills.max(2 + waits);
+        thread.job = job;
     }
 
-    fn part(&mut self, job: &mut Vec<Op>, time: Time, period: Time, last: bool) {
+    /// A part of a job, with a call that is no longer than `most`, if any.
+    fn part(&mut self, job: &mut Vec<Op>, mut time: Time, period: Time, most: Option<Time>) {
         if time == 0 {
             return;
         }
         let servers = self.set.servers.len() as u64;
-        if servers > 0 && self.random.percent(60) {
+        if let (Some(most), 1.., true) = (most, servers, self.random.percent(70)) {
             let first = self.random.below(servers);
-            self.call(job, time, first, period);
-        } else {
+            let says = self.set.servers[first as usize..].iter().any(|s| s.longest.is_some());
+            let call = if says { time.min(most) } else { time };
+            self.call(job, call, first, period);
+            time -= call;
+        }
+        if time > 0 {
             job.push(Op::Run(time));
         }
-        if self.class.has_drivers() && self.random.percent(35) {
+        if self.features.drivers > 0
+            && self.random.percent(if self.features.inside { 10 } else { 40 })
+        {
             job.push(self.request(period));
-        } else if !last && servers == 0 && !matches!(self.class, Class::Direct) {
-            job.push(Op::Sleep(TICK * self.random.between(1, (period / TICK / 4).max(1))));
         }
     }
 
     fn request(&mut self, period: Time) -> Op {
-        let drivers: Vec<usize> =
-            (0..self.set.threads.len()).filter(|n| self.set.threads[*n].is_driver()).collect();
-        let driver = drivers[self.random.below(drivers.len() as u64) as usize];
-        let Policy::Pibs(share) = self.set.threads[driver].policy else { unreachable!() };
-        let most = crate::account::part(share, period) * 2 / TICK;
-        Op::Ask(driver as u8, TICK * self.random.between(1, most.max(1)))
+        let first = self.set.threads.iter().position(|t| t.serves).unwrap_or(0);
+        let driver = first + self.random.below((self.set.threads.len() - first) as u64) as usize;
+        let most = match self.set.threads[driver].policy {
+            Policy::Pibs(share) => part(share, period) * 2,
+            _ => self.set.threads[driver].budget,
+        };
+        Op::Ask(driver as u8, TICK * self.random.between(1, (most / TICK).max(1)))
     }
 
     fn call(&mut self, job: &mut Vec<Op>, time: Time, server: u64, period: Time) {
-        job.push(Op::Call(server as u8));
+        let last = server + 1 == self.set.servers.len() as u64;
+        let nested = !last && self.features.nested && self.random.percent(70);
         let before = TICK * self.random.between(0, time / TICK);
-        let nested = server + 1 < self.set.servers.len() as u64
-            && self.class == Class::Nested
-            && self.random.percent(70);
+        job.push(Op::Call(server as u8));
         if before > 0 {
             job.push(Op::Run(before));
         }
-        if self.class == Class::Inside && self.random.percent(60) {
+        if self.features.inside && self.random.percent(60) {
             job.push(self.request(period));
         }
-        let rest = time - before;
-        if nested && rest > 0 {
-            self.call(job, rest, server + 1, period);
-        } else if rest > 0 {
-            job.push(Op::Run(rest));
+        match time - before {
+            0 => {}
+            rest if nested => self.call(job, rest, server + 1, period),
+            rest => job.push(Op::Run(rest)),
         }
         job.push(Op::Answer);
     }
 
-    /// Each server is as high as the highest that calls it, directly or through others, and says how long it takes.
+    /// Each server is as high as the highest that calls it, directly or through others. What it says of how long it
+    /// takes is right for all that keep to their budgets.
     fn ceilings(&mut self) {
-        let say = self.random.percent(60);
-        for thread in &self.set.threads {
-            let (mut inside, mut used): (Vec<u8>, Vec<Time>) = (Vec::new(), Vec::new());
+        let Set { threads, servers, .. } = &mut self.set;
+        for thread in threads.iter() {
+            // A driver comes at the priorities of all that may ask it, and their servers.
+            let top = if thread.serves { u8::MAX } else { thread.priority };
+            let mut inside: Vec<(usize, Time)> = Vec::new();
             for op in &thread.job {
                 match *op {
                     Op::Call(server) => {
-                        let of = &mut self.set.servers[usize::from(server)];
-                        of.priority = of.priority.max(thread.priority);
-                        inside.push(server);
-                        used.push(0);
+                        let of = &mut servers[usize::from(server)];
+                        of.priority = of.priority.max(top);
+                        inside.push((server.into(), 0));
                     }
-                    Op::Run(time) => used.iter_mut().for_each(|used| *used += time),
+                    Op::Run(time) => inside.iter_mut().for_each(|(_, used)| *used += time),
                     Op::Answer => {
-                        let (Some(server), Some(used)) = (inside.pop(), used.pop()) else {
-                            continue;
-                        };
-                        let of = &mut self.set.servers[usize::from(server)];
-                        if say {
-                            of.longest = Some(of.longest.unwrap_or(0).max(used));
-                        }
+                        let Some((server, used)) = inside.pop() else { continue };
+                        let longest = &mut servers[server].longest;
+                        let keeps = thread.serves || used <= thread.budget;
+                        *longest = longest.map(|l| if keeps { l.max(used) } else { l });
                     }
                     Op::Ask(..) | Op::Sleep(_) => {}
                 }
             }
         }
-        // A nested server is not below the one that calls it.
-        let ceilings: Vec<u8> = self.set.servers.iter().map(|s| s.priority).collect();
-        for n in 0..ceilings.len() {
-            self.set.servers[n].priority = ceilings[n].max(if self.class == Class::Nested {
-                ceilings[..=n].iter().copied().max().unwrap_or(0)
-            } else {
-                0
-            });
+        let highest = threads.iter().map(|t| t.priority).max().unwrap_or(0);
+        for server in servers.iter_mut() {
+            server.priority = server.priority.min(highest);
+            server.longest = server.longest.map(|l| l.max(TICK));
+        }
+        if self.features.nested {
+            for n in 1..servers.len() {
+                servers[n].priority = servers[n].priority.max(servers[n - 1].priority);
+            }
         }
     }
+
+    /// A promised thread has budget for its calls as their servers say. Most others have it for one call.
+    fn budgets(&mut self) {
+        let servers = self.set.servers.clone();
+        for thread in self.set.threads.iter_mut().filter(|t| !t.serves) {
+            let (counted, longest) = asks_for(thread, &servers);
+            if thread.guaranteed {
+                thread.budget = thread.budget.max(counted);
+                thread.guaranteed = thread.budget <= thread.period;
+            }
+            if !thread.guaranteed && !self.random.percent(5) {
+                thread.budget = thread.budget.max(longest);
+            }
+            thread.budget = thread.budget.min(thread.period);
+        }
+    }
+}
+
+/// What a job of a thread's uses at most, its calls as long as their servers say; the longest of those calls.
+fn asks_for(thread: &Thread, servers: &[Server]) -> (Time, Time) {
+    let (mut sum, mut longest, mut depth, mut call, mut says) = (0, 0, 0, 0, None);
+    for op in &thread.job {
+        match *op {
+            Op::Call(server) => {
+                if depth == 0 {
+                    (call, says) = (0, servers[usize::from(server)].longest);
+                }
+                depth += 1;
+            }
+            Op::Run(time) if depth > 0 => call += time,
+            Op::Run(time) => sum += time,
+            Op::Answer => {
+                depth -= 1;
+                if depth == 0 {
+                    sum += says.unwrap_or(call);
+                    longest = longest.max(says.unwrap_or(0));
+                }
+            }
+            Op::Ask(..) | Op::Sleep(_) => {}
+        }
+    }
+    (sum, longest)
 }

@@ -1,6 +1,6 @@
 //! The set in a plan's words, for the tests of the admission. This is all that the oracle knows of the plan.
 
-use crate::set::{Op, Policy, Set, Thread};
+use crate::set::{Op, Policy, Promise, Set, Thread, Time};
 use bulkhead_plan::Place;
 use bulkhead_plan::admission::Analysis;
 use bulkhead_plan::kernel::{
@@ -8,11 +8,42 @@ use bulkhead_plan::kernel::{
     Thread as PlanThread, User, Utilization,
 };
 
-/// What both tests say: by response times, by the bound.
-#[must_use]
-pub fn admitted(kernel: &Kernel) -> [bool; 2] {
-    let analysis = Analysis::new(kernel);
-    [Test::Response, Test::Bound].map(|test| analysis.refusals(test).is_empty())
+/// What the admission says of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// It is admitted by response times.
+    pub by_response: bool,
+    /// It is admitted by the bound.
+    pub by_bound: bool,
+    /// What that promises each thread: by response times, if it is admitted by these; else a period.
+    pub promises: Vec<Promise>,
+}
+
+impl Verdict {
+    /// Asks both tests.
+    #[must_use]
+    pub fn of(set: &Set, kernel: &Kernel) -> Self {
+        let analysis = Analysis::new(kernel);
+        let [by_response, by_bound] =
+            [Test::Response, Test::Bound].map(|test| analysis.refusals(test).is_empty());
+        let promise = |(n, thread): (usize, &Thread)| {
+            if !thread.guaranteed || !matches!(thread.policy, Policy::Sporadic | Policy::Strict) {
+                return Promise::NONE;
+            }
+            let response = analysis.response(n).ok().filter(|_| by_response);
+            let piece = response.unwrap_or(thread.period);
+            let whole = !thread.serves && !thread.waits();
+            Promise { job: if whole { piece } else { Time::MAX }, piece }
+        };
+        let promises = set.threads.iter().enumerate().map(promise).collect();
+        Self { by_response, by_bound, promises }
+    }
+
+    /// Whether a test admits it.
+    #[must_use]
+    pub const fn is_admitted(&self) -> bool {
+        self.by_response || self.by_bound
+    }
 }
 
 /// A set as a manifest would describe it: a program for each thread, with the rights that its jobs use.
@@ -74,7 +105,7 @@ impl Rights {
     fn of(set: &Set) -> Self {
         let mut endpoints = set.servers.len();
         let mut number = |thread: &Thread| {
-            thread.is_driver().then(|| {
+            thread.serves.then(|| {
                 endpoints += 1;
                 endpoints - 1
             })

@@ -1,22 +1,26 @@
 //! Patterns of releases that hurt: who is late with all released at once may be later if somebody entered a server
 //! just before. Hill climbing on how near a promised thread comes to its period.
 
-use crate::core::{Core, is_promised};
+use crate::core::{Core, Seen};
 use crate::generate::TICK;
 use crate::random::Random;
-use crate::set::{Pattern, Set, Time};
+use crate::set::{Pattern, Promise, Set, Time};
 
 /// What a search saw.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The worst patterns.
     pub patterns: Vec<Pattern>,
-    /// How much of its period the worst promised thread took, in thousandths.
+    /// How much of what was promised the worst one took, in thousandths.
     pub worst: u64,
     /// Who was late, and from which release.
     pub missed: Option<(usize, Time)>,
     /// In some run, a budget ended inside a server.
     pub ended_in_call: bool,
+    /// In some run, a call waited for budget before it began.
+    pub held: bool,
+    /// In some run, a call took longer than it may.
+    pub overran: bool,
     /// A driver was asked from inside a server.
     pub asked_in_call: bool,
     /// Runs.
@@ -24,7 +28,13 @@ pub struct Found {
 }
 
 /// Plays a set in so many ways, each derived from the worst one so far.
-pub fn search(core: &mut Core, set: &Set, random: &mut Random, runs: u64) -> Found {
+pub fn search(
+    core: &mut Core,
+    set: &Set,
+    promises: &[Promise],
+    random: &mut Random,
+    runs: u64,
+) -> Found {
     let mut found = Found::default();
     let mut patterns = vec![Pattern::default(); set.threads.len()];
     let mut best = patterns.clone();
@@ -34,11 +44,13 @@ pub fn search(core: &mut Core, set: &Set, random: &mut Random, runs: u64) -> Fou
         if run > 0 {
             change(set, &mut patterns, &delicate, random);
         }
-        let seen = core.play(set, &patterns, horizon(set, &patterns));
+        let seen = core.play(set, promises, &patterns, horizon(set, &patterns));
         found.runs += 1;
         found.ended_in_call |= seen.ended_in_call;
+        found.held |= seen.held;
+        found.overran |= seen.overran;
         found.asked_in_call |= seen.asked_in_call;
-        let worst = nearness(set, &seen.worst);
+        let worst = nearness(promises, seen);
         if worst >= found.worst || run == 0 {
             found.worst = worst;
             best.clone_from(&patterns);
@@ -59,9 +71,15 @@ fn horizon(set: &Set, patterns: &[Pattern]) -> Time {
     last + 3 * set.threads.iter().map(|t| t.period).max().unwrap_or(TICK)
 }
 
-fn nearness(set: &Set, worst: &[Time]) -> u64 {
-    let promised = set.threads.iter().zip(worst).filter(|(thread, _)| is_promised(thread));
-    promised.map(|(thread, worst)| worst * 1_000 / thread.period).max().unwrap_or(0)
+/// How much of what was promised the worst one took, in thousandths.
+fn nearness(promises: &[Promise], seen: &Seen) -> u64 {
+    let share = |took: Time, promised: Time| {
+        if promised < Time::MAX { took * 1_000 / promised.max(1) } else { 0 }
+    };
+    let of = |(n, promise): (usize, &Promise)| {
+        share(seen.worst[n], promise.job).max(share(seen.pieces[n], promise.piece))
+    };
+    promises.iter().enumerate().map(of).max().unwrap_or(0)
 }
 
 fn change(set: &Set, patterns: &mut [Pattern], delicate: &[Time], random: &mut Random) {

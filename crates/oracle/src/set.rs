@@ -52,21 +52,17 @@ pub struct Thread {
     pub activations: u32,
     /// The higher, the earlier.
     pub priority: u8,
-    /// What it does in each period; nothing for a driver.
+    /// What it does in each period. A driver's: what it does for each request, after the work that was asked for.
     pub job: Vec<Op>,
-    /// A driver's work for an interrupt; 0: its device interrupts nobody.
+    /// It is a driver: it works for those that ask it.
+    pub serves: bool,
+    /// A driver's work for an interrupt, at most once in a period; 0: its device interrupts nobody.
     pub interrupt: Time,
 }
 
 impl Thread {
     /// Longest list of refills that is played.
     pub const MOST_REFILLS: usize = 16;
-
-    /// Whether it works for those that ask.
-    #[must_use]
-    pub const fn is_driver(&self) -> bool {
-        matches!(self.policy, Policy::Pibs(_))
-    }
 
     /// Whether it waits for a driver, or for anything else but servers, in its job.
     #[must_use]
@@ -118,6 +114,20 @@ impl std::fmt::Display for Set {
         }
         write!(f, "  overhead {}", self.overhead)
     }
+}
+
+/// How long a thread may take, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// From a job's release to its end.
+    pub job: Time,
+    /// From when a refill can be used, and its thread wants to run, until it is used up or the thread stops wanting to.
+    pub piece: Time,
+}
+
+impl Promise {
+    /// Nothing is promised.
+    pub const NONE: Self = Self { job: Time::MAX, piece: Time::MAX };
 }
 
 /// When the jobs of a thread, or interrupts of a driver's device, come.
