@@ -31,9 +31,10 @@ run: build ## boot systems/demo.toml in QEMU; live with a terminal, else the sce
 test: build ## all tests; the last line is "N passed, N failed"
 	@$(HARNESS) test
 
-soak: build ## rogues at channels for 60 s of virtual time each, floods for 2 s
+soak: build ## rogues at channels for 60 s of virtual time each, floods for 2 s; a million sets for the admission
 	@SOAK=1 $(HARNESS) test --filter channel/rogue
 	@SOAK=1 $(HARNESS) test --filter channel/flood
+	@SOAK=1 $(HARNESS) test --filter sched/oracle
 
 bench: build ## measure in deterministic virtual time; target/bench/results.json
 	@$(HARNESS) bench

@@ -218,11 +218,6 @@ impl Account {
             self.join_first();
         }
     }
-
-    #[cfg(test)]
-    pub fn list(&self) -> &[Refill] {
-        &self.list[..self.len]
-    }
 }
 
 /// So many millionths of a time, rounded down.

@@ -119,6 +119,11 @@ pub struct Rules {
     pub own_priority: bool,
 }
 
+impl Rules {
+    /// All of them.
+    pub const KERNEL: Self = Self { reserves: true, caps: true, own_priority: true };
+}
+
 /// Plays sets, one after the other.
 #[derive(Debug)]
 pub struct Core {
@@ -126,6 +131,8 @@ pub struct Core {
     pub stride: Time,
     /// The kernel's rules.
     pub rules: Rules,
+    /// Who ran from when to when: thread, beginning, end. Kept only if there is a list.
+    pub slices: Option<Vec<(usize, Time, Time)>>,
     players: Vec<Player>,
     holders: [Option<u8>; MOST],
     promises: [Promise; MOST],
@@ -140,6 +147,7 @@ impl Default for Core {
         Self {
             stride: NEVER,
             rules: Rules::default(),
+            slices: None,
             players: Vec::with_capacity(MOST),
             holders: [None; MOST],
             promises: [Promise::NONE; MOST],
@@ -492,6 +500,12 @@ impl Core {
     }
 
     fn use_up(&mut self, n: usize, time: Time, set: &Set) {
+        if let Some(slices) = self.slices.as_mut().filter(|_| time > 0) {
+            match slices.last_mut() {
+                Some((who, _, end)) if *who == n && *end == self.now => *end += time,
+                _ => slices.push((n, self.now, self.now + time)),
+            }
+        }
         let player = &mut self.players[n];
         let charged = player.account.is_usable(self.now);
         if player.cost > 0 {

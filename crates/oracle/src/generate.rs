@@ -176,9 +176,13 @@ impl Maker<'_> {
 
     fn driver(&mut self) {
         let own = self.features.inside && self.random.percent(15);
-        let share = self.random.between(1, 15);
+        let mut share = self.random.between(1, 15);
         let longest = self.set.threads.iter().map(|t| t.period).max().unwrap_or(TICK);
         let shortest = self.set.threads.iter().map(|t| t.period).min().unwrap_or(TICK);
+        if self.features.overhead {
+            // What a driver gets for the shortest period is more than the kernel's work for it.
+            share = share.max((300 * TICK).div_ceil(shortest));
+        }
         let period = TICK * self.random.between(shortest / TICK, longest / TICK);
         let interrupts = !own && self.random.percent(20);
         // One with a context of a thread's is asked in the same way, and works at its own priority.

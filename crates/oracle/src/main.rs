@@ -1,60 +1,35 @@
 //! Asks the admission about random sets, and the oracle about those that it admits.
+//! `bulkhead-oracle ADMITTED [PATTERNS [SEED [CLASS [papers]]]]`
 
-use bulkhead_oracle::{Class, Core, Random, Rules, judge, search, set};
+use bulkhead_oracle::{Campaign, Class, Rules};
+use std::process::ExitCode;
 use std::time::Instant;
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let sets: u64 = arguments[0].parse().unwrap();
-    let runs: u64 = arguments[1].parse().unwrap();
-    let rules = match arguments.get(2).map(String::as_str) {
-        Some("papers") => Rules::default(),
-        _ => Rules { reserves: true, caps: true, own_priority: true },
+    let number = |n: usize, default: u64| {
+        arguments.get(n).and_then(|text| text.parse().ok()).unwrap_or(default)
     };
-    let show: u64 = arguments.get(3).map_or(1, |a| a.parse().unwrap());
+    let papers = arguments.get(4).is_some_and(|word| word == "papers");
+    let campaign = Campaign {
+        seed: number(2, 1),
+        admitted: number(0, 1_000),
+        patterns: number(1, 16),
+        rules: if papers { Rules::default() } else { Rules::KERNEL },
+        threads: 1,
+    };
+    let mut missed = 0;
     for (class, name) in Class::ALL {
-        if arguments.get(4).is_some_and(|only| only != name) {
+        if arguments.get(3).is_some_and(|only| only != "all" && only != name) {
             continue;
         }
-        let mut core = Core::default();
-        core.rules = rules;
-        let (mut tried, mut admitted, mut missed, mut refused, mut silent) =
-            (0u64, [0u64; 2], 0u64, 0u64, 0u64);
-        let (mut ended, mut held, mut overran, mut inside, mut shown, mut plays) =
-            (0u64, 0u64, 0u64, 0u64, 0, 0);
-        let (mut tight, mut any) = (0u64, 0u64);
         let began = Instant::now();
-        while tried < sets {
-            tried += 1;
-            let mut random = Random(tried.wrapping_mul(0x1234_5678_9abc) ^ class as u64);
-            let set = set(class, &mut random);
-            let verdict = judge::Verdict::of(&set, &judge::kernel(&set));
-            let by = [verdict.by_response, verdict.by_bound];
-            let found = search(&mut core, &set, &verdict.promises, &mut random, runs);
-            plays += found.runs;
-            if verdict.is_admitted() {
-                (0..2).for_each(|n| admitted[n] += u64::from(by[n]));
-                any += 1;
-                ended += u64::from(found.ended_in_call);
-                held += u64::from(found.held);
-                overran += u64::from(found.overran);
-                inside += u64::from(found.asked_in_call);
-                tight += u64::from(found.worst >= 1000);
-                if found.missed.is_some() {
-                    missed += 1;
-                    if shown < show {
-                        shown += 1;
-                        println!("{verdict:?}\n{set}\n  {found:?}");
-                    }
-                }
-            } else {
-                refused += 1;
-                silent += u64::from(found.missed.is_none());
-            }
+        let counts = campaign.class(class);
+        println!("{name}: {counts}; {:.1} s", began.elapsed().as_secs_f32());
+        if let Some(miss) = &counts.first {
+            println!("{miss}");
         }
-        println!(
-            "{name:12} tried {tried} admitted {any} {admitted:?} missed {missed} ended {ended} held {held} overran {overran} inside {inside} tight {tight} refused {refused} without a miss {silent} plays {plays} {:?}",
-            began.elapsed()
-        );
+        missed += counts.missed;
     }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

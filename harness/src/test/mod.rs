@@ -31,6 +31,7 @@ mod linux_link;
 mod load;
 mod mutate;
 mod net;
+mod oracle;
 mod probe;
 mod program_link;
 mod sarif;
@@ -54,6 +55,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(verify::jobs());
     jobs.extend(book::jobs());
     jobs.extend(fuzz::jobs());
+    jobs.extend(oracle::jobs());
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());

@@ -1,0 +1,80 @@
+//! The admission against the oracle (`crates/oracle`): of random sets that it admits none may be late, and of those in
+//! which nothing is late it may refuse some only.
+
+use super::driver::Job;
+use bulkhead_oracle::{Campaign, Class, Counts, Rules};
+
+/// Any other one is as good.
+const SEED: u64 = 2026;
+
+/// Patterns of releases for each set: the first one releases all at once, each other one is derived from the worst.
+const PATTERNS: u64 = 16;
+
+/// What is asked of a class. Numbers of sets are those of `make soak`; `make test` has a tenth.
+struct Asked {
+    class: Class,
+    admitted: u64,
+    /// At least so many of them with the end of a budget inside a call.
+    ended: u64,
+    /// At least so many of them with requests from inside a server.
+    inside: u64,
+    /// Of the sets in which nothing is late at most so many are refused, in thousandths.
+    refused: u64,
+}
+
+const fn asked(class: Class, admitted: u64, ended: u64, inside: u64, refused: u64) -> Asked {
+    Asked { class, admitted, ended, inside, refused }
+}
+
+const ASKED: [Asked; 4] = [
+    asked(Class::Independent, 100_000, 0, 0, 300),
+    asked(Class::Direct, 100_000, 0, 0, 300),
+    // Where anybody can keep a strict one waiting it is refused, though most of these waits do no harm.
+    asked(Class::Strict, 100_000, 0, 0, 800),
+    asked(Class::Lists, 100_000, 0, 0, 300),
+];
+
+pub fn jobs() -> Vec<Job> {
+    let job = |asked: &'static Asked| {
+        let name =
+            Class::ALL.iter().find(|(class, _)| *class == asked.class).map_or("", |(_, name)| name);
+        Job::one(format!("sched/oracle-{name}"), if is_soak() { 1_800 } else { 240 }, move |_| {
+            asked.judge()
+        })
+    };
+    ASKED.iter().map(job).collect()
+}
+
+fn is_soak() -> bool {
+    std::env::var_os("SOAK").is_some()
+}
+
+impl Asked {
+    fn judge(&self) -> Result<String, String> {
+        let part = if is_soak() { 1 } else { 10 };
+        let admitted = self.admitted / part;
+        let campaign = Campaign {
+            seed: SEED,
+            admitted,
+            patterns: PATTERNS,
+            rules: Rules::default(),
+            threads: 1,
+        };
+        let counts = campaign.class(self.class);
+        if let Some(miss) = &counts.first {
+            return Err(format!("{} of {} sets are late. {miss}", counts.missed, counts.admitted));
+        }
+        let short = |what: &str, seen: u64, least: u64| {
+            (seen * part < least).then(|| format!("only {seen} sets {what}: {counts}"))
+        };
+        let complaint = short("are admitted", counts.admitted, self.admitted)
+            .or_else(|| short("have a budget that ends inside a call", counts.ended, self.ended))
+            .or_else(|| short("have a request from inside a server", counts.inside, self.inside))
+            .or_else(|| self.refuses_too_many(&counts));
+        complaint.map_or_else(|| Ok(counts.to_string()), Err)
+    }
+
+    fn refuses_too_many(&self, counts: &Counts) -> Option<String> {
+        (counts.refused_share() > self.refused).then(|| format!("too many are refused: {counts}"))
+    }
+}
