@@ -7,6 +7,7 @@ use crate::random::Random;
 use crate::search::{Found, search};
 use crate::set::{Pattern, Set};
 use crate::shrink::shrink;
+use bulkhead_plan::kernel::Kernel;
 use std::fmt::{self, Display, Formatter};
 
 /// How much is tried.
@@ -81,7 +82,13 @@ impl Campaign {
     /// Tries a class.
     #[must_use]
     pub fn class(&self, class: Class) -> Counts {
-        let part = |nth: u64| self.part(class, nth);
+        self.class_told(class, judge::kernel)
+    }
+
+    /// Tries a class, the admission being told something else of a set than what it is: an error of the analysis.
+    #[must_use]
+    pub fn class_told(&self, class: Class, told: impl Fn(&Set) -> Kernel + Sync) -> Counts {
+        let part = |nth: u64| self.part(class, nth, &told);
         std::thread::scope(|scope| {
             let others: Vec<_> =
                 (1..self.threads).map(|nth| scope.spawn(move || part(nth))).collect();
@@ -94,7 +101,7 @@ impl Campaign {
     }
 
     /// Every n-th set, from the `nth` on.
-    fn part(&self, class: Class, nth: u64) -> Counts {
+    fn part(&self, class: Class, nth: u64, told: &impl Fn(&Set) -> Kernel) -> Counts {
         let mut core = Core::default();
         core.rules = self.rules;
         let mut counts = Counts::default();
@@ -104,19 +111,26 @@ impl Campaign {
             if counts.admitted == quota {
                 break;
             }
-            self.one(&mut core, class, number, &mut counts);
+            self.one(&mut core, class, number, told, &mut counts);
         }
         counts
     }
 
-    fn one(&self, core: &mut Core, class: Class, number: u64, counts: &mut Counts) {
+    fn one(
+        &self,
+        core: &mut Core,
+        class: Class,
+        number: u64,
+        told: &impl Fn(&Set) -> Kernel,
+        counts: &mut Counts,
+    ) {
         let mut random = self.random(class, number);
         let set = generate::set(class, &mut random);
-        let verdict = Verdict::of(&set, &judge::kernel(&set));
+        let verdict = Verdict::of(&set, &told(&set));
         let found = search(core, &set, &verdict.promises, &mut random, self.patterns);
         counts.count(&verdict, &found);
         if verdict.is_admitted() && found.missed.is_some() && counts.first.is_none() {
-            let (set, verdict, found) = shrink(core, set, verdict, found);
+            let (set, verdict, found) = shrink(core, set, verdict, found, told);
             let patterns = found.patterns.clone();
             counts.first = Some(Box::new(Miss { class, number, set, patterns, verdict, found }));
         }
@@ -162,7 +176,7 @@ impl Counts {
     #[must_use]
     pub const fn refused_share(&self) -> u64 {
         let all = self.silent + self.admitted - self.missed;
-        if all == 0 { 0 } else { self.silent * 1_000 / all }
+        self.silent * 1_000 / if all == 0 { 1 } else { all }
     }
 }
 

@@ -15,7 +15,7 @@ impl Random {
 
     /// 0 to `end` - 1; 0 if there is nothing below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
     /// From `low` to `high`, both included.

@@ -2,10 +2,11 @@
 
 use crate::core::Core;
 use crate::generate::TICK;
-use crate::judge::{self, Verdict};
+use crate::judge::Verdict;
 use crate::random::Random;
 use crate::search::{Found, search};
 use crate::set::{Op, Set, Thread};
+use bulkhead_plan::kernel::Kernel;
 
 /// Patterns that are tried for each smaller set.
 const PATTERNS: u64 = 64;
@@ -16,11 +17,11 @@ pub fn shrink(
     mut set: Set,
     mut verdict: Verdict,
     mut found: Found,
+    told: impl Fn(&Set) -> Kernel,
 ) -> (Set, Verdict, Found) {
     'again: loop {
         for smaller in smaller(&set) {
-            let kernel = judge::kernel(&smaller);
-            let other = Verdict::of(&smaller, &kernel);
+            let other = Verdict::of(&smaller, &told(&smaller));
             if !other.is_admitted() {
                 continue;
             }
