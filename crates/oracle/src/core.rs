@@ -52,6 +52,8 @@ struct Player {
     cap: Time,
     /// It waits for budget before it calls.
     held: bool,
+    /// It wanted to run, and had no budget.
+    starved: bool,
     /// A driver: whose work it does, if anybody's, and at which priority.
     client: Option<u8>,
     serves: u8,
@@ -196,6 +198,7 @@ impl Core {
                 cost: 0,
                 cap: NEVER,
                 held: false,
+                starved: false,
                 servers: [0; DEEP],
                 depth: 0,
                 turn: 0,
@@ -232,6 +235,16 @@ impl Core {
                 }
             } else if matches!(player.state, State::Asleep(until) if until <= self.now) {
                 self.wake(n);
+            }
+            // Who had no budget comes as if it woke when it has: last of its priority.
+            let player = &mut self.players[n];
+            let starved = player.state == State::Ready && !player.account.is_usable(self.now);
+            if std::mem::replace(&mut player.starved, starved)
+                && player.state == State::Ready
+                && !starved
+            {
+                self.turns += 1;
+                player.turn = self.turns;
             }
         }
     }

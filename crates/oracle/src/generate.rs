@@ -47,7 +47,7 @@ impl Class {
 }
 
 /// All times are multiples of this, but those in which a driver's share comes again.
-pub const TICK: Time = 1_000;
+pub const TICK: Time = 10_000;
 
 /// A set of a class.
 #[must_use]
