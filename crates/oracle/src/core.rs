@@ -328,7 +328,20 @@ impl Core {
                 return;
             }
             self.step(n, set);
+            if self.is_overtaken(n, set) {
+                return;
+            }
         }
+    }
+
+    /// Whether somebody else comes first now.
+    fn is_overtaken(&self, n: usize, set: &Set) -> bool {
+        let level = self.priority(n, set);
+        let comes = |other: &usize| {
+            let account = &self.players[*other].account;
+            *other != n && account.is_usable(self.now) && self.can_run(*other, set)
+        };
+        (0..self.players.len()).filter(comes).any(|other| self.priority(other, set) > level)
     }
 
     fn can_run(&self, n: usize, set: &Set) -> bool {

@@ -2,11 +2,15 @@
 //! what the admission promises. Programs do what their jobs say; the kernel's own code decides the rest.
 
 use bulkhead_kernel_fake::kernel::abi::{Kind, Policy as Given, label};
+use bulkhead_kernel_fake::kernel::host::Odd;
 use bulkhead_kernel_fake::kernel::{self, Context, Machine as _, Ref};
 use bulkhead_kernel_fake::{Thread as Made, World};
 use bulkhead_oracle::{
     Campaign, Class, Core, Op, Pattern, Policy, Promise, Rules, Set, Time, judge, search, set,
 };
+
+/// What the kernel does beyond the papers.
+const RULES: Rules = Rules { reserves: false, caps: false, own_priority: false };
 
 /// When everything is set up.
 const START: Time = 1_000_000;
@@ -193,29 +197,38 @@ impl<'a> System<'a> {
         }
     }
 
+    /// A step that takes no time. What the kernel wants called once more is.
     fn step(&mut self, role: Role, client: usize) {
         let made = match role {
             Role::Thread(n) => self.threads[n],
             Role::Server(s) => self.servers[s].0,
         };
+        let before = self.world.machine.get(made.at).registers.ip::<Odd>();
+        let place = self.places[client];
+        let called = self.does(role, made, client);
+        let after = self.world.machine.get(made.at).registers.ip::<Odd>();
+        if called && before == after {
+            self.places[client] = place;
+        }
+    }
+
+    /// True: it was a call.
+    fn does(&mut self, role: Role, made: Made, client: usize) -> bool {
         let next = self.places[client].next;
         self.places[client].next += 1;
         let now = self.world.machine.time;
         let words = |work: Time| [client as u64, work, 0, 0];
         match self.set.threads[client].job.get(next) {
-            Some(Op::Run(time)) => self.places[client].rest = *time,
+            Some(Op::Run(time)) => {
+                self.places[client].rest = *time;
+                return false;
+            }
             Some(Op::Sleep(time)) => self.world.wait(made, self.pause, now + time),
             Some(Op::Call(server)) => {
-                let at = self.endpoints[usize::from(*server)];
-                self.world.call(made, at, 0, words(0));
-                // A call that waits for budget first is made again.
-                if self.repeats(made) {
-                    self.places[client].next -= 1;
-                }
+                self.world.call(made, self.endpoints[usize::from(*server)], 0, words(0));
             }
             Some(Op::Ask(driver, work)) => {
-                let at = self.drivers[usize::from(*driver)];
-                self.world.call(made, at, 0, words(*work));
+                self.world.call(made, self.drivers[usize::from(*driver)], 0, words(*work));
             }
             Some(Op::Answer) => {
                 let Role::Server(s) = role else { panic!("{role:?} answers") };
@@ -232,21 +245,31 @@ impl<'a> System<'a> {
                     words(0),
                 );
             }
-            None => self.end_of_job(client, made, now),
+            None => return self.end_of_job(client, made, now),
         }
+        true
     }
 
-    fn repeats(&self, _: Made) -> bool {
-        false
-    }
-
-    fn end_of_job(&mut self, n: usize, made: Made, now: Time) {
+    fn end_of_job(&mut self, n: usize, made: Made, now: Time) -> bool {
         let place = &mut self.places[n];
         self.worst[n] = self.worst[n].max(now - place.released);
         place.busy = false;
-        if place.release > now {
+        let waits = place.release > now;
+        if waits {
             let release = place.release;
             self.world.wait(made, self.pause, release);
+        }
+        waits
+    }
+}
+
+/// Who is first of two things at the same moment is nobody's to say: lets no two be.
+fn apart(set: &mut Set) {
+    for (n, thread) in set.threads.iter_mut().enumerate() {
+        for (at, op) in thread.job.iter_mut().enumerate() {
+            if let Op::Run(time) | Op::Ask(_, time) | Op::Sleep(time) = op {
+                *time -= 7 * n as Time + 31 * at as Time + 3;
+            }
         }
     }
 }
@@ -276,7 +299,10 @@ fn compare(class: Class, sets: u64, rules: Rules) -> (u64, u64) {
             continue;
         }
         core.slices = None;
-        let found = search(&mut core, &set, &verdict.promises, &mut random, 8);
+        let mut found = search(&mut core, &set, &verdict.promises, &mut random, 8);
+        apart(&mut set);
+        let patterns = &mut found.patterns;
+        patterns.iter_mut().enumerate().for_each(|(n, pattern)| pattern.offset += 101 * n as Time);
         let end = 3 * set.threads.iter().map(|thread| thread.period).max().unwrap_or(0);
         core.slices = Some(Vec::new());
         core.play(&set, &vec![Promise::NONE; set.threads.len()], &found.patterns, end);
@@ -298,11 +324,13 @@ fn compare(class: Class, sets: u64, rules: Rules) -> (u64, u64) {
     (same, played)
 }
 
+/// Tick for tick, but where a thread that is answered overtakes one of its priority.
 #[test]
 fn the_kernel_does_what_the_oracle_says() {
-    for (class, _) in Class::ALL {
-        if class != Class::Overhead {
-            compare(class, 200, Rules::default());
-        }
+    let (mut same, mut played) = (0, 0);
+    for (class, _) in Class::ALL.into_iter().filter(|(class, _)| *class != Class::Overhead) {
+        let (a, b) = compare(class, 200, RULES);
+        (same, played) = (same + a, played + b);
     }
+    assert!(same * 1_000 >= played * 995, "{same} of {played}");
 }
