@@ -1,6 +1,7 @@
 //! `bulkhead exits`: exits by cause, from the report of a run.
 
 use crate::output;
+use bulkhead_manifest::limits;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,11 +13,14 @@ pub struct Arguments {
     report: PathBuf,
 }
 
+/// Bytes of a report at most. That of the demo has some 100,000.
+const MOST: u64 = 64 << 20;
+
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let path = arguments.report.display();
-    let text = match std::fs::read_to_string(&arguments.report) {
-        Ok(text) => text,
+    let text = match limits::bytes(&arguments.report, MOST) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) => {
             return output::fail(&format!(
                 "{path}: {error}; `bulkhead run M --report {path}` makes it"

@@ -2,6 +2,7 @@
 
 use crate::output;
 use bulkhead_layout::map::GUEST_LOW_END;
+use bulkhead_manifest::limits;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,10 +17,13 @@ pub struct Arguments {
     output: PathBuf,
 }
 
+/// Bytes of a program at most: more than any that fits below what monitors show a guest.
+const MOST: u64 = 1 << 30;
+
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let name = arguments.program.display().to_string();
-    let elf = match std::fs::read(&arguments.program) {
+    let elf = match limits::bytes(&arguments.program, MOST) {
         Ok(elf) => elf,
         Err(error) => return output::fail(&format!("{name}: {error}")),
     };

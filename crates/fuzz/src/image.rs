@@ -34,7 +34,7 @@ fn sample() -> Result<Sample, String> {
             text + &format!("[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"bare\", program = \"artifact:hello\" }}\ncores = [{}, {}]\nmemory = {at}\n", 2 * n, 2 * n + 1)
         });
     let artifacts = crate::artifacts();
-    let source = Source { path: crate::root().join("fuzz.toml"), text };
+    let source = Source::new(crate::root().join("fuzz.toml"), text);
     let options =
         Options { artifacts: Some(artifacts.clone()), skip_files: false, ..Options::default() };
     let checked = load_text(&Arc::new(source), &options).map_err(|d| render::human(&d, false))?;

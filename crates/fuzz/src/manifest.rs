@@ -27,10 +27,8 @@ pub const PIECES: &[&str] = &[
 
 /// One text, as if it lay beside the tests' manifests.
 pub fn run(bytes: &[u8]) -> Result<Seen, String> {
-    let source = Source {
-        path: crate::root().join("tests/manifests/fuzzed.toml"),
-        text: String::from_utf8_lossy(bytes).into_owned(),
-    };
+    let path = crate::root().join("tests/manifests/fuzzed.toml");
+    let source = Source::new(path, String::from_utf8_lossy(bytes).into_owned());
     let options =
         Options { artifacts: Some(crate::artifacts()), skip_files: true, ..Options::default() };
     let mut seen = Seen::default();

@@ -9,6 +9,12 @@
 //! (`sdk/include/bulkhead-marker.h` is the C form, checked against this module
 //! by a test). RAX at the marker is its value where the code has one.
 
+/// Line of a Linux' console from which on it is under load: whoever looks on counts its exits between this and
+/// [`LOAD_ENDS`], without the plugin.
+pub const LOAD_BEGINS: &str = "demo: load begins";
+/// Line at the load's end.
+pub const LOAD_ENDS: &str = "demo: load ends";
+
 /// Upper half of the displacement.
 pub const SIGNATURE: u16 = 0xB417;
 /// The instruction up to its displacement.

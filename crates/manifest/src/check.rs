@@ -5,8 +5,8 @@ use crate::artifact;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::machine;
 use crate::rules::{self, Context, Item};
-use crate::source::{Document, Location, Source, k, n};
-use crate::{schema, shape};
+use crate::source::{Document, Source, k, n};
+use crate::{limits, schema, shape};
 use bulkhead_plan::{Machine, Plan, System};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -44,13 +44,12 @@ impl Checked {
     /// What does not fit.
     pub fn plan(&self, image_len: u64) -> Result<Plan, Diagnostics> {
         self.system.plan(image_len).map_err(|misfits| {
-            Diagnostics(
+            Diagnostics::new(
                 misfits
                     .into_iter()
                     .map(|misfit| rules::memory::misfit(&self.system, &self.places, misfit))
                     .collect(),
             )
-            .sorted()
         })
     }
 }
@@ -60,31 +59,10 @@ impl Checked {
 /// # Errors
 /// Everything that was found.
 pub fn load(path: &Path, options: &Options) -> Result<Checked, Diagnostics> {
-    match read_text(path) {
+    match limits::read(path) {
         Ok(source) => load_text(&source, options),
-        Err(finding) => Err(Diagnostics(vec![*finding])),
+        Err(finding) => Err(Diagnostics::new(vec![*finding])),
     }
-}
-
-/// Reads a file as text.
-fn read_text(path: &Path) -> Result<Arc<Source>, Box<Diagnostic>> {
-    let source = |text| Arc::new(Source { path: path.to_owned(), text });
-    let bytes = std::fs::read(path).map_err(|error| {
-        let message = format!("cannot read {}: {error}", path.display());
-        let at = Location::start(&source(String::new()));
-        Box::new(
-            Diagnostic::new("file-unreadable", at, message).help("give the path of a TOML file"),
-        )
-    })?;
-    String::from_utf8(bytes).map(source).map_err(|error| {
-        let wrong = error.utf8_error().valid_up_to();
-        let source = source(String::from_utf8_lossy(error.as_bytes()).into_owned());
-        let at = Location { source, range: wrong..wrong };
-        Box::new(
-            Diagnostic::new("file-not-text", at, format!("byte {wrong} is not UTF-8"))
-                .help("save the file as UTF-8 text"),
-        )
-    })
 }
 
 /// Checks a manifest's text; `source.path` says where it would stand.
@@ -95,8 +73,12 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
     let (document, errors) = Document::parse(source, &source.text);
     let mut found: Vec<Diagnostic> = errors.iter().map(|error| syntax(&document, error)).collect();
     // What follows a syntax error is guesswork: a key may have been lost.
+    if found.is_empty() {
+        found = limits::check(&document);
+        rules::names::sandboxes_too_many(&document, &mut found);
+    }
     if !found.is_empty() {
-        return Err(Diagnostics(found).sorted());
+        return Err(Diagnostics::new(found));
     }
     found.extend(shape::check(&document, &schema::manifest()));
     let mut decoder = Decoder { document: &document, found: &mut found };
@@ -141,7 +123,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         let image_estimate = rules::memory::image_estimate(&context);
         Ok(Checked { system, image_estimate, places })
     } else {
-        Err(Diagnostics(found).sorted())
+        Err(Diagnostics::new(found))
     }
 }
 
@@ -227,7 +209,7 @@ fn describe(context: &Context<'_, '_>) -> Result<Option<Machine>, Vec<Diagnostic
     let root = artifact::root(&context.document.source().path);
     let far = root.map(|root| artifact::join(&root, machine));
     let path = if near.is_file() { near } else { far.filter(|far| far.is_file()).unwrap_or(near) };
-    let source = read_text(&path).map_err(|finding| {
+    let source = limits::read(&path).map_err(|finding| {
         if finding.rule != "file-unreadable" {
             return vec![*finding];
         }

@@ -2,6 +2,7 @@
 
 use crate::source::Location;
 use std::fmt;
+use std::path::Path;
 
 /// A finding. All of them are errors: what can be built is right.
 #[derive(Clone, Debug)]
@@ -56,20 +57,30 @@ impl Diagnostic {
     }
 }
 
-/// Everything that was found in a manifest.
+/// What was found in a manifest, the first [`Diagnostics::MOST`] of it.
 #[derive(Clone, Debug, Default)]
-pub struct Diagnostics(pub Vec<Diagnostic>);
+pub struct Diagnostics {
+    /// Findings in the order of the source, each once.
+    pub shown: Vec<Diagnostic>,
+    /// How many there were besides.
+    pub left_out: usize,
+}
 
 impl Diagnostics {
-    /// In the order of the source, each finding once.
+    /// More findings than these help nobody.
+    pub const MOST: usize = 100;
+
+    /// From findings in any order.
     #[must_use]
-    pub fn sorted(mut self) -> Self {
-        self.0.sort_by(|a, b| {
-            let key = |d: &Diagnostic| (d.at.source.path.clone(), d.at.range.start, d.rule);
-            key(a).cmp(&key(b))
-        });
-        self.0.dedup_by(|a, b| a.rule == b.rule && a.at == b.at && a.message == b.message);
-        self
+    pub fn new(mut all: Vec<Diagnostic>) -> Self {
+        fn key(d: &Diagnostic) -> (&Path, usize, &str) {
+            (&d.at.source.path, d.at.range.start, d.rule)
+        }
+        all.sort_by(|a, b| key(a).cmp(&key(b)));
+        all.dedup_by(|a, b| a.rule == b.rule && a.at == b.at && a.message == b.message);
+        let left_out = all.len().saturating_sub(Self::MOST);
+        all.truncate(Self::MOST);
+        Self { shown: all, left_out }
     }
 }
 
@@ -132,12 +143,27 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
+    use std::sync::Arc;
 
     #[test]
     fn near_names_are_found() {
         assert_eq!(nearest("core", ["name", "cores", "memory"]), Some("cores"));
         assert_eq!(nearest("memroy", ["name", "cores", "memory"]), Some("memory"));
         assert_eq!(nearest("quota", ["name", "cores", "memory"]), None);
+    }
+
+    #[test]
+    fn a_hundred_findings_are_shown() {
+        let source = Arc::new(Source::new("x".into(), "x".repeat(300)));
+        let finding = |at| {
+            let at = Location { source: Arc::clone(&source), range: at..at };
+            Diagnostic::new("rule", at.clone(), format!("{}", at.range.start))
+        };
+        let all = |count| Diagnostics::new((0..count).rev().chain(0..count).map(finding).collect());
+        assert_eq!((all(100).shown.len(), all(100).left_out), (100, 0));
+        assert_eq!((all(250).shown.len(), all(250).left_out), (100, 150));
+        assert_eq!(all(250).shown[7].message, "7");
     }
 
     #[test]

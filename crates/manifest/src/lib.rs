@@ -13,6 +13,7 @@ mod artifact;
 mod check;
 pub mod diagnostic;
 pub mod guest_file;
+pub mod limits;
 pub mod machine;
 pub mod raw;
 pub mod raw_kernel;

@@ -4,7 +4,7 @@
 use crate::diagnostic::{Diagnostic, list};
 use crate::raw_machine::{self, DeviceEntry, MachineFile};
 use crate::source::{Document, Source, Step, k, n};
-use crate::{schema, shape, size};
+use crate::{limits, schema, shape, size};
 use bulkhead_layout::{PAGE, map};
 use bulkhead_plan::{Device, Machine, Ports, Span, Trigger};
 use serde::Deserialize;
@@ -36,6 +36,9 @@ fn decode(source: &Arc<Source>) -> Result<(Document<'_>, MachineFile), Vec<Diagn
     let (document, errors) = Document::parse(source, &source.text);
     let mut found: Vec<Diagnostic> =
         errors.iter().map(|error| crate::check::syntax(&document, error)).collect();
+    if found.is_empty() {
+        found = limits::check(&document);
+    }
     if found.is_empty() {
         found = shape::check(&document, &schema::machine());
     }

@@ -25,13 +25,17 @@ const COLOUR: Paint =
 pub fn human(findings: &Diagnostics, colour: bool) -> String {
     let paint = if colour { COLOUR } else { PLAIN };
     let mut out = String::new();
-    for finding in &findings.0 {
+    for finding in &findings.shown {
         one(&mut out, finding, &paint);
         out.push('\n');
     }
-    let count = findings.0.len();
+    let count = findings.shown.len() + findings.left_out;
     let errors = if count == 1 { "error" } else { "errors" };
-    let _ = writeln!(out, "{}{count} {errors}{}", paint.bold, paint.off);
+    let shown = match findings.left_out {
+        0 => String::new(),
+        _ => format!(", of which these are the first {}", findings.shown.len()),
+    };
+    let _ = writeln!(out, "{}{count} {errors}{shown}{}", paint.bold, paint.off);
     out
 }
 
@@ -118,7 +122,7 @@ fn region(at: &Location) -> Value {
 }
 
 /// `{"version", "errors", "diagnostics": [{"rule", "message", "file", "line",
-/// "column", "end_line", "end_column", "label", "help": [], "related": []}]}`.
+/// "column", "end_line", "end_column", "label", "help": [], "related": []}]}`; `errors` counts those that are left out.
 #[must_use]
 pub fn json(findings: &Diagnostics) -> String {
     let place = |at: &Location| {
@@ -127,7 +131,7 @@ pub fn json(findings: &Diagnostics) -> String {
         place
     };
     let diagnostics: Vec<Value> = findings
-        .0
+        .shown
         .iter()
         .map(|finding| {
             let mut entry = place(&finding.at);
@@ -145,18 +149,23 @@ pub fn json(findings: &Diagnostics) -> String {
             entry
         })
         .collect();
-    let report = json!({"version": 1, "errors": findings.0.len(), "diagnostics": diagnostics});
+    let errors = findings.shown.len() + findings.left_out;
+    let report = json!({"version": 1, "errors": errors, "diagnostics": diagnostics});
     format!("{report:#}\n")
 }
 
 /// SARIF 2.1.0.
 #[must_use]
 pub fn sarif(findings: &Diagnostics) -> String {
-    let mut rules: Vec<&str> = findings.0.iter().map(|finding| finding.rule).collect();
+    let mut rules: Vec<&str> = findings.shown.iter().map(|finding| finding.rule).collect();
     rules.sort_unstable();
     rules.dedup();
     let rules: Vec<Value> = rules.iter().map(|rule| json!({"id": rule})).collect();
-    let results: Vec<Value> = findings.0.iter().map(sarif_result).collect();
+    let mut results: Vec<Value> = findings.shown.iter().map(sarif_result).collect();
+    if findings.left_out > 0 {
+        let text = format!("{} more findings are left out", findings.left_out);
+        results.push(json!({"level": "note", "message": {"text": text}}));
+    }
     let log = json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

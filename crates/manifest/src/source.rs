@@ -16,6 +16,24 @@ pub struct Source {
     pub path: PathBuf,
     /// Its text; empty if it could not be read.
     pub text: String,
+    /// Where its lines start: a place is found without counting from the first one.
+    lines: Vec<usize>,
+}
+
+impl Source {
+    /// A file with its text.
+    #[must_use]
+    pub fn new(path: PathBuf, text: String) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
+        Self { path, text, lines }
+    }
+
+    /// Number of the line of a byte, from 0, and where it starts.
+    fn line(&self, byte: usize) -> (usize, usize) {
+        let number = self.lines.partition_point(|start| *start <= byte).saturating_sub(1);
+        (number, self.lines[number])
+    }
 }
 
 /// A range of a file's text.
@@ -43,15 +61,10 @@ impl Location {
         byte
     }
 
-    fn line_start(&self, byte: usize) -> usize {
-        self.source.text[..byte].rfind('\n').map_or(0, |newline| newline + 1)
-    }
-
     fn line_column(&self, byte: usize) -> (usize, usize) {
         let byte = self.boundary(byte);
-        let start = self.line_start(byte);
-        let line = self.source.text[..start].matches('\n').count() + 1;
-        (line, self.source.text[start..byte].chars().count() + 1)
+        let (line, start) = self.source.line(byte);
+        (line + 1, self.source.text[start..byte].chars().count() + 1)
     }
 
     /// Line and column of its first character, both from 1.
@@ -69,7 +82,7 @@ impl Location {
     /// The line in which it starts, without its end.
     #[must_use]
     pub fn line(&self) -> &str {
-        let start = self.line_start(self.boundary(self.range.start));
+        let (_, start) = self.source.line(self.boundary(self.range.start));
         let rest = &self.source.text[start..];
         rest.split('\n').next().unwrap_or("").trim_end_matches('\r')
     }

@@ -39,13 +39,13 @@ fn judge(path: &Path, findings: &Diagnostics, artifacts: &Path, wrong: &mut Vec<
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&expected, &report).unwrap();
     }
-    if !findings.0.iter().any(|finding| finding.rule == rule(path)) {
+    if !findings.shown.iter().any(|finding| finding.rule == rule(path)) {
         wrong.push(format!("{} does not break its rule:\n{report}", path.display()));
     }
     if std::fs::read_to_string(&expected).ok().as_deref() != Some(&report) {
         wrong.push(format!("{} gets another report:\n{report}", path.display()));
     }
-    for finding in &findings.0 {
+    for finding in &findings.shown {
         if finding.help.is_empty() {
             wrong.push(format!(
                 "{}: {} does not say what would be right",
@@ -75,10 +75,10 @@ fn every_bad_machine_gets_its_report() {
     let mut wrong = Vec::new();
     for path in files(MACHINES) {
         let text = std::fs::read_to_string(&path).unwrap();
-        match machine::read(&Arc::new(Source { path: path.clone(), text })) {
+        match machine::read(&Arc::new(Source::new(path.clone(), text))) {
             Ok(_) => wrong.push(format!("{} is accepted", path.display())),
             Err(findings) => {
-                let findings = Diagnostics(findings).sorted();
+                let findings = Diagnostics::new(findings);
                 judge(&path, &findings, Path::new("ARTIFACTS"), &mut wrong);
             }
         }

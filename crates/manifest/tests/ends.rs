@@ -5,7 +5,6 @@ use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_manifest::source::Source;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load_text};
 use std::fmt::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Two Linuxes with such channels: kind and more, who has the driver or sends, who has the other end.
@@ -22,7 +21,7 @@ fn load(channels: &[(&str, [&str; 2])]) -> Result<Checked, Diagnostics> {
         let _ = writeln!(text, "size = \"256 KiB\"\nkind = {kind}");
     }
     let options = Options { skip_files: true, ..Options::default() };
-    load_text(&Arc::new(Source { path: Path::new("ends.toml").to_owned(), text }), &options)
+    load_text(&Arc::new(Source::new("ends.toml".into(), text)), &options)
 }
 
 const WOKEN: &str = "\"virtio\"\nnotify = \"doorbell\"";
@@ -63,7 +62,7 @@ fn doorbells_of_a_devices_channel_count_both_ways() {
     let half = MAX_BELLS / 2;
     let _ = load(half, half).unwrap_or_else(|found| panic!("{found}"));
     let Err(found) = load(half + 1, half) else { panic!("more are accepted than there are") };
-    let of_bells = found.0.iter().filter(|one| one.rule == "bells-too-many");
+    let of_bells = found.shown.iter().filter(|one| one.rule == "bells-too-many");
     let said: Vec<&str> = of_bells.map(|one| &one.message[..]).collect();
     assert_eq!(said, ["one", "two"].map(|name| format!("`{name}` rings for 33 ends of channels")));
 }

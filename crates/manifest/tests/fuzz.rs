@@ -101,9 +101,9 @@ fn changed(text: &str, changes: &[(prop::sample::Index, usize, String)]) -> Stri
 
 /// Renders in every form: places and texts are an input too.
 fn show(findings: &Diagnostics) {
-    assert!(!findings.0.is_empty());
+    assert!(!findings.shown.is_empty());
     let _ = (render::human(findings, true), render::json(findings), render::sarif(findings));
-    for finding in &findings.0 {
+    for finding in &findings.shown {
         let (line, column) = finding.at.first();
         assert!(line >= 1 && column >= 1);
     }
@@ -112,7 +112,7 @@ fn show(findings: &Diagnostics) {
 fn check(text: String) {
     let path = Path::new("../../tests/manifests/fuzzed.toml").to_owned();
     let options = Options { artifacts: Some(ARTIFACTS.clone()), ..Options::default() };
-    match load_text(&Arc::new(Source { path, text }), &options) {
+    match load_text(&Arc::new(Source::new(path, text)), &options) {
         Ok(checked) => {
             let plan =
                 checked.plan(checked.image_estimate).expect("what is accepted can be placed");
@@ -142,8 +142,8 @@ proptest! {
     fn no_changed_machine_panics(changes in changes()) {
         let path = PathBuf::from("machine.toml");
         let text = changed(MACHINE, &changes);
-        if let Err(findings) = machine::read(&Arc::new(Source { path, text })) {
-            show(&Diagnostics(findings).sorted());
+        if let Err(findings) = machine::read(&Arc::new(Source::new(path, text))) {
+            show(&Diagnostics::new(findings));
         }
     }
 

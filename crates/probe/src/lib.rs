@@ -25,7 +25,7 @@ mod tree;
 mod write;
 
 use bulkhead_manifest::source::Source;
-use bulkhead_manifest::{Diagnostics, machine};
+use bulkhead_manifest::{Diagnostic, Diagnostics, limits, machine};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,10 +64,10 @@ struct Old {
 }
 
 fn old(path: &Path) -> Result<Old, String> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let source = Arc::new(Source { path: path.to_owned(), text: text.clone() });
-    let file = machine::parse(&source).map_err(|found| Diagnostics(found).to_string())?;
+    let wrong = |finding: Box<Diagnostic>| Diagnostics::new(vec![*finding]).to_string();
+    let source = limits::read(path).map_err(wrong)?;
+    let text = source.text.clone();
+    let file = machine::parse(&source).map_err(|found| Diagnostics::new(found).to_string())?;
     Ok(Old { text, file })
 }
 
@@ -99,7 +99,7 @@ pub fn describe(root: &Path, kept: Option<&Path>) -> Result<(String, Vec<String>
         }
     }
     let text = write::toml(&found.file, &found.notes) + &rest;
-    let source = Arc::new(Source { path: "(probed)".into(), text: text.clone() });
+    let source = Arc::new(Source::new("(probed)".into(), text.clone()));
     let broken = machine::read(&source).err().unwrap_or_default();
     let broken = broken.iter().map(|finding| format!("{}: {}", finding.rule, finding.message));
     Ok((text, broken.collect()))

@@ -3,7 +3,9 @@
 
 pub mod audit;
 mod build;
+mod exits;
 mod intact;
+mod load;
 mod machine;
 mod promises;
 mod system;
@@ -11,6 +13,7 @@ mod trace;
 
 pub use build::{build, iso};
 pub use intact::Program;
+pub use load::Load;
 pub use machine::machine;
 pub use promises::judge;
 pub use system::{Event, Options, Outcome, Spoil, run};

@@ -2,7 +2,7 @@
 
 use crate::audit::{self, Audited};
 use crate::intact::{self, Program};
-use crate::{Error, Readers, Traced, build, iso};
+use crate::{Error, Load, Readers, Traced, build, iso, load};
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
@@ -127,6 +127,8 @@ pub struct Outcome {
     pub counts: Option<Counts>,
     /// By sandbox, what of its program nobody may write, compared at the end.
     pub programs: Vec<Option<Program>>,
+    /// By sandbox, what was seen of a load that its Linux announced.
+    pub loads: Vec<Option<Load>>,
     /// What kernels told, if it was asked for.
     pub traces: Vec<Traced>,
     /// The audit, if it was asked for and the machine had not ended itself.
@@ -186,6 +188,7 @@ pub fn run(
     let counts = options.plugin.is_some().then(|| running.counts()).transpose();
     let consoles = std::mem::take(&mut watch.consoles);
     let lessons = std::mem::take(&mut watch.lessons);
+    let loads = std::mem::take(&mut watch.loads);
     let traces = watch.traces.finish(&baked);
     Ok(Outcome {
         report,
@@ -196,6 +199,7 @@ pub fn run(
         serials: (0..4).map(|n| running.serial(n)).collect(),
         boot_messages: running.console(),
         programs,
+        loads,
         traces,
         counts: counts.map_err(Error::Machine)?,
         audited,
@@ -253,14 +257,21 @@ fn exit_counters(baked: &Baked) -> Vec<(u64, usize)> {
     cores.map(|pa| (pa + exits, CAUSES)).collect()
 }
 
+/// COM1 to COM4.
+const SERIALS: [u16; 4] = [0x3F8, 0x2F8, 0x3E8, 0x2E8];
+
+/// A sandbox' first serial port, as an index of [`SERIALS`].
+fn serial(sandbox: &bulkhead_plan::Sandbox) -> Option<usize> {
+    let mut ports = sandbox.devices.iter().flat_map(|device| &device.ports);
+    ports.find_map(|range| SERIALS.iter().position(|port| *port == range.first))
+}
+
 /// COM1 to COM4: to files, but the first Linux's first port to the terminal.
 fn serials(plan: &Plan, terminal: bool) -> Vec<Serial> {
     let linux = plan.sandboxes.iter().find(|s| matches!(s.guest, Guest::Linux { .. }));
-    let ports = linux.iter().flat_map(|s| &s.devices).flat_map(|d| &d.ports);
-    let shown = ports.map(|p| p.first).next().filter(|_| terminal);
-    [0x3F8, 0x2F8, 0x3E8, 0x2E8]
-        .map(|port| if shown == Some(port) { Serial::Terminal } else { Serial::File })
-        .to_vec()
+    let shown = linux.and_then(serial).filter(|_| terminal);
+    let kind = |n| if shown == Some(n) { Serial::Terminal } else { Serial::File };
+    (0..SERIALS.len()).map(kind).collect()
 }
 
 /// What was seen so far.
@@ -277,6 +288,7 @@ struct Watch<'a> {
     consoles: Vec<String>,
     lessons: Vec<Lessons>,
     shown: Vec<usize>,
+    loads: Vec<Option<Load>>,
     traces: Readers,
 }
 
@@ -296,6 +308,7 @@ impl<'a> Watch<'a> {
             consoles: vec![String::new(); sandboxes.len()],
             lessons: vec![Lessons::default(); sandboxes.len()],
             shown: vec![0; sandboxes.len()],
+            loads: vec![None; sandboxes.len()],
             traces: if trace { Readers::new(baked) } else { Readers::default() },
         }
     }
@@ -344,6 +357,14 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Linux guests that are under a load which they have announced on their serial port.
+    fn loaded(&self, running: &Running) -> Vec<usize> {
+        let all = self.baked.plan.sandboxes.iter().enumerate();
+        let linux = all.filter(|(_, sandbox)| matches!(sandbox.guest, Guest::Linux { .. }));
+        let ports = linux.filter_map(|(index, sandbox)| Some((index, serial(sandbox)?)));
+        ports.filter(|(_, n)| load::is_on(&running.serial(*n))).map(|(index, _)| index).collect()
+    }
+
     /// What a sandbox does, for a run that waits for it.
     fn doing(&self, index: usize) -> String {
         let name = &self.baked.plan.sandboxes[index].name;
@@ -356,9 +377,18 @@ impl<'a> Watch<'a> {
     /// Reads everything once and tells what is new.
     fn look(&mut self, running: &Running, see: &mut impl FnMut(Event)) -> Result<(), Error> {
         let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
+        let loaded = self.loaded(running);
         let Some(seen) = snapshot(&read, self.baked) else {
             return Ok(());
         };
+        // A load that went on before and after: all that was read is of its time.
+        if !loaded.is_empty() {
+            let still = self.loaded(running);
+            for index in loaded.into_iter().filter(|index| still.contains(index)) {
+                let sandbox = seen.sandboxes.get(index);
+                sandbox.into_iter().for_each(|s| Load::enter(&mut self.loads[index], s));
+            }
+        }
         if let Some(boot) = seen.boot.filter(|b| b.error != 0) {
             let said = running.console();
             let said = said.lines().last().unwrap_or_default().to_string();

@@ -205,7 +205,7 @@ fn storm(bench: &Bench) -> Result<String, String> {
         Ok::<_, String>(found.detail.clone())
     };
     kept("flight is not disturbed")?;
-    kept("flight runs without exits")?;
+    kept("flight exits for what is allowed only")?;
     kept("every release on time")
 }
 

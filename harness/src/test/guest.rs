@@ -185,7 +185,7 @@ fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(), Str
     let smp = format!("smp: Brought up 1 node, {cores} CPU");
     seen.ensure(cores == 1 || serial.contains(&smp), format!("no \"{smp}\""))?;
     let promises = bulkhead_run::judge(seen.outcome()?, false);
-    let exits = format!("{name} runs without exits");
+    let exits = format!("{name} exits for what is allowed only");
     let exits = promises.iter().find(|p| p.name == exits);
     let exits = exits.ok_or_else(|| seen.wrong("nothing is said of exits"))?;
     seen.ensure(exits.held, format!("exits: {}", exits.detail))

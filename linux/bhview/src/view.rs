@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 /// Ends a line of a frame, whatever was there before.
 const END: &str = "\x1b[K\r\n";
+/// First line where it is so.
+const BEHIND: &str = "\x1b[7m  THIS HOST CAN'T KEEP UP: flight's cores wait for it, so the times below are the host's  \x1b[0m";
 /// Characters of a bar.
 const WIDTH: usize = 41;
 
@@ -30,6 +32,9 @@ fn time(ns: u64) -> String {
 /// A screenful.
 pub fn frame(name: &str, record: Option<&Record>, observed: &[Observed]) -> String {
     let mut out = String::from("\x1b[H");
+    if record.is_some_and(is_behind) {
+        add(&mut out, BEHIND);
+    }
     heading(&mut out, name, record);
     match record {
         Some(record) => controller(&mut out, record),
@@ -75,10 +80,25 @@ fn controller(out: &mut String, record: &Record) {
     let (last, worst) = (time(record.jitter_last), time(record.jitter_max));
     let median = time(record.jitter_median());
     add(out, &format!("  jitter    {last}   median up to {median}   worst {worst}"));
-    let missed = format!("{} of {} missed", record.missed, record.releases);
-    let (busy, most) = (record.busy / 10_000, record.busy_max / 10_000);
-    add(out, &format!("  releases  {missed}   computing {busy} %, at most {most} %"));
+    let counts = format!("{} served, {} missed", record.releases, record.missed);
+    let (busy, most) = (part(record.busy), part(record.busy_max));
+    add(out, &format!("  releases  {counts}   computing {busy}, at most {most}"));
     add(out, "            (host time in an emulator; `CI=true make run` is their judge)");
+}
+
+/// A part of the period. More than all of it is no computing: the host's core was elsewhere.
+fn part(millionths: u64) -> String {
+    match millionths {
+        0..=1_000_000 => format!("{} %", millionths / 10_000),
+        _ => "more than the period".into(),
+    }
+}
+
+/// Whether the host runs the cores too seldom for the flight: one release of a hundred is missed, or one took more
+/// than its period. Then all that follows says more of the host than of the flight.
+fn is_behind(record: &Record) -> bool {
+    record.missed.saturating_mul(100) > record.releases.saturating_add(record.missed)
+        || record.busy_max > 1_000_000
 }
 
 /// A scale from `-range` to `range` with the wanted value and the actual one.
@@ -181,6 +201,25 @@ mod tests {
         assert!(frame.lines().all(|line| line.chars().count() < 100));
         assert!(frame.contains("roll    10.00°") && frame.contains("memory-violation 0xfee00000"));
         assert!(frame.starts_with("\x1b[H") && frame.ends_with("\x1b[J"));
+    }
+
+    /// Issue 16: "116198 of 13618 missed" and "computing 4187 %" on a loaded host.
+    #[test]
+    fn a_host_that_cannot_keep_up_is_told_first() {
+        let mut record = Record { releases: 13_618, missed: 116_198, ..Record::default() };
+        record.busy = 41_870_000;
+        record.busy_max = record.busy;
+        let behind = frame("ground", Some(&record), &[]);
+        let first = behind.lines().next().unwrap_or_default();
+        assert!(first.contains("THIS HOST CAN'T KEEP UP"), "{first}");
+        assert!(behind.contains("13618 served, 116198 missed"), "{behind}");
+        assert!(behind.contains("computing more than the period, at most more than the period"));
+        assert!(!behind.contains(" of 13618"));
+        let (good, observed) = sample();
+        assert!(!frame("ground", Some(&good), &observed).contains(BEHIND));
+        let few = Record { releases: 13_618, missed: 3, ..Record::default() };
+        assert!(!is_behind(&few) && is_behind(&Record { releases: 98, missed: 2, ..few }));
+        assert!(is_behind(&Record { busy_max: 1_000_001, ..few }));
     }
 
     #[test]

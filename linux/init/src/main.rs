@@ -30,8 +30,8 @@ use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
 
-/// Where programs are looked for: what came with the initramfs, then the disk's.
-const PATH: &str = "/run/bulkhead:/bin:/sbin:/usr/bin:/usr/sbin";
+/// Where programs are looked for: what came with the initramfs, then the disk's, then what busybox has besides.
+const PATH: &str = "/run/bulkhead:/bin:/sbin:/usr/bin:/usr/sbin:/run/busybox";
 
 /// Source, target, file system.
 const MOUNTS: [(&str, &str, &str); 5] = [

@@ -1,8 +1,9 @@
 //! Leaves the initramfs for a file system on a disk.
 //!
-//! What the initramfs brought in `/bin` besides busybox, and in `/etc/bulkhead`, moves along, to
+//! What the initramfs brought in `/bin` and in `/etc/bulkhead` moves along, to
 //! `/run/bulkhead`: the disk's Debian is the distribution's alone, and a change of
-//! our programs does not change it.
+//! our programs does not change it. Busybox goes to `/run/busybox`, which is searched
+//! last: the disk's few packages have no `poweroff`, `clear` or `which`.
 
 use crate::devices;
 use nix::mount::{MsFlags, mount};
@@ -76,13 +77,18 @@ fn disks() -> String {
     if names.is_empty() { "no disks at all".into() } else { names.join(", ") }
 }
 
-/// Copies the programs that are no links to busybox nor busybox itself.
+/// Copies the programs, and busybox with its links apart from them.
 fn take_programs() -> std::io::Result<()> {
-    let to = Path::new("/run/bulkhead");
+    let (to, busybox) = (Path::new("/run/bulkhead"), Path::new("/run/busybox"));
     fs::create_dir_all(to)?;
+    fs::create_dir_all(busybox)?;
     for entry in fs::read_dir("/bin")?.flatten() {
-        if entry.file_type()?.is_file() && entry.file_name() != "busybox" {
-            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        let (name, kind) = (entry.file_name(), entry.file_type()?);
+        if kind.is_symlink() {
+            std::os::unix::fs::symlink(fs::read_link(entry.path())?, busybox.join(name))?;
+        } else if kind.is_file() {
+            let folder = if name == "busybox" { busybox } else { to };
+            fs::copy(entry.path(), folder.join(name))?;
         }
     }
     match Path::new("/etc/bulkhead").is_dir() {

@@ -5,7 +5,7 @@ use super::guests::resolve;
 use crate::diagnostic::{Diagnostic, list};
 use crate::raw;
 use crate::shape::brief;
-use crate::source::{Location, k, n};
+use crate::source::{Document, Location, k, n};
 use bulkhead_layout::MAX_SANDBOXES;
 use bulkhead_layout::info::NAME;
 
@@ -93,13 +93,17 @@ pub fn sandbox_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A set of sandboxes is one 32-bit word.
-pub fn sandboxes_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let count = cx.sandboxes.len();
-    if let Some(first) = cx.sandboxes.get(MAX_SANDBOXES) {
+/// A set of sandboxes is one 32-bit word. Asked before the rules: many of them look at each pair.
+pub fn sandboxes_too_many(document: &Document<'_>, found: &mut Vec<Diagnostic>) {
+    let count = document
+        .get(&[k("sandbox")])
+        .and_then(|node| node.get_ref().as_array())
+        .map_or(0, |all| all.len());
+    if count > MAX_SANDBOXES {
+        let first = document.at(&[k("sandbox"), n(MAX_SANDBOXES)]);
         let message = format!("{count} sandboxes are too many");
         found.push(
-            Diagnostic::new("sandboxes-too-many", cx.at(first, &[]), message)
+            Diagnostic::new("sandboxes-too-many", first, message)
                 .label("the first one too many")
                 .help(format!("a system has at most {MAX_SANDBOXES} sandboxes")),
         );
