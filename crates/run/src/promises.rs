@@ -196,7 +196,7 @@ fn on_time(name: &str, t: &Record) -> Promise {
     let held = t.releases > 0 && t.missed == 0 && t.jitter_max <= SLICE + OWN;
     let detail = format!(
         "{} served, {} missed; late by at most {} ns of {} by the virtual clock, which moves on in slices of {SLICE}; \
-         tracking error {} µrad rms, {} % of the core",
+         tracking error {} µrad rms, busy for {} % of the last period",
         t.releases,
         t.missed,
         t.jitter_max,

@@ -7,6 +7,9 @@
 //! | `<!-- part: FILE -->` | the block is a part of the file; `…` stands for a gap |
 //! | `<!-- run -->` | each line behind `$ ` is run from the repository's root, and says the lines below it; `…` stands for any |
 //! | `<!-- in: FILE -->` | each line behind `# ` is run in the Linux of the system in FILE, one after the other, and says the lines below it |
+//! | `<!-- made: FILE -->` | a reader of the tutorial makes this file of the block |
+//! | `<!-- added: FILE -->` | … and adds the block to it |
+//! | `<!-- there -->` | … and types each line behind `$ `, or of `sh` each line, in a tree of those files, which says the lines below it |
 //! | `<!-- compiles: NAME -->` | the block in C compiles inside of `tests/book/NAME.c`, with the headers that a reader has |
 //! | `FILE :: NAME` as code | the file has a test of that name; `make test :: NAME`: this harness has |
 
@@ -28,8 +31,9 @@ pub fn jobs() -> Vec<Job> {
     let same = Job::one("book/files", 20, |_| each_page(files));
     let named = Job::one("book/tests", 20, |_| each_page(tests));
     let typed = Job::one("book/tutorial", 120, |bench| typed(bench, &read("docs/tutorial.md")?));
+    let followed = Job::one("book/two-sandboxes", 400, |_| followed(&read("docs/tutorial.md")?));
     let compiled = Job::one("book/c", 20, |bench| each_page(|page| compiles(page, &bench.dir)));
-    run.into_iter().chain([same, named, typed, compiled]).collect()
+    run.into_iter().chain([same, named, typed, followed, compiled]).collect()
 }
 
 fn read(path: &str) -> Result<String, String> {
@@ -128,7 +132,7 @@ fn runs(page: &str) -> Result<String, String> {
     let mut count = 0;
     for (_, block) in blocks(page).into_iter().filter(|(marker, _)| *marker == "run") {
         for (command, expected) in steps(block, "$ ") {
-            let said = shell(command)?;
+            let said = shell(command, &build::root())?;
             if !says(&said, expected) {
                 return Err(format!("$ {command}\nsays\n{said}\nand not\n{expected}"));
             }
@@ -175,12 +179,92 @@ fn typed(bench: &Bench, page: &str) -> Result<String, String> {
     Ok(format!("{} commands", steps.len()))
 }
 
+/// What somebody does who follows the tutorial: files and commands in the page's order, in a tree beside ours.
+fn followed(page: &str) -> Result<String, String> {
+    let tree = build::target().join("book");
+    plant(&tree).map_err(|e| format!("{}: {e}", tree.display()))?;
+    let write = |file: &str, text: &str| {
+        let path = tree.join(file);
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        made.and_then(|()| std::fs::write(&path, text))
+            .map_err(|e| format!("{}: {e}", path.display()))
+    };
+    let mut count = 0;
+    for (marker, block) in blocks(page) {
+        if let Some(file) = marker.strip_prefix("made: ") {
+            write(file, block)?;
+            // "And the same with `logger` for `sensor`."
+            if file == "guests/sensor/Cargo.toml" {
+                write("guests/logger/Cargo.toml", &block.replace("sensor", "logger"))?;
+            }
+        } else if let Some(file) = marker.strip_prefix("added: ") {
+            let before =
+                std::fs::read_to_string(tree.join(file)).map_err(|e| format!("{file}: {e}"))?;
+            write(file, &format!("{before}\n{block}"))?;
+        } else if marker == "there" && block.contains("$ ") {
+            for (command, expected) in steps(block, "$ ") {
+                let said = shell(command, &tree)?;
+                if !says(&said, expected) {
+                    return Err(format!("$ {command}\nsays\n{said}\nand not\n{expected}"));
+                }
+                count += 1;
+            }
+        } else if marker == "there" {
+            let said = shell(&format!("set -e; {block} echo well"), &tree)?;
+            if !said.ends_with("well\n") {
+                return Err(format!("{block}says\n{said}"));
+            }
+            count += block.lines().count();
+        }
+    }
+    match count {
+        0 => Err("nothing is typed".into()),
+        count => Ok(format!("{count} commands")),
+    }
+}
+
+/// Our tree once more, by links, but with folders of its own where a reader makes files, and with the two members that
+/// the tutorial adds.
+fn plant(tree: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::symlink;
+    const OWN: [&str; 5] = ["guests", "systems", "target", "Cargo.toml", "Cargo.lock"];
+    let root = build::root();
+    for folder in ["guests", "systems"] {
+        // What an earlier test left; what was built below `target` stays.
+        let _ = std::fs::remove_dir_all(tree.join(folder));
+        std::fs::create_dir_all(tree.join(folder))?;
+        for file in std::fs::read_dir(root.join(folder))?.flatten() {
+            let to = tree.join(folder).join(file.file_name());
+            // A folder that is copied has to be one.
+            if file.file_name() == "hello-c" {
+                std::fs::create_dir(&to)?;
+                for part in std::fs::read_dir(file.path())?.flatten() {
+                    std::fs::copy(part.path(), to.join(part.file_name()))?;
+                }
+            } else {
+                symlink(file.path(), to)?;
+            }
+        }
+    }
+    for file in std::fs::read_dir(&root)?.flatten() {
+        let (name, to) = (file.file_name(), tree.join(file.file_name()));
+        if !OWN.iter().any(|own| name == *own) && name != ".git" && !to.is_symlink() {
+            symlink(file.path(), to)?;
+        }
+    }
+    let members = std::fs::read_to_string(root.join("Cargo.toml"))?;
+    let members = members
+        .replace("members = [", "members = [\n    \"guests/logger\",\n    \"guests/sensor\",");
+    std::fs::write(tree.join("Cargo.toml"), members)?;
+    std::fs::copy(root.join("Cargo.lock"), tree.join("Cargo.lock")).map(|_| ())
+}
+
 /// Both outputs of a command, as a reader has set up the shell.
-fn shell(command: &str) -> Result<String, String> {
+fn shell(command: &str, folder: &Path) -> Result<String, String> {
     let path = std::env::var("PATH").unwrap_or_default();
     let out = Command::new("sh")
         .args(["-c", &format!("{{ {command}\n}} 2>&1")])
-        .current_dir(build::root())
+        .current_dir(folder)
         .env("PATH", format!("{}:{path}", build::target().join("release").display()))
         .env("BULKHEAD_ARTIFACTS", artifacts())
         .env("CI", "true")
@@ -189,10 +273,33 @@ fn shell(command: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
+/// Whether a line is what is expected, with anything for `…` in it.
+pub fn is_line(said: &str, expected: &str) -> bool {
+    let Some((first, rest)) = expected.split_once('…') else { return said == expected };
+    let Some(mut left) = said.strip_prefix(first) else { return false };
+    let pieces: Vec<_> = rest.split('…').collect();
+    let (last, between) = pieces.split_last().unwrap_or((&"", &[]));
+    for piece in between {
+        let Some((_, after)) = left.split_once(piece) else { return false };
+        left = after;
+    }
+    left.ends_with(last)
+}
+
+/// A line without the address of an instruction: that is the compiler's.
+fn without_address(line: &str) -> String {
+    match line.split_once(" at 0x") {
+        Some((before, after)) if line.starts_with("[denied] ") => {
+            format!("{before} at 0x{}", after.trim_start_matches(|c: char| c.is_ascii_hexdigit()))
+        }
+        _ => line.to_owned(),
+    }
+}
+
 /// Whether the lines are what is expected, with any others for `…`.
 fn says(said: &str, expected: &str) -> bool {
     let trimmed =
-        |text: &str| text.lines().map(str::trim_end).map(String::from).collect::<Vec<_>>();
+        |text: &str| text.lines().map(|line| without_address(line.trim_end())).collect::<Vec<_>>();
     let (said, expected) = (trimmed(said.trim_end()), trimmed(expected.trim_end()));
     let gap = |line: &String| line == "…";
     let (mut at, mut any) = (0, false);
@@ -200,7 +307,9 @@ fn says(said: &str, expected: &str) -> bool {
         any = n > 0;
         let end = n == expected.iter().filter(|line| gap(line)).count();
         let place = (at..=said.len()).find(|start| {
-            said[*start..].starts_with(piece)
+            let lines = said[*start..].iter().zip(piece);
+            said.len() - start >= piece.len()
+                && lines.into_iter().all(|(said, expected)| is_line(said, expected))
                 && (any || *start == at)
                 && (!end || start + piece.len() == said.len())
         });
@@ -235,6 +344,15 @@ mod tests {
     fn marked_blocks_only() {
         let page = "a\n<!-- run -->\n```text\n$ x\ny\n```\n```text\nz\n```\n<!-- a note -->\n";
         assert_eq!(blocks(page), [("run", "$ x\ny\n")]);
+    }
+
+    #[test]
+    fn gaps_lie_in_lines_too() {
+        let said = "[denied] a at 0x12: port; more\nheld: 53 denied, 53 restarts, launching\n";
+        assert!(says(said, "[denied] a at 0x34: port; …\nheld: … denied, … restarts, …\n"));
+        assert!(!says(said, "[denied] a at 0x34: msr; …\n…\n"));
+        assert!(!says(said, "…\nheld: … denied, … lives, …\n"));
+        assert!(!says(said, "…\nheld: … denied, … restarts\n"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -58,55 +58,29 @@ fn demo() -> Job {
                 return Err(format!("no `{shown}`\n{}", super::driver::tail(&said)));
             }
         }
+        let page = std::fs::read_to_string(build::root().join("README.md"));
+        let page = page.map_err(|e| format!("README.md: {e}"))?;
+        let shown = page.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```"));
+        let shown = super::typed::sample(shown.ok_or("README.md shows no run")?.0, &said)?;
         let held = said.matches("  held  ").count();
-        Ok(format!("{held} promises held"))
+        Ok(format!("{held} promises held, {shown} lines of README"))
     })
 }
 
 /// What somebody types at a terminal reaches a shell in the sandbox, through a
 /// serial port without an interrupt; `poweroff` there ends the run.
 fn terminal() -> Job {
-    const TYPED: [(&str, &str); 3] = [
+    let steps = [
         ("/ #", "echo $((6 * 7)) is what it says\n"),
         ("42 is what it says", "poweroff\n"),
         ("Power down", ""),
     ];
-    Job::one("guest/terminal", 150, |bench| {
+    Job::one("guest/terminal", 150, move |bench| {
         let shell = Manifest::new().linux("linux", "linux-6.12-cloud", "shell", &[0], "256 MiB", 1);
         shell.load(&bench.dir)?;
-        let program = crate::build::target().join("release/bulkhead");
-        let system = bench.dir.join("system.toml");
-        let command = format!("{} run --live --limit 120 {}", program.display(), system.display());
-        let mut child = Command::new("script")
-            .args(["-qec", &command, "/dev/null"])
-            .env_remove("CI")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("script: {e}"))?;
-        let (mut keyboard, screen) = (child.stdin.take(), child.stdout.take());
-        let (mut seen, mut typed) = (String::new(), 0);
-        let mut bytes = [0; 4096];
-        let mut screen = screen.ok_or("no screen")?;
-        // The job's own limit ends this if nothing more comes.
-        while let Ok(n @ 1..) = screen.read(&mut bytes) {
-            seen += &String::from_utf8_lossy(&bytes[..n]);
-            while let Some((after, text)) = TYPED.get(typed) {
-                let Some(at) = seen.find(after) else { break };
-                seen.drain(..at + after.len());
-                typed += 1;
-                let keyboard = keyboard.as_mut().ok_or("no keyboard")?;
-                keyboard.write_all(text.as_bytes()).map_err(|e| e.to_string())?;
-            }
-        }
-        let status = child.wait().map_err(|e| e.to_string())?;
-        match TYPED.get(typed) {
-            None if status.success() => Ok(String::new()),
-            None => Err(format!("the run ended with {status}\n{}", super::driver::tail(&seen))),
-            Some((wanted, _)) => {
-                Err(format!("{wanted:?} was not seen\n{}", super::driver::tail(&seen)))
-            }
-        }
+        let steps = steps.map(|(seen, typed)| (seen.to_owned(), typed.to_owned()));
+        let system = bench.dir.join("system.toml").display().to_string();
+        super::typed::at_terminal(&system, 120, &steps).map(|_| String::new())
     })
 }
 

@@ -38,6 +38,7 @@ mod sarif;
 mod spoil;
 mod system;
 mod trace;
+mod typed;
 mod verify;
 mod virtio;
 mod walk;
@@ -54,6 +55,7 @@ fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
     jobs.extend(verify::jobs());
     jobs.extend(book::jobs());
+    jobs.extend(typed::jobs());
     jobs.extend(fuzz::jobs());
     jobs.extend(oracle::jobs());
     jobs.extend(sarif::jobs());

@@ -18,6 +18,8 @@ pub fn jobs() -> Vec<Job> {
         Job::one("command/plan", 60, |b| plan(&b.dir)),
         Job::one("command/build", 90, |b| build_twice(&b.dir)),
         Job::one("command/exits", 60, |b| exits(&b.dir)),
+        Job::one("command/audit", 60, |b| audit(&b.dir)),
+        Job::one("command/limits", 120, |b| limits(&b.dir)),
         Job::one("command/book", 60, |_| book()),
     ]
 }
@@ -321,6 +323,128 @@ fn exits(dir: &Path) -> Result<String, String> {
         return Err(format!("a missing report: status {code}\n{err}"));
     }
     Ok(String::new())
+}
+
+/// `bulkhead audit` of a machine that it boots, and of the dump that this leaves.
+fn audit(dir: &Path) -> Result<String, String> {
+    let manifest = Manifest::new().bare("guest", "victim", "", &[0], "4 MiB", "");
+    manifest.load(dir)?;
+    let path = |name: &str| dir.join(name).display().to_string();
+    let (system, dump) = (path("system.toml"), path("dump"));
+    let live = well(&["audit", &system, "--save", &dump])?;
+    let dumped = well(&["audit", &system, "--dump", &dump])?;
+    if live != dumped || !live.contains("guest") {
+        return Err(format!("the machine:\n{live}\nits dump:\n{dumped}"));
+    }
+    Ok(format!("{} lines, twice", live.lines().count()))
+}
+
+/// A manifest of 100,000 of anything is refused within a second of processor time, and so is one that exhausts what is
+/// allowed: a limit that lets pass what takes minutes were none.
+fn limits(dir: &Path) -> Result<String, String> {
+    const MANY: usize = 100_000;
+    const MOST: usize = 1_024;
+    let machine = build::root().join("machines/qemu-q35.toml");
+    let head = format!(
+        "version = 1\n[system]\nname = \"many\"\nmachine = {:?}\n",
+        machine.display().to_string()
+    );
+    let all = |count: usize, one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
+    let sandbox = |n: usize| {
+        format!(
+            "[[sandbox]]\nname = \"s{n}\"\nguest = {{ kind = \"bare\", program = \"artifact:hello\" }}\ncores = [0]\nmemory = \"4 MiB\"\n"
+        )
+    };
+    let channel = |n: usize| {
+        format!(
+            "[[channel]]\nname = \"c{n}\"\nfrom = \"s0\"\nto = [\"s{}\"]\nsize = \"4 KiB\"\n",
+            n % 40
+        )
+    };
+    let health = |n: usize| {
+        format!(
+            "[[health]]\nsandbox = \"s{}\"\non = \"memory-violation\"\naction = \"stop\"\n",
+            n % 40
+        )
+    };
+    let program = |n: usize| {
+        format!(
+            "[[program]]\nname = \"p{n}\"\nsandbox = \"s0\"\nfile = \"artifact:hello\"\ncalls = [\"e{n}\"]\n"
+        )
+    };
+    let context = |n: usize| {
+        format!(
+            "[[context]]\nname = \"x{n}\"\nsandbox = \"s0\"\nbudget = \"1 ms\"\nperiod = \"{} ms\"\n",
+            n + 2000
+        )
+    };
+    let thread = |n: usize| {
+        format!(
+            "[[thread]]\nname = \"t{n}\"\nprogram = \"p{n}\"\npriority = 9\ncontext = \"x{n}\"\n"
+        )
+    };
+    let endpoint = |n: usize| format!("[[endpoint]]\nname = \"e{n}\"\nsandbox = \"s0\"\n");
+    let kernel = "[[sandbox]]\nname = \"s0\"\nguest = { kind = \"kernel\" }\ncores = [0]\nmemory = \"16 MiB\"\n";
+    let few = all(32, &sandbox);
+    let texts = [
+        ("sandboxes", all(MANY, &sandbox)),
+        ("channels", few.clone() + &all(MANY, &channel)),
+        ("health", few.clone() + &all(MANY, &health)),
+        // Short enough for a file that is read.
+        ("tables", "[[channel]]\n".repeat(80_000)),
+        ("most sandboxes", all(MOST, &sandbox)),
+        ("most channels", few.clone() + &all(MOST, &channel)),
+        ("most health", few.clone() + &all(MOST, &health)),
+        (
+            "most programs",
+            kernel.to_owned()
+                + &all(MOST, &program)
+                + &all(MOST, &context)
+                + &all(MOST, &thread)
+                + &all(MOST, &endpoint),
+        ),
+    ];
+    let file = dir.join("many.toml");
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut worst = (0.0, "");
+    for (what, text) in texts {
+        std::fs::write(&file, head.clone() + &text)
+            .map_err(|e| format!("{}: {e}", file.display()))?;
+        let took = processor_time(&file).map_err(|why| format!("{what}: {why}"))?;
+        if took > 1.0 {
+            return Err(format!("{what}: {took:.2} s of processor time"));
+        }
+        if took > worst.0 {
+            worst = (took, what);
+        }
+    }
+    for endless in ["/dev/zero", "/proc/self/fd"] {
+        let text = head.replace(&machine.display().to_string(), endless);
+        std::fs::write(&file, text + &few).map_err(|e| format!("{}: {e}", file.display()))?;
+        processor_time(&file).map_err(|why| format!("{endless}: {why}"))?;
+    }
+    Ok(format!("{:.2} s at most, for {}", worst.0, worst.1))
+}
+
+/// Seconds of processor time, which a busy host does not make longer, that `bulkhead check` takes to refuse a file.
+fn processor_time(file: &Path) -> Result<f64, String> {
+    let program = build::target().join("release/bulkhead");
+    // The shell's own, then its children's: minutes and seconds for the user, and for the system.
+    let script =
+        format!("{} check {} >/dev/null 2>&1; echo $?; times", program.display(), file.display());
+    let out =
+        Command::new("bash").args(["-c", &script]).output().map_err(|e| format!("bash: {e}"))?;
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let mut lines = said.lines();
+    if lines.next() != Some("1") {
+        return Err(format!("it is not refused: {said}"));
+    }
+    let seconds = |word: &str| {
+        let (minutes, seconds) = word.trim_end_matches('s').split_once('m')?;
+        Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.replace(',', ".").parse::<f64>().ok()?)
+    };
+    let last = lines.last().unwrap_or_default();
+    last.split_whitespace().map(seconds).sum::<Option<f64>>().ok_or(format!("no times: {said}"))
 }
 
 /// Every `bulkhead` and `make` command line in the book is one that exists.
