@@ -71,12 +71,12 @@ pub fn load(path: &Path, options: &Options) -> Result<Checked, Diagnostics> {
 /// Everything that was found.
 pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Diagnostics> {
     let (document, errors) = Document::parse(source, &source.text);
-    let mut found: Vec<Diagnostic> = errors.iter().map(|error| syntax(&document, error)).collect();
     // What follows a syntax error is guesswork: a key may have been lost.
-    if found.is_empty() {
-        found = limits::check(&document);
-        rules::names::sandboxes_too_many(&document, &mut found);
+    if !errors.is_empty() {
+        return Err(Diagnostics::new(unreadable(&document, &errors)));
     }
+    let mut found = limits::check(&document);
+    rules::names::sandboxes_too_many(&document, &mut found);
     if !found.is_empty() {
         return Err(Diagnostics::new(found));
     }
@@ -125,6 +125,11 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
     } else {
         Err(Diagnostics::new(found))
     }
+}
+
+/// A parser's errors as findings, as many as are ever shown and one more: a text can have one at each byte.
+pub(crate) fn unreadable(document: &Document<'_>, errors: &[toml::de::Error]) -> Vec<Diagnostic> {
+    errors.iter().take(Diagnostics::MOST + 1).map(|error| syntax(document, error)).collect()
 }
 
 /// A parser's or decoder's error as a finding.

@@ -34,8 +34,7 @@ pub fn parse(source: &Arc<Source>) -> Result<MachineFile, Vec<Diagnostic>> {
 
 fn decode(source: &Arc<Source>) -> Result<(Document<'_>, MachineFile), Vec<Diagnostic>> {
     let (document, errors) = Document::parse(source, &source.text);
-    let mut found: Vec<Diagnostic> =
-        errors.iter().map(|error| crate::check::syntax(&document, error)).collect();
+    let mut found = crate::check::unreadable(&document, &errors);
     if found.is_empty() {
         found = limits::check(&document);
     }

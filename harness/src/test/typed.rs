@@ -14,7 +14,7 @@ pub type Step = (String, String);
 
 pub fn jobs() -> Vec<Job> {
     vec![
-        Job::one("guest/demo-shell", 330, demo_shell),
+        Job::one("guest/demo-shell", 660, demo_shell),
         Job::one("book/commands", 20, |_| commands()),
     ]
 }
@@ -90,7 +90,7 @@ fn demo_shell(_: &Bench) -> Result<String, String> {
     steps.push(step("# ", "reboot\n"));
     steps.extend([step(VIEW, "q"), step(BANNER, ""), step("# ", "poweroff\n")]);
     steps.push(step("Power down", ""));
-    let seen = at_terminal("systems/demo.toml", 300, &steps)?;
+    let seen = at_terminal("systems/demo.toml", 640, &steps)?;
     if seen.contains("BROKEN") || !seen.contains("not judged") {
         return Err(format!("a live run was judged\n{}", tail(&seen)));
     }

@@ -392,6 +392,7 @@ fn limits(dir: &Path) -> Result<String, String> {
         ("health", few.clone() + &all(MANY, &health)),
         // Short enough for a file that is read.
         ("tables", "[[channel]]\n".repeat(80_000)),
+        ("errors", "=\n".repeat(400_000)),
         ("most sandboxes", all(MOST, &sandbox)),
         ("most channels", few.clone() + &all(MOST, &channel)),
         ("most health", few.clone() + &all(MOST, &health)),

@@ -11,6 +11,7 @@ pub mod threads;
 use super::{Context, Item};
 use crate::raw::{self, Guest};
 use crate::source::k;
+use std::collections::BTreeSet;
 
 /// Slots of a capability space, if the manifest does not say.
 pub const SLOTS: u32 = 64;
@@ -142,7 +143,9 @@ pub fn all<'a>(cx: &'a Context<'_, '_>) -> impl Iterator<Item = Parts<'a>> {
 pub fn parts<'a>(cx: &'a Context<'_, '_>, sandbox: &'a Item<raw::Sandbox>) -> Parts<'a> {
     let own = |name: &str| name == sandbox.name;
     let programs: Vec<_> = cx.programs.iter().filter(|part| own(&part.sandbox)).collect();
-    let threads = cx.threads.iter().filter(|part| find(&programs, &part.program).is_some());
+    // Asked for each program: by a set, not by a look at each pair.
+    let names: BTreeSet<&str> = programs.iter().map(|part| part.name.as_str()).collect();
+    let threads = cx.threads.iter().filter(|part| names.contains(part.program.as_str()));
     Parts {
         sandbox,
         threads: threads.collect(),
