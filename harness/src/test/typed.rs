@@ -169,18 +169,17 @@ fn read(path: &str) -> Result<String, String> {
 /// Programs whose first argument says what they do.
 const WITH_VERBS: [&str; 7] =
     ["make", "bulkhead", "bulkheadctl", "bhchannel", "bhvirtio", "cargo", "bulkhead-harness"];
-/// Programs that do one thing.
-const ALONE: [&str; 9] =
-    ["bhview", "bhio", "bhbench", "poweroff", "reboot", "halt", "clear", "which", "tools/"];
+/// Programs that do one thing, besides those in `tools/`.
+const ALONE: [&str; 8] =
+    ["bhview", "bhio", "bhbench", "poweroff", "reboot", "halt", "clear", "which"];
 
 /// The command that a text names, as its program and the verb, if it has one.
 fn head(text: &str) -> Option<String> {
     let mut words = text.split_whitespace().skip_while(|word| word.contains('='));
     let program = words.next()?;
     let program = program.strip_prefix("target/release/").unwrap_or(program);
-    if ALONE.iter().any(|name| {
-        program == *name || name.ends_with('/') && program.starts_with(name) && program != *name
-    }) {
+    let tool = program.strip_prefix("tools/").is_some_and(|name| !name.is_empty());
+    if tool || ALONE.contains(&program) {
         return Some(program.to_owned());
     }
     if !WITH_VERBS.contains(&program) {
