@@ -1,6 +1,6 @@
 //! Reports as JSON. Times are in nanoseconds, shares in percent.
 
-use super::{Report, why};
+use super::{Report, wait, why};
 use crate::kernel;
 use bulkhead_plan::admission::Share;
 use bulkhead_plan::kernel::Policy;
@@ -60,6 +60,7 @@ fn context(report: &Report<'_>, index: usize) -> Value {
     let threads: Vec<&str> =
         kernel.users(index).map(|thread| kernel.threads[thread].name.as_str()).collect();
     let (low, high) = report.analysis.priorities(index);
+    let waits: Vec<String> = row.unanalysed.iter().map(|one| wait(kernel, *one)).collect();
     json!({
         "name": context.name,
         "policy": kernel::policy(context.policy),
@@ -70,8 +71,11 @@ fn context(report: &Report<'_>, index: usize) -> Value {
         "threads": threads,
         "priority": [low, high],
         "guaranteed": context.guaranteed && kernel.is_server(index),
+        "verdict": super::table::verdict(report, index),
         "blocked_ns": row.blocking.and_then(|blocking| blocking.time),
         "response_ns": row.response.and_then(Result::ok),
         "simulated_ns": row.seen,
+        "simulated_exceeds": row.exceeds(),
+        "not_analysed": waits,
     })
 }

@@ -6,7 +6,7 @@ pub mod picture;
 pub mod simulate;
 pub mod table;
 
-use bulkhead_plan::admission::{Analysis, Blocking, Refusal, Share};
+use bulkhead_plan::admission::{Analysis, Blocking, Refusal, Share, Unanalysed};
 use bulkhead_plan::kernel::{Kernel, Policy, Test};
 use simulate::Simulated;
 
@@ -24,6 +24,8 @@ pub struct Report<'a> {
     pub rows: Vec<Row>,
     /// Every test, with what it refuses.
     pub verdicts: Vec<(Test, Vec<Refusal>)>,
+    /// Calls that never begin or never end.
+    pub never: Vec<Refusal>,
     /// A run in which everybody uses its whole budget.
     pub simulated: Simulated,
 }
@@ -38,6 +40,18 @@ pub struct Row {
     pub response: Option<Result<u64, Refusal>>,
     /// The longest from release to end that was simulated, in nanoseconds.
     pub seen: Option<u64>,
+    /// What it waits for that the response time does not count.
+    pub unanalysed: Vec<Unanalysed>,
+}
+
+impl Row {
+    /// Whether the simulation shows more than the response time: an error of the analysis, or a wait that it does not
+    /// know of.
+    #[must_use]
+    pub fn exceeds(&self) -> bool {
+        let response = self.response.and_then(Result::ok);
+        response.zip(self.seen).is_some_and(|(response, seen)| seen > response)
+    }
 }
 
 impl<'a> Report<'a> {
@@ -57,12 +71,14 @@ impl<'a> Report<'a> {
             blocking: analysis.blocking(context),
             response: kernel.is_server(context).then(|| analysis.response(context)),
             seen: simulated.longest(context),
+            unanalysed: analysis.unanalysed(context),
         };
         let verdicts = [Test::Bound, Test::Response, Test::None]
             .map(|test| (test, analysis.refusals(test)))
             .to_vec();
         let rows = (0..kernel.contexts.len()).map(row).collect();
-        Ok(Self { name, core, kernel, analysis, rows, verdicts, simulated })
+        let never = analysis.refusals(Test::None);
+        Ok(Self { name, core, kernel, analysis, rows, verdicts, never, simulated })
     }
 
     /// Whether the test that the manifest asks for admits it.
@@ -70,6 +86,12 @@ impl<'a> Report<'a> {
     pub fn admitted(&self) -> bool {
         let asked = self.verdicts.iter().find(|(test, _)| *test == self.kernel.admission);
         asked.is_none_or(|(_, refusals)| refusals.is_empty())
+    }
+
+    /// Guaranteed contexts whose simulation takes longer than their response time.
+    pub fn exceeding(&self) -> impl Iterator<Item = usize> {
+        let exceeds = |context: &usize| self.rows[*context].exceeds();
+        self.kernel.guaranteed().filter(exceeds)
     }
 
     /// By how much more than the core has is given out.
@@ -112,8 +134,25 @@ pub fn why(kernel: &Kernel, refusal: Refusal) -> String {
             let late = response.saturating_sub(kernel.contexts[context].period());
             format!("{} can come {} late or more", name(context), show(late))
         }
-        Refusal::Blocked { context, blocking } => {
-            format!("{} can wait for {} for ever", name(context), name(blocking.by))
+        Refusal::Blocked { context, blocking } => format!(
+            "{} can wait for {} for ever: no `longest` of {}",
+            name(context),
+            name(blocking.by),
+            kernel.endpoints[blocking.endpoint].name
+        ),
+        Refusal::Arrears { context, by } if by == context => {
+            format!("it does not apply: {} calls a server below itself", name(by))
+        }
+        Refusal::Arrears { context, by } => {
+            format!("{} calls a server below {}, late by any time", name(by), name(context))
+        }
+        Refusal::Short { context, endpoint } => {
+            let endpoint = &kernel.endpoints[endpoint].name;
+            format!("{} has less budget than a call of {endpoint} takes", name(context))
+        }
+        Refusal::Circle { context, endpoint } => {
+            let endpoint = &kernel.endpoints[endpoint].name;
+            format!("{} can wait for ever: a call of {endpoint} comes back", name(context))
         }
         Refusal::Delayed { context, by } => {
             format!("{} is strict, and can wait for {}", name(context), name(by))
@@ -129,5 +168,24 @@ pub fn why(kernel: &Kernel, refusal: Refusal) -> String {
             sum.sum,
             sum.sum.above(sum.limit)
         ),
+    }
+}
+
+/// A wait that is in no response time, in a few words.
+#[must_use]
+pub fn wait(kernel: &Kernel, unanalysed: Unanalysed) -> String {
+    match unanalysed {
+        Unanalysed::Answer { endpoint } => {
+            format!(
+                "answer of {}, by a thread with a context of its own",
+                kernel.endpoints[endpoint].name
+            )
+        }
+        Unanalysed::Occupied { endpoint } => {
+            format!(
+                "server of {}, which another caller can occupy without time",
+                kernel.endpoints[endpoint].name
+            )
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A report as tables.
 
-use super::{Report, priority, why};
+use super::{Report, priority, wait, why};
 use crate::kernel;
 use crate::text::table;
 use bulkhead_manifest::time::show;
@@ -20,23 +20,16 @@ fn contexts(out: &mut String, report: &Report<'_>) {
             let [budget, period] = kernel::budget(context);
             let blocking = row.blocking.map(|blocking| {
                 let time = blocking.time.map_or("for ever".into(), show);
-                format!("{time}, {}", kernel.contexts[blocking.by].name)
+                let others = match blocking.others {
+                    0 => String::new(),
+                    others => format!(" and {others} more"),
+                };
+                format!("{time}, {}{others}", kernel.contexts[blocking.by].name)
             });
             let response = match row.response {
                 None => "-".into(),
                 Some(Ok(response)) => show(response),
                 Some(Err(_)) => format!("over {period}"),
-            };
-            let verdict = match (context.policy, row.response, context.guaranteed) {
-                (Policy::Full { .. }, ..) => "what is left",
-                (Policy::Pibs { .. }, ..) => "within U",
-                (_, Some(Ok(_)), true) if report.analysis.delayed(index).is_some() => {
-                    "later and later"
-                }
-                (_, Some(Ok(_)), true) => "in time",
-                (_, Some(Ok(_)), false) => "in time, not guaranteed",
-                (_, _, true) => "late",
-                (_, _, false) => "late, not guaranteed",
             };
             vec![
                 context.name.clone(),
@@ -52,7 +45,7 @@ fn contexts(out: &mut String, report: &Report<'_>) {
                 blocking.unwrap_or_else(|| "-".into()),
                 response,
                 row.seen.map_or("-".into(), show),
-                verdict.into(),
+                verdict(report, index).into(),
             ]
         })
         .collect();
@@ -71,6 +64,42 @@ fn contexts(out: &mut String, report: &Report<'_>) {
     ];
     let title = format!("Contexts of {}, on core {}", report.name, report.core);
     table(out, &title, &heads, &rows);
+    remarks(out, report);
+}
+
+/// What is said of a context. What it waits for beyond its budget is never called in time.
+pub fn verdict(report: &Report<'_>, index: usize) -> &'static str {
+    let (context, row) = (&report.kernel.contexts[index], &report.rows[index]);
+    let waits = !row.unanalysed.is_empty();
+    let never = report.never.iter().any(|refusal| refusal.context() == index);
+    match (context.policy, row.response, context.guaranteed) {
+        _ if never => "never",
+        (Policy::Full { .. }, ..) => "what is left",
+        (Policy::Pibs { .. }, ..) => "within U",
+        (_, Some(Ok(_)), true) if report.analysis.delayed(index).is_some() => "later and later",
+        (_, Some(Ok(_)), _) if row.exceeds() => "simulated later",
+        (_, Some(Ok(_)), true) if waits => "budget in time, waits not analysed",
+        (_, Some(Ok(_)), false) if waits => "budget in time, waits not analysed, not guaranteed",
+        (_, Some(Ok(_)), true) => "in time",
+        (_, Some(Ok(_)), false) => "in time, not guaranteed",
+        (_, _, true) => "late",
+        (_, _, false) => "late, not guaranteed",
+    }
+}
+
+/// What contexts wait for beyond their budgets, and where the simulation is beyond the analysis.
+fn remarks(out: &mut String, report: &Report<'_>) {
+    let name = |context: usize| &report.kernel.contexts[context].name;
+    for (index, row) in report.rows.iter().enumerate() {
+        for unanalysed in &row.unanalysed {
+            let what = wait(report.kernel, *unanalysed);
+            out.push_str(&format!("not analysed: {} can wait for the {what}\n", name(index)));
+        }
+    }
+    for context in report.exceeding() {
+        let what = "its simulation takes longer than its response time";
+        out.push_str(&format!("wrong: {}: {what}\n", name(context)));
+    }
 }
 
 fn tests(out: &mut String, report: &Report<'_>) {

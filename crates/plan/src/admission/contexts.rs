@@ -2,9 +2,7 @@
 //! can call, and how much of the core it takes.
 
 use super::Share;
-use crate::kernel::{Context, Kernel, Policy, Thread, User};
-use bulkhead_sched::Utilization;
-use bulkhead_sched::admission::Demand;
+use crate::kernel::{Kernel, Policy, User};
 
 impl Kernel {
     /// The threads that may run on a context without a call.
@@ -58,52 +56,10 @@ impl Kernel {
         matches!(self.contexts[context].policy, Policy::Pibs { .. })
     }
 
-    /// Utilizations of PIBS contexts.
-    pub(super) fn devices(&self) -> impl Iterator<Item = Utilization> {
-        self.contexts.iter().filter_map(|context| match context.policy {
-            Policy::Pibs { utilization, .. } => Some(utilization),
-            _ => None,
-        })
-    }
-
-    /// For each endpoint the priorities of the passive threads that a call can reach.
-    pub(super) fn reached(&self) -> Vec<Option<(u8, u8)>> {
-        let mut servers = vec![Vec::new(); self.endpoints.len()];
-        for thread in self.threads.iter().filter(|thread| thread.context.is_none()) {
-            for endpoint in &self.programs[thread.program].serves {
-                servers[*endpoint].push(thread);
-            }
-        }
-        (0..self.endpoints.len()).map(|endpoint| self.reach(endpoint, &servers)).collect()
-    }
-
-    fn reach(&self, endpoint: usize, servers: &[Vec<&Thread>]) -> Option<(u8, u8)> {
-        let mut seen = vec![false; servers.len()];
-        let (mut open, mut reach) = (vec![endpoint], None);
-        while let Some(endpoint) = open.pop() {
-            if std::mem::replace(&mut seen[endpoint], true) {
-                continue;
-            }
-            for thread in &servers[endpoint] {
-                let (low, high) = reach.unwrap_or((u8::MAX, 0));
-                reach = Some((low.min(thread.priority), high.max(thread.priority)));
-                open.extend(self.programs[thread.program].calls.iter().map(|call| call.endpoint));
-            }
-        }
-        reach
-    }
-}
-
-impl Context {
-    /// What it asks for at a priority, with so many nanoseconds more. A PIBS context asks for
-    /// nothing here, but its period counts among those that it can work for.
-    pub(super) fn demand(&self, priority: u8, extra: u64) -> Demand {
-        let (budget, activations) = match self.policy {
-            Policy::Sporadic(server) | Policy::Strict(server) => (server.budget, self.activations),
-            Policy::Pibs { .. } => (0, 0),
-            Policy::Full { slice } => (slice, 0),
-        };
-        let budget = budget.saturating_add(extra);
-        Demand { budget, period: self.period(), priority, activations, guaranteed: self.guaranteed }
+    /// Whether the thread that runs on a context acknowledges interrupts.
+    #[must_use]
+    pub fn is_driver(&self, context: usize) -> bool {
+        let mut programs = self.users(context).map(|n| &self.programs[self.threads[n].program]);
+        programs.any(|program| program.devices.iter().any(|used| !used.interrupts.is_empty()))
     }
 }

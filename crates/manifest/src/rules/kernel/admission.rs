@@ -60,17 +60,56 @@ fn explain(kernel: &Kernel, analysis: &Analysis<'_>, refusal: Refusal) -> (usize
         Refusal::Blocked { context, blocking: Blocking { by, endpoint, .. } } => {
             let endpoint = &kernel.endpoints[endpoint].name;
             let message = format!(
-                "`{}` can wait for ever: `{}`, which has no budget that ends, is below it and calls \
-                 a passive server above it by `{endpoint}`",
+                "`{}` can wait for ever: `{}` is below it and calls a passive server above it by \
+                 `{endpoint}`, and nothing says how long that takes",
                 name(context),
                 name(by)
             );
             let help = format!(
-                "say how long a call takes at most, `longest` of endpoint `{endpoint}`; or give \
-                 `{}` a budget",
-                name(by)
+                "say how long a call takes at most, `longest` of endpoint `{endpoint}`; the kernel \
+                 sees to it"
             );
             (context, message, help)
+        }
+        Refusal::Arrears { context, by } => {
+            let message = match by == context {
+                true => format!(
+                    "`{}` calls a server of a lower priority, for which the bound does not apply",
+                    name(by)
+                ),
+                false => format!(
+                    "`{}` calls a server below `{}`, where it can be late by any time, and comes \
+                     back above with all that it has missed",
+                    name(by),
+                    name(context)
+                ),
+            };
+            let help = "give the server at least the priority of all its callers";
+            (context, message, help.into())
+        }
+        Refusal::Short { context, endpoint } => {
+            let endpoint = &kernel.endpoints[endpoint];
+            let message = format!(
+                "a call of `{}` takes up to {}, and the budget of `{}` is shorter: the kernel never \
+                 begins it",
+                endpoint.name,
+                show(endpoint.longest.unwrap_or(0)),
+                name(context)
+            );
+            (
+                context,
+                message,
+                "give it a budget of at least a call, or make the call shorter".into(),
+            )
+        }
+        Refusal::Circle { context, endpoint } => {
+            let endpoint = &kernel.endpoints[endpoint].name;
+            let message = format!(
+                "`{}` can wait for ever: a call of `{endpoint}` comes back to the thread that made \
+                 it, which alone could answer",
+                name(context)
+            );
+            (context, message, "let another thread serve one of the endpoints in the circle".into())
         }
         Refusal::NotRateMonotonic { shorter, longer } => {
             let message = format!(
@@ -112,9 +151,9 @@ fn before(kernel: &Kernel, analysis: &Analysis<'_>, context: usize) -> String {
     let blocking = analysis.blocking(context).and_then(|blocking| {
         let time = show(blocking.time?);
         Some(format!(
-            " `{}` keeps it waiting for {time} by calls of `{}` (say `longest` there if that is \
-             less);",
-            kernel.contexts[blocking.by].name, kernel.endpoints[blocking.endpoint].name
+            " {} waiting for {time} by calls of `{}`;",
+            keeps(&kernel.contexts[blocking.by].name, blocking.others),
+            kernel.endpoints[blocking.endpoint].name
         ))
     });
     let blocking = blocking.unwrap_or_default();
@@ -134,5 +173,13 @@ fn before(kernel: &Kernel, analysis: &Analysis<'_>, context: usize) -> String {
             "{names} come before it;{blocking} give some of them less, or do without a guarantee \
              (`guaranteed = false`)"
         ),
+    }
+}
+
+/// Who keeps somebody waiting.
+fn keeps(longest: &str, others: usize) -> String {
+    match others {
+        0 => format!("`{longest}` keeps it"),
+        _ => format!("`{longest}` and {others} more keep it"),
     }
 }
