@@ -303,6 +303,12 @@ impl World {
         (server, reply)
     }
 
+    /// Says how long a call of an endpoint takes at most, ns; 0: any time.
+    pub fn limit(&mut self, endpoint: Address, longest: Time) {
+        let at: Ref<bulkhead_kernel::Endpoint> = self.cap(endpoint).at();
+        self.machine.get_mut(at).longest = longest;
+    }
+
     /// Gives a thread a buffer in a frame of its own.
     pub fn buffer(&mut self, thread: Thread) -> Ref<bulkhead_kernel::abi::Buffer> {
         let frame = self.make(Kind::Frame, 12);

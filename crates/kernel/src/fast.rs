@@ -83,6 +83,7 @@ impl<M: Machine> Kernel<'_, M> {
         let (reply, next) = (receiver.reply, receiver.next);
         let priority = receiver.priority;
         if !receiver.context.is_none()
+            || endpoint.longest != 0
             || reply.is_none()
             || (flags | receiver.flags) & (Thread::VECTORS | Thread::DEEP) != 0
             || !self.core.scheduler.donate(&mut Store(&mut *self.machine), priority)
@@ -123,9 +124,10 @@ impl<M: Machine> Kernel<'_, M> {
         let reply: Ref<Reply> = slot.cap.at();
         let slot = self.quick(from, named, Kind::Endpoint, Rights::READ)?;
         let at: Ref<Endpoint> = slot.cap.at();
-        let Reply { caller: to, below, .. } = *self.machine.get(reply);
+        let Reply { caller: to, below, held, .. } = *self.machine.get(reply);
         let waits = |n: Ref<Notification>| self.machine.get(n).bits == 0;
         if to.is_none()
+            || held != 0
             || self.machine.get(at).state != 0
             || self.machine.get(context).reply != reply
             || notification.some().is_some_and(|n| !waits(n))

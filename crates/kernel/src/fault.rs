@@ -48,6 +48,9 @@ impl<M: Machine> Kernel<'_, M> {
     /// A context that ran has no budget any more, or is simply not first: whoever handles the end of a
     /// thread's budget is told, but of what it has given up itself.
     pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time, given_up: bool) {
+        if self.overrun(context) {
+            return;
+        }
         let Context { time, thread, .. } = *self.machine.get(context);
         // In the background the end of a budget is not an end.
         let goes_on = time.is_in_background() || time.account().eligible() <= now;
@@ -66,6 +69,38 @@ impl<M: Machine> Kernel<'_, M> {
             let words = self.timeout_words(context, number);
             self.tell(thread, Place::Timeout, label::TIMEOUT, words);
         }
+    }
+
+    /// Whether a call has taken longer than its endpoint's `longest`. That is a fault of the server that runs: its
+    /// handler of timeouts is told, or it is stopped, so that nobody waits for it longer than is known.
+    pub(crate) fn overrun(&mut self, context: Ref<Context>) -> bool {
+        let Context { time, thread, .. } = *self.machine.get(context);
+        let runs =
+            |thread: &Ref<crate::Thread>| self.machine.get(*thread).state == State::Running as u8;
+        let Some(thread) = thread.some().filter(|thread| time.has_overrun() && runs(thread)) else {
+            return false;
+        };
+        self.machine.get_mut(context).time.forget_overrun();
+        let number = self.machine.get(thread).number;
+        let words = self.timeout_words(context, number);
+        let handled = self.tell(thread, Place::Timeout, label::TIMEOUT, words);
+        self.trace(|_| Event::Over {
+            thread: thread.at(),
+            context: context.at(),
+            handled: handled.into(),
+        });
+        if !handled {
+            self.part(thread);
+            self.halt(thread);
+            let mut line = Line::default();
+            line.decimal("thread ", number.into());
+            line.text(
+                ": a call takes longer than its endpoint's longest; it has no timeout handler, ",
+            );
+            line.text("and is stopped");
+            self.machine.print(line.end());
+        }
+        true
     }
 
     /// What a handler is told of the end of a budget.

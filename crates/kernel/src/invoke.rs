@@ -437,7 +437,10 @@ impl<M: Machine> Kernel<'_, M> {
         if time.policy() != bulkhead_sched::Policy::Pibs {
             return Ok(());
         }
-        let (now, requester) = (self.now(), self.machine.get(of).time.requester());
+        // At a server's ceiling it would take the time of those who wait for the server once, by any length.
+        let priority = self.base(of);
+        let period = self.machine.get(of).time.account().period();
+        let (now, requester) = (self.now(), bulkhead_sched::Requester { priority, period });
         let store = &mut crate::core::Store(&mut *self.machine);
         self.core.scheduler.take_up(store, id, requester, now)?;
         if let Some(home) = home.some() {

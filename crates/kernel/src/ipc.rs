@@ -6,14 +6,14 @@
 //! * A thread that can't run for want of a context takes no message that brings none.
 
 use crate::lookup::Root;
-use crate::{Cap, Ref, lookup, queue, tree};
+use crate::{Cap, Core, Ref, lookup, queue, tree};
 use crate::{
     Context, Endpoint, Event, Kernel, Machine, Notification, Queue, Reply, Slot, State, Thread,
 };
 use bulkhead_kernel_abi::{
     Address, BUFFER_WORDS, Code, Info, Kind, REGISTER_WORDS, Rights, Status,
 };
-use bulkhead_sched::Time;
+use bulkhead_sched::{Begin, Time};
 
 /// How a message is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,16 +64,57 @@ impl<M: Machine> Kernel<'_, M> {
         };
         let call = how == Send::Call;
         let waits = *self.machine.get(receiver);
-        self.can_take(from, call, waits.reply, waits.context.is_none())?;
+        let passive = waits.context.is_none();
+        self.can_take(from, call, waits.reply, passive)?;
+        let held = match call && passive {
+            true => self.begin_call(from, at)?,
+            false => Begin::Now(None),
+        };
+        let Begin::Now(held) = held else {
+            // It waits for time first.
+            self.machine.get_mut(from).registers.repeat::<M::Layout>();
+            self.core.undecided |= Core::GIVEN_UP;
+            return Ok(());
+        };
         self.leave_queue(receiver);
         self.set_state(receiver, State::Running);
         self.carry(from, receiver, cap.data, grants);
         match call {
-            true => self.expect_answer(from, receiver),
+            true => self.expect_answer(from, receiver, held),
             false => self.expect_caller(receiver, Ref::NONE),
         }
         self.ready(receiver);
         Ok(())
+    }
+
+    /// Whether a thread has time for a call that takes a context along, where the endpoint says how long that
+    /// takes at most. A call within a call is within its limit. What the kernel tells of a thread is told at once.
+    fn begin_call(&mut self, from: Ref<Thread>, at: Ref<Endpoint>) -> Result<Begin, Status> {
+        let longest = self.machine.get(at).longest;
+        let Thread { context, flags, .. } = *self.machine.get(from);
+        let held = self.machine.get(context);
+        if longest == 0 || flags & Thread::FAULTS != 0 || held.is_set == 0 || !held.reply.is_none()
+        {
+            return Ok(Begin::Now(None));
+        }
+        let Some(id) = crate::core::id(context) else { return Ok(Begin::Now(None)) };
+        let now = self.now();
+        let store = &mut crate::core::Store(&mut *self.machine);
+        let begin = self.core.scheduler.begin_call(store, id, longest, now);
+        self.core.undecided |= u32::from(begin != Begin::Now(None));
+        match begin {
+            Begin::Never => Err(Status::new(Code::OutOfRange, 0, longest)),
+            begin => Ok(begin),
+        }
+    }
+
+    /// A call with a limit has ended: what was held back of its context's budget is there again.
+    pub(crate) fn end_limit(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
+        let held = core::mem::take(&mut self.machine.get_mut(reply).held);
+        let Some(id) = crate::core::id(context).filter(|_| held != 0) else { return };
+        let store = &mut crate::core::Store(&mut *self.machine);
+        self.core.scheduler.end_call(store, id, held & !Reply::LIMITED);
+        self.core.undecided |= 1;
     }
 
     /// Whether a receiver could go on with a message: one with a reply object, that is passive or not.
@@ -120,6 +161,25 @@ impl<M: Machine> Kernel<'_, M> {
             let brings = self.machine.get(sender).context;
             let status = match self.can_take(sender, call, reply, passive) {
                 Ok(()) if passive && brings == returns => Status::new(Code::NoContext, 0, 0),
+                Ok(()) if passive && call => match self.begin_call(sender, cap.at()) {
+                    Ok(Begin::Now(held)) => {
+                        // Only asked: it begins when it is received.
+                        let context = self.machine.get(sender).context;
+                        if let (Some(held), Some(id)) = (held, crate::core::id(context)) {
+                            let store = &mut crate::core::Store(&mut *self.machine);
+                            self.core.scheduler.end_call(store, id, held);
+                        }
+                        return true;
+                    }
+                    Ok(_) => {
+                        // It asks again when it has time.
+                        self.leave_queue(sender);
+                        self.machine.get_mut(sender).registers.repeat::<M::Layout>();
+                        self.ready(sender);
+                        continue;
+                    }
+                    Err(status) => status,
+                },
                 Ok(()) => return true,
                 Err(status) => status,
             };
@@ -140,10 +200,11 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// The caller waits for the receiver's answer; its context goes along if the receiver has none.
-    fn expect_answer(&mut self, from: Ref<Thread>, to: Ref<Thread>) {
+    fn expect_answer(&mut self, from: Ref<Thread>, to: Ref<Thread>, held: Option<Time>) {
         let reply = core::mem::take(&mut self.machine.get_mut(to).reply);
         let answer = self.machine.get_mut(reply);
         (answer.caller, answer.receiver, answer.depth) = (from, Ref::NONE, 0);
+        answer.held = held.map_or(0, |held| held | Reply::LIMITED);
         let caller = self.machine.get_mut(from);
         caller.reply = reply;
         let context = caller.context;
@@ -164,10 +225,27 @@ impl<M: Machine> Kernel<'_, M> {
     /// Work of an interrupt's thread is done at the priority of who asked for it.
     fn name_requester(&mut self, of: Ref<Context>, to: Ref<Thread>) {
         let served = self.machine.get(to).context;
-        if !of.is_none() && !served.is_none() {
+        if !of.is_none() && self.is_pibs(served) {
             // A requester whose period leaves nothing beyond the costs is served at the present one's.
             let _ = self.serve(served, of);
         }
+    }
+
+    fn is_pibs(&self, context: Ref<Context>) -> bool {
+        let pibs = bulkhead_sched::Policy::Pibs;
+        !context.is_none() && self.machine.get(context).time.policy() == pibs
+    }
+
+    /// The priority of the thread on whose behalf a context is used: its own, and not that of a server that runs on it.
+    /// Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
+    pub(crate) fn base(&self, context: Ref<Context>) -> u8 {
+        let Context { time, thread, reply, .. } = *self.machine.get(context);
+        let (mut next, mut caller) = (reply, thread);
+        while let Some(reply) = next.some() {
+            (next, caller) = (self.machine.get(reply).below, self.machine.get(reply).caller);
+        }
+        let thread = caller.some();
+        thread.map_or(time.priority(), |thread| self.machine.get(thread).priority)
     }
 
     /// A context came through a reply object to a thread.
@@ -209,6 +287,7 @@ impl<M: Machine> Kernel<'_, M> {
             (below.above, below.context) = (Ref::NONE, context);
         }
         self.machine.get_mut(context).reply = below;
+        self.end_limit(reply, context);
         self.trace(|kernel| Event::Return {
             from: kernel.machine.get(context).thread.at(),
             to: caller.at(),
@@ -246,7 +325,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn cut(&mut self, reply: Ref<Reply>) {
         let this = self.machine.get_mut(reply);
         let (below, above) = (this.below, this.above);
-        (this.below, this.above) = (Ref::NONE, Ref::NONE);
+        (this.below, this.above, this.held) = (Ref::NONE, Ref::NONE, 0);
         if let Some(above) = above.some() {
             self.machine.get_mut(above).below = Ref::NONE;
         }
@@ -326,11 +405,17 @@ impl<M: Machine> Kernel<'_, M> {
         };
         self.give_back(to);
         let Thread { badge, flags, .. } = *self.machine.get(sender);
+        let calls = flags & (Thread::CALLS | Thread::FAULTS) != 0;
+        let held = match calls && self.machine.get(to).context.is_none() {
+            true => self.begin_call(sender, cap.at()),
+            false => Ok(Begin::Now(None)),
+        };
+        let held = if let Ok(Begin::Now(held)) = held { held } else { None };
         self.leave_queue(sender);
         self.carry(sender, to, badge, flags & Thread::GRANTS != 0);
-        if flags & (Thread::CALLS | Thread::FAULTS) != 0 {
+        if calls {
             self.expect_caller(to, reply);
-            self.expect_answer(sender, to);
+            self.expect_answer(sender, to, held);
         } else {
             self.machine.get_mut(sender).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
             self.ready(sender);

@@ -152,7 +152,11 @@ pub struct Endpoint {
     /// The [`State`] of all of them.
     pub state: u32,
     /// For whoever writes the next version.
-    pub reserved: [u32; 5],
+    pub reserved: u32,
+    /// How long a call takes at most on its caller's time, ns; 0: any time.
+    pub longest: u64,
+    /// See above.
+    pub more: [u32; 2],
 }
 
 /// Bits to be set and waited for.
@@ -188,11 +192,13 @@ pub struct Reply {
     pub receiver: Ref<Thread>,
     /// How many were below it when it came into the stack.
     pub depth: u32,
-    /// For whoever writes the next version.
-    pub reserved: [u32; 2],
+    /// Of a call that has a limit: [`Reply::LIMITED`], and what of its context's budget is held back meanwhile, ns.
+    pub held: u64,
 }
 
 impl Reply {
+    /// The call has a limit.
+    pub const LIMITED: u64 = 1 << 63;
     /// Most calls that one context goes through: whoever looks for the topmost one takes so many steps.
     pub const MOST_NESTED: u32 = 32;
 }

@@ -139,6 +139,8 @@ impl<M: Machine> Kernel<'_, M> {
             if let Some(before) = before.filter(|before| Some(*before) != decision.run) {
                 self.trace_leave(context(before));
                 self.exhausted(context(before), now, given_up);
+            } else if let Some(before) = before {
+                self.overrun(context(before));
             }
             if self.core.undecided == 0 && decision.timer != self.core.timer {
                 self.core.timer = decision.timer;

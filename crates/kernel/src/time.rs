@@ -41,6 +41,7 @@ impl<M: Machine> Kernel<'_, M> {
         let wrong = Status::new(Code::OutOfRange, 2, period);
         let Some(id) = id(at) else { return Ok(()) };
         let Context { is_set, time, .. } = *self.machine.get(at);
+        self.end_limits(at);
         let kept = is_set != 0 && time.is_in_background() == background;
         if kept && time.account().is_server() && time.policy() == of_account(policy) {
             let now = self.now();
@@ -59,6 +60,15 @@ impl<M: Machine> Kernel<'_, M> {
         }
         self.machine.get_mut(at).badge = badge;
         Ok(())
+    }
+
+    /// A call on a context has no limit any more: it gets another budget.
+    fn end_limits(&mut self, at: Ref<Context>) {
+        let mut next = self.machine.get(at).reply;
+        while let Some(reply) = next.some() {
+            self.end_limit(reply, at);
+            next = self.machine.get(reply).below;
+        }
     }
 
     /// Gives a context another account. Its thread waits until the same time as before.

@@ -57,7 +57,7 @@ pub struct Account {
     /// Where in the ring the next one will be.
     pub(crate) end: u16,
     pub(crate) policy: u8,
-    /// Of a PIBS server: an activation has begun and not ended.
+    /// Of a PIBS server: an activation has begun and not ended. Of others [`crate::limit`]'s state of a call.
     pub(crate) active: u8,
 }
 
@@ -277,7 +277,7 @@ impl Account {
         match self.policy {
             SPORADIC | STRICT => self.use_up(refills, now),
             PIBS => self.go_on(),
-            _ => self.used = 0,
+            _ => self.end_slice(),
         }
     }
 

@@ -232,7 +232,7 @@ impl Scheduler {
     }
 
     #[inline(never)]
-    fn charge(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
+    pub(crate) fn charge(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         let in_background = self.is_in_background();
         let now = now.max(self.charged);
         match self.running() {
@@ -336,7 +336,7 @@ impl Scheduler {
 
     /// Takes a context that wants to run out of the queues, and off the processor.
     #[inline(never)]
-    fn withdraw(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
+    pub(crate) fn withdraw(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
         if self.running == id.link() {
             self.vacate();
             let (context, refills) = contexts.refills(id);
@@ -349,7 +349,7 @@ impl Scheduler {
 
     /// The other half of [`Scheduler::withdraw`].
     #[inline(never)]
-    fn replace(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
+    pub(crate) fn replace(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) {
         let context = contexts.context(id);
         match context.is_wanted() {
             true => _ = self.place(contexts, id, now, false),

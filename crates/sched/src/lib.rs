@@ -51,6 +51,7 @@ pub mod context;
 #[cfg(test)]
 mod explored;
 mod general;
+mod limit;
 pub mod pibs;
 mod ready;
 pub mod refills;
@@ -63,6 +64,7 @@ pub mod simulate;
 
 pub use account::{Account, Policy};
 pub use context::{Context, Contexts, Id};
+pub use limit::Begin;
 pub use pibs::{Requester, Utilization};
 pub use refills::Refill;
 pub use release::PLACES;

@@ -159,7 +159,7 @@ impl Account {
 
     /// Head and next become one, at the time of the next: later, never earlier.
     #[inline(never)]
-    fn merge_later(&mut self, refills: &[Refill]) {
+    pub(crate) fn merge_later(&mut self, refills: &[Refill]) {
         if let Some(Refill { amount, time }) = self.pop(refills) {
             self.head = Refill { amount: self.head.amount.wrapping_add(amount), time };
         }
@@ -222,6 +222,9 @@ impl Account {
 
     #[inline(never)]
     fn take_in(&mut self, refills: &[Refill]) {
+        if self.is_limited() {
+            return;
+        }
         while self.head.time.wrapping_add(self.head.amount) >= self.next {
             let Some(Refill { amount, .. }) = self.pop(refills) else { return };
             self.head.amount = self.head.amount.wrapping_add(amount);

@@ -48,6 +48,9 @@ impl Account {
     #[inline]
     pub(crate) fn use_up_head(&mut self, refills: &mut [Refill]) -> bool {
         let used = self.used.wrapping_sub(self.head.amount);
+        if self.is_limited() {
+            return false;
+        }
         if self.len > 0 {
             return self.turn(refills, used);
         }
@@ -61,6 +64,7 @@ impl Account {
 
     /// The head, all used up, comes again a period later.
     pub(crate) fn use_up(&mut self, refills: &mut [Refill], now: Time) {
+        self.overrun();
         self.used = self.used.wrapping_sub(self.head.amount);
         self.rotate(refills);
         if self.is_over() || self.head.amount <= self.cost || self.is_strict() {

@@ -7,7 +7,7 @@ use super::space::at;
 use crate::elf::Program as Elf;
 use bulkhead_kernel::MAX_PERIOD;
 use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
-use bulkhead_kernel::{CONTEXT_BITS, Cap, Machine, Ref, Thread, refills};
+use bulkhead_kernel::{CONTEXT_BITS, Cap, Endpoint, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{ChannelUse, Context, Kernel, Managed, Policy, User, Utilization};
 use bulkhead_plan::{Bell, Channel, Plan};
@@ -94,6 +94,10 @@ impl Build {
             (0..count).map(|_| build.make(kind, 0, 1)).collect()
         };
         let endpoints = many(self, Kind::Endpoint, kernel.endpoints.len())?;
+        for (place, endpoint) in endpoints.iter().zip(&kernel.endpoints) {
+            let at: Ref<Endpoint> = self.cap(*place).at();
+            self.machine().get_mut(at).longest = endpoint.longest.unwrap_or(0);
+        }
         let notifications = many(self, Kind::Notification, kernel.notifications.len())?;
         let threads = vec![0; kernel.threads.len()];
         let replies = many(self, Kind::Reply, kernel.threads.len())?;

@@ -1,0 +1,171 @@
+//! A call that may take so long and no longer: its part of the budget is set apart.
+//!
+//! A call of a server that others call, too, must not stop in the middle for want of budget: they would all wait for a
+//! refill of this one's. And it must not go on for longer than those who wait for it reckon with, whatever the server does.
+//! So a call with a limit L
+//!
+//! * begins only if the head of the list has L left. If not, the head waits for the refills after it, as in a list that is
+//!   full: later, never earlier. (To ask before the lock is SIRAP's way: Behnam et al., *SIRAP*, EMSOFT 2007; BROE:
+//!   Fisher, Bertogna, Baruah, RTSS 2007);
+//! * has L of the head, and the rest of it is held back until the answer. Who has used up L has used up the
+//!   head, which the timer sees to, and is [marked](Context::has_overrun).
+//!
+//! What is held back comes again to the end of the head that there is then, whose time is no earlier: no
+//! tick of it is used before its release ([`crate::server`]).
+//!
+//! A full context's turn is set aside in the same way. A PIBS context's budget depends on who asks, and no limit fits into
+//! all: it has none.
+
+use crate::account::{FULL, PIBS};
+use crate::{Account, Context, Contexts, Id, Refill, Scheduler, Time};
+
+/// A call with a limit goes on.
+const LIMITED: u8 = 1;
+/// It has used up its limit.
+const OVERRUN: u8 = 2;
+
+/// Whether a call begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At once; what is to be given to [`Scheduler::end_call`], if it has a limit.
+    Now(Option<Time>),
+    /// The context has to wait until it has budget for it, and does: then it is to be asked again.
+    Later,
+    /// Its budget is too short for it, and always will be.
+    Never,
+}
+
+impl Account {
+    /// Of what can be used, so much is set apart; what is held back, or `None`: there is not so much.
+    fn limit(&mut self, limit: Time) -> Option<Time> {
+        let used = self.used.max(if self.is_server() { self.cost } else { 0 });
+        let held = match self.policy {
+            FULL => core::mem::take(&mut self.used),
+            _ => self.head.amount.checked_sub(used.checked_add(limit)?)?,
+        };
+        self.head.amount = match self.policy {
+            FULL => limit.max(1),
+            _ => self.head.amount - held,
+        };
+        self.active = LIMITED;
+        Some(held)
+    }
+
+    /// The call has ended.
+    fn unlimit(&mut self, held: Time) {
+        match self.policy {
+            FULL => {
+                self.head.amount = self.budget;
+                self.used = self.used.saturating_add(held);
+            }
+            PIBS => return,
+            _ => self.head.amount = self.head.amount.saturating_add(held),
+        }
+        self.active = 0;
+    }
+
+    /// The head becomes at least so much, if all is, by waiting for what comes after it.
+    fn wait_for(&mut self, refills: &mut [Refill], least: Time, now: Time) {
+        // Else what is used of it is a debt, which stays.
+        if self.head.time <= now {
+            self.split(refills);
+        }
+        while self.head.amount < least && self.len > 0 {
+            self.merge_later(refills);
+        }
+    }
+
+    /// A full context's slice has ended.
+    #[inline]
+    pub(crate) fn end_slice(&mut self) {
+        self.used = 0;
+        self.overrun();
+    }
+
+    /// The head is used up.
+    #[inline]
+    pub(crate) fn overrun(&mut self) {
+        if self.active == LIMITED {
+            self.active = OVERRUN;
+        }
+    }
+
+    /// Whether a call with a limit goes on, so that the head takes nothing in.
+    #[inline(always)]
+    pub(crate) const fn is_limited(&self) -> bool {
+        self.active != 0
+    }
+}
+
+impl Context {
+    /// Whether a call on it has used up its limit.
+    #[inline(always)]
+    pub const fn has_overrun(&self) -> bool {
+        self.account.active == OVERRUN
+    }
+
+    /// Forgets that a call has used up its limit.
+    pub fn forget_overrun(&mut self) {
+        self.account.active = 0;
+    }
+}
+
+impl Scheduler {
+    /// A call that may take `limit` ticks is to begin on a context, which runs, or wants to from now on. The time that
+    /// [`Scheduler::schedule`] has said is not right afterwards.
+    #[inline(never)]
+    pub fn begin_call(
+        &mut self,
+        contexts: &mut (impl Contexts + ?Sized),
+        id: Id,
+        limit: Time,
+        now: Time,
+    ) -> Begin {
+        self.charge(contexts, now);
+        let (context, refills) = contexts.refills(id);
+        let account = &mut context.account;
+        let cost = account.cost;
+        if account.policy == PIBS || account.is_limited() {
+            return Begin::Now(None);
+        }
+        if account.policy != FULL {
+            let Some(least) = limit.checked_add(cost).filter(|least| *least <= account.budget)
+            else {
+                return Begin::Never;
+            };
+            if !context.is_wanted() {
+                context.account.begin(refills, now);
+            }
+            let account = &mut context.account;
+            if account.eligible() > now || account.is_over() || account.rest() < limit {
+                self.put_off(contexts, id, least, now);
+                return Begin::Later;
+            }
+        }
+        match contexts.context(id).account.limit(limit) {
+            Some(held) => Begin::Now(Some(held)),
+            None => {
+                self.put_off(contexts, id, limit.saturating_add(cost), now);
+                Begin::Later
+            }
+        }
+    }
+
+    /// A call with a limit has ended.
+    #[inline(never)]
+    pub fn end_call(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, held: Time) {
+        contexts.context(id).account.unlimit(held);
+    }
+
+    fn put_off(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, least: Time, now: Time) {
+        let wanted = contexts.context(id).is_wanted();
+        if wanted {
+            self.withdraw(contexts, id, now);
+        }
+        let (context, refills) = contexts.refills(id);
+        context.account.wait_for(refills, least, now);
+        if wanted {
+            self.replace(contexts, id, now);
+        }
+    }
+}
