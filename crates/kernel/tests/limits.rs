@@ -66,7 +66,8 @@ fn a_call_begins_only_with_time_for_all_of_it() {
     }
 }
 
-/// A server that goes on and on stops after as long as it may, also if it was preempted in between, and in a call of its own.
+/// A server that goes on and on stops after as long as it may, also if it was preempted in between, and in a
+/// call of its own.
 #[test]
 fn a_call_that_takes_longer_ends() {
     for nested in [false, true] {
@@ -198,7 +199,8 @@ fn who_waits_for_a_server_asks_again_for_time() {
     });
 }
 
-/// 8 of 10 ms, in a call that would take 1 s, kept 30 of 60 ms waiting for 116 ms. Now it is for as long as a call may take.
+/// 8 of 10 ms, in a call that would take 1 s, kept 30 of 60 ms waiting for 116 ms. Now it is for as long as a
+/// call may take.
 #[test]
 fn a_long_call_from_below_keeps_nobody_waiting_for_longer_than_is_said() {
     both(|world| {

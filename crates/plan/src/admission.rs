@@ -5,14 +5,17 @@
 //!   it can so keep from the processor waits for one such call: the kernel begins a call of an endpoint that
 //!   has a `longest` only with budget for all of it, and ends what takes longer. A call without
 //!   `longest` can last through any number of refills, and is refused where it blocks.
-//! * **Calls that wait.** A server that calls a thread with a context of its own waits there without time. Meanwhile others
+//! * **Calls that wait.** A server that calls a thread with a context of its own waits there without time.
+//!   Meanwhile others
 //!   run, and more calls can be half done when a context wants to run: then their times add up.
-//! * **PIBS.** A PIBS context works at the priority and with the period of a context that can ask it: never at that of a
+//! * **PIBS.** A PIBS context works at the priority and with the period of a context that can ask it: never at
+//!   that of a
 //!   server in which it is asked.
 //! * **Interrupts** enter the kernel in the time of whoever runs, at most twice for an acknowledgement. That is less
 //!   than their driver uses for it, so a driver counts twice.
 //!
-//! What a context waits for beyond its own budget, an answer by a thread with a context of its own, is not analysed, and
+//! What a context waits for beyond its own budget, an answer by a thread with a context of its own, is not
+//! analysed, and
 //! said to be so ([`Analysis::unanalysed`]). Faults are not counted.
 
 mod calls;
@@ -366,7 +369,8 @@ impl<'a> Analysis<'a> {
         self.floor(context) < self.priorities(context).0
     }
 
-    /// By how much the budget of another one can be late when it begins to disturb a context: only of one that works in a
+    /// By how much the budget of another one can be late when it begins to disturb a context: only of one that
+    /// works in a
     /// server below.
     fn arrears(&self, context: usize, other: usize) -> Result<u64, Refusal> {
         if !self.descends(other) || self.floor(other) >= self.floor(context) {
@@ -467,7 +471,8 @@ impl<'a> Analysis<'a> {
         Ok(())
     }
 
-    /// Everything because of which a test does not admit the contexts. Calls that never come about are refused by each.
+    /// Everything because of which a test does not admit the contexts. Calls that never come about are refused
+    /// by each.
     #[must_use]
     pub fn refusals(&self, test: Test) -> Vec<Refusal> {
         let refused = |context| match test {

@@ -1,10 +1,12 @@
 //! A call that may take so long and no longer: its part of the budget is set apart.
 //!
 //! A call of a server that others call, too, must not stop in the middle for want of budget: they would all wait for a
-//! refill of this one's. And it must not go on for longer than those who wait for it reckon with, whatever the server does.
+//! refill of this one's. And it must not go on for longer than those who wait for it reckon with, whatever the
+//! server does.
 //! So a call with a limit L
 //!
-//! * begins only if the head of the list has L left. If not, the head waits for the refills after it, as in a list that is
+//! * begins only if the head of the list has L left. If not, the head waits for the refills after it, as in a
+//!   list that is
 //!   full: later, never earlier. (To ask before the lock is SIRAP's way: Behnam et al., *SIRAP*, EMSOFT 2007; BROE:
 //!   Fisher, Bertogna, Baruah, RTSS 2007);
 //! * has L of the head, and the rest of it is held back until the answer. Who has used up L has used up the
@@ -13,7 +15,8 @@
 //! What is held back comes again to the end of the head that there is then, whose time is no earlier: no
 //! tick of it is used before its release ([`crate::server`]).
 //!
-//! A full context's turn is set aside in the same way. A PIBS context's budget depends on who asks, and no limit fits into
+//! A full context's turn is set aside in the same way. A PIBS context's budget depends on who asks, and no
+//! limit fits into
 //! all: it has none.
 
 use crate::account::{FULL, PIBS};

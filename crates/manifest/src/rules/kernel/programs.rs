@@ -46,6 +46,14 @@ pub fn kernel_idle(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             );
             found.push(Diagnostic::new("kernel-idle", at, message).help(help));
         }
+        let begins = parts.threads.iter().any(|thread| thread.context.is_some())
+            || parts.notifications.iter().any(|notification| notification.context.is_some());
+        if let Some(first) = parts.threads.first().filter(|_| !begins) {
+            let message = format!("nothing in `{}` starts", parts.sandbox.name);
+            let help = "each of its threads waits for a call by another one: give one a `context`";
+            let at = cx.at(first, &[k("name")]);
+            found.push(Diagnostic::new("kernel-idle", at, message).help(help));
+        }
         let idle = parts.programs.iter().filter(|program| threads(&parts, program) == 0);
         for program in idle {
             let message = format!("program `{}` has no thread", program.name);
