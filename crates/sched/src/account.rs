@@ -327,7 +327,7 @@ impl Account {
     #[inline]
     pub fn dispatch(&mut self, refills: &mut [Refill], now: Time) {
         if self.is_strict() {
-            self.begin(refills, now);
+            self.begin_late(refills, now);
         }
         self.pay();
     }

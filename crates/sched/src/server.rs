@@ -36,7 +36,8 @@
 //! **Strict**: the head's time also moves up to now whenever the thread is put on the
 //! processor, and what was used is split off whenever it is taken off. Then a tick is used
 //! exactly at its release, and used again T later at the earliest: at most C in every window
-//! of length T. The price: each preemption takes a place in the list, and a thread that is
+//! of length T. (A beginning that is late by no more than its cost counts as in time: the ticks that pay for it are
+//! those that are missing.) The price: each preemption takes a place in the list, and a thread that is
 //! kept from running loses budget, which the sporadic server would give it later.
 
 use crate::{Account, Invalid, Refill, Time};
@@ -89,7 +90,7 @@ impl Account {
         }
         self.gather(refills);
         if self.is_strict() {
-            self.begin(refills, now.saturating_sub(self.used));
+            self.begin_late(refills, now.saturating_sub(self.used));
         }
     }
 
@@ -131,6 +132,13 @@ impl Account {
     pub(crate) fn begin(&mut self, refills: &[Refill], now: Time) {
         self.head.time = self.head.time.max(now);
         self.merge_now(refills);
+    }
+
+    /// A strict server begins as late as a timer comes: no later than its beginning costs. That much is charged
+    /// without having been used, so the head stays where it was, and latencies do not add up.
+    pub(crate) fn begin_late(&mut self, refills: &[Refill], now: Time) {
+        let late = now.saturating_sub(self.head.time) <= self.cost;
+        self.begin(refills, if late { self.head.time } else { now });
     }
 
     /// What was used of the head comes again later. Of a head that cannot be used yet it is a debt, by which
@@ -243,6 +251,24 @@ mod tests {
         server.block(9);
         // What is left would not even pay for its beginning.
         assert_eq!(server.shown(), [(5, 100), (5, 106)]);
+    }
+
+    #[test]
+    fn a_late_timer_does_not_put_a_strict_server_off() {
+        let account = Account::strict(5, 20, 0).unwrap().with_cost(2).unwrap();
+        let mut server = Server(account, [Refill::default(); 2]);
+        server.wake(0);
+        for period in 0..10 {
+            // It is put on the processor 2 late, and taken off another one late.
+            let begin = 20 * period + 2;
+            assert_eq!(server.0.eligible(), begin - 2);
+            server.dispatch(begin);
+            server.0.charge(if period == 0 { 4 } else { 3 });
+            assert!(server.settle(begin + 4));
+        }
+        // What is later than that is late.
+        server.dispatch(203);
+        assert_eq!(server.0.eligible(), 203);
     }
 
     #[test]
