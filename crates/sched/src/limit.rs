@@ -73,7 +73,7 @@ impl Account {
         if self.head.time <= now {
             self.split(refills);
         }
-        while self.head.amount < least && self.len > 0 {
+        while self.head.amount < least && self.following(refills).is_some() {
             self.merge_later(refills);
         }
     }

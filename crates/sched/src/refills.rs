@@ -46,7 +46,7 @@ impl Account {
 
     /// The entry after the head.
     #[inline]
-    fn following(&self, refills: &[Refill]) -> Option<Refill> {
+    pub(crate) fn following(&self, refills: &[Refill]) -> Option<Refill> {
         if self.len == 0 {
             return None;
         }

@@ -73,7 +73,7 @@ fn context(n: usize) -> Context {
 
 fn call(core: &mut Scheduler, all: &mut Memory, random: &mut Random, now: Time) {
     let id = random.id();
-    match random.next() % 16 {
+    match random.next() % 18 {
         0..4 => _ = core.wake(all, id, now),
         4..6 => core.block(all, id, now),
         6..8 => _ = core.block_until(all, id, now, now.saturating_add(random.word())),
@@ -87,6 +87,8 @@ fn call(core: &mut Scheduler, all: &mut Memory, random: &mut Random, now: Time) 
             let _ = core.request(all, id, requester, now);
         }
         14 => _ = (core.reserve(), core.unreserve()),
+        15 => _ = core.begin_call(all, id, random.word(), now),
+        16 => core.end_call(all, id, random.word()),
         _ => _ = all.context(id).take_consumed(),
     }
 }
