@@ -328,7 +328,11 @@ impl Core {
                 return;
             }
             self.step(n, set);
-            if self.is_overtaken(n, set) {
+            // A job whose last call is answered is done, though another thread comes first now: its end uses no time,
+            // and would have to wait for a refill if its budget ended at the same moment.
+            let rest = &set.threads[n].job[self.players[n].next..];
+            let done = !set.threads[n].serves && rest.iter().all(|op| *op == Op::Answer);
+            if !done && self.is_overtaken(n, set) {
                 return;
             }
         }
@@ -372,7 +376,12 @@ impl Core {
         };
         player.next += 1;
         match *op {
-            Op::Run(time) => player.rest = time,
+            Op::Run(time) => {
+                player.rest = time;
+                if player.depth > 0 && player.cap == 0 && time > 0 {
+                    self.overruns(n, set);
+                }
+            }
             Op::Sleep(time) => self.stop(n, State::Asleep(self.now + time)),
             Op::Call(server) => self.call(n, server, set),
             Op::Answer => self.answer(n),

@@ -32,7 +32,9 @@ impl Verdict {
             }
             let response = analysis.response(n).ok().filter(|_| by_response);
             let piece = response.unwrap_or(thread.period);
-            let whole = !thread.serves && !thread.waits();
+            // What it waits for that is named is in no promise.
+            let waits = thread.waits() || !analysis.unanalysed(n).is_empty();
+            let whole = !thread.serves && !waits;
             Promise { job: if whole { piece } else { Time::MAX }, piece }
         };
         let promises = set.threads.iter().enumerate().map(promise).collect();

@@ -10,7 +10,7 @@ use bulkhead_oracle::{
 };
 
 /// What the kernel does beyond the papers.
-const RULES: Rules = Rules { reserves: false, caps: false, own_priority: false };
+const RULES: Rules = Rules::KERNEL;
 
 /// When everything is set up.
 const START: Time = 1_000_000;

@@ -326,7 +326,7 @@ impl Account {
     /// The thread is put on the processor.
     #[inline]
     pub fn dispatch(&mut self, refills: &mut [Refill], now: Time) {
-        if self.is_strict() {
+        if self.is_strict() && !self.is_limited() {
             self.begin_late(refills, now);
         }
         self.pay();
@@ -346,7 +346,8 @@ impl Account {
         if self.is_server() {
             self.settle(refills, now);
         }
-        if self.is_strict() {
+        // A call with a limit is not cut to pieces: each would cost a beginning, of what is set apart for the call.
+        if self.is_strict() && !self.is_limited() {
             self.split(refills);
         }
     }
