@@ -70,7 +70,7 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
 
 fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
     write_report(&report);
-    machine::check_processor(header.launch.len == 0).map_err(Stop::Processor)?;
+    machine::check_processor(header.monitors != 0).map_err(Stop::Processor)?;
     let loader =
         multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
     let rsdp = loader.rsdp.or_else(|| acpi::find_rsdp(&LowMemory));
@@ -142,7 +142,7 @@ fn config_ops<'a>(header: &'a Header, sandboxes: &[Sandbox]) -> Result<&'a [Conf
     })
 }
 
-/// The launch record of kernels without monitors, if it lies in the sealed part.
+/// The boot code's launch record, if it lies in the sealed part.
 fn record(header: &Header) -> Result<&[Op], Stop> {
     let (sealed, Range { start, len }) = (header as *const Header as u64, header.launch);
     let offset = start.wrapping_sub(sealed);

@@ -122,6 +122,24 @@ fn kernels_without_monitors_are_filled_from_the_image_alone() {
 }
 
 #[test]
+fn a_channel_that_is_cleared_is_nobodys_ram() {
+    let check = |dst, len| {
+        let (sealed, two) = ([0, 0, 17, 4], [sandbox(0, &[5]), sandbox(1, &[4, 7])]);
+        let h = Header { sealed: 32, checksum: checksum(words(&sealed)), monitors: 1, ..header() };
+        let op = Op { kind: Op::ZERO, dst, src: 0, len };
+        let image = Image { header: &h, sandboxes: &two, config_ops: &[], launch: &[op] };
+        verify(image, &sealed, &machine())
+    };
+    assert_eq!(check(0x400_0000, 0x1_0000), Ok(()));
+    // Partly a sandbox's memory, or the image; no RAM; the page of start-up code.
+    for dst in [0x3FF_F000, IMAGE_PA, IMAGE_PA - 0x1000] {
+        assert_eq!(check(dst, 0x2000), Err(Error::Bounds("launch record")), "{dst:#x}");
+    }
+    assert_eq!(check(0x8000_0000, 8), Err(Error::NoRam(u32::MAX, 0x8000_0000, 8)));
+    assert_eq!(check(0x8000, 8), Err(Error::Overlap(u32::MAX, 0x8000)));
+}
+
+#[test]
 fn kernels_without_monitors_lie_where_the_boot_code_sees() {
     let mut high = sandbox(0, &[5]);
     high.memory[0].start = 0x1_0000_0000;

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `"BHIMAGE1"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
 /// Version of this layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,10 +49,12 @@ pub struct Header {
     pub config_ops: u32,
     /// The IOMMU; all zero if there is none.
     pub iommu: Iommu,
-    /// [`Op`](bulkhead_resident::record::Op)s with physical addresses, in the sealed part: how the boot code
-    /// fills the memory of kernels that no monitor is under. Empty where there are monitors, which have records
-    /// of their own.
+    /// [`Op`](bulkhead_resident::record::Op)s with physical addresses, in the sealed part, which the boot code carries
+    /// out: it clears channels, and fills the memory of kernels that no monitor is under. Monitors have records of
+    /// their own.
     pub launch: Range,
+    /// 1: there are monitors. 0: kernels are on the cores themselves.
+    pub monitors: u64,
 }
 
 /// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4).
@@ -159,6 +161,6 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum ^ sums
 }
 
-const _: () = assert!(size_of::<Header>() == 144);
+const _: () = assert!(size_of::<Header>() == 152);
 const _: () = assert!(size_of::<ConfigOp>() == 12);
 const _: () = assert!(size_of::<Sandbox>() == 144);

@@ -10,6 +10,7 @@ use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
+use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, Report};
 use bulkhead_plan::{self as plan, Plan, System};
 use zerocopy::{FromZeros, IntoBytes};
@@ -167,7 +168,7 @@ fn image(
 
     let mut sandboxes = Vec::new();
     let mut grants = Vec::new();
-    let mut launch = Vec::new();
+    let mut launch = cleared(plan)?;
     let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
     map.text_bytes = if plan.multikernel { 0 } else { text_len };
     for (index, guest) in guests.iter().enumerate() {
@@ -205,7 +206,7 @@ fn image(
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
 
     let record = pages.put(launch.as_bytes());
-    if plan.multikernel {
+    if !launch.is_empty() {
         part(&mut map, &pages, record, None, "launch record", false);
     }
     let end = pages.end();
@@ -221,6 +222,7 @@ fn image(
     header.config_ops = ops.len() as u32;
     header.iommu = iommu;
     header.launch = Range { start: record, len: size_of_val(&launch[..]) as u64 };
+    header.monitors = u64::from(!plan.multikernel);
     pages.store(map.header, &header);
     pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
     pages.write(map.header + ops_at as u64, ops.as_bytes());
@@ -229,6 +231,19 @@ fn image(
     let sum = checksum(sealed.skip(2).map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))));
     pages.write(map.header + 8, &sum.to_le_bytes());
     Ok((pages.into_bytes(), map))
+}
+
+/// Channels hold zeros at the launch, not what the firmware or another system left there.
+fn cleared(plan: &Plan) -> Result<Vec<Op>, Error> {
+    let step = |channel: &plan::Channel| match channel.hpa + channel.len {
+        ..=0x1_0000_0000 => Ok(Op { kind: Op::ZERO, dst: channel.hpa, src: 0, len: channel.len }),
+        end => Err(Error::Program(format!(
+            "channel {} ends at {end:#x}, above 4 GiB, where the boot code cannot clear it; give large sandboxes \
+             `memory.at` above 4 GiB to make room",
+            channel.name
+        ))),
+    };
+    plan.channels.iter().map(step).collect()
 }
 
 /// A sandbox's report before it was launched.

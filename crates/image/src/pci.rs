@@ -29,8 +29,25 @@ mod at {
     pub const BRIDGE_ROM: u16 = 0x38;
 }
 
-/// Command register: ports, memory, bus master, no line interrupt.
+/// Command register, of what a guest decides: ports, memory, bus master, no line interrupt.
 const COMMAND_BITS: u32 = 0b111 | INTX_OFF;
+/// Command register, of what stays 0: parity error response, SERR# (PCI 3.0, 6.2.2). Without them, and without the
+/// four enables of [`pcie::REPORTS`], a function that its owner misuses tells the platform of no error
+/// (PCIe 5.0, 6.2.6): a root port could turn that into an NMI or a machine check for all.
+const COMMAND_REPORTS: u32 = 1 << 6 | 1 << 8;
+
+/// PCI Express capability.
+pub mod pcie {
+    /// Offset of device control.
+    pub const DEVICE_CONTROL: u16 = 8;
+    /// Device control: reports of correctable, non-fatal and fatal errors and of unsupported requests (PCIe 5.0,
+    /// 7.5.3.4).
+    pub const REPORTS: u32 = 0b1111;
+    /// Device control after a reset: read requests of 512 bytes, payloads of 128.
+    pub const RESET: u32 = 0b010 << 12;
+    /// Offset of root control, reserved where a function is no root port.
+    pub const ROOT_CONTROL: u16 = 0x1C;
+}
 
 /// A function that a sandbox sees.
 pub enum Seen<'a> {
@@ -141,12 +158,13 @@ pub fn own(granted: &Granted, shadow: &mut Shadow) -> Described {
 fn registers(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
     let function = &granted.function;
     // A line that is not the sandbox's may be somebody else's as well.
-    let set = if granted.line { 0 } else { INTX_OFF };
-    let mut all = vec![Register {
-        kind: Register::COMMAND,
-        set,
-        ..plain(COMMAND, COMMAND_BITS, 0xFFFF & !COMMAND_BITS)
-    }];
+    let line = if granted.line { 0 } else { INTX_OFF };
+    // The owner's tables map the BARs for ever, so the function always decodes them: an access that nobody answers
+    // is an error, which some platforms report to all (XSA-120).
+    let decode = decode(function);
+    let hold = 0xFFFF & !(COMMAND_BITS | COMMAND_REPORTS);
+    let command = plain(COMMAND, COMMAND_BITS & !decode, hold);
+    let mut all = vec![Register { kind: Register::COMMAND, set: line | decode, ..command }];
     all.extend(bars(function, shadow));
     all.push(zero(at::ROM));
     // The line register is a note of software's; a pin shows only where the line belongs
@@ -163,7 +181,8 @@ fn registers(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
         const TUNING: u32 = 1 << 4 | 1 << 11 | 0b111 << 12;
         const FLR: u32 = 1 << 15;
         let write = TUNING | if pcie.flr { FLR } else { 0 };
-        all.push(plain(u16::from(pcie.at) + 8, write, 0x7FFF & !write));
+        let hold = 0x7FFF & !(write | pcie::REPORTS);
+        all.push(plain(u16::from(pcie.at) + pcie::DEVICE_CONTROL, write, hold));
     }
     if let Some(af) = function.af.filter(|af| af.flr) {
         all.push(plain(u16::from(af.at) + 4, 1, 0));
@@ -174,6 +193,15 @@ fn registers(granted: &Granted, shadow: &mut Shadow) -> (Vec<Register>, u32) {
     }
     let msi_shadow = msi(function, shadow, &mut all);
     (all, msi_shadow)
+}
+
+/// The command register's bits with which a function decodes its BARs: ports, memory.
+fn decode(function: &Function) -> u32 {
+    let bit = |bar: &Bar| match bar.kind {
+        BarKind::Io => 0b01,
+        BarKind::Memory { .. } => 0b10,
+    };
+    function.bars.iter().map(bit).fold(0, |all, bit| all | bit)
 }
 
 /// MSI: one message at most, address and data in shadow.
@@ -324,7 +352,7 @@ mod tests {
             false,
         );
         let expected = [
-            "04 command w 407 k ffffffff s 400 h fbf8 0",
+            "04 command w 404 k ffffffff s 403 h fab8 0",
             "10 bar w ffffc000 k 4000 s c h 0 0",
             "14 bar w ffffffff k c0 s 0 h 0 1",
             "18 plain w 0 k 0 s 0 h 0 0",
@@ -340,7 +368,7 @@ mod tests {
             "78 message w ffffffff k ffffffff s 0 h 0 4",
             "7c message w ffffffff k ffffffff s 0 h 0 5",
             "80 plain w ffffffff k ffffffff s 0 h 0 0",
-            "88 plain w f810 k ffffffff s 0 h 7ef 0",
+            "88 plain w f810 k ffffffff s 0 h 7e0 0",
         ];
         assert_eq!(show(&granted), expected);
     }
@@ -359,7 +387,7 @@ mod tests {
             true,
         );
         let expected = [
-            "04 command w 407 k ffffffff s 0 h fbf8 0",
+            "04 command w 405 k ffffffff s 2 h fab8 0",
             "10 plain w 0 k 0 s 0 h 0 0",
             "14 plain w 0 k 0 s 0 h 0 0",
             "18 plain w 0 k 0 s 0 h 0 0",
@@ -372,7 +400,7 @@ mod tests {
             "84 message w ffffffff k ffffffff s 0 h 0 1",
             "88 message w ffffffff k ffffffff s 0 h 0 3",
             "94 plain w 1 k ffffffff s 0 h 0 0",
-            "a8 plain w 7810 k ffffffff s 0 h 7ef 0",
+            "a8 plain w 7810 k ffffffff s 0 h 7e0 0",
         ];
         assert_eq!(show(&granted), expected);
     }

@@ -55,7 +55,7 @@ pub struct Image<'a> {
     pub sandboxes: &'a [Sandbox],
     /// Likewise.
     pub config_ops: &'a [ConfigOp],
-    /// Likewise; none where there are monitors.
+    /// Likewise.
     pub launch: &'a [Op],
 }
 
@@ -116,6 +116,7 @@ fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), 
         (config_ops.iter().all(plausible), "PCI steps"),
         (iommu(header), "IOMMU"),
         (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
+        (header.monitors <= 1, "whether there are monitors"),
     ];
     for (ok, what) in checks {
         if !ok {
@@ -132,8 +133,8 @@ fn plausible(op: &ConfigOp) -> bool {
     kind && aligned && op.offset % 4 == 0 && op.offset < 256
 }
 
-/// A step of the boot code's own: into one sandbox's memory, from the image, all in the first 4 GiB, which
-/// are what the boot code sees.
+/// A step of the boot code's own, in the first 4 GiB, which are what the boot code sees: into one sandbox's memory, from
+/// the image, or a channel to be cleared, which is in nobody's memory.
 fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
     let to = Range { start: op.dst, len: op.len };
     let from = Range { start: op.src, len: op.len };
@@ -144,7 +145,10 @@ fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
     };
     kind && (op.dst | op.src | op.len) % 8 == 0
         && end(to).is_some_and(|end| end <= 1 << 32)
-        && sandboxes.iter().any(|s| inside(to, s.memory[0]))
+        && (sandboxes.iter().any(|s| inside(to, s.memory[0]))
+            || op.kind == Op::ZERO
+                && !overlap(to, image)
+                && !sandboxes.iter().flat_map(|s| s.memory).any(|memory| overlap(to, memory)))
 }
 
 /// All tables of an IOMMU lie in the image, apart from each other and of the
@@ -189,7 +193,8 @@ fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
     Ok(())
 }
 
-fn memory(Image { header, sandboxes, .. }: Image, machine: &impl BootMachine) -> Result<(), Error> {
+fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
+    let Image { header, sandboxes, launch, .. } = image;
     let need = |owner: u32, r: Range| {
         if r.len == 0 || machine.is_ram(r.start, r.len) {
             Ok(())
@@ -200,6 +205,13 @@ fn memory(Image { header, sandboxes, .. }: Image, machine: &impl BootMachine) ->
     let trampoline = Range { start: TRAMPOLINE_PA, len: PAGE };
     need(u32::MAX, header.image)?;
     need(u32::MAX, trampoline)?;
+    for op in launch {
+        let to = Range { start: op.dst, len: op.len };
+        need(u32::MAX, to)?;
+        if overlap(to, trampoline) {
+            return Err(Error::Overlap(u32::MAX, op.dst));
+        }
+    }
     for (i, s) in sandboxes.iter().enumerate() {
         for (piece, &r) in s.memory.iter().enumerate() {
             let before = sandboxes[..i].iter().flat_map(|o| o.memory);

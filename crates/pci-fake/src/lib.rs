@@ -159,6 +159,10 @@ impl Fake {
         state.config[0] = u32::from(f.vendor) | u32::from(f.device) << 16;
         state.config[2] = f.class << 8;
         state.config[usize::from(at::INTERRUPT) / 4] = 0x0000_0105;
+        // The boot code has switched its reports of errors off.
+        if let Some(pcie) = f.pcie {
+            state.config[usize::from(pcie.at + 8) / 4] &= !rules::REPORTS;
+        }
         drop(state);
         self.reset();
     }

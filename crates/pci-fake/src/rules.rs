@@ -1,10 +1,15 @@
 //! What must hold of the function whatever its owner does.
 
 use crate::{CORES, Fake, at};
+use bulkhead_plan as plan;
 
 /// Command: ports, memory, bus master, interrupt line off.
 const COMMAND: u32 = 0x0407;
 const INTX_OFF: u32 = 1 << 10;
+/// Command: parity error response, SERR#.
+const COMMAND_REPORTS: u32 = 1 << 6 | 1 << 8;
+/// Device control: reports of correctable, non-fatal and fatal errors, and of unsupported requests.
+pub(crate) const REPORTS: u32 = 0b1111;
 
 impl Fake {
     /// Bits of a register that a monitor may change.
@@ -51,13 +56,36 @@ impl Fake {
         if offset == at::COMMAND && !self.line && new & INTX_OFF == 0 {
             self.complain("it uses the interrupt line".to_owned());
         }
+        let stops = old & !new & self.needed();
+        if offset == at::COMMAND && stops != 0 {
+            self.complain(format!("it stops to decode: {stops:#b}"));
+        }
     }
 
     /// Of the whole function.
     pub(crate) fn after_write(&self) {
-        if let Err(what) = self.placed().and_then(|()| self.messages()) {
+        let checks = [self.placed(), self.messages(), self.silent()];
+        if let Some(what) = checks.into_iter().find_map(Result::err) {
             self.complain(what);
         }
+    }
+
+    /// It reports no error to the platform.
+    fn silent(&self) -> Result<(), String> {
+        let command = self.hardware(at::COMMAND) & COMMAND_REPORTS;
+        let control =
+            self.described.pcie.map_or(0, |c| self.hardware(u16::from(c.at) + 8) & REPORTS);
+        match command | control {
+            0 => Ok(()),
+            _ => Err(format!("it reports errors: {command:#x} {control:#x}")),
+        }
+    }
+
+    /// Bits of the command register with which its BARs, which its owner has mapped, are decoded.
+    fn needed(&self) -> u32 {
+        let io = |bar: &plan::Bar| matches!(bar.kind, plan::BarKind::Io);
+        let bit = |bar| if io(bar) { 0b01 } else { 0b10 };
+        self.described.bars.iter().map(bit).fold(0, |all, bit| all | bit)
     }
 
     /// BARs are where they belong when they decode anything.

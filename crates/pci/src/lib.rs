@@ -72,10 +72,6 @@ pub struct Denied;
 
 /// MSI control: enable.
 const ENABLE: u32 = 1 << 16;
-/// Command: memory space.
-const MEMORY: u32 = 1 << 1;
-/// Command: I/O space and memory space.
-const DECODE: u32 = 0b11;
 /// MSI-X vector control: mask.
 const MASKED: u32 = 1;
 
@@ -165,13 +161,15 @@ fn store(
         }
         _ => {
             let bits = r.write & bytes;
-            if r.kind == Register::COMMAND && value & bits & DECODE != 0 {
-                place(hw, function)?;
+            if bits == 0 {
+                return Ok(());
             }
-            if bits != 0 {
-                let held = hw.config(function, r.offset) & (r.hold | r.write & !bytes);
-                hw.set_config(function, r.offset, held | value & bits | r.set);
-            }
+            let placed = if r.kind == Register::COMMAND { place(hw, function) } else { Ok(()) };
+            // Without its BARs in their places a function decodes nothing and reaches no memory.
+            let set = if placed.is_ok() { value & bits | r.set } else { INTX_OFF };
+            let held = hw.config(function, r.offset) & (r.hold | r.write & !bytes);
+            hw.set_config(function, r.offset, held | set);
+            placed?;
         }
     }
     Ok(())
@@ -227,7 +225,7 @@ pub fn stop_all<'a>(
 fn mask(hw: &impl Hardware, function: &Function) {
     if function.vectors == 0
         || function.state != 0
-        || config(hw, function, COMMAND, 2, Some(MEMORY)).is_err()
+        || config(hw, function, COMMAND, 2, Some(INTX_OFF)).is_err()
     {
         return;
     }
@@ -235,7 +233,6 @@ fn mask(hw: &impl Hardware, function: &Function) {
         let at = function.table.wrapping_add(number * 16);
         hw.set_page(at.wrapping_add(12), 4, u64::from(MASKED));
     }
-    let _ = config(hw, function, COMMAND, 2, Some(INTX_OFF));
 }
 
 /// Writes the MSI that the guest wants to the hardware.

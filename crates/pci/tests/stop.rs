@@ -97,7 +97,7 @@ fn one_that_goes_on_keeps_no_other_from_being_stopped() {
     let result = stop_all(&two, functions.iter().zip(steps));
     assert_eq!(result, Err(hangs.function.reset[0].at));
     for fake in [&two.hangs, &two.other] {
-        assert_eq!(fake.hardware(COMMAND) & 7, 0, "it reaches memory");
+        assert_eq!(fake.hardware(COMMAND) & 6, 2, "it reaches memory, or is out of reach");
         fake.wrong().unwrap();
     }
 }

@@ -215,7 +215,8 @@ pub fn functions(tree: &Tree, notes: &mut Vec<String>) -> Vec<FunctionEntry> {
                 pm: config.pm.clone().filter(|_| own),
                 msi: config.msi.clone().filter(|_| own),
                 msix: config.msix.clone().filter(|_| own),
-                pcie: config.pcie.clone().filter(|_| own),
+                // With a bridge's the boot code switches off its reports of errors.
+                pcie: config.pcie.clone().filter(|_| own || config.bridge.is_some()),
                 af: config.af.clone().filter(|_| own),
                 reset: if own { reset::steps(config, &seen.bars) } else { Vec::new() },
                 bridge: config

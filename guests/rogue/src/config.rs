@@ -73,6 +73,13 @@ pub fn all_commands(_: &Aim) -> Got {
     Ok(get(ecam(EDU, 4))? & 0xFFFF)
 }
 
+/// Takes `edu`'s memory out of use, as far as its command register lets it; what its first register then reads.
+pub fn decode_off(_: &Aim) -> Got {
+    EDU.enable();
+    put(2, ecam(EDU, 4), 0)?;
+    get(edu::REGISTERS)
+}
+
 /// Lets `edu` raise its line, which may be others', too: the command register then.
 pub fn line_on(_: &Aim) -> Got {
     put(2, ecam(EDU, 4), 3)?;

@@ -155,6 +155,7 @@ pub static DEVICES: &[Attack] = &[
     gives("bar-unused", BAR, store_and_read::<4, { edu_at(0x14) }, 0xFEE0_0000>, 0),
     // Ports, memory, bus master; its line stays off.
     gives("command-bits", "command-bits", all_commands, 0x407),
+    gives("command-decode-off", "command-bits", decode_off, edu::ID),
     gives("command-line-on", "command-bits", line_on, 0x403),
     // All that has no name is read only.
     gives("config-cache-line", UNNAMED, changed::<1, { edu_at(0xC) }, 0x10>, 0),

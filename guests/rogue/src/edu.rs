@@ -272,7 +272,7 @@ pub fn after_restart(_: &Aim) -> Got {
         }
     }
     // SAFETY: its configuration space.
-    let command = EDU.read(pci::register::COMMAND) & (pci::BUS_MASTER | pci::MEMORY);
+    let command = EDU.read(pci::register::COMMAND) & pci::BUS_MASTER;
     Ok(match () {
         () if arrived() != 0 => 2,
         () if command != 0 => 3,

@@ -1,6 +1,6 @@
 //! How the boot code brings PCI to the described state.
 
-use super::{at, halves};
+use super::{at, decode, halves, pcie};
 use bulkhead_layout::image::ConfigOp;
 use bulkhead_layout::pci::{COMMAND, INTX_OFF};
 use bulkhead_plan::{BarKind, Function, Machine, PciRoot, Span};
@@ -23,6 +23,8 @@ pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
         ops.push(op(ConfigOp::WRITE, COMMAND, INTX_OFF));
         ops.push(op(ConfigOp::WRITE, at::ROM, 0));
         ops.extend(base(function, 6));
+        ops.extend(quiet(function));
+        ops.push(op(ConfigOp::WRITE, COMMAND, decode(function) | INTX_OFF));
     }
     ops.extend(machine.functions.first().map(|f| space(root, f)));
     ops
@@ -46,6 +48,12 @@ fn base(function: &Function, count: u16) -> Vec<ConfigOp> {
         ops.push(op(ConfigOp::WRITE, offset, start));
     }
     ops
+}
+
+/// Reports of errors off (PCIe 5.0, 6.2.6); SERR# is off as long as nobody sets it in the command register.
+fn quiet(function: &Function) -> Option<ConfigOp> {
+    let offset = u16::from(function.pcie?.at) + pcie::DEVICE_CONTROL;
+    Some(ConfigOp { bdf: function.bdf.0, offset, kind: ConfigOp::WRITE, value: pcie::RESET })
 }
 
 fn ids(function: &Function) -> u32 {
@@ -84,6 +92,12 @@ fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
     write(at::PREFETCHABLE_LIMIT_UPPER, upper(bridge.prefetchable.map(|p| p.end() - 1)));
     write(at::PORTS_UPPER, 0);
     write(at::BRIDGE_ROM, 0);
+    // Bridge control in its upper half: SERR#, parity errors, master aborts and resets of the secondary bus are off.
+    write(at::INTERRUPT, 0);
+    if let Some(capability) = function.pcie {
+        write(u16::from(capability.at) + pcie::ROOT_CONTROL, 0);
+    }
+    ops.extend(quiet(function));
     ops.extend(base(function, 2));
     ops.push(op(ConfigOp::WRITE, COMMAND, 0b111 | INTX_OFF));
 }
@@ -92,7 +106,7 @@ fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
 mod tests {
     use super::super::samples::{function, io, machine, memory, port};
     use super::*;
-    use bulkhead_plan::{Bridge, Ports};
+    use bulkhead_plan::{Bridge, Ports, Resettable};
 
     #[test]
     fn a_bridge_gets_buses_and_windows() {
@@ -104,13 +118,18 @@ mod tests {
             ports: Some(Ports { first: 0xC000, last: 0xDFFF }),
         };
         let closed = Bridge { secondary: 2, subordinate: 2, ..Bridge::default() };
-        let ops = boot(&machine(vec![port(0x10, open), port(0x108, closed)]));
+        let express = Some(Resettable { at: 0x60, flr: false });
+        let ports = [port(0x10, open), port(0x108, closed)];
+        let ops = boot(&machine(ports.map(|port| Function { pcie: express, ..port }).to_vec()));
         let written = |bdf: u16| -> Vec<_> {
             let of = ops.iter().filter(|op| op.bdf == bdf && op.kind == ConfigOp::WRITE);
             of.map(|op| (op.offset, op.value)).collect()
         };
         let rest = [
             (0x38, 0),
+            (0x3C, 0),
+            (0x7C, 0),
+            (0x68, 0x2000),
             (0x10, u32::MAX),
             (0x10, 0xFEB0_0000),
             (0x14, u32::MAX),
@@ -146,7 +165,8 @@ mod tests {
     fn the_steps_of_the_boot_code() {
         let bars = vec![io(2, 0xC040, 0x20), memory(4, true, 0xC0_0000_4000, 0x4000)];
         let nobodys = Function { nobody: Some("of the chipset".into()), ..function(0) };
-        let behind = Function { bars, ..function(0x100) };
+        let express = Some(Resettable { at: 0x80, flr: false });
+        let behind = Function { bars, pcie: express, ..function(0x100) };
         let bridge = Bridge { secondary: 1, subordinate: 1, ..Bridge::default() };
         let ops = boot(&machine(vec![nobodys, port(0x10, bridge), behind]));
         let order: Vec<u16> = ops.iter().map(|op| op.bdf).collect();
@@ -183,6 +203,9 @@ mod tests {
             (write, 0x24, u32::MAX),
             (expect, 0x24, 0xFFFF_FFFF),
             (write, 0x24, 0xC0),
+            // It decodes ports and memory, and reports nothing.
+            (write, 0x88, 0x2000),
+            (write, 0x04, 0x403),
             (ConfigOp::EXPECT_AT, 0, 0xB000_0000),
         ];
         assert_eq!(steps, expected);

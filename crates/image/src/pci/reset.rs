@@ -3,11 +3,8 @@
 use bulkhead_layout::pci::{COMMAND, INTX_OFF, Reset};
 use bulkhead_plan::{Function, ResetStep, Span};
 
-/// Command: memory space.
-const MEMORY: u32 = 1 << 1;
-
-/// What stops a function for good: no DMA first, no messages, then its reset.
-/// What none resets at least answers to memory accesses again.
+/// What stops a function for good: no DMA first, no messages, then its reset. At the end it answers to accesses of its
+/// BARs again, which its owner's tables map.
 pub fn resets(function: &Function) -> Vec<Reset> {
     /// Milliseconds until a function has reset itself (PCIe 5.0, 6.6.2).
     const FLR_TIME: u32 = 100;
@@ -41,10 +38,11 @@ pub fn resets(function: &Function) -> Vec<Reset> {
     }
     if !function.reset.is_empty() {
         // Its registers answer, and still it cannot reach memory.
-        all.push(step(COMMAND, MEMORY | INTX_OFF, 0));
-        all.extend(function.reset.iter().flat_map(own));
         all.push(step(COMMAND, INTX_OFF, 0));
+        all.extend(function.reset.iter().flat_map(own));
     }
+    // The monitor sets the bits of the BARs with any write.
+    all.push(step(COMMAND, INTX_OFF, 0));
     all
 }
 
@@ -74,7 +72,7 @@ mod tests {
         };
         let (off, pm) = ((4, 0x400, 0), |resets| Some(Pm { at: 0x60, resets }));
         let (pcie, none) = (|flr| Some(Resettable { at: 0x80, flr }), function(0));
-        assert_eq!(steps(&none), [off]);
+        assert_eq!(steps(&none), [off, off]);
         let msi = Some(Msi { at: 0x70, wide: true, masks: false });
         let full = Function {
             msi,
@@ -85,17 +83,17 @@ mod tests {
         };
         let quiet = [off, (0x40, 0, 0), (0x70, 0, 0)];
         // It is awake before its reset.
-        let flr = [&quiet[..], &[(0x64, 0, 10), (0x88, 0x8000, 100)]].concat();
+        let flr = [&quiet[..], &[(0x64, 0, 10), (0x88, 0x8000, 100), off]].concat();
         assert_eq!(steps(&full), flr);
         let sleeps = Function { pcie: pcie(false), msi: None, msix: None, ..full.clone() };
-        assert_eq!(steps(&sleeps), [off, (0x64, 3, 10), (0x64, 0, 10)]);
+        assert_eq!(steps(&sleeps), [off, (0x64, 3, 10), (0x64, 0, 10), off]);
         let kept = Function { pm: pm(false), ..sleeps.clone() };
-        assert_eq!(steps(&kept), [off, (0x64, 0, 10)]);
+        assert_eq!(steps(&kept), [off, (0x64, 0, 10), off]);
         let at = 0xFEB0_0014;
         let step = ResetStep { at, size: 1, write: Some(8), mask: 0xF, value: 2, within: 30 };
         let own = Function { reset: vec![step, ResetStep { write: None, ..step }], ..none.clone() };
         let seen = [(at, 8, 0), (at, 2, 30), (at, 2, 30)];
-        assert_eq!(steps(&own), [&[off, (4, 0x402, 0)], &seen[..], &[off]].concat());
+        assert_eq!(steps(&own), [&[off, off], &seen[..], &[off]].concat());
         let kinds: Vec<_> = resets(&own).iter().map(|r| (r.kind, r.size, r.mask)).collect();
         let [config, store, wait] =
             [(Reset::CONFIG, 0, 0), (Reset::STORE, 1, 0), (Reset::AWAIT, 1, 0xF)];
@@ -103,6 +101,6 @@ mod tests {
         let page = Span { start: 0xFEB0_0000, len: 0x1000 };
         assert_eq!(registers(&own).collect::<Vec<_>>(), [page, page]);
         let af = Function { af: Some(Resettable { at: 0x90, flr: true }), pm: None, ..sleeps };
-        assert_eq!(steps(&af), [off, (0x94, 1, 100)]);
+        assert_eq!(steps(&af), [off, (0x94, 1, 100), off]);
     }
 }
