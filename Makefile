@@ -3,7 +3,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build artifacts run test soak bench fuzz miri doc clean distclean
+.PHONY: help setup build artifacts run test test-fresh soak bench fuzz miri doc clean distclean
 
 # The pinned toolchain comes first, whatever else the machine has (tools/lib.sh).
 CHANNEL := $(shell sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
@@ -14,7 +14,7 @@ HARNESS := target/release/bulkhead-harness
 
 help: ## this list
 	@echo 'Bulkhead: one machine, several sandboxes.'
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: ## install what is missing (as root, with sudo, or say what to run)
 	@tools/setup.sh
@@ -28,8 +28,11 @@ artifacts: setup ## kernels, initramfs images and a Debian for the Linux guests,
 run: build ## boot systems/demo.toml in QEMU; live with a terminal, else the scenario
 	@$(BULKHEAD) run systems/demo.toml --report target/run/report.json
 
-test: build ## all tests; the last line is "N passed, N failed"
-	@$(HARNESS) test
+test: build ## all tests; the last line is "N passed, N failed"; TEST="--filter line" for some
+	@$(HARNESS) test $(TEST)
+
+test-fresh: ## `make run` and `make test` in a fresh Debian 12 and 13; FRESH="--run trixie" for less
+	@tools/fresh.sh $(FRESH)
 
 soak: build ## rogues at channels for 60 s of virtual time each, floods for 2 s; a million sets for the admission
 	@SOAK=1 $(HARNESS) test --filter channel/rogue
