@@ -18,6 +18,7 @@
 //! ```
 
 pub mod bochs;
+mod cause;
 pub mod counts;
 mod error;
 mod machine;
@@ -28,7 +29,7 @@ mod running;
 
 pub use counts::Counts;
 pub use error::Error;
-pub use machine::{Machine, Plugin, Serial, Time};
+pub use machine::{EPOCH, Machine, Plugin, Serial, Time};
 pub use peer::Peer;
 pub use qmp::Qmp;
 pub use ram::Ram;

@@ -21,6 +21,9 @@ pub enum Time {
     },
 }
 
+/// Year and month at whose beginning the machine's clock starts in virtual time.
+pub const EPOCH: (u64, u64) = (2026, 1);
+
 impl Time {
     /// Virtual time for scenarios: timers late by up to some 8 µs.
     #[must_use]
@@ -204,7 +207,8 @@ impl Machine {
         };
         args.add("-accel", "tcg");
         args.add("-icount", "shift=0,sleep=off");
-        args.add("-rtc", "base=2026-01-01T00:00:00,clock=vm");
+        let (year, month) = EPOCH;
+        args.add("-rtc", format!("base={year}-{month:02}-01T00:00:00,clock=vm"));
         args.add("-seed", "42");
         if let Some(interval) = metronome {
             // A packet filter without packets, on a network port without a peer:

@@ -121,10 +121,16 @@ impl Running {
         Counts::read(&self.dir.join("counts.json"))
     }
 
-    /// The last lines of all logs.
+    /// What probably went wrong, by what the emulator wrote.
+    #[must_use]
+    pub fn cause(&self) -> Option<String> {
+        crate::cause::of(&text(&self.dir.join("qemu.log")))
+    }
+
+    /// The likely cause, if there is one, and the last lines of all logs.
     #[must_use]
     pub fn tail(&self) -> String {
-        let mut out = String::new();
+        let mut out = self.cause().map_or_else(String::new, |cause| format!("  {cause}\n"));
         for name in ["qemu.log", "console.log", "serial0.log", "serial1.log"] {
             out += &tail(name, &text(&self.dir.join(name)));
         }
@@ -146,13 +152,14 @@ pub(crate) fn text(path: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The last lines of a log, QEMU's warnings about CPU flags left out.
+/// What QEMU always says: of CPU flags, and of a network that only keeps time.
+pub(crate) fn noise(line: &str) -> bool {
+    line.contains("warning: TCG doesn't support") || line.contains("has no peer")
+}
+
+/// The last lines of a log, but for [`noise`].
 pub(crate) fn tail(name: &str, text: &str) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.contains("warning: TCG doesn't support"))
-        .filter(|line| !line.contains("has no peer"))
-        .collect();
+    let lines: Vec<&str> = text.lines().filter(|line| !noise(line)).collect();
     let from = lines.len().saturating_sub(TAIL);
     lines[from..].iter().map(|line| format!("  {name}: {}\n", line.trim_end())).collect()
 }

@@ -3,6 +3,7 @@
 
 pub mod audit;
 mod build;
+mod clock;
 mod exits;
 mod intact;
 mod load;

@@ -1,6 +1,7 @@
 //! One run of a system in QEMU.
 
 use crate::audit::{self, Audited};
+use crate::clock::Clock;
 use crate::intact::{self, Program};
 use crate::{Error, Load, Readers, Traced, build, iso, load};
 use bulkhead_image::Baked;
@@ -38,9 +39,9 @@ pub struct Options {
     pub scenario: bool,
     /// Boot from an ISO; the firmware's file, if it is not the BIOS.
     pub iso: Option<Option<PathBuf>>,
-    /// Limit of the run in wall time; reaching it is an error unless `duration` is set.
+    /// Limit of the run in wall time; reaching it is an error.
     pub limit: Duration,
-    /// End after this wall time, without an error.
+    /// End so long after the launch, without an error: in virtual time by the machine's clock.
     pub duration: Option<Duration>,
     /// Counting plugin; ranges of monitors are added.
     pub plugin: Option<PathBuf>,
@@ -320,6 +321,7 @@ impl<'a> Watch<'a> {
         see: &mut impl FnMut(Event),
     ) -> Result<(), Error> {
         const LOOK: Duration = Duration::from_millis(20);
+        let mut clock = Clock::new(&self.baked.plan, &options.time);
         loop {
             let stop = options.stop.as_ref().is_some_and(|stop| stop());
             let ended = running.ended().map_err(Error::Machine)?;
@@ -339,15 +341,20 @@ impl<'a> Watch<'a> {
                     running.tail()
                 )));
             }
-            if options.duration.is_some_and(|d| elapsed >= d) {
+            let boot = self.last.as_ref().and_then(|seen| seen.boot.as_ref());
+            if let Some(duration) = options.duration
+                && clock.since_launch(boot, running).is_some_and(|since| since >= duration)
+            {
                 return Ok(());
             }
             if elapsed >= options.limit && !options.terminal {
                 let waited: Vec<_> =
                     self.baked.plan.ends_with.iter().map(|&i| self.doing(i)).collect();
                 let consoles: String = self.consoles.iter().map(|c| tail(c)).collect();
+                let cause =
+                    running.cause().map_or_else(String::new, |cause| format!(": {cause}\n "));
                 return Err(Error::Other(format!(
-                    "after {} s the run was given up; it waited for {} to end\n{}{consoles}",
+                    "after {} s the run was given up{cause}; it waited for {} to end\n{consoles}{}",
                     elapsed.as_secs(),
                     if waited.is_empty() { "all sandboxes".into() } else { waited.join(", ") },
                     running.tail()

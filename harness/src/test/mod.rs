@@ -16,6 +16,7 @@ mod device;
 mod disk;
 mod drive;
 mod driver;
+mod ending;
 mod failing;
 mod figures;
 mod fuzz;
@@ -62,6 +63,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());
     jobs.extend(failing::jobs());
+    jobs.extend(ending::jobs());
     jobs.extend(channel::jobs());
     jobs.extend(linux_channel::jobs());
     jobs.extend(link::jobs());
