@@ -131,6 +131,10 @@ pub fn explain(stop: &Stop) {
             );
             22
         }
+        Stop::Lines(what) => {
+            say!("interrupt lines: ", what);
+            23
+        }
         Stop::Manifest(error) => {
             manifest(error);
             error.code()

@@ -7,7 +7,7 @@ core::arch::global_asm!(
     "image_header:",
     "   .quad 0", // address of the compiled manifest, written by the host
     "   .skip 8",
-    "   .skip 64", // BOOT_REPORT_PA
+    "   .skip 72", // BOOT_REPORT_PA
     ".section .text",
     ".code32",
     ".global boot_entry",

@@ -9,6 +9,7 @@
 mod clock;
 mod console;
 mod entry;
+mod lines;
 mod machine;
 mod pci;
 mod port;
@@ -39,6 +40,8 @@ pub enum Stop {
     Function(u16, u32, u32),
     /// 22: the IOMMU cannot be used.
     Iommu(&'static str),
+    /// 23: interrupt lines cannot be kept apart on this machine.
+    Lines(&'static str),
     /// The compiled manifest is wrong or for another machine.
     Manifest(Error),
 }
@@ -91,6 +94,7 @@ fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> 
     pci::confine(&header.iommu)?;
     let measured = pc.reset_other_cores(tables.pm_timer);
     report.waited = measured.waited;
+    report.lines = lines::settle(&header.iommu, &pc)?;
     report.tsc_hz = measured.clock.tsc_hz;
     report.lapic_hz = measured.clock.lapic_hz;
     for sandbox in sandboxes {
@@ -172,7 +176,7 @@ pub fn write_report(report: &BootReport) {
     unsafe { (BOOT_REPORT_PA as *mut BootReport).write_volatile(*report) };
 }
 
-const _: () = assert!(size_of::<BootReport>() <= 64);
+const _: () = assert!(size_of::<BootReport>() <= 72);
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {

@@ -199,11 +199,14 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
     }
     let lines = lines(plan);
     let level = lines.iter().find(|line| line.trigger != Trigger::Edge);
-    let unseen = plan.machine.iommu.is_none_or(|iommu| !iommu.remaps_lines);
-    let why = match (lines.first(), level) {
+    let seen = plan.machine.iommu.map_or(Some(false), |iommu| iommu.remaps_lines);
+    let why = match (lines.first(), level, seen) {
         _ if plan.multikernel => None,
-        (Some(_), _) if unseen => Some("no IOMMU sees the IOAPIC's messages"),
-        (_, Some(_)) => Some("a level-triggered line is owned, so the IOMMU lets messages pass"),
+        (Some(_), _, Some(false)) => Some("no IOMMU sees the IOAPIC's messages"),
+        (_, Some(_), _) => Some("a level-triggered line is owned, so no IOMMU remaps messages"),
+        (Some(_), _, None) => {
+            Some("the IOMMU may not see the IOAPIC's messages (found out at boot)")
+        }
         _ => None,
     };
     if let Some((line, why)) = level.or(lines.first()).zip(why) {

@@ -5,7 +5,7 @@ use crate::core::{alone, config, shared_of, slice};
 use crate::enforced;
 use ::core::sync::atomic::AtomicU32;
 use bulkhead_ioapic::{
-    Aim, Entry, GPA, Lines, MASKED, SELECT, SLOTS, Shadow, TABLE, WINDOW, Wrong,
+    Aim, Entry, GPA, Lines, MASKED, Remapping, SELECT, Shadow, TABLE, WINDOW, Wrong,
 };
 use bulkhead_resident::PAGE;
 use bulkhead_resident::lock::Lock;
@@ -24,14 +24,14 @@ struct Own {
 fn own() -> Option<Own> {
     let lines = slice::<Lines>(config().lines).first()?;
     // SAFETY: with lines, the host maps these pages, writable: what the guest has
-    // written, and the remapping table, if messages are remapped. All are atomics.
+    // written, and the remapping table, if messages may be remapped. All are atomics.
     unsafe {
         Some(Own {
             lines,
             shadow: &*(WRITTEN_VA as *const Shadow),
             table: match lines.table {
                 0 => &[],
-                table => ::core::slice::from_raw_parts(table as *const AtomicU32, SLOTS),
+                table => (*(table as *const Remapping)).slots(),
             },
         })
     }

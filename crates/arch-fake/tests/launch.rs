@@ -4,7 +4,9 @@
 use bulkhead_arch::BootMachine;
 use bulkhead_arch_fake::FakeMachine;
 use bulkhead_launch::{Error, Image, play, start_cores, start_of, verify, words};
-use bulkhead_layout::image::{ConfigOp, Header, Iommu, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::image::{
+    ConfigOp, Header, Iommu, LineTest, MAGIC, Range, Sandbox, VERSION, checksum,
+};
 use bulkhead_layout::map::{CORE_STRIDE, IMAGE_PA};
 use bulkhead_layout::record::Op;
 use std::collections::BTreeSet;
@@ -165,6 +167,13 @@ fn with_iommu() -> Header {
         device_table: range(0x4_0000, 0x2000),
         commands: range(0x4_2000, 0x2000),
         events: range(0x4_4000, 0x2000),
+        lines: LineTest {
+            entry: IMAGE_PA + 0x4_0000 + 0xA0 * 32,
+            table: IMAGE_PA + 0x4_6000,
+            ioapic: 0xFEC0_0000,
+            line: 2,
+            ..LineTest::default()
+        },
     };
     Header { iommu, ..header() }
 }
@@ -174,7 +183,16 @@ fn the_iommu_has_tables_of_its_own() {
     type Spoil = fn(&mut Iommu);
     let two = [sandbox(0, &[5]), sandbox(1, &[4])];
     assert_eq!(check(&mut with_iommu(), &two, &machine()), Ok(()));
-    let cases: [Spoil; 11] = [
+    let cases: [Spoil; 20] = [
+        |i| i.lines.entry += 8,
+        |i| i.lines.entry -= 0x2000,
+        |i| i.lines.entry += 0x2000,
+        |i| i.lines.table += 8,
+        |i| i.lines.table = 0x7000_0000,
+        |i| i.lines.table = IMAGE_PA + 0x4_2000,
+        |i| i.lines.ioapic += 4,
+        |i| i.lines.ioapic = 1 << 32,
+        |i| i.lines.line = 32,
         |i| i.base += 1,
         |i| i.base = 1 << 32,
         |i| i.device_table.len = 0,

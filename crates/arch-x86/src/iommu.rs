@@ -64,12 +64,14 @@ pub enum Messages {
     Abort,
     /// Passed on as they are.
     Pass,
+    /// Not looked at, so all kinds pass. For an IOAPIC alone, of which each entry was checked.
+    Unseen,
     /// Remapped by the table of 512 entries at this address.
     Remap(u64),
 }
 
 /// A device table entry (2.2.2.1). None is left invalid: that would let
-/// everything through.
+/// everything through. [`Messages::Unseen`] clears IV alone.
 #[must_use]
 pub fn device_entry(requester: &Requester) -> [u64; 4] {
     const VALID: u64 = 1 << 0;
@@ -85,16 +87,12 @@ pub fn device_entry(requester: &Requester) -> [u64; 4] {
         None => 0,
     };
     let messages = match requester.messages {
-        Messages::Abort => 0,
-        Messages::Pass => 1 << CONTROL,
-        Messages::Remap(table) => table | TABLE_512 | 2 << CONTROL,
+        Messages::Unseen => 0,
+        Messages::Abort => INTERRUPTS_VALID,
+        Messages::Pass => INTERRUPTS_VALID | 1 << CONTROL,
+        Messages::Remap(table) => INTERRUPTS_VALID | table | TABLE_512 | 2 << CONTROL,
     };
-    [
-        VALID | TRANSLATION_VALID | translation,
-        u64::from(requester.domain),
-        INTERRUPTS_VALID | messages,
-        0,
-    ]
+    [VALID | TRANSLATION_VALID | translation, u64::from(requester.domain), messages, 0]
 }
 
 #[cfg(test)]
@@ -107,6 +105,8 @@ mod tests {
         assert_eq!(blocked, [3, 0, 1, 0]);
         let owned = Requester { root: Some(0x1000), domain: 7, messages: Messages::Remap(0x2000) };
         assert_eq!(device_entry(&owned), [0x6000_0000_0000_1803, 7, 0x2000_0000_0000_2013, 0]);
+        let unseen = Requester { messages: Messages::Unseen, ..Requester::default() };
+        assert_eq!(device_entry(&unseen), [3, 0, 0, 0]);
     }
 
     #[test]

@@ -423,7 +423,9 @@ impl Context<'_> {
         if first & TV == 0 {
             is("device-table", "has no translation (TV = 0)".into(), "TV set");
         }
-        if third & IV == 0 {
+        let level = ioapic && self.claim.sandboxes.iter().flat_map(|s| &s.lines).any(|l| l.level);
+        // Of an IOAPIC with a level-triggered line, whose entries are looked at one by one.
+        if third & IV == 0 && !level {
             is(
                 "device-table",
                 "has no interrupt control (IV = 0): its messages pass".into(),
@@ -470,7 +472,6 @@ impl Context<'_> {
                 "no reserved bits, levels that descend",
             );
         }
-        let level = ioapic && self.claim.sandboxes.iter().flat_map(|s| &s.lines).any(|l| l.level);
         match entry.interrupts() {
             Interrupts::PassedThrough if third & IV != 0 && !level => {
                 is(

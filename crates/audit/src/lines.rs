@@ -9,6 +9,7 @@ const MASKED: u64 = 1 << 16;
 const LEVEL: u64 = 1 << 15;
 const LOGICAL: u64 = 1 << 11;
 const DELIVERY: u64 = 0b111 << 8;
+const LOWEST: u64 = 0b001 << 8;
 
 impl Context<'_> {
     /// Every line that is not masked.
@@ -47,24 +48,32 @@ impl Context<'_> {
         if (entry & LEVEL != 0) != line.level {
             wrong.push(format!("is level: {}, not {}", entry & LEVEL != 0, line.level));
         }
-        match self.arrives(unit, entry) {
-            Ok(Some((apic, vector))) => {
-                if !self.claim.sandboxes[i].apic_ids.contains(&apic) {
-                    wrong.push(format!("arrives at APIC {apic}"));
+        // Nothing says whether the IOMMU sees the message: it has to stay with its owner either way.
+        let ways = [self.remapped(unit, entry), Some(direct(entry))];
+        for (n, way) in ways.into_iter().flatten().enumerate() {
+            match way {
+                Ok(Some((apic, vector))) => {
+                    if !self.claim.sandboxes[i].apic_ids.contains(&apic) {
+                        wrong.push(format!("arrives at APIC {apic}"));
+                    }
+                    let taken = levels.iter().find(|l| l.0 == vector && line.level);
+                    if let Some((_, other)) = taken {
+                        wrong.push(format!("has the vector {vector} of line {other}"));
+                    }
+                    // What the IOMMU makes of it, where it makes something of it.
+                    if n == 0 {
+                        self.access[i].lines.push((pin, apic, vector));
+                        if line.level {
+                            levels.push((vector, pin));
+                        }
+                    }
                 }
-                let taken = levels.iter().find(|l| l.0 == vector && line.level);
-                if let Some((_, other)) = taken {
-                    wrong.push(format!("has the vector {vector} of line {other}"));
-                }
-                if line.level {
-                    levels.push((vector, pin));
-                }
-                self.access[i].lines.push((pin, apic, vector));
+                // It arrives nowhere.
+                Ok(None) => {}
+                Err(why) => wrong.push(why),
             }
-            // It arrives nowhere.
-            Ok(None) => {}
-            Err(why) => wrong.push(why),
         }
+        wrong.dedup();
         let place = self.claim.sandboxes[i].place.clone();
         for what in wrong {
             let message = format!("line {pin} of {} {what} ({entry:#x})", self.name(i));
@@ -73,22 +82,32 @@ impl Context<'_> {
         }
     }
 
-    /// APIC and vector of a line that is not masked, by the IOMMU where there is one.
-    fn arrives(&self, unit: Option<&Unit>, entry: u64) -> Result<Option<(u32, u8)>, String> {
+    /// APIC and vector of a line that is not masked, by the IOMMU's table, if it has one for the IOAPIC.
+    fn remapped(&self, unit: Option<&Unit>, entry: u64) -> Option<Arrival> {
         let requester = self.claim.iommu.as_ref().and_then(|i| i.ioapic);
-        let by = unit.zip(requester).and_then(|(u, bdf)| Some((u, u.entry(bdf)?)));
-        match by.map(|(u, e)| (u, e, e.interrupts())) {
-            Some((_, _, Interrupts::Aborted | Interrupts::Reserved)) => Ok(None),
-            Some((unit, device, Interrupts::Remapped)) => {
-                // Bits 10:0 of the message, delivery mode and vector, are the index.
-                let index = entry & (DELIVERY | 0xFF);
-                let all = unit.remapped(self.words, device);
-                Ok(all.iter().find(|r| r.index == index).map(|r| (r.destination(), r.vector())))
-            }
-            _ if entry & DELIVERY != 0 => Err("has another delivery mode than fixed".into()),
-            _ if entry & LOGICAL != 0 => Err("has a logical destination".into()),
-            _ if entry & 0xFF < 32 => Err("has a vector of an exception".into()),
-            _ => Ok(Some(((entry >> 56) as u32, entry as u8))),
+        let (unit, device) = unit.zip(requester).and_then(|(u, bdf)| Some((u, u.entry(bdf)?)))?;
+        if device.interrupts() != Interrupts::Remapped {
+            return None;
         }
+        // Bits 10:0 of the message, delivery mode and vector, are the index.
+        let index = entry & (DELIVERY | 0xFF);
+        let all = unit.remapped(self.words, device);
+        Some(Ok(all.iter().find(|r| r.index == index).map(|r| (r.destination(), r.vector()))))
+    }
+}
+
+/// Where a line arrives: APIC and vector, or nowhere; or why that cannot be said.
+type Arrival = Result<Option<(u32, u8)>, String>;
+
+/// As the entry says. Lowest priority to one core is fixed.
+fn direct(entry: u64) -> Arrival {
+    match entry & DELIVERY {
+        0 | LOWEST => {}
+        _ => return Err("has another delivery mode than fixed".into()),
+    }
+    match entry {
+        _ if entry & LOGICAL != 0 => Err("has a logical destination".into()),
+        _ if entry & 0xFF < 32 => Err("has a vector of an exception".into()),
+        _ => Ok(Some(((entry >> 56) as u32, entry as u8))),
     }
 }

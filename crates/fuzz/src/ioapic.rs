@@ -55,7 +55,7 @@ impl Machine {
                 level: LEVEL[i],
                 low: LEVEL[i],
                 count: LINES,
-                slots: if remaps { [272 + 80 * i as u32, 352 + 80 * i as u32] } else { [0, 0] },
+                slots: [288 + 74 * i as u32, 362 + 74 * i as u32],
                 level_vectors: [0, 0xF << (16 * i), 0, 1 << (40 + i)],
                 ..Lines::default()
             },
@@ -65,7 +65,8 @@ impl Machine {
         Self {
             sandboxes: (0..SANDBOXES).map(sandbox).collect(),
             table: vec![MASKED; LINES as usize],
-            remapping: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+            // As the boot code found: slots, or none.
+            remapping: (0..if remaps { SLOTS } else { 0 }).map(|_| AtomicU32::new(0)).collect(),
             before: vec![0; SLOTS],
         }
     }
@@ -135,9 +136,15 @@ impl Machine {
         if (entry[0] >> 15 & 1 != 0) != level || (entry[0] >> 13 & 1 != 0) != level {
             return wrong("with another wiring");
         }
+        let unmapped = Message::of(entry);
         let message = match lines.slots {
-            [0, 0] => Message::of(entry),
+            _ if self.remapping.is_empty() => unmapped,
             [first, end] => {
+                // If nobody remapped it after all: a vector that may be wrong, but its owner's core.
+                let own = |m: Message| contains(cores, m.core.into()) && m.core != 255;
+                if !unmapped.is_some_and(|m| own(m) && m.mode == 0 && m.vector >= 32) {
+                    return wrong("to where only a remapping keeps it in");
+                }
                 let slot = entry[0] & 0x7FF;
                 let filled = self.before.get(slot as usize).copied().unwrap_or(0);
                 if !(first..end).contains(&slot) || filled & 1 == 0 {

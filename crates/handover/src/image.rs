@@ -71,6 +71,42 @@ pub struct Iommu {
     pub commands: Range,
     /// Its event log, in the sealed part.
     pub events: Range,
+    /// How the boot code finds out whether it sees the IOAPIC's messages.
+    pub lines: LineTest,
+}
+
+/// A machine does not say whether its IOMMU sees the IOAPIC's messages, and emulators differ. So the boot code fires
+/// the 8254's line once, with an entry that means one vector to the IOMMU and another one without it. Then it settles
+/// what becomes of such messages (docs/decisions/0029-lines-tested-at-boot.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct LineTest {
+    /// Physical address of the device table entry of the IOAPIC's requester ID, which names `table`; 0: no test.
+    pub entry: u64,
+    /// Remapping table of the IOAPIC, a page in the sealed part.
+    pub table: u64,
+    /// Registers of the IOAPIC, below 4 GiB.
+    pub ioapic: u64,
+    /// Third word of the device table entry if the IOMMU sees the messages.
+    pub seen: u64,
+    /// Third word of it if it does not: who sends under this requester ID is not the IOAPIC.
+    pub unseen: u64,
+    /// The 8254's line, below 32.
+    pub line: u32,
+    /// A set of the constants below.
+    pub flags: u32,
+}
+
+impl LineTest {
+    /// Monitors put slots of `table` into the IOAPIC if the IOMMU sees its messages.
+    pub const SLOTS: u32 = 1;
+    /// The system is refused if the IOMMU sees the IOAPIC's messages.
+    pub const REFUSED: u32 = 2;
+    /// The machine description says that it sees them.
+    pub const SAID_SEEN: u32 = 4;
+    /// The machine description says that it does not.
+    pub const SAID_UNSEEN: u32 = 8;
 }
 
 /// A step of bringing PCI to the state that the machine description has: by
@@ -143,6 +179,17 @@ pub struct BootReport {
     pub lapic_hz: u64,
     /// TSC ticks spent filling the memory of kernels without monitors.
     pub played: u64,
+    /// What [`LineTest`] gave: one of the constants below.
+    pub lines: u64,
+}
+
+impl BootReport {
+    /// Nothing was to be found out.
+    pub const UNTESTED: u64 = 0;
+    /// The IOMMU does not see the IOAPIC's messages.
+    pub const UNSEEN: u64 = 1;
+    /// It sees them.
+    pub const SEEN: u64 = 2;
 }
 
 /// `"BHBOOTED"`.
@@ -161,6 +208,6 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum ^ sums
 }
 
-const _: () = assert!(size_of::<Header>() == 152);
+const _: () = assert!(size_of::<Header>() == 200);
 const _: () = assert!(size_of::<ConfigOp>() == 12);
 const _: () = assert!(size_of::<Sandbox>() == 144);

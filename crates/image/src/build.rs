@@ -6,6 +6,7 @@ use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
 use crate::{Error, ioapic, iommu, loader, multikernel, pci};
+use bulkhead_arch_x86::iommu::Messages;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
@@ -196,12 +197,13 @@ fn image(
         grants.extend(made.grants);
     }
     let tables = pages.end();
-    let iommu = iommu::tables(
-        &mut pages,
-        &plan.machine,
-        &grants,
-        ioapic::messages(&plan.machine, shared.lines),
-    );
+    // What the boot code's test wants; it settles the entry.
+    let messages = match shared.lines.and_then(|lines| lines.tested) {
+        Some(tested) => Messages::Remap(tested),
+        None => ioapic::messages(&plan.machine, shared.lines),
+    };
+    let mut iommu = iommu::tables(&mut pages, &plan.machine, &grants, messages);
+    iommu.lines = ioapic::test(plan, shared.lines, iommu.device_table.start);
     map.events = (iommu.events.start, iommu.events.len);
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
 

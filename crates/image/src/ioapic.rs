@@ -3,19 +3,21 @@
 
 use crate::pages::Pages;
 use crate::{Error, parts::Lines as SharedLines};
-use bulkhead_arch_x86::iommu::Messages;
-use bulkhead_ioapic::{FIRST_VECTOR, Lines, MASKED, MAX_LINES, SLOTS, Shadow};
+use bulkhead_arch_x86::iommu::{ENTRY, Messages, Requester, device_entry};
+use bulkhead_ioapic::{FIRST_SLOT_VECTOR, Lines, MASKED, MAX_LINES, Remapping, SLOTS, Shadow};
 use bulkhead_kernel_x86::{FIRST_LEVEL, FIRST_VECTOR as FIRST_EDGE};
 use bulkhead_layout::PAGE;
+use bulkhead_layout::image::LineTest;
 use bulkhead_layout::lock::Lock;
 use bulkhead_layout::map::MMIO_VA;
 use bulkhead_plan::kernel::Driven;
-use bulkhead_plan::{End, Guest, Machine, Plan, Sandbox, Trigger};
+use bulkhead_plan::{End, Guest, Machine, PIT, Plan, Sandbox, Trigger};
+use std::mem::offset_of;
 
-/// Slots whose number ends in a vector that a local APIC accepts: the IOAPIC sees the
+/// Slots whose number ends in a vector that may arrive: the IOAPIC sees the
 /// low eight bits as one. Those of delivery mode 0 are left out, so that a message
 /// that was not made here finds nothing.
-const FIRST_SLOT: usize = SLOTS / 2 + FIRST_VECTOR as usize;
+const FIRST_SLOT: usize = SLOTS / 2 + FIRST_SLOT_VECTOR as usize;
 /// The highest vector of a bare guest's level-triggered line: below the SDK's timer.
 const LAST_LEVEL: u8 = 0xEE;
 /// Vectors for kernels' level-triggered lines.
@@ -47,34 +49,86 @@ fn count(machine: &Machine) -> u32 {
 }
 
 /// Whether some sandbox has a level-triggered line. Then messages of the IOAPIC are not
-/// remapped: QEMU's IOMMU drops their trigger mode, so that no EOI would come back.
+/// remapped: QEMU's IOMMU drops their trigger mode, so that no EOI would come back. Nor are
+/// they passed by IntCtl: it turns such ones into vector 0 (10.0.13).
 #[must_use]
 pub fn any_level(plan: &Plan) -> bool {
     let level = |s| of(&plan.machine, s).iter().any(|(_, trigger)| *trigger != Trigger::Edge);
     plan.sandboxes.iter().any(level)
 }
 
-/// What becomes of the IOAPIC's messages.
+/// What becomes of the IOAPIC's messages, if the IOMMU sees them; until the test has shown it, too.
 #[must_use]
 pub fn messages(machine: &Machine, shared: Option<SharedLines>) -> Messages {
     match shared {
         None => Messages::Abort,
         // They do not pass the IOMMU: whoever sends under this ID is somebody else.
-        Some(_) if machine.iommu.is_some_and(|iommu| !iommu.remaps_lines) => Messages::Abort,
+        Some(_) if machine.iommu.is_some_and(|iommu| iommu.remaps_lines == Some(false)) => {
+            Messages::Abort
+        }
         Some(SharedLines { table: Some(table), .. }) => Messages::Remap(table),
-        Some(_) => Messages::Pass,
+        Some(_) => Messages::Unseen,
     }
 }
 
+/// The boot code's test of the device table at `table`, if there is one.
+#[must_use]
+pub fn test(plan: &Plan, shared: Option<SharedLines>, device_table: u64) -> LineTest {
+    let machine = &plan.machine;
+    let Some((lines, iommu)) = shared.zip(machine.iommu) else { return LineTest::default() };
+    let (Some(tested), Some(bdf), Some(ioapic), Some(line)) =
+        (lines.tested, iommu.ioapic_requester, machine.ioapic, fired(machine))
+    else {
+        return LineTest::default();
+    };
+    let said = match iommu.remaps_lines {
+        None => 0,
+        Some(true) => LineTest::SAID_SEEN,
+        Some(false) => LineTest::SAID_UNSEEN,
+    };
+    let slots = if lines.table.is_some() { LineTest::SLOTS } else { 0 };
+    let refused = if forges(plan) { LineTest::REFUSED } else { 0 };
+    let word = |messages| device_entry(&Requester { messages, ..Requester::default() })[2];
+    LineTest {
+        entry: device_table + u64::from(bdf.0) * ENTRY as u64,
+        table: tested,
+        ioapic: ioapic.base,
+        seen: word(lines.table.map_or(Messages::Unseen, Messages::Remap)),
+        unseen: word(Messages::Abort),
+        line,
+        flags: said | slots | refused,
+    }
+}
+
+/// Whether a device could send what it likes if the IOAPIC's messages passed the IOMMU: an emulator takes DMA without a
+/// requester ID for the IOAPIC's. One sandbox alone harms nobody but itself.
+fn forges(plan: &Plan) -> bool {
+    let functions = plan.sandboxes.iter().flat_map(|s| &s.functions).count();
+    any_level(plan) && functions > 0 && plan.sandboxes.len() > 1
+}
+
+/// The line that the boot code fires.
+fn fired(machine: &Machine) -> Option<u32> {
+    let pit = machine.devices.iter().find(|device| device.class == PIT)?;
+    pit.irq.map(line).filter(|line| *line < count(machine))
+}
+
 /// Sets aside what the monitors share, if there are lines: the lock and, with
-/// an IOMMU that remaps interrupts, the IOAPIC's remapping table of [`SLOTS`] 32-bit
-/// entries in a page of its own.
+/// an IOMMU that may remap them, the IOAPIC's [`Remapping`] in a page of its own.
 pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<SharedLines> {
     plan.sandboxes.iter().find(|s| !of(&plan.machine, s).is_empty())?;
     let lock = pages.take(size_of::<Lock>() as u64);
-    let remaps = plan.machine.iommu.is_some_and(|iommu| iommu.remaps_lines);
+    let iommu = plan.machine.iommu;
+    let remaps = iommu.is_some_and(|iommu| iommu.remaps_lines != Some(false));
     let table = (remaps && !any_level(plan)).then(|| pages.take(PAGE));
-    Some(SharedLines { lock, table })
+    if let Some((table, Some(true))) = table.zip(iommu.map(|iommu| iommu.remaps_lines)) {
+        // So it is, if there is no test to see it by.
+        let applies = table + offset_of!(Remapping, applies) as u64;
+        pages.write(applies, &1u32.to_le_bytes());
+    }
+    let may = iommu.is_some_and(|iommu| iommu.remaps_interrupts) && fired(&plan.machine).is_some();
+    let tested = may.then(|| table.unwrap_or_else(|| pages.take(PAGE)));
+    Some(SharedLines { lock, table, tested })
 }
 
 /// What a monitor is told; `None` for a sandbox without lines.
@@ -239,7 +293,7 @@ mod tests {
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::KINDS;
     use bulkhead_plan::kernel::{DeviceUse, Interrupt, Kernel, Program, Test};
-    use bulkhead_plan::{Device, Ioapic, Iommu, Span};
+    use bulkhead_plan::{Device, Function, Granted, Ioapic, Iommu, Span};
 
     fn sandbox(linux: bool, irqs: &[(u32, Trigger)]) -> Sandbox {
         let device = |&(irq, trigger): &(u32, Trigger)| Device {
@@ -282,7 +336,7 @@ mod tests {
             manifest: "test".into(),
             machine: Machine {
                 ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
-                iommu: Some(Iommu { remaps_lines: true, ..Iommu::default() }),
+                iommu: Some(Iommu { remaps_lines: Some(true), ..Iommu::default() }),
                 ..Machine::default()
             },
             image: Span::default(),
@@ -372,14 +426,14 @@ mod tests {
         let plan = plan(vec![line(1), sandbox(true, &[]), line(3), line(4)]);
         assert!(shared(&mut Pages::default(), &plan).unwrap().table.is_some());
         let of = |index| lines(&plan, index, Some(PAGE)).unwrap().map(|l| l.slots);
-        assert_eq!([of(0), of(2), of(3)], [Some([272, 352]), Some([352, 432]), Some([432, 512])]);
+        assert_eq!([of(0), of(2), of(3)], [Some([288, 362]), Some([362, 436]), Some([436, 510])]);
     }
 
     #[test]
     fn a_level_line_ends_remapping() {
         let plan = plan(vec![sandbox(false, &[(16, LevelLow)])]);
         let level = shared(&mut Pages::default(), &plan);
-        assert_eq!(messages(&plan.machine, level), Messages::Pass);
+        assert_eq!(messages(&plan.machine, level), Messages::Unseen);
         let none = super::tests::plan(vec![sandbox(true, &[])]);
         let shared = shared(&mut Pages::default(), &none);
         assert_eq!(messages(&none.machine, shared), Messages::Abort);
@@ -388,10 +442,70 @@ mod tests {
     #[test]
     fn who_does_not_see_lines_lets_nothing_through() {
         let mut plan = plan(vec![sandbox(false, &[(4, Edge), (16, LevelLow)])]);
-        plan.machine.iommu = Some(Iommu { remaps_interrupts: true, ..Iommu::default() });
+        plan.machine.iommu =
+            Some(Iommu { remaps_interrupts: true, remaps_lines: Some(false), ..Iommu::default() });
         let made = shared(&mut Pages::default(), &plan).unwrap();
         assert_eq!(made.table, None);
         assert_eq!(messages(&plan.machine, Some(made)), Messages::Abort);
+    }
+
+    /// A machine whose boot code can find out, with sandboxes.
+    fn open(sandboxes: Vec<Sandbox>) -> Plan {
+        let mut plan = plan(sandboxes);
+        plan.machine.iommu = Some(Iommu {
+            remaps_interrupts: true,
+            ioapic_requester: Some(bulkhead_plan::Bdf(0xA0)),
+            ..Iommu::default()
+        });
+        plan.machine.devices = sandbox(false, &[(0, Edge)]).devices;
+        plan.machine.devices[0].class = PIT.into();
+        plan
+    }
+
+    #[test]
+    fn the_boot_code_is_told_both_outcomes() {
+        let edge = open(vec![sandbox(false, &[(4, Edge)])]);
+        let made = shared(&mut Pages::default(), &edge).unwrap();
+        assert_eq!(made.table, made.tested);
+        let found = test(&edge, Some(made), 0x10_0000);
+        assert_eq!((found.entry, found.table), (0x10_1400, made.tested.unwrap()));
+        assert_eq!((found.ioapic, found.line, found.flags), (0xFEC0_0000, 2, LineTest::SLOTS));
+        assert_eq!((found.seen, found.unseen), (2 << 60 | 9 << 1 | 1 | found.table, 1));
+        // Level-triggered: not looked at; refused beside a function of whomever, if there are several sandboxes.
+        let level = || sandbox(false, &[(16, LevelLow)]);
+        let alone = open(vec![level(), level()]);
+        let made = shared(&mut Pages::default(), &alone).unwrap();
+        let found = test(&alone, Some(made), 0x10_0000);
+        assert_eq!((made.table, found.seen, found.unseen, found.flags), (None, 0, 1, 0));
+        let mut forges = open(vec![level(), sandbox(true, &[])]);
+        forges.sandboxes[1].functions = vec![Granted {
+            function: Function::default(),
+            unconfined: false,
+            line: false,
+            place: Default::default(),
+        }];
+        assert_eq!(test(&forges, Some(made), 0).flags, LineTest::REFUSED);
+        forges.sandboxes.swap(0, 1);
+        forges.sandboxes.truncate(1);
+        assert_eq!(test(&forges, Some(made), 0).flags, 0);
+        // No lines, nothing to be found out.
+        assert_eq!(test(&forges, None, 0), LineTest::default());
+    }
+
+    #[test]
+    fn what_the_description_says_is_checked() {
+        for (said, flag) in [(true, LineTest::SAID_SEEN), (false, LineTest::SAID_UNSEEN)] {
+            let mut plan = open(vec![sandbox(false, &[(16, LevelLow)])]);
+            if let Some(iommu) = &mut plan.machine.iommu {
+                iommu.remaps_lines = Some(said);
+            }
+            let made = shared(&mut Pages::default(), &plan);
+            assert_eq!(test(&plan, made, 0).flags, flag);
+            // Without an 8254 nobody can look.
+            plan.machine.devices.clear();
+            let made = shared(&mut Pages::default(), &plan);
+            assert_eq!(test(&plan, made, 0), LineTest::default());
+        }
     }
 
     #[test]

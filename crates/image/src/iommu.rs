@@ -59,6 +59,7 @@ pub fn tables(
         device_table: Range { start: pages.put(&table), len },
         commands: Range { start: pages.take(RING), len: RING },
         events: Range { start: pages.take(RING), len: RING },
+        ..image::Iommu::default()
     }
 }
 

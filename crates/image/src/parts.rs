@@ -32,6 +32,8 @@ pub struct Shared {
 pub struct Lines {
     /// The IOAPIC's lock.
     pub lock: u64,
-    /// The IOAPIC's remapping table.
+    /// The IOAPIC's remapping table that monitors fill; `None`: its entries never hold slots.
     pub table: Option<u64>,
+    /// The table that the boot code's test uses, that one or another page; `None`: there is no test.
+    pub tested: Option<u64>,
 }

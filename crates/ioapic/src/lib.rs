@@ -8,9 +8,11 @@
 //! and polarity are the machine description's; what a guest writes there is kept for
 //! it to read and has no effect.
 //!
-//! Where an IOMMU remaps interrupts, an entry of the machine's table holds a slot of
+//! Where an IOMMU sees the IOAPIC's messages, an entry of the machine's table holds a slot of
 //! the IOAPIC's remapping table, and that the core and the vector. A slot is filled
-//! once and never changed, so that nothing has to be invalidated.
+//! once and never changed, so that nothing has to be invalidated. Whether it sees them, the boot
+//! code finds out ([`Remapping`]). Such an entry stays with its owner's core even where nobody
+//! remaps it.
 //!
 //! Nothing here can panic, and there is no hardware: the caller has the registers.
 #![no_std]
@@ -34,6 +36,9 @@ pub const MAX_LINES: usize = 32;
 /// bits 10:8 are the delivery mode, of which 0 and 1 are remapped, and 7:0 the vector
 /// (AMD IOMMU specification, 2.2.5).
 pub const SLOTS: usize = 512;
+/// Lowest vector of a slot, below which exceptions have theirs: what an entry with a slot would
+/// send if nobody remapped it.
+pub const FIRST_SLOT_VECTOR: u8 = 32;
 /// Lowest vector that a local APIC accepts (APM 16.6).
 pub const FIRST_VECTOR: u8 = 16;
 
@@ -54,7 +59,7 @@ const WRITABLE: [u32; 2] = [0x1_AFFF, 0xFF00_0000];
 pub struct Lines {
     /// Where the caller finds the machine's registers.
     pub registers: u64,
-    /// Where it finds the IOAPIC's remapping table; 0 if messages are not remapped.
+    /// Where it finds the [`Remapping`]; 0 if messages are never remapped.
     pub table: u64,
     /// Lines of the sandbox, as a set.
     pub own: u32,
@@ -69,11 +74,28 @@ pub struct Lines {
     /// Lines of the IOAPIC, 1 to [`MAX_LINES`].
     pub count: u32,
     /// First slot of the remapping table that is this sandbox's, and the one after
-    /// its last. None: messages are not remapped.
+    /// its last.
     pub slots: [u32; 2],
     /// Vectors of its level-triggered lines, as a set. An EOI goes to every IOAPIC by
     /// its vector alone, so they are unique in the machine.
     pub level_vectors: Ids,
+}
+
+/// The IOAPIC's remapping table with what the boot code found out about it; in a page.
+#[repr(C)]
+pub struct Remapping {
+    /// The table: 32-bit entries.
+    pub slots: [AtomicU32; SLOTS],
+    /// Not 0: entries of the machine's table hold slots. Written once, before any monitor runs.
+    pub applies: AtomicU32,
+}
+
+impl Remapping {
+    /// The slots that entries hold; none where entries hold vectors.
+    #[must_use]
+    pub fn slots(&self) -> &[AtomicU32] {
+        if self.applies.load(Ordering::Relaxed) == 0 { &[] } else { &self.slots }
+    }
 }
 
 /// Why a write is refused.
@@ -308,7 +330,7 @@ impl Lines {
     }
 
     /// What the machine's table is to hold. `table` is the IOAPIC's remapping table, of
-    /// which a slot is filled if none holds the message yet.
+    /// which a slot is filled if none holds the message yet; empty where nobody remaps.
     ///
     /// # Errors
     /// [`Wrong::Slots`].
@@ -321,10 +343,11 @@ impl Lines {
         let Some(m) = message else { return Ok(MASKED) };
         let wiring = if has(self.level, line) { LEVEL } else { 0 }
             | if has(self.low, line) { ACTIVE_LOW } else { 0 };
+        let to = u32::from(m.core) << 24;
         let [first, end] = self.slots;
-        if first == end {
+        if table.is_empty() {
             let low = u32::from(m.vector) | u32::from(m.mode) << 8 | (m.logical as u32) << 11;
-            return Ok([low | wiring, u32::from(m.core) << 24]);
+            return Ok([low | wiring, to]);
         }
         let filled = m.remapped();
         let range = table.get(first as usize..end as usize).unwrap_or_default();
@@ -338,7 +361,7 @@ impl Lines {
         if let Some(slot) = range.get(at) {
             slot.store(filled, Ordering::Release);
         }
-        Ok([first.wrapping_add(at as u32) & 0x7FF | wiring, 0])
+        Ok([first.wrapping_add(at as u32) & 0x7FF | wiring, to])
     }
 }
 
@@ -347,6 +370,7 @@ const fn has(set: u32, line: u32) -> bool {
 }
 
 const _: () = assert!(size_of::<Lines>() == 80);
+const _: () = assert!(size_of::<Remapping>() == 4 * SLOTS + 4);
 const _: () = assert!(size_of::<Shadow>() == 4 + 8 * MAX_LINES);
 
 #[cfg(test)]
@@ -474,19 +498,34 @@ mod tests {
     #[test]
     fn slots_are_filled_once() {
         let table: Vec<AtomicU32> = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
-        let lines = Lines { slots: [272, 274], ..lines() };
+        let lines = Lines { slots: [288, 290], ..lines() };
         let send = |core, vector| {
             let message = Message { core, vector, mode: 0, logical: false };
             lines.hardware(4, Some(message), &table)
         };
-        assert_eq!(send(2, 0x33), Ok([272, 0]));
-        assert_eq!(send(3, 0x33), Ok([273, 0]));
-        assert_eq!(send(2, 0x33), Ok([272, 0]));
+        // With the core, where it would arrive if nobody remapped it.
+        assert_eq!(send(2, 0x33), Ok([288, 2 << 24]));
+        assert_eq!(send(3, 0x33), Ok([289, 3 << 24]));
+        assert_eq!(send(2, 0x33), Ok([288, 2 << 24]));
         assert_eq!(send(2, 0x34), Err(Wrong::Slots));
         let filled: Vec<_> =
             table.iter().map(|s| s.load(Ordering::Relaxed)).filter(|s| *s != 0).collect();
         assert_eq!(filled, [0x0033_0201, 0x0033_0301]);
-        // A table that is too short gives nothing.
-        assert_eq!(lines.hardware(4, Message::of([0x33, 2 << 24]), &[]), Err(Wrong::Slots));
+        // A table that is too short gives nothing, and no share of it neither.
+        let message = Message::of([0x33, 2 << 24]);
+        assert_eq!(lines.hardware(4, message, &table[..288]), Err(Wrong::Slots));
+        let none = Lines { slots: [0, 0], ..lines };
+        assert_eq!(none.hardware(4, message, &table), Err(Wrong::Slots));
+        // Nobody remaps: the vector itself.
+        assert_eq!(lines.hardware(4, message, &[]), Ok([0x33, 2 << 24]));
+    }
+
+    #[test]
+    fn slots_count_where_the_boot_code_says_so() {
+        let zero = |_| AtomicU32::new(0);
+        let page = Remapping { slots: core::array::from_fn(zero), applies: AtomicU32::new(0) };
+        assert!(page.slots().is_empty());
+        page.applies.store(1, Ordering::Relaxed);
+        assert_eq!(page.slots().len(), SLOTS);
     }
 }

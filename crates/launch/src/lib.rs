@@ -4,6 +4,7 @@
 //! ([`bulkhead_resident::record`]; docs/decisions/0006-launch-record.md).
 #![no_std]
 
+pub mod lines;
 mod sequence;
 mod verify;
 

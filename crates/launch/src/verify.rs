@@ -166,6 +166,24 @@ fn iommu(header: &Header) -> bool {
         && (b.len, c.len) == (2 * PAGE, 2 * PAGE)
         && !(overlap(a, b) || overlap(b, c) || overlap(a, c))
         && ![a, b, c].iter().any(|&r| overlap(r, header.boot))
+        && lines(header)
+}
+
+/// The entry lies in the device table, the remapping table apart from all else that the IOMMU has.
+fn lines(header: &Header) -> bool {
+    let (test, iommu) = (header.iommu.lines, header.iommu);
+    let entry = Range { start: test.entry, len: 32 };
+    let table = Range { start: test.table, len: PAGE };
+    test.entry == 0
+        || test.entry % 32 == 0
+            && inside(entry, iommu.device_table)
+            && aligned(table)
+            && inside(table, header.image)
+            && !overlap(table, header.boot)
+            && !tables(header).iter().any(|&other| overlap(table, other))
+            && test.ioapic % PAGE == 0
+            && test.ioapic < 1 << 32
+            && test.line < 32
 }
 
 fn tables(Header { iommu, .. }: &Header) -> [Range; 3] {

@@ -116,12 +116,23 @@ pub enum Trigger {
     LevelLow,
 }
 
+/// A register with the address of the memory-mapped configuration space, such as q35's PCIEXBAR.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EcamRegister {
+    /// Offset in the configuration space of function 00:00.0. The register has 64 bits: the address and, in bit 0,
+    /// whether it is decoded.
+    pub at: u8,
+}
+
 /// The PCI host bridge (PCI segment 0).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PciRoot {
     /// Address of the memory-mapped configuration space (ECAM) of bus 0.
     pub ecam: u64,
+    /// Register by which the boot code puts it there, if firmwares put it elsewhere.
+    pub ecam_register: Option<EcamRegister>,
     /// Last bus that it covers, from 0.
     pub last_bus: u8,
     /// Memory that the host bridge decodes for PCI: pairs of first address and
@@ -301,15 +312,10 @@ pub struct IommuEntry {
     /// Whether it remaps interrupts.
     #[serde(default)]
     pub remaps_interrupts: bool,
-    /// Whether the IOAPIC's messages are among them; if it is left out, they are.
-    #[serde(default = "yes")]
-    pub remaps_lines: bool,
+    /// Whether the IOAPIC's messages are among them; if it is left out, the boot code finds out.
+    pub remaps_lines: Option<bool>,
     /// Requester ID of the IOAPIC's interrupt messages, such as `"00:14.0"`.
     pub ioapic_requester: Option<String>,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 /// Kinds of IOMMUs.

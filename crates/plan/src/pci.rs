@@ -78,6 +78,8 @@ pub enum Trigger {
 pub struct PciRoot {
     /// Address of the memory-mapped configuration space of bus 0.
     pub ecam: u64,
+    /// Register of function 00:00.0 that holds that address, if the boot code is to write it there.
+    pub ecam_register: Option<u16>,
     /// Last bus that it covers.
     pub last_bus: u8,
     /// Memory that the host bridge decodes for PCI.
@@ -295,8 +297,8 @@ pub struct Iommu {
     pub base: u64,
     /// It remaps interrupts.
     pub remaps_interrupts: bool,
-    /// The IOAPIC's messages are among them.
-    pub remaps_lines: bool,
+    /// Whether the IOAPIC's messages are among them; `None`: the boot code finds out.
+    pub remaps_lines: Option<bool>,
     /// Requester ID of the IOAPIC's interrupt messages.
     pub ioapic_requester: Option<Bdf>,
 }

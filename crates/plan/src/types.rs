@@ -163,6 +163,9 @@ pub struct Machine {
     pub networks: Vec<String>,
 }
 
+/// Class of the 8254, whose line the boot code fires once.
+pub const PIT: &str = "pit";
+
 /// What runs in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guest {

@@ -145,8 +145,8 @@ fn iommu(ivrs: &[u8], notes: &mut Vec<String>) -> Option<IommuEntry> {
         kind: IommuKind::AmdVi,
         base: first.base,
         remaps_interrupts: first.ioapic.is_some(),
-        // So ACPI says; an emulator may know better.
-        remaps_lines: true,
+        // ACPI does not say; the boot code finds out.
+        remaps_lines: None,
         ioapic_requester: first.ioapic.map(|bdf| bdf.to_string()),
     })
 }

@@ -38,6 +38,9 @@ pub fn keep(found: &mut Found, old: &MachineFile) -> Vec<String> {
     if let (Some(iommu), Some(old)) = (&mut file.iommu, &old.iommu) {
         iommu.remaps_lines = old.remaps_lines;
     }
+    if let (Some(pci), Some(old)) = (&mut file.pci, &old.pci) {
+        pci.ecam_register = old.ecam_register;
+    }
     let unseen: Vec<DeviceEntry> =
         old.device.iter().filter(|device| !shown(device, file)).cloned().collect();
     let names = unseen.iter().map(|device| device.name.clone()).collect();

@@ -277,6 +277,7 @@ pub fn root(ecam: (u64, u8), windows: &Decoded, functions: &[FunctionEntry]) -> 
     let ports_used = windows.ports.iter().filter(|w| ports.iter().any(|p| w.span().encloses(*p)));
     PciRoot {
         ecam: ecam.0,
+        ecam_register: None,
         last_bus: ecam.1,
         memory: memory_used.map(|window| pair(*window)).collect(),
         ports: ports_used.map(|ports| [ports.first, ports.last]).collect(),

@@ -98,6 +98,9 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
     if let Some(pci) = &file.pci {
         out.table("[pci]");
         out.key("ecam", &format!("{:#x}", pci.ecam));
+        if let Some(register) = pci.ecam_register {
+            out.key("ecam_register", &format!("{{ at = {:#x} }}", register.at));
+        }
         out.key("last_bus", &pci.last_bus.to_string());
         out.key("memory", &list(&pci.memory, pair));
         if !pci.ports.is_empty() {
@@ -109,8 +112,8 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
         out.key("kind", "\"amd-vi\"");
         out.key("base", &format!("{:#x}", iommu.base));
         out.key("remaps_interrupts", &iommu.remaps_interrupts.to_string());
-        if !iommu.remaps_lines {
-            out.key("remaps_lines", "false");
+        if let Some(remaps) = iommu.remaps_lines {
+            out.key("remaps_lines", &remaps.to_string());
         }
         out.some("ioapic_requester", iommu.ioapic_requester.as_deref(), quoted);
     }

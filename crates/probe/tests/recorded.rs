@@ -121,7 +121,7 @@ fn only_what_linux_cannot_know_is_kept() {
         "name = \"acpi-hotplug\"",
         "ports = [[0xcc0, 0xccf], [0xcd8, 0xce3]]",
         "nobody = \"it adds and removes cores and PCI devices\"",
-        "remaps_lines = false",
+        "ecam_register = { at = 0x60 }",
         "requesters = [\"00:00.0\"]",
     ];
     assert_eq!(before_qemu.iter().map(|line| ***line).collect::<Vec<_>>(), kept);

@@ -14,6 +14,8 @@ pub const X2APIC_EOI: u32 = 0x80B;
 pub const X2APIC_SVR: u32 = 0x80F;
 /// x2APIC in-service register, first of eight.
 pub const X2APIC_ISR: u32 = 0x810;
+/// x2APIC interrupt request register, first of eight.
+pub const X2APIC_IRR: u32 = 0x820;
 /// x2APIC error status register.
 pub const X2APIC_ESR: u32 = 0x828;
 /// x2APIC timer's divide configuration register.

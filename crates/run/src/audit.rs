@@ -189,7 +189,7 @@ fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     Some(claim::Iommu {
         bdf: function.bdf.0,
         registers: claim::Range { start: iommu.base, len: REGISTERS },
-        ioapic: iommu.ioapic_requester.filter(|_| iommu.remaps_lines).map(|bdf| bdf.0),
+        ioapic: iommu.ioapic_requester.map(|bdf| bdf.0),
     })
 }
 

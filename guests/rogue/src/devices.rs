@@ -294,6 +294,7 @@ pub static DEVICES: &[Attack] = &[
     gives("dma-message-extint", FORGED, edu::forge_foreign::<7>, 0),
     gives("dma-message-logical", FORGED, edu::forge_all, 0),
     gives("dma-message-level", FORGED, edu::forge_level, 0),
+    gives("dma-message-lines", FORGED, edu::forge_lines, 0),
     // A restart in the middle of DMA, and what the next life sees of it.
     attack("restart-with-dma", "device-quiet", edu::restart, Expect::Restart),
     gives("after-restart-with-dma", "device-quiet", edu::after_restart, 0),

@@ -4,8 +4,8 @@
 //!
 //! Arguments: `port=NUMBER` and `line=NUMBER` of the port; `lines=N` to write; `life=N`
 //! lives, of which each but the last ends in the middle, with an interrupt on its way;
-//! `echo` goes on until a `q` comes in. Exit code 1: an interrupt came that nobody had
-//! asked for; 2: none came.
+//! `echo` goes on until a `q` comes in; `stay` goes on for 20 s, and tells of each further
+//! interrupt. Exit code 1: an interrupt came that nobody had asked for; 2: none came.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, apic, cpu, hypercall, interrupt, line, println, time};
@@ -127,14 +127,23 @@ fn guest(context: Context) -> u32 {
     out(INTERRUPT_ENABLE, BOTH);
     let last = context.incarnation() + 1 >= context.arg_u64("life").unwrap_or(1);
     let due = time::tsc() + time::ticks(20_000_000_000);
+    let (stays, mut told) = (context.arg("stay").is_some(), 0);
     loop {
         time::arm(due);
         interrupt::wait();
         let written = WRITTEN.load(Ordering::Relaxed);
+        let interrupts = INTERRUPTS.load(Ordering::Relaxed);
+        if stays && written >= wanted && interrupts != told {
+            println!("serial: {interrupts} interrupts");
+            told = interrupts;
+        }
         if !last && written > wanted / 2 {
             hypercall::restart();
         }
-        if written >= wanted && (context.arg("echo").is_none() || QUIT.load(Ordering::Relaxed)) {
+        if written >= wanted
+            && !stays
+            && (context.arg("echo").is_none() || QUIT.load(Ordering::Relaxed))
+        {
             break;
         }
         if time::tsc() > due {

@@ -266,6 +266,7 @@ pub fn confined(seen: &Seen) -> Result<u64, String> {
     let baked = &seen.outcome()?.baked;
     let mut bytes = baked.bytes.clone();
     let mut spoil = Spoil::new(&mut bytes, baked);
+    spoil.settle(seen.lines()?);
     let devices = spoil.device_table();
     let mut ranges = vec![(devices.start, devices.start + devices.len, 0)];
     for p in &baked.map.parts {

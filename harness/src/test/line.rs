@@ -3,8 +3,10 @@
 
 use super::attack::unharmed;
 use super::driver::Job;
-use super::system::{Manifest, Seen, run};
+use super::system::{Manifest, Seen, run, run_audited};
+use super::wrong::stopped;
 use crate::build;
+use bulkhead_layout::image::BootReport;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +20,9 @@ pub fn jobs() -> Vec<Job> {
         two("line/two-guests", "lines=40", 0, false),
         two("line/restarted", "lines=20 life=4", 3, false),
         two("line/level-triggered", "lines=20 life=4", 3, true),
+        said_wrong(),
+        level_beside_dma(),
+        forged(),
         storm(),
         linux("line/linux", false),
         linux("line/linux-level-triggered", true),
@@ -69,7 +74,7 @@ fn two(name: &'static str, args: &'static str, restarts: u64, level: bool) -> Jo
         if level {
             manifest = with_level(manifest, &bench.dir, 3)?;
         }
-        let seen = run(&manifest, &bench.dir, |_| {})?;
+        let seen = run_audited(&manifest, &bench.dir, 50)?;
         for (index, name) in ["one", "two"].into_iter().enumerate() {
             seen.exited(name)?;
             wrote(&seen, index, index as u8, lines)?;
@@ -79,7 +84,114 @@ fn two(name: &'static str, args: &'static str, restarts: u64, level: bool) -> Jo
             seen.ensure(asked, format!("exits of {name}: {:?}", s.exits.steady))?;
         }
         let interrupts = seen.console.lines().filter_map(|l| l.split_once(" by ")).map(|l| l.1);
-        Ok(interrupts.collect::<Vec<_>>().join(", "))
+        Ok(format!("{}; {}", interrupts.collect::<Vec<_>>().join(", "), found(&seen)?.1))
+    })
+}
+
+/// Whether the emulator's IOMMU sees the IOAPIC's messages, by what the boot code found out, and in words.
+fn found(seen: &Seen) -> Result<(bool, &'static str), String> {
+    match seen.lines()? {
+        BootReport::SEEN => Ok((true, "the IOMMU sees lines")),
+        BootReport::UNSEEN => Ok((false, "the IOMMU does not see lines")),
+        _ => Err(seen.wrong("the boot code found nothing out about lines")),
+    }
+}
+
+/// The machine whose description says whether its IOMMU sees lines.
+fn saying(mut manifest: Manifest, dir: &Path, seen: bool) -> Result<Manifest, String> {
+    let path = build::root().join("machines/qemu-q35.toml");
+    let machine = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let remaps = "remaps_interrupts = true\n";
+    let saying = machine.replace(remaps, &format!("{remaps}remaps_lines = {seen}\n"));
+    let here = dir.join(format!("saying-{seen}.toml"));
+    std::fs::write(&here, saying).map_err(|e| format!("{}: {e}", here.display()))?;
+    let here = here.display().to_string();
+    manifest.0 = manifest.0.replace("machines/qemu-q35.toml", &here);
+    Ok(manifest)
+}
+
+/// A machine description that says of lines what the machine does not do is refused at boot, with its words; one that
+/// says what it does is as good as one that says nothing.
+fn said_wrong() -> Job {
+    Job::one("line/said-wrong", 90, |bench| {
+        let mut right = Vec::new();
+        for said in [false, true] {
+            let manifest = Manifest::new().ends_with(&["one"]);
+            let manifest = saying(serial(manifest, "one", "lines=20", 0, 0), &bench.dir, said)?;
+            let seen = run(&manifest, &bench.dir, |_| {})?;
+            match &seen.outcome {
+                Ok(_) => {
+                    seen.exited("one")?;
+                    wrote(&seen, 0, 0, 20)?;
+                    let (is, words) = found(&seen)?;
+                    seen.ensure(is == said, format!("said: {said}, and {words}"))?;
+                    right.push(words);
+                }
+                Err(error) => {
+                    stopped(error, 23, &format!("says remaps_lines = {said}"))?;
+                }
+            }
+        }
+        match right[..] {
+            [words] => Ok(words.into()),
+            _ => Err(format!("{} descriptions were right", right.len())),
+        }
+    })
+}
+
+/// A level-triggered line beside a device of another sandbox: where the IOMMU sees the IOAPIC's messages it would have
+/// to let all pass, and the device could send what it likes; so the boot stops there, and says why.
+fn level_beside_dma() -> Job {
+    Job::one("line/level-beside-dma", 60, |bench| {
+        let manifest = Manifest::new().ends_with(&["one"]);
+        let edge = serial(manifest, "one", "lines=20", 0, 1);
+        let edu = "devices = [\"pci:00:08.0\"]";
+        let edge = edge.bare("other", "hello", "", &[1], SMALL, edu);
+        let (is, words) = found(&run(&edge, &bench.dir, |_| {})?)?;
+        let seen = run(&with_level(edge, &bench.dir, 3)?, &bench.dir, |_| {})?;
+        match &seen.outcome {
+            Ok(_) => {
+                seen.ensure(!is, "it was not refused")?;
+                seen.exited("one")?;
+                wrote(&seen, 1, 0, 20)?;
+            }
+            Err(error) if is => {
+                stopped(error, 23, "could then send any interrupt")?;
+            }
+            Err(error) => return Err(error.clone()),
+        }
+        Ok(words.into())
+    })
+}
+
+/// Messages that a device forges by DMA as if they were the IOAPIC's. An emulator takes such writes for the IOAPIC's:
+/// where its IOMMU sees lines, the slots that are in use can be fired, and arrive as what their owner has asked for;
+/// nothing else arrives, and nothing at a sandbox without lines. Where it does not see them, nothing arrives at all.
+fn forged() -> Job {
+    Job::one("line/forged", 90, |bench| {
+        const WRITTEN: u64 = 2 * 64 / 16 + 1;
+        let manifest = Manifest::new().ends_with(&["rogue"]);
+        let victim = "{ size = \"8 MiB\", at = \"1 GiB\" }";
+        let edu = "devices = [\"pci:00:08.0\"]";
+        let manifest = serial(manifest, "one", "lines=2 stay", 0, 0)
+            .bare("victim", "victim", "", &[2], victim, "")
+            .bare("rogue", "rogue", "foreign=0 attack=dma-message-lines once", &[1], SMALL, edu);
+        let seen = run_audited(&manifest, &bench.dir, 80)?;
+        let done = seen.console.contains("rogue: attack dma-message-lines: got harmless 0x0");
+        seen.ensure(done, "the attack was not made, or something arrived at its own core")?;
+        unharmed(&seen)?;
+        let s = seen.sandbox("one")?;
+        seen.ensure(s.state == "running" && s.restarts == 0, "it was disturbed")?;
+        let counts = seen.console.lines().filter_map(|l| l.strip_prefix("[one] serial: "));
+        let last = counts.filter_map(|l| l.split(' ').next()?.parse::<u64>().ok()).last();
+        let (is, words) = found(&seen)?;
+        // One slot is in use: its only line.
+        let expected = WRITTEN + u64::from(is);
+        seen.ensure(
+            last == Some(expected),
+            format!("{last:?} interrupts, not {expected}: {words}"),
+        )?;
+        Ok(format!("{} forged ones arrived: {words}", expected - WRITTEN))
     })
 }
 

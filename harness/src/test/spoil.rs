@@ -3,7 +3,7 @@
 
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::Baked;
-use bulkhead_layout::image::{Header, Range, Sandbox, checksum};
+use bulkhead_layout::image::{BootReport, Header, LineTest, Range, Sandbox, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::{Config, Slice};
 use bulkhead_layout::pci::{Function, Register};
@@ -103,6 +103,25 @@ impl<'a> Spoil<'a> {
         const VALID: u64 = 1;
         let (_, messages) = self.requester(bdf);
         self.set_word(messages, self.word(messages) & !VALID);
+        // The IOAPIC's are settled by the boot code.
+        self.header(|h| {
+            let lines = &mut h.iommu.lines;
+            if lines.entry + 16 == messages {
+                (lines.seen, lines.unseen) = (lines.seen & !VALID, lines.unseen & !VALID);
+            }
+        });
+    }
+
+    /// Writes what the boot code writes once it has found out about interrupt lines.
+    pub fn settle(&mut self, found: u64) {
+        let mut test = LineTest::default();
+        self.header(|h| test = h.iommu.lines);
+        let word = match found {
+            BootReport::SEEN => test.seen,
+            BootReport::UNSEEN => test.unseen,
+            _ => return,
+        };
+        self.set_word(test.entry + 16, word);
     }
 
     /// Changes a register of a function that a sandbox sees.

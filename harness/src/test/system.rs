@@ -1,6 +1,7 @@
 //! Systems for tests: a manifest as text, a run, and what was seen of it.
 
 use crate::build;
+use bulkhead_layout::image::BootReport;
 use bulkhead_layout::report::State;
 use bulkhead_manifest::{Checked, load};
 use bulkhead_qemu::Time;
@@ -160,6 +161,11 @@ impl Seen {
     /// The outcome, or why there is none.
     pub fn outcome(&self) -> Result<&Outcome, String> {
         self.outcome.as_ref().map_err(Clone::clone)
+    }
+
+    /// What the boot code found out about interrupt lines: a constant of [`BootReport`].
+    pub fn lines(&self) -> Result<u64, String> {
+        Ok(self.outcome()?.snapshot.boot.map_or(BootReport::UNTESTED, |boot| boot.lines))
     }
 
     /// What its audit saw.

@@ -9,7 +9,7 @@ use bulkhead_plan::{BarKind, Function, Machine, PciRoot, Span};
 /// made of it: bridges first, so that what lies behind them can be reached.
 pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
     let Some(root) = &machine.pci else { return Vec::new() };
-    let mut ops = Vec::new();
+    let mut ops: Vec<_> = root.ecam_register.iter().flat_map(|&at| move_space(root, at)).collect();
     for function in machine.functions.iter().filter(|f| f.bridge.is_some()) {
         bridge_setup(function, &mut ops);
     }
@@ -58,6 +58,14 @@ fn quiet(function: &Function) -> Option<ConfigOp> {
 
 fn ids(function: &Function) -> u32 {
     u32::from(function.vendor) | u32::from(function.device) << 16
+}
+
+/// Brings the memory-mapped configuration space to its place, whatever the firmware has chosen: first the upper half,
+/// which is 0 below 4 GiB.
+fn move_space(root: &PciRoot, at: u16) -> [ConfigOp; 2] {
+    const DECODED: u32 = 1;
+    let op = |offset, value| ConfigOp { bdf: 0, offset, kind: ConfigOp::WRITE, value };
+    [op(at + 4, 0), op(at, root.ecam as u32 | DECODED)]
 }
 
 /// The memory-mapped configuration space is where monitors look for it.

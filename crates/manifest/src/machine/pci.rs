@@ -5,7 +5,7 @@ use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, MsiEntry, PcieEntry};
 use crate::source::{Step, k, n};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::{self as plan, Bar, Bdf, Bridge, Function, Ioapic, Iommu, Msi, Msix};
-use bulkhead_plan::{PciRoot, Pm, Ports, ResetStep, Resettable, Span};
+use bulkhead_plan::{PIT, PciRoot, Pm, Ports, ResetStep, Resettable, Span};
 
 const RULE: &str = "machine-pci";
 
@@ -20,6 +20,7 @@ pub fn root(view: &mut View<'_, '_>, ram: &[Span]) -> Option<PciRoot> {
     let entry = file.pci.as_ref()?;
     let root = PciRoot {
         ecam: entry.ecam,
+        ecam_register: entry.ecam_register.map(|register| register.at.into()),
         last_bus: entry.last_bus,
         memory: entry.memory.iter().copied().filter_map(span).collect(),
         ports: entry.ports.iter().map(|&[first, last]| Ports { first, last }).collect(),
@@ -29,6 +30,13 @@ pub fn root(view: &mut View<'_, '_>, ram: &[Span]) -> Option<PciRoot> {
         let message = format!("the configuration space at {:#x} cannot be reached", entry.ecam);
         let help = "it starts at a multiple of 1 MiB and ends below 4 GiB";
         view.report(RULE, &[k("pci"), k("ecam")], message, help);
+    }
+    if let Some(register) = entry.ecam_register
+        && (register.at < 0x40 || !register.at.is_multiple_of(8))
+    {
+        let message = format!("the address cannot be in a register at {:#x}", register.at);
+        let help = "it is behind the header, from 0x40 on, at a multiple of 8";
+        view.report(RULE, &[k("pci"), k("ecam_register"), k("at")], message, help);
     }
     if root.memory.len() != entry.memory.len() {
         let message = "a window of the host bridge is no range".to_owned();
@@ -340,10 +348,19 @@ pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
         let help = "the IVRS table has it as a special device, such as `\"00:14.0\"`";
         view.report(RULE, &path, message, help);
     }
+    // The 8254 fires a line for the boot code to see what becomes of it.
+    let tried = file.device.iter().any(|device| device.class == PIT && device.irq.is_some());
+    let asked = entry.remaps_interrupts && file.ioapic.is_some() && entry.remaps_lines.is_none();
+    if asked && !tried {
+        let message = "nobody can find out whether the IOMMU sees the IOAPIC's messages".to_owned();
+        let help =
+            "describe the 8254 as a device of class `pit` with its `irq`, or say `remaps_lines`";
+        view.report(RULE, &[k("iommu"), k("remaps_interrupts")], message, help);
+    }
     Some(Iommu {
         base: entry.base,
         remaps_interrupts: entry.remaps_interrupts,
-        remaps_lines: entry.remaps_interrupts && entry.remaps_lines,
+        remaps_lines: if entry.remaps_interrupts { entry.remaps_lines } else { Some(false) },
         ioapic_requester,
     })
 }
