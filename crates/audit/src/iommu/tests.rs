@@ -135,7 +135,8 @@ fn rig() -> Rig {
     set(&mut memory, IOAPIC, 2, IV | 8 << 1 | LINES | REMAPPED);
     memory.set(LINES + INDEX * 4, 1 | 2 << 8 | 0x41 << 16);
     let mut entries = vec![1 << 16; 24];
-    entries[4] = INDEX;
+    // With the core, where it would arrive if nobody remapped it.
+    entries[4] = INDEX | 2 << 56;
     let registers = Registers {
         ioapic: Some(Ioapic { entries }),
         pic_masks: Some([0xFF; 2]),
@@ -286,6 +287,9 @@ const PLANTS: &[Plant] = &[
     ("line's entry to a foreign core", "interrupt-lines", 10, |r| {
         word(r, LINES + INDEX * 4, 1 << 8, 0)
     }),
+    ("line's slot with a foreign core behind it", "interrupt-lines", 10, |r| {
+        r.registers.ioapic.iter_mut().for_each(|ioapic| ioapic.entries[4] = INDEX | 3 << 56);
+    }),
     ("line's trigger", "interrupt-lines", 10, |r| {
         r.claim.sandboxes[0].lines[0].level = true;
     }),
@@ -305,12 +309,18 @@ fn each_planted_error_is_found_by_its_rule_and_line() {
     }
 }
 
-/// A level line may pass through the IOMMU: then its entry is looked at itself.
+/// A level line may pass the IOMMU, by IntCtl or unseen (IV = 0): then its entry is looked at itself.
 #[test]
 fn a_level_line_passes_to_its_owner_alone() {
+    for (set, clear) in [(1 << 60, 3 << 60), (0, 3 << 60 | IV)] {
+        passes_to_its_owner_alone(set, clear);
+    }
+}
+
+fn passes_to_its_owner_alone(set: u64, clear: u64) {
     let mut rig = rig();
     rig.claim.sandboxes[0].lines[0].level = true;
-    entry(&mut rig, IOAPIC, 2, 1 << 60, 3 << 60);
+    entry(&mut rig, IOAPIC, 2, set, clear);
     let level = |destination: u64, more: u64| destination << 56 | 0x51 | 1 << 15 | more;
     for (value, findings) in [
         (level(2, 0), 0),
