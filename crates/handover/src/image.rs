@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `"BHIMAGE1"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
 /// Version of this layout.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A range of physical memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
