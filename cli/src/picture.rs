@@ -193,7 +193,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
         ),
         (
             "rights",
-            format!("controls {}, observes {}", names(&sandbox.control), names(&sandbox.observe)),
+            format!("may {}, observes {}", table::over_lives(plan, index), names(&sandbox.observe)),
         ),
         ("on denial", denial(sandbox)),
     ];

@@ -133,6 +133,7 @@ pub fn plan(plan: &Plan) -> String {
     let mut out = summary(plan);
     memory(&mut out, plan);
     sandboxes(&mut out, plan);
+    doorbells(&mut out, plan);
     if !plan.multikernel {
         rights(&mut out, plan);
     }
@@ -189,6 +190,49 @@ fn memory(out: &mut String, plan: &Plan) {
     );
 }
 
+/// What a sandbox may do to others' lives: `stop, start rogue; restart store`.
+pub fn over_lives(plan: &Plan, who: usize) -> String {
+    let over = |(other, sandbox): (usize, &bulkhead_plan::Sandbox)| {
+        let names: Vec<_> = plan.sandboxes[who].rights(other).map(|(name, _)| name).collect();
+        (!names.is_empty()).then(|| format!("{} {}", names.join(", "), sandbox.name))
+    };
+    let all: Vec<String> = plan.sandboxes.iter().enumerate().filter_map(over).collect();
+    if all.is_empty() { "-".into() } else { all.join("; ") }
+}
+
+/// Who may ring for whom, and how often.
+fn doorbells(out: &mut String, plan: &Plan) {
+    const SECOND: u64 = 1_000_000_000;
+    let mut rows = Vec::new();
+    for (index, sandbox) in plan.sandboxes.iter().enumerate() {
+        for rings in plan.rings(index, SECOND) {
+            let sender = &plan.sandboxes[rings.sender];
+            let by = sender.rights(index).map(|(name, right)| {
+                format!("{name} each {}", bulkhead_manifest::time::show(right.every))
+            });
+            let by: Vec<String> = by.collect();
+            rows.push(vec![
+                sandbox.name.clone(),
+                sender.name.clone(),
+                if by.is_empty() { "-".into() } else { by.join(", ") },
+                rings.timed.to_string(),
+                if rings.consented { "one each" } else { "-" }.into(),
+            ]);
+        }
+    }
+    if !rows.is_empty() {
+        let title = "Doorbells that others' monitors may ring";
+        let heads = [
+            "of",
+            "by",
+            "rights over its life",
+            "in a second, at most",
+            "offers made and accepted",
+        ];
+        table(out, title, &heads, &rows);
+    }
+}
+
 fn sandboxes(out: &mut String, plan: &Plan) {
     let names =
         |indices: &[usize]| joined(indices.iter().map(|index| &plan.sandboxes[*index].name));
@@ -204,7 +248,7 @@ fn sandboxes(out: &mut String, plan: &Plan) {
                 joined(&sandbox.cores),
                 show(sandbox.ram.iter().map(|ram| ram.len).sum()),
                 joined(owned(sandbox)),
-                names(&sandbox.control),
+                over_lives(plan, index),
                 names(&sandbox.observe),
                 criticality(sandbox).into(),
                 match (sandbox.autostart, sandbox.learn) {
@@ -224,7 +268,7 @@ fn sandboxes(out: &mut String, plan: &Plan) {
         "cores",
         "memory",
         "devices",
-        "controls",
+        "may",
         "observes",
         "criticality",
         "starts at",

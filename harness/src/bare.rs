@@ -171,7 +171,7 @@ pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbo
             place: Place::default(),
         }],
         functions: Vec::new(),
-        control: Vec::new(),
+        control: Default::default(),
         observe: Vec::new(),
         actions: [Action::Stop; KINDS],
         autostart: true,

@@ -29,7 +29,8 @@ pub fn decided(core: Core, call: u64, length: u64) -> bool {
     let [first, second] = [frame.rdi.get(), frame.rsi.get()];
     let wanted = decide(call, [first, second], config.sandboxes, &config.rights, enforced);
     if wanted == Call::Denied {
-        if deny(core, Kind::Hypercall, call, first) {
+        // Both arguments are needed to say what would have granted it.
+        if deny(core, Kind::Hypercall, call, first.min(u64::from(u32::MAX)) | second << 32) {
             return true;
         }
         core.vmcb().set(vmcb::RAX, DENIED);

@@ -1,12 +1,13 @@
 //! Interrupts between a sandbox's own cores, beyond the ordinary one
 //! (docs/decisions/0012-guest-nmis.md, docs/decisions/0013-init-sipi.md).
 
-use crate::core::{Core, config, shared_of};
+use crate::core::{Core, config, mailbox, shared_of};
 use crate::exit::{TWO_BYTES, done, skip};
 use crate::record::deny;
 use crate::{enforced, life};
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::wrmsr;
+use bulkhead_resident::bell::Word;
 use bulkhead_resident::report::{Cause, Kind, State};
 use bulkhead_resident_x86::icr::{self, Ipi, To};
 use bulkhead_resident_x86::{msr, vmcb};
@@ -86,13 +87,17 @@ pub fn signal(index: u32, signals: u32) {
     };
     let accepted = to.signals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, accept);
     if let (Ok(_), Some(&id)) = (accepted, config().apic_ids.get(index as usize)) {
-        ring(id);
+        ring(config().sandbox, id);
     }
 }
 
-/// An NMI to a core's monitor.
-pub fn ring(id: u32) {
+/// An NMI to a core's monitor, counted where the sandbox's monitor sees by whom it was.
+#[inline(never)]
+pub fn ring(sandbox: u32, id: u32) {
     const NMI_MODE: u64 = 4 << 8 | 1 << 14;
+    if let Some(rings) = mailbox(config().sandbox).rings.get(sandbox as usize) {
+        rings.count();
+    }
     interrupt(u64::from(id) << 32 | NMI_MODE);
 }
 

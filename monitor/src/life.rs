@@ -84,6 +84,7 @@ pub extern "C" fn start(frame: &'static Frame) {
 fn launch(core: Core) {
     // What it was rung for may have been let in with what was pending. From here on none is, before VMRUN.
     link::look(core);
+    mail::tally();
     set!(begin_tsc, rdtsc());
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     set!(restarts, u64::from(incarnation()));

@@ -3,6 +3,7 @@
 use crate::core::{Core, config, mailbox, shared_of, slice};
 use crate::life::{self, Memory};
 use crate::{ipi, mail};
+use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::AtomicU64;
 use bulkhead_resident::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
 use bulkhead_resident::link::{self, Link, OPEN, SLOTS, Side};
@@ -58,7 +59,7 @@ impl Side for Part {
 
     fn ring(&self, sandbox: u32) {
         if let Some(&id) = config().first_core.get(sandbox as usize) {
-            ipi::ring(id);
+            ipi::ring(sandbox, id);
         }
     }
 
@@ -100,5 +101,12 @@ pub fn call(core: Core, call: u64, slot: u32, [first, second]: [u64; 2]) -> u64 
         SLOT => return link::state(&part, second != 0),
         _ => None,
     };
+    if done == Some(true) && call != CLOSE {
+        // SAFETY: this core's own counter.
+        unsafe {
+            let consents = addr_of_mut!((*core.counters()).consents);
+            write_volatile(consents, read_volatile(consents) + 1);
+        }
+    }
     done.map_or(BAD_ARGUMENT, |done| if done { OK } else { BUSY })
 }

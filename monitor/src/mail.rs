@@ -1,15 +1,17 @@
 //! The monitors' doorbell: an NMI, and requests in mailboxes that only their
-//! sender writes. Nobody waits for an answer: it shows in the other's status.
+//! sender writes ([`bulkhead_resident::mail`]). Nobody waits for an answer: it shows in the other's status.
 
-use crate::core::{Core, config, mailbox, slice};
+use crate::core::{Core, config, mailbox, report, slice};
 use crate::record::count;
 use crate::vmrun::nmi_window;
 use crate::{enforced, ipi, life, link};
+use ::core::ptr::{addr_of_mut, write_volatile};
 use ::core::sync::atomic::{AtomicU64, Ordering};
+use bulkhead_cpu_x86::rdtsc;
 use bulkhead_resident::bell::{self, Bell, End};
-use bulkhead_resident::hypercall::{
-    BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK,
-};
+use bulkhead_resident::hypercall::{BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, index};
+use bulkhead_resident::mail::{self, Effect, Way};
+use bulkhead_resident::monitor::Clock;
 use bulkhead_resident::report::{Cause, State};
 use bulkhead_resident_x86::icr::is_aim;
 
@@ -27,67 +29,90 @@ pub fn doorbell(core: Core, cause: Cause) -> bool {
     if !core.is_first() {
         return false;
     }
-    match requested(1 << CONTROL_STOP | 1 << CONTROL_RESTART) {
+    tally();
+    match requested(true) {
         0 => false,
         CONTROL_STOP => life::end(core, State::Stopped as u32, 0),
         _ => life::end(core, State::Launching as u32, 0),
     }
 }
 
-/// The first request of a sandbox that may make one, of those in a set; 0: none. Each is acknowledged here, before
-/// it is carried out, so that a sender is never held up by the outcome; those that are not in the set are dropped.
+/// Copies to the report how often each sandbox's monitor has rung for this one; on the first core.
+pub fn tally() {
+    let config = config();
+    for sender in 0..config.sandboxes {
+        let rings = mailbox(sender).rings.get(config.sandbox as usize);
+        let rings = rings.map_or(0, |rings| rings.load(Ordering::Relaxed));
+        // SAFETY: the first core alone writes the sandbox's report; readers take any value. The host has
+        // [`bulkhead_resident::MAX_SANDBOXES`] sandboxes at most.
+        unsafe {
+            let rung = addr_of_mut!((*report()).rung).cast::<u64>();
+            write_volatile(rung.add(sender as usize), rings);
+        }
+    }
+}
+
+/// The first request that a guest which runs, or does not, is to be subjected to; 0: none. Others are acknowledged and
+/// dropped.
 #[inline(never)]
-fn requested(set: u64) -> u64 {
+fn requested(runs: bool) -> u64 {
     let config = config();
     let from = |sender: u32| {
-        let granted = config.controlled_by >> sender & 1 != 0;
-        let slot = mailbox(sender).request.get(config.sandbox as usize)?;
+        let request = mailbox(sender).request.get(config.sandbox as usize)?;
         let done = mailbox(config.sandbox).done.get(sender as usize)?;
-        let value = slot.load(Ordering::Acquire);
-        if value >> 8 == done.load(Ordering::Relaxed) {
-            return None;
-        }
-        done.store(value >> 8, Ordering::Release);
-        let may = granted || !enforced("control-right");
-        let wanted = set.checked_shr(value as u8 as u32).unwrap_or(0) & 1 != 0;
-        (may && wanted).then_some(value & 0xFF)
+        let request = mail::take(request, done)?;
+        let may = |set: u32| set >> sender & 1 != 0 || !enforced("control-right");
+        let what = mail::wanted(request, config.controlled_by.map(may), runs);
+        (what != 0).then_some(what)
     };
     (0..config.sandboxes).find_map(from).unwrap_or(0)
 }
 
-/// Posts a request to another sandbox's monitor.
+/// Posts a request to another sandbox's monitor, if it is to have one.
 pub fn post(to: u32, what: u64) -> u64 {
-    let config = config();
-    let (Some(slot), Some(done), Some(&id)) = (
-        mailbox(config.sandbox).request.get(to as usize),
+    let (config, own) = (config(), mailbox(config().sandbox));
+    let tokens = own.due.get(to as usize).and_then(|all| all.get(index(what)));
+    let every = config.every.get(to as usize).and_then(|all| all.get(index(what)));
+    let (Some(request), Some(done), Some(&id), Some(token), Some(&every)) = (
+        own.request.get(to as usize),
         mailbox(to).done.get(config.sandbox as usize),
         config.first_core.get(to as usize),
+        tokens,
+        every,
     ) else {
         return BAD_ARGUMENT;
     };
-    // One that has not come up cannot take an NMI yet: neither can boot code.
-    if mailbox(to).status.load(Ordering::Acquire) as u8 == State::Absent as u8 {
-        return BUSY;
+    let starts = config.rights.over(CONTROL_START) >> to & 1 != 0;
+    let state = mailbox(to).status.load(Ordering::Acquire) as u8;
+    match mail::effect(what, u32::from(state), starts) {
+        Effect::Answer(answer) if enforced("control-change") => return answer,
+        _ => {}
     }
-    let old = slot.load(Ordering::Relaxed);
-    let new = ((old >> 8) + 1) << 8 | what;
-    // The other cores of this sandbox may post, too: one wins. Who finds a
-    // request pending rings again, so that none waits for ever.
-    let free = done.load(Ordering::Acquire) == old >> 8;
-    let posted =
-        free && slot.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok();
-    ipi::ring(id);
-    if posted { OK } else { BUSY }
+    // SAFETY: the host maps the clock there; the boot code has measured it before any guest runs.
+    let hz = unsafe { (*(config.clock_va as *const Clock)).tsc_hz };
+    let pace = u64::from(every).wrapping_mul(hz) / 1_000_000;
+    let pace = if enforced("control-rate") { pace } else { 0 };
+    if mail::post(&Way { request, done, token }, what, rdtsc(), pace) {
+        ipi::ring(to, id);
+        return OK;
+    }
+    BUSY
 }
 
-/// Whether a sandbox that is about to launch shall not; a restart is granted by that.
+/// Whether a sandbox that is about to launch shall not; a start and a restart are granted by that.
 pub fn stop_requested() -> bool {
-    requested(1 << CONTROL_STOP) != 0
+    loop {
+        match requested(true) {
+            0 => return false,
+            CONTROL_STOP => return true,
+            _ => {}
+        }
+    }
 }
 
 /// Whether a waiting sandbox shall start again.
 pub fn start_requested() -> bool {
-    requested(1 << CONTROL_START | 1 << CONTROL_RESTART) != 0
+    requested(false) != 0
 }
 
 /// An interrupt to the receiver of a channel if it asks for one by [`Bell::armed`]: at most one

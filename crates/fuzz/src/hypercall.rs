@@ -15,8 +15,8 @@ fn without(rule: &str, bytes: &[u8]) -> Result<Seen, String> {
     let mut input = Input::new(bytes);
     let mut seen = Seen::default();
     let sandboxes = 1 + input.below(bulkhead_layout::MAX_SANDBOXES) as u32;
-    let [control, connect, slots] = [0; 3].map(|_| input.next() as u32);
-    let rights = Rights { control, connect, slots };
+    let [stop, start, restart, connect, slots] = [0; 5].map(|_| input.next() as u32);
+    let rights = Rights { control: [stop, start, restart], connect, slots };
     while !input.is_empty() {
         let rax = match input.below(4) {
             0 => input.next(),
@@ -56,7 +56,14 @@ fn may(
     decided: Call,
 ) -> bool {
     let has = |set: u32| first < 32 && set & 1 << first != 0;
-    let named = |to: u32| u64::from(to) == first && to < sandboxes && has(rights.control);
+    let [stop, start, restart] = rights.control;
+    let asked = match (rax, second) {
+        (calls::CONTROL, calls::CONTROL_STOP) => stop,
+        (calls::CONTROL, calls::CONTROL_START) => start,
+        (calls::CONTROL, calls::CONTROL_RESTART) => restart,
+        _ => stop | start | restart,
+    };
+    let named = |to: u32| u64::from(to) == first && to < sandboxes && has(asked);
     if cpl != 0 {
         return decided == Call::Answer(calls::NO_CALL);
     }

@@ -88,14 +88,16 @@ pub struct Info {
     pub bells: [u32; MAX_CHANNELS],
     /// Sandboxes in the machine.
     pub sandboxes: u32,
-    /// Those that this one may stop, start and restart, as a set.
+    /// Those that this one may stop, start or restart, as a set: it may ask for their state.
     pub control: u32,
     /// Bytes of the image: with it and the manifest everything else's place in memory follows.
     pub image: u64,
     /// All sandboxes' names, by index.
     pub names: [[u8; NAME]; MAX_SANDBOXES],
+    /// Those that this one may stop, start and restart, as sets; the fourth is empty.
+    pub rights: [u32; 4],
     /// Padding.
-    pub reserved: [u64; 55],
+    pub reserved: [u64; 53],
 }
 
 const _: () = assert!(size_of::<Window>() == 64);

@@ -26,7 +26,9 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     let args = &args.as_bytes()[..args.len().min(info.args.len() - 1)];
     info.args[..args.len()].copy_from_slice(args);
     info.sandboxes = plan.sandboxes.len() as u32;
-    info.control = sandbox.control.iter().fold(0, |set, i| set | 1 << i);
+    let set = |rights: &[plan::Right]| rights.iter().fold(0, |set, right| set | 1 << right.sandbox);
+    info.rights.iter_mut().zip(&sandbox.control).for_each(|(to, rights)| *to = set(rights));
+    info.control = info.rights.iter().fold(0, |all, set| all | set);
     info.image = plan.image.len;
     info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
     let seen =

@@ -320,7 +320,7 @@ mod tests {
             ram: Vec::new(),
             devices: irqs.iter().map(device).collect(),
             functions: Vec::new(),
-            control: Vec::new(),
+            control: Default::default(),
             observe: Vec::new(),
             actions: [Action::Ignore; KINDS],
             autostart: true,

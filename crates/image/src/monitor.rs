@@ -445,12 +445,18 @@ fn config(
     let set = |of: &mut dyn Iterator<Item = usize>| of.fold(0u32, |set, i| set | 1 << i);
     let offers = plan.slots.iter().filter(|slot| slot.owner == index);
     config.rights = hypercall::Rights {
-        control: set(&mut sandbox.control.iter().copied()),
+        control: [0, 1, 2].map(|n: usize| set(&mut sandbox.control[n].iter().map(|r| r.sandbox))),
         connect: set(&mut offers.flat_map(|slot| slot.to.iter().copied())),
         slots: set(&mut slots.iter().map(|slot| slot.number)),
     };
-    let controls = |(i, s): (usize, &Sandbox)| s.control.contains(&index).then_some(i);
-    config.controlled_by = set(&mut plan.sandboxes.iter().enumerate().filter_map(controls));
+    config.controlled_by = [0, 1, 2].map(|n: usize| {
+        let has = |s: &Sandbox| s.control[n].iter().any(|right| right.sandbox == index);
+        set(&mut plan.sandboxes.iter().enumerate().filter_map(|(i, s)| has(s).then_some(i)))
+    });
+    for (n, rights) in sandbox.control.iter().enumerate() {
+        let every = |right: &plan::Right| (right.every / 1_000).min(u64::from(u32::MAX)) as u32;
+        rights.iter().for_each(|right| config.every[right.sandbox][n] = every(right));
+    }
     config.sandboxes = plan.sandboxes.len() as u32;
     config.begin = match sandbox.autostart {
         true => State::Launching as u32,

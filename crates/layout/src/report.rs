@@ -7,7 +7,7 @@ pub use bulkhead_resident::report::*;
 /// `"BHREPORT"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
 /// Version of this layout.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Their names in reports, by [`Cause`].
 pub const CAUSE_NAMES: [&str; CAUSES] = [
     "hypercall",

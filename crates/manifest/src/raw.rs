@@ -117,9 +117,15 @@ pub struct Sandbox {
     /// Devices of the machine description that it owns.
     #[serde(default)]
     pub devices: Vec<DeviceGrant>,
-    /// Sandboxes that it may stop, start and restart.
+    /// Sandboxes that it may stop.
     #[serde(default)]
-    pub control: Vec<String>,
+    pub stop: Vec<RightOver>,
+    /// Sandboxes that it may start.
+    #[serde(default)]
+    pub start: Vec<RightOver>,
+    /// Sandboxes that it may restart; one that does not run only if it may start it, too.
+    #[serde(default)]
+    pub restart: Vec<RightOver>,
     /// Sandboxes whose reports (state, exits, denials, console) it may read.
     #[serde(default)]
     pub observe: Vec<String>,
@@ -135,6 +141,55 @@ pub struct Sandbox {
     pub learn: bool,
     /// How much depends on it. Shown by `bulkhead plan`.
     pub criticality: Option<Criticality>,
+}
+
+/// A sandbox over whose life another one has a right.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RightOver {
+    /// Its name; every 10 ms.
+    Name(String),
+    /// Its name, and how often.
+    Paced(Paced),
+}
+
+/// A sandbox over whose life another one has a right, and how often that may use it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Paced {
+    /// Its name.
+    pub sandbox: String,
+    /// Time between two requests, at least, such as `"10 ms"`.
+    pub every: String,
+}
+
+impl RightOver {
+    /// The sandbox's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Paced(paced) => &paced.sandbox,
+        }
+    }
+
+    /// The time between two requests, if it was written.
+    #[must_use]
+    pub fn every(&self) -> Option<&str> {
+        match self {
+            Self::Name(_) => None,
+            Self::Paced(paced) => Some(&paced.every),
+        }
+    }
+}
+
+impl Sandbox {
+    /// Its rights over others' lives, with their keys.
+    #[must_use]
+    pub fn rights(&self) -> [(&'static str, &[RightOver]); 3] {
+        let [stop, start, restart] = bulkhead_plan::RIGHTS;
+        [(stop, &self.stop), (start, &self.start), (restart, &self.restart)]
+    }
 }
 
 /// Channels that a sandbox may make at run time.

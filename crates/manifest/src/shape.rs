@@ -173,6 +173,12 @@ impl<'a> Shape<'a, '_> {
     ) {
         let names: Vec<&String> = properties.keys().collect();
         let whose = place_name(name);
+        if let Some((_, now)) = FORMER.iter().find(|(old, _)| *old == join(name, key)) {
+            let at = self.document.location(span);
+            let message = format!("`{}` is no key any more", brief(key));
+            self.found.push(Diagnostic::new("unknown-key", at, message).help(*now));
+            return;
+        }
         let help = match nearest(key, names.iter().map(|name| name.as_str())) {
             Some(near) => format!("did you mean `{near}`? Known in {whose}: {}", list(&names)),
             None => format!("known in {whose}: {}", list(&names)),
@@ -263,6 +269,12 @@ impl<'a> Shape<'a, '_> {
     }
 }
 
+/// Keys of former versions, and what to write now.
+const FORMER: [(&str, &str); 1] = [(
+    "sandbox.control",
+    "it is three rights now: write those that are needed of `stop = [...]`, `start = [...]` and `restart = [...]`, each with the names that stood here",
+)];
+
 /// Whether a key holds a size, by its name: the schema only says text.
 fn is_size(name: &str) -> bool {
     ["memory", "size", "heap", "stack"].iter().any(|key| name.ends_with(key))
@@ -270,7 +282,7 @@ fn is_size(name: &str) -> bool {
 
 /// The same of a time.
 fn is_time(name: &str) -> bool {
-    ["budget", "period", "longest"].iter().any(|key| name.ends_with(key))
+    ["budget", "period", "longest", "every"].iter().any(|key| name.ends_with(key))
 }
 
 fn alternatives(schema: &Value) -> Option<&[Value]> {

@@ -8,11 +8,13 @@ mod ends;
 pub mod kernel;
 mod pci;
 pub mod place;
+mod rights;
 mod system;
 mod types;
 
 pub use ends::{End, Woken, peers, window};
 pub use kernel::Kernel;
 pub use pci::*;
+pub use rights::{RIGHTS, Right, Rings};
 pub use system::*;
 pub use types::*;

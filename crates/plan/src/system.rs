@@ -244,7 +244,7 @@ mod tests {
                 ram: Vec::new(),
                 devices: Vec::new(),
                 functions: Vec::new(),
-                control: Vec::new(),
+                control: Default::default(),
                 observe: Vec::new(),
                 actions: [Action::Stop; KINDS],
                 autostart: true,

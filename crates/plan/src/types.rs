@@ -1,9 +1,9 @@
 //! The plan's data.
 
-use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Trigger};
+use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::hypercall::BELL_PORT;
+use bulkhead_layout::hypercall::{BELL_PORT, REQUESTS};
 use bulkhead_layout::info::ADAPTIVE;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
@@ -234,8 +234,8 @@ pub struct Sandbox {
     pub devices: Vec<Device>,
     /// PCI functions granted, by address.
     pub functions: Vec<Granted>,
-    /// Sandboxes that it may stop, start and restart.
-    pub control: Vec<usize>,
+    /// Its rights to stop, start and restart others, in this order ([`crate::RIGHTS`]).
+    pub control: [Vec<Right>; REQUESTS],
     /// Sandboxes whose reports it may read.
     pub observe: Vec<usize>,
     /// What to do after a denied access, by kind.

@@ -17,11 +17,12 @@ pub const EXIT: u64 = 0x4248_0002;
 pub const READY: u64 = 0x4248_0003;
 /// Restart this sandbox. Does not return.
 pub const RESTART: u64 = 0x4248_0004;
-/// Ask another sandbox's monitor: RDI = sandbox index, RSI = one of the `CONTROL_*`.
-/// Needs `control` in the manifest. Returns [`OK`] once the request is posted
-/// (the outcome shows in the other's report), [`BUSY`] while an earlier one is pending.
+/// Ask another sandbox's monitor: RDI = sandbox index, RSI = one of the `CONTROL_*`, each a right of its own in the
+/// manifest: `stop`, `start`, `restart`. Returns [`OK`] once the request is posted (the outcome shows in the other's
+/// report) or if it would change nothing, [`BUSY`] while an earlier one is pending or the right's time between two
+/// requests is not over, [`NOT_RUNNING`].
 pub const CONTROL: u64 = 0x4248_0005;
-/// Status of a sandbox that this one may control: RDI = sandbox index. Returns
+/// Status of a sandbox that this one may stop, start or restart: RDI = sandbox index. Returns
 /// `state | restarts << 8 | loaded << 40` ([`crate::report::State`]): 32 bits of restarts, and whether it runs what was
 /// loaded into it.
 pub const STATUS: u64 = 0x4248_0006;
@@ -45,8 +46,10 @@ pub const SLOT: u64 = 0x4248_000A;
 pub const CONTROL_STOP: u64 = 1;
 /// [`CONTROL`]: start it if it is stopped.
 pub const CONTROL_START: u64 = 2;
-/// [`CONTROL`]: stop it and start it anew.
+/// [`CONTROL`]: stop it and start it anew. One that does not run is started, by whoever may do that, too.
 pub const CONTROL_RESTART: u64 = 3;
+/// Requests of [`CONTROL`]; in arrays of all, [`CONTROL_STOP`] is first.
+pub const REQUESTS: usize = 3;
 
 /// Done.
 pub const OK: u64 = 0;
@@ -56,8 +59,10 @@ pub const NO_CALL: u64 = u64::MAX;
 pub const BAD_ARGUMENT: u64 = u64::MAX - 1;
 /// The manifest does not grant it; a record is left.
 pub const DENIED: u64 = u64::MAX - 2;
-/// An earlier request is still pending; try again.
+/// An earlier request is still pending, or it is too early for the next; try again.
 pub const BUSY: u64 = u64::MAX - 3;
+/// A restart of a sandbox that does not run, by one that may not start it.
+pub const NOT_RUNNING: u64 = u64::MAX - 4;
 
 /// Port whose byte write ends (`POWER_OFF`) or restarts (`POWER_RESTART`) the
 /// writing sandbox; a Linux finds it in its FADT.
@@ -113,12 +118,30 @@ pub fn number(rax: u64, cpl: u8, enforced: impl Fn(&str) -> bool) -> u64 {
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Rights {
-    /// Sandboxes that it may control.
-    pub control: u32,
+    /// Sandboxes that it may stop, start and restart: by request, [`CONTROL_STOP`] first.
+    pub control: [u32; REQUESTS],
     /// Sandboxes to which it may offer a slot.
     pub connect: u32,
     /// Slots that it may offer or be offered.
     pub slots: u32,
+}
+
+impl Rights {
+    /// Sandboxes of which it may make a request.
+    #[must_use]
+    pub fn over(&self, request: u64) -> u32 {
+        self.control.get(index(request)).copied().unwrap_or(0)
+    }
+}
+
+/// Index of a request in arrays of all; of what is none, beyond them.
+#[must_use]
+pub const fn index(request: u64) -> usize {
+    request.wrapping_sub(CONTROL_STOP) as usize
+}
+
+const fn is_request(number: u64) -> bool {
+    index(number) < REQUESTS
 }
 
 /// Decides on a call with its first two arguments, by a sandbox with these rights, of the machine's `sandboxes`.
@@ -132,7 +155,8 @@ pub fn decide(
 ) -> Call {
     let to = first.min(u64::from(u32::MAX)) as u32;
     let set = match call {
-        CONTROL | STATUS => rights.control,
+        CONTROL if is_request(second) => rights.over(second),
+        CONTROL | STATUS => rights.control.iter().fold(0, |all, set| all | set),
         OFFER => rights.connect,
         ACCEPT..=SLOT => rights.slots,
         _ => u32::MAX,
@@ -149,9 +173,7 @@ pub fn decide(
         READY => Call::Ready,
         RESTART => Call::Restart,
         CONTROL | STATUS if !controls => Call::Denied,
-        CONTROL if !(CONTROL_STOP..=CONTROL_RESTART).contains(&second) => {
-            Call::Answer(BAD_ARGUMENT)
-        }
+        CONTROL if !is_request(second) => Call::Answer(BAD_ARGUMENT),
         CONTROL => Call::Control(to, second),
         STATUS => Call::Status(to),
         OFFER..=SLOT if !granted && enforced("connect-right") => Call::Denied,

@@ -8,6 +8,7 @@ pub mod hypercall;
 pub mod link;
 pub mod load;
 pub mod lock;
+pub mod mail;
 pub mod map;
 pub mod monitor;
 pub mod mutant;

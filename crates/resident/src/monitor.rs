@@ -1,7 +1,7 @@
 //! What a monitor is told (read-only for it), and what monitors share.
 
 use crate::bell::MAX_BELLS;
-use crate::hypercall::Rights;
+use crate::hypercall::{REQUESTS, Rights};
 use crate::link::SLOTS;
 use crate::report::KINDS;
 use crate::{MAX_CORES, MAX_SANDBOXES};
@@ -122,8 +122,8 @@ pub struct Config {
     pub cores: u32,
     /// What this sandbox may ask for.
     pub rights: Rights,
-    /// Sandboxes that may control this one, as a set.
-    pub controlled_by: u32,
+    /// Sandboxes that may stop, start and restart this one, as sets, by request.
+    pub controlled_by: [u32; REQUESTS],
     /// Sandboxes in the machine.
     pub sandboxes: u32,
     /// [`crate::report::State`] to begin in: launching, or stopped until a start is requested.
@@ -175,6 +175,8 @@ pub struct Config {
     pub room: u64,
     /// Of [`crate::link::Link`]: slots of which it is a party.
     pub links: Slice,
+    /// Microseconds between two requests of a kind to each sandbox, at least.
+    pub every: [[u32; REQUESTS]; MAX_SANDBOXES],
 }
 
 /// A monitor's outgoing mail: it writes this page, the others read it. Requests
@@ -194,8 +196,12 @@ pub struct Mailbox {
     pub aims: [AtomicU64; MAX_BELLS],
     /// What its guest has of each slot ([`crate::link`]).
     pub links: [AtomicU64; SLOTS],
+    /// How many NMIs it has sent to each sandbox's monitor; to its own, to itself.
+    pub rings: [AtomicU64; MAX_SANDBOXES],
+    /// TSC from which on the next request of a kind to each sandbox may be posted ([`crate::mail`]).
+    pub due: [[AtomicU64; REQUESTS]; MAX_SANDBOXES],
     /// Padding.
-    pub reserved: [AtomicU32; 702],
+    pub reserved: [AtomicU32; 446],
 }
 
 const _: () = assert!(size_of::<Mailbox>() == 4096);
@@ -203,4 +209,4 @@ const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 704);
+const _: () = assert!(size_of::<Config>() == 1104);

@@ -4,6 +4,7 @@
 //! (docs/decisions/0007-observe.md). Each core writes its own part, so no cache
 //! line is shared on an exit path.
 
+use crate::MAX_SANDBOXES;
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -132,8 +133,10 @@ pub struct CoreReport {
     pub steady_tsc: u64,
     /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
     pub ring: [Denial; DENIALS],
+    /// Offers made and accepted of channels made at run time: for each of them the other party may ring once.
+    pub consents: u64,
     /// Padding to the console.
-    pub reserved: [u64; 291],
+    pub reserved: [u64; 290],
     /// Console bytes; byte `n` lies at `n % CONSOLE`.
     pub console: [u8; CONSOLE],
 }
@@ -173,8 +176,11 @@ pub struct Report {
     pub cores: u32,
     /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
     pub loaded: u32,
+    /// NMIs that each sandbox's monitor has sent to this one, as the first core saw it at its last one; its own entry
+    /// is of those between its own cores.
+    pub rung: [u64; MAX_SANDBOXES],
     /// Padding.
-    pub reserved: [u32; 996],
+    pub reserved: [u32; 932],
 }
 
 const _: () = assert!(size_of::<Denial>() == 48);

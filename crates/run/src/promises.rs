@@ -22,6 +22,7 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
         if plan.learn {
             continue;
         }
+        promises.extend(rung(sandbox));
         let is_restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
         if is_restarted {
             promises.push(caught(sandbox));
@@ -82,6 +83,19 @@ fn caught(sandbox: &Sandbox) -> Promise {
         sandbox.denials, sandbox.restarts, sandbox.state
     );
     promise(format!("{} is caught and restarted", sandbox.name), held, detail)
+}
+
+/// Nobody rang for it more often than the manifest's arithmetic says, from the first launch on.
+fn rung(sandbox: &Sandbox) -> Option<Promise> {
+    // Nobody may, and nobody did.
+    if sandbox.doorbells.is_empty() {
+        return None;
+    }
+    let each = sandbox.doorbells.iter();
+    let each = each.map(|(name, rung)| format!("{name} {} of at most {}", rung.rings, rung.most));
+    let held = sandbox.doorbells.values().all(|rung| rung.rings <= rung.most);
+    let name = format!("others ring for {} no more often than they may", sandbox.name);
+    Some(promise(name, held, each.collect::<Vec<_>>().join(", ")))
 }
 
 fn undisturbed(sandbox: &Sandbox) -> Promise {

@@ -270,7 +270,7 @@ mod tests {
             ram: vec![Ram { gpa: 0, hpa: 0x100_0000 * line as u64, len: 0x100_0000 }],
             devices: Vec::new(),
             functions: owned.iter().map(granted).collect(),
-            control: Vec::new(),
+            control: Default::default(),
             observe: Vec::new(),
             actions: [Action::Ignore; KINDS],
             autostart: true,

@@ -301,7 +301,7 @@ fn connects(sandbox: &Sandbox) -> bool {
 }
 
 fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
-    let first = denial.info;
+    let first = denial.info as u32;
     let target = plan.sandboxes.get(first as usize);
     let name = target.map_or("…", |s| s.name.as_str());
     if denial.address == call::OFFER {
@@ -329,9 +329,9 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         );
     }
     (
-        format!("hypercall {:#x} on sandbox {}", denial.address, denial.info),
+        format!("hypercall {:#x} on sandbox {first}", denial.address),
         target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
-        "a sandbox controls those that the manifest names".into(),
-        format!("{}: control = [\"{name}\"]", place(who)),
+        owner::CONTROL_RULE.into(),
+        format!("{}: {} = [\"{name}\"]", place(who), owner::right_of(denial)),
     )
 }

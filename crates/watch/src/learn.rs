@@ -5,7 +5,7 @@ use crate::explain::{explain, function_at, line_of};
 use crate::owner::{self, Allow, Answer, Thing};
 use bulkhead_layout::hypercall::{CONTROL, STATUS};
 use bulkhead_layout::report::{Denial, Kind};
-use bulkhead_plan::{Bdf, Plan, Sandbox};
+use bulkhead_plan::{Bdf, Plan, RIGHTS, Right, Sandbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -66,7 +66,7 @@ impl Lessons {
     #[must_use]
     pub fn lines(&self, who: &Sandbox, plan: &Plan) -> Vec<String> {
         let mut lines = Vec::new();
-        for key in ["devices", "control", "observe"] {
+        for key in ["devices", "stop", "start", "restart", "observe"] {
             let more = self.wanted.keys().filter(|(other, _)| *other == key);
             let more: Vec<String> = more.map(|(_, value)| value.clone()).collect();
             if !more.is_empty() {
@@ -107,6 +107,13 @@ fn has(who: &Sandbox, plan: &Plan, key: &str) -> Vec<String> {
     let names = |indices: &[usize]| {
         indices.iter().map(|index| quoted(&plan.sandboxes[*index].name)).collect()
     };
+    let over = |right: &Right| {
+        let name = quoted(&plan.sandboxes[right.sandbox].name);
+        match right.every {
+            Right::EVERY => name,
+            every => format!("{{ sandbox = {name}, every = \"{} us\" }}", every / 1_000),
+        }
+    };
     let function = |own: &bulkhead_plan::Granted| {
         let name = quoted(&format!("pci:{}", own.function.bdf));
         let silent = own.function.msi.is_none() && own.function.msix.is_none();
@@ -118,7 +125,10 @@ fn has(who: &Sandbox, plan: &Plan, key: &str) -> Vec<String> {
         }
     };
     match key {
-        "control" => names(&who.control),
+        "stop" | "start" | "restart" => {
+            let of = RIGHTS.iter().zip(&who.control).filter(|(name, _)| **name == key);
+            of.flat_map(|(_, rights)| rights).map(|right| over(right)).collect()
+        }
         "observe" => names(&who.observe),
         _ => {
             let devices = who.devices.iter().map(|device| quoted(&device.name));
@@ -152,7 +162,8 @@ fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
         return Some(owner::about(plan, who, &Thing::Msr(denial.address as u32)));
     }
     if kind(Kind::Hypercall) && matches!(denial.address, CONTROL | STATUS) {
-        return Some(owner::control(plan, who, plan.sandboxes.get(denial.info as usize)?));
+        let other = plan.sandboxes.get(denial.info as u32 as usize)?;
+        return Some(owner::control(plan, who, other, owner::right_of(denial)));
     }
     if kind(Kind::Port) {
         let port = denial.address as u16;
@@ -171,6 +182,7 @@ fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bulkhead_layout::hypercall::CONTROL_STOP;
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::KINDS;
     use bulkhead_plan::{Device, Function, Guest, Machine, Place, Ports, Ram, Span, Trigger};
@@ -185,7 +197,7 @@ mod tests {
             ram: vec![Ram { gpa: 0, hpa: 0x100_0000, len: 0x100_0000 }],
             devices: Vec::new(),
             functions: Vec::new(),
-            control: Vec::new(),
+            control: Default::default(),
             observe: Vec::new(),
             actions: [Action::Ignore; KINDS],
             autostart: true,
@@ -254,7 +266,8 @@ mod tests {
             denial(Kind::Port, 0x300, 0),
             denial(Kind::Port, 0xCF8, 0x8000_4010),
             denial(Kind::Port, 0xCFC, 0),
-            denial(Kind::Hypercall, CONTROL, 1),
+            denial(Kind::Hypercall, CONTROL, 1 | CONTROL_STOP << 32),
+            denial(Kind::Hypercall, STATUS, 1 | CONTROL_STOP << 32),
             denial(Kind::Memory, 0xD104_0000, 4),
             denial(Kind::Memory, 0x1000, 6),
             denial(Kind::Instruction, 0x80, 0),
@@ -265,7 +278,8 @@ mod tests {
         let lines = lessons.lines(&plan.sandboxes[0], &plan);
         let expected = [
             "devices = [\"own\", \"more\", \"pci:00:08.0\"]",
-            "control = [\"other\"]",
+            "stop = [\"other\"]",
+            "start = [\"other\"]",
             "observe = [\"other\"]",
         ];
         assert_eq!(lines, expected);

@@ -13,5 +13,7 @@ mod snapshot;
 pub use explain::{Explained, explain};
 pub use learn::Lessons;
 pub use ram::Read;
-pub use report::{Boot, Exits, Monitor, Promise, Report, Sandbox, VERSION, exits, report, state};
+pub use report::{
+    Boot, Exits, Monitor, Promise, Report, Rung, Sandbox, VERSION, exits, report, state,
+};
 pub use snapshot::{Core, SandboxSnapshot, Snapshot, sandbox, snapshot, telemetry};

@@ -5,11 +5,13 @@
 use crate::explain;
 use bulkhead_arch_x86::bitmap::Direct;
 use bulkhead_arch_x86::msr;
-use bulkhead_layout::hypercall::{CALL_PORT, POWER_PORT};
+use bulkhead_layout::hypercall::{CALL_PORT, CONTROL, CONTROL_START, POWER_PORT, index};
 use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA, SLOTS_END};
+use bulkhead_layout::report::Denial;
 use bulkhead_layout::{PAGE, monitor::Quiet};
 use bulkhead_plan::{
-    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, Sandbox, Span, Trigger,
+    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Sandbox,
+    Span, Trigger,
 };
 use std::fmt;
 
@@ -37,7 +39,11 @@ impl fmt::Display for Allow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Has => write!(f, "it has that right"),
-            Self::Line { place, key: key @ ("devices" | "control" | "observe"), value } => {
+            Self::Line {
+                place,
+                key: key @ ("devices" | "stop" | "start" | "restart" | "observe"),
+                value,
+            } => {
                 write!(f, "{place}: {key} = [{value}]")
             }
             Self::Line { place, key, value } => write!(f, "{place}: {key} = {value}"),
@@ -297,7 +303,7 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
             why: "by a 32-bit read programs make hypercalls, in every sandbox (port-emulated)"
                 .into(),
             rule: RULE,
-            gets: "what the manifest grants: `control`".into(),
+            gets: "what the manifest grants: `stop`, `start`, `restart`".into(),
             allow: Allow::Has,
         };
     }
@@ -351,17 +357,31 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
     Answer { what, owner, rule: RULE, gets, ..answer }
 }
 
-/// The right to stop, start and restart another sandbox.
+/// The rule of rights over others' lives.
+pub const CONTROL_RULE: &str = "a sandbox stops, starts and restarts those that the manifest names";
+
+/// The key that would have granted a denied request of another sandbox's monitor. Its state may be asked for by whoever
+/// has any of them.
 #[must_use]
-pub fn control(plan: &Plan, who: &Sandbox, other: &Sandbox) -> Answer {
-    let granted = who.control.iter().any(|index| plan.sandboxes[*index].name == other.name);
+pub fn right_of(denial: &Denial) -> &'static str {
+    let request = index(denial.info >> 32);
+    let asked = RIGHTS.get(request).filter(|_| denial.address == CONTROL);
+    asked.copied().unwrap_or(RIGHTS[index(CONTROL_START)])
+}
+
+/// The right to stop, start or restart another sandbox, by its key.
+#[must_use]
+pub fn control(plan: &Plan, who: &Sandbox, other: &Sandbox, key: &'static str) -> Answer {
+    let over = |right: &Right| plan.sandboxes[right.sandbox].name == other.name;
+    let rights = RIGHTS.iter().zip(&who.control).filter(|(name, _)| **name == key);
+    let granted = rights.flat_map(|(_, rights)| rights).any(over);
     let value = format!("\"{}\"", other.name);
-    let line = Allow::Line { place: at(&who.place), key: "control", value };
+    let line = Allow::Line { place: at(&who.place), key, value };
     Answer {
-        what: format!("control of {}", other.name),
+        what: format!("{key} of {}", other.name),
         owner: format!("{}'s", other.name),
         why: at(&other.place),
-        rule: "a sandbox controls those that the manifest names",
+        rule: CONTROL_RULE,
         gets: if granted { "its requests are followed" } else { "DENIED, with a record" }.into(),
         allow: if granted { Allow::Has } else { line },
     }

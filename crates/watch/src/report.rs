@@ -2,9 +2,10 @@
 
 use crate::dma::{Blocked, blocked};
 use crate::explain::{Explained, explain};
-use crate::snapshot::{Core, Snapshot};
+use crate::snapshot::{Core, SandboxSnapshot, Snapshot};
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSE_NAMES, State};
+use bulkhead_plan::Plan;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,6 +37,16 @@ pub struct Exits {
     pub steady_seconds: f64,
 }
 
+/// What one sandbox's monitor did to another one's.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Rung {
+    /// NMIs that it sent, since the first launch.
+    pub rings: u64,
+    /// As many as its rights, and what the other consented to, allow in that time.
+    pub most: u64,
+}
+
 /// A sandbox.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -52,6 +63,8 @@ pub struct Sandbox {
     pub restarts: u64,
     /// Its exits.
     pub exits: Exits,
+    /// Who rang for it: by sandbox, all that may and all that did.
+    pub doorbells: BTreeMap<String, Rung>,
     /// Denied accesses.
     pub denials: u64,
     /// The newest of them, explained.
@@ -141,6 +154,7 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
             exit_code: None,
             restarts: 0,
             exits: Exits::default(),
+            doorbells: BTreeMap::new(),
             denials: 0,
             newest_denials: Vec::new(),
         };
@@ -154,9 +168,34 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
         exit_code: (seen.state == State::Exited).then_some(seen.report.exit_code),
         restarts: seen.report.restarts,
         exits: exits(&seen.cores, hz, now_tsc),
+        doorbells: doorbells(&baked.plan, index, seen, nanoseconds(snapshot, now_tsc, hz)),
         denials: seen.denials(),
         newest_denials: explained.map(|(c, d)| explain(&baked.plan, index, c, d)).collect(),
     }
+}
+
+/// Time since the machine's boot.
+fn nanoseconds(snapshot: &Snapshot, now_tsc: u64, hz: u64) -> u64 {
+    let ticks = now_tsc.saturating_sub(snapshot.boot.map_or(0, |boot| boot.entry_tsc));
+    (u128::from(ticks) * 1_000_000_000 / u128::from(hz)) as u64
+}
+
+/// Who rang for a sandbox in so many nanoseconds, and how often that was allowed. What came within the sandbox itself is
+/// left out.
+fn doorbells(
+    plan: &Plan,
+    index: usize,
+    seen: &SandboxSnapshot,
+    window: u64,
+) -> BTreeMap<String, Rung> {
+    let consents: u64 = seen.cores.iter().map(|core| core.consents).sum();
+    let mut allowed = vec![0; plan.sandboxes.len()];
+    for rings in plan.rings(index, window) {
+        allowed[rings.sender] = rings.timed + if rings.consented { consents } else { 0 };
+    }
+    let all = plan.sandboxes.iter().zip(allowed).zip(seen.report.rung).enumerate();
+    let others = all.filter(|(sender, ((_, most), rings))| *sender != index && most + rings > 0);
+    others.map(|(_, ((s, most), rings))| (s.name.clone(), Rung { rings, most })).collect()
 }
 
 /// Exits of a sandbox's cores until now.

@@ -24,6 +24,8 @@ pub struct Core {
     pub denials: u64,
     /// The newest of them, oldest first.
     pub newest: Vec<Denial>,
+    /// Offers made and accepted of channels made at run time.
+    pub consents: u64,
     /// Bytes ever written to its console ring.
     pub console_written: u64,
     console: Vec<u8>,
@@ -115,6 +117,7 @@ fn core(ram: &Read, pa: u64) -> Option<Core> {
         steady_tsc: core.steady_tsc,
         denials: core.denials,
         newest,
+        consents: core.consents,
         console_written: core.console_written,
         console: core.console.to_vec(),
     })

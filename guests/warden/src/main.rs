@@ -1,7 +1,8 @@
 //! Stops, starts and restarts another sandbox: `target=INDEX` (default 1),
 //! `do=STEP,STEP...` of `wait` (until it runs), `stop`, `start`, `restart`,
-//! `sleep` (2 ms), `nap` (`nap=MILLISECONDS`, default 3,000) and `gone` (until it has ended by
-//! itself). Exit code 0 if all came to pass in `patience=MILLISECONDS` each, else the number of
+//! `sleep` (2 ms), `nap` (`nap=MILLISECONDS`, default 3,000), `gone` (until it has ended by
+//! itself) and `flood` (`calls=N` requests, default 20,000, without a pause; `ask=start`, `stop` or `restart`,
+//! default `start`). Exit code 0 if all came to pass in `patience=MILLISECONDS` each, else the number of
 //! the step that did not, from 1.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -42,6 +43,20 @@ fn ask(target: u32, request: u64) -> bool {
     })
 }
 
+/// Abuses a right: so many requests, whatever comes of them. Says how many came to what.
+fn flood(target: u32, request: u64, calls: u64) {
+    let (begin, mut taken, mut busy) = (time::tsc(), 0u64, 0u64);
+    for _ in 0..calls {
+        match hypercall::control(target, request) {
+            OK => taken += 1,
+            BUSY => busy += 1,
+            _ => {}
+        }
+    }
+    let us = (time::tsc() - begin) / time::ticks(1_000).max(1);
+    println!("warden: {calls} requests in {us} us: {taken} taken, {busy} too early");
+}
+
 fn guest(context: Context) -> u32 {
     if let Some(patience) = context.arg_u64("patience") {
         PATIENCE.store(patience, Ordering::Relaxed);
@@ -59,6 +74,15 @@ fn guest(context: Context) -> u32 {
             }
             "nap" => {
                 time::sleep(nap * MILLISECOND);
+                true
+            }
+            "flood" => {
+                let request = match context.arg("ask") {
+                    Some("stop") => CONTROL_STOP,
+                    Some("restart") => CONTROL_RESTART,
+                    _ => CONTROL_START,
+                };
+                flood(target, request, context.arg_u64("calls").unwrap_or(20_000));
                 true
             }
             "wait" => until(|| is(State::Running)),

@@ -133,7 +133,7 @@ fn endless(attack: &'static Attack) -> Job {
             "target=1 do=wait,sleep,restart,sleep,stop",
             &[2],
             "4 MiB",
-            "control = [\"rogue\"]",
+            "stop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]",
         );
         manifest.0 = manifest.0.replace("ends_with = [\"rogue\"]", "ends_with = [\"warden\"]");
         let seen = run(&manifest, &bench.dir, |_| {})?;

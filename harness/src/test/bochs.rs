@@ -37,7 +37,8 @@ pub fn jobs() -> Vec<Job> {
         }));
     }
     jobs.push(job("bochs/control", |bench| {
-        let control = format!("{UART1}\ncontrol = [\"victim\"]");
+        let control =
+            format!("{UART1}\nstop = [\"victim\"]\nstart = [\"victim\"]\nrestart = [\"victim\"]");
         let manifest = Manifest::on("bochs")
             .bare("warden", "warden", "target=1 console=0x2f8", &[0], "4 MiB", &control)
             .bare("victim", "victim", "", &[1], "8 MiB", "");

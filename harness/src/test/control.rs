@@ -125,13 +125,21 @@ const COMMANDS: &[(&str, &str)] = &[
 
 fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     let mut manifest = ground(kernel);
-    let _ = writeln!(manifest.0, "control = [\"victim\"]\nobserve = [\"victim\", \"rogue\"]");
+    let _ = writeln!(
+        manifest.0,
+        "stop = [\"victim\"]\nstart = [\"victim\"]\nrestart = [\"victim\"]\nobserve = [\"victim\", \"rogue\"]"
+    );
     let manifest = manifest
         .bare("victim", "victim", "", &[1], "8 MiB", "")
         .bare("rogue", "rogue", "attack=write-after-ram", &[2], "4 MiB", "")
         .bare("other", "victim", "", &[3], "8 MiB", "");
     let seen = look(&manifest, bench, COMMANDS, &[])?;
-    expect(&seen, "list", "0", &["ground", "itself", "victim", "control, observe", "none"])?;
+    expect(
+        &seen,
+        "list",
+        "0",
+        &["ground", "itself", "victim", "stop, start, restart, observe", "none"],
+    )?;
     expect(&seen, "status", "0", &["victim          running           0      1", "rogue"])?;
     expect(&seen, "stop", "0", &["victim is stopped, 0 restarts"])?;
     expect(&seen, "stopped", "0", &["stopped"])?;
@@ -145,13 +153,8 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     expect(&seen, "foreign", "1", &["/other.toml is another system's: it names one"])?;
     expect(&seen, "unexplained", "0", &["memory-violation: 0x400000", "--manifest this says"])?;
     let refused = "the monitors refused: not granted on `other`; ";
-    let line = "control = [\"other\"]";
-    expect(
-        &seen,
-        "refused",
-        "1",
-        &[refused, "system.toml:7: control = [\"other\"] would grant it"],
-    )?;
+    let line = "stop = [\"other\"]";
+    expect(&seen, "refused", "1", &[refused, "system.toml:7: stop = [\"other\"] would grant it"])?;
     expect(&seen, "meant", "1", &[refused, line, "[[sandbox]] `ground` would grant it"])?;
     expect(&seen, "unseen", "1", &["observe = [\"other\"]"])?;
     expect(&seen, "unknown", "1", &["there is ground, victim, rogue, other"])?;
@@ -285,7 +288,8 @@ fn vast(elf: &[u8]) -> Vec<u8> {
 /// Another program for a sandbox: it runs; spoilt and false ones do not; and what happens while it runs does nothing.
 fn loaded(bench: &Bench) -> Result<String, String> {
     let mut manifest = ground(NEWER);
-    let _ = writeln!(manifest.0, "control = [\"pupil\", \"other\", \"sleeper\"]");
+    let all = ["pupil", "other", "sleeper"];
+    let _ = writeln!(manifest.0, "stop = {all:?}\nstart = {all:?}\nrestart = {all:?}");
     let mut manifest = manifest
         .bare("pupil", "hello", "", &[1], "8 MiB", "")
         .bare("sleeper", "hello", "", &[2], "8 MiB", "autostart = false")
@@ -318,7 +322,12 @@ fn loaded(bench: &Bench) -> Result<String, String> {
     let seen = look(&manifest, bench, LOADS, &files)?;
     // The image's own ends at once: the tool may see it run or see that it has.
     let (runs, own) = ("pupil is running", "pupil is");
-    expect(&seen, "list", "0", &["pupil           control, load", "other           control\r"])?;
+    expect(
+        &seen,
+        "list",
+        "0",
+        &["pupil           stop, start, restart, load", "other           stop, start, restart\r"],
+    )?;
     expect(&seen, "load", "0", &[runs, "1 restarts, with a loaded program"])?;
     expect(&seen, "spoil", "0", &[])?;
     expect(&seen, "unharmed", "0", &["\"loaded\": true", "\"restarts\": 1", "running"])?;

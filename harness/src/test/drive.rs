@@ -156,7 +156,7 @@ fn stop(manifest: Manifest, kind: Kind, dir: &Path) -> Result<[u64; 2], String> 
     let memory = "{ size = \"4 MiB\", at = \"1 GiB\" }";
     let args = "rounds=0 lives=2 linger=60000";
     let steps = "do=wait,nap,stop nap=300 target=0";
-    let control = "control = [\"guest\"]";
+    let control = "stop = [\"guest\"]\nstart = [\"guest\"]\nrestart = [\"guest\"]";
     let manifest = manifest
         .bare("guest", "disk", args, &[0], memory, &device)
         .bare("warden", "warden", steps, &[1], "4 MiB", control)

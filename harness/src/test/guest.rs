@@ -202,7 +202,7 @@ fn power() -> Job {
                 "target=1 do=wait,gone patience=20000",
                 &[0],
                 SMALL,
-                "control = [\"linux\"]",
+                "stop = [\"linux\"]\nstart = [\"linux\"]\nrestart = [\"linux\"]",
             )
             .linux("linux", "linux-6.12-cloud", "reboot", &[1], "256 MiB", 1)
             .bare("victim", "victim", "", &[2], "8 MiB", "");
@@ -310,7 +310,14 @@ fn bare() -> Vec<Job> {
             || {
                 Manifest::new()
                     .ends_with(&["warden"])
-                    .bare("warden", "warden", "target=1", &[0], SMALL, "control = [\"victim\"]")
+                    .bare(
+                        "warden",
+                        "warden",
+                        "target=1",
+                        &[0],
+                        SMALL,
+                        "stop = [\"victim\"]\nstart = [\"victim\"]\nrestart = [\"victim\"]",
+                    )
                     .bare("victim", "victim", "", &[1], "8 MiB", "")
                     .bare("witness", "victim", "", &[2], "8 MiB", "")
             },
@@ -335,7 +342,7 @@ fn bare() -> Vec<Job> {
                         "target=1 do=wait,sleep,restart,sleep,stop",
                         &[0],
                         SMALL,
-                        "control = [\"rogue\"]",
+                        "stop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]",
                     )
                     .bare("rogue", "rogue", "attack=spin-for-ever core=1", &[1, 2], SMALL, "")
             },
@@ -364,7 +371,7 @@ fn bare() -> Vec<Job> {
                         "target=1 do=sleep,start,gone",
                         &[0],
                         SMALL,
-                        "control = [\"guest\"]",
+                        "stop = [\"guest\"]\nstart = [\"guest\"]\nrestart = [\"guest\"]",
                     )
                     .bare("guest", "hello", "", &[1], SMALL, "autostart = false")
             },

@@ -16,8 +16,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// What the pupil is to be told.
-const LINES: [&str; 2] =
-    ["devices = [\"pci:00:08.0\", \"rtc\", \"uart1\"]", "control = [\"other\"]"];
+const LINES: [&str; 2] = ["devices = [\"pci:00:08.0\", \"rtc\", \"uart1\"]", "stop = [\"other\"]"];
 
 fn system(args: &str, more: &str) -> Manifest {
     // What would end it does not end a sandbox that learns.

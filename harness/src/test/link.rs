@@ -46,7 +46,7 @@ fn meeting(
     let mut manifest = Manifest::new().ends_with(ends);
     for (n, name) in NAMES.into_iter().enumerate() {
         let may = format!(
-            "control = {to:?}\nmay_connect = {{ to = {to:?}, slots = {slots}, size = \"{SENT}\" }}"
+            "stop = {to:?}\nstart = {to:?}\nrestart = {to:?}\nmay_connect = {{ to = {to:?}, slots = {slots}, size = \"{SENT}\" }}"
         );
         let steps = format!("do={}", steps[n]);
         let more = if n == 0 { &may } else { "" };

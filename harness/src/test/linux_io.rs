@@ -254,7 +254,14 @@ fn stopped(dir: &Path) -> Result<String, String> {
     let mut manifest = Manifest::new().ends_with(&["warden"]);
     let steps =
         "do=wait,nap,nap,restart,nap,nap,stop,sleep,sleep,sleep,sleep,sleep nap=2000 target=1";
-    manifest = manifest.bare("warden", "warden", steps, &[1], "4 MiB", "control = [\"linux\"]");
+    manifest = manifest.bare(
+        "warden",
+        "warden",
+        steps,
+        &[1],
+        "4 MiB",
+        "stop = [\"linux\"]\nstart = [\"linux\"]\nrestart = [\"linux\"]",
+    );
     manifest = VIRTIO.add(manifest, &job);
     manifest = manifest.bare("witness", "victim", "", &[2], "8 MiB", "");
     let seen = run(&manifest, dir, |options| {

@@ -15,7 +15,7 @@ pub fn jobs() -> Vec<Job> {
 /// A victim, and a rogue that has a channel of kind `program` to it and may restart it.
 pub fn system(args: &str) -> Manifest {
     let args = format!("victim={CANARY_HPA:#x} sandbox=0 {args}");
-    let control = "control = [\"victim\"]";
+    let control = "stop = [\"victim\"]\nstart = [\"victim\"]\nrestart = [\"victim\"]";
     let mut manifest = Manifest::new()
         .ends_with(&["rogue"])
         .bare("victim", "victim", "", &[0], VICTIM, "")

@@ -35,6 +35,7 @@ mod net;
 mod oracle;
 mod probe;
 mod program_link;
+mod rights;
 mod sarif;
 mod spoil;
 mod system;
@@ -70,6 +71,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(linux_link::jobs());
     jobs.extend(program_link::jobs());
     jobs.extend(control::jobs());
+    jobs.extend(rights::jobs());
     jobs.extend(net::jobs());
     jobs.extend(virtio::jobs());
     jobs.extend(trace::jobs());

@@ -489,7 +489,7 @@ fn doomed(manifest: Manifest) -> Manifest {
         "target=1 do=wait,sleep,stop patience=100",
         &[2],
         "4 MiB",
-        "control = [\"rogue\"]",
+        "stop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]",
     );
     manifest.0 = manifest.0.replace("ends_with = [\"rogue\"]", "ends_with = [\"warden\"]");
     manifest

@@ -111,7 +111,8 @@ fn meeting(bench: &Bench, parties: &[Party], ends: &[&str]) -> Result<Seen, Stri
         let Party(guest, steps, to) = party;
         let (name, own) = (NAMES[n], may(to));
         let asks = if steps.contains("ask-") {
-            format!("control = {:?}\n", [NAMES[1 - n]])
+            let to = [NAMES[1 - n]];
+            format!("stop = {to:?}\nstart = {to:?}\nrestart = {to:?}\n")
         } else {
             String::new()
         };

@@ -43,7 +43,7 @@ fn system() -> Manifest {
             "do=sleep,sleep,wait,sleep,sleep",
             &[0],
             "4 MiB",
-            "devices = [\"pit\", \"pmtimer\"]\ncontrol = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\nmay_connect = { to = [\"rogue\", \"big\"], slots = 1, size = \"8 KiB\" }",
+            "devices = [\"pit\", \"pmtimer\"]\nstop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\nmay_connect = { to = [\"rogue\", \"big\"], slots = 1, size = \"8 KiB\" }",
         )
         .bare(
             "rogue",

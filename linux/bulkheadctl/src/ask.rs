@@ -4,7 +4,9 @@
 use crate::Wrong;
 use crate::machine::{Machine, REFUSED, Status};
 use crate::why::Reader;
-use bulkhead_layout::hypercall::{BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
+use bulkhead_layout::hypercall::{
+    BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, NOT_RUNNING, OK,
+};
 use bulkhead_layout::report::State;
 use bulkhead_watch::state as name_of;
 use std::time::{Duration, Instant};
@@ -34,7 +36,7 @@ pub fn ask(
         "start" => other.start(),
         _ => other.restart(),
     };
-    done.map_err(|wrong| granted(wrong, "control", (other.index, name), why))
+    done.map_err(|wrong| granted(wrong, request, (other.index, name), why))
 }
 
 /// A refusal, with what would grant it.
@@ -72,6 +74,9 @@ impl Other<'_> {
         if before.state == State::Running {
             return Ok(format!("{} is running already\n", self.name));
         }
+        if before.state == State::Launching {
+            return Ok(self.is(self.until("that it runs", |now| now.state != State::Launching)?));
+        }
         self.request(CONTROL_START)?;
         Ok(self.is(self.begun(before)?))
     }
@@ -104,14 +109,20 @@ impl Other<'_> {
         format!("{} is {}, {} restarts{what}\n", self.name, name_of(now.state), now.restarts)
     }
 
-    /// Posts a request, after those that it has not taken yet.
+    /// Posts a request, after those that it has not taken yet, and no sooner than the manifest lets.
     fn request(&self, request: u64) -> Result<(), Wrong> {
         let begin = Instant::now();
         loop {
             match self.machine.control(self.index, request)? {
                 OK => return Ok(()),
                 BUSY if begin.elapsed() < self.wait => std::thread::sleep(PAUSE),
-                BUSY => return Err(self.late("that its monitor takes an earlier request")),
+                BUSY => return Err(self.late("that its monitor takes a request")),
+                NOT_RUNNING => {
+                    return Err(format!(
+                        "`{0}` does not run, and to start it takes `start = [\"{0}\"]` in the manifest",
+                        self.name
+                    ));
+                }
                 answer => return Err(format!("the monitors answered {answer:#x}")),
             }
         }

@@ -84,7 +84,7 @@ fn target<'a>(
 
 /// Restarts it. The first life is the image's whatever was loaded, so one that has not lived yet begins twice.
 fn again(other: &Other, why: &Result<Reader, Wrong>) -> Result<Status, Wrong> {
-    let begin = || other.anew().map_err(|e| granted(e, "control", (other.index, other.name), why));
+    let begin = || other.anew().map_err(|e| granted(e, "restart", (other.index, other.name), why));
     let now = begin()?;
     if now.restarts == 0 { begin() } else { Ok(now) }
 }

@@ -6,6 +6,7 @@ use bulkhead_layout::map::{REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::report::{self, State};
 use bulkhead_linux::devmem::{Info, Window};
 use bulkhead_linux::port;
+use bulkhead_plan::RIGHTS;
 use bulkhead_watch::{Exits, SandboxSnapshot};
 
 /// The machine, as far as this sandbox sees it.
@@ -62,7 +63,13 @@ impl Machine {
         names.iter().map(|name| self.index(name)).collect()
     }
 
-    /// Whether the manifest lets it stop, start and restart that one.
+    /// What the manifest lets it do to that one's life.
+    pub fn rights(&self, index: usize) -> impl Iterator<Item = &'static str> {
+        let all = RIGHTS.into_iter().zip(self.info.rights);
+        all.filter(move |(_, set)| set >> index & 1 != 0).map(|(name, _)| name)
+    }
+
+    /// Whether the manifest lets it stop, start or restart that one, and so ask for its state.
     pub fn controls(&self, index: usize) -> bool {
         self.info.control >> index & 1 != 0
     }

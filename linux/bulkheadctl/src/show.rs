@@ -31,13 +31,10 @@ fn text(value: &Value) -> String {
 /// Every sandbox, with the rights to it.
 pub fn list(machine: &Machine, form: Form) -> String {
     let rights = |n: usize| {
-        let all = [
-            (n == machine.info.index, "itself"),
-            (machine.controls(n), "control"),
-            (machine.observes(n), "observe"),
-            (machine.loads(n).is_some(), "load"),
-        ];
-        all.into_iter().filter(|(has, _)| *has).map(|(_, word)| word).collect::<Vec<_>>()
+        let own = (n == machine.info.index).then_some("itself");
+        let sees = machine.observes(n).then_some("observe");
+        let loads = machine.loads(n).map(|_| "load");
+        own.into_iter().chain(machine.rights(n)).chain(sees).chain(loads).collect::<Vec<_>>()
     };
     let all = machine.info.sandboxes.iter().enumerate();
     if form == Form::Json {
@@ -69,7 +66,7 @@ pub fn status(
         let (name, mut known) = (&machine.info.sandboxes[n], machine.known(n));
         // Who names one without a right to it hears the monitors' answer.
         if known.status.is_none() && !names.is_empty() {
-            let status = machine.status(n).map_err(|e| granted(e, "control", (n, name), why))?;
+            let status = machine.status(n).map_err(|e| granted(e, "start", (n, name), why))?;
             known.status = Some(status);
         }
         let [mut was, mut restarts, mut cores] = ["?", "-", "-"].map(str::to_owned);
@@ -175,7 +172,7 @@ fn seen(machine: &Machine, names: &[&str]) -> Result<Vec<usize>, Wrong> {
     match all.is_empty() {
         false => Ok(all),
         true => Err(format!(
-            "the manifest lets `{0}` see and control nobody; `observe = [...]` and `control = [...]` in its [[sandbox]] `{0}` would",
+            "the manifest lets `{0}` see and control nobody; `observe = [...]`, `stop`, `start` and `restart = [...]` in its [[sandbox]] `{0}` would",
             machine.info.name
         )),
     }

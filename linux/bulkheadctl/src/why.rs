@@ -5,7 +5,7 @@ use crate::Wrong;
 use crate::machine::Machine;
 use bulkhead_layout::report::{Denial, KIND_NAMES};
 use bulkhead_manifest::{Options, load, render};
-use bulkhead_plan::Plan;
+use bulkhead_plan::{Plan, RIGHTS};
 use bulkhead_watch::{Explained, explain, owner};
 use std::path::{Path, PathBuf};
 
@@ -48,8 +48,9 @@ impl Reader {
     /// The line that would let this sandbox control or observe another.
     pub fn grant(&self, key: &str, (index, name): (usize, &str)) -> String {
         let line = format!("{key} = [\"{name}\"]");
-        let places = self.plan.as_ref().filter(|_| key == "control").map(|plan| {
-            owner::control(plan, &plan.sandboxes[self.own.0], &plan.sandboxes[index]).allow
+        let right = RIGHTS.into_iter().find(|right| *right == key);
+        let places = self.plan.as_ref().zip(right).map(|(plan, right)| {
+            owner::control(plan, &plan.sandboxes[self.own.0], &plan.sandboxes[index], right).allow
         });
         match places {
             Some(place) => format!("{place} would grant it"),

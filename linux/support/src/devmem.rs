@@ -199,8 +199,10 @@ pub struct Info {
     pub name: String,
     /// Its index.
     pub index: usize,
-    /// Sandboxes that it may stop, start and restart, as a set.
+    /// Sandboxes that it may stop, start or restart, as a set.
     pub control: u32,
+    /// Those that it may stop, start and restart, as sets.
+    pub rights: [u32; 3],
     /// All sandboxes' names, by index.
     pub sandboxes: Vec<String>,
     /// Bytes of the image.
@@ -252,12 +254,15 @@ impl Info {
         let name = offset_of!(info::Info, name);
         // `sandboxes` and `control` share a word, as do `version` and `sandbox`.
         let rights = word(offset_of!(info::Info, sandboxes))?;
+        let over = offset_of!(info::Info, rights);
+        let over = [word(over)?, word(over + 8)?];
         let all = 0..(rights as u32 as usize).min(bulkhead_layout::MAX_SANDBOXES);
         let of = |n| page.bytes::<{ info::NAME }>(offset_of!(info::Info, names) + n * info::NAME);
         let sandboxes = all.map(|n| of(n).map(|bytes| text(&bytes)).ok_or_else(gone));
         Ok(Self {
             index: (word(offset_of!(info::Info, version))? >> 32) as usize,
             control: (rights >> 32) as u32,
+            rights: [over[0] as u32, (over[0] >> 32) as u32, over[1] as u32],
             sandboxes: sandboxes.collect::<io::Result<_>>()?,
             image: word(offset_of!(info::Info, image))?,
             name: text(&page.bytes::<{ info::NAME }>(name).ok_or_else(gone)?),

@@ -153,7 +153,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         ram: Vec::new(),
         devices: devices(cx, item),
         functions: functions(cx, item),
-        control: indices(cx, &item.control),
+        control: super::rights::control(cx, item),
         observe: indices(cx, &item.observe),
         actions,
         autostart: item.autostart,

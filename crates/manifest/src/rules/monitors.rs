@@ -36,7 +36,9 @@ pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     };
     for sandbox in &cx.sandboxes {
         let keys = [
-            ("control", !sandbox.control.is_empty()),
+            ("stop", !sandbox.stop.is_empty()),
+            ("start", !sandbox.start.is_empty()),
+            ("restart", !sandbox.restart.is_empty()),
             ("observe", !sandbox.observe.is_empty()),
             ("may_connect", sandbox.may_connect.is_some()),
             ("learn", sandbox.learn),

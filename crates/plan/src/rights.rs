@@ -1,0 +1,92 @@
+//! Rights over other sandboxes' lives, and what they can cost whom they are over: how often others' monitors may ring.
+
+use crate::{Plan, Sandbox};
+use bulkhead_layout::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, REQUESTS, index};
+
+/// The manifest's keys of these rights, by [`index`] of their request.
+pub const RIGHTS: [&str; REQUESTS] = ["stop", "start", "restart"];
+const _: () =
+    assert!(index(CONTROL_STOP) == 0 && index(CONTROL_START) == 1 && index(CONTROL_RESTART) == 2);
+
+/// A right over another sandbox's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// Whose life, by index.
+    pub sandbox: usize,
+    /// Nanoseconds between two requests, at least; whole microseconds.
+    pub every: u64,
+}
+
+impl Right {
+    /// As often as a manifest lets it if it does not say, ns.
+    pub const EVERY: u64 = 10_000_000;
+
+    /// Most requests in so many nanoseconds, wherever they begin.
+    #[must_use]
+    pub const fn most(self, window: u64) -> u64 {
+        window / if self.every == 0 { 1 } else { self.every } + 1
+    }
+}
+
+impl Sandbox {
+    /// Its right to make a request of another one.
+    #[must_use]
+    pub fn right(&self, request: u64, over: usize) -> Option<Right> {
+        self.control.get(index(request))?.iter().find(|right| right.sandbox == over).copied()
+    }
+
+    /// All that it may ask of another one.
+    pub fn rights(&self, over: usize) -> impl Iterator<Item = (&'static str, Right)> {
+        let of = move |(name, rights): (&&'static str, &Vec<Right>)| {
+            rights.iter().find(|right| right.sandbox == over).map(|right| (*name, *right))
+        };
+        RIGHTS.iter().zip(&self.control).filter_map(of)
+    }
+}
+
+/// How often one sandbox's monitor may ring for another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rings {
+    /// Who rings, by index.
+    pub sender: usize,
+    /// In a window of time, by rights over the other's life.
+    pub timed: u64,
+    /// Besides, once for each offer that the other has made or accepted of a channel made at run time.
+    pub consented: bool,
+}
+
+impl Plan {
+    /// Who may ring for a sandbox, and how often in so many nanoseconds. A ring is an exit of its first core, at most;
+    /// one that closes a channel, or ends its life, is one for each of its cores.
+    pub fn rings(&self, sandbox: usize, window: u64) -> impl Iterator<Item = Rings> {
+        let of = move |(sender, other): (usize, &Sandbox)| {
+            let timed = other.rights(sandbox).map(|(_, right)| right.most(window)).sum();
+            let meet = |slot: &crate::Slot| slot.concerns(sandbox) && slot.concerns(sender);
+            let consented = self.slots.iter().any(meet);
+            let any = sender != sandbox && (timed > 0 || consented);
+            any.then_some(Rings { sender, timed, consented })
+        };
+        self.sandboxes.iter().enumerate().filter_map(of)
+    }
+
+    /// How often others may interrupt a sandbox *while it lives*, by their rights over its life: a stop and a restart end
+    /// that life, and a start that comes when somebody else's was faster is one for each who may start it.
+    #[must_use]
+    pub fn rings_of_a_life(&self, sandbox: usize) -> usize {
+        let starters = |other: &&Sandbox| other.right(CONTROL_START, sandbox).is_some();
+        self.sandboxes.iter().filter(starters).count().saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_holds_one_more_than_fit() {
+        let right = Right { sandbox: 0, every: 100 };
+        assert_eq!([0, 99, 100, 1_000].map(|window| right.most(window)), [1, 1, 2, 11]);
+        // The checker refuses it; nothing here divides by it.
+        assert_eq!(Right { every: 0, ..right }.most(5), 6);
+    }
+}
