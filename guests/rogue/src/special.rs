@@ -3,7 +3,7 @@
 use crate::aim::Aim;
 use crate::expect::Got;
 use bulkhead_sdk::fault::{self, Fault, catch, try_rdmsr, try_wrmsr};
-use bulkhead_sdk::{apic, cpu, interrupt, layout, paging, time, user};
+use bulkhead_sdk::{apic, cpu, hypercall, interrupt, layout, paging, time, user};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -99,6 +99,13 @@ pub fn call_from_user(_: &Aim) -> Got {
 pub fn exit_from_user(_: &Aim) -> Got {
     paging::map_everything();
     user::hypercall(layout::hypercall::EXIT, 66)
+}
+
+/// A request of another sandbox's monitor, 5,000 times without a pause. How many were followed.
+pub fn flood<const REQUEST: u64>(aim: &Aim) -> Got {
+    use layout::hypercall::{CONTROL, OK};
+    let ask = || hypercall::raw(CONTROL, u64::from(aim.sandbox), REQUEST, 0, 0);
+    Ok((0..5_000).filter(|_| ask() == OK).count() as u64)
 }
 
 /// The local vector table with a delivery mode that would reach SMM or the

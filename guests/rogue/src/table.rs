@@ -305,6 +305,18 @@ pub static ATTACKS: &[Attack] = &[
         PortForeign(CONTROL, CONTROL_RESTART),
         Expect::Hypercall(CONTROL),
     ),
+    attack(
+        "start-flood",
+        "control-change",
+        Run(special::flood::<CONTROL_START>),
+        Expect::Hypercall(CONTROL),
+    ),
+    attack(
+        "restart-flood",
+        "control-rate",
+        Run(special::flood::<CONTROL_RESTART>),
+        Expect::Hypercall(CONTROL),
+    ),
     attack("status-foreign", "control-right", CallForeign(STATUS, 0), Expect::Hypercall(STATUS)),
     attack("offer-foreign", "connect-right", CallForeign(OFFER, 0), Expect::Hypercall(OFFER)),
     attack("offer-far", "connect-right", Call(OFFER, u64::MAX, 0), Expect::Hypercall(OFFER)),

@@ -79,6 +79,10 @@ static MUTATIONS: &[Mutation] = &[
     built("control-right", "control-restart", |seen| {
         seen.sandbox("victim").is_ok_and(|s| s.restarts == 1)
     }),
+    built("control-change", "start-flood", |seen| rung(seen) > 0),
+    built("control-rate", "restart-flood", |seen| {
+        seen.sandbox("victim").is_ok_and(|s| s.restarts > 1)
+    }),
     built("connect-right", "offer-foreign", |seen| {
         says(seen, "offer-foreign", "harmless 0xfffffffffffffffe")
     }),
@@ -399,6 +403,12 @@ fn unnoticed(seen: &Seen) -> bool {
     seen.console.contains("expected") && seen.denials.is_empty()
 }
 
+/// How often the rogue's monitor has rung for the victim's.
+fn rung(seen: &Seen) -> u64 {
+    let victim = seen.sandbox("victim").ok();
+    victim.and_then(|s| s.doorbells.get("rogue")).map_or(0, |rung| rung.rings)
+}
+
 fn exited_for(seen: &Seen, cause: &str) -> bool {
     let has = |s: &bulkhead_watch::Sandbox| {
         s.exits.boot.contains_key(cause) || s.exits.steady.contains_key(cause)
@@ -457,6 +467,11 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
         // The real-time clock's line.
         manifest = with_level(manifest, &bench.dir, 8)?;
         manifest.0 = manifest.0.replace("[\"uart1\"]", "[\"uart1\", \"rtc\"]");
+    }
+    if ["control-change", "control-rate"].contains(&mutation.rule) {
+        let often = "[{ sandbox = \"victim\", every = \"30 s\" }]";
+        let rights = format!("[\"uart1\"]\nstart = {often}\nrestart = {often}");
+        manifest.0 = manifest.0.replace("[\"uart1\"]", &rights);
     }
     let folder = match mutation.out {
         Out::Build if mutated => monitor_without(mutation.rule)?,
