@@ -17,6 +17,7 @@ mod monitor;
 mod peer;
 mod policies;
 mod recovery;
+mod rights;
 mod sched;
 mod system;
 mod tcp;
@@ -113,7 +114,8 @@ const LONG: &[Part] = &[
     part(&["kernel.text", "kernel.start"], kernel::text),
     part(&["channel.message", "channel.spin_kick"], channel::messages),
     part(&["channel.doorbell", "exits.channel_"], channel::doorbell),
-    part(&["channel.flood"], channel::flood),
+    part(&["channel.flood", "flight.jitter_right_bells"], channel::flood),
+    part(&rights::ROWS, rights::all),
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
     part(&["channel.tcp_"], tcp::streams),
