@@ -69,8 +69,8 @@ impl Plan {
         self.sandboxes.iter().enumerate().filter_map(of)
     }
 
-    /// How often others may interrupt a sandbox *while it lives*, by their rights over its life: a stop and a restart end
-    /// that life, and a start that comes when somebody else's was faster is one for each who may start it.
+    /// How often others may interrupt a sandbox *while it lives*, by their rights over its life: a stop and a restart
+    /// end that life, and a start that comes when somebody else's was faster is one for each who may start it.
     #[must_use]
     pub fn rings_of_a_life(&self, sandbox: usize) -> usize {
         let starters = |other: &&Sandbox| other.right(CONTROL_START, sandbox).is_some();

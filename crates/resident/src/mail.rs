@@ -1,7 +1,7 @@
 //! Requests of one sandbox's monitor to another's: to stop, to start, to restart its guest.
 //!
-//! The sender's mailbox has one numbered request for each receiver; the receiver acknowledges its number, and then acts.
-//! Nobody waits for anybody. A request is posted, and the receiver interrupted by an NMI, only if
+//! The sender's mailbox has one numbered request for each receiver; the receiver acknowledges its number, and then
+//! acts. Nobody waits for anybody. A request is posted, and the receiver interrupted by an NMI, only if
 //!
 //! * it changes something: the receiver's monitor says in its own mailbox what its guest is doing;
 //! * the one before is acknowledged;

@@ -180,8 +180,8 @@ fn nanoseconds(snapshot: &Snapshot, now_tsc: u64, hz: u64) -> u64 {
     (u128::from(ticks) * 1_000_000_000 / u128::from(hz)) as u64
 }
 
-/// Who rang for a sandbox in so many nanoseconds, and how often that was allowed. What came within the sandbox itself is
-/// left out.
+/// Who rang for a sandbox in so many nanoseconds, and how often that was allowed. What came within the sandbox itself
+/// is left out.
 fn doorbells(
     plan: &Plan,
     index: usize,

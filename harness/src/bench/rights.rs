@@ -1,4 +1,4 @@
-//! What a holder of a right who abuses it can do to a flight controller: its worst jitter, a row for each right there is.
+//! What a holder of a right who abuses it can do to a flight controller: its worst jitter, a row for each right.
 
 use super::Found;
 use super::figure::{Figure, Must};
