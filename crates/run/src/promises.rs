@@ -153,7 +153,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         cores: own.cores.len() as u64,
         functions: own.functions.len() as u64,
         rings: connects || plan.channels.iter().any(rung),
-        asks: connects || !own.control.is_empty(),
+        asks: connects || own.control.iter().any(|rights| !rights.is_empty()),
         connects,
         console,
         seconds: sandbox.exits.steady_seconds.ceil() as u64,

@@ -127,7 +127,7 @@ fn has(who: &Sandbox, plan: &Plan, key: &str) -> Vec<String> {
     match key {
         "stop" | "start" | "restart" => {
             let of = RIGHTS.iter().zip(&who.control).filter(|(name, _)| **name == key);
-            of.flat_map(|(_, rights)| rights).map(|right| over(right)).collect()
+            of.flat_map(|(_, rights)| rights).map(over).collect()
         }
         "observe" => names(&who.observe),
         _ => {
