@@ -180,6 +180,10 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
         .chain(sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf)))
         .collect();
     let memory: u64 = sandbox.ram.iter().map(|ram| ram.len).sum();
+    let lives = match table::over_lives(plan, index) {
+        none if none == "-" => "controls nobody".into(),
+        some => format!("may {some}"),
+    };
     let lines = [
         ("runs", table::guest(&sandbox.guest)),
         ("has", format!("core {}, {}", cores.join(", "), show(memory))),
@@ -191,10 +195,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
                 short => short,
             },
         ),
-        (
-            "rights",
-            format!("may {}, observes {}", table::over_lives(plan, index), names(&sandbox.observe)),
-        ),
+        ("rights", format!("{lives}, observes {}", names(&sandbox.observe))),
         ("on denial", denial(sandbox)),
     ];
     for (row, (label, text)) in lines.iter().enumerate() {
