@@ -4,6 +4,7 @@
 //! the run is not right) or 2 (the command line is not).
 
 mod cmd;
+mod denied;
 mod interrupt;
 mod kernel;
 mod kernel_picture;

@@ -13,6 +13,16 @@ pub fn result(text: &str) {
     }
 }
 
+/// Columns of the terminal that results go to, if it is one.
+pub fn columns() -> Option<usize> {
+    /// What is taken for one that does not say.
+    const USUAL: usize = 80;
+    let out = std::io::stdout();
+    let size = || rustix::termios::tcgetwinsize(&out).ok();
+    let columns = || size().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    out.is_terminal().then(|| columns().unwrap_or(USUAL))
+}
+
 /// Prints a complaint.
 pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "bulkhead: {text}");

@@ -120,7 +120,7 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
                 m.serial(1).contains(until).then_some(())
             })?;
             running.quit()?;
-            print!("{}", running.serial(1));
+            print!("{}", running.serial(1).text());
             let counts = running.counts()?;
             for vcpu in counts.vcpus() {
                 println!("core {vcpu}: {} instructions", counts.instructions(vcpu, None));

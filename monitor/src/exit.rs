@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::record::{self, count};
 use crate::vmrun::Frame;
 use crate::{cpuid, hypercall, mail, msr, port};
-use bulkhead_resident::report::{Cause, Kind};
+use bulkhead_resident::report::{Cause, Condition};
 use bulkhead_resident_x86::vmcb::{self, exit};
 
 /// Instruction lengths where the processor does not save the next RIP; the
@@ -54,14 +54,14 @@ fn rare(core: Core) -> bool {
         exit::NMI => mail::doorbell(core, Cause::Doorbell),
         exit::SMI | exit::INIT => mail::doorbell(core, Cause::Other),
         exit::SHUTDOWN | exit::INVALID => {
-            record::deny_hard(core, Kind::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0)
+            record::deny_hard(core, Condition::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0)
         }
         // Without devices that bypass caches there is nothing to write back or
         // to lose; both would only slow the machine down for everybody:
         // docs/decisions/0011-cache-instructions.md.
         exit::INVD | exit::WBINVD => done(core, Cause::Cache),
         code @ 0x40..=0x5F => reflect(core, code - exit::EXCEPTION),
-        code => record::refuse(core, Kind::Instruction, u64::from(code), 0, vmcb::UD),
+        code => record::refuse(core, Condition::Instruction, u64::from(code), 0, vmcb::UD),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{enforced, life, link, mail};
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
 use bulkhead_resident::hypercall::{Call, DENIED, NULL, OK, decide, number};
-use bulkhead_resident::report::{self, Cause, Kind, State};
+use bulkhead_resident::report::{self, Cause, State};
 use bulkhead_resident_x86::vmcb;
 
 #[inline(always)]
@@ -28,9 +28,9 @@ pub fn decided(core: Core, call: u64, length: u64) -> bool {
     let (config, frame) = (config(), core.frame);
     let [first, second] = [frame.rdi.get(), frame.rsi.get()];
     let wanted = decide(call, [first, second], config.sandboxes, &config.rights, enforced);
-    if wanted == Call::Denied {
+    if let Call::Denied(lacks) = wanted {
         // Both arguments are needed to say what would have granted it.
-        if deny(core, Kind::Hypercall, call, first.min(u64::from(u32::MAX)) | second << 32) {
+        if deny(core, lacks, call, first.min(u64::from(u32::MAX)) | second << 32) {
             return true;
         }
         core.vmcb().set(vmcb::RAX, DENIED);
@@ -50,7 +50,7 @@ pub fn decided(core: Core, call: u64, length: u64) -> bool {
         Call::Status(of) => mailbox(of).status.load(Ordering::Acquire),
         Call::Slot(slot) => link::call(core, call, slot, [first, second]),
         Call::Answer(result) => result,
-        Call::Denied => DENIED,
+        Call::Denied(_) => DENIED,
     };
     core.vmcb().set(vmcb::RAX, result);
     skip(core, length)

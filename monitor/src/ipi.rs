@@ -8,7 +8,7 @@ use crate::{enforced, life};
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::wrmsr;
 use bulkhead_resident::bell::Word;
-use bulkhead_resident::report::{Cause, Kind, State};
+use bulkhead_resident::report::{Cause, State};
 use bulkhead_resident_x86::icr::{self, Ipi, To};
 use bulkhead_resident_x86::{msr, vmcb};
 
@@ -40,12 +40,12 @@ pub fn send(core: Core, value: u64) -> bool {
         Ipi::Init(to) => signal_each(core, to, INIT),
         Ipi::Startup(to, vector) => signal_each(core, to, STARTUP | u32::from(vector)),
         Ipi::Ignore => {}
-        Ipi::Denied => {
+        Ipi::Denied(condition) => {
             if !enforced("ipi-destination") {
                 // SAFETY: none; this is the mutation gate's build.
                 unsafe { wrmsr(msr::X2APIC_ICR, value) };
             }
-            if deny(core, Kind::Ipi, value, 0) {
+            if deny(core, condition, value, 0) {
                 return true;
             }
             return skip(core, TWO_BYTES);

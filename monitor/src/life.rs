@@ -15,7 +15,7 @@ use bulkhead_resident::MAX_CORES;
 use bulkhead_resident::load::{HEAD, Head, PROGRAM_GPA, sum};
 use bulkhead_resident::map::{CORE_STRIDE, GUEST_VA};
 use bulkhead_resident::record::{Op, RecordMemory, play};
-use bulkhead_resident::report::{Kind, State};
+use bulkhead_resident::report::{Condition, State};
 use bulkhead_resident_x86::icr::{self, To};
 use bulkhead_resident_x86::{msr, vmcb};
 
@@ -249,7 +249,7 @@ fn assemble(core: Core) {
     // Also before the first life: the firmware has used devices. What they have
     // sent goes with the rest.
     if let Err(register) = pci::quiet() {
-        record(core, Kind::Device, register, 0);
+        record(core, Condition::DeviceRest, register, 0);
         fail(core);
     }
     quiet();

@@ -2,14 +2,14 @@
 //! everything else, which is denied.
 
 use crate::core::{Core, config};
-use crate::record::{count, deny, deny_hard};
+use crate::record::{count, deny_hard, deny_register};
 use crate::vmrun::Frame;
 use crate::{enforced, ioapic, pci};
 use ::core::ptr::read_volatile;
 use bulkhead_mmio::{Access, Bytes, Memory, Registers, State, decode, fetch};
 use bulkhead_resident::map::GUEST_VA;
 use bulkhead_resident::monitor::Ram;
-use bulkhead_resident::report::{Cause, Kind};
+use bulkhead_resident::report::{Cause, Condition};
 use bulkhead_resident_x86::vmcb;
 
 /// Bits of EXITINFO1 (APM 15.25.6).
@@ -30,7 +30,12 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
     let same = |a: &Access| a.written(&core).is_some() == (error & WRITE != 0);
     let access = access.filter(|a| same(a) || !enforced("decoder-direction"));
     let Some(access) = access else {
-        return deny_hard(core, Kind::Memory, address, error);
+        let condition = match error {
+            _ if error & FETCH != 0 => Condition::MemoryFetch,
+            _ if error & WRITE != 0 => Condition::MemoryWrite,
+            _ => Condition::MemoryRead,
+        };
+        return deny_hard(core, condition, address, error);
     };
     let write = access.written(&core);
     count(core, if pci::rings(address) { Cause::Ring } else { Cause::Config });
@@ -40,7 +45,7 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
     };
     let value = match result {
         Ok(value) => value,
-        Err(register) if deny(core, Kind::Device, register, write.unwrap_or(0)) => return true,
+        Err(register) if deny_register(core, register, write) => return true,
         Err(_) => u64::MAX,
     };
     let mut registers = core;

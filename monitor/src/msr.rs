@@ -5,7 +5,7 @@ use crate::exit::done;
 use crate::{enforced, ipi, record};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_resident::monitor::Quiet;
-use bulkhead_resident::report::{Cause, Kind};
+use bulkhead_resident::report::{Cause, Condition};
 use bulkhead_resident_x86::{icr, msr, vmcb};
 
 #[inline(always)]
@@ -47,7 +47,7 @@ fn other(core: Core, register: u32, written: Option<u64>) -> bool {
             vmcb.set(vmcb::RAX, found & 0xFFFF_FFFF);
             core.frame.rdx.set(found >> 32);
         }
-        _ => return refuse(core, register, written.unwrap_or(0)),
+        _ => return refuse(core, register, written),
     }
     done(core, Cause::Msr)
 }
@@ -82,7 +82,7 @@ fn efer(core: Core, value: u64) -> bool {
     if enforced("efer-svme") && value & vmcb::EFER_SVME != 0
         || value & !(vmcb::EFER_GUEST | vmcb::EFER_LMA | vmcb::EFER_SVME) != 0
     {
-        return refuse(core, msr::EFER, value);
+        return refuse(core, msr::EFER, Some(value));
     }
     if changed & vmcb::EFER_LME != 0 && vmcb.get(vmcb::CR0) & PG != 0 {
         vmcb.set(vmcb::EVENT_INJ, vmcb::GP);
@@ -95,6 +95,7 @@ fn efer(core: Core, value: u64) -> bool {
 }
 
 /// Denied: a record, and #GP as from a register that does not exist.
-fn refuse(core: Core, register: u32, value: u64) -> bool {
-    record::refuse(core, Kind::Msr, u64::from(register), value, vmcb::GP)
+fn refuse(core: Core, register: u32, written: Option<u64>) -> bool {
+    let condition = if written.is_some() { Condition::MsrWrite } else { Condition::MsrRead };
+    record::refuse(core, condition, u64::from(register), written.unwrap_or(0), vmcb::GP)
 }

@@ -1,11 +1,11 @@
 //! Accesses to ports that are not the sandbox's: reads give all ones, writes go nowhere.
 
 use crate::core::{Core, config, slice};
-use crate::record::{count, deny};
+use crate::record::{count, deny, deny_register};
 use crate::{hypercall, life, mail, pci, vmware};
 use bulkhead_resident::hypercall::{BELL_PORT, CALL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
 use bulkhead_resident::monitor::Quiet;
-use bulkhead_resident::report::{Cause, Kind, State};
+use bulkhead_resident::report::{Cause, Condition, State};
 use bulkhead_resident_x86::vmcb;
 
 pub fn handle(core: Core) -> bool {
@@ -41,7 +41,7 @@ pub fn handle(core: Core) -> bool {
         let write = (!read).then_some(rax as u32);
         match pci::port(port, size, write) {
             Ok(value) => return done(core, info, u64::from(value)),
-            Err(at) if deny(core, Kind::Device, at, u64::from(write.unwrap_or(0))) => return true,
+            Err(at) if deny_register(core, at, write.map(u64::from)) => return true,
             Err(_) => return done(core, info, u64::MAX),
         }
     }
@@ -51,8 +51,11 @@ pub fn handle(core: Core) -> bool {
             if port == vmware::PORT && read { vmware::call(core) } else { value }
         }
         None => {
-            let written = if read { 0 } else { rax & 0xFFFF_FFFF };
-            if deny(core, Kind::Port, u64::from(port), written) {
+            let (condition, written) = match read {
+                true => (Condition::PortRead, 0),
+                false => (Condition::PortWrite, rax & 0xFFFF_FFFF),
+            };
+            if deny(core, condition, u64::from(port), written) {
                 return true;
             }
             u64::MAX

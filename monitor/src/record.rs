@@ -4,7 +4,7 @@ use crate::core::{Core, config, report};
 use crate::life;
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use bulkhead_cpu_x86::rdtsc;
-use bulkhead_resident::report::{Cause, DENIALS, Denial, Kind, State};
+use bulkhead_resident::report::{CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST, State};
 use bulkhead_resident_x86::vmcb;
 
 /// Counts an exit.
@@ -19,42 +19,80 @@ pub fn count(core: Core, cause: Cause) {
 
 /// Records a denied access and does what the manifest says. True: the guest
 /// starts afresh. False: the caller makes the access harmless.
-pub fn deny(core: Core, kind: Kind, address: u64, info: u64) -> bool {
+pub fn deny(core: Core, condition: Condition, address: u64, info: u64) -> bool {
     count(core, Cause::Denied);
-    record(core, kind, address, info);
-    match config().ends[kind as usize] {
+    record(core, condition, address, info);
+    match config().ends[condition.kind() as usize] {
         0 => false,
         then => life::end(core, u32::from(then), 0),
     }
 }
 
-/// Records what was denied, or what went wrong.
-pub fn record(core: Core, kind: Kind, address: u64, info: u64) {
+/// Records what was denied, or what went wrong: as the newest, among the first of its life, and as
+/// the first that its condition has refused. No number of later ones overwrites the last of these
+/// (docs/decisions/0032-evidence.md).
+pub fn record(core: Core, condition: Condition, address: u64, info: u64) {
+    let life = core.local().incarnation.get();
+    let counters = core.counters();
+    // SAFETY: this core alone writes its counters; all were zeros at the first launch.
+    let (before, of_life) = unsafe {
+        let before = read_volatile(addr_of_mut!((*counters).denials));
+        if read_volatile(addr_of_mut!((*counters).life)) != life {
+            write_volatile(addr_of_mut!((*counters).life), life);
+            write_volatile(addr_of_mut!((*counters).life_denials), before);
+        }
+        (before, before - read_volatile(addr_of_mut!((*counters).life_denials)))
+    };
     let denial = Denial {
-        seq: 0,
+        seq: before + 1,
         tsc: rdtsc(),
         rip: core.vmcb().get(vmcb::RIP),
         address,
         info,
-        kind: kind as u32,
-        incarnation: core.local().incarnation.get(),
+        kind: condition.kind() as u16,
+        condition: condition as u16,
+        incarnation: life,
     };
-    let counters = core.counters();
-    // SAFETY: this core alone writes its records. `seq` is 0 while the rest is
-    // written (stores are not reordered, APM 7.2), so a reader can tell.
+    // SAFETY: as above; every index is below its array's size.
     unsafe {
-        let number = read_volatile(addr_of_mut!((*counters).denials)) + 1;
-        let slot = addr_of_mut!((*counters).ring[(number as usize).wrapping_sub(1) % DENIALS]);
-        write_volatile(addr_of_mut!((*slot).seq), 0);
-        write_volatile(slot, denial);
-        write_volatile(addr_of_mut!((*slot).seq), number);
-        write_volatile(addr_of_mut!((*counters).denials), number);
+        let tally = addr_of_mut!((*counters).tallies[condition as usize % CONDITIONS]);
+        let count = read_volatile(addr_of_mut!((*tally).count));
+        if count == 0 {
+            keep(addr_of_mut!((*tally).first), &denial);
+        }
+        write_volatile(addr_of_mut!((*tally).count), count + 1);
+        if of_life < FIRST as u64 {
+            keep(addr_of_mut!((*counters).first[of_life as usize]), &denial);
+        }
+        keep(addr_of_mut!((*counters).ring[before as usize % DENIALS]), &denial);
+        write_volatile(addr_of_mut!((*counters).denials), before + 1);
     }
 }
 
+/// Stores a record. Its `seq` is 0 while the rest is written (stores are not reordered, APM 7.2),
+/// so a reader can tell.
+///
+/// # Safety
+/// `slot` is one of this core's own, which no other core writes.
+#[inline(never)]
+unsafe fn keep(slot: *mut Denial, denial: &Denial) {
+    // SAFETY: by the caller.
+    unsafe {
+        write_volatile(addr_of_mut!((*slot).seq), 0);
+        write_volatile(slot, Denial { seq: 0, ..*denial });
+        write_volatile(addr_of_mut!((*slot).seq), denial.seq);
+    }
+}
+
+/// [`deny`], for a mediated device's register and what was written there, if anything was.
+pub fn deny_register(core: Core, register: u64, written: Option<u64>) -> bool {
+    let condition = if written.is_some() { Condition::DeviceWrite } else { Condition::DeviceRead };
+    deny(core, condition, register, written.unwrap_or(0))
+}
+
 /// As [`deny`], and for the guest an exception in place of the instruction.
-pub fn refuse(core: Core, kind: Kind, address: u64, info: u64, exception: u64) -> bool {
-    let ended = deny(core, kind, address, info);
+pub fn refuse(core: Core, condition: Condition, address: u64, info: u64, exception: u64) -> bool {
+    let ended = deny(core, condition, address, info);
     if !ended {
         core.vmcb().set(vmcb::EVENT_INJ, exception);
     }
@@ -62,8 +100,8 @@ pub fn refuse(core: Core, kind: Kind, address: u64, info: u64, exception: u64) -
 }
 
 /// As [`deny`], for what cannot be made harmless: `ignore` stops the sandbox.
-pub fn deny_hard(core: Core, kind: Kind, address: u64, info: u64) -> bool {
-    deny(core, kind, address, info) || life::end(core, State::Stopped as u32, 0)
+pub fn deny_hard(core: Core, condition: Condition, address: u64, info: u64) -> bool {
+    deny(core, condition, address, info) || life::end(core, State::Stopped as u32, 0)
 }
 
 /// An exception in the monitor: `stack` is what the processor pushed.

@@ -107,6 +107,15 @@ impl Write for Writer {
     }
 }
 
+/// Prints one byte as it is to a selected device; without one, nothing.
+pub fn byte(byte: u8) {
+    match PORT.load(Ordering::Relaxed) {
+        0 => {}
+        port if port & PLAIN != 0 => outb(port as u16, byte),
+        port => uart_put(port as u16, byte),
+    }
+}
+
 /// Used by [`crate::print!`].
 pub fn print(text: fmt::Arguments<'_>) {
     let mut writer = Writer { buffer: [0; CHUNK], len: 0 };

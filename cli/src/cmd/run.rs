@@ -1,13 +1,15 @@
 //! `bulkhead run`: boots a system in QEMU and tells what happens.
 
 use super::ManifestArguments;
+use crate::denied::Denied;
 use crate::interrupt::Interrupt;
 use crate::output;
 use bulkhead_layout::report::State;
 use bulkhead_qemu::Time;
-use bulkhead_run::{Event, Options, Outcome, judge};
+use bulkhead_run::{Event, Log, Options, Outcome, judge};
+use bulkhead_watch::Untrusted;
 use std::fs::{File, TryLockError};
-use std::io::IsTerminal;
+use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -41,6 +43,9 @@ pub struct Arguments {
     /// Give up after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     limit: u64,
+    /// Show all that serial ports sent, not only their last lines.
+    #[arg(long)]
+    serial: bool,
     /// Write the report, as JSON.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -53,9 +58,12 @@ const INTERRUPTED: u8 = 130;
 const NOT_JUDGED: &str = "  not judged: this was a live run, in which you stop and start what you like, and the emulator's threads \
     wait for the host's cores; CI=true or --icount runs the scenario in virtual time and judges every promise\n";
 
-/// A guest that was cut off may have left its own screen, without a cursor: back to
-/// the usual one, below what is there.
-const LEAVE_SCREEN: &str = "\x1b[?1047l\x1b[?25h\x1b[999H\n";
+/// The guest that had the terminal may have left anything there: a sequence that never ends, another
+/// screen, no cursor, hidden letters, a smaller region, another character set, no wrapping. What is
+/// printed from here on is to be seen: ST and CAN end a sequence, DECSTR resets, the rest names what
+/// some terminals leave out of that; below what is there.
+const LEAVE_SCREEN: &str =
+    "\x1b\\\x18\x1b[!p\x1b[?1047l\x1b[?25h\x1b[?7h\x1b[?5l\x1b[0m\x1b[r\x1b(B\x0f\x1b[999H\n";
 
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -104,14 +112,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();
     options.stop = Some(Box::new(move || asked.came()));
+    let mut denied = Denied::default();
     let result = bulkhead_run::run(checked, &options, |event| {
         if let Event::Started(_) = event {
             interrupt.arm();
         }
-        tell(&event, shown);
+        tell(event, &mut denied, shown);
     });
+    output::result(&denied.rest());
     let interrupted = interrupt.came();
-    if interrupted && terminal {
+    if terminal {
         output::result(LEAVE_SCREEN);
     }
     let mut outcome = match result {
@@ -122,7 +132,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if timed {
         outcome.report.promises = judge(&outcome, timed);
     }
-    let status = finish(&outcome, timed, arguments.report.as_ref());
+    let status = finish(&outcome, arguments, timed);
     if interrupted {
         output::complain("interrupted");
         return ExitCode::from(INTERRUPTED);
@@ -153,16 +163,24 @@ pub fn free_folder(name: &str) -> Result<(PathBuf, File), String> {
     Err(format!("{MOST} runs of {name} are under way here"))
 }
 
-fn tell(event: &Event, shown: bool) {
+fn tell(event: Event, denied: &mut Denied, shown: bool) {
     match event {
         Event::Started(_) => {}
         _ if !shown => {}
         Event::Console(name, text) => {
-            for line in text.lines() {
-                output::result(&format!("[{name}] {line}\n"));
+            for row in text.rows(&format!("[{name}] "), output::columns()) {
+                output::result(&(row + "\n"));
             }
         }
-        Event::Denied(denial) => output::result(&format!("[denied] {denial}\n")),
+        Event::Lost(name, bytes) => output::result(&format!(
+            "[lost] {name}: {bytes} bytes of its console were overwritten before they were read\n"
+        )),
+        Event::Denied(denial) => {
+            denied.tell(denial).iter().for_each(|line| output::result(line));
+        }
+        Event::Overwritten(name, core, records) => output::result(&format!(
+            "[denied] {name} core {core}: {records} records were overwritten before they were read\n"
+        )),
         Event::Blocked(event) => output::result(&format!("[blocked] {event}\n")),
         Event::State(name, state)
             if matches!(state, State::Stopped | State::Exited | State::Failed) =>
@@ -173,33 +191,88 @@ fn tell(event: &Event, shown: bool) {
     }
 }
 
+/// How a serial port is called among the logs.
+const SERIAL: &str = "serial port";
+/// Lines of a serial port that are shown at the end.
+const LAST: usize = 12;
+
+/// Prints all that a serial port sent, escaped, line by line: it may be long.
+fn show_whole(log: &Log) -> std::io::Result<()> {
+    /// Bytes that are taken for a line at most.
+    const LINE: u64 = 1 << 16;
+    let (mark, columns) = (format!("  {}: ", log.name), output::columns());
+    let mut file = BufReader::new(File::open(&log.path)?);
+    loop {
+        let mut bytes = Vec::new();
+        if (&mut file).take(LINE).read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(());
+        }
+        for row in Untrusted::new(bytes).rows(&mark, columns) {
+            output::result(&(row + "\n"));
+        }
+    }
+}
+
 /// Prints the end report and writes the file.
-fn finish(outcome: &Outcome, timed: bool, file: Option<&PathBuf>) -> ExitCode {
+fn finish(outcome: &Outcome, arguments: &Arguments, timed: bool) -> ExitCode {
+    let (file, whole) = (arguments.report.as_ref(), arguments.serial);
     let report = &outcome.report;
     let mut text = String::new();
-    for serial in outcome.serials.iter().skip(1).filter(|s| !s.is_empty()) {
-        let lines: Vec<_> = serial.lines().collect();
-        let last = lines.len().saturating_sub(12);
-        text += "last lines of a serial port:\n";
-        lines[last..].iter().for_each(|l| text += &format!("  {l}\n"));
+    let serials = outcome.serials.iter().enumerate().skip(1);
+    for (n, serial) in serials.filter(|(_, s)| !whole && !s.is_empty()) {
+        let mark = format!("  serial port {}: ", n + 1);
+        for row in serial.last_rows(LAST, &mark, output::columns()) {
+            text += &(row + "\n");
+        }
+    }
+    for log in outcome.logs.iter().filter(|log| whole && log.name.starts_with(SERIAL)) {
+        if let Err(error) = show_whole(log) {
+            output::complain(&format!("{}: {error}", log.path.display()));
+        }
     }
     text += &format!("\n{}: report\n", report.system);
     for sandbox in &report.sandboxes {
         text += &format!(
-            "  {:<12} cores {:?}, {}, {} restarts, {} denied accesses; exits: boot {}, steady {} in {:.2} s\n",
+            "  {:<12} cores {:?}, {}, {} restarts, {} denied accesses{}; exits: boot {}, steady {} in {:.2} s\n",
             sandbox.name,
             sandbox.cores,
             sandbox.state,
             sandbox.restarts,
             sandbox.denials,
+            match sandbox.overwritten {
+                0 => String::new(),
+                records => format!(", {records} records overwritten by later ones"),
+            },
             sandbox.exits.boot.values().sum::<u64>(),
             sandbox.exits.steady.values().sum::<u64>(),
             sandbox.exits.steady_seconds
         );
+        for refused in sandbox.by_condition.iter().filter(|_| sandbox.overwritten > 0) {
+            let first = refused.first.as_ref().map_or("being written".into(), ToString::to_string);
+            text += &format!("    {} ×{}, the first: {first}\n", refused.condition, refused.count);
+        }
+    }
+    if report.blocked_dma_full {
+        text += "  the IOMMU's log is full: what it blocked later is not among the lines above\n";
     }
     for promise in &report.promises {
         let mark = if promise.held { "held  " } else { "BROKEN" };
         text += &format!("  {mark} {}: {}\n", promise.name, promise.detail);
+    }
+    for log in &outcome.logs {
+        text += &format!(
+            "  {}: {} bytes, as they came, in {}",
+            log.name,
+            log.bytes,
+            log.path.display()
+        );
+        if log.cut + log.lost > 0 {
+            let Log { cut, lost, .. } = log;
+            text += &format!(
+                ", but {cut} that did not fit and {lost} that were overwritten before they were read"
+            );
+        }
+        text.push('\n');
     }
     let plan = &outcome.baked.plan;
     for (who, lessons) in plan.sandboxes.iter().zip(&outcome.lessons).filter(|(who, _)| who.learn) {

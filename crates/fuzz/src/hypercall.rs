@@ -3,6 +3,7 @@
 
 use crate::{Input, Seen};
 use bulkhead_layout::hypercall::{self as calls, Call, Rights, decide, number};
+use bulkhead_layout::report::Condition;
 use bulkhead_pci_fake::Words;
 
 /// Calls of one sandbox after another.
@@ -32,7 +33,7 @@ fn without(rule: &str, bytes: &[u8]) -> Result<Seen, String> {
                 "{rights:?}: {rax:#x}({first:#x}, {second:#x}) at {cpl}: {decided:?}"
             ));
         }
-        seen.add(!matches!(decided, Call::Denied | Call::Answer(_)));
+        seen.add(!matches!(decided, Call::Denied(_) | Call::Answer(_)));
     }
     Ok(seen)
 }
@@ -91,10 +92,12 @@ fn may(
                 && u64::from(slot) == first
                 && has(rights.slots)
         }
-        Call::Denied => match rax {
-            calls::CONTROL | calls::STATUS => first >= 32 || !named(first as u32),
-            calls::OFFER => !has(rights.connect),
-            calls::ACCEPT..=calls::SLOT => !has(rights.slots),
+        Call::Denied(lacks) => match rax {
+            calls::CONTROL | calls::STATUS => {
+                lacks == Condition::Control && (first >= 32 || !named(first as u32))
+            }
+            calls::OFFER => lacks == Condition::Connect && !has(rights.connect),
+            calls::ACCEPT..=calls::SLOT => lacks == Condition::Slot && !has(rights.slots),
             _ => false,
         },
     }

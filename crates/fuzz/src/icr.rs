@@ -37,13 +37,13 @@ pub fn run(bytes: &[u8]) -> Result<Seen, String> {
             Ipi::Init(to) if kind == 5 && low & 1 << 14 != 0 => reaches(&cores, to),
             Ipi::Startup(to, vector) if kind == 6 && vector == low as u8 => reaches(&cores, to),
             Ipi::Ignore if kind == 5 && low & 1 << 14 == 0 => Ok(()),
-            Ipi::Denied => Ok(()),
+            Ipi::Denied(_) => Ok(()),
             _ => Err("another kind"),
         };
         if let Err(what) = told {
             return wrong(&format!("{decided:?}: {what}"));
         }
-        seen.add(decided != Ipi::Denied);
+        seen.add(!matches!(decided, Ipi::Denied(_)));
         vector_table(&mut input)?;
     }
     Ok(seen)

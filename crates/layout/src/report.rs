@@ -35,6 +35,30 @@ pub const KIND_NAMES: [&str; KINDS] = [
     "triple-fault",
     "device-violation",
 ];
+/// Their names in reports, by [`Condition`].
+pub const CONDITION_NAMES: [&str; CONDITIONS] = [
+    "memory-read",
+    "memory-write",
+    "memory-fetch",
+    "port-read",
+    "port-write",
+    "msr-read",
+    "msr-write",
+    "ipi-reserved-bits",
+    "ipi-level-triggered",
+    "ipi-mode",
+    "ipi-shorthand",
+    "ipi-logical",
+    "ipi-destination",
+    "instruction",
+    "control-right",
+    "connect-right",
+    "slot-right",
+    "shutdown",
+    "device-read",
+    "device-write",
+    "device-not-at-rest",
+];
 
 /// Bytes of a report with `cores` cores.
 #[must_use]

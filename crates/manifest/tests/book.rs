@@ -153,7 +153,8 @@ fn shared_pages_have_every_field_where_it_is() {
         windows, apic_ids, window, args, bells);
     let report = rows!(report::Report: magic, version, sandbox, state, exit_code, restarts, begin_tsc,
         played_tsc, launch_tsc, violation_tsc, state_tsc, fault, cores);
-    let core = rows!(report::CoreReport: exits, denials, boot_exits, console_written, steady_tsc, ring, console);
+    let core = rows!(report::CoreReport: exits, denials, boot_exits, console_written, steady_tsc, ring, first,
+        tallies, life_denials, life, console);
     let text = read("docs/shared-pages.md");
     for (offset, field) in info.into_iter().chain(report).chain(core) {
         let row = |line: &&str| {
@@ -164,6 +165,7 @@ fn shared_pages_have_every_field_where_it_is() {
         assert!(text.lines().any(|l| row(&l)), "no row for {field} at {offset}");
     }
     has("docs/shared-pages.md", quoted(report::CAUSE_NAMES.map(str::to_owned)));
+    has("docs/shared-pages.md", quoted(report::CONDITION_NAMES.map(str::to_owned)));
     let kinds = report::KIND_NAMES.iter().enumerate();
     has("docs/shared-pages.md", kinds.map(|(kind, name)| format!("| {kind} | `{name}` |")));
     let versions = [("8 | 4 | `version`", info::VERSION), ("8 | 4 | `version`", report::VERSION)];

@@ -5,6 +5,7 @@
 
 use crate::Error;
 use crate::running::{tail, text};
+use bulkhead_untrusted::Untrusted;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -96,7 +97,7 @@ impl Bochs {
 
     /// Runs the machine until it shuts down (`Shutdown` to port 0x8900) and returns
     /// what it wrote to the debug console.
-    pub fn run(&self, limit: Duration) -> Result<String, Error> {
+    pub fn run(&self, limit: Duration) -> Result<Untrusted, Error> {
         let mut running = self.start()?;
         let deadline = Instant::now() + limit;
         while running.child.try_wait().map_err(Error::io(&self.dir))?.is_none() {
@@ -113,18 +114,18 @@ impl Bochs {
 impl Running {
     /// What the debug console showed so far, among Bochs' own lines.
     #[must_use]
-    pub fn console(&self) -> String {
-        text(&self.dir.join("console.raw")).replace('\r', "")
+    pub fn console(&self) -> Untrusted {
+        text(&self.dir.join("console.raw"))
     }
 
     /// What a serial port sent so far.
     #[must_use]
-    pub fn serial(&self, n: usize) -> String {
+    pub fn serial(&self, n: usize) -> Untrusted {
         text(&self.dir.join(format!("serial{n}.log")))
     }
 
     /// Waits for a text on the debug console.
-    pub fn wait_for(&mut self, needle: &str, limit: Duration) -> Result<String, Error> {
+    pub fn wait_for(&mut self, needle: &str, limit: Duration) -> Result<Untrusted, Error> {
         let what = format!("{needle:?} on Bochs' debug console");
         self.wait(what, needle, limit, Self::console)
     }
@@ -135,7 +136,7 @@ impl Running {
         n: usize,
         needle: &str,
         limit: Duration,
-    ) -> Result<String, Error> {
+    ) -> Result<Untrusted, Error> {
         let what = format!("{needle:?} on Bochs' serial port {n}");
         self.wait(what, needle, limit, |running| running.serial(n))
     }
@@ -145,8 +146,8 @@ impl Running {
         what: String,
         needle: &str,
         limit: Duration,
-        look: impl Fn(&Self) -> String,
-    ) -> Result<String, Error> {
+        look: impl Fn(&Self) -> Untrusted,
+    ) -> Result<Untrusted, Error> {
         let deadline = Instant::now() + limit;
         loop {
             let status = self.child.try_wait().map_err(Error::io(&self.dir))?;

@@ -33,4 +33,4 @@ pub use machine::{EPOCH, Machine, Plugin, Serial, Time};
 pub use peer::Peer;
 pub use qmp::Qmp;
 pub use ram::Ram;
-pub use running::Running;
+pub use running::{KEPT, Running};

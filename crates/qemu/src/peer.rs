@@ -209,10 +209,14 @@ fn listens(child: &mut Child, log: &Path) -> Result<(), Error> {
             return Ok(());
         }
         if let Some(status) = child.try_wait().map_err(Error::io(log))? {
-            return Err(Error::Ended { what: what(), status: status.to_string(), tail: said });
+            return Err(Error::Ended {
+                what: what(),
+                status: status.to_string(),
+                tail: said.text(),
+            });
         }
         if Instant::now() > deadline {
-            return Err(Error::TimedOut { what: what(), limit: START, tail: said });
+            return Err(Error::TimedOut { what: what(), limit: START, tail: said.text() });
         }
         std::thread::sleep(Duration::from_millis(5));
     }

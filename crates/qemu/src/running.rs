@@ -1,7 +1,10 @@
 //! A machine that runs.
 
 use crate::{Counts, Error, Qmp, Ram};
+use bulkhead_untrusted::Untrusted;
 use serde_json::json;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
@@ -10,6 +13,8 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(5);
 /// How long QEMU may take to end once told.
 const QUIT: Duration = Duration::from_secs(10);
+/// Bytes of a log that are looked at, at most.
+pub const KEPT: u64 = 1 << 20;
 /// Lines of each log in an error.
 const TAIL: usize = 12;
 
@@ -46,14 +51,20 @@ impl Running {
 
     /// What was written to the debug console so far.
     #[must_use]
-    pub fn console(&self) -> String {
+    pub fn console(&self) -> Untrusted {
         text(&self.dir.join("console.log"))
     }
 
-    /// What a serial port sent so far.
+    /// What a serial port sent so far: the last [`KEPT`] bytes of [`Self::serial_path`].
     #[must_use]
-    pub fn serial(&self, n: usize) -> String {
-        text(&self.dir.join(format!("serial{n}.log")))
+    pub fn serial(&self, n: usize) -> Untrusted {
+        text(&self.serial_path(n))
+    }
+
+    /// The file with all that a serial port sent.
+    #[must_use]
+    pub fn serial_path(&self, n: usize) -> PathBuf {
+        self.dir.join(format!("serial{n}.log"))
     }
 
     /// A connection to QEMU's monitor.
@@ -146,10 +157,16 @@ impl Drop for Running {
     }
 }
 
-/// A log, whatever bytes a guest wrote.
-pub(crate) fn text(path: &Path) -> String {
-    let bytes = std::fs::read(path).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+/// The last [`KEPT`] bytes of a log: a guest writes as much as it likes.
+pub(crate) fn text(path: &Path) -> Untrusted {
+    let read = || {
+        let mut file = File::open(path)?;
+        let from = file.metadata()?.len().saturating_sub(KEPT);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(KEPT).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    Untrusted::new(read().unwrap_or_default())
 }
 
 /// What QEMU always says: of CPU flags, and of a network that only keeps time.
@@ -158,8 +175,8 @@ pub(crate) fn noise(line: &str) -> bool {
 }
 
 /// The last lines of a log, but for [`noise`].
-pub(crate) fn tail(name: &str, text: &str) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !noise(line)).collect();
+pub(crate) fn tail(name: &str, text: &Untrusted) -> String {
+    let lines: Vec<String> = text.lines().filter(|line| !noise(line)).collect();
     let from = lines.len().saturating_sub(TAIL);
     lines[from..].iter().map(|line| format!("  {name}: {}\n", line.trim_end())).collect()
 }
@@ -172,7 +189,7 @@ mod tests {
     fn a_tail_is_short_and_without_noise() {
         let mut log = "a: warning: TCG doesn't support requested feature\n".to_owned();
         (0..100).for_each(|n| log += &format!("line {n}\r\n"));
-        let tail = tail("x", &log);
+        let tail = tail("x", &Untrusted::new(log));
         assert_eq!(tail.lines().count(), TAIL);
         assert!(tail.ends_with("  x: line 99\n"));
     }

@@ -3,6 +3,7 @@
 //! (docs/decisions/0013-init-sipi.md).
 
 use crate::msr::X2APIC_LVT as TIMER;
+use bulkhead_resident::report::Condition;
 
 /// Set of x2APIC IDs below 256.
 pub type Ids = [u64; 4];
@@ -22,8 +23,8 @@ pub enum Ipi {
     Startup(To, u8),
     /// Has no effect on an x2APIC.
     Ignore,
-    /// Leaves the sandbox, or is of a kind that no guest may send.
-    Denied,
+    /// Leaves the sandbox, or is of a kind that no guest may send: which of these, a record says.
+    Denied(Condition),
 }
 
 /// Own cores that an interrupt goes to.
@@ -89,14 +90,15 @@ pub fn is_aim(cores: &Ids, icr: u64) -> bool {
 #[must_use]
 pub fn decide(own: &Ids, icr: u64) -> Ipi {
     let (low, destination) = (icr as u32, (icr >> 32) as u32);
-    let physical = low & LOGICAL == 0 && contains(own, destination);
+    let logical = low & LOGICAL != 0;
+    let physical = !logical && contains(own, destination);
     let (mode, shorthand) = (low >> 8 & 0b111, low >> 18 & 0b11);
     match (mode, shorthand) {
-        _ if low & RESERVED != 0 => Ipi::Denied,
+        _ if low & RESERVED != 0 => Ipi::Denied(Condition::IpiReserved),
         // Its EOI would go to the IOAPIC, and there end another's interrupt.
-        (0, _) if low & TRIGGER != 0 => Ipi::Denied,
+        (0, _) if low & TRIGGER != 0 => Ipi::Denied(Condition::IpiLevel),
         (0, 0) if destination == BROADCAST => Ipi::Fixed(To::All),
-        (0, 0) if physical || low & LOGICAL != 0 && contains_logical(own, destination) => Ipi::Pass,
+        (0, 0) if physical || logical && contains_logical(own, destination) => Ipi::Pass,
         (0, 1) => Ipi::Pass,
         (0, 2) => Ipi::Fixed(To::All),
         (0, 3) => Ipi::Fixed(To::Others),
@@ -105,7 +107,10 @@ pub fn decide(own: &Ids, icr: u64) -> Ipi {
         (5, _) if low & LEVEL_ASSERT == 0 => Ipi::Ignore,
         (5, 0) if physical => Ipi::Init(To::One(destination)),
         (6, 0) if physical => Ipi::Startup(To::One(destination), low as u8),
-        _ => Ipi::Denied,
+        (4..=6, 1..) => Ipi::Denied(Condition::IpiShorthand),
+        (4..=6, 0) if logical => Ipi::Denied(Condition::IpiLogical),
+        (0 | 4..=6, _) => Ipi::Denied(Condition::IpiDestination),
+        _ => Ipi::Denied(Condition::IpiMode),
     }
 }
 
@@ -136,6 +141,9 @@ pub const fn lvt(register: u32, value: u64, has_deadline: bool) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bulkhead_resident::report::Condition::{
+        IpiDestination, IpiLevel, IpiLogical, IpiMode, IpiReserved, IpiShorthand,
+    };
 
     const OWN: Ids = [1 << 2 | 1 << 3, 0, 0, 1 << 63];
 
@@ -176,9 +184,9 @@ mod tests {
     #[test]
     fn logical_destinations_are_checked_core_by_core() {
         assert_eq!(decide(&OWN, icr(0b1100, 0x840)), Ipi::Pass);
-        assert_eq!(decide(&OWN, icr(0b1101, 0x840)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(0b1101, 0x840)), Ipi::Denied(IpiDestination));
         assert_eq!(decide(&OWN, icr(15 << 16 | 1 << 15, 0x840)), Ipi::Pass);
-        assert_eq!(decide(&OWN, icr(16 << 16, 0x840)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(16 << 16, 0x840)), Ipi::Denied(IpiDestination));
     }
 
     #[test]
@@ -186,7 +194,8 @@ mod tests {
         assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x40)), Ipi::Fixed(To::All));
         assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x40)), Ipi::Fixed(To::Others));
         assert_eq!(decide(&OWN, icr(0, 1 << 18 | 0x40)), Ipi::Pass);
-        assert_eq!(decide(&OWN, icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT)), Ipi::Denied);
+        let all = icr(0, 2 << 18 | 0x500 | LEVEL_ASSERT);
+        assert_eq!(decide(&OWN, all), Ipi::Denied(IpiShorthand));
         assert_eq!(decide(&OWN, icr(0, 3 << 18 | 0x400)), Ipi::Nmi(To::Others));
     }
 
@@ -203,21 +212,25 @@ mod tests {
     #[test]
     fn forbidden_kinds() {
         for mode in [1, 2, 3, 7] {
-            assert_eq!(decide(&OWN, icr(2, mode << 8 | 0x40)), Ipi::Denied);
+            assert_eq!(decide(&OWN, icr(2, mode << 8 | 0x40)), Ipi::Denied(IpiMode));
         }
-        assert_eq!(decide(&OWN, icr(1, 0x400)), Ipi::Denied);
-        assert_eq!(decide(&OWN, icr(1, 0x4500)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(1, 0x400)), Ipi::Denied(IpiDestination));
+        assert_eq!(decide(&OWN, icr(1, 0x40)), Ipi::Denied(IpiDestination));
+        assert_eq!(decide(&OWN, icr(0b0100, 0xC00)), Ipi::Denied(IpiLogical));
+        assert_eq!(decide(&OWN, icr(2, 1 << 18 | 0x400)), Ipi::Denied(IpiShorthand));
+        assert_eq!(decide(&OWN, icr(1, 0x4500)), Ipi::Denied(IpiDestination));
         assert_eq!(decide(&OWN, icr(2, 0x4500)), Ipi::Init(To::One(2)));
         assert_eq!(decide(&OWN, icr(3, 0x4699)), Ipi::Startup(To::One(3), 0x99));
-        assert_eq!(decide(&OWN, icr(1, 0x4699)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(1, 0x4699)), Ipi::Denied(IpiDestination));
     }
 
     #[test]
     fn a_fixed_interrupt_is_never_level_triggered() {
         for shorthand in 0..4 {
-            assert_eq!(decide(&OWN, icr(2, shorthand << 18 | 0xC040)), Ipi::Denied);
+            let value = icr(2, shorthand << 18 | 0xC040);
+            assert_eq!(decide(&OWN, value), Ipi::Denied(IpiLevel));
         }
-        assert_eq!(decide(&OWN, icr(BROADCAST, TRIGGER | 0x40)), Ipi::Denied);
+        assert_eq!(decide(&OWN, icr(BROADCAST, TRIGGER | 0x40)), Ipi::Denied(IpiLevel));
         assert!(!is_ordinary(&OWN, icr(2, TRIGGER | 0x40)));
         // INIT level de-assert, which every kernel sends.
         assert_eq!(decide(&OWN, icr(2, 0x8500)), Ipi::Ignore);
@@ -234,7 +247,7 @@ mod tests {
                 assert!(value >> 18 & 3 <= 1);
             }
             if value & 0xFFF3_3000 != 0 {
-                assert_eq!(decide(&OWN, value), Ipi::Denied);
+                assert_eq!(decide(&OWN, value), Ipi::Denied(IpiReserved));
             }
             if is_ordinary(&OWN, value) {
                 assert_eq!(decide(&OWN, value), Ipi::Pass);

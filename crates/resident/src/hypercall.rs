@@ -3,6 +3,7 @@
 //! monitor reads no guest memory. Every other register is preserved. A 32-bit `IN` from
 //! [`CALL_PORT`] is the same call: for programs that a guest's kernel gives the port.
 
+use crate::report::Condition;
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -101,8 +102,8 @@ pub enum Call {
     Status(u32),
     /// A call about the slot of this number.
     Slot(u32),
-    /// What the manifest does not grant.
-    Denied,
+    /// What the manifest does not grant, by the right that lacks.
+    Denied(Condition),
 }
 
 /// The number of a call from privilege level `cpl`: from user mode none is one of a call.
@@ -172,11 +173,12 @@ pub fn decide(
         EXIT => Call::Exit(first as u32),
         READY => Call::Ready,
         RESTART => Call::Restart,
-        CONTROL | STATUS if !controls => Call::Denied,
+        CONTROL | STATUS if !controls => Call::Denied(Condition::Control),
         CONTROL if !is_request(second) => Call::Answer(BAD_ARGUMENT),
         CONTROL => Call::Control(to, second),
         STATUS => Call::Status(to),
-        OFFER..=SLOT if !granted && enforced("connect-right") => Call::Denied,
+        OFFER if !granted && enforced("connect-right") => Call::Denied(Condition::Connect),
+        ACCEPT..=SLOT if !granted && enforced("connect-right") => Call::Denied(Condition::Slot),
         OFFER => Call::Slot(second as u16 as u32),
         ACCEPT..=SLOT => Call::Slot(to),
         _ if enforced("hypercall-number") => Call::Answer(NO_CALL),

@@ -8,8 +8,10 @@ use crate::MAX_SANDBOXES;
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Denials kept for each core (the newest ones).
+/// Newest denials kept for each core.
 pub const DENIALS: usize = 32;
+/// First denials of a life kept for each core.
+pub const FIRST: usize = 16;
 /// Bytes of a core's console ring, a power of two.
 pub const CONSOLE: usize = 4096;
 
@@ -92,6 +94,80 @@ pub enum Kind {
 /// Number of kinds.
 pub const KINDS: usize = 8;
 
+/// Conditions that refuse an access: which of a kind's rules did. Each has a counter and a first
+/// record of its own, so that accesses that one condition refuses hide none that another does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Condition {
+    /// Read of guest-physical memory.
+    MemoryRead = 0,
+    /// Write of it.
+    MemoryWrite = 1,
+    /// Instruction fetch from it.
+    MemoryFetch = 2,
+    /// Read of a port.
+    PortRead = 3,
+    /// Write of one.
+    PortWrite = 4,
+    /// Read of a model-specific register.
+    MsrRead = 5,
+    /// Write of one.
+    MsrWrite = 6,
+    /// An ICR value with reserved bits.
+    IpiReserved = 7,
+    /// A fixed interrupt that is level-triggered.
+    IpiLevel = 8,
+    /// A delivery mode that no guest may send: lowest priority, SMI, ExtINT, reserved.
+    IpiMode = 9,
+    /// An NMI, INIT or SIPI with a shorthand that it does not go with.
+    IpiShorthand = 10,
+    /// An NMI, INIT or SIPI to a logical destination.
+    IpiLogical = 11,
+    /// A destination with a core that is not the sandbox's own.
+    IpiDestination = 12,
+    /// A privileged instruction.
+    Instruction = 13,
+    /// A request to, or the status of, a sandbox that it does not control.
+    Control = 14,
+    /// An offer of a channel to a sandbox that it may not connect to.
+    Connect = 15,
+    /// A slot that does not concern it.
+    Slot = 16,
+    /// A triple fault, or a guest state that the CPU refuses.
+    Shutdown = 17,
+    /// Read of a mediated device's register.
+    DeviceRead = 18,
+    /// Write of one.
+    DeviceWrite = 19,
+    /// A device's register that did not show rest in time, at a new life.
+    DeviceRest = 20,
+}
+
+/// Number of conditions.
+pub const CONDITIONS: usize = 21;
+
+impl Condition {
+    /// The kind of access that it refuses.
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::MemoryRead | Self::MemoryWrite | Self::MemoryFetch => Kind::Memory,
+            Self::PortRead | Self::PortWrite => Kind::Port,
+            Self::MsrRead | Self::MsrWrite => Kind::Msr,
+            Self::IpiReserved
+            | Self::IpiLevel
+            | Self::IpiMode
+            | Self::IpiShorthand
+            | Self::IpiLogical
+            | Self::IpiDestination => Kind::Ipi,
+            Self::Instruction => Kind::Instruction,
+            Self::Control | Self::Connect | Self::Slot => Kind::Hypercall,
+            Self::Shutdown => Kind::Shutdown,
+            Self::DeviceRead | Self::DeviceWrite | Self::DeviceRest => Kind::Device,
+        }
+    }
+}
+
 /// One denied access. Sandbox and core follow from where it lies; owner, rule
 /// text and manifest line are worked out by the reader from the plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,9 +186,22 @@ pub struct Denial {
     /// Value written or error code (EXITINFO1), by kind.
     pub info: u64,
     /// [`Kind`].
-    pub kind: u32,
+    pub kind: u16,
+    /// [`Condition`].
+    pub condition: u16,
     /// Incarnation of the sandbox (0 = first launch).
     pub incarnation: u32,
+}
+
+/// What one condition has refused on a core since the first launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Tally {
+    /// Accesses.
+    pub count: u64,
+    /// The first of them; never overwritten.
+    pub first: Denial,
 }
 
 /// One core's part of a report.
@@ -135,8 +224,16 @@ pub struct CoreReport {
     pub ring: [Denial; DENIALS],
     /// Offers made and accepted of channels made at run time: for each of them the other party may ring once.
     pub consents: u64,
+    /// The first denials of the last life that has any; behind them those of earlier lives.
+    pub first: [Denial; FIRST],
+    /// By [`Condition`]: what chaff of another condition cannot overwrite.
+    pub tallies: [Tally; CONDITIONS],
+    /// `denials` when the first of `first` came.
+    pub life_denials: u64,
+    /// The incarnation that `first` is of.
+    pub life: u32,
     /// Padding to the console.
-    pub reserved: [u64; 290],
+    pub reserved: [u32; 91],
     /// Console bytes; byte `n` lies at `n % CONSOLE`.
     pub console: [u8; CONSOLE],
 }
@@ -184,6 +281,7 @@ pub struct Report {
 }
 
 const _: () = assert!(size_of::<Denial>() == 48);
+const _: () = assert!(size_of::<Tally>() == 56);
 const _: () = assert!(size_of::<CoreReport>() == 8192);
 const _: () = assert!(core::mem::offset_of!(CoreReport, console) == 4096);
 const _: () = assert!(size_of::<Report>() == 4096);

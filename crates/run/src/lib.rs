@@ -4,6 +4,7 @@
 pub mod audit;
 mod build;
 mod clock;
+mod console;
 mod exits;
 mod intact;
 mod load;
@@ -13,6 +14,7 @@ mod system;
 mod trace;
 
 pub use build::{build, iso};
+pub use console::Log;
 pub use intact::Program;
 pub use load::Load;
 pub use machine::machine;

@@ -7,6 +7,7 @@ use bulkhead_audit::RULES;
 use bulkhead_layout::telemetry::Record;
 use bulkhead_plan::{Channel, Guest, peers};
 use bulkhead_watch::{Promise, Sandbox};
+use std::collections::BTreeMap;
 
 /// Judges every promise. `timed`: the run was in virtual time, so promises
 /// about time and instructions are judged too.
@@ -27,7 +28,8 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
         if is_restarted {
             promises.push(caught(sandbox));
         } else {
-            promises.push(undisturbed(sandbox));
+            let connects = outcome.baked.plan.slots.iter().any(|slot| slot.concerns(index));
+            promises.push(undisturbed(sandbox, &Own::of(plan, connects)));
             promises.extend(unchanged(outcome, index));
             if outcome.baked.plan.multikernel {
                 continue;
@@ -98,14 +100,65 @@ fn rung(sandbox: &Sandbox) -> Option<Promise> {
     Some(promise(name, held, each.collect::<Vec<_>>().join(", ")))
 }
 
-fn undisturbed(sandbox: &Sandbox) -> Promise {
+/// What of a sandbox decides how many doorbells it may have caused itself.
+struct Own {
+    cores: usize,
+    linux: bool,
+    /// It has consented to channels made at run time.
+    connects: bool,
+}
+
+impl Own {
+    fn of(plan: &bulkhead_plan::Sandbox, connects: bool) -> Self {
+        let linux = matches!(plan.guest, Guest::Linux { .. });
+        Self { cores: plan.cores.len(), linux, connects }
+    }
+
+    /// Doorbells that its own doing, and others' rights, account for; `None`: any number. One core gets none but at
+    /// power-off. Several cores ring each other's monitors by NMI, INIT and SIPI, each an exit of the
+    /// sender's, counted as `ipi`.
+    fn doorbells(&self, sandbox: &Sandbox) -> Option<u64> {
+        if self.connects {
+            return None;
+        }
+        let off = self.linux && sandbox.state == "stopped";
+        let off = if off { POWER_OFF * self.cores as u64 } else { 0 };
+        // Others' that the manifest grants are judged by themselves: [`rung`].
+        let granted: u64 = sandbox.doorbells.values().map(|rung| rung.rings.min(rung.most)).sum();
+        let others = self.cores as u64 - 1;
+        Some(off + granted + since_launch(sandbox, "ipi") * others)
+    }
+}
+
+/// At power-off, for each core. Measured: 22 LVT writes, 2 port accesses.
+const POWER_OFF: u64 = 32;
+
+/// Exits of one cause since the first launch: whether the guest ever said that it had booted is its own
+/// affair.
+fn since_launch(sandbox: &Sandbox, cause: &str) -> u64 {
+    let of = |phase: &BTreeMap<&'static str, u64>| phase.get(cause).copied().unwrap_or(0);
+    of(&sandbox.exits.boot) + of(&sandbox.exits.steady)
+}
+
+/// It lives, was neither restarted nor denied anything, and nobody else has made its cores leave the
+/// guest: from its launch on.
+fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
     let alive = matches!(sandbox.state, "launching" | "running" | "stopped")
         || sandbox.exit_code == Some(0);
-    let held = alive && sandbox.restarts == 0 && sandbox.denials == 0;
-    let detail = format!(
+    let (rung, from_machine) = (since_launch(sandbox, "doorbell"), since_launch(sandbox, "other"));
+    let unrung = own.doorbells(sandbox).is_none_or(|most| rung <= most) && from_machine == 0;
+    let held = alive && unrung && sandbox.restarts == 0 && sandbox.denials == 0;
+    let mut detail = format!(
         "{}, {} restarts, {} denied accesses",
         sandbox.state, sandbox.restarts, sandbox.denials
     );
+    if rung > 0 {
+        detail += &format!(", {rung} doorbells since the launch");
+    }
+    if !unrung {
+        let most = own.doorbells(sandbox).unwrap_or(rung);
+        detail += &format!(": its own doing and others' rights account for {most}; {from_machine} SMI and INIT");
+    }
     promise(format!("{} is not disturbed", sandbox.name), held, detail)
 }
 
@@ -219,4 +272,61 @@ fn on_time(name: &str, t: &Record) -> Promise {
         t.busy / 10_000
     );
     promise(format!("{name}: every release on time"), held, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_watch::{Exits, Rung};
+
+    fn sandbox(boot: &[(&'static str, u64)], steady: &[(&'static str, u64)]) -> Sandbox {
+        let map = |of: &[(&'static str, u64)]| of.iter().copied().collect::<BTreeMap<_, _>>();
+        Sandbox {
+            name: "victim".into(),
+            cores: vec![1],
+            state: "running",
+            exit_code: None,
+            restarts: 0,
+            exits: Exits { boot: map(boot), steady: map(steady), steady_seconds: 0.0 },
+            doorbells: BTreeMap::new(),
+            denials: 0,
+            overwritten: 0,
+            by_condition: Vec::new(),
+            newest_denials: Vec::new(),
+        }
+    }
+
+    const ONE: Own = Own { cores: 1, linux: false, connects: false };
+
+    #[test]
+    fn doorbells_count_from_the_launch_on_even_of_a_guest_that_never_says_that_it_is_ready() {
+        assert!(undisturbed(&sandbox(&[("lvt", 9), ("hypercall", 3)], &[]), &ONE).held);
+        let rung = undisturbed(&sandbox(&[("doorbell", 1)], &[]), &ONE);
+        assert!(!rung.held && rung.detail.contains("1 doorbells since the launch"), "{rung:?}");
+        assert!(!undisturbed(&sandbox(&[], &[("doorbell", 1)]), &ONE).held);
+        assert!(!undisturbed(&sandbox(&[("other", 1)], &[]), &ONE).held);
+    }
+
+    #[test]
+    fn cores_of_one_sandbox_ring_each_other() {
+        let four = Own { cores: 4, ..ONE };
+        assert!(undisturbed(&sandbox(&[("ipi", 2), ("doorbell", 6)], &[]), &four).held);
+        assert!(!undisturbed(&sandbox(&[("ipi", 2), ("doorbell", 7)], &[]), &four).held);
+        let mut granted = sandbox(&[("doorbell", 3)], &[]);
+        granted.doorbells.insert("warden".into(), Rung { rings: 3, most: 5 });
+        assert!(undisturbed(&granted, &ONE).held);
+        granted.doorbells.insert("warden".into(), Rung { rings: 3, most: 2 });
+        assert!(!undisturbed(&granted, &ONE).held);
+        let consents = Own { connects: true, ..ONE };
+        assert!(undisturbed(&sandbox(&[("doorbell", 7)], &[]), &consents).held);
+    }
+
+    #[test]
+    fn a_linux_that_powers_off_may_ring_itself() {
+        let linux = Own { linux: true, ..ONE };
+        let mut stopped = sandbox(&[("doorbell", POWER_OFF)], &[]);
+        assert!(!undisturbed(&stopped, &linux).held);
+        stopped.state = "stopped";
+        assert!(undisturbed(&stopped, &linux).held && !undisturbed(&stopped, &ONE).held);
+    }
 }

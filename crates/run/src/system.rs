@@ -2,6 +2,7 @@
 
 use crate::audit::{self, Audited};
 use crate::clock::Clock;
+use crate::console::{Console, Log};
 use crate::intact::{self, Program};
 use crate::{Error, Load, Readers, Traced, build, iso, load};
 use bulkhead_image::Baked;
@@ -11,7 +12,9 @@ use bulkhead_manifest::Checked;
 use bulkhead_plan::{Appended, Guest, Plan};
 use bulkhead_qemu::{Counts, Plugin, Running, Serial, Time};
 use bulkhead_watch::dma::{Blocked, blocked};
-use bulkhead_watch::{Explained, Lessons, Report, Snapshot, explain, report, snapshot, telemetry};
+use bulkhead_watch::{
+    Explained, Lessons, Report, Snapshot, Untrusted, explain, report, snapshot, telemetry,
+};
 use std::mem::offset_of;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -96,10 +99,15 @@ impl Options {
 pub enum Event<'a> {
     /// The machine runs; its RAM is in this file.
     Started(&'a Running),
-    /// Text on a sandbox's console ring, in whole lines where possible.
-    Console(&'a str, &'a str),
+    /// Text on a sandbox's console, in whole lines where possible.
+    Console(&'a str, &'a Untrusted),
+    /// Bytes of a sandbox's console, so many, that later ones overwrote before they were read.
+    Lost(&'a str, u64),
     /// A denied access.
     Denied(Explained),
+    /// Records of a sandbox's core, so many, that later ones overwrote before they were read: they
+    /// come before those that [`Event::Denied`] tells of next.
+    Overwritten(&'a str, usize, u64),
     /// DMA or a message of a device that the IOMMU blocked and logged.
     Blocked(Blocked),
     /// A sandbox changed its state.
@@ -116,14 +124,16 @@ pub struct Outcome {
     pub snapshot: Snapshot,
     /// Last telemetry of channels that hold some: name, record.
     pub telemetry: Vec<(String, Record)>,
-    /// Consoles by sandbox: what came through the console hypercall.
-    pub consoles: Vec<String>,
+    /// Consoles by sandbox: the last of what came through the console hypercall.
+    pub consoles: Vec<Untrusted>,
+    /// Where all of it is, of consoles and serial ports that have said anything.
+    pub logs: Vec<Log>,
     /// By sandbox, what those with `learn = true` touched.
     pub lessons: Vec<Lessons>,
-    /// Serial ports' output, COM1 first.
-    pub serials: Vec<String>,
+    /// The last of serial ports' output, COM1 first.
+    pub serials: Vec<Untrusted>,
     /// What the boot code said.
-    pub boot_messages: String,
+    pub boot_messages: Untrusted,
     /// What the plugin counted.
     pub counts: Option<Counts>,
     /// By sandbox, what of its program nobody may write, compared at the end.
@@ -161,8 +171,9 @@ pub fn run(
     }
     let mut running = start(&baked, options)?;
     see(Event::Started(&running));
-    let mut watch = Watch::new(&baked, options.trace);
+    let mut watch = Watch::new(&baked, options);
     let end = watch.until_end(&mut running, options, &mut see);
+    watch.rest(&mut see);
     let telemetry = watch.telemetry(&running);
     let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
     watch.traces.read(&read);
@@ -187,7 +198,10 @@ pub fn run(
     let now = watch.now(&last);
     let report = report(&baked, &last, &watch.first_launches, now);
     let counts = options.plugin.is_some().then(|| running.counts()).transpose();
-    let consoles = std::mem::take(&mut watch.consoles);
+    let consoles = std::mem::take(&mut watch.consoles).into_iter().map(Console::finish);
+    let (consoles, mut logs): (Vec<_>, Vec<_>) = consoles.unzip();
+    logs.extend((0..4).map(|n| serial_log(&running, n)));
+    logs.retain(|log: &Log| log.bytes > 0);
     let lessons = std::mem::take(&mut watch.lessons);
     let loads = std::mem::take(&mut watch.loads);
     let traces = watch.traces.finish(&baked);
@@ -196,6 +210,7 @@ pub fn run(
         snapshot: last,
         telemetry,
         consoles,
+        logs,
         lessons,
         serials: (0..4).map(|n| running.serial(n)).collect(),
         boot_messages: running.console(),
@@ -206,6 +221,13 @@ pub fn run(
         audited,
         baked,
     })
+}
+
+/// Where a serial port's output is.
+fn serial_log(running: &Running, n: usize) -> Log {
+    let path = running.serial_path(n);
+    let bytes = std::fs::metadata(&path).map_or(0, |file| file.len());
+    Log { name: format!("serial port {}", n + 1), path, bytes, cut: 0, lost: 0 }
 }
 
 fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
@@ -286,15 +308,14 @@ struct Watch<'a> {
     states: Vec<State>,
     denials: Vec<Vec<u64>>,
     written: Vec<Vec<u64>>,
-    consoles: Vec<String>,
+    consoles: Vec<Console>,
     lessons: Vec<Lessons>,
-    shown: Vec<usize>,
     loads: Vec<Option<Load>>,
     traces: Readers,
 }
 
 impl<'a> Watch<'a> {
-    fn new(baked: &'a Baked, trace: bool) -> Self {
+    fn new(baked: &'a Baked, options: &Options) -> Self {
         let sandboxes = &baked.plan.sandboxes;
         let zeros = || sandboxes.iter().map(|s| vec![0; s.cores.len()]).collect();
         Self {
@@ -306,11 +327,10 @@ impl<'a> Watch<'a> {
             states: vec![State::Absent; sandboxes.len()],
             denials: zeros(),
             written: zeros(),
-            consoles: vec![String::new(); sandboxes.len()],
+            consoles: sandboxes.iter().map(|s| Console::new(&options.dir, &s.name)).collect(),
             lessons: vec![Lessons::default(); sandboxes.len()],
-            shown: vec![0; sandboxes.len()],
             loads: vec![None; sandboxes.len()],
-            traces: if trace { Readers::new(baked) } else { Readers::default() },
+            traces: if options.trace { Readers::new(baked) } else { Readers::default() },
         }
     }
 
@@ -350,7 +370,8 @@ impl<'a> Watch<'a> {
             if elapsed >= options.limit && !options.terminal {
                 let waited: Vec<_> =
                     self.baked.plan.ends_with.iter().map(|&i| self.doing(i)).collect();
-                let consoles: String = self.consoles.iter().map(|c| tail(c)).collect();
+                let consoles = self.consoles.iter().flat_map(|console| console.last(20));
+                let consoles: String = consoles.map(|line| line + "\n").collect();
                 let cause =
                     running.cause().map_or_else(String::new, |cause| format!(": {cause}\n "));
                 return Err(Error::Other(format!(
@@ -398,7 +419,7 @@ impl<'a> Watch<'a> {
         }
         if let Some(boot) = seen.boot.filter(|b| b.error != 0) {
             let said = running.console();
-            let said = said.lines().last().unwrap_or_default().to_string();
+            let said = said.last(1).concat();
             return Err(Error::Other(format!(
                 "the boot stopped with error {}: {said}",
                 boot.error
@@ -419,28 +440,30 @@ impl<'a> Watch<'a> {
                 let (text, lost) = core.console_since(self.written[i][c]);
                 self.written[i][c] = core.console_written;
                 if lost > 0 {
-                    self.consoles[i] += &format!("[{lost} bytes lost]");
+                    see(Event::Lost(name, lost));
                 }
-                self.consoles[i] += &String::from_utf8_lossy(&text);
+                self.consoles[i].take(&text, lost);
             }
-            let whole = self.consoles[i].rfind('\n').map_or(0, |n| n + 1);
-            if whole > self.shown[i] {
-                see(Event::Console(name, &self.consoles[i][self.shown[i]..whole]));
-                self.shown[i] = whole;
+            let new = self.consoles[i].news();
+            if !new.is_empty() {
+                see(Event::Console(name, &new));
             }
             // After the text: a guest says what it is about to do.
             for (c, core) in s.cores.iter().enumerate() {
                 let known = self.denials[i][c];
+                let new: Vec<_> = core.kept.iter().filter(|d| d.seq > known).collect();
+                let last = new.last().map_or(known, |d| d.seq);
+                let unseen = (last - known).saturating_sub(new.len() as u64);
                 if self.baked.plan.sandboxes[i].learn {
-                    let oldest = core.newest.first().map_or(core.denials, |d| d.seq - 1);
-                    self.lessons[i].lose(oldest.saturating_sub(known));
-                    let new = core.newest.iter().filter(|d| d.seq > known);
-                    new.for_each(|d| self.lessons[i].take(&self.baked.plan, i, d));
+                    self.lessons[i].lose(unseen);
+                    new.iter().for_each(|d| self.lessons[i].take(&self.baked.plan, i, d));
                 }
-                for denial in core.newest.iter().filter(|d| d.seq > known) {
-                    see(Event::Denied(explain(&self.baked.plan, i, c, denial)));
+                if unseen > 0 {
+                    see(Event::Overwritten(name, c, unseen));
                 }
-                self.denials[i][c] = core.newest.last().map_or(self.denials[i][c], |d| d.seq);
+                let new = new.into_iter().map(|d| explain(&self.baked.plan, i, c, d));
+                new.for_each(|denial| see(Event::Denied(denial)));
+                self.denials[i][c] = last;
             }
             if s.state != self.states[i] {
                 self.states[i] = s.state;
@@ -453,6 +476,16 @@ impl<'a> Watch<'a> {
         }
         self.last = Some(seen);
         Ok(())
+    }
+
+    /// Tells what no line ended.
+    fn rest(&mut self, see: &mut impl FnMut(Event)) {
+        for (console, planned) in self.consoles.iter_mut().zip(&self.baked.plan.sandboxes) {
+            let rest = console.rest();
+            if !rest.is_empty() {
+                see(Event::Console(&planned.name, &rest));
+            }
+        }
     }
 
     /// Whether all sandboxes that the run waits for have ended.
@@ -506,10 +539,4 @@ impl<'a> Watch<'a> {
         let channels = self.baked.plan.channels.iter();
         channels.filter_map(|c| Some((c.name.clone(), telemetry(&read, c.hpa)?))).collect()
     }
-}
-
-fn tail(text: &str) -> String {
-    let lines: Vec<_> = text.lines().collect();
-    let last = &lines[lines.len().saturating_sub(20)..];
-    last.iter().map(|l| format!("{l}\n")).collect()
 }

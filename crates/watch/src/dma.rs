@@ -64,6 +64,12 @@ pub fn entries(ram: &Read, (start, bytes): (u64, u64)) -> Vec<Entry> {
     all
 }
 
+/// Whether a log of so many bytes has no room for another entry.
+#[must_use]
+pub fn is_full(entries: &[Entry], (_, bytes): (u64, u64)) -> bool {
+    bytes > 0 && entries.len() as u64 * ENTRY >= bytes
+}
+
 /// Codes of events (2.5.2 and after).
 mod code {
     pub const ILLEGAL_DEV_TABLE_ENTRY: u64 = 1;
@@ -422,6 +428,8 @@ mod tests {
         assert_eq!(entries(&ram, (0x5000, 64)), events[..2]);
         assert_eq!(entries(&ram, (0x5000, 16)), events[..1]);
         assert_eq!(entries(&ram, (0, 0)), [[0; 2]; 0]);
+        let full = |bytes| is_full(&events[..2], (0x5000, bytes));
+        assert!(full(32) && !full(48) && !full(0));
         // The log's end is not RAM.
         assert_eq!(entries(&ram, (0x5030, 0x1000)), events[3..]);
     }

@@ -2,11 +2,12 @@
 //! the manifest would allow it. The monitor knows none of that
 //! (docs/decisions/0014-denials-explained-by-the-reader.md).
 
+use crate::ipi;
 use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
-use bulkhead_layout::report::{Denial, KIND_NAMES, Kind};
+use bulkhead_layout::report::{CONDITION_NAMES, Denial, KIND_NAMES, Kind};
 use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, Sandbox};
 use std::fmt;
 
@@ -24,6 +25,8 @@ pub struct Explained {
     pub rip: String,
     /// The kind, as a manifest names it.
     pub kind: &'static str,
+    /// Which condition of that kind refused it.
+    pub condition: &'static str,
     /// What was tried.
     pub access: String,
     /// Whose it is.
@@ -32,6 +35,8 @@ pub struct Explained {
     pub rule: String,
     /// What would allow it, or why nothing does.
     pub allow: String,
+    /// How often it came; more than 1: [`fold`] has taken repeats together.
+    pub times: u64,
     /// The record itself.
     #[serde(skip)]
     pub record: Denial,
@@ -50,8 +55,35 @@ impl fmt::Display for Explained {
             self.owner,
             self.rule,
             self.allow
-        )
+        )?;
+        match self.times {
+            1 => Ok(()),
+            times => write!(f, " (×{times})"),
+        }
     }
+}
+
+impl Explained {
+    /// Whether another denial, in whatever life, has the same words.
+    #[must_use]
+    pub fn repeats(&self, other: &Self) -> bool {
+        (&self.sandbox, self.core, self.condition) == (&other.sandbox, other.core, other.condition)
+            && (&self.access, &self.owner, &self.rule) == (&other.access, &other.owner, &other.rule)
+            && (&self.allow, &self.rip) == (&other.allow, &other.rip)
+    }
+}
+
+/// Takes repeats together, each at its first place.
+#[must_use]
+pub fn fold(all: impl IntoIterator<Item = Explained>) -> Vec<Explained> {
+    let mut folded: Vec<Explained> = Vec::new();
+    for one in all {
+        match folded.iter_mut().find(|known| known.repeats(&one)) {
+            Some(known) => known.times += one.times,
+            None => folded.push(one),
+        }
+    }
+    folded
 }
 
 /// Explains a denial of a sandbox's core.
@@ -68,7 +100,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
             "a guest uses the MSRs of the allow-list only".into(),
             "nothing in a manifest allows it (docs/decisions/0004-msr-policy.md)".into(),
         ),
-        k if k == Kind::Ipi as usize => ipi(plan, who, denial),
+        k if k == Kind::Ipi as usize => ipi::explain(plan, who, denial),
         k if k == Kind::Hypercall as usize => hypercall(plan, who, denial),
         k if k == Kind::Device as usize => device(plan, who, denial),
         k if k == Kind::Instruction as usize => (
@@ -93,18 +125,20 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         incarnation: denial.incarnation,
         rip: format!("{:#x}", denial.rip),
         kind: KIND_NAMES.get(kind).copied().unwrap_or("unknown"),
+        condition: CONDITION_NAMES.get(usize::from(denial.condition)).copied().unwrap_or("unknown"),
         access,
         owner,
         rule,
         allow,
+        times: 1,
         record: *denial,
     }
 }
 
-type Words = (String, String, String, String);
+pub type Words = (String, String, String, String);
 
 /// `file:line` of a sandbox's description.
-fn place(sandbox: &Sandbox) -> String {
+pub fn place(sandbox: &Sandbox) -> String {
     owner::at(&sandbox.place)
 }
 
@@ -269,30 +303,6 @@ fn line(plan: &Plan, who: &Sandbox, index: u64, value: u64) -> Words {
         other => other.to_string(),
     };
     (access, answer.owner, rule, allow)
-}
-
-fn ipi(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
-    let (low, to) = (denial.address as u32, (denial.address >> 32) as u32);
-    let mode = ["fixed", "lowest priority", "SMI", "reserved", "NMI", "INIT", "SIPI", "ExtINT"]
-        [(low >> 8 & 7) as usize];
-    let target = match low >> 18 & 3 {
-        0 => format!("APIC ID {to:#x}"),
-        1 => "itself".into(),
-        2 => "all cores".into(),
-        _ => "all other cores".into(),
-    };
-    let owner = plan.sandboxes.iter().find(|s| s.name != who.name && s.apic_ids.contains(&to));
-    let owner = match owner {
-        Some(s) => format!("{}'s core", s.name),
-        None if who.apic_ids.contains(&to) => "its own core".into(),
-        None => "nobody's core".into(),
-    };
-    (
-        format!("{mode} interrupt to {target}"),
-        owner,
-        "fixed, NMI, INIT and SIPI interrupts go to a sandbox's own cores".into(),
-        format!("{}: `cores`", place(who)),
-    )
 }
 
 /// Whether a manifest lets it make channels at run time.

@@ -32,7 +32,7 @@ impl Lessons {
     /// Takes a record of the sandbox with that index.
     pub fn take(&mut self, plan: &Plan, sandbox: usize, denial: &Denial) {
         let who = &plan.sandboxes[sandbox];
-        if denial.kind == Kind::Port as u32 && CONFIG_DATA.contains(&denial.address) {
+        if denial.kind == Kind::Port as u16 && CONFIG_DATA.contains(&denial.address) {
             // Which function was asked for, the write to 0xCF8 has told.
             return;
         }
@@ -148,7 +148,7 @@ fn shown(touched: &Touched) -> String {
 
 /// What was asked for, if a grant could be the answer.
 fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
-    let kind = |kind: Kind| denial.kind == kind as u32;
+    let kind = |kind: Kind| denial.kind == kind as u16;
     if kind(Kind::Memory) {
         return Some(owner::address(plan, who, denial.address));
     }
@@ -180,7 +180,7 @@ fn asked(plan: &Plan, who: &Sandbox, denial: &Denial) -> Option<Answer> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use bulkhead_layout::hypercall::CONTROL_STOP;
     use bulkhead_layout::monitor::Action;
@@ -218,7 +218,8 @@ mod tests {
         }
     }
 
-    fn plan() -> Plan {
+    /// Two sandboxes; `learner` is the first.
+    pub fn plan() -> Plan {
         let function = Function {
             bdf: Bdf(0x40),
             vendor: 0x1234,
@@ -251,7 +252,7 @@ mod tests {
     }
 
     fn denial(kind: Kind, address: u64, info: u64) -> Denial {
-        Denial { seq: 1, tsc: 0, rip: 0, address, info, kind: kind as u32, incarnation: 0 }
+        Denial { seq: 1, address, info, kind: kind as u16, ..Denial::default() }
     }
 
     #[test]

@@ -4,16 +4,19 @@
 
 pub mod dma;
 mod explain;
+mod ipi;
 mod learn;
 pub mod owner;
 mod ram;
 mod report;
 mod snapshot;
 
-pub use explain::{Explained, explain};
+pub use bulkhead_untrusted::Untrusted;
+pub use explain::{Explained, explain, fold};
 pub use learn::Lessons;
 pub use ram::Read;
 pub use report::{
-    Boot, Exits, Monitor, Promise, Report, Rung, Sandbox, VERSION, exits, report, state,
+    Boot, Exits, Monitor, Promise, Refused, Report, Rung, Sandbox, VERSION, exits, refused, report,
+    state,
 };
 pub use snapshot::{Core, SandboxSnapshot, Snapshot, sandbox, snapshot, telemetry};

@@ -1,10 +1,10 @@
 //! The report of a run (`docs/report.md`).
 
-use crate::dma::{Blocked, blocked};
-use crate::explain::{Explained, explain};
+use crate::dma::{self, Blocked, blocked};
+use crate::explain::{Explained, explain, fold};
 use crate::snapshot::{Core, SandboxSnapshot, Snapshot};
 use bulkhead_image::Baked;
-use bulkhead_layout::report::{CAUSE_NAMES, State};
+use bulkhead_layout::report::{CAUSE_NAMES, CONDITION_NAMES, Denial, State};
 use bulkhead_plan::Plan;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -67,8 +67,25 @@ pub struct Sandbox {
     pub doorbells: BTreeMap<String, Rung>,
     /// Denied accesses.
     pub denials: u64,
-    /// The newest of them, explained.
+    /// Those whose records were overwritten by later ones.
+    pub overwritten: u64,
+    /// All of them by the condition that refused, each with the first ever, whose record stays.
+    pub by_condition: Vec<Refused>,
+    /// Those whose records are there, explained: the first of the last life, the newest, the first
+    /// ever by each condition. Repeats are taken together.
     pub newest_denials: Vec<Explained>,
+}
+
+/// What a condition has refused a sandbox.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct Refused {
+    /// The condition.
+    pub condition: &'static str,
+    /// Accesses, over all cores and lives.
+    pub count: u64,
+    /// The first of them; null if it was being written.
+    pub first: Option<Explained>,
 }
 
 /// What is privileged after the launch, and before.
@@ -115,6 +132,8 @@ pub struct Report {
     pub sandboxes: Vec<Sandbox>,
     /// What the IOMMU has blocked and logged, oldest first.
     pub blocked_dma: Vec<Blocked>,
+    /// Whether the log is full: the IOMMU then blocks on, and logs no more.
+    pub blocked_dma_full: bool,
     /// Sizes.
     pub monitor: Monitor,
     /// The boot; absent if it did not come to a launch.
@@ -139,6 +158,7 @@ pub fn report(
         promises: Vec::new(),
         sandboxes,
         blocked_dma: snapshot.events.iter().map(|event| blocked(&baked.plan, *event)).collect(),
+        blocked_dma_full: dma::is_full(&snapshot.events, baked.map.events),
         monitor: monitor(baked),
         boot: boot(snapshot, first_launches, hz),
     }
@@ -156,11 +176,14 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
             exits: Exits::default(),
             doorbells: BTreeMap::new(),
             denials: 0,
+            overwritten: 0,
+            by_condition: Vec::new(),
             newest_denials: Vec::new(),
         };
     };
-    let explained = seen.cores.iter().enumerate();
-    let explained = explained.flat_map(|(c, core)| core.newest.iter().map(move |d| (c, d)));
+    let kept = seen.cores.iter().enumerate();
+    let kept = kept.flat_map(|(c, core)| core.kept.iter().map(move |d| (c, d)));
+    let explained = kept.map(|(c, d)| explain(&baked.plan, index, c, d));
     Sandbox {
         name: plan.name.clone(),
         cores: plan.cores.clone(),
@@ -170,7 +193,9 @@ fn sandbox(baked: &Baked, snapshot: &Snapshot, index: usize, hz: u64, now_tsc: u
         exits: exits(&seen.cores, hz, now_tsc),
         doorbells: doorbells(&baked.plan, index, seen, nanoseconds(snapshot, now_tsc, hz)),
         denials: seen.denials(),
-        newest_denials: explained.map(|(c, d)| explain(&baked.plan, index, c, d)).collect(),
+        overwritten: seen.overwritten(),
+        by_condition: refused(&seen.cores, |c, d| Some(explain(&baked.plan, index, c, d))),
+        newest_denials: fold(explained),
     }
 }
 
@@ -196,6 +221,24 @@ fn doorbells(
     let all = plan.sandboxes.iter().zip(allowed).zip(seen.report.rung).enumerate();
     let others = all.filter(|(sender, ((_, most), rings))| *sender != index && most + rings > 0);
     others.map(|(_, ((s, most), rings))| (s.name.clone(), Rung { rings, most })).collect()
+}
+
+/// What each condition has refused on a sandbox's cores, explained by `explain` from a core's number
+/// and a record.
+#[must_use]
+pub fn refused(
+    cores: &[Core],
+    explain: impl Fn(usize, &Denial) -> Option<Explained>,
+) -> Vec<Refused> {
+    let of = |(n, condition): (usize, &'static str)| {
+        let tallies = || cores.iter().map(|core| &core.tallies[n]).enumerate();
+        let count = tallies().map(|(_, tally)| tally.count).sum();
+        let firsts = tallies().filter(|(_, tally)| tally.first.seq != 0);
+        let first = firsts.min_by_key(|(_, tally)| tally.first.tsc);
+        let first = first.and_then(|(core, tally)| explain(core, &tally.first));
+        Refused { condition, count, first }
+    };
+    CONDITION_NAMES.into_iter().enumerate().map(of).filter(|all| all.count > 0).collect()
 }
 
 /// Exits of a sandbox's cores until now.

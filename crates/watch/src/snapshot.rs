@@ -6,9 +6,10 @@ use bulkhead_image::Baked;
 use bulkhead_layout::image::{BOOT_MAGIC, BootReport};
 use bulkhead_layout::map::BOOT_REPORT_PA;
 use bulkhead_layout::report::{
-    self, CAUSES, CONSOLE, CoreReport, DENIALS, Denial, MAGIC, Report, State,
+    self, CAUSES, CONDITIONS, CONSOLE, CoreReport, Denial, MAGIC, Report, State, Tally,
 };
 use bulkhead_layout::telemetry::{self, Record};
+use bulkhead_untrusted::Untrusted;
 use std::sync::atomic::AtomicU64;
 
 /// One core of a sandbox.
@@ -22,8 +23,11 @@ pub struct Core {
     pub steady_tsc: u64,
     /// Denied accesses since the launch.
     pub denials: u64,
-    /// The newest of them, oldest first.
-    pub newest: Vec<Denial>,
+    /// Those whose records are still there, oldest first: the first ever by each condition, the first
+    /// of a life, the newest.
+    pub kept: Vec<Denial>,
+    /// By [`report::Condition`]: how many, and the first ever.
+    pub tallies: [Tally; CONDITIONS],
     /// Offers made and accepted of channels made at run time.
     pub consents: u64,
     /// Bytes ever written to its console ring.
@@ -32,13 +36,19 @@ pub struct Core {
 }
 
 impl Core {
+    /// Denied accesses whose records later ones have overwritten.
+    #[must_use]
+    pub fn overwritten(&self) -> u64 {
+        self.denials.saturating_sub(self.kept.len() as u64)
+    }
+
     /// What came on the console after the first `seen` bytes, and how many of
     /// them are lost because the ring went round.
     #[must_use]
-    pub fn console_since(&self, seen: u64) -> (Vec<u8>, u64) {
+    pub fn console_since(&self, seen: u64) -> (Untrusted, u64) {
         let first = seen.max(self.console_written.saturating_sub(CONSOLE as u64));
         let text = (first..self.console_written).map(|n| self.console[n as usize % CONSOLE]);
-        (text.collect(), first - seen.min(first))
+        (Untrusted::new(text.collect::<Vec<_>>()), first - seen.min(first))
     }
 }
 
@@ -58,6 +68,12 @@ impl SandboxSnapshot {
     #[must_use]
     pub fn denials(&self) -> u64 {
         self.cores.iter().map(|c| c.denials).sum()
+    }
+
+    /// Those whose records later ones have overwritten.
+    #[must_use]
+    pub fn overwritten(&self) -> u64 {
+        self.cores.iter().map(Core::overwritten).sum()
     }
 }
 
@@ -108,19 +124,29 @@ pub fn sandbox(ram: &Read, pa: u64, cores: usize) -> Option<SandboxSnapshot> {
 
 fn core(ram: &Read, pa: u64) -> Option<Core> {
     let core: CoreReport = get(ram, pa)?;
-    let mut newest: Vec<_> = core.ring.into_iter().filter(|d| d.seq != 0).collect();
-    newest.sort_by_key(|d| d.seq);
-    newest.retain(|d| d.seq + DENIALS as u64 > core.denials);
+    // The machine runs meanwhile: what a second look finds changed was being written.
+    let again: CoreReport = get(ram, pa)?;
+    let seen = records(&core).zip(records(&again));
+    let mut kept: Vec<_> = seen.filter(|(a, b)| a == b && a.seq != 0).map(|(a, _)| *a).collect();
+    kept.sort_by_key(|d| d.seq);
+    kept.dedup_by_key(|d| d.seq);
     Some(Core {
         exits: core.exits,
         boot_exits: core.boot_exits,
         steady_tsc: core.steady_tsc,
         denials: core.denials,
-        newest,
+        kept,
+        tallies: core.tallies,
         consents: core.consents,
         console_written: core.console_written,
         console: core.console.to_vec(),
     })
+}
+
+/// Every place for a record.
+fn records(core: &CoreReport) -> impl Iterator<Item = &Denial> {
+    let firsts = core.tallies.iter().map(|tally| &tally.first);
+    firsts.chain(&core.first).chain(&core.ring)
 }
 
 /// The newest record of a channel that holds telemetry. `None` when the channel
@@ -140,7 +166,7 @@ impl Snapshot {
     #[must_use]
     pub fn latest_tsc(&self) -> u64 {
         let stamps = self.sandboxes.iter().flat_map(|s| {
-            let denials = s.cores.iter().flat_map(|c| &c.newest).map(|d| d.tsc);
+            let denials = s.cores.iter().flat_map(|c| &c.kept).map(|d| d.tsc);
             denials.chain([s.report.state_tsc])
         });
         stamps.max().unwrap_or(0)

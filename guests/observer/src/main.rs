@@ -42,7 +42,7 @@ fn news(window: &Window, core: usize, seen: u64) -> u64 {
     for number in seen + 1..=newest {
         let slot = (number - 1) as usize % DENIALS;
         let at = part(core) + offset_of!(CoreReport, ring) + slot * size_of::<Denial>();
-        let kind = half(window, at + offset_of!(Denial, kind));
+        let kind = half(window, at + offset_of!(Denial, kind)) as u16;
         let life = half(window, at + offset_of!(Denial, incarnation));
         let address = word(window, at + offset_of!(Denial, address));
         // The number is written last, and is 0 meanwhile.
@@ -50,7 +50,7 @@ fn news(window: &Window, core: usize, seen: u64) -> u64 {
             println!("observer: {} lost record {number}", window.name);
             continue;
         }
-        let kind = KIND_NAMES.get(kind as usize).unwrap_or(&"?");
+        let kind = KIND_NAMES.get(usize::from(kind)).unwrap_or(&"?");
         println!("observer: {} life {life} core {core} {kind} {address:#x}", window.name);
     }
     newest

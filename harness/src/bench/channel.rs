@@ -86,7 +86,8 @@ pub fn flood() -> Found {
     });
     let (under, calm) = (under.run()?, calm.run()?);
     let interrupts = under.counts.value(id::KERNEL_INTERRUPT).map_or(0, |value| value.n);
-    let armings = armings(&under.outcome.consoles.concat())?;
+    let armings =
+        armings(&under.outcome.consoles.iter().map(ToString::to_string).collect::<String>())?;
     let [late, idle] = [&under, &calm].map(|ran| {
         let late = ran.counts.value(id::FLIGHT_JITTER).filter(|late| late.n >= 900);
         Ok::<_, Failure>(late.ok_or("flight was not released")?.max)

@@ -30,7 +30,7 @@ pub fn rows() -> Found {
     let system = System::new("linux", "linux").with("linux", "bulkhead.run=bhbench:all").one_core();
     let ran = system.run()?;
     let (bare, said) = system.run_bare(END)?;
-    let here = &ran.outcome.serials[1];
+    let here = &ran.outcome.serials[1].text();
     if !here.contains(END) {
         return Err(format!("bhbench did not end in the sandbox:\n{here}").into());
     }

@@ -31,7 +31,7 @@ pub fn rows() -> Found {
     running.wait(END, LIMIT, |m| m.serial(0).contains(END).then_some(()))?;
     running.quit()?;
     let counts = running.counts()?;
-    let said = running.serial(0);
+    let said = running.serial(0).text();
     let clock = said
         .lines()
         .find_map(|line| line.strip_prefix("info clocksource "))

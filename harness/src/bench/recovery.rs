@@ -97,7 +97,7 @@ fn run(manifest: &'static str, restarts: &[u64]) -> Result<Ran, Failure> {
 /// Receiver and driver are programs of one kernel, each with its own faults, and begin anew by a third program's hand.
 pub fn programs() -> Found {
     let ran = run("channel-isolation", &[0; 5])?;
-    let said = &ran.outcome.consoles[1];
+    let said = &ran.outcome.consoles[1].text();
     for name in ["listener", "driver"] {
         let broke = format!("{name}: exception 14; it begins anew");
         if said.matches(&broke).count() != 1 || said.contains("stays stopped") {

@@ -150,7 +150,7 @@ impl System {
         let mut running = machine.start()?;
         running.wait(until, LIMIT, |m| m.serial(1).contains(until).then_some(()))?;
         running.quit()?;
-        Ok((running.counts()?, running.serial(1)))
+        Ok((running.counts()?, running.serial(1).text()))
     }
 }
 

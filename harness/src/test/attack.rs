@@ -3,7 +3,9 @@
 
 use super::driver::Job;
 use super::system::{Manifest, Seen, run};
+use crate::build;
 use bulkhead_layout::report::KIND_NAMES;
+use bulkhead_watch::Explained;
 use rogue::{Attack, Expect, Set};
 use std::time::Duration;
 
@@ -36,7 +38,9 @@ pub fn system(cores: &[u32], args: &str) -> Manifest {
 fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
     let name = move |attack: &str| format!("{group}/{attack}");
     let victim = format!("{group}/victim-unharmed");
-    let tests = Set::Any.ending().map(move |a| name(a.name)).chain([victim.clone()]);
+    let explained = format!("{group}/explained");
+    let tests = Set::Any.ending().map(move |a| name(a.name));
+    let tests = tests.chain([victim.clone(), explained.clone()]);
     Job::new(group, tests, 240, move |bench| {
         let lives = Set::Any.ending().count();
         let manifest = system(cores, &format!("{how} lives={lives}")).restarting("rogue");
@@ -49,7 +53,39 @@ fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
             bench.result(&name(attack.name), judge(&seen, life as u32, attack));
         }
         bench.result(&victim, unharmed(&seen).map(|()| "no exit, no denial, canaries intact"));
+        bench.result(&explained, explanations(&seen, group));
     })
+}
+
+/// Whether each denial says what it should, word for word: the file was read by a person. `BLESS=1`
+/// writes it anew.
+fn explanations(seen: &Seen, group: &str) -> Result<String, String> {
+    let said = |(life, attack): (usize, &Attack)| {
+        let of_this = seen.denials.iter().filter(move |d| d.record.incarnation == life as u32);
+        let of_this = of_this.filter(|d| d.sandbox == "rogue");
+        let words = |d: &Explained| {
+            let Explained { condition, access, owner, rule, allow, .. } = d;
+            format!(
+                "{}: {condition}: {access}\n  it is {owner}\n  {rule}\n  {allow}\n",
+                attack.name
+            )
+        };
+        of_this.map(words).collect::<String>()
+    };
+    let all: String = Set::Any.ending().enumerate().map(said).collect();
+    // The folder of this run's manifest is in the places of lines.
+    let all = all.replace(&format!("{}/", seen.place), "");
+    let path = build::root().join(format!("tests/explained/{group}.txt"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &all).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = all.lines().zip(stored.lines()).find(|(now, then)| now != then);
+    match differs {
+        Some((now, then)) => Err(format!("said    {now}\nstored  {then}")),
+        None if all != stored => Err("one text is longer than the other".into()),
+        None => Ok(format!("{} denials", all.lines().count() / 4)),
+    }
 }
 
 /// What the guest printed about an attack: `expected`, `got`.

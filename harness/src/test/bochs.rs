@@ -28,8 +28,9 @@ pub fn jobs() -> Vec<Job> {
             let manifest =
                 Manifest::on("bochs").bare("guest", "selftest", args, cores, "4 MiB", UART1);
             let mut running = start(&manifest, &bench.dir)?;
-            let text = running.wait_serial(1, expected, LIMIT).map_err(|e| e.to_string())?;
-            let checks = text.matches(" ok\r\n").count();
+            let text = running.wait_serial(1, expected, LIMIT);
+            let text = text.map_err(|e| e.to_string())?.text();
+            let checks = text.matches(" ok\n").count();
             if text.contains("FAILED") || checks < 10 {
                 return Err(text);
             }
@@ -132,8 +133,8 @@ fn run_attacks(dir: &Path, how: &str, restarting: bool) -> Result<(String, Strin
     let mut running = start(&manifest, dir)?;
     let limit = Duration::from_secs(150);
     let seen = running.wait_serial(0, "observer: done", limit);
-    let observer = seen.map_err(|e| e.to_string())?;
-    Ok((running.serial(1), observer))
+    let observer = seen.map_err(|e| e.to_string())?.text();
+    Ok((running.serial(1).text(), observer))
 }
 
 /// What a denied attack is: recorded once, as expected, and the guest got nothing.

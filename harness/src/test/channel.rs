@@ -238,7 +238,7 @@ fn hold_out(
     let peers = CHANNELS_GPA + if sends { PAGE } else { 0 } + ARMED as u64;
     let denied: Vec<_> = seen.denials.iter().map(|d| (d.sandbox.as_str(), d.record)).collect();
     let right =
-        matches!(denied[..], [("rogue", r)] if r.kind == Kind::Memory as u32 && r.address == peers);
+        matches!(denied[..], [("rogue", r)] if r.kind == Kind::Memory as u16 && r.address == peers);
     seen.ensure(right, format!("not one denial, of a write to {peers:#x}"))?;
     let text = seen.denials[0].to_string();
     let whose = if sends { "news rx" } else { "news tx" };

@@ -63,7 +63,7 @@ pub fn script(commands: &[(&str, &str)]) -> String {
 
 /// What a command of the script printed, and its status.
 pub fn said<'a>(seen: &'a Seen, name: &str) -> Result<(&'a str, &'a str), String> {
-    let serial = &seen.outcome()?.serials[1];
+    let serial = seen.serial(1)?;
     let (begin, end) = (format!("== {name}"), format!("-- {name} "));
     let text = serial.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
     let (text, rest) = text.ok_or_else(|| seen.wrong(format!("nothing of `{name}`")))?;
@@ -160,7 +160,7 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     expect(&seen, "unknown", "1", &["there is ground, victim, rogue, other"])?;
     expect(&seen, "late", "1", &["waited 0 s for `victim`, that it runs"])?;
     let of_ground = |d: &&bulkhead_watch::Explained| {
-        d.sandbox == "ground" && d.record.kind == Kind::Hypercall as u32
+        d.sandbox == "ground" && d.record.kind == Kind::Hypercall as u16
     };
     let refused = seen.denials.iter().filter(of_ground).count();
     seen.ensure(refused == 2, format!("{refused} refused calls of ground, not 2"))?;
@@ -326,15 +326,15 @@ fn loaded(bench: &Bench) -> Result<String, String> {
         &seen,
         "list",
         "0",
-        &["pupil           stop, start, restart, load", "other           stop, start, restart\r"],
+        &["pupil           stop, start, restart, load", "other           stop, start, restart\n"],
     )?;
     expect(&seen, "load", "0", &[runs, "1 restarts, with a loaded program"])?;
     expect(&seen, "spoil", "0", &[])?;
     expect(&seen, "unharmed", "0", &["\"loaded\": true", "\"restarts\": 1", "running"])?;
-    expect(&seen, "spoilt", "0", &[own, "2 restarts\r"])?;
+    expect(&seen, "spoilt", "0", &[own, "2 restarts\n"])?;
     expect(&seen, "packed", "0", &[runs, "3 restarts, with a loaded program"])?;
     expect(&seen, "again", "0", &[runs, "4 restarts, with a loaded program"])?;
-    expect(&seen, "unload", "0", &[own, "5 restarts\r"])?;
+    expect(&seen, "unload", "0", &[own, "5 restarts\n"])?;
     expect(&seen, "garbage", "1", &[own, "6 restarts; its monitor did not take /garbage"])?;
     expect(&seen, "claims", "1", &[own, "7 restarts; its monitor did not take /claims"])?;
     expect(&seen, "large", "1", &["the channel for `pupil` has 262144"])?;

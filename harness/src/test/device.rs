@@ -149,7 +149,7 @@ fn linux(bench: &Bench) -> Result<String, String> {
 /// What a Linux's attacks came to: each to what it says that it expects, and the last one ended the sandbox. How
 /// many there were, and of them denied ones.
 pub fn attacks(seen: &Seen, serial: usize, last_one: &str) -> Result<(usize, usize), String> {
-    let said = &seen.outcome()?.serials[serial];
+    let said = seen.serial(serial)?;
     let lines = |what: &str| -> Vec<(String, String)> {
         let split = format!(": {what} ");
         let lines = said.lines().filter_map(|l| l.trim_end().split_once("bhattack: "));

@@ -172,7 +172,7 @@ fn boot(case: &Case, dir: &Path, root: &str, job: &str) -> Result<String, String
     let mut running = machine.start().map_err(|e| e.to_string())?;
     let limit = Duration::from_secs(LIMIT);
     running.wait_end("the guest to power off", limit).map_err(|e| e.to_string())?;
-    Ok(running.serial(0))
+    Ok(running.serial(0).text())
 }
 
 fn tail(said: &str) -> String {

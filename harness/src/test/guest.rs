@@ -154,7 +154,7 @@ fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(), Str
     let s = seen.sandbox(name)?;
     let ended = s.state == "stopped" && s.restarts == 0;
     seen.ensure(ended, format!("{name} did not power off by itself"))?;
-    let serial = &seen.outcome()?.serials[uart];
+    let serial = seen.serial(uart)?;
     seen.ensure(serial.contains("bulkhead-init: user space"), "no user space")?;
     let smp = format!("smp: Brought up 1 node, {cores} CPU");
     seen.ensure(cores == 1 || serial.contains(&smp), format!("no \"{smp}\""))?;
@@ -218,7 +218,7 @@ fn power() -> Job {
         bench.result(
             tests[0],
             seen.and_then(|seen| {
-                let serial = seen.outcome()?.serials[1].clone();
+                let serial = seen.serial(1)?;
                 let lives = serial.matches("bulkhead-init: user space").count();
                 let s = seen.sandbox("linux")?;
                 seen.ensure(lives >= 2, format!("user space was reached {lives} times"))?;

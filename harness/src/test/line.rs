@@ -54,7 +54,7 @@ fn serial(manifest: Manifest, name: &str, args: &str, core: u32, uart: u32) -> M
 
 /// What `guests/serial` writes: whole lines with ascending numbers.
 fn wrote(seen: &Seen, uart: usize, sandbox: u8, lines: usize) -> Result<(), String> {
-    let text = &seen.outcome()?.serials[uart];
+    let text = seen.serial(uart)?;
     let found: Vec<_> = text.lines().filter(|l| l.len() == 62).collect();
     let right = |(n, line): (usize, &&str)| {
         line.starts_with(&format!("{}{n:04}", (b'A' + sandbox) as char))
@@ -242,8 +242,8 @@ fn linux(name: &'static str, level: bool) -> Job {
 }
 
 fn by_interrupts(seen: &Seen, name: &str, uart: usize, level: bool) -> Result<u64, String> {
-    let text = &seen.outcome()?.serials[uart];
-    let all = (1..=2000).all(|n| text.contains(&format!("number{n}\r\n")));
+    let text = seen.serial(uart)?;
+    let all = (1..=2000).all(|n| text.contains(&format!("number{n}\n")));
     seen.ensure(all, "a line is missing")?;
     let kind = if level { "fasteoi" } else { "edge" };
     let ours = |l: &&str| l.contains(&format!("-{kind}")) && l.contains("ttyS");
@@ -335,7 +335,7 @@ fn functions(name: &'static str, kernel: &'static str, pair: Pair) -> Job {
         // Kernels with a driver of Intel's P2SB bridge look for it: a write, and another.
         let right = s.state == "stopped" && s.restarts == 0 && s.denials <= 2;
         seen.ensure(right, "it was restarted or denied something")?;
-        let text = &seen.outcome()?.serials[1];
+        let text = seen.serial(1)?;
         let mut counts = Vec::new();
         for ((_, line, who), least) in pair.functions.into_iter().zip([100, 1]) {
             let ours = |l: &&str| {

@@ -89,7 +89,7 @@ fn refused(bench: &Bench) -> Result<String, String> {
     NAMES.into_iter().try_for_each(|name| seen.exited(name))?;
     let calls = |name: &str| {
         let all = seen.denials.iter().filter(|d| d.sandbox == name);
-        all.filter(|d| d.record.kind == Kind::Hypercall as u32).count()
+        all.filter(|d| d.record.kind == Kind::Hypercall as u16).count()
     };
     // 4 whom it may not offer to, and 3 calls for each of 4 slots that are not.
     let counts = NAMES.map(calls);

@@ -100,11 +100,11 @@ fn talk(words: &str) -> String {
 
 /// What a Linux printed; it ended well.
 pub fn linux<'a>(seen: &'a Seen, name: &str, serial: usize) -> Result<&'a str, String> {
-    let said = &seen.outcome()?.serials[serial];
+    let said = seen.serial(serial)?;
     seen.ensure(said.contains("bulkhead-init: exit code 0"), format!("{name} failed"))?;
     // A kernel looks for serial ports where another sandbox has one.
     let denied =
-        |d: &&bulkhead_watch::Explained| d.sandbox == name && d.record.kind != Kind::Port as u32;
+        |d: &&bulkhead_watch::Explained| d.sandbox == name && d.record.kind != Kind::Port as u16;
     match seen.denials.iter().find(denied) {
         Some(denial) => Err(seen.wrong(format!("{name} was denied something: {denial}"))),
         None => Ok(said),
@@ -168,7 +168,7 @@ fn rogue(bench: &Bench, kind: (&str, &str), sends: bool) -> Result<String, Strin
     let spoilt = kind.0 == "mailbox" || seen.console.contains("some corrupted");
     seen.ensure(spoilt, "nothing was spoilt: the rogue is too tame")?;
     let denied = seen.denials.last().ok_or_else(|| seen.wrong("no denial"))?;
-    let right = denied.sandbox == "linux" && denied.record.kind == Kind::Memory as u32;
+    let right = denied.sandbox == "linux" && denied.record.kind == Kind::Memory as u16;
     seen.ensure(right && seen.denials.len() == 1, "not one denial, of a write to the victim's")?;
     Ok(format!("{PERIODS} periods kept; then: {denied}"))
 }
@@ -458,7 +458,7 @@ fn restart(bench: &Bench) -> Result<String, String> {
     let lives = seen.sandbox("linux")?.restarts;
     seen.ensure(lives >= 2, format!("{lives} restarts"))?;
     // As a kernel says that a vector came which it has not given away.
-    let stray = seen.outcome()?.serials[1].contains("No irq handler for vector");
+    let stray = seen.serial(1)?.contains("No irq handler for vector");
     seen.ensure(!stray, "an interrupt of a former life came")?;
     Ok(format!("300 messages over {lives} restarts"))
 }

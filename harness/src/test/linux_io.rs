@@ -123,7 +123,7 @@ fn works(case: &Case, dir: &Path) -> Result<String, String> {
     let mut remarks = Vec::new();
     for linux in case.linux {
         undisturbed(&seen, linux)?;
-        let said = &seen.outcome()?.serials[linux.uart as usize];
+        let said = seen.serial(linux.uart as usize)?;
         done(said, case.all).map_err(|why| seen.wrong(why))?;
         let exits = &seen.sandbox(linux.name)?.exits;
         remarks.push(format!("{}: exits {:?} {:?}", linux.name, exits.boot, exits.steady));
@@ -162,7 +162,7 @@ const LIST: &str = "cd /sys/bus/pci/devices;grep . */vendor */device */class";
 fn found(seen: &Seen, linux: &Linux, expected: &[(&str, &str)]) -> Result<String, String> {
     undisturbed(seen, linux)?;
     let mut found = BTreeMap::<_, Vec<_>>::new();
-    for line in seen.outcome()?.serials[1].lines().filter(|line| line.starts_with("0000:")) {
+    for line in seen.serial(1)?.lines().filter(|line| line.starts_with("0000:")) {
         let (function, attribute) = line.split_once('/').unwrap_or((line, ""));
         found.entry(function).or_default().push(attribute.rsplit(':').next().unwrap_or("").trim());
     }
@@ -273,7 +273,7 @@ fn stopped(dir: &Path) -> Result<String, String> {
     let s = seen.sandbox(VIRTIO.name)?;
     seen.ensure(s.state == "stopped", format!("it is {}", s.state))?;
     seen.ensure(s.restarts == 1 && s.denials == 0, format!("{} restarts", s.restarts))?;
-    let said = &seen.outcome()?.serials[1];
+    let said = seen.serial(1)?;
     let works = said.matches(TRACE).count();
     seen.ensure(works == 2, format!("it came to its load {works} times, not 2"))?;
     Ok("restarted and stopped under load".into())

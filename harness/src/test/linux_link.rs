@@ -140,7 +140,7 @@ fn refused(bench: &Bench) -> Result<String, String> {
     seen.ensure(ended(1)? && ended(2)?, "a Linux got what it may not have")?;
     let calls = |name: &str| {
         let all = seen.denials.iter().filter(|d| d.sandbox == name);
-        all.filter(|d| d.record.kind == Kind::Hypercall as u32).count()
+        all.filter(|d| d.record.kind == Kind::Hypercall as u16).count()
     };
     // 4 whom it may not offer to, and 3 calls for each of 4 slots that are not.
     let counts = NAMES.map(calls);
@@ -175,7 +175,7 @@ fn touches(bench: &Bench) -> Result<String, String> {
     ];
     let seen = meeting(bench, &parties, &NAMES[..2])?;
     linux(&seen, "one", 1)?;
-    let memory = seen.denials.iter().filter(|d| d.record.kind == Kind::Memory as u32);
+    let memory = seen.denials.iter().filter(|d| d.record.kind == Kind::Memory as u16);
     let memory: Vec<_> = memory.collect();
     // The last word of what the other one writes.
     let at = SLOTS_GPA + SENT - 8;

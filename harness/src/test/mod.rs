@@ -17,6 +17,7 @@ mod disk;
 mod drive;
 mod driver;
 mod ending;
+mod evidence;
 mod failing;
 mod figures;
 mod fuzz;
@@ -65,6 +66,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(kernel::jobs());
     jobs.extend(failing::jobs());
     jobs.extend(ending::jobs());
+    jobs.extend(evidence::jobs());
     jobs.extend(channel::jobs());
     jobs.extend(linux_channel::jobs());
     jobs.extend(link::jobs());

@@ -285,7 +285,7 @@ static MUTATIONS: &[Mutation] = &[
         "port-bitmap",
         "foreign-uart",
         |s| s.allow_port(ROGUE, 0x3F8),
-        |seen| seen.outcome().is_ok_and(|o| o.serials[0].contains('!')),
+        |seen| seen.outcome().is_ok_and(|o| o.serials[0].contains("!")),
     ),
     baked(
         "port-bitmap",

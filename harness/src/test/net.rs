@@ -91,7 +91,7 @@ fn linux(bench: &Bench) -> Result<String, String> {
     channel(&mut manifest, "back", ["web", "linux"], "poll");
     let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(220))?;
     seen.undisturbed("web", &["running"])?;
-    let said = &seen.outcome()?.serials[1];
+    let said = seen.serial(1)?;
     for part in ["3 packets transmitted, 3 packets received", "web: page 1, ", "good42news"] {
         seen.ensure(said.contains(part), format!("Linux did not say `{part}`"))?;
     }

@@ -41,7 +41,7 @@ fn probe(dir: &Path) -> Result<String, String> {
     let mut running = machine.start().map_err(|e| e.to_string())?;
     let limit = Duration::from_secs(220);
     running.wait_end("the guest to power off", limit).map_err(|e| e.to_string())?;
-    let (said, printed) = (running.serial(0), running.serial(1));
+    let (said, printed) = (running.serial(0).text(), running.serial(1).text());
     if !said.contains("bulkhead-init: exit code 0") {
         return Err(format!("the probe did not succeed\n{}", tail(&said)));
     }

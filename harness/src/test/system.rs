@@ -155,6 +155,10 @@ pub struct Seen {
     pub console: String,
     /// Its memory.
     pub memory: Option<Memory>,
+    /// What its serial ports sent, escaped.
+    pub serials: Vec<String>,
+    /// The folder of its manifest.
+    pub place: String,
 }
 
 impl Seen {
@@ -180,6 +184,12 @@ impl Seen {
         found.ok_or_else(|| format!("no sandbox {name} in the report"))
     }
 
+    /// What a serial port sent, escaped.
+    pub fn serial(&self, n: usize) -> Result<&str, String> {
+        self.outcome()?;
+        self.serials.get(n).map(String::as_str).ok_or_else(|| format!("no serial port {n}"))
+    }
+
     /// An error with what was on the consoles.
     pub fn wrong(&self, what: impl AsRef<str>) -> String {
         let mut text = format!("{}\n", what.as_ref());
@@ -195,7 +205,7 @@ impl Seen {
                 );
             }
             for (n, serial) in outcome.serials.iter().enumerate().filter(|s| !s.1.is_empty()) {
-                let _ = writeln!(text, "serial {n}:\n{}", super::driver::tail(serial));
+                let _ = writeln!(text, "serial {n}:\n{}", super::driver::tail(&serial.text()));
             }
         }
         let denials = self.denials.iter().rev().take(5).rev();
@@ -272,12 +282,19 @@ pub fn run_and(
         Event::Console(name, text) => {
             text.lines().for_each(|l| console += &format!("[{name}] {l}\n"));
         }
+        Event::Lost(name, bytes) => console += &format!("lost: {name}: {bytes} bytes\n"),
         Event::Denied(denial) => denials.push(denial),
+        Event::Overwritten(name, core, records) => {
+            console += &format!("overwritten: {name} core {core}: {records} records\n");
+        }
         Event::Blocked(event) => console += &format!("blocked: {event}\n"),
         Event::State(name, state) => {
             console += &format!("[{name}] is now {state:?}\n");
             memory.iter().for_each(|memory| look((name, state), memory));
         }
     });
-    Ok(Seen { outcome: outcome.map_err(|e| e.to_string()), denials, console, memory })
+    let serials = outcome.iter().flat_map(|outcome| &outcome.serials);
+    let serials = serials.map(ToString::to_string).collect();
+    let (outcome, place) = (outcome.map_err(|e| e.to_string()), dir.display().to_string());
+    Ok(Seen { outcome, denials, console, memory, serials, place })
 }

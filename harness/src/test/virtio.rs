@@ -121,7 +121,7 @@ fn sleeps(bench: &Bench, kernels: [&str; 2]) -> Result<String, String> {
     seen.ensure(busy[0] > 5 && last > 0, "its packets did not wake it")?;
     seen.ensure(interrupts <= packets, "it was woken while nothing came")?;
     seen.ensure(idle[2] == 0, "the module's timer runs while nothing comes")?;
-    let rests: Vec<u32> = { seen.outcome()?.serials[2].lines() }
+    let rests: Vec<u32> = { seen.serial(2)?.lines() }
         .filter_map(|line| line.trim().strip_prefix("slept "))
         .map(|line| line.split_whitespace().filter_map(|word| word.parse::<u32>().ok()).sum())
         .collect();
@@ -140,7 +140,7 @@ fn console(bench: &Bench, kernels: [&str; 2], notify: &str) -> Result<String, St
     let seen = look(&manifest, bench)?;
     let said = linux(&seen, "two", 2)?;
     seen.ensure(said.contains("/dev/hvc0") && said.contains("sum42"), "no shell answered")?;
-    seen.ensure(sound(&seen.outcome()?.serials[1]), "the driver's kernel complains")?;
+    seen.ensure(sound(seen.serial(1)?), "the driver's kernel complains")?;
     Ok("its shell is on /dev/hvc0 and adds up".into())
 }
 
@@ -179,7 +179,7 @@ fn rogue_driver(bench: &Bench) -> Result<String, String> {
     let net = format!("bhvirtio:net,tap0,lan,10.9.0.2/24,sh,-c,{}", count.replace(' ', "${IFS}"));
     let jobs = ["bhvirtio:rogue,lan,4000,bhvirtio,card,10.9.0.1/24,ping,-c,5,-W,1,10.9.0.2", &net];
     let seen = look(&two([NEWER, NEWER], jobs, "doorbell"), bench)?;
-    let side = &seen.outcome()?.serials[2];
+    let side = seen.serial(2)?;
     let spoilt = side.matches("Corrupted").count();
     seen.ensure(driver(&seen)?.contains(PINGED), "the device side does not work after that")?;
     seen.ensure(spoilt > 0, "nothing was spoilt: the rogue is too tame")?;
@@ -206,7 +206,7 @@ fn lies_of_a_card(bench: &Bench, kernel: &str, notify: &str) -> Result<String, S
     seen.ensure(said.contains(PINGED), "the network does not work after that")?;
     let spoilt = said.contains("the device side spoilt queue 0: packet of length");
     seen.ensure(spoilt, "a number of buffers that cannot be was taken")?;
-    told_lies(&seen, &seen.outcome()?.serials[2], said)
+    told_lies(&seen, seen.serial(2)?, said)
 }
 
 /// The same of a driver's, against a device side whose Linux sends them on.
@@ -218,7 +218,7 @@ fn lies_of_a_driver(bench: &Bench, kernel: &str, notify: &str) -> Result<String,
     ];
     let seen = look(&two([NEWER, kernel], jobs, notify), bench)?;
     let said = driver(&seen)?;
-    let side = &seen.outcome()?.serials[2];
+    let side = seen.serial(2)?;
     seen.ensure(sound(side), "the device side's kernel complains")?;
     seen.ensure(said.contains(PINGED), "the network does not work after that")?;
     told_lies(&seen, said, side)
@@ -244,7 +244,7 @@ fn lies_in_records(bench: &Bench, kernel: &str) -> Result<String, String> {
     let seen = look(&manifest, bench)?;
     let said = driver(&seen)?;
     seen.ensure(said.contains(PINGED), "the network does not work after that")?;
-    told_lies(&seen, &seen.outcome()?.serials[2], said)
+    told_lies(&seen, seen.serial(2)?, said)
 }
 
 /// That headers lied, and the other side's kernel took enough of these packets.
@@ -278,7 +278,7 @@ fn deaf(bench: &Bench) -> Result<String, String> {
     manifest.0 = manifest.0.replace("ends_with = [\"one\"]", "ends_with = [\"two\"]");
     let seen = look(&manifest, bench)?;
     linux(&seen, "two", 2)?;
-    let said = &seen.outcome()?.serials[1];
+    let said = seen.serial(1)?;
     seen.ensure(sound(said), "the driver's kernel complains")?;
     for part in ["a shell on hvc0", "its side began anew", "the shell has ended: signal: 1"] {
         seen.ensure(said.contains(part), format!("the driver's Linux did not say `{part}`"))?;
@@ -298,6 +298,6 @@ fn restart(bench: &Bench) -> Result<String, String> {
     let said = linux(&seen, "two", 2)?;
     let lives = said.matches("lan: Begun").count();
     seen.ensure(lives > 1 && said.contains("lan: Lost"), "the device side was not told")?;
-    seen.ensure(sound(&seen.outcome()?.serials[1]), "the driver's kernel complains")?;
+    seen.ensure(sound(seen.serial(1)?), "the driver's kernel complains")?;
     Ok(format!("{lives} sessions, {} restarts", seen.sandbox("one")?.restarts))
 }

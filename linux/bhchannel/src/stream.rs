@@ -4,6 +4,7 @@
 use bulkhead_channel::Stop;
 use bulkhead_linux::message::{Receiver, Sender};
 use bulkhead_linux::terminal;
+use bulkhead_untrusted::Untrusted;
 use nix::pty::openpty;
 use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
@@ -114,7 +115,7 @@ pub fn ask(to: &str, from: &str, line: &str, answer: &str) -> io::Result<()> {
     while !seen.contains(answer) {
         match receiver.receive_within(&mut buffer, Some(left())) {
             Ok(len) => {
-                let text = String::from_utf8_lossy(&buffer[..len]);
+                let text = Untrusted::new(&buffer[..len]).text();
                 print!("{text}");
                 seen += &text;
             }

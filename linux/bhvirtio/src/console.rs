@@ -3,6 +3,7 @@
 use crate::side::Side;
 use bulkhead_channel::{Bytes, Memory};
 use bulkhead_linux::terminal;
+use bulkhead_untrusted::Untrusted;
 use bulkhead_virtio::{Corrupted, Offer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io::{self, Read, Write};
@@ -59,6 +60,7 @@ pub fn ask(channel: &str, line: &str, answer: &str) -> io::Result<()> {
     let mut side = Side::open(channel, &OFFER)?;
     let begun = Instant::now();
     let (mut seen, mut pending, mut quiet) = (String::new(), Vec::new(), begun);
+    let mut waiting = Untrusted::default();
     while !seen.contains(answer) {
         if begun.elapsed() > LIMIT {
             let why = format!("waited {} s for `{answer}` from {channel}", LIMIT.as_secs());
@@ -66,7 +68,8 @@ pub fn ask(channel: &str, line: &str, answer: &str) -> io::Result<()> {
         }
         side.attend();
         let text = printed(&mut side);
-        let shown = String::from_utf8_lossy(&text);
+        waiting.push(&text);
+        let shown = waiting.take_settled().text();
         print!("{shown}");
         io::stdout().flush()?;
         seen += &shown;

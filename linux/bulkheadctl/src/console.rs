@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use bulkhead_channel::Stop;
 use bulkhead_linux::channel::named;
 use bulkhead_linux::message::Sender;
+use bulkhead_watch::Untrusted;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::openpty;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
@@ -31,6 +32,8 @@ struct Screen<'a> {
     index: usize,
     /// Bytes of each core's that were shown.
     seen: Vec<u64>,
+    /// What of each core's waits for the rest of a letter.
+    waiting: Vec<Untrusted>,
 }
 
 impl<'a> Screen<'a> {
@@ -42,27 +45,24 @@ impl<'a> Screen<'a> {
                 machine.info.name
             ));
         }
-        Ok(Self { machine, index, seen: Vec::new() })
+        Ok(Self { machine, index, seen: Vec::new(), waiting: Vec::new() })
     }
 
     /// What came since the last look, at first all that is still there. It is another's, so what would control the
-    /// terminal is left out.
-    fn next(&mut self) -> Vec<u8> {
-        let text = self.raw();
-        let harmless = |c: &char| matches!(c, '\n' | '\t') || !c.is_control();
-        String::from_utf8_lossy(&text).chars().filter(harmless).collect::<String>().into_bytes()
-    }
-
-    fn raw(&mut self) -> Vec<u8> {
-        let Some(report) = self.machine.known(self.index).report else { return Vec::new() };
+    /// terminal is escaped: only ends of lines come through.
+    fn next(&mut self) -> String {
+        let mut text = String::new();
+        let Some(report) = self.machine.known(self.index).report else { return text };
         self.seen.resize(report.cores.len(), 0);
-        let mut text = Vec::new();
-        for (core, seen) in report.cores.iter().zip(&mut self.seen) {
+        self.waiting.resize_with(report.cores.len(), Untrusted::default);
+        let cores = self.seen.iter_mut().zip(&mut self.waiting);
+        for (core, (seen, waiting)) in report.cores.iter().zip(cores) {
             let (new, lost) = core.console_since(*seen);
             if lost > 0 && *seen > 0 {
-                text.extend(format!("[{lost} bytes are lost]\n").into_bytes());
+                text += &format!("\n[{lost} bytes are lost]\n");
             }
-            text.extend(new);
+            waiting.push(new.bytes());
+            text += &waiting.take_settled().text();
             *seen = core.console_written;
         }
         text
@@ -153,12 +153,12 @@ pub fn attach(
             Err(TryRecvError::Disconnected) => !std::mem::replace(&mut open, false),
         };
         let text = screen.next();
-        out.write_all(&text).and_then(|()| out.flush()).map_err(|why| why.to_string())?;
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|why| why.to_string())?;
         match until {
             None if over => return Ok(String::new()),
             None => {}
             Some(until) => {
-                shown.extend(text);
+                shown.extend(text.into_bytes());
                 if shown.windows(until.len().max(1)).any(|part| part == until.as_bytes()) {
                     return Ok("\n".into());
                 }
@@ -217,10 +217,10 @@ impl<'a> Terminal<'a> {
 
     /// What has come on the console, and what was typed.
     fn look(&mut self, wait: Duration) {
-        for piece in self.screen.next().split_inclusive(|byte| *byte == b'\n') {
-            match piece.strip_suffix(b"\n") {
-                Some(line) => self.show(&[line, b"\r\n"].concat()),
-                None => self.show(piece),
+        for piece in self.screen.next().split_inclusive('\n') {
+            match piece.strip_suffix('\n') {
+                Some(line) => self.show(format!("{line}\r\n").as_bytes()),
+                None => self.show(piece.as_bytes()),
             }
         }
         let mut byte = [0];

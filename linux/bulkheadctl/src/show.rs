@@ -5,7 +5,7 @@ use crate::ask::granted;
 use crate::machine::Machine;
 use crate::why::{Reader, bare};
 use bulkhead_layout::report::CAUSE_NAMES;
-use bulkhead_watch::state;
+use bulkhead_watch::{fold, refused, state};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
@@ -59,8 +59,8 @@ pub fn status(
 ) -> Result<String, Wrong> {
     let mut rows = Vec::new();
     let mut out = format!(
-        "{:<16}{:<11}{:>8}{:>7}{:>14}{:>10}{:>9}\n",
-        "sandbox", "state", "restarts", "cores", "steady exits", "in s", "denials"
+        "{:<16}{:<11}{:>8}{:>7}{:>14}{:>10}{:>9}{:>13}\n",
+        "sandbox", "state", "restarts", "cores", "steady exits", "in s", "denials", "overwritten"
     );
     for n in seen(machine, names)? {
         let (name, mut known) = (&machine.info.sandboxes[n], machine.known(n));
@@ -71,6 +71,7 @@ pub fn status(
         }
         let [mut was, mut restarts, mut cores] = ["?", "-", "-"].map(str::to_owned);
         let [mut steady, mut seconds, mut denials] = ["-", "-", "-"].map(str::to_owned);
+        let mut overwritten = String::from("-");
         let mut row = Map::from_iter([("name".to_owned(), json!(name))]);
         if let Some(status) = known.status {
             (was, restarts) = (state(status.state).to_owned(), status.restarts.to_string());
@@ -81,11 +82,16 @@ pub fn status(
         if let Some(seen) = &known.report {
             let exits = machine.exits(seen);
             (cores, denials) = (seen.cores.len().to_string(), seen.denials().to_string());
+            if seen.overwritten() > 0 {
+                overwritten = seen.overwritten().to_string();
+            }
             steady = exits.steady.values().sum::<u64>().to_string();
             seconds = format!("{:.3}", exits.steady_seconds);
             row.insert("cores".into(), json!(seen.cores.len()));
             row.insert("exits".into(), json!(exits));
             row.insert("denials".into(), json!(seen.denials()));
+            row.insert("overwritten".into(), json!(seen.overwritten()));
+            row.insert("by_condition".into(), json!(refused(&seen.cores, |_, _| None)));
             let exited = was == "exited";
             row.insert("exit_code".into(), json!(exited.then_some(seen.report.exit_code)));
             if exited {
@@ -95,7 +101,7 @@ pub fn status(
         put(
             &mut out,
             format_args!(
-                "{name:<16}{was:<11}{restarts:>8}{cores:>7}{steady:>14}{seconds:>10}{denials:>9}"
+                "{name:<16}{was:<11}{restarts:>8}{cores:>7}{steady:>14}{seconds:>10}{denials:>9}{overwritten:>13}"
             ),
         );
         rows.push(Value::Object(row));
@@ -126,29 +132,33 @@ pub fn exits(machine: &Machine, names: &[&str], form: Form) -> Result<String, Wr
     Ok(if form == Form::Json { text(&Value::Object(rows)) } else { out })
 }
 
-/// The newest denied accesses, oldest first.
+/// The denied accesses whose records are there, oldest first; what each condition has refused if there were more.
 pub fn denials(
     machine: &Machine,
     why: &Reader,
     names: &[&str],
     form: Form,
 ) -> Result<String, Wrong> {
-    let (mut rows, mut out) = (Vec::new(), String::new());
-    let mut all = 0;
+    let (mut rows, mut out, mut gone) = (Vec::new(), String::new(), String::new());
+    let (mut all, mut shown, mut overwritten) = (0, 0, 0);
     for n in seen(machine, names)? {
         let name = &machine.info.sandboxes[n];
         let Some(seen) = observed(machine, n, names)? else { continue };
         let denials = seen.cores.iter().enumerate();
-        let denials = denials.flat_map(|(core, c)| c.newest.iter().map(move |d| (core, d)));
+        let denials = denials.flat_map(|(core, c)| c.kept.iter().map(move |d| (core, d)));
         let mut denials: Vec<_> = denials.collect();
         denials.sort_by_key(|(_, denial)| denial.tsc);
-        for (core, denial) in denials {
-            match why.explain(n, core, denial) {
-                Some(explained) => {
+        shown += denials.len();
+        let explained = denials.iter().map(|(core, denial)| why.explain(n, *core, denial));
+        match explained.collect::<Option<Vec<_>>>() {
+            Some(explained) => {
+                for explained in fold(explained) {
                     put(&mut out, format_args!("{explained}"));
                     rows.push(json!(explained));
                 }
-                None => {
+            }
+            None => {
+                for (core, denial) in denials {
                     let text = bare(denial);
                     put(&mut out, format_args!("{name} core {core} at {:#x}: {text}", denial.rip));
                     rows.push(json!({ "sandbox": name, "core": core, "access": text }));
@@ -156,12 +166,23 @@ pub fn denials(
             }
         }
         all += seen.denials();
+        overwritten += seen.overwritten();
+        if seen.overwritten() > 0 {
+            put(&mut gone, format_args!("{name} was denied, by condition:"));
+            for refused in refused(&seen.cores, |core, d| why.explain(n, core, d)) {
+                put(&mut gone, format_args!("  {:<20}{:>10}", refused.condition, refused.count));
+            }
+        }
     }
     if form == Form::Json {
         return Ok(text(&Value::Array(rows)));
     }
-    let shown = rows.len();
-    put(&mut out, format_args!("{all} denied accesses, the newest {shown} of them above"));
+    out += &gone;
+    let more = "records were overwritten by later ones";
+    put(
+        &mut out,
+        format_args!("{all} denied accesses, {shown} of them above; {overwritten} {more}"),
+    );
     out.extend(why.hint().filter(|_| shown > 0).map(|hint| hint + "\n"));
     Ok(out)
 }

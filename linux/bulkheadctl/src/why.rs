@@ -3,7 +3,7 @@
 
 use crate::Wrong;
 use crate::machine::Machine;
-use bulkhead_layout::report::{Denial, KIND_NAMES};
+use bulkhead_layout::report::{CONDITION_NAMES, Denial, KIND_NAMES};
 use bulkhead_manifest::{Options, load, render};
 use bulkhead_plan::{Plan, RIGHTS};
 use bulkhead_watch::{Explained, explain, owner};
@@ -88,6 +88,8 @@ fn plan(path: &Path, machine: &Machine) -> Result<Plan, Wrong> {
 
 /// What the record alone says.
 pub fn bare(denial: &Denial) -> String {
-    let kind = KIND_NAMES.get(denial.kind as usize).copied().unwrap_or("unknown");
-    format!("{kind}: {:#x}, value {:#x}", denial.address, denial.info)
+    let kind = KIND_NAMES.get(usize::from(denial.kind)).copied().unwrap_or("unknown");
+    let condition = CONDITION_NAMES.get(usize::from(denial.condition)).copied();
+    let condition = condition.unwrap_or("unknown");
+    format!("{kind} ({condition}): {:#x}, value {:#x}", denial.address, denial.info)
 }

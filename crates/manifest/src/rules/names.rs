@@ -35,6 +35,9 @@ fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> 
     system.chain(sandboxes).chain(channels).chain(parts).collect()
 }
 
+/// What lines that `bulkhead run` prints itself begin with, in brackets: a guest of that name could print such lines.
+const OWN_MARKS: [&str; 3] = ["denied", "blocked", "lost"];
+
 /// Names are short and plain: they go into fixed fields, files and commands.
 pub fn name_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for (what, name, at) in names(cx) {
@@ -47,6 +50,8 @@ pub fn name_plain(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             format!("it contains {wrong:?}")
         } else if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
             "it does not start with a letter".to_owned()
+        } else if what == "sandbox" && OWN_MARKS.contains(&name) {
+            "lines of `bulkhead run` itself begin with it, and a guest's with its name".to_owned()
         } else {
             continue;
         };
