@@ -7,7 +7,7 @@ use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
-use bulkhead_layout::report::{CONDITION_NAMES, Denial, KIND_NAMES, Kind};
+use bulkhead_layout::report::{CONDITION_NAMES, Condition, Denial, KIND_NAMES, Kind};
 use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, Sandbox};
 use std::fmt;
 
@@ -218,7 +218,7 @@ pub fn line_of(plan: &Plan, at: u64) -> Option<u32> {
 fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let (at, value) = (denial.address, denial.info);
     if let Some(ioapic) = plan.machine.ioapic.filter(|i| at.wrapping_sub(i.base) < PAGE) {
-        return line(plan, who, at - ioapic.base, value);
+        return line(plan, who, at - ioapic.base, denial);
     }
     let access = match configured(at) {
         Some(bdf) => {
@@ -286,11 +286,14 @@ fn within_own(function: &Function, at: u64) -> Option<&'static str> {
 }
 
 /// A register of the IOAPIC, by its index.
-fn line(plan: &Plan, who: &Sandbox, index: u64, value: u64) -> Words {
+fn line(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
     /// Index of the first register of the redirection table (82093AA, 3.2.4).
     const TABLE: u64 = 0x10;
     let rule = "a guest programs the interrupt lines of its devices, for its own cores".to_string();
-    let access = format!("write of {value:#x} to IOAPIC register {index:#x}");
+    let access = match denial.condition == Condition::DeviceRead as u16 {
+        true => format!("read of IOAPIC register {index:#x}"),
+        false => format!("write of {:#x} to IOAPIC register {index:#x}", denial.info),
+    };
     let Some(line) = index.checked_sub(TABLE).map(|at| (at / 2) as u32) else {
         let allow = "nothing in a manifest allows it".into();
         return (access, "the machine's IOAPIC".into(), rule, allow);
