@@ -135,7 +135,7 @@ impl Running {
     /// What probably went wrong, by what the emulator wrote.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
-        crate::cause::of(&text(&self.dir.join("qemu.log")))
+        crate::cause::of(&text(&self.dir.join("qemu.log")).text())
     }
 
     /// The likely cause, if there is one, and the last lines of all logs.
