@@ -157,7 +157,9 @@ fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
     }
     if !unrung {
         let most = own.doorbells(sandbox).unwrap_or(rung);
-        detail += &format!(": its own doing and others' rights account for {most}; {from_machine} SMI and INIT");
+        detail += &format!(
+            ": its own doing and others' rights account for {most}; {from_machine} SMI and INIT"
+        );
     }
     promise(format!("{} is not disturbed", sandbox.name), held, detail)
 }

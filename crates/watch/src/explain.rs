@@ -320,7 +320,7 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     if denial.address == call::OFFER {
         return (
             format!("offer of a channel to sandbox {first}"),
-            target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
+            target.map_or_else(|| "nobody's".into(), |s| format!("{}'s", s.name)),
             "a sandbox makes channels at run time with those that the manifest names".into(),
             match target.filter(|s| s.name != who.name && connects(s) && connects(who)) {
                 Some(_) => format!("{}: may_connect = {{ to = [\"{name}\"], … }}", place(who)),
@@ -330,7 +330,7 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     }
     if matches!(denial.address, call::ACCEPT..=call::SLOT) {
         let slot = plan.slots.get(first as usize);
-        let (owner, allow) = slot.map_or(("nobody".into(), "there is no such slot".into()), |s| {
+        let (owner, allow) = slot.map_or(("nobody's".into(), "there is no such slot".into()), |s| {
             let (owner, at) = (&plan.sandboxes[s.owner].name, owner::at(&s.place));
             (format!("{owner}'s"), format!("{at}: name `{}` in `to`", who.name))
         });
@@ -343,8 +343,11 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     }
     (
         format!("hypercall {:#x} on sandbox {first}", denial.address),
-        target.map_or_else(|| "nobody".into(), |s| format!("{}'s", s.name)),
+        target.map_or_else(|| "nobody's".into(), |s| format!("{}'s", s.name)),
         owner::CONTROL_RULE.into(),
-        format!("{}: {} = [\"{name}\"]", place(who), owner::right_of(denial)),
+        match target {
+            Some(_) => format!("{}: {} = [\"{name}\"]", place(who), owner::right_of(denial)),
+            None => "there is no such sandbox".into(),
+        },
     )
 }

@@ -96,7 +96,7 @@ fn figure(right: &str, late: &Distribution, idle: u64, rings: f64, note: String)
 
 /// What the abuser did, the victim's exits, and how often the abuser's monitor rang.
 fn told(ran: &Ran) -> Result<String, Failure> {
-    let all = ran.outcome.consoles.concat();
+    let all = ran.outcome.consoles.iter().map(ToString::to_string).collect::<String>();
     let said = all.lines().find(|line| line.starts_with("abuser:"));
     let said = said.ok_or("the abuser does not say what it did")?;
     let flight = &ran.outcome.report.sandboxes[0];
