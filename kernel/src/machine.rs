@@ -13,6 +13,8 @@ use core::sync::atomic::{AtomicU16, Ordering};
 
 /// Local APIC, x2APIC mode (APM volume 2, section 16.11): the timer's initial count.
 const TMICT: u32 = 0x838;
+/// Where FS begins (APM volume 2, appendix A).
+const FS_BASE: u32 = 0xC000_0100;
 
 /// A core's machine. There is one, so it is nothing: what it knows lies in a static, and nobody hands its
 /// address on.
@@ -157,6 +159,20 @@ impl Machine for X86Machine {
     fn forget(&mut self, address: u64) {
         // SAFETY: only drops what the processor remembers.
         unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) }
+    }
+
+    /// Selectors first: loading null clears a base on Intel's processors, and on AMD's it may not (APM volume 2,
+    /// section 4.5.3). The base of GS needs no write: it is 0 from the start on, no descriptor has another one, and
+    /// CR4.FSGSBASE is off.
+    #[inline(always)]
+    fn enter_thread(&mut self, pointer: u64) {
+        // SAFETY: 64-bit code uses none of these segments but by FS and GS, and the kernel uses neither. The base is
+        // canonical, being in the lower half.
+        unsafe {
+            asm!("xor {r:e}, {r:e}", "mov ds, {r:e}", "mov es, {r:e}", "mov fs, {r:e}", "mov gs, {r:e}",
+                r = out(reg) _, options(nostack, nomem));
+            wrmsr(FS_BASE, pointer);
+        }
     }
 
     #[inline(always)]

@@ -43,6 +43,9 @@ mod msr {
     pub const STAR: u32 = 0xC000_0081;
     pub const LSTAR: u32 = 0xC000_0082;
     pub const SFMASK: u32 = 0xC000_0084;
+    pub const FS_BASE: u32 = 0xC000_0100;
+    pub const GS_BASE: u32 = 0xC000_0101;
+    pub const KERNEL_GS_BASE: u32 = 0xC000_0102;
     pub const TPR: u32 = 0x808;
     pub const SVR: u32 = 0x80F;
     pub const LVT_TIMER: u32 = 0x832;
@@ -149,14 +152,19 @@ fn descriptors() {
         asm!("lgdt [{}]", in(reg) &GDT.pointer(), options(nostack));
         asm!("lidt [{}]", in(reg) &IDT.pointer(), options(nostack));
         asm!(
-            "mov ds, {data:e}", "mov es, {data:e}", "mov ss, {data:e}",
-            "mov fs, {null:e}", "mov gs, {null:e}",
+            "mov ss, {data:e}", "mov ds, {null:e}", "mov es, {null:e}", "mov fs, {null:e}", "mov gs, {null:e}",
+            // A program shall find no descriptors but these.
+            "lldt {null:x}",
             "push {code}", "lea {next}, [rip + 2f]", "push {next}", "retfq", "2:",
             "ltr {task:x}",
             data = in(reg) u32::from(selector::KERNEL_DATA), null = in(reg) 0,
             code = in(reg) u64::from(selector::KERNEL_CODE), next = out(reg) _,
             task = in(reg) selector::TASK,
         );
+        // Those of GS nothing changes any more.
+        for base in [msr::FS_BASE, msr::GS_BASE, msr::KERNEL_GS_BASE] {
+            wrmsr(base, 0);
+        }
     }
 }
 
@@ -201,8 +209,13 @@ fn vector_registers() -> u32 {
 
 /// From the tables of the start to the kernel's own, which know what may be executed. The kernel has no
 /// business in programs' memory: where the processor can see to that, it shall.
+///
+/// CR4 is written as a whole, whatever was on before. So programs can't write the bases of FS and GS (FSGSBASE) nor
+/// read performance counters (PCE), and a machine check is an exception (MCE) instead of a shutdown.
 #[inline(always)]
 fn own_tables(root: u64) {
+    const PHYSICAL_ADDRESS_EXTENSION: u64 = 1 << 5;
+    const MACHINE_CHECKS: u64 = 1 << 6;
     const GLOBAL_PAGES: u64 = 1 << 7;
     // CPUID Fn0000_0007, EBX bit 7, EBX bit 20, ECX bit 2 and their bits in CR4.
     const UMIP: u64 = 1 << 11;
@@ -210,14 +223,15 @@ fn own_tables(root: u64) {
     const SMAP: u64 = 1 << 21;
     let features = cpuid(7, 0);
     let on = |has: bool, bit: u64| if has { bit } else { 0 };
-    let bits = GLOBAL_PAGES
+    let bits = PHYSICAL_ADDRESS_EXTENSION
+        | MACHINE_CHECKS
+        | GLOBAL_PAGES
         | on(features.ebx & 1 << 7 != 0, SMEP)
         | on(features.ebx & 1 << 20 != 0, SMAP)
         | on(features.ecx & 1 << 2 != 0, UMIP);
     // SAFETY: they map the kernel where it is; execute protection is on.
     unsafe {
-        asm!("mov cr3, {root}", "mov {r}, cr4", "or {r}, {pge}", "mov cr4, {r}",
-            root = in(reg) root, r = out(reg) _, pge = in(reg) bits, options(nostack));
+        asm!("mov cr3, {root}", "mov cr4, {bits}", root = in(reg) root, bits = in(reg) bits, options(nostack));
     }
 }
 

@@ -121,6 +121,9 @@
 #define BULKHEAD_THREAD_SET_FPU 0x1dul
 /* WRITE_REGISTERS and RESUME in one. 1 to 4: as of the first. */
 #define BULKHEAD_THREAD_START 0x1eul
+/* 1: its thread pointer, in the program's half: on x86-64 the base of FS, where compilers look for
+ * _Thread_local variables. It is 0 before, and stays through calls and through START. */
+#define BULKHEAD_THREAD_SET_POINTER 0x1ful
 
 /* Methods: Table. Words are numbered from 1. */
 /* Put it where it is missing. 1: space; 2: address. */

@@ -52,6 +52,9 @@ methods! {
         SET_FPU = 29;
         /// `WRITE_REGISTERS` and `RESUME` in one. 1 to 4: as of the first.
         START = 30;
+        /// 1: its thread pointer, in the program's half: on x86-64 the base of FS, where compilers look for
+        /// `_Thread_local` variables. It is 0 before, and stays through calls and through `START`.
+        SET_POINTER = 31;
     }
     Table {
         /// Put it where it is missing. 1: space; 2: address.

@@ -231,6 +231,7 @@ impl<S: Source> Chaos<S> {
                 words[0] = if self.chance(6) { 0 } else { self.address_of(Kind::Notification) };
             }
             label::SET_FPU => words[0] = self.source.below(3),
+            label::SET_POINTER => words[0] = self.source.below(4) << 12,
             label::MAP_TABLE | label::MAP => {
                 let page = self.source.below(PAGES) << self.pick(&[12, 12, 12, 21, 30]);
                 let page = if self.chance(8) { at::LINKS + page } else { page };

@@ -230,6 +230,8 @@ fn first(world: &World) -> Checked {
     let Context { thread, time, .. } = *m.get(on);
     must!(thread == current && !current.is_none(), "{current:?} runs on {on:?} of {thread:?}");
     must!(is(m.get(current), State::Running), "{current:?} runs and may not");
+    let pointer = m.get(current).pointer;
+    must!(m.pointer == pointer, "{current:?} has the pointer {:#x}, not {pointer:#x}", m.pointer);
     let vectors = m.get(current).flags & Thread::VECTORS != 0;
     let area = vectors.then(|| bulkhead_kernel::vectors(current));
     must!(m.vectors == area, "{current:?} has the vector registers {:?}", m.vectors);

@@ -373,12 +373,17 @@ impl World {
 
     /// Whoever runs enters the kernel for what its registers say.
     fn enter(&mut self) {
+        let before = self.core.current;
+        self.machine.left = before.at();
         match self.fast {
             true => self.kernel().call(),
             false => self.kernel().call_slowly(),
         }
         if let Some(current) = self.core.current.some() {
-            assert_eq!(self.machine.get(current).space, self.machine.space, "in another's space");
+            let Machine { space, pointer, left, .. } = self.machine;
+            let of = self.machine.get(current);
+            assert_eq!((of.space, of.pointer), (space, pointer), "in another's space");
+            assert!(current == before || left == 0, "it finds what {before:?} has left");
         }
     }
 

@@ -185,9 +185,10 @@ impl<M: Machine> Kernel<'_, M> {
             }
             None => self.carry(from, to, badge, rights.has(Rights::GRANT)),
         }
-        let space = self.machine.get(to).space;
+        let Thread { space, pointer, .. } = *self.machine.get(to);
         self.core.current = to;
         self.trace_run();
+        self.machine.enter_thread(pointer);
         if space != self.core.space {
             self.core.space = space;
             self.machine.enter_space(space);
@@ -345,7 +346,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
         self.core.current = to;
         self.trace_run();
-        self.enter();
+        self.enter(Ref::NONE);
     }
 
     #[inline(always)]

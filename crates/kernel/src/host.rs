@@ -47,6 +47,10 @@ pub struct Host<L, P> {
     pub forgotten: Vec<u64>,
     /// Whose vector registers are in use.
     pub vectors: Option<Ref<Vectors>>,
+    /// The thread pointer in use.
+    pub pointer: u64,
+    /// What whoever runs has left in registers that no thread keeps.
+    pub left: u32,
     /// The scripts that were played.
     pub played: Vec<u32>,
     /// What came out of the console.
@@ -85,6 +89,8 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             entered: 0,
             forgotten: Vec::new(),
             vectors: None,
+            pointer: 0,
+            left: 0,
             played: Vec::new(),
             console: String::new(),
             life: (false, None),
@@ -295,6 +301,10 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
 
     fn forget(&mut self, address: u64) {
         self.forgotten.push(address);
+    }
+
+    fn enter_thread(&mut self, pointer: u64) {
+        (self.pointer, self.left) = (pointer, 0);
     }
 
     fn now(&mut self) -> Time {

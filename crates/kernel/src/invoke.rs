@@ -189,6 +189,13 @@ impl<M: Machine> Kernel<'_, M> {
                 let vectors = Thread::VECTORS;
                 *flags = if on { *flags | vectors } else { *flags & !vectors };
             }
+            label::SET_POINTER => {
+                let pointer = below(words[0], space::USER_END, 1)?;
+                self.machine.get_mut(at).pointer = pointer;
+                if at == self.core.current {
+                    self.machine.enter_thread(pointer);
+                }
+            }
             _ => return no_call(),
         }
         DONE

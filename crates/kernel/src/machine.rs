@@ -262,6 +262,10 @@ pub trait Machine: Sized {
     /// Forgets what the processor remembers of a user address of the present root.
     fn forget(&mut self, address: u64);
 
+    /// The processor is another thread's from now on, whose thread pointer is this. Nothing is left of what the one
+    /// before had put into registers that are in no thread's [`Registers`] and that programs can write.
+    fn enter_thread(&mut self, pointer: u64);
+
     /// Nanoseconds since the processor's start. Never 0.
     fn now(&mut self) -> Time;
     /// Interrupts at this time, once, instead of any time said before; [`Time::MAX`]: never.

@@ -70,6 +70,8 @@ pub struct Thread {
     pub root_slots: u32,
     /// Root table of its space, a physical address.
     pub space: u64,
+    /// Its thread pointer: compilers find there what is a thread's own. Below [`crate::USER_END`].
+    pub pointer: u64,
     /// The context on which it runs; none: it is passive, and waits or has nobody to work for.
     pub context: Ref<Context>,
     /// [`State::Calling`]: the reply object through which its answer comes. [`State::Receiving`]:
@@ -107,6 +109,8 @@ pub struct Thread {
     pub higher: Ref<Thread>,
     /// And of the next lower one.
     pub lower: Ref<Thread>,
+    /// [`Thread::ENDS`]: the instruction that raised the exception.
+    pub raised_at: u64,
 }
 
 impl Thread {
@@ -122,6 +126,8 @@ impl Thread {
     pub const DEEP: u8 = 1 << 4;
     /// It has offered or accepted a slot.
     pub const LINKS: u8 = 1 << 5;
+    /// It raised an exception that nobody handles, and closes its slots, one in each entry, before it stops.
+    pub const ENDS: u8 = 1 << 6;
 }
 
 /// Size of a thread, as a power of two: the second half keeps vector registers.

@@ -118,6 +118,8 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// The first threads begin. They were woken on the host, whose clock was another one.
     pub fn start(&mut self) {
+        // Whoever was that on the host has not run here.
+        self.core.current = Ref::NONE;
         let now = self.now();
         self.core.scheduler.start(&mut Store(&mut *self.machine), now);
         self.core.undecided = 1;
@@ -149,17 +151,22 @@ impl<M: Machine> Kernel<'_, M> {
         }
         // Also without a decision: whoever runs may have lent or returned its context.
         let running = self.core.scheduler.running().map(context);
-        self.core.current = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
+        let next = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
+        // Also from nobody: who ran before that may have been another one, or be gone.
+        let before = core::mem::replace(&mut self.core.current, next);
         self.core.now = 0;
         self.trace_run();
-        self.enter();
+        self.enter(before);
     }
 
-    /// Makes the processor the current thread's.
+    /// Makes the processor the current thread's, which was another one's or nobody's before.
     #[inline(always)]
-    pub(crate) fn enter(&mut self) {
+    pub(crate) fn enter(&mut self, before: Ref<Thread>) {
         let Some(current) = self.core.current.some() else { return };
-        let Thread { space, flags, .. } = *self.machine.get(current);
+        let Thread { space, flags, pointer, .. } = *self.machine.get(current);
+        if before != current {
+            self.machine.enter_thread(pointer);
+        }
         if space != self.core.space && space != 0 {
             self.core.space = space;
             self.machine.enter_space(space);

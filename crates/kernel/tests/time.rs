@@ -568,6 +568,38 @@ fn vector_registers_change_hands_with_those_that_use_them() {
     });
 }
 
+/// The selectors of x86-64, for one, of which programs could make a channel.
+#[test]
+fn a_thread_has_its_pointer_and_nothing_that_another_left() {
+    both(|world| {
+        let [first, second] = [10, 10].map(|priority| world.thread(priority));
+        world.does(second.cap, label::SET_POINTER, [0x2000, 0, 0, 0]);
+        assert_eq!((world.runs(first), world.machine.pointer), (true, 0));
+        // Its own is in use at once.
+        world.method(first, first.cap, label::SET_POINTER, [0x1000, 0, 0, 0]).unwrap();
+        assert_eq!(world.machine.pointer, 0x1000);
+        let end = bulkhead_kernel_fake::kernel::USER_END;
+        let beyond = world.method(first, first.cap, label::SET_POINTER, [end, 0, 0, 0]);
+        assert_eq!(beyond, Err(Code::OutOfRange));
+        world.machine.left = 7;
+        world.yields(first);
+        assert_eq!(
+            (world.runs(second), world.machine.pointer, world.machine.left),
+            (true, 0x2000, 0)
+        );
+        // By an interrupt, and after somebody has gone.
+        world.machine.left = 7;
+        world.delete(second.cap);
+        assert_eq!(
+            (world.runs(first), world.machine.pointer, world.machine.left),
+            (true, 0x1000, 0)
+        );
+        world.does(first.cap, label::SUSPEND, [0; 4]);
+        world.does(first.cap, label::START, [0x1000, 0x2000, 0, 0]);
+        assert_eq!((world.runs(first), world.machine.pointer), (true, 0x1000));
+    });
+}
+
 #[test]
 fn registers_are_read_and_written_of_who_does_not_run() {
     both(|world| {

@@ -143,6 +143,7 @@ impl Things {
                 [CapOrNone(&[Notification], Rights::READ), Any, Any, Any],
                 [self.at(Notification), 0, 0, 0],
             ),
+            label::SET_POINTER => (Thread, [UpTo(USER_END - 1), Any, Any, Any], [0x1000, 0, 0, 0]),
             label::SET_FPU => (Thread, [UpTo(1), Any, Any, Any], [1, 0, 0, 0]),
             label::MAP_TABLE => {
                 (Table, [cap(&[Space], NONE), Numbers(TABLES), Any, Any], [space, 1 << 40, 0, 0])

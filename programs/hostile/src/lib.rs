@@ -17,7 +17,7 @@ pub mod book {
     pub const RELEASES: u64 = 0;
     /// Those that were missed.
     pub const MISSED: u64 = 8;
-    /// Words of its memory that were not as they had been.
+    /// Words of its memory, selectors and bases that were not as they had been.
     pub const CHANGED: u64 = 16;
     /// Longest time from a release to its end, ns.
     pub const LONGEST: u64 = 24;
@@ -45,6 +45,8 @@ attacks! {
     "cli" "hlt" "in" "out" "lgdt" "sgdt" "ltr" "mov cr3" "mov dr7" "wrmsr" "rdmsr" "swapgs" "invlpg" "wbinvd" "clts" "xsetbv"
     "vmrun" "vmmcall" "sysenter" "sysret" "int 0x80" "int3" "icebp" "kernel's code selector" "iret to the kernel"
     "divide by 0" "x87" "sse" "interrupts off by popf"
+    // Registers that no thread keeps: what is left in them is for nobody.
+    "base of FS" "base of GS" "read the base of GS" "selectors"
     // Memory that is not its own, or not so.
     "read the kernel" "write the kernel" "run the kernel" "read at 0" "write own code" "run own stack" "write the clock"
     "write beyond canonical" "jump beyond canonical" "stack overflow" "stack in the kernel" "stack beyond canonical"

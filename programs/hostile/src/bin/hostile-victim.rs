@@ -1,4 +1,5 @@
-//! Works a quarter of each millisecond, below the attacker's priority: looks whether its memory stays as it is.
+//! Works a quarter of each millisecond, below the attacker's priority: looks whether its memory stays as it is, and
+//! whether the attacker, with whom it shares nothing, has left something in a register.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Periodic, Program, Woken, now};
@@ -44,6 +45,24 @@ fn victim(program: Program) -> u32 {
     0
 }
 
+/// Selectors that are not null, and bases of FS and GS that are not 0: by those another word would be found.
+fn left() -> u64 {
+    let (ds, es, fs, gs): (u64, u64, u64, u64);
+    let (by_fs, by_gs): (u64, u64);
+    // SAFETY: reads registers, and a word of the program's; elsewhere at worst, which is an exception.
+    unsafe {
+        core::arch::asm!(
+            "mov {0}, ds", "mov {1}, es", "mov {2}, fs", "mov {3}, gs",
+            "mov {4}, fs:[{6}]", "mov {5}, gs:[{6}]",
+            out(reg) ds, out(reg) es, out(reg) fs, out(reg) gs, out(reg) by_fs, out(reg) by_gs, in(reg) &MEMORY[7],
+            options(nostack, readonly)
+        );
+    }
+    let of_bases = [by_fs, by_gs].map(|word| word ^ pattern(7));
+    [ds, es, fs, gs].into_iter().chain(of_bases).filter(|left| *left != 0).count() as u64
+}
+
 fn changed() -> u64 {
-    MEMORY.iter().enumerate().filter(|(n, word)| relaxed(word) != pattern(*n)).count() as u64
+    left()
+        + MEMORY.iter().enumerate().filter(|(n, word)| relaxed(word) != pattern(*n)).count() as u64
 }

@@ -21,7 +21,7 @@ macro_rules! run {
     }};
 }
 
-pub const KERNELS: [Attack; 29] = [
+pub const KERNELS: [Attack; 33] = [
     run!("cli"),
     run!("hlt"),
     run!("in al, 0x80"),
@@ -54,7 +54,31 @@ pub const KERNELS: [Attack; 29] = [
     run!("xorps xmm0, xmm0"),
     // What POPF may not change it leaves as it was.
     run!("pushfq" "pop rax" "mov rbx, rax" "btr rax, 9" "or rax, 0x3000" "push rax" "popfq" "pushfq" "pop rax" "xor rax, rbx" "test eax, 0x3200" "jz 2f" "ud2" "2:"),
+    // Kept until the budget has ended some times, if it can be written at all.
+    run!("mov eax, 0x12345678" "wrfsbase rax" "2:" "jmp 2b"),
+    run!("mov eax, 0x12345678" "wrgsbase rax" "2:" "jmp 2b"),
+    run!("rdgsbase rax"),
+    selectors,
 ];
+
+/// All selectors that a program can load: null in four ways, its data and its code.
+const SELECTORS: [u16; 12] = [0, 1, 2, 3, 0x18, 0x19, 0x1A, 0x1B, 0x20, 0x21, 0x22, 0x23];
+
+/// Each of them in each register, for ever.
+fn selectors(_: Program) -> u64 {
+    for n in 0.. {
+        let one = |by: usize| SELECTORS[(n * by + by) % SELECTORS.len()];
+        // SAFETY: nothing in the program goes through these registers.
+        unsafe {
+            core::arch::asm!(
+                "mov ds, {:x}", "mov es, {:x}", "mov fs, {:x}", "mov gs, {:x}", "mov {}, 500", "2:", "dec {4}", "jnz 2b",
+                in(reg) one(1), in(reg) one(5), in(reg) one(7), in(reg) one(11), out(reg) _,
+                options(nostack, nomem)
+            );
+        }
+    }
+    HARMLESS
+}
 
 pub const MEMORY: [Attack; 12] = [
     run!("mov rax, 0xFFFFFFFF80200000" "mov rax, [rax]"),
