@@ -6,7 +6,7 @@ use crate::{Thread, World};
 use bulkhead_arch::Entry;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::Odd;
-use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time};
+use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time, USER_END};
 use std::collections::{BTreeMap, HashMap};
 
 /// Who thinks up numbers: one below an end.
@@ -351,7 +351,20 @@ impl<S: Source> Chaos<S> {
     pub fn step(&mut self, audit: bool) -> Result<(), String> {
         let entered = self.world.machine.entered;
         let mapped = audit.then(|| self.world.mapped());
+        let ends = |at| {
+            self.world.machine.get::<bulkhead_kernel::Thread>(at).flags
+                & bulkhead_kernel::Thread::ENDS
+                != 0
+        };
         match self.world.core.current.some() {
+            // It has no instruction there.
+            Some(current) if ends(current) => {
+                self.world.kernel().exception(Exception {
+                    number: 14,
+                    error: 0x14,
+                    address: USER_END,
+                });
+            }
             Some(current) if !self.chance(24) => self.call(current, audit)?,
             Some(_) => {
                 self.happen()?;
@@ -409,7 +422,7 @@ impl<S: Source> Chaos<S> {
         // A wait may have sent others away before it came to nothing.
         let waits = [Op::Recv as u8, Op::Wait as u8].contains(&(op as u8));
         let came_to_nothing = waits && matches!(code, Some(Code::TimedOut | Code::NoContext));
-        let refused = code != Some(Code::Ok) && !came_to_nothing;
+        let refused = over.is_some() && code != Some(Code::Ok) && !came_to_nothing;
         if let Some(before) = before.filter(|_| refused && self.world.runs(thread)) {
             self.unchanged(current, before.machine.bytes()).map_err(|why| self.said(&why))?;
         }

@@ -18,6 +18,13 @@ struct Call {
     info: u64,
 }
 
+impl Call {
+    /// Whether an answer lets go on who raised a fault.
+    const fn goes_on(&self) -> bool {
+        Info(self.info).label() == 0
+    }
+}
+
 impl<M: Machine> Kernel<'_, M> {
     /// The current thread made a call; its registers are saved. Afterwards the
     /// current thread is who runs from now on.
@@ -94,6 +101,10 @@ impl<M: Machine> Kernel<'_, M> {
                     // It would have no time to go on with.
                     return Err(Status::new(Code::NoContext, 0, 0));
                 }
+                if !call.goes_on() && self.part_caller(reply) {
+                    self.machine.get_mut(thread).registers.repeat::<M::Layout>();
+                    return Ok(());
+                }
                 self.answer(thread, reply, 0)?;
                 self.machine.get_mut(thread).registers.answer::<M::Layout>(Status::OK.0, 0, 0);
                 Ok(())
@@ -130,7 +141,8 @@ impl<M: Machine> Kernel<'_, M> {
             true => self.meeting(thread, call.second, Rights::WRITE)?,
             false => Cap::NULL,
         };
-        if !self.refuse_useless(thread, cap, reply) {
+        let closed = !(answers && call.goes_on()) && self.part_caller(reply);
+        if closed || !self.refuse_useless(thread, cap, reply) {
             self.machine.get_mut(thread).registers.repeat::<M::Layout>();
             return Ok(());
         }

@@ -163,7 +163,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn end_endpoint(&mut self, at: Ref<Endpoint>) -> bool {
         let Some(first) = self.machine.get(at).queue.first.some() else { return true };
-        self.dismiss(first);
+        if !self.part_faulted(first) {
+            self.dismiss(first);
+        }
         false
     }
 
@@ -193,6 +195,9 @@ impl<M: Machine> Kernel<'_, M> {
 
     fn end_reply(&mut self, at: Ref<Reply>) -> bool {
         let Reply { caller, receiver, .. } = *self.machine.get(at);
+        if self.part_caller(at) {
+            return false;
+        }
         if !caller.is_none() {
             let caller = self.end_call(at);
             self.cancelled(caller);

@@ -1,7 +1,7 @@
 //! What a thread can't settle itself: exceptions, and the end of its budget. A message in the
 //! thread's name to whoever handles it; without a handler the thread stops, and the console says so.
 
-use crate::{Context, Event, Kernel, Line, Machine, Place, Ref, State, Thread};
+use crate::{Context, Event, Kernel, Layout, Line, Machine, Place, Ref, State, Thread};
 use bulkhead_kernel_abi::{Info, Kind, label};
 use bulkhead_sched::Time;
 
@@ -23,6 +23,10 @@ impl<M: Machine> Kernel<'_, M> {
         if thread.is_none() {
             return;
         }
+        if self.machine.get(thread).flags & Thread::ENDS != 0 {
+            self.ends(thread);
+            return self.decide();
+        }
         self.trace(|_| Event::Fault {
             thread: thread.at(),
             number: exception.number.into(),
@@ -32,17 +36,32 @@ impl<M: Machine> Kernel<'_, M> {
         let what = u64::from(exception.number) | u64::from(exception.error) << 8;
         let words = [what, registers.ip::<M::Layout>(), exception.address, u64::from(number)];
         if !self.tell(thread, Place::Fault, label::FAULT, words) {
-            // First, so that it pays for that itself.
-            self.part(thread);
-            self.halt(thread);
             let Exception { number: vector, error, address } = exception;
             let mut line = Line::default();
             line.decimal("thread ", number.into()).decimal(": exception ", vector.into());
             line.hex(" (", error.into()).hex(") at ", registers.ip::<M::Layout>());
             line.hex(", address ", address).text("; it has no fault handler, and is stopped");
             self.machine.print(line.end());
+            self.machine.get_mut(thread).raised_at = registers.ip::<M::Layout>();
+            self.ends(thread);
         }
         self.decide();
+    }
+
+    /// A thread that goes no further closes a slot that it has opened, while it still pays for that itself; when none
+    /// is left it stops. Until then it goes on where no program has an instruction, so that it comes back by an
+    /// exception, with everybody's interrupts and timers in between.
+    fn ends(&mut self, thread: Ref<Thread>) {
+        let parts = self.part_once(thread);
+        let ends = self.machine.get_mut(thread);
+        let goes_on = if parts { crate::USER_END } else { ends.raised_at };
+        ends.registers.0[<M::Layout as Layout>::IP] = goes_on;
+        if parts {
+            ends.flags |= Thread::ENDS;
+        } else {
+            ends.flags &= !Thread::ENDS;
+            self.halt(thread);
+        }
     }
 
     /// A context that ran has no budget any more, or is simply not first: whoever handles the end of a

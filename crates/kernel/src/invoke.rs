@@ -160,8 +160,12 @@ impl<M: Machine> Kernel<'_, M> {
                     return Err(Status::new(Code::BadState, 0, 0));
                 }
                 self.cancel(at, State::Stopped);
-                self.part(at);
-                self.machine.get_mut(at).registers.start::<M::Layout>(ip, sp, [first, second]);
+                if self.part_once(at) {
+                    return Err(AGAIN);
+                }
+                let thread = self.machine.get_mut(at);
+                thread.flags &= !Thread::ENDS;
+                thread.registers.start::<M::Layout>(ip, sp, [first, second]);
                 if begins {
                     self.ready(at);
                 }

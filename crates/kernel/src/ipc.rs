@@ -183,6 +183,9 @@ impl<M: Machine> Kernel<'_, M> {
                 Ok(()) => return true,
                 Err(status) => status,
             };
+            if self.part_faulted(sender) {
+                break;
+            }
             self.leave_queue(sender);
             self.refuse(sender, status);
         }
@@ -355,10 +358,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.end_call(reply);
         match goes_on {
             true => self.ready(caller),
-            false => {
-                self.halt(caller);
-                self.part(caller);
-            }
+            false => self.halt(caller),
         }
         Ok(())
     }
@@ -572,7 +572,6 @@ impl<M: Machine> Kernel<'_, M> {
         let refused = self.machine.get_mut(thread);
         if refused.flags & Thread::FAULTS != 0 {
             refused.flags &= !Thread::FAULTS;
-            self.part(thread);
             return self.halt(thread);
         }
         refused.registers.answer::<M::Layout>(status.0, 0, 0);

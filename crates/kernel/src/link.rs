@@ -9,7 +9,7 @@
 
 use crate::invoke::{Outcome, below, no_call};
 use crate::lookup::check;
-use crate::{Cap, Kernel, Link, Machine, Place, Ref, Slot, Thread, space, tree};
+use crate::{Cap, Kernel, Link, Machine, Place, Ref, Reply, Slot, Thread, space, tree};
 use bulkhead_kernel_abi::{Code, Kind, Label, Rights, Status, label};
 use bulkhead_layout::hypercall::{ACCEPT, BUSY, CLOSE, OFFER, OK, SLOT};
 
@@ -87,13 +87,19 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A thread ends or begins anew: nobody goes on with what it has opened.
-    #[inline(always)]
-    pub(crate) fn part(&mut self, thread: Ref<Thread>) {
-        while self.part_once(thread) {}
+    /// A thread that raised a fault, and may not go on: closes one of those that it has opened; whether there was one.
+    pub(crate) fn part_faulted(&mut self, thread: Ref<Thread>) -> bool {
+        self.machine.get(thread).flags & Thread::FAULTS != 0 && self.part_once(thread)
     }
 
-    /// Closes one of those that a thread has opened; whether there was one.
+    /// The same of who waits for an answer, which is not given or lets it not go on.
+    pub(crate) fn part_caller(&mut self, reply: Ref<Reply>) -> bool {
+        let caller = reply.some().map_or(Ref::NONE, |reply| self.machine.get(reply).caller);
+        caller.some().is_some_and(|caller| self.part_faulted(caller))
+    }
+
+    /// A thread ends or begins anew: nobody goes on with what it has opened. Closes one of those; whether there was
+    /// one. Each is a call of the monitor, so an entry of the kernel has one at most, and whoever is at it comes again.
     #[inline(always)]
     pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
         let opened = self.machine.get(thread).flags & Thread::LINKS != 0;

@@ -1,7 +1,8 @@
 //! Slots of channels made at run time: a program sees what its sandbox has, and nothing that it has not.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, Rights, at, label};
-use bulkhead_kernel_fake::kernel::{Exception, Ref};
+use bulkhead_kernel_fake::kernel::host::Odd;
+use bulkhead_kernel_fake::kernel::{Exception, Machine as _, Ref, State, Time, USER_END};
 use bulkhead_kernel_fake::{Thread, World, both};
 use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
 use bulkhead_layout::link;
@@ -104,17 +105,54 @@ fn faults(world: &mut World, thread: Thread, heard: bool) -> (Thread, [Address; 
     (handler, [told, reply])
 }
 
+/// What its processor does with a thread that raises an exception, and comes back as long as the kernel sends it where
+/// it has no instruction.
+fn crashes(world: &mut World, thread: Thread) {
+    let ip = world.machine.get(thread.at).registers.ip::<Odd>();
+    at_most_one(world, |world| world.kernel().exception(EXCEPTION));
+    while world.runs(thread) {
+        assert_eq!(world.machine.get(thread.at).registers.ip::<Odd>(), USER_END);
+        world.audit();
+        let there = Exception { number: 14, error: 0x14, address: USER_END };
+        at_most_one(world, |world| world.kernel().exception(there));
+    }
+    let after = world.machine.get(thread.at).registers.ip::<Odd>();
+    assert_eq!((after, world.machine.console.lines().count()), (ip, 1));
+}
+
+/// An entry in which the monitor is asked for one thing at most.
+fn at_most_one(world: &mut World, entry: impl FnOnce(&mut World)) {
+    let before = world.machine.asked.len();
+    entry(world);
+    assert!(world.machine.asked.len() <= before + 1, "{:?}", &world.machine.asked[before..]);
+}
+
 #[test]
 fn a_slot_is_closed_with_the_thread_that_opened_it() {
     // An exception that nobody handles, a handler that lets it not go on or cannot any more, a new beginning, the end.
-    let ends: [fn(&mut World, Thread); 6] = [
+    let ends: [fn(&mut World, Thread); 9] = [
         |world, thread| {
             assert!(world.runs(thread));
-            world.kernel().exception(EXCEPTION);
+            crashes(world, thread);
         },
         |world, thread| {
             let (handler, [endpoint, reply]) = faults(world, thread, true);
-            world.reply_recv(handler, endpoint, reply, 1, [0; 4]);
+            for _ in 0..3 {
+                at_most_one(world, |world| world.reply_recv(handler, endpoint, reply, 1, [0; 4]));
+            }
+        },
+        |world, thread| {
+            let (handler, [_, reply]) = faults(world, thread, true);
+            for _ in 0..3 {
+                at_most_one(world, |world| world.reply(handler, reply, 1, [0; 4]));
+            }
+        },
+        |world, thread| {
+            // It waits for another one, and that one will not be answered.
+            let (handler, [endpoint, reply]) = faults(world, thread, true);
+            for _ in 0..3 {
+                at_most_one(world, |world| world.recv(handler, endpoint, reply, Time::MAX));
+            }
         },
         |world, thread| {
             let (_, [_, reply]) = faults(world, thread, true);
@@ -128,6 +166,17 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
             world.does(thread.cap, label::SUSPEND, [0; 4]);
             assert_eq!(world.machine.has, 0b11, "one that is only stopped keeps it");
             world.does(thread.cap, label::START, [0x1000, 0x2000, 0, 0]);
+        },
+        |world, thread| {
+            let manager = world.thread(5);
+            world.does(thread.cap, label::SUSPEND, [0; 4]);
+            for left in [1, 0, 0] {
+                let words = [0x1000, 0x2000, 0, 0];
+                at_most_one(world, |world| world.call(manager, thread.cap, label::START, words));
+                assert_eq!(world.machine.has.count_ones(), left);
+            }
+            let begun = (world.state(thread), world.came(manager).status.code());
+            assert_eq!(begun, (State::Running, Some(Code::Ok)));
         },
         |world, thread| world.delete(thread.cap),
     ];
@@ -155,7 +204,7 @@ fn who_crashes_pays_for_the_closing() {
         assert!(world.runs(thread));
         world.machine.answers_after = 10_000;
         let crashed = world.machine.time;
-        world.kernel().exception(EXCEPTION);
+        crashes(world, thread);
         assert_eq!((world.machine.has, world.machine.time), (0, crashed + 20_000));
         assert!(world.runs(next));
         assert_eq!(world.machine.timer, crashed + 20_000 + BUDGET);
