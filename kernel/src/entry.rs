@@ -15,6 +15,7 @@ use bulkhead_kernel_x86::{Baked, FIRST_LEVEL, SPURIOUS, TIMER, WINDOW, register,
 use bulkhead_layout::marker::{BEGIN, END, VALUE, encode, id};
 use core::arch::{asm, global_asm};
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// x2APIC: end of interrupt (APM volume 2, section 16.11).
 const EOI: u32 = 0x80B;
@@ -44,8 +45,35 @@ const WITH_ERROR: u64 = 1 << 8 | 0b11111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1
 /// How many entries of the descriptor table lie before what they jump to: as many as there are exceptions.
 const GATES: u8 = FIRST_LEVEL;
 
+/// What can come between any two instructions, also where RSP is still, or again, a program's: between SYSCALL and the
+/// switch of stacks, and before SYSRET. Pushed there, a frame would be a write of the kernel's to where the program
+/// says. Each has a stack of its own (APM volume 2, section 8.9.4).
+pub const APART: [u8; 3] = [NMI, DOUBLE_FAULT, MACHINE_CHECK];
+const NMI: u8 = 2;
+const DOUBLE_FAULT: u8 = 8;
+const MACHINE_CHECK: u8 = 18;
+
+/// A stack for a frame, and what its entry pushes: no function is called on it.
+#[repr(C, align(16))]
+pub struct SmallStack(core::cell::UnsafeCell<[u64; 16]>);
+
+// SAFETY: only RSP refers to it.
+unsafe impl Sync for SmallStack {}
+
+/// Those of [`APART`].
+pub static STACKS_APART: [SmallStack; APART.len()] =
+    [const { SmallStack(core::cell::UnsafeCell::new([0; 16])) }; APART.len()];
+
+/// NMIs that came.
+static NMIS: AtomicU64 = AtomicU64::new(0);
+/// Those that the console knows of.
+static NMIS_TOLD: AtomicU64 = AtomicU64::new(0);
+
 unsafe extern "C" {
     static kernel_exceptions: u8;
+    static kernel_nmi: u8;
+    static kernel_double_fault: u8;
+    static kernel_machine_check: u8;
     static kernel_devices: u8;
     static kernel_more_devices: u8;
     static kernel_timer: u8;
@@ -57,6 +85,9 @@ unsafe extern "C" {
 pub fn gate(vector: u8) -> u64 {
     let nth = |of: *const u8, first| of as u64 + 4 * u64::from(vector - first);
     match vector {
+        NMI => &raw const kernel_nmi as u64,
+        DOUBLE_FAULT => &raw const kernel_double_fault as u64,
+        MACHINE_CHECK => &raw const kernel_machine_check as u64,
         TIMER => &raw const kernel_timer as u64,
         SPURIOUS => &raw const kernel_spurious as u64,
         0..GATES => nth(&raw const kernel_exceptions, 0),
@@ -216,6 +247,22 @@ global_asm!(
     "kernel_timer:",
     "push {timer} + 1",
     "jmp 3b",
+    // Nobody here asks for one: the watchdog or the chipset does, or an operator. It is counted, and told later. Until
+    // its IRET there is no second one (APM volume 2, section 8.2.3), so its stack is free.
+    ".global kernel_nmi",
+    "kernel_nmi:",
+    "inc qword ptr [rip + {nmis}]",
+    "iretq",
+    // Neither is a program's doing, nor is there a way back: the kernel has failed, or its machine.
+    ".global kernel_double_fault",
+    "kernel_double_fault:",
+    "push {double_fault} + 1",
+    "jmp 5b",
+    ".global kernel_machine_check",
+    "kernel_machine_check:",
+    "push [rsp]",
+    "push {machine_check} + 1",
+    "jmp 5b",
     // Nothing came.
     ".global kernel_spurious",
     "kernel_spurious:",
@@ -258,6 +305,9 @@ global_asm!(
     asleep = const marker(BEGIN | id::CHANNEL_WAKE),
     came = const marker(VALUE | id::KERNEL_INTERRUPT),
     scratch = sym SCRATCH,
+    nmis = sym NMIS,
+    double_fault = const DOUBLE_FAULT,
+    machine_check = const MACHINE_CHECK,
     baked = sym BAKED,
     current = const offset_of!(Core, current),
     stack = sym STACK_OF_CORE,
@@ -299,7 +349,7 @@ global_asm!(
 );
 
 /// Where RSP waits until there is a register for it.
-static SCRATCH: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+static SCRATCH: AtomicU64 = AtomicU64::new(0);
 
 /// The kernel, whose parts live as long as the entry.
 macro_rules! kernel {
@@ -331,6 +381,9 @@ extern "C" fn called() -> ! {
 extern "C" fn interrupted(pushed: u32, error: u32) -> ! {
     if pushed == u32::from(TIMER) + 1 {
         end_of_interrupt();
+        if NMIS.load(Ordering::Relaxed) != NMIS_TOLD.load(Ordering::Relaxed) {
+            tell_nmis(false);
+        }
         kernel!().timer();
     } else {
         exception(pushed.wrapping_sub(1) as u8, error);
@@ -395,6 +448,20 @@ fn failed(vector: u32, error: u32, ip: u64) -> ! {
     line.decimal("kernel: exception ", vector.into()).hex(" (", error.into()).hex(") at ", ip);
     machine::print(line.end());
     machine::exit(crate::PANIC)
+}
+
+/// Says how many NMIs came; but at the end, only when they are twice as many as said before: a storm of them is no
+/// reason to write for ever.
+#[inline(never)]
+pub fn tell_nmis(at_the_end: bool) {
+    let (came, told) = (NMIS.load(Ordering::Relaxed), NMIS_TOLD.load(Ordering::Relaxed));
+    if came == told || came < 2 * told && !at_the_end {
+        return;
+    }
+    NMIS_TOLD.store(came, Ordering::Relaxed);
+    machine::print(
+        Line::default().decimal("kernel: NMIs that nobody here asked for: ", came).end(),
+    );
 }
 
 /// The interrupt in service is done: the one of the highest class, if there are two.

@@ -1,10 +1,10 @@
 //! The machine under the portable kernel.
 
-use crate::entry::end_of_interrupt;
+use crate::entry::{end_of_interrupt, tell_nmis};
 use crate::report;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_cpu_x86::{rdtsc, wrmsr};
-use bulkhead_kernel::{Machine, Object, Ref, Time, Vectors};
+use bulkhead_kernel::{Layout, Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{END_OF_INTERRUPT, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
 use core::arch::asm;
@@ -40,6 +40,14 @@ pub struct Facts {
     #[cfg(feature = "trace")]
     pub trace: crate::trace::Trace,
 }
+
+/// What is in vector registers that are nobody's: the initial state.
+static UNUSED: Vectors = {
+    let mut words = [0; 104];
+    let (word, value) = <X86 as Layout>::START_VECTORS;
+    words[word] = value;
+    Vectors(words)
+};
 
 struct Cell(UnsafeCell<Facts>);
 
@@ -211,15 +219,22 @@ impl Machine for X86Machine {
             }
         }
         self.facts_mut().vectors = area.map_or(0, Ref::at);
-        if self.facts().vectors != 0 {
-            let from = address(self.facts().vectors);
-            // SAFETY: the area was saved before, or is as the kernel made it: zeros, the initial state of XSAVE.
-            unsafe {
-                asm!("xrstor64 [{}]", in(reg) from, in("eax") low, in("edx") high, options(nostack))
-            }
-        } else {
+        let from = area.map_or(&raw const UNUSED as u64, |area| address(area.at()));
+        // SAFETY: the area was saved before, or is as the kernel made it, or the constant one: zeros, the initial state
+        // of XSAVE. The instructions before it take none of the x87 exceptions that may be pending.
+        unsafe {
+            asm!(
+                // XRSTOR leaves x87's last instruction and operand as they are on processors without XSaveErPtr
+                // (APM volume 3, CPUID Fn8000_0008): from now on they are the kernel's.
+                "fnclex", "emms", "fild dword ptr [rip + {unused}]",
+                "xrstor64 [{from}]",
+                from = in(reg) from, unused = sym UNUSED, in("eax") low, in("edx") high, options(nostack)
+            );
+        }
+        if area.is_none() {
             const TS: u64 = 1 << 3;
-            // SAFETY: whoever uses vector registers now takes an exception.
+            // SAFETY: whoever uses vector registers now takes an exception. Nothing of the one before is in them: there
+            // are processors on which what follows the exception is executed speculatively before it is taken.
             unsafe {
                 asm!("mov {r}, cr0", "or {r}, {ts}", "mov cr0, {r}", r = out(reg) _, ts = const TS, options(nostack))
             }
@@ -343,6 +358,7 @@ fn ready() {
 
 /// Ends the sandbox; without a monitor the core stops.
 pub fn exit(code: u32) -> ! {
+    tell_nmis(true);
     if report::is_ours() {
         report::end(code);
     } else if PORT.load(Ordering::Relaxed) == 0 {

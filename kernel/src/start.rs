@@ -59,7 +59,7 @@ pub struct Table<T>(UnsafeCell<T>);
 // SAFETY: written at the start only, but for the task state's stack, which the exit writes.
 unsafe impl<T> Sync for Table<T> {}
 
-/// Task state segment (APM volume 2, section 12.2.5): only its first stack is used.
+/// Task state segment (APM volume 2, section 12.2.5): its first stack, and one for each of [`entry::APART`].
 pub static TASK: Table<[u32; 26]> = Table(UnsafeCell::new([0; 26]));
 static GDT: Table<[u64; 7]> = Table(UnsafeCell::new([
     0,
@@ -133,6 +133,8 @@ unsafe extern "C" fn start(info: *const Info) {
 fn descriptors() {
     const PRESENT_TASK: u64 = 0x89 << 40;
     const INTERRUPT_GATE: u64 = 0x8E << 40;
+    // Where the task state's interrupt stack table begins, in its words.
+    const FIRST_APART: usize = 9;
     let task = TASK.0.get() as u64;
     // SAFETY: nobody reads the tables yet; what is written is as APM volume 2, chapter 4, has it.
     unsafe {
@@ -143,10 +145,17 @@ fn descriptors() {
         gdt[6] = task >> 32;
         // No I/O permission map: its offset is beyond the limit.
         (*TASK.0.get())[25] = (size_of::<[u32; 26]>() as u32) << 16;
+        for (n, stack) in entry::STACKS_APART.iter().enumerate() {
+            let end = &raw const *stack as u64 + size_of_val(stack) as u64;
+            let place = FIRST_APART + 2 * n;
+            ((*TASK.0.get())[place], (*TASK.0.get())[place + 1]) = (end as u32, (end >> 32) as u32);
+        }
         for (n, gate) in (*IDT.0.get()).iter_mut().enumerate() {
             let at = entry::gate(n as u8);
+            let apart = entry::APART.iter().position(|vector| usize::from(*vector) == n);
+            let stack = apart.map_or(0, |apart| apart as u64 + 1) << 32;
             let code = u64::from(selector::KERNEL_CODE) << 16;
-            gate[0] = at & 0xFFFF | code | INTERRUPT_GATE | (at >> 16 & 0xFFFF) << 48;
+            gate[0] = at & 0xFFFF | code | stack | INTERRUPT_GATE | (at >> 16 & 0xFFFF) << 48;
             gate[1] = at >> 32;
         }
         asm!("lgdt [{}]", in(reg) &GDT.pointer(), options(nostack));

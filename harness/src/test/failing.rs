@@ -15,6 +15,10 @@ const FAILED: u32 = 102;
 /// The function that calls enter.
 const ENTERED: &str = "bulkhead_kernel_image::entry::called";
 const UD2: [u8; 2] = [0x0F, 0x0B];
+/// `xor esp, esp`, `push rax` and `int 18`.
+const NO_STACK: &[u8] = &[0x31, 0xE4];
+const PUSH: &[u8] = &[0x50];
+const INT_18: &[u8] = &[0xCD, 18];
 const JMP: u8 = 0xE9;
 const CALL: u8 = 0xE8;
 /// MOV of a constant to a register of 64 bits: first bytes, and all of it.
@@ -27,10 +31,13 @@ const FOUND_BY: usize = 48;
 type Change = fn(&Elf) -> Result<Option<Vec<u8>>, String>;
 
 /// Name, change, and what the console says.
-const FAILURES: [(&str, Change, &str); 2] = [
+const FAILURES: [(&str, Change, &str); 4] = [
     // It has no error code.
     ("exception", Elf::raise, "kernel: exception 6 (0x0) at "),
     ("panic", Elf::panic, "kernel: panicked at "),
+    // Each has a stack of its own, so that it is told although RSP is nowhere.
+    ("double-fault", |_| Ok(Some([NO_STACK, PUSH].concat())), "kernel: exception 8 (0x0) at "),
+    ("machine-check", |_| Ok(Some([NO_STACK, INT_18].concat())), "kernel: exception 18 (0x0) at "),
 ];
 
 pub fn jobs() -> Vec<Job> {

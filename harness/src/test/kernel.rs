@@ -9,6 +9,7 @@ use super::system::{Manifest, run};
 use super::wrong::stopped;
 use crate::build;
 use bulkhead_layout::map::IMAGE_PA;
+use bulkhead_layout::marker::{BEGIN, END, encode, id};
 use bulkhead_layout::record::Op;
 use bulkhead_plan::kernel::OVERHEAD;
 use bulkhead_run::Options;
@@ -26,7 +27,7 @@ pub fn jobs() -> Vec<Job> {
         })
         .chain(files("kernel", ".alone.txt").map(alone))
         .chain(REFUSED.iter().map(refused))
-        .chain([overhead(), no_exits()])
+        .chain([overhead(), no_exits(), nmis()])
         .collect()
 }
 
@@ -55,6 +56,40 @@ fn no_exits() -> Job {
         let printed = steady.keys().all(|cause| *cause == "hypercall");
         seen.ensure(printed, format!("exits of 102 interrupts: {steady:?}"))?;
         Ok("0 exits but those of the console".into())
+    })
+}
+
+/// NMIs come where RSP is a program's: `INT 2` stands for them, in place of the markers with which a marked kernel
+/// begins and ends each entry. None writes to where a hostile program's RSP points.
+fn nmis() -> Job {
+    const INT_2: [u8; 8] = [0xCD, 2, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90];
+    const TOLD: &str = "kernel: NMIs that nobody here asked for: ";
+    Job::one("multikernel/nmis", 120, |bench| {
+        let system = without_monitors(&read(&folder("kernel").join("hostile.toml"))?);
+        let kernel = "kind = \"kernel\"";
+        let marked = format!("{kernel}, kernel = \"artifact:kernel-marked\"");
+        let seen = run(&Manifest(system.replace(kernel, &marked)), &bench.dir, |options| {
+            options.time = bulkhead_qemu::Time::one_core();
+            options.cpu = Some(PLAIN.into());
+            options.spoil = Some(Box::new(|bytes, baked| {
+                let markers = [BEGIN, END].map(|at| encode(at | id::KERNEL_ENTRY));
+                for at in 0..bytes.len() - INT_2.len() {
+                    if markers.iter().any(|marker| bytes[at..].starts_with(marker)) {
+                        bytes[at..at + INT_2.len()].copy_from_slice(&INT_2);
+                    }
+                }
+                Spoil::new(bytes, baked).seal();
+            }));
+        })?;
+        seen.exited("rt")?;
+        let (told, said): (Vec<_>, Vec<_>) =
+            seen.console.lines().partition(|line| line.contains(TOLD));
+        let count = { told.last() }.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        let count = count.filter(|count| *count > 10_000);
+        let wanted = read(&folder("kernel").join("hostile.alone.txt"))?;
+        let same = normal(&said.join("\n")) == normal(&wanted);
+        seen.ensure(same, format!("expected:\n{wanted}"))?;
+        Ok(format!("{} NMIs", count.ok_or_else(|| seen.wrong("it told of too few"))?))
     })
 }
 

@@ -51,7 +51,7 @@ attacks! {
     "read the kernel" "write the kernel" "run the kernel" "read at 0" "write own code" "run own stack" "write the clock"
     "write beyond canonical" "jump beyond canonical" "stack overflow" "stack in the kernel" "stack beyond canonical"
     // Ways into the kernel.
-    "call, stack in the kernel" "call, backwards" "call, single steps" "call, nested task" "call, alignment"
+    "call, stack in the kernel" "call, backwards" "call, single steps" "call, nested task" "call, alignment" "call, no stack"
     // Calls.
     "no such call" "no capability" "end of the sandbox" "ready of the sandbox" "own priority" "time without control"
     "more rights" "receive where it may call" "own registers" "map over the kernel" "map what is no memory" "more memory than it has"

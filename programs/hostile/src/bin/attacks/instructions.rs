@@ -98,10 +98,11 @@ pub const MEMORY: [Attack; 12] = [
 ];
 
 /// A poll of what is not there, by a call without number: refused, whatever registers and flags are like.
-pub const ENTRIES: [Attack; 5] = [
+pub const ENTRIES: [Attack; 6] = [
     run!("mov r12, rsp" "mov rsp, 0xFFFFFFFF80400000" "mov eax, 99" "syscall" "mov rsp, r12"),
     run!("std" "mov eax, 99" "syscall" "cld"),
     run!("pushfq" "or qword ptr [rsp], 0x100" "popfq" "mov eax, 99" "syscall"),
     run!("pushfq" "or qword ptr [rsp], 0x4000" "popfq" "mov eax, 99" "syscall" "pushfq" "and qword ptr [rsp], ~0x4000" "popfq"),
     run!("pushfq" "or qword ptr [rsp], 0x40000" "popfq" "mov eax, 99" "syscall" "pushfq" "and qword ptr [rsp], ~0x40000" "popfq"),
+    run!("mov r12, rsp" "xor esp, esp" "mov eax, 99" "syscall" "mov rsp, r12"),
 ];
