@@ -4,31 +4,16 @@
 
 #include "../../sdk/c/text.h"
 
-/* As many buffers as lie between theirs and the stacks. */
-enum { THREADS = (BULKHEAD_AT_STACKS - BULKHEAD_AT_BUFFERS) / BULKHEAD_BUFFER_SIZE };
+static _Thread_local uint32_t number;
 
-/* Where each thread's stack ends, once it runs; 0 before. */
-static uintptr_t stacks[THREADS];
-
-void bulkhead_begin(uint64_t thread, const void *frame)
+void bulkhead_begin(uint64_t thread)
 {
-    /* The frame of an entry is the first one of its stack, whole pages. */
-    __atomic_store_n(&stacks[thread % THREADS], ((uintptr_t)frame | 0xFFF) + 1, __ATOMIC_RELAXED);
+    number = (uint32_t)thread;
 }
 
-/* Stacks lie apart, so whose end comes next above this frame is who runs. */
 uint32_t bulkhead_thread(void)
 {
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0), end = UINTPTR_MAX;
-    uint32_t found = 0;
-    for (uint32_t n = 0; n < THREADS; n++) {
-        uintptr_t other = __atomic_load_n(&stacks[n], __ATOMIC_RELAXED);
-        if (other > here && other < end) {
-            end = other;
-            found = n;
-        }
-    }
-    return found;
+    return number;
 }
 
 static int first(uint32_t thread)

@@ -1,6 +1,9 @@
 /* What a program of the kernel needs, for C: the counterpart of the Rust crate
  * bulkhead-program, with the same parts under the same names.
  *
+ * Each thread of the manifest has its own copy of _Thread_local (__thread) variables, with their initial
+ * values at the launch; one that begins anew finds them as it left them.
+ *
  * A program defines main and is built by program/c/build.sh. It is compiled with
  * -mgeneral-regs-only: its threads have no vector registers unless the manifest says `fpu`.
  * What it may do is what its manifest says; the functions below find it by name.
@@ -97,12 +100,12 @@ int main(void);
     _Noreturn void symbol(const struct bulkhead_page *page, uint64_t thread)                         \
     {                                                                                                \
         (void)page;                                                                                  \
-        bulkhead_begin(thread, __builtin_frame_address(0));                                          \
+        bulkhead_begin(thread);                                                                      \
         bulkhead_exit((uint32_t)function((uint32_t)thread));                                         \
     }
 
-/* Used by entries: notes whose stack it is. */
-void bulkhead_begin(uint64_t thread, const void *frame);
+/* Used by entries: notes the thread's number. */
+void bulkhead_begin(uint64_t thread);
 /* The number of the thread that asks, from 0, in the manifest's order. */
 uint32_t bulkhead_thread(void);
 

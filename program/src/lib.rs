@@ -23,6 +23,7 @@ mod console;
 #[cfg(feature = "heap")]
 mod heap;
 pub mod link;
+mod local;
 #[cfg(feature = "log")]
 mod logging;
 mod make;
@@ -43,6 +44,7 @@ pub use bulkhead_layout as layout;
 pub use bulkhead_layout::{mark, marker};
 pub use call::{Error, Message, Received, Words, invoke};
 pub use console::{print, write};
+pub use local::{Local, Zero};
 pub use make::Maker;
 pub use names::{Memory, Program};
 pub use objects::{Context, Endpoint, Handler, Notification, Reply, Thread};

@@ -203,6 +203,15 @@ impl Thread {
         self.method(label::SET_FPU, [uses.into(), 0, 0, 0])
     }
 
+    /// Where [`crate::local!`] variables, and those of C, are looked for: a word that points to itself, with the
+    /// thread's copy of them below. Threads of the manifest have theirs from the start.
+    ///
+    /// # Errors
+    /// [`bulkhead_kernel_abi::Code::OutOfRange`]: beyond the program's half.
+    pub fn set_pointer(self, pointer: u64) -> Result<(), Error> {
+        self.method(label::SET_POINTER, [pointer, 0, 0, 0])
+    }
+
     /// Where the ends of its budgets go.
     ///
     /// # Errors

@@ -6,18 +6,33 @@
 
 enum { MILLISECOND = 1000000 };
 
+/* Each thread has its own. */
+static __thread uint64_t begun = 5;
+static _Thread_local volatile uint64_t calls, none[100];
+static _Thread_local _Alignas(256) volatile uint8_t aligned[3] = {7, 8, 9};
+
+/* Whether they began as they should, and those of others don't show. */
+static bool own(uint64_t times)
+{
+    bool right = begun == 5 + calls && calls == times && none[99] == 0 && aligned[2] == 9 && (uintptr_t)aligned % 256 == 0;
+    calls++;
+    begun++;
+    return right;
+}
+
 /* A passive thread: answers with the double of what it got, who called, and its own number. */
 static int serve(uint32_t thread)
 {
     uint32_t from = bulkhead_serves("doubles"), reply = bulkhead_reply_of("doubler");
     struct bulkhead_received received;
-    uint64_t status = bulkhead_receive(from, reply, BULKHEAD_FOREVER, &received);
+    uint64_t status = bulkhead_receive(from, reply, BULKHEAD_FOREVER, &received), times = 0;
     while (status == BULKHEAD_OK) {
         uint64_t *words = received.message.words;
+        words[3] = own(times++) ? begun : 0;
         words[0] *= 2;
         words[1] = received.badge;
         words[2] = thread == bulkhead_thread() ? thread : UINT64_MAX;
-        received.message.info = bulkhead_info(0, 3);
+        received.message.info = bulkhead_info(0, 4);
         status = bulkhead_reply_recv(from, reply, &received);
     }
     bulkhead_printf("server: status 0x%lx\n", status);
@@ -49,6 +64,19 @@ static bool doubles(void)
                     message.words[2]);
     return status == BULKHEAD_OK && message.words[0] == 42 && message.words[1] == 7 && message.words[2] == 1 &&
            bulkhead_thread() == 0;
+}
+
+/* The server counts in its own variables, this thread in its. */
+static bool locals(void)
+{
+    struct bulkhead_message message = {0};
+    for (uint64_t n = 0; n < 3; n++) {
+        message = (struct bulkhead_message){bulkhead_info(0, 1), {n}};
+        bulkhead_call(bulkhead_endpoint("doubles"), &message);
+    }
+    bool first = own(0);
+    bulkhead_printf("own variables: %lu of the server, %lu here\n", message.words[3], begun);
+    return first && own(1) && message.words[3] == 9;
 }
 
 /* A signal that came before is there; a deadline that is past polls; sleep ends when it is time. */
@@ -84,5 +112,5 @@ int main(void)
     uint64_t rounds = bulkhead_arg_u64("rounds", 1000), all = sum(rounds);
     bulkhead_printf("hello from %s in C: sum %lu\n", bulkhead_page()->name, all);
     bulkhead_ready();
-    return all == 3 * rounds * (rounds + 1) / 2 && doubles() && waits() && others() ? 0 : 1;
+    return all == 3 * rounds * (rounds + 1) / 2 && doubles() && locals() && waits() && others() ? 0 : 1;
 }

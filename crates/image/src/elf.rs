@@ -2,7 +2,7 @@
 
 use crate::Error;
 use bulkhead_arch::Rights;
-use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD};
+use object::elf::{FileHeader64, PF_W, PF_X, PT_LOAD, PT_TLS};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
@@ -19,6 +19,28 @@ pub struct Segment {
     pub rights: Rights,
 }
 
+/// What each thread has of its own (System V ABI for x86-64, section 3.4.6): its initial contents.
+#[derive(Clone, Debug, Default)]
+pub struct Local {
+    /// Contents from the file.
+    pub bytes: Vec<u8>,
+    /// Size in memory; zeros after `bytes`.
+    pub size: u64,
+    /// What its address is a multiple of: a power of two.
+    pub align: u64,
+}
+
+impl Local {
+    /// Greatest alignment: a page.
+    const MOST: u64 = 4096;
+
+    /// From where its copy begins to the thread pointer, to whose end it is aligned: variant II of the ABI.
+    #[must_use]
+    pub const fn below(&self) -> u64 {
+        self.size.next_multiple_of(self.align)
+    }
+}
+
 /// A program.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -26,6 +48,8 @@ pub struct Program {
     pub entry: u64,
     /// Its segments, ascending, none empty.
     pub segments: Vec<Segment>,
+    /// What each thread has of its own; nothing, if there is no such segment.
+    pub local: Option<Local>,
     data: Vec<u8>,
 }
 
@@ -57,7 +81,19 @@ impl Program {
         if segments.is_empty() {
             return Err(wrong("no loadable segment"));
         }
-        Ok(Self { entry: header.e_entry(endian), segments, data: data.to_vec() })
+        let mut local = None;
+        for h in headers.iter().filter(|h| h.p_type(endian) == PT_TLS && h.p_memsz(endian) > 0) {
+            let bytes =
+                h.data(endian, data).map_err(|()| wrong("thread-local data beyond the file"))?;
+            let (size, align) = (h.p_memsz(endian), h.p_align(endian).max(1));
+            if bytes.len() as u64 > size || !align.is_power_of_two() || align > Local::MOST {
+                return Err(wrong(
+                    "thread-local data that are smaller than their bytes, or aligned beyond a page",
+                ));
+            }
+            local = Some(Local { bytes: bytes.to_vec(), size, align });
+        }
+        Ok(Self { entry: header.e_entry(endian), segments, local, data: data.to_vec() })
     }
 
     /// Address of a symbol.

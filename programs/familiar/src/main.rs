@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use bulkhead_program::{
     Mutex, Notification, Periodic, Program, Woken, now, println, ready, sleep_until,
 };
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, Ordering};
 use queue::Queue;
 
@@ -19,6 +20,12 @@ bulkhead_program::thread!(second, second_thread);
 
 const MILLI: u64 = 1_000_000;
 const ITEMS: u32 = 100;
+
+bulkhead_program::local!(
+    /// Each thread sets its own, and finds it again.
+    static OWN: Cell<u64>
+);
+static OTHERS: AtomicU32 = AtomicU32::new(0);
 
 /// What the second thread has found out.
 static STEP: AtomicU32 = AtomicU32::new(0);
@@ -33,6 +40,8 @@ fn own(program: Program, name: &str) -> (Notification, Notification) {
 fn main_thread(program: Program) -> u32 {
     program.log();
     ready();
+    let fresh = OWN.get() == 0;
+    OWN.set(3);
     let (signals, waits) = own(program, "heap");
     program.shared_heap(signals, waits);
     let (signals, waits) = own(program, "count");
@@ -45,6 +54,7 @@ fn main_thread(program: Program) -> u32 {
         ("condition", condition(program)),
         ("heap", heap(program)),
         ("objects", objects::tried(program)),
+        ("own variables", fresh && OWN.get() == 3 && OTHERS.load(Ordering::Relaxed) == 7),
     ];
     log::debug!("is said because the arguments have log=debug");
     log::trace!("is not");
@@ -116,6 +126,7 @@ fn heap(program: Program) -> bool {
 
 fn second_thread(program: Program) -> u32 {
     let (_, waits) = own(program, "second");
+    OWN.set(OWN.get() + 7);
     let woken = waits.wait();
     STEP.store(1, Ordering::Relaxed);
     *COUNT.lock() += 10;
@@ -124,6 +135,7 @@ fn second_thread(program: Program) -> u32 {
         return 1;
     }
     for n in 1..=ITEMS {
+        OTHERS.store(OWN.get() as u32, Ordering::Relaxed);
         QUEUE.put(n, own(program, "second"));
     }
     // The first thread ends the sandbox.

@@ -179,7 +179,8 @@ impl Build {
             self.give(1, badged, shared.endpoints[route.endpoint], rights, route.badge)?;
             self.call(place, method, [u64::from(badged), 0, 0, 0])?;
         }
-        let stack = made.stack(self, wanted.stack)?;
+        let (stack, pointer) = made.stack(self, wanted.stack, elf)?;
+        self.call(place, label::SET_POINTER, [pointer, 0, 0, 0])?;
         let ip = entry(kernel, n, elf)?;
         // As if a return address lay there (System V ABI for x86-64, section 3.2.2).
         let words = [ip, stack - 8, at::PAGE, number];

@@ -120,8 +120,34 @@ impl Made {
         }
     }
 
-    /// A stack of so many bytes: one past its end.
-    pub fn stack(&mut self, build: &mut Build, bytes: u64) -> Result<u64, String> {
+    /// A stack of so many bytes: one past its end; and the thread pointer. What is the thread's own lies between:
+    /// the copy of its file's thread-local data ends at the pointer, where the pointer's own value lies
+    /// (System V ABI for x86-64, section 3.4.6).
+    pub fn stack(
+        &mut self,
+        build: &mut Build,
+        bytes: u64,
+        elf: &Elf,
+    ) -> Result<(u64, u64), String> {
+        let Some(local) = &elf.local else {
+            return Ok((self.memory_for_stack(build, bytes)?.0, 0));
+        };
+        // The pointer's value, and room for what libraries keep beside it.
+        const BESIDE: u64 = 64;
+        let align = local.align.max(BESIDE);
+        let own = (local.below() + 2 * align + BESIDE).next_multiple_of(PAGE);
+        let (end, at) = self.memory_for_stack(build, bytes + own)?;
+        let pointer = (end - BESIDE) / align * align;
+        let first = pointer - local.below();
+        let place = |address: u64| at as usize + (bytes + own - (end - address)) as usize;
+        let memory = build.machine().bytes_mut();
+        memory[place(pointer)..][..8].copy_from_slice(&pointer.to_le_bytes());
+        memory[place(first)..][..local.bytes.len()].copy_from_slice(&local.bytes);
+        // Its stack has all the bytes that it was promised.
+        Ok((end - own, pointer))
+    }
+
+    fn memory_for_stack(&mut self, build: &mut Build, bytes: u64) -> Result<(u64, u32), String> {
         let start = self.next_stack + PAGE;
         let end = start + bytes;
         if end > at::PROGRAM {
@@ -130,11 +156,11 @@ impl Made {
                 at::PROGRAM - at::STACKS
             ));
         }
-        let (frames, _) = build.frames(bytes)?;
+        let (frames, at) = build.frames(bytes)?;
         let rights = Rights::READ.and(Rights::WRITE);
         build.map(self.space, frames, (bytes / PAGE) as u32, start, rights)?;
         self.next_stack = end;
-        Ok(end)
+        Ok((end, at))
     }
 
     /// The frame of the `n`th thread's buffer, and where in it.
