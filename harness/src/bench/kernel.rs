@@ -42,7 +42,7 @@ pub fn vectors() -> Found {
 /// What begins by itself.
 pub fn times() -> Found {
     let mut figures = measured("kernel-replenish", &[(id::KERNEL_REPLENISH, 320.0)])?;
-    figures.extend(measured("kernel-timeout", &[(id::KERNEL_TIMEOUT, 420.0)])?);
+    figures.extend(measured("kernel-timeout", &[(id::KERNEL_TIMEOUT, 460.0)])?);
     Ok(figures)
 }
 
@@ -61,9 +61,10 @@ pub fn trace() -> Found {
         one(id::KERNEL_CALL).and_then(|call| Ok(call + one(id::KERNEL_REPLY)?))
     };
     let (quiet, traced) = (both(&quiet.counts)?, both(&traced.counts)?);
+    // Six words of a record, each an atomic store, what is told being new, and the TSC: 54, and 10 % of room.
     let row = Row::new("kernel.trace_event", "instructions", (traced - quiet) / EVENTS);
     let note = format!("call and answer: {traced} with a trace, {quiet} without");
-    Ok(vec![Figure::new(row).must(Must::AtMost(50.0)).note(note)])
+    Ok(vec![Figure::new(row).must(Must::AtMost(60.0)).note(note)])
 }
 
 /// A device's message, up to the driver's thread.
