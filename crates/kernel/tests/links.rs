@@ -142,9 +142,11 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
             }
         },
         |world, thread| {
-            let (handler, [_, reply]) = faults(world, thread, true);
+            // By somebody with time, who has none of the thread's.
+            let (_, [_, reply]) = faults(world, thread, true);
+            let other = world.thread(95);
             for _ in 0..3 {
-                at_most_one(world, |world| world.reply(handler, reply, 1, [0; 4]));
+                at_most_one(world, |world| world.reply(other, reply, 1, [0; 4]));
             }
         },
         |world, thread| {
