@@ -87,6 +87,7 @@ const LONG: &[Part] = &[
         &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
         flight::jitter,
     ),
+    part(&["sched.oracle_"], sched::oracle),
     part(&["io.blk", "io.net", "io.monitor"], io::requests),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
     part(&["exits.linux_io_smp"], io::exits_smp),

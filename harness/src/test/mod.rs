@@ -50,6 +50,7 @@ mod wrong;
 pub use driver::{Arguments, run};
 pub use fuzz::long as fuzz;
 pub use kernel::{ALONE, PLAIN};
+pub use oracle::all as oracle;
 
 use driver::Job;
 
