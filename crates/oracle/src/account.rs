@@ -47,6 +47,8 @@ impl Account {
         let mut list = [Refill::default(); MOST];
         list[0].amount = gross;
         let (policy, period, most) = (thread.policy, thread.period, thread.refills);
+        // A full context's turns are not charged.
+        let cost = if policy == Policy::Full { 0 } else { cost };
         Self { policy, period, most, cost, list, len: 1, used: 0, begun: false }
     }
 
@@ -68,6 +70,11 @@ impl Account {
     /// How long it lasts.
     pub fn left(&self) -> Time {
         self.list[0].amount - self.used
+    }
+
+    /// Whether something has to be paid before its thread gets on.
+    pub fn has_to_begin(&self) -> bool {
+        !self.begun && self.cost > 0
     }
 
     /// What has to be paid before its thread gets on, as its use begins.

@@ -327,15 +327,20 @@ impl Core {
             if player.state != State::Ready || player.cost > 0 || player.rest > 0 || player.held {
                 return;
             }
-            self.step(n, set);
-            // A job whose last call is answered is done, though another thread comes first now: its end uses no time,
-            // and would have to wait for a refill if its budget ended at the same moment.
-            let rest = &set.threads[n].job[self.players[n].next..];
-            let done = !set.threads[n].serves && rest.iter().all(|op| *op == Op::Answer);
-            if !done && self.is_overtaken(n, set) {
+            // The kernel's work for the next refill comes first, too.
+            let begins = player.account.is_usable(self.now) && player.account.has_to_begin();
+            if (begins || self.is_overtaken(n, set)) && !self.is_done(n, set) {
                 return;
             }
+            self.step(n, set);
         }
+    }
+
+    /// Whether an answer or the end of a job is next: these are done before anything else that happens now, since what
+    /// they take is in the time before.
+    fn is_done(&self, n: usize, set: &Set) -> bool {
+        let (job, next) = (&set.threads[n].job, self.players[n].next);
+        next > 0 && job.get(next).is_none_or(|op| *op == Op::Answer)
     }
 
     /// Whether somebody else comes first now.
@@ -376,12 +381,8 @@ impl Core {
         };
         player.next += 1;
         match *op {
-            Op::Run(time) => {
-                player.rest = time;
-                if player.depth > 0 && player.cap == 0 && time > 0 {
-                    self.overruns(n, set);
-                }
-            }
+            Op::Run(_) if player.depth > 0 && player.cap == 0 => self.overruns(n, set),
+            Op::Run(time) => player.rest = time,
             Op::Sleep(time) => self.stop(n, State::Asleep(self.now + time)),
             Op::Call(server) => self.call(n, server, set),
             Op::Answer => self.answer(n),
