@@ -238,11 +238,8 @@ impl Core {
             }
             // Who had no budget comes as if it woke when it has: last of its priority.
             let player = &mut self.players[n];
-            let starved = player.state == State::Ready && !player.account.is_usable(self.now);
-            if std::mem::replace(&mut player.starved, starved)
-                && player.state == State::Ready
-                && !starved
-            {
+            if player.starved && player.account.is_usable(self.now) {
+                player.starved = false;
                 self.turns += 1;
                 player.turn = self.turns;
             }
@@ -253,6 +250,7 @@ impl Core {
         self.turns += 1;
         let player = &mut self.players[n];
         player.account.wake(self.now);
+        player.starved = !player.account.is_usable(self.now);
         (player.state, player.turn) = (State::Ready, self.turns);
     }
 
@@ -558,14 +556,16 @@ impl Core {
         }
         let player = &mut self.players[n];
         let ended = charged && player.account.charge(time);
-        if player.depth > 0 && player.cap == 0 && player.rest > 0 {
+        let answers = || set.threads[n].job.get(player.next) == Some(&Op::Answer);
+        if player.depth > 0 && player.cap == 0 && (player.rest > 0 || !answers()) {
             self.overruns(n, set);
         }
         let player = &mut self.players[n];
         if ended {
             self.turns += 1;
             player.turn = self.turns;
-            if player.depth > 0 && !player.account.is_usable(self.now) {
+            player.starved = !player.account.is_usable(self.now);
+            if player.depth > 0 && player.starved {
                 self.seen.ended_in_call = true;
                 self.seen.keep(self.now);
             }

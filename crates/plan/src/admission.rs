@@ -272,9 +272,8 @@ impl<'a> Analysis<'a> {
             if let Some(endpoint) = self.calls.waits_for(*endpoint) {
                 all.push(Unanalysed::Answer { endpoint });
             }
-            if let Some(endpoint) = self.calls.occupied(*endpoint)
-                && self.others(context, endpoint)
-            {
+            let mut occupied = self.calls.occupied(*endpoint);
+            if let Some(endpoint) = occupied.find(|endpoint| self.others(context, *endpoint)) {
                 all.push(Unanalysed::Occupied { endpoint });
             }
         }
@@ -300,7 +299,7 @@ impl<'a> Analysis<'a> {
     fn stops(&self, by: usize, own: u8) -> bool {
         let above = |n: &&usize| self.reach(**n).is_some_and(|(_, high)| high >= own);
         let mut endpoints = self.called[by].iter().filter(above);
-        endpoints.any(|n| !keeps(self.kernel, by, *n) || self.calls.occupied(*n).is_some())
+        endpoints.any(|n| !keeps(self.kernel, by, *n) || self.calls.occupied(*n).next().is_some())
     }
 
     /// Who below a context can keep it waiting, and how long all of them can: the longest of the calls that run to

@@ -70,10 +70,10 @@ impl Calls {
         self.trees[endpoint].iter().copied().find(|inside| self.active[*inside])
     }
 
-    /// The passive server's endpoint, in the way of a call, that can be occupied without time.
-    pub fn occupied(&self, endpoint: usize) -> Option<usize> {
+    /// Endpoints of the passive servers, in the way of a call, that can be occupied without time.
+    pub fn occupied(&self, endpoint: usize) -> impl Iterator<Item = usize> {
         let passive = |inside: &usize| self.passive[*inside].is_some() && self.held[*inside];
-        self.trees[endpoint].iter().copied().find(passive)
+        self.trees[endpoint].iter().copied().filter(passive)
     }
 
     /// Whether a call of one endpoint can reach another one.
