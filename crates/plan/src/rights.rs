@@ -61,7 +61,11 @@ impl Plan {
     pub fn rings(&self, sandbox: usize, window: u64) -> impl Iterator<Item = Rings> {
         let of = move |(sender, other): (usize, &Sandbox)| {
             let timed = other.rights(sandbox).map(|(_, right)| right.most(window)).sum();
-            let meet = |slot: &crate::Slot| slot.concerns(sandbox) && slot.concerns(sender);
+            // Only an owner and another party meet, not two who may have the same slot in turn.
+            let meet = |slot: &crate::Slot| {
+                let owned = slot.owner == sandbox || slot.owner == sender;
+                owned && slot.concerns(sandbox) && slot.concerns(sender)
+            };
             let consented = self.slots.iter().any(meet);
             let any = sender != sandbox && (timed > 0 || consented);
             any.then_some(Rings { sender, timed, consented })
