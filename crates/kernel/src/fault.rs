@@ -109,8 +109,9 @@ impl<M: Machine> Kernel<'_, M> {
             handled: handled.into(),
         });
         if !handled {
-            self.part(thread);
-            self.halt(thread);
+            let goes_on = self.machine.get(thread).registers.ip::<M::Layout>();
+            self.machine.get_mut(thread).raised_at = goes_on;
+            self.ends(thread);
             let mut line = Line::default();
             line.decimal("thread ", number.into());
             line.text(
