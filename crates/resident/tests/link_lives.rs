@@ -1,25 +1,26 @@
-//! Channels made at run time: every interleaving of what three sandboxes and four cores can do with a slot, call by
-//! call, with the real code, explored by stateright: offers, accepts, closes, ends of guests, NMIs that come late or
-//! are swallowed. What happens within a call is `link_order.rs`'s.
+//! Channels made at run time: every interleaving of what three sandboxes of two cores each can do with a slot, call by
+//! call, with the real code, explored by stateright: offers, accepts, closes, NMIs that come late or are swallowed, and
+//! in every state the restart of any sandbox, as often as it likes. What happens within a call is `link_order.rs`'s,
+//! and with three sandboxes `link_steps.rs`'s.
 
 use bulkhead_resident::bell::Word;
 use bulkhead_resident::link::{self, IDLE, OPEN, Side};
 use stateright::{Checker, Model, Property};
 use std::cell::Cell;
 
-/// Sandboxes: the owner, one with two cores, another.
+/// Sandboxes: the owner and two others.
 const SANDBOXES: usize = 3;
-const CORES: [usize; SANDBOXES] = [1, 2, 1];
-/// Offers and ends: what keeps it finite.
-const OFFERS: u64 = 4;
-const ENDS: u8 = 3;
+const CORES: usize = 2;
+/// Offers: what keeps it finite.
+const OFFERS: u64 = 6;
 
 /// What a core has in its TLB of the slot, and whether an NMI waits for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Core {
     reaches: bool,
     nmi: bool,
-    done: u64,
+    /// It has yet to empty its TLB. How often it did says no more: counts would make the model infinite.
+    owes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,22 +28,20 @@ struct Sandbox {
     word: u64,
     /// Phase of its entries.
     entries: u64,
-    wanted: u64,
-    core: [Core; 2],
+    core: [Core; CORES],
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct World {
     sandbox: [Sandbox; SANDBOXES],
-    ends: u8,
     /// It was cleared while another one reached it.
     torn: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
-    Offer(u32),
-    Accept(u32),
+    Offer(u32, usize),
+    Accept(u32, usize),
     Close(u32, usize),
     /// A core's guest touches the slot.
     Touch(u32, usize),
@@ -80,10 +79,10 @@ impl Word for Word64 {
 struct Machine {
     words: [Word64; SANDBOXES],
     wanted: [Word64; SANDBOXES],
-    done: [[Word64; 2]; SANDBOXES],
+    done: [[Word64; CORES]; SANDBOXES],
     entries: [Cell<u64>; SANDBOXES],
-    reaches: [[Cell<bool>; 2]; SANDBOXES],
-    nmi: [[Cell<bool>; 2]; SANDBOXES],
+    reaches: [[Cell<bool>; CORES]; SANDBOXES],
+    nmi: [[Cell<bool>; CORES]; SANDBOXES],
     torn: Cell<bool>,
 }
 
@@ -92,8 +91,8 @@ impl Machine {
         let word = |value| Word64(Cell::new(value));
         Self {
             words: world.sandbox.map(|s| word(s.word)),
-            wanted: world.sandbox.map(|s| word(s.wanted)),
-            done: world.sandbox.map(|s| s.core.map(|c| word(c.done))),
+            wanted: [1; SANDBOXES].map(word),
+            done: world.sandbox.map(|s| s.core.map(|c| word(u64::from(!c.owes)))),
             entries: world.sandbox.map(|s| Cell::new(s.entries)),
             reaches: world.sandbox.map(|s| s.core.map(|c| Cell::new(c.reaches))),
             nmi: world.sandbox.map(|s| s.core.map(|c| Cell::new(c.nmi))),
@@ -101,27 +100,26 @@ impl Machine {
         }
     }
 
-    fn world(&self, ends: u8) -> World {
+    fn world(&self) -> World {
         let core = |i: usize, n: usize| Core {
             reaches: self.reaches[i][n].get(),
             nmi: self.nmi[i][n].get(),
-            done: self.done[i][n].load(),
+            owes: self.done[i][n].load() != self.wanted[i].load(),
         };
         let sandbox = |i: usize| Sandbox {
             word: self.words[i].load(),
             entries: self.entries[i].get(),
-            wanted: self.wanted[i].load(),
             core: [core(i, 0), core(i, 1)],
         };
-        World { sandbox: [0, 1, 2].map(sandbox), ends, torn: self.torn.get() }
+        World { sandbox: [0, 1, 2].map(sandbox), torn: self.torn.get() }
     }
 
     fn does(&self, step: Step, looks_again: bool) {
         match step {
-            Step::Offer(to) => drop(link::offer(&Party(self, 0, 0), to, 0)),
-            Step::Accept(who) => {
+            Step::Offer(to, core) => drop(link::offer(&Party(self, 0, core), to, 0)),
+            Step::Accept(who, core) => {
                 let epoch = link::epoch(self.words[0].load());
-                link::accept(&Party(self, who, 0), epoch);
+                link::accept(&Party(self, who, core), epoch);
             }
             Step::Close(who, core) => drop(link::close(&Party(self, who, core))),
             Step::Touch(who, core) => self.reaches[who as usize][core].set(true),
@@ -138,7 +136,7 @@ impl Machine {
                     self.nmi[i].iter().for_each(|nmi| nmi.set(false));
                 }
                 if looks_again {
-                    (0..CORES[i]).for_each(|core| self.looks(who, core));
+                    (0..CORES).for_each(|core| self.looks(who, core));
                 }
             }
         }
@@ -190,12 +188,12 @@ impl Side for Party<'_> {
     }
     fn done(&self, core: u32) -> Option<&Word64> {
         let i = self.1 as usize;
-        ((core as usize) < CORES[i]).then(|| &self.0.done[i][core as usize])
+        ((core as usize) < CORES).then(|| &self.0.done[i][core as usize])
     }
     fn flush(&self) {
         self.empty();
         let i = self.1 as usize;
-        (0..CORES[i]).filter(|n| *n != self.2).for_each(|n| self.0.nmi[i][n].set(true));
+        (0..CORES).filter(|n| *n != self.2).for_each(|n| self.0.nmi[i][n].set(true));
     }
     fn ring(&self, sandbox: u32) {
         self.0.nmi[sandbox as usize][0].set(true);
@@ -212,7 +210,7 @@ impl Slot {
     fn step(&self, world: &World, step: Step) -> World {
         let machine = Machine::of(world);
         machine.does(step, self.looks_again);
-        machine.world(world.ends + u8::from(matches!(step, Step::End(..))))
+        machine.world()
     }
 }
 
@@ -225,24 +223,23 @@ impl Model for Slot {
     }
 
     fn actions(&self, world: &World, steps: &mut Vec<Step>) {
-        if link::epoch(world.sandbox[0].word) < OFFERS {
-            steps.extend([1, 2].map(Step::Offer));
+        for core in 0..CORES {
+            if link::epoch(world.sandbox[0].word) < OFFERS {
+                steps.extend([1, 2].map(|to| Step::Offer(to, core)));
+            }
+            steps.extend([1, 2].map(|who| Step::Accept(who, core)));
         }
-        steps.extend([1, 2].map(Step::Accept));
-        for (who, cores) in CORES.into_iter().enumerate() {
-            for core in 0..cores {
-                let sandbox = world.sandbox[who];
-                steps.push(Step::Close(who as u32, core));
-                if sandbox.entries == OPEN && !sandbox.core[core].reaches {
-                    steps.push(Step::Touch(who as u32, core));
+        for (who, sandbox) in (0..).zip(&world.sandbox) {
+            for (n, core) in sandbox.core.iter().enumerate() {
+                steps.push(Step::Close(who, n));
+                if sandbox.entries == OPEN && !core.reaches {
+                    steps.push(Step::Touch(who, n));
                 }
-                if sandbox.core[core].nmi {
-                    steps.push(Step::Nmi(who as u32, core));
+                if core.nmi {
+                    steps.push(Step::Nmi(who, n));
                 }
             }
-            if world.ends < ENDS {
-                steps.extend([true, false].map(|swallowed| Step::End(who as u32, swallowed)));
-            }
+            steps.extend([true, false].map(|swallowed| Step::End(who, swallowed)));
         }
     }
 
@@ -281,11 +278,9 @@ impl Slot {
         let mut world = world.clone();
         let settle = |world: &mut World| {
             for _ in 0..8 {
-                for (who, cores) in CORES.into_iter().enumerate() {
-                    for core in 0..cores {
-                        if world.sandbox[who].core[core].nmi {
-                            *world = self.step(world, Step::Nmi(who as u32, core));
-                        }
+                for (who, core) in (0..SANDBOXES).flat_map(|who| [(who, 0), (who, 1)]) {
+                    if world.sandbox[who].core[core].nmi {
+                        *world = self.step(world, Step::Nmi(who as u32, core));
                     }
                 }
             }
@@ -311,7 +306,7 @@ fn explored(looks_again: bool) -> impl Checker<Slot> {
 fn a_slot_has_one_guest_at_a_time_and_comes_back() {
     let checker = explored(true);
     checker.assert_properties();
-    assert!(checker.unique_state_count() > 100_000, "{}", checker.unique_state_count());
+    assert!(checker.unique_state_count() > 250_000, "{}", checker.unique_state_count());
     println!("{} states", checker.unique_state_count());
 }
 
