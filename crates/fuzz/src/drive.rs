@@ -25,7 +25,8 @@ impl Random {
         z ^ z >> 31
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    /// One below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 

@@ -1,9 +1,9 @@
 //! Hypercalls with any arguments, from any sandbox, at any privilege level: what a
-//! monitor carries out reaches no sandbox that the manifest does not name.
+//! monitor carries out reaches no sandbox that the manifest does not name ([`bulkhead_laws::hypercall`]).
 
 use crate::{Input, Seen};
-use bulkhead_layout::hypercall::{self as calls, Call, Rights, decide, number};
-use bulkhead_layout::report::Condition;
+use bulkhead_laws::hypercall::called;
+use bulkhead_layout::hypercall::{self as calls, Rights};
 use bulkhead_pci_fake::Words;
 
 /// Calls of one sandbox after another.
@@ -26,14 +26,10 @@ fn without(rule: &str, bytes: &[u8]) -> Result<Seen, String> {
         let [first, second] = [argument(&mut input), argument(&mut input)];
         let cpl = input.pick(&[0, 0, 0, 0, 0, 1, 2, 3]);
         let enforced = |name: &str| name != rule;
-        let call = number(rax, cpl, enforced);
-        let decided = decide(call, [first, second], sandboxes, &rights, enforced);
-        if !may(rax, [first, second], cpl, (sandboxes, rights), decided) {
-            return Err(format!(
-                "{rights:?}: {rax:#x}({first:#x}, {second:#x}) at {cpl}: {decided:?}"
-            ));
-        }
-        seen.add(!matches!(decided, Call::Denied(_) | Call::Answer(_)));
+        let law = called(rax, [first, second], cpl, (sandboxes, &rights), enforced);
+        let wrong =
+            |what| format!("{rights:?}: {rax:#x}({first:#x}, {second:#x}) at {cpl}: {what}");
+        seen.add(law.map_err(wrong)?);
     }
     Ok(seen)
 }
@@ -45,61 +41,6 @@ fn argument(input: &mut Input) -> u64 {
         1 => u64::MAX - input.below(256) as u64,
         2 => (input.below(256) as u64) << 32 | input.below(256) as u64,
         _ => input.below(40) as u64,
-    }
-}
-
-/// Whether the manual allows it (docs/hypercalls.md).
-fn may(
-    rax: u64,
-    [first, second]: [u64; 2],
-    cpl: u8,
-    (sandboxes, rights): (u32, Rights),
-    decided: Call,
-) -> bool {
-    let has = |set: u32| first < 32 && set & 1 << first != 0;
-    let [stop, start, restart] = rights.control;
-    let asked = match (rax, second) {
-        (calls::CONTROL, calls::CONTROL_STOP) => stop,
-        (calls::CONTROL, calls::CONTROL_START) => start,
-        (calls::CONTROL, calls::CONTROL_RESTART) => restart,
-        _ => stop | start | restart,
-    };
-    let named = |to: u32| u64::from(to) == first && to < sandboxes && has(asked);
-    if cpl != 0 {
-        return decided == Call::Answer(calls::NO_CALL);
-    }
-    match decided {
-        Call::Answer(calls::OK) => rax == calls::NULL,
-        Call::Answer(calls::BAD_ARGUMENT) => {
-            rax == calls::CONSOLE && first > 24
-                || rax == calls::CONTROL && !(1..=3).contains(&second)
-        }
-        Call::Answer(calls::NO_CALL) => !(calls::NULL..=calls::SLOT).contains(&rax),
-        Call::Answer(_) => false,
-        Call::Console(length) => rax == calls::CONSOLE && length == first && length <= 24,
-        Call::Exit(code) => rax == calls::EXIT && code == first as u32,
-        Call::Ready => rax == calls::READY,
-        Call::Restart => rax == calls::RESTART,
-        Call::Control(to, request) => {
-            rax == calls::CONTROL && named(to) && request == second && (1..=3).contains(&request)
-        }
-        Call::Status(of) => rax == calls::STATUS && named(of),
-        Call::Slot(slot) if rax == calls::OFFER => {
-            u64::from(slot) == second & 0xFFFF && has(rights.connect)
-        }
-        Call::Slot(slot) => {
-            (calls::ACCEPT..=calls::SLOT).contains(&rax)
-                && u64::from(slot) == first
-                && has(rights.slots)
-        }
-        Call::Denied(lacks) => match rax {
-            calls::CONTROL | calls::STATUS => {
-                lacks == Condition::Control && (first >= 32 || !named(first as u32))
-            }
-            calls::OFFER => lacks == Condition::Connect && !has(rights.connect),
-            calls::ACCEPT..=calls::SLOT => lacks == Condition::Slot && !has(rights.slots),
-            _ => false,
-        },
     }
 }
 

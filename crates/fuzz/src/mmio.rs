@@ -3,10 +3,8 @@
 
 use crate::drive::Random;
 use crate::{Input, Seen};
-use bulkhead_mmio::{
-    Access, Bytes, MAX_READS, Memory, Mode, Operation, Register, Registers, State, decode, fetch,
-    walk,
-};
+use bulkhead_laws::mmio::{decoded, effect};
+use bulkhead_mmio::{MAX_READS, Memory, Mode, State, decode, fetch, walk};
 use bulkhead_pci_fake::Words;
 use std::cell::RefCell;
 
@@ -88,7 +86,8 @@ impl Guest {
             return Err(format!("{} reads for {} bytes", this.reads, bytes.len()));
         }
         if let Some(access) = access {
-            effect(&access, &mut input)?;
+            let [held, given] = [input.next(), input.next()];
+            effect(&access, held, given).map_err(|why| format!("{why}: {access:?}"))?;
             state.rip = state.next_rip(access.length);
         }
         // A walk alone, to any address.
@@ -152,87 +151,10 @@ fn state(input: &mut Input) -> State {
     state
 }
 
-struct File([u64; 16], Vec<u8>);
-
-impl Registers for File {
-    fn get(&self, number: u8) -> u64 {
-        self.0[usize::from(number)]
-    }
-
-    fn set(&mut self, number: u8, value: u64) {
-        self.0[usize::from(number)] = value;
-        self.1.push(number);
-    }
-}
-
-/// An access has the sizes that there are, and only its own effect.
-fn effect(access: &Access, input: &mut Input) -> Result<(), String> {
-    let mut random = Random::new(input.byte().into());
-    let wrong = |what: &str| Err(format!("{what}: {access:?}"));
-    let is_size = |size: u8| [1, 2, 4, 8].contains(&size);
-    let fits = |value: u64| access.size == 8 || value >> (8 * access.size) == 0;
-    if !is_size(access.size) || !(2..=15).contains(&access.length) {
-        return wrong("a size that there is not");
-    }
-    let mut file = File(std::array::from_fn(|_| random.next()), Vec::new());
-    let old = file.0;
-    let written = access.written(&file);
-    access.complete(&mut file, random.next());
-    let right =
-        |r: Register| r.number < 16 && is_size(r.size) && (!r.high || r.size == 1 && r.number < 4);
-    match (access.operation, written) {
-        (Operation::Read { to, .. }, None) => {
-            let n = usize::from(to.number);
-            let kept = match (to.size, to.high) {
-                (8, _) => 0,
-                // They are cleared.
-                (4, _) if file.0[n] >> 32 == 0 => 0,
-                (4, _) => return wrong("a 32-bit register with more"),
-                (2, _) => !0xFFFF,
-                (_, true) => !0xFF00,
-                (_, false) => !0xFF,
-            };
-            if !right(to) || to.size < access.size || file.1 != [to.number] {
-                return wrong("not its register");
-            }
-            if (file.0[n] ^ old[n]) & kept != 0 {
-                return wrong("more than its part of a register");
-            }
-        }
-        (Operation::Write(from), Some(value)) => {
-            if !right(from) || from.size != access.size || !fits(value) || file.0 != old {
-                return wrong("not the write of a register");
-            }
-        }
-        (Operation::WriteImmediate(_), Some(value)) => {
-            if !fits(value) || file.0 != old {
-                return wrong("not the write of a value");
-            }
-        }
-        _ => return wrong("neither read nor write"),
-    }
-    Ok(())
-}
-
 /// Decodes any bytes: only those that belong to the instruction count, and all of them
 /// are needed. Whether it was one.
 fn code(input: &mut Input) -> Result<bool, String> {
     let code: [u8; 15] = std::array::from_fn(|_| byte(input));
     let mode = [Mode::Bits16, Mode::Bits32, Mode::Bits64][input.below(3)];
-    let found = decode(Bytes::new(&code), mode);
-    let assists = u128::from_le_bytes(std::array::from_fn(|n| match n {
-        0 => 15,
-        n => code[n - 1],
-    }));
-    if decode(Bytes::assisted([assists as u64, (assists >> 64) as u64]), mode) != found {
-        return Err(format!("{mode:?} {code:02x?} is another with decode assists"));
-    }
-    let Some(access) = found else { return Ok(false) };
-    effect(&access, input)?;
-    let own = code.get(..access.length.into()).ok_or_else(|| format!("too long: {access:?}"))?;
-    let fewer = &own[..own.len() - 1];
-    if decode(Bytes::new(own), mode) != found || decode(Bytes::new(fewer), mode).is_some() {
-        return Err(format!("{mode:?} {code:02x?} has not {} bytes", own.len()));
-    }
-    Ok(true)
+    decoded(&code, mode).map_err(|why| format!("{mode:?} {code:02x?}: {why}"))
 }

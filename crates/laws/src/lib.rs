@@ -1,0 +1,18 @@
+//! What must be true of each decision that a monitor makes about a value of a guest's, as functions of the value. They
+//! are written from the manuals and not from the code that decides.
+//!
+//! Three kinds of users share them: tests that try *all* values of the fields that matter (`tests/`), fuzz targets
+//! (`bulkhead_fuzz`), and the harnesses in [`proofs`], for whoever has the Kani model checker: `cargo kani -p
+//! bulkhead-laws`.
+#![no_std]
+
+pub mod hypercall;
+pub mod icr;
+pub mod ioapic;
+pub mod mmio;
+pub mod msi;
+#[cfg(kani)]
+pub mod proofs;
+
+/// Whether something was let through; or what is wrong about it.
+pub type Lawful = Result<bool, &'static str>;
