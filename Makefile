@@ -34,10 +34,12 @@ test: build ## all tests; the last line is "N passed, N failed"; TEST="--filter 
 test-fresh: ## `make run` and `make test` in a fresh Debian 12 and 13; FRESH="--run trixie" for less
 	@tools/fresh.sh $(FRESH)
 
-soak: build ## rogues at channels for 60 s of virtual time each, floods for 2 s; a million sets for the admission
+soak: build ## rogues at channels, floods, a million sets for the admission, hours of random exits (SOAK_SECONDS)
 	@SOAK=1 $(HARNESS) test --filter channel/rogue
 	@SOAK=1 $(HARNESS) test --filter channel/flood
 	@SOAK=1 $(HARNESS) test --filter sched/oracle
+	@SOAK=1 $(HARNESS) test --filter fuzz/planted
+	@SOAK=1 $(HARNESS) test --filter fuzz/machine
 
 bench: build ## measure in deterministic virtual time; target/bench/results.json
 	@$(HARNESS) bench

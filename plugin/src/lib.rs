@@ -15,6 +15,11 @@
 //! of RAM that every event carries as they are then), `clocks=TSC_KHZ:TIMER_HZ`
 //! (see `shell::tell_clocks`; for baselines).
 //!
+//! With `cover=START-END@TAG:FILE`, repeated, it counts nothing, and cores may run in parallel: it notes which
+//! instructions at these physical addresses QEMU has translated, which it does when they are to run for the first
+//! time. The file holds a 64-bit word for each byte of the text: 0, or 1 + the word of RAM at TAG as it was then. A
+//! block is translated whole, so what lies behind an instruction that faults counts, too: monitors don't fault.
+//!
 //! Lines, by `kind`: `vcpu` (the counters at the time of writing), `event`,
 //! `span` (instructions strictly between `BEGIN` and `END` on one core;
 //! `privileged` and `vmruns` are sums over all spans), `lap`, `value`, `exits`

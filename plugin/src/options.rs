@@ -2,6 +2,17 @@
 
 use crate::gather::CLASSES;
 
+/// A text, and the file that says which of it has been translated: a 64-bit word for each byte.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Cover {
+    /// Physical addresses `[start, end)`.
+    pub text: (u64, u64),
+    /// Physical address of the word that is noted.
+    pub tag: u64,
+    /// The file.
+    pub file: String,
+}
+
 /// See the crate's documentation for their meaning.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -19,6 +30,8 @@ pub struct Options {
     pub watch: Vec<(u16, u64)>,
     /// Physical addresses of 64-bit words that every event carries.
     pub words: Vec<u64>,
+    /// Text whose translation is noted, and where.
+    pub cover: Vec<Cover>,
     /// What QEMU's VMware port is to answer: TSC in kHz, local timer in Hz.
     pub clocks: Option<(u64, u64)>,
 }
@@ -36,6 +49,7 @@ impl Options {
                 "range" => options.range(value)?,
                 "watch" => options.watch(value)?,
                 "words" => options.words(value)?,
+                "cover" => options.cover(value)?,
                 "clocks" => options.clocks = Some(pair(value)?),
                 _ => return Err(format!("unknown argument {argument:?}")),
             }
@@ -43,10 +57,13 @@ impl Options {
         if options.out.is_empty() {
             return Err("out=FILE is missing".into());
         }
-        let unused =
-            options.ranges.is_empty() && options.watch.is_empty() && options.words.is_empty();
-        if options.ram.is_none() && !unused {
-            return Err("range, watch and words need ram=FILE".into());
+        let counts =
+            !(options.ranges.is_empty() && options.watch.is_empty() && options.words.is_empty());
+        if options.ram.is_none() && (counts || !options.cover.is_empty()) {
+            return Err("range, watch, words and cover need ram=FILE".into());
+        }
+        if counts && !options.cover.is_empty() {
+            return Err("where text is covered, nothing is counted".into());
         }
         Ok(options)
     }
@@ -81,6 +98,19 @@ impl Options {
         let (address, count) = value.split_once(':').ok_or_else(bad)?;
         let (address, count) = (number(address)?, number(count)?);
         self.words.extend((0..count).map(|n| address + n * 8));
+        Ok(())
+    }
+
+    fn cover(&mut self, value: &str) -> Result<(), String> {
+        let bad = || format!("cover={value:?}: expected START-END@TAG:FILE");
+        let (text, rest) = value.split_once('@').ok_or_else(bad)?;
+        let (start, end) = text.split_once('-').ok_or_else(bad)?;
+        let (tag, file) = rest.split_once(':').ok_or_else(bad)?;
+        let text = (number(start)?, number(end)?);
+        if text.0 >= text.1 || file.is_empty() {
+            return Err(bad());
+        }
+        self.cover.push(Cover { text, tag: number(tag)?, file: file.to_owned() });
         Ok(())
     }
 
@@ -135,6 +165,16 @@ mod tests {
     }
 
     #[test]
+    fn a_text_is_covered_where_nothing_is_counted() {
+        let cover = "cover=0x1000-0x1100@0x2000:f";
+        let options = Options::parse(["out=o", "ram=r", cover].into_iter()).expect("valid");
+        let text = (0x1000, 0x1100);
+        assert_eq!(options.cover, [Cover { text, tag: 0x2000, file: "f".into() }]);
+        let also_counted = ["out=o", "ram=r", cover, "range=a:1-2"];
+        assert!(Options::parse(also_counted.into_iter()).is_err());
+    }
+
+    #[test]
     fn bad_arguments_are_named() {
         for bad in [
             &["nonsense"][..],
@@ -143,6 +183,9 @@ mod tests {
             &["out=o", "ram=r", "range=1-2"],
             &["out=o", "words=1:2"],
             &["out=o", "ram=r", "words=1"],
+            &["out=o", "cover=1-2@3:f"],
+            &["out=o", "ram=r", "cover=2-2@3:f"],
+            &["out=o", "ram=r", "cover=1-2@3:"],
         ] {
             assert!(Options::parse(bad.iter().copied()).is_err(), "{bad:?}");
         }

@@ -24,6 +24,8 @@ use bulkhead_layout::marker;
 use qemu_plugin_sys as sys;
 use std::arch::naked_asm;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -59,6 +61,8 @@ unsafe impl Sync for Handle {}
 struct Plugin {
     options: Options,
     rax: OnceLock<Handle>,
+    /// Files of [`Options::cover`].
+    covered: Vec<Option<File>>,
     /// Where QEMU has mapped the RAM file: virtual range, file offset.
     ram: OnceLock<Vec<(u64, u64, u64)>>,
     state: Mutex<State>,
@@ -215,6 +219,23 @@ impl Plugin {
         Some(if at < split { at } else { at - split + (1 << 32) })
     }
 
+    /// Notes that an instruction is translated, which is when it is about to run for the first time, or again after
+    /// it was forgotten. The first one counts: 1 + the tag.
+    fn cover(&self, pa: u64, len: usize) {
+        for (cover, file) in self.options.cover.iter().zip(&self.covered) {
+            let (true, Some(file)) = ((cover.text.0..cover.text.1).contains(&pa), file) else {
+                continue;
+            };
+            let tag = self.word(cover.tag).unwrap_or(0).wrapping_add(1);
+            let at = (pa - cover.text.0) * 8;
+            let mut word = [0; 8];
+            let known = file.read_exact_at(&mut word, at).is_ok() && word != [0; 8];
+            if !known && file.write_all_at(&tag.to_le_bytes().repeat(len), at).is_err() {
+                eprintln!("bulkhead plugin: {}: cannot be written", cover.file);
+            }
+        }
+    }
+
     fn write(&self) {
         let mut state = self.state();
         state.cores.credit(counts());
@@ -333,6 +354,11 @@ extern "C" fn on_translate(_: sys::qemu_plugin_id_t, tb: *mut sys::qemu_plugin_t
         // SAFETY: `n` is below the number of instructions.
         .map(|n| Instruction::of(plugin, unsafe { sys::qemu_plugin_tb_get_insn(tb, n) }))
         .collect();
+    if !plugin.options.cover.is_empty() {
+        let placed = block.iter().filter_map(|insn| Some((insn.physical?, insn.len)));
+        placed.for_each(|(pa, len)| plugin.cover(pa, len));
+        return;
+    }
     let classes = block.iter().map(|insn| {
         let class = insn.physical.map_or(0, |pa| plugin.options.class(pa));
         // A marker closes its batch, so that it sees nothing counted ahead.
@@ -398,6 +424,7 @@ extern "C" fn on_exit(_: sys::qemu_plugin_id_t, _: *mut c_void) {
     // How far the cores still get while QEMU stops differs from run to run, so
     // the state at a DUMP marker is the one to keep.
     if let Some(plugin) = PLUGIN.get()
+        && plugin.options.cover.is_empty()
         && !plugin.dumped.load(Relaxed)
     {
         plugin.write();
@@ -431,9 +458,16 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
+/// A file of a text's coverage, all zero.
+fn empty(path: &str) -> Option<File> {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
+    file.map_err(|error| eprintln!("bulkhead plugin: {path}: {error}")).ok()
+}
+
 fn install(id: sys::qemu_plugin_id_t, options: Options) {
     let state = State { cores: Cores::default(), gathered: Gathered::new(options.names.clone()) };
     let _ = PLUGIN.set(Plugin {
+        covered: options.cover.iter().map(|cover| empty(&cover.file)).collect(),
         options,
         rax: OnceLock::new(),
         ram: OnceLock::new(),

@@ -29,7 +29,7 @@ mod running;
 
 pub use counts::Counts;
 pub use error::Error;
-pub use machine::{EPOCH, Machine, Plugin, Serial, Time};
+pub use machine::{Cover, EPOCH, Machine, Plugin, Serial, Time};
 pub use peer::Peer;
 pub use qmp::Qmp;
 pub use ram::Ram;

@@ -60,7 +60,18 @@ pub enum Serial {
     None,
 }
 
-/// The counting plugin; needs virtual time.
+/// A text whose coverage the plugin notes: plugin/src/lib.rs has the file's format.
+#[derive(Clone, Debug)]
+pub struct Cover {
+    /// Physical addresses of its first byte and behind its last one.
+    pub text: (u64, u64),
+    /// Physical address of a word of RAM that is noted with each instruction.
+    pub tag: u64,
+    /// The file.
+    pub file: PathBuf,
+}
+
+/// The counting plugin; needs virtual time, unless it only covers.
 #[derive(Clone, Debug, Default)]
 pub struct Plugin {
     /// `libbulkhead_plugin.so`.
@@ -71,6 +82,8 @@ pub struct Plugin {
     pub watch: Vec<(u16, u64)>,
     /// 64-bit words that every event carries: physical address of the first, how many.
     pub words: Vec<(u64, usize)>,
+    /// Texts to be covered; then nothing is counted.
+    pub cover: Vec<Cover>,
     /// What QEMU's VMware port answers about clocks: TSC in kHz, local timer in
     /// Hz. For baselines; the CPU needs `tsc-frequency` too.
     pub clocks: Option<(u64, u64)>,
@@ -279,6 +292,9 @@ impl Machine {
         for (address, count) in &plugin.words {
             let _ = write!(text, ",words={address:#x}:{count}");
         }
+        for Cover { text: (start, end), tag, file } in &plugin.cover {
+            let _ = write!(text, ",cover={start:#x}-{end:#x}@{tag:#x}:{}", file.display());
+        }
         if let Some((tsc_khz, timer_hz)) = plugin.clocks {
             let _ = write!(text, ",clocks={tsc_khz}:{timer_hz}");
         }
@@ -320,7 +336,7 @@ mod tests {
             ranges: vec![("monitor".into(), 0x1000, 0x2000)],
             watch: vec![(3, 0x20)],
             words: vec![(0x40, 2)],
-            clocks: None,
+            ..Plugin::default()
         });
         let text = machine.arguments(Path::new("/r")).join(" ");
         let expected = "p.so,out=d/counts.json,ram=/r,split=2147483648,range=monitor:0x1000-0x2000,watch=3@0x20,words=0x40:2";

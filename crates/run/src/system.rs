@@ -10,13 +10,13 @@ use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
 use bulkhead_plan::{Appended, Guest, Plan};
-use bulkhead_qemu::{Counts, Plugin, Running, Serial, Time};
+use bulkhead_qemu::{Counts, Cover, Plugin, Running, Serial, Time};
 use bulkhead_watch::dma::{Blocked, blocked};
 use bulkhead_watch::{
     Explained, Lessons, Report, Snapshot, Untrusted, explain, report, snapshot, telemetry,
 };
 use std::mem::offset_of;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Changes an image's bytes.
@@ -48,6 +48,9 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Counting plugin; ranges of monitors are added.
     pub plugin: Option<PathBuf>,
+    /// With the plugin: sandboxes whose monitors' text it covers instead of counting anything, each with the
+    /// guest-physical address of the tag; the file is `coverN` in the folder, by sandbox.
+    pub cover: Vec<(usize, u64)>,
     /// Asked again and again; once it says so, the run ends without an error.
     pub stop: Option<Box<dyn Fn() -> bool>>,
     /// More arguments for QEMU.
@@ -83,6 +86,7 @@ impl Options {
             limit: Duration::from_secs(240),
             duration: None,
             plugin: None,
+            cover: Vec::new(),
             stop: None,
             qemu: Vec::new(),
             spoil: None,
@@ -197,7 +201,8 @@ pub fn run(
         .ok_or_else(|| Error::Other("the run ended before the machine had booted".into()))?;
     let now = watch.now(&last);
     let report = report(&baked, &last, &watch.first_launches, now);
-    let counts = options.plugin.is_some().then(|| running.counts()).transpose();
+    let counted = options.plugin.is_some() && options.cover.is_empty();
+    let counts = counted.then(|| running.counts()).transpose();
     let consoles = std::mem::take(&mut watch.consoles).into_iter().map(Console::finish);
     let (consoles, mut logs): (Vec<_>, Vec<_>) = consoles.unzip();
     logs.extend((0..4).map(|n| serial_log(&running, n)));
@@ -256,8 +261,35 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
             machine.firmware.clone_from(firmware);
         }
     }
-    machine.plugin = options.plugin.as_ref().map(|library| Plugin {
-        library: library.clone(),
+    machine.plugin = options.plugin.as_ref().map(|library| match &options.cover[..] {
+        [] => counting(baked, library),
+        cover => Plugin {
+            library: library.clone(),
+            cover: covered(baked, options, cover),
+            ..Plugin::default()
+        },
+    });
+    machine.start().map_err(Error::Machine)
+}
+
+/// The monitors' texts that are to be covered.
+fn covered(baked: &Baked, options: &Options, cover: &[(usize, u64)]) -> Vec<Cover> {
+    let of = |&(index, tag): &(usize, u64)| {
+        let (pa, len) = *baked.map.texts.get(index)?;
+        let ram = baked.plan.sandboxes[index]
+            .ram
+            .iter()
+            .find(|ram| tag.wrapping_sub(ram.gpa) < ram.len)?;
+        let file = options.dir.join(format!("cover{index}"));
+        Some(Cover { text: (pa, pa + len), tag: tag - ram.gpa + ram.hpa, file })
+    };
+    cover.iter().filter_map(of).collect()
+}
+
+/// Instructions of each monitor, and with each event its exits.
+fn counting(baked: &Baked, library: &Path) -> Plugin {
+    Plugin {
+        library: library.to_owned(),
         ranges: baked
             .map
             .texts
@@ -267,8 +299,7 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
             .collect(),
         words: exit_counters(baked),
         ..Plugin::default()
-    });
-    machine.start().map_err(Error::Machine)
+    }
 }
 
 /// Where monitors count exits, for events: sandbox by sandbox, core by core, each

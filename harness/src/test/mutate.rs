@@ -511,7 +511,7 @@ fn doomed(manifest: Manifest) -> Manifest {
 }
 
 /// A folder with the boot code and a monitor that leaves out a rule.
-fn monitor_without(rule: &str) -> Result<PathBuf, String> {
+pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
     let target = build::target().join("mutants");
     let built = target.join("x86_64-unknown-none/privileged/bulkhead-monitor");
     let mut monitor = read(&built)?;
@@ -538,7 +538,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// Builds the monitor whose word says which rule it leaves out.
-fn build_mutants() -> Result<(), String> {
+pub fn build_mutants() -> Result<(), String> {
     let out = Command::new("cargo")
         .args(["build", "--locked", "--quiet", "-p", "bulkhead-monitor"])
         .args(["--target", "x86_64-unknown-none", "--profile", "privileged"])

@@ -1,0 +1,113 @@
+//! Which of the monitor's text was reached, and the source lines of what was not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the plugin has noted of a text, for one sandbox.
+pub struct Cover {
+    file: PathBuf,
+    /// By byte.
+    seen: Vec<bool>,
+}
+
+impl Cover {
+    pub fn new(file: PathBuf) -> Self {
+        Self { file, seen: Vec::new() }
+    }
+
+    /// Tags of what is new since the last look.
+    pub fn news(&mut self) -> BTreeSet<u64> {
+        let bytes = std::fs::read(&self.file).unwrap_or_default();
+        let words = bytes.chunks_exact(8).map(|w| w.try_into().map_or(0, u64::from_le_bytes));
+        let mut tags = BTreeSet::new();
+        for (at, word) in words.enumerate() {
+            if self.seen.len() <= at {
+                self.seen.push(false);
+            }
+            if word != 0 && !self.seen[at] {
+                self.seen[at] = true;
+                tags.insert(word - 1);
+            }
+        }
+        tags
+    }
+
+    /// Whether each byte of the text was reached.
+    pub fn bytes(&self) -> &[bool] {
+        &self.seen
+    }
+}
+
+/// A source line, and whether any instruction of it was reached.
+pub struct Lines {
+    /// By file and line.
+    pub lines: BTreeMap<(String, u32), bool>,
+    /// Functions without a reached instruction.
+    pub functions: Vec<String>,
+    /// Instructions, and those that were reached.
+    pub instructions: [usize; 2],
+}
+
+/// Lines of a monitor's file, by what was reached of its text. It takes binutils, as building does.
+pub fn lines(monitor: &Path, reached: &[bool]) -> Result<Lines, String> {
+    let run = |program: &str, args: &[&str]| {
+        let out = Command::new(program).args(args).arg(monitor).output();
+        let out = out.map_err(|e| format!("{program}: {e}"))?;
+        Ok::<_, String>(String::from_utf8_lossy(&out.stdout).into_owned())
+    };
+    let text = run("objdump", &["-d", "-l", "-C", "--no-show-raw-insn"])?;
+    let mut found = Lines { lines: BTreeMap::new(), functions: Vec::new(), instructions: [0, 0] };
+    let (mut line, mut function, mut start) = (None, (String::new(), false), None);
+    for row in text.lines() {
+        if let Some(name) = row.strip_suffix(">:").and_then(|r| r.split_once(" <")).map(|r| r.1) {
+            if !function.0.is_empty() && !function.1 {
+                found.functions.push(std::mem::take(&mut function.0));
+            }
+            function = (name.to_owned(), false);
+        } else if let Some((at, _)) = row.trim_start().split_once(":\t") {
+            let Ok(at) = u64::from_str_radix(at, 16) else { continue };
+            // What fills the gap to the next function.
+            if row.ends_with("int3") || row.contains("\tnop") {
+                continue;
+            }
+            let from = *start.get_or_insert(at);
+            let was = reached.get((at - from) as usize).copied().unwrap_or(false);
+            found.instructions[0] += 1;
+            found.instructions[1] += usize::from(was);
+            function.1 |= was;
+            if let Some(line) = line.clone() {
+                *found.lines.entry(line).or_default() |= was;
+            }
+        } else if let Some((file, rest)) = row.rsplit_once(':')
+            && let Ok(number) = rest.split(' ').next().unwrap_or_default().parse::<u32>()
+        {
+            // What the compiler brought from elsewhere is nobody's line here.
+            let own =
+                ["monitor/src/", "crates/"].iter().find_map(|dir| Some(&file[file.find(dir)?..]));
+            line = own.filter(|f| !f.contains("library/")).map(|f| (f.to_owned(), number));
+        }
+    }
+    if !function.0.is_empty() && !function.1 {
+        found.functions.push(function.0);
+    }
+    if found.instructions[0] == 0 {
+        return Err(format!("{}: objdump shows no instruction", monitor.display()));
+    }
+    Ok(found)
+}
+
+/// Lines without a reached instruction, a row for each file.
+pub fn missed(lines: &Lines) -> String {
+    let mut files: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for ((file, line), reached) in &lines.lines {
+        if !reached {
+            files.entry(file).or_default().push(*line);
+        }
+    }
+    let row = |(file, lines): (&str, Vec<u32>)| {
+        let lines: Vec<_> = lines.iter().map(u32::to_string).collect();
+        format!("{file}: {}\n", lines.join(", "))
+    };
+    files.into_iter().map(row).collect()
+}

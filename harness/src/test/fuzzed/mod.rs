@@ -1,0 +1,231 @@
+//! Fuzzing in the running machine: a sandbox of four cores and one beside it execute random operations, guided by what
+//! of their monitors' text they reach. No monitor may fail, nobody else may notice, and the tables have to be as they
+//! were. `docs/measuring.md` has how it works.
+
+mod cover;
+mod dialogue;
+mod input;
+
+use super::attack::VICTIM as MEMORY;
+use super::driver::{Bench, Job};
+use super::system::{FAST, Manifest, artifacts};
+use crate::build;
+use crate::rows::{Row, Rows};
+use bulkhead_layout::report::{CAUSE_NAMES, Cause, KIND_NAMES, Kind};
+use bulkhead_qemu::Time;
+use bulkhead_run::Event;
+use dialogue::{Dialogue, Done, FUZZERS, Goal, Ram};
+use fuzz_guest::TAKEN;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub fn jobs() -> Vec<Job> {
+    let mut jobs = vec![Job::one("fuzz/machine", 200, machine)];
+    if soaks() {
+        let hours = soak_time() + Duration::from_secs(300);
+        jobs.push(Job::one("fuzz/machine-long", hours.as_secs(), long));
+        let name = |rule: &str| format!("fuzz/planted-{rule}");
+        jobs.push(Job::new("fuzz/planted", PLANTED.map(name), 3600, move |bench| {
+            let built = super::mutate::build_mutants();
+            let found = |rule| built.clone().and_then(|()| planted(bench, rule));
+            PLANTED.iter().for_each(|rule| bench.result(&name(rule), found(rule)));
+        }));
+    }
+    jobs
+}
+
+/// Whether this is `make soak`; how long it fuzzes then, `SOAK_SECONDS` or two hours.
+fn soaks() -> bool {
+    std::env::var_os("SOAK").is_some()
+}
+
+fn soak_time() -> Duration {
+    let told = std::env::var("SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(told.unwrap_or(2 * 3600))
+}
+
+/// Rules of the monitor without which fuzzing has to find something.
+const PLANTED: [&str; 6] = [
+    "ipi-destination",
+    "control-right",
+    "message-core",
+    "ioapic-destination",
+    "load-head",
+    "hypercall-length",
+];
+
+/// A monitor that lacks a rule is found out.
+fn planted(bench: &Bench, rule: &str) -> Result<String, String> {
+    let folder = super::mutate::monitor_without(rule)?;
+    std::fs::copy(artifacts().join("fuzz"), folder.join("fuzz")).map_err(|e| e.to_string())?;
+    std::fs::copy(artifacts().join("victim"), folder.join("victim")).map_err(|e| e.to_string())?;
+    let goal = Goal { exits: EXITS, time: Duration::from_secs(240), seed: SEED };
+    match fuzz(&bench.dir, folder, FAST, goal) {
+        Err(found) => Ok(found),
+        Ok(done) => Err(format!("{} exits, and nothing is found", done.exits)),
+    }
+}
+
+/// Hours of it, with another seed each time, cores in parallel and in virtual time by turns.
+fn long(bench: &Bench) -> Result<String, String> {
+    const TURN: Duration = Duration::from_secs(600);
+    let (begun, mut all, mut told_last) = (std::time::Instant::now(), 0, String::new());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut seed = now.map_or(SEED, |time| time.as_secs());
+    let times = [Time::virtual_time(), FAST, Time::Live];
+    while begun.elapsed() < soak_time() {
+        seed += 1;
+        let left = soak_time().saturating_sub(begun.elapsed());
+        let goal = Goal { exits: u64::MAX, time: left.min(TURN), seed };
+        let time = times[seed as usize % times.len()];
+        let done =
+            fuzz(&bench.dir, artifacts(), time, goal).map_err(|why| format!("{time:?}, {why}"))?;
+        all += done.exits;
+        told_last = told(bench, &done)?;
+        println!("{time:?}, seed {seed}: {told_last}");
+    }
+    Ok(format!("{all} exits; the last turn: {told_last}"))
+}
+
+/// Random exits that `make test` makes.
+const EXITS: u64 = 2_000_000;
+const SEED: u64 = 2026;
+
+/// Kinds of denials by which a sandbox of this system begins anew, and bytes of what is told of them.
+const ENDING: [u32; 2] = [Kind::Memory as u32, Kind::Shutdown as u32];
+const SAID: usize = 1 << 18;
+
+/// The system: [`dialogue`] has who is who.
+fn system() -> Manifest {
+    let health = |name: &str| {
+        ["memory-violation", "triple-fault"].map(|on| {
+            format!("[[health]]\nsandbox = \"{name}\"\non = \"{on}\"\naction = \"restart\"\n")
+        })
+    };
+    let rights = |other: &str, slots: u32| {
+        format!(
+            "control = [\"{other}\"]\nmay_connect = {{ to = [\"{other}\"], slots = {slots}, size = \"8 KiB\" }}"
+        )
+    };
+    let first =
+        rights("peer", 2) + "\ndevices = [\"uart1\", \"rtc\", \"pci:00:08.0\", \"pci:00:09.1\"]";
+    let second = "may_connect = { to = [\"fuzz\"], slots = 1, size = \"8 KiB\" }\ndevices = [\"pit\", \"pci:01:00.0\"]";
+    let mut manifest = Manifest::new()
+        .ends_with(&["keeper"])
+        .bare("victim", "victim", "", &[0], MEMORY, "devices = [\"uart0\", \"pci:00:03.0\"]")
+        .bare("fuzz", "fuzz", "", &[1, 2, 3, 4], "4 MiB", &first)
+        .bare("peer", "fuzz", "", &[5], "4 MiB", second)
+        .bare("keeper", "fuzz", "keeper", &[6], "4 MiB", "control = [\"fuzz\", \"peer\"]");
+    // Operations are written by the guest, and executed.
+    let program = "program = \"artifact:fuzz\"";
+    manifest.0 = manifest.0.replace(program, &format!("{program}, access = \"rwx\""));
+    for (from, to) in [("fuzz", "peer"), ("peer", "fuzz")] {
+        manifest.0 += &format!(
+            "[[channel]]\nname = \"{from}-{to}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"4 KiB\"\nkind = \"queue\"\nmessage = 64\nnotify = \"doorbell\"\n"
+        );
+    }
+    manifest.0 += "[[channel]]\nname = \"lessons\"\nfrom = \"fuzz\"\nto = [\"peer\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
+    ["fuzz", "peer"].iter().flat_map(|name| health(name)).for_each(|text| manifest.0 += &text);
+    manifest
+}
+
+/// Runs it with monitors from a folder.
+fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, String> {
+    let checked = system().load(dir)?;
+    let baked = bulkhead_run::build(&checked, &folder).map_err(|e| e.to_string())?;
+    let mut options = super::system::options(dir);
+    options.artifacts.clone_from(&folder);
+    options.time = time;
+    options.limit = goal.time + Duration::from_secs(90);
+    options.plugin = Some(build::plugin().map_err(|e| e.to_string())?);
+    options.cover = FUZZERS.iter().map(|&i| (i, TAKEN)).collect();
+    let (mut driver, mut said) = (None, String::new());
+    let outcome = bulkhead_run::run(checked, &options, |event| match event {
+        Event::Started(running) => {
+            let ram = Ram::open(running.ram().path(), running.ram().below_4g());
+            let dialogue = ram.and_then(|ram| Dialogue::new(ram, dir, &baked, &folder, goal.seed));
+            driver = Some(std::thread::spawn(move || dialogue?.run(goal)));
+        }
+        // What ended lives, for whoever wonders.
+        Event::Denied(denial) if ENDING.contains(&denial.record.kind) && said.len() < SAID => {
+            said += &format!("{denial}\n");
+        }
+        Event::State(name, state) if said.len() < SAID => {
+            said += &format!("{name} is now {state:?}\n")
+        }
+        Event::Console(name, text) if said.len() < SAID => {
+            said += &format!("{name}: {}", text.escape_debug())
+        }
+        _ => {}
+    });
+    let _ = std::fs::write(dir.join("said.txt"), said);
+    let driver = driver
+        .ok_or_else(|| outcome.as_ref().err().map_or("no machine".into(), |e| e.to_string()))?;
+    let done = driver.join().map_err(|_| "the driver failed")??;
+    outcome.map_err(|e| e.to_string())?;
+    Ok(done)
+}
+
+/// Exits that no guest can cause here: SMI and INIT come from the machine.
+const NOT_CAUSES: [Cause; 1] = [Cause::Other];
+/// Denials that the emulator does not tell of, or leaves the guest by.
+const NOT_KINDS: [Kind; 0] = [];
+
+fn machine(bench: &Bench) -> Result<String, String> {
+    let goal = Goal { exits: EXITS, time: Duration::from_secs(120), seed: SEED };
+    let done = fuzz(&bench.dir, artifacts(), FAST, goal)?;
+    let said = told(bench, &done)?;
+    note(done.exits)?;
+    if done.exits < EXITS {
+        return Err(format!("only {said}"));
+    }
+    let without = |names: &[&str], seen: &dyn Fn(usize) -> bool, not: &[usize]| {
+        let missing = (0..names.len()).filter(|n| !seen(*n) && !not.contains(n));
+        missing.map(|n| names[n].to_owned()).collect::<Vec<_>>()
+    };
+    let mut missing =
+        without(&CAUSE_NAMES, &|n| done.causes[n] != 0, &NOT_CAUSES.map(|c| c as usize));
+    missing.extend(without(&KIND_NAMES, &|n| done.kinds[n], &NOT_KINDS.map(|k| k as usize)));
+    if missing.is_empty() { Ok(said) } else { Err(format!("never seen: {missing:?}; {said}")) }
+}
+
+/// The row of the figures; a finding leaves none.
+fn note(exits: u64) -> Result<(), String> {
+    let row = |name, value| Row::new(name, "exits", value);
+    let mut made = row("fuzz.exits", exits as f64).higher();
+    (made.bound, made.reached) = (Some(format!("at least {EXITS}")), Some(exits >= EXITS));
+    let mut found = Row { unit: "findings".into(), ..row("fuzz.findings", 0.0) };
+    (found.bound, found.reached) = (Some("0".into()), Some(true));
+    let file = build::target().join("bench/results.json");
+    Rows::add_to(&file, &[made, found]).map_err(|e| e.to_string())
+}
+
+/// What was done, in words; what was not reached goes to a file.
+fn told(bench: &Bench, done: &Done) -> Result<String, String> {
+    let lines = cover::lines(&artifacts().join("monitor"), &done.reached)?;
+    let [all, reached] = lines.instructions;
+    let missed = cover::missed(&lines);
+    let count = lines.lines.values().filter(|reached| !**reached).count();
+    let file = bench.dir.join("not-reached.txt");
+    let text = format!("functions: {:#?}\n{missed}", lines.functions);
+    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    let causes: Vec<_> = CAUSE_NAMES
+        .iter()
+        .zip(done.causes)
+        .map(|(name, exits)| format!("{name} {exits}"))
+        .collect();
+    Ok(format!(
+        "{} exits in {} inputs, {} s; {} restarts, {} audits in {} s, {} stuck; {reached} of {all} instructions, {count} of {} \
+         lines never (not-reached.txt); {} kept; {}",
+        done.exits,
+        done.inputs,
+        done.took.as_secs(),
+        done.restarts,
+        done.audits,
+        done.audited.as_secs(),
+        done.stuck,
+        lines.lines.len(),
+        done.corpus,
+        causes.join(", ")
+    ))
+}
