@@ -62,11 +62,8 @@ fn jobs() -> Vec<Job> {
     jobs.extend(book::jobs());
     jobs.extend(typed::jobs());
     jobs.extend(fuzz::jobs());
-<<<<<<< HEAD
     jobs.extend(oracle::jobs());
-=======
     jobs.extend(fuzzed::jobs());
->>>>>>> 79e53c6 (Fuzz in the running machine: random exits by what a driver writes into a guest, guided by what of the monitor is translated)
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
     jobs.extend(kernel::jobs());

@@ -20,8 +20,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
-    let mut jobs = vec![Job::one("fuzz/machine", 200, machine)];
+    let mut jobs = Vec::new();
+    // Not of `make test` yet: docs/fuzzing.md has what it lacks.
     if soaks() {
+        jobs.push(Job::one("fuzz/machine", 200, machine));
         let hours = soak_time() + Duration::from_secs(300);
         jobs.push(Job::one("fuzz/machine-long", hours.as_secs(), long));
         let name = |rule: &str| format!("fuzz/planted-{rule}");
