@@ -1,7 +1,6 @@
 //! Channels made at run time: every interleaving of what three sandboxes of two cores each can do with a slot, call by
 //! call, with the real code, explored by stateright: offers, accepts, closes, NMIs that come late or are swallowed, and
-//! in every state the restart of any sandbox, as often as it likes. What happens within a call is `link_order.rs`'s,
-//! and with three sandboxes `link_steps.rs`'s.
+//! in every state the restart of any sandbox, as often as it likes. What happens within a call is `link_order.rs`'s.
 
 use bulkhead_resident::bell::Word;
 use bulkhead_resident::link::{self, IDLE, OPEN, Side};
@@ -306,7 +305,7 @@ fn explored(looks_again: bool) -> impl Checker<Slot> {
 fn a_slot_has_one_guest_at_a_time_and_comes_back() {
     let checker = explored(true);
     checker.assert_properties();
-    assert!(checker.unique_state_count() > 250_000, "{}", checker.unique_state_count());
+    assert!(checker.unique_state_count() > 200_000, "{}", checker.unique_state_count());
     println!("{} states", checker.unique_state_count());
 }
 
