@@ -106,7 +106,7 @@ fn named(own: &Ids, to: To, sender: u32, id: u32) -> Lawful {
 /// What is wrong.
 pub fn aimed(cores: &Ids, icr: u64) -> Lawful {
     let (low, destination) = (icr as u32, (icr >> 32) as u32);
-    let right = low <= 0xFF && low >= 16 && owns(cores, destination);
+    let right = (16..=0xFF).contains(&low) && owns(cores, destination);
     let taken = icr::is_aim(cores, icr);
     if taken == right { Ok(taken) } else { Err("taken, and not right; or the other way round") }
 }
