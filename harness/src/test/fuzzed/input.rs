@@ -235,6 +235,7 @@ impl Maker {
 
     /// A step from a corpus, changed or not. Nothing there ends the sandbox: that would come too often.
     fn mutated(&mut self, mut step: Step) -> Step {
+        let page = step.registers[RBX] & !0xFFF;
         match self.below(8) {
             0 => step.registers[self.below(14)] = self.value(),
             1 => step.registers[self.below(6)] ^= 1 << self.below(64),
@@ -246,6 +247,10 @@ impl Maker {
             }
             4 => step.flags ^= OPEN,
             _ => {}
+        }
+        // Beyond its page an access ends the sandbox.
+        if LOADS.contains(&&step.code[..]) || STORES.contains(&&step.code[..]) {
+            step.registers[RBX] = page | step.registers[RBX] & 0xFFF;
         }
         self.kept(step)
     }
