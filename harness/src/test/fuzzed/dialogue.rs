@@ -331,7 +331,7 @@ impl Dialogue {
     fn failed(&self, i: usize, seen: &SandboxSnapshot) -> String {
         let name = &self.plan.sandboxes[i].name;
         let (fault, detail) = (seen.report.fault, seen.report.fault_detail);
-        let denials = seen.cores.iter().flat_map(|core| core.newest.last());
+        let denials = seen.cores.iter().flat_map(|core| core.kept.last());
         let last: Vec<_> = denials.map(|d| (d.kind, d.address, d.info)).collect();
         format!(
             "the monitor of {name} failed: {fault:x?} {detail:x?}; its cores' last denials: {last:x?}"
@@ -367,9 +367,7 @@ impl Dialogue {
                 restarts += seen.report.restarts;
                 for core in &seen.cores {
                     causes.iter_mut().zip(core.exits).for_each(|(sum, exits)| *sum += exits);
-                    core.newest
-                        .iter()
-                        .for_each(|d| self.done.kinds[d.kind as usize % KINDS] = true);
+                    core.kept.iter().for_each(|d| self.done.kinds[d.kind as usize % KINDS] = true);
                 }
             } else {
                 let (name, state) = (&self.plan.sandboxes[i].name, seen.state);

@@ -431,7 +431,7 @@ impl Maker {
         match port {
             0xCF8 => {
                 let function = self.pick(&self.functions.clone()) - ECAM_GPA;
-                step.registers[RAX] = 1 << 31 | function >> 12 << 8 | self.below(64) as u64 * 4;
+                step.registers[RAX] = 1 << 31 | function >> 4 | (self.below(64) as u64 * 4);
             }
             0x5658 => {
                 step.code = IN[2].to_vec();

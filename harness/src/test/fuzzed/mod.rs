@@ -94,7 +94,7 @@ const EXITS: u64 = 2_000_000;
 const SEED: u64 = 2026;
 
 /// Kinds of denials by which a sandbox of this system begins anew, and bytes of what is told of them.
-const ENDING: [u32; 2] = [Kind::Memory as u32, Kind::Shutdown as u32];
+const ENDING: [u16; 2] = [Kind::Memory as u16, Kind::Shutdown as u16];
 const SAID: usize = 1 << 18;
 
 /// The system: [`dialogue`] has who is who.
@@ -155,9 +155,7 @@ fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, Str
         Event::State(name, state) if said.len() < SAID => {
             said += &format!("{name} is now {state:?}\n")
         }
-        Event::Console(name, text) if said.len() < SAID => {
-            said += &format!("{name}: {}", text.escape_debug())
-        }
+        Event::Console(name, text) if said.len() < SAID => said += &format!("{name}: {}", text),
         _ => {}
     });
     let _ = std::fs::write(dir.join("said.txt"), said);
