@@ -330,10 +330,11 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     }
     if matches!(denial.address, call::ACCEPT..=call::SLOT) {
         let slot = plan.slots.get(first as usize);
-        let (owner, allow) = slot.map_or(("nobody's".into(), "there is no such slot".into()), |s| {
-            let (owner, at) = (&plan.sandboxes[s.owner].name, owner::at(&s.place));
-            (format!("{owner}'s"), format!("{at}: name `{}` in `to`", who.name))
-        });
+        let (owner, allow) =
+            slot.map_or(("nobody's".into(), "there is no such slot".into()), |s| {
+                let (owner, at) = (&plan.sandboxes[s.owner].name, owner::at(&s.place));
+                (format!("{owner}'s"), format!("{at}: name `{}` in `to`", who.name))
+            });
         return (
             format!("hypercall {:#x} on slot {first}", denial.address),
             owner,

@@ -17,7 +17,7 @@ pub fn jobs() -> Vec<Job> {
     let chaff = Job::one("evidence/records-survive-chaff", 60, |bench| {
         chaff(&run(&forger("serial=0x2f8"), &bench.dir, |_| {})?)
     });
-    let shown = Job::one("evidence/text-only-prints", 60, |bench| shown(bench));
+    let shown = Job::one("evidence/text-only-prints", 60, shown);
     let bounded = Job::one("evidence/consoles-are-bounded", 60, |bench| {
         flood(&run(&forger("flood"), &bench.dir, |_| {})?)
     });

@@ -183,7 +183,7 @@ fn forged() -> Job {
         let s = seen.sandbox("one")?;
         seen.ensure(s.state == "running" && s.restarts == 0, "it was disturbed")?;
         let counts = seen.console.lines().filter_map(|l| l.strip_prefix("[one] serial: "));
-        let last = counts.filter_map(|l| l.split(' ').next()?.parse::<u64>().ok()).last();
+        let last = counts.filter_map(|l| l.split(' ').next()?.parse::<u64>().ok()).next_back();
         let (is, words) = found(&seen)?;
         // One slot is in use: its only line.
         let expected = WRITTEN + u64::from(is);
