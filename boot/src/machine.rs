@@ -26,7 +26,8 @@ impl Memory for LowMemory {
 
 impl RecordMemory for LowMemory {
     fn zero(&mut self, dst: u64, len: u64) {
-        // SAFETY: verified: a sandbox's memory or a channel, free RAM in the first 4 GiB, of which nobody has a reference.
+        // SAFETY: verified: a sandbox's memory or a channel, free RAM in the first 4 GiB, of which nobody has a
+        // reference.
         unsafe { core::ptr::write_bytes(dst as *mut u64, 0, len as usize / 8) }
     }
 

@@ -133,8 +133,8 @@ fn plausible(op: &ConfigOp) -> bool {
     kind && aligned && op.offset % 4 == 0 && op.offset < 256
 }
 
-/// A step of the boot code's own, in the first 4 GiB, which are what the boot code sees: into one sandbox's memory, from
-/// the image, or a channel to be cleared, which is in nobody's memory.
+/// A step of the boot code's own, in the first 4 GiB, which are what the boot code sees: into one sandbox's memory,
+/// from the image, or a channel to be cleared, which is in nobody's memory.
 fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
     let to = Range { start: op.dst, len: op.len };
     let from = Range { start: op.src, len: op.len };

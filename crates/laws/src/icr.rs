@@ -99,8 +99,8 @@ fn named(own: &Ids, to: To, sender: u32, id: u32) -> Lawful {
     }
 }
 
-/// A value that another monitor asks this one to write: a fixed interrupt by an edge to one core of a set, with a vector
-/// that an APIC accepts, and all such are taken.
+/// A value that another monitor asks this one to write: a fixed interrupt by an edge to one core of a set, with a
+/// vector that an APIC accepts, and all such are taken.
 ///
 /// # Errors
 /// What is wrong.

@@ -17,8 +17,8 @@ impl Registers for File {
     }
 }
 
-/// Any 15 bytes in any mode: what is decoded has a size and a length that there are, does not hang on bytes behind it,
-/// needs all of its own, and is the same with decode assists. Whether it is a MOV.
+/// Any 15 bytes in any mode: what is decoded has a size and a length that there are, does not hang on bytes behind
+/// it, needs all of its own, and is the same with decode assists. Whether it is a MOV.
 ///
 /// # Errors
 /// What is wrong.
@@ -42,8 +42,8 @@ pub fn decoded(code: &[u8; 15], mode: Mode) -> Lawful {
     Ok(true)
 }
 
-/// What an access does with registers that all hold `held`, and a device that gives `given`: a read changes its own part
-/// of one register, a write none, and no value is wider than the access.
+/// What an access does with registers that all hold `held`, and a device that gives `given`: a read changes its own
+/// part of one register, a write none, and no value is wider than the access.
 ///
 /// # Errors
 /// What is wrong.

@@ -1,11 +1,11 @@
 //! A thread's budget, as the papers have it.
 //!
 //! * A sporadic server has a list of refills, each an amount and the time from which it can be used (Quest-V, TOCS
-//!   2016, figure 7 and the text below it). Its use is added up, a preemption changes nothing. A refill that is used up
-//!   comes again a period after its time. Where the thread blocks, what it has used of the first refill is split off and
-//!   comes again a period after that one's time. Where it wakes, the first refill's time moves up to now, and the refill
-//!   takes in those that begin before it would end. A list that would grow too long merges its first two at the later
-//!   time.
+//!   2016, figure 7 and the text below it). Its use is added up, a preemption changes nothing. A refill that is
+//!   used up comes again a period after its time. Where the thread blocks, what it has used of the first refill is
+//!   split off and comes again a period after that one's time. Where it wakes, the first refill's time moves up to
+//!   now, and the refill takes in those that begin before it would end. A list that would grow too long merges its
+//!   first two at the later time.
 //! * A strict one does on each move to and from the processor what a sporadic one does where it wakes and blocks.
 //! * A PIBS server that works for somebody with period T has U·T from when it has work. What it used, C', comes again
 //!   C'/U after it began.

@@ -1,5 +1,5 @@
-//! The kernel itself, on a machine of bytes, plays the oracle's sets: each answer comes when the oracle says, and within
-//! what the admission promises. Programs do what their jobs say; the kernel's own code decides the rest.
+//! The kernel itself, on a machine of bytes, plays the oracle's sets: each answer comes when the oracle says, and
+//! within what the admission promises. Programs do what their jobs say; the kernel's own code decides the rest.
 
 use bulkhead_kernel_fake::kernel::abi::{Kind, Policy as Given, label};
 use bulkhead_kernel_fake::kernel::host::Odd;

@@ -171,7 +171,8 @@ pub fn text() -> Found {
         Ok(Row::new(name, "bytes", bytes as f64))
     };
     Ok(vec![
-        // 2 KiB for calls with limits (decision 30), 1 KiB for selectors, bases and vectors (decision 34), and room of a tenth.
+        // 2 KiB for calls with limits (decision 30), 1 KiB for selectors, bases and vectors (decision 34), and room
+        // of a tenth.
         Figure::new(row("kernel.text", ".text")?).must(Must::AtMost(40_960.0)),
         Figure::new(row("kernel.start", ".start")?).note("runs once"),
     ])

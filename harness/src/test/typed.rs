@@ -1,7 +1,7 @@
 //! What somebody types at a terminal, and what the pages say of it.
 //!
-//! Every command that README, the book or a banner names has a run behind it: `tests/book/commands.txt` names the test
-//! that types it. A command without a line there is a failure, and so is a line without a command.
+//! Every command that README, the book or a banner names has a run behind it: `tests/book/commands.txt` names the
+//! test that types it. A command without a line there is a failure, and so is a line without a command.
 
 use super::driver::{Bench, Job, tail};
 use crate::build;
@@ -125,7 +125,8 @@ fn shape_all(text: &str) -> BTreeSet<String> {
     text.lines().map(shape).collect()
 }
 
-/// Whether what a page shows of a run is what such a run says: each line, but for its numbers; `...` stands for anything.
+/// Whether what a page shows of a run is what such a run says: each line, but for its numbers; `...` stands for
+/// anything.
 ///
 /// # Errors
 /// The first line that the run did not say.
