@@ -175,12 +175,12 @@ impl Core {
         while self.now < end && self.seen.missed.is_none() {
             self.seen.moments += 1;
             self.arrive(set);
-            self.choose(set);
-            self.pass(set, end);
             // What takes no time is done in the last tick before it.
             if let Some(n) = self.running {
                 self.steps(n, set);
             }
+            self.choose(set);
+            self.pass(set, end);
         }
         self.judge_unfinished(set);
         &self.seen
@@ -561,7 +561,9 @@ impl Core {
             self.overruns(n, set);
         }
         let player = &mut self.players[n];
-        if ended {
+        // A full context has no turns in a call that has a limit.
+        let limited = player.account.is_unlimited() && player.depth > 0 && player.cap < NEVER;
+        if ended && !limited {
             self.turns += 1;
             player.turn = self.turns;
             player.starved = !player.account.is_usable(self.now);

@@ -91,7 +91,7 @@ fn change(set: &Set, patterns: &mut [Pattern], delicate: &[Time], random: &mut R
             // Just when somebody else has got into something, or a little later.
             0..=4 if !delicate.is_empty() => {
                 let at = delicate[random.below(delicate.len() as u64) as usize];
-                pattern.offset = at + random.below(2) * TICK;
+                pattern.offset = at + [0, 1, TICK][random.below(3) as usize];
             }
             0..=5 => pattern.offset = TICK * random.below(2 * period / TICK),
             6 => pattern.gap = TICK * random.below(period / TICK),
