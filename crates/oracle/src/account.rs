@@ -141,7 +141,7 @@ impl Account {
     /// until it can.
     pub fn reserve(&mut self, time: Time, now: Time) -> bool {
         if !matches!(self.policy, Policy::Sporadic | Policy::Strict)
-            || self.is_usable(now) && self.left() >= time
+            || self.is_usable(now) && self.left() >= time + if self.begun { 0 } else { self.cost }
             // A budget that is shorter than the call can't wait for more; the admission refuses that.
             || self.is_usable(now) && self.sum() < time + self.cost
         {

@@ -383,7 +383,7 @@ impl Core {
             Op::Run(time) => player.rest = time,
             Op::Sleep(time) => self.stop(n, State::Asleep(self.now + time)),
             Op::Call(server) => self.call(n, server, set),
-            Op::Answer => self.answer(n),
+            Op::Answer => self.answer(n, set),
             Op::Ask(driver, work) => self.ask(n, driver, work, set),
         }
     }
@@ -407,6 +407,7 @@ impl Core {
             if self.rules.reserves && !player.account.reserve(longest, self.now) {
                 player.next -= 1;
                 player.held = true;
+                player.starved = !player.account.is_usable(self.now);
                 self.seen.held = true;
                 return;
             }
@@ -429,7 +430,7 @@ impl Core {
         self.seen.keep(self.now);
     }
 
-    fn answer(&mut self, n: usize) {
+    fn answer(&mut self, n: usize, set: &Set) {
         let player = &mut self.players[n];
         player.depth -= 1;
         let server = player.servers[player.depth];
@@ -437,11 +438,28 @@ impl Core {
             player.cap = NEVER;
         }
         self.holders[usize::from(server)] = None;
-        if let Some(next) = self.first(Place::Server(server)) {
+        while let Some(next) = self.first(Place::Server(server)) {
             self.players[next].queue = None;
-            self.enter(next, server);
             self.wake(next);
+            if self.has_time_for(next, server, set) {
+                return self.enter(next, server);
+            }
         }
+    }
+
+    /// Whether a call that waited for its server can begin. If not, it is made again when there is budget for it.
+    fn has_time_for(&mut self, n: usize, server: u8, set: &Set) -> bool {
+        let player = &mut self.players[n];
+        let longest = set.servers[usize::from(server)].longest.filter(|_| self.rules.reserves);
+        let Some(longest) = longest.filter(|_| player.depth == 0) else { return true };
+        if player.account.reserve(longest, self.now) {
+            return true;
+        }
+        player.next -= 1;
+        (player.held, player.cap) = (true, NEVER);
+        player.starved = !player.account.is_usable(self.now);
+        self.seen.held = true;
+        false
     }
 
     fn wait(&mut self, n: usize, place: Place, work: Time, set: &Set) {
@@ -587,7 +605,7 @@ impl Core {
             next += 1;
         }
         while self.players[n].depth > 0 {
-            self.answer(n);
+            self.answer(n, set);
         }
         (self.players[n].next, self.players[n].rest) = (next, 0);
     }

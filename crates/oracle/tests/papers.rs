@@ -93,7 +93,7 @@ fn a_request_runs_at_its_servers_ceiling() {
     let high = thread(4, 100, 3, &[Op::Run(1), Op::Call(0), Op::Run(1), Op::Answer]);
     let middle = thread(4, 100, 2, &[Op::Run(4)]);
     let low = thread(8, 100, 1, &[Op::Run(2), Op::Call(0), Op::Run(2), Op::Answer, Op::Run(1)]);
-    let slices = slices(vec![high, middle, low], &[server], &[4, 3, 1], 40);
+    let slices = slices(vec![high, middle, low], &[server], &[4, 4, 1], 40);
     assert_eq!(slices, [(2, 1, 5), (0, 5, 7), (1, 7, 11), (2, 11, 12)]);
 }
 

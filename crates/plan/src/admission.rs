@@ -302,6 +302,20 @@ impl<'a> Analysis<'a> {
         endpoints.any(|n| !keeps(self.kernel, by, *n) || self.calls.occupied(*n).next().is_some())
     }
 
+    /// The time of a call, with what the kernel spends where the call goes on with another activation: that of a PIBS
+    /// context can end in it, and the next one begins at the server's priority.
+    fn with_beginnings(&self, by: usize, time: u64) -> u64 {
+        let Policy::Pibs { utilization, .. } = self.kernel.contexts[by].policy else { return time };
+        let overhead = self.kernel.overhead;
+        let budgets = self.works(by).iter().map(|(_, period)| utilization.of(*period));
+        let left = budgets.min().unwrap_or(0).saturating_sub(overhead);
+        match (overhead, left) {
+            (0, _) => time,
+            (_, 0) => u64::MAX,
+            _ => time.saturating_add(time.div_ceil(left).saturating_mul(overhead)),
+        }
+    }
+
     /// Who below a context can keep it waiting, and how long all of them can: the longest of the calls that run to
     /// their ends, of which there is one at a time, and all of those that can wait in the middle.
     #[must_use]
@@ -311,7 +325,7 @@ impl<'a> Analysis<'a> {
         let (mut longest, mut alone, mut stopped, mut others) = (None, 0, 0, 0);
         for by in (0..self.kernel.contexts.len()).filter(below) {
             let Some((endpoint, time)) = self.longest(by, own) else { continue };
-            let time = time.unwrap_or(u64::MAX);
+            let time = self.with_beginnings(by, time.unwrap_or(u64::MAX));
             longest = longest.max(Some((time, std::cmp::Reverse(by), endpoint)));
             match self.stops(by, own) {
                 true => (stopped, others) = (time.saturating_add(stopped), others + 1),
