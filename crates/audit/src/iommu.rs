@@ -294,9 +294,15 @@ impl Unit {
         out
     }
 
-    /// Frames of remapping tables by requester.
+    /// Frames of remapping tables by requester. An entry that refuses all messages may have one that is not looked at:
+    /// of an IOAPIC whose messages the IOMMU does not see.
     pub fn remapping(&self) -> BTreeMap<u16, Vec<u64>> {
-        let remapped = self.entries.iter().filter(|e| e.interrupts() == Interrupts::Remapped);
+        let has_table = |e: &&Entry| match e.interrupts() {
+            Interrupts::Remapped => true,
+            Interrupts::Aborted => e.remapping().start != 0,
+            _ => false,
+        };
+        let remapped = self.entries.iter().filter(has_table);
         let frames = |e: &Entry| crate::given::pages(e.remapping()).map(|p| p.start).collect();
         remapped.map(|e| (e.bdf, frames(e))).collect()
     }
