@@ -343,12 +343,12 @@ impl Core {
 
     /// Whether somebody else comes first now.
     fn is_overtaken(&self, n: usize, set: &Set) -> bool {
-        let level = self.priority(n, set);
+        let rank = |n: usize| (self.priority(n, set), NEVER - self.players[n].turn);
         let comes = |other: &usize| {
             let account = &self.players[*other].account;
             *other != n && account.is_usable(self.now) && self.can_run(*other, set)
         };
-        (0..self.players.len()).filter(comes).any(|other| self.priority(other, set) > level)
+        (0..self.players.len()).filter(comes).any(|other| rank(other) > rank(n))
     }
 
     fn can_run(&self, n: usize, set: &Set) -> bool {
