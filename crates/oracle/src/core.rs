@@ -48,8 +48,9 @@ struct Player {
     release: Time,
     /// How far releases are apart.
     every: Time,
-    /// What is left of the longest time of the outermost call.
+    /// What is left of the longest time of the outermost call that says one, and how many it is in.
     cap: Time,
+    capped: usize,
     /// It waits for budget before it calls.
     held: bool,
     /// It wanted to run, and had no budget.
@@ -197,6 +198,7 @@ impl Core {
                 rest: 0,
                 cost: 0,
                 cap: NEVER,
+                capped: 0,
                 held: false,
                 starved: false,
                 servers: [0; DEEP],
@@ -403,7 +405,8 @@ impl Core {
     fn call(&mut self, n: usize, server: u8, set: &Set) {
         let longest = set.servers[usize::from(server)].longest;
         let player = &mut self.players[n];
-        if let (Some(longest), 0) = (longest, player.depth) {
+        let counts = player.cap == NEVER && !matches!(set.threads[n].policy, Policy::Pibs(_));
+        if let Some(longest) = longest.filter(|_| counts) {
             if self.rules.reserves && !player.account.reserve(longest, self.now) {
                 player.next -= 1;
                 player.held = true;
@@ -412,7 +415,7 @@ impl Core {
                 return;
             }
             if self.rules.caps {
-                player.cap = longest;
+                (player.cap, player.capped) = (longest, player.depth);
             }
         }
         if self.holders[usize::from(server)].is_none() {
@@ -434,7 +437,7 @@ impl Core {
         let player = &mut self.players[n];
         player.depth -= 1;
         let server = player.servers[player.depth];
-        if player.depth == 0 {
+        if player.depth == player.capped {
             player.cap = NEVER;
         }
         self.holders[usize::from(server)] = None;
@@ -451,7 +454,10 @@ impl Core {
     fn has_time_for(&mut self, n: usize, server: u8, set: &Set) -> bool {
         let player = &mut self.players[n];
         let longest = set.servers[usize::from(server)].longest.filter(|_| self.rules.reserves);
-        let Some(longest) = longest.filter(|_| player.depth == 0) else { return true };
+        let own = player.cap < NEVER && player.capped == player.depth;
+        let Some(longest) = longest.filter(|_| own || !self.rules.caps && player.depth == 0) else {
+            return true;
+        };
         if player.account.reserve(longest, self.now) {
             return true;
         }
@@ -595,7 +601,8 @@ impl Core {
     /// A call took longer than it may: its servers go back to before it, and answer.
     fn overruns(&mut self, n: usize, set: &Set) {
         self.seen.overran = true;
-        let (mut inside, mut next) = (self.players[n].depth, self.players[n].next);
+        let least = self.players[n].capped;
+        let (mut inside, mut next) = (self.players[n].depth - least, self.players[n].next);
         while inside > 0 {
             match set.threads[n].job[next] {
                 Op::Call(_) => inside += 1,
@@ -604,7 +611,7 @@ impl Core {
             }
             next += 1;
         }
-        while self.players[n].depth > 0 {
+        while self.players[n].depth > least {
             self.answer(n, set);
         }
         (self.players[n].next, self.players[n].rest) = (next, 0);

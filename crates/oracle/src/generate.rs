@@ -226,10 +226,18 @@ impl Maker<'_> {
                 job.push(Op::Sleep(TICK * self.random.between(1, (period / TICK / 4).max(1))));
             }
         }
-        let waits = job.iter().filter(|op| matches!(op, Op::Sleep(_) | Op::Ask(..))).count();
+        // A server may be occupied, where not all say how long they take, or some wait.
+        let free =
+            self.features.drivers == 0 && self.set.servers.iter().all(|s| s.longest.is_some());
+        let waits = |op: &&Op| match op {
+            Op::Sleep(_) | Op::Ask(..) => true,
+            Op::Call(_) => !free,
+            Op::Run(_) | Op::Answer => false,
+        };
+        let waits = job.iter().filter(waits).count();
         let thread = &mut self.set.threads[n];
         thread.activations = 1 + waits as u32;
-        thread.refills = thread.refills.max(2 + waits);
+        thread.refills = thread.refills.max(2 + waits).min(Thread::MOST_REFILLS);
         thread.job = job;
     }
 
@@ -342,25 +350,24 @@ impl Maker<'_> {
 
 /// What a job of a thread's uses at most, its calls as long as their servers say; the longest of those calls.
 fn asks_for(thread: &Thread, servers: &[Server]) -> (Time, Time) {
-    let (mut sum, mut longest, mut depth, mut call, mut says) = (0, 0, 0, 0, None);
+    let (mut sum, mut longest, mut depth) = (0, 0, 0);
+    // The outermost call that says how long it takes counts as that.
+    let mut counted: Option<(usize, Time)> = None;
     for op in &thread.job {
         match *op {
             Op::Call(server) => {
-                if depth == 0 {
-                    (call, says) = (0, servers[usize::from(server)].longest);
-                }
+                let says = servers[usize::from(server)].longest;
+                counted = counted.or(says.map(|says| (depth, says)));
                 depth += 1;
             }
-            Op::Run(time) if depth > 0 => call += time,
-            Op::Run(time) => sum += time,
+            Op::Run(time) if counted.is_none() => sum += time,
             Op::Answer => {
                 depth -= 1;
-                if depth == 0 {
-                    sum += says.unwrap_or(call);
-                    longest = longest.max(says.unwrap_or(0));
+                if let Some((_, says)) = counted.take_if(|(at, _)| *at == depth) {
+                    (sum, longest) = (sum + says, longest.max(says));
                 }
             }
-            Op::Ask(..) | Op::Sleep(_) => {}
+            Op::Run(_) | Op::Ask(..) | Op::Sleep(_) => {}
         }
     }
     (sum, longest)

@@ -328,7 +328,12 @@ impl<'a> Analysis<'a> {
             let time = self.with_beginnings(by, time.unwrap_or(u64::MAX));
             longest = longest.max(Some((time, std::cmp::Reverse(by), endpoint)));
             match self.stops(by, own) {
-                true => (stopped, others) = (time.saturating_add(stopped), others + 1),
+                true => {
+                    // After each wait in the middle it begins anew, at the server's priority.
+                    let begins = self.kernel.contexts[by].activations.into();
+                    let time = time.saturating_add(self.kernel.overhead.saturating_mul(begins));
+                    (stopped, others) = (time.saturating_add(stopped), others + 1);
+                }
                 false => alone = time.max(alone),
             }
         }
