@@ -151,7 +151,12 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     let why = ["write to guest-physical 0x400000 (memory-violation)", "system.toml:", "`memory`"];
     expect(&seen, "denials", "0", &why)?;
     expect(&seen, "foreign", "1", &["/other.toml is another system's: it names one"])?;
-    expect(&seen, "unexplained", "0", &["memory-violation (memory-write): 0x400000", "--manifest this says"])?;
+    expect(
+        &seen,
+        "unexplained",
+        "0",
+        &["memory-violation (memory-write): 0x400000", "--manifest this says"],
+    )?;
     let refused = "the monitors refused: not granted on `other`; ";
     let line = "stop = [\"other\"]";
     expect(&seen, "refused", "1", &[refused, "system.toml:7: stop = [\"other\"] would grant it"])?;
