@@ -150,7 +150,8 @@
 #define BULKHEAD_CONTEXT_CONSUMED 0x34ul
 /* Its thread is first of its priority now. Answers as CONSUMED. */
 #define BULKHEAD_CONTEXT_YIELD_TO 0x35ul
-/* PIBS: its work is now for another context. 1: that. */
+/* PIBS: its work is now for another context, with its period and the priority of the thread that uses
+ * it, not of a server that it has called. 1: that. */
 #define BULKHEAD_CONTEXT_SERVE 0x36ul
 
 /* Methods: Control. Words are numbered from 1. */

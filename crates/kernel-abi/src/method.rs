@@ -81,7 +81,8 @@ methods! {
         CONSUMED = 52;
         /// Its thread is first of its priority now. Answers as `CONSUMED`.
         YIELD_TO = 53;
-        /// PIBS: its work is now for another context. 1: that.
+        /// PIBS: its work is now for another context, with its period and the priority of the thread
+        /// that uses it, not of a server that it has called. 1: that.
         SERVE = 54;
     }
     Control {
