@@ -1,0 +1,122 @@
+//! Who below a context can keep it waiting in passive servers, for how long, and which waits are in no sum.
+
+use super::calls::keeps;
+use super::{Analysis, Refusal};
+use crate::kernel::Policy;
+
+/// Those of a lower priority in servers of a higher one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocking {
+    /// The context that is there longest.
+    pub by: usize,
+    /// The endpoint that it calls.
+    pub endpoint: usize,
+    /// How many others can be in the middle of calls at the same time, which wait there for somebody.
+    pub others: usize,
+    /// For so long, in nanoseconds, all together; `None`: for ever.
+    pub time: Option<u64>,
+}
+
+/// Why a wait of a context is in no sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanalysed {
+    /// A call, of itself or of a server that it calls, is answered by a thread with a context of its own.
+    Answer {
+        /// Of which endpoint.
+        endpoint: usize,
+    },
+    /// A passive server that it calls can be in another's call that waits without time.
+    Occupied {
+        /// The server's endpoint.
+        endpoint: usize,
+    },
+}
+
+impl Analysis<'_> {
+    /// What a context waits for that is in no sum.
+    #[must_use]
+    pub fn unanalysed(&self, context: usize) -> Vec<Unanalysed> {
+        let mut all = Vec::new();
+        for endpoint in &self.called[context] {
+            if let Some(endpoint) = self.calls.waits_for(*endpoint) {
+                all.push(Unanalysed::Answer { endpoint });
+            }
+            let mut occupied = self.calls.occupied(*endpoint);
+            if let Some(endpoint) = occupied.find(|endpoint| self.others(context, *endpoint)) {
+                all.push(Unanalysed::Occupied { endpoint });
+            }
+        }
+        all
+    }
+
+    /// Whether somebody else calls an endpoint, too.
+    fn others(&self, context: usize, endpoint: usize) -> bool {
+        let calls =
+            |by: usize| self.called[by].iter().any(|called| self.calls.reaches(*called, endpoint));
+        (0..self.called.len()).any(|by| by != context && calls(by))
+    }
+
+    /// The longest call by a context that keeps a priority waiting: its endpoint, and for how long; `None`: for ever.
+    fn longest(&self, by: usize, own: u8) -> Option<(usize, Option<u64>)> {
+        let endpoints = self.called[by].iter().copied();
+        let above = endpoints.filter(|n| self.reach(*n).is_some_and(|(_, high)| high >= own));
+        let calls = above.map(|n| (n, self.kernel.endpoints[n].longest));
+        calls.max_by_key(|(_, time)| time.unwrap_or(u64::MAX))
+    }
+
+    /// Whether a call by a context that keeps a priority waiting can itself be without time in the middle.
+    fn stops(&self, by: usize, own: u8) -> bool {
+        let above = |n: &&usize| self.reach(**n).is_some_and(|(_, high)| high >= own);
+        let mut endpoints = self.called[by].iter().filter(above);
+        endpoints.any(|n| !keeps(self.kernel, by, *n) || self.calls.occupied(*n).next().is_some())
+    }
+
+    /// The time of a call, with what the kernel spends where the call goes on with another activation: that of a PIBS
+    /// context can end in it, and the next one begins at the server's priority.
+    fn with_beginnings(&self, by: usize, time: u64) -> u64 {
+        let Policy::Pibs { utilization, .. } = self.kernel.contexts[by].policy else { return time };
+        let overhead = self.kernel.overhead;
+        let budgets = self.works(by).iter().map(|(_, period)| utilization.of(*period));
+        let left = budgets.min().unwrap_or(0).saturating_sub(overhead);
+        match (overhead, left) {
+            (0, _) => time,
+            (_, 0) => u64::MAX,
+            _ => time.saturating_add(time.div_ceil(left).saturating_mul(overhead)),
+        }
+    }
+
+    /// Who below a context can keep it waiting, and how long all of them can: the longest of the calls that run to
+    /// their ends, of which there is one at a time, and all of those that can wait in the middle.
+    #[must_use]
+    pub fn blocking(&self, context: usize) -> Option<Blocking> {
+        let own = self.floor(context);
+        let below = |other: &usize| *other != context && self.lowest(*other) < own;
+        let (mut longest, mut alone, mut stopped, mut others) = (None, 0, 0, 0);
+        for by in (0..self.kernel.contexts.len()).filter(below) {
+            let Some((endpoint, time)) = self.longest(by, own) else { continue };
+            let time = self.with_beginnings(by, time.unwrap_or(u64::MAX));
+            longest = longest.max(Some((time, std::cmp::Reverse(by), endpoint)));
+            match self.stops(by, own) {
+                true => {
+                    // After each wait in the middle it begins anew, at the server's priority.
+                    let begins = self.kernel.contexts[by].activations.into();
+                    let time = time.saturating_add(self.kernel.overhead.saturating_mul(begins));
+                    (stopped, others) = (time.saturating_add(stopped), others + 1);
+                }
+                false => alone = time.max(alone),
+            }
+        }
+        let (most, std::cmp::Reverse(by), endpoint) = longest?;
+        let time = alone.saturating_add(stopped);
+        let others = others - usize::from(others > 0 && self.stops(by, own));
+        Some(Blocking { by, endpoint, others, time: (most < u64::MAX).then_some(time) })
+    }
+
+    /// For how long a context is blocked at most, in nanoseconds.
+    pub(super) fn blocked(&self, context: usize) -> Result<u64, Refusal> {
+        match self.blocking(context) {
+            None => Ok(0),
+            Some(blocking) => blocking.time.ok_or(Refusal::Blocked { context, blocking }),
+        }
+    }
+}

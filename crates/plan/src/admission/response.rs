@@ -1,0 +1,89 @@
+//! Response times (Joseph and Pandya 1986), with blocking, PIBS and the arrears of those who call below themselves.
+
+use super::{Analysis, Refusal, Share};
+
+/// More than this of a core above a context is taken for all of it: the search for a
+/// response time would take long, and find little. 1 - 2^-10.
+const BUSY: Share = Share((1 << 40) - (1 << 30));
+
+impl Analysis<'_> {
+    /// A context's response time: from a refill until it is used up, in nanoseconds.
+    ///
+    /// # Errors
+    /// [`Refusal::Late`], [`Refusal::Blocked`], [`Refusal::Arrears`].
+    pub fn response(&self, context: usize) -> Result<u64, Refusal> {
+        let (kernel, own) = (self.kernel, self.floor(context));
+        let (period, gross) = (kernel.contexts[context].period(), self.demand(context));
+        let alone = gross.saturating_add(self.blocked(context)?);
+        let others: Result<Vec<(u64, u64, u64)>, Refusal> = { self.above(context) }
+            .map(|n| Ok((kernel.contexts[n].period(), self.demand(n), self.arrears(context, n)?)))
+            .collect();
+        let others = others?;
+        let late = |response: u64| Err(Refusal::Late { context, response });
+        if self.share_above(context) > BUSY {
+            return late(alone.max(period.saturating_add(1)));
+        }
+        let mut response = alone;
+        while response <= period {
+            let servers = others.iter().map(|(period, gross, arrears)| {
+                response.saturating_add(*arrears).div_ceil(*period).saturating_mul(*gross)
+            });
+            let devices = (0..kernel.contexts.len()).map(|n| self.device(n, own, response));
+            let again = servers.chain(devices).fold(alone, u64::saturating_add);
+            if again == response {
+                // Who waits for a server that it has preempted has its budget later by that wait.
+                let waits = if self.descends(context) { response - gross } else { 0 };
+                let whole = response.saturating_add(waits);
+                return if whole > period { late(whole) } else { Ok(whole) };
+            }
+            response = again;
+        }
+        late(response)
+    }
+
+    /// What a context with a budget takes in a period, with the entries of the interrupts that it serves.
+    fn demand(&self, context: usize) -> u64 {
+        let gross = self.kernel.contexts[context].gross(self.kernel.overhead);
+        gross.saturating_mul(if self.kernel.is_driver(context) { 2 } else { 1 })
+    }
+
+    /// By how much the budget of another one can be late when it begins to disturb a context: only of one that
+    /// works in a
+    /// server below.
+    fn arrears(&self, context: usize, other: usize) -> Result<u64, Refusal> {
+        if !self.descends(other) || self.floor(other) >= self.floor(context) {
+            return Ok(0);
+        }
+        match self.kernel.contexts[other].guaranteed && self.kernel.is_server(other) {
+            true => self.response(other),
+            false => Err(Refusal::Arrears { context, by: other }),
+        }
+    }
+
+    /// Whether a context calls a server below itself.
+    pub(super) fn descends(&self, context: usize) -> bool {
+        self.floor(context) < self.priorities(context).0
+    }
+
+    /// The servers, and full contexts, of at least a context's priority, without itself.
+    pub(super) fn above(&self, context: usize) -> impl Iterator<Item = usize> {
+        let own = self.floor(context);
+        let others = (0..self.kernel.contexts.len()).filter(move |n| *n != context);
+        others.filter(move |n| !self.kernel.is_pibs(*n) && self.priorities(*n).1 >= own)
+    }
+
+    /// All others that come before a context.
+    pub(super) fn before(&self, context: usize) -> impl Iterator<Item = usize> {
+        let own = self.floor(context);
+        let others = (0..self.kernel.contexts.len()).filter(move |n| *n != context);
+        others.filter(move |n| match self.kernel.is_pibs(*n) {
+            true => self.works(*n).iter().any(|(priority, _)| *priority >= own),
+            false => self.priorities(*n).1 >= own,
+        })
+    }
+
+    /// Their share.
+    fn share_above(&self, context: usize) -> Share {
+        self.before(context).map(|n| self.share(n)).fold(Share(0), Share::plus)
+    }
+}
