@@ -107,13 +107,13 @@ fn demo_shell(_: &Bench) -> Result<String, String> {
     Ok(format!("{} commands of the page, {} of the shell", shown.len(), EXPECTED.len() + 1))
 }
 
-/// A line without what differs from run to run: numbers, and the width of columns. A sandbox that is restarted again
-/// and again is launched again and again.
+/// A line without what differs from run to run: numbers (`-` is none yet), and the width of columns. A sandbox that is
+/// restarted again and again is launched again and again.
 fn shape(line: &str) -> String {
     let mut text = String::new();
     for word in line.split_whitespace() {
         let number = |c: char| c.is_ascii_digit() || c == '.';
-        let word = if word.chars().all(number) { "N" } else { word };
+        let word = if word == "-" || word.chars().all(number) { "N" } else { word };
         let word = if word == "launching" { "running" } else { word };
         text += word;
         text.push(' ');

@@ -6,6 +6,8 @@ use crate::raw::Guest;
 use crate::rules::{Context, Item};
 use crate::shape::brief;
 use crate::source::{Location, Step, k, n};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// A part, as the rules of this file see it.
 pub struct Part<'a> {
@@ -94,20 +96,26 @@ fn other_name(name: &str, names: &[&str]) -> String {
 
 /// Names are unique: programs' in the manifest, the others' in their sandbox and table.
 pub fn part_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let sandbox = |part: &Part<'_>| match part.owner {
-        ("program", owner) => {
-            let program = cx.programs.iter().find(|program| program.name == owner);
-            program.map(|program| program.sandbox.clone())
-        }
-        (_, owner) => Some(owner.to_owned()),
-    };
-    let parts = every(cx);
-    for (index, part) in parts.iter().enumerate() {
-        let same = |other: &&Part<'_>| {
-            let near = part.table == "program" || sandbox(part) == sandbox(other);
-            other.table == part.table && other.name == part.name && near
+    let homes: BTreeMap<&str, &str> = cx
+        .programs
+        .iter()
+        .rev() // the first of a name counts
+        .map(|program| (program.name.as_str(), program.sandbox.as_str()))
+        .collect();
+    let mut firsts: BTreeMap<(&str, Option<&str>, &str), Location> = BTreeMap::new();
+    for part in every(cx) {
+        let sandbox = match part.owner {
+            _ if part.table == "program" => None,
+            ("program", owner) => homes.get(owner).copied(),
+            (_, owner) => Some(owner),
         };
-        let Some(first) = parts[..index].iter().find(same) else { continue };
+        let first = match firsts.entry((part.table, sandbox, part.name)) {
+            Entry::Vacant(free) => {
+                free.insert(part.at);
+                continue;
+            }
+            Entry::Occupied(first) => first.get().clone(),
+        };
         let (what, name) = (what(part.table), brief(part.name));
         let message = format!("there is {what} `{name}` already");
         let help = match part.table {
@@ -117,9 +125,9 @@ pub fn part_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             _ => "give each one in the sandbox a name of its own",
         };
         found.push(
-            Diagnostic::new("part-twice", part.at.clone(), message)
+            Diagnostic::new("part-twice", part.at, message)
                 .label("second use")
-                .related(first.at.clone(), "first use")
+                .related(first, "first use")
                 .help(help),
         );
     }
