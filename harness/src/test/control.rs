@@ -340,6 +340,13 @@ fn loaded(bench: &Bench) -> Result<String, String> {
     expect(&seen, "packed", "0", &[runs, "3 restarts, with a loaded program"])?;
     expect(&seen, "again", "0", &[runs, "4 restarts, with a loaded program"])?;
     expect(&seen, "unload", "0", &[own, "5 restarts\n"])?;
+    // The page shows the first load and the unload; the image's program may be seen to run or to have ended.
+    let page = super::typed::block("docs/loading.md", "# bulkheadctl load")?;
+    let shown: String =
+        page.lines().filter(|line| !line.starts_with('#')).map(|l| format!("{l}\n")).collect();
+    let ended = |text: &str| text.replace("is running, ", "is exited, ");
+    let told = format!("{}\n{}", said(&seen, "load")?.0, said(&seen, "unload")?.0);
+    super::typed::sample(&ended(&shown), &ended(&told)).map_err(|why| seen.wrong(why))?;
     expect(&seen, "garbage", "1", &[own, "6 restarts; its monitor did not take /garbage"])?;
     expect(&seen, "claims", "1", &[own, "7 restarts; its monitor did not take /claims"])?;
     expect(&seen, "large", "1", &["the channel for `pupil` has 262144"])?;

@@ -125,6 +125,12 @@ fn traced(bench: &Bench, name: &str, calls: Option<u64>) -> Result<String, Strin
     }
     let used = budgets.keys().filter(|context| figures.contexts.contains_key(*context)).count();
     seen.ensure(used == budgets.len(), format!("{used} contexts of {} ran", budgets.len()))?;
+    if name == "flight" {
+        let all = timeline.records().map(|record| names.tell(&record.event));
+        shown(&all.collect::<Vec<_>>()).map_err(|why| seen.wrong(&why))?;
+        let control = figures.contexts.iter().filter(|(at, _)| names.context(**at) == "control");
+        busy(control.map(|(_, ns)| ns).sum()).map_err(|why| seen.wrong(&why))?;
+    }
     let told = told(timeline.records().map(|record| names.tell(&record.event)));
     let expected = file(name, "trace");
     if std::env::var("BLESS").is_ok() {
@@ -133,6 +139,34 @@ fn traced(bench: &Bench, name: &str, calls: Option<u64>) -> Result<String, Strin
     let wanted = std::fs::read_to_string(&expected).map_err(|e| e.to_string())?;
     seen.ensure(told == wanted, format!("told:\n{told}expected:\n{wanted}"))?;
     Ok(format!("{} events add up, {} of a kind", timeline.items.len(), wanted.lines().count()))
+}
+
+/// The demo's manifest says how much of its core the attitude loop takes; here are four seconds of it.
+fn busy(ns: u64) -> Result<(), String> {
+    const SECONDS: u64 = 4;
+    let manifest = std::fs::read_to_string(build::root().join("systems/demo.toml"));
+    let manifest = manifest.map_err(|e| format!("systems/demo.toml: {e}"))?;
+    let said =
+        manifest.split_once("busy for ").and_then(|(_, rest)| rest.split_once(" % of its core"));
+    let said: u64 = said
+        .and_then(|(number, _)| number.parse().ok())
+        .ok_or("systems/demo.toml does not say how busy flight is")?;
+    let is = (ns / SECONDS + 5_000_000) / 10_000_000;
+    if is == said {
+        Ok(())
+    } else {
+        Err(format!("busy for {is} %, and systems/demo.toml says {said}"))
+    }
+}
+
+/// What the page of the command shows is what such a kernel tells, one after the other.
+fn shown(told: &[String]) -> Result<(), String> {
+    let page = super::typed::block("docs/tracing.md", "       ")?;
+    // Microseconds and the sandbox stand before.
+    let event = |line: &str| line.split_whitespace().skip(2).collect::<Vec<_>>().join(" ");
+    let events: Vec<_> = page.lines().map(event).collect();
+    let there = events.len() > 1 && told.windows(events.len()).any(|some| some == events);
+    if there { Ok(()) } else { Err(format!("docs/tracing.md shows what is not told:\n{page}")) }
 }
 
 /// Each line once.

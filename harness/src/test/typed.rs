@@ -146,6 +146,18 @@ pub fn sample(block: &str, said: &str) -> Result<usize, String> {
     Ok(count)
 }
 
+/// The block of a page that begins with a line.
+///
+/// # Errors
+/// The page has none.
+pub fn block(page: &str, first: &str) -> Result<String, String> {
+    let text = read(page)?;
+    let (_, rest) = text
+        .split_once(&format!("```text\n{first}"))
+        .ok_or_else(|| format!("{page}: no {first:?}"))?;
+    Ok(format!("{first}{}", rest.split("```").next().unwrap_or_default()))
+}
+
 /// A line with 0 for each number. A sandbox that is restarted again and again may be on its way up.
 fn numberless(line: &str) -> String {
     let mut text = String::new();

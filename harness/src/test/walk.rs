@@ -111,13 +111,25 @@ fn walk(bench: &Bench) -> Result<(), String> {
             Some(f) if f.place.line == 0 => Err(format!("no line of the manifest: {f:?}")),
             Some(f) => {
                 let log = super::sarif::valid(&bulkhead_audit::render::sarif(&looked));
-                log.map(|_| f.message.clone()).map_err(|why| format!("no SARIF: {why}"))
+                let sample = if *name == "foreign-ram" { shown(&looked) } else { Ok(0) };
+                log.and(sample).map(|_| f.message.clone()).map_err(|why| format!("no SARIF: {why}"))
             }
             None => Err(format!("no new finding by {rule}: {:#?}", looked.findings)),
         };
         bench.result(&format!("walk/finds-{name}"), result);
     }
     Ok(())
+}
+
+/// The page shows the first plant as the demo's manifest has it: its names, its place and its addresses differ.
+fn shown(looked: &Report) -> Result<usize, String> {
+    let page = super::typed::block("docs/audit.md", "systems/demo.toml")?;
+    let told = bulkhead_audit::render::human(looked).replace("warden", "flight");
+    let place = |text: &str| {
+        let from_error = |line: &str| line.find("error[").map_or(line, |at| &line[at..]).to_owned();
+        text.lines().map(from_error).collect::<Vec<_>>().join("\n")
+    };
+    super::typed::sample(&place(&page), &place(&told))
 }
 
 fn remark(rule: &str, looked: &Report, seen: &Seen, took: Duration) -> String {
