@@ -128,7 +128,8 @@ fn traced(bench: &Bench, name: &str, calls: Option<u64>) -> Result<String, Strin
     if name == "flight" {
         let all = timeline.records().map(|record| names.tell(&record.event));
         shown(&all.collect::<Vec<_>>()).map_err(|why| seen.wrong(&why))?;
-        let control = figures.contexts.iter().filter(|(at, _)| names.context(**at) == "control");
+        let control =
+            figures.contexts.iter().filter(|(at, _)| names.context((**at).into()) == "control");
         busy(control.map(|(_, ns)| ns).sum()).map_err(|why| seen.wrong(&why))?;
     }
     let told = told(timeline.records().map(|record| names.tell(&record.event)));
