@@ -211,8 +211,9 @@ fn consoles(bench: &Bench) -> Result<String, String> {
         &["the console of `hidden` is not shown", "observe = [\"hidden\"]"],
     )?;
     let (terminal, _) = said(&seen, "terminal")?;
-    // What was typed, what was rubbed out, and the answer.
-    for part in ["/run/consoles/shell", "/run/consoles/other", "echo typx\u{8} \u{8}ed", "\ntyped"]
+    // The keys, the one that was rubbed out, and the answer, as this Linux's serial log shows them.
+    for part in
+        ["/run/consoles/shell", "/run/consoles/other", "echo typx\\u{8} \\u{8}ed", "\ntyped"]
     {
         seen.ensure(terminal.contains(part), format!("no {part:?} on the terminal: {terminal:?}"))?;
     }
