@@ -34,7 +34,8 @@ test: build ## all tests; the last line is "N passed, N failed"; TEST="--filter 
 test-fresh: ## `make run` and `make test` in a fresh Debian 12 and 13; FRESH="--run trixie" for less
 	@tools/fresh.sh $(FRESH)
 
-soak: build ## rogues at channels, floods, a million sets for the admission, hours of random exits (SOAK_SECONDS)
+soak: build ## jobs that `make test` leaves out, rogues at channels, floods, a million sets for the admission, hours of random exits (SOAK_SECONDS)
+	@SOAK=1 $(HARNESS) test --left
 	@SOAK=1 $(HARNESS) test --filter channel/rogue
 	@SOAK=1 $(HARNESS) test --filter channel/flood
 	@SOAK=1 $(HARNESS) test --filter sched/oracle

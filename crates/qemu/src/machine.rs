@@ -31,6 +31,13 @@ impl Time {
         Self::Virtual { metronome: Some(10) }
     }
 
+    /// Virtual time for what keeps periods of milliseconds or none: timers late by up to some 100 µs, at half the wall
+    /// time.
+    #[must_use]
+    pub fn coarse() -> Self {
+        Self::Virtual { metronome: Some(100) }
+    }
+
     /// Virtual time for one core: nobody waits for another's slice to end, so its
     /// timers are exact without a metronome, and the run takes half the wall time.
     #[must_use]

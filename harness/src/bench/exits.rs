@@ -46,7 +46,7 @@ fn per_second(exits: u64, ms: u32) -> f64 {
 /// Two cores that wake one another: the monitors' own counters by cause, as they
 /// are at the load's start and at its end.
 pub fn smp() -> Found {
-    let ran = System::new("smp", "smp").with("linux", job("smp")).run()?;
+    let ran = System::new("smp", "smp").with("linux", job("smp")).coarse().run()?;
     let at = |which| event(&ran.counts, which, 0).map(|event| by_cause(&event.words));
     let (before, after) = (at(id::START)?, at(id::FINISH)?);
     let seen: BTreeMap<_, _> = CAUSE_NAMES

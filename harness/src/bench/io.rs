@@ -43,7 +43,7 @@ fn job(dir: &str, work: &str) -> Result<(Peer, String), Failure> {
 /// One core: no exit at all.
 pub fn exits() -> Found {
     let (_peer, job) = job("io", LOAD)?;
-    let ran = System::new("io", "io").with("linux", job).run()?;
+    let ran = System::new("io", "io").with("linux", job).coarse().run()?;
     let seen = steady(&ran.counts)?;
     let boot = boot(&ran.counts)?;
     let all: u64 = seen.exits.values().sum();
@@ -54,7 +54,7 @@ pub fn exits() -> Found {
 /// Two cores: nothing but their own interrupts to one another.
 pub fn exits_smp() -> Found {
     let (_peer, job) = job("io-smp", LOAD)?;
-    let ran = System::new("io-smp", "io-smp").with("linux", job).run()?;
+    let ran = System::new("io-smp", "io-smp").with("linux", job).coarse().run()?;
     let seen = steady(&ran.counts)?;
     let ipis = seen.exits.get("ipi").copied().unwrap_or(0);
     let others = seen.exits.values().sum::<u64>() - ipis;

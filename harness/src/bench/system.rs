@@ -76,6 +76,12 @@ impl System {
         self
     }
 
+    /// In coarser time, where only exits are counted.
+    pub fn coarse(mut self) -> Self {
+        self.time = Time::coarse();
+        self
+    }
+
     /// In finer time.
     pub fn precise(mut self) -> Self {
         self.time = Time::precise();

@@ -1,8 +1,8 @@
 //! Doorbells of channels: what a ring costs each side, one who rings for ever, and an end that ends while the other one
 //! sleeps.
 
-use super::channel::soaks;
 use super::driver::Job;
+use super::soak::soaks;
 use super::system::{Manifest, Seen, run};
 use bulkhead_qemu::Time;
 use std::fmt::Write as _;

@@ -19,10 +19,7 @@ use std::time::Duration;
 const KINDS: [(&str, &str); 3] =
     [("queue", "message = 64"), ("records", ""), ("mailbox", "message = 64")];
 
-/// Whether it is to last long: `make soak`.
-pub fn soaks() -> bool {
-    std::env::var_os("SOAK").is_some()
-}
+use super::soak::soaks;
 
 /// Milliseconds that the rogue has.
 fn millis() -> u32 {

@@ -17,6 +17,9 @@ pub struct Arguments {
     /// Only tests whose name contains this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// Only the jobs that `make test` leaves to `make soak`.
+    #[arg(long)]
+    left: bool,
     /// Only list the tests.
     #[arg(long)]
     list: bool,
@@ -135,12 +138,22 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         println!("{SPENT}{}", spent());
         return Ok(ExitCode::SUCCESS);
     }
+    let all = jobs.len();
+    match (&arguments.filter, arguments.left) {
+        (_, true) => jobs.retain(super::soak::left),
+        (None, false) => jobs.retain(|job| !super::soak::left(job)),
+        _ => {}
+    }
+    let left = if arguments.left { 0 } else { all - jobs.len() };
     if let Some(filter) = &arguments.filter {
         jobs.iter_mut().for_each(|j| j.tests.retain(|t| t.contains(filter)));
         jobs.retain(|j| !j.tests.is_empty());
     }
     if arguments.list {
         jobs.iter().flat_map(|j| &j.tests).for_each(|t| println!("{t}"));
+        if arguments.left {
+            super::soak::LEFT.iter().for_each(|(job, why)| println!("# {job}: {why}"));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     std::fs::create_dir_all(&home)?;
@@ -158,6 +171,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     });
     let mut board = board.into_inner().map_err(|_| "a driver's thread failed")?;
     board.tell_times(&home);
+    if left > 0 {
+        println!(
+            "  {left} jobs are left to `make soak`: `bulkhead-harness test --left --list` says which and why"
+        );
+    }
     Ok(board.conclude(begun.elapsed()))
 }
 

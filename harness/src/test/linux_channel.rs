@@ -88,7 +88,7 @@ fn equipped(manifest: &Manifest) -> Manifest {
 /// The same where somebody keeps deadlines.
 fn look_in_time(manifest: &Manifest, bench: &Bench) -> Result<Seen, String> {
     run(&equipped(manifest), &bench.dir, |o| {
-        o.time = Time::virtual_time();
+        o.time = Time::coarse();
         o.limit = Duration::from_secs(220);
     })
 }
@@ -298,8 +298,8 @@ fn woken(bench: &Bench, kernel: &str, flood: bool) -> Result<String, String> {
     /// Configuration exits of a Linux that binds its driver, and at last masks each line of its IOAPIC: some 320.
     const ELSE: u64 = 360;
     // News of the sender ends it, or in a flood, whose exits are slow where they are emulated, its time.
-    // At least so many interrupts and messages: a flood's messages come one a millisecond. Cores run in turns, and in the
-    // first 40 ms the Linux has so few that it takes hardly an interrupt; later 25 a millisecond.
+    // At least so many interrupts and messages: a flood's messages come one a millisecond. Cores run in turns, and in
+    // the first 40 ms the Linux has so few that it takes hardly an interrupt; later 25 a millisecond.
     let (millis, role, least) = match flood {
         true => (100, "role=flood ms=1000000", [100, 4]),
         // A pause in which its scheduler puts it to sleep, also on a host with much else to do.

@@ -39,6 +39,7 @@ mod probe;
 mod program_link;
 mod rights;
 mod sarif;
+mod soak;
 mod spoil;
 mod system;
 mod trace;

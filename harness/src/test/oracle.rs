@@ -49,14 +49,10 @@ pub fn jobs() -> Vec<Job> {
     let job = |asked: &'static Asked| {
         let name =
             Class::ALL.iter().find(|(class, _)| *class == asked.class).map_or("", |(_, name)| name);
-        let seconds = if is_soak() { 1_800 } else { 240 };
+        let seconds = if super::soak::soaks() { 1_800 } else { 240 };
         Job::one(format!("sched/oracle-{name}"), seconds, move |_| asked.judge())
     };
     ASKED.iter().map(job).collect()
-}
-
-fn is_soak() -> bool {
-    std::env::var_os("SOAK").is_some()
 }
 
 /// What comes of as many sets as `make test` has: of all, and of those with calls.
@@ -80,7 +76,7 @@ impl Asked {
     }
 
     fn judge(&self) -> Result<String, String> {
-        let part = if is_soak() { 1 } else { PART };
+        let part = if super::soak::soaks() { 1 } else { PART };
         let counts = self.counts(part);
         if let Some(miss) = &counts.first {
             return Err(format!("{} of {} sets are late. {miss}", counts.missed, counts.admitted));

@@ -66,8 +66,8 @@ fn boot(
     test: &str,
     iso: Option<Option<PathBuf>>,
 ) -> Result<(String, String), String> {
-    // OVMF waits for the CD in turns of its clock: in virtual time that is two minutes of the host's. In the host's time
-    // a timer is as late as the host has other work.
+    // OVMF waits for the CD in turns of its clock: in virtual time that is two minutes of the host's. In the host's
+    // time a timer is as late as the host has other work.
     let live = matches!(iso, Some(Some(_)));
     let late = if live { 1_000_000_000 } else { 2_000_000 };
     let seen = run(&system(late), &bench.dir.join(test.replace('/', "-")), |o| {

@@ -1,0 +1,63 @@
+//! Jobs that `make test` leaves to `make soak`, each with the reason: another one shows nearly as much in less time.
+//! `--filter` finds them in both.
+
+use super::driver::Job;
+
+const KERNEL: &str =
+    "the attack is on our program or on its peer: with 6.12 it is made in `make test`";
+const TWICE: &str = "linux-io/* drives the same controller, or the same network card, with a load";
+const ROWS: &str =
+    "a row of `make bench`; exits.linux_load counts the same exits under a load of more kinds";
+const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
+
+/// Job, reason.
+pub const LEFT: [(&str, &str); 19] = [
+    ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
+    ("bench/exits.linux_forkexec", ROWS),
+    ("bench/exits.linux_smp_other", ROWS),
+    ("channel/linux-linux-mailbox", KINDS),
+    ("channel/linux-linux-queue", KINDS),
+    ("channel/linux-network-lies-6.1", KERNEL),
+    ("channel/run-time-linux-left-open-6.1", KERNEL),
+    (
+        "channel/run-time-linux-owner-restarts",
+        "the other end restarts in `make test`; a model has both",
+    ),
+    ("channel/run-time-linux-taken-6.1", KERNEL),
+    ("channel/virtio-console-6.1", KERNEL),
+    ("channel/virtio-lies-6.1", KERNEL),
+    ("channel/virtio-lies-driver-6.1", KERNEL),
+    ("channel/virtio-sleeps-6.1", KERNEL),
+    ("disk/ahci", TWICE),
+    ("disk/e1000e", TWICE),
+    ("disk/linux-6.1-cloud", "disk/linux-6.1 has more drivers of the same version"),
+    ("disk/nvme", TWICE),
+    ("linux-io/linux-6.1", "disk/linux-6.1 has the same devices and kernel"),
+    (
+        "linux-io/reboot",
+        "linux-io/crash and stopped-under-load end lives in the middle of transfers",
+    ),
+];
+
+/// Whether this is a run of `make soak`.
+pub fn soaks() -> bool {
+    std::env::var_os("SOAK").is_some()
+}
+
+/// Whether a job is left to `make soak`.
+pub fn left(job: &Job) -> bool {
+    LEFT.iter().any(|(name, _)| *name == job.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_a_job() {
+        let jobs = super::super::jobs();
+        let lost: Vec<_> =
+            LEFT.iter().filter(|(name, _)| !jobs.iter().any(|j| j.name == *name)).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+}
