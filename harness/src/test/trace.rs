@@ -147,10 +147,11 @@ fn busy(ns: u64) -> Result<(), String> {
     const SECONDS: u64 = 4;
     let manifest = std::fs::read_to_string(build::root().join("systems/demo.toml"));
     let manifest = manifest.map_err(|e| format!("systems/demo.toml: {e}"))?;
-    let said =
-        manifest.split_once("busy for ").and_then(|(_, rest)| rest.split_once(" % of its core"));
-    let said: u64 = said
-        .and_then(|(number, _)| number.parse().ok())
+    let before = manifest.split_once(" % of its core").map_or("", |(before, _)| before);
+    let said: u64 = before
+        .rsplit(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
         .ok_or("systems/demo.toml does not say how busy flight is")?;
     let is = (ns / SECONDS + 5_000_000) / 10_000_000;
     if is == said {
