@@ -102,7 +102,7 @@ unsafe fn entry(test: &LineTest, [low, high]: [u32; 2]) {
 /// Gives every vector a gate that returns.
 ///
 /// # Safety
-/// By one core, once.
+/// One core calls it, once.
 unsafe fn load_idt() {
     const GATE: u64 = 0x8E00 << 32 | 0x18 << 16; // present, 64-bit interrupt gate, the code segment of `entry`
     let to = boot_nothing as *const () as u64;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Different denials of a sandbox that are shown.
 const MOST: usize = 1000;
 
-/// What was shown, by sandbox.
+/// Records shown, by sandbox.
 #[derive(Default)]
 pub struct Denied(BTreeMap<String, Shown>);
 
@@ -36,7 +36,7 @@ impl Denied {
         Some(line)
     }
 
-    /// What came again, and what was not shown.
+    /// Repeats, and records that were not shown.
     pub fn rest(&self) -> String {
         let mut text = String::new();
         for (name, Shown { all, more }) in &self.0 {

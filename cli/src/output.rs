@@ -15,7 +15,7 @@ pub fn result(text: &str) {
 
 /// Columns of the terminal that results go to, if it is one.
 pub fn columns() -> Option<usize> {
-    /// What is taken for one that does not say.
+    /// Width taken for an output that tells none.
     const USUAL: usize = 80;
     let out = std::io::stdout();
     let size = || rustix::termios::tcgetwinsize(&out).ok();

@@ -190,7 +190,7 @@ fn memory(out: &mut String, plan: &Plan) {
     );
 }
 
-/// What a sandbox may do to others' lives: `stop, start rogue; restart store`.
+/// Rights of a sandbox over others' lives: `stop, start rogue; restart store`.
 pub fn over_lives(plan: &Plan, who: usize) -> String {
     let over = |(other, sandbox): (usize, &bulkhead_plan::Sandbox)| {
         let names: Vec<_> = plan.sandboxes[who].rights(other).map(|(name, _)| name).collect();
@@ -200,7 +200,7 @@ pub fn over_lives(plan: &Plan, who: usize) -> String {
     if all.is_empty() { "-".into() } else { all.join("; ") }
 }
 
-/// Who may ring for whom, and how often.
+/// Doorbells that the manifest allows: sender, receiver, rate.
 fn doorbells(out: &mut String, plan: &Plan) {
     const SECOND: u64 = 1_000_000_000;
     let mut rows = Vec::new();

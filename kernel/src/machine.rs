@@ -41,7 +41,7 @@ pub struct Facts {
     pub trace: crate::trace::Trace,
 }
 
-/// What is in vector registers that are nobody's: the initial state.
+/// Contents of vector registers that are nobody's: the initial state.
 static UNUSED: Vectors = {
     let mut words = [0; 104];
     let (word, value) = <X86 as Layout>::START_VECTORS;

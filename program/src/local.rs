@@ -1,4 +1,4 @@
-//! What each thread has of its own, found through its thread pointer (System V ABI for x86-64, section 3.4.6): the
+//! Thread-local storage, found through the thread pointer (System V ABI for x86-64, section 3.4.6): the
 //! image builder puts a copy of the file's thread-local data beside each stack of the manifest.
 //!
 //! Rust's `#[thread_local]` is not stable, so a variable is a symbol of its own in `.tbss`, and begins as zeros.
@@ -6,7 +6,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
 
-/// What may begin as zeros.
+/// Types that may begin as zeros.
 ///
 /// # Safety
 /// A value of which all bytes are 0 is one.

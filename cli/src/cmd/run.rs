@@ -128,7 +128,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(outcome) => outcome,
         Err(error) => return output::fail(&error.to_string()),
     };
-    // What a person does in a live run is no breach of anything.
+    // A person's commands in a live run break no promise.
     if timed {
         outcome.report.promises = judge(&outcome, timed);
     }
@@ -191,7 +191,7 @@ fn tell(event: Event, denied: &mut Denied, shown: bool) {
     }
 }
 
-/// How a serial port is called among the logs.
+/// A serial port's name among the logs.
 const SERIAL: &str = "serial port";
 /// Lines of a serial port that are shown at the end.
 const LAST: usize = 12;

@@ -430,7 +430,7 @@ impl Context<'_> {
             is("device-table", "has no translation (TV = 0)".into(), "TV set");
         }
         let level = ioapic && self.claim.sandboxes.iter().flat_map(|s| &s.lines).any(|l| l.level);
-        // Of an IOAPIC with a level-triggered line, whose entries are looked at one by one.
+        // An IOAPIC with a level-triggered line: its entries are checked one by one.
         if third & IV == 0 && !level {
             is(
                 "device-table",

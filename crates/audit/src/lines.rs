@@ -60,7 +60,7 @@ impl Context<'_> {
                     if let Some((_, other)) = taken {
                         wrong.push(format!("has the vector {vector} of line {other}"));
                     }
-                    // What the IOMMU makes of it, where it makes something of it.
+                    // The message after the IOMMU has remapped it, if it does.
                     if n == 0 {
                         self.access[i].lines.push((pin, apic, vector));
                         if line.level {
@@ -99,7 +99,7 @@ impl Context<'_> {
 /// Where a line arrives: APIC and vector, or nowhere; or why that cannot be said.
 type Arrival = Result<Option<(u32, u8)>, String>;
 
-/// As the entry says. Lowest priority to one core is fixed.
+/// Delivery mode of the entry. Lowest priority to one core counts as fixed.
 fn direct(entry: u64) -> Arrival {
     match entry & DELIVERY {
         0 | LOWEST => {}

@@ -2,7 +2,7 @@
 //! guest writes, the interrupts that leave the core go to its sandbox's cores, are of a
 //! kind that a guest may send, and make no monitor fault.
 //!
-//! What that means is [`bulkhead_laws::icr`]'s.
+//! [`bulkhead_laws::icr`] says what that means.
 
 use crate::{Input, Seen};
 use bulkhead_laws::icr;

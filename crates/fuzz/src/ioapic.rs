@@ -65,7 +65,7 @@ impl Machine {
         Self {
             sandboxes: (0..SANDBOXES).map(sandbox).collect(),
             table: vec![MASKED; LINES as usize],
-            // As the boot code found: slots, or none.
+            // The boot code's finding: slots, or none.
             remapping: (0..if remaps { SLOTS } else { 0 }).map(|_| AtomicU32::new(0)).collect(),
             before: vec![0; SLOTS],
         }

@@ -19,14 +19,14 @@ pub struct Segment {
     pub rights: Rights,
 }
 
-/// What each thread has of its own (System V ABI for x86-64, section 3.4.6): its initial contents.
+/// Thread-local storage (System V ABI for x86-64, section 3.4.6): its initial contents.
 #[derive(Clone, Debug, Default)]
 pub struct Local {
     /// Contents from the file.
     pub bytes: Vec<u8>,
     /// Size in memory; zeros after `bytes`.
     pub size: u64,
-    /// What its address is a multiple of: a power of two.
+    /// Alignment of its address: a power of two.
     pub align: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Program {
     pub entry: u64,
     /// Its segments, ascending, none empty.
     pub segments: Vec<Segment>,
-    /// What each thread has of its own; nothing, if there is no such segment.
+    /// Thread-local storage; empty without such a segment.
     pub local: Option<Local>,
     data: Vec<u8>,
 }

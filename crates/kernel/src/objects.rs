@@ -159,7 +159,7 @@ pub struct Endpoint {
     pub state: u32,
     /// For whoever writes the next version.
     pub reserved: u32,
-    /// How long a call takes at most on its caller's time, ns; 0: any time.
+    /// Longest time of a call on its caller's budget, ns; 0: any time.
     pub longest: u64,
     /// See above.
     pub more: [u32; 2],

@@ -1,4 +1,4 @@
-//! What the boot code makes of its test whether the IOMMU sees the IOAPIC's messages.
+//! Result of the boot code's test whether the IOMMU sees the IOAPIC's messages.
 
 use bulkhead_handover::image::{BootReport, LineTest};
 
@@ -7,14 +7,14 @@ pub const DIRECT: u8 = 0x31;
 /// Vector in that slot.
 pub const REMAPPED: u8 = 0x32;
 
-/// What becomes of the IOAPIC's messages.
+/// Path of the IOAPIC's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// Third word of the device table entry of the IOAPIC's requester ID.
     pub word: u64,
     /// Whether monitors put slots into the IOAPIC.
     pub slots: bool,
-    /// What the boot report says.
+    /// Code in the boot report.
     pub found: u64,
 }
 
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(settle(&slots, SEEN), settled(7, true, BootReport::SEEN));
         assert_eq!(settle(&slots, UNSEEN), settled(8, false, BootReport::UNSEEN));
         assert_eq!(settle(&test(0), SEEN), settled(7, false, BootReport::SEEN));
-        // Of vectors that were not asked for nothing follows.
+        // Vectors that were not asked for prove nothing.
         assert_eq!(settle(&slots, SEEN | 1 << 0x30), settled(7, true, BootReport::SEEN));
     }
 

@@ -9,7 +9,7 @@ use bulkhead_resident::report::Condition;
 /// this.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn called(
     rax: u64,
     [first, second]: [u64; 2],

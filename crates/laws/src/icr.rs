@@ -25,7 +25,7 @@ pub fn owns(own: &Ids, id: u32) -> bool {
 /// is the sandbox's, is of a kind that a guest may send, and faults nowhere. What an ordinary kernel sends is sent.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn sent(own: &Ids, sender: u32, icr: u64, id: u32) -> Lawful {
     let (low, destination) = (icr as u32, (icr >> 32) as u32);
     let (kind, shorthand) = (low >> 8 & 7, low >> 18 & 3);
@@ -103,7 +103,7 @@ fn named(own: &Ids, to: To, sender: u32, id: u32) -> Lawful {
 /// vector that an APIC accepts, and all such are taken.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn aimed(cores: &Ids, icr: u64) -> Lawful {
     let (low, destination) = (icr as u32, (icr >> 32) as u32);
     let right = (16..=0xFF).contains(&low) && owns(cores, destination);
@@ -115,7 +115,7 @@ pub fn aimed(cores: &Ids, icr: u64) -> Lawful {
 /// pin; no reserved bit is set; the vector is what was written.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn stored(register: u32, written: u64, has_deadline: bool) -> Lawful {
     const MASK: u64 = 1 << 16;
     let stored = icr::lvt(register, written, has_deadline);

@@ -13,7 +13,7 @@ const MASK: u32 = 1 << 16;
 /// `enforced` leaves a rule out, for tests of this.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn written(
     (lines, cores): (&Lines, &Ids),
     (line, half): (u32, usize),

@@ -1,4 +1,4 @@
-//! What must be true of each decision that a monitor makes about a value of a guest's, as functions of the value. They
+//! Laws of each decision that a monitor makes about a value of a guest's, as functions of the value. They
 //! are written from the manuals and not from the code that decides.
 //!
 //! Three kinds of users share them: tests that try *all* values of the fields that matter (`tests/`), fuzz targets

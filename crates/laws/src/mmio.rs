@@ -21,7 +21,7 @@ impl Registers for File {
 /// it, needs all of its own, and is the same with decode assists. Whether it is a MOV.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn decoded(code: &[u8; 15], mode: Mode) -> Lawful {
     let found = decode(Bytes::new(code), mode);
     let high = code.iter().rev().fold(0u128, |word, byte| word << 8 | u128::from(*byte)) << 8 | 15;
@@ -46,7 +46,7 @@ pub fn decoded(code: &[u8; 15], mode: Mode) -> Lawful {
 /// part of one register, a write none, and no value is wider than the access.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn effect(access: &Access, held: u64, given: u64) -> Result<(), &'static str> {
     let is_size = |size: u8| matches!(size, 1 | 2 | 4 | 8);
     let right =

@@ -118,7 +118,7 @@ fn function(own: &Ids, without: Option<Rule>) -> (Kept<'_>, Function) {
 /// then it is the one that was asked for. `without` leaves a rule out, for tests of this.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn sent(own: &Ids, [address, upper, data]: [u32; 3], without: Option<Rule>) -> Lawful {
     let (kept, function) = function(own, without);
     for (offset, value) in [(4, address), (8, upper), (12, data)] {
@@ -155,7 +155,7 @@ pub fn sent(own: &Ids, [address, upper, data]: [u32; 3], without: Option<Rule>) 
 /// no register is written but those that are named, and of a plain one nothing but the bits that its owner may.
 ///
 /// # Errors
-/// What is wrong.
+/// The law that is broken, in words.
 pub fn accessed(
     offset: u16,
     size: u8,

@@ -65,7 +65,7 @@ fn ioapic_written() {
         level_vectors: kani::any(),
         ..Lines::default()
     };
-    // What a table holds was written by the same rules.
+    // A table holds only values that these rules have passed.
     let old = [kani::any::<u32>() & 0x1_AFFF, kani::any::<u32>() & 0xFF00_0000];
     let written =
         ioapic::written((&lines, &kani::any()), (line, half.into()), old, kani::any(), |_| true);

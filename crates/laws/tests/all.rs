@@ -210,7 +210,7 @@ fn trapped_accesses() {
             code[..3].copy_from_slice(&[0x8B, modrm, sib]);
             count.take(|| format!("{mode:?} {code:02x?}"), mmio::decoded(&code, mode));
         }
-        // As many prefixes as there is room for.
+        // Prefixes fill the room there is.
         for len in 0..15 {
             let mut code = [0x8B; 15];
             code[..len].fill(0x66);

@@ -57,12 +57,12 @@ impl Diagnostic {
     }
 }
 
-/// What was found in a manifest, the first [`Diagnostics::MOST`] of it.
+/// Findings in a manifest: the first [`Diagnostics::MOST`].
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     /// Findings in the order of the source, each once.
     pub shown: Vec<Diagnostic>,
-    /// How many there were besides.
+    /// Number of further findings.
     pub left_out: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a file may be at most, asked before anything looks at its meaning: a regular file, of so many bytes, with so
+//! Limits of a file, checked before anything looks at its meaning: a regular file, of so many bytes, with so
 //! many entries. All that follows may then take time that grows with the square of a list, and is over soon.
 
 use crate::diagnostic::Diagnostic;
@@ -22,7 +22,7 @@ pub const DEPTH: usize = 16;
 /// Reads a file as text.
 ///
 /// # Errors
-/// What it is instead of a text of at most [`FILE`] bytes.
+/// Kind of a file that is no text of at most [`FILE`] bytes.
 pub fn read(path: &Path) -> Result<Arc<Source>, Box<Diagnostic>> {
     let wrong = |rule, text: String, message: String, at: usize, help: &str| {
         let source = Arc::new(Source::new(path.to_owned(), text));
@@ -47,7 +47,7 @@ pub fn read(path: &Path) -> Result<Arc<Source>, Box<Diagnostic>> {
 /// Bytes of a regular file that has so many at most.
 ///
 /// # Errors
-/// What it is instead.
+/// Its kind, in words.
 pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     let text = |error: std::io::Error| error.to_string();
     // Before it is opened: a FIFO would keep the checker waiting, and `/dev/zero` has no end.
@@ -56,7 +56,7 @@ pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     }
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(text)?;
-    // By what is read: the length of a file below /proc says nothing.
+    // The bytes read count: the length of a file below /proc says nothing.
     file.take(most + 1).read_to_end(&mut bytes).map_err(text)?;
     match bytes.len() as u64 > most {
         true => Err(format!("it has more than {most} bytes, which is the most there may be")),

@@ -329,7 +329,7 @@ pub struct Endpoint {
     pub name: String,
     /// The sandbox, whose guest is a kernel.
     pub sandbox: String,
-    /// How long a call takes at most on its caller's time, such as `"20 us"`: so long can a caller keep others
+    /// Longest time of a call on its caller's budget, such as `"20 us"`: so long can a caller keep others
     /// waiting by a passive server above them. A server that takes longer has a fault.
     pub longest: Option<String>,
 }

@@ -74,7 +74,7 @@ fn of_large_machines_nothing_is_looked_at() {
     }
 }
 
-/// Whatever is deep is refused, and overflows no stack.
+/// Deep nesting is refused, and overflows no stack.
 #[test]
 fn what_lies_deep_is_refused() {
     let deep = |open: &str, close: &str| {
@@ -116,7 +116,7 @@ fn what_has_no_end_is_not_read() {
     for path in [Path::new("/dev/zero"), &fifo, &huge, &folder] {
         let findings = load(path, &Options::default()).map(|_| ()).expect_err("it is no manifest");
         assert_eq!(findings.shown[0].rule, "file-unreadable", "{findings}");
-        // As a manifest's machine.
+        // The same file as a manifest's machine.
         let system = folder.join("system.toml");
         let text = format!(
             "{}[[sandbox]]\nname = \"a\"\n",

@@ -1,4 +1,4 @@
-//! What an emulator's log says about why a machine does not do what it should.
+//! Causes in an emulator's log for a machine that does not do what it should.
 
 use crate::running::noise;
 

@@ -55,7 +55,7 @@ impl Running {
         text(&self.dir.join("console.log"))
     }
 
-    /// What a serial port sent so far: the last [`KEPT`] bytes of [`Self::serial_path`].
+    /// Bytes that a serial port sent so far: the last [`KEPT`] bytes of [`Self::serial_path`].
     #[must_use]
     pub fn serial(&self, n: usize) -> Untrusted {
         text(&self.serial_path(n))
@@ -132,7 +132,7 @@ impl Running {
         Counts::read(&self.dir.join("counts.json"))
     }
 
-    /// What probably went wrong, by what the emulator wrote.
+    /// The likely cause, by the emulator's log.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
         crate::cause::of(&text(&self.dir.join("qemu.log")).text())
@@ -169,7 +169,7 @@ pub(crate) fn text(path: &Path) -> Untrusted {
     Untrusted::new(read().unwrap_or_default())
 }
 
-/// What QEMU always says: of CPU flags, and of a network that only keeps time.
+/// Warnings that QEMU always prints: of CPU flags, and of a network that only keeps time.
 pub(crate) fn noise(line: &str) -> bool {
     line.contains("warning: TCG doesn't support") || line.contains("has no peer")
 }

@@ -26,7 +26,7 @@ pub struct Way<'a, W> {
     pub token: &'a W,
 }
 
-/// What a request does to a guest that is in a [`State`], as its monitor says it.
+/// Effect of a request on a guest in a [`State`], as its monitor tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Something, when the receiver comes to it: to be posted.
@@ -35,7 +35,7 @@ pub enum Effect {
     Answer(u64),
 }
 
-/// What a request would do. `starts`: its sender may start the receiver, too.
+/// Effect that a request would have. `starts`: its sender may start the receiver, too.
 #[must_use]
 pub fn effect(request: u64, state: u32, starts: bool) -> Effect {
     const LAUNCHING: u32 = State::Launching as u32;

@@ -193,7 +193,7 @@ pub struct Denial {
     pub incarnation: u32,
 }
 
-/// What one condition has refused on a core since the first launch.
+/// Refusals by one condition on a core since the first launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -226,7 +226,7 @@ pub struct CoreReport {
     pub consents: u64,
     /// The first denials of the last life that has any; behind them those of earlier lives.
     pub first: [Denial; FIRST],
-    /// By [`Condition`]: what chaff of another condition cannot overwrite.
+    /// Tallies by [`Condition`]: chaff of another condition cannot overwrite them.
     pub tallies: [Tally; CONDITIONS],
     /// `denials` when the first of `first` came.
     pub life_denials: u64,

@@ -14,7 +14,7 @@ use loom::sync::atomic::{AtomicU64, AtomicUsize};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What is left out.
+/// A step left out, to see the model find it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Without {
     Nothing,

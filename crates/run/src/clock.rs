@@ -1,4 +1,4 @@
-//! How long a system has run, counted from its launch: in the machine's time where that is virtual, so that a loaded
+//! Time that a system has run, counted from its launch: in the machine's time where that is virtual, so that a loaded
 //! host changes nothing, else in the host's.
 
 use bulkhead_layout::image::BootReport;
@@ -23,7 +23,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Of a run.
+    /// Clock of a run.
     pub fn new(plan: &Plan, time: &Time) -> Self {
         let timer = plan.machine.devices.iter().find(|device| device.class == PM_TIMER);
         let port = timer.and_then(|device| Some(device.ports.first()?.first));

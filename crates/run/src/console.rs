@@ -1,4 +1,4 @@
-//! What a sandbox prints, on the host: whole in a file, the last of it in memory, neither without a bound. The guest
+//! A sandbox's console on the host: whole in a file, the last of it in memory, neither without a bound. The guest
 //! decides how much it prints.
 
 use bulkhead_watch::Untrusted;
@@ -25,20 +25,20 @@ pub struct Console {
 /// Where all of a console, or of a serial port, is, as it came: what would control a terminal, too.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// What it is: `console of NAME`, `serial port N`.
+    /// Title: `console of NAME`, `serial port N`.
     pub name: String,
     /// The file.
     pub path: PathBuf,
     /// Bytes that came, as far as anybody has seen them.
     pub bytes: u64,
-    /// Of these, bytes that are not in the file, because it was full or could not be written.
+    /// Bytes among them that are not in the file, because it was full or could not be written.
     pub cut: u64,
     /// Bytes besides that a ring had lost before they were read.
     pub lost: u64,
 }
 
 impl Console {
-    /// Of a sandbox, with its file in a folder. Names have letters, digits and hyphens only.
+    /// A sandbox's console, with its file in a folder. Names have letters, digits and hyphens only.
     pub fn new(folder: &std::path::Path, name: &str) -> Self {
         let path = folder.join(format!("console-{name}.log"));
         // Another run's is not this one's.
@@ -82,7 +82,7 @@ impl Console {
         self.waiting.take_lines(LINE)
     }
 
-    /// What was not shown yet and no line ended.
+    /// Text not shown yet that no line end follows.
     pub fn rest(&mut self) -> Untrusted {
         self.waiting.take_lines(0)
     }

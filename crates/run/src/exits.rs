@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// What the bounds follow from.
+/// Figures from which the bounds follow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// The guest is a Linux.

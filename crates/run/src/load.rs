@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 type Exits = [u64; CAUSES];
 
-/// What was seen of one sandbox' load.
+/// Observation of one sandbox' load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     first: Exits,

@@ -12,7 +12,7 @@
 //! * has L of the head, and the rest of it is held back until the answer. Who has used up L has used up the
 //!   head, which the timer sees to, and is [marked](Context::has_overrun).
 //!
-//! What is held back comes again to the end of the head that there is then, whose time is no earlier: no
+//! Time that is held back comes again to the end of the head that there is then, whose time is no earlier: no
 //! tick of it is used before its release ([`crate::server`]).
 //!
 //! A full context's turn is set aside in the same way. A PIBS context's budget depends on who asks, and no

@@ -266,7 +266,7 @@ mod tests {
             server.0.charge(if period == 0 { 4 } else { 3 });
             assert!(server.settle(begin + 4));
         }
-        // What is later than that is late.
+        // A later end is late.
         server.dispatch(203);
         assert_eq!(server.0.eligible(), 203);
     }

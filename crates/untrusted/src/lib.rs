@@ -32,7 +32,7 @@ impl Untrusted {
         self.0.extend_from_slice(bytes);
     }
 
-    /// As it came: for a file, another guest, a search. Not for a screen.
+    /// The bytes as they came: for a file, another guest, a search. Not for a screen.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
@@ -146,7 +146,7 @@ fn line(bytes: &[u8]) -> String {
             match letter {
                 '"' | '\'' => out.push(letter),
                 '\t' => out += &" ".repeat(TAB - width(&out) % TAB),
-                // What is no letter in its place is escaped: the standard library knows it by Unicode's tables.
+                // Everything that is no letter in its place is escaped: the standard library has Unicode's tables.
                 other => out.extend(other.escape_debug()),
             }
         }

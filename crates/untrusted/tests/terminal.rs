@@ -1,4 +1,4 @@
-//! What a terminal makes of a guest's text: nothing but printing, and no line that begins as another's does.
+//! A terminal prints a guest's text and does nothing else, and no line begins as another's does.
 
 mod screen;
 
@@ -20,7 +20,7 @@ fn harmless(bytes: &[u8]) {
         let rows = &terminal.rows[..terminal.rows.len() - 2];
         assert!(rows.iter().all(|row| row.starts_with(MARK)), "{bytes:?} in {columns}: {rows:#?}");
     }
-    // As one: newlines and nothing else, in JSON not even these.
+    // The text in one piece: newlines and nothing else, in JSON not even these.
     for whole in [text.text(), format!("{text:?}")] {
         let terminal = Terminal::show(usize::MAX, whole.as_bytes());
         assert_eq!(terminal.other, Vec::<String>::new(), "{bytes:?}");
@@ -28,7 +28,7 @@ fn harmless(bytes: &[u8]) {
     assert!(!format!("{text:?}").contains('\n'));
 }
 
-/// What was shown, undone.
+/// Undoes the escapes of a shown text.
 fn undone(shown: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), shown);
     while let Some(letter) = rest.chars().next() {

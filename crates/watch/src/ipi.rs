@@ -18,11 +18,11 @@ enum Target {
     Itself,
     /// All cores of the machine, in words.
     All(&'static str),
-    /// By x2APIC ID.
+    /// Sandboxes by x2APIC ID.
     Ids(Vec<u32>),
 }
 
-/// Whom an ICR value would reach (APM 16.5, 16.14): with a shorthand its destination field means nothing.
+/// Cores that an ICR value would reach (APM 16.5, 16.14): with a shorthand its destination field means nothing.
 fn target(icr: u64) -> Target {
     let (low, to) = (icr as u32, (icr >> 32) as u32);
     match low >> 18 & 0b11 {
@@ -66,7 +66,7 @@ pub fn explain(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     (access(denial.address, &target), owner(plan, who, &target), rule.into(), allow)
 }
 
-/// What was tried.
+/// The attempt, in words.
 fn access(icr: u64, target: &Target) -> String {
     let low = icr as u32;
     let mode = ["fixed", "lowest priority", "SMI", "reserved", "NMI", "INIT", "SIPI", "ExtINT"]
@@ -96,7 +96,7 @@ fn ids_in_words(low: u32, ids: &[u32]) -> String {
     }
 }
 
-/// Whose cores these are.
+/// Owners of these cores.
 fn owner(plan: &Plan, who: &Sandbox, target: &Target) -> String {
     let ids = match target {
         Target::Itself => return "its own core".into(),
@@ -125,7 +125,7 @@ fn foreign(who: &Sandbox, target: &Target) -> Option<u32> {
     }
 }
 
-/// What would make a core the sandbox's own.
+/// Manifest line that would make a core the sandbox's own.
 fn foreign_core(plan: &Plan, who: &Sandbox, id: Option<u32>) -> String {
     let Some(id) = id else { return NEVER.into() };
     let Some(core) = plan.machine.apic_ids.iter().position(|other| *other == id) else {
@@ -145,7 +145,7 @@ mod tests {
     use crate::learn::tests::plan;
     use bulkhead_arch_x86::icr::{Ids, Ipi, decide};
 
-    /// What is said of an ICR value that the monitor of the first sandbox denies. It has x2APIC IDs 0 and 3,
+    /// Explanation of an ICR value that the monitor of the first sandbox denies. It has x2APIC IDs 0 and 3,
     /// the other one 1 and 0x12, and nobody has core 4 of the machine, with ID 2.
     fn said(icr: u64) -> Option<[String; 4]> {
         const OWN: Ids = [0b1001, 0, 0, 0];

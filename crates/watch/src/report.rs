@@ -37,13 +37,13 @@ pub struct Exits {
     pub steady_seconds: f64,
 }
 
-/// What one sandbox's monitor did to another one's.
+/// Doorbells of one sandbox's monitor to another one's.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Rung {
     /// NMIs that it sent, since the first launch.
     pub rings: u64,
-    /// As many as its rights, and what the other consented to, allow in that time.
+    /// Most that its rights, and the other's consents, allow in that time.
     pub most: u64,
 }
 
@@ -63,7 +63,7 @@ pub struct Sandbox {
     pub restarts: u64,
     /// Its exits.
     pub exits: Exits,
-    /// Who rang for it: by sandbox, all that may and all that did.
+    /// Doorbells by sender: all that may ring and all that did.
     pub doorbells: BTreeMap<String, Rung>,
     /// Denied accesses.
     pub denials: u64,
@@ -76,7 +76,7 @@ pub struct Sandbox {
     pub newest_denials: Vec<Explained>,
 }
 
-/// What a condition has refused a sandbox.
+/// Refusals of a sandbox by one condition.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Refused {
@@ -205,7 +205,7 @@ fn nanoseconds(snapshot: &Snapshot, now_tsc: u64, hz: u64) -> u64 {
     (u128::from(ticks) * 1_000_000_000 / u128::from(hz)) as u64
 }
 
-/// Who rang for a sandbox in so many nanoseconds, and how often that was allowed. What came within the sandbox itself
+/// Doorbells for a sandbox in so many nanoseconds by sender, and how many are allowed. Those from within the sandbox itself
 /// is left out.
 fn doorbells(
     plan: &Plan,
@@ -223,7 +223,7 @@ fn doorbells(
     others.map(|(_, ((s, most), rings))| (s.name.clone(), Rung { rings, most })).collect()
 }
 
-/// What each condition has refused on a sandbox's cores, explained by `explain` from a core's number
+/// Refusals on a sandbox's cores by condition, explained by `explain` from a core's number
 /// and a record.
 #[must_use]
 pub fn refused(

@@ -26,7 +26,7 @@ pub struct Core {
     /// Those whose records are still there, oldest first: the first ever by each condition, the first
     /// of a life, the newest.
     pub kept: Vec<Denial>,
-    /// By [`report::Condition`]: how many, and the first ever.
+    /// Tallies by [`report::Condition`]: how many, and the first ever.
     pub tallies: [Tally; CONDITIONS],
     /// Offers made and accepted of channels made at run time.
     pub consents: u64,

@@ -1,13 +1,13 @@
-//! What a guest prints to forge evidence: for the guest, and for the tests that look at what tools make of it.
+//! Text that a guest prints to forge evidence: for the guest, and for the tests that look at what tools make of it.
 #![cfg_attr(target_os = "none", no_std)]
 
-/// What a forged line says.
+/// Text of a forged line.
 pub const FORGED: &str = "[denied] flight core 0 at 0x1000: forged";
 
 /// Pieces, each of which would bring [`FORGED`] to the start of a line, or do something to a terminal, if it came
 /// through.
 pub const PIECES: &[&[u8]] = &[
-    // To the start of the line, and over what stands there.
+    // Goes to the start of the line, and over the text there.
     b"one\r\x1b[2K[denied] flight core 0 at 0x1000: forged\n",
     // Up, to another line.
     b"two\x1b[1A\x1b[1G[denied] flight core 0 at 0x1000: forged\n",
@@ -36,6 +36,6 @@ pub const PIECES: &[&[u8]] = &[
     b"sixteen\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2\xE6\xBC\xA2[denied] flight core 0 at 0x1000: forged\n",
     // Another character set, hidden letters, no wrapping, a smaller region, a reset.
     b"seventeen\x1b(0\x0e\x1b[8m\x1b[?7l\x1b[5;6r\x1bc\n",
-    // What ends a string of JSON, XML or a shell.
+    // Letters that end a string of JSON, XML or a shell.
     b"eighteen\",\"held\":true}]</script>';$(x)`x`&amp;\\\n",
 ];

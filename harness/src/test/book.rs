@@ -179,7 +179,7 @@ fn typed(bench: &Bench, page: &str) -> Result<String, String> {
     Ok(format!("{} commands", steps.len()))
 }
 
-/// What somebody does who follows the tutorial: files and commands in the page's order, in a tree beside ours.
+/// Follows the tutorial as a reader does: files and commands in the page's order, in a tree beside ours.
 fn followed(page: &str) -> Result<String, String> {
     let tree = build::target().join("book");
     plant(&tree).map_err(|e| format!("{}: {e}", tree.display()))?;
@@ -230,7 +230,7 @@ fn plant(tree: &Path) -> std::io::Result<()> {
     const OWN: [&str; 5] = ["guests", "systems", "target", "Cargo.toml", "Cargo.lock"];
     let root = build::root();
     for folder in ["guests", "systems"] {
-        // What an earlier test left; what was built below `target` stays.
+        // An earlier test's files go; those built below `target` stay.
         let _ = std::fs::remove_dir_all(tree.join(folder));
         std::fs::create_dir_all(tree.join(folder))?;
         for file in std::fs::read_dir(root.join(folder))?.flatten() {

@@ -322,7 +322,7 @@ struct Time {
     job: String,
     /// On the wall.
     wall: f64,
-    /// Of a processor.
+    /// Processor time.
     spent: Option<f64>,
 }
 

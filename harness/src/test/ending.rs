@@ -1,4 +1,4 @@
-//! How a run ends that no guest ends: after a duration, counted in the machine's time, or given up, with what the
+//! Ends of runs that no guest ends: after a duration, counted in the machine's time, or given up, with what the
 //! emulator says about why.
 
 use super::driver::Job;

@@ -43,7 +43,7 @@ fn doorbells(seen: &Seen) -> Result<u64, String> {
     Ok(of(&exits.boot) + of(&exits.steady))
 }
 
-/// What the abuser says of each right, and that there was something to it.
+/// Checks what the abuser says of each right, and that it did abuse it.
 fn abused(seen: &Seen) -> Result<String, String> {
     seen.exited("abuser")?;
     let said: Vec<&str> =

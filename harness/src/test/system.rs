@@ -155,7 +155,7 @@ pub struct Seen {
     pub console: String,
     /// Its memory.
     pub memory: Option<Memory>,
-    /// What its serial ports sent, escaped.
+    /// Text of its serial ports, escaped.
     pub serials: Vec<String>,
     /// The folder of its manifest.
     pub place: String,
@@ -167,7 +167,7 @@ impl Seen {
         self.outcome.as_ref().map_err(Clone::clone)
     }
 
-    /// What the boot code found out about interrupt lines: a constant of [`BootReport`].
+    /// The boot code's finding about interrupt lines: a constant of [`BootReport`].
     pub fn lines(&self) -> Result<u64, String> {
         Ok(self.outcome()?.snapshot.boot.map_or(BootReport::UNTESTED, |boot| boot.lines))
     }
@@ -184,7 +184,7 @@ impl Seen {
         found.ok_or_else(|| format!("no sandbox {name} in the report"))
     }
 
-    /// What a serial port sent, escaped.
+    /// Text of a serial port, escaped.
     pub fn serial(&self, n: usize) -> Result<&str, String> {
         self.outcome()?;
         self.serials.get(n).map(String::as_str).ok_or_else(|| format!("no serial port {n}"))

@@ -161,7 +161,7 @@ fn busy(ns: u64) -> Result<(), String> {
     }
 }
 
-/// What the page of the command shows is what such a kernel tells, one after the other.
+/// The events on the command's page are told by such a kernel, one after the other.
 fn shown(told: &[String]) -> Result<(), String> {
     let page = super::typed::block("docs/tracing.md", "       ")?;
     // Microseconds and the sandbox stand before.

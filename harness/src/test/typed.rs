@@ -1,4 +1,4 @@
-//! What somebody types at a terminal, and what the pages say of it.
+//! Commands typed at a terminal, and the pages that show them.
 //!
 //! Every command that README, the book or a banner names has a run behind it: `tests/book/commands.txt` names the
 //! test that types it. A command without a line there is a failure, and so is a line without a command.
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-/// What shows that the screen has come so far, and what is typed then.
+/// Text that the screen shows first, and keys that are typed then.
 pub type Step = (String, String);
 
 pub fn jobs() -> Vec<Job> {
@@ -27,7 +27,7 @@ fn step(seen: &str, typed: &str) -> Step {
 /// Runs a system live on a terminal and types; all that was on the screen.
 ///
 /// # Errors
-/// What was not seen, or how the run ended if that was not well.
+/// The text that was not seen, or how the run ended if that was not well.
 pub fn at_terminal(system: &str, limit: u64, steps: &[Step]) -> Result<String, String> {
     let program = build::target().join("release/bulkhead");
     let command = format!("{} run --live --limit {limit} {system}", program.display());
@@ -64,7 +64,7 @@ pub fn at_terminal(system: &str, limit: u64, steps: &[Step]) -> Result<String, S
 
 const VIEW: &str = "q: leave the view";
 const BANNER: &str = "`poweroff` ends this sandbox";
-/// What README's shell has, besides Debian's few packages.
+/// Commands of README's shell, besides those of Debian's few packages.
 const EXPECTED: [&str; 5] = ["poweroff", "reboot", "halt", "clear", "which"];
 
 /// The demo as README has it: the live view, `q`, a shell, what the page of `bulkheadctl` shows there, `reboot`, and

@@ -32,7 +32,7 @@ struct Screen<'a> {
     index: usize,
     /// Bytes of each core's that were shown.
     seen: Vec<u64>,
-    /// What of each core's waits for the rest of a letter.
+    /// Bytes of each core's that wait for the rest of a letter.
     waiting: Vec<Untrusted>,
 }
 

@@ -63,7 +63,7 @@ impl Machine {
         names.iter().map(|name| self.index(name)).collect()
     }
 
-    /// What the manifest lets it do to that one's life.
+    /// Rights that the manifest gives it over that one's life.
     pub fn rights(&self, index: usize) -> impl Iterator<Item = &'static str> {
         let all = RIGHTS.into_iter().zip(self.info.rights);
         all.filter(move |(_, set)| set >> index & 1 != 0).map(|(name, _)| name)

@@ -35,7 +35,7 @@ fn names<'a>(cx: &'a Context<'_, '_>) -> Vec<(&'static str, &'a str, Location)> 
     system.chain(sandboxes).chain(channels).chain(parts).collect()
 }
 
-/// What lines that `bulkhead run` prints itself begin with, in brackets: a guest of that name could print such lines.
+/// Openings of lines that `bulkhead run` prints itself, in brackets: a guest of that name could print such lines.
 const OWN_MARKS: [&str; 3] = ["denied", "blocked", "lost"];
 
 /// Names are short and plain: they go into fixed fields, files and commands.

@@ -5,10 +5,10 @@ use vte::{Params, Parser, Perform};
 /// A terminal that wraps. It knows letters and the end of a line; whatever else comes is noted.
 pub struct Terminal {
     columns: usize,
-    /// What stands in its rows.
+    /// Text in its rows.
     pub rows: Vec<String>,
     used: usize,
-    /// What was no letter and no end of a line.
+    /// Bytes that were no letter and no end of a line.
     pub other: Vec<String>,
     returned: bool,
 }
@@ -22,7 +22,7 @@ impl Terminal {
     pub fn show(columns: usize, bytes: &[u8]) -> Self {
         let (mut terminal, mut parser) = (Self::new(columns), Parser::new());
         parser.advance(&mut terminal, bytes);
-        // What follows has to arrive: nothing waits for the end of a sequence.
+        // The text behind has to arrive: nothing waits for the end of a sequence.
         parser.advance(&mut terminal, b"\nnext");
         assert_eq!(terminal.rows.last().map(String::as_str), Some("next"), "{bytes:?}");
         terminal

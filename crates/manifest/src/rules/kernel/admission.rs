@@ -176,7 +176,7 @@ fn before(kernel: &Kernel, analysis: &Analysis<'_>, context: usize) -> String {
     }
 }
 
-/// Who keeps somebody waiting.
+/// Contexts that keep another one waiting.
 fn keeps(longest: &str, others: usize) -> String {
     match others {
         0 => format!("`{longest}` keeps it"),
