@@ -205,8 +205,8 @@ fn nanoseconds(snapshot: &Snapshot, now_tsc: u64, hz: u64) -> u64 {
     (u128::from(ticks) * 1_000_000_000 / u128::from(hz)) as u64
 }
 
-/// Doorbells for a sandbox in so many nanoseconds by sender, and how many are allowed. Those from within the sandbox itself
-/// is left out.
+/// Doorbells for a sandbox in so many nanoseconds by sender, and how many are allowed. Those from within the sandbox
+/// itself are left out.
 fn doorbells(
     plan: &Plan,
     index: usize,

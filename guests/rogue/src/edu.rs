@@ -199,8 +199,8 @@ pub fn forge_foreign<const MODE: u32>(aim: &Aim) -> Got {
     forge(aim.foreign, 0, MODE << 8 | u32::from(VECTOR))
 }
 
-/// Forges the IOAPIC's message of a line of others: each of the first slots of its remapping table in turn, to the foreign
-/// core. How many interrupts came here; none, whatever came there.
+/// Forges the IOAPIC's message of a line of others: each of the first slots of its remapping table in turn, to the
+/// foreign core. How many interrupts came here; none, whatever came there.
 pub fn forge_lines(aim: &Aim) -> Got {
     const FIRST: u32 = 0x120;
     for slot in FIRST..FIRST + 8 {

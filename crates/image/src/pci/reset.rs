@@ -3,8 +3,8 @@
 use bulkhead_layout::pci::{COMMAND, INTX_OFF, Reset};
 use bulkhead_plan::{Function, ResetStep, Span};
 
-/// Writes that stop a function for good: no DMA first, no messages, then its reset. At the end it answers to accesses of its
-/// BARs again, which its owner's tables map.
+/// Writes that stop a function for good: no DMA first, no messages, then its reset. At the end it answers to accesses
+/// of its BARs again, which its owner's tables map.
 pub fn resets(function: &Function) -> Vec<Reset> {
     /// Milliseconds until a function has reset itself (PCIe 5.0, 6.6.2).
     const FLR_TIME: u32 = 100;
