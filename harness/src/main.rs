@@ -1,6 +1,6 @@
 //! The harness's command.
 
-use bulkhead_harness::{Failure, bare, bench, build, plot, rows::Rows, selftest, test};
+use bulkhead_harness::{Failure, bare, bench, build, numbers, plot, rows::Rows, selftest, test};
 use bulkhead_plan::Guest;
 use bulkhead_qemu::bochs::{self, Bochs};
 use clap::{Parser, Subcommand};
@@ -47,12 +47,18 @@ enum Command {
     },
     /// Measure everything that is promised; fails when a bound is not reached.
     Bench {
-        /// Only figures whose names begin so.
+        /// Only figures whose names begin so, or with one of several with commas between them.
         #[arg(long, default_value = "", hide_default_value = true)]
         only: String,
     },
     /// Print all rows.
     Table,
+    /// Say where the tables of docs/numbers.md differ from the rows; fails where they do.
+    Numbers {
+        /// Write the rows into the page.
+        #[arg(long)]
+        write: bool,
+    },
     /// Draw plots of the rows.
     Plot {
         /// Folder for the files.
@@ -150,6 +156,13 @@ fn run(options: &Options) -> Result<ExitCode, Failure> {
             }
             let reached = failures.is_empty() && figures.iter().all(bench::Figure::reached);
             Ok(if reached { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Numbers { write } => {
+            let compared = numbers::compare(&Rows::read(&results)?, *write)?;
+            compared.differ.iter().for_each(|lines| println!("{lines}"));
+            compared.missing.iter().for_each(|row| println!("in no table: {row}"));
+            let same = compared.differ.is_empty() || *write;
+            Ok(if same { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Command::Plot { dir } => {
             let drawn = plot::draw(&Rows::read(&results)?, dir)?;

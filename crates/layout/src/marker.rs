@@ -121,6 +121,8 @@ ids! {
     RESTART = 0x042 "monitor.restart";
     /// Boot code.
     BOOT = 0x043 "boot.instructions";
+    /// Another sandbox's ring, which takes a channel away.
+    DOORBELL = 0x044 "monitor.doorbell";
     /// A run of `stress-ng`.
     IO_STRESS = 0x050 "io.stress_ng";
     /// A run of `cyclictest`.

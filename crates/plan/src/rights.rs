@@ -1,6 +1,7 @@
 //! Rights over other sandboxes' lives, and what they can cost whom they are over: how often others' monitors may ring.
 
 use crate::{Plan, Sandbox};
+use bulkhead_layout::PAGE as PAGE_SIZE;
 use bulkhead_layout::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, REQUESTS, index};
 
 /// The manifest's keys of these rights, by [`index`] of their request.
@@ -71,6 +72,21 @@ impl Plan {
             any.then_some(Rings { sender, timed, consented })
         };
         self.sandboxes.iter().enumerate().filter_map(of)
+    }
+
+    /// Most instructions that a doorbell takes a core of a sandbox which ends no life: its monitor's, from the guest's
+    /// last one to its next. The dearest takes a slot away, so this counts the pages of its largest. `make bench`
+    /// measures it (`monitor.doorbell`); a processor's own time for exit, entry and emptied TLB comes on top.
+    #[must_use]
+    pub fn doorbell(&self, sandbox: usize) -> u64 {
+        /// Whatever there is; then for each sandbox of the system, slot, and page of a slot.
+        const EXIT: u64 = 600;
+        const SANDBOX: u64 = 100;
+        const SLOT: u64 = 100;
+        const PAGE: u64 = 20;
+        let slots = || self.slots.iter().filter(|slot| slot.concerns(sandbox));
+        let pages = slots().map(|slot| slot.len / PAGE_SIZE).max().unwrap_or(0);
+        EXIT + SANDBOX * self.sandboxes.len() as u64 + SLOT * slots().count() as u64 + PAGE * pages
     }
 
     /// How often others may interrupt a sandbox *while it lives*, by their rights over its life: a stop and a restart

@@ -28,8 +28,9 @@ pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
         if is_restarted {
             promises.push(caught(sandbox));
         } else {
-            let connects = outcome.baked.plan.slots.iter().any(|slot| slot.concerns(index));
-            promises.push(undisturbed(sandbox, &Own::of(plan, connects)));
+            let cores = outcome.snapshot.sandboxes.get(index).map(|seen| &seen.cores[..]);
+            let consents = cores.unwrap_or(&[]).iter().map(|core| core.consents).sum();
+            promises.push(undisturbed(sandbox, &Own::of(plan, consents)));
             promises.extend(unchanged(outcome, index));
             if outcome.baked.plan.multikernel {
                 continue;
@@ -104,29 +105,26 @@ fn rung(sandbox: &Sandbox) -> Option<Promise> {
 struct Own {
     cores: usize,
     linux: bool,
-    /// It has consented to channels made at run time.
-    connects: bool,
+    /// Offers of channels made at run time that it has made or accepted.
+    consents: u64,
 }
 
 impl Own {
-    fn of(plan: &bulkhead_plan::Sandbox, connects: bool) -> Self {
+    fn of(plan: &bulkhead_plan::Sandbox, consents: u64) -> Self {
         let linux = matches!(plan.guest, Guest::Linux { .. });
-        Self { cores: plan.cores.len(), linux, connects }
+        Self { cores: plan.cores.len(), linux, consents }
     }
 
-    /// Doorbells that its own doing, and others' rights, account for; `None`: any number. One core gets none but at
-    /// power-off. Several cores ring each other's monitors by NMI, INIT and SIPI, each an exit of the
-    /// sender's, counted as `ipi`.
-    fn doorbells(&self, sandbox: &Sandbox) -> Option<u64> {
-        if self.connects {
-            return None;
-        }
+    /// Doorbells that its own doing accounts for, and others' rings: those that their monitors counted, and the
+    /// manifest allows. One core rings itself at power-off only. Several cores ring each other's monitors by NMI, INIT
+    /// and SIPI, each an exit of the sender's, counted as `ipi`; and each time that a slot is taken from the guest.
+    fn doorbells(&self, sandbox: &Sandbox) -> u64 {
         let off = self.linux && sandbox.state == "stopped";
         let off = if off { POWER_OFF * self.cores as u64 } else { 0 };
-        // Others' that the manifest grants are judged by themselves: [`rung`].
+        // A sender that rang more often breaks a promise of its own, too: [`rung`].
         let granted: u64 = sandbox.doorbells.values().map(|rung| rung.rings.min(rung.most)).sum();
         let others = self.cores as u64 - 1;
-        Some(off + granted + since_launch(sandbox, "ipi") * others)
+        off + granted + (since_launch(sandbox, "ipi") + self.consents) * others
     }
 }
 
@@ -146,7 +144,8 @@ fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
     let alive = matches!(sandbox.state, "launching" | "running" | "stopped")
         || sandbox.exit_code == Some(0);
     let (rung, from_machine) = (since_launch(sandbox, "doorbell"), since_launch(sandbox, "other"));
-    let unrung = own.doorbells(sandbox).is_none_or(|most| rung <= most) && from_machine == 0;
+    let most = own.doorbells(sandbox);
+    let unrung = rung <= most && from_machine == 0;
     let held = alive && unrung && sandbox.restarts == 0 && sandbox.denials == 0;
     let mut detail = format!(
         "{}, {} restarts, {} denied accesses",
@@ -156,9 +155,8 @@ fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
         detail += &format!(", {rung} doorbells since the launch");
     }
     if !unrung {
-        let most = own.doorbells(sandbox).unwrap_or(rung);
         detail += &format!(
-            ": its own doing and others' rights account for {most}; {from_machine} SMI and INIT"
+            ": its own doing and others' rings account for {most}; {from_machine} SMI and INIT"
         );
     }
     promise(format!("{} is not disturbed", sandbox.name), held, detail)
@@ -298,7 +296,7 @@ mod tests {
         }
     }
 
-    const ONE: Own = Own { cores: 1, linux: false, connects: false };
+    const ONE: Own = Own { cores: 1, linux: false, consents: 0 };
 
     #[test]
     fn doorbells_count_from_the_launch_on_even_of_a_guest_that_never_says_that_it_is_ready() {
@@ -319,8 +317,25 @@ mod tests {
         assert!(undisturbed(&granted, &ONE).held);
         granted.doorbells.insert("warden".into(), Rung { rings: 3, most: 2 });
         assert!(!undisturbed(&granted, &ONE).held);
-        let consents = Own { connects: true, ..ONE };
-        assert!(undisturbed(&sandbox(&[("doorbell", 7)], &[]), &consents).held);
+    }
+
+    /// Who consents to channels is rung for as often as others' monitors say that they rang, and no more often than it
+    /// consented.
+    #[test]
+    fn doorbells_are_compared_with_rings_that_were_made() {
+        let held = |own: &Own, doorbells, rings, most| {
+            let mut victim = sandbox(&[("doorbell", doorbells)], &[]);
+            victim.doorbells.insert("owner".into(), Rung { rings, most });
+            undisturbed(&victim, own).held
+        };
+        let consents = Own { consents: 2, ..ONE };
+        assert!(held(&consents, 2, 2, 2) && held(&consents, 1, 2, 2));
+        assert!(!held(&consents, 2, 1, 2), "one that nobody made");
+        assert!(!held(&consents, 3, 3, 2), "one that nobody may make");
+        // Its other core empties its TLB each time.
+        let two = Own { cores: 2, ..consents };
+        assert!(held(&two, 4, 2, 2) && !held(&two, 5, 2, 2));
+        assert!(!undisturbed(&sandbox(&[("doorbell", 1)], &[]), &consents).held);
     }
 
     #[test]

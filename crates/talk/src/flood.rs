@@ -7,10 +7,11 @@ use bulkhead_channel_memory::typed::Pair;
 /// From one message to the next.
 const PACE: u64 = 1_000_000;
 
-/// Rings for `ms` milliseconds, whether anybody asks for it or not, and sends a message now and then. It begins when
-/// somebody has agreed to a session: where processors are emulated, it leaves little of them to who is booting.
+/// Rings for `ms` milliseconds, whether anybody asks for it or not, and sends a message every `pace` nanoseconds, or
+/// now and then. It begins when somebody has agreed to a session: where processors are emulated, it leaves little of them to who is booting.
 pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let end = host.now() + 1_000_000 * host.number("ms")?;
+    let pace = host.number("pace").unwrap_or(PACE);
     let mut out = Out::open(pair)?;
     let mut caller = host.caller(pair)?;
     let (mut number, mut due, mut rings) = (0, host.now(), 0u64);
@@ -25,7 +26,7 @@ pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
                 Err(Stop::Left) => break,
                 Err(_) => {}
             }
-            due += PACE;
+            due += pace;
         }
         if number > 0 {
             caller.ring();

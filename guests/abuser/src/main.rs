@@ -1,11 +1,15 @@
 //! Abuses rights that the manifest gives it, each without a pause: `do=RIGHT,RIGHT...` of `start`, `stop`, `restart`,
-//! `observe`, `slots`, `lines` and `channels`, each for `ms=MILLISECONDS` (default 20). The victim is the
+//! `observe`, `slots`, `taken`, `lines` and `channels`, each for `ms=MILLISECONDS` (default 20). The victim is the
 //! sandbox `target=INDEX` (default 0), which it waits for first, and `pause=MILLISECONDS` (default 5) more.
+//! `slots` takes back offers that nobody has accepted; `taken` those that the victim has, around its releases.
+//! `nothing` computes, for comparison.
 //! Prints what it did; exit code 0 if there was something to abuse in each.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
 use bulkhead_sdk::layout::report::State;
+use bulkhead_sdk::layout::telemetry;
+use bulkhead_sdk::link::Phase;
 use bulkhead_sdk::window::{self, Window};
 use bulkhead_sdk::{Context, apic, hypercall, interrupt, line, link, println, time};
 use core::sync::atomic::Ordering;
@@ -18,6 +22,12 @@ const VECTOR: u8 = 0x50;
 /// IOAPIC: an entry that is masked, and the first entry's register.
 const MASKED: u32 = 1 << 16;
 const FIRST: u32 = 0x10;
+/// Earliest and latest that a slot is taken back before and after a release, ns, and from one time to the next.
+const BEFORE: u64 = 25_000;
+const AFTER: u64 = 5_000;
+const STEP: u64 = 67;
+/// After this where no telemetry says when, ns: the victim has gone on by then.
+const SOON: u64 = 50_000;
 
 /// How often it was done, and how often to some effect.
 #[derive(Default)]
@@ -51,6 +61,30 @@ fn offer(context: Context, target: u32) -> bool {
     link::offer(context, target, 1).is_ok_and(|slot| slot.close().is_ok())
 }
 
+/// When the victim's next release is due, by its telemetry; now if it says nothing.
+fn release(context: Context) -> u64 {
+    let words = window::channel(context, "telemetry").map_or(&[][..], |window| window.words());
+    let Some(record) = telemetry::read(words) else { return time::tsc() + time::ticks(SOON) };
+    let period = record.period_ns.max(1);
+    // It was published a moment ago, of which the steps take care.
+    time::tsc() + time::ticks(period - record.time_ns % period)
+}
+
+/// Offers a channel, and takes it back once it has been accepted: a doorbell of the victim's, as near to its next
+/// release as `number` says.
+fn take(context: Context, target: u32, number: u64) -> bool {
+    let Ok(slot) = link::offer(context, target, 1) else { return false };
+    let patience = time::tsc() + time::ticks(3 * MILLISECOND);
+    while slot.state().other != Phase::Open && time::tsc() < patience {}
+    let accepted = slot.state().other == Phase::Open;
+    if accepted {
+        let after = number * STEP % (BEFORE + AFTER);
+        let due = release(context) - time::ticks(BEFORE) + time::ticks(after);
+        while time::tsc() < due {}
+    }
+    slot.close().is_ok() && accepted
+}
+
 /// Opens and masks its line: each takes the lock of the machine's IOAPIC.
 fn line(own: u32) -> bool {
     line::write(FIRST + 2 * own, u32::from(VECTOR));
@@ -66,6 +100,14 @@ fn abuse(context: Context, right: &str, target: u32, end: u64) -> Done {
         "stop" => until(end, || ask(target, CONTROL_STOP) | ask(target, CONTROL_START)),
         "observe" => until(end, || window::all(context).filter(|one| read(Some(*one))).count() > 0),
         "slots" => until(end, || offer(context, target)),
+        "taken" => {
+            let mut number = 0;
+            until(end, || {
+                number += 1;
+                take(context, target, number)
+            })
+        }
+        "nothing" => until(end, || true),
         "lines" => {
             let own = info.lines.trailing_zeros();
             interrupt::set(VECTOR, |_, _| {});

@@ -3,11 +3,13 @@
 //!
 //! Arguments: `seconds=N` flies so long, prints a summary and exits; without it
 //! the flight never ends. `substeps=N` changes how finely the airframe is
-//! integrated, which is what fills 40 % of the period.
+//! integrated, which is what fills 40 % of the period. With `accept` it accepts, between releases, each channel that
+//! it is offered at run time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod pilot;
 
+use bulkhead_sdk::link::{self, Phase};
 use bulkhead_sdk::time::Periodic;
 use bulkhead_sdk::{Context, hypercall, interrupt, mark, marker, println, time};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -49,6 +51,20 @@ fn released(_: &mut interrupt::Frame, entered: u64) {
     mark!(marker::VALUE | marker::id::FLIGHT_JITTER, late);
 }
 
+/// Accepts what is offered, and forgets what was taken back: some hypercalls of its own choice.
+fn consent(context: Context) {
+    for slot in link::slots(context).filter(|slot| !slot.mine) {
+        let state = slot.state();
+        if state.own == Phase::Gone {
+            // It is closed, or the next look closes it.
+            let _ = slot.close();
+        } else if state.offered(context.info().sandbox) {
+            // It may have been taken back meanwhile.
+            let _ = slot.accept(state.epoch);
+        }
+    }
+}
+
 /// Sleeps until a release number above `seen`; returns it.
 fn wait_beyond(seen: u64) -> u64 {
     interrupt::disable();
@@ -65,6 +81,7 @@ fn wait_beyond(seen: u64) -> u64 {
 fn guest(context: Context) -> u32 {
     let releases = context.arg_u64("seconds").map(|s| s * 1_000);
     let substeps = context.arg_u64("substeps").unwrap_or(SUBSTEPS).max(1) as u32;
+    let consents = context.arg("accept").is_some();
     let mut pilot = Pilot::new(context, PERIOD_NS, substeps);
     println!(
         "flight: incarnation {}, 1 kHz, telemetry {}",
@@ -87,6 +104,9 @@ fn guest(context: Context) -> u32 {
         mark!(marker::END | marker::id::FLIGHT_RELEASE);
         pilot.account(time::tsc() - began);
         served = now;
+        if consents {
+            consent(context);
+        }
         if pilot.record().releases == BOOT_RELEASES {
             hypercall::ready();
             mark!(marker::EVENT | marker::id::START);

@@ -2,11 +2,12 @@
 //! an own core, each as one instruction between two markers. Without the
 //! measuring plugin it prints TSC ticks.
 //!
-//! Arguments: `rounds=N` (default 100).
+//! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead: so often it accepts the channel
+//! that it is offered at run time, and its owner takes it back.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::hypercall::NULL;
-use bulkhead_sdk::{Context, apic, cores, hypercall, interrupt, mark, marker, println, time};
+use bulkhead_sdk::{Context, apic, cores, hypercall, interrupt, link, mark, marker, println, time};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,8 +44,43 @@ fn least(rounds: u64, f: impl Fn() -> u64) -> u64 {
     (0..rounds).map(|_| f()).min().unwrap_or(0)
 }
 
+/// Accepts a channel and looks at its own page there, which is another one as soon as a doorbell has taken the channel
+/// away. Between the markers there is no other exit.
+fn rung(context: Context, rounds: u64) -> u32 {
+    let me = context.info().sandbox;
+    let offered = || {
+        link::slots(context).find_map(|slot| Some((slot, slot.state())).filter(|s| s.1.offered(me)))
+    };
+    for round in 1..=rounds {
+        let (slot, state) = loop {
+            if let Some(found) = offered() {
+                break found;
+            }
+            time::sleep(10_000);
+        };
+        // Its last page is the one that this end writes.
+        let Some(word) = slot.words().last() else { return 1 };
+        if slot.accept(state.epoch).is_err() {
+            println!("micro: an offer was taken back too soon");
+            return 1;
+        }
+        word.store(round, Ordering::Relaxed);
+        mark!(marker::BEGIN | marker::id::DOORBELL);
+        while word.load(Ordering::Relaxed) == round {}
+        mark!(marker::END | marker::id::DOORBELL);
+        if slot.close().is_err() {
+            println!("micro: there is nothing to close");
+            return 1;
+        }
+    }
+    0
+}
+
 fn guest(context: Context) -> u32 {
     let rounds = context.arg_u64("rounds").unwrap_or(100);
+    if context.arg("rung").is_some() {
+        return rung(context, rounds);
+    }
     let info = context.info();
     interrupt::set(VECTOR, |_, _| {
         ARRIVED.fetch_add(1, Ordering::Release);

@@ -17,6 +17,8 @@ pub enum Must {
     Above(f64),
     /// The value, at most; and the ratio is exactly 1.
     AtMostAndAlike(f64),
+    /// The lower quartile of many rounds, at most; and what it is: of figures that the host's load is in.
+    Often(f64, f64),
     /// Nothing: it is reported only.
     Reported,
 }
@@ -68,6 +70,7 @@ impl Figure {
             Must::Above(more) => {
                 self.row.baseline.is_some_and(|baseline| self.row.value <= baseline + more)
             }
+            Must::Often(most, seen) => seen <= most,
             Must::Reported => true,
         }
     }
@@ -82,6 +85,9 @@ impl Figure {
             Must::Ratio(from, to) => Some(format!("ratio {from} to {to}")),
             Must::Times(most) => Some(format!("ratio at most {most}")),
             Must::Above(more) => Some(format!("at most {more} above the baseline")),
+            Must::Often(most, _) => {
+                Some(format!("at most {most:.3} in the best quarter of the rounds"))
+            }
             Must::Reported => None,
         }
     }

@@ -13,11 +13,23 @@ use bulkhead_qemu::counts::Distribution;
 /// clock boots for six seconds before it can be a load.
 pub(super) const ALONE: u64 = 2;
 const LOADED: u64 = 8;
+/// Instructions of an interrupt of the SDK for bare guests until its handler looks at the clock: there are 52, and this
+/// is a tenth more. They were 47 until the entry saved the vector registers that messages are copied by (a message of
+/// 64 bytes takes 60 instructions since); nothing of the host is in them.
+const ENTRY: f64 = 58.0;
 /// In the loaded system: the core that it flies on, and Linux's.
 const CORE: u64 = 2;
 const LINUX: u64 = 0;
 
-/// Jitter of both, and the exits of the loaded one.
+/// Jitter where nobody else is: what the interrupt's own instructions take, and the same in each run.
+pub fn idle() -> Found {
+    let (late, note, missed) = releases(&alone("flight-idle")?, ALONE)?;
+    let row = Row::new("flight.jitter_idle", "ns", late.max as f64);
+    let note = format!("{note}, {missed} missed");
+    Ok(vec![Figure::new(row).must(Must::AtMost(ENTRY)).note(note)])
+}
+
+/// Jitter beside others against none, and the exits of the loaded one.
 pub fn jitter() -> Found {
     let seconds = |n: u64| format!("seconds={n}");
     let alone = alone("flight")?;
@@ -41,9 +53,6 @@ pub fn jitter() -> Found {
         work as f64 / 1e9
     );
     Ok(vec![
-        Figure::new(jitter("flight.jitter_idle", &idle.0))
-            .must(Must::AtMost(selftest::IDLE as f64))
-            .note(idle.1),
         Figure::new(jitter("flight.jitter_loaded", &busy.0).against(idle.0.max as f64))
             .must(Must::Above(selftest::BUSY[0] as f64))
             .note(format!("{}, {neighbours}", busy.1)),

@@ -82,11 +82,18 @@ pub const SHORT: [Part; 14] = [
 
 /// The others; the longest come first.
 const LONG: &[Part] = &[
-    part(&["flight.jitter_io"], io::jitter),
     part(
-        &["flight.jitter_idle", "flight.jitter_loaded", "flight.missed", "exits.flight"],
-        flight::jitter,
+        &[
+            "monitor.doorbell",
+            "monitor.doorbell_sandboxes",
+            "monitor.doorbell_slots",
+            "monitor.doorbell_pages",
+        ],
+        monitor::doorbells,
     ),
+    part(&["flight.jitter_idle"], flight::idle),
+    part(&["flight.jitter_io"], io::jitter),
+    part(&["flight.jitter_loaded", "flight.missed", "exits.flight"], flight::jitter),
     part(&["sched.oracle_"], sched::oracle),
     part(&["io.blk", "io.net", "io.monitor"], io::requests),
     part(&["exits.linux_io", "exits.linux_boot_io"], io::exits),
@@ -116,7 +123,10 @@ const LONG: &[Part] = &[
     part(&["channel.message", "channel.spin_kick"], channel::messages),
     part(&["channel.doorbell", "exits.channel_"], channel::doorbell),
     part(&["channel.flood", "flight.jitter_right_bells"], channel::flood),
-    part(&rights::ROWS, rights::all),
+    part(&["flight.jitter_right_networks"], channel::network),
+    part(&rights::DEADLY_ROWS, rights::deadly),
+    part(&rights::ALIVE_ROWS, rights::alive),
+    part(&["flight.jitter_right_accepted"], rights::accepted),
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
     part(&["channel.tcp_"], tcp::streams),
@@ -134,13 +144,13 @@ const fn part(rows: &'static [&'static str], measure: fn() -> Found) -> Part {
     Part { rows, measure }
 }
 
-/// Runs every part that may find a figure with this prefix. What failed is told
+/// Runs every part that may find a figure with one of these prefixes, with commas between them. What failed is told
 /// in words, after the figures.
 #[must_use]
 pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
-    let wanted = |part: &&Part| {
-        part.rows.iter().any(|name| name.starts_with(only) || only.starts_with(name))
-    };
+    let only: Vec<&str> = only.split(',').collect();
+    let one = |name: &str| only.iter().any(|only| name.starts_with(only) || only.starts_with(name));
+    let wanted = |part: &&Part| part.rows.iter().any(|name| one(name));
     let parts: Vec<_> = LONG.iter().chain(&SHORT).filter(wanted).collect();
     let queue: Mutex<VecDeque<usize>> = Mutex::new((0..parts.len()).collect());
     let found = Mutex::new(Vec::new());
@@ -164,7 +174,7 @@ pub fn run(only: &str) -> (Vec<Figure>, Vec<String>) {
     for (n, part) in ALONE.iter().filter(wanted).enumerate() {
         measure(parts.len() + n, part);
     }
-    sort(found.into_inner().unwrap_or_else(PoisonError::into_inner), only)
+    sort(found.into_inner().unwrap_or_else(PoisonError::into_inner), &only)
 }
 
 fn next(queue: &Mutex<VecDeque<usize>>) -> Option<usize> {
@@ -174,7 +184,7 @@ fn next(queue: &Mutex<VecDeque<usize>>) -> Option<usize> {
 /// Figures in an order that does not depend on who was first.
 fn sort(
     mut found: Vec<(usize, Result<Vec<Figure>, String>)>,
-    only: &str,
+    only: &[&str],
 ) -> (Vec<Figure>, Vec<String>) {
     found.sort_by_key(|(n, _)| *n);
     let (mut figures, mut failures) = (Vec::new(), Vec::new());
@@ -184,7 +194,7 @@ fn sort(
             Err(why) => failures.push(why),
         }
     }
-    figures.retain(|figure: &Figure| figure.row.name.starts_with(only));
+    figures.retain(|figure: &Figure| only.iter().any(|only| figure.row.name.starts_with(only)));
     figures.sort_by(|a, b| a.row.name.cmp(&b.row.name));
     (beside(figures), failures)
 }

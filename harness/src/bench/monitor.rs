@@ -32,6 +32,57 @@ pub fn calls() -> Found {
     Ok(vec![one(id::HYPERCALL, "monitor.hypercall", 60.0)?, one(id::ICR, "monitor.icr", 80.0)?])
 }
 
+/// A doorbell that takes a channel away, the dearest that ends no life: all of it is the monitor's of whom it is rung
+/// for. Once with as little as there can be, and once with more of each that it takes longer for.
+pub fn doorbells() -> Found {
+    Ok(vec![
+        doorbell("monitor.doorbell", "doorbell", [1, 1], "4 KiB")?,
+        doorbell("monitor.doorbell_sandboxes", "doorbell-sandboxes", [7, 1], "4 KiB")?,
+        doorbell("monitor.doorbell_slots", "doorbell-slots", [1, 16], "4 KiB")?,
+        doorbell("monitor.doorbell_pages", "doorbell-pages", [1, 1], "1 MiB")?,
+    ])
+}
+
+/// The same with so many other sandboxes and slots of a size.
+fn doorbell(
+    name: &str,
+    dir: &'static str,
+    [others, slots]: [usize; 2],
+    size: &str,
+) -> Result<Figure, Failure> {
+    const CORES: &str = "cores = [0, 1]\nmemory = \"4 MiB\"\n";
+    let bare = |name: &str, core: usize, program: &str, more: &str| {
+        format!(
+            "[[sandbox]]\nname = \"{name}\"\nguest = {{ kind = \"bare\", program = \"artifact:{program}\"{more}\ncores = [{core}]\nmemory = \"4 MiB\"\n"
+        )
+    };
+    let does = format!(
+        ", args = \"do=taken ms=1000 blind=1\" }}\nmay_connect = {{ to = [\"micro\"], slots = {slots}, size = \"{size}\" }}"
+    );
+    let mut text = CORES.replace("[0, 1]", "[0]") + &bare("owner", 1, "abuser", &does);
+    for other in 2..=others {
+        text += &bare(&format!("other{other}"), other, "hello", " }");
+    }
+    let ran = System::new("micro", dir)
+        .changed(CORES, text)
+        .changed(
+            "[[sandbox]]\nname = \"micro\"",
+            "[run]\nends_with = [\"micro\"]\n\n[[sandbox]]\nname = \"micro\"",
+        )
+        .with("micro", "rung")
+        .run()?;
+    let spans = ran.counts.span(id::DOORBELL).filter(|d| d.n >= 50);
+    let found = spans.ok_or("too few doorbells")?;
+    if found.vmruns != found.n {
+        return Err(format!("{} exits for {} doorbells", found.vmruns, found.n).into());
+    }
+    let each = found.privileged as f64 / found.n as f64;
+    let most = ran.outcome.baked.plan.doorbell(0);
+    let note =
+        format!("beside {others} sandboxes, with {slots} slots of {size}; mean of {}", found.n);
+    Ok(Figure::new(Row::new(name, "instructions", each)).must(Must::AtMost(most as f64)).note(note))
+}
+
 /// From before a violation to the first instruction of the next life, less the
 /// zeroing and copying of the memory. One core runs, so the TSC ticks that its
 /// monitor notes around these are its instructions.

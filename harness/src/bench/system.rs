@@ -145,10 +145,14 @@ impl System {
         Ok(Ran { outcome, counts })
     }
 
+    /// Its image, without running it.
+    pub fn baked(&self) -> Result<bulkhead_image::Baked, Failure> {
+        Ok(bulkhead_run::build(&self.checked()?, &build::target().join("artifacts"))?)
+    }
+
     /// Runs its first sandbox's Linux on the bare machine, until COM2 shows a text.
     pub fn run_bare(&self, until: &str) -> Result<(Counts, String), Failure> {
-        let plan: Plan =
-            bulkhead_run::build(&self.checked()?, &build::target().join("artifacts"))?.plan;
+        let plan: Plan = self.baked()?.plan;
         let sandbox = plan.sandboxes.first().ok_or("a system without sandboxes")?;
         let dir = dir(&format!("{}-bare", self.dir));
         let mut machine = bare::machine(sandbox, &plan.machine, &plan.drives, &dir)?;

@@ -1,6 +1,7 @@
 //! What reading and writing a mailbox of 256 bytes costs above copying them: one thread,
 //! in cycles of the time-stamp counter, so that nobody's cache misses are in it.
 
+use crate::quantile;
 use bulkhead_channel::mailbox::{Reader, Writer};
 use bulkhead_channel_memory::Mapping;
 use std::arch::x86_64::{_mm_lfence, _rdtsc};
@@ -45,7 +46,7 @@ pub fn measure(rounds: u32) {
     // As many slots to copy to as the mailbox has.
     let mut slots = [[0u8; 256]; 4];
     writer.write(&state).expect("fits");
-    let mut least = [f64::MAX; 5];
+    let mut all = [const { Vec::new() }; 5];
     for _ in 0..rounds {
         let cycles = [
             turn(|n| slots[n as usize & 3] = *black_box(&state)),
@@ -64,12 +65,21 @@ pub fn measure(rounds: u32) {
                 black_box(reader.read(black_box(&mut got))).expect("there is one");
             }),
         ];
-        for (least, cycles) in least.iter_mut().zip(cycles) {
-            *least = least.min(cycles);
+        for (all, cycles) in all.iter_mut().zip(cycles) {
+            all.push(cycles);
         }
     }
-    let [copy, write, same, copies, both] = least;
-    println!("channel.mailbox_256_write cycles {write:.1} {copy:.1} memcpy");
-    println!("channel.mailbox_256_read cycles {same:.1} {copy:.1} memcpy");
-    println!("channel.mailbox_256_both cycles {both:.1} {copies:.1} memcpy, twice");
+    let [copy, write, same, copies, both] = &all;
+    let print = |what: &str, ours: &[f64], than: &[f64], name: &str| {
+        let more: Vec<_> = ours.iter().zip(than).map(|(a, b)| a - b).collect();
+        println!(
+            "channel.mailbox_256_{what} cycles {:.1} {:.1} {:.1} {name}",
+            quantile(ours, 0.5),
+            quantile(than, 0.5),
+            quantile(&more, 0.25)
+        );
+    };
+    print("write", write, copy, "memcpy");
+    print("read", same, copy, "memcpy");
+    print("both", both, copies, "memcpy, twice");
 }
