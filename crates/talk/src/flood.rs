@@ -8,7 +8,8 @@ use bulkhead_channel_memory::typed::Pair;
 const PACE: u64 = 1_000_000;
 
 /// Rings for `ms` milliseconds, whether anybody asks for it or not, and sends a message every `pace` nanoseconds, or
-/// now and then. It begins when somebody has agreed to a session: where processors are emulated, it leaves little of them to who is booting.
+/// now and then. It begins when somebody has agreed to a session: where processors are emulated, it leaves little of
+/// them to who is booting.
 pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let end = host.now() + 1_000_000 * host.number("ms")?;
     let pace = host.number("pace").unwrap_or(PACE);

@@ -244,9 +244,9 @@ fn figure(line: &str) -> Result<Figure, Failure> {
     Ok(Figure::new(row).must(bound(name, judged)).note(note))
 }
 
-/// Time of ours by that of the best of the others, so less is better: 1.0 and 1.2 times as fast; of a mailbox the cycles
-/// above a copy. The host's load is in each round, so the lower quartile of all rounds is judged: three quarters have to
-/// be worse to fail. Batches against batches are reported, and so is what is two operations at once.
+/// Time of ours by that of the best of the others, so less is better: 1.0 and 1.2 times as fast; of a mailbox the
+/// cycles above a copy. The host's load is in each round, so the lower quartile of all rounds is judged: three quarters
+/// have to be worse to fail. Batches against batches are reported, and so is what is two operations at once.
 fn bound(name: &str, judged: f64) -> Must {
     match name.rsplit('_').next() {
         Some("copy" | "place" | "trip") => Must::Often(1.0, judged),

@@ -1,7 +1,7 @@
 //! Abuse of rights: a flight controller's worst jitter beside a holder that uses one without a pause, a row for each.
 //!
-//! All runs have one system, in which the neighbour holds every right over the flight, and only what it does differs. So
-//! the baseline is the same holder doing nothing with them. `bells` and `networks` are rows of [`super::channel`]: a
+//! All runs have one system, in which the neighbour holds every right over the flight, and only what it does differs.
+//! So the baseline is the same holder doing nothing with them. `bells` and `networks` are rows of [`super::channel`]: a
 //! kernel takes their interrupts on an account that the manifest bounds.
 
 use super::Found;
