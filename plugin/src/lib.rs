@@ -15,9 +15,10 @@
 //! of RAM that every event carries as they are then), `clocks=TSC_KHZ:TIMER_HZ`
 //! (see `shell::tell_clocks`; for baselines).
 //!
-//! With `cover=START-END@TAG:FILE`, repeated, it counts nothing, and cores may run in parallel: it notes which
+//! With `cover=START-END@NEWS:FILE`, repeated, it counts nothing, and cores may run in parallel: it notes which
 //! instructions at these physical addresses QEMU has translated, which it does when they are to run for the first
-//! time. The file holds a 64-bit word for each byte of the text: 0, or 1 + the word of RAM at TAG as it was then. A
+//! time. The file holds a byte for each byte of the text, 1 if it was; and the 64-bit word of RAM at NEWS grows by 1
+//! with each new instruction, so that a guest can tell which of its doings reached it. A
 //! block is translated whole, so what lies behind an instruction that faults counts, too: monitors don't fault.
 //!
 //! Lines, by `kind`: `vcpu` (the counters at the time of writing), `event`,

@@ -2,13 +2,13 @@
 
 use crate::gather::CLASSES;
 
-/// A text, and the file that says which of it has been translated: a 64-bit word for each byte.
+/// A text, and the file that says which of it has been translated: a byte for each byte.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cover {
     /// Physical addresses `[start, end)`.
     pub text: (u64, u64),
-    /// Physical address of the word that is noted.
-    pub tag: u64,
+    /// Physical address of the word that counts what is new.
+    pub news: u64,
     /// The file.
     pub file: String,
 }
@@ -102,15 +102,15 @@ impl Options {
     }
 
     fn cover(&mut self, value: &str) -> Result<(), String> {
-        let bad = || format!("cover={value:?}: expected START-END@TAG:FILE");
+        let bad = || format!("cover={value:?}: expected START-END@NEWS:FILE");
         let (text, rest) = value.split_once('@').ok_or_else(bad)?;
         let (start, end) = text.split_once('-').ok_or_else(bad)?;
-        let (tag, file) = rest.split_once(':').ok_or_else(bad)?;
+        let (news, file) = rest.split_once(':').ok_or_else(bad)?;
         let text = (number(start)?, number(end)?);
         if text.0 >= text.1 || file.is_empty() {
             return Err(bad());
         }
-        self.cover.push(Cover { text, tag: number(tag)?, file: file.to_owned() });
+        self.cover.push(Cover { text, news: number(news)?, file: file.to_owned() });
         Ok(())
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let cover = "cover=0x1000-0x1100@0x2000:f";
         let options = Options::parse(["out=o", "ram=r", cover].into_iter()).expect("valid");
         let text = (0x1000, 0x1100);
-        assert_eq!(options.cover, [Cover { text, tag: 0x2000, file: "f".into() }]);
+        assert_eq!(options.cover, [Cover { text, news: 0x2000, file: "f".into() }]);
         let also_counted = ["out=o", "ram=r", cover, "range=a:1-2"];
         assert!(Options::parse(also_counted.into_iter()).is_err());
     }

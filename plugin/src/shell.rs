@@ -198,15 +198,20 @@ impl Plugin {
     }
 
     fn word(&self, pa: u64) -> Option<u64> {
+        // SAFETY: inside a mapping of the RAM that QEMU keeps as long as it runs;
+        // guests write there, but on this thread.
+        Some(unsafe { std::ptr::read_volatile(self.place(pa)?) })
+    }
+
+    /// Where a word of RAM is mapped.
+    fn place(&self, pa: u64) -> Option<*const u64> {
         let split = self.options.split;
         let at = if pa < split { pa } else { pa.checked_sub(1 << 32)? + split };
         let inside = |&&(start, end, offset): &&(u64, u64, u64)| {
             offset <= at && at + 8 <= offset + (end - start)
         };
         let (start, _, offset) = self.ram()?.iter().find(inside)?;
-        // SAFETY: inside a mapping of the RAM that QEMU keeps as long as it runs;
-        // guests write there, but on this thread.
-        Some(unsafe { std::ptr::read_volatile((start + at - offset) as *const u64) })
+        Some((start + at - offset) as *const u64)
     }
 
     /// Physical address of an instruction, from where it lies in QEMU.
@@ -220,18 +225,24 @@ impl Plugin {
     }
 
     /// Notes that an instruction is translated, which is when it is about to run for the first time, or again after
-    /// it was forgotten. The first one counts: 1 + the tag.
+    /// it was forgotten. The first one counts, and is told to the machine.
     fn cover(&self, pa: u64, len: usize) {
         for (cover, file) in self.options.cover.iter().zip(&self.covered) {
             let (true, Some(file)) = ((cover.text.0..cover.text.1).contains(&pa), file) else {
                 continue;
             };
-            let tag = self.word(cover.tag).unwrap_or(0).wrapping_add(1);
-            let at = (pa - cover.text.0) * 8;
-            let mut word = [0; 8];
-            let known = file.read_exact_at(&mut word, at).is_ok() && word != [0; 8];
-            if !known && file.write_all_at(&tag.to_le_bytes().repeat(len), at).is_err() {
+            let at = pa - cover.text.0;
+            let mut byte = [0];
+            if file.read_exact_at(&mut byte, at).is_ok() && byte != [0] {
+                continue;
+            }
+            if file.write_all_at(&vec![1; len], at).is_err() {
                 eprintln!("bulkhead plugin: {}: cannot be written", cover.file);
+            }
+            if let Some(news) = self.place(cover.news) {
+                // SAFETY: 8 aligned bytes of RAM that QEMU keeps mapped, writable; everybody's accesses there are
+                // atomic.
+                unsafe { AtomicU64::from_ptr(news.cast_mut()) }.fetch_add(1, Relaxed);
             }
         }
     }

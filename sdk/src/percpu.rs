@@ -106,6 +106,8 @@ pub(crate) unsafe fn enter(index: usize) {
         let limit = size_of::<Task>() as u64 - 1;
         (*core).this = core as u64;
         (*core).index = index as u64;
+        // A core that an INIT took out of a capture starts without one.
+        (*core).capture = crate::fault::Capture::NONE;
         (*core).task.rsp0 = (&raw const (*core).stack) as u64;
         (*core).task.io_map = size_of::<Task>() as u16;
         (*core).gdt = [

@@ -72,8 +72,8 @@ pub enum Serial {
 pub struct Cover {
     /// Physical addresses of its first byte and behind its last one.
     pub text: (u64, u64),
-    /// Physical address of a word of RAM that is noted with each instruction.
-    pub tag: u64,
+    /// Physical address of a word of RAM that grows by 1 with each new instruction.
+    pub news: u64,
     /// The file.
     pub file: PathBuf,
 }
@@ -299,8 +299,8 @@ impl Machine {
         for (address, count) in &plugin.words {
             let _ = write!(text, ",words={address:#x}:{count}");
         }
-        for Cover { text: (start, end), tag, file } in &plugin.cover {
-            let _ = write!(text, ",cover={start:#x}-{end:#x}@{tag:#x}:{}", file.display());
+        for Cover { text: (start, end), news, file } in &plugin.cover {
+            let _ = write!(text, ",cover={start:#x}-{end:#x}@{news:#x}:{}", file.display());
         }
         if let Some((tsc_khz, timer_hz)) = plugin.clocks {
             let _ = write!(text, ",clocks={tsc_khz}:{timer_hz}");

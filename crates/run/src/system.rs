@@ -49,7 +49,7 @@ pub struct Options {
     /// Counting plugin; ranges of monitors are added.
     pub plugin: Option<PathBuf>,
     /// With the plugin: sandboxes whose monitors' text it covers instead of counting anything, each with the
-    /// guest-physical address of the tag; the file is `coverN` in the folder, by sandbox.
+    /// guest-physical address of the word that counts what is new; the file is `coverN` in the folder, by sandbox.
     pub cover: Vec<(usize, u64)>,
     /// Asked again and again; once it says so, the run ends without an error.
     pub stop: Option<Box<dyn Fn() -> bool>>,
@@ -274,14 +274,14 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
 
 /// The monitors' texts that are to be covered.
 fn covered(baked: &Baked, options: &Options, cover: &[(usize, u64)]) -> Vec<Cover> {
-    let of = |&(index, tag): &(usize, u64)| {
+    let of = |&(index, news): &(usize, u64)| {
         let (pa, len) = *baked.map.texts.get(index)?;
         let ram = baked.plan.sandboxes[index]
             .ram
             .iter()
-            .find(|ram| tag.wrapping_sub(ram.gpa) < ram.len)?;
+            .find(|ram| news.wrapping_sub(ram.gpa) < ram.len)?;
         let file = options.dir.join(format!("cover{index}"));
-        Some(Cover { text: (pa, pa + len), tag: tag - ram.gpa + ram.hpa, file })
+        Some(Cover { text: (pa, pa + len), news: news - ram.gpa + ram.hpa, file })
     };
     cover.iter().filter_map(of).collect()
 }

@@ -1,41 +1,65 @@
-//! Executes what the test driver hands it, on all cores of its sandbox ([`fuzz_guest`]). What an operation raises is
-//! caught; what it breaks, a restart mends.
+//! Makes random exits, on some or all cores of its sandbox ([`fuzz_guest`]). What an operation raises is caught; what it
+//! breaks, a restart mends, and the life that follows goes on where the book says.
 //!
-//! With `keeper` it starts and restarts others, as the driver says; its last command ends it.
+//! Arguments: `seed=N`; `functions=A,B,…`, bus, device and function of what to configure, in hexadecimal. With `keep=A,B`
+//! it starts and restarts those sandboxes, by index, until the driver ends it.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
-use bulkhead_sdk::{Context, apic, cores, cpu, fault, hypercall, interrupt, paging, time};
+mod keep;
+
+use bulkhead_sdk::layout::load::{HEAD, Head, MAGIC, PROGRAM_GPA, sum};
+use bulkhead_sdk::layout::map::ECAM_GPA;
+use bulkhead_sdk::{Context, apic, cores, cpu, fault, interrupt, paging, pci, time, window};
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
+use fuzz_guest::code::{BACK, RETURN, TABLE};
+use fuzz_guest::make::{Aims, IOAPIC, Maker, OUTSIDE};
+use fuzz_guest::random::Random;
 use fuzz_guest::{
-    BACK, CODE, CORES, Command, DONE, OPEN, OPS, OPS_COUNT, OPS_MOST, Op, READY, SNIPPET,
-    SNIPPETS_MOST, STAGE, TAKEN, USER, WANTED,
+    BOOK, CODE, CORES, CORPUS, INPUT, NEWS, OPEN, Op, READY, SNIPPET, SNIPPETS, TOLD, USER, book,
 };
 
 bulkhead_sdk::entry!(guest);
 
-const PATIENCE: u64 = 5_000_000;
+/// Operations after which a core looks after itself; and the first one after the others.
+const ROUND: u64 = 256;
+/// Rounds of the first core in a life, at least and at most.
+const ROUNDS: core::ops::Range<usize> = 4..64;
+/// Nanoseconds to wait for the audit, and without an operation of another core until it is started anew.
+const AUDIT: u64 = 30_000_000;
+const SILENCE: u64 = 5_000_000;
 /// Selectors of the SDK's segments at CPL 3.
 const USER_DATA: u64 = 0x18 | 3;
 const USER_CODE: u64 = 0x20 | 3;
 /// RFLAGS at CPL 3: IOPL 3, so that the monitor decides on ports and not the processor.
 const USER_FLAGS: u64 = 0x3002;
 
-/// By core: number of the input that it works at, 0 if at none; and of the last one that it was through with.
-static WORKS: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
-static THROUGH: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+/// Address of the book.
+static PLACE: AtomicU64 = AtomicU64::new(0);
+/// Cores that take part in this life.
+static TAKE_PART: AtomicU64 = AtomicU64::new(1);
 
-/// A word of the mail.
-fn mail(at: u64) -> &'static AtomicU64 {
-    // SAFETY: own RAM beyond the program, aligned; the driver writes it, too.
+/// A word of memory that somebody else reads or writes, too.
+fn word(at: u64) -> &'static AtomicU64 {
+    // SAFETY: own RAM beyond the program, or the book: both are mapped, aligned, and only accessed by atomics.
     unsafe { &*(at as *const AtomicU64) }
+}
+
+/// A word of the book.
+fn noted(offset: u64) -> &'static AtomicU64 {
+    word(PLACE.load(Ordering::Relaxed) + offset)
+}
+
+/// Offset of a core's count of operations.
+const fn count(core: usize) -> u64 {
+    book::DONE + 8 * (core % CORES) as u64
 }
 
 fn ignore(_: &mut interrupt::Frame, _: u64) {}
 
 fn guest(context: Context) -> u32 {
-    if context.arg("keeper").is_some() {
-        return keep();
+    if let Some(others) = context.arg("keep") {
+        return keep::keep(context, others);
     }
     paging::map_everything();
     for vector in interrupt::FIRST..=u8::MAX {
@@ -44,86 +68,75 @@ fn guest(context: Context) -> u32 {
             interrupt::set(vector, ignore);
         }
     }
-    interrupt::set(2, ignore);
+    // An NMI, and interrupts whose vectors look like exceptions without an error code.
+    [2, 18, 20, 22, 23, 24, 25, 26, 27, 28, 31].iter().for_each(|v| interrupt::set(*v, ignore));
     landing_places();
-    mail(READY).store(context.incarnation() + 1, Ordering::SeqCst);
-    loop {
-        let wanted = wait_for_more(0);
-        mend();
-        stage();
-        let cores = (mail(CORES).load(Ordering::Relaxed) as usize)
-            .min(context.info().cores as usize)
-            .min(WORKS.len());
-        (1..cores).filter(|&core| !wakes(core, wanted)).for_each(|core| {
-            let _ = cores::start(context, core, work);
-        });
-        take(0, wanted);
-        let limit = time::tsc() + time::ticks(PATIENCE);
-        let busy = |core: usize| WORKS[core].load(Ordering::Acquire) == wanted;
-        while (1..cores).any(busy) && time::tsc() < limit {
-            core::hint::spin_loop();
-        }
-        mail(DONE).store(wanted, Ordering::SeqCst);
-    }
+    stage();
+    wait_for_audit(context.incarnation() + 1);
+    open_book(context);
+    let mut random = Random::new(seed(context, 0) ^ u64::MAX);
+    let all = (context.info().cores as usize).min(CORES);
+    TAKE_PART.store(1 + random.below(all) as u64, Ordering::Relaxed);
+    lesson(context, &mut random);
+    let rounds = ROUNDS.start + random.below(ROUNDS.len());
+    go(context, 0, rounds as u64)
 }
 
-/// Makes this core's APIC one that takes the timer's interrupts again: without them no other core is started.
-fn mend() {
-    const ON: u64 = 1 << 8 | interrupt::SPURIOUS as u64;
-    // SAFETY: the own core's registers, with interrupts off; nothing is in service here.
-    unsafe {
-        cpu::wrmsr(apic::SVR, ON);
-        cpu::wrmsr(apic::TPR, 0);
-        (0..16).for_each(|_| cpu::wrmsr(apic::EOI, 0));
-    }
+/// The seed of a core in this life: not the one with which it began before, if it was started again.
+fn seed(context: Context, core: usize) -> u64 {
+    let given = context.arg_u64("seed").unwrap_or(0);
+    let done = noted(count(core)).load(Ordering::Relaxed);
+    given ^ context.incarnation() << 32 ^ (core as u64) << 56 ^ done.rotate_left(16)
 }
 
-/// Whether a core that was started before has taken up an input: not if an operation has sent it away.
-fn wakes(core: usize, wanted: u64) -> bool {
-    if THROUGH[core].load(Ordering::Acquire) == 0 {
-        return false;
+fn open_book(context: Context) {
+    let own = |w: &window::Window| w.writable && w.name.starts_with(BOOK);
+    if let Some(window) = window::all(context).find(own) {
+        PLACE.store(window.gpa, Ordering::Relaxed);
     }
-    let limit = time::tsc() + time::ticks(PATIENCE);
-    while WORKS[core].load(Ordering::Acquire) != wanted
-        && THROUGH[core].load(Ordering::Acquire) != wanted
-    {
-        if time::tsc() > limit {
-            return false;
-        }
+    noted(book::BEAT).store((context.incarnation() + 1) << 32, Ordering::SeqCst);
+}
+
+/// The driver audits the machine at the beginning of each life; if it is late, others need not wait for that.
+fn wait_for_audit(life: u64) {
+    word(READY).store(life, Ordering::SeqCst);
+    let limit = time::tsc() + time::ticks(AUDIT);
+    while word(TOLD).load(Ordering::Acquire) != life && time::tsc() < limit {
         core::hint::spin_loop();
     }
-    true
 }
 
-/// What other cores run.
-fn work(_: Context, core: usize) {
-    let mut last = THROUGH[core].load(Ordering::Relaxed);
-    loop {
-        last = match mail(WANTED).load(Ordering::Acquire) {
-            wanted if wanted != last => {
-                take(core, wanted);
-                wanted
-            }
-            _ => {
-                core::hint::spin_loop();
-                last
-            }
-        };
-        // One that comes up in the middle of an input is not late for it.
-        THROUGH[core].store(last, Ordering::Release);
-    }
-}
-
-/// Waits for another input than the last one, whose number it gives.
-fn wait_for_more(core: usize) -> u64 {
-    let last = THROUGH[core].load(Ordering::Relaxed);
-    loop {
-        let wanted = mail(WANTED).load(Ordering::Acquire);
-        if wanted != last && wanted != 0 {
-            return wanted;
+/// What there is to aim at. Finding it takes some exits, too.
+fn aims(context: Context) -> Aims {
+    let info = context.info();
+    let mut aims = Aims { sandboxes: info.sandboxes, ..Aims::default() };
+    let cores = info.apic_ids.iter().take(info.cores as usize);
+    cores.for_each(|id| aims.own.push(u64::from(*id)));
+    (0..3).for_each(|_| aims.pages.push(IOAPIC));
+    let functions = context.arg("functions").unwrap_or("").split(',');
+    for bdf in functions.filter_map(|text| u16::from_str_radix(text, 16).ok()) {
+        let function = pci::Function(bdf);
+        (0..2).for_each(|_| aims.functions.push(function.page()));
+        match (messages(function), function.bar(0)) {
+            (Some(table), _) => (0..4).for_each(|_| aims.pages.push(table)),
+            // Its own registers: written, they raise its interrupt.
+            (None, Some(registers)) => aims.pages.push(registers),
+            (None, None) => {}
         }
-        core::hint::spin_loop();
     }
+    // The host bridge, a bridge, the victim's disk, nobody's.
+    [0, 0x10, 0x18, 0x100].iter().for_each(|bdf| aims.functions.push(ECAM_GPA + (bdf << 12)));
+    for window in window::all(context).filter(|w| !w.name.starts_with(BOOK)) {
+        (if window.writable { &mut aims.pages } else { &mut aims.read_only }).push(window.gpa);
+    }
+    aims
+}
+
+/// Page of a function's MSI-X table.
+fn messages(function: pci::Function) -> Option<u64> {
+    let at = function.capability(pci::MSIX)?;
+    let place = function.read(at + 4);
+    Some(function.bar(place as u16 & 7)? + u64::from(place & !0xFFF))
 }
 
 /// A core that a start-up interrupt sends to a page of low memory halts there.
@@ -135,44 +148,161 @@ fn landing_places() {
     }
 }
 
-/// Copies the snippets that have changed.
+/// Writes the snippets to where they are executed.
 fn stage() {
-    for at in (0..SNIPPET * SNIPPETS_MOST).step_by(8) {
-        // SAFETY: own RAM beyond the program; no other core executes snippets now, or it finds either.
-        unsafe {
-            let new = ((STAGE + at) as *const u64).read_volatile();
-            let place = (CODE + at) as *mut u64;
-            if place.read_volatile() != new {
-                place.write_volatile(new);
+    for (n, code) in (0..).zip(TABLE) {
+        for (end, from) in [(RETURN, n), (BACK, n + SNIPPETS)] {
+            let at = (CODE + from * SNIPPET) as *mut u8;
+            for (i, byte) in code.iter().chain(end).enumerate() {
+                // SAFETY: own RAM beyond the program; nobody executes it yet.
+                unsafe { at.add(i).write_volatile(*byte) };
             }
         }
     }
+    word(OUTSIDE).store(0xFEB0_0000, Ordering::Relaxed);
 }
 
-/// Runs operations as long as there are any.
-fn take(core: usize, wanted: u64) {
-    WORKS[core].store(wanted, Ordering::Release);
-    let count = mail(OPS_COUNT).load(Ordering::Relaxed).min(OPS_MOST);
-    loop {
-        let n = mail(TAKEN).fetch_add(1, Ordering::SeqCst);
-        if n >= count {
-            break;
+/// Leaves a program for the other sandbox, whole, torn, too long, or none.
+fn lesson(context: Context, random: &mut Random) {
+    // MOV EAX, EXIT; VMMCALL.
+    const PROGRAM: u64 = u64::from_le_bytes([0xB8, 0x02, 0x00, 0x48, 0x42, 0x0F, 0x01, 0xD9]);
+    let Some(window) = window::channel(context, "lessons").filter(|w| w.writable) else { return };
+    let words = window.words();
+    let head = Head { magic: MAGIC, len: 8, entry: PROGRAM_GPA, sum: sum(&[PROGRAM]) };
+    let head = match random.below(6) {
+        0 => head,
+        1 => Head { sum: random.next(), ..head },
+        2 => Head { len: random.next(), ..head },
+        3 => Head { entry: random.next(), ..head },
+        _ => Head::default(),
+    };
+    let all = [head.magic, head.len, head.entry, head.sum, PROGRAM];
+    words.iter().zip(all).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    const { assert!(HEAD == 32) };
+}
+
+/// What other cores run.
+fn work(context: Context, core: usize) {
+    go(context, core, u64::MAX);
+}
+
+/// Makes exits on this core; the first one ends the life after so many rounds.
+fn go(context: Context, core: usize, rounds: u64) -> ! {
+    let mut maker = Maker::new(aims(context), seed(context, core));
+    let mut input = Input::default();
+    let mut heard = [Heard::default(); CORES];
+    for round in 0.. {
+        mend();
+        if core == 0 {
+            noted(book::BEAT).fetch_add(1, Ordering::Relaxed);
+            wake(context, &mut heard);
         }
-        // SAFETY: own RAM; the driver wrote it before it asked.
-        let op = unsafe { ((OPS + n * size_of::<Op>() as u64) as *const Op).read_volatile() };
-        run(op);
+        if round == rounds {
+            let op = maker.last();
+            make(core, op);
+        }
+        for _ in 0..ROUND {
+            let op = input.next(&mut maker);
+            make(core, op);
+        }
     }
-    THROUGH[core].store(wanted, Ordering::Release);
-    WORKS[core].store(0, Ordering::Release);
+    loop {}
+}
+
+/// Makes this core's APIC one that takes the timer's interrupts again: without them no other core is started.
+fn mend() {
+    const ON: u64 = 1 << 8 | interrupt::SPURIOUS as u64;
+    // SAFETY: the own core's registers, with interrupts off; nothing is in service here.
+    unsafe {
+        cpu::wrmsr(apic::SVR, ON);
+        cpu::wrmsr(apic::TPR, 0);
+        (0..4).for_each(|_| cpu::wrmsr(apic::EOI, 0));
+    }
+}
+
+/// What the first core has heard of another one: its operations, and when they last were more.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    done: u64,
+    at: u64,
+}
+
+/// Starts cores that take part and do nothing: operations send them away.
+fn wake(context: Context, heard: &mut [Heard; CORES]) {
+    let cores = TAKE_PART.load(Ordering::Relaxed) as usize;
+    for (core, heard) in heard.iter_mut().enumerate().take(cores).skip(1) {
+        let (done, now) = (noted(count(core)).load(Ordering::Relaxed), time::tsc());
+        if heard.at == 0 || done == heard.done && now - heard.at > time::ticks(SILENCE) {
+            let _ = cores::start(context, core, work);
+            heard.at = time::tsc();
+        }
+        if done != heard.done {
+            *heard = Heard { done, at: now };
+        }
+    }
+}
+
+/// An input that is under way.
+#[derive(Default)]
+struct Input {
+    number: usize,
+    step: usize,
+    steps: usize,
+}
+
+impl Input {
+    /// The next operation: of a kept input, changed, or a fresh one.
+    fn next(&mut self, maker: &mut Maker) -> Op {
+        let kept = noted(book::KEPT).load(Ordering::Relaxed) as usize;
+        if self.step == self.steps {
+            if kept == 0 || maker.random.one_in(2) {
+                return maker.fresh();
+            }
+            self.number = maker.random.below(kept.min(CORPUS));
+            (self.step, self.steps) = (maker.random.below(INPUT), INPUT);
+        }
+        let at = book::input(self.number, self.step);
+        self.step += 1;
+        maker.mutated(Op::from_words(core::array::from_fn(|n| {
+            noted(at + 8 * n as u64).load(Ordering::Relaxed)
+        })))
+    }
+}
+
+/// Makes an operation, and keeps what led to it if the monitor did something new.
+fn make(core: usize, op: Op) {
+    let done = noted(count(core));
+    let n = done.load(Ordering::Relaxed);
+    let at = noted(book::trail(core, n));
+    // SAFETY: the book's own place of this core; an operation has the size of its place.
+    unsafe { core::ptr::from_ref(at).cast_mut().cast::<Op>().write_volatile(op) };
+    done.store(n + 1, Ordering::Relaxed);
+    let before = word(NEWS).load(Ordering::Relaxed);
+    run(&op);
+    if word(NEWS).load(Ordering::Relaxed) != before {
+        note(core, n);
+    }
+}
+
+/// Keeps an operation and those before it.
+fn note(core: usize, n: u64) {
+    let kept = noted(book::KEPT).fetch_add(1, Ordering::Relaxed) as usize;
+    for step in 0..INPUT {
+        let from = book::trail(core, n.wrapping_sub((INPUT - 1 - step) as u64));
+        let to = book::input(kept, step);
+        for word in (0..size_of::<Op>() as u64).step_by(8) {
+            let value = noted(from + word).load(Ordering::Relaxed);
+            noted(to + word).store(value, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Runs one.
-fn run(mut op: Op) {
-    op.target = CODE + (op.how & 0xFFFF_FFFF) % SNIPPETS_MOST * SNIPPET;
-    let user = op.how & USER != 0;
+fn run(op: &Op) {
     // SAFETY: snippets leave RSP and R15 alone and end with `RETURN` or `BACK`; what else they change is their purpose,
     // and a restart undoes it.
-    let _ = unsafe { fault::catch(|| if user { as_user(&op) } else { as_kernel(&op) }) };
+    let _ =
+        unsafe { fault::catch(|| if op.how & USER != 0 { as_user(op) } else { as_kernel(op) }) };
     interrupt::disable();
     if op.how & OPEN != 0 {
         // SAFETY: as above; vectors that look like exceptions are caught. What they leave in service is ended.
@@ -219,7 +349,6 @@ unsafe fn as_kernel(op: &Op) {
 /// # Safety
 /// See [`run`]; comes back by an exception or by [`BACK`], which [`fault::catch`] takes for one.
 unsafe fn as_user(op: &Op) {
-    let _ = BACK;
     // SAFETY: the caller's; the stack is not touched at CPL 3.
     unsafe {
         asm!(
@@ -235,31 +364,5 @@ unsafe fn as_user(op: &Op) {
             in("r15") core::ptr::from_ref(op),
             options(noreturn),
         );
-    }
-}
-
-/// Carries out the driver's commands.
-fn keep() -> u32 {
-    let mut last = 0;
-    mail(READY).store(1, Ordering::SeqCst);
-    hypercall::ready();
-    loop {
-        let wanted = mail(WANTED).load(Ordering::Acquire);
-        if wanted != last {
-            let (what, to) = (
-                mail(OPS_COUNT).load(Ordering::Relaxed),
-                mail(CORES).load(Ordering::Relaxed) as u32,
-            );
-            const EXIT: u64 = Command::Exit as u64;
-            const START: u64 = Command::Start as u64;
-            match what {
-                EXIT => return 0,
-                START => hypercall::control(to, hypercall::CONTROL_START),
-                _ => hypercall::control(to, hypercall::CONTROL_RESTART),
-            };
-            last = wanted;
-            mail(DONE).store(wanted, Ordering::SeqCst);
-        }
-        time::sleep(1_000_000);
     }
 }

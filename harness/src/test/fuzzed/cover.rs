@@ -1,42 +1,15 @@
 //! Which of the monitor's text was reached, and the source lines of what was not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the plugin has noted of a text, for one sandbox.
-pub struct Cover {
-    file: PathBuf,
-    /// By byte.
-    seen: Vec<bool>,
-}
-
-impl Cover {
-    pub fn new(file: PathBuf) -> Self {
-        Self { file, seen: Vec::new() }
-    }
-
-    /// Tags of what is new since the last look.
-    pub fn news(&mut self) -> BTreeSet<u64> {
-        let bytes = std::fs::read(&self.file).unwrap_or_default();
-        let words = bytes.chunks_exact(8).map(|w| w.try_into().map_or(0, u64::from_le_bytes));
-        let mut tags = BTreeSet::new();
-        for (at, word) in words.enumerate() {
-            if self.seen.len() <= at {
-                self.seen.push(false);
-            }
-            if word != 0 && !self.seen[at] {
-                self.seen[at] = true;
-                tags.insert(word - 1);
-            }
-        }
-        tags
-    }
-
-    /// Whether each byte of the text was reached.
-    pub fn bytes(&self) -> &[bool] {
-        &self.seen
-    }
+/// By byte of a text, whether the plugin has noted it in any of these files.
+pub fn reached(files: &[PathBuf]) -> Vec<bool> {
+    let texts: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap_or_default()).collect();
+    let len = texts.iter().map(Vec::len).max().unwrap_or(0);
+    let at = |at: usize| texts.iter().any(|text| text.get(at).is_some_and(|byte| *byte != 0));
+    (0..len).map(at).collect()
 }
 
 /// A source line, and whether any instruction of it was reached.

@@ -1,23 +1,22 @@
-//! Fuzzing in the running machine: a sandbox of four cores and one beside it execute random operations, guided by what
-//! of their monitors' text they reach. No monitor may fail, nobody else may notice, and the tables have to be as they
-//! were. `docs/measuring.md` has how it works.
+//! Fuzzing in the running machine: a sandbox of four cores and one beside it make random exits, guided by what of their
+//! monitors' text they reach. No monitor may fail, nobody else may notice, and the tables have to be as they were.
+//! `docs/fuzzing.md` has how it works.
 
 mod cover;
-mod dialogue;
-mod input;
+mod watcher;
 
 use super::attack::VICTIM as MEMORY;
 use super::driver::{Bench, Job};
 use super::system::{FAST, Manifest, artifacts};
 use crate::build;
 use crate::rows::{Row, Rows};
-use bulkhead_layout::report::{CAUSE_NAMES, Cause, KIND_NAMES, Kind};
+use bulkhead_layout::report::{CAUSE_NAMES, CONDITION_NAMES, Cause, Condition, Kind};
 use bulkhead_qemu::Time;
 use bulkhead_run::Event;
-use dialogue::{Dialogue, Done, FUZZERS, Goal, Ram};
-use fuzz_guest::TAKEN;
+use fuzz_guest::NEWS;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use watcher::{Done, FUZZERS, Goal, Ram, Watcher};
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = Vec::new();
@@ -97,56 +96,72 @@ const SEED: u64 = 2026;
 const ENDING: [u16; 2] = [Kind::Memory as u16, Kind::Shutdown as u16];
 const SAID: usize = 1 << 18;
 
-/// The system: [`dialogue`] has who is who.
-fn system() -> Manifest {
+/// The system: [`watcher`] has who is who.
+fn system(seed: u64) -> Manifest {
     let health = |name: &str| {
         ["memory-violation", "triple-fault"].map(|on| {
             format!("[[health]]\nsandbox = \"{name}\"\non = \"{on}\"\naction = \"restart\"\n")
         })
     };
-    let rights = |other: &str, slots: u32| {
-        format!(
-            "control = [\"{other}\"]\nmay_connect = {{ to = [\"{other}\"], slots = {slots}, size = \"8 KiB\" }}"
-        )
+    let connects = |other: &str, slots: u32| {
+        format!("may_connect = {{ to = [\"{other}\"], slots = {slots}, size = \"8 KiB\" }}\n")
     };
-    let first =
-        rights("peer", 2) + "\ndevices = [\"uart1\", \"rtc\", \"pci:00:08.0\", \"pci:00:09.1\"]";
-    let second = "may_connect = { to = [\"fuzz\"], slots = 1, size = \"8 KiB\" }\ndevices = [\"pit\", \"pci:01:00.0\"]";
+    let may = |what: &str, whom: &str, every: &str| {
+        format!("{what} = [{{ sandbox = \"{whom}\", every = \"{every}\" }}]\n")
+    };
+    let first = connects("peer", 2)
+        + &["stop", "start", "restart"].map(|what| may(what, "peer", "50 ms")).concat()
+        + "devices = [\"uart1\", \"rtc\", \"pci:00:08.0\", \"pci:00:09.1\"]";
+    let second = connects("fuzz", 1) + "devices = [\"pit\", \"pci:01:00.0\"]";
+    let keeps =
+        ["start", "restart"].map(|what| format!("{what} = [\"fuzz\", \"peer\"]\n")).concat();
     let mut manifest = Manifest::new()
         .ends_with(&["keeper"])
         .bare("victim", "victim", "", &[0], MEMORY, "devices = [\"uart0\", \"pci:00:03.0\"]")
-        .bare("fuzz", "fuzz", "", &[1, 2, 3, 4], "4 MiB", &first)
-        .bare("peer", "fuzz", "", &[5], "4 MiB", second)
-        .bare("keeper", "fuzz", "keeper", &[6], "4 MiB", "control = [\"fuzz\", \"peer\"]");
+        .bare(
+            "fuzz",
+            "fuzz",
+            &format!("seed={seed} functions=40,49"),
+            &[1, 2, 3, 4],
+            "4 MiB",
+            &first,
+        )
+        .bare("peer", "fuzz", &format!("seed={} functions=100", !seed), &[5], "4 MiB", &second)
+        .bare("keeper", "fuzz", "keep=1,2", &[6], "4 MiB", &keeps);
     // Operations are written by the guest, and executed.
     let program = "program = \"artifact:fuzz\"";
     manifest.0 = manifest.0.replace(program, &format!("{program}, access = \"rwx\""));
-    for (from, to) in [("fuzz", "peer"), ("peer", "fuzz")] {
-        manifest.0 += &format!(
-            "[[channel]]\nname = \"{from}-{to}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\nsize = \"4 KiB\"\nkind = \"queue\"\nmessage = 64\nnotify = \"doorbell\"\n"
-        );
+    let channel = |name: &str, from: &str, to: &str, more: &str| {
+        format!("[[channel]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = [\"{to}\"]\n{more}\n")
+    };
+    const QUEUE: &str = "size = \"4 KiB\"\nkind = \"queue\"\nmessage = 64\nnotify = \"doorbell\"";
+    manifest.0 += &channel("fuzz-peer", "fuzz", "peer", QUEUE);
+    manifest.0 += &channel("peer-fuzz", "peer", "fuzz", QUEUE);
+    manifest.0 += &channel("lessons", "fuzz", "peer", "size = \"64 KiB\"\nkind = \"program\"");
+    for name in ["fuzz", "peer"] {
+        let size = format!("size = \"{} KiB\"", fuzz_guest::BOOK_SIZE >> 10);
+        manifest.0 += &channel(&format!("{}{name}", fuzz_guest::BOOK), name, "keeper", &size);
+        health(name).iter().for_each(|text| manifest.0 += text);
     }
-    manifest.0 += "[[channel]]\nname = \"lessons\"\nfrom = \"fuzz\"\nto = [\"peer\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
-    ["fuzz", "peer"].iter().flat_map(|name| health(name)).for_each(|text| manifest.0 += &text);
     manifest
 }
 
 /// Runs it with monitors from a folder.
 fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, String> {
-    let checked = system().load(dir)?;
+    let checked = system(goal.seed).load(dir)?;
     let baked = bulkhead_run::build(&checked, &folder).map_err(|e| e.to_string())?;
     let mut options = super::system::options(dir);
     options.artifacts.clone_from(&folder);
     options.time = time;
     options.limit = goal.time + Duration::from_secs(90);
     options.plugin = Some(build::plugin().map_err(|e| e.to_string())?);
-    options.cover = FUZZERS.iter().map(|&i| (i, TAKEN)).collect();
-    let (mut driver, mut said) = (None, String::new());
+    options.cover = FUZZERS.iter().map(|&i| (i, NEWS)).collect();
+    let (mut watcher, mut said) = (None, String::new());
     let outcome = bulkhead_run::run(checked, &options, |event| match event {
         Event::Started(running) => {
             let ram = Ram::open(running.ram().path(), running.ram().below_4g());
-            let dialogue = ram.and_then(|ram| Dialogue::new(ram, dir, &baked, &folder, goal.seed));
-            driver = Some(std::thread::spawn(move || dialogue?.run(goal)));
+            let new = ram.and_then(|ram| Watcher::new(ram, dir, &baked, &folder));
+            watcher = Some(std::thread::spawn(move || new?.run(goal)));
         }
         // What ended lives, for whoever wonders.
         Event::Denied(denial) if ENDING.contains(&denial.record.kind) && said.len() < SAID => {
@@ -159,34 +174,33 @@ fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, Str
         _ => {}
     });
     let _ = std::fs::write(dir.join("said.txt"), said);
-    let driver = driver
+    let watcher = watcher
         .ok_or_else(|| outcome.as_ref().err().map_or("no machine".into(), |e| e.to_string()))?;
-    let done = driver.join().map_err(|_| "the driver failed")??;
+    let done = watcher.join().map_err(|_| "the watcher failed")??;
     outcome.map_err(|e| e.to_string())?;
     Ok(done)
 }
 
 /// Exits that no guest can cause here: SMI and INIT come from the machine.
 const NOT_CAUSES: [Cause; 1] = [Cause::Other];
-/// Denials that the emulator does not tell of, or leaves the guest by.
-const NOT_KINDS: [Kind; 0] = [];
+/// Denials that no guest can cause here: of a device that does not come to rest.
+const NOT_CONDITIONS: [Condition; 1] = [Condition::DeviceRest];
 
 fn machine(bench: &Bench) -> Result<String, String> {
-    let goal = Goal { exits: EXITS, time: Duration::from_secs(120), seed: SEED };
+    let goal = Goal { exits: EXITS, time: Duration::from_secs(300), seed: SEED };
     let done = fuzz(&bench.dir, artifacts(), FAST, goal)?;
     let said = told(bench, &done)?;
     note(done.exits)?;
     if done.exits < EXITS {
         return Err(format!("only {said}"));
     }
-    let without = |names: &[&str], seen: &dyn Fn(usize) -> bool, not: &[usize]| {
-        let missing = (0..names.len()).filter(|n| !seen(*n) && !not.contains(n));
+    let missing = |names: &[&str], seen: &[u64], not: &[usize]| {
+        let missing = (0..names.len()).filter(|n| seen[*n] == 0 && !not.contains(n));
         missing.map(|n| names[n].to_owned()).collect::<Vec<_>>()
     };
-    let mut missing =
-        without(&CAUSE_NAMES, &|n| done.causes[n] != 0, &NOT_CAUSES.map(|c| c as usize));
-    missing.extend(without(&KIND_NAMES, &|n| done.kinds[n], &NOT_KINDS.map(|k| k as usize)));
-    if missing.is_empty() { Ok(said) } else { Err(format!("never seen: {missing:?}; {said}")) }
+    let mut never = missing(&CAUSE_NAMES, &done.causes, &NOT_CAUSES.map(|c| c as usize));
+    never.extend(missing(&CONDITION_NAMES, &done.conditions, &NOT_CONDITIONS.map(|c| c as usize)));
+    if never.is_empty() { Ok(said) } else { Err(format!("never seen: {never:?}; {said}")) }
 }
 
 /// The row of the figures; a finding leaves none.
@@ -207,7 +221,12 @@ fn told(bench: &Bench, done: &Done) -> Result<String, String> {
     let missed = cover::missed(&lines);
     let count = lines.lines.values().filter(|reached| !**reached).count();
     let file = bench.dir.join("not-reached.txt");
-    let text = format!("functions: {:#?}\n{missed}", lines.functions);
+    let text = format!(
+        "functions: {:#?}\n{missed}\ntriple faults that were not meant: {}\n{}",
+        lines.functions,
+        done.shutdowns.len(),
+        done.shutdowns.concat()
+    );
     std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     let causes: Vec<_> = CAUSE_NAMES
         .iter()
@@ -215,17 +234,17 @@ fn told(bench: &Bench, done: &Done) -> Result<String, String> {
         .map(|(name, exits)| format!("{name} {exits}"))
         .collect();
     Ok(format!(
-        "{} exits in {} inputs, {} s; {} restarts, {} audits in {} s, {} stuck; {reached} of {all} instructions, {count} of {} \
-         lines never (not-reached.txt); {} kept; {}",
+        "{} exits by {} operations in {} s; {} restarts, {} audits in {} s, {} lives not audited; {reached} of {all} \
+         instructions, {count} of {} lines never (not-reached.txt); {} inputs kept; {}",
         done.exits,
-        done.inputs,
+        done.operations,
         done.took.as_secs(),
         done.restarts,
         done.audits,
         done.audited.as_secs(),
-        done.stuck,
+        done.unaudited,
         lines.lines.len(),
-        done.corpus,
+        done.kept,
         causes.join(", ")
     ))
 }
