@@ -79,8 +79,9 @@ fn efer(core: Core, value: u64) -> bool {
     let vmcb = core.vmcb();
     let old = vmcb.get(vmcb::EFER);
     let changed = (old ^ value) & !vmcb::EFER_LMA;
+    let known = efer_known();
     if enforced("efer-svme") && value & vmcb::EFER_SVME != 0
-        || value & !(vmcb::EFER_GUEST | vmcb::EFER_LMA | vmcb::EFER_SVME) != 0
+        || value & !(known | vmcb::EFER_LMA | vmcb::EFER_SVME) != 0
     {
         return refuse(core, msr::EFER, Some(value));
     }
@@ -88,10 +89,19 @@ fn efer(core: Core, value: u64) -> bool {
         vmcb.set(vmcb::EVENT_INJ, vmcb::GP);
         return false;
     }
-    vmcb.set(vmcb::EFER, value & vmcb::EFER_GUEST | old & vmcb::EFER_LMA | vmcb::EFER_SVME);
+    vmcb.set(vmcb::EFER, value & known | old & vmcb::EFER_LMA | vmcb::EFER_SVME);
     // Control registers and EFER changed: their clean bit is bit 5.
     vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
     done(core, Cause::Msr)
+}
+
+/// Bits of EFER that a guest may set on this processor.
+fn efer_known() -> u64 {
+    const MORE: u32 = 0x8000_0021;
+    let features = cpuid(0x8000_0001, 0);
+    // Beyond the last leaf a processor answers what it likes.
+    let more = if cpuid(0x8000_0000, 0).eax < MORE { 0 } else { cpuid(MORE, 0).eax };
+    vmcb::efer_guest(features.edx, features.ecx, more)
 }
 
 /// Denied: a record, and #GP as from a register that does not exist.

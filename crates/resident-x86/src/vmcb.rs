@@ -95,10 +95,34 @@ pub const EFER_SVME: u64 = 1 << 12;
 pub const EFER_LME: u64 = 1 << 8;
 /// EFER.LMA.
 pub const EFER_LMA: u64 = 1 << 10;
-/// Bits of EFER that a guest may set: SCE, LME, NXE, LMSLE, FFXSR, TCE, AIBRSE.
-pub const EFER_GUEST: u64 = 1 | EFER_LME | 1 << 11 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 21;
+/// Bits of EFER that a guest may set: SCE, LME, NXE, and FFXSR, TCE and AIBRSE where the processor has them by CPUID:
+/// EDX and ECX of 8000_0001, EAX of 8000_0021. VMRUN refuses a guest that has another one (APM 15.5.1), so a write of it
+/// has to fault. LMSLE is nobody's: that a processor has it cannot be told by every one's CPUID.
+#[must_use]
+pub const fn efer_guest(edx: u32, ecx: u32, more: u32) -> u64 {
+    let ffxsr = (edx >> 25 & 1) << 14;
+    let tce = (ecx >> 17 & 1) << 15;
+    let aibrse = (more >> 8 & 1) << 21;
+    1 | EFER_LME | 1 << 11 | (ffxsr | tce | aibrse) as u64
+}
 
 /// TLB control: flush all entries.
 pub const TLB_FLUSH_ALL: u64 = 1 << 32;
 /// TLB control: flush this guest's entries.
 pub const TLB_FLUSH_GUEST: u64 = 3 << 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_sets_no_bit_of_efer_that_the_processor_lacks() {
+        let always = 1 | EFER_LME | 1 << 11;
+        assert_eq!(efer_guest(0, 0, 0), always);
+        assert_eq!(efer_guest(1 << 25, 0, 0), always | 1 << 14);
+        assert_eq!(efer_guest(0, 1 << 17, 0), always | 1 << 15);
+        assert_eq!(efer_guest(0, 0, 1 << 8), always | 1 << 21);
+        // LMSLE and what is reserved.
+        assert_eq!(efer_guest(u32::MAX, u32::MAX, u32::MAX), always | 1 << 14 | 1 << 15 | 1 << 21);
+    }
+}

@@ -38,7 +38,8 @@ impl Kept {
 
     fn look(&mut self) {
         let beat = word(self.book + book::BEAT).load(Ordering::Relaxed);
-        self.quiet = if beat == self.beat { self.quiet + 1 } else { 0 };
+        // It is 0 until the first life has been audited.
+        self.quiet = if beat == self.beat && beat != 0 { self.quiet + 1 } else { 0 };
         self.beat = beat;
         let state = hypercall::status(self.sandbox) as u8;
         // A request that comes too early is made again at the next look.

@@ -77,7 +77,6 @@ fn guest(context: Context) -> u32 {
     let mut random = Random::new(seed(context, 0) ^ u64::MAX);
     let all = (context.info().cores as usize).min(CORES);
     TAKE_PART.store(1 + random.below(all) as u64, Ordering::Relaxed);
-    lesson(context, &mut random);
     let rounds = ROUNDS.start + random.below(ROUNDS.len());
     go(context, 0, rounds as u64)
 }
@@ -100,7 +99,8 @@ fn open_book(context: Context) {
 /// The driver audits the machine at the beginning of each life; if it is late, others need not wait for that.
 fn wait_for_audit(life: u64) {
     word(READY).store(life, Ordering::SeqCst);
-    let limit = time::tsc() + time::ticks(AUDIT);
+    // Before the first one the driver learns what the victim is like.
+    let limit = time::tsc() + time::ticks(if life == 1 { 100 * AUDIT } else { AUDIT });
     while word(TOLD).load(Ordering::Acquire) != life && time::tsc() < limit {
         core::hint::spin_loop();
     }
@@ -120,8 +120,10 @@ fn aims(context: Context) -> Aims {
         match (messages(function), function.bar(0)) {
             (Some(table), _) => (0..4).for_each(|_| aims.pages.push(table)),
             // Its own registers: written, they raise its interrupt.
-            (None, Some(registers)) => aims.pages.push(registers),
-            (None, None) => {}
+            (None, Some(registers)) if context.arg("noregs").is_none() => {
+                aims.pages.push(registers);
+            }
+            _ => {}
         }
     }
     // The host bridge, a bridge, the victim's disk, nobody's.
@@ -196,6 +198,7 @@ fn go(context: Context, core: usize, rounds: u64) -> ! {
         if core == 0 {
             noted(book::BEAT).fetch_add(1, Ordering::Relaxed);
             wake(context, &mut heard);
+            lesson(context, &mut maker.random);
         }
         if round == rounds {
             let op = maker.last();

@@ -118,7 +118,10 @@ impl Maker {
             0 => op.registers[n] = self.value(),
             1 => op.registers[n] ^= 1 << self.random.below(64),
             2 => op.registers[n] ^= 1 << self.random.below(16),
-            3 => op.registers[n] = op.registers[n].wrapping_add(self.random.below(9) as u64) - 4,
+            3 => {
+                op.registers[n] =
+                    op.registers[n].wrapping_add(self.random.below(9) as u64).wrapping_sub(4)
+            }
             4 => op.how ^= OPEN,
             _ => {}
         }
@@ -414,6 +417,10 @@ impl Maker {
             return None;
         } else if snippet == WRMSR {
             op.registers[RAX] = survivable(register, op.registers[RAX])?;
+        }
+        if snippet == RDMSR || snippet == WRMSR {
+            // QEMU looks up the whole of RCX in the permission map, a processor ECX: docs/limits.md.
+            op.registers[RCX] = register.into();
         }
         if ends(&op) && !self.random.one_in(RARE) {
             return None;

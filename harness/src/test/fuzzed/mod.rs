@@ -19,10 +19,8 @@ use std::time::Duration;
 use watcher::{Done, FUZZERS, Goal, Ram, Watcher};
 
 pub fn jobs() -> Vec<Job> {
-    let mut jobs = Vec::new();
-    // Not of `make test` yet: docs/fuzzing.md has what it lacks.
+    let mut jobs = vec![Job::one("fuzz/machine", 400, machine)];
     if soaks() {
-        jobs.push(Job::one("fuzz/machine", 200, machine));
         let hours = soak_time() + Duration::from_secs(300);
         jobs.push(Job::one("fuzz/machine-long", hours.as_secs(), long));
         let name = |rule: &str| format!("fuzz/planted-{rule}");
@@ -121,7 +119,10 @@ fn system(seed: u64) -> Manifest {
         .bare(
             "fuzz",
             "fuzz",
-            &format!("seed={seed} functions=40,49"),
+            &format!(
+                "seed={seed} functions=40,49{}",
+                if std::env::var_os("FUZZ_EDU").is_some() { " noregs" } else { "" }
+            ),
             &[1, 2, 3, 4],
             "4 MiB",
             &first,
@@ -155,6 +156,9 @@ fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, Str
     options.time = time;
     options.limit = goal.time + Duration::from_secs(90);
     options.plugin = Some(build::plugin().map_err(|e| e.to_string())?);
+    if let Ok(more) = std::env::var("FUZZ_QEMU") {
+        options.qemu = more.split(' ').map(String::from).collect();
+    }
     options.cover = FUZZERS.iter().map(|&i| (i, NEWS)).collect();
     let (mut watcher, mut said) = (None, String::new());
     let outcome = bulkhead_run::run(checked, &options, |event| match event {
@@ -186,8 +190,13 @@ const NOT_CAUSES: [Cause; 1] = [Cause::Other];
 /// Denials that no guest can cause here: of a device that does not come to rest.
 const NOT_CONDITIONS: [Condition; 1] = [Condition::DeviceRest];
 
+fn limit() -> Duration {
+    let told = std::env::var("FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(told.unwrap_or(300))
+}
+
 fn machine(bench: &Bench) -> Result<String, String> {
-    let goal = Goal { exits: EXITS, time: Duration::from_secs(300), seed: SEED };
+    let goal = Goal { exits: EXITS, time: limit(), seed: SEED };
     let done = fuzz(&bench.dir, artifacts(), FAST, goal)?;
     let said = told(bench, &done)?;
     note(done.exits)?;

@@ -22,6 +22,8 @@ pub const KEEPER: usize = 3;
 /// Exits from one audit to the next, at most; restarts come before.
 const AUDIT_AFTER: u64 = 50_000;
 const POLL: Duration = Duration::from_millis(1);
+/// How long a new life may take to ask for its audit.
+const SOON: Duration = Duration::from_millis(100);
 /// How long no exit may be made.
 const DESPAIR: Duration = Duration::from_secs(60);
 const PAGE: u64 = 4096;
@@ -102,7 +104,9 @@ pub struct Watcher {
     done: Done,
     /// By fuzzer: the life that was audited last.
     lives: [u64; FUZZERS.len()],
-    audited_at: u64,
+    /// Exits and restarts at the last audit, and since when there have been more restarts.
+    audited_at: (u64, u64),
+    restarted: Option<Instant>,
 }
 
 /// What is compared of the victim.
@@ -126,7 +130,8 @@ impl Watcher {
             victim: Victim::default(),
             done: Done::default(),
             lives: [0; FUZZERS.len()],
-            audited_at: 0,
+            audited_at: (0, 0),
+            restarted: None,
         })
     }
 
@@ -134,6 +139,7 @@ impl Watcher {
     pub fn run(mut self, goal: Goal) -> Result<Done, String> {
         let begun = Instant::now();
         let result = self.go(goal, begun);
+        let _ = std::fs::write(self.dir.join("shutdowns.txt"), self.done.shutdowns.concat());
         // Also after a finding: the run is over once the keeper is.
         let ended = self.post(KEEPER, TOLD, 1);
         self.done.took = begun.elapsed();
@@ -287,9 +293,13 @@ impl Watcher {
     /// Audits if a guest waits for that, or after so many exits.
     fn audit_if_due(&mut self) -> Result<(), String> {
         let waits = FUZZERS.map(|i| self.mail(i, READY));
-        let begun =
-            waits.iter().zip(self.lives).any(|(life, audited)| *life != 0 && *life != audited);
-        if !begun && self.done.exits - self.audited_at < AUDIT_AFTER {
+        let new = |(life, audited): (&u64, u64)| *life != 0 && *life != audited;
+        let begun = waits.iter().zip(self.lives).any(new);
+        // A life that does not ask for it is audited soon after its beginning.
+        let since = (self.done.restarts != self.audited_at.1).then(Instant::now);
+        self.restarted = since.map(|now| self.restarted.unwrap_or(now));
+        let late = self.restarted.is_some_and(|since| since.elapsed() > SOON);
+        if !begun && !late && self.done.exits - self.audited_at.0 < AUDIT_AFTER {
             return Ok(());
         }
         self.audit()?;
@@ -307,7 +317,8 @@ impl Watcher {
 
     /// The auditor's own look, and the victim's memory.
     fn audit(&mut self) -> Result<(), String> {
-        self.audited_at = self.done.exits;
+        self.audited_at = (self.done.exits, self.done.restarts);
+        self.restarted = None;
         self.done.audits += 1;
         let begun = Instant::now();
         let audited = audit::attached(&self.dir, &self.claim).map_err(|e| e.to_string())?;
