@@ -159,7 +159,9 @@ impl Watcher {
     fn go(&mut self, goal: Goal, begun: Instant) -> Result<(), String> {
         let steady = |d: &Self| d.sandbox(VICTIM).is_some_and(|s| s.cores[0].steady_tsc != 0);
         self.until("the victim stands by", steady)?;
-        self.until("the keeper is ready", |d| d.mail(KEEPER, READY) != 0)?;
+        for i in FUZZERS.into_iter().chain([KEEPER]) {
+            self.until("each guest is ready", |d| d.mail(i, READY) != 0)?;
+        }
         self.learn();
         let mut moved = (0, Instant::now());
         while self.done.exits < goal.exits && begun.elapsed() < goal.time {
