@@ -120,10 +120,8 @@ fn aims(context: Context) -> Aims {
         match (messages(function), function.bar(0)) {
             (Some(table), _) => (0..4).for_each(|_| aims.pages.push(table)),
             // Its own registers: written, they raise its interrupt.
-            (None, Some(registers)) if context.arg("noregs").is_none() => {
-                aims.pages.push(registers);
-            }
-            _ => {}
+            (None, Some(registers)) => aims.pages.push(registers),
+            (None, None) => {}
         }
     }
     // The host bridge, a bridge, the victim's disk, nobody's.
