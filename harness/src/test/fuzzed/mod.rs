@@ -19,9 +19,11 @@ use std::time::Duration;
 use watcher::{Done, FUZZERS, Goal, Ram, Watcher};
 
 pub fn jobs() -> Vec<Job> {
-    let some = |bench: &Bench| machine(bench, EXITS_OF_TEST);
-    let mut jobs = vec![Job::one("fuzz/machine", 400, some)];
+    let mut jobs = Vec::new();
+    // Not of `make test` yet: docs/fuzzing.md says what has been measured.
     if soaks() {
+        let some = |bench: &Bench| machine(bench, EXITS_OF_TEST);
+        jobs.push(Job::one("fuzz/machine", 400, some));
         jobs.push(Job::one("fuzz/machine-whole", 3600, |bench| machine(bench, EXITS)));
         let hours = soak_time() + Duration::from_secs(300);
         jobs.push(Job::one("fuzz/machine-long", hours.as_secs(), long));
@@ -88,7 +90,7 @@ fn long(bench: &Bench) -> Result<String, String> {
     Ok(format!("{all} exits; the last turn: {told_last}"))
 }
 
-/// Random exits that `make soak` makes, to reach each cause and condition; and `make test`, which has less time.
+/// Random exits of the whole run, which reaches each cause and condition; and of one that `make test` has time for.
 const EXITS: u64 = 2_000_000;
 const EXITS_OF_TEST: u64 = 200_000;
 const SEED: u64 = 2026;
