@@ -1,5 +1,6 @@
-//! What the guest that makes random exits and its test driver agree on, and how its operations are made. The guest makes
-//! and executes them by itself, at the machine's full speed; the driver watches, and takes no part in a single one.
+//! What the guest that makes random exits and its test driver agree on, and how its operations are made. The guest
+//! makes and executes them by itself, at the machine's full speed; the driver watches, and takes no part in a single
+//! one.
 //!
 //! The guest's own RAM is cleared by a restart. What has to outlive that lies in its *book*, a channel that it alone
 //! writes: what it does next depends on the seed and on the book.

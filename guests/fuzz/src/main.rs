@@ -1,8 +1,8 @@
-//! Makes random exits, on some or all cores of its sandbox ([`fuzz_guest`]). What an operation raises is caught; what it
-//! breaks, a restart mends, and the life that follows goes on where the book says.
+//! Makes random exits, on some or all cores of its sandbox ([`fuzz_guest`]). What an operation raises is caught; what
+//! it breaks, a restart mends, and the life that follows goes on where the book says.
 //!
-//! Arguments: `seed=N`; `functions=A,B,…`, bus, device and function of what to configure, in hexadecimal. With `keep=A,B`
-//! it starts and restarts those sandboxes, by index, until the driver ends it.
+//! Arguments: `seed=N`; `functions=A,B,…`, bus, device and function of what to configure, in hexadecimal. With
+//! `keep=A,B` it starts and restarts those sandboxes, by index, until the driver ends it.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod keep;
