@@ -23,7 +23,7 @@ impl Random {
 
     /// One below `end`, without a division.
     pub fn below(&mut self, end: usize) -> usize {
-        ((self.next() >> 32) * end as u64 >> 32) as usize
+        (((self.next() >> 32) * end as u64) >> 32) as usize
     }
 
     /// True once in `n` times.
