@@ -92,6 +92,11 @@ fn owner(sandbox: u32) {
     }
 }
 
+fn address(bdf: u16) {
+    let bdf = u64::from(bdf);
+    say!("PCI function ", hex bdf >> 8, ":", hex bdf >> 3 & 31, ".", dec bdf & 7);
+}
+
 /// Says why the boot stops and what would help, and leaves the number in the report.
 pub fn explain(stop: &Stop) {
     say!("bulkhead: boot stopped: ");
@@ -117,8 +122,7 @@ pub fn explain(stop: &Stop) {
             20
         }
         Stop::Function(bdf, expected, found) => {
-            let bdf = u64::from(bdf);
-            say!("PCI function ", hex bdf >> 8, ":", hex bdf >> 3 & 31, ".", dec bdf & 7);
+            address(bdf);
             say!(" should have the IDs ", hex u64::from(expected), " and has ", hex u64::from(found));
             say!(": another machine than the one described (bulkhead probe describes it)");
             21
@@ -134,6 +138,14 @@ pub fn explain(stop: &Stop) {
         Stop::Lines(what) => {
             say!("interrupt lines: ", what);
             23
+        }
+        Stop::Source(bdf) => {
+            address(bdf);
+            say!(
+                " has no source validation (ACS) where the machine description says so: what is behind it could"
+            );
+            say!(" pass for other functions (bulkhead probe describes the machine)");
+            24
         }
         Stop::Manifest(error) => {
             manifest(error);

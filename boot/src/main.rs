@@ -42,6 +42,8 @@ pub enum Stop {
     Iommu(&'static str),
     /// 23: interrupt lines cannot be kept apart on this machine.
     Lines(&'static str),
+    /// 24: a PCI port does not validate who sends the requests that it forwards.
+    Source(u16),
     /// The compiled manifest is wrong or for another machine.
     Manifest(Error),
 }

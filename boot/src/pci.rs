@@ -17,6 +17,8 @@ const DATA: u16 = 0xCFC;
 pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
     for op in ops {
         let found = match op.kind {
+            ConfigOp::VALIDATE if validate(op) => continue,
+            ConfigOp::VALIDATE => return Err(Stop::Source(op.bdf)),
             // SAFETY: the host checked that it is in the configuration space, in
             // the identity-mapped first 4 GiB; a read there changes nothing.
             ConfigOp::EXPECT_AT => unsafe { read_volatile(u64::from(op.value) as *const u32) },
@@ -44,6 +46,27 @@ pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// Switches on a port's access control services, all that it has of those that keep requests on their way to the IOMMU
+/// (PCIe 5.0, 7.7.8); whether source validation is on then.
+fn validate(op: &ConfigOp) -> bool {
+    const ACS: u32 = 0x000D;
+    const SOURCE_VALIDATION: u32 = 1;
+    /// And translation blocking, redirection of requests and completions, upstream forwarding.
+    const ALL: u32 = 0b1_1111;
+    let at = u64::from(op.value) + u64::from(op.offset);
+    let (header, register) = (at as *const u32, (at + 4) as *mut u32);
+    // SAFETY: as for what is expected there: the port's configuration page, identity-mapped; the host checked that the
+    // offset is in it. Nothing behind the port is used yet.
+    unsafe {
+        if read_volatile(header) & 0xFFFF != ACS {
+            return false;
+        }
+        let has = read_volatile(register) & ALL;
+        write_volatile(register, has << 16);
+        read_volatile(register) >> 16 & has & SOURCE_VALIDATION != 0
+    }
 }
 
 /// Registers (AMD IOMMU specification, 3.4).

@@ -3,7 +3,7 @@
 use super::ManifestArguments;
 use crate::output;
 use bulkhead_manifest::{Diagnostics, render};
-use bulkhead_plan::{Guest, System};
+use bulkhead_plan::{Guest, Iommu, System, forges};
 use clap::ValueEnum;
 use std::process::ExitCode;
 
@@ -49,6 +49,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
              confined by its kernel alone",
         );
     }
+    if good.as_ref().is_some_and(|checked| depends_on_lines(&checked.system)) {
+        output::complain(
+            "whether this boots depends on the machine: where its IOMMU sees the IOAPIC's messages (Debian 13's QEMU), a \
+             device could send any interrupt beside the level-triggered line, and the boot stops with error 23; \
+             `remaps_lines` of the machine description says which it is",
+        );
+    }
     match (arguments.format, &good) {
         (Format::Human, Some(checked)) => {
             let system = &checked.system;
@@ -68,6 +75,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         (Format::Sarif, _) => output::result(&render::sarif(&findings)),
     }
     if good.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether what the boot code finds out of interrupt lines decides if the system starts.
+fn depends_on_lines(system: &System) -> bool {
+    let unknown = |iommu: Iommu| iommu.remaps_interrupts && iommu.remaps_lines.is_none();
+    system.machine.iommu.is_some_and(unknown)
+        && forges(system.sandboxes.iter().map(|wanted| &wanted.sandbox))
 }
 
 /// How many programs kernels run, if there is a kernel.

@@ -117,7 +117,7 @@ impl LineTest {
 pub struct ConfigOp {
     /// Requester ID of the function.
     pub bdf: u16,
-    /// Offset of the register, a multiple of 4 below 256.
+    /// Offset of the register, a multiple of 4 below 256; of extended capabilities, below 4096.
     pub offset: u16,
     /// One of the constants below.
     pub kind: u32,
@@ -132,6 +132,9 @@ impl ConfigOp {
     pub const EXPECT: u32 = 2;
     /// Likewise in the memory-mapped configuration space at `value`.
     pub const EXPECT_AT: u32 = 3;
+    /// The access control services at `offset` of the memory-mapped configuration page at `value` are switched on, and
+    /// have source validation.
+    pub const VALIDATE: u32 = 4;
 }
 
 /// A sandbox as the boot code needs it. Where there are no monitors, what is said of a monitor is of what its

@@ -11,7 +11,7 @@ use bulkhead_layout::image::LineTest;
 use bulkhead_layout::lock::Lock;
 use bulkhead_layout::map::MMIO_VA;
 use bulkhead_plan::kernel::Driven;
-use bulkhead_plan::{End, Guest, Machine, PIT, Plan, Sandbox, Trigger};
+use bulkhead_plan::{End, Guest, Machine, PIT, Plan, Sandbox, Trigger, forges};
 use std::mem::offset_of;
 
 /// Slots whose number ends in a vector that may arrive: the IOAPIC sees the
@@ -53,8 +53,7 @@ fn count(machine: &Machine) -> u32 {
 /// they passed by IntCtl: it turns such ones into vector 0 (10.0.13).
 #[must_use]
 pub fn any_level(plan: &Plan) -> bool {
-    let level = |s| of(&plan.machine, s).iter().any(|(_, trigger)| *trigger != Trigger::Edge);
-    plan.sandboxes.iter().any(level)
+    plan.sandboxes.iter().any(Sandbox::has_level_line)
 }
 
 /// What becomes of the IOAPIC's messages, if the IOMMU sees them; until the test has shown it, too.
@@ -87,7 +86,7 @@ pub fn test(plan: &Plan, shared: Option<SharedLines>, device_table: u64) -> Line
         Some(false) => LineTest::SAID_UNSEEN,
     };
     let slots = if lines.table.is_some() { LineTest::SLOTS } else { 0 };
-    let refused = if forges(plan) { LineTest::REFUSED } else { 0 };
+    let refused = if forges(plan.sandboxes.iter()) { LineTest::REFUSED } else { 0 };
     // Refused, with the table's address in its place: the auditor knows by it what monitors of lines map.
     let kept = |table| {
         device_entry(&Requester { messages: Messages::Remap(table), ..Requester::default() })[2]
@@ -103,13 +102,6 @@ pub fn test(plan: &Plan, shared: Option<SharedLines>, device_table: u64) -> Line
         line,
         flags: said | slots | refused,
     }
-}
-
-/// Whether a device could send what it likes if the IOAPIC's messages passed the IOMMU: an emulator takes DMA without a
-/// requester ID for the IOAPIC's. One sandbox alone harms nobody but itself.
-fn forges(plan: &Plan) -> bool {
-    let functions = plan.sandboxes.iter().flat_map(|s| &s.functions).count();
-    any_level(plan) && functions > 0 && plan.sandboxes.len() > 1
 }
 
 /// The line that the boot code fires.

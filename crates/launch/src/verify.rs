@@ -127,10 +127,14 @@ fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), 
 }
 
 fn plausible(op: &ConfigOp) -> bool {
-    let kind = matches!(op.kind, ConfigOp::WRITE | ConfigOp::EXPECT | ConfigOp::EXPECT_AT);
-    // An address is read as it is; the others' values are registers.
-    let aligned = op.kind != ConfigOp::EXPECT_AT || op.value % 4 == 0;
-    kind && aligned && op.offset % 4 == 0 && op.offset < 256
+    // An address is read as it is; the others' values are registers. An extended capability has two words.
+    let (aligned, below) = match op.kind {
+        ConfigOp::WRITE | ConfigOp::EXPECT => (true, 256),
+        ConfigOp::EXPECT_AT => (op.value % 4 == 0, 256),
+        ConfigOp::VALIDATE => (op.value % 4096 == 0, 4096 - 4),
+        _ => (false, 0),
+    };
+    aligned && op.offset % 4 == 0 && op.offset < below
 }
 
 /// A step of the boot code's own, in the first 4 GiB, which are what the boot code sees: into one sandbox's memory,

@@ -299,6 +299,9 @@ pub struct BridgeEntry {
     pub prefetchable: Option<[u64; 2]>,
     /// Ports: first and last.
     pub ports: Option<[u16; 2]>,
+    /// Offset of its access control services (ACS) in the extended configuration space, if they
+    /// have source validation.
+    pub acs: Option<u16>,
 }
 
 /// What confines DMA.

@@ -163,6 +163,11 @@ impl Fake {
         if let Some(pcie) = f.pcie {
             state.config[usize::from(pcie.at + 8) / 4] &= !rules::REPORTS;
         }
+        // And a port's source validation on.
+        if let Some(acs) = f.bridge.and_then(|bridge| bridge.acs) {
+            let first = usize::from(acs) / 4;
+            state.config[first..first + 2].copy_from_slice(&[0x0001_000D, 0x001F_005F]);
+        }
         drop(state);
         self.reset();
     }

@@ -118,7 +118,12 @@ pub fn bridge() -> Function {
         bars: vec![bar(0, memory(false, false), 0xFEB0_0000, 0x1000)],
         msi: Some(Msi { at: 0x50, wide: true, masks: true }),
         pcie: Some(Resettable { at: 0x80, flr: false }),
-        bridge: Some(Bridge { secondary: 1, subordinate: 2, ..Bridge::default() }),
+        bridge: Some(Bridge {
+            secondary: 1,
+            subordinate: 2,
+            acs: Some(0x148),
+            ..Bridge::default()
+        }),
         ..none()
     }
 }

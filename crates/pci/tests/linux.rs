@@ -407,4 +407,9 @@ fn a_bridge_is_only_shown() {
     for at in (0..0x1000).step_by(4).filter(|at| ![0x18, 0x3C].contains(at)) {
         put(&fake, at, 4, u32::MAX).unwrap();
     }
+    // Its source validation is shown and stays on, by whatever width somebody writes there.
+    for (at, size) in [(0x14C, 4), (0x14E, 2), (0x14E, 1)] {
+        let _ = put(&fake, at, size, 0);
+        assert_eq!(get(&fake, 0x14C, 4), 0x001F_005F);
+    }
 }

@@ -211,6 +211,9 @@ pub struct Bridge {
     pub prefetchable: Option<Span>,
     /// Ports.
     pub ports: Option<Ports>,
+    /// Offset of its access control services in the extended configuration space, if they have source
+    /// validation (PCIe 5.0, 7.7.8.2): it then refuses requests that bear a bus number which is not behind it.
+    pub acs: Option<u16>,
 }
 
 /// A PCI function; by default one without anything.

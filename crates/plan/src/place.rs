@@ -21,7 +21,12 @@ pub struct Wish {
     pub len: u64,
     /// Where it has to lie, if that was said.
     pub at: Option<u64>,
+    /// It has to end below [`BOOT_SEES`].
+    pub low: bool,
 }
+
+/// The boot code maps what lies below: 4 GiB. It clears channels, so they lie there.
+pub const BOOT_SEES: u64 = 1 << 32;
 
 /// Why a wish was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +46,7 @@ pub enum Refusal {
     },
     /// No free piece is large enough.
     NoRoom {
-        /// The largest piece that was left, aligned as the wish needs it.
+        /// The largest piece that was left, aligned as the wish needs it; of a low one, below [`BOOT_SEES`].
         largest: u64,
     },
 }
@@ -59,8 +64,9 @@ pub const fn alignment(len: u64, huge: bool) -> u64 {
 }
 
 /// Places all wishes: those that say where first, then the largest first, each
-/// at the lowest address that fits. 1 GiB alignment is taken where it can be had,
-/// and given up for all when it is what makes the rest not fit.
+/// at the lowest address that fits. Where large ones leave no room below [`BOOT_SEES`] for
+/// those that have to lie there, these go before them. 1 GiB alignment is taken where it can
+/// be had, and given up for all when it is what makes the rest not fit.
 ///
 /// # Errors
 /// The refused wishes by index, each with its reason.
@@ -69,14 +75,19 @@ pub fn place(
     image: Span,
     wishes: &[Wish],
 ) -> Result<Vec<u64>, Vec<(usize, Refusal)>> {
-    place_aligned(ram, image, wishes, true).or_else(|_| place_aligned(ram, image, wishes, false))
+    let tried = |huge, low_first| place_ordered(ram, image, wishes, huge, low_first);
+    tried(true, false)
+        .or_else(|_| tried(true, true))
+        .or_else(|_| tried(false, false))
+        .or_else(|_| tried(false, true))
 }
 
-fn place_aligned(
+fn place_ordered(
     ram: &[Span],
     image: Span,
     wishes: &[Wish],
     huge: bool,
+    low_first: bool,
 ) -> Result<Vec<u64>, Vec<(usize, Refusal)>> {
     let mut free: Vec<Span> = ram.iter().filter_map(|piece| above(*piece, LOWEST)).collect();
     take(&mut free, image);
@@ -96,17 +107,23 @@ fn place_aligned(
     }
 
     let mut order: Vec<usize> = (0..wishes.len()).filter(|i| wishes[*i].at.is_none()).collect();
-    order.sort_by_key(|index| core::cmp::Reverse(wishes[*index].len));
+    let first = |index: usize| low_first && wishes[index].low;
+    order.sort_by_key(|index| core::cmp::Reverse((first(*index), wishes[*index].len)));
     for index in order {
-        let len = wishes[index].len;
-        let fit = |huge| lowest_fit(&free, image, len, alignment(len, huge));
+        let Wish { len, low, .. } = wishes[index];
+        let free_here = if low {
+            free.iter().filter_map(|piece| below(*piece)).collect()
+        } else {
+            free.clone()
+        };
+        let fit = |huge| lowest_fit(&free_here, image, len, alignment(len, huge));
         match fit(huge).or_else(|| fit(false)) {
             Some(start) => {
                 take(&mut free, Span { start, len });
                 placed[index] = Some(start);
             }
             None => {
-                let largest = largest(&free, image, alignment(len, false));
+                let largest = largest(&free_here, image, alignment(len, false));
                 refused.push((index, Refusal::NoRoom { largest }));
             }
         }
@@ -142,6 +159,12 @@ fn fixed(
 fn above(piece: Span, low: u64) -> Option<Span> {
     let start = piece.start.max(low);
     (start < piece.end()).then(|| Span { start, len: piece.end() - start })
+}
+
+/// What of a piece lies below [`BOOT_SEES`].
+fn below(piece: Span) -> Option<Span> {
+    let end = piece.end().min(BOOT_SEES);
+    (piece.start < end).then(|| Span { start: piece.start, len: end - piece.start })
 }
 
 /// Removes `span` from the free list.
@@ -200,7 +223,7 @@ mod tests {
     }
 
     fn anywhere(len: u64) -> Wish {
-        Wish { len, at: None }
+        Wish { len, at: None, low: false }
     }
 
     #[test]
@@ -228,13 +251,13 @@ mod tests {
 
     #[test]
     fn at_is_honoured_and_kept_free_of_others() {
-        let wishes = [anywhere(8 * MIB), Wish { len: 16 * MIB, at: Some(22 * MIB) }];
+        let wishes = [anywhere(8 * MIB), Wish { len: 16 * MIB, at: Some(22 * MIB), low: false }];
         assert_eq!(place(&ram(), IMAGE, &wishes).unwrap(), [38 * MIB, 22 * MIB]);
     }
 
     #[test]
     fn refusals_name_the_reason() {
-        let at = |start| Wish { len: 4 * MIB, at: Some(start) };
+        let at = |start| Wish { len: 4 * MIB, at: Some(start), low: false };
         let refused = place(&ram(), IMAGE, &[at(0x3000), at(16 * MIB), at(5 << 30), at(5 << 30)])
             .unwrap_err();
         assert_eq!(
@@ -249,6 +272,30 @@ mod tests {
         assert_eq!(refused, [(0, Refusal::NoRoom { largest: 4 << 30 })]);
     }
 
+    fn low(len: u64) -> Wish {
+        Wish { low: true, ..anywhere(len) }
+    }
+
+    /// Large ones take the RAM below 4 GiB only where that leaves room for those that have to lie there.
+    #[test]
+    fn low_ones_lie_low_whatever_is_larger() {
+        // 1,963 MiB are free below.
+        let large = anywhere(1900 * MIB);
+        assert_eq!(place(&ram(), IMAGE, &[large, low(60 * MIB)]).unwrap(), [22 * MIB, 1922 * MIB]);
+        assert_eq!(place(&ram(), IMAGE, &[large, low(64 * MIB)]).unwrap(), [4 << 30, 22 * MIB]);
+        // What says where stays there, and larger ones that are low share what is left.
+        let at = Wish { len: 1000 * MIB, at: Some(22 * MIB), low: false };
+        let placed =
+            place(&ram(), IMAGE, &[at, anywhere(900 * MIB), low(MIB), low(200 * MIB)]).unwrap();
+        assert_eq!(placed, [22 * MIB, 4 << 30, 21 * MIB, 1022 * MIB]);
+    }
+
+    #[test]
+    fn a_low_one_that_fits_only_above_is_refused() {
+        let refused = place(&ram(), IMAGE, &[low(3 << 30)]).unwrap_err();
+        assert_eq!(refused, [(0, Refusal::NoRoom { largest: 1962 * MIB })]);
+    }
+
     proptest! {
         /// Whatever is wished: results are free RAM, disjoint, clear of the image, aligned.
         #[test]
@@ -259,7 +306,11 @@ mod tests {
             let image = Span { start: 16 * MIB, len: image * PAGE };
             let wishes: Vec<Wish> = sizes
                 .iter()
-                .map(|(pages, at)| Wish { len: pages * PAGE, at: at.map(|page| page * PAGE) })
+                .map(|(pages, at)| {
+                    let at = at.map(|page| page * PAGE);
+                    // Some of those that may lie anywhere have to lie low.
+                    Wish { len: pages * PAGE, at, low: at.is_none() && pages % 3 == 0 }
+                })
                 .collect();
             let Ok(placed) = place(&ram(), image, &wishes) else { return Ok(()) };
             prop_assert_eq!(placed.len(), wishes.len());
@@ -272,6 +323,7 @@ mod tests {
                 prop_assert!(ram().iter().any(|piece| piece.encloses(*span)));
                 prop_assert!(!span.overlaps(image));
                 prop_assert!(span.start >= LOWEST);
+                prop_assert!(!wishes[i].low || span.end() <= BOOT_SEES);
                 prop_assert!(spans[..i].iter().all(|other| !other.overlaps(*span)));
                 if wishes[i].at.is_none() {
                     prop_assert!(span.start.is_multiple_of(alignment(span.len, false)));

@@ -192,19 +192,19 @@ impl System {
             for piece in guest_pieces(wanted.memory) {
                 owners.push(Owner::Sandbox(index));
                 gpas.push(piece.start);
-                wishes.push(Wish { len: piece.len, at });
+                wishes.push(Wish { len: piece.len, at, low: false });
                 at = at.and_then(|start| start.checked_add(piece.len));
             }
         }
         for (index, channel) in self.channels.iter().enumerate() {
             owners.push(Owner::Channel(index));
             gpas.push(channel.gpa);
-            wishes.push(Wish { len: channel.len, at: None });
+            wishes.push(Wish { len: channel.len, at: None, low: true });
         }
         for (index, slot) in self.slots.iter().enumerate() {
             owners.push(Owner::Slot(index));
             gpas.push(slot.gpa);
-            wishes.push(Wish { len: slot.len, at: None });
+            wishes.push(Wish { len: slot.len, at: None, low: false });
         }
         (owners, gpas, wishes)
     }

@@ -165,6 +165,8 @@ pub struct Machine {
 
 /// Class of the 8254, whose line the boot code fires once.
 pub const PIT: &str = "pit";
+/// Class of the real-time clock, to which its owner has a part of the access (`bulkhead_layout::cmos`).
+pub const RTC: &str = "rtc";
 
 /// What runs in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,6 +248,26 @@ pub struct Sandbox {
     pub learn: bool,
     /// How much depends on it, as the manifest's author says; shown, not acted on.
     pub criticality: Option<Criticality>,
+}
+
+impl Sandbox {
+    /// Whether one of its lines is level-triggered.
+    #[must_use]
+    pub fn has_level_line(&self) -> bool {
+        let device = |d: &Device| d.irq.is_some() && d.trigger != Trigger::Edge;
+        // PCI's lines are level-triggered (PCI 3.0, 2.2.6).
+        let function = |granted: &Granted| granted.line && granted.function.gsi.is_some();
+        self.devices.iter().any(device) || self.functions.iter().any(function)
+    }
+}
+
+/// Whether a device could send any interrupt to anybody where the IOMMU sees the IOAPIC's messages. A level-triggered
+/// line has it let all of them pass, and an emulator takes DMA without a requester ID for the IOAPIC's
+/// (docs/decisions/0029-lines-tested-at-boot.md). One sandbox alone harms nobody but itself.
+pub fn forges<'a>(sandboxes: impl Iterator<Item = &'a Sandbox> + Clone) -> bool {
+    sandboxes.clone().any(Sandbox::has_level_line)
+        && sandboxes.clone().any(|sandbox| !sandbox.functions.is_empty())
+        && sandboxes.count() > 1
 }
 
 /// How much depends on a sandbox.

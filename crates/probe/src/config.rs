@@ -59,6 +59,8 @@ pub struct Windows {
     pub prefetchable: Option<Span>,
     /// Ports, likewise.
     pub ports: Option<Ports>,
+    /// Offset of its access control services, if they have source validation.
+    pub acs: Option<u16>,
 }
 
 /// Reads a configuration space of at least 64 bytes; `None` if it is shorter or
@@ -84,7 +86,7 @@ pub fn read(bytes: &[u8]) -> Option<Config> {
         *bar = u32_at(bytes, 0x10 + 4 * number)?;
     }
     if kind == 1 {
-        config.bridge = Some(windows(bytes)?);
+        config.bridge = Some(Windows { acs: acs(bytes), ..windows(bytes)? });
     }
     let pointer = if kind == 2 { 0x14 } else { 0x34 };
     if u16_at(bytes, 6)? & 1 << 4 != 0 {
@@ -119,7 +121,29 @@ fn windows(bytes: &[u8]) -> Option<Windows> {
         memory: memory.filter(|window| window.start > 0),
         prefetchable: prefetchable.filter(|window| window.start > 0),
         ports: ports.filter(|ports| ports.first > 0),
+        acs: None,
     })
+}
+
+/// Where the access control services are that have source validation (PCIe 5.0, 7.6.3 and 7.7.8.2), among the extended
+/// capabilities; only root is shown these.
+fn acs(bytes: &[u8]) -> Option<u16> {
+    const ACS: u16 = 0x000D;
+    const SOURCE_VALIDATION: u16 = 1;
+    let mut at = 0x100;
+    // More than fit are a loop.
+    for _ in 0..0xF00 / 8 {
+        let header = u32_at(bytes, at.into())?;
+        if header as u16 == ACS {
+            let found = u16_at(bytes, usize::from(at) + 4)? & SOURCE_VALIDATION != 0;
+            return found.then_some(at);
+        }
+        at = (header >> 20) as u16 & !3;
+        if at < 0x100 {
+            return None;
+        }
+    }
+    None
 }
 
 /// The first capability of each kind.
@@ -214,6 +238,31 @@ mod tests {
         assert!(read(&bytes).unwrap().msix.is_none());
         assert!(read(&bytes[..63]).is_none());
         assert!(read(&[0xFF; 256]).is_none());
+    }
+
+    /// A bridge with advanced error reporting, behind which access control services come.
+    fn port(capabilities: u16) -> Vec<u8> {
+        let mut bytes = looping();
+        bytes.resize(4096, 0);
+        bytes[0xE] = 1;
+        bytes[0x100..0x104].copy_from_slice(&0x1482_0001u32.to_le_bytes());
+        bytes[0x148..0x14C].copy_from_slice(&0x0001_000Du32.to_le_bytes());
+        bytes[0x14C..0x14E].copy_from_slice(&capabilities.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn source_validation_of_a_port() {
+        let acs = |bytes: &[u8]| read(bytes).unwrap().bridge.unwrap().acs;
+        assert_eq!(acs(&port(0x5F)), Some(0x148));
+        assert_eq!(acs(&port(0x5E)), None);
+        // Who is not root sees 64 or 256 bytes.
+        assert_eq!(acs(&port(0x5F)[..256]), None);
+        assert_eq!(acs(&port(0x5F)[..0x14D]), None);
+        let mut looping = port(0x5F);
+        looping[0x148] = 2;
+        looping[0x14B] = 0x10;
+        assert_eq!(acs(&looping), None);
     }
 
     #[test]

@@ -209,6 +209,15 @@ fn compare(all: &mut List, old: &FunctionEntry, new: &FunctionEntry) {
         (Some(old), Some(new)) => {
             let buses = |buses: (u8, u8)| format!("{} to {}", buses.0, buses.1);
             let (was, is) = ((old.secondary, old.subordinate), (new.secondary, new.subordinate));
+            if old.acs != new.acs {
+                let show =
+                    |acs: Option<u16>| acs.map_or("missing".into(), |at| format!("at {at:#x}"));
+                all.matters(format!(
+                    "the source validation of {at} is {}, not {}",
+                    show(new.acs),
+                    show(old.acs)
+                ));
+            }
             if was != is {
                 // So does the boot code with buses.
                 all.harmless(format!("{at} leads to buses {} now, not {}", buses(is), buses(was)));

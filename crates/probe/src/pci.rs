@@ -162,6 +162,7 @@ fn bridge(all: &[Seen], windows: &Windows) -> BridgeEntry {
         memory: memory(windows.memory),
         prefetchable: memory(windows.prefetchable),
         ports: ports.map(|ports| [ports.first, ports.last]),
+        acs: windows.acs,
     }
 }
 

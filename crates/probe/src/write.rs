@@ -179,6 +179,7 @@ fn function(out: &mut Lines, function: &FunctionEntry) {
         out.some("memory", bridge.memory.as_ref(), pair);
         out.some("prefetchable", bridge.prefetchable.as_ref(), pair);
         out.some("ports", bridge.ports.as_ref(), ports);
+        out.some("acs", bridge.acs, |at| format!("{at:#x}"));
     }
 }
 

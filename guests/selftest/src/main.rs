@@ -3,7 +3,7 @@
 //!
 //! Arguments: `restarts=N` restarts itself until incarnation N, so that what a
 //! restart must undo is checked; `late=N` is the lateness in ns that timers may
-//! have (default 100,000); `only=NAME,NAME` chooses checks.
+//! have (default 100,000); `only=NAME,NAME` chooses checks; `zeros`: nobody has written to its channels.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod clock;
@@ -40,6 +40,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("info", memory::info),
     ("data", memory::data_is_pristine),
     ("ram", memory::ram_is_zeroed),
+    ("zeros", memory::channels_are_zeroed),
     ("windows", memory::windows),
     ("exceptions", cpu::exceptions),
     ("cpuid", cpu::identification),

@@ -52,6 +52,18 @@ pub fn spoil(context: Context) {
     }
 }
 
+/// A channel holds zeros before somebody writes to it, whatever was there before the boot.
+pub fn channels_are_zeroed(context: Context) -> Result<(), Wrong> {
+    if context.arg("zeros").is_none() || context.incarnation() > 0 {
+        return Ok(());
+    }
+    let channels = || window::all(context).filter(|w| !w.report);
+    ensure(channels().count() > 0, "no channel", 0)?;
+    let mut words = channels().flat_map(|w| w.words());
+    let dirty = words.find(|word| word.load(Ordering::Relaxed) != 0);
+    ensure(dirty.is_none(), "a channel is not zero", dirty.map_or(0, |word| word.as_ptr() as u64))
+}
+
 /// Windows lie where they should and can be read; writable ones keep what is written.
 pub fn windows(context: Context) -> Result<(), Wrong> {
     for w in window::all(context) {

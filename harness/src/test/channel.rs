@@ -5,9 +5,11 @@
 //! Channels between ends that mean well are `tests/channel`'s ([`super::kernel`]).
 
 use super::driver::{Bench, Job};
-use super::system::{Manifest, run};
+use super::spoil::Spoil;
+use super::system::{Manifest, artifacts, run};
 use crate::build;
 use bulkhead_channel::layout::ARMED;
+use bulkhead_image::Baked;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::CHANNELS_GPA;
 use bulkhead_layout::report::Kind;
@@ -37,8 +39,50 @@ pub fn jobs() -> Vec<Job> {
         let of = |program| [job(kind, sends, program), restart(kind, sends, program)];
         of(RUST).into_iter().chain(of(C)).chain([doze(kind, sends)])
     });
-    let others = [wait_out(), doorbell(), refuse("poll"), refuse("doorbell"), vectors()];
+    let others = [wait_out(), doorbell(), refuse("poll"), refuse("doorbell"), vectors(), cleared()];
     kinds.chain(others).chain(super::bell::jobs()).collect()
+}
+
+/// Memory of a channel that holds something else before the boot: zeros at both guests' first look. Without the boot
+/// code's clearing, they find it.
+fn cleared() -> Job {
+    Job::one("channel/cleared-at-boot", 60, |bench| {
+        const SIZE: usize = 64 << 10;
+        let args = "zeros only=zeros";
+        let mut manifest = Manifest::new().ends_with(&["one", "two"]);
+        for (name, core) in [("one", 0), ("two", 1)] {
+            manifest = manifest.bare(name, "selftest", args, &[core], "4 MiB", "");
+        }
+        manifest.0 +=
+            "[[channel]]\nname = \"raw\"\nfrom = \"one\"\nto = [\"two\"]\nsize = \"64 KiB\"\n";
+        let checked = manifest.load(&bench.dir)?;
+        let baked = bulkhead_run::build(&checked, &artifacts()).map_err(|e| e.to_string())?;
+        let at = baked.plan.channels[0].hpa;
+        let garbage = bench.dir.join("garbage.bin");
+        std::fs::write(&garbage, [0xA5; SIZE]).map_err(|e| e.to_string())?;
+        let loader = format!("loader,file={},addr={at:#x},force-raw=on", garbage.display());
+        for clears in [true, false] {
+            let seen = run(&manifest, &bench.dir, |o| {
+                o.qemu = vec!["-device".into(), loader.clone()];
+                o.spoil = (!clears).then(|| -> bulkhead_run::Spoil {
+                    Box::new(|bytes: &mut Vec<u8>, baked: &Baked| {
+                        let mut spoil = Spoil::new(bytes, baked);
+                        spoil.header(|header| header.launch.len = 0);
+                        spoil.seal();
+                    })
+                });
+            })?;
+            for name in ["one", "two"] {
+                let code = seen.sandbox(name)?.exit_code;
+                let right = code == Some(u32::from(!clears));
+                seen.ensure(
+                    right,
+                    format!("{name}: {code:?}, and the channel is cleared: {clears}"),
+                )?;
+            }
+        }
+        Ok(format!("{SIZE} bytes of garbage at {at:#x}: zeros; found where nothing clears them"))
+    })
 }
 
 /// Ends in Rust, and in C.

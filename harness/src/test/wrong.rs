@@ -10,7 +10,7 @@ use std::time::Duration;
 type Change = fn(&mut Options);
 
 /// Name, change, number of the error, part of the message.
-const WRONG: [(&str, Change, u64, &str); 7] = [
+const WRONG: [(&str, Change, u64, &str); 8] = [
     ("too-little-memory", |o| o.memory = Some(64 << 20), 6, "more memory"),
     ("no-memory-above-4-gib", |o| o.memory = Some(2 << 30), 6, "more memory"),
     ("too-few-cores", |o| o.cores = Some(2), 7, "more cores"),
@@ -18,7 +18,13 @@ const WRONG: [(&str, Change, u64, &str); 7] = [
     ("no-x2apic", |o| o.cpu = Some("EPYC,+svm,+npt,-x2apic".into()), 18, "x2APIC"),
     ("no-nested-paging", |o| o.cpu = Some("EPYC,+svm,-npt,+x2apic".into()), 18, "nested paging"),
     ("no-gib-pages", |o| o.cpu = Some("EPYC,+svm,+npt,+x2apic,-pdpe1gb".into()), 18, "1 GiB pages"),
+    ("no-source-validation", without_acs, 24, "source validation"),
 ];
+
+/// The port above the network card lets any requester ID pass.
+fn without_acs(options: &mut Options) {
+    options.qemu = vec!["-global".into(), "pcie-root-port.disable-acs=on".into()];
+}
 
 fn system() -> Manifest {
     let high = "{ size = \"4 MiB\", at = \"0x140000000\" }";

@@ -11,7 +11,7 @@ pub fn boot(machine: &Machine) -> Vec<ConfigOp> {
     let Some(root) = &machine.pci else { return Vec::new() };
     let mut ops: Vec<_> = root.ecam_register.iter().flat_map(|&at| move_space(root, at)).collect();
     for function in machine.functions.iter().filter(|f| f.bridge.is_some()) {
-        bridge_setup(function, &mut ops);
+        bridge_setup(root, function, &mut ops);
     }
     for function in machine.functions.iter().filter(|f| f.bridge.is_none()) {
         let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
@@ -74,7 +74,7 @@ fn space(root: &PciRoot, function: &Function) -> ConfigOp {
     ConfigOp { bdf: function.bdf.0, offset: 0, kind, value: root.config(function.bdf) as u32 }
 }
 
-fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
+fn bridge_setup(root: &PciRoot, function: &Function, ops: &mut Vec<ConfigOp>) {
     let Some(bridge) = function.bridge else { return };
     let op = |kind, offset, value| ConfigOp { bdf: function.bdf.0, offset, kind, value };
     ops.push(op(ConfigOp::EXPECT, 0, ids(function)));
@@ -107,6 +107,9 @@ fn bridge_setup(function: &Function, ops: &mut Vec<ConfigOp>) {
     }
     ops.extend(quiet(function));
     ops.extend(base(function, 2));
+    // Before anything behind it can send a request.
+    let page = root.config(function.bdf) as u32;
+    ops.extend(bridge.acs.map(|at| op(ConfigOp::VALIDATE, at, page)));
     ops.push(op(ConfigOp::WRITE, COMMAND, 0b111 | INTX_OFF));
 }
 
@@ -124,8 +127,9 @@ mod tests {
             memory: Some(Span { start: 0xFE80_0000, len: 0x20_0000 }),
             prefetchable: Some(Span { start: 0xC1_0000_0000, len: 0x1_0000_0000 }),
             ports: Some(Ports { first: 0xC000, last: 0xDFFF }),
+            acs: None,
         };
-        let closed = Bridge { secondary: 2, subordinate: 2, ..Bridge::default() };
+        let closed = Bridge { secondary: 2, subordinate: 2, acs: Some(0x148), ..Bridge::default() };
         let express = Some(Resettable { at: 0x60, flr: false });
         let ports = [port(0x10, open), port(0x108, closed)];
         let ops = boot(&machine(ports.map(|port| Function { pcie: express, ..port }).to_vec()));
@@ -167,6 +171,12 @@ mod tests {
             (0x30, 0),
         ];
         assert_eq!(written(0x108), [&windows[..], &rest].concat());
+        // Source validation is on before the port forwards requests.
+        let validated = |op: &ConfigOp| op.kind == ConfigOp::VALIDATE;
+        assert_eq!(ops.iter().filter(|op| validated(op)).count(), 1);
+        let at = ops.iter().position(validated).unwrap();
+        assert_eq!((ops[at].bdf, ops[at].offset, ops[at].value), (0x108, 0x148, 0xB010_8000));
+        assert_eq!((ops[at + 1].bdf, ops[at + 1].offset, ops[at + 1].value), (0x108, 0x04, 0x407));
     }
 
     #[test]

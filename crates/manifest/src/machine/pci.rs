@@ -143,6 +143,14 @@ fn function(
         }
     }
     capabilities(view, entry, index);
+    if let Some(acs) = entry.bridge.as_ref().and_then(|bridge| bridge.acs) {
+        // Extended capabilities (PCIe 5.0, 7.6.1); this one has two words.
+        if !(0x100..=0xFF8).contains(&acs) || !acs.is_multiple_of(4) {
+            let path = [k("function"), n(index), k("bridge"), k("acs")];
+            let message = format!("{acs:#x} is no place of an extended capability");
+            view.report(RULE, &path, message, "a multiple of 4 from 0x100 to 0xff8");
+        }
+    }
     let reset = reset(view, entry, index, &bars);
     let requesters = entry.requesters.iter().enumerate();
     let requesters = requesters
@@ -174,6 +182,7 @@ fn function(
             memory: bridge.memory.and_then(span),
             prefetchable: bridge.prefetchable.and_then(span),
             ports: bridge.ports.map(|[first, last]| Ports { first, last }),
+            acs: bridge.acs,
         }),
         nobody: entry.nobody.clone(),
         place: view.document.at(&[k("function"), n(index)]).place(),

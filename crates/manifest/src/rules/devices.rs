@@ -217,6 +217,34 @@ pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// No device can send interrupts in the IOAPIC's name. Where the IOMMU sees the IOAPIC's messages, one level-triggered
+/// line has it let all of them pass; the boot code stops there, and where the description says so, this says it before.
+pub fn line_forged(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let iommu = cx.machine.as_ref().and_then(|machine| machine.iommu);
+    if iommu.and_then(|iommu| iommu.remaps_lines) != Some(true) || cx.sandboxes.len() < 2 {
+        return;
+    }
+    let grants = grants(cx);
+    let is_level = |device: &Device| device.irq.is_some() && device.trigger != Trigger::Edge;
+    let level = grants.iter().find(|grant| grant.device.as_ref().is_some_and(is_level));
+    let mut functions: Vec<_> = grants.iter().filter(|g| g.pci && g.device.is_some()).collect();
+    let Some(level) = level else { return };
+    // Another sandbox' before one of its own.
+    functions.sort_by_key(|function| function.sandbox.index == level.sandbox.index);
+    let Some(function) = functions.first() else { return };
+    let message = format!(
+        "`{}` could send any interrupt to any sandbox: with the level-triggered line of `{}` the IOMMU lets all \
+         messages of lines pass",
+        function.name, level.name
+    );
+    found.push(
+        Diagnostic::new("line-forged", function.at.clone(), message)
+            .label("reaches memory by DMA")
+            .related(level.at.clone(), "signals by a level-triggered line")
+            .help("take devices with edge-triggered lines, functions with MSI or MSI-X without `line = true`, or none"),
+    );
+}
+
 /// A line that is asked for exists.
 pub fn line_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {

@@ -244,6 +244,17 @@ fn memory_misfit(
                 .related(place_of(places, other), "it is here")
                 .help("leave one `at` away, so that a free place is found")
         }
+        Reason::NoRoom(largest) if matches!(owner, Owner::Channel(_)) => {
+            let message = format!(
+                "no free piece of RAM below 4 GiB has {} for {who}; the largest has {}",
+                show(len),
+                show(largest)
+            );
+            Diagnostic::new("memory-room", at, message).help(
+                "the boot code clears channels, and sees the first 4 GiB: make it smaller, or give \
+                 large sandboxes `memory.at` above",
+            )
+        }
         Reason::NoRoom(largest) => {
             let message = format!(
                 "no free piece of RAM has {} for {who}; the largest has {}",

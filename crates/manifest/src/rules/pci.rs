@@ -243,6 +243,34 @@ pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Nothing can pass for another function on the way to the IOMMU: each port above a function refuses requests with
+/// a bus number that is not behind it. On bus 0 the chipset itself makes requester IDs.
+pub fn pci_source(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
+    let Some(machine) = cx.machine.as_ref().filter(|machine| machine.iommu.is_some()) else {
+        return;
+    };
+    for grant in grants(cx) {
+        let (bdf, bus) = (grant.function.bdf, grant.function.bdf.bus());
+        let above = |f: &&Function| {
+            f.bridge
+                .is_some_and(|b| b.acs.is_none() && (b.secondary..=b.subordinate).contains(&bus))
+        };
+        let Some(port) = machine.functions.iter().find(above) else { continue };
+        let message = format!(
+            "{bdf} could pass for any other function: the port {} above it has no source validation",
+            port.bdf
+        );
+        found.push(
+            Diagnostic::new("pci-source", grant.at, message)
+                .label("the IOMMU goes by requester IDs")
+                .help(
+                    "take a function behind a port that has access control services with it (`acs` in \
+                     `[function.bridge]` of the machine description; `bulkhead-probe` finds them as root)",
+                ),
+        );
+    }
+}
+
 /// Pages that a function's memory BARs touch.
 fn pages(function: &Function) -> impl Iterator<Item = (u8, Span)> + '_ {
     function
