@@ -2,6 +2,7 @@
 //! monitors refuse.
 
 use super::driver::{Bench, Job};
+use super::evidence::screen::Terminal;
 use super::system::{Manifest, Seen, artifacts, run_audited};
 use bulkhead_initramfs::{Archive, Entry};
 use bulkhead_layout::map::GUEST_LOW_END;
@@ -180,6 +181,7 @@ const TYPED: &[(&str, &str)] = &[
     ("late", "echo uptime | bulkheadctl console shell --until never --wait 1"),
     ("deaf", "echo hello | bulkheadctl console other --until never"),
     ("unseen", "bulkheadctl console hidden </dev/null"),
+    ("forged", "bulkheadctl console forger --until 'the end' </dev/null"),
     (
         "terminal",
         "bulkheadctl consoles /run/consoles & daemon=$!; sleep 1; cat /run/consoles/shell & reader=$!; sleep 1; \
@@ -189,7 +191,7 @@ const TYPED: &[(&str, &str)] = &[
 
 fn consoles(bench: &Bench) -> Result<String, String> {
     let mut manifest = ground(NEWER);
-    let _ = writeln!(manifest.0, "observe = [\"shell\", \"other\"]");
+    let _ = writeln!(manifest.0, "observe = [\"shell\", \"other\", \"forger\"]");
     let mut manifest = manifest.bare("other", "hello", "", &[1], "4 MiB", "").bare(
         "hidden",
         "hello",
@@ -198,8 +200,10 @@ fn consoles(bench: &Bench) -> Result<String, String> {
         "4 MiB",
         "",
     );
+    manifest = manifest.bare("forger", "forger", "", &[4], "4 MiB", "");
     manifest.0 += SHELL;
     let seen = look(&manifest, bench, TYPED, &[])?;
+    let rows = forged(&seen)?;
     expect(&seen, "asked", "0", &["shell: help tells what it knows", "sum"])?;
     expect(&seen, "names", "0", &["shell-keys"])?;
     expect(&seen, "late", "1", &["ms since", "waited 1 s for `never` on the console of `shell`"])?;
@@ -218,7 +222,31 @@ fn consoles(bench: &Bench) -> Result<String, String> {
         seen.ensure(terminal.contains(part), format!("no {part:?} on the terminal: {terminal:?}"))?;
     }
     seen.undisturbed("shell", &["running"])?;
-    Ok("lines there and back, by command and on a terminal".into())
+    Ok(format!(
+        "lines there and back, by command and on a terminal; {rows} rows of a forger's, all letters"
+    ))
+}
+
+/// What a guest's console would do to the terminal on which a Linux' shell shows it: nothing but letters and ends of
+/// lines came, by the bytes that left the serial port. The rows of it.
+fn forged(seen: &Seen) -> Result<usize, String> {
+    expect(seen, "forged", "0", &["forged", "the end"])?;
+    let bytes = seen.outcome()?.serials.get(1).ok_or("no serial port 1")?.bytes();
+    let find = |mark: &str, from: usize| {
+        let at = bytes[from..].windows(mark.len()).position(|part| part == mark.as_bytes());
+        at.map(|at| from + at).ok_or_else(|| seen.wrong(format!("no {mark:?}")))
+    };
+    let begin = find("== forged", 0)?;
+    let shown = &bytes[begin..find("-- forged", begin)?];
+    let terminal = Terminal::show(usize::MAX, shown);
+    let other = &terminal.other;
+    seen.ensure(other.is_empty(), format!("a terminal would do {other:?}"))?;
+    // No line of the guest's begins as somebody else's.
+    let begins = |row: &&String| row.starts_with("[denied]");
+    match terminal.rows.iter().find(begins) {
+        Some(row) => Err(seen.wrong(format!("a row begins with {row:?}"))),
+        None => Ok(terminal.rows.len()),
+    }
 }
 
 const SHELL: &str = r#"

@@ -8,7 +8,7 @@ use screen::Terminal;
 use std::process::Command;
 
 #[path = "../../../crates/untrusted/tests/screen/mod.rs"]
-mod screen;
+pub mod screen;
 
 /// Columns of the terminal that a run is shown on.
 const COLUMNS: usize = 80;
