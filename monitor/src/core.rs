@@ -3,10 +3,10 @@
 
 use crate::vmrun::Frame;
 use ::core::cell::Cell;
-use ::core::sync::atomic::{AtomicU32, AtomicU64};
+use ::core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 use bulkhead_cpu_x86::rdtsc;
 use bulkhead_resident::MAX_SANDBOXES;
-use bulkhead_resident::lock::Lock;
+use bulkhead_resident::lock::{Lock, Pace};
 use bulkhead_resident::map::{
     CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, MAILBOX_VA, REPORT_VA,
 };
@@ -36,8 +36,10 @@ pub struct Shared {
     pub life: AtomicU32,
     /// The first core's: what the guest wrote to the PCI address port.
     pub pci_address: AtomicU32,
-    /// The first core's: who has the sandbox's PCI functions.
-    pub pci: Lock,
+    /// The first core's: what the guest wrote to the real-time clock's index port.
+    pub cmos_index: AtomicU8,
+    /// The first core's: which core has the sandbox's PCI functions and its IOAPIC's table.
+    pub own: Lock,
     /// The first core's: how often cores were to empty their TLBs.
     pub flushes: AtomicU64,
     /// What that was when this core did so last.
@@ -120,11 +122,21 @@ pub fn shared_of(index: u32) -> &'static Shared {
     unsafe { &(*(local as *const Local)).shared }
 }
 
-/// Does something with a lock's registers; `None` if the lock is broken.
-pub fn alone<T>(lock: &Lock, work: impl FnOnce() -> T) -> Option<T> {
-    /// TSC ticks: a second or so. Holders need microseconds.
-    const PATIENCE: u64 = 4_000_000_000;
-    lock.with(PATIENCE, rdtsc, work)
+/// Does something with registers that this sandbox' cores share; `None` if this core's turn has not come: its guest
+/// executes the instruction again, and doorbells are heard in between.
+pub fn alone<T>(work: impl FnOnce() -> T) -> Option<T> {
+    shared_of(0).own.with(here(), PACE, rdtsc, work)
+}
+
+/// For a turn with a lock, in TSC ticks: a millisecond or so in all, and some microseconds for a core that is late for
+/// its own. Holders need a microsecond.
+pub const PACE: Pace = Pace { patience: 4_000_000, turn: 40_000 };
+
+/// This core's number in the sandbox, by its stack.
+pub fn here() -> u32 {
+    let on_stack = 0u8;
+    let at = ::core::ptr::from_ref(&on_stack) as u64;
+    (at.wrapping_sub(CORES_VA) / CORE_STRIDE) as u32
 }
 
 /// The configuration.

@@ -226,7 +226,7 @@ fn incarnation() -> u32 {
 
 /// Waits until every other core has parked and has seen that there is no life:
 /// none leaves before the next one, whatever was signalled before. They are in
-/// guests or in handlers that do not wait, so this ends; if one failed, so has
+/// guests or in handlers that wait a millisecond at most, so this ends; if one failed, so has
 /// the sandbox.
 fn assemble(core: Core) {
     /// TSC ticks: half a second and more.

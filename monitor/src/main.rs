@@ -26,6 +26,7 @@ mod msr;
 mod pci;
 mod port;
 mod record;
+mod rtc;
 mod vmrun;
 mod vmware;
 

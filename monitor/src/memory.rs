@@ -41,12 +41,14 @@ pub extern "C" fn handle(frame: &'static Frame) -> bool {
     count(core, if pci::rings(address) { Cause::Ring } else { Cause::Config });
     let result = match ioapic::answers(address) {
         true => ioapic::access(address, access.size, write),
-        false => pci::access(address, access.size, write).map_err(|_| address),
+        false => pci::access(address, access.size, write).map(|done| done.map_err(|_| address)),
     };
     let value = match result {
-        Ok(value) => value,
-        Err(register) if deny_register(core, register, write) => return true,
-        Err(_) => u64::MAX,
+        Some(Ok(value)) => value,
+        Some(Err(register)) if deny_register(core, register, write) => return true,
+        Some(Err(_)) => u64::MAX,
+        // The instruction comes again.
+        None => return false,
     };
     let mut registers = core;
     access.complete(&mut registers, value);

@@ -41,27 +41,24 @@ pub fn rings(address: u64) -> bool {
 }
 
 /// A memory access of `size` bytes at an address that [`answers`]; a write of the
-/// lowest bytes of `write`.
-pub fn access(address: u64, size: u8, write: Option<u64>) -> Result<u64, Denied> {
+/// lowest bytes of `write`. `None`: this core's turn has not come, nothing is done.
+pub fn access(address: u64, size: u8, write: Option<u64>) -> Option<Result<u64, Denied>> {
     if in_space(address) {
         let offset = address - ECAM_GPA;
         let write = write.map(|value| value as u32);
-        return configure((offset >> 12) as u32, offset as u16 & 0xFFF, size, write).map(u64::from);
+        let result = configure((offset >> 12) as u32, offset as u16 & 0xFFF, size, write)?;
+        return Some(result.map(u64::from));
     }
-    let function = trapped(address).ok_or(Denied)?;
-    let work = || bulkhead_pci::table(&Pci, function, address, size, write);
-    alone(&shared_of(0).pci, work).unwrap_or(Err(Denied))
+    let Some(function) = trapped(address) else { return Some(Err(Denied)) };
+    alone(|| bulkhead_pci::table(&Pci, function, address, size, write))
 }
 
-/// A configuration access. Of a function that is not there a read gives all ones.
-fn configure(bdf: u32, offset: u16, size: u8, write: Option<u32>) -> Result<u32, Denied> {
+/// A configuration access. Of a function that is not there a read gives all ones. `None` as for [`access`].
+fn configure(bdf: u32, offset: u16, size: u8, write: Option<u32>) -> Option<Result<u32, Denied>> {
     match functions().iter().find(|f| f.bdf == bdf) {
-        Some(function) => {
-            let work = || bulkhead_pci::config(&Pci, function, offset, size, write);
-            alone(&shared_of(0).pci, work).unwrap_or(Err(Denied))
-        }
-        None if write.is_none() => Ok(u32::MAX),
-        None => Err(Denied),
+        Some(function) => alone(|| bulkhead_pci::config(&Pci, function, offset, size, write)),
+        None if write.is_none() => Some(Ok(u32::MAX)),
+        None => Some(Err(Denied)),
     }
 }
 
@@ -77,8 +74,8 @@ pub fn answers_port(port: u32, size: u8) -> bool {
 }
 
 /// A port access that [`answers_port`]. With a denial comes the address that the
-/// same access by memory would have.
-pub fn port(port: u32, size: u8, write: Option<u32>) -> Result<u32, u64> {
+/// same access by memory would have. `None` as for [`access`].
+pub fn port(port: u32, size: u8, write: Option<u32>) -> Option<Result<u32, u64>> {
     const ENABLE: u32 = 1 << 31;
     let register = &shared_of(0).pci_address;
     let latched = register.load(Ordering::Relaxed);
@@ -86,14 +83,14 @@ pub fn port(port: u32, size: u8, write: Option<u32>) -> Result<u32, u64> {
         if let Some(value) = write {
             register.store(value, Ordering::Relaxed);
         }
-        return Ok(latched);
+        return Some(Ok(latched));
     }
     if latched & ENABLE == 0 {
-        return Ok(u32::MAX);
+        return Some(Ok(u32::MAX));
     }
     let (bdf, offset) = (latched >> 8 & 0xFFFF, (latched & 0xFC | port & 3) as u16);
     let denied = |Denied| ECAM_GPA + u64::from(bdf << 12) + u64::from(offset);
-    configure(bdf, offset, size, write).map_err(denied)
+    Some(configure(bdf, offset, size, write)?.map_err(denied))
 }
 
 /// Stops all own functions: no DMA, no interrupt, nothing left of their state. The

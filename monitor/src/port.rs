@@ -2,7 +2,7 @@
 
 use crate::core::{Core, config, slice};
 use crate::record::{count, deny, deny_register};
-use crate::{hypercall, life, mail, pci, vmware};
+use crate::{hypercall, life, mail, pci, rtc, vmware};
 use bulkhead_resident::hypercall::{BELL_PORT, CALL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
 use bulkhead_resident::monitor::Quiet;
 use bulkhead_resident::report::{Cause, Condition, State};
@@ -40,10 +40,24 @@ pub fn handle(core: Core) -> bool {
         count(core, Cause::Config);
         let write = (!read).then_some(rax as u32);
         match pci::port(port, size, write) {
-            Ok(value) => return done(core, info, u64::from(value)),
-            Err(at) if deny_register(core, at, write.map(u64::from)) => return true,
-            Err(_) => return done(core, info, u64::MAX),
+            Some(Ok(value)) => return done(core, info, u64::from(value)),
+            Some(Err(at)) if deny_register(core, at, write.map(u64::from)) => return true,
+            Some(Err(_)) => return done(core, info, u64::MAX),
+            // The instruction comes again.
+            None => return false,
         }
+    }
+    if !string && rtc::answers(port, size) {
+        count(core, Cause::Config);
+        let write = (!read).then_some(rax as u8);
+        return match rtc::port(port, write) {
+            Some(Ok(value)) => done(core, info, u64::from(value)),
+            Some(Err(at)) => {
+                deny_register(core, at, write.map(u64::from)) || done(core, info, u64::MAX)
+            }
+            // The instruction comes again.
+            None => false,
+        };
     }
     let value = match Quiet::find(slice(config().ports), port) {
         Some(value) => {

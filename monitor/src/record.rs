@@ -1,7 +1,7 @@
 //! Counters, records of denied accesses, and what follows them.
 
-use crate::core::{Core, config, report};
-use crate::life;
+use crate::core::{Core, config, here, report};
+use crate::{ioapic, life};
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use bulkhead_cpu_x86::rdtsc;
 use bulkhead_resident::report::{CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST, State};
@@ -116,4 +116,6 @@ pub extern "C" fn fault(stack: &[u64; 6]) {
         write_volatile(addr_of_mut!((*report).fault_detail), [stack[1], stack[2]]);
     }
     life::state(State::Failed as u32);
+    // Others are not to wait for what will not come.
+    ioapic::leave(here());
 }

@@ -11,7 +11,7 @@ use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
     CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, REPORTS_GPA, SLOTS_END,
 };
-use bulkhead_plan::{Bdf, End, Function, Machine, PciRoot, Sandbox, Trigger};
+use bulkhead_plan::{Bdf, End, Function, Machine, PciRoot, RTC, Sandbox, Trigger};
 
 const OEM: [u8; 6] = *b"BLKHD ";
 const TABLE: [u8; 8] = *b"BULKHEAD";
@@ -23,7 +23,8 @@ pub fn tables(sandbox: &Sandbox, machine: &Machine, ends: &[End], base: u64) -> 
     let lines = ioapic::of(machine, sandbox);
     let dsdt = dsdt(sandbox, machine, &lines, buses.map(|last| (last, ends)));
     let dsdt_at = base + RSDP;
-    let fadt = fadt(dsdt_at, buses.is_some());
+    let clock = sandbox.devices.iter().any(|d| d.class == RTC);
+    let fadt = fadt(dsdt_at, buses.is_some(), clock);
     let fadt_at = align(dsdt_at + dsdt.len() as u64);
     let madt = madt(sandbox, !lines.is_empty() || ioapic::pins(ends) != 0);
     let madt_at = align(fadt_at + fadt.len() as u64);
@@ -273,16 +274,18 @@ fn configuration_space(last_bus: u8, code: &mut Vec<u8>) {
     aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(code);
 }
 
-fn fadt(dsdt: u64, pci: bool) -> Vec<u8> {
+fn fadt(dsdt: u64, pci: bool, clock: bool) -> Vec<u8> {
     // Flags (ACPI 6.5, table 5.10): WBINVD works; power and sleep buttons are
     // not fixed hardware; the reset register is there; x2APIC physical
     // destinations; hardware-reduced.
     const FLAGS: u32 = 1 | 1 << 4 | 1 << 5 | 1 << 10 | 1 << 19 | 1 << 20;
-    // No VGA, no PCIe ASPM, no RTC; no MSI where there is no PCI (table 5.11).
-    const BOOT_ARCH: u16 = 1 << 2 | 1 << 4 | 1 << 5;
+    // No VGA, no PCIe ASPM; no RTC but for its owner, no MSI where there is no PCI (table 5.11).
+    const BOOT_ARCH: u16 = 1 << 2 | 1 << 4;
     const NO_MSI: u16 = 1 << 3;
+    const NO_RTC: u16 = 1 << 5;
     let mut sdt = Sdt::new(*b"FACP", 276, 6, OEM, TABLE, 1);
-    sdt.write_u16(109, BOOT_ARCH | if pci { 0 } else { NO_MSI });
+    let absent = if pci { 0 } else { NO_MSI } | if clock { 0 } else { NO_RTC };
+    sdt.write_u16(109, BOOT_ARCH | absent);
     sdt.write_u32(112, FLAGS);
     port(&mut sdt, 116, POWER_PORT);
     sdt.write_u8(128, POWER_RESTART);

@@ -26,7 +26,7 @@ use bulkhead_layout::pci::Function;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, CoreReport, State};
 use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
-use bulkhead_plan::{self as plan, Bdf, Granted, Plan, Sandbox, Span};
+use bulkhead_plan::{self as plan, Bdf, Granted, Plan, RTC, Sandbox, Span};
 use core::mem::offset_of;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -336,7 +336,8 @@ fn idt(program: &Program) -> Result<Vec<u8>, Error> {
 
 fn io_map(sandbox: &Sandbox) -> Vec<u8> {
     let mut bits = vec![0xFF; IOPM];
-    for ports in sandbox.devices.iter().flat_map(|d| &d.ports) {
+    // The clock's owner reaches it by its monitor (docs/decisions/0038-clock.md).
+    for ports in sandbox.devices.iter().filter(|d| d.class != RTC).flat_map(|d| &d.ports) {
         (ports.first..=ports.last).for_each(|p| allow_port(&mut bits, p));
     }
     for bar in sandbox.functions.iter().flat_map(|granted| &granted.function.bars) {
@@ -522,6 +523,7 @@ fn config(
     // A Linux that finds the ports makes two exits of each access, and a thousand
     // to see that they work; without them it takes the memory.
     config.config_ports = u64::from(!linux);
+    config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
     config.functions = append(known.as_bytes(), known.len());
     config.lines = append(lines.as_slice().as_bytes(), lines.iter().len());
     let word = |region: &plan::Channel, at: usize| GUEST_VA + region.gpa + at as u64;

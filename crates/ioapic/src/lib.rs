@@ -213,10 +213,10 @@ impl Shadow {
         }
     }
 
-    /// As after a reset.
-    pub fn reset(&self) {
+    /// As after a reset, but for what `stays`.
+    pub fn reset(&self, stays: impl Fn(u32) -> bool) {
         self.select.store(0, Ordering::Relaxed);
-        (0..MAX_LINES as u32).for_each(|line| self.set(line, MASKED));
+        (0..MAX_LINES as u32).filter(|line| !stays(*line)).for_each(|line| self.set(line, MASKED));
     }
 }
 
@@ -419,7 +419,8 @@ mod tests {
         assert_eq!([window(&shadow, 0x1A), window(&shadow, 0x1B)], [1 << 16, 0]);
         assert_eq!([window(&shadow, 3), window(&shadow, 0xFF)], [0, 0]);
         assert_eq!(lines().read(&shadow, SELECT, 4), Ok(0xFF));
-        shadow.reset();
+        shadow.reset(|line| line == 5);
+        assert_eq!(shadow.entry(5), [0x33, 2 << 24]);
         assert_eq!([window(&shadow, 0x16), window(&shadow, 0x17)], [1 << 16, 0]);
     }
 

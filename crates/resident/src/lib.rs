@@ -4,6 +4,7 @@
 #![no_std]
 
 pub mod bell;
+pub mod cmos;
 pub mod hypercall;
 pub mod link;
 pub mod load;

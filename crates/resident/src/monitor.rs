@@ -161,6 +161,8 @@ pub struct Config {
     pub ram: [Ram; 2],
     /// Whether PCI can be configured by ports 0xCF8 and 0xCFC, too.
     pub config_ports: u64,
+    /// Whether it owns the real-time clock ([`crate::cmos`]).
+    pub clock: u64,
     /// Of `bulkhead_ioapic::Lines`: one, or none if the sandbox has no interrupt line.
     pub lines: Slice,
     /// Of [`crate::bell::Bell`], by number.
@@ -209,4 +211,4 @@ const _: () = assert!(size_of::<Mailbox>() == 4096);
 const _: () = assert!(core::mem::offset_of!(Mailbox, links) == 0x408);
 const _: () = assert!(size_of::<Quiet>() == 16);
 const _: () = assert!(size_of::<Leaf>() == 44);
-const _: () = assert!(size_of::<Config>() == 1104);
+const _: () = assert!(size_of::<Config>() == 1112);

@@ -5,7 +5,7 @@ use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
 use bulkhead_plan::{
-    BarKind, Bdf, End, Function, Guest, Part, Place, Plan, Sandbox, Span, Trigger,
+    BarKind, Bdf, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
 };
 use bulkhead_qemu::{Qmp, Running};
 use serde_json::json;
@@ -115,6 +115,8 @@ fn ports(sandbox: &Sandbox) -> Vec<claim::Ports> {
     let devices = sandbox
         .devices
         .iter()
+        // Its monitor answers for the clock.
+        .filter(|d| d.class != RTC)
         .flat_map(|d| d.ports.iter().map(|p| (p.first, p.last, d.name.clone(), place(&d.place))));
     let functions = sandbox.functions.iter().flat_map(|granted| {
         let io = granted.function.bars.iter().filter(|bar| bar.kind == BarKind::Io);

@@ -5,10 +5,11 @@
 use crate::ipi;
 use crate::owner::{self, Allow, Answer};
 use bulkhead_layout::PAGE;
+use bulkhead_layout::cmos;
 use bulkhead_layout::hypercall as call;
 use bulkhead_layout::map::{ECAM_GPA, ECAM_SIZE};
 use bulkhead_layout::report::{CONDITION_NAMES, Condition, Denial, KIND_NAMES, Kind};
-use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, Sandbox};
+use bulkhead_plan::{BarKind, Bdf, End, Function, Guest, Plan, RTC, Sandbox};
 use std::fmt;
 
 /// An explained denial.
@@ -217,6 +218,9 @@ pub fn line_of(plan: &Plan, at: u64) -> Option<u32> {
 /// A register of a mediated device.
 fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let (at, value) = (denial.address, denial.info);
+    if (cmos::ADDRESS..cmos::ADDRESS + cmos::REGISTERS).contains(&at) {
+        return clock(plan, who, at - cmos::ADDRESS, value);
+    }
     if let Some(ioapic) = plan.machine.ioapic.filter(|i| at.wrapping_sub(i.base) < PAGE) {
         return line(plan, who, at - ioapic.base, denial);
     }
@@ -257,6 +261,16 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         }
         _ => words(access, answer),
     }
+}
+
+/// A register behind the real-time clock's ports.
+fn clock(plan: &Plan, who: &Sandbox, index: u64, value: u64) -> Words {
+    const RULE: &str =
+        "the clock's owner reads date, time and status; what CMOS memory holds outlives the system";
+    let access = format!("access to CMOS memory at index {index:#x}, value {value:#x}");
+    let answer = plan.machine.devices.iter().find(|device| device.class == RTC);
+    let owner = answer.map_or("nobody's".into(), |found| owner::device(plan, who, found).owner);
+    (access, owner, RULE.into(), "nothing in a manifest allows it".into())
 }
 
 /// What holds for a register of a function that the sandbox has, or of a bridge that

@@ -10,7 +10,7 @@ use bulkhead_layout::map::{GUEST_HIGH, INFO_GPA, REPORT_STRIDE, REPORTS_GPA, SLO
 use bulkhead_layout::report::Denial;
 use bulkhead_layout::{PAGE, monitor::Quiet};
 use bulkhead_plan::{
-    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, Right, Sandbox,
+    BarKind, Bdf, Channel, Device, Function, Guest, Part, Place, Plan, RIGHTS, RTC, Right, Sandbox,
     Span, Trigger,
 };
 use std::fmt;
@@ -187,7 +187,8 @@ fn grant(who: &Sandbox, name: &str, nobody: Option<&str>) -> Allow {
     }
 }
 
-fn device(plan: &Plan, who: &Sandbox, device: &Device) -> Answer {
+/// A device of the machine's.
+pub fn device(plan: &Plan, who: &Sandbox, device: &Device) -> Answer {
     const RULE: &str = "a device has one owner (device-twice)";
     let what = format!("device `{}` (class {})", device.name, device.class);
     let of = |s: &Sandbox| s.devices.iter().find(|own| own.name == device.name).cloned();
@@ -350,7 +351,9 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
         Some(owner) => format!("{owner}'s {}", answer.what),
         None => answer.owner,
     };
+    let clock = owned.or(described).is_some_and(|found| found.class == RTC);
     let gets = match answer.allow {
+        Allow::Has if clock => "date, time and status to read, by its monitor".into(),
         Allow::Has => "it, without an exit".into(),
         _ => quiet_port(plan, who, port),
     };

@@ -3,6 +3,7 @@
 //! the disk at 00:03.0. The last ones need the network card behind the port 00:02.0.
 
 use crate::aim::Place::{self, *};
+use crate::clock;
 use crate::config::{self, *};
 use crate::edu::{self, EDU, REGISTERS};
 use crate::expect::{Expect, Got};
@@ -45,6 +46,7 @@ const fn absent(name: &'static str, act: Doing) -> Attack {
 
 const ONES: u64 = 0xFFFF_FFFF;
 const VISIBLE: &str = "pci-visible";
+const CLOCK: &str = "clock-write";
 const FORM: &str = "config-form";
 const BAR: &str = "bar-fixed";
 const UNNAMED: &str = "config-unnamed";
@@ -62,6 +64,11 @@ const fn edu_at(offset: u64) -> u64 {
     ecam(EDU, offset)
 }
 
+/// A register of CMOS memory, as a record names it.
+const fn cmos(index: u64) -> u64 {
+    bulkhead_sdk::layout::cmos::ADDRESS + index
+}
+
 const fn of(function: Function, offset: u64) -> u64 {
     ecam(function, offset)
 }
@@ -71,6 +78,13 @@ const CONTROL: u64 = edu_at(MSI);
 
 /// The attacks, in the order of the guest's lives.
 pub static DEVICES: &[Attack] = &[
+    // The real-time clock and what lies behind it.
+    gives("clock-same", CLOCK, clock::same, clock::AS_USUAL),
+    denied("clock-write-memory", CLOCK, clock::write::<0x10, 0x5A>, cmos(0x10)),
+    denied("clock-read-memory", CLOCK, clock::read::<0x10>, cmos(0x10)),
+    denied("clock-set", CLOCK, clock::write::<0x09, 0x99>, cmos(0x09)),
+    denied("clock-halt", CLOCK, clock::write::<0x0B, 0x82>, cmos(0x0B)),
+    gives("clock-shutdown-status", CLOCK, clock::write::<0x0F, 0x0A>, 0),
     // Functions of others, of nobody, and what is not there: reads.
     absent("config-read-foreign", load::<4, { of(FOREIGN, 0) }>),
     absent("config-read-foreign-bar", load::<4, { of(FOREIGN, 0x20) }>),

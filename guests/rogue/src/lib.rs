@@ -17,6 +17,7 @@
 
 pub mod act;
 pub mod aim;
+pub mod clock;
 pub mod config;
 pub mod decoder;
 pub mod devices;

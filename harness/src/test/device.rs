@@ -60,7 +60,7 @@ fn manifest(set: Set, args: &str) -> Manifest {
         Set::Bridge => "devices = [\"pci:01:00.0\"]",
         Set::Race => "devices = [\"pci:00:08.0\"]",
         Set::Any | Set::Devices | Set::Loads | Set::Edu => {
-            "devices = [\"pci:00:08.0\", \"pci:00:09.1\"]"
+            "devices = [\"pci:00:08.0\", \"pci:00:09.1\", \"rtc\"]"
         }
     };
     let disk = "devices = [\"uart0\", \"pci:00:03.0\"]";
