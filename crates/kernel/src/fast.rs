@@ -272,7 +272,7 @@ impl<M: Machine> Kernel<'_, M> {
             false => self.leave_queue(to),
         }
         let answer = self.machine.get_mut(reply);
-        (answer.caller, answer.receiver) = (from, Ref::NONE);
+        (answer.caller, answer.receiver, answer.depth) = (from, Ref::NONE, 0);
         let told = self.machine.get_mut(from);
         told.state = State::Calling as u8;
         told.reply = reply;

@@ -245,3 +245,32 @@ fn a_driver_works_for_who_is_in_a_server_not_at_its_ceiling() {
         world.audit();
     });
 }
+
+/// A call with a limit goes on where it was after a wait for a driver, whatever kind of context it is on.
+#[test]
+fn a_call_with_a_limit_may_wait_for_a_driver() {
+    for policy in [Policy::Sporadic, Policy::Strict, Policy::Full] {
+        both(|world| {
+            let start = world.machine.time;
+            let (requests, answers) = (world.make(Kind::Endpoint, 0), world.make(Kind::Reply, 0));
+            let driver = world.thread_of(5, Policy::Pibs, 500_000, 10 * MS);
+            world.recv(driver, requests, answers, NEVER);
+            let (server, reply, endpoint) = server(world, 50, 300 * US);
+            let client = world.thread_of(10, policy, MS, 10 * MS);
+            world.pass(start + 400 * US);
+            world.call(client, endpoint, 0, WORDS);
+            world.pass(start + 500 * US);
+            assert!(world.runs(server));
+            world.call(server, requests, 0, WORDS);
+            assert!(world.runs(driver));
+            world.pass(start + 900 * US);
+            world.reply_recv(driver, requests, answers, 0, WORDS);
+            assert!(world.runs(server), "{policy:?}");
+            world.pass(start + 1_099 * US);
+            assert!(world.runs(server), "{policy:?}: 200 of 300 us are left");
+            world.reply_recv(server, endpoint, reply, 0, WORDS);
+            assert!(world.runs(client), "{policy:?}");
+            world.audit();
+        });
+    }
+}

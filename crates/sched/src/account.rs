@@ -313,6 +313,14 @@ impl Account {
         true
     }
 
+    /// What is not a server blocks. In a call with a limit a full context has no activation that would end.
+    #[inline(always)]
+    pub(crate) fn block_unlisted(&mut self) {
+        if self.policy == PIBS {
+            self.deactivate();
+        }
+    }
+
     /// The thread doesn't want to run any more.
     #[inline]
     pub fn block(&mut self, refills: &mut [Refill], now: Time) {

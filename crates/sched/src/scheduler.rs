@@ -197,7 +197,7 @@ impl Scheduler {
         let flags = context.flags;
         context.flags = flags & !(WANTED | ALARMED);
         match flags & SERVER {
-            0 => context.account.deactivate(),
+            0 => context.account.block_unlisted(),
             _ => context.account.stop_running(refills, now),
         }
     }
