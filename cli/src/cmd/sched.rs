@@ -90,8 +90,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             output::result(out.trim_start_matches('\n'));
         }
     }
-    let kept = |report: &Report<'_>| report.exceeding().next().is_none();
-    match reports.iter().all(|report| report.admitted() && kept(report)) {
+    match reports.iter().all(Report::holds) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }

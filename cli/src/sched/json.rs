@@ -34,6 +34,7 @@ fn report(report: &Report<'_>) -> Value {
         "admission": kernel::test(kernel.admission),
         "admitted": report.admitted(),
         "overhead_ns": kernel.overhead,
+        "doorbells_per_second": report.doorbells(),
         "sum_percent": percent(kernel.sum()),
         "overhead_percent": percent(report.overhead()),
         "overcommitted_percent": percent(report.overcommitted()),

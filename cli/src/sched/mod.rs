@@ -94,6 +94,19 @@ impl<'a> Report<'a> {
         self.kernel.guaranteed().filter(exceeds)
     }
 
+    /// How often others' rights over its sandbox's life can ring in a second, at most.
+    #[must_use]
+    pub fn doorbells(&self) -> u64 {
+        let most = |every: &u64| 1_000_000_000 / every.max(&1) + 1;
+        self.kernel.doorbells.iter().map(most).sum()
+    }
+
+    /// Whether it is admitted, and the simulation shows nothing that contradicts its response times.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.admitted() && self.exceeding().next().is_none()
+    }
+
     /// By how much more than the core has is given out.
     #[must_use]
     pub fn overcommitted(&self) -> Share {
@@ -187,5 +200,35 @@ pub fn wait(kernel: &Kernel, unanalysed: Unanalysed) -> String {
                 kernel.endpoints[endpoint].name
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_manifest::{Options, load};
+    use bulkhead_plan::Guest;
+    use std::path::Path;
+
+    /// An error of the analysis, as the simulation would show it, is no success.
+    #[test]
+    fn a_simulation_that_takes_longer_than_a_response_time_fails() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/manifests/sched.toml");
+        let options = Options { skip_files: true, ..Options::default() };
+        let checked = load(&path, &options).expect("a manifest that is right");
+        let mut kernels = checked.system.sandboxes.iter().filter_map(|s| match &s.sandbox.guest {
+            Guest::Kernel(kernel) => Some(kernel),
+            _ => None,
+        });
+        let kernel = kernels.next().expect("a kernel");
+        let mut report = Report::new("rt", 0, kernel, None).expect("a schedule");
+        assert!(report.holds());
+        let context = kernel.guaranteed().next().expect("a guaranteed context");
+        let response = report.rows[context].response.expect("a server").expect("in time");
+        report.rows[context].seen = Some(response);
+        assert!(report.holds());
+        report.rows[context].seen = Some(response + 1);
+        assert_eq!(report.exceeding().collect::<Vec<_>>(), [context]);
+        assert!(!report.holds() && report.admitted());
     }
 }

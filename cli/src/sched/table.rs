@@ -4,7 +4,7 @@ use super::{Report, priority, wait, why};
 use crate::kernel;
 use crate::text::table;
 use bulkhead_manifest::time::show;
-use bulkhead_plan::kernel::{Policy, Test};
+use bulkhead_plan::kernel::{DOORBELL, Policy, Test};
 
 /// Everything of one kernel.
 pub fn report(out: &mut String, report: &Report<'_>) {
@@ -87,9 +87,16 @@ pub fn verdict(report: &Report<'_>, index: usize) -> &'static str {
     }
 }
 
-/// What contexts wait for beyond their budgets, and where the simulation is beyond the analysis.
+/// Doorbells that are counted, waits of contexts beyond their budgets, and where the simulation is beyond the analysis.
 fn remarks(out: &mut String, report: &Report<'_>) {
     let name = |context: usize| &report.kernel.contexts[context].name;
+    let doorbells = report.doorbells();
+    if doorbells > 0 {
+        let each = show(DOORBELL);
+        out.push_str(&format!(
+            "counted: {doorbells} doorbells a second of others' rights over it, {each} each\n"
+        ));
+    }
     for (index, row) in report.rows.iter().enumerate() {
         for unanalysed in &row.unanalysed {
             let what = wait(report.kernel, *unanalysed);

@@ -4,8 +4,8 @@ use crate::set::{Op, Policy, Promise, Set, Thread, Time};
 use bulkhead_plan::Place;
 use bulkhead_plan::admission::Analysis;
 use bulkhead_plan::kernel::{
-    Budget, Call, Context, Endpoint, Kernel, Policy as Planned, Program, Test,
-    Thread as PlanThread, User, Utilization,
+    Budget, Call, Context, DeviceUse, Driven, Endpoint, Interrupt, Kernel, Policy as Planned,
+    Program, Test, Thread as PlanThread, User, Utilization,
 };
 
 /// What the admission says of a set.
@@ -51,18 +51,7 @@ impl Verdict {
 /// A set as a manifest would describe it: a program for each thread, with the rights that its jobs use.
 #[must_use]
 pub fn kernel(set: &Set) -> Kernel {
-    let mut kernel = Kernel {
-        file: "kernel".into(),
-        admission: Test::Response,
-        overhead: set.overhead,
-        trace: 0,
-        programs: Vec::new(),
-        threads: Vec::new(),
-        contexts: Vec::new(),
-        endpoints: Vec::new(),
-        notifications: Vec::new(),
-        shared: Vec::new(),
-    };
+    let mut kernel = Kernel { overhead: set.overhead, ..Kernel::default() };
     let rights = Rights::of(set);
     for (n, thread) in set.threads.iter().enumerate() {
         let serves = rights.drivers[n].into_iter().collect();
@@ -75,6 +64,12 @@ pub fn kernel(set: &Set) -> Kernel {
             Some(n),
         );
         kernel.contexts.push(context(n, thread));
+        // Where the kernel takes no time, interrupts take none of others.
+        if thread.interrupt > 0 && set.overhead > 0 {
+            let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
+            let device = Driven::Device(0);
+            kernel.programs[n].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });
+        }
     }
     for (n, server) in set.servers.iter().enumerate() {
         program(&mut kernel, &format!("s{n}"), server.priority, &rights.servers[n], vec![n], None);
@@ -161,16 +156,10 @@ fn program(
     let call = |endpoint: &usize| Call { endpoint: *endpoint, badge: 0, grant: false };
     kernel.threads.push(PlanThread {
         name: name.into(),
-        place: Place::default(),
         program: kernel.programs.len(),
-        entry: None,
         priority,
-        max_priority: 0,
         context,
-        stack: 4096,
-        fpu: false,
-        fault: None,
-        timeout: None,
+        ..PlanThread::default()
     });
     kernel.programs.push(Program {
         name: name.into(),

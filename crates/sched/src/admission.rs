@@ -52,11 +52,12 @@ pub struct Load<'a> {
 }
 
 /// By what to admit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Test {
     /// The sum of utilizations, for rate-monotonic priorities.
     Bound,
     /// Response times, for any priorities.
+    #[default]
     Response,
     /// Nothing.
     None,

@@ -352,14 +352,9 @@ mod tests {
         Guest::Kernel(Box::new(Kernel {
             file: "k".into(),
             admission: Test::None,
-            overhead: 0,
-            trace: 0,
             programs: vec![driver],
-            threads: Vec::new(),
-            contexts: Vec::new(),
-            endpoints: Vec::new(),
-            notifications: Vec::new(),
             shared: vec![Shared { name: "blocks".into(), place, len: 0x1000 }],
+            ..Kernel::default()
         }))
     }
 

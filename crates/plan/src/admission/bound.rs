@@ -28,7 +28,8 @@ impl Analysis<'_> {
             return Err(Refusal::Arrears { context, by });
         }
         let period = kernel.contexts[context].period();
-        let blocked = Share::of(self.blocked(context)?, period);
+        let blocked = self.blocked(context)?.saturating_add(self.entries(context));
+        let blocked = Share::of(blocked.saturating_add(self.doorbells(period)), period);
         let all = counted.iter().map(|n| self.share(*n));
         let devices = (0..kernel.contexts.len()).map(|n| self.device_share(n, own, period));
         let sum = all.chain(devices).fold(blocked, Share::plus);

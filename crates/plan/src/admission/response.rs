@@ -1,6 +1,7 @@
 //! Response times (Joseph and Pandya 1986), with blocking, PIBS and the arrears of those who call below themselves.
 
 use super::{Analysis, Refusal, Share};
+use crate::kernel::DOORBELL;
 
 /// More than this of a core above a context is taken for all of it: the search for a
 /// response time would take long, and find little. 1 - 2^-10.
@@ -14,7 +15,8 @@ impl Analysis<'_> {
     pub fn response(&self, context: usize) -> Result<u64, Refusal> {
         let (kernel, own) = (self.kernel, self.floor(context));
         let (period, gross) = (kernel.contexts[context].period(), self.demand(context));
-        let alone = gross.saturating_add(self.blocked(context)?);
+        let blocked = self.blocked(context)?.saturating_add(self.entries(context));
+        let alone = gross.saturating_add(blocked);
         let others: Result<Vec<(u64, u64, u64)>, Refusal> = { self.above(context) }
             .map(|n| Ok((kernel.contexts[n].period(), self.demand(n), self.arrears(context, n)?)))
             .collect();
@@ -29,7 +31,8 @@ impl Analysis<'_> {
                 response.saturating_add(*arrears).div_ceil(*period).saturating_mul(*gross)
             });
             let devices = (0..kernel.contexts.len()).map(|n| self.device(n, own, response));
-            let again = servers.chain(devices).fold(alone, u64::saturating_add);
+            let all = servers.chain(devices).chain([self.doorbells(response)]);
+            let again = all.fold(alone, u64::saturating_add);
             if again == response {
                 // Who waits for a server that it has preempted has its budget later by that wait.
                 let waits = if self.descends(context) { response - gross } else { 0 };
@@ -39,6 +42,22 @@ impl Analysis<'_> {
             response = again;
         }
         late(response)
+    }
+
+    /// What interrupts take before their drivers run: two for each driver. What else they take is within what drivers
+    /// above use, and those below do not run meanwhile.
+    pub(super) fn entries(&self, context: usize) -> u64 {
+        let drivers = (0..self.kernel.contexts.len())
+            .filter(|other| *other != context && self.kernel.is_driver(*other))
+            .count() as u64;
+        drivers.saturating_mul(2).saturating_mul(self.kernel.overhead)
+    }
+
+    /// What doorbells of others' rights take of a time, wherever it begins.
+    pub(super) fn doorbells(&self, time: u64) -> u64 {
+        let most = |every: &u64| (time / every.max(&1)).saturating_add(1);
+        let count = self.kernel.doorbells.iter().map(most).fold(0, u64::saturating_add);
+        count.saturating_mul(DOORBELL)
     }
 
     /// What a context with a budget takes in a period, with the entries of the interrupts that it serves.
@@ -84,6 +103,7 @@ impl Analysis<'_> {
 
     /// Their share.
     fn share_above(&self, context: usize) -> Share {
-        self.before(context).map(|n| self.share(n)).fold(Share(0), Share::plus)
+        let doorbells = self.kernel.doorbells.iter().map(|every| Share::of(DOORBELL, *every));
+        self.before(context).map(|n| self.share(n)).chain(doorbells).fold(Share(0), Share::plus)
     }
 }

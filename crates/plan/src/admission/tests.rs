@@ -9,18 +9,7 @@ use crate::kernel::{
 
 /// Nothing yet; the kernel's own work is for nothing.
 fn kernel() -> Kernel {
-    Kernel {
-        file: "k".into(),
-        admission: Test::Response,
-        overhead: 0,
-        trace: 0,
-        programs: Vec::new(),
-        threads: Vec::new(),
-        contexts: Vec::new(),
-        endpoints: Vec::new(),
-        notifications: Vec::new(),
-        shared: Vec::new(),
-    }
+    Kernel { file: "k".into(), ..Kernel::default() }
 }
 
 impl Kernel {
@@ -36,16 +25,9 @@ impl Kernel {
         });
         self.threads.push(Thread {
             name: format!("t{program}"),
-            place: Place::default(),
             program,
-            entry: None,
             priority,
-            max_priority: 0,
-            context: None,
-            stack: 4096,
-            fpu: false,
-            fault: None,
-            timeout: None,
+            ..Thread::default()
         });
         self.threads.last_mut().unwrap()
     }
@@ -407,4 +389,38 @@ fn a_busy_core_is_refused_at_once() {
     kernel.active(server(u64::MAX, u64::MAX), 1, &[]);
     kernel.overhead = 1;
     assert_eq!(look(&kernel).refusals(Test::Response).len(), 1);
+}
+
+/// Others' doorbells are exits in the time of whoever runs: one more than fit in.
+#[test]
+fn doorbells_of_rights_count() {
+    let mut kernel = kernel();
+    kernel.active(server(10_000, 40_000), 2, &[]);
+    kernel.active(server(10_000, 40_000), 1, &[]);
+    kernel.doorbells = vec![15_000, 1_000_000];
+    // Two of the first right, and one of the second.
+    assert_eq!(look(&kernel).response(0), Ok(10_000 + 1_000 + 1_000));
+    assert_eq!(look(&kernel).response(1), Ok(20_000 + 2_000 + 1_000));
+    let sum = look(&kernel).utilization(1).unwrap().sum;
+    assert_eq!(sum, Share::of(20_000 + 3_000 + 1_000, 40_000));
+    // With one each microsecond nothing else runs.
+    kernel.doorbells = vec![1_000];
+    assert_eq!(look(&kernel).refusals(Test::Response).len(), 2);
+    assert_eq!(look(&kernel).refusals(Test::Bound).len(), 2);
+}
+
+/// A driver below does not run, but two of its interrupts can come before it has to acknowledge one.
+#[test]
+fn interrupts_for_a_driver_below_count_twice() {
+    let mut kernel = kernel();
+    kernel.overhead = 2;
+    kernel.active(server(10, 100), 5, &[]);
+    kernel.active(server(10, 1_000), 1, &[]);
+    assert_eq!(look(&kernel).response(0), Ok(12));
+    let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
+    let device = Driven::Device(0);
+    kernel.programs[1].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });
+    assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 2));
+    // Its own are in its own account, twice.
+    assert_eq!(look(&kernel).response(1), Ok(2 * 12 + 12));
 }

@@ -5,7 +5,7 @@ use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, links, managed};
 use crate::raw;
 use crate::raw_kernel::{Call, ChannelUse, MapAccess, Route};
 use crate::rules::build::regions;
-use crate::rules::{Context, Item, guests, pci};
+use crate::rules::{Context, Item, guests, pci, rights};
 use crate::{size, time};
 use bulkhead_plan::kernel::Test;
 use bulkhead_plan::kernel::{self as plan, Budget, Policy, User};
@@ -24,6 +24,7 @@ pub fn kernel(
         file,
         admission: test(admission),
         overhead: plan::OVERHEAD,
+        doorbells: doorbells(cx, sandbox),
         trace: super::trace(sandbox).and_then(|text| size::parse(text).ok()).unwrap_or(0),
         programs: build.parts.programs.iter().map(|item| build.program(item)).collect(),
         threads: build.parts.threads.iter().filter_map(|item| build.thread(item)).collect(),
@@ -50,6 +51,14 @@ pub fn kernel(
             })
             .collect(),
     }
+}
+
+/// How far requests of others' rights over a sandbox's life are apart, for each right.
+fn doorbells(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Vec<u64> {
+    let index = cx.sandbox_index(&sandbox.name);
+    let others = cx.sandboxes.iter().filter(|other| other.name != sandbox.name);
+    let rights = others.flat_map(|other| rights::control(cx, other).into_iter().flatten());
+    rights.filter(|right| Some(right.sandbox) == index).map(|right| right.every).collect()
 }
 
 const fn test(admission: raw::Admission) -> Test {
