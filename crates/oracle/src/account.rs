@@ -154,6 +154,11 @@ impl Account {
         false
     }
 
+    /// Whether so much can ever be used without a pause.
+    pub fn can_ever(&self, time: Time) -> bool {
+        !matches!(self.policy, Policy::Sporadic | Policy::Strict) || self.sum() >= time + self.cost
+    }
+
     fn sum(&self) -> Time {
         self.list[..self.len].iter().map(|refill| refill.amount).sum()
     }

@@ -46,7 +46,7 @@ pub struct Counts {
     pub tight: u64,
     /// Sets that no test admits.
     pub refused: u64,
-    /// Those of them in which nothing was late.
+    /// Those of them in which nothing was late, and every job ends.
     pub silent: u64,
     /// Runs of a core.
     pub plays: u64,
@@ -88,7 +88,13 @@ impl Campaign {
     /// Tries a class, the admission being told something else of a set than what it is: an error of the analysis.
     #[must_use]
     pub fn class_told(&self, class: Class, told: impl Fn(&Set) -> Kernel + Sync) -> Counts {
-        let part = |nth: u64| self.part(class, nth, &told);
+        self.class_judged(class, |set| Verdict::of(set, &told(set)))
+    }
+
+    /// Tries a class with other words of the admission: those of an analysis that is wrong.
+    #[must_use]
+    pub fn class_judged(&self, class: Class, judged: impl Fn(&Set) -> Verdict + Sync) -> Counts {
+        let part = |nth: u64| self.part(class, nth, &judged);
         std::thread::scope(|scope| {
             let others: Vec<_> =
                 (1..self.threads).map(|nth| scope.spawn(move || part(nth))).collect();
@@ -101,7 +107,7 @@ impl Campaign {
     }
 
     /// Every n-th set, from the `nth` on.
-    fn part(&self, class: Class, nth: u64, told: &impl Fn(&Set) -> Kernel) -> Counts {
+    fn part(&self, class: Class, nth: u64, judged: &impl Fn(&Set) -> Verdict) -> Counts {
         let mut core = Core::default();
         core.rules = self.rules;
         let mut counts = Counts::default();
@@ -111,7 +117,7 @@ impl Campaign {
             if counts.admitted == quota {
                 break;
             }
-            self.one(&mut core, class, number, told, &mut counts);
+            self.one(&mut core, class, number, judged, &mut counts);
         }
         counts
     }
@@ -121,16 +127,16 @@ impl Campaign {
         core: &mut Core,
         class: Class,
         number: u64,
-        told: &impl Fn(&Set) -> Kernel,
+        judged: &impl Fn(&Set) -> Verdict,
         counts: &mut Counts,
     ) {
         let mut random = self.random(class, number);
         let set = generate::set(class, &mut random);
-        let verdict = Verdict::of(&set, &told(&set));
+        let verdict = judged(&set);
         let found = search(core, &set, &verdict.promises, &mut random, self.patterns);
         counts.count(&verdict, &found);
         if verdict.is_admitted() && found.missed.is_some() && counts.first.is_none() {
-            let (set, verdict, found) = shrink(core, set, verdict, found, told);
+            let (set, verdict, found) = shrink(core, set, verdict, found, judged);
             let patterns = found.patterns.clone();
             counts.first = Some(Box::new(Miss { class, number, set, patterns, verdict, found }));
         }
@@ -143,7 +149,7 @@ impl Counts {
         let missed = found.missed.is_some();
         if !verdict.is_admitted() {
             self.refused += 1;
-            self.silent += u64::from(!missed);
+            self.silent += u64::from(!missed && !found.stuck);
             return;
         }
         self.admitted += 1;

@@ -60,6 +60,8 @@ struct Player {
     serves: u8,
     /// A driver: work for an interrupt that it has not taken up.
     pending: Time,
+    /// It has to enter the kernel yet.
+    comes: bool,
     /// Where it queues: for which server or driver, at which priority, since when, for how much work.
     queue: Option<(Place, u8, u64, Time)>,
 }
@@ -87,6 +89,8 @@ pub struct Seen {
     pub overran: bool,
     /// A driver was asked from inside a server.
     pub asked_in_call: bool,
+    /// A job never ends: a call never begins, or several wait for each other.
+    pub stuck: bool,
     /// Jumps of time.
     pub moments: u64,
     /// Moments at which somebody entered a server or ran out of budget in one: where a release of somebody else may
@@ -142,6 +146,8 @@ pub struct Core {
     turns: u64,
     now: Time,
     running: Option<usize>,
+    /// Time that interrupts have yet to take of the core, on nobody's account.
+    taken: Time,
     seen: Seen,
 }
 
@@ -157,6 +163,7 @@ impl Default for Core {
             turns: 0,
             now: 0,
             running: None,
+            taken: 0,
             seen: Seen::default(),
         }
     }
@@ -184,6 +191,7 @@ impl Core {
             self.pass(set, end);
         }
         self.judge_unfinished(set);
+        self.seen.stuck |= (0..self.players.len()).any(|n| self.waits_for_itself(n));
         &self.seen
     }
 
@@ -210,11 +218,12 @@ impl Core {
                 client: None,
                 serves: thread.priority,
                 pending: 0,
+                comes: false,
                 queue: None,
             });
         }
         self.holders = [None; MOST];
-        (self.turns, self.now, self.running) = (0, 0, None);
+        (self.turns, self.now, self.running, self.taken) = (0, 0, None, 0);
         self.seen.clear();
     }
 
@@ -227,6 +236,10 @@ impl Core {
                 let released = player.release;
                 player.release = released + player.every;
                 if thread.serves {
+                    // Until the driver has acknowledged one there is no further one: that waits, and comes then.
+                    let works = player.state != State::Idle && player.client.is_none();
+                    player.comes |= works;
+                    self.taken += if works || player.pending > 0 { 0 } else { 2 * set.overhead };
                     player.pending = thread.interrupt;
                     if player.state == State::Idle {
                         self.take_up(n, set);
@@ -405,8 +418,10 @@ impl Core {
     fn call(&mut self, n: usize, server: u8, set: &Set) {
         let longest = set.servers[usize::from(server)].longest;
         let player = &mut self.players[n];
-        let counts = player.cap == NEVER && !matches!(set.threads[n].policy, Policy::Pibs(_));
+        // A call within a call is within that one's limit, if it has one.
+        let counts = player.depth == 0 && !matches!(set.threads[n].policy, Policy::Pibs(_));
         if let Some(longest) = longest.filter(|_| counts) {
+            self.seen.stuck |= self.rules.reserves && !player.account.can_ever(longest);
             if self.rules.reserves && !player.account.reserve(longest, self.now) {
                 player.next -= 1;
                 player.held = true;
@@ -506,6 +521,8 @@ impl Core {
         } else {
             let player = &mut self.players[driver];
             let work = std::mem::take(&mut player.pending);
+            let comes = std::mem::take(&mut player.comes) && work > 0;
+            self.taken += if comes { 2 * set.overhead } else { 0 };
             if work == 0 {
                 return self.stop(driver, State::Idle);
             }
@@ -538,6 +555,12 @@ impl Core {
             if thread.serves {
                 until = until.min(player.release);
             }
+        }
+        if self.taken > 0 {
+            let until = until.min(self.now + self.taken);
+            self.taken -= until - self.now;
+            self.now = until;
+            return;
         }
         if let Some(n) = self.running {
             let player = &self.players[n];
@@ -615,6 +638,22 @@ impl Core {
             self.answer(n, set);
         }
         (self.players[n].next, self.players[n].rest) = (next, 0);
+    }
+
+    /// For whom a thread waits: who is in a server, or works for it.
+    fn waits_for(&self, n: usize) -> Option<usize> {
+        let player = &self.players[n];
+        match player.queue {
+            _ if player.state != State::Waiting => None,
+            Some((Place::Server(server), ..)) => self.holders[usize::from(server)].map(usize::from),
+            Some((Place::Driver(driver), ..)) => Some(driver.into()),
+            None => self.players.iter().position(|other| other.client == Some(n as u8)),
+        }
+    }
+
+    fn waits_for_itself(&self, n: usize) -> bool {
+        let chain = std::iter::successors(self.waits_for(n), |next| self.waits_for(*next));
+        chain.take(self.players.len()).any(|next| next == n)
     }
 
     fn end_of_job(&mut self, n: usize) {

@@ -184,7 +184,10 @@ impl Maker<'_> {
             share = share.max((300 * TICK).div_ceil(shortest));
         }
         let period = TICK * self.random.between(shortest / TICK, longest / TICK);
-        let interrupts = !own && self.random.percent(20);
+        // Where the kernel takes time, its entries do. A driver does more for an interrupt than these take.
+        let overhead = self.features.overhead;
+        let interrupts = !own && self.random.percent(if overhead { 60 } else { 20 });
+        let least = if overhead { 2 } else { 1 };
         // One with a context of a thread's is asked in the same way, and works at its own priority.
         let policy = if own { Policy::Sporadic } else { Policy::Pibs(share as u32 * 10_000) };
         let calls = self.features.inside && !own && self.random.percent(10);
@@ -204,7 +207,7 @@ impl Maker<'_> {
             },
             job,
             serves: true,
-            interrupt: if interrupts { TICK * self.random.between(1, 3) } else { 0 },
+            interrupt: if interrupts { TICK * self.random.between(least, 3) } else { 0 },
         });
     }
 

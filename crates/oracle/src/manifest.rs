@@ -21,56 +21,86 @@ impl Display for Miss {
             let (job, offset) = (&thread.job, pattern.offset);
             writeln!(f, "# t{n} from {offset} ns, {} ns late each time: {job:?}", pattern.gap)?;
         }
-        write!(f, "{}", Text(&self.set))
+        write!(f, "{}", Text::of(&self.set))
     }
 }
 
-/// A set as part of a manifest.
+/// A set as part of a manifest: its kernel's sandbox is `rt`.
 #[derive(Debug)]
-pub struct Text<'a>(pub &'a Set);
+pub struct Text<'a> {
+    /// The set.
+    pub set: &'a Set,
+    /// Beginning of all names.
+    pub prefix: &'a str,
+    /// Further lines of each program, threads' before servers'; of those without any there are none.
+    pub programs: &'a [String],
+}
 
-impl Display for Text<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let kernel = judge::kernel(self.0);
-        for (n, thread) in self.0.threads.iter().enumerate() {
-            writeln!(f, "[[context]]\nname = \"c{n}\"\nsandbox = \"rt\"")?;
+impl<'a> Text<'a> {
+    /// Only what the set says.
+    #[must_use]
+    pub const fn of(set: &'a Set) -> Self {
+        Self { set, prefix: "", programs: &[] }
+    }
+
+    fn contexts(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (n, thread) in self.set.threads.iter().enumerate() {
+            writeln!(f, "[[context]]\nname = \"{}c{n}\"\nsandbox = \"rt\"", self.prefix)?;
+            let period = thread.period;
             match thread.policy {
                 Policy::Pibs(share) => {
-                    writeln!(f, "policy = \"pibs\"\nutilization = \"{} %\"", share / 10_000)?
+                    writeln!(f, "policy = \"pibs\"\nutilization = \"{} %\"", share / 10_000)?;
+                    writeln!(f, "period = \"{period} ns\"")?;
+                    continue;
                 }
                 Policy::Full => writeln!(f, "policy = \"full\"")?,
                 Policy::Sporadic | Policy::Strict => {
                     let strict = thread.policy == Policy::Strict;
                     let policy = if strict { "strict" } else { "sporadic" };
                     writeln!(f, "policy = \"{policy}\"\nbudget = \"{} ns\"", thread.budget)?;
-                    writeln!(
-                        f,
-                        "refills = {}\nactivations = {}",
-                        thread.refills, thread.activations
-                    )?;
+                    writeln!(f, "refills = {}", thread.refills)?;
+                    writeln!(f, "activations = {}", thread.activations)?;
                 }
             }
-            writeln!(f, "period = \"{} ns\"", thread.period)?;
+            writeln!(f, "period = \"{period} ns\"")?;
             writeln!(f, "guaranteed = {}\nbackground = {}", thread.guaranteed, thread.background)?;
         }
-        for endpoint in &kernel.endpoints {
-            writeln!(f, "[[endpoint]]\nname = \"{}\"\nsandbox = \"rt\"", endpoint.name)?;
+        Ok(())
+    }
+}
+
+impl Display for Text<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (kernel, prefix) = (judge::kernel(self.set), self.prefix);
+        self.contexts(f)?;
+        let called =
+            |n: &usize| kernel.programs.iter().flat_map(|p| &p.calls).any(|c| c.endpoint == *n);
+        // Nobody needs a server that nobody calls, and without a context it would never begin.
+        let needed = |n: usize| n >= self.set.servers.len() || called(&n);
+        for (_, endpoint) in kernel.endpoints.iter().enumerate().filter(|(n, _)| needed(*n)) {
+            writeln!(f, "[[endpoint]]\nname = \"{prefix}{}\"\nsandbox = \"rt\"", endpoint.name)?;
             if let Some(longest) = endpoint.longest {
                 writeln!(f, "longest = \"{longest} ns\"")?;
             }
         }
-        for (program, thread) in kernel.programs.iter().zip(&kernel.threads) {
-            let names = |list: Vec<usize>| {
-                list.into_iter().map(|n| kernel.endpoints[n].name.clone()).collect::<Vec<_>>()
-            };
-            let calls = names(program.calls.iter().map(|call| call.endpoint).collect());
-            let serves = names(program.serves.clone());
-            writeln!(f, "[[program]]\nname = \"{}\"\nsandbox = \"rt\"", program.name)?;
+        for (n, (program, thread)) in kernel.programs.iter().zip(&kernel.threads).enumerate() {
+            if !program.serves.iter().all(|endpoint| needed(*endpoint)) {
+                continue;
+            }
+            let name = |n: usize| format!("{prefix}{}", kernel.endpoints[n].name);
+            let calls: Vec<_> = program.calls.iter().map(|call| name(call.endpoint)).collect();
+            let serves: Vec<_> = program.serves.iter().map(|n| name(*n)).collect();
+            writeln!(f, "[[program]]\nname = \"{prefix}{}\"\nsandbox = \"rt\"", program.name)?;
             writeln!(f, "calls = {calls:?}\nserves = {serves:?}")?;
-            writeln!(f, "[[thread]]\nname = \"{0}\"\nprogram = \"{0}\"", thread.name)?;
+            self.programs.get(n).map_or(Ok(()), |lines| writeln!(f, "{lines}"))?;
+            writeln!(
+                f,
+                "[[thread]]\nname = \"{prefix}{0}\"\nprogram = \"{prefix}{0}\"",
+                thread.name
+            )?;
             writeln!(f, "priority = {}", thread.priority)?;
             if let Some(context) = thread.context {
-                writeln!(f, "context = \"c{context}\"")?;
+                writeln!(f, "context = \"{prefix}c{context}\"")?;
             }
         }
         Ok(())

@@ -5,7 +5,8 @@
 pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    /// Any number.
+    pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -15,7 +16,7 @@ impl Random {
 
     /// 0 to `end` - 1; 0 if there is nothing below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+        ((u128::from(self.any()) * u128::from(end)) >> 64) as u64
     }
 
     /// From `low` to `high`, both included.
@@ -25,7 +26,7 @@ impl Random {
 
     /// In [0, 1).
     pub fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.any() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// True so many times in a hundred.

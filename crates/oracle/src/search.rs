@@ -23,6 +23,8 @@ pub struct Found {
     pub overran: bool,
     /// A driver was asked from inside a server.
     pub asked_in_call: bool,
+    /// In some run, a job never ended.
+    pub stuck: bool,
     /// Runs.
     pub runs: u64,
 }
@@ -50,6 +52,7 @@ pub fn search(
         found.held |= seen.held;
         found.overran |= seen.overran;
         found.asked_in_call |= seen.asked_in_call;
+        found.stuck |= seen.stuck;
         let worst = nearness(promises, seen);
         if worst >= found.worst || run == 0 {
             found.worst = worst;

@@ -6,7 +6,6 @@ use crate::judge::Verdict;
 use crate::random::Random;
 use crate::search::{Found, search};
 use crate::set::{Op, Set, Thread};
-use bulkhead_plan::kernel::Kernel;
 
 /// Patterns that are tried for each smaller set.
 const PATTERNS: u64 = 64;
@@ -17,11 +16,11 @@ pub fn shrink(
     mut set: Set,
     mut verdict: Verdict,
     mut found: Found,
-    told: impl Fn(&Set) -> Kernel,
+    judged: impl Fn(&Set) -> Verdict,
 ) -> (Set, Verdict, Found) {
     'again: loop {
         for smaller in smaller(&set) {
-            let other = Verdict::of(&smaller, &told(&smaller));
+            let other = judged(&smaller);
             if !other.is_admitted() {
                 continue;
             }

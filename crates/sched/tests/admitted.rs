@@ -9,25 +9,12 @@ use bulkhead_sched::{Account, Context, Refill, Time};
 
 const SETS: u64 = 100_000;
 
-/// Numbers that are the same in each run (SplitMix64).
-struct Random(u64);
+/// Numbers that are the same in each run.
+struct Random(bulkhead_oracle::Random);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// In [0, 1).
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+    const fn new(seed: u64) -> Self {
+        Self(bulkhead_oracle::Random(seed))
     }
 
     /// Shares that add up to `sum`, each such set as likely as any other.
@@ -36,7 +23,7 @@ impl Random {
         let mut shares: Vec<f64> = (1..count)
             .rev()
             .map(|left| {
-                let next = rest * self.share().powf(1.0 / left as f64);
+                let next = rest * self.0.share().powf(1.0 / left as f64);
                 let share = rest - next;
                 rest = next;
                 share
@@ -48,12 +35,12 @@ impl Random {
 
     /// Periods from 5 to 200, budgets by share, priorities by period or at random, no two equal.
     fn set(&mut self) -> Vec<Demand> {
-        let count = 1 + self.below(7);
-        let sum = 0.3 + 0.75 * self.share();
+        let count = 1 + self.0.below(7);
+        let sum = 0.3 + 0.75 * self.0.share();
         let shares = self.shares(count, sum);
         let mut periods: Vec<Time> =
-            shares.iter().map(|_| (5.0 * 40f64.powf(self.share())) as Time).collect();
-        if self.below(2) == 0 {
+            shares.iter().map(|_| (5.0 * 40f64.powf(self.0.share())) as Time).collect();
+        if self.0.below(2) == 0 {
             periods.sort_unstable();
         }
         let demands = periods.into_iter().zip(shares).zip((1..=count as u8).rev());
@@ -96,7 +83,7 @@ fn first_responses(simulation: &Simulation, count: usize) -> Vec<Option<Time>> {
 fn response_times_are_exact_and_the_bound_is_safe() {
     let (mut by_bound, mut by_response, mut late) = (0, 0, 0);
     for seed in 0..SETS {
-        let set = Random(seed).set();
+        let set = Random::new(seed).set();
         let load = Load { contexts: &set, devices: &[], overhead: 0 };
         let longest = set.iter().map(|demand| demand.period).max().unwrap();
         let simulation = simulate(&set, |_| 0, longest);
@@ -131,14 +118,14 @@ fn response_times_are_exact_and_the_bound_is_safe() {
 fn an_admitted_set_never_misses() {
     let (mut jobs, mut admitted, mut seed) = (0, 0, 0);
     while admitted < SETS {
-        let set = Random(seed).set();
+        let set = Random::new(seed).set();
         seed += 1;
         let load = Load { contexts: &set, devices: &[], overhead: 0 };
         if load.admit(Test::Response).is_err() {
             continue;
         }
         admitted += 1;
-        let start = |n: usize| Random(seed ^ n as u64).below(set[n].period);
+        let start = |n: usize| bulkhead_oracle::Random(seed ^ n as u64).below(set[n].period);
         // Some of the longest periods that there are.
         let end = 800;
         let simulation = simulate(&set, start, end);

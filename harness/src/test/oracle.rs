@@ -35,8 +35,7 @@ const fn asked(class: Class, admitted: u64, ended: u64, inside: u64, refused: u6
 const ASKED: [Asked; 8] = [
     asked(Class::Calls, 200_000, 50_000, 0, 300),
     asked(Class::Nested, 100_000, 25_000, 0, 300),
-    // Most of what is refused here is a call of an endpoint without `longest`.
-    asked(Class::Inside, 200_000, 50_000, 100_000, 400),
+    asked(Class::Inside, 200_000, 50_000, 100_000, 300),
     asked(Class::Independent, 100_000, 0, 0, 300),
     asked(Class::Direct, 100_000, 0, 0, 300),
     // Where anybody can keep a strict one waiting it is refused, though most of these waits do no harm.
