@@ -35,6 +35,7 @@ mod load;
 mod mutate;
 mod net;
 mod oracle;
+mod played;
 mod probe;
 mod program_link;
 mod rights;
@@ -64,6 +65,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(typed::jobs());
     jobs.extend(fuzz::jobs());
     jobs.extend(oracle::jobs());
+    jobs.extend(played::jobs());
     jobs.extend(fuzzed::jobs());
     jobs.extend(sarif::jobs());
     jobs.extend(guest::jobs());
