@@ -22,7 +22,7 @@ pub const SLOTS: std::ops::RangeInclusive<u32> = 16..=1 << 16;
 /// which they are made.
 pub const PLACE_BITS: u8 = 14;
 
-/// What a doorbell of another sandbox's right over this one's life takes of the core at most, in nanoseconds: an exit
+/// Time of a doorbell by another sandbox's right over this one's life, at most, in nanoseconds: an exit
 /// and the monitor's look into its mail.
 pub const DOORBELL: u64 = 1_000;
 
@@ -38,7 +38,7 @@ pub struct Kernel {
     /// Bytes of records in the ring into which it writes what it does, a power of two; 0: it writes nothing. They
     /// lie at the end of its memory, behind a page.
     pub trace: u64,
-    /// Of each right that others have over its sandbox's life the least time between two requests, in nanoseconds. Each
+    /// Least time between two requests, in nanoseconds, of each right that others have over its sandbox's life. Each
     /// can be a doorbell, an exit in the time of whoever runs.
     pub doorbells: Vec<u64>,
     /// Programs.

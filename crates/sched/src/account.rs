@@ -313,7 +313,7 @@ impl Account {
         true
     }
 
-    /// What is not a server blocks. In a call with a limit a full context has no activation that would end.
+    /// An account that is no server's blocks. In a call with a limit a full context has no activation that would end.
     #[inline(always)]
     pub(crate) fn block_unlisted(&mut self) {
         if self.policy == PIBS {

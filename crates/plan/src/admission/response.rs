@@ -44,8 +44,8 @@ impl Analysis<'_> {
         late(response)
     }
 
-    /// What interrupts take before their drivers run: two for each driver. What else they take is within what drivers
-    /// above use, and those below do not run meanwhile.
+    /// Time of the interrupts that come before their drivers run: two for each driver. The time of others is within
+    /// what drivers above use, and those below do not run meanwhile.
     pub(super) fn entries(&self, context: usize) -> u64 {
         let drivers = (0..self.kernel.contexts.len())
             .filter(|other| *other != context && self.kernel.is_driver(*other))
@@ -53,7 +53,7 @@ impl Analysis<'_> {
         drivers.saturating_mul(2).saturating_mul(self.kernel.overhead)
     }
 
-    /// What doorbells of others' rights take of a time, wherever it begins.
+    /// Time of doorbells of others' rights within a time, wherever it begins.
     pub(super) fn doorbells(&self, time: u64) -> u64 {
         let most = |every: &u64| (time / every.max(&1)).saturating_add(1);
         let count = self.kernel.doorbells.iter().map(most).fold(0, u64::saturating_add);
