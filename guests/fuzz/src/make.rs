@@ -564,7 +564,7 @@ mod tests {
             );
             assert!(op.target >= CODE && op.target < CODE + 2 * SNIPPETS * SNIPPET);
         }
-        assert!((20..400).contains(&ended), "{ended}");
+        assert!((5..400).contains(&ended), "{ended}");
         for _ in 0..2000 {
             made[maker.last().snippet()] = true;
         }
