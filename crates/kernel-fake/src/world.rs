@@ -518,6 +518,15 @@ impl World {
     /// # Panics
     /// If it is asked for more than once.
     pub fn links(&mut self) -> [Address; 2] {
+        let all = self.links_of(2);
+        [all[0], all[1]]
+    }
+
+    /// So many, of which all but slot 0 are another sandbox's.
+    ///
+    /// # Panics
+    /// If it is asked for more than once.
+    pub fn links_of(&mut self, count: u32) -> Vec<Address> {
         let space = u64::from(Self::SPACE);
         loop {
             let table = self.make(Kind::Table, 0);
@@ -525,14 +534,17 @@ impl World {
                 break;
             }
         }
-        [0, 1].map(|n| {
-            let table = LINK_TABLES + n * PAGE;
-            self.machine.note(table, PAGE, Some(Kind::Table));
-            let entries = &mut self.machine.get_mut::<PageTable>(Ref::new(table)).0;
-            entries.fill(FakeFormat::empty());
-            for (page, entry) in entries.iter_mut().take(3).enumerate() {
-                let rights = PageRights { write: page == 2, execute: false };
-                *entry = FakeFormat::page(Self::SLOTS + page as u64 * 4096, rights, 0);
+        let link = |n: u32| {
+            // The others' memory is the same for all.
+            let table = LINK_TABLES + n.min(1) * PAGE;
+            if n < 2 {
+                self.machine.note(table, PAGE, Some(Kind::Table));
+                let entries = &mut self.machine.get_mut::<PageTable>(Ref::new(table)).0;
+                entries.fill(FakeFormat::empty());
+                for (page, entry) in entries.iter_mut().take(3).enumerate() {
+                    let rights = PageRights { write: page == 2, execute: false };
+                    *entry = FakeFormat::page(Self::SLOTS + page as u64 * 4096, rights, 0);
+                }
             }
             let (at, slot) = (LINKS + 64 * n, self.slot(Self::SPACE));
             let to = if n == 0 { Self::OFFERED_TO } else { 0 };
@@ -541,7 +553,8 @@ impl World {
             let slot = self.slot(address);
             plant(&mut self.machine, slot, link);
             address
-        })
+        };
+        (0..count).map(link).collect()
     }
 
     /// To whom slot 0 of [`World::links`] may be offered, as a set.

@@ -59,6 +59,8 @@ pub struct Host<L, P> {
     pub life: (bool, Option<u32>),
     /// What went out of ports: port, bytes, value; and what was read, by port and bytes.
     pub ports: Vec<(u16, u8, Option<u32>)>,
+    /// How often an object was looked at.
+    pub looks: Cell<u64>,
     /// What its monitor was asked for.
     pub asked: Vec<[u64; 3]>,
     /// The slots that the sandbox has, as a set.
@@ -95,6 +97,7 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
             console: String::new(),
             life: (false, None),
             ports: Vec::new(),
+            looks: Cell::new(0),
             asked: Vec::new(),
             has: 0,
             busy: false,
@@ -248,12 +251,14 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
 
     #[inline]
     fn get<T: Object>(&self, at: Ref<T>) -> &T {
+        self.looks.set(self.looks.get() + 1);
         self.check::<T>(at.at());
         T::ref_from_prefix(&self.pages.as_bytes()[at.at() as usize..]).expect(INSIDE).0
     }
 
     #[inline]
     fn get_mut<T: Object>(&mut self, at: Ref<T>) -> &mut T {
+        self.looks.set(self.looks.get() + 1);
         self.check::<T>(at.at());
         T::mut_from_prefix(&mut self.pages.as_mut_bytes()[at.at() as usize..]).expect(INSIDE).0
     }

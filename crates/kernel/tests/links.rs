@@ -194,6 +194,43 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
     }
 }
 
+/// A thread begins anew, and another ends, with as many slots open as there can be: each entry asks the monitor for one
+/// thing, and looks at each slot once. What an entry costs besides is what it costs with one slot.
+#[test]
+fn an_entry_with_all_slots_open_is_as_long_as_a_search() {
+    const ALL: u32 = link::SLOTS as u32;
+    /// Looks of a `START` that closes a slot, or a deletion that does, but for those that search.
+    const ENTRY: u64 = 60;
+    both(|world| {
+        let all = world.links_of(ALL);
+        let thread = world.thread_of(10, Policy::Full, 0, 1_000_000);
+        let manager = world.thread(5);
+        let open = |world: &mut World| {
+            for (n, link) in (0..).zip(&all) {
+                let method = if n == 0 { label::OFFER } else { label::ACCEPT };
+                assert_eq!(ask(world, thread, *link, method, [1, 0]), OK);
+            }
+            world.does(thread.cap, label::SUSPEND, [0; 4]);
+        };
+        for (on, method, words) in [
+            (thread.cap, label::START, [0x1000, 0x2000, 0, 0]),
+            (World::NODE, label::DELETE, [thread.cap.into(), 0, 0, 0]),
+        ] {
+            open(world);
+            let mut longest = 0;
+            for left in (0..ALL).rev() {
+                let before = world.machine.looks.get();
+                at_most_one(world, |world| world.call(manager, on, method, words));
+                longest = longest.max(world.machine.looks.get() - before);
+                assert_eq!(world.machine.has.count_ones(), left);
+            }
+            assert!(longest <= u64::from(ALL) + ENTRY, "{longest} looks");
+            at_most_one(world, |world| world.call(manager, on, method, words));
+            assert_eq!(world.came(manager).status.code(), Some(Code::Ok));
+        }
+    });
+}
+
 /// What the monitor takes for it is not the time of who runs next.
 #[test]
 fn who_crashes_pays_for_the_closing() {
