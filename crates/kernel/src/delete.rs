@@ -31,8 +31,13 @@ impl<M: Machine> Kernel<'_, M> {
             }
             let from = if itself { slot } else { self.machine.get(slot).next };
             let Some(leaf) = tree::leaf(self.machine, from) else { return Progress::Again };
+            let kind = self.machine.get(leaf).cap.kind();
             if self.end(leaf) {
                 tree::remove(self.machine, leaf);
+            }
+            // It may have closed a slot, which is a call of the monitor: an entry has one at most.
+            if self.machine.has_links() && matches!(kind, Kind::Thread | Kind::Link) {
+                return Progress::Again;
             }
         }
         Progress::Again
