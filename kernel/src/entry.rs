@@ -45,9 +45,9 @@ const WITH_ERROR: u64 = 1 << 8 | 0b11111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1
 /// How many entries of the descriptor table lie before what they jump to: as many as there are exceptions.
 const GATES: u8 = FIRST_LEVEL;
 
-/// Vectors that can come between any two instructions, also where RSP is still, or again, a program's: between SYSCALL
-/// and the switch of stacks, and before SYSRET. Pushed there, a frame would be a write of the kernel's to where the program
-/// says. Each has a stack of its own (APM volume 2, section 8.9.4).
+/// Vectors that can come between any two instructions, also where RSP is still, or again, a program's: between
+/// SYSCALL and the switch of stacks, and before SYSRET. Pushed there, a frame would be a write of the kernel's to
+/// where the program says. Each has a stack of its own (APM volume 2, section 8.9.4).
 pub const APART: [u8; 3] = [NMI, DOUBLE_FAULT, MACHINE_CHECK];
 const NMI: u8 = 2;
 const DOUBLE_FAULT: u8 = 8;

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::KINDS;
-    use bulkhead_plan::kernel::{DeviceUse, Interrupt, Kernel, Program, Test};
+    use bulkhead_plan::kernel::{DeviceUse, Interrupt, Kernel, Program};
     use bulkhead_plan::{Device, Function, Granted, Ioapic, Iommu, Span};
 
     fn sandbox(linux: bool, irqs: &[(u32, Trigger)]) -> Sandbox {
@@ -397,18 +397,7 @@ mod tests {
                 devices: vec![DeviceUse { device: Driven::Device(0), interrupts, dma: Vec::new() }],
                 ..Program::default()
             };
-            let kernel = Kernel {
-                file: "k".into(),
-                admission: Test::None,
-                overhead: 0,
-                trace: 0,
-                programs: vec![program],
-                threads: Vec::new(),
-                contexts: Vec::new(),
-                endpoints: Vec::new(),
-                notifications: Vec::new(),
-                shared: Vec::new(),
-            };
+            let kernel = Kernel { file: "k".into(), programs: vec![program], ..Kernel::default() };
             Sandbox { guest: Guest::Kernel(Box::new(kernel)), ..sandbox(true, &[(16, LevelLow)]) }
         };
         let plan = plan(vec![kernel(true), kernel(false), sandbox(false, &[]), kernel(true)]);

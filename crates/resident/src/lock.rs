@@ -102,7 +102,7 @@ impl<W: Word> Lock<W> {
             let first = next(want | bit, state);
             let late = now.wrapping_sub(since) > pace.turn;
             let mine = first == me % MAX_PARTIES || late;
-            if state & HELD == 0 && mine && self.state.take(state, HELD | me % MAX_PARTIES) {
+            if state & HELD == 0 && mine && self.state.take(state, HELD | (me % MAX_PARTIES)) {
                 // One that did not come for its turn is asked again when it looks.
                 self.want.remove(bit | 1 << first);
                 let result = work();
@@ -127,7 +127,7 @@ impl<W: Word> Lock<W> {
 
     /// Whether `me` has it.
     pub fn has(&self, me: u32) -> bool {
-        self.state.load() == HELD | me % MAX_PARTIES
+        self.state.load() == HELD | (me % MAX_PARTIES)
     }
 }
 
