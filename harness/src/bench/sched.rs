@@ -17,7 +17,7 @@ const BOUNDS: [(u16, f64); 9] = [
     // Two more than before calls with limits (decision 30), and room of a tenth.
     (id::SCHED_EXPIRE, 230.0),
     (id::SCHED_PIBS, 120.0),
-    (id::SCHED_PIBS_BLOCK, 135.0),
+    (id::SCHED_PIBS_BLOCK, 150.0),
     (id::SCHED_DONATE, 15.0),
 ];
 
