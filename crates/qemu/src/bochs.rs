@@ -1,7 +1,5 @@
-//! Bochs, whose SVM saves the next RIP. Debian's 2.7 can do SVM with x2APIC in one
-//! configuration only (docs/decisions/0003-bochs.md): the generic model. There
-//! CPUID 8000_0001 says nothing of SVM although 8000_000A and the instructions
-//! are there.
+//! Bochs, whose SVM saves the next RIP. Each of Debian's versions has one model with SVM and x2APIC at once
+//! ([`Model`], docs/decisions/0003-bochs.md).
 
 use crate::Error;
 use crate::running::{tail, text};
@@ -10,8 +8,50 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// SVM, nested paging, next RIP, x2APIC, 1 GiB pages.
-pub const SVM: &str = "vmx=0, svm=1, apic=x2apic, 1g_pages=1, simd=sse4_2, xsave=1";
+/// A processor with SVM, nested paging, next RIP, x2APIC and 1 GiB pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// Bochs 2.7: made to measure by `cpuid:`. Its CPUID 8000_0001 says nothing of SVM, although 8000_000A and the
+    /// instructions are there.
+    Generic,
+    /// Bochs 3.0, which has no `cpuid:` for it any more: a Ryzen with x2APIC added. In 2.7 nothing can be added.
+    Ryzen,
+}
+
+impl Model {
+    /// The one that the installed Bochs knows, by its own list of models.
+    pub fn installed() -> Result<Self, Error> {
+        let asked = Command::new("bochs-bin").args(["--help", "cpu"]).stdin(Stdio::null()).output();
+        let asked = asked.map_err(|error| Error::Start("bochs-bin".into(), error))?;
+        let said = Untrusted::new([asked.stdout, asked.stderr].concat());
+        let lines: Vec<_> = said.lines().collect();
+        Self::among(lines.iter().map(String::as_str)).ok_or_else(|| Error::Ended {
+            what: "a list of Bochs' models with bx_generic or ryzen".into(),
+            status: asked.status.to_string(),
+            tail: tail("bochs-bin --help cpu", &said),
+        })
+    }
+
+    fn among<'a>(models: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
+        let has = |name: &str| models.clone().any(|line| line.trim() == name);
+        if has("bx_generic") { Some(Self::Generic) } else { has("ryzen").then_some(Self::Ryzen) }
+    }
+
+    fn directives(self, cores: usize) -> String {
+        let cpu =
+            |model: &str| format!("cpu: model={model}, count={cores}, reset_on_triple_fault=0");
+        match self {
+            Self::Generic => {
+                cpu("bx_generic")
+                    + "\ncpuid: vmx=0, svm=1, apic=x2apic, 1g_pages=1, simd=sse4_2, xsave=1"
+            }
+            Self::Ryzen => cpu("ryzen") + ", add_features=x2apic",
+        }
+    }
+}
+
+/// File with what Bochs says to its user, a configuration that it refuses above all.
+const ERRORS: &str = "bochs.err";
 /// How often a wait looks.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -22,8 +62,6 @@ pub struct Bochs {
     pub dir: PathBuf,
     /// CD-ROM to boot from.
     pub iso: PathBuf,
-    /// `cpuid:` options of the generic CPU.
-    pub cpuid: String,
     /// Cores.
     pub cores: usize,
     /// RAM in MiB.
@@ -41,12 +79,13 @@ impl Bochs {
     /// An SVM machine with 4 cores that boots from `iso`.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, iso: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), iso: iso.into(), cpuid: SVM.into(), cores: 4, memory: 512 }
+        Self { dir: dir.into(), iso: iso.into(), cores: 4, memory: 512 }
     }
 
     fn configuration(&self) -> Result<String, Error> {
         let iso = self.iso.canonicalize().map_err(Error::io(&self.iso))?;
-        let (cores, memory, cpuid, iso) = (self.cores, self.memory, &self.cpuid, iso.display());
+        let (memory, cpu, iso) =
+            (self.memory, Model::installed()?.directives(self.cores), iso.display());
         Ok(format!(
             "plugin_ctrl: unmapped=true\n\
              config_interface: textconfig\n\
@@ -54,8 +93,7 @@ impl Bochs {
              romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
              vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
              memory: guest={memory}, host={memory}\n\
-             cpu: model=bx_generic, count={cores}, reset_on_triple_fault=0\n\
-             cpuid: {cpuid}\n\
+             {cpu}\n\
              boot: cdrom\n\
              ata0-master: type=cdrom, path={iso}, status=inserted\n\
              com1: enabled=1, mode=file, dev=serial0.log\n\
@@ -80,8 +118,11 @@ impl Bochs {
         for n in 0..2 {
             let _ = std::fs::remove_file(self.dir.join(format!("serial{n}.log")));
         }
-        let path = self.dir.join("console.raw");
-        let out = std::fs::File::create(&path).map_err(Error::io(&path))?;
+        let file = |name: &str| {
+            let path = self.dir.join(name);
+            std::fs::File::create(&path).map_err(Error::io(&path))
+        };
+        let (out, errors) = (file("console.raw")?, file(ERRORS)?);
         let child = Command::new("bochs-bin")
             .args(["-q", "-f", "bochsrc", "-rc", "go"])
             .current_dir(&self.dir)
@@ -89,7 +130,7 @@ impl Bochs {
             .env("TERM", "dumb")
             .stdin(Stdio::null())
             .stdout(out)
-            .stderr(Stdio::null())
+            .stderr(errors)
             .spawn()
             .map_err(|error| Error::Start("bochs-bin".into(), error))?;
         Ok(Running { child, dir: self.dir.clone() })
@@ -174,6 +215,7 @@ impl Running {
         serials.collect::<String>()
             + &tail("console", &self.console())
             + &tail("bochs.log", &text(&self.dir.join("bochs.log")))
+            + &tail(ERRORS, &text(&self.dir.join(ERRORS)))
     }
 }
 
@@ -206,4 +248,34 @@ pub fn pack(program: &Path, dir: &Path) -> Result<PathBuf, Error> {
     }
     let (status, tail) = (made.status.to_string(), String::from_utf8_lossy(&made.stderr).into());
     Err(Error::Ended { what: "an ISO was made".into(), status, tail })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lists as Bochs 2.7 and 3.0 print them, shortened.
+    #[test]
+    fn a_model_with_svm_and_x2apic_is_chosen_from_bochs_own_list() {
+        let of = |list: &str| Model::among(list.lines());
+        assert_eq!(
+            of("Supported CPU models:\n\nbx_generic\npentium\nryzen\n"),
+            Some(Model::Generic)
+        );
+        assert_eq!(
+            of("Supported CPU models:\n\ni386\nryzen\ncorei7_haswell_4770\n"),
+            Some(Model::Ryzen)
+        );
+        assert_eq!(of("bx_generic_2\nno ryzen here\n"), None);
+        let ryzen = Model::Ryzen.directives(2);
+        assert_eq!(
+            ryzen,
+            "cpu: model=ryzen, count=2, reset_on_triple_fault=0, add_features=x2apic"
+        );
+        assert!(
+            Model::Generic
+                .directives(4)
+                .contains("count=4, reset_on_triple_fault=0\ncpuid: vmx=0, svm=1")
+        );
+    }
 }

@@ -90,6 +90,7 @@ fn attacks() -> Job {
     const UNHARMED: &str = "bochs-attack/victim-unharmed";
     let tests = Set::Any.ending().map(move |a| name(a.name)).chain([UNHARMED.into()]);
     let tests: Vec<_> = tests.collect();
+    let names = tests.clone();
     Job::new("bochs-attack", tests, 240, move |bench| {
         let all: Vec<_> = Set::Any.ending().collect();
         let first = all.iter().position(|a| why_not(a).is_some());
@@ -97,7 +98,10 @@ fn attacks() -> Job {
         let seen = run_attacks(&bench.dir, &format!("lives={}", before.len()), true);
         let (rogue, observer) = match seen {
             Ok(seen) => seen,
-            Err(error) => return bench.result(UNHARMED, Err::<String, _>(error)),
+            // Each test that was asked for shows why.
+            Err(error) => {
+                return names.iter().for_each(|n| bench.result(n, Err::<String, _>(error.clone())));
+            }
         };
         for (life, attack) in before.iter().enumerate() {
             bench.result(&name(attack.name), judge(&rogue, &observer, life, attack));

@@ -71,7 +71,7 @@ fn demo() -> Job {
 /// serial port without an interrupt; `poweroff` there ends the run.
 fn terminal() -> Job {
     let steps = [
-        ("/ #", "echo $((6 * 7)) is what it says\n"),
+        ("# ", "echo $((6 * 7)) is what it says\n"),
         ("42 is what it says", "poweroff\n"),
         ("Power down", ""),
     ];
