@@ -2,32 +2,29 @@
 //! bytes at random. A seed makes a run repeatable.
 
 use crate::{Seen, Target};
+use bulkhead_random::SplitMix64;
 use std::path::Path;
 
-/// Numbers that are the same for the same seed (SplitMix64).
+/// Numbers that are the same for the same seed.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// From a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64(seed))
     }
 
     /// The next one.
     #[expect(clippy::should_implement_trait, reason = "there is no end, and no use for one")]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+        self.0.any()
     }
 
     /// One below `end`.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+        self.0.below(end as u64) as usize
     }
 
     fn bytes(&mut self, len: usize) -> Vec<u8> {

@@ -7,6 +7,7 @@ use bulkhead_arch::Entry;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::Odd;
 use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time, USER_END};
+use bulkhead_random::SplitMix64;
 use std::collections::{BTreeMap, HashMap};
 
 /// Who thinks up numbers: one below an end.
@@ -15,16 +16,9 @@ pub trait Source {
     fn below(&mut self, end: u64) -> u64;
 }
 
-/// A generator of numbers from a seed (SplitMix64).
-#[derive(Clone, Copy, Debug)]
-pub struct Seed(pub u64);
-
-impl Source for Seed {
+impl Source for SplitMix64 {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ mixed >> 31) % end.max(1)
+        Self::below(self, end)
     }
 }
 

@@ -2,7 +2,8 @@
 //! its own says. `SEED`, `SEEDS`, `CALLS` and `AUDIT` say from which seed on, how many of them,
 //! how much happens with each, and after how much of that all of memory is looked at.
 
-use bulkhead_kernel_fake::random::{Came, Seed, run};
+use bulkhead_kernel_fake::random::{Came, run};
+use bulkhead_random::SplitMix64;
 
 fn env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
@@ -13,7 +14,7 @@ fn total(seeds: impl Iterator<Item = u64>) -> Came {
     let (steps, audit) = (env("CALLS", 1_000), env("AUDIT", 100));
     let mut total = Came::default();
     for seed in seeds {
-        let came = run(Seed(seed), seed % 2 == 0, steps, audit)
+        let came = run(SplitMix64(seed), seed % 2 == 0, steps, audit)
             .unwrap_or_else(|why| panic!("of seed {seed}: {why}"));
         total.add(&came);
     }

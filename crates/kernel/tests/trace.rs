@@ -2,8 +2,9 @@
 
 use bulkhead_kernel_fake::kernel::abi::{Kind, Policy, label};
 use bulkhead_kernel_fake::kernel::{Event, Machine as _, Ref, Time};
-use bulkhead_kernel_fake::random::{Chaos, Seed, Source};
+use bulkhead_kernel_fake::random::Chaos;
 use bulkhead_kernel_fake::{Thread, World};
+use bulkhead_random::SplitMix64;
 use bulkhead_trace::{Budget, EVENTS, Item, Record, Timeline, Writer, check};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ fn runs(world: &World) -> Option<(u32, u32)> {
 fn whatever_happens_it_is_told_who_runs() {
     let mut kinds = BTreeSet::new();
     for seed in 0..300 {
-        let mut chaos = Chaos::new(Seed(seed), seed % 2 == 0);
+        let mut chaos = Chaos::new(SplitMix64(seed), seed % 2 == 0);
         chaos.world.settle();
         listen(&mut chaos.world);
         chaos.world.settle();
@@ -119,7 +120,7 @@ impl Load {
     }
 
     /// Whoever runs does something that is allowed, or time passes.
-    fn step(&mut self, source: &mut Seed) {
+    fn step(&mut self, source: &mut SplitMix64) {
         let Self { world, endpoints: [first, second], replies, sleep, .. } = self;
         let Some(current) = world.core.current.some() else { return world.next() };
         let who = |thread: &&Thread| thread.at == current;
@@ -152,7 +153,7 @@ impl Load {
 }
 
 fn load(seed: u64, fast: bool) -> Load {
-    let (mut load, mut source) = (Load::new(fast), Seed(seed));
+    let (mut load, mut source) = (Load::new(fast), SplitMix64(seed));
     (0..2_000).for_each(|_| load.step(&mut source));
     load
 }

@@ -76,7 +76,7 @@ impl Campaign {
     #[must_use]
     pub fn random(&self, class: Class, number: u64) -> Random {
         let seed = self.seed.wrapping_mul(0x9e37_79b9).wrapping_add(number);
-        Random(seed.wrapping_mul(0x1234_5678_9abd) ^ ((class as u64) << 56))
+        Random::new(seed.wrapping_mul(0x1234_5678_9abd) ^ ((class as u64) << 56))
     }
 
     /// Tries a class.

@@ -1,17 +1,21 @@
-//! Numbers that look random and are the same in each run (SplitMix64: Steele, Lea and Flood, 2014).
+//! Numbers that look random and are the same in each run.
+
+use bulkhead_random::SplitMix64;
 
 /// A sequence of numbers.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct Random(SplitMix64);
 
 impl Random {
+    /// The sequence of a seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self(SplitMix64(seed))
+    }
+
     /// Any number.
     pub fn any(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.any()
     }
 
     /// 0 to `end` - 1; 0 if there is nothing below `end`.

@@ -24,7 +24,7 @@ pub fn shrink(
             if !other.is_admitted() {
                 continue;
             }
-            let seen = search(core, &smaller, &other.promises, &mut Random(1), PATTERNS);
+            let seen = search(core, &smaller, &other.promises, &mut Random::new(1), PATTERNS);
             if seen.missed.is_some() {
                 (set, verdict, found) = (smaller, other, seen);
                 continue 'again;

@@ -35,10 +35,10 @@ fn jumps_see_what_ticks_see() {
     let mut moments = (0, 0);
     for (class, name) in Class::ALL {
         for number in 0..400 {
-            let mut random = Random(number << 8 | class as u64);
+            let mut random = Random::new(number << 8 | class as u64);
             let set = in_ticks(set(class, &mut random));
             let offset = |period: Time| Pattern {
-                offset: Random(number ^ period).below(period),
+                offset: Random::new(number ^ period).below(period),
                 gap: number % 3,
             };
             let patterns: Vec<_> = set.threads.iter().map(|thread| offset(thread.period)).collect();

@@ -16,6 +16,7 @@ use bulkhead_image::pci::{Described, Shadow, own};
 use bulkhead_layout::pci::{Function, Register, Reset, SLOTS};
 use bulkhead_pci::{Denied, Hardware};
 use bulkhead_plan as plan;
+use bulkhead_random::SplitMix64;
 use std::cell::RefCell;
 
 /// What a guest does to its function, or the monitor for it.
@@ -453,16 +454,9 @@ pub trait Words {
     }
 }
 
-/// Numbers after a number (SplitMix64).
-#[derive(Clone, Debug)]
-pub struct After(pub u64);
-
-impl Words for After {
+impl Words for SplitMix64 {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let n = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let n = (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        n ^ n >> 31
+        self.any()
     }
 }
 

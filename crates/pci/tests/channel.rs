@@ -2,7 +2,8 @@
 //! the word that says where its interrupts go, and nothing else.
 
 use bulkhead_pci::Denied;
-use bulkhead_pci_fake::{Access, After, End, LINE};
+use bulkhead_pci_fake::{Access, End, LINE};
+use bulkhead_random::SplitMix64;
 use proptest::prelude::*;
 
 const MSIX: u16 = 0x98;
@@ -149,7 +150,7 @@ proptest! {
     ) {
         let end = End::new(id, rings, woken);
         for number in numbers {
-            let access = end.imagine(&mut After(number));
+            let access = end.imagine(&mut SplitMix64(number));
             let _ = end.access(access);
             prop_assert_eq!(end.wrong(), Ok(()), "{:x?}", access);
         }
@@ -162,7 +163,7 @@ fn the_sequences_get_far() {
     let end = End::new(1, false, true);
     let (mut line, mut table, mut denied) = (0, 0, 0);
     for number in 0..20_000 {
-        denied += u32::from(end.access(end.imagine(&mut After(number))).is_err());
+        denied += u32::from(end.access(end.imagine(&mut SplitMix64(number))).is_err());
         assert_eq!(end.wrong(), Ok(()));
         line += u32::from(end.aim.get() == LINE);
         table += u32::from(![0, LINE].contains(&end.aim.get()));

@@ -1,14 +1,15 @@
 //! Whatever a sandbox does with its function, the function stays where it is, and
 //! what it sends goes to that sandbox's cores. [`Fake`] watches each single write.
 
-use bulkhead_pci_fake::{After, Fake, all, bridge};
+use bulkhead_pci_fake::{Fake, all, bridge};
+use bulkhead_random::SplitMix64;
 use proptest::prelude::*;
 
 /// Carries out what the numbers stand for; how many were denied.
 fn run(fake: &Fake, numbers: &[u64]) -> Result<usize, String> {
     let mut denied = 0;
     for number in numbers {
-        let access = fake.imagine(&mut After(*number));
+        let access = fake.imagine(&mut SplitMix64(*number));
         denied += usize::from(fake.access(access).is_err());
         fake.wrong().map_err(|why| format!("{access:x?}: {why}"))?;
     }
@@ -56,7 +57,7 @@ fn the_sequences_get_far() {
         let fake = Fake::new(granted, true);
         let (mut on, mut msi, mut open, mut denied) = (0, 0, 0, 0);
         for number in 0..8_000 {
-            denied += usize::from(fake.access(fake.imagine(&mut After(number))).is_err());
+            denied += usize::from(fake.access(fake.imagine(&mut SplitMix64(number))).is_err());
             fake.wrong().unwrap();
             on += usize::from(fake.hardware(4) & 7 == 7);
             let control = fake.described().msi.map_or(0, |msi| fake.hardware(msi.at.into()));

@@ -1,24 +1,22 @@
 //! Numbers at random, and again in every run.
 
-/// SplitMix64.
+use bulkhead_random::SplitMix64;
+
+/// A sequence of numbers.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// From a seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64(seed))
     }
 
     /// The next one.
     #[expect(clippy::should_implement_trait, reason = "there is no end, and no use for one")]
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+        self.0.any()
     }
 
     /// One below `end`, without a division.

@@ -8,6 +8,7 @@ use bulkhead_program::abi::{Code, Policy};
 use bulkhead_program::{
     Context, Endpoint, Error, FOREVER, Maker, Message, Program, Reply, Thread, now, println, ready,
 };
+use bulkhead_random::SplitMix64;
 use core::sync::atomic::Ordering;
 
 /// The clients' priority.
@@ -39,18 +40,6 @@ struct Scheduler {
     late: u64,
 }
 
-/// Numbers that look random (Vigna's splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ z >> 31) % end
-    }
-}
-
 /// What a client is made with.
 struct Wanted {
     number: usize,
@@ -70,7 +59,7 @@ impl Scheduler {
         let (endpoint, free) = (maker.endpoint()?, maker.reply()?);
         let (edf, clients) = (Edf::new(), [None; MOST]);
         let mut scheduler = Self { edf, clients, endpoint, free, first: None, late: 0 };
-        let mut random = Random(count as u64);
+        let mut random = SplitMix64(count as u64);
         let mut shares = [0; MOST];
         shares[..count].iter_mut().for_each(|share| *share = 1 + random.below(4));
         let all: u64 = shares.iter().sum();
