@@ -39,6 +39,7 @@ soak: build ## jobs that `make test` leaves out, rogues at channels, floods, a m
 	@SOAK=1 $(HARNESS) test --filter channel/rogue
 	@SOAK=1 $(HARNESS) test --filter channel/flood
 	@SOAK=1 $(HARNESS) test --filter sched/oracle
+	@SOAK=1 $(HARNESS) test --filter sched/played
 	@SOAK=1 $(HARNESS) test --filter fuzz/planted
 	@SOAK=1 $(HARNESS) test --filter fuzz/machine
 

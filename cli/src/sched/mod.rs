@@ -159,9 +159,10 @@ pub fn why(kernel: &Kernel, refusal: Refusal) -> String {
         Refusal::Arrears { context, by } => {
             format!("{} calls a server below {}, late by any time", name(by), name(context))
         }
-        Refusal::Short { context, endpoint } => {
+        Refusal::Short { context, endpoint, needed } => {
             let endpoint = &kernel.endpoints[endpoint].name;
-            format!("{} has less budget than a call of {endpoint} takes", name(context))
+            let needed = show(needed);
+            format!("{} never begins a call of {endpoint}: it needs {needed}", name(context))
         }
         Refusal::Circle { context, endpoint } => {
             let endpoint = &kernel.endpoints[endpoint].name;

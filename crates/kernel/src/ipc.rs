@@ -103,7 +103,7 @@ impl<M: Machine> Kernel<'_, M> {
         let begin = self.core.scheduler.begin_call(store, id, longest, now);
         self.core.undecided |= u32::from(begin != Begin::Now(None));
         match begin {
-            Begin::Never => Err(Status::new(Code::OutOfRange, 0, longest)),
+            Begin::Never(needed) => Err(Status::new(Code::OutOfRange, 0, needed)),
             begin => Ok(begin),
         }
     }

@@ -167,6 +167,37 @@ fn a_call_that_is_longer_than_a_budget_never_begins() {
     });
 }
 
+/// A use that begins costs something, and so does the way to the call: a budget that has no room for both is told so,
+/// instead of waiting for ever.
+#[test]
+fn a_budget_without_room_for_the_way_to_a_call_is_refused() {
+    for policy in [Policy::Sporadic, Policy::Strict] {
+        both(|world| {
+            world.core.cost = 500;
+            let (server, _, endpoint) = server(world, 50, 600 * US);
+            let least = 601 * US;
+            let client = world.thread_of(10, policy, least - 1, 10 * MS);
+            world.call(client, endpoint, 0, WORDS);
+            assert!(world.runs(client));
+            let status = world.came(client).status;
+            assert_eq!((status.code(), status.detail()), (Some(Code::OutOfRange), least));
+            world.audit();
+            let start = world.machine.time;
+            let client = world.thread_of(20, policy, least, 10 * MS);
+            world.pass(start + 300 * US);
+            world.call(client, endpoint, 0, WORDS);
+            assert!(!world.runs(server) && !world.runs(client), "{policy:?}");
+            world.pass(start + 10 * MS);
+            assert!(world.runs(client), "{policy:?}");
+            // So long it is on the way, each time.
+            world.pass(start + 10 * MS + 500);
+            world.call(client, endpoint, 0, WORDS);
+            assert!(world.runs(server), "{policy:?}");
+            world.audit();
+        });
+    }
+}
+
 /// Who waits for a server, and has not enough left when it is free, does not keep it.
 #[test]
 fn who_waits_for_a_server_asks_again_for_time() {

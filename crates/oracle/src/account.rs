@@ -27,11 +27,11 @@ pub struct Account {
     policy: Policy,
     period: Time,
     most: usize,
-    /// What a use of a refill costs when it begins.
+    /// Cost of a use of a refill when it begins.
     cost: Time,
     list: [Refill; MOST],
     len: usize,
-    /// Of the first refill, or of a PIBS activation.
+    /// Used part of the first refill, or of a PIBS activation.
     used: Time,
     /// The use of the first refill has begun, and its cost is being paid.
     begun: bool,
@@ -77,7 +77,7 @@ impl Account {
         !self.begun && self.cost > 0
     }
 
-    /// What has to be paid before its thread gets on, as its use begins.
+    /// Cost that has to be paid before its thread gets on, as its use begins.
     pub fn begin(&mut self) -> Time {
         if std::mem::replace(&mut self.begun, true) { 0 } else { self.cost }
     }
@@ -143,20 +143,21 @@ impl Account {
         if !matches!(self.policy, Policy::Sporadic | Policy::Strict)
             || self.is_usable(now) && self.left() >= time + if self.begun { 0 } else { self.cost }
             // A budget that is shorter than the call can't wait for more; the admission refuses that.
-            || self.is_usable(now) && self.sum() < time + self.cost
+            || self.is_usable(now) && !self.can_ever(time)
         {
             return true;
         }
         self.block();
-        while self.len > 1 && self.list[0].amount < time + self.cost {
+        while self.len > 1 && self.list[0].amount < time + 2 * self.cost {
             self.join_first();
         }
         false
     }
 
-    /// Whether so much can ever be used without a pause.
+    /// Whether so much can ever be used without a pause: behind a beginning, and a way to it that takes as much.
     pub fn can_ever(&self, time: Time) -> bool {
-        !matches!(self.policy, Policy::Sporadic | Policy::Strict) || self.sum() >= time + self.cost
+        !matches!(self.policy, Policy::Sporadic | Policy::Strict)
+            || self.sum() >= time + 2 * self.cost
     }
 
     fn sum(&self) -> Time {

@@ -19,20 +19,20 @@ pub struct Campaign {
     pub admitted: u64,
     /// Patterns of releases for each.
     pub patterns: u64,
-    /// What the kernel does.
+    /// Rules of the kernel.
     pub rules: Rules,
-    /// In so many threads of the host's.
+    /// Threads of the host.
     pub threads: u64,
 }
 
-/// What came of a class.
+/// Outcome of a class.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Sets that a test admits.
     pub admitted: u64,
-    /// By response times.
+    /// Those admitted by response times.
     pub by_response: u64,
-    /// By the bound.
+    /// Those admitted by the bound.
     pub by_bound: u64,
     /// Admitted ones in which something promised was late.
     pub missed: u64,
@@ -57,7 +57,7 @@ pub struct Counts {
 /// An admitted set in which something was late.
 #[derive(Clone, Debug)]
 pub struct Miss {
-    /// Of which it was.
+    /// Its class.
     pub class: Class,
     /// Its number in its class.
     pub number: u64,
@@ -65,9 +65,9 @@ pub struct Miss {
     pub set: Set,
     /// When it is late.
     pub patterns: Vec<Pattern>,
-    /// What the admission said.
+    /// Words of the admission.
     pub verdict: Verdict,
-    /// What was seen.
+    /// Observations.
     pub found: Found,
 }
 
@@ -178,7 +178,7 @@ impl Counts {
         self.first = self.first.take().or(other.first);
     }
 
-    /// Of the sets in which nothing was late, how many are refused, in thousandths.
+    /// Refused share of the sets in which nothing was late, in thousandths.
     #[must_use]
     pub const fn refused_share(&self) -> u64 {
         let all = self.silent + self.admitted - self.missed;

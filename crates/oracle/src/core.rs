@@ -15,7 +15,7 @@ const DEEP: usize = 6;
 
 const NEVER: Time = Time::MAX;
 
-/// What a thread is about.
+/// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Its job is done, or nobody asks it.
@@ -34,21 +34,21 @@ struct Player {
     account: Account,
     /// The next step of its job.
     next: usize,
-    /// What is left of a step in which it uses the processor.
+    /// Rest of a step in which it uses the processor.
     rest: Time,
-    /// What is left of the kernel's work for it.
+    /// Rest of the kernel's work for it.
     cost: Time,
     /// Servers that it is in.
     servers: [u8; DEEP],
     depth: usize,
-    /// Who came first among equals.
+    /// Order of arrival among equals.
     turn: u64,
     /// The release of its job, and the next one.
     released: Time,
     release: Time,
     /// How far releases are apart.
     every: Time,
-    /// What is left of the longest time of the outermost call that says one, and how many it is in.
+    /// Rest of the `longest` of the outermost call that has one; the depth of that call.
     cap: Time,
     capped: usize,
     /// It waits for budget before it calls.
@@ -72,14 +72,14 @@ enum Place {
     Driver(u8),
 }
 
-/// What was seen.
+/// Observations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The longest time from a job's release to its end, of each thread.
     pub worst: [Time; MOST],
     /// The longest time in which a usable refill was wanted and not used up, of each thread.
     pub pieces: [Time; MOST],
-    /// Who took longer than was promised, and since when.
+    /// The thread that took longer than was promised, and since when.
     pub missed: Option<(usize, Time)>,
     /// A budget ended inside a server, and its thread wanted to go on.
     pub ended_in_call: bool,
@@ -115,7 +115,7 @@ impl Seen {
     }
 }
 
-/// What the kernel does beyond the papers (`docs/time.md`).
+/// Rules of the kernel beyond the papers (`docs/time.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// A call begins with budget for all of it, or waits for that.
@@ -138,7 +138,7 @@ pub struct Core {
     pub stride: Time,
     /// The kernel's rules.
     pub rules: Rules,
-    /// Who ran from when to when: thread, beginning, end. Kept only if there is a list.
+    /// Slices of the processor: thread, beginning, end. Kept only if there is a list.
     pub slices: Option<Vec<(usize, Time, Time)>>,
     players: Vec<Player>,
     holders: [Option<u8>; MOST],
@@ -183,7 +183,7 @@ impl Core {
         while self.now < end && self.seen.missed.is_none() {
             self.seen.moments += 1;
             self.arrive(set);
-            // What takes no time is done in the last tick before it.
+            // Steps that take no time are done in the last tick before it.
             if let Some(n) = self.running {
                 self.steps(n, set);
             }
@@ -251,7 +251,7 @@ impl Core {
             } else if matches!(player.state, State::Asleep(until) if until <= self.now) {
                 self.wake(n);
             }
-            // Who had no budget comes as if it woke when it has: last of its priority.
+            // A thread that had no budget comes as if it woke when it has: last of its priority.
             let player = &mut self.players[n];
             if player.starved && player.account.is_usable(self.now) {
                 player.starved = false;
@@ -406,7 +406,7 @@ impl Core {
     fn finish_job(&mut self, n: usize) {
         self.end_of_job(n);
         let player = &mut self.players[n];
-        // Who is late goes on with the next job at once, without a wait.
+        // A late one goes on with the next job at once, without a wait.
         if player.release <= self.now {
             (player.released, player.next) = (player.release, 0);
             player.release += player.every;
@@ -491,7 +491,7 @@ impl Core {
         self.stop(n, State::Waiting);
     }
 
-    /// Who is first where several wait: by priority, then by age.
+    /// The first one where several wait: by priority, then by age.
     fn first(&self, place: Place) -> Option<usize> {
         let key = |n: &usize| {
             let (at, priority, turn, _) = self.players[*n].queue?;
@@ -640,7 +640,7 @@ impl Core {
         (self.players[n].next, self.players[n].rest) = (next, 0);
     }
 
-    /// For whom a thread waits: who is in a server, or works for it.
+    /// The thread that another one waits for: it is in a server, or works for it.
     fn waits_for(&self, n: usize) -> Option<usize> {
         let player = &self.players[n];
         match player.queue {
@@ -665,7 +665,7 @@ impl Core {
         }
     }
 
-    /// What is not done yet, and late already.
+    /// Judges jobs that are not done yet, and late already.
     fn judge_unfinished(&mut self, set: &Set) {
         for (n, thread) in set.threads.iter().enumerate() {
             if self.players[n].state != State::Idle {

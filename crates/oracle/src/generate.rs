@@ -5,7 +5,7 @@ use crate::account::part;
 use crate::random::Random;
 use crate::set::{Op, Policy, Server, Set, Thread, Time};
 
-/// What a set has.
+/// Kind of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Threads that have nothing to do with each other.
@@ -180,7 +180,7 @@ impl Maker<'_> {
         let longest = self.set.threads.iter().map(|t| t.period).max().unwrap_or(TICK);
         let shortest = self.set.threads.iter().map(|t| t.period).min().unwrap_or(TICK);
         if self.features.overhead {
-            // What a driver gets for the shortest period is more than the kernel's work for it.
+            // A driver gets more for the shortest period than the kernel's work for it.
             share = share.max((300 * TICK).div_ceil(shortest));
         }
         let period = TICK * self.random.between(shortest / TICK, longest / TICK);
@@ -351,7 +351,7 @@ impl Maker<'_> {
     }
 }
 
-/// What a job of a thread's uses at most, its calls as long as their servers say; the longest of those calls.
+/// Greatest use of a thread's job, its calls as long as their servers say; the longest of those calls.
 fn asks_for(thread: &Thread, servers: &[Server]) -> (Time, Time) {
     let (mut sum, mut longest, mut depth) = (0, 0, 0);
     // The outermost call that says how long it takes counts as that.

@@ -8,14 +8,14 @@ use bulkhead_plan::kernel::{
     Program, Test, Thread as PlanThread, User, Utilization,
 };
 
-/// What the admission says of a set.
+/// Words of the admission about a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// It is admitted by response times.
     pub by_response: bool,
     /// It is admitted by the bound.
     pub by_bound: bool,
-    /// What that promises each thread: by response times, if it is admitted by these; else a period.
+    /// Promise to each thread: its response time, if it is admitted by these; else a period.
     pub promises: Vec<Promise>,
 }
 
@@ -32,7 +32,7 @@ impl Verdict {
             }
             let response = analysis.response(n).ok().filter(|_| by_response);
             let piece = response.unwrap_or(thread.period);
-            // What it waits for that is named is in no promise.
+            // A wait that is named is in no promise.
             let waits = thread.waits() || !analysis.unanalysed(n).is_empty();
             let whole = !thread.serves && !waits;
             Promise { job: if whole { piece } else { Time::MAX }, piece }

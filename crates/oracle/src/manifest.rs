@@ -75,7 +75,7 @@ impl Display for Text<'_> {
         self.contexts(f)?;
         let called =
             |n: &usize| kernel.programs.iter().flat_map(|p| &p.calls).any(|c| c.endpoint == *n);
-        // Nobody needs a server that nobody calls, and without a context it would never begin.
+        // A server that nobody calls is left out: without a context it would never begin.
         let needed = |n: usize| n >= self.set.servers.len() || called(&n);
         for (_, endpoint) in kernel.endpoints.iter().enumerate().filter(|(n, _)| needed(*n)) {
             writeln!(f, "[[endpoint]]\nname = \"{prefix}{}\"\nsandbox = \"rt\"", endpoint.name)?;

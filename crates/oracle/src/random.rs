@@ -28,7 +28,7 @@ impl Random {
         low + self.below(high - low + 1)
     }
 
-    /// In [0, 1).
+    /// A number in [0, 1).
     pub fn share(&mut self) -> f64 {
         (self.any() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -6,24 +6,24 @@ use crate::generate::TICK;
 use crate::random::Random;
 use crate::set::{Pattern, Promise, Set, Time};
 
-/// What a search saw.
+/// Outcome of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     /// The worst patterns.
     pub patterns: Vec<Pattern>,
     /// How much of what was promised the worst one took, in thousandths.
     pub worst: u64,
-    /// Who was late, and from which release.
+    /// The late thread, and the release of its job.
     pub missed: Option<(usize, Time)>,
-    /// In some run, a budget ended inside a server.
+    /// A budget ended inside a server in some run.
     pub ended_in_call: bool,
-    /// In some run, a call waited for budget before it began.
+    /// A call waited for budget before it began in some run.
     pub held: bool,
-    /// In some run, a call took longer than it may.
+    /// A call took longer than it may in some run.
     pub overran: bool,
     /// A driver was asked from inside a server.
     pub asked_in_call: bool,
-    /// In some run, a job never ended.
+    /// A job never ended in some run.
     pub stuck: bool,
     /// Runs.
     pub runs: u64,

@@ -1,4 +1,4 @@
-//! What runs on a core, in words that neither the manifest nor the scheduler knows: threads with budgets, passive
+//! Work of a core, in words that neither the manifest nor the scheduler knows: threads with budgets, passive
 //! servers that they call, drivers that they ask. Made by [`crate::generate`], played by [`crate::Core`], and turned
 //! into a manifest's plan by [`crate::judge`].
 
@@ -52,7 +52,7 @@ pub struct Thread {
     pub activations: u32,
     /// The higher, the earlier.
     pub priority: u8,
-    /// What it does in each period. A driver's: what it does for each request, after the work that was asked for.
+    /// Steps of each period; a driver's for each request, after the work that was asked for.
     pub job: Vec<Op>,
     /// It is a driver: it works for those that ask it.
     pub serves: bool,
@@ -80,14 +80,14 @@ pub struct Server {
     pub longest: Option<Time>,
 }
 
-/// What runs on a core.
+/// Work of a core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Set {
     /// Threads with contexts, drivers among them.
     pub threads: Vec<Thread>,
     /// Passive servers.
     pub servers: Vec<Server>,
-    /// What the kernel spends when a thread begins to use a refill, charged to it.
+    /// Time of the kernel when a thread begins to use a refill, charged to it.
     pub overhead: Time,
 }
 

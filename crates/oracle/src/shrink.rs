@@ -73,7 +73,7 @@ fn uses_time(thread: &Thread) -> bool {
     thread.job.iter().any(|op| matches!(op, Op::Run(1..)))
 }
 
-/// What can be taken out of a job: each step, a call with all that is in it.
+/// Parts that can be taken out of a job: each step, a call with all that is in it.
 fn pieces(thread: &Thread) -> Vec<(usize, usize)> {
     let job = &thread.job;
     let end = |from: usize| {

@@ -43,7 +43,7 @@ pub struct Analysis<'a> {
     calls: Calls,
     /// The lowest priority at which a context runs, in the servers that it calls, too.
     floors: Vec<u8>,
-    /// Of a PIBS context the priorities and periods at which it works.
+    /// Priorities and periods with which each PIBS context works.
     works: Vec<Vec<(u8, u64)>>,
 }
 

@@ -6,6 +6,7 @@
 use crate::Place;
 pub use bulkhead_sched::Utilization;
 pub use bulkhead_sched::admission::Test;
+pub use bulkhead_sched::call_needs;
 use std::path::PathBuf;
 
 /// What the kernel spends on an activation of a context, in nanoseconds. Admission counts
@@ -295,8 +296,7 @@ pub struct Endpoint {
     pub name: String,
     /// Its `[[endpoint]]`.
     pub place: Place,
-    /// How long a call takes at most, in nanoseconds, as the manifest's author says; `None`:
-    /// nobody says. Nothing enforces it.
+    /// Longest time of a call on its caller's budget, in nanoseconds, which the kernel enforces; `None`: no limit.
     pub longest: Option<u64>,
 }
 

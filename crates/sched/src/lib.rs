@@ -64,7 +64,7 @@ pub mod simulate;
 
 pub use account::{Account, Policy};
 pub use context::{Context, Contexts, Id};
-pub use limit::Begin;
+pub use limit::{Begin, call_needs};
 pub use pibs::{Requester, Utilization};
 pub use refills::Refill;
 pub use release::PLACES;

@@ -1,23 +1,24 @@
 //! A call that may take so long and no longer: its part of the budget is set apart.
 //!
 //! A call of a server that others call, too, must not stop in the middle for want of budget: they would all wait for a
-//! refill of this one's. And it must not go on for longer than those who wait for it reckon with, whatever the
-//! server does.
-//! So a call with a limit L
+//! refill of this one's. And it must not go on for longer than those who wait for it reckon with, whatever the server
+//! does. So a call with a limit L
 //!
-//! * begins only if the head of the list has L left. If not, the head waits for the refills after it, as in a
-//!   list that is
-//!   full: later, never earlier. (To ask before the lock is SIRAP's way: Behnam et al., *SIRAP*, EMSOFT 2007; BROE:
+//! * begins only if the head of the list has L left. If not, the head waits for the refills after it, as in a list that
+//!   is full: later, never earlier. (To ask before the lock is SIRAP's way: Behnam et al., *SIRAP*, EMSOFT 2007; BROE:
 //!   Fisher, Bertogna, Baruah, RTSS 2007);
-//! * has L of the head, and the rest of it is held back until the answer. Who has used up L has used up the
-//!   head, which the timer sees to, and is [marked](Context::has_overrun).
+//! * has L of the head, and the rest of it is held back until the answer. Who has used up L has used up the head, which
+//!   the timer sees to, and is [marked](Context::has_overrun).
 //!
-//! Time that is held back comes again to the end of the head that there is then, whose time is no earlier: no
-//! tick of it is used before its release ([`crate::server`]).
+//! A thread whose call waits makes it again when the head can be used. By then the head has paid for the beginning of
+//! its use and for the way back to the call, so it waits for [more than L](call_needs). A budget that is less in all is
+//! refused: the call would wait for ever.
 //!
-//! A full context's turn is set aside in the same way. A PIBS context's budget depends on who asks, and no
-//! limit fits into
-//! all: it has none.
+//! Time that is held back comes again to the end of the head that there is then, whose time is no earlier: no tick of
+//! it is used before its release ([`crate::server`]).
+//!
+//! A full context's turn is set aside in the same way. A PIBS context's budget depends on who asks, and no limit fits
+//! into all: it has none.
 
 use crate::account::{FULL, PIBS};
 use crate::{Account, Context, Contexts, Id, Refill, Scheduler, Time};
@@ -34,12 +35,20 @@ pub enum Begin {
     Now(Option<Time>),
     /// The context has to wait until it has budget for it, and does: then it is to be asked again.
     Later,
-    /// Its budget is too short for it, and always will be.
-    Never,
+    /// Its budget is too short for it, and always will be: it [needs](call_needs) so much.
+    Never(Time),
+}
+
+/// Budget that a server needs, in ticks, so that a call with a limit ever begins on it: the limit, the cost of a use
+/// that begins, and as much again for the way from there to the call. The kernel asks this of an account, and admission
+/// of a manifest.
+#[must_use]
+pub const fn call_needs(limit: Time, cost: Time) -> Time {
+    limit.saturating_add(cost).saturating_add(cost)
 }
 
 impl Account {
-    /// Of what can be used, so much is set apart; what is held back, or `None`: there is not so much.
+    /// Sets so much of the head apart; answers what is held back, or `None`: there is not so much.
     fn limit(&mut self, limit: Time) -> Option<Time> {
         let used = self.used.max(if self.is_server() { self.cost } else { 0 });
         let held = match self.policy {
@@ -127,15 +136,14 @@ impl Scheduler {
         self.charge(contexts, now);
         let (context, refills) = contexts.refills(id);
         let account = &mut context.account;
-        let cost = account.cost;
+        let least = call_needs(limit, account.cost);
         if account.policy == PIBS || account.is_limited() {
             return Begin::Now(None);
         }
         if account.policy != FULL {
-            let Some(least) = limit.checked_add(cost).filter(|least| *least <= account.budget)
-            else {
-                return Begin::Never;
-            };
+            if least > account.budget {
+                return Begin::Never(least);
+            }
             if !context.is_wanted() {
                 context.account.begin(refills, now);
             }
@@ -148,7 +156,7 @@ impl Scheduler {
         match contexts.context(id).account.limit(limit) {
             Some(held) => Begin::Now(Some(held)),
             None => {
-                self.put_off(contexts, id, limit.saturating_add(cost), now);
+                self.put_off(contexts, id, least, now);
                 Begin::Later
             }
         }

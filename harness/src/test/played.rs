@@ -30,27 +30,21 @@ const PARTS: Time = 100;
 /// Sets of one boot: what is seen of all of them fits into a console's 4 KiB, and its kernel has 512 contexts at most.
 const AT_ONCE: usize = 32;
 
-/// Classes that are played so far. The generator's budgets of threads that call servers have no room for an
-/// instruction before the call, and then the kernel never begins it.
-const PLAYED: [Class; 2] = [Class::Independent, Class::Direct];
+/// Sets of each class in `make test`.
+const SOME: usize = 4;
 
-/// Sets of each class.
-fn count() -> usize {
-    if std::env::var_os("SOAK").is_some() { 200 } else { 8 }
-}
+/// Sets of each class in `make soak`.
+const ALL: usize = 200;
 
 pub fn jobs() -> Vec<Job> {
-    let job = |(class, name): (Class, &str)| {
-        Job::one(format!("sched/played-{name}"), 600, move |bench| judge(bench, &[class], count()))
-    };
-    if std::env::var_os("SOAK").is_some() {
-        return Class::ALL
-            .into_iter()
-            .filter(|(class, _)| PLAYED.contains(class))
-            .map(job)
-            .collect();
+    if super::soak::soaks() {
+        let job = |(class, name): (Class, &str)| {
+            Job::one(format!("sched/played-{name}"), 600, move |bench| judge(bench, &[class], ALL))
+        };
+        return Class::ALL.into_iter().map(job).collect();
     }
-    vec![Job::one("sched/played", 300, |bench| judge(bench, &PLAYED, count()))]
+    let classes = Class::ALL.map(|(class, _)| class);
+    vec![Job::one("sched/played", 300, move |bench| judge(bench, &classes, SOME))]
 }
 
 /// A set, and when it is to be played.
@@ -73,7 +67,9 @@ const fn scale(class: Class) -> Time {
 
 fn scaled(mut set: Set, by: Time) -> Set {
     for thread in &mut set.threads {
-        thread.budget *= by;
+        // A call begins with all of its `longest`, and the set has no time for the instructions before it.
+        let calls = outer_calls(&thread.job) as Time;
+        thread.budget = thread.budget * by + calls * SLACK;
         thread.period *= by;
         // Interrupts are other tests'.
         thread.interrupt = 0;
@@ -88,6 +84,23 @@ fn scaled(mut set: Set, by: Time) -> Set {
     }
     set.overhead = OVERHEAD;
     set
+}
+
+/// Calls of a job that are not within another one.
+fn outer_calls(job: &[Op]) -> usize {
+    let mut depth = 0_usize;
+    let outer = job.iter().filter(|op| match op {
+        Op::Call(_) => {
+            depth += 1;
+            depth == 1
+        }
+        Op::Answer => {
+            depth -= 1;
+            false
+        }
+        _ => false,
+    });
+    outer.count()
 }
 
 /// The first sets of a class that are admitted, and promise something.

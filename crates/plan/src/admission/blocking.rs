@@ -1,19 +1,20 @@
-//! Who below a context can keep it waiting in passive servers, for how long, and which waits are in no sum.
+//! Blocking: contexts below keep one waiting in passive servers for a time that is bounded here. Waits that are in no
+//! sum are named.
 
 use super::calls::keeps;
 use super::{Analysis, Refusal};
 use crate::kernel::Policy;
 
-/// Those of a lower priority in servers of a higher one.
+/// Contexts of a lower priority that keep one waiting in servers of a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocking {
-    /// The context that is there longest.
+    /// The context whose call is longest.
     pub by: usize,
     /// The endpoint that it calls.
     pub endpoint: usize,
-    /// How many others can be in the middle of calls at the same time, which wait there for somebody.
+    /// Number of others that can be in the middle of calls at the same time, waiting there for somebody.
     pub others: usize,
-    /// For so long, in nanoseconds, all together; `None`: for ever.
+    /// Sum of their times, in nanoseconds; `None`: for ever.
     pub time: Option<u64>,
 }
 
@@ -22,7 +23,7 @@ pub struct Blocking {
 pub enum Unanalysed {
     /// A call, of itself or of a server that it calls, is answered by a thread with a context of its own.
     Answer {
-        /// Of which endpoint.
+        /// The endpoint that is called.
         endpoint: usize,
     },
     /// A passive server that it calls can be in another's call that waits without time.
@@ -33,7 +34,7 @@ pub enum Unanalysed {
 }
 
 impl Analysis<'_> {
-    /// What a context waits for that is in no sum.
+    /// Waits of a context that are in no sum.
     #[must_use]
     pub fn unanalysed(&self, context: usize) -> Vec<Unanalysed> {
         let mut all = Vec::new();
@@ -85,8 +86,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Who below a context can keep it waiting, and how long all of them can: the longest of the calls that run to
-    /// their ends, of which there is one at a time, and all of those that can wait in the middle.
+    /// Contexts below one that can keep it waiting, and their time: the longest of the calls that run to their ends, as
+    /// there is one of these at a time, and all of the calls that can wait in the middle.
     #[must_use]
     pub fn blocking(&self, context: usize) -> Option<Blocking> {
         let own = self.floor(context);
@@ -112,7 +113,7 @@ impl Analysis<'_> {
         Some(Blocking { by, endpoint, others, time: (most < u64::MAX).then_some(time) })
     }
 
-    /// For how long a context is blocked at most, in nanoseconds.
+    /// Longest time for which a context is blocked, in nanoseconds.
     pub(super) fn blocked(&self, context: usize) -> Result<u64, Refusal> {
         match self.blocking(context) {
             None => Ok(0),

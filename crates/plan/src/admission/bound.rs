@@ -5,9 +5,9 @@ use super::{Analysis, Refusal, Share};
 /// The sum of utilizations against its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// Of the contexts of at least that priority and of all PIBS contexts, blocking included.
+    /// Sum of the contexts of at least that priority and of all PIBS contexts, blocking included.
     pub sum: Share,
-    /// What it may be at most: n·(2^(1/n) - 1).
+    /// The greatest that it may be: n·(2^(1/n) - 1).
     pub limit: Share,
     /// n.
     pub contexts: usize,

@@ -1,4 +1,4 @@
-//! Who can come to wait for whom through calls: which endpoints a call reaches, at which priorities it runs
+//! Waits through calls: which endpoints a call reaches, at which priorities it runs
 //! there, and where a caller can be kept without time.
 
 use crate::kernel::{Kernel, Policy};
@@ -107,7 +107,7 @@ fn tree(kernel: &Kernel, servers: &[Vec<usize>], endpoint: usize) -> Vec<usize> 
     tree
 }
 
-/// For each thread whether it calls, or is on the way of a call that comes back to where it began: each of the
+/// Tells of each thread whether it calls, or is on the way of a call that comes back to where it began: each of the
 /// calls has one thread only that could take it.
 pub(super) fn circles(kernel: &Kernel) -> Vec<Option<usize>> {
     let count = kernel.threads.len();

@@ -1,4 +1,4 @@
-//! What follows for a kernel's contexts from what the manifest says of each: who runs on it, which servers its threads
+//! A kernel's contexts, as they follow from what the manifest says of each: who runs on it, which servers its threads
 //! can call, and how much of the core it takes.
 
 use super::Share;

@@ -1,12 +1,12 @@
-//! What PIBS contexts take: at which priorities, and for which periods, they work.
+//! Time that PIBS contexts take: the priorities, and the periods, with which they work.
 
 use super::{Analysis, Share};
 use crate::kernel::{Policy, Utilization};
 use bulkhead_sched::admission::interference;
 
 impl Analysis<'_> {
-    /// The priorities and periods, in nanoseconds, at which a PIBS context works: its own, and those of all who can
-    /// ask it, themselves or in a server. Of another context nothing.
+    /// Priorities and periods, in nanoseconds, with which a PIBS context works: its own, and those of all contexts that
+    /// can ask it, themselves or in a server. There are none for other policies.
     #[must_use]
     pub fn works(&self, context: usize) -> &[(u8, u64)] {
         &self.works[context]
@@ -57,7 +57,7 @@ impl Analysis<'_> {
         works.min().unwrap_or(self.priorities(context).0)
     }
 
-    /// What a PIBS context takes of a time, in nanoseconds, at a priority or above.
+    /// Part of a time, in nanoseconds, that a PIBS context takes at a priority or above.
     pub(super) fn device(&self, pibs: usize, own: u8, time: u64) -> u64 {
         let work = self.device_at(pibs, own).map(|(u, longest)| interference(u, longest, time));
         work.unwrap_or(0).saturating_mul(if self.kernel.is_driver(pibs) { 2 } else { 1 })

@@ -3,6 +3,7 @@
 use super::calls::circles;
 use super::{Analysis, Blocking, Sum};
 use crate::kernel::{Policy, Test};
+use bulkhead_sched::call_needs;
 
 /// Why a context may not get its budget in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,29 +33,31 @@ pub enum Refusal {
     Delayed {
         /// The context.
         context: usize,
-        /// By whom.
+        /// The one that can.
         by: usize,
     },
     /// Somebody below can keep it waiting for ever.
     Blocked {
         /// The context.
         context: usize,
-        /// By whom.
+        /// The contexts that can, and where.
         blocking: Blocking,
     },
     /// Somebody above works in a server below, late by any time, and comes back with all that it has missed.
     Arrears {
         /// The context.
         context: usize,
-        /// Who comes back.
+        /// The context that comes back.
         by: usize,
     },
-    /// Its budget is shorter than a call that it may make: the kernel never begins it.
+    /// Its budget is too short for a call that it may make: the kernel never begins the call.
     Short {
         /// The context.
         context: usize,
         /// The endpoint that it may call.
         endpoint: usize,
+        /// Its budget would have to be so much, in nanoseconds.
+        needed: u64,
     },
     /// A call waits for ever: nobody else serves it, or who does calls back.
     Circle {
@@ -111,22 +114,31 @@ impl Analysis<'_> {
         let circles = circles(self.kernel);
         let mut all = Vec::new();
         for context in 0..self.kernel.contexts.len() {
-            let budget = match self.kernel.contexts[context].policy {
-                Policy::Sporadic(server) | Policy::Strict(server) => server.budget,
-                _ => u64::MAX,
-            };
-            let long = |endpoint: &usize| {
-                let longest = self.kernel.endpoints[*endpoint].longest;
-                self.reach(*endpoint).is_some() && longest.is_some_and(|longest| longest > budget)
-            };
-            let short = self.called[context].iter().copied().find(long);
-            all.extend(short.map(|endpoint| Refusal::Short { context, endpoint }));
+            let short = self.called[context].iter().find_map(|n| self.short(context, *n));
+            all.extend(short);
             let circle = self.kernel.users(context).find_map(|thread| circles[thread]);
             let servers = self.called[context].iter().flat_map(|n| self.servers(*n));
             let circle = circle.or_else(|| servers.filter_map(|thread| circles[thread]).next());
             all.extend(circle.map(|endpoint| Refusal::Circle { context, endpoint }));
         }
         all
+    }
+
+    /// Whether a context's whole budget is too short for a call of an endpoint: the kernel asks the same.
+    fn short(&self, context: usize, endpoint: usize) -> Option<Refusal> {
+        let kernel = self.kernel;
+        let (Policy::Sporadic(server) | Policy::Strict(server)) = kernel.contexts[context].policy
+        else {
+            return None;
+        };
+        let longest = kernel.endpoints[endpoint].longest.filter(|_| self.reach(endpoint).is_some());
+        let given = kernel.contexts[context].gross(kernel.overhead);
+        let missing = call_needs(longest?, kernel.overhead).saturating_sub(given);
+        if missing == 0 {
+            return None;
+        }
+        let needed = server.budget.saturating_add(missing);
+        Some(Refusal::Short { context, endpoint, needed })
     }
 
     /// Threads that a call can reach.

@@ -34,7 +34,7 @@ impl Analysis<'_> {
             let all = servers.chain(devices).chain([self.doorbells(response)]);
             let again = all.fold(alone, u64::saturating_add);
             if again == response {
-                // Who waits for a server that it has preempted has its budget later by that wait.
+                // A context that waits for a server that it has preempted has its budget later by that wait.
                 let waits = if self.descends(context) { response - gross } else { 0 };
                 let whole = response.saturating_add(waits);
                 return if whole > period { late(whole) } else { Ok(whole) };
@@ -60,15 +60,14 @@ impl Analysis<'_> {
         count.saturating_mul(DOORBELL)
     }
 
-    /// What a context with a budget takes in a period, with the entries of the interrupts that it serves.
+    /// Time that a context with a budget takes in a period, with the entries of the interrupts that it serves.
     fn demand(&self, context: usize) -> u64 {
         let gross = self.kernel.contexts[context].gross(self.kernel.overhead);
         gross.saturating_mul(if self.kernel.is_driver(context) { 2 } else { 1 })
     }
 
-    /// By how much the budget of another one can be late when it begins to disturb a context: only of one that
-    /// works in a
-    /// server below.
+    /// Greatest delay of another context's budget when it begins to disturb a context. There is one only if the other
+    /// works in a server below.
     fn arrears(&self, context: usize, other: usize) -> Result<u64, Refusal> {
         if !self.descends(other) || self.floor(other) >= self.floor(context) {
             return Ok(0);

@@ -197,7 +197,7 @@ fn a_call_through_many_refills_is_no_call_of_one_budget() {
     kernel.program(9, &[], &[endpoint]);
     // The kernel never begins it.
     let refused = look(&kernel).refusals(Test::Response);
-    assert_eq!(refused[0], Refusal::Short { context: 1, endpoint });
+    assert_eq!(refused[0], Refusal::Short { context: 1, endpoint, needed: 1_000 });
     assert!(matches!(refused[1], Refusal::Late { context: 0, .. }));
     assert_eq!(look(&kernel).refusals(Test::None), refused[..1]);
     // Nobody ends it.
@@ -208,6 +208,39 @@ fn a_call_through_many_refills_is_no_call_of_one_budget() {
     kernel.endpoints[endpoint].longest = Some(8);
     assert_eq!(look(&kernel).refusals(Test::Response), []);
     assert_eq!(look(&kernel).response(0), Ok(38));
+}
+
+/// The kernel charges a use that begins, and the way to the call: a budget that is all the call's never begins it.
+#[test]
+fn a_call_needs_more_than_its_own_time() {
+    let mut kernel = kernel();
+    let endpoint = kernel.endpoint(Some(30));
+    kernel.active(server(30, 60), 5, &[endpoint]);
+    kernel.program(9, &[], &[endpoint]);
+    assert_eq!(look(&kernel).refusals(Test::Response), []);
+    kernel.overhead = 2;
+    let short = vec![Refusal::Short { context: 0, endpoint, needed: 32 }];
+    for budget in [30, 31] {
+        for policy in [Policy::Sporadic, Policy::Strict] {
+            kernel.contexts[0].policy = policy(Budget { budget, period: 60, refills: 8 });
+            for test in [Test::Response, Test::Bound, Test::None] {
+                assert_eq!(look(&kernel).refusals(test), short);
+            }
+        }
+    }
+    kernel.contexts[0].policy = server(32, 60);
+    assert_eq!(look(&kernel).refusals(Test::Response), []);
+    // An activation more is as much, where the use begins once.
+    kernel.contexts[0] =
+        Context { policy: server(30, 60), activations: 2, ..kernel.contexts[0].clone() };
+    assert_eq!(look(&kernel).refusals(Test::Response), []);
+    // Neither of these has a budget of a known length.
+    kernel.endpoints[endpoint].longest = Some(1_000);
+    let utilization = Utilization::new(1, 10).unwrap();
+    for policy in [Policy::Full { slice: 5 }, Policy::Pibs { utilization, period: 60 }] {
+        kernel.contexts[0].policy = policy;
+        assert_eq!(look(&kernel).refusals(Test::None), []);
+    }
 }
 
 /// One call at a time runs to its end; of those that wait in the middle all can.
@@ -232,7 +265,7 @@ fn calls_that_wait_in_the_middle_add_up() {
     assert_eq!(look(&kernel).response(0), Ok(15), "the driver is below");
     assert_eq!(look(&kernel).unanalysed(0), []);
     assert_eq!(look(&kernel).unanalysed(1), [Unanalysed::Answer { endpoint: disk }]);
-    // Who calls such a server waits for whoever is in it.
+    // A caller of such a server waits for whoever is in it.
     kernel.calls(0, one);
     let expected = [Unanalysed::Answer { endpoint: disk }, Unanalysed::Occupied { endpoint: one }];
     assert_eq!(look(&kernel).unanalysed(0), expected);
@@ -256,7 +289,7 @@ fn a_driver_works_with_priorities_and_periods_of_those_who_ask() {
     kernel.programs[0].calls.clear();
     assert_eq!(look(&kernel).works(2), [(0, 50), (1, 1_000)]);
     assert_eq!(look(&kernel).response(0), Ok(8));
-    // By a signal from a server nobody is named.
+    // A signal from a server names nobody.
     kernel.programs[2].calls.clear();
     assert_eq!(look(&kernel).works(2), [(0, 50)]);
     // Interrupts enter the kernel in the time of others.
@@ -350,7 +383,7 @@ fn a_notifications_context_is_whoever_waits() {
     kernel.program(2, &[], &[]);
     kernel.programs[1].waits.push(0);
     assert_eq!(look(&kernel).priorities(0), (2, 9));
-    // Who has a context of its own does not need another one's.
+    // A thread with a context of its own does not need another one's.
     kernel.active(server(1, 1000), 1, &[]);
     kernel.programs[2].waits.push(0);
     assert_eq!(look(&kernel).priorities(0), (2, 9));
@@ -367,7 +400,7 @@ fn priorities_that_are_not_rate_monotonic_are_named_once() {
     let refused = Refusal::NotRateMonotonic { shorter: 0, longer: 1 };
     assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
     assert_eq!(look(&kernel).refusals(Test::Response), []);
-    // Of two with the same period the lower one counts.
+    // The lower one of two with the same period counts.
     kernel.contexts[1].policy = server(1, 40);
     kernel.threads[2].priority = 1;
     let refused = Refusal::NotRateMonotonic { shorter: 0, longer: 2 };

@@ -6,7 +6,7 @@ use crate::rules::{Context, Item};
 use crate::source::k;
 use crate::time::show;
 use bulkhead_plan::admission::{Analysis, Blocking, Refusal};
-use bulkhead_plan::kernel::Kernel;
+use bulkhead_plan::kernel::{Kernel, call_needs};
 
 /// Names in a help.
 const MOST_NAMES: usize = 5;
@@ -24,10 +24,32 @@ pub fn admission(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         for refusal in analysis.refusals(kernel.admission) {
             let (context, message, help) = explain(&kernel, &analysis, refusal);
             let item: &Item<_> = parts.contexts[context];
-            let at = cx.at(item, &[k("name")]);
+            let key = if matches!(refusal, Refusal::Short { .. }) { "budget" } else { "name" };
+            let at = cx.at(item, &[k(key)]);
             found.push(Diagnostic::new("admission", at, message).help(help));
         }
     }
+}
+
+/// A budget that is too short for a call: beside the call there is the kernel's work before it.
+fn short(kernel: &Kernel, context: usize, endpoint: usize, needed: u64) -> (usize, String, String) {
+    let (given, endpoint) = (&kernel.contexts[context], &kernel.endpoints[endpoint]);
+    let longest = endpoint.longest.unwrap_or(0);
+    let message = format!(
+        "the budget of `{}` never has room for a call of `{}`, which takes up to {}: the kernel begins it only with \
+         that much left, and uses up to {} before",
+        given.name,
+        endpoint.name,
+        show(longest),
+        show(call_needs(0, kernel.overhead))
+    );
+    let most = given.gross(kernel.overhead).saturating_sub(call_needs(0, kernel.overhead));
+    let budget = format!("give it a budget of at least `\"{}\"`", show(needed));
+    let help = match most {
+        0 => budget,
+        _ => format!("{budget}, or let `longest` be at most `\"{}\"`", show(most)),
+    };
+    (context, message, help)
 }
 
 /// The context that is refused, why, and what would be right.
@@ -87,21 +109,7 @@ fn explain(kernel: &Kernel, analysis: &Analysis<'_>, refusal: Refusal) -> (usize
             let help = "give the server at least the priority of all its callers";
             (context, message, help.into())
         }
-        Refusal::Short { context, endpoint } => {
-            let endpoint = &kernel.endpoints[endpoint];
-            let message = format!(
-                "a call of `{}` takes up to {}, and the budget of `{}` is shorter: the kernel never \
-                 begins it",
-                endpoint.name,
-                show(endpoint.longest.unwrap_or(0)),
-                name(context)
-            );
-            (
-                context,
-                message,
-                "give it a budget of at least a call, or make the call shorter".into(),
-            )
-        }
+        Refusal::Short { context, endpoint, needed } => short(kernel, context, endpoint, needed),
         Refusal::Circle { context, endpoint } => {
             let endpoint = &kernel.endpoints[endpoint].name;
             let message = format!(
