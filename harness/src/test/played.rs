@@ -31,7 +31,7 @@ const PARTS: Time = 100;
 const AT_ONCE: usize = 32;
 
 /// Sets of each class in `make test`.
-const SOME: usize = 4;
+const SOME: usize = 10;
 
 /// Sets of each class in `make soak`.
 const ALL: usize = 200;
