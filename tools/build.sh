@@ -21,6 +21,9 @@ cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p 
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
+# The same monitor without what sandboxes without devices have no use for.
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-monitor --no-default-features
+cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor-plain"
 # The same kernel, whose programs may have slots of channels made at run time.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features links
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-links"

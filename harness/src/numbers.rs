@@ -1,6 +1,7 @@
 //! `docs/numbers.md` and the rows of `make bench`: the page's tables have what was measured.
 //!
-//! `bulkhead-harness numbers` says where they differ, with `--write` it writes the rows into the page.
+//! `bulkhead-harness numbers` says where they differ, with `--write` it writes the rows into the page. What `make test`
+//! measures itself is compared there, too ([`said`]): a page that nobody has brought up to date is a failed test.
 
 use crate::rows::{Row, Rows};
 use crate::{Failure, build};
@@ -156,6 +157,7 @@ mod tests {
         let readme = std::fs::read_to_string(build::root().join("README.md")).expect("readable");
         let rows = [
             ("text of a monitor", "monitor.text"),
+            ("text of one without devices", "monitor.text_plain"),
             ("lines of all crates that a monitor links", "monitor.lines"),
             ("lines that the boot code adds", "boot.lines"),
         ];

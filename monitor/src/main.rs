@@ -11,24 +11,40 @@
 //! this crate panics: slices are read with `get`, arithmetic wraps.
 #![no_std]
 #![no_main]
+// A monitor without devices has no use for some of what is shared; the linker drops it.
+#![cfg_attr(not(feature = "devices"), allow(dead_code))]
 
 mod core;
 mod cpuid;
 mod exit;
 mod hypercall;
+#[cfg(feature = "devices")]
 mod ioapic;
 mod ipi;
 mod life;
 mod link;
 mod mail;
 mod memory;
+#[cfg(feature = "devices")]
+mod mmio;
 mod msr;
+#[cfg(feature = "devices")]
 mod pci;
+#[cfg(not(feature = "devices"))]
+mod plain;
 mod port;
 mod record;
+#[cfg(feature = "devices")]
 mod rtc;
 mod vmrun;
 mod vmware;
+
+#[cfg(not(feature = "devices"))]
+use plain::{ioapic, mmio, pci, rtc};
+
+// Says to the image builder that this monitor has them.
+#[cfg(feature = "devices")]
+::core::arch::global_asm!(".global monitor_devices", ".set monitor_devices, 1");
 
 /// Whether a rule is enforced: always, in ordinary builds. One for the mutation gate (`BULKHEAD_MUTANTS` is set) leaves
 /// out the rule that its word names, so that the attack named after the rule succeeds.

@@ -118,6 +118,8 @@ pub struct Sandbox {
     pub starts: bool,
     /// Channels' ends that it sees as functions of PCI.
     pub ends: Vec<End>,
+    /// Its monitor's program.
+    pub monitor: Vec<Segment>,
 }
 
 /// A channel's end as a function of PCI that no hardware has.
@@ -238,8 +240,6 @@ pub struct Claim {
     pub reserved: Vec<(String, Range)>,
     /// What the image occupies.
     pub image: Range,
-    /// The monitor's program.
-    pub monitor: Vec<Segment>,
     /// Sandboxes, by index.
     pub sandboxes: Vec<Sandbox>,
     /// Channels.

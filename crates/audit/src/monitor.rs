@@ -90,7 +90,7 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     let sandbox = &claim.sandboxes[i];
     let mut all =
         vec![Window { frame: Some(TRAMPOLINE), ..window(TRAMPOLINE, PAGE, RX, "start-up code") }];
-    for s in &claim.monitor {
+    for s in &sandbox.monitor {
         let what = if s.execute { "text" } else { "constants" };
         all.push(window(s.address, s.len.next_multiple_of(PAGE), (s.write, s.execute), what));
     }
@@ -321,7 +321,7 @@ impl Context<'_> {
     /// Its program, byte for byte.
     fn text(&mut self, i: usize, regime: &Regime) {
         let mut wrong = Vec::new();
-        for segment in &self.claim.monitor {
+        for segment in &self.claim.sandboxes[i].monitor {
             let mut all = segment.bytes.clone();
             all.resize(segment.len.next_multiple_of(PAGE) as usize, 0);
             for (n, page) in all.chunks(PAGE as usize).enumerate() {
@@ -335,7 +335,13 @@ impl Context<'_> {
         let place = self.claim.sandboxes[i].place.clone();
         for (at, frame) in wrong {
             let message = format!("{}'s monitor at {at:#x} is not the program's", self.name(i));
-            self.find("monitor-text", &place, frame, message, "the bytes of the file `monitor`");
+            self.find(
+                "monitor-text",
+                &place,
+                frame,
+                message,
+                "the bytes of the file `monitor`, or `monitor-plain` without devices",
+            );
         }
     }
 

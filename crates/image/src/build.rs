@@ -20,8 +20,31 @@ use zerocopy::{FromZeros, IntoBytes};
 pub struct Programs<'a> {
     /// Boot code.
     pub boot: &'a [u8],
-    /// Monitor.
+    /// Monitor of a sandbox with devices.
     pub monitor: &'a [u8],
+    /// Monitor of one without.
+    pub plain: &'a [u8],
+}
+
+/// The monitors, by what they have.
+struct Monitors {
+    whole: Program,
+    plain: Program,
+}
+
+impl Monitors {
+    /// The one that a sandbox's needs are met by.
+    fn of(&self, plan: &Plan, index: usize) -> &Program {
+        if has_devices(plan, index) { &self.whole } else { &self.plain }
+    }
+}
+
+/// Whether a sandbox has a PCI function, a channel that is one, or an interrupt line: else its monitor has no code for
+/// them.
+fn has_devices(plan: &Plan, index: usize) -> bool {
+    let sandbox = &plan.sandboxes[index];
+    let ends = || !plan.ends(index).is_empty();
+    !sandbox.functions.is_empty() || ends() || !ioapic::of(&plan.machine, sandbox).is_empty()
 }
 
 /// Where things lie in an image.
@@ -39,7 +62,7 @@ pub struct Map {
     pub traces: Vec<Option<(u64, Trace)>>,
     /// Everything, ascending.
     pub parts: Vec<Part>,
-    /// Bytes of one monitor's text.
+    /// Bytes of a monitor's text, of the largest there is.
     pub text_bytes: u64,
     /// Bytes of boot text and data.
     pub boot_bytes: u64,
@@ -62,7 +85,10 @@ pub struct Baked {
 /// not suffice.
 pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     let boot = Program::parse("boot code", programs.boot)?;
-    let monitor = Program::parse("monitor", programs.monitor)?;
+    let monitors = Monitors {
+        whole: Program::parse("monitor", programs.monitor)?,
+        plain: Program::parse("monitor without devices", programs.plain)?,
+    };
     // The image's size depends on the plan only through its tables: a second
     // try with the size of the first one fits.
     let mut len = PAGE;
@@ -80,7 +106,7 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
                 }
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let (bytes, map) = image(&plan, &guests, &boot, &monitor, len)?;
+        let (bytes, map) = image(&plan, &guests, &boot, &monitors, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
         }
@@ -93,7 +119,7 @@ fn image(
     plan: &Plan,
     guests: &[Guest],
     boot: &Program,
-    monitor: &Program,
+    monitors: &Monitors,
     len: u64,
 ) -> Result<(Vec<u8>, Map), Error> {
     let mut pages = Pages::default();
@@ -170,8 +196,6 @@ fn image(
     let mut sandboxes = Vec::new();
     let mut grants = Vec::new();
     let mut launch = cleared(plan)?;
-    let text_len: u64 = monitor.segments.iter().filter(|s| s.rights.execute).map(|s| s.size).sum();
-    map.text_bytes = if plan.multikernel { 0 } else { text_len };
     for (index, guest) in guests.iter().enumerate() {
         if plan.multikernel {
             map.texts.push((pages.end(), 0));
@@ -182,15 +206,13 @@ fn image(
             launch.extend(steps);
             continue;
         }
+        let program = monitors.of(plan, index);
+        let text = program.segments.iter().filter(|s| s.rights.execute);
+        let text_len = text.map(|s| s.size).sum();
         map.texts.push((pages.end(), text_len));
-        let input = Input {
-            plan,
-            index,
-            guest,
-            pristine: &pristine[index],
-            program: monitor,
-            shared: &shared,
-        };
+        map.text_bytes = map.text_bytes.max(text_len);
+        let input =
+            Input { plan, index, guest, pristine: &pristine[index], program, shared: &shared };
         let made = monitor::bake(&mut pages, &input)?;
         sandboxes.push(made.sandbox);
         map.parts.extend(made.parts);

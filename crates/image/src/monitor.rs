@@ -126,6 +126,14 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
 
     let config_pa = pages.end();
     let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
+    // Whatever decided on the program: one without devices would answer for none.
+    let uses = !functions.seen.is_empty() || lines.is_some();
+    if uses && input.program.symbol("monitor_devices").is_err() {
+        return Err(Error::Program(format!(
+            "the monitor of {} has no code for devices",
+            sandbox.name
+        )));
+    }
     let config = config(input, &confine, [vmcbs, hsaves], &functions, &shadow, lines, &slots);
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);

@@ -34,13 +34,19 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     if machine.ram_size > low {
         ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
     }
+    let monitors = ["monitor", "monitor-plain"].map(|name| program_of(&artifacts.join(name)));
+    let [whole, plain] = monitors;
+    let (whole, plain) = (whole?, plain?);
     let mut sandboxes = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let segments = match &sandbox.guest {
             Guest::Bare { program, enforce_segments: true, .. } => Some(program_of(program)?),
             _ => None,
         };
+        let (lines, ends) = (lines(sandbox), plan.ends(index));
+        let devices = !sandbox.functions.is_empty() || !lines.is_empty() || !ends.is_empty();
         sandboxes.push(claim::Sandbox {
+            monitor: if devices { whole.clone() } else { plain.clone() },
             name: sandbox.name.clone(),
             place: place(&sandbox.place),
             cores: sandbox.cores.clone(),
@@ -50,11 +56,11 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
                 .collect(),
             segments,
             ports: ports(sandbox),
-            lines: lines(sandbox),
+            lines,
             observe: sandbox.observe.clone(),
             starts: sandbox.autostart,
-            pins: plan.ends(index).iter().any(|end| end.woken.is_some()),
-            ends: plan.ends(index).iter().map(|end| self::end(plan, end)).collect(),
+            pins: ends.iter().any(|end| end.woken.is_some()),
+            ends: ends.iter().map(|end| self::end(plan, end)).collect(),
         });
     }
     let channels = plan.channels.iter().map(|c| claim::Channel {
@@ -76,7 +82,6 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         free: machine.ram.iter().map(range).collect(),
         reserved: machine.reserved.iter().map(|(name, s)| (name.clone(), range(s))).collect(),
         image: range(&plan.image),
-        monitor: program_of(&artifacts.join("monitor"))?,
         sandboxes,
         channels: channels.collect(),
         slots: { plan.slots.iter() }

@@ -6,7 +6,7 @@ use bulkhead_manifest::Checked;
 use std::path::Path;
 use std::process::Command;
 
-/// Bakes a checked system with the boot code and the monitor from the folder of
+/// Bakes a checked system with the boot code and the monitors from the folder of
 /// artifacts.
 ///
 /// # Errors
@@ -22,8 +22,8 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         };
         std::fs::read(&path).map_err(hint)
     };
-    let (boot, monitor) = (read("boot")?, read("monitor")?);
-    let programs = Programs { boot: &boot, monitor: &monitor };
+    let (boot, monitor, plain) = (read("boot")?, read("monitor")?, read("monitor-plain")?);
+    let programs = Programs { boot: &boot, monitor: &monitor, plain: &plain };
     bake(&checked.system, &programs).map_err(Error::Image)
 }
 

@@ -531,7 +531,9 @@ pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
             .and_then(|()| std::fs::write(folder.join(name), bytes));
         written.map_err(|e| format!("{}: {e}", folder.join(name).display()))
     };
+    // What has devices does for who has none, too.
     write("monitor", &monitor)?;
+    write("monitor-plain", &monitor)?;
     write("boot", &read(&artifacts().join("boot"))?)?;
     Ok(folder)
 }
