@@ -11,8 +11,8 @@ use bulkhead_resident::monitor::Ram;
 use bulkhead_resident::report::Cause;
 use bulkhead_resident_x86::vmcb;
 
-/// Answers an access at an address, with EXITINFO1; true: the guest starts afresh. `None`: nobody answers there, or what
-/// was executed is no MOV.
+/// Answers an access at an address, with EXITINFO1; true: the guest starts afresh. `None`: nobody answers there, or
+/// what was executed is no MOV.
 #[inline(always)]
 pub fn answer(core: Core, address: u64, error: u64) -> Option<bool> {
     let vmcb = core.vmcb();
