@@ -13,7 +13,7 @@ use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, Report};
-use bulkhead_plan::{self as plan, Plan, System};
+use bulkhead_plan::{self as plan, Plan, RTC, System};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The privileged programs, as ELF files.
@@ -39,12 +39,13 @@ impl Monitors {
     }
 }
 
-/// Whether a sandbox has a PCI function, a channel that is one, or an interrupt line: else its monitor has no code for
-/// them.
+/// Whether a sandbox has a PCI function, a channel that is one, an interrupt line or the clock: else its monitor has no
+/// code for them. What comes out of it is looked at again where a monitor is told what it has ([`monitor::bake`]).
 fn has_devices(plan: &Plan, index: usize) -> bool {
     let sandbox = &plan.sandboxes[index];
+    let answered = |device: &plan::Device| device.irq.is_some() || device.class == RTC;
     let ends = || !plan.ends(index).is_empty();
-    !sandbox.functions.is_empty() || ends() || !ioapic::of(&plan.machine, sandbox).is_empty()
+    !sandbox.functions.is_empty() || ends() || sandbox.devices.iter().any(answered)
 }
 
 /// Where things lie in an image.

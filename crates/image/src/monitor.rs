@@ -126,15 +126,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
 
     let config_pa = pages.end();
     let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
-    // Whatever decided on the program: one without devices would answer for none.
-    let uses = !functions.seen.is_empty() || lines.is_some();
-    if uses && input.program.symbol("monitor_devices").is_err() {
-        return Err(Error::Program(format!(
-            "the monitor of {} has no code for devices",
-            sandbox.name
-        )));
-    }
-    let config = config(input, &confine, [vmcbs, hsaves], &functions, &shadow, lines, &slots);
+    let config = config(input, &confine, [vmcbs, hsaves], &functions, &shadow, lines, &slots)?;
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
 
@@ -444,7 +436,7 @@ fn config(
     shadow: &[u32],
     lines: Option<Lines>,
     slots: &[nested::Slot],
-) -> Vec<u8> {
+) -> Result<Vec<u8>, Error> {
     let (plan, index) = (input.plan, input.index);
     let sandbox = &plan.sandboxes[index];
     let mut config = Config::new_zeroed();
@@ -573,7 +565,17 @@ fn config(
     });
     let links: Vec<_> = links.collect();
     config.links = append(links.as_bytes(), links.len());
-    [config.as_bytes(), &tail].concat()
+    has_code(&config, input)?;
+    Ok([config.as_bytes(), &tail].concat())
+}
+
+/// A monitor that is told of devices has code for them. One without would answer for none, whatever chose it.
+fn has_code(config: &Config, input: &Input) -> Result<(), Error> {
+    let told = config.functions.len != 0 || config.lines.len != 0 || config.clock != 0;
+    let wrong = told && input.program.symbol("monitor_devices").is_err();
+    let name = &input.plan.sandboxes[input.index].name;
+    let say = || Error::Program(format!("the monitor of {name} has no code for devices"));
+    if wrong { Err(say()) } else { Ok(()) }
 }
 
 /// The launch record: zero all RAM, copy what of the pristine guest lies below an address.

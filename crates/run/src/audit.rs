@@ -44,7 +44,9 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
             _ => None,
         };
         let (lines, ends) = (lines(sandbox), plan.ends(index));
-        let devices = !sandbox.functions.is_empty() || !lines.is_empty() || !ends.is_empty();
+        let clock = sandbox.devices.iter().any(|device| device.class == RTC);
+        let functions = !sandbox.functions.is_empty() || !ends.is_empty();
+        let devices = functions || !lines.is_empty() || clock;
         sandboxes.push(claim::Sandbox {
             monitor: if devices { whole.clone() } else { plain.clone() },
             name: sandbox.name.clone(),

@@ -33,6 +33,7 @@ mod linux_io;
 mod linux_link;
 mod load;
 mod mutate;
+mod need;
 mod net;
 mod oracle;
 mod played;
@@ -60,6 +61,7 @@ use driver::Job;
 /// Every job: the long ones first, so that none is left over at the end.
 fn jobs() -> Vec<Job> {
     let mut jobs = host::jobs();
+    jobs.extend(need::jobs());
     jobs.extend(verify::jobs());
     jobs.extend(book::jobs());
     jobs.extend(typed::jobs());
