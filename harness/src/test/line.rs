@@ -3,6 +3,7 @@
 
 use super::attack::unharmed;
 use super::driver::Job;
+use super::mutate;
 use super::system::{Manifest, Seen, run, run_audited};
 use super::wrong::stopped;
 use crate::build;
@@ -24,6 +25,8 @@ pub fn jobs() -> Vec<Job> {
         level_beside_dma(),
         forged(),
         storm(),
+        late(),
+        clock(),
         linux("line/linux", false),
         linux("line/linux-level-triggered", true),
         two_linux(),
@@ -214,6 +217,63 @@ fn storm() -> Job {
         let config = seen.sandbox("rogue")?.exits.boot.get("config").copied().unwrap_or(0);
         seen.ensure(config > 100, format!("{config} exits are no storm"))?;
         Ok(format!("{config} exits of the other"))
+    })
+}
+
+/// Cores that are late in the middle of each write to the IOAPIC, for longer than others wait: these give up, their
+/// guests' instructions come again, and nobody is denied anything. Monitors share the word that has them so.
+fn late() -> Job {
+    Job::one("line/late", 400, |bench| {
+        /// Exits by which it opens and closes its line in two lives, in time: 17. Some more.
+        const IN_TIME: u64 = 25;
+        mutate::build_mutants()?;
+        let manifest = Manifest::new().ends_with(&["one"]);
+        let manifest = serial(manifest, "one", "lines=10 life=2", 0, 0).bare(
+            "late",
+            "rogue",
+            "attack=ioapic-storm uart=0x2f8",
+            &[1],
+            SMALL,
+            "devices = [\"uart1\"]",
+        );
+        let folder = mutate::monitor_without("line-prompt")?;
+        let seen = run(&manifest.restarting("late"), &bench.dir, |o| o.artifacts = folder)?;
+        seen.exited("one")?;
+        wrote(&seen, 0, 0, 10)?;
+        let s = seen.sandbox("one")?;
+        seen.ensure(s.restarts == 1 && s.denials == 0, "restarts or denials")?;
+        let config: u64 =
+            [&s.exits.boot, &s.exits.steady].iter().filter_map(|e| e.get("config")).sum();
+        seen.ensure(config > IN_TIME, format!("{config} exits: nobody was late"))?;
+        let late = seen.sandbox("late")?;
+        seen.ensure(late.denials == 0, "the late one was denied something")?;
+        Ok(format!("{config} exits of the other, no denial"))
+    })
+}
+
+/// A Linux that owns the real-time clock reads date and time when it boots, on two cores, and is denied nothing.
+fn clock() -> Job {
+    const READS: &str = "awk:BEGIN{print\\\"rtc_date\\\"strftime(\\\"%Y-%m-%d\\\")}";
+    Job::one("line/linux-clock", 150, |bench| {
+        let mut manifest = Manifest::new().ends_with(&["linux"]).linux(
+            "linux",
+            "linux-6.12-cloud",
+            READS,
+            &[0, 1],
+            "256 MiB",
+            1,
+        );
+        manifest.0 = manifest.0.replace("[\"uart1\"]", "[\"uart1\", \"rtc\"]");
+        let seen = run(&manifest, &bench.dir, |o| o.limit = Duration::from_secs(120))?;
+        seen.undisturbed("linux", &["stopped"])?;
+        let (year, month) = bulkhead_qemu::EPOCH;
+        let date = format!("{year}-{month:02}-01");
+        let text = seen.serial(1)?;
+        let line = text.lines().find(|line| line.starts_with("rtc_date"));
+        let right = line.is_some_and(|line| line.ends_with(&date));
+        seen.ensure(right, format!("{line:?} is not {date}"))?;
+        let config = seen.sandbox("linux")?.exits.boot.get("config").copied().unwrap_or(0);
+        Ok(format!("{date}; {config} exits of configuration at its boot"))
     })
 }
 

@@ -378,7 +378,7 @@ fn expose_foreign(spoil: &mut Spoil) {
 
 /// Rules of attacks that no mutation takes out, and why.
 const NOT_RULES: [&str; 4] = [
-    // No rule: the word makes a core late, to show what becomes of that.
+    // No rule: the word makes a core late, to show what becomes of that (`line/late`).
     "line-prompt",
     // What is no MOV is not decoded, so there is nothing to carry out.
     "decoder-moves",
