@@ -137,12 +137,16 @@ fn store(own: Own, line: u32, [low, high]: Entry) -> Option<()> {
 }
 
 /// Keeps the core in the middle of a write, in a monitor that the tests have made late. Others then wait for it, and
-/// nothing else becomes of that.
+/// nothing else becomes of that. A monitor that ships has nothing of it: its rules are all enforced.
+#[inline(always)]
 fn late() {
     /// TSC ticks: several times the patience of who waits.
     const LATE: u64 = 20_000_000;
+    if enforced("line-prompt") {
+        return;
+    }
     let begin = rdtsc();
-    while !enforced("line-prompt") && rdtsc().wrapping_sub(begin) < LATE {}
+    while rdtsc().wrapping_sub(begin) < LATE {}
 }
 
 /// Gives back what a core has that will never go on: its writes are whole or half, and the next one sets the index

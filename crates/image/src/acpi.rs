@@ -7,6 +7,7 @@ use acpi_tables::mcfg::MCFG;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, AmlSink, aml};
 use bulkhead_ioapic::GPA;
+use bulkhead_layout::cmos::INDEX_PORT;
 use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
 use bulkhead_layout::map::{
     CHANNELS_END, CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, REPORTS_GPA, SLOTS_END,
@@ -337,6 +338,18 @@ fn wiring(trigger: Trigger) -> u16 {
     }
 }
 
+/// The real-time clock: two ports, and no interrupt, which its owner cannot switch on
+/// (docs/decisions/0038-clock.md). A Linux that finds none described makes one with the PC's interrupt 8. Here there is
+/// no such interrupt, and its driver gives up.
+fn clock(code: &mut Vec<u8>) {
+    const PORTS: u16 = INDEX_PORT as u16;
+    let io = aml::IO::new(PORTS, PORTS, 1, 2);
+    let (hid, io) = (aml::EISAName::new("PNP0B00"), aml::ResourceTemplate::new(vec![&io]));
+    let (hid, crs) = (aml::Name::new("_HID".into(), &hid), aml::Name::new("_CRS".into(), &io));
+    let body = aml::Device::new("RTC_".into(), vec![&hid, &crs]);
+    aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(code);
+}
+
 fn dsdt(
     sandbox: &Sandbox,
     machine: &Machine,
@@ -378,6 +391,9 @@ fn dsdt(
         let name = format!("COM{uid}");
         let body = aml::Device::new(name.as_str().into(), vec![&names.0, &names.1, &names.2]);
         aml::Scope::new("_SB_".into(), vec![&body]).to_aml_bytes(&mut code);
+    }
+    if sandbox.devices.iter().any(|d| d.class == RTC) {
+        clock(&mut code);
     }
     let mut sdt = Sdt::new(*b"DSDT", 36, 2, OEM, TABLE, 1);
     sdt.append_slice(&code);
