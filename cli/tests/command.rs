@@ -247,6 +247,39 @@ fn a_schedule_is_judged_and_drawn() {
     assert_eq!(picture.matches("#cc0000").count(), 3);
 }
 
+/// What is said below the tables is what the book shows.
+#[test]
+fn what_a_schedule_counts_and_what_not_is_said_and_documented() {
+    const REMARKS: &str = "tests/manifests/sched-remarks.toml";
+    let output = bulkhead(&["sched", REMARKS, "--skip-files"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let expected = PathBuf::from(ROOT).join("tests/manifests/sched-remarks.txt");
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&expected, &output.stdout).unwrap();
+    }
+    assert_eq!(text(&output.stdout), std::fs::read_to_string(expected).unwrap());
+    let book = std::fs::read_to_string(PathBuf::from(ROOT).join("docs/manifest.md")).unwrap();
+    let said = text(&output.stdout);
+    for kind in ["counted: ", "not counted: ", "not analysed: "] {
+        let lines: Vec<&str> = said.lines().filter(|line| line.starts_with(kind)).collect();
+        assert!(!lines.is_empty(), "no line begins with {kind}");
+        lines.iter().for_each(|line| assert!(book.contains(line), "not in the book: {line}"));
+    }
+    // A wait, or an interrupt, that is in no sum is never in time.
+    for name in ["asker", "peer"] {
+        let rows = said.lines().filter(|line| line.trim_start().starts_with(name));
+        rows.for_each(|row| assert!(!row.trim_end().ends_with("in time"), "{row}"));
+    }
+    let report = json(&bulkhead(&["sched", REMARKS, "--skip-files", "--format", "json"]));
+    let [alone, connected] = [0, 1].map(|n| &report["sandboxes"][n]);
+    // 200 and 50 in a second, and one more of each right.
+    assert_eq!((&alone["doorbells_per_second"], &alone["doorbell_ns"]), (&252.into(), &900.into()));
+    assert_eq!(
+        (&alone["run_time_channels_counted"], &connected["run_time_channels_counted"]),
+        (&true.into(), &false.into())
+    );
+}
+
 #[test]
 fn a_schedule_as_json() {
     let arguments = ["sched", SCHED, "--skip-files", "--format", "json", "--duration", "10ms"];

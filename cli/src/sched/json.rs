@@ -35,6 +35,8 @@ fn report(report: &Report<'_>) -> Value {
         "admitted": report.admitted(),
         "overhead_ns": kernel.overhead,
         "doorbells_per_second": report.doorbells(),
+        "doorbell_ns": kernel.doorbell,
+        "run_time_channels_counted": !kernel.connects(),
         "sum_percent": percent(kernel.sum()),
         "overhead_percent": percent(report.overhead()),
         "overcommitted_percent": percent(report.overcommitted()),

@@ -4,7 +4,7 @@ use super::{Report, priority, wait, why};
 use crate::kernel;
 use crate::text::table;
 use bulkhead_manifest::time::show;
-use bulkhead_plan::kernel::{DOORBELL, Policy, Test};
+use bulkhead_plan::kernel::{Policy, Test};
 
 /// Everything of one kernel.
 pub fn report(out: &mut String, report: &Report<'_>) {
@@ -80,6 +80,10 @@ pub fn verdict(report: &Report<'_>, index: usize) -> &'static str {
         (_, Some(Ok(_)), _) if row.exceeds() => "simulated later",
         (_, Some(Ok(_)), true) if waits => "budget in time, waits not analysed",
         (_, Some(Ok(_)), false) if waits => "budget in time, waits not analysed, not guaranteed",
+        (_, Some(Ok(_)), true) if report.kernel.connects() => "in time but for run-time channels",
+        (_, Some(Ok(_)), false) if report.kernel.connects() => {
+            "in time but for run-time channels, not guaranteed"
+        }
         (_, Some(Ok(_)), true) => "in time",
         (_, Some(Ok(_)), false) => "in time, not guaranteed",
         (_, _, true) => "late",
@@ -87,15 +91,26 @@ pub fn verdict(report: &Report<'_>, index: usize) -> &'static str {
     }
 }
 
-/// Doorbells that are counted, waits of contexts beyond their budgets, and where the simulation is beyond the analysis.
+/// Doorbells and interrupts that are counted, and those that are not; waits of contexts beyond their budgets; where the
+/// simulation is beyond the analysis.
 fn remarks(out: &mut String, report: &Report<'_>) {
     let name = |context: usize| &report.kernel.contexts[context].name;
     let doorbells = report.doorbells();
     if doorbells > 0 {
-        let each = show(DOORBELL);
+        let each = show(report.kernel.doorbell);
         out.push_str(&format!(
             "counted: {doorbells} doorbells a second of others' rights over it, {each} each\n"
         ));
+    }
+    for index in (0..report.rows.len()).filter(|index| report.kernel.is_driver(*index)) {
+        let each = show(report.kernel.overhead);
+        out.push_str(&format!(
+            "counted: 2 interrupts for {}, {each} each, in the time of each other context\n",
+            name(index)
+        ));
+    }
+    if report.kernel.connects() {
+        out.push_str("not counted: doorbells of channels made at run time, one for each that is made, armed or closed\n");
     }
     for (index, row) in report.rows.iter().enumerate() {
         for unanalysed in &row.unanalysed {

@@ -23,10 +23,6 @@ pub const SLOTS: std::ops::RangeInclusive<u32> = 16..=1 << 16;
 /// which they are made.
 pub const PLACE_BITS: u8 = 14;
 
-/// Time of a doorbell by another sandbox's right over this one's life, at most, in nanoseconds: an exit
-/// and the monitor's look into its mail.
-pub const DOORBELL: u64 = 1_000;
-
 /// A kernel and what it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
@@ -42,6 +38,9 @@ pub struct Kernel {
     /// Least time between two requests, in nanoseconds, of each right that others have over its sandbox's life. Each
     /// can be a doorbell, an exit in the time of whoever runs.
     pub doorbells: Vec<u64>,
+    /// Longest time of such a doorbell, in nanoseconds: an exit and the monitor's look into its mail
+    /// ([`crate::doorbell`]).
+    pub doorbell: u64,
     /// Programs.
     pub programs: Vec<Program>,
     /// Their threads.

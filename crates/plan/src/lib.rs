@@ -15,6 +15,6 @@ mod types;
 pub use ends::{End, Woken, peers, window};
 pub use kernel::Kernel;
 pub use pci::*;
-pub use rights::{RIGHTS, Right, Rings};
+pub use rights::{RIGHTS, Right, Rings, doorbell};
 pub use system::*;
 pub use types::*;

@@ -1,6 +1,6 @@
 //! Rights over other sandboxes' lives, and what they can cost whom they are over: how often others' monitors may ring.
 
-use crate::{Plan, Sandbox};
+use crate::{Plan, Sandbox, Slot};
 use bulkhead_layout::PAGE as PAGE_SIZE;
 use bulkhead_layout::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, REQUESTS, index};
 
@@ -45,6 +45,20 @@ impl Sandbox {
     }
 }
 
+/// [`Plan::doorbell`] of a system with so many sandboxes and these slots. Admission counts the same, an instruction as
+/// a nanosecond, as it does with what the kernel spends.
+#[must_use]
+pub fn doorbell(sandbox: usize, sandboxes: usize, slots: &[Slot]) -> u64 {
+    /// Whatever there is; then for each sandbox of the system, slot, and page of a slot.
+    const EXIT: u64 = 600;
+    const SANDBOX: u64 = 100;
+    const SLOT: u64 = 100;
+    const PAGE: u64 = 20;
+    let own = || slots.iter().filter(|slot| slot.concerns(sandbox));
+    let pages = own().map(|slot| slot.len / PAGE_SIZE).max().unwrap_or(0);
+    EXIT + SANDBOX * sandboxes as u64 + SLOT * own().count() as u64 + PAGE * pages
+}
+
 /// How often one sandbox's monitor may ring for another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rings {
@@ -63,7 +77,7 @@ impl Plan {
         let of = move |(sender, other): (usize, &Sandbox)| {
             let timed = other.rights(sandbox).map(|(_, right)| right.most(window)).sum();
             // Only an owner and another party meet, not two who may have the same slot in turn.
-            let meet = |slot: &crate::Slot| {
+            let meet = |slot: &Slot| {
                 let owned = slot.owner == sandbox || slot.owner == sender;
                 owned && slot.concerns(sandbox) && slot.concerns(sender)
             };
@@ -79,14 +93,7 @@ impl Plan {
     /// measures it (`monitor.doorbell`); a processor's own time for exit, entry and emptied TLB comes on top.
     #[must_use]
     pub fn doorbell(&self, sandbox: usize) -> u64 {
-        /// Whatever there is; then for each sandbox of the system, slot, and page of a slot.
-        const EXIT: u64 = 600;
-        const SANDBOX: u64 = 100;
-        const SLOT: u64 = 100;
-        const PAGE: u64 = 20;
-        let slots = || self.slots.iter().filter(|slot| slot.concerns(sandbox));
-        let pages = slots().map(|slot| slot.len / PAGE_SIZE).max().unwrap_or(0);
-        EXIT + SANDBOX * self.sandboxes.len() as u64 + SLOT * slots().count() as u64 + PAGE * pages
+        doorbell(sandbox, self.sandboxes.len(), &self.slots)
     }
 
     /// How often others may interrupt a sandbox *while it lives*, by their rights over its life: a stop and a restart

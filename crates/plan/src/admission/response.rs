@@ -1,7 +1,6 @@
 //! Response times (Joseph and Pandya 1986), with blocking, PIBS and the arrears of those who call below themselves.
 
 use super::{Analysis, Refusal, Share};
-use crate::kernel::DOORBELL;
 
 /// More than this of a core above a context is taken for all of it: the search for a
 /// response time would take long, and find little. 1 - 2^-10.
@@ -57,7 +56,7 @@ impl Analysis<'_> {
     pub(super) fn doorbells(&self, time: u64) -> u64 {
         let most = |every: &u64| (time / every.max(&1)).saturating_add(1);
         let count = self.kernel.doorbells.iter().map(most).fold(0, u64::saturating_add);
-        count.saturating_mul(DOORBELL)
+        count.saturating_mul(self.kernel.doorbell)
     }
 
     /// Time that a context with a budget takes in a period, with the entries of the interrupts that it serves.
@@ -102,7 +101,8 @@ impl Analysis<'_> {
 
     /// Their share.
     fn share_above(&self, context: usize) -> Share {
-        let doorbells = self.kernel.doorbells.iter().map(|every| Share::of(DOORBELL, *every));
+        let each = self.kernel.doorbell;
+        let doorbells = self.kernel.doorbells.iter().map(|every| Share::of(each, *every));
         self.before(context).map(|n| self.share(n)).chain(doorbells).fold(Share(0), Share::plus)
     }
 }

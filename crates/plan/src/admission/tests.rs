@@ -3,8 +3,8 @@
 use super::*;
 use crate::Place;
 use crate::kernel::{
-    Budget, Call, Context, DeviceUse, Driven, Endpoint, Interrupt, Notification, Policy, Program,
-    Test, Thread, User, Utilization,
+    Budget, Call, ChannelUse, Context, DeviceUse, Driven, Endpoint, Interrupt, Notification,
+    Policy, Program, Signal, Test, Thread, User, Utilization,
 };
 
 /// Nothing yet; the kernel's own work is for nothing.
@@ -431,6 +431,7 @@ fn doorbells_of_rights_count() {
     kernel.active(server(10_000, 40_000), 2, &[]);
     kernel.active(server(10_000, 40_000), 1, &[]);
     kernel.doorbells = vec![15_000, 1_000_000];
+    kernel.doorbell = 1_000;
     // Two of the first right, and one of the second.
     assert_eq!(look(&kernel).response(0), Ok(10_000 + 1_000 + 1_000));
     assert_eq!(look(&kernel).response(1), Ok(20_000 + 2_000 + 1_000));
@@ -456,4 +457,14 @@ fn interrupts_for_a_driver_below_count_twice() {
     assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 2));
     // Its own are in its own account, twice.
     assert_eq!(look(&kernel).response(1), Ok(2 * 12 + 12));
+    // A channel's doorbell is such an interrupt, too.
+    kernel.programs[1].devices.clear();
+    assert_eq!(look(&kernel).response(0), Ok(12));
+    let signal = Some(Signal { notification: 0, bits: 1 });
+    kernel.programs[1].channels.push(ChannelUse { channel: 0, write: false, signal });
+    assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 2));
+    assert_eq!(look(&kernel).response(1), Ok(2 * 12 + 12));
+    assert!(!kernel.connects());
+    kernel.programs[0].links.push(0);
+    assert!(kernel.connects());
 }

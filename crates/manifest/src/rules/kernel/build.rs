@@ -5,7 +5,7 @@ use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, links, managed};
 use crate::raw;
 use crate::raw_kernel::{Call, ChannelUse, MapAccess, Route};
 use crate::rules::build::regions;
-use crate::rules::{Context, Item, guests, pci, rights};
+use crate::rules::{Context, Item, connect, guests, pci, rights};
 use crate::{size, time};
 use bulkhead_plan::kernel::Test;
 use bulkhead_plan::kernel::{self as plan, Budget, Policy, User};
@@ -25,6 +25,7 @@ pub fn kernel(
         admission: test(admission),
         overhead: plan::OVERHEAD,
         doorbells: doorbells(cx, sandbox),
+        doorbell: doorbell(cx, sandbox),
         trace: super::trace(sandbox).and_then(|text| size::parse(text).ok()).unwrap_or(0),
         programs: build.parts.programs.iter().map(|item| build.program(item)).collect(),
         threads: build.parts.threads.iter().filter_map(|item| build.thread(item)).collect(),
@@ -59,6 +60,13 @@ fn doorbells(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Vec<u64> {
     let others = cx.sandboxes.iter().filter(|other| other.name != sandbox.name);
     let rights = others.flat_map(|other| rights::control(cx, other).into_iter().flatten());
     rights.filter(|right| Some(right.sandbox) == index).map(|right| right.every).collect()
+}
+
+/// Longest time of one of them. Slots that are refused are none.
+fn doorbell(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> u64 {
+    let slots: Vec<_> = connect::slots(cx).into_iter().map(|(slot, _)| slot).collect();
+    let index = cx.sandbox_index(&sandbox.name);
+    index.map_or(0, |index| bulkhead_plan::doorbell(index, cx.sandboxes.len(), &slots))
 }
 
 const fn test(admission: raw::Admission) -> Test {
