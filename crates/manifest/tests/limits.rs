@@ -116,7 +116,7 @@ fn what_has_no_end_is_not_read() {
     for path in [Path::new("/dev/zero"), &fifo, &huge, &folder] {
         let findings = load(path, &Options::default()).map(|_| ()).expect_err("it is no manifest");
         assert_eq!(findings.shown[0].rule, "file-unreadable", "{findings}");
-        // The same file as a manifest's machine.
+        // A manifest may name the same file as its machine.
         let system = folder.join("system.toml");
         let text = format!(
             "{}[[sandbox]]\nname = \"a\"\n",

@@ -67,7 +67,7 @@ fn candidates<const W: usize>() -> Vec<Candidate> {
 
 fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usize) {
     let candidates = candidates::<W>();
-    // Of each candidate, by round.
+    // A list for each candidate: its times, by round.
     let mut through = vec![Vec::new(); candidates.len()];
     let mut trip = through.clone();
     // The same memory in each round: what is new costs page faults.
