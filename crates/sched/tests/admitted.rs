@@ -14,7 +14,7 @@ struct Random(bulkhead_oracle::Random);
 
 impl Random {
     const fn new(seed: u64) -> Self {
-        Self(bulkhead_oracle::Random(seed))
+        Self(bulkhead_oracle::Random::new(seed))
     }
 
     /// Shares that add up to `sum`, each such set as likely as any other.
@@ -125,7 +125,7 @@ fn an_admitted_set_never_misses() {
             continue;
         }
         admitted += 1;
-        let start = |n: usize| bulkhead_oracle::Random(seed ^ n as u64).below(set[n].period);
+        let start = |n: usize| bulkhead_oracle::Random::new(seed ^ n as u64).below(set[n].period);
         // Some of the longest periods that there are.
         let end = 800;
         let simulation = simulate(&set, start, end);

@@ -91,7 +91,7 @@ fn call(core: &mut Scheduler, all: &mut Memory, random: &mut Random, now: Time) 
 
 #[test]
 fn nothing_panics_on_any_bits() {
-    let mut random = Random(bulkhead_oracle::Random(1));
+    let mut random = Random(bulkhead_oracle::Random::new(1));
     let mut ran = 0;
     for round in 0..4_000u64 {
         let refills = [[Refill::default(); COUNT]; COUNT];
@@ -125,7 +125,7 @@ fn zeros_are_data() {
     let mut core = Scheduler::new_zeroed();
     let contexts = [Context::new_zeroed(); COUNT];
     let mut all = Memory { contexts, refills: [[Refill::default(); COUNT]; COUNT] };
-    let mut random = Random(bulkhead_oracle::Random(7));
+    let mut random = Random(bulkhead_oracle::Random::new(7));
     for now in 0..1_000 {
         call(&mut core, &mut all, &mut random, now);
         let _ = core.schedule(&mut all, now);
