@@ -7,7 +7,7 @@ use crate::memory::{Memory, Words};
 use crate::monitor::{self, Parts};
 use crate::paging::Regime;
 use crate::registers::Registers;
-use crate::report::{Access, Finding, Report};
+use crate::report::{Access, FIRST_VMRUN, Finding, Report};
 use crate::svm::{self, Block, IOPM_FRAMES, MSRPM_FRAMES};
 use crate::{PAGE, iommu};
 use std::collections::BTreeMap;
@@ -248,7 +248,7 @@ impl Context<'_> {
             if sandbox.starts && n == 0 {
                 let message =
                     format!("{} core {n}: no host's state behind its guest", self.name(i));
-                self.find("host-state", &place, None, message, "a VMRUN of its monitor");
+                self.find("host-state", &place, None, message, FIRST_VMRUN);
             } else {
                 self.remarks.push(format!("{} core {n} has not run its guest yet", sandbox.name));
             }

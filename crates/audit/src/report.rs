@@ -65,6 +65,17 @@ pub struct Finding {
     pub right: String,
 }
 
+/// Right for a core whose guest has not been entered: a monitor says that its guest runs just before.
+pub(crate) const FIRST_VMRUN: &str = "a VMRUN of its monitor";
+
+impl Finding {
+    /// Whether it may be gone in a moment: a core is on its way into its guest for the first time.
+    #[must_use]
+    pub fn is_on_its_way(&self) -> bool {
+        self.right == FIRST_VMRUN
+    }
+}
+
 /// Memory that a party reaches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reach {
