@@ -85,6 +85,11 @@ impl<S: Source> Chaos<S> {
         // In half of them an activation costs something.
         world.core.cost = [0, 500][source.below(2) as usize];
         let endpoints = [world.make(Kind::Endpoint, 0), world.make(Kind::Endpoint, 0)];
+        for endpoint in endpoints {
+            // No limit, one that ends before most calls do, one that a budget has room for, one that it has not.
+            let longest = [0, 2_000, 9_000, 30_000][source.below(4) as usize];
+            world.limit(endpoint, longest);
+        }
         let notifications = [world.make(Kind::Notification, 0), world.make(Kind::Notification, 0)];
         let mut threads = Vec::new();
         for (n, priority) in [20, 30].into_iter().enumerate() {
