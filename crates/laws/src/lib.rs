@@ -11,8 +11,11 @@ pub mod icr;
 pub mod ioapic;
 pub mod mmio;
 pub mod msi;
-#[cfg(kani)]
+#[cfg(any(kani, test))]
 pub mod proofs;
+
+#[cfg(all(test, not(kani)))]
+mod drawn;
 
 /// Whether something was let through; or what is wrong about it.
 pub type Lawful = Result<bool, &'static str>;
