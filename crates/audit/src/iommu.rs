@@ -197,13 +197,13 @@ impl Remapped {
     }
 
     /// What is wrong with it, whoever owns it: IntType is not fixed, logical
-    /// destination, guest mode, reserved bits, a vector that is an exception's.
+    /// destination, guest mode, reserved bits, a vector that no APIC takes.
     pub fn wrong(self) -> Option<&'static str> {
         match self.entry {
             e if e >> 2 & 0b111 != 0 => Some("another delivery mode than fixed"),
             e if e & 1 << 6 != 0 => Some("a logical destination"),
             e if e & (1 << 7 | 0xFF << 24) != 0 => Some("reserved bits"),
-            _ if self.vector() < 32 => Some("a vector of an exception"),
+            _ if self.vector() < crate::lines::FIRST_VECTOR => Some("a vector that no APIC takes"),
             _ => None,
         }
     }

@@ -99,6 +99,9 @@ impl Context<'_> {
 /// Where a line arrives: APIC and vector, or nowhere; or why that cannot be said.
 type Arrival = Result<Option<(u32, u8)>, String>;
 
+/// The first vector that an APIC takes (APM volume 2, 16.6.1). Those of exceptions from there on are their owner's harm.
+pub const FIRST_VECTOR: u8 = 16;
+
 /// Delivery mode of the entry. Lowest priority to one core counts as fixed.
 fn direct(entry: u64) -> Arrival {
     match entry & DELIVERY {
@@ -107,7 +110,7 @@ fn direct(entry: u64) -> Arrival {
     }
     match entry {
         _ if entry & LOGICAL != 0 => Err("has a logical destination".into()),
-        _ if entry & 0xFF < 32 => Err("has a vector of an exception".into()),
+        _ if (entry as u8) < FIRST_VECTOR => Err("has a vector that no APIC takes".into()),
         _ => Ok(Some(((entry >> 56) as u32, entry as u8))),
     }
 }

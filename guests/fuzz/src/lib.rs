@@ -32,6 +32,9 @@ pub const SNIPPETS: u64 = 128;
 /// Own memory that operations may write.
 pub const SCRATCH: u64 = 0x3C_0000;
 
+/// Bits 63:32 of RCX that are tried with RDMSR and WRMSR.
+pub const HIGH: [u64; 7] = [0, 1, 2, 3, 4, 8, 1 << 31];
+
 /// Name of the channel with a sandbox's book, before the sandbox' name.
 pub const BOOK: &str = "book-";
 /// Bytes of a book.

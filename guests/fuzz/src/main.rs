@@ -2,9 +2,11 @@
 //! it breaks, a restart mends, and the life that follows goes on where the book says.
 //!
 //! Arguments: `seed=N`; `functions=A,B,…`, bus, device and function of what to configure, in hexadecimal. With
-//! `keep=A,B` it starts and restarts those sandboxes, by index, until the driver ends it.
+//! `keep=A,B` it starts and restarts those sandboxes, by index, until the driver ends it; with `foreign=ID` it tries
+//! [`high`], once.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
+mod high;
 mod keep;
 
 use bulkhead_sdk::layout::load::{HEAD, Head, MAGIC, PROGRAM_GPA, sum};
@@ -24,10 +26,12 @@ bulkhead_sdk::entry!(guest);
 /// Operations after which a core looks after itself; and the first one after the others.
 const ROUND: u64 = 256;
 /// Rounds of the first core in a life, at least and at most.
-const ROUNDS: core::ops::Range<usize> = 4..64;
+const ROUNDS: core::ops::Range<usize> = 24..300;
 /// Nanoseconds to wait for the audit, and without an operation of another core until it is started anew.
 const AUDIT: u64 = 30_000_000;
 const SILENCE: u64 = 5_000_000;
+/// A guest-physical address where nothing is.
+const NOWHERE: u64 = 0x70_0000_0000;
 /// Selectors of the SDK's segments at CPL 3.
 const USER_DATA: u64 = 0x18 | 3;
 const USER_CODE: u64 = 0x20 | 3;
@@ -60,6 +64,9 @@ fn ignore(_: &mut interrupt::Frame, _: u64) {}
 fn guest(context: Context) -> u32 {
     if let Some(others) = context.arg("keep") {
         return keep::keep(context, others);
+    }
+    if let Some(foreign) = context.arg_u64("foreign") {
+        return high::attack(context, foreign);
     }
     paging::map_everything();
     for vector in interrupt::FIRST..=u8::MAX {
@@ -120,7 +127,10 @@ fn aims(context: Context) -> Aims {
         match (messages(function), function.bar(0)) {
             (Some(table), _) => (0..4).for_each(|_| aims.pages.push(table)),
             // Its own registers: written, they raise its interrupt.
-            (None, Some(registers)) => aims.pages.push(registers),
+            (None, Some(registers)) => {
+                aims.pages.push(registers);
+                aims.computes.push(registers);
+            }
             (None, None) => {}
         }
     }
@@ -159,7 +169,7 @@ fn stage() {
             }
         }
     }
-    word(OUTSIDE).store(0xFEB0_0000, Ordering::Relaxed);
+    word(OUTSIDE).store(NOWHERE, Ordering::Relaxed);
 }
 
 /// Leaves a program for the other sandbox, whole, torn, too long, or none.
@@ -186,7 +196,7 @@ fn work(context: Context, core: usize) {
     go(context, core, u64::MAX);
 }
 
-/// Makes exits on this core; the first one ends the life after so many rounds.
+/// Makes exits on this core; the first one ends the life after so many rounds, or with one of those that follow.
 fn go(context: Context, core: usize, rounds: u64) -> ! {
     let mut maker = Maker::new(aims(context), seed(context, core));
     let mut input = Input::default();
@@ -198,7 +208,7 @@ fn go(context: Context, core: usize, rounds: u64) -> ! {
             wake(context, &mut heard);
             lesson(context, &mut maker.random);
         }
-        if round == rounds {
+        if round >= rounds {
             let op = maker.last();
             make(core, op);
         }

@@ -2,8 +2,8 @@
 //! something new.
 
 use crate::code::{
-    ACCEPT_IT, CPUID, HANG, IN, LOADS, NO_MOVES, OTHERS, OUT, RDMSR, SHUTDOWN, STORES, STRINGS,
-    TABLE, UNALIGNED, VMMCALL, WRMSR,
+    ACCEPT_IT, CPUID, HANG, IN, LINE, LOADS, NO_MOVES, OTHERS, OUT, RDMSR, SHUTDOWN, STORES,
+    STRINGS, TABLE, UNALIGNED, VMMCALL, WRMSR,
 };
 use crate::random::Random;
 use crate::{CODE, OPEN, Op, R8, RAX, RBX, RCX, RDI, RDX, RSI, SCRATCH, SNIPPET, SNIPPETS, USER};
@@ -16,11 +16,16 @@ pub const IOAPIC: u64 = 0xFEC0_0000;
 pub const OUTSIDE: u64 = SCRATCH + 0x800;
 const NOTHING: u64 = SCRATCH + 0x900;
 const ICR: u32 = 0x830;
+const TIMER: u32 = 0x838;
 const SELF_IPI: u32 = 0x83F;
 const EFER: u32 = 0xC000_0080;
 const PAGE: u64 = 4096;
+/// Counts of an APIC's timer are at least that: with a period of a few instructions nothing else gets on.
+const TIMER_COUNT: u64 = 1 << 22;
+/// Counters of the PIT: the first one raises interrupts, with a period of a microsecond if it is told to.
+const COUNTERS: [u16; 2] = [0x40, 0x42];
 /// Of so many operations that would end their sandbox one is made: a life's end is chosen by [`Maker::last`].
-const RARE: usize = 60;
+const RARE: usize = 200;
 
 /// A few numbers.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +59,8 @@ pub struct Aims {
     pub functions: List,
     /// Other pages that monitors answer for, and own channels.
     pub pages: List,
+    /// Registers of a function that computes what is written at their beginning, for minutes if that is large.
+    pub computes: List,
     /// Pages that may be read only.
     pub read_only: List,
     /// Sandboxes in the machine.
@@ -318,7 +325,25 @@ impl Maker {
         }
     }
 
+    /// Changes an entry of the IOAPIC: of a line that a sandbox of the system has, of a channel's, or of any.
+    fn line(&mut self, op: &mut Op) {
+        let line = match self.random.below(4) {
+            0 => self.random.below(26) as u64,
+            1 => self.random.pick(&[16, 20, 23]),
+            _ => self.random.pick(&[0, 2, 3, 8]),
+        };
+        let half = self.random.below(3) as u64 / 2;
+        op.how = LINE as u64;
+        op.registers[RAX] = 0x10 + 2 * line + half;
+        let core = self.random.pick(self.aims.own.all());
+        let mode = if self.random.one_in(3) { self.random.next() & 0x1_FF00 } else { 0 };
+        op.registers[RDX] = if half == 0 { self.vector() | mode } else { core << 24 };
+    }
+
     fn memory(&mut self, op: &mut Op) {
+        if self.random.one_in(8) {
+            return self.line(op);
+        }
         op.registers[RBX] = self.address();
         let page = op.registers[RBX] & !(PAGE - 1);
         let moves = if self.random.one_in(2) { LOADS } else { STORES };
@@ -404,13 +429,23 @@ impl Maker {
             if offset > PAGE - 8 || !known.iter().any(|pages| pages.all().contains(&page)) {
                 op.registers[RBX] = self.address();
             }
+            if self.aims.computes.all().contains(&(op.registers[RBX] & !0xFF)) {
+                op.registers[RBX] |= 0x60;
+            }
+        } else if snippet == LINE {
+            op.registers[RBX] = IOAPIC;
         } else if STRINGS.contains(&snippet) {
             (op.registers[RSI], op.registers[RDI]) = (SCRATCH, SCRATCH + PAGE);
+            if op.registers[RDX] as u16 == COUNTERS[0] {
+                op.registers[RDX] = COUNTERS[1].into();
+            }
             op.registers[RCX] = 1 + (op.registers[RCX] & 3);
         } else if OTHERS.contains(&snippet) || snippet == UNALIGNED {
             // Descriptors and addresses that must not be what they are for a host.
             op.registers[RAX] = self.random.pick(&[SCRATCH, 0, 1, 15]);
             (op.registers[RBX], op.registers[RCX]) = (SCRATCH, op.registers[RCX] & 3);
+        } else if (OUT..OUT + 3).contains(&snippet) && op.registers[RDX] as u16 == COUNTERS[0] {
+            op.registers[RDX] = COUNTERS[1].into();
         } else if snippet == WRMSR {
             op.registers[RAX] = survivable(register, op.registers[RAX])?;
         }
@@ -492,6 +527,7 @@ fn survivable(register: u32, value: u64) -> Option<u64> {
     match register {
         0xC000_0081..=0xC000_0084 | 0xC000_0100..=0xC000_0102 | 0x277 => None,
         ICR if value >> 8 & 7 == 6 && value & 0xFF == START => Some(value + 1),
+        TIMER if value as u32 != 0 => Some(value | TIMER_COUNT),
         ICR | SELF_IPI | 0x832..=0x837 if matches!(value & 0xFF, 17 | 21 | 29 | 30) => {
             Some(value ^ 2)
         }
@@ -527,6 +563,7 @@ mod tests {
             own: list(&[1, 2]),
             functions: list(&[ECAM_GPA, ECAM_GPA + 0x4_0000]),
             pages: list(&[IOAPIC, 0xFEB0_0000]),
+            computes: list(&[0xFEB0_0000]),
             read_only: list(&[0xD200_0000]),
             sandboxes: 4,
         };
@@ -564,7 +601,7 @@ mod tests {
             );
             assert!(op.target >= CODE && op.target < CODE + 2 * SNIPPETS * SNIPPET);
         }
-        assert!((5..400).contains(&ended), "{ended}");
+        assert!((2..200).contains(&ended), "{ended}");
         for _ in 0..2000 {
             made[maker.last().snippet()] = true;
         }

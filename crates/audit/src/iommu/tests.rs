@@ -266,7 +266,7 @@ const PLANTS: &[Plant] = &[
     ("remapping entry's reserved bits", "interrupt-tables", 12, |r| {
         word(r, REMAP + 16, 1 << 63, 0)
     }),
-    ("exception's vector", "interrupt-tables", 12, |r| word(r, REMAP + 16, 0, 0xFF << 48)),
+    ("low vector", "interrupt-tables", 12, |r| word(r, REMAP + 16, 0, 0xFF << 48)),
     ("second entry of a quadword", "interrupt-tables", 12, |r| {
         word(r, REMAP + 16, 1 | 3 << 8 | 0x31 << 16, 0);
     }),

@@ -21,7 +21,7 @@ pub const FUZZERS: [usize; 2] = [1, 2];
 pub const KEEPER: usize = 3;
 /// Exits from one audit to the next, at most; restarts come before.
 const AUDIT_AFTER: u64 = 50_000;
-const POLL: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(4);
 /// How long a new life may take to ask for its audit.
 const SOON: Duration = Duration::from_millis(100);
 /// How long no exit may be made.
