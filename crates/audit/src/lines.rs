@@ -99,7 +99,7 @@ impl Context<'_> {
 /// Where a line arrives: APIC and vector, or nowhere; or why that cannot be said.
 type Arrival = Result<Option<(u32, u8)>, String>;
 
-/// The first vector that an APIC takes (APM volume 2, 16.6.1). Those of exceptions from there on are their owner's harm.
+/// The first vector that an APIC takes (APM volume 2, 16.6.1). Those of exceptions from there on harm their owner only.
 pub const FIRST_VECTOR: u8 = 16;
 
 /// Delivery mode of the entry. Lowest priority to one core counts as fixed.

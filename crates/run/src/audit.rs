@@ -212,8 +212,8 @@ fn program_of(path: &Path) -> Result<Vec<claim::Segment>, Error> {
     segments(&bytes).ok_or_else(|| other("no 64-bit ELF program".into()))
 }
 
-/// Stops a machine, audits it and leaves it stopped. Where a core is on its way into its guest for the first time, it is
-/// let on its way and audited again: a host with other work may keep an emulator's thread from running just there.
+/// Stops a machine, audits it and leaves it stopped. Where a core is on its way into its guest for the first time, it
+/// is let on its way and audited again: a host with other work may keep an emulator's thread from running just there.
 ///
 /// # Errors
 /// An emulator that does not answer, memory that cannot be read.

@@ -3,6 +3,7 @@
 //! `docs/fuzzing.md` has how it works.
 
 mod cover;
+mod high;
 mod watcher;
 
 use super::attack::VICTIM as MEMORY;
@@ -19,7 +20,8 @@ use std::time::Duration;
 use watcher::{Done, FUZZERS, Goal, Ram, Watcher};
 
 pub fn jobs() -> Vec<Job> {
-    let mut jobs = vec![Job::one("fuzz/machine", 900, machine)];
+    let high = Job::one("fuzz/high-rcx", 60, high::job);
+    let mut jobs = vec![Job::one("fuzz/machine", 900, machine), high];
     if soaks() {
         let hours = soak_time() + Duration::from_secs(300);
         jobs.push(Job::one("fuzz/machine-long", hours.as_secs(), long));
