@@ -102,7 +102,7 @@ fn remarks(out: &mut String, report: &Report<'_>) {
             "counted: {doorbells} doorbells a second of others' rights over it, {each} each\n"
         ));
     }
-    for index in (0..report.rows.len()).filter(|index| report.kernel.is_driver(*index)) {
+    for index in (0..report.rows.len()).filter(|index| report.kernel.is_interrupted(*index)) {
         let each = show(report.kernel.overhead);
         out.push_str(&format!(
             "counted: 2 interrupts for {}, {each} each, in the time of each other context\n",

@@ -101,11 +101,11 @@ impl<M: Machine> Kernel<'_, M> {
         let now = self.now();
         let store = &mut crate::core::Store(&mut *self.machine);
         let begin = self.core.scheduler.begin_call(store, id, longest, now);
-        self.core.undecided |= u32::from(begin != Begin::Now(None));
-        match begin {
-            Begin::Never(needed) => Err(Status::new(Code::OutOfRange, 0, needed)),
-            begin => Ok(begin),
+        if let Begin::Never(needed) = begin {
+            return Err(Status::new(Code::OutOfRange, 0, needed));
         }
+        self.core.undecided |= u32::from(begin != Begin::Now(None));
+        Ok(begin)
     }
 
     /// A call with a limit has ended: what was held back of its context's budget is there again.

@@ -43,6 +43,9 @@ pub struct Analysis<'a> {
     calls: Calls,
     /// The lowest priority at which a context runs, in the servers that it calls, too.
     floors: Vec<u8>,
+    /// [`Kernel::is_driver`] and [`Kernel::is_interrupted`] of each context: the sums ask for each pair of them.
+    drivers: Vec<bool>,
+    interrupted: Vec<bool>,
     /// Priorities and periods with which each PIBS context works.
     works: Vec<Vec<(u8, u64)>>,
 }
@@ -64,14 +67,18 @@ impl<'a> Analysis<'a> {
             (low.min(high), high)
         };
         let priorities: Vec<(u8, u8)> = contexts.clone().map(priorities).collect();
-        let called: Vec<Vec<usize>> = contexts.map(called).collect();
+        let called: Vec<Vec<usize>> = contexts.clone().map(called).collect();
+        let drivers = contexts.clone().map(|context| kernel.is_driver(context)).collect();
+        let interrupted = contexts.map(|context| kernel.is_interrupted(context)).collect();
         let calls = Calls::new(kernel, &called);
         let floor = |(endpoints, (own, _)): (&Vec<usize>, &(u8, u8))| {
             let servers = endpoints.iter().filter_map(|endpoint| calls.reach(*endpoint));
             servers.map(|(low, _)| low).fold(*own, u8::min)
         };
         let floors = called.iter().zip(&priorities).map(floor).collect();
-        let mut all = Self { kernel, priorities, called, calls, floors, works: Vec::new() };
+        let works = Vec::new();
+        let mut all =
+            Self { kernel, priorities, called, calls, floors, drivers, interrupted, works };
         all.works = (0..kernel.contexts.len()).map(|context| all.work_of(context)).collect();
         all
     }

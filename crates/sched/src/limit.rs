@@ -133,17 +133,19 @@ impl Scheduler {
         limit: Time,
         now: Time,
     ) -> Begin {
-        self.charge(contexts, now);
-        let (context, refills) = contexts.refills(id);
-        let account = &mut context.account;
+        let account = &contexts.context(id).account;
         let least = call_needs(limit, account.cost);
-        if account.policy == PIBS || account.is_limited() {
+        let unlimited = account.policy == PIBS || account.is_limited();
+        // Whoever is refused is left as it is.
+        if !unlimited && account.policy != FULL && least > account.budget {
+            return Begin::Never(least);
+        }
+        self.charge(contexts, now);
+        if unlimited {
             return Begin::Now(None);
         }
-        if account.policy != FULL {
-            if least > account.budget {
-                return Begin::Never(least);
-            }
+        let (context, refills) = contexts.refills(id);
+        if context.account.policy != FULL {
             if !context.is_wanted() {
                 context.account.begin(refills, now);
             }

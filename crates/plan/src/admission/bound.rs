@@ -39,7 +39,7 @@ impl Analysis<'_> {
     /// The share of a context with the entries of its interrupts.
     pub(super) fn share(&self, context: usize) -> Share {
         let share = self.kernel.share(context);
-        if self.kernel.is_driver(context) { share.plus(share) } else { share }
+        if self.interrupted[context] { share.plus(share) } else { share }
     }
 
     /// Whether each longer period has a lower priority than all shorter ones.

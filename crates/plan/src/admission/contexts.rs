@@ -56,15 +56,21 @@ impl Kernel {
         matches!(self.contexts[context].policy, Policy::Pibs { .. })
     }
 
-    /// Whether the thread that runs on a context acknowledges interrupts: a device's, or a doorbell's, which its
-    /// program asks for each time before it waits.
+    /// Whether the thread that runs on a context acknowledges a device's interrupts.
     #[must_use]
     pub fn is_driver(&self, context: usize) -> bool {
         let mut programs = self.users(context).map(|n| &self.programs[self.threads[n].program]);
-        programs.any(|program| {
-            let device = program.devices.iter().any(|used| !used.interrupts.is_empty());
-            device || program.channels.iter().any(|used| used.signal.is_some())
-        })
+        programs.any(|program| program.devices.iter().any(|used| !used.interrupts.is_empty()))
+    }
+
+    /// Whether interrupts come for the thread that runs on a context: a device's, or a channel's doorbell, which its
+    /// program asks for each time before it waits.
+    #[must_use]
+    pub fn is_interrupted(&self, context: usize) -> bool {
+        let mut programs = self.users(context).map(|n| &self.programs[self.threads[n].program]);
+        let rung =
+            programs.any(|program| program.channels.iter().any(|used| used.signal.is_some()));
+        rung || self.is_driver(context)
     }
 
     /// Whether a program may have channels made at run time: their doorbells come as often as programs make and arm

@@ -60,7 +60,7 @@ impl Analysis<'_> {
     /// Part of a time, in nanoseconds, that a PIBS context takes at a priority or above.
     pub(super) fn device(&self, pibs: usize, own: u8, time: u64) -> u64 {
         let work = self.device_at(pibs, own).map(|(u, longest)| interference(u, longest, time));
-        work.unwrap_or(0).saturating_mul(if self.kernel.is_driver(pibs) { 2 } else { 1 })
+        work.unwrap_or(0).saturating_mul(if self.interrupted[pibs] { 2 } else { 1 })
     }
 
     /// The share that a PIBS context takes of a period at a priority or above.
@@ -70,7 +70,7 @@ impl Analysis<'_> {
             false => Share::of(interference(u, longest, period), period),
         });
         let share = share.unwrap_or(Share(0));
-        if self.kernel.is_driver(pibs) { share.plus(share) } else { share }
+        if self.interrupted[pibs] { share.plus(share) } else { share }
     }
 
     /// U of a PIBS context, and the longest of the periods for which it works at a priority or above.

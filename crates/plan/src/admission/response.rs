@@ -13,11 +13,16 @@ impl Analysis<'_> {
     /// [`Refusal::Late`], [`Refusal::Blocked`], [`Refusal::Arrears`].
     pub fn response(&self, context: usize) -> Result<u64, Refusal> {
         let (kernel, own) = (self.kernel, self.floor(context));
-        let (period, gross) = (kernel.contexts[context].period(), self.demand(context));
+        let period = kernel.contexts[context].period();
+        // The entry of its own doorbell comes in its own budget, or while it waits.
+        let gross = self.demand(context, self.drivers[context]);
         let blocked = self.blocked(context)?.saturating_add(self.entries(context));
         let alone = gross.saturating_add(blocked);
         let others: Result<Vec<(u64, u64, u64)>, Refusal> = { self.above(context) }
-            .map(|n| Ok((kernel.contexts[n].period(), self.demand(n), self.arrears(context, n)?)))
+            .map(|n| {
+                let demand = self.demand(n, self.interrupted[n]);
+                Ok((kernel.contexts[n].period(), demand, self.arrears(context, n)?))
+            })
             .collect();
         let others = others?;
         let late = |response: u64| Err(Refusal::Late { context, response });
@@ -47,7 +52,7 @@ impl Analysis<'_> {
     /// what drivers above use, and those below do not run meanwhile.
     pub(super) fn entries(&self, context: usize) -> u64 {
         let drivers = (0..self.kernel.contexts.len())
-            .filter(|other| *other != context && self.kernel.is_driver(*other))
+            .filter(|other| *other != context && self.interrupted[*other])
             .count() as u64;
         drivers.saturating_mul(2).saturating_mul(self.kernel.overhead)
     }
@@ -59,10 +64,10 @@ impl Analysis<'_> {
         count.saturating_mul(self.kernel.doorbell)
     }
 
-    /// Time that a context with a budget takes in a period, with the entries of the interrupts that it serves.
-    fn demand(&self, context: usize) -> u64 {
+    /// Time that a context with a budget takes in a period; `entries`: with those of the interrupts that it serves.
+    fn demand(&self, context: usize, entries: bool) -> u64 {
         let gross = self.kernel.contexts[context].gross(self.kernel.overhead);
-        gross.saturating_mul(if self.kernel.is_driver(context) { 2 } else { 1 })
+        gross.saturating_mul(if entries { 2 } else { 1 })
     }
 
     /// Greatest delay of another context's budget when it begins to disturb a context. There is one only if the other

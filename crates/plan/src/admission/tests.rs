@@ -463,7 +463,8 @@ fn interrupts_for_a_driver_below_count_twice() {
     let signal = Some(Signal { notification: 0, bits: 1 });
     kernel.programs[1].channels.push(ChannelUse { channel: 0, write: false, signal });
     assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 2));
-    assert_eq!(look(&kernel).response(1), Ok(2 * 12 + 12));
+    // The entry for it comes in its own budget, or while it waits.
+    assert_eq!(look(&kernel).response(1), Ok(12 + 12));
     assert!(!kernel.connects());
     kernel.programs[0].links.push(0);
     assert!(kernel.connects());

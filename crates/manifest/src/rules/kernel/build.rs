@@ -20,12 +20,13 @@ pub fn kernel(
     admission: raw::Admission,
 ) -> plan::Kernel {
     let build = Build { cx, parts: super::parts(cx, sandbox) };
+    let doorbells = doorbells(cx, sandbox);
     plan::Kernel {
         file,
         admission: test(admission),
         overhead: plan::OVERHEAD,
-        doorbells: doorbells(cx, sandbox),
-        doorbell: doorbell(cx, sandbox),
+        doorbell: doorbell(cx, sandbox, &doorbells),
+        doorbells,
         trace: super::trace(sandbox).and_then(|text| size::parse(text).ok()).unwrap_or(0),
         programs: build.parts.programs.iter().map(|item| build.program(item)).collect(),
         threads: build.parts.threads.iter().filter_map(|item| build.thread(item)).collect(),
@@ -62,8 +63,11 @@ fn doorbells(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Vec<u64> {
     rights.filter(|right| Some(right.sandbox) == index).map(|right| right.every).collect()
 }
 
-/// Longest time of one of them. Slots that are refused are none.
-fn doorbell(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> u64 {
+/// Longest time of one of them, if there are some. Slots that are refused are none.
+fn doorbell(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, doorbells: &[u64]) -> u64 {
+    if doorbells.is_empty() {
+        return 0;
+    }
     let slots: Vec<_> = connect::slots(cx).into_iter().map(|(slot, _)| slot).collect();
     let index = cx.sandbox_index(&sandbox.name);
     index.map_or(0, |index| bulkhead_plan::doorbell(index, cx.sandboxes.len(), &slots))
