@@ -222,7 +222,9 @@
 #define BULKHEAD_WRONG_KIND 0x3ul
 /* The capability lacks a right. Detail: the rights needed. */
 #define BULKHEAD_NO_RIGHT 0x4ul
-/* A number is out of its range. Detail: the greatest that would do, or what else would. */
+/* A number is out of its range. Detail: the greatest that would do, or what else would. Of a call of
+ * an endpoint with longest: the context's whole budget is too short for it; detail: the budget that it
+ * needs, ns. */
 #define BULKHEAD_OUT_OF_RANGE 0x5ul
 /* The slot, or what should be bound, holds something already. */
 #define BULKHEAD_OCCUPIED 0x6ul

@@ -14,7 +14,8 @@ pub enum Code {
     WrongKind = 3,
     /// The capability lacks a right. Detail: the rights needed.
     NoRight = 4,
-    /// A number is out of its range. Detail: the greatest that would do, or what else would.
+    /// A number is out of its range. Detail: the greatest that would do, or what else would. Of a call of an endpoint
+    /// with `longest`: the context's whole budget is too short for it; detail: the budget that it needs, ns.
     OutOfRange = 5,
     /// The slot, or what should be bound, holds something already.
     Occupied = 6,
