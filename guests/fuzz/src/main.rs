@@ -209,7 +209,8 @@ fn go(context: Context, core: usize, rounds: u64) -> ! {
             lesson(context, &mut maker.random);
         }
         if round >= rounds {
-            let op = maker.last();
+            // Each life begins with another way.
+            let op = maker.last(context.incarnation() + round - rounds);
             make(core, op);
         }
         for _ in 0..ROUND {

@@ -26,6 +26,8 @@ const TIMER_COUNT: u64 = 1 << 22;
 const COUNTERS: [u16; 2] = [0x40, 0x42];
 /// Of so many operations that would end their sandbox one is made: a life's end is chosen by [`Maker::last`].
 const RARE: usize = 200;
+/// Turns in which [`Maker::last`] takes each way to end a life.
+pub const WAYS: u64 = 16;
 
 /// A few numbers.
 #[derive(Clone, Debug, Default)]
@@ -460,49 +462,50 @@ impl Maker {
         Some(placed(op))
     }
 
-    /// An operation that ends the sandbox, or, rarely, has it hang.
-    pub fn last(&mut self) -> Op {
+    /// An operation that ends the sandbox, or, rarely, has it hang. Turns take each way once in [`WAYS`], the rarer
+    /// kinds of exits first, so that none of them is left to chance in a run of few lives.
+    pub fn last(&mut self, turn: u64) -> Op {
         let mut op = Op::default();
         let page = self.random.pick(self.aims.pages.all());
         let first = self.aims.own.all().first().copied().unwrap_or(0);
-        match self.random.below(16) {
-            0..3 => {
+        match turn % WAYS {
+            1 | 9 | 13 => {
                 op.how = VMMCALL as u64;
                 op.registers[RAX] = call::RESTART;
             }
-            3 => {
+            7 => {
                 op.how = VMMCALL as u64;
                 (op.registers[RAX], op.registers[RDI]) = (call::EXIT, self.random.next());
             }
-            4 | 5 => {
+            4 | 12 => {
                 op.how = OUT as u64;
                 op.registers[RDX] = call::POWER_PORT.into();
                 op.registers[RAX] =
                     self.random.pick(&[call::POWER_OFF, call::POWER_RESTART]).into();
             }
-            6 | 7 => {
+            3 | 11 => {
                 op.how = WRMSR as u64;
                 (op.registers[RCX], op.registers[RDX]) = (ICR.into(), first);
                 op.registers[RAX] = 0x4500;
             }
-            8..10 => {
+            5 | 14 => {
                 op.how = (NO_MOVES.start + self.random.below(NO_MOVES.len())) as u64;
                 op.registers[RBX] = page;
             }
-            10 => {
+            2 => {
                 op.how = LOADS.start as u64;
                 op.registers[RBX] = self.random.next() & 0x7F_FFFF_FFFF;
             }
-            11 if !self.aims.read_only.all().is_empty() => {
+            6 if !self.aims.read_only.all().is_empty() => {
                 op.how = STORES.start as u64;
                 op.registers[RBX] = self.random.pick(self.aims.read_only.all());
             }
-            12 => {
+            10 => {
                 // CALL [RBX].
                 op.how = (NO_MOVES.start + 9) as u64;
                 op.registers[RBX] = OUTSIDE;
             }
-            13 => op.how = HANG as u64,
+            15 => op.how = HANG as u64,
             _ => {
                 op.how = SHUTDOWN as u64;
                 op.registers[RBX] = NOTHING;
@@ -602,8 +605,11 @@ mod tests {
             assert!(op.target >= CODE && op.target < CODE + 2 * SNIPPETS * SNIPPET);
         }
         assert!((2..200).contains(&ended), "{ended}");
-        for _ in 0..2000 {
-            made[maker.last().snippet()] = true;
+        let ways: Vec<_> = (0..WAYS).map(|turn| maker.last(turn)).collect();
+        assert!(ways.iter().any(|op| op.snippet() == SHUTDOWN));
+        assert!(ways.iter().any(|op| op.snippet() == HANG));
+        for turn in 0..2000 {
+            made[maker.last(turn).snippet()] = true;
         }
         let never: Vec<_> = (0..TABLE.len()).filter(|n| !made[*n]).collect();
         assert!(never.is_empty(), "{never:?}");
