@@ -325,7 +325,7 @@ impl Watcher {
         self.restarted = None;
         self.done.audits += 1;
         let begun = Instant::now();
-        // A core that is being made ready for its next life has tables that are half written; what a guest has broken stays.
+        // A core on its way to its next life has half of its tables; what a guest has broken stays.
         for left in (0..LOOKS).rev() {
             let audited = audit::attached(&self.dir, &self.claim).map_err(|e| e.to_string())?;
             match audited.report.findings {
