@@ -209,7 +209,7 @@ fn go(context: Context, core: usize, rounds: u64) -> ! {
             lesson(context, &mut maker.random);
         }
         if round >= rounds {
-            // Each life begins with another way.
+            // Each life tries another way first.
             let op = maker.last(context.incarnation() + round - rounds);
             make(core, op);
         }

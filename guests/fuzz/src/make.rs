@@ -27,7 +27,7 @@ const COUNTERS: [u16; 2] = [0x40, 0x42];
 /// Of so many operations that would end their sandbox one is made: a life's end is chosen by [`Maker::last`].
 const RARE: usize = 200;
 /// Turns in which [`Maker::last`] takes each way to end a life.
-pub const WAYS: u64 = 16;
+const WAYS: u64 = 16;
 
 /// A few numbers.
 #[derive(Clone, Debug, Default)]
