@@ -1,6 +1,7 @@
 //! Where the harness's own parts are, built if they are not up to date.
 
 use crate::Failure;
+use crate::program::Program as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,7 +41,7 @@ fn cargo(args: &[&str], target: &Path) -> Result<(), Failure> {
         .args(args)
         .current_dir(root())
         .env("CARGO_TARGET_DIR", target)
-        .status()?;
+        .ended()?;
     if status.success() {
         return Ok(());
     }

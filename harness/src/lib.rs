@@ -9,6 +9,7 @@ pub mod bench;
 pub mod build;
 pub mod numbers;
 pub mod plot;
+pub mod program;
 pub mod rows;
 pub mod selftest;
 pub mod test;

@@ -3,6 +3,7 @@
 use super::Found;
 use super::figure::{Figure, Must};
 use super::system::{Ran, System};
+use crate::program::Program as _;
 use crate::rows::Row;
 use crate::{Failure, build};
 use bulkhead_layout::marker::id;
@@ -20,8 +21,7 @@ pub fn native() -> Found {
     let out = Command::new("cargo")
         .args(["bench", "--locked", "-q", "-p", "bulkhead-channel-memory", "--bench", "native"])
         .current_dir(build::root())
-        .output()
-        .map_err(|e| format!("cargo: {e}"))?;
+        .printed()?;
     if !out.status.success() {
         return Err(format!("cargo bench: {}", String::from_utf8_lossy(&out.stderr)).into());
     }

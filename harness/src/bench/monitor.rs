@@ -3,6 +3,7 @@
 use super::Found;
 use super::figure::{Figure, Must};
 use super::system::System;
+use crate::program::Program as _;
 use crate::rows::Row;
 use crate::{Failure, build, selftest};
 use bulkhead_layout::marker::id;
@@ -141,7 +142,7 @@ pub fn clock() -> Found {
 
 /// Linked privileged lines, as tools/lines.sh counts them.
 pub fn lines() -> Found {
-    let counted = Command::new(build::root().join("tools/lines.sh")).arg("-q").output()?;
+    let counted = Command::new(build::root().join("tools/lines.sh")).arg("-q").printed()?;
     let text = String::from_utf8_lossy(&counted.stdout).into_owned();
     let of = |part: &str| -> Result<f64, Failure> {
         let line = text.lines().find_map(|line| line.strip_prefix(part));

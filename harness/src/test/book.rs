@@ -17,6 +17,7 @@ use super::control::{initramfs, said, script};
 use super::driver::{Bench, Job};
 use super::system::{Manifest, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -115,8 +116,7 @@ fn compiles(page: &str, dir: &Path) -> Result<usize, String> {
             .arg(format!("-DEXAMPLE=\"{}\"", example.display()))
             .arg(format!("tests/book/{name}.c"))
             .current_dir(build::root())
-            .output()
-            .map_err(|e| format!("gcc: {e}"))?;
+            .printed()?;
         if !done.status.success() {
             return Err(format!("{}{block}", String::from_utf8_lossy(&done.stderr)));
         }
@@ -268,8 +268,7 @@ fn shell(command: &str, folder: &Path) -> Result<String, String> {
         .env("PATH", format!("{}:{path}", build::target().join("release").display()))
         .env("BULKHEAD_ARTIFACTS", artifacts())
         .env("CI", "true")
-        .output()
-        .map_err(|e| format!("{command}: {e}"))?;
+        .printed()?;
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 

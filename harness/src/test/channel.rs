@@ -8,6 +8,7 @@ use super::driver::{Bench, Job};
 use super::spoil::Spoil;
 use super::system::{Manifest, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use bulkhead_channel::layout::ARMED;
 use bulkhead_image::Baked;
 use bulkhead_layout::PAGE;
@@ -204,8 +205,8 @@ fn refuse(notify: &'static str) -> Job {
 fn vectors() -> Job {
     Job::one("channel/c-no-vectors", 60, |_| {
         let library = "x86_64-unknown-none/guest/libbulkhead_sdk_c.a";
-        let text = Command::new("objdump").arg("-d").arg(build::target().join(library)).output();
-        let text = text.map_err(|e| format!("objdump: {e}"))?.stdout;
+        let text =
+            Command::new("objdump").arg("-d").arg(build::target().join(library)).printed()?.stdout;
         let text = String::from_utf8_lossy(&text);
         // Beside it lies what the compiler brings for sums that nobody here does.
         let ours = text.split("\nbulkhead_sdk_c").skip(1);

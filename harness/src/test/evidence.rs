@@ -3,6 +3,7 @@
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use bulkhead_watch::Sandbox;
 use screen::Terminal;
 use std::process::Command;
@@ -46,8 +47,7 @@ fn shown(bench: &Bench) -> Result<String, String> {
         .args(["-qec", &command, "/dev/null"])
         .env("CI", "true")
         .stdin(std::process::Stdio::null())
-        .output()
-        .map_err(|e| format!("script: {e}"))?;
+        .printed()?;
     let terminal = Terminal::show(COLUMNS, &out.stdout);
     if !terminal.other.is_empty() {
         return Err(format!("a terminal would do {:?}", terminal.other));

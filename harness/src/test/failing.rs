@@ -6,6 +6,7 @@ use super::driver::{Bench, Job};
 use super::spoil::Spoil;
 use super::system::{Manifest, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use bulkhead_image::Baked;
 use std::path::Path;
 use std::process::Command;
@@ -83,8 +84,7 @@ struct Elf {
 impl Elf {
     fn read(path: &Path) -> Result<Self, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let out =
-            Command::new("nm").arg("-C").arg(path).output().map_err(|e| format!("nm: {e}"))?;
+        let out = Command::new("nm").arg("-C").arg(path).printed()?;
         let symbol = |line: &str| {
             let mut words = line.splitn(3, ' ');
             let at = u64::from_str_radix(words.next()?, 16).ok()?;

@@ -3,6 +3,7 @@
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -45,8 +46,7 @@ fn demo() -> Job {
             .args(["run", "systems/demo.toml", "--report"])
             .arg(&report)
             .env("CI", "true")
-            .output()
-            .map_err(|e| format!("target/release/bulkhead: {e}"))?;
+            .printed()?;
         let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
         if !out.status.success() {
             return Err(format!("`make run`: {}\n{}", out.status, super::driver::tail(&said)));
@@ -95,8 +95,7 @@ fn interrupted() -> Job {
             .arg(bench.dir.join("system.toml"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("bulkhead: {e}"))?;
+            .started()?;
         let mut seen = String::new();
         let screen = child.stdout.take().ok_or("no output")?;
         let number = child.id().to_string();
@@ -104,8 +103,7 @@ fn interrupted() -> Job {
             let line = line.map_err(|e| e.to_string())?;
             // The first word of the guest: the machine runs.
             if seen.is_empty() {
-                let killed = Command::new("kill").args(["-TERM", &number]).status();
-                killed.map_err(|e| format!("kill: {e}"))?;
+                Command::new("kill").args(["-TERM", &number]).ended()?;
             }
             seen += &format!("{line}\n");
         }
@@ -438,8 +436,7 @@ fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> Job {
 /// Builds a guest in C into the folder of a test.
 fn built_in_c(bench: &Bench, name: &str) -> Result<(), String> {
     let (script, program) = (format!("guests/{name}/build.sh"), bench.dir.join(name));
-    let built = Command::new(build::root().join(&script)).arg(&program).output();
-    let built = built.map_err(|e| format!("{script}: {e}"))?;
+    let built = Command::new(build::root().join(&script)).arg(&program).printed()?;
     match built.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&built.stderr).into_owned()),

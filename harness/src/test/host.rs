@@ -2,6 +2,7 @@
 
 use super::driver::{Bench, Job};
 use crate::build;
+use crate::program::Program as _;
 use std::process::Command;
 
 /// Members that only exist on the bare machine.
@@ -52,7 +53,7 @@ fn no_panic() -> Result<String, String> {
 
 fn no_panic_in(name: &str) -> Result<String, String> {
     let monitor = super::system::artifacts().join(name);
-    let out = Command::new("nm").arg(&monitor).output().map_err(|e| format!("nm: {e}"))?;
+    let out = Command::new("nm").arg(&monitor).printed()?;
     let symbols = String::from_utf8_lossy(&out.stdout);
     match symbols.lines().find(|s| s.contains("panic")) {
         _ if !symbols.contains("monitor_entry") => {
@@ -69,8 +70,7 @@ pub fn cargo(arguments: &[&str]) -> Result<String, String> {
         .args(arguments)
         .current_dir(build::root())
         .env("CARGO_TERM_COLOR", "never")
-        .output()
-        .map_err(|e| format!("cargo: {e}"))?;
+        .printed()?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if out.status.success() {
         return Ok(text(&out.stdout));

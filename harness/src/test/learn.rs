@@ -4,6 +4,7 @@
 use super::driver::Job;
 use super::system::{Manifest, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -90,8 +91,7 @@ fn release(dir: &Path) -> Result<String, String> {
             .args(arguments)
             .arg("--artifacts")
             .arg(artifacts())
-            .output()
-            .map_err(|e| format!("bulkhead: {e}"))?;
+            .printed()?;
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         Ok::<_, String>((out.status.success(), said))
     };

@@ -11,6 +11,7 @@ use super::load;
 use super::spoil::Spoil;
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use bulkhead_arch_x86::vmcb::{self, intercept};
 use bulkhead_image::Baked;
 use bulkhead_layout::map::{CHANNELS_GPA, ECAM_GPA, IMAGE_PA, INFO_GPA};
@@ -553,8 +554,7 @@ pub fn build_mutants() -> Result<(), String> {
         .current_dir(build::root())
         .env("CARGO_TARGET_DIR", build::target().join("mutants"))
         .env("BULKHEAD_MUTANTS", "1")
-        .output()
-        .map_err(|e| format!("cargo: {e}"))?;
+        .printed()?;
     match out.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),

@@ -5,6 +5,7 @@
 
 use super::driver::{Bench, Job, tail};
 use crate::build;
+use crate::program::Program as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -37,8 +38,7 @@ pub fn at_terminal(system: &str, limit: u64, steps: &[Step]) -> Result<String, S
         .env_remove("CI")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|e| format!("script: {e}"))?;
+        .started()?;
     let (mut keyboard, screen) = (child.stdin.take(), child.stdout.take());
     let (mut seen, mut read, mut typed) = (String::new(), 0, 0);
     let mut bytes = [0; 4096];

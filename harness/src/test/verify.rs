@@ -4,6 +4,7 @@
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
+use crate::program::Program as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -106,8 +107,7 @@ pub fn bulkhead(arguments: &[&str]) -> Result<(i32, String, String), String> {
         .current_dir(build::root())
         .env("BULKHEAD_ARTIFACTS", artifacts())
         .env("CI", "true")
-        .output()
-        .map_err(|e| format!("{}: {e}", program.display()))?;
+        .printed()?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     let code = out.status.code().ok_or("the command was killed")?;
     Ok((code, text(out.stdout), text(out.stderr)))
@@ -454,8 +454,7 @@ fn processor_time(file: &Path, refused: bool) -> Result<f64, String> {
     // The shell's own, then its children's: minutes and seconds for the user, and for the system.
     let script =
         format!("{} check {} >/dev/null 2>&1; echo $?; times", program.display(), file.display());
-    let out =
-        Command::new("bash").args(["-c", &script]).output().map_err(|e| format!("bash: {e}"))?;
+    let out = Command::new("bash").args(["-c", &script]).printed()?;
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     let mut lines = said.lines();
     if lines.next() != Some(if refused { "1" } else { "0" }) {

@@ -3,6 +3,7 @@
 
 use super::driver::Job;
 use super::system::{Manifest, run};
+use crate::program::Program as _;
 use bulkhead_run::Options;
 use std::process::Command;
 use std::time::Duration;
@@ -85,8 +86,7 @@ fn command() -> Job {
             .args(["run", "--smp", "2", "--limit", "30"])
             .arg(bench.dir.join("system.toml"))
             .env("CI", "true")
-            .output()
-            .map_err(|e| e.to_string())?;
+            .printed()?;
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         match (out.status.code(), said.contains("more cores")) {
             (Some(1), true) => Ok(said.lines().next().unwrap_or_default().into()),

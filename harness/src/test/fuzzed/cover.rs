@@ -1,5 +1,6 @@
 //! Which of the monitor's text was reached, and the source lines of what was not.
 
+use crate::program::Program as _;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,8 +26,7 @@ pub struct Lines {
 /// Lines of a monitor's file, by what was reached of its text. It takes binutils, as building does.
 pub fn lines(monitor: &Path, reached: &[bool]) -> Result<Lines, String> {
     let run = |program: &str, args: &[&str]| {
-        let out = Command::new(program).args(args).arg(monitor).output();
-        let out = out.map_err(|e| format!("{program}: {e}"))?;
+        let out = Command::new(program).args(args).arg(monitor).printed()?;
         Ok::<_, String>(String::from_utf8_lossy(&out.stdout).into_owned())
     };
     let text = run("objdump", &["-d", "-l", "-C", "--no-show-raw-insn"])?;
