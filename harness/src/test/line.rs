@@ -27,7 +27,8 @@ pub fn jobs() -> Vec<Job> {
         forged(),
         storm(),
         late(),
-        clock(),
+        clock("line/linux-clock", "linux-6.12-cloud"),
+        clock("line/linux-clock-6.1", "linux-6.1-cloud"),
         linux("line/linux", false),
         linux("line/linux-level-triggered", true),
         two_linux(),
@@ -258,12 +259,12 @@ fn late() -> Job {
 
 /// A Linux that owns the real-time clock sets its time by it when it boots, and its driver reads it, on two cores;
 /// nothing is denied.
-fn clock() -> Job {
+fn clock(name: &'static str, kernel: &'static str) -> Job {
     const READS: &str = "awk:BEGIN{while((getline<\\\"/proc/driver/rtc\\\")>0)print;print\\\"now\\\"strftime(\\\"%Y-%m-%d\\\")}";
-    Job::one("line/linux-clock", 150, |bench| {
+    Job::one(name, 150, move |bench| {
         let mut manifest = Manifest::new().ends_with(&["linux"]).linux(
             "linux",
-            "linux-6.12-cloud",
+            kernel,
             READS,
             &[0, 1],
             "256 MiB",
