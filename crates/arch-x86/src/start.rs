@@ -95,3 +95,39 @@ pub fn real_mode(c: &Confinement, out: &mut impl FnMut(u16, u64)) {
     out(EFER, EFER_SVME);
     out(CR0, 0x10);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Intercepts of instructions and events that docs/limits.md leaves to guests (APM volume 2, appendix B): word,
+    /// by its offset, bit, name.
+    const LEFT_TO_GUESTS: [(u16, u32, &str); 3] =
+        [(0x00C, 15, "RDPMC"), (0x010, 14, "RDPRU"), (0x014, 5, "bus lock threshold")];
+
+    #[test]
+    fn what_limits_say_of_counters_and_bus_locks_is_in_the_control_block() {
+        let confinement = Confinement { iopm: 0x1000, msrpm: 0x4000, n_cr3: 0x6000, asid: 1 };
+        let entry = Entry64 { rip: 0x20_0000, rsp: 0x30_0000, cr3: 0x1000, gdt: 0x2000 };
+        let block = |start: &dyn Fn(&mut dyn FnMut(u16, u64))| {
+            let mut words = [0u32; 0x1000 / 4];
+            start(&mut |at, value| {
+                (words[usize::from(at) / 4], words[usize::from(at) / 4 + 1]) =
+                    (value as u32, (value >> 32) as u32);
+            });
+            words
+        };
+        let blocks = [
+            block(&|mut out| long_mode(&confinement, &entry, &mut out)),
+            block(&|mut out| real_mode(&confinement, &mut out)),
+        ];
+        for words in &blocks {
+            for (word, bit, name) in LEFT_TO_GUESTS {
+                assert_eq!(words[usize::from(word) / 4] >> bit & 1, 0, "{name}");
+            }
+            // SVM's own instructions, in the word of RDPRU; INVLPGB, in that of bus locks: the places are right.
+            assert_eq!(words[0x010 / 4] & 0x7F, 0x7F);
+            assert_eq!(words[0x014 / 4] & 1, 1);
+        }
+    }
+}

@@ -47,6 +47,15 @@ impl Qmp {
         }
     }
 
+    /// What the monitor for people says to a command.
+    pub fn ask(&mut self, line: &str) -> Result<String, Error> {
+        let said = self.execute("human-monitor-command", json!({"command-line": line}))?;
+        match said.as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(Error::Qmp(line.into(), format!("no text: {said}"))),
+        }
+    }
+
     /// The next line that is what we want; events in between are dropped.
     fn answer(&mut self, to: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         let failed = |why: String| Error::Qmp(to.into(), why);

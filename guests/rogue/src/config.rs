@@ -32,6 +32,10 @@ pub const FAR: Function = Function(0x200);
 pub const LAST: Function = Function(0xFFFF);
 /// The port above the own network card, 00:02.0.
 pub const PORT: Function = Function(0x10);
+/// The own network card behind it, 01:00.0.
+pub const NETWORK: Function = Function(0x100);
+/// Its first BAR, by the machine description.
+pub const NETWORK_REGISTERS: u64 = 0xFE80_0000;
 /// The MSI-X table of [`RNG`], by the machine description.
 pub const TABLE: u64 = 0xFEB0_6000;
 
@@ -84,6 +88,19 @@ pub fn decode_off(_: &Aim) -> Got {
 pub fn line_on(_: &Aim) -> Got {
     put(2, ecam(EDU, 4), 3)?;
     Ok(get(ecam(EDU, 4))? & 0xFFFF)
+}
+
+/// Error reports of the own network card with all ones, then its memory out of use: which reports are on, and whether
+/// its first register still answers.
+pub fn reports_on(_: &Aim) -> Got {
+    const COMMAND: u64 = ecam(NETWORK, 4);
+    const CONTROL: u64 = ecam(NETWORK, 0xE0 + 8);
+    put(2, COMMAND, 0xFFFF)?;
+    put(2, CONTROL, 0xFFFF)?;
+    let on = get(COMMAND)? & 0x140 | get(CONTROL)? & 0xF;
+    put(2, COMMAND, 0)?;
+    let silent = get(NETWORK_REGISTERS)? == 0xFFFF_FFFF;
+    Ok(on | u64::from(silent) << 32)
 }
 
 fn select(function: u16, offset: u8) {

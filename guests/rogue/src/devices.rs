@@ -49,6 +49,7 @@ const VISIBLE: &str = "pci-visible";
 const CLOCK: &str = "clock-write";
 const FORM: &str = "config-form";
 const BAR: &str = "bar-fixed";
+const COMMAND: &str = "command-bits";
 const UNNAMED: &str = "config-unnamed";
 const CORE: &str = "message-core";
 const MESSAGE: &str = "message-form";
@@ -168,9 +169,9 @@ pub static DEVICES: &[Attack] = &[
     gives("bar-rom", BAR, store_and_read::<4, { edu_at(0x30) }, 0xFEE0_0001>, 0),
     gives("bar-unused", BAR, store_and_read::<4, { edu_at(0x14) }, 0xFEE0_0000>, 0),
     // Ports, memory, bus master; its line stays off.
-    gives("command-bits", "command-bits", all_commands, 0x407),
-    gives("command-decode-off", "command-bits", decode_off, edu::ID),
-    gives("command-line-on", "command-bits", line_on, 0x403),
+    gives(COMMAND, COMMAND, all_commands, 0x407),
+    gives("command-decode-off", COMMAND, decode_off, edu::ID),
+    gives("command-line-on", COMMAND, line_on, 0x403),
     // All that has no name is read only.
     gives("config-cache-line", UNNAMED, changed::<1, { edu_at(0xC) }, 0x10>, 0),
     gives("config-identity", UNNAMED, changed::<4, { edu_at(0) }, 0>, 0),
@@ -323,6 +324,9 @@ pub static BRIDGE: &[Attack] = &[
     gives("bridge-window", UNNAMED, changed::<4, { of(config::PORT, 0x20) }, 0xFFF0_0000>, 0),
     gives("bridge-prefetchable", UNNAMED, changed::<4, { of(config::PORT, 0x24) }, 0xFFF0_0000>, 0),
     gives("bridge-command", UNNAMED, changed::<2, { of(config::PORT, 4) }, 0>, 0),
+    gives("bridge-reports", COMMAND, changed::<2, { of(config::PORT, 0x5C) }, 0xF>, 0),
+    gives("bridge-reports-secondary", COMMAND, changed::<2, { of(config::PORT, 0x3E) }, 3>, 0),
+    gives("reports-on", COMMAND, reports_on, 0),
     gives("bridge-bar", UNNAMED, changed::<4, { of(config::PORT, 0x10) }, ONES>, 0),
 ];
 

@@ -43,6 +43,39 @@ instruction!(wbinvd, "WBINVD.", "wbinvd");
 instruction!(vmcall, "VMCALL, Intel's.", ".byte 0x0f, 0x01, 0xc1");
 instruction!(getsec, "GETSEC, Intel's.", ".byte 0x0f, 0x37");
 
+instruction!(rdpmc, "RDPMC, of the first counter.", "rdpmc");
+instruction!(rdpru, "RDPRU, of the first register.", ".byte 0x0f, 0x01, 0xfd");
+
+/// RDPMC and RDPRU. Nobody intercepts them: the processor carries them out, or has no such instruction.
+pub fn counters(aim: &Aim) -> Got {
+    for result in [rdpmc(aim), rdpru(aim)] {
+        match result {
+            Err(fault) if fault.vector == fault::UD => {}
+            other => _ = other?,
+        }
+    }
+    Ok(0)
+}
+
+/// Locked accesses that cross a cache line, many of them: the processor carries them out, and nobody stops them.
+pub fn split_lock(_: &Aim) -> Got {
+    const MANY: u32 = 1000;
+    let mut words = [0u64; 24];
+    let first = words.as_mut_ptr() as u64;
+    let across = first.next_multiple_of(64) + 62;
+    // SAFETY: four bytes of the 192, of which at most 63 lie before the first whole line.
+    unsafe {
+        catch(|| {
+            for _ in 0..MANY {
+                asm!("lock inc dword ptr [{}]", in(reg) across);
+            }
+        })?;
+    }
+    // SAFETY: as above.
+    let count = unsafe { (across as *const u32).read_unaligned() };
+    Ok(u64::from(count != MANY))
+}
+
 /// A string instruction to a port.
 pub fn outs(_: &Aim) -> Got {
     let bytes = [0xFEu8; 4];

@@ -358,6 +358,8 @@ pub static ATTACKS: &[Attack] = &[
     exception("xcr0-empty", "own-state", special::xcr0, GP),
     exception("xcr7", "own-state", special::xcr7, GP),
     harmless("control-bits", "own-state", special::control_bits),
+    harmless("counters", "own-state", special::counters),
+    harmless("split-lock", "own-state", special::split_lock),
     exception("debug-registers", "own-state", special::debug_registers, 1),
     harmless("debug-storm", "exception-intercepts", special::debug_storm),
     harmless("alignment-storm", "exception-intercepts", special::alignment_storm),

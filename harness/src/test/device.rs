@@ -5,12 +5,13 @@
 use super::attack::{CANARY_HPA, VICTIM, VICTIM_HPA, denial, judge, unharmed};
 use super::driver::{Bench, Job};
 use super::spoil::{ADDRESS, Spoil};
-use super::system::{FAST, Manifest, Seen, artifacts, run};
+use super::system::{FAST, Manifest, Memory, Seen, artifacts, run, run_from};
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::map::ECAM_GPA;
-use bulkhead_plan::Bdf;
-use bulkhead_qemu::Time;
+use bulkhead_layout::report::State;
+use bulkhead_plan::{Bar, BarKind, Bdf, Function, Machine, PciRoot};
+use bulkhead_qemu::{Qmp, Running, Time};
 use rogue::{Set, of_others};
 use std::path::Path;
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub fn jobs() -> Vec<Job> {
         all("bridge", Set::Bridge, "bridge"),
         all("race", Set::Race, "race"),
         Job::one("device/promise", 60, promise),
+        Job::one("device/silent", 60, silent),
         Job::one("device/linux", 240, linux),
         Job::one("device/storm-beside-flight", 240, storm),
     ]
@@ -236,6 +238,108 @@ fn promise(bench: &Bench) -> Result<String, String> {
         (true, false) => Ok(kept.detail),
         _ => Err(format!("confined: {}; else: {}", kept.detail, broken.detail)),
     }
+}
+
+/// A register of configuration space: function, offset, bits.
+type Bits = (Bdf, u16, u32);
+
+/// Bits by which a function, or a port for what is behind it, reports errors to the machine: SERR# and parity errors
+/// (PCI 3.0, 6.2.2), device control, root control (PCIe 5.0, 7.5.3.4 and 7.5.3.12), bridge control.
+fn reports(function: &Function) -> Vec<Bits> {
+    let is_port = function.bridge.is_some();
+    let mut all = vec![(4, 1 << 8 | 1 << 6)];
+    all.extend(is_port.then_some((0x3C, 0b11 << 16)));
+    if let Some(at) = function.pcie.map(|capability| u16::from(capability.at)) {
+        all.push((at + 8, 0b1111));
+        all.extend(is_port.then_some((at + 0x1C, 0b111)));
+    }
+    all.into_iter().map(|(offset, bits)| (function.bdf, offset, bits)).collect()
+}
+
+/// Reports of errors are on when the machine starts, in functions and in the port above one; the owner of one tries to
+/// switch them on again, and its decoding off. In the machine reports are off and decoding is on.
+fn silent(bench: &Bench) -> Result<String, String> {
+    let manifest = manifest(Set::Bridge, "attack=reports-on once");
+    let baked = bulkhead_run::build(&manifest.load(&bench.dir)?, &artifacts());
+    let machine = baked.map_err(|e| e.to_string())?.plan.machine;
+    let root = machine.pci.as_ref().ok_or("no PCI")?;
+    // What the chipset has stays as it is.
+    let ours = |f: &&Function| f.bridge.is_some() || f.nobody.is_none();
+    let functions: Vec<_> = machine.functions.iter().filter(ours).collect();
+    let all: Vec<Bits> = functions.iter().flat_map(|f| reports(f)).collect();
+    let (mut on, mut after) = (Err("not started".to_owned()), Err("not ended".to_owned()));
+    let look = |(name, state): (&str, State), _: &Memory| {
+        if name == "rogue" && state != State::Running && after.is_err() {
+            let all = all.iter().copied().chain(functions.iter().map(|f| (f.bdf, 4, 0xFFFF)));
+            after = read_all(&bench.dir, root, all);
+        }
+    };
+    let started = |running: &Running| on = switch_on(running, &machine, &all);
+    let seen = run_from(&manifest, &bench.dir, |o| o.qemu = vec!["-S".into()], started, look)?;
+    let on = on.map_err(|why| seen.wrong(why))?;
+    // QEMU's e1000e has none of these bits in its device control.
+    let can = |at: &&Bits| (at.0, at.1) != (Bdf(0x100), 0xE8);
+    let off = all.iter().filter(can).find(|at| !on.iter().any(|on| (on.0, on.1) == (at.0, at.1)));
+    seen.ensure(off.is_none(), format!("not on before the start: {off:x?}"))?;
+    let got = judge(&seen, 0, rogue::by_name("reports-on").ok_or("no such attack")?);
+    got.map_err(|why| seen.wrong(why))?;
+    let after = after.map_err(|why| seen.wrong(why))?;
+    let (bits, commands) = after.split_at(all.len());
+    let reporting: Vec<_> =
+        all.iter().zip(bits).filter(|(_, is)| **is != 0).map(|(at, is)| (at.0, at.1, is)).collect();
+    seen.ensure(reporting.is_empty(), format!("they report errors: {reporting:x?}"))?;
+    for (f, command) in functions.iter().zip(commands) {
+        let bit = |bar: &Bar| if bar.kind == BarKind::Io { 0b01 } else { 0b10 };
+        let needed = f.bars.iter().fold(0, |bits, bar| bits | bit(bar));
+        seen.ensure(needed & !command == 0, format!("{} has command {command:#x}", f.bdf))?;
+    }
+    Ok(format!("{} registers of {} functions", on.len(), functions.len()))
+}
+
+/// Sets bits before the machine's first instruction, by the ports at which every firmware finds configuration space,
+/// and starts it. The registers that have one at least.
+fn switch_on(running: &Running, machine: &Machine, all: &[Bits]) -> Result<Vec<Bits>, String> {
+    let mut qmp = running.qmp().map_err(|e| e.to_string())?;
+    let mut ask = |line: String| qmp.ask(&line).map_err(|e| e.to_string());
+    let address = |bdf: Bdf, offset: u16| 1 << 31 | u32::from(bdf.0) << 8 | u32::from(offset);
+    // Firmware has not numbered buses yet.
+    for function in &machine.functions {
+        if let Some(bridge) = function.bridge {
+            let buses = u32::from(bridge.secondary) << 8 | u32::from(bridge.subordinate) << 16;
+            ask(format!("o /w 0xcf8 {:#x}", address(function.bdf, 0x18)))?;
+            ask(format!("o /w 0xcfc {buses:#x}"))?;
+        }
+    }
+    let mut on = Vec::new();
+    for &(bdf, offset, bits) in all {
+        ask(format!("o /w 0xcf8 {:#x}", address(bdf, offset)))?;
+        let before = last_number(&ask("i /w 0xcfc".into())?)?;
+        ask(format!("o /w 0xcfc {:#x}", before | bits))?;
+        let is = last_number(&ask("i /w 0xcfc".into())?)?;
+        on.extend((is & bits != 0).then_some((bdf, offset, is & bits)));
+    }
+    ask("cont".into())?;
+    Ok(on)
+}
+
+/// Reads registers from where the running machine has its configuration space.
+fn read_all(
+    dir: &Path,
+    root: &PciRoot,
+    all: impl Iterator<Item = Bits>,
+) -> Result<Vec<u32>, String> {
+    let mut qmp = Qmp::connect(&dir.join("qmp.sock")).map_err(|e| e.to_string())?;
+    let one = |(bdf, offset, bits): Bits| {
+        let said = qmp.ask(&format!("xp /1xw {:#x}", root.config(bdf) + u64::from(offset)));
+        Ok(last_number(&said.map_err(|e| e.to_string())?)? & bits)
+    };
+    all.map(one).collect()
+}
+
+/// The number with which the monitor's answer ends.
+fn last_number(said: &str) -> Result<u32, String> {
+    let digits = said.trim().rsplit("0x").next().unwrap_or_default();
+    u32::from_str_radix(digits, 16).map_err(|_| format!("no number: {said}"))
 }
 
 /// Whether the records of device registers name whose they are.

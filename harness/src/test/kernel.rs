@@ -5,13 +5,15 @@
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
-use super::system::{Manifest, run};
+use super::system::{Manifest, Memory, run, run_and};
 use super::wrong::stopped;
 use crate::build;
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::marker::{BEGIN, END, encode, id};
 use bulkhead_layout::record::Op;
+use bulkhead_layout::report::State;
 use bulkhead_plan::kernel::OVERHEAD;
+use bulkhead_qemu::Qmp;
 use bulkhead_run::Options;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,7 @@ pub fn jobs() -> Vec<Job> {
         })
         .chain(files("kernel", ".alone.txt").map(alone))
         .chain(REFUSED.iter().map(refused))
-        .chain([overhead(), no_exits(), nmis()])
+        .chain([overhead(), no_exits(), nmis(), vectors_empty()])
         .collect()
 }
 
@@ -91,6 +93,75 @@ fn nmis() -> Job {
         seen.ensure(same, format!("expected:\n{wanted}"))?;
         Ok(format!("{} NMIs", count.ok_or_else(|| seen.wrong("it told of too few"))?))
     })
+}
+
+/// While a thread without vector registers runs, those of the processor are empty, not only out of reach. An
+/// instruction that will raise #NM then finds nothing, even speculatively (docs/decisions/0034-switch.md). Seen
+/// from outside, beside a thread that fills all of them.
+fn vectors_empty() -> Job {
+    /// Looks of each kind that are wanted, and looks at most.
+    const WANTED: usize = 5;
+    const AT_MOST: usize = 2000;
+    const SYSTEM: &str = include_str!("vectors.toml");
+    Job::one("multikernel/vectors-empty", 60, |bench| {
+        let mut looks: Result<[usize; 2], String> = Err("nobody looked".into());
+        let look = |(_, state): (&str, State), _: &Memory| {
+            if state == State::Running {
+                looks = look_at_vectors(&bench.dir, WANTED, AT_MOST);
+            }
+        };
+        let seen = run_and(
+            &Manifest(SYSTEM.to_owned()),
+            &bench.dir,
+            |options| {
+                options.time = bulkhead_qemu::Time::one_core();
+                options.cpu = Some(PLAIN.into());
+                options.duration = Some(Duration::from_millis(1));
+            },
+            look,
+        )?;
+        let [full, empty] = looks.map_err(|why| seen.wrong(why))?;
+        let enough = full >= WANTED && empty >= WANTED;
+        let counts = format!("full at {full} looks, out of reach and empty at {empty}");
+        seen.ensure(enough, &counts)?;
+        Ok(counts)
+    })
+}
+
+/// How often vector registers were in a program's reach, with something in them, and how often out of its reach.
+///
+/// # Errors
+/// Something is in them while they are out of reach.
+fn look_at_vectors(dir: &Path, wanted: usize, at_most: usize) -> Result<[usize; 2], String> {
+    const TASK_SWITCHED: u64 = 1 << 3;
+    let mut qmp = Qmp::connect(&dir.join("qmp.sock")).map_err(|e| e.to_string())?;
+    let (mut full, mut empty) = (0, 0);
+    for _ in 0..at_most {
+        let said = qmp.ask("info registers").map_err(|e| e.to_string())?;
+        let named = |name: &str| said.split_whitespace().find_map(|word| word.strip_prefix(name));
+        let number = named("CR0=").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let cr0 = number.ok_or_else(|| format!("no CR0: {said}"))?;
+        let is_one = |line: &&str| ["XMM", "YMM", "FPR"].iter().any(|name| line.contains(name));
+        let held: Vec<_> = said
+            .lines()
+            .filter(is_one)
+            .flat_map(|line| line.split(['=', ' ']))
+            .filter(|word| word.len() >= 16 && word.bytes().any(|digit| digit != b'0'))
+            .collect();
+        // In the kernel's code neither need hold.
+        match (said.contains("CPL=3"), cr0 & TASK_SWITCHED != 0, held.is_empty()) {
+            (false, ..) | (true, false, true) => {}
+            (true, false, false) => full += 1,
+            (true, true, true) => empty += 1,
+            (true, true, false) => {
+                return Err(format!("out of reach, but there: {held:?}"));
+            }
+        }
+        if full >= wanted && empty >= wanted {
+            break;
+        }
+    }
+    Ok([full, empty])
 }
 
 type Change = fn(&mut Options);

@@ -4,7 +4,7 @@ use crate::build;
 use bulkhead_layout::image::BootReport;
 use bulkhead_layout::report::State;
 use bulkhead_manifest::{Checked, load};
-use bulkhead_qemu::Time;
+use bulkhead_qemu::{Running, Time};
 use bulkhead_run::audit::Audited;
 use bulkhead_run::{Event, Options, Outcome};
 use bulkhead_watch::{Explained, Report};
@@ -268,6 +268,17 @@ pub fn run_and(
     manifest: &Manifest,
     dir: &Path,
     change: impl FnOnce(&mut Options),
+    look: impl FnMut((&str, State), &Memory),
+) -> Result<Seen, String> {
+    run_from(manifest, dir, change, |_| {}, look)
+}
+
+/// As [`run_and`]; `started` has the machine as soon as there is one.
+pub fn run_from(
+    manifest: &Manifest,
+    dir: &Path,
+    change: impl FnOnce(&mut Options),
+    mut started: impl FnMut(&Running),
     mut look: impl FnMut((&str, State), &Memory),
 ) -> Result<Seen, String> {
     let checked = manifest.load(dir)?;
@@ -278,6 +289,7 @@ pub fn run_and(
         Event::Started(running) => {
             let (path, below_4g) = (running.ram().path(), running.ram().below_4g());
             memory = File::open(path).ok().map(|file| Memory { file, below_4g });
+            started(running);
         }
         Event::Console(name, text) => {
             text.lines().for_each(|l| console += &format!("[{name}] {l}\n"));

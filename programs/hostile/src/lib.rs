@@ -44,7 +44,8 @@ attacks! {
     // monitor, which passes over it), a processor raises exception 13.
     "cli" "hlt" "in" "out" "lgdt" "sgdt" "ltr" "mov cr3" "mov dr7" "wrmsr" "rdmsr" "swapgs" "invlpg" "wbinvd" "clts" "xsetbv"
     "vmrun" "vmmcall" "sysenter" "sysret" "int 0x80" "int3" "icebp" "kernel's code selector" "iret to the kernel"
-    "divide by 0" "x87" "sse" "interrupts off by popf"
+    "divide by 0" "x87" "sse" "fxsave" "mxcsr" "avx" "mmx" "wait" "movnti and xgetbv" "rdpmc" "rdpru" "split lock"
+    "interrupts off by popf"
     // Registers that no thread keeps: what is left in them is for nobody.
     "base of FS" "base of GS" "read the base of GS" "selectors"
     // Memory that is not its own, or not so.

@@ -21,7 +21,7 @@ macro_rules! run {
     }};
 }
 
-pub const KERNELS: [Attack; 33] = [
+pub const KERNELS: [Attack; 42] = [
     run!("cli"),
     run!("hlt"),
     run!("in al, 0x80"),
@@ -52,6 +52,19 @@ pub const KERNELS: [Attack; 33] = [
     run!("xor edx, edx" "xor eax, eax" "xor ecx, ecx" "div ecx"),
     run!("fninit"),
     run!("xorps xmm0, xmm0"),
+    // Other ways to vector registers, above all those that would store what is in them. XSAVE, where QEMU differs from
+    // processors, is tried by `programs/vectors`.
+    run!("sub rsp, 1024" "and rsp, -64" "fxsave [rsp]"),
+    run!("stmxcsr [rsp - 8]"),
+    run!("vmovups [rsp - 64], ymm0"),
+    run!("movq [rsp - 8], mm0"),
+    run!("wait"),
+    // Neither has to do with them: a store of a general register, and which there are.
+    run!("mov rax, rsp" "sub rax, 64" "movnti [rax], rbx" "xor ecx, ecx" "xgetbv"),
+    // Counters, and an access that crosses a cache line. The emulated processor lacks RDPRU; nobody stops the access.
+    run!("xor ecx, ecx" "rdpmc"),
+    run!("xor ecx, ecx" ".byte 0x0F, 0x01, 0xFD"),
+    run!("lea rax, [rsp - 192]" "and rax, -64" "lock inc dword ptr [rax + 62]"),
     // What POPF may not change it leaves as it was.
     run!("pushfq" "pop rax" "mov rbx, rax" "btr rax, 9" "or rax, 0x3000" "push rax" "popfq" "pushfq" "pop rax" "xor rax, rbx" "test eax, 0x3200" "jz 2f" "ud2" "2:"),
     // Kept until the budget has ended some times, if it can be written at all.
