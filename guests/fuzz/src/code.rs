@@ -21,27 +21,33 @@ pub const ACCEPT_IT: usize = 4;
 pub const UNALIGNED: usize = 5;
 /// Selects a register of the IOAPIC at [RBX], and writes EDX to it.
 pub const LINE: usize = 6;
+/// Writes EAX, EDX and ESI to the message of the MSI capability at [RBX], of 64 bits, and EDI to its control.
+pub const MESSAGE: usize = 7;
+/// Writes EAX, EDX, ESI and EDI to the MSI-X entry at [RBX].
+pub const ENTRY: usize = 8;
 /// IN of 8, 16 and 32 bits.
-pub const IN: usize = 7;
+pub const IN: usize = 9;
 /// OUT of 8, 16 and 32 bits.
-pub const OUT: usize = 10;
+pub const OUT: usize = 12;
 /// INS and OUTS, also repeated.
-pub const STRINGS: Range<usize> = 13..21;
+pub const STRINGS: Range<usize> = 15..23;
 /// MOVs that read [RBX], in all widths, with other registers, prefixes and ways to say the same address.
-pub const LOADS: Range<usize> = 21..39;
+pub const LOADS: Range<usize> = 23..53;
+/// The one of these that reads ESP, and puts it back: at CPL 3, where no interrupt uses it.
+pub const STACK: usize = 49;
 /// The same that write.
-pub const STORES: Range<usize> = 39..54;
+pub const STORES: Range<usize> = 53..76;
 /// Instructions that no guest may run, that are looked at, or that are near them.
-pub const OTHERS: Range<usize> = 54..82;
+pub const OTHERS: Range<usize> = 76..104;
 /// Accesses to [RBX] that are no MOV: a guest that makes one has to begin anew.
-pub const NO_MOVES: Range<usize> = 82..93;
+pub const NO_MOVES: Range<usize> = 104..115;
 /// A descriptor table of nothing, then an exception: a triple fault.
-pub const SHUTDOWN: usize = 93;
+pub const SHUTDOWN: usize = 115;
 /// Never goes on.
-pub const HANG: usize = 94;
+pub const HANG: usize = 116;
 
 /// All snippets; [`SHUTDOWN`] and [`HANG`] are the last ones.
-pub const TABLE: [&[u8]; 95] = [
+pub const TABLE: [&[u8]; 117] = [
     &[0x0F, 0x32],
     &[0x0F, 0x30],
     &[0x0F, 0xA2],
@@ -52,6 +58,8 @@ pub const TABLE: [&[u8]; 95] = [
     ],
     &[0x9C, 0x81, 0x0C, 0x24, 0, 0, 0x04, 0, 0x9D, 0x8B, 0x43, 0x01],
     &[0x89, 0x03, 0x89, 0x53, 0x10],
+    &[0x89, 0x43, 0x04, 0x89, 0x53, 0x08, 0x89, 0x73, 0x0C, 0x89, 0x3B],
+    &[0x89, 0x03, 0x89, 0x53, 0x04, 0x89, 0x73, 0x08, 0x89, 0x7B, 0x0C],
     // IN, OUT.
     &[0xEC],
     &[0x66, 0xED],
@@ -87,6 +95,21 @@ pub const TABLE: [&[u8]; 95] = [
     &[0x0F, 0xB7, 0x03],
     &[0x67, 0x8B, 0x03],
     &[0x66, 0x48, 0x8B, 0x03],
+    // To RDX, RBX, R9 to R12, R14 and R15.
+    &[0x8B, 0x13],
+    &[0x8B, 0x1B],
+    &[0x44, 0x8B, 0x0B],
+    &[0x4C, 0x8B, 0x13],
+    &[0x66, 0x44, 0x8B, 0x1B],
+    &[0x44, 0x8A, 0x23],
+    &[0x4C, 0x8B, 0x33],
+    &[0x44, 0x8B, 0x3B],
+    // To ESP, which RBP keeps meanwhile.
+    &[0x48, 0x89, 0xE5, 0x8B, 0x23, 0x48, 0x89, 0xEC],
+    // From the IOAPIC's page by an address in the instruction: of 64 bits, of 32, and by SIB without a base.
+    &[0xA1, 0x00, 0x00, 0xC0, 0xFE, 0, 0, 0, 0],
+    &[0x67, 0xA0, 0x00, 0x00, 0xC0, 0xFE],
+    &[0x67, 0x8B, 0x04, 0x25, 0x10, 0x00, 0xC0, 0xFE],
     // STORES.
     &[0x88, 0x03],
     &[0x66, 0x89, 0x03],
@@ -103,6 +126,15 @@ pub const TABLE: [&[u8]; 95] = [
     &[0x89, 0x23],
     &[0x44, 0x88, 0x33],
     &[0x67, 0x89, 0x03],
+    // From RBX, R9 to R12 and R15; to the IOAPIC's page as above.
+    &[0x89, 0x1B],
+    &[0x44, 0x89, 0x0B],
+    &[0x4C, 0x89, 0x13],
+    &[0x66, 0x44, 0x89, 0x1B],
+    &[0x44, 0x88, 0x23],
+    &[0x44, 0x89, 0x3B],
+    &[0xA3, 0x00, 0x00, 0xC0, 0xFE, 0, 0, 0, 0],
+    &[0x67, 0x89, 0x04, 0x25, 0x10, 0x00, 0xC0, 0xFE],
     // OTHERS: VMRUN, VMLOAD, VMSAVE, STGI, CLGI, SKINIT, INVLPGA.
     &[0x0F, 0x01, 0xD8],
     &[0x0F, 0x01, 0xDA],
@@ -160,8 +192,9 @@ mod tests {
 
     #[test]
     fn each_range_begins_where_its_snippets_do() {
-        let begins: [(usize, &[u8]); 10] = [
+        let begins: [(usize, &[u8]); 11] = [
             (LINE, &[0x89, 0x03, 0x89, 0x53, 0x10]),
+            (ENTRY, &[0x89, 0x03, 0x89, 0x53, 0x04, 0x89, 0x73, 0x08, 0x89, 0x7B, 0x0C]),
             (IN, &[0xEC]),
             (OUT, &[0xEE]),
             (STRINGS.start, &[0x6C]),
@@ -172,6 +205,7 @@ mod tests {
             (SHUTDOWN, &[0x0F, 0x01, 0x1B, 0xCC]),
             (HANG, &[0xFA, 0xF4, 0xEB, 0xFD]),
         ];
+        assert!(LOADS.contains(&STACK) && TABLE[STACK][..5] == [0x48, 0x89, 0xE5, 0x8B, 0x23]);
         assert!(begins.iter().all(|(n, code)| TABLE[*n] == *code));
         assert_eq!([STRINGS.end, LOADS.end, STORES.end], [LOADS.start, STORES.start, OTHERS.start]);
         assert_eq!([OTHERS.end, NO_MOVES.end, HANG + 1], [NO_MOVES.start, SHUTDOWN, TABLE.len()]);

@@ -56,6 +56,8 @@ pub mod book {
     pub const BEAT: u64 = 0;
     /// Inputs kept so far.
     pub const KEPT: u64 = 8;
+    /// Lives that were ended by an operation made for that.
+    pub const ENDED: u64 = 16;
     /// By core: operations so far, in all lives.
     pub const DONE: u64 = 64;
     /// By core: its last operations, by their number.

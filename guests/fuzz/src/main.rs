@@ -124,8 +124,14 @@ fn aims(context: Context) -> Aims {
     for bdf in functions.filter_map(|text| u16::from_str_radix(text, 16).ok()) {
         let function = pci::Function(bdf);
         (0..2).for_each(|_| aims.functions.push(function.page()));
+        if let Some(at) = function.capability(pci::MSI) {
+            aims.capabilities.push(function.page() + u64::from(at));
+        }
         match (messages(function), function.bar(0)) {
-            (Some(table), _) => (0..4).for_each(|_| aims.pages.push(table)),
+            (Some(table), _) => {
+                (0..4).for_each(|_| aims.pages.push(table));
+                aims.tables.push(table);
+            }
             // Its own registers: written, they raise its interrupt.
             (None, Some(registers)) => {
                 aims.pages.push(registers);
@@ -209,8 +215,9 @@ fn go(context: Context, core: usize, rounds: u64) -> ! {
             lesson(context, &mut maker.random);
         }
         if round >= rounds {
-            // Each life tries another way first.
-            let op = maker.last(context.incarnation() + round - rounds);
+            // Lives that end otherwise take no turn away: each way comes.
+            let turn = noted(book::ENDED).fetch_add(1, Ordering::Relaxed);
+            let op = maker.last(turn);
             make(core, op);
         }
         for _ in 0..ROUND {

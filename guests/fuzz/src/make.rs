@@ -2,8 +2,8 @@
 //! something new.
 
 use crate::code::{
-    ACCEPT_IT, CPUID, HANG, IN, LINE, LOADS, NO_MOVES, OTHERS, OUT, RDMSR, SHUTDOWN, STORES,
-    STRINGS, TABLE, UNALIGNED, VMMCALL, WRMSR,
+    ACCEPT_IT, CPUID, ENTRY, HANG, IN, LINE, LOADS, MESSAGE, NO_MOVES, OTHERS, OUT, RDMSR,
+    SHUTDOWN, STACK, STORES, STRINGS, TABLE, UNALIGNED, VMMCALL, WRMSR,
 };
 use crate::random::Random;
 use crate::{CODE, OPEN, Op, R8, RAX, RBX, RCX, RDI, RDX, RSI, SCRATCH, SNIPPET, SNIPPETS, USER};
@@ -26,8 +26,10 @@ const TIMER_COUNT: u64 = 1 << 22;
 const COUNTERS: [u16; 2] = [0x40, 0x42];
 /// Of so many operations that would end their sandbox one is made: a life's end is chosen by [`Maker::last`].
 const RARE: usize = 200;
-/// Turns in which [`Maker::last`] takes each way to end a life.
-const WAYS: u64 = 16;
+/// Turns in which [`Maker::last`] takes each kind of way to end a life; the last turn is for those that share one.
+pub const WAYS: u64 = 8;
+/// Ways that share the last turn.
+const LAST: u64 = 4;
 
 /// A few numbers.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +63,10 @@ pub struct Aims {
     pub functions: List,
     /// Other pages that monitors answer for, and own channels.
     pub pages: List,
+    /// MSI capabilities of own functions.
+    pub capabilities: List,
+    /// MSI-X tables of own functions.
+    pub tables: List,
     /// Registers of a function that computes what is written at their beginning, for minutes if that is large.
     pub computes: List,
     /// Pages that may be read only.
@@ -327,6 +333,15 @@ impl Maker {
         }
     }
 
+    /// An APIC ID: of an own core mostly, of a core that the machine has, or any.
+    fn core(&mut self) -> u64 {
+        match self.random.below(8) {
+            0 => self.random.below(0x100) as u64,
+            1 => self.random.below(8) as u64,
+            _ => self.random.pick(self.aims.own.all()),
+        }
+    }
+
     /// Changes an entry of the IOAPIC: of a line that a sandbox of the system has, of a channel's, or of any.
     fn line(&mut self, op: &mut Op) {
         let line = match self.random.below(4) {
@@ -337,14 +352,31 @@ impl Maker {
         let half = self.random.below(3) as u64 / 2;
         op.how = LINE as u64;
         op.registers[RAX] = 0x10 + 2 * line + half;
-        let core = self.random.pick(self.aims.own.all());
+        let core = self.core();
         let mode = if self.random.one_in(3) { self.random.next() & 0x1_FF00 } else { 0 };
         op.registers[RDX] = if half == 0 { self.vector() | mode } else { core << 24 };
     }
 
+    /// Where a function's messages go: to a core of its own mostly, or of anybody; switched on or off, masked or not.
+    fn message(&mut self, op: &mut Op) {
+        let core = self.core();
+        let spoilt =
+            |random: &mut Random| if random.one_in(12) { 1 << random.below(32) } else { 0 };
+        op.registers[RAX] = (0xFEE0_0000 | core << 12) ^ spoilt(&mut self.random);
+        op.registers[RDX] = spoilt(&mut self.random);
+        op.registers[RSI] = self.vector() ^ spoilt(&mut self.random);
+        let rare = self.random.one_in(4);
+        (op.how, op.registers[RDI]) = match self.random.one_in(2) {
+            true => (MESSAGE as u64, if rare { 0 } else { 1 << 16 }),
+            false => (ENTRY as u64, rare.into()),
+        };
+    }
+
     fn memory(&mut self, op: &mut Op) {
-        if self.random.one_in(8) {
-            return self.line(op);
+        match self.random.below(12) {
+            0 => return self.line(op),
+            1 => return self.message(op),
+            _ => {}
         }
         op.registers[RBX] = self.address();
         let page = op.registers[RBX] & !(PAGE - 1);
@@ -354,7 +386,7 @@ impl Maker {
         if self.random.one_in(2) {
             return;
         }
-        let core = self.random.pick(self.aims.own.all());
+        let core = self.core();
         let message = self.random.pick(&[0xFEE0_0000 | core << 12, 0xFEE0_0000, 0xFEE0_1000]);
         let mode = if self.random.one_in(4) { self.random.next() & 0x1_FF00 } else { 0 };
         let entry = self.vector() | mode;
@@ -421,6 +453,15 @@ impl Maker {
         }
     }
 
+    /// A place, or another one where it is none of these; `None`: there is none.
+    fn one_of(&mut self, place: u64, list: impl Fn(&Aims) -> &List) -> Option<u64> {
+        let all = list(&self.aims).all();
+        if all.contains(&place) {
+            return Some(place);
+        }
+        (!all.is_empty()).then(|| self.random.pick(list(&self.aims).all()))
+    }
+
     /// An operation within what this program survives, mostly. `None`: it may not be made at all.
     fn tame(&mut self, mut op: Op) -> Option<Op> {
         let snippet = op.snippet();
@@ -434,8 +475,17 @@ impl Maker {
             if self.aims.computes.all().contains(&(op.registers[RBX] & !0xFF)) {
                 op.registers[RBX] |= 0x60;
             }
+            if snippet == STACK {
+                op.how |= USER;
+            }
         } else if snippet == LINE {
             op.registers[RBX] = IOAPIC;
+        } else if snippet == MESSAGE {
+            op.registers[RBX] = self.one_of(op.registers[RBX], |aims| &aims.capabilities)?;
+        } else if snippet == ENTRY {
+            let table = op.registers[RBX] & !(PAGE - 1);
+            let entry = 16 * self.random.below(4) as u64;
+            op.registers[RBX] = self.one_of(table, |aims| &aims.tables)? + entry;
         } else if STRINGS.contains(&snippet) {
             (op.registers[RSI], op.registers[RDI]) = (SCRATCH, SCRATCH + PAGE);
             if op.registers[RDX] as u16 == COUNTERS[0] {
@@ -462,50 +512,51 @@ impl Maker {
         Some(placed(op))
     }
 
-    /// An operation that ends the sandbox, or, rarely, has it hang. Turns take each way once in [`WAYS`], the rarer
-    /// kinds of exits first, so that none of them is left to chance in a run of few lives.
+    /// An operation that ends the sandbox, or, rarely, has it hang. Exits and denials that come by nothing else
+    /// have a turn each among [`WAYS`], so that none of them is left to chance in a run of few lives.
     pub fn last(&mut self, turn: u64) -> Op {
         let mut op = Op::default();
-        let page = self.random.pick(self.aims.pages.all());
-        let first = self.aims.own.all().first().copied().unwrap_or(0);
         match turn % WAYS {
-            1 | 9 | 13 => {
-                op.how = VMMCALL as u64;
-                op.registers[RAX] = call::RESTART;
-            }
-            7 => {
-                op.how = VMMCALL as u64;
-                (op.registers[RAX], op.registers[RDI]) = (call::EXIT, self.random.next());
-            }
-            4 | 12 => {
-                op.how = OUT as u64;
-                op.registers[RDX] = call::POWER_PORT.into();
-                op.registers[RAX] =
-                    self.random.pick(&[call::POWER_OFF, call::POWER_RESTART]).into();
-            }
-            3 | 11 => {
-                op.how = WRMSR as u64;
-                (op.registers[RCX], op.registers[RDX]) = (ICR.into(), first);
-                op.registers[RAX] = 0x4500;
-            }
-            5 | 14 => {
-                op.how = (NO_MOVES.start + self.random.below(NO_MOVES.len())) as u64;
-                op.registers[RBX] = page;
+            1 => {
+                // CALL [RBX].
+                op.how = (NO_MOVES.start + 9) as u64;
+                op.registers[RBX] = OUTSIDE;
             }
             2 => {
                 op.how = LOADS.start as u64;
                 op.registers[RBX] = self.random.next() & 0x7F_FFFF_FFFF;
             }
+            3 => {
+                let first = self.aims.own.all().first().copied().unwrap_or(0);
+                op.how = WRMSR as u64;
+                (op.registers[RCX], op.registers[RDX]) = (ICR.into(), first);
+                op.registers[RAX] = 0x4500;
+            }
+            4 => {
+                op.how = OUT as u64;
+                op.registers[RDX] = call::POWER_PORT.into();
+                op.registers[RAX] =
+                    self.random.pick(&[call::POWER_OFF, call::POWER_RESTART]).into();
+            }
+            5 => {
+                op.how = (NO_MOVES.start + self.random.below(NO_MOVES.len())) as u64;
+                op.registers[RBX] = self.random.pick(self.aims.pages.all());
+            }
             6 if !self.aims.read_only.all().is_empty() => {
                 op.how = STORES.start as u64;
                 op.registers[RBX] = self.random.pick(self.aims.read_only.all());
             }
-            10 => {
-                // CALL [RBX].
-                op.how = (NO_MOVES.start + 9) as u64;
-                op.registers[RBX] = OUTSIDE;
-            }
-            15 => op.how = HANG as u64,
+            7 => match turn / WAYS % LAST {
+                0 => op.how = HANG as u64,
+                1 => {
+                    op.how = VMMCALL as u64;
+                    (op.registers[RAX], op.registers[RDI]) = (call::EXIT, self.random.next());
+                }
+                _ => {
+                    op.how = VMMCALL as u64;
+                    op.registers[RAX] = call::RESTART;
+                }
+            },
             _ => {
                 op.how = SHUTDOWN as u64;
                 op.registers[RBX] = NOTHING;
@@ -542,7 +593,8 @@ fn survivable(register: u32, value: u64) -> Option<u64> {
 fn ends(op: &Op) -> bool {
     let [rax, rcx, rdx] = [RAX, RCX, RDX].map(|n| op.registers[n]);
     let snippet = op.snippet();
-    let calls = snippet == VMMCALL || snippet == IN + 2 && rdx as u16 == call::CALL_PORT;
+    let calls = matches!(snippet, VMMCALL | ACCEPT_IT)
+        || snippet == IN + 2 && rdx as u16 == call::CALL_PORT;
     let writes = |register: u32| snippet == WRMSR && rcx as u32 == register;
     let sends = (OUT..OUT + 3).contains(&snippet) && rdx as u16 == call::POWER_PORT;
     calls && matches!(rax, call::EXIT | call::RESTART)
@@ -566,6 +618,8 @@ mod tests {
             own: list(&[1, 2]),
             functions: list(&[ECAM_GPA, ECAM_GPA + 0x4_0000]),
             pages: list(&[IOAPIC, 0xFEB0_0000]),
+            capabilities: list(&[ECAM_GPA + 0x4_0040]),
+            tables: list(&[0xFEB0_1000]),
             computes: list(&[0xFEB0_0000]),
             read_only: list(&[0xD200_0000]),
             sandboxes: 4,
@@ -605,7 +659,7 @@ mod tests {
             assert!(op.target >= CODE && op.target < CODE + 2 * SNIPPETS * SNIPPET);
         }
         assert!((2..200).contains(&ended), "{ended}");
-        let ways: Vec<_> = (0..WAYS).map(|turn| maker.last(turn)).collect();
+        let ways: Vec<_> = (0..LAST * WAYS).map(|turn| maker.last(turn)).collect();
         assert!(ways.iter().any(|op| op.snippet() == SHUTDOWN));
         assert!(ways.iter().any(|op| op.snippet() == HANG));
         for turn in 0..2000 {
