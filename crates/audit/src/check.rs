@@ -7,7 +7,7 @@ use crate::memory::{Memory, Words};
 use crate::monitor::{self, Parts};
 use crate::paging::Regime;
 use crate::registers::Registers;
-use crate::report::{Access, FIRST_VMRUN, Finding, Report};
+use crate::report::{Access, Finding, Report};
 use crate::svm::{self, Block, IOPM_FRAMES, MSRPM_FRAMES};
 use crate::{PAGE, iommu};
 use std::collections::BTreeMap;
@@ -88,7 +88,21 @@ impl Context<'_> {
             owner,
             place: place.clone(),
             right: right.into(),
+            on_its_way: false,
         });
+    }
+
+    /// Marks all findings from a number on: a monitor at work can end them.
+    fn on_its_way(&mut self, from: usize) {
+        for finding in self.findings.iter_mut().skip(from) {
+            finding.on_its_way = true;
+        }
+    }
+
+    /// Whether a core has its monitor's tables now. A guest that puts their address into its CR3 gains another look only.
+    fn is_in_monitor(&self, i: usize, core: usize, root: u64) -> bool {
+        let number = self.claim.sandboxes[i].cores[core];
+        self.registers.cores.iter().any(|c| c.number == number && c.cr3 & !0xFFF == root)
     }
 
     fn run(&mut self) -> Report {
@@ -248,7 +262,9 @@ impl Context<'_> {
             if sandbox.starts && n == 0 {
                 let message =
                     format!("{} core {n}: no host's state behind its guest", self.name(i));
-                self.find("host-state", &place, None, message, FIRST_VMRUN);
+                let from = self.findings.len();
+                self.find("host-state", &place, None, message, "a VMRUN of its monitor");
+                self.on_its_way(from);
             } else {
                 self.remarks.push(format!("{} core {n} has not run its guest yet", sandbox.name));
             }
@@ -321,8 +337,13 @@ impl Context<'_> {
             let Some(area) = area else {
                 continue;
             };
+            let from = self.findings.len();
             self.vmcb(i, n, area, &first, &others);
             if let Some((root, regime)) = &found[i].monitor {
+                // A restart writes the control block anew, word by word.
+                if self.is_in_monitor(i, n, *root) {
+                    self.on_its_way(from);
+                }
                 self.host_state(i, n, area, *root, regime);
             }
         }

@@ -177,6 +177,7 @@ mod tests {
             owner: "RAM of b".into(),
             place: Place { file: "sub dir/m.toml".into(), line: 7, column: 3 },
             right: "nothing".into(),
+            on_its_way: false,
         };
         let mut findings: Vec<_> = (0..10).map(|n| finding("nested-map", n)).collect();
         findings.push(finding("frames", 0x1000));

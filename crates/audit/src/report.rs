@@ -63,17 +63,9 @@ pub struct Finding {
     pub place: Place,
     /// What would be right.
     pub right: String,
-}
-
-/// Right for a core whose guest has not been entered: a monitor says that its guest runs just before.
-pub(crate) const FIRST_VMRUN: &str = "a VMRUN of its monitor";
-
-impl Finding {
-    /// Whether it may be gone in a moment: a core is on its way into its guest for the first time.
-    #[must_use]
-    pub fn is_on_its_way(&self) -> bool {
-        self.right == FIRST_VMRUN
-    }
+    /// It may be gone in a moment: its core's monitor is at work, on its way into the guest.
+    #[serde(skip)]
+    pub on_its_way: bool,
 }
 
 /// Memory that a party reaches.

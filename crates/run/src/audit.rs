@@ -3,7 +3,7 @@
 
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
-use bulkhead_audit::{Finding, RamFile, Registers, Report, dump, hmp, segments};
+use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
 use bulkhead_plan::{
     BarKind, Bdf, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
 };
@@ -212,36 +212,22 @@ fn program_of(path: &Path) -> Result<Vec<claim::Segment>, Error> {
     segments(&bytes).ok_or_else(|| other("no 64-bit ELF program".into()))
 }
 
-/// Stops a machine, audits it and leaves it stopped. Where a core is on its way into its guest for the first time, it
-/// is let on its way and audited again: a host with other work may keep an emulator's thread from running just there.
+/// For the way of some hundred instructions.
+const WAY: Duration = Duration::from_millis(50);
+/// As often, at most, a machine is let on its way.
+const TIMES: u32 = 100;
+
+/// Stops a machine, audits it and leaves it stopped. Where a finding is about a core whose monitor is on its way into the
+/// guest, the machine is let on its way and audited again: a busy host may keep an emulator's thread from running there.
 ///
 /// # Errors
 /// An emulator that does not answer, memory that cannot be read.
 pub fn live(running: &Running, claim: &Claim) -> Result<Audited, Error> {
-    /// For the way of some hundred instructions.
-    const WAY: Duration = Duration::from_millis(50);
-    const TIMES: u32 = 100;
     let mut qmp = running.qmp().map_err(Error::Machine)?;
-    let mut times = 0;
-    loop {
-        let begun = Instant::now();
-        qmp.execute("stop", json!({})).map_err(Error::Machine)?;
-        let registers = registers(&mut qmp, claim)?;
-        let memory = memory(running)?;
-        let report = bulkhead_audit::audit(claim, &registers, &memory);
-        let audited = Audited { report, took: begun.elapsed(), registers };
-        times += 1;
-        let waits = times < TIMES && audited.report.findings.iter().any(Finding::is_on_its_way);
-        // A machine that has shut down does not go on.
-        if !waits || qmp.execute("cont", json!({})).is_err() {
-            return Ok(audited);
-        }
-        std::thread::sleep(WAY);
-    }
+    stopped(&mut qmp, claim, || memory(running))
 }
 
-/// Stops a machine that another process runs in this folder, audits it, and lets it go
-/// on.
+/// Stops a machine that another process runs in this folder, audits it as [`live`] does, and lets it go on.
 ///
 /// # Errors
 /// No such machine, an emulator that does not answer, memory that cannot be read.
@@ -250,18 +236,36 @@ pub fn attached(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
     let ram = json!({"path": "/objects/ram", "property": "mem-path"});
     let path = qmp.execute("qom-get", ram).map_err(Error::Machine)?;
     let path = path.as_str().ok_or_else(|| Error::Other(format!("no file of RAM: {path}")))?;
-    let begun = Instant::now();
-    qmp.execute("stop", json!({})).map_err(Error::Machine)?;
     let low = claim.ram.first().map_or(0, |r| r.len);
-    let audited = registers(&mut qmp, claim).and_then(|registers| {
-        let memory = RamFile::flat(Path::new(path), low);
-        let memory = memory.map_err(|e| Error::Other(format!("{path}: {e}")))?;
-        let report = bulkhead_audit::audit(claim, &registers, &memory);
-        Ok(Audited { report, took: begun.elapsed(), registers })
+    let audited = stopped(&mut qmp, claim, || {
+        RamFile::flat(Path::new(path), low).map_err(|e| Error::Other(format!("{path}: {e}")))
     });
     // Whatever came of it: the machine is somebody else's.
     qmp.execute("cont", json!({})).map_err(Error::Machine)?;
     audited
+}
+
+/// Stops a machine, and audits it until no finding is about a core on its way.
+fn stopped(
+    qmp: &mut Qmp,
+    claim: &Claim,
+    memory: impl Fn() -> Result<RamFile, Error>,
+) -> Result<Audited, Error> {
+    let mut times = 0;
+    loop {
+        let begun = Instant::now();
+        qmp.execute("stop", json!({})).map_err(Error::Machine)?;
+        let registers = registers(qmp, claim)?;
+        let report = bulkhead_audit::audit(claim, &registers, &memory()?);
+        let audited = Audited { report, took: begun.elapsed(), registers };
+        times += 1;
+        let waits = times < TIMES && audited.report.findings.iter().any(|f| f.on_its_way);
+        // A machine that has shut down does not go on.
+        if !waits || qmp.execute("cont", json!({})).is_err() {
+            return Ok(audited);
+        }
+        std::thread::sleep(WAY);
+    }
 }
 
 /// Writes a stopped machine's registers and memory for a later audit.

@@ -239,6 +239,7 @@ mod tests {
             owner: "RAM of b".into(),
             place: Place { file: "sub dir/m\u{e4}.toml".into(), line: 0, column: 0 },
             right: "nothing".into(),
+            on_its_way: false,
         };
         let findings = RULES.iter().map(|rule| finding(rule.name, Some(4096)));
         let findings = findings.chain([finding(RULES[0].name, None)]).collect();
