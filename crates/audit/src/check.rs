@@ -99,12 +99,6 @@ impl Context<'_> {
         }
     }
 
-    /// Whether a core has its monitor's tables now. A guest that puts their address into its CR3 gains another look only.
-    fn is_in_monitor(&self, i: usize, core: usize, root: u64) -> bool {
-        let number = self.claim.sandboxes[i].cores[core];
-        self.registers.cores.iter().any(|c| c.number == number && c.cr3 & !0xFFF == root)
-    }
-
     fn run(&mut self) -> Report {
         let count = self.claim.sandboxes.len();
         let found = self.locate();
@@ -341,7 +335,7 @@ impl Context<'_> {
             self.vmcb(i, n, area, &first, &others);
             if let Some((root, regime)) = &found[i].monitor {
                 // A restart writes the control block anew, word by word.
-                if self.is_in_monitor(i, n, *root) {
+                if self.registers.is_on_tables(self.claim.sandboxes[i].cores[n], *root) {
                     self.on_its_way(from);
                 }
                 self.host_state(i, n, area, *root, regime);

@@ -81,3 +81,28 @@ pub struct Registers {
     #[serde(default)]
     pub iommu: Option<Iommu>,
 }
+
+impl Registers {
+    /// Whether a core is on the tables at a root. A core in its monitor is on its monitor's; a guest that puts their
+    /// address into its own CR3 makes a reader look again, and no more.
+    #[must_use]
+    pub fn is_on_tables(&self, number: usize, root: u64) -> bool {
+        self.cores.iter().any(|c| c.number == number && c.cr3 & !0xFFF == root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Core, Registers};
+
+    #[test]
+    fn only_the_core_itself_is_on_its_monitors_tables() {
+        let core = |number, cr3| Core { number, cr3, ..Core::default() };
+        let registers =
+            Registers { cores: vec![core(0, 0x5000), core(2, 0x7018)], ..Registers::default() };
+        assert!(registers.is_on_tables(0, 0x5000));
+        assert!(registers.is_on_tables(2, 0x7000), "PCD and PWT are no part of the address");
+        assert!(!registers.is_on_tables(2, 0x5000), "another core's");
+        assert!(!registers.is_on_tables(1, 0x5000), "no such core");
+    }
+}

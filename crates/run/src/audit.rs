@@ -217,8 +217,9 @@ const WAY: Duration = Duration::from_millis(50);
 /// As often, at most, a machine is let on its way.
 const TIMES: u32 = 100;
 
-/// Stops a machine, audits it and leaves it stopped. Where a finding is about a core whose monitor is on its way into the
-/// guest, the machine is let on its way and audited again: a busy host may keep an emulator's thread from running there.
+/// Stops a machine, audits it and leaves it stopped. Where a finding is about a core whose monitor is on its way
+/// into the guest, the machine is let on its way and audited again: a busy host may keep an emulator's thread
+/// from running there.
 ///
 /// # Errors
 /// An emulator that does not answer, memory that cannot be read.
