@@ -109,18 +109,13 @@ mod tests {
     fn what_limits_say_of_counters_and_bus_locks_is_in_the_control_block() {
         let confinement = Confinement { iopm: 0x1000, msrpm: 0x4000, n_cr3: 0x6000, asid: 1 };
         let entry = Entry64 { rip: 0x20_0000, rsp: 0x30_0000, cr3: 0x1000, gdt: 0x2000 };
-        let block = |start: &dyn Fn(&mut dyn FnMut(u16, u64))| {
-            let mut words = [0u32; 0x1000 / 4];
-            start(&mut |at, value| {
-                (words[usize::from(at) / 4], words[usize::from(at) / 4 + 1]) =
-                    (value as u32, (value >> 32) as u32);
-            });
-            words
+        let mut blocks = [[0u32; 0x1000 / 4]; 2];
+        let write = |words: &mut [u32], at: u16, value: u64| {
+            let at = usize::from(at) / 4;
+            (words[at], words[at + 1]) = (value as u32, (value >> 32) as u32);
         };
-        let blocks = [
-            block(&|mut out| long_mode(&confinement, &entry, &mut out)),
-            block(&|mut out| real_mode(&confinement, &mut out)),
-        ];
+        long_mode(&confinement, &entry, &mut |at, value| write(&mut blocks[0], at, value));
+        real_mode(&confinement, &mut |at, value| write(&mut blocks[1], at, value));
         for words in &blocks {
             for (word, bit, name) in LEFT_TO_GUESTS {
                 assert_eq!(words[usize::from(word) / 4] >> bit & 1, 0, "{name}");
