@@ -187,6 +187,7 @@ global_asm!(
     "mov r11, [rsp + {LEFT_RFLAGS}]",
     "mov rsp, [rsp + {LEFT_RSP}]",
     "mark {left}",
+    "mark {done}",
     "sysretq",
     // All registers.
     "3:",
@@ -196,11 +197,13 @@ global_asm!(
     "pop rcx",
     "lea rsp, [rsp + {LEFT_RIP} - 16]",
     "mark {left}",
+    "mark {done}",
     "iretq",
     // Nobody can run: until an interrupt, whose entry comes back here.
     "2:",
     "lea rsp, [rip + {stack} + {size}]",
     "mark {left}",
+    "mark {done}",
     // Whom this wakes ends it.
     "mark {asleep}",
     "sti",
@@ -277,6 +280,7 @@ global_asm!(
     ".set vector, vector + 1",
     ".endr",
     "6:",
+    "mark {device_came}",
     "mark {entered}",
     "mark {came}",
     "push [rsp]",
@@ -304,6 +308,8 @@ global_asm!(
     left = const marker(END | id::KERNEL_ENTRY),
     asleep = const marker(BEGIN | id::CHANNEL_WAKE),
     came = const marker(VALUE | id::KERNEL_INTERRUPT),
+    device_came = const marker(BEGIN | id::KERNEL_DEVICE),
+    done = const marker(END | id::KERNEL_DEVICE),
     scratch = sym SCRATCH,
     nmis = sym NMIS,
     double_fault = const DOUBLE_FAULT,

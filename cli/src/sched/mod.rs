@@ -38,6 +38,9 @@ pub struct Row {
     pub blocking: Option<Blocking>,
     /// Its response time in nanoseconds, if it is a server.
     pub response: Option<Result<u64, Refusal>>,
+    /// What others' timers, interrupts and doorbells take of its budget at most, in nanoseconds, if it has a response
+    /// time.
+    pub entered: Option<u64>,
     /// The longest from release to end that was simulated, in nanoseconds.
     pub seen: Option<u64>,
     /// What it waits for that the response time does not count.
@@ -70,6 +73,7 @@ impl<'a> Report<'a> {
             share: kernel.share(context),
             blocking: analysis.blocking(context),
             response: kernel.is_server(context).then(|| analysis.response(context)),
+            entered: kernel.is_server(context).then(|| analysis.entered(context).ok()).flatten(),
             seen: simulated.longest(context),
             unanalysed: analysis.unanalysed(context),
         };

@@ -103,11 +103,20 @@ fn remarks(out: &mut String, report: &Report<'_>) {
         ));
     }
     for index in (0..report.rows.len()).filter(|index| report.kernel.is_interrupted(*index)) {
-        let each = show(report.kernel.overhead);
+        let each = show(report.kernel.entry);
         out.push_str(&format!(
             "counted: 2 interrupts for {}, {each} each, in the time of each other context\n",
             name(index)
         ));
+    }
+    for (index, row) in report.rows.iter().enumerate() {
+        if let Some(entered) = row.entered.filter(|time| *time > 0) {
+            out.push_str(&format!(
+                "its budget: {} of {}'s can go to timers and interrupts of others\n",
+                show(entered),
+                name(index)
+            ));
+        }
     }
     if report.kernel.connects() {
         out.push_str("not counted: doorbells of channels made at run time, one for each that is made, armed or closed\n");

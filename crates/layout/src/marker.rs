@@ -245,6 +245,8 @@ ids! {
     KERNEL_ENTRY = 0x093 "kernel.entry";
     /// Kernel: a device's interrupt, or a channel's, was taken.
     KERNEL_INTERRUPT = 0x094 "kernel.interrupt";
+    /// `KERNEL_ENTRY`, of such an interrupt. Other entries end it, too, where none has begun.
+    KERNEL_DEVICE = 0x095 "kernel.interrupt_entry";
 }
 
 /// The bytes of a marker.

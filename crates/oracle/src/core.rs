@@ -148,6 +148,8 @@ pub struct Core {
     running: Option<usize>,
     /// Time that interrupts have yet to take of the core, on nobody's account.
     taken: Time,
+    /// The next doorbell.
+    bell: Time,
     seen: Seen,
 }
 
@@ -164,6 +166,7 @@ impl Default for Core {
             now: 0,
             running: None,
             taken: 0,
+            bell: 0,
             seen: Seen::default(),
         }
     }
@@ -224,11 +227,16 @@ impl Core {
         }
         self.holders = [None; MOST];
         (self.turns, self.now, self.running, self.taken) = (0, 0, None, 0);
+        self.bell = if set.doorbell.is_some() { 0 } else { NEVER };
         self.seen.clear();
     }
 
     /// Releases, interrupts and ends of sleep that are due.
     fn arrive(&mut self, set: &Set) {
+        if let Some((every, length)) = set.doorbell.filter(|_| self.bell <= self.now) {
+            self.taken += length;
+            self.bell += every;
+        }
         for n in 0..self.players.len() {
             let thread = &set.threads[n];
             let player = &mut self.players[n];
@@ -239,7 +247,7 @@ impl Core {
                     // Until the driver has acknowledged one there is no further one: that waits, and comes then.
                     let works = player.state != State::Idle && player.client.is_none();
                     player.comes |= works;
-                    self.taken += if works || player.pending > 0 { 0 } else { 2 * set.overhead };
+                    self.taken += if works || player.pending > 0 { 0 } else { 2 * set.entry };
                     player.pending = thread.interrupt;
                     if player.state == State::Idle {
                         self.take_up(n, set);
@@ -522,7 +530,7 @@ impl Core {
             let player = &mut self.players[driver];
             let work = std::mem::take(&mut player.pending);
             let comes = std::mem::take(&mut player.comes) && work > 0;
-            self.taken += if comes { 2 * set.overhead } else { 0 };
+            self.taken += if comes { 2 * set.entry } else { 0 };
             if work == 0 {
                 return self.stop(driver, State::Idle);
             }
@@ -542,7 +550,7 @@ impl Core {
 
     /// Time passes until something happens.
     fn pass(&mut self, set: &Set, end: Time) {
-        let mut until = end.min(self.now.saturating_add(self.stride));
+        let mut until = end.min(self.now.saturating_add(self.stride)).min(self.bell);
         for (player, thread) in self.players.iter().zip(&set.threads) {
             let at = match player.state {
                 State::Asleep(until) => until,

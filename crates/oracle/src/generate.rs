@@ -107,7 +107,15 @@ struct Maker<'a> {
 
 impl Maker<'_> {
     fn set(mut self) -> Set {
-        self.set.overhead = if self.features.overhead { TICK } else { 0 };
+        if self.features.overhead {
+            // An entry can be longer than an activation.
+            (self.set.overhead, self.set.entry) = (TICK, self.random.between(1, 3) * TICK);
+        }
+        if self.features.overhead && self.random.percent(25) {
+            // As often as it may be, and a little longer than the kernel's own work.
+            let (every, length) = (self.random.between(20, 100), self.random.between(1, 3));
+            self.set.doorbell = Some((every * TICK, length * TICK));
+        }
         self.threads();
         for _ in 0..self.features.servers {
             // Most say how long they take; which are those is decided before jobs are made to fit.
@@ -184,10 +192,11 @@ impl Maker<'_> {
             share = share.max((300 * TICK).div_ceil(shortest));
         }
         let period = TICK * self.random.between(shortest / TICK, longest / TICK);
-        // Where the kernel takes time, its entries do. A driver does more for an interrupt than these take.
+        // A driver does at least as much for interrupts as their entries take, which are two.
         let overhead = self.features.overhead;
         let interrupts = !own && self.random.percent(if overhead { 60 } else { 20 });
-        let least = if overhead { 2 } else { 1 };
+        let entries = 2 * self.set.entry / TICK;
+        let (least, most) = if overhead { (entries, entries + 1) } else { (1, 3) };
         // One with a context of a thread's is asked in the same way, and works at its own priority.
         let policy = if own { Policy::Sporadic } else { Policy::Pibs(share as u32 * 10_000) };
         let calls = self.features.inside && !own && self.random.percent(10);
@@ -207,7 +216,7 @@ impl Maker<'_> {
             },
             job,
             serves: true,
-            interrupt: if interrupts { TICK * self.random.between(least, 3) } else { 0 },
+            interrupt: if interrupts { TICK * self.random.between(least, most) } else { 0 },
         });
     }
 

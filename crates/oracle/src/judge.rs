@@ -51,7 +51,10 @@ impl Verdict {
 /// A set as a manifest would describe it: a program for each thread, with the rights that its jobs use.
 #[must_use]
 pub fn kernel(set: &Set) -> Kernel {
-    let mut kernel = Kernel { overhead: set.overhead, ..Kernel::default() };
+    let mut kernel = Kernel { overhead: set.overhead, entry: set.entry, ..Kernel::default() };
+    if let Some((every, length)) = set.doorbell {
+        (kernel.doorbells, kernel.doorbell) = (vec![every], length);
+    }
     let rights = Rights::of(set);
     for (n, thread) in set.threads.iter().enumerate() {
         let serves = rights.drivers[n].into_iter().collect();
@@ -64,8 +67,8 @@ pub fn kernel(set: &Set) -> Kernel {
             Some(n),
         );
         kernel.contexts.push(context(n, thread));
-        // Where the kernel takes no time, interrupts take none of others.
-        if thread.interrupt > 0 && set.overhead > 0 {
+        // Where an entry takes no time, interrupts take none of others.
+        if thread.interrupt > 0 && set.entry > 0 {
             let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
             let device = Driven::Device(0);
             kernel.programs[n].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });

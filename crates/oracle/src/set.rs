@@ -89,6 +89,10 @@ pub struct Set {
     pub servers: Vec<Server>,
     /// Time of the kernel when a thread begins to use a refill, charged to it.
     pub overhead: Time,
+    /// Time of the kernel for an interrupt, charged to nobody: who runs has it later.
+    pub entry: Time,
+    /// Doorbells of somebody else's right over the core's life: how far they are apart, and how long each takes.
+    pub doorbell: Option<(Time, Time)>,
 }
 
 impl std::fmt::Display for Set {
@@ -112,7 +116,11 @@ impl std::fmt::Display for Set {
         for (n, s) in self.servers.iter().enumerate() {
             writeln!(f, "  server {n}: priority {}, longest {:?}", s.priority, s.longest)?;
         }
-        write!(f, "  overhead {}", self.overhead)
+        write!(
+            f,
+            "  overhead {}, entry {}, doorbells {:?}",
+            self.overhead, self.entry, self.doorbell
+        )
     }
 }
 

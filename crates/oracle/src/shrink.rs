@@ -54,6 +54,9 @@ fn smaller(set: &Set) -> Vec<Set> {
     if set.overhead > 0 {
         all.push(Set { overhead: 0, ..set.clone() });
     }
+    if set.entry > 0 {
+        all.push(Set { entry: 0, ..set.clone() });
+    }
     all
 }
 

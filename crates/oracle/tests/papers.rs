@@ -29,7 +29,7 @@ fn slices(
     starts: &[Time],
     end: Time,
 ) -> Vec<(usize, Time, Time)> {
-    let set = Set { threads, servers: servers.to_vec(), overhead: 0 };
+    let set = Set { threads, servers: servers.to_vec(), ..Set::default() };
     let mut core = Core::default();
     core.slices = Some(Vec::new());
     let patterns: Vec<_> =

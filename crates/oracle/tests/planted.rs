@@ -228,6 +228,31 @@ fn for_which_period_a_driver_works() {
     assert!(late(Class::Direct, Rules::KERNEL, change).missed > 5);
 }
 
+/// Doorbells of others' rights come in the time of whoever runs.
+#[test]
+fn doorbells() {
+    let campaign = Campaign { admitted: 2_000, ..campaign(Rules::KERNEL) };
+    let counts = campaign.class_told(Class::Overhead, |set: &Set| {
+        let mut kernel = judge::kernel(set);
+        kernel.doorbells.clear();
+        kernel
+    });
+    println!("{counts}");
+    assert!(counts.missed > 5);
+}
+
+/// An entry is no activation, whose time is another one.
+#[test]
+fn how_long_an_entry_takes() {
+    let campaign = Campaign { admitted: 4_000, ..campaign(Rules::KERNEL) };
+    let counts = campaign.class_told(Class::Overhead, |set: &Set| {
+        let kernel = judge::kernel(set);
+        Kernel { entry: 0, ..kernel }
+    });
+    println!("{counts}");
+    assert!(counts.missed > 0);
+}
+
 /// Interrupts enter the kernel in others' time.
 #[test]
 fn entries_of_interrupts() {

@@ -7,6 +7,8 @@ use bulkhead_oracle::{
 /// The same with times of a few ticks, so that each can be played.
 fn in_ticks(mut set: Set) -> Set {
     set.overhead /= TICK;
+    set.entry /= TICK;
+    set.doorbell = set.doorbell.map(|(every, length)| (every / TICK, length / TICK));
     for thread in &mut set.threads {
         thread.budget /= TICK;
         thread.period /= TICK;

@@ -8,7 +8,7 @@ use crate::rows::Row;
 use crate::{Failure, build};
 use bulkhead_layout::marker::id;
 use bulkhead_plan::Guest;
-use bulkhead_plan::kernel::Policy;
+use bulkhead_plan::kernel::{ENTRY, Policy};
 use bulkhead_qemu::counts::Distribution;
 use std::process::Command;
 
@@ -89,6 +89,7 @@ pub fn flood() -> Found {
     let armings =
         armings(&under.outcome.consoles.iter().map(ToString::to_string).collect::<String>())?;
     let (late, idle, most) = latest(&under, &calm)?;
+    let entry = span(&under, id::KERNEL_DEVICE)?;
     let exits = under.counts.exits().map_or(0, |exits| exits.n);
     let late = |name| {
         Figure::new(Row::new(name, "ns", late as f64).against(idle as f64))
@@ -103,6 +104,9 @@ pub fn flood() -> Found {
         ))
         .must(Must::AtMost(1.0))
         .note(format!("{interrupts} interrupts, {armings} armings, {exits} exits of the sender")),
+        Figure::new(Row::new("kernel.bell_entry", "instructions", entry.max as f64))
+            .must(Must::AtMost(ENTRY as f64))
+            .note(format!("the longest of {}", entry.n)),
         late("channel.flood_late"),
         late("flight.jitter_right_bells"),
     ])

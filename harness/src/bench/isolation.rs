@@ -6,11 +6,14 @@ use super::system::{Ran, System};
 use crate::Failure;
 use crate::rows::Row;
 use bulkhead_layout::marker::id;
+use bulkhead_plan::kernel::ENTRY;
 use bulkhead_qemu::counts::Distribution;
 
 /// Seconds of flight under a storm, and milliseconds of the storm's driver.
 const FLIGHT: u64 = 2;
 const STORM: u64 = 1_900;
+/// Nanoseconds of a storm whose driver does nothing.
+const ENTRIES: u64 = 900_000_000;
 /// The driver's U, and what the theorem leaves it in a window of a period: (2-U)·U, %.
 const SHARE: f64 = 5.0;
 const WINDOW: f64 = 9.75;
@@ -68,6 +71,37 @@ pub fn storm() -> Found {
         Figure::new(Row::new("flight.storm_missed", "releases", missed as f64))
             .must(Must::AtMost(0.0))
             .note(format!("of {}", work.n)),
+    ])
+}
+
+/// What interrupts of a driver that does nothing with them take of others' time: the longest entry of the kernel, its
+/// monitor's work for masks included, against what the admission counts for one; and all of them against the driver's
+/// own time, as which it counts them once more.
+pub fn entries() -> Found {
+    const KERNEL: &str = "kind = \"kernel\"";
+    let ran = System::new("../../tests/kernel/storm", "storm-entries")
+        .one_core()
+        .changed(KERNEL, format!("{KERNEL}, kernel = \"artifact:kernel-marked\""))
+        .changed(
+            "millis=900 share=50000 period=1000000",
+            format!("millis={} work=0", ENTRIES / 1_000_000),
+        )
+        .run()?;
+    let entry = ran.counts.span(id::KERNEL_DEVICE).filter(|spans| spans.n > 1_000);
+    let entry = entry.ok_or("too few interrupts")?;
+    // Millionths of the storm's length.
+    let own = value(&ran, id::STORM_SHARE)? * (ENTRIES / 1_000_000) as f64;
+    let note = format!(
+        "{} to {} in {} interrupts, median {}",
+        entry.min, entry.max, entry.n, entry.median
+    );
+    Ok(vec![
+        Figure::new(Row::new("kernel.interrupt_entry", "instructions", entry.max as f64))
+            .must(Must::AtMost(ENTRY as f64))
+            .note(note),
+        Figure::new(Row::new("kernel.interrupt_share", "of its driver", entry.sum as f64 / own))
+            .must(Must::AtMost(1.0))
+            .note(format!("{} ns of entries, {own} ns of a driver without work", entry.sum)),
     ])
 }
 

@@ -54,7 +54,7 @@ impl Analysis<'_> {
         let drivers = (0..self.kernel.contexts.len())
             .filter(|other| *other != context && self.interrupted[*other])
             .count() as u64;
-        drivers.saturating_mul(2).saturating_mul(self.kernel.overhead)
+        drivers.saturating_mul(2).saturating_mul(self.kernel.entry)
     }
 
     /// Time of doorbells of others' rights within a time, wherever it begins.
@@ -62,6 +62,30 @@ impl Analysis<'_> {
         let most = |every: &u64| (time / every.max(&1)).saturating_add(1);
         let count = self.kernel.doorbells.iter().map(most).fold(0, u64::saturating_add);
         count.saturating_mul(self.kernel.doorbell)
+    }
+
+    /// Time that others' timers, interrupts and doorbells take of a context's own budget, at most, until it is used up:
+    /// the kernel charges an entry to whoever runs. A job has the rest of the budget.
+    ///
+    /// # Errors
+    /// As [`Analysis::response`].
+    pub fn entered(&self, context: usize) -> Result<u64, Refusal> {
+        let (kernel, own, response) = (self.kernel, self.floor(context), self.response(context)?);
+        let mut sum = self.entries(context).saturating_add(self.doorbells(response));
+        // Each activation of one above comes by a timer or a call, and goes by a switch back: the overhead has both.
+        for n in self.above(context) {
+            let (period, late) = (kernel.contexts[n].period(), self.arrears(context, n)?);
+            let switches = kernel.overhead.saturating_mul(kernel.contexts[n].activations.into());
+            let demand = if self.interrupted[n] { self.demand(n, false) } else { 0 };
+            let times = response.saturating_add(late).div_ceil(period.max(1));
+            sum = sum.saturating_add(times.saturating_mul(switches.saturating_add(demand)));
+        }
+        // An activation of a driver takes as much of its own budget, at least, and so do its interrupts.
+        if kernel.overhead > 0 || kernel.entry > 0 {
+            let devices = (0..kernel.contexts.len()).map(|n| self.device(n, own, response));
+            sum = devices.fold(sum, u64::saturating_add);
+        }
+        Ok(sum)
     }
 
     /// Time that a context with a budget takes in a period; `entries`: with those of the interrupts that it serves.

@@ -113,6 +113,32 @@ fn the_kernels_work_counts() {
     assert_eq!(sum.sum.above(sum.limit).to_string(), "3.99729 %");
 }
 
+/// Of a budget: what timers of those above, a driver's activations, its interrupts and others' doorbells take.
+#[test]
+fn entries_are_charged_to_whoever_runs() {
+    let mut kernel = figure_7();
+    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(0)]);
+    kernel.overhead = 2;
+    kernel.contexts[0].activations = 2;
+    // Within 39: two activations of the first, 2 each; the driver's 2 and floor((39 - 2) / 25).
+    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(4 + 3)]);
+    // Two entries of interrupts before the driver runs, and as much again while it does.
+    let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
+    let device = Driven::Device(0);
+    kernel.programs[2].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });
+    (kernel.overhead, kernel.contexts[0].activations, kernel.contexts[1].activations) = (1, 1, 0);
+    kernel.entry = 1;
+    let response = look(&kernel).response(1).unwrap();
+    assert!(response < 40, "{response}");
+    let driver = 2 + (response - 2) / 25;
+    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(2), Ok(2 + 1 + 2 * driver)]);
+    (kernel.doorbells, kernel.doorbell) = (vec![1_000], 1);
+    assert_eq!(look(&kernel).entered(0), Ok(2 + 1));
+    // Entries take their time where activations take none.
+    (kernel.overhead, kernel.doorbell) = (0, 0);
+    assert_eq!(look(&kernel).entered(0), Ok(2));
+}
+
 #[test]
 fn who_has_no_guarantee_is_not_refused() {
     let mut kernel = figure_7();
@@ -447,14 +473,14 @@ fn doorbells_of_rights_count() {
 #[test]
 fn interrupts_for_a_driver_below_count_twice() {
     let mut kernel = kernel();
-    kernel.overhead = 2;
+    (kernel.overhead, kernel.entry) = (2, 3);
     kernel.active(server(10, 100), 5, &[]);
     kernel.active(server(10, 1_000), 1, &[]);
     assert_eq!(look(&kernel).response(0), Ok(12));
     let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
     let device = Driven::Device(0);
     kernel.programs[1].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });
-    assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 2));
+    assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 3));
     // Its own are in its own account, twice.
     assert_eq!(look(&kernel).response(1), Ok(2 * 12 + 12));
     // A channel's doorbell is such an interrupt, too.
@@ -462,7 +488,7 @@ fn interrupts_for_a_driver_below_count_twice() {
     assert_eq!(look(&kernel).response(0), Ok(12));
     let signal = Some(Signal { notification: 0, bits: 1 });
     kernel.programs[1].channels.push(ChannelUse { channel: 0, write: false, signal });
-    assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 2));
+    assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 3));
     // The entry for it comes in its own budget, or while it waits.
     assert_eq!(look(&kernel).response(1), Ok(12 + 12));
     assert!(!kernel.connects());

@@ -25,6 +25,7 @@ pub fn kernel(
         file,
         admission: test(admission),
         overhead: plan::OVERHEAD,
+        entry: plan::ENTRY,
         doorbell: doorbell(cx, sandbox, &doorbells),
         doorbells,
         trace: super::trace(sandbox).and_then(|text| size::parse(text).ok()).unwrap_or(0),
