@@ -3,23 +3,22 @@
 //! (docs/decisions/0008-cpuid.md).
 
 use crate::core::{Core, config, slice};
-use crate::exit::{TWO_BYTES, skip};
+use crate::exit::TWO_BYTES;
 use crate::life;
-use crate::record::count;
+use crate::outcome::Outcome;
 use bulkhead_resident::monitor::Leaf;
 use bulkhead_resident::report::Cause;
 use bulkhead_resident_x86::vmcb;
 
-pub fn handle(core: Core) -> bool {
-    count(core, Cause::Cpuid);
+pub fn handle(core: Core) -> Outcome {
     let (vmcb, frame) = (core.vmcb(), core.frame);
     if vmcb.cpl() == 3 {
         let low = vmcb.get(vmcb::INTERCEPT_LOW);
         vmcb.set(vmcb::INTERCEPT_LOW, low & !(vmcb::INTERCEPT_CPUID << 32));
         // Intercepts changed: their clean bit is bit 0.
         vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !1);
-        life::steady(core);
-        return false;
+        life::steady(core, Cause::Cpuid);
+        return Outcome::resume(Cause::Cpuid);
     }
     let (leaf, sub) = (vmcb.get(vmcb::RAX) as u32, frame.rcx.get() as u32);
     let raw = bulkhead_cpu_x86::cpuid(leaf, sub);
@@ -35,5 +34,5 @@ pub fn handle(core: Core) -> bool {
     frame.rbx.set(u64::from(b));
     frame.rcx.set(u64::from(c));
     frame.rdx.set(u64::from(d));
-    skip(core, TWO_BYTES)
+    Outcome::skip(Cause::Cpuid, TWO_BYTES)
 }

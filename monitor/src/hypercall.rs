@@ -1,8 +1,9 @@
 //! Hypercalls ([`bulkhead_resident::hypercall`]).
 
 use crate::core::{Core, config, mailbox};
-use crate::exit::{VMMCALL, skip};
-use crate::record::{count, deny};
+use crate::exit::VMMCALL;
+use crate::outcome::Outcome;
+use crate::record::deny;
 use crate::{enforced, life, link, mail};
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use ::core::sync::atomic::Ordering;
@@ -11,39 +12,39 @@ use bulkhead_resident::report::{self, Cause, State};
 use bulkhead_resident_x86::vmcb;
 
 #[inline(always)]
-pub fn handle(core: Core) -> bool {
+pub fn handle(core: Core) -> Outcome {
     let vmcb = core.vmcb();
     let call = number(vmcb.get(vmcb::RAX), vmcb.cpl(), enforced);
     if call == NULL {
-        count(core, Cause::Hypercall);
         vmcb.set(vmcb::RAX, OK);
-        return skip(core, VMMCALL);
+        return Outcome::skip(Cause::Hypercall, VMMCALL);
     }
     decided(core, call, VMMCALL)
 }
 
 /// A call by an instruction of so many bytes that the guest's kernel let its caller make.
 #[inline(never)]
-pub fn decided(core: Core, call: u64, length: u64) -> bool {
+pub fn decided(core: Core, call: u64, length: u8) -> Outcome {
     let (config, frame) = (config(), core.frame);
     let [first, second] = [frame.rdi.get(), frame.rsi.get()];
     let wanted = decide(call, [first, second], config.sandboxes, &config.rights, enforced);
     if let Call::Denied(lacks) = wanted {
         // Both arguments are needed to say what would have granted it.
-        if deny(core, lacks, call, first.min(u64::from(u32::MAX)) | second << 32) {
-            return true;
-        }
+        let arguments = first.min(u64::from(u32::MAX)) | second << 32;
         core.vmcb().set(vmcb::RAX, DENIED);
-        return skip(core, length);
+        let refused = Outcome::skip(Cause::Denied, length);
+        return deny(core, lacks, call, arguments, refused);
     }
-    count(core, Cause::Hypercall);
     let result = match wanted {
         Call::Console(length) => console(core, length),
-        Call::Exit(code) => return life::end(core, State::Exited as u32, code),
-        Call::Restart => return life::end(core, State::Launching as u32, 0),
-        // What comes after it is steady state; the call itself is not.
+        Call::Exit(code) => {
+            life::leave(code);
+            return Outcome::end(Cause::Hypercall, State::Exited);
+        }
+        Call::Restart => return Outcome::end(Cause::Hypercall, State::Launching),
+        // What comes after it is steady state.
         Call::Ready => {
-            life::steady(core);
+            life::steady(core, Cause::Hypercall);
             OK
         }
         Call::Control(to, request) => mail::post(to, request),
@@ -53,7 +54,7 @@ pub fn decided(core: Core, call: u64, length: u64) -> bool {
         Call::Denied(_) => DENIED,
     };
     core.vmcb().set(vmcb::RAX, result);
-    skip(core, length)
+    Outcome::skip(Cause::Hypercall, length)
 }
 
 /// Appends bytes to this core's console ring.

@@ -2,15 +2,16 @@
 //! (docs/decisions/0012-guest-nmis.md, docs/decisions/0013-init-sipi.md).
 
 use crate::core::{Core, config, mailbox, shared_of};
-use crate::exit::{TWO_BYTES, done, skip};
+use crate::enforced;
+use crate::exit::TWO_BYTES;
+use crate::outcome::Outcome;
 use crate::record::deny;
-use crate::{enforced, life};
 use ::core::sync::atomic::Ordering;
 use bulkhead_cpu_x86::wrmsr;
 use bulkhead_resident::bell::Word;
 use bulkhead_resident::report::{Cause, State};
 use bulkhead_resident_x86::icr::{self, Ipi, To};
-use bulkhead_resident_x86::{msr, vmcb};
+use bulkhead_resident_x86::msr;
 
 /// Signals to a core, in [`crate::core::Local::signals`]: wait for a SIPI.
 pub const INIT: u32 = 1 << 8;
@@ -27,7 +28,7 @@ pub const END_STATE: u32 = 12;
 
 /// Decides on an ICR write that is not ordinary and carries it out.
 #[inline(never)]
-pub fn send(core: Core, value: u64) -> bool {
+pub fn send(core: Core, value: u64) -> Outcome {
     match icr::decide(&config().own, value) {
         // SAFETY: a fixed interrupt to cores of this sandbox.
         Ipi::Pass => unsafe { wrmsr(msr::X2APIC_ICR, value) },
@@ -45,13 +46,10 @@ pub fn send(core: Core, value: u64) -> bool {
                 // SAFETY: none; this is the mutation gate's build.
                 unsafe { wrmsr(msr::X2APIC_ICR, value) };
             }
-            if deny(core, condition, value, 0) {
-                return true;
-            }
-            return skip(core, TWO_BYTES);
+            return deny(core, condition, value, 0, Outcome::skip(Cause::Denied, TWO_BYTES));
         }
     }
-    done(core, Cause::Ipi)
+    Outcome::skip(Cause::Ipi, TWO_BYTES)
 }
 
 /// Calls with number and x2APIC ID of each of these cores of the sandbox.
@@ -112,23 +110,23 @@ pub fn interrupt(icr: u64) {
     };
 }
 
-/// Handles this core's signals. True: the guest starts afresh.
-pub fn receive(core: Core) -> bool {
+/// Takes this core's signals, at a doorbell that counts for `cause`.
+///
+/// # Errors
+/// The outcome, where other cores of the sandbox have decided it. Else, true: one of them has sent the guest an NMI.
+pub fn receive(core: Core, cause: Cause) -> Result<bool, Outcome> {
     // INIT stays until the core has parked, or a SIPI meanwhile would be dropped.
     let signals = &core.local().shared.signals;
     let signals = signals.fetch_and(INIT | STARTUP_BITS, Ordering::AcqRel);
     if signals & END != 0 && core.is_first() {
-        return life::end_first(core, signals >> END_STATE & 0xF);
-    }
-    if signals & NMI != 0 {
-        core.vmcb().set(vmcb::EVENT_INJ, vmcb::INJECT_NMI);
+        return Err(Outcome::end(cause, State::of(signals >> END_STATE & 0xF)));
     }
     if signals & INIT == 0 {
-        return false;
+        return Ok(signals & NMI != 0);
     }
-    if core.is_first() {
-        // The processor that boots does not wait for a SIPI (APM 16.5): a reset.
-        return life::end_first(core, State::Launching as u32);
-    }
-    life::park(core, 0)
+    // The processor that boots does not wait for a SIPI (APM 16.5): a reset.
+    Err(match core.is_first() {
+        true => Outcome::end(cause, State::Launching),
+        false => Outcome::park(cause),
+    })
 }

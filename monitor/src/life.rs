@@ -15,7 +15,7 @@ use bulkhead_resident::MAX_CORES;
 use bulkhead_resident::load::{HEAD, Head, PROGRAM_GPA, sum};
 use bulkhead_resident::map::{CORE_STRIDE, GUEST_VA};
 use bulkhead_resident::record::{Op, RecordMemory, play};
-use bulkhead_resident::report::{Condition, State};
+use bulkhead_resident::report::{Cause, Condition, State};
 use bulkhead_resident_x86::icr::{self, To};
 use bulkhead_resident_x86::{msr, vmcb};
 
@@ -71,12 +71,11 @@ pub extern "C" fn start(frame: &'static Frame) {
         asm!("clgi", options(nostack, nomem));
     }
     if !core.is_first() {
-        let _ = park(core, 0);
-        return;
+        return park(core, 0);
     }
     // No core is rung before it can take an NMI.
     assemble(core);
-    settle(core, config().begin);
+    settle(core, State::of(config().begin));
     launch(core);
 }
 
@@ -89,7 +88,7 @@ fn launch(core: Core) {
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     set!(restarts, u64::from(incarnation()));
     set!(loaded, 0);
-    state(State::Launching as u32);
+    state(State::Launching);
     let loaded = load();
     if loaded.is_none() {
         play(&mut Memory, slice::<Op>(config().launch), 0);
@@ -102,7 +101,7 @@ fn launch(core: Core) {
     }
     core.frame.rsi.set(config().argument);
     core.frame.rdi.set(u64::from(core.local().incarnation.get()));
-    state(State::Running as u32);
+    state(State::Running);
     set!(launch_tsc, rdtsc());
 }
 
@@ -194,29 +193,24 @@ unsafe fn fresh_extended_state(zeros: u64) {
     }
 }
 
-/// Ends the guest in a [`State`] and, sooner or later, starts it again. Always true.
-pub fn end(core: Core, then: u32, exit_code: u32) -> bool {
-    if core.is_first() {
-        set!(exit_code, exit_code);
-        return end_first(core, then);
-    }
-    // The first core leads; this one waits for the next life's SIPI.
-    if then == State::Exited as u32 {
-        set!(exit_code, exit_code);
-    }
-    ipi::signal(0, ipi::END | then << ipi::END_STATE);
-    park(core, core.local().incarnation.get() * 2 + 1)
+/// Leaves a guest's exit code in the report.
+pub fn leave(code: u32) {
+    set!(exit_code, code);
 }
 
-/// [`end`] on the first core.
-pub fn end_first(core: Core, then: u32) -> bool {
+/// Ends the guest's life in a state, and begins the next one, sooner or later.
+pub fn end(core: Core, then: State) {
+    if !core.is_first() {
+        // The first core leads; this one waits for the next life's SIPI.
+        ipi::signal(0, ipi::END | (then as u32) << ipi::END_STATE);
+        return park(core, core.local().incarnation.get() * 2 + 1);
+    }
     set!(violation_tsc, rdtsc());
     shared_of(0).life.fetch_add(1, Ordering::SeqCst);
     ipi::signal_each(core, To::Others, ipi::INIT);
     assemble(core);
     settle(core, then);
     launch(core);
-    true
 }
 
 /// How often the sandbox was restarted.
@@ -257,7 +251,7 @@ fn assemble(core: Core) {
 
 /// The sandbox cannot be started again.
 fn fail(core: Core) -> ! {
-    state(State::Failed as u32);
+    state(State::Failed);
     loop {
         nmi_sleep(&core.local().doorbell);
     }
@@ -265,20 +259,20 @@ fn fail(core: Core) -> ! {
 
 /// Waits in `then` if that is not a launch, and looks for requests whose NMI
 /// was taken on the way here: it will not come again.
-fn settle(core: Core, mut then: u32) {
+fn settle(core: Core, mut then: State) {
     loop {
-        if then != State::Launching as u32 {
+        if then != State::Launching {
             wait_for_start(core, then);
         }
         if !mail::stop_requested() {
             return;
         }
-        then = State::Stopped as u32;
+        then = State::Stopped;
     }
 }
 
 /// Sleeps in a state until a sandbox that may asks for a start.
-fn wait_for_start(core: Core, in_state: u32) {
+fn wait_for_start(core: Core, in_state: State) {
     state(in_state);
     while !mail::start_requested() {
         core.local().doorbell.set(0);
@@ -291,8 +285,8 @@ fn wait_for_start(core: Core, in_state: u32) {
 }
 
 /// Waits for a SIPI and makes the core ready for it. Not in the life `ended`, whose
-/// end this core has asked for; 0 is none. Always true.
-pub fn park(core: Core, ended: u32) -> bool {
+/// end this core has asked for; 0 is none.
+pub fn park(core: Core, ended: u32) {
     let (local, life) = (core.local(), &shared_of(0).life);
     quiet();
     let signals = loop {
@@ -325,7 +319,6 @@ pub fn park(core: Core, ended: u32) -> bool {
     let cs = vmcb.get(vmcb::CS) & !0xFFFF | vector << 8;
     vmcb.set(vmcb::CS, cs);
     vmcb.set(vmcb::CS + 8, vector << 12);
-    true
 }
 
 /// Silences this core's local APIC: no timer, no line, nothing pending, nothing
@@ -356,25 +349,27 @@ fn quiet() {
 }
 
 /// Sets the state where the host and other monitors look.
-pub fn state(state: u32) {
+pub fn state(state: State) {
     set!(state_tsc, rdtsc());
-    set!(state, state);
+    set!(state, state as u32);
     // SAFETY: the first core alone writes it; a core that has failed takes any value.
     let loaded = unsafe { read_volatile(addr_of_mut!((*report()).loaded)) };
-    let status = u64::from(state) | u64::from(incarnation()) << 8 | u64::from(loaded) << 40;
+    let status = state as u64 | u64::from(incarnation()) << 8 | u64::from(loaded) << 40;
     mailbox(config().sandbox).status.store(status, Ordering::Release);
 }
 
-/// The guest has booted on this core: exits count as steady from here on. Once
+/// The guest has booted on this core: exits count as steady after this one, which counts for `cause`. Once
 /// a life, so that a guest cannot hide its exits.
-pub fn steady(core: Core) {
+pub fn steady(core: Core, cause: Cause) {
     let counters = core.counters();
     // SAFETY: this core's own counters.
     unsafe {
         let since = addr_of_mut!((*counters).steady_tsc);
         if read_volatile(since) == 0 {
             let exits = read_volatile(addr_of_mut!((*counters).exits));
-            write_volatile(addr_of_mut!((*counters).boot_exits), exits);
+            let mut boot = exits;
+            boot[cause as usize] += 1;
+            write_volatile(addr_of_mut!((*counters).boot_exits), boot);
             write_volatile(since, rdtsc());
         }
     }

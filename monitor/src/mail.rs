@@ -2,9 +2,9 @@
 //! sender writes ([`bulkhead_resident::mail`]). Nobody waits for an answer: it shows in the other's status.
 
 use crate::core::{Core, config, mailbox, report, slice};
-use crate::record::count;
+use crate::outcome::Outcome;
 use crate::vmrun::nmi_window;
-use crate::{enforced, ipi, life, link};
+use crate::{enforced, ipi, link};
 use ::core::ptr::{addr_of_mut, write_volatile};
 use ::core::sync::atomic::{AtomicU64, Ordering};
 use bulkhead_cpu_x86::rdtsc;
@@ -14,26 +14,35 @@ use bulkhead_resident::mail::{self, Effect, Way};
 use bulkhead_resident::monitor::Clock;
 use bulkhead_resident::report::{Cause, State};
 use bulkhead_resident_x86::icr::is_aim;
+use bulkhead_resident_x86::vmcb;
 
-/// An NMI came, or may have: looks into signals and, on the first core, into the
-/// mailboxes. True: the guest starts afresh.
-pub fn doorbell(core: Core, cause: Cause) -> bool {
-    count(core, cause);
+/// Looks into signals and, on the first core, into the mailboxes: an NMI came, or may have.
+pub fn doorbell(core: Core, cause: Cause) -> Outcome {
     // It is still pending: take it. One that comes later causes an exit again.
     nmi_window();
     core.local().doorbell.set(0);
-    if ipi::receive(core) {
-        return true;
-    }
+    let nmi = match ipi::receive(core, cause) {
+        Ok(nmi) => nmi,
+        Err(outcome) => return outcome,
+    };
     link::look(core);
+    match asked(core) {
+        Some(state) => Outcome::end(cause, state),
+        None if nmi => Outcome::inject(cause, vmcb::NMI),
+        None => Outcome::resume(cause),
+    }
+}
+
+/// State in which other sandboxes' requests end the guest's life, if one does; the first core looks.
+fn asked(core: Core) -> Option<State> {
     if !core.is_first() {
-        return false;
+        return None;
     }
     tally();
     match requested(true) {
-        0 => false,
-        CONTROL_STOP => life::end(core, State::Stopped as u32, 0),
-        _ => life::end(core, State::Launching as u32, 0),
+        0 => None,
+        CONTROL_STOP => Some(State::Stopped),
+        _ => Some(State::Launching),
     }
 }
 

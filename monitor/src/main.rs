@@ -28,6 +28,7 @@ mod memory;
 #[cfg(feature = "devices")]
 mod mmio;
 mod msr;
+mod outcome;
 #[cfg(feature = "devices")]
 mod pci;
 #[cfg(not(feature = "devices"))]

@@ -2,7 +2,8 @@
 
 use crate::core::{Core, config};
 use crate::memory::{FETCH, FINAL, WRITE};
-use crate::record::{count, deny_register};
+use crate::outcome::Outcome;
+use crate::record::deny_register;
 use crate::{enforced, ioapic, pci};
 use ::core::ptr::read_volatile;
 use bulkhead_mmio::{Access, Bytes, Memory, Registers, State, decode, fetch};
@@ -11,10 +12,9 @@ use bulkhead_resident::monitor::Ram;
 use bulkhead_resident::report::Cause;
 use bulkhead_resident_x86::vmcb;
 
-/// Answers an access at an address, with EXITINFO1; true: the guest starts afresh. `None`: nobody answers there, or
-/// what was executed is no MOV.
+/// Answers an access at an address, with EXITINFO1. `None`: no register lies there, or the instruction is no MOV.
 #[inline(always)]
-pub fn answer(core: Core, address: u64, error: u64) -> Option<bool> {
+pub fn answer(core: Core, address: u64, error: u64) -> Option<Outcome> {
     let vmcb = core.vmcb();
     let known =
         error & (FINAL | FETCH) == FINAL && (pci::answers(address) || ioapic::answers(address));
@@ -23,23 +23,25 @@ pub fn answer(core: Core, address: u64, error: u64) -> Option<bool> {
     let same = |a: &Access| a.written(&core).is_some() == (error & WRITE != 0);
     let access = access.filter(|a| same(a) || !enforced("decoder-direction"))?;
     let write = access.written(&core);
-    count(core, if pci::rings(address) { Cause::Ring } else { Cause::Config });
+    let done = Outcome::resume(if pci::rings(address) { Cause::Ring } else { Cause::Config });
     let result = match ioapic::answers(address) {
         true => ioapic::access(address, access.size, write),
         false => pci::access(address, access.size, write).map(|done| done.map_err(|_| address)),
     };
-    let value = match result {
-        Some(Ok(value)) => value,
-        Some(Err(register)) if deny_register(core, register, write) => return Some(true),
-        Some(Err(_)) => u64::MAX,
+    let (value, outcome) = match result {
+        Some(Ok(value)) => (value, done),
+        Some(Err(register)) => {
+            let harmless = Outcome::resume(Cause::Denied);
+            (u64::MAX, deny_register(core, register, write, harmless))
+        }
         // The instruction comes again.
-        None => return Some(false),
+        None => return Some(done),
     };
     let mut registers = core;
     access.complete(&mut registers, value);
     vmcb.set(vmcb::RIP, state(core).next_rip(access.length));
     vmcb.set(vmcb::INTERRUPT_SHADOW, 0);
-    Some(false)
+    Some(outcome)
 }
 
 /// What the guest executed, if it is a MOV.

@@ -1,7 +1,8 @@
 //! MSR accesses that the permission map does not let through.
 
 use crate::core::{Core, config, slice};
-use crate::exit::done;
+use crate::exit::TWO_BYTES;
+use crate::outcome::Outcome;
 use crate::{enforced, ipi, record};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_resident::monitor::Quiet;
@@ -9,7 +10,7 @@ use bulkhead_resident::report::{Cause, Condition};
 use bulkhead_resident_x86::{icr, msr, vmcb};
 
 #[inline(always)]
-pub fn handle(core: Core) -> bool {
+pub fn handle(core: Core) -> Outcome {
     let vmcb = core.vmcb();
     let register = core.frame.rcx.get() as u32;
     let value = core.frame.rdx.get() << 32 | vmcb.get(vmcb::RAX) & 0xFFFF_FFFF;
@@ -19,7 +20,7 @@ pub fn handle(core: Core) -> bool {
         if icr::is_ordinary(&config().own, value) {
             // SAFETY: a fixed interrupt to a core of this sandbox.
             unsafe { wrmsr(msr::X2APIC_ICR, value) };
-            return done(core, Cause::Ipi);
+            return Outcome::skip(Cause::Ipi, TWO_BYTES);
         }
         return ipi::send(core, value);
     }
@@ -28,7 +29,7 @@ pub fn handle(core: Core) -> bool {
 
 /// Everything but an ICR write: out of its way.
 #[inline(never)]
-fn other(core: Core, register: u32, written: Option<u64>) -> bool {
+fn other(core: Core, register: u32, written: Option<u64>) -> Outcome {
     let vmcb = core.vmcb();
     let found = match register {
         // SVME is the monitor's; a guest has no SVM.
@@ -38,7 +39,7 @@ fn other(core: Core, register: u32, written: Option<u64>) -> bool {
     };
     match (written, found) {
         (Some(value), _) if (msr::X2APIC_LVT..=msr::X2APIC_LVT_LAST).contains(&register) => {
-            return lvt(core, register, value);
+            return lvt(register, value);
         }
         (Some(value), _) if register == msr::EFER => return efer(core, value),
         // What is absent takes any value, what is there its own.
@@ -49,11 +50,11 @@ fn other(core: Core, register: u32, written: Option<u64>) -> bool {
         }
         _ => return refuse(core, register, written),
     }
-    done(core, Cause::Msr)
+    Outcome::skip(Cause::Msr, TWO_BYTES)
 }
 
 /// A write to a local vector table register.
-fn lvt(core: Core, register: u32, value: u64) -> bool {
+fn lvt(register: u32, value: u64) -> Outcome {
     let value = if enforced("lvt-delivery-mode") {
         icr::lvt(register, value, cpuid(1, 0).ecx & 1 << 24 != 0)
     } else {
@@ -61,7 +62,7 @@ fn lvt(core: Core, register: u32, value: u64) -> bool {
     };
     // SAFETY: a fixed interrupt of this core's own, or masked.
     unsafe { wrmsr(register, value) };
-    done(core, Cause::Lvt)
+    Outcome::skip(Cause::Lvt, TWO_BYTES)
 }
 
 /// The register with the sandbox's own idea of the processor that boots (bit 8).
@@ -74,7 +75,7 @@ fn apic_base(core: Core) -> u64 {
 
 /// EFER is the guest's own but for SVME, which VMRUN needs and a guest must not
 /// have. LMA is the processor's; LME may not change while paging is on (APM 14.6.1).
-fn efer(core: Core, value: u64) -> bool {
+fn efer(core: Core, value: u64) -> Outcome {
     const PG: u64 = 1 << 31;
     let vmcb = core.vmcb();
     let old = vmcb.get(vmcb::EFER);
@@ -86,13 +87,12 @@ fn efer(core: Core, value: u64) -> bool {
         return refuse(core, msr::EFER, Some(value));
     }
     if changed & vmcb::EFER_LME != 0 && vmcb.get(vmcb::CR0) & PG != 0 {
-        vmcb.set(vmcb::EVENT_INJ, vmcb::GP);
-        return false;
+        return Outcome::inject(Cause::Msr, vmcb::GP);
     }
     vmcb.set(vmcb::EFER, value & known | old & vmcb::EFER_LMA | vmcb::EFER_SVME);
     // Control registers and EFER changed: their clean bit is bit 5.
     vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
-    done(core, Cause::Msr)
+    Outcome::skip(Cause::Msr, TWO_BYTES)
 }
 
 /// Bits of EFER that a guest may set on this processor.
@@ -105,7 +105,8 @@ fn efer_known() -> u64 {
 }
 
 /// Denied: a record, and #GP as from a register that does not exist.
-fn refuse(core: Core, register: u32, written: Option<u64>) -> bool {
+fn refuse(core: Core, register: u32, written: Option<u64>) -> Outcome {
     let condition = if written.is_some() { Condition::MsrWrite } else { Condition::MsrRead };
-    record::refuse(core, condition, u64::from(register), written.unwrap_or(0), vmcb::GP)
+    let absent = Outcome::inject(Cause::Denied, vmcb::GP);
+    record::deny(core, condition, u64::from(register), written.unwrap_or(0), absent)
 }

@@ -5,8 +5,9 @@
 /// Nobody answers.
 pub mod mmio {
     use crate::core::Core;
+    use crate::outcome::Outcome;
 
-    pub fn answer(_: Core, _: u64, _: u64) -> Option<bool> {
+    pub fn answer(_: Core, _: u64, _: u64) -> Option<Outcome> {
         None
     }
 }

@@ -1,30 +1,38 @@
 //! Counters, records of denied accesses, and what follows them.
 
 use crate::core::{Core, config, here, report};
+use crate::outcome::Outcome;
 use crate::{ioapic, life};
 use ::core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use bulkhead_cpu_x86::rdtsc;
-use bulkhead_resident::report::{CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST, State};
+use bulkhead_resident::report::{
+    CAUSES, CONDITIONS, Cause, Condition, DENIALS, Denial, FIRST, State,
+};
 use bulkhead_resident_x86::vmcb;
 
 /// Counts an exit.
 #[inline(always)]
-pub fn count(core: Core, cause: Cause) {
+pub fn count(core: Core, cause: usize) {
     // SAFETY: this core alone writes its counters; readers take any value.
     unsafe {
-        let counter = addr_of_mut!((*core.counters()).exits[cause as usize]);
+        let counter = addr_of_mut!((*core.counters()).exits[cause % CAUSES]);
         write_volatile(counter, read_volatile(counter) + 1);
     }
 }
 
-/// Records a denied access and does what the manifest says. True: the guest
-/// starts afresh. False: the caller makes the access harmless.
-pub fn deny(core: Core, condition: Condition, address: u64, info: u64) -> bool {
-    count(core, Cause::Denied);
+/// Records a denied access. The outcome is the one that the manifest demands; else `harmless`.
+#[inline(never)]
+pub fn deny(
+    core: Core,
+    condition: Condition,
+    address: u64,
+    info: u64,
+    harmless: Outcome,
+) -> Outcome {
     record(core, condition, address, info);
     match config().ends[condition.kind() as usize] {
-        0 => false,
-        then => life::end(core, u32::from(then), 0),
+        0 => harmless,
+        state => Outcome::end(Cause::Denied, State::of(u32::from(state))),
     }
 }
 
@@ -85,23 +93,14 @@ unsafe fn keep(slot: *mut Denial, denial: &Denial) {
 }
 
 /// [`deny`], for a mediated device's register and what was written there, if anything was.
-pub fn deny_register(core: Core, register: u64, written: Option<u64>) -> bool {
+pub fn deny_register(
+    core: Core,
+    register: u64,
+    written: Option<u64>,
+    harmless: Outcome,
+) -> Outcome {
     let condition = if written.is_some() { Condition::DeviceWrite } else { Condition::DeviceRead };
-    deny(core, condition, register, written.unwrap_or(0))
-}
-
-/// As [`deny`], and for the guest an exception in place of the instruction.
-pub fn refuse(core: Core, condition: Condition, address: u64, info: u64, exception: u64) -> bool {
-    let ended = deny(core, condition, address, info);
-    if !ended {
-        core.vmcb().set(vmcb::EVENT_INJ, exception);
-    }
-    ended
-}
-
-/// As [`deny`], for what cannot be made harmless: `ignore` stops the sandbox.
-pub fn deny_hard(core: Core, condition: Condition, address: u64, info: u64) -> bool {
-    deny(core, condition, address, info) || life::end(core, State::Stopped as u32, 0)
+    deny(core, condition, register, written.unwrap_or(0), harmless)
 }
 
 /// An exception in the monitor: `stack` is what the processor pushed.
@@ -115,7 +114,7 @@ pub extern "C" fn fault(stack: &[u64; 6]) {
         write_volatile(addr_of_mut!((*report).fault), [stack[0], cr2]);
         write_volatile(addr_of_mut!((*report).fault_detail), [stack[1], stack[2]]);
     }
-    life::state(State::Failed as u32);
+    life::state(State::Failed);
     // Others are not to wait for what will not come.
     ioapic::leave(here());
 }

@@ -84,10 +84,24 @@ pub const INJECT_EXCEPTION: u64 = INJECT_VALID | 3 << 8;
 pub const INJECT_NMI: u64 = INJECT_VALID | 2;
 /// EVENTINJ: push the error code in bits 63:32.
 pub const INJECT_ERROR: u64 = 1 << 11;
-/// #UD.
-pub const UD: u64 = INJECT_EXCEPTION | 6;
-/// #GP(0).
-pub const GP: u64 = INJECT_EXCEPTION | INJECT_ERROR | 13;
+/// Vector of an NMI.
+pub const NMI: u8 = 2;
+/// Vector of #UD.
+pub const UD: u8 = 6;
+/// Vector of #GP.
+pub const GP: u8 = 13;
+
+/// EVENTINJ for an exception by its vector, with an error code of 0 where its handler expects one (APM 8.2).
+#[must_use]
+pub const fn event(vector: u8) -> u64 {
+    /// #DF, #TS, #NP, #SS, #GP, #PF, #AC, #CP.
+    const WITH_ERROR: u32 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21;
+    if vector == NMI {
+        return INJECT_NMI;
+    }
+    let error = if WITH_ERROR >> (vector & 31) & 1 != 0 { INJECT_ERROR } else { 0 };
+    INJECT_EXCEPTION | error | vector as u64
+}
 
 /// EFER.SVME.
 pub const EFER_SVME: u64 = 1 << 12;
@@ -114,6 +128,16 @@ pub const TLB_FLUSH_GUEST: u64 = 3 << 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_exception_is_injected_as_its_handler_expects_it() {
+        assert_eq!(event(1), 0x8000_0301);
+        assert_eq!(event(UD), 0x8000_0306);
+        assert_eq!(event(GP), 0x8000_0B0D);
+        assert_eq!(event(17), 0x8000_0B11);
+        assert_eq!(event(18), 0x8000_0312);
+        assert_eq!(event(NMI), 0x8000_0002, "as an interrupt: an NMI would block doorbells");
+    }
 
     #[test]
     fn a_guest_sets_no_bit_of_efer_that_the_processor_lacks() {

@@ -33,9 +33,24 @@ pub enum State {
     Failed = 5,
 }
 
+impl State {
+    /// The state with this number; of no state's number, [`State::Failed`].
+    #[must_use]
+    pub const fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Absent,
+            1 => Self::Launching,
+            2 => Self::Running,
+            3 => Self::Stopped,
+            4 => Self::Exited,
+            _ => Self::Failed,
+        }
+    }
+}
+
 /// Causes by which exits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
+#[repr(u8)]
 pub enum Cause {
     /// A hypercall.
     Hypercall = 0,

@@ -1,0 +1,80 @@
+//! What becomes of the guest after an exit. Handlers decide it and return it; [`crate::exit`] alone carries it out.
+
+use bulkhead_resident::report::{Cause, State};
+
+/// Decision on one exit: the cause that the exit counts for, and what follows.
+///
+/// It is one word, so that a handler returns it in a register: bits 7:0 [`Cause`], 15:8 what follows, 23:16 its operand.
+#[must_use = "a guest goes on by its outcome"]
+#[derive(Clone, Copy)]
+pub struct Outcome(u32);
+
+/// What follows an exit.
+pub enum Then {
+    /// The guest goes on at its instruction pointer.
+    Resume,
+    /// The guest goes on after an instruction of this many bytes.
+    Skip(u8),
+    /// The guest takes the exception of this vector at its instruction pointer.
+    Inject(u8),
+    /// The guest's life ends in this state.
+    End(State),
+    /// The core waits for a start-up IPI of its sandbox.
+    Park,
+}
+
+impl Outcome {
+    #[inline(always)]
+    const fn new(cause: Cause, then: u8, operand: u8) -> Self {
+        Self(cause as u32 | (then as u32) << 8 | (operand as u32) << 16)
+    }
+
+    /// Goes on at the instruction pointer.
+    #[inline(always)]
+    pub const fn resume(cause: Cause) -> Self {
+        Self::new(cause, 0, 0)
+    }
+
+    /// Goes on after an instruction of `length` bytes.
+    #[inline(always)]
+    pub const fn skip(cause: Cause, length: u8) -> Self {
+        Self::new(cause, 1, length)
+    }
+
+    /// Gives the guest an exception.
+    #[inline(always)]
+    pub const fn inject(cause: Cause, vector: u8) -> Self {
+        Self::new(cause, 2, vector)
+    }
+
+    /// Ends the guest's life.
+    #[inline(always)]
+    pub const fn end(cause: Cause, state: State) -> Self {
+        Self::new(cause, 3, state as u8)
+    }
+
+    /// Has the core wait for its sandbox.
+    #[inline(always)]
+    pub const fn park(cause: Cause) -> Self {
+        Self::new(cause, 4, 0)
+    }
+
+    /// Number of the cause.
+    #[inline(always)]
+    pub const fn cause(self) -> usize {
+        self.0 as u8 as usize
+    }
+
+    /// What follows.
+    #[inline(always)]
+    pub const fn then(self) -> Then {
+        let operand = (self.0 >> 16) as u8;
+        match self.0 >> 8 & 0xFF {
+            0 => Then::Resume,
+            1 => Then::Skip(operand),
+            2 => Then::Inject(operand),
+            3 => Then::End(State::of(operand as u32)),
+            _ => Then::Park,
+        }
+    }
+}
