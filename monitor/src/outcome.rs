@@ -4,7 +4,8 @@ use bulkhead_resident::report::{Cause, State};
 
 /// Decision on one exit: the cause that the exit counts for, and what follows.
 ///
-/// It is one word, so that a handler returns it in a register: bits 7:0 [`Cause`], 15:8 what follows, 23:16 its operand.
+/// It is one word, so that a handler returns it in a register: bits 7:0 [`Cause`], 15:8 what follows, 23:16 its
+/// operand.
 #[must_use = "a guest goes on by its outcome"]
 #[derive(Clone, Copy)]
 pub struct Outcome(u32);

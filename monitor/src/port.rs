@@ -54,8 +54,8 @@ pub fn handle(core: Core) -> Outcome {
     done(core, info, value, Outcome::skip(Cause::Port, length))
 }
 
-/// Answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's turn has not
-/// come, nothing is done.
+/// Answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's turn has
+/// not come, nothing is done.
 fn device(port: u32, size: u8, write: Option<u64>) -> Option<Option<Result<u64, u64>>> {
     if pci::answers_port(port, size) {
         let answer = pci::port(port, size, write.map(|value| value as u32));
