@@ -1,7 +1,7 @@
-//! The rules of a manifest, one function each. A rule looks at what could be
-//! decoded and adds its findings; it knows nothing of the other rules, and a
-//! piece that another rule refuses it leaves alone. `tests/bad` has a manifest
-//! for each that breaks it.
+//! The rules of a manifest, one function each.
+//!
+//! A rule looks at the decoded part of a manifest and adds its findings. It knows no other rule, and skips a piece that
+//! another rule refuses. `tests/manifests/bad` has a manifest for each rule that breaks it.
 
 pub mod build;
 pub mod channels;

@@ -2,6 +2,10 @@
 //! hypercall, address and layout; every link leads somewhere, and every decision
 //! that code names exists.
 
+mod english;
+mod names;
+mod sentences;
+
 use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_layout::{hypercall, image, info, map, report};
 use bulkhead_manifest::{rules, schema};
