@@ -15,11 +15,11 @@ pub fn root(from: &Path) -> Option<PathBuf> {
     from.ancestors().skip(1).find(|folder| folder.join("Cargo.toml").is_file()).map(Path::to_owned)
 }
 
-/// Where artifacts are, in a source tree.
+/// Folder of artifacts in a source tree.
 const FOLDER: &str = "target/artifacts";
 
-/// The folder of artifacts, when the caller names none: of the source tree around the
-/// manifest, or, for a manifest that lies elsewhere, of the one whose command this is.
+/// Folder of artifacts if the caller names none. It is in the source tree around the manifest. For a manifest outside
+/// of any source tree, it is in the tree that this command was built from.
 #[must_use]
 pub fn folder(manifest: &Path) -> PathBuf {
     if let Some(folder) = std::env::var_os(VARIABLE) {

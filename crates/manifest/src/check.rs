@@ -1,5 +1,5 @@
-//! Loading: text, shape, decoding, files, rules, in this order. Each step goes
-//! on with what the step before it could make out, so that one run shows all.
+//! Loading: text, shape, decoding, files, rules, in this order. Each step uses all that the step before it could
+//! decode, so that one run shows every finding.
 
 use crate::artifact;
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -16,13 +16,13 @@ use toml::de::{DeValue, ValueDeserializer};
 /// How to load.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where `artifact:NAME` is looked up. If it is not given: the folder in
-    /// `BULKHEAD_ARTIFACTS`, else `target/artifacts` in the source tree.
+    /// Folder in which `artifact:NAME` is looked up. Without it: the folder in `BULKHEAD_ARTIFACTS`, else
+    /// `target/artifacts` in the source tree.
     pub artifacts: Option<PathBuf>,
-    /// Do not open the guests' files: what has not been built yet is no error.
+    /// True if the guests' files are not opened: a file that is not built yet is no error.
     pub skip_files: bool,
-    /// Do not ask whether kernels' contexts are admitted: who shows by how much they are
-    /// not, needs them.
+    /// True if admission of the kernels' contexts is not checked. A command that shows by how much contexts fail
+    /// needs this.
     pub skip_admission: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Checked {
     pub system: System,
     /// An image length that is about right, for a first [`Checked::plan`].
     pub image_estimate: u64,
-    /// Where memory sizes stand, for what only placement finds.
+    /// Places of the memory sizes, for findings that only placement makes.
     pub(crate) places: rules::Places,
 }
 
@@ -41,7 +41,7 @@ impl Checked {
     /// Places everything behind an image of `image_len` bytes.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The parts that do not fit.
     pub fn plan(&self, image_len: u64) -> Result<Plan, Diagnostics> {
         self.system.plan(image_len).map_err(|misfits| {
             Diagnostics::new(
@@ -71,7 +71,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Checked, Diagnostics> {
 /// Everything that was found.
 pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Diagnostics> {
     let (document, errors) = Document::parse(source, &source.text);
-    // What follows a syntax error is guesswork: a key may have been lost.
+    // A syntax error may have lost a key: any further finding would be guesswork.
     if !errors.is_empty() {
         return Err(Diagnostics::new(unreadable(&document, &errors)));
     }
@@ -107,7 +107,8 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
     match describe(&context) {
         Ok(machine) => {
             context.machine = machine;
-            // It stays off: its tables would have to be a kernel's, who is trusted with all memory anyway.
+            // The IOMMU stays off: its tables would have to belong to a kernel, which is trusted with all memory
+            // anyway.
             if let Some(machine) = context.machine.as_mut().filter(|_| without) {
                 machine.iommu = None;
             }
@@ -152,8 +153,7 @@ struct Decoder<'a, 't> {
     found: &'a mut Vec<Diagnostic>,
 }
 
-/// Takes out the keys that were reported as unknown, so that the rest of their
-/// table is checked all the same.
+/// Takes out the keys that were reported as unknown, so that the rest of their table is still checked.
 fn prune(value: &mut DeValue<'_>, found: &[Diagnostic]) {
     let unknown = |span: std::ops::Range<usize>| {
         found.iter().any(|finding| finding.rule == "unknown-key" && finding.at.range == span)

@@ -1,21 +1,21 @@
-//! Findings: which rule was broken, where, why, and what would be right.
+//! Findings: the broken rule, its place, the reason, and how to mend it.
 
 use crate::source::Location;
 use std::fmt;
 use std::path::Path;
 
-/// A finding. All of them are errors: what can be built is right.
+/// A finding. All findings are errors: a manifest that can be built is right.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     /// The rule's name, e.g. `core-twice`.
     pub rule: &'static str,
-    /// What is wrong, with names and numbers.
+    /// The mistake, with names and numbers.
     pub message: String,
-    /// Where.
+    /// Its place.
     pub at: Location,
     /// Short text under the marked source.
     pub label: String,
-    /// What would be right.
+    /// Ways to mend it.
     pub help: Vec<String>,
     /// Other places that belong to it, each with its label.
     pub related: Vec<(Location, String)>,
@@ -42,7 +42,7 @@ impl Diagnostic {
         self
     }
 
-    /// Adds what would be right.
+    /// Adds a way to mend it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
@@ -67,7 +67,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// More findings than these help nobody.
+    /// Most findings that are shown.
     pub const MOST: usize = 100;
 
     /// From findings in any order.
@@ -99,7 +99,7 @@ pub fn list<S: AsRef<str>>(names: &[S]) -> String {
     join(&quoted)
 }
 
-/// Joins what is quoted already: a, b and c.
+/// Joins pieces that are quoted already: a, b and c.
 #[must_use]
 pub fn join(pieces: &[String]) -> String {
     match pieces.split_last() {

@@ -1,16 +1,14 @@
-//! What has to be known of guests' files: the header of a Linux bzImage
-//! (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header") and the
-//! program headers of an ELF64 file (System V gABI, chapter 5). Every read is
-//! bounded; a file is a claim.
+//! Guests' files: the header of a Linux bzImage (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header") and
+//! the program headers of an ELF64 file (System V gABI, chapter 5). Every read is bounded; a file is a claim.
 
 use bulkhead_layout::PAGE;
 use bulkhead_plan::Span;
 use std::collections::BTreeMap;
 
-/// What a kernel's header says.
+/// Header of a Linux kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Where it is loaded.
+    /// Address at which it is loaded.
     pub load: u64,
     /// Bytes that it uses from there on while it starts.
     pub init_size: u64,
@@ -39,12 +37,12 @@ impl Segment {
     }
 }
 
-/// What a program's headers say.
+/// Headers of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// First instruction.
     pub entry: u64,
-    /// What is loaded.
+    /// Segments that are loaded.
     pub segments: Vec<Segment>,
     /// Names and addresses of its symbols, where they were asked for.
     pub symbols: BTreeMap<String, u64>,
@@ -146,8 +144,8 @@ pub fn program(bytes: &[u8]) -> Result<Program, String> {
     Ok(Program { entry, segments, symbols: BTreeMap::new() })
 }
 
-/// Reads a static ELF64 program's headers, and the symbols that it defines. A file without
-/// a symbol table has none.
+/// Reads the headers of a static ELF64 program, and the symbols that it defines. A file without a symbol table has no
+/// symbols.
 ///
 /// # Errors
 /// Why the file cannot be loaded.
@@ -182,7 +180,7 @@ fn symbols(bytes: &[u8]) -> Option<BTreeMap<String, u64>> {
     let defined = |symbol: &[u8]| {
         let at = usize::try_from(word::<4>(symbol, 0)?).ok()?;
         let name = names.get(at..)?.split(|byte| *byte == 0).next()?;
-        // Section 0 is that of what other files define.
+        // Section 0 marks symbols that other files define.
         (word::<2>(symbol, 6)? != 0).then_some(())?;
         Some((String::from_utf8(name.to_vec()).ok()?, word::<8>(symbol, 8)?))
     };
@@ -213,7 +211,7 @@ fn segment(header: &[u8], file: u64) -> Result<Option<Segment>, String> {
     Ok(Some(Segment { start, len, write: flags & 2 != 0, execute: flags & 1 != 0 }))
 }
 
-/// Two segments with different rights on one page, or on the same bytes.
+/// Finds two segments with different rights on one page, or with bytes in common.
 #[must_use]
 pub fn clash(segments: &[Segment]) -> Option<(Segment, Segment)> {
     let pages = |s: &Segment| (s.start / PAGE, (s.start + s.len - 1) / PAGE);

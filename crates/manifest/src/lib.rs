@@ -1,13 +1,10 @@
 //! Manifests and machine descriptions: their format, their rules, and how a
 //! checked manifest becomes a plan.
 //!
-//! [`load`] reads a manifest with everything that it names, applies every rule
-//! ([`rules`]), and reports all that it finds, each finding with its place, the
-//! reason and what would be right. What it returns is right and can be placed:
-//! [`Checked::plan`].
+//! [`load`] reads a manifest with everything that it names and applies every rule ([`rules`]). It reports each
+//! finding with its place, the reason and how to mend it. A system that it returns can be placed: [`Checked::plan`].
 //!
-//! What it keeps true: no input makes it panic, and nothing that a manifest does
-//! not grant appears in a plan.
+//! Two things stay true: no input makes it panic, and no plan contains anything that its manifest does not grant.
 
 mod artifact;
 mod check;

@@ -64,7 +64,8 @@ pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Lists that are too long, too deep in each other, or too many in all. What has one of these is not looked at further.
+/// Finds lists that are too long, too deep in each other, or too many in all. A document with such a list is not
+/// checked further.
 #[must_use]
 pub fn check(document: &Document<'_>) -> Vec<Diagnostic> {
     let mut found = Vec::new();

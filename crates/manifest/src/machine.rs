@@ -23,8 +23,7 @@ pub fn read(source: &Arc<Source>) -> Result<Machine, Vec<Diagnostic>> {
     convert(&document, &file)
 }
 
-/// Reads a machine description as it is written: its shape is right, what it says
-/// may not be.
+/// Reads a machine description and checks its shape; its content is not checked.
 ///
 /// # Errors
 /// Everything that is wrong with its shape.
@@ -228,9 +227,8 @@ fn image_memory(view: &mut View<'_, '_>, ram: &[Span]) {
     }
 }
 
-/// Devices have names of their own. Their ports may overlap, as the reset port
-/// lies within those of PCI configuration: who may have both is the manifest's
-/// matter (`port-twice`).
+/// Checks that devices have names of their own. Their ports may overlap: the reset port lies within those of PCI
+/// configuration. A manifest cannot grant both to different sandboxes (`port-twice`).
 fn devices(view: &mut View<'_, '_>) -> Vec<Device> {
     let mut devices: Vec<Device> = Vec::new();
     for (index, entry) in view.file.device.iter().enumerate() {
@@ -276,7 +274,7 @@ fn trigger(trigger: raw_machine::Trigger) -> Trigger {
     }
 }
 
-/// Whether two devices share a port.
+/// True if two devices share a port.
 #[must_use]
 pub fn share_port(one: &Device, other: &Device) -> bool {
     one.ports.iter().any(|a| other.ports.iter().any(|b| a.overlaps(*b)))

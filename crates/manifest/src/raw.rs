@@ -1,7 +1,6 @@
-//! What a manifest's author may write, version 1. These types are the only
-//! definition of the format: the JSON Schema is generated from them, the shape
-//! check ([`crate::shape`]) follows that schema, and the decoding is theirs.
-//! Nothing here is checked beyond its shape; that is what the rules are for.
+//! The format of a manifest, version 1. These types are its only definition. The JSON Schema is generated from them,
+//! the shape check ([`crate::shape`]) follows that schema, and decoding uses them. Only the shape is checked here;
+//! the rules check the rest.
 
 pub use crate::raw_kernel::{
     Admission, Context, Endpoint, Notification, Policy, Program, Shared, Thread,
@@ -10,8 +9,8 @@ use bulkhead_channel::layout::Kind;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// A Bulkhead system: the sandboxes into which a machine is divided, and
-/// everything that each of them may use. What is not granted here is denied.
+/// A Bulkhead system: the sandboxes into which a machine is divided, and everything that each sandbox may use. A
+/// resource that is not granted here is denied.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -27,7 +26,7 @@ pub struct Manifest {
     /// Memory that sandboxes share. Their order gives their addresses.
     #[serde(default)]
     pub channel: Vec<Channel>,
-    /// What happens after denied accesses.
+    /// Actions after denied accesses.
     #[serde(default)]
     pub health: Vec<Health>,
     /// Programs that kernels run.
@@ -39,10 +38,10 @@ pub struct Manifest {
     /// Budgets of time for threads.
     #[serde(default)]
     pub context: Vec<Context>,
-    /// Where programs receive calls.
+    /// Endpoints at which programs receive calls.
     #[serde(default)]
     pub endpoint: Vec<Endpoint>,
-    /// What programs signal and wait for.
+    /// Notifications that programs signal and wait for.
     #[serde(default)]
     pub notification: Vec<Notification>,
     /// Memory that several programs see.
@@ -59,8 +58,8 @@ pub struct System {
     /// Machine description: a path from the manifest's folder, or from the
     /// root of the source tree.
     pub machine: String,
-    /// Whether there is a monitor under each sandbox. Without monitors every guest is a kernel,
-    /// which is trusted with the whole machine; no virtualization is needed.
+    /// True if there is a monitor under each sandbox. Without monitors every guest is a kernel, which is trusted with
+    /// the whole machine; no virtualization is needed.
     #[serde(default = "yes")]
     pub monitors: bool,
 }
@@ -72,7 +71,7 @@ pub struct Run {
     /// The run ends when all of these sandboxes have stopped.
     #[serde(default)]
     pub ends_with: Vec<String>,
-    /// What is different without a terminal.
+    /// Changes that apply without a terminal.
     #[serde(default)]
     pub scenario: Vec<Scenario>,
     /// Files behind the machine's drives.
@@ -90,7 +89,7 @@ pub struct Drive {
     pub file: String,
 }
 
-/// What a run without a terminal appends to a guest's arguments.
+/// Text that a run without a terminal appends to a guest's arguments.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
@@ -108,7 +107,7 @@ pub struct Scenario {
 pub struct Sandbox {
     /// Its name: lower-case letters, digits and hyphens.
     pub name: String,
-    /// What runs in it.
+    /// Guest that runs in it.
     pub guest: Guest,
     /// Core numbers of the machine; the first one boots. No core has two owners.
     pub cores: Vec<u32>,
@@ -129,21 +128,20 @@ pub struct Sandbox {
     /// Sandboxes whose reports (state, exits, denials, console) it may read.
     #[serde(default)]
     pub observe: Vec<String>,
-    /// With whom it may make channels at run time, and the memory for them.
+    /// Sandboxes with which it may make channels at run time, and the memory for them.
     pub may_connect: Option<MayConnect>,
-    /// Whether it starts with the machine.
+    /// True if it starts with the machine.
     #[serde(default = "yes")]
     pub autostart: bool,
-    /// Whether it is being tried out: what it touches without having it is recorded
-    /// and answered as absent, and `bulkhead run` prints what would grant it. Not in
-    /// releases.
+    /// True if it is being tried out. An access that is not granted is then recorded and answered as absent, and
+    /// `bulkhead run` prints the line that would grant it. Not in releases.
     #[serde(default)]
     pub learn: bool,
-    /// How much depends on it. Shown by `bulkhead plan`.
+    /// Its importance for the system. Shown by `bulkhead plan`.
     pub criticality: Option<Criticality>,
 }
 
-/// A sandbox over whose life another one has a right.
+/// A sandbox that another sandbox may stop, start or restart.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RightOver {
@@ -153,7 +151,7 @@ pub enum RightOver {
     Paced(Paced),
 }
 
-/// A sandbox over whose life another one has a right, and how often that may use it.
+/// A sandbox that another sandbox may stop, start or restart, and how often.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Paced {
@@ -200,7 +198,7 @@ pub struct MayConnect {
     pub to: Vec<String>,
     /// How many there can be at a time, with all of them together.
     pub slots: u32,
-    /// What it writes in each, such as `"16 KiB"`; the other end writes a page.
+    /// Bytes that it writes in each slot, such as `"16 KiB"`; the other end writes a page.
     pub size: String,
 }
 
@@ -208,7 +206,7 @@ fn yes() -> bool {
     true
 }
 
-/// What runs in a sandbox.
+/// Guest of a sandbox.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Guest {
@@ -233,15 +231,14 @@ pub enum Guest {
     },
     /// Bulkhead's kernel, which runs the programs that name this sandbox.
     Kernel {
-        /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`;
-        /// if it is not given `artifact:kernel`, with programs that have `connects` `artifact:kernel-links`,
-        /// with `trace` `artifact:kernel-trace`.
+        /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`. Default: `artifact:kernel`; with
+        /// programs that have `connects`, `artifact:kernel-links`; with `trace`, `artifact:kernel-trace`.
         kernel: Option<String>,
-        /// What has to admit its contexts.
+        /// Test that its contexts have to pass.
         #[serde(default)]
         admission: Admission,
-        /// Size of the ring into which it writes what it does, a power of two such as `"1 MiB"`; if it is
-        /// not given it writes nothing, and has no code for it.
+        /// Size of the ring in which it records its actions, a power of two such as `"1 MiB"`. Without it the kernel
+        /// records nothing, and has no code for it.
         trace: Option<String>,
     },
 }
@@ -257,33 +254,33 @@ pub enum Access {
     Rwx,
 }
 
-/// A device that a sandbox owns: a name such as `uart1`, or a PCI function by
-/// address (`pci:01:00.0`), by vendor and device (`pci:1af4:1042`) or by class
-/// (`pci:class:0108`, as many digits as tell it apart).
+/// A device that a sandbox owns: a name such as `uart1`, or a PCI function. A function is named by address
+/// (`pci:01:00.0`), by vendor and device (`pci:1af4:1042`) or by class (`pci:class:0108`, with as many digits as it
+/// takes).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DeviceGrant {
     /// Its name.
     Name(String),
-    /// Its name, and what is particular to this grant.
+    /// Its name, and the terms of this grant.
     Detailed(DetailedGrant),
 }
 
-/// A device and what is particular to its grant.
+/// A device and the terms of its grant.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedGrant {
     /// Its name.
     pub device: String,
-    /// What confines its DMA.
+    /// Means by which its DMA is confined.
     #[serde(default)]
     pub dma: Dma,
-    /// Whether it may use its interrupt line although it can send messages.
+    /// True if it may use its interrupt line although it can send messages.
     #[serde(default)]
     pub line: bool,
 }
 
-/// What confines the DMA of a PCI function.
+/// Means by which the DMA of a PCI function is confined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Dma {
@@ -304,7 +301,7 @@ impl DeviceGrant {
         }
     }
 
-    /// What was written, or its defaults.
+    /// Returns the grant as written, or with its defaults.
     #[must_use]
     pub fn detailed(&self) -> DetailedGrant {
         match self {
@@ -378,9 +375,9 @@ pub struct Channel {
     pub from: String,
     /// The sandboxes that read. Messages go to each through memory of its own.
     pub to: Vec<String>,
-    /// Its size, such as `"64 KiB"`. Of messages for each receiver, 512 bytes of header included.
+    /// Its size, such as `"64 KiB"`. A channel of messages has this size for each receiver, with 512 bytes of header.
     pub size: String,
-    /// What it carries.
+    /// Kind of its content.
     #[serde(default)]
     pub kind: ChannelKind,
     /// Bytes of a message of a queue, or of the state in a mailbox.
@@ -390,11 +387,11 @@ pub struct Channel {
     pub notify: Notify,
 }
 
-/// What a channel carries.
+/// Content of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelKind {
-    /// Whatever both ends agree on: all readers see the same memory.
+    /// Any bytes that both ends agree on: all readers see one memory.
     #[default]
     Pages,
     /// Messages of one size, in order.
@@ -449,15 +446,15 @@ pub enum Notify {
     Adaptive,
 }
 
-/// What happens after a denied access.
+/// An action after a denied access.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// The sandbox whose access was denied.
+    /// The sandbox that was denied the access.
     pub sandbox: String,
     /// The kind of access.
     pub on: Event,
-    /// What is done.
+    /// Action to take.
     pub action: Action,
 }
 
@@ -504,7 +501,7 @@ impl Event {
     }
 }
 
-/// What is done after a denied access.
+/// Action after a denied access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {

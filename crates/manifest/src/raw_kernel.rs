@@ -1,6 +1,5 @@
-//! What a manifest's author may write about the programs of a kernel's sandbox: programs,
-//! threads, contexts, and what they use together. Like [`crate::raw`], checked for its
-//! shape only.
+//! The format of a manifest for the programs of a kernel's sandbox: programs, threads, contexts, and the objects that
+//! they share. Like [`crate::raw`], it is checked for its shape only.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +13,7 @@ pub enum Admission {
     /// Response times, for any priorities.
     #[default]
     ResponseTime,
-    /// None: overcommitment is shown, not refused.
+    /// No test: overcommitment is shown, not refused.
     None,
 }
 
@@ -24,27 +23,27 @@ pub enum Admission {
 pub struct Context {
     /// Its name, unique among the contexts of its sandbox.
     pub name: String,
-    /// The sandbox, whose guest is a kernel.
+    /// The sandbox; its guest is a kernel.
     pub sandbox: String,
-    /// How it gets its time.
+    /// Rule by which it gets its time.
     #[serde(default)]
     pub policy: Policy,
-    /// C, such as `"200 us"`: what its thread gets in each period.
+    /// C, such as `"200 us"`: time that its thread gets in each period.
     pub budget: Option<String>,
-    /// T, such as `"1 ms"`; of a full context a turn, of a PIBS context the period as long
-    /// as nobody asked for its work.
+    /// T, such as `"1 ms"`. For a full context it is the length of a turn; for a PIBS context, the period while no
+    /// thread asks for its work.
     pub period: Option<String>,
     /// U of a PIBS context, such as `"4 %"`.
     pub utilization: Option<String>,
     /// Length of the refill list, 2 to 64; 8 if it is not given.
     pub refills: Option<u32>,
-    /// Whether it runs below all priorities when it has no budget.
+    /// True if it runs below all priorities when it has no budget.
     #[serde(default)]
     pub background: bool,
-    /// Whether admission has to see to it that it gets its budget in time. Not of a full context.
+    /// True if admission has to make sure that it gets its budget in time. Not for a full context.
     pub guaranteed: Option<bool>,
-    /// How often it is activated in a period: once, and once more for each time that its
-    /// thread waits for something. 1 if it is not given.
+    /// Number of its activations in a period: one, and one more for each time that its thread waits. 1 if it is not
+    /// given.
     pub activations: Option<u32>,
 }
 
@@ -63,13 +62,13 @@ pub enum Policy {
     Full,
 }
 
-/// A program: an address space and a capability space. What is not listed here it cannot do.
+/// A program: an address space and a capability space. A right that is not listed here it does not have.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// Its name, unique among all programs: threads name it.
     pub name: String,
-    /// The sandbox, whose guest is a kernel.
+    /// The sandbox; its guest is a kernel.
     pub sandbox: String,
     /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`.
     pub file: String,
@@ -81,10 +80,10 @@ pub struct Program {
     pub memory: Option<String>,
     /// Slots of its capability space, a power of two; 64 if it is not given.
     pub slots: Option<u32>,
-    /// Whether it may configure contexts of its core.
+    /// True if it may configure contexts of its core.
     #[serde(default)]
     pub sched_control: bool,
-    /// Whether it may end its sandbox, and say that it has started.
+    /// True if it may end its sandbox, and say that it has started.
     #[serde(default)]
     pub ends_sandbox: bool,
     /// Endpoints that it may call.
@@ -111,7 +110,7 @@ pub struct Program {
     /// Slots of channels made at run time that it may offer or accept, by the sandbox that offers them.
     #[serde(default)]
     pub connects: Vec<LinkUse>,
-    /// What it has full capabilities to: `thread:NAME`, `context:NAME`, `program:NAME`.
+    /// Objects that it has full capabilities to: `thread:NAME`, `context:NAME`, `program:NAME`.
     #[serde(default)]
     pub manages: Vec<String>,
 }
@@ -122,20 +121,20 @@ pub struct Program {
 pub enum Call {
     /// Its name.
     Name(String),
-    /// Its name, and what is particular to this caller.
+    /// Its name, and the terms for this caller.
     Detailed(DetailedCall),
 }
 
-/// The right to call an endpoint, and what is particular to this caller.
+/// The right to call an endpoint, and the terms for this caller.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedCall {
     /// The endpoint.
     pub endpoint: String,
-    /// What the receiver learns of the caller.
+    /// Number that tells the receiver which caller this is.
     #[serde(default)]
     pub badge: u64,
-    /// Whether capabilities may be passed with a call.
+    /// True if capabilities may be passed with a call.
     #[serde(default)]
     pub grant: bool,
 }
@@ -176,12 +175,12 @@ pub enum Map {
 pub struct DetailedMap {
     /// The shared memory.
     pub shared: String,
-    /// What the program may do.
+    /// Kind of access that the program has.
     #[serde(default)]
     pub access: MapAccess,
 }
 
-/// What a program may do with shared memory. Nobody may execute it.
+/// A program's access to shared memory. No program may execute it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MapAccess {
@@ -208,7 +207,7 @@ pub enum DeviceUse {
 pub struct DetailedUse {
     /// The device.
     pub device: String,
-    /// Where its interrupts go. Those not listed stay masked.
+    /// Notifications for its interrupts. Interrupts that are not listed stay masked.
     #[serde(default)]
     pub interrupts: Vec<Interrupt>,
     /// Shared memory, among the program's `maps`, that a PCI function reads and, where the program may, writes. It
@@ -223,11 +222,11 @@ pub struct DetailedUse {
 pub enum ChannelUse {
     /// Its name.
     Name(String),
-    /// Its name, and what its doorbell signals.
+    /// Its name, and the notification that its doorbell signals.
     Detailed(DetailedChannel),
 }
 
-/// A channel that a program receives from, and what its doorbell signals.
+/// A channel that a program receives from, and the notification that its doorbell signals.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetailedChannel {
@@ -291,7 +290,7 @@ pub struct Thread {
     pub context: Option<String>,
     /// Size of its stack; `"16 KiB"` if it is not given.
     pub stack: Option<String>,
-    /// Whether it may use the floating-point unit.
+    /// True if it may use the floating-point unit.
     #[serde(default)]
     pub fpu: bool,
     /// The endpoint to which its faults go; without one they stop it.
@@ -316,21 +315,21 @@ pub enum Route {
 pub struct DetailedRoute {
     /// The endpoint.
     pub endpoint: String,
-    /// What the receiver learns of the thread.
+    /// Number that tells the receiver which thread this is.
     #[serde(default)]
     pub badge: u64,
 }
 
-/// Where programs of a sandbox receive calls.
+/// An endpoint at which programs of a sandbox receive calls.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
     /// Its name, unique among the endpoints of its sandbox.
     pub name: String,
-    /// The sandbox, whose guest is a kernel.
+    /// The sandbox; its guest is a kernel.
     pub sandbox: String,
-    /// Longest time of a call on its caller's budget, such as `"20 us"`: so long can a caller keep others
-    /// waiting by a passive server above them. A server that takes longer has a fault.
+    /// Longest time of a call on its caller's budget, such as `"20 us"`. A caller can keep other threads waiting that
+    /// long, by a passive server above them. A server that takes longer has a fault.
     pub longest: Option<String>,
 }
 
@@ -340,7 +339,7 @@ pub struct Endpoint {
 pub struct Notification {
     /// Its name, unique among the notifications of its sandbox.
     pub name: String,
-    /// The sandbox, whose guest is a kernel.
+    /// The sandbox; its guest is a kernel.
     pub sandbox: String,
     /// A context that it lends to a passive thread that takes a signal.
     pub context: Option<String>,
@@ -352,14 +351,14 @@ pub struct Notification {
 pub struct Shared {
     /// Its name, unique among the shared memory of its sandbox.
     pub name: String,
-    /// The sandbox, whose guest is a kernel.
+    /// The sandbox; its guest is a kernel.
     pub sandbox: String,
     /// Its size, such as `"64 KiB"`.
     pub size: String,
 }
 
 impl Call {
-    /// What was written, or its defaults.
+    /// Returns the call as written, or with its defaults.
     #[must_use]
     pub fn detailed(&self) -> DetailedCall {
         match self {
@@ -401,7 +400,7 @@ impl ChannelUse {
         }
     }
 
-    /// What its doorbell signals.
+    /// Returns the notification that its doorbell signals.
     #[must_use]
     pub const fn signal(&self) -> Option<&DetailedChannel> {
         match self {
@@ -421,7 +420,7 @@ impl LinkUse {
         }
     }
 
-    /// Which of its slots; `None`: all.
+    /// Returns the slots that it uses; `None`: all.
     #[must_use]
     pub fn slots(&self) -> Option<&[u32]> {
         match self {

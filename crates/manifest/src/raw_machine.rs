@@ -1,5 +1,5 @@
-//! What a machine description may say, version 1. The file is written by hand
-//! for an emulator and by a probe for a real machine.
+//! The format of a machine description, version 1. Its author is a person for an emulator, and a probe for a real
+//! machine.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -36,9 +36,9 @@ pub struct MachineFile {
     /// Its PCI functions.
     #[serde(default)]
     pub function: Vec<FunctionEntry>,
-    /// What confines the DMA of its PCI functions.
+    /// Unit that confines the DMA of its PCI functions.
     pub iommu: Option<IommuEntry>,
-    /// What takes interrupts from lines.
+    /// Controller that takes interrupts from lines.
     pub ioapic: Option<IoapicEntry>,
     /// How QEMU emulates it.
     pub qemu: Option<Qemu>,
@@ -76,7 +76,7 @@ pub struct RamRange {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reserved {
-    /// What is there.
+    /// Name of its content.
     pub name: String,
     /// First address.
     pub start: u64,
@@ -90,7 +90,7 @@ pub struct Reserved {
 pub struct DeviceEntry {
     /// As manifests name it.
     pub name: String,
-    /// What it is, such as `uart16550`.
+    /// Its kind, such as `uart16550`.
     pub class: String,
     /// Its I/O ports: pairs of first and last.
     #[serde(default)]
@@ -178,7 +178,7 @@ pub struct FunctionEntry {
     /// How its own registers reset it, for a function that has no other reset.
     #[serde(default)]
     pub reset: Vec<ResetEntry>,
-    /// What it forwards, if it is a PCI-to-PCI bridge.
+    /// Ranges that it forwards, if it is a PCI-to-PCI bridge.
     pub bridge: Option<BridgeEntry>,
     /// Why no sandbox can own it.
     pub nobody: Option<String>,
@@ -190,7 +190,7 @@ pub struct FunctionEntry {
 pub struct BarEntry {
     /// Its number, 0 to 5; a 64-bit one takes the next number, too.
     pub bar: u8,
-    /// What it decodes.
+    /// Kind of its range.
     pub kind: BarKind,
     /// First address or port.
     pub start: u64,
@@ -198,7 +198,7 @@ pub struct BarEntry {
     pub size: u64,
 }
 
-/// What a base address register decodes.
+/// Kind of range that a base address register decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum BarKind {
@@ -220,7 +220,7 @@ pub enum BarKind {
 pub struct PmEntry {
     /// Offset in the configuration space.
     pub at: u8,
-    /// Whether going from D3hot to D0 resets the function.
+    /// True if a change from D3hot to D0 resets the function.
     #[serde(default)]
     pub resets: bool,
 }
@@ -231,10 +231,10 @@ pub struct PmEntry {
 pub struct MsiEntry {
     /// Offset in the configuration space.
     pub at: u8,
-    /// Whether its address has 64 bits.
+    /// True if its address has 64 bits.
     #[serde(default)]
     pub wide: bool,
-    /// Whether it has mask bits.
+    /// True if it has mask bits.
     #[serde(default)]
     pub masks: bool,
 }
@@ -259,13 +259,13 @@ pub struct MsixEntry {
 pub struct PcieEntry {
     /// Offset in the configuration space.
     pub at: u8,
-    /// Whether it has a function-level reset.
+    /// True if it has a function-level reset.
     #[serde(default)]
     pub flr: bool,
 }
 
-/// A step of a function's own reset: a register in a memory BAR is written, if at all,
-/// then read until it shows that the function is at rest.
+/// A step of a function's own reset. A register in a memory BAR is written, if at all, and then read until it shows
+/// that the function is at rest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResetEntry {
@@ -275,17 +275,17 @@ pub struct ResetEntry {
     pub at: u32,
     /// Bytes of the register: 1, 2 or 4.
     pub size: u8,
-    /// What is written; without it nothing is.
+    /// Value that is written; without it the step only reads.
     pub write: Option<u32>,
-    /// Bits that are looked at.
+    /// Bits that are compared.
     pub mask: u32,
-    /// What they are when the function is at rest.
+    /// Value of these bits when the function is at rest.
     pub value: u32,
-    /// Milliseconds in which they must be so, 1 to 1000.
+    /// Milliseconds until the function must be at rest, 1 to 1000.
     pub within: u32,
 }
 
-/// What a PCI-to-PCI bridge forwards.
+/// Ranges that a PCI-to-PCI bridge forwards.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BridgeEntry {
@@ -304,7 +304,7 @@ pub struct BridgeEntry {
     pub acs: Option<u16>,
 }
 
-/// What confines DMA.
+/// A unit that confines DMA.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IommuEntry {
@@ -312,10 +312,10 @@ pub struct IommuEntry {
     pub kind: IommuKind,
     /// Address of its registers.
     pub base: u64,
-    /// Whether it remaps interrupts.
+    /// True if it remaps interrupts.
     #[serde(default)]
     pub remaps_interrupts: bool,
-    /// Whether the IOAPIC's messages are among them; if it is left out, the boot code finds out.
+    /// True if the IOAPIC's messages are among them. Without it, the boot code finds out.
     pub remaps_lines: Option<bool>,
     /// Requester ID of the IOAPIC's interrupt messages, such as `"00:14.0"`.
     pub ioapic_requester: Option<String>,

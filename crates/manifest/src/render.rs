@@ -20,7 +20,7 @@ const PLAIN: Paint = Paint { error: "", mark: "", bold: "", off: "" };
 const COLOUR: Paint =
     Paint { error: "\x1b[1;31m", mark: "\x1b[1;34m", bold: "\x1b[1m", off: "\x1b[0m" };
 
-/// Text with the source line and a mark under what is wrong.
+/// Renders findings as text: each with its source line and a mark under the mistake.
 #[must_use]
 pub fn human(findings: &Diagnostics, colour: bool) -> String {
     let paint = if colour { COLOUR } else { PLAIN };

@@ -25,7 +25,7 @@ fn generate<T: JsonSchema>() -> Value {
     value
 }
 
-/// Removes `null` from all types: TOML has none, an optional key is left out.
+/// Removes `null` from all types. TOML has no null: an optional key is left out.
 fn strip_null(value: &mut Value) {
     match value {
         Value::Array(elements) => elements.iter_mut().for_each(strip_null),

@@ -1,11 +1,9 @@
-//! Whether a document has the shape that its schema asks for: keys, types and
-//! words. The schema is the generated one, so what editors accept and what the
-//! checker accepts cannot drift apart; walking it instead of letting the decoder
-//! fail finds every error in one go, each with its place.
+//! The shape check: a document has the keys, types and words of its schema. The schema is the generated one, so
+//! editors and the checker cannot drift apart. The check walks the schema itself: it finds every error in one run,
+//! each with its place, while a decoder stops at the first.
 //!
-//! Only what the generator emits for our types is understood: `$ref`, `type`,
-//! `properties`, `required`, `items`, `enum`, `const`, numeric limits, and
-//! alternatives that a tag or a type tells apart.
+//! It understands no more than the generator emits for our types: `$ref`, `type`, `properties`, `required`, `items`,
+//! `enum`, `const`, numeric limits, and alternatives that a tag or a type tells apart.
 
 use crate::diagnostic::{Diagnostic, list, nearest};
 use crate::source::Document;
@@ -269,18 +267,18 @@ impl<'a> Shape<'a, '_> {
     }
 }
 
-/// Keys of former versions, and what to write now.
+/// Keys of former versions, and their replacements.
 const FORMER: [(&str, &str); 1] = [(
     "sandbox.control",
     "it is three rights now: write those that are needed of `stop = [...]`, `start = [...]` and `restart = [...]`, each with the names that stood here",
 )];
 
-/// Whether a key holds a size, by its name: the schema only says text.
+/// Tells by a key's name if it holds a size: the schema only says text.
 fn is_size(name: &str) -> bool {
     ["memory", "size", "heap", "stack"].iter().any(|key| name.ends_with(key))
 }
 
-/// The same of a time.
+/// Tells by a key's name if it holds a time.
 fn is_time(name: &str) -> bool {
     ["budget", "period", "longest", "every"].iter().any(|key| name.ends_with(key))
 }
@@ -290,7 +288,7 @@ fn alternatives(schema: &Value) -> Option<&[Value]> {
     branches.as_array().map(Vec::as_slice)
 }
 
-/// The key whose constant value tells all branches apart.
+/// Finds the key that tells all branches apart: it is a constant in each.
 fn tag<'a>(branches: &[&'a Value]) -> Option<&'a str> {
     let properties = branches.first()?.get("properties")?.as_object()?;
     properties

@@ -29,7 +29,7 @@ impl fmt::Display for BadSize {
 /// Reads a size or an address.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in it.
 pub fn parse(text: &str) -> Result<u64, BadSize> {
     let text = text.trim();
     let (digits, radix) =
@@ -53,8 +53,8 @@ pub fn parse(text: &str) -> Result<u64, BadSize> {
     number.checked_mul(1 << shift).ok_or(BadSize::TooLarge)
 }
 
-/// What was probably meant by a size whose unit is not right: `16M` and `16 mb` are
-/// 16 MiB to whoever thinks of memory.
+/// Guesses the size that a text with a wrong unit was meant to be: `16M` and `16 mb` are 16 MiB to a reader who
+/// thinks of memory.
 #[must_use]
 pub fn meant(text: &str) -> Option<String> {
     let text = text.trim();

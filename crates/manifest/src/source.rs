@@ -1,6 +1,5 @@
-//! Source text and places in it. A [`Document`] is a file's parsed tree; every
-//! value is found by its path of keys and indices, so that the decoded types
-//! ([`crate::raw`]) stay free of positions.
+//! Source text and places in it. A [`Document`] is a file's parsed tree. Every value is found by its path of keys and
+//! indices, so that the decoded types ([`crate::raw`]) stay free of positions.
 
 use bulkhead_plan::Place;
 use std::ops::Range;
@@ -16,7 +15,7 @@ pub struct Source {
     pub path: PathBuf,
     /// Its text; empty if it could not be read.
     pub text: String,
-    /// Where its lines start: a place is found without counting from the first one.
+    /// Start of each line: a place is found without counting from the first line.
     lines: Vec<usize>,
 }
 
@@ -98,9 +97,9 @@ impl Location {
 /// A step of a path into a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// Of a table.
+    /// Key of a table.
     Key(&'a str),
-    /// Of an array.
+    /// Index of an array.
     Index(usize),
 }
 
@@ -123,8 +122,8 @@ pub struct Document<'t> {
 }
 
 impl<'t> Document<'t> {
-    /// Parses a text, which has to be that of `source`. What could be
-    /// understood is returned beside the errors.
+    /// Parses a text, which has to be that of `source`. Returns the errors, and the tree of the parts that could be
+    /// parsed.
     #[must_use]
     pub fn parse(source: &Arc<Source>, text: &'t str) -> (Self, Vec<toml::de::Error>) {
         let (table, errors) = DeTable::parse_recoverable(text);
@@ -154,7 +153,8 @@ impl<'t> Document<'t> {
         })
     }
 
-    /// Where the value at a path stands; where it is missing, what should hold it.
+    /// Returns the place of the value at a path. If the value is missing, it is the place of the table that should
+    /// hold it.
     #[must_use]
     pub fn at(&self, path: &[Step<'_>]) -> Location {
         let range = (0..=path.len())

@@ -30,7 +30,7 @@ impl fmt::Display for BadTime {
 /// Nanoseconds of each unit, the largest first.
 const UNITS: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
-/// A whole number and what follows it.
+/// Splits a text into a whole number and the rest.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '_')).unwrap_or(text.len());
@@ -41,7 +41,7 @@ fn split(text: &str) -> (&str, &str) {
 /// Reads a time.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in it.
 pub fn parse(text: &str) -> Result<u64, BadTime> {
     let (number, unit) = split(text);
     let number: String = number.chars().filter(|c| *c != '_').collect();
@@ -56,7 +56,7 @@ pub fn parse(text: &str) -> Result<u64, BadTime> {
     number.checked_mul(*factor).ok_or(BadTime::TooLarge)
 }
 
-/// What was probably meant by a time whose unit is not right.
+/// Guesses the time that a text with a wrong unit was meant to be.
 #[must_use]
 pub fn meant(text: &str) -> Option<String> {
     let (number, unit) = split(text);

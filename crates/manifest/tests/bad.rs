@@ -96,7 +96,7 @@ fn every_rule_has_a_bad_file() {
     assert!(functions <= rules.len(), "{functions} rules");
 }
 
-/// What the bad manifests are made from is right.
+/// The good manifest, from which the bad ones are made, is accepted.
 #[test]
 fn the_good_manifest_is_accepted() {
     let artifacts = common::artifacts("good");

@@ -1,5 +1,5 @@
-//! From manifests to doorbells of a virtio device's channel, of which each end has one: who rings which, who is woken
-//! by which, and how many there may be.
+//! From manifests to doorbells of a virtio device's channel, of which each end has one. The tests compare the
+//! doorbells that each end rings with those that wake it, and count them.
 
 use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_manifest::source::Source;
@@ -7,7 +7,8 @@ use bulkhead_manifest::{Checked, Diagnostics, Options, load_text};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Two Linuxes with such channels: kind and more, who has the driver or sends, who has the other end.
+/// Loads two Linuxes with such channels: kind and further keys, the sandbox that has the driver or sends, and the
+/// other.
 fn load(channels: &[(&str, [&str; 2])]) -> Result<Checked, Diagnostics> {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/qemu-q35.toml");
     let mut text = format!("[system]\nname = \"ends\"\nmachine = \"{machine}\"\n");
@@ -39,7 +40,7 @@ fn each_end_of_a_devices_channel_rings_the_other_and_is_woken() {
     let rings = ends
         .each_ref()
         .map(|ends| ends.iter().map(|end| end.rings.map(|bell| bell.number)).collect::<Vec<_>>());
-    // In the order of what wakes the other one.
+    // In the order of the doorbells that wake the other end.
     assert_eq!(rings, [[Some(0), Some(1), None, Some(2)], [Some(0), Some(1), None, None]]);
     let woken = ends.each_ref().map(|ends| {
         let woken = ends.iter().map(|end| end.woken);
@@ -47,7 +48,7 @@ fn each_end_of_a_devices_channel_rings_the_other_and_is_woken() {
     });
     let [first, second, last] = [Some((0, 1, 16)), Some((1, 2, 17)), Some((2, 4, 19))];
     assert_eq!(woken, [[first, second, None, None], [first, second, None, last]]);
-    // Whoever rings has what wakes the other one: of a region that the other one writes.
+    // The end that rings has the doorbell of a region that the other end writes.
     for (n, (one, two)) in ends[0].iter().zip(&ends[1]).enumerate() {
         let woken = |end: &bulkhead_plan::End| end.woken.map(|woken| woken.bell);
         assert_eq!((one.rings, two.rings), (woken(two), woken(one)), "channel {n}");

@@ -1,6 +1,5 @@
-//! No input makes the checker panic, and what it accepts can be planned: random
-//! bytes, and good manifests and machines with pieces deleted, doubled, swapped
-//! and overwritten.
+//! No input makes the checker panic, and an accepted manifest can be planned. The inputs are random bytes, and good
+//! manifests and machines with pieces deleted, doubled, swapped and overwritten.
 
 mod common;
 
@@ -14,7 +13,7 @@ static ARTIFACTS: LazyLock<PathBuf> = LazyLock::new(|| common::artifacts("fuzz")
 const GOOD: &str = include_str!("../../../tests/manifests/good.toml");
 const MACHINE: &str = include_str!("../../../machines/qemu-q35.toml");
 
-/// What a careless or a hostile hand writes.
+/// Pieces that a careless or a hostile author writes.
 const PIECES: &[&str] = &[
     "",
     "\"",
@@ -79,7 +78,7 @@ const PIECES: &[&str] = &[
     "\"thread:loop\"",
 ];
 
-/// One change: where, how much is replaced, by what.
+/// Makes one change: place, number of bytes to replace, new text.
 fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, usize, String)>> {
     let piece = prop_oneof![
         prop::sample::select(PIECES).prop_map(String::from),

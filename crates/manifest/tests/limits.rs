@@ -1,5 +1,5 @@
-//! Limits come first: of 100,000 of anything nothing is looked at but that they are too many, whatever has no end is
-//! not read, and of what is found a hundred are shown.
+//! Limits come first. A list of 100,000 elements is reported as too long and not looked at further. A file without
+//! end is not read, and a hundred findings are shown at most.
 
 use bulkhead_manifest::source::Source;
 use bulkhead_manifest::{Diagnostics, Options, limits, load, load_text, machine};
@@ -116,7 +116,7 @@ fn what_has_no_end_is_not_read() {
     for path in [Path::new("/dev/zero"), &fifo, &huge, &folder] {
         let findings = load(path, &Options::default()).map(|_| ()).expect_err("it is no manifest");
         assert_eq!(findings.shown[0].rule, "file-unreadable", "{findings}");
-        // A manifest may name the same file as its machine.
+        // A manifest may name that file as its machine, too.
         let system = folder.join("system.toml");
         let text = format!(
             "{}[[sandbox]]\nname = \"a\"\n",

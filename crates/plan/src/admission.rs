@@ -1,18 +1,18 @@
-//! Whether a kernel's contexts get their budgets in time: `bulkhead_sched`'s arithmetic on
-//! what a manifest says, and what only the manifest knows: who can call whom, and what comes of that.
+//! Tells if a kernel's contexts get their budgets in time. It applies `bulkhead_sched`'s arithmetic to a manifest,
+//! and adds the effects of calls, which only the manifest knows.
 //!
-//! * **Passive servers.** A context's thread that calls one runs there at the server's priority. What it can so keep
-//!   from the processor waits for one such call: the kernel begins a call of an endpoint that has a `longest` only with
-//!   budget for all of it, and ends what takes longer. A call without `longest` can last through any number of refills,
-//!   and is refused where it blocks.
+//! * **Passive servers.** A context's thread that calls one runs there at the server's priority. A thread that this
+//!   keeps from the processor waits for one such call. The kernel begins a call of an endpoint with a `longest` only
+//!   with budget for all of it, and ends a call that takes longer. A call without `longest` can last through any
+//!   number of refills, and is refused where it blocks.
 //! * **Calls that wait.** A server that calls a thread with a context of its own waits there without time. Meanwhile
-//!   others run, and more calls can be half done when a context wants to run: then their times add up.
-//! * **PIBS.** A PIBS context works at the priority and with the period of a context that can ask it: never at that of
-//!   a server in which it is asked.
-//! * **Interrupts** enter the kernel in the time of whoever runs, at most twice for an acknowledgement. That is less
-//!   than their driver uses for it, so a driver counts twice.
+//!   other threads run, and more calls can be half done when a context wants to run: then their times add up.
+//! * **PIBS.** A PIBS context works at the priority and with the period of a context that can ask it, even if that
+//!   asks from within a server. It never takes the server's priority.
+//! * **Interrupts** enter the kernel in the time of the running thread, at most twice for an acknowledgement. That is
+//!   less than their driver uses for it, so a driver counts twice.
 //!
-//! A wait of a context for an answer by a thread with a context of its own is not analysed, and said to be so
+//! The wait of a context for an answer by a thread with a context of its own is not analysed, and is reported so
 //! ([`Analysis::unanalysed`]). Faults are not counted.
 
 mod blocking;
@@ -32,8 +32,7 @@ pub use bulkhead_sched::share::Share;
 use calls::Calls;
 pub use refusal::Refusal;
 
-/// A kernel's contexts with what follows for each from the whole: who runs on it, and at
-/// which priorities.
+/// A kernel's contexts, with the properties that follow from the whole: their threads and priorities.
 pub struct Analysis<'a> {
     kernel: &'a Kernel,
     /// The lowest and the highest priority at which a context runs by itself.
@@ -83,16 +82,16 @@ impl<'a> Analysis<'a> {
         all
     }
 
-    /// The priorities at which a context runs, the lowest and the highest, but for what it runs
-    /// when it calls passive servers. Of a notification's context: those of the passive
-    /// threads that may take its signals. A PIBS context: as long as nobody asked.
+    /// Returns the lowest and the highest priority at which a context runs outside of passive servers. For a
+    /// notification's context they are those of the passive threads that may take its signals. For a PIBS context
+    /// they hold while no thread asks for its work.
     #[must_use]
     pub fn priorities(&self, context: usize) -> (u8, u8) {
         self.priorities[context]
     }
 
-    /// The priorities of the passive threads that a call of an endpoint can reach, the lowest and
-    /// the highest; nothing if only threads with contexts of their own serve it.
+    /// Returns the lowest and the highest priority of the passive threads that a call of an endpoint can reach;
+    /// `None` if only threads with contexts of their own serve it.
     #[must_use]
     pub fn reach(&self, endpoint: usize) -> Option<(u8, u8)> {
         self.calls.reach(endpoint)

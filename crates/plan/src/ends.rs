@@ -1,7 +1,7 @@
 //! A Linux's ends of channels: functions of a PCI bus that no hardware has (ivshmem, version 2).
 //!
-//! A sender and its receivers are *peers*, the sender first. Their shared memory is a page with the
-//! peers' states, then a section for each that it alone writes: all of the size of the channel's.
+//! A sender and its receivers are *peers*, the sender first. Their shared memory is a page with the peers' states,
+//! then a section for each peer that only that peer writes. All sections have the size of the channel's.
 
 use crate::{Bdf, Bell, Channel, Guest, Part, Plan, Sandbox, Span};
 use bulkhead_layout::PAGE;
@@ -67,7 +67,7 @@ pub fn peers(region: &Channel) -> Vec<usize> {
 }
 
 impl Plan {
-    /// The ends of a Linux sandbox, in the manifest's order; none of any other guest.
+    /// Returns the ends of a Linux sandbox, in the manifest's order; an empty list for any other guest.
     #[must_use]
     pub fn ends(&self, sandbox: usize) -> Vec<End> {
         if !matches!(self.sandboxes[sandbox].guest, Guest::Linux { .. }) {

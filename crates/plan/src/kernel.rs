@@ -1,7 +1,6 @@
-//! What runs in a kernel's sandbox: programs, and everything that each of them may do.
-//! Numbers in these types are indices into the lists of one [`Kernel`], whose order is the
-//! manifest's, unless they say otherwise. Whoever builds the kernel's objects gives what
-//! is listed here, and nothing else.
+//! The content of a kernel's sandbox: programs, and everything that each program may do. Numbers in these types are
+//! indices into the lists of one [`Kernel`], in the manifest's order, unless they say otherwise. The builder of the
+//! kernel's objects gives the rights that are listed here, and no others.
 
 use crate::Place;
 pub use bulkhead_sched::Utilization;
@@ -9,42 +8,40 @@ pub use bulkhead_sched::admission::Test;
 pub use bulkhead_sched::call_needs;
 use std::path::PathBuf;
 
-/// What the kernel spends on an activation of a context, in nanoseconds. Admission counts
-/// it, and the kernel charges it; nobody else says a number. It is what the kernel's own
-/// goals allow for a timer interrupt that replenishes (320) and two switches (320 each),
-/// rounded up; the kernel's benchmarks measure these.
+/// Time that the kernel spends on an activation of a context, in nanoseconds. Admission counts it, and the kernel
+/// charges it; no other place states a number. It is the sum of the kernel's own goals for a timer interrupt that
+/// replenishes (320) and two switches (320 each), rounded up; the kernel's benchmarks measure these.
 pub const OVERHEAD: u64 = 1_000;
 
-/// Longest entry of an interrupt or a channel's doorbell into the kernel, in nanoseconds, with what the monitor does
-/// for its mask. Admission counts it in others' time; the kernel charges what an entry takes. The rows
-/// `kernel.interrupt_entry` and `kernel.bell_entry` measure it. The longest masks an interrupt whose driver's budget is
-/// used up, looks after timers and switches: 2,191 instructions. The rest is room.
+/// Longest entry of an interrupt or a channel's doorbell into the kernel, in nanoseconds, with the monitor's work for
+/// its mask. Admission counts it in others' time; the kernel charges the time that an entry takes. The rows
+/// `kernel.interrupt_entry` and `kernel.bell_entry` measure it. The longest entry masks an interrupt of a driver
+/// without budget, looks after timers and switches: 2,191 instructions. The rest is room.
 pub const ENTRY: u64 = 3_000;
 
-/// How many slots a capability space can have; a power of two. A capability's address has
-/// 16 bits for each of two levels.
+/// Most slots of a capability space; a power of two. A capability's address has 16 bits for each of two levels.
 pub const SLOTS: std::ops::RangeInclusive<u32> = 16..=1 << 16;
 
 /// Places for the objects and pages that an image's kernel begins with, as a power of two: the slots of the node in
 /// which they are made.
 pub const PLACE_BITS: u8 = 14;
 
-/// A kernel and what it runs.
+/// A kernel and its programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// The kernel itself: an ELF64 file.
     pub file: PathBuf,
-    /// By what its contexts were admitted.
+    /// Test that admitted its contexts.
     pub admission: Test,
-    /// What an activation of a context costs, in nanoseconds: [`OVERHEAD`].
+    /// Time that an activation of a context costs, in nanoseconds: [`OVERHEAD`].
     pub overhead: u64,
     /// Longest entry of an interrupt, in nanoseconds: [`ENTRY`].
     pub entry: u64,
-    /// Bytes of records in the ring into which it writes what it does, a power of two; 0: it writes nothing. They
-    /// lie at the end of its memory, behind a page.
+    /// Bytes of the ring in which it records its actions, a power of two; 0: it records nothing. The ring lies at the
+    /// end of its memory, behind a page.
     pub trace: u64,
-    /// Least time between two requests, in nanoseconds, of each right that others have over its sandbox's life. Each
-    /// can be a doorbell, an exit in the time of whoever runs.
+    /// Least time between two requests, in nanoseconds, for each right that others have over its sandbox's life. Each
+    /// request can be a doorbell, which is an exit in the time of the running thread.
     pub doorbells: Vec<u64>,
     /// Longest time of such a doorbell, in nanoseconds: an exit and the monitor's look into its mail
     /// ([`crate::doorbell`]).
@@ -55,7 +52,7 @@ pub struct Kernel {
     pub threads: Vec<Thread>,
     /// Budgets.
     pub contexts: Vec<Context>,
-    /// Where calls are received.
+    /// Endpoints at which calls are received.
     pub endpoints: Vec<Endpoint>,
     /// Words of bits to signal and wait for.
     pub notifications: Vec<Notification>,
@@ -101,7 +98,7 @@ pub struct Program {
     /// Slots of channels made at run time that it may offer or accept: indices into [`crate::Plan::slots`]. No slot has
     /// two programs of a kernel.
     pub links: Vec<usize>,
-    /// What it gets full capabilities to.
+    /// Objects that it gets full capabilities to.
     pub manages: Vec<Managed>,
 }
 
@@ -110,7 +107,7 @@ pub struct Program {
 pub struct Call {
     /// Which.
     pub endpoint: usize,
-    /// What the receiver learns of the caller; 0: nothing.
+    /// Number that tells the receiver which caller this is; 0: no number.
     pub badge: u64,
     /// Capabilities may be passed with a call.
     pub grant: bool,
@@ -139,9 +136,10 @@ pub struct Map {
 pub struct DeviceUse {
     /// Which.
     pub device: Driven,
-    /// Where its interrupts go. Those not listed stay masked.
+    /// Notifications for its interrupts. Interrupts that are not listed stay masked.
     pub interrupts: Vec<Interrupt>,
-    /// Shared memory of the program's that a PCI function reaches, with the program's rights. It reaches nothing else.
+    /// Shared memory of the program that a PCI function reaches, with the program's rights. It reaches no other
+    /// memory.
     pub dma: Vec<usize>,
 }
 
@@ -170,7 +168,7 @@ pub enum Driven {
 pub struct Interrupt {
     /// Which message of a PCI function (entry of its MSI-X table); 0 for a line.
     pub number: u16,
-    /// Where it goes.
+    /// Notification that it signals.
     pub notification: usize,
     /// The bits that it sets; not 0.
     pub bits: u64,
@@ -183,11 +181,11 @@ pub struct ChannelUse {
     pub channel: usize,
     /// The sandbox is the channel's sender.
     pub write: bool,
-    /// What its doorbell signals.
+    /// Signal that its doorbell sends.
     pub signal: Option<Signal>,
 }
 
-/// What a program has full capabilities to.
+/// An object that a program has full capabilities to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Managed {
     /// A program's capability space and address space; not its threads.
@@ -205,32 +203,32 @@ pub struct Thread {
     pub name: String,
     /// Its `[[thread]]`.
     pub place: Place,
-    /// Whose.
+    /// Its program.
     pub program: usize,
     /// The ELF symbol at which it begins; `None`: the file's entry.
     pub entry: Option<String>,
-    /// The higher, the earlier. On a PIBS context: as long as nobody asked for its work.
+    /// Priority; a higher number runs earlier. On a PIBS context it holds while no thread asks for its work.
     pub priority: u8,
     /// The highest priority that it may give to a thread, itself included.
     pub max_priority: u8,
-    /// What it runs on; `None`: it is passive, and runs on its callers' contexts.
+    /// Context that it runs on; `None`: it is passive, and runs on its callers' contexts.
     pub context: Option<usize>,
     /// Bytes of its stack, whole pages.
     pub stack: u64,
     /// It may use the floating-point unit.
     pub fpu: bool,
-    /// Where its faults go; `None`: it is stopped.
+    /// Endpoint that gets its faults; `None`: a fault stops it.
     pub fault: Option<Route>,
-    /// Where the ends of its budget go; `None`: it waits for the next refill.
+    /// Endpoint that learns when its budget ends; `None`: it waits for the next refill.
     pub timeout: Option<Route>,
 }
 
-/// An endpoint, and the badge of what comes from here.
+/// An endpoint, and the badge of messages that arrive by this route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Which.
+    /// The endpoint.
     pub endpoint: usize,
-    /// What the receiver learns of the origin; 0: nothing.
+    /// Number that tells the receiver the origin; 0: no number.
     pub badge: u64,
 }
 
@@ -250,11 +248,11 @@ pub struct Context {
     /// How often it is activated in a period: once, and once more for each time that its
     /// thread waits for something. At least 1.
     pub activations: u32,
-    /// What runs on it.
+    /// Thread or notification that runs on it.
     pub user: User,
 }
 
-/// How a context gets its time. Times are in nanoseconds.
+/// Policy by which a context gets its time. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Sporadic server, Quest's Main VCPU.
@@ -265,21 +263,20 @@ pub enum Policy {
     Pibs {
         /// U.
         utilization: Utilization,
-        /// T, as long as nobody asked for its work.
+        /// T while no thread asks for its work.
         period: u64,
     },
-    /// C = T: as much as there is, in turns with others of its priority.
+    /// C = T: all time that is left, in turns with others of its priority.
     Full {
         /// A turn.
         slice: u64,
     },
 }
 
-/// Of a server.
+/// Budget of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// C: what the thread gets in each period, without what the kernel spends on it
-    /// ([`Context::gross`]).
+    /// C: time that the thread gets in each period, without the kernel's own ([`Context::gross`]).
     pub budget: u64,
     /// T.
     pub period: u64,
@@ -287,7 +284,7 @@ pub struct Budget {
     pub refills: u32,
 }
 
-/// What runs on a context.
+/// User of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// A thread, always.
@@ -330,7 +327,7 @@ pub struct Shared {
 }
 
 impl Kernel {
-    /// Bytes at the end of its memory into which it writes what it does: a page, and the records.
+    /// Returns the bytes at the end of its memory for the record of its actions: a page, and the ring.
     #[must_use]
     pub const fn ring(&self) -> u64 {
         const PAGE: u64 = 4096;
@@ -343,8 +340,8 @@ impl Kernel {
         (0..self.shared.len()).filter(|n| self.is_reached(*n)).map(|n| self.shared[n].len).sum()
     }
 
-    /// Where in its memory of so many bytes shared memory lies that a device reaches; `None`: none does, and it lies
-    /// anywhere.
+    /// Returns the offset, in memory of that many bytes, of shared memory that a device reaches; `None`: no device
+    /// reaches it, and it lies anywhere.
     #[must_use]
     pub fn place_for_devices(&self, shared: usize, memory: u64) -> Option<u64> {
         let before = (0..shared).filter(|n| self.is_reached(*n)).map(|n| self.shared[n].len);
@@ -357,8 +354,8 @@ impl Kernel {
         uses.any(|used| used.dma.contains(&shared))
     }
 
-    /// What a function of its sandbox reaches of its memory of so many bytes: what its driver's entry in the manifest
-    /// names.
+    /// Returns the part of its sandbox's memory that a function reaches: the part that the driver's entry in the
+    /// manifest names.
     #[must_use]
     pub fn dma(&self, function: usize, memory: u64) -> Vec<Reach> {
         let drives = |used: &&DeviceUse| used.device == Driven::Function(function);
@@ -376,9 +373,8 @@ impl Kernel {
 }
 
 impl Context {
-    /// What its server has to be given so that the thread gets its budget, in nanoseconds:
-    /// budget and `overhead` for each activation. For [`Policy::Full`] the slice, for
-    /// [`Policy::Pibs`] U·T.
+    /// Returns the time in nanoseconds that its server needs so that the thread gets its budget: the budget, and
+    /// `overhead` for each activation. For [`Policy::Full`] it is the slice, for [`Policy::Pibs`] U·T.
     #[must_use]
     pub fn gross(&self, overhead: u64) -> u64 {
         match self.policy {

@@ -102,7 +102,7 @@ impl PciRoot {
     }
 }
 
-/// What a base address register decodes.
+/// Kind of range that a base address register decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarKind {
     /// Ports.
@@ -132,7 +132,7 @@ impl BarKind {
 pub struct Bar {
     /// Its number, 0 to 5.
     pub number: u8,
-    /// What it decodes.
+    /// Kind of its range.
     pub kind: BarKind,
     /// Addresses or ports.
     pub span: Span,
@@ -180,25 +180,25 @@ pub struct Resettable {
     pub flr: bool,
 }
 
-/// A step of a function's own reset: a register in one of its memory BARs is written,
-/// if at all, then read until it shows that the function is at rest.
+/// A step of a function's own reset. A register in a memory BAR is written, if at all, and then read until it shows
+/// that the function is at rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResetStep {
     /// Physical address of the register, a multiple of its size.
     pub at: u64,
     /// Its bytes: 1, 2 or 4.
     pub size: u8,
-    /// What is written.
+    /// Value that is written, if one is.
     pub write: Option<u32>,
-    /// Bits that are looked at.
+    /// Bits that are compared.
     pub mask: u32,
-    /// What they are when it is at rest.
+    /// Value of these bits when it is at rest.
     pub value: u32,
-    /// Milliseconds in which they must be so.
+    /// Milliseconds until it must be at rest.
     pub within: u32,
 }
 
-/// What a PCI-to-PCI bridge forwards.
+/// Ranges that a PCI-to-PCI bridge forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bridge {
     /// Bus behind it.
@@ -211,8 +211,8 @@ pub struct Bridge {
     pub prefetchable: Option<Span>,
     /// Ports.
     pub ports: Option<Ports>,
-    /// Offset of its access control services in the extended configuration space, if they have source
-    /// validation (PCIe 5.0, 7.7.8.2): it then refuses requests that bear a bus number which is not behind it.
+    /// Offset of its access control services in the extended configuration space, if they have source validation
+    /// (PCIe 5.0, 7.7.8.2). It then refuses requests with a bus number that is not behind it.
     pub acs: Option<u16>,
 }
 
@@ -233,9 +233,8 @@ pub struct Function {
     pub group: Option<u32>,
     /// GSI of its interrupt line.
     pub gsi: Option<u32>,
-    /// Interrupt pin that the owner of the line is shown: 1 for A to 4 for D, 0 without a
-    /// line. It need not be the hardware's; functions of one device have the same pin if
-    /// they have the same line.
+    /// Interrupt pin that the line's owner sees: 1 for A to 4 for D, 0 without a line. It need not be the hardware's;
+    /// functions of one device that share a line share a pin.
     pub pin: u8,
     /// Its base address registers.
     pub bars: Vec<Bar>,
@@ -251,11 +250,11 @@ pub struct Function {
     pub af: Option<Resettable>,
     /// How its own registers reset it.
     pub reset: Vec<ResetStep>,
-    /// What it forwards, if it is a bridge.
+    /// Ranges that it forwards, if it is a bridge.
     pub bridge: Option<Bridge>,
-    /// Why no sandbox can own it, if that is so.
+    /// Reason why no sandbox can own it, if there is one.
     pub nobody: Option<String>,
-    /// Where the machine describes it.
+    /// Place of its description.
     pub place: Place,
 }
 
@@ -267,7 +266,7 @@ impl Function {
         self.msix.map(|msix| table(msix).pages())
     }
 
-    /// What its owner reaches of a BAR: all of it, or the pages beside the trapped ones.
+    /// Returns the part of a BAR that its owner reaches: all of it, or the pages beside the trapped ones.
     #[must_use]
     pub fn mapped(&self, bar: &Bar) -> Vec<Span> {
         match self.trapped() {
@@ -289,7 +288,7 @@ pub struct Granted {
     /// It signals by its interrupt line: it has neither MSI nor MSI-X, or the
     /// manifest asks for the line.
     pub line: bool,
-    /// Where the manifest grants it.
+    /// Line of the manifest that grants it.
     pub place: Place,
 }
 
@@ -300,7 +299,7 @@ pub struct Iommu {
     pub base: u64,
     /// It remaps interrupts.
     pub remaps_interrupts: bool,
-    /// Whether the IOAPIC's messages are among them; `None`: the boot code finds out.
+    /// True if the IOAPIC's messages are among them; `None`: the boot code finds out.
     pub remaps_lines: Option<bool>,
     /// Requester ID of the IOAPIC's interrupt messages.
     pub ioapic_requester: Option<Bdf>,

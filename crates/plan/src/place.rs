@@ -1,7 +1,6 @@
-//! Memory placement: which physical addresses the sandboxes' RAM and the
-//! channels get. Pure arithmetic over ranges, so that it can be tested without
-//! a machine. What it keeps true: every result lies in one piece of free RAM,
-//! and no two results overlap each other or the image.
+//! Memory placement: the physical addresses of the sandboxes' RAM and of the channels. It is pure arithmetic over
+//! ranges, so that it can be tested without a machine. Two things stay true: every result lies in one piece of free
+//! RAM, and no two results overlap each other or the image.
 
 use crate::Span;
 use bulkhead_layout::PAGE;
@@ -19,13 +18,13 @@ pub const LOWEST: u64 = 1 << 20;
 pub struct Wish {
     /// Bytes, a multiple of a page.
     pub len: u64,
-    /// Where it has to lie, if that was said.
+    /// Address at which it has to lie, if one is given.
     pub at: Option<u64>,
     /// It has to end below [`BOOT_SEES`].
     pub low: bool,
 }
 
-/// The boot code maps what lies below: 4 GiB. It clears channels, so they lie there.
+/// End of the memory that the boot code maps: 4 GiB. It clears channels, so they lie below.
 pub const BOOT_SEES: u64 = 1 << 32;
 
 /// Why a wish was not granted.
@@ -63,10 +62,9 @@ pub const fn alignment(len: u64, huge: bool) -> u64 {
     }
 }
 
-/// Places all wishes: those that say where first, then the largest first, each
-/// at the lowest address that fits. Where large ones leave no room below [`BOOT_SEES`] for
-/// those that have to lie there, these go before them. 1 GiB alignment is taken where it can
-/// be had, and given up for all when it is what makes the rest not fit.
+/// Places all wishes: those with an address first, then the largest first, each at the lowest address that fits.
+/// Wishes that have to lie below [`BOOT_SEES`] go first if large ones would leave them no room. Alignment to 1 GiB is
+/// tried, and given up for all wishes if the rest fits only without it.
 ///
 /// # Errors
 /// The refused wishes by index, each with its reason.
@@ -131,7 +129,7 @@ fn place_ordered(
     if refused.is_empty() { Ok(placed.into_iter().flatten().collect()) } else { Err(refused) }
 }
 
-/// Whether a wish that says where can be granted.
+/// Tells if a wish with an address can be granted.
 fn fixed(
     ram: &[Span],
     image: Span,
@@ -155,13 +153,13 @@ fn fixed(
     clash.map_or(Ok(()), |other| Err(Refusal::OnOther { other }))
 }
 
-/// What of a piece lies at or above `low`.
+/// Returns the part of a piece at or above `low`.
 fn above(piece: Span, low: u64) -> Option<Span> {
     let start = piece.start.max(low);
     (start < piece.end()).then(|| Span { start, len: piece.end() - start })
 }
 
-/// What of a piece lies below [`BOOT_SEES`].
+/// Returns the part of a piece below [`BOOT_SEES`].
 fn below(piece: Span) -> Option<Span> {
     let end = piece.end().min(BOOT_SEES);
     (piece.start < end).then(|| Span { start: piece.start, len: end - piece.start })
@@ -184,9 +182,8 @@ fn take(free: &mut Vec<Span>, span: Span) {
     }
 }
 
-/// Lowest aligned address after the image with `len` free bytes. Memory before
-/// the image is left to the firmware and the boot loader, whose information the
-/// boot code still reads while the first sandboxes are launched.
+/// Finds the lowest aligned address after the image with `len` free bytes. Memory before the image is left to the
+/// firmware and the boot loader. The boot code still reads their information while the first sandboxes are launched.
 fn lowest_fit(free: &[Span], image: Span, len: u64, align: u64) -> Option<u64> {
     free.iter().filter_map(|piece| above(*piece, image.start)).find_map(|piece| {
         let start = piece.start.checked_next_multiple_of(align)?;
@@ -283,7 +280,7 @@ mod tests {
         let large = anywhere(1900 * MIB);
         assert_eq!(place(&ram(), IMAGE, &[large, low(60 * MIB)]).unwrap(), [22 * MIB, 1922 * MIB]);
         assert_eq!(place(&ram(), IMAGE, &[large, low(64 * MIB)]).unwrap(), [4 << 30, 22 * MIB]);
-        // What says where stays there, and larger ones that are low share what is left.
+        // A wish with an address stays there, and larger ones that are low share the rest.
         let at = Wish { len: 1000 * MIB, at: Some(22 * MIB), low: false };
         let placed =
             place(&ram(), IMAGE, &[at, anywhere(900 * MIB), low(MIB), low(200 * MIB)]).unwrap();

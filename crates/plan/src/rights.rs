@@ -1,4 +1,4 @@
-//! Rights over other sandboxes' lives, and what they can cost whom they are over: how often others' monitors may ring.
+//! Rights over other sandboxes' lives, and their cost for these sandboxes: the rate at which other monitors may ring.
 
 use crate::{Plan, Sandbox, Slot};
 use bulkhead_layout::PAGE as PAGE_SIZE;
@@ -12,7 +12,7 @@ const _: () =
 /// A right over another sandbox's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// Whose life, by index.
+    /// Sandbox that the right is over, by index.
     pub sandbox: usize,
     /// Nanoseconds between two requests, at least; whole microseconds.
     pub every: u64,
@@ -45,11 +45,11 @@ impl Sandbox {
     }
 }
 
-/// [`Plan::doorbell`] of a system with so many sandboxes and these slots. Admission counts the same, an instruction as
-/// a nanosecond, as it does with what the kernel spends.
+/// Computes [`Plan::doorbell`] for a system with that many sandboxes and these slots. Admission counts an instruction
+/// as a nanosecond, as it does for the kernel's own time.
 #[must_use]
 pub fn doorbell(sandbox: usize, sandboxes: usize, slots: &[Slot]) -> u64 {
-    /// Whatever there is; then for each sandbox of the system, slot, and page of a slot.
+    /// Cost of any exit; the next ones come for each sandbox of the system, each slot, and each page of a slot.
     const EXIT: u64 = 600;
     const SANDBOX: u64 = 100;
     const SLOT: u64 = 100;
@@ -62,7 +62,7 @@ pub fn doorbell(sandbox: usize, sandboxes: usize, slots: &[Slot]) -> u64 {
 /// How often one sandbox's monitor may ring for another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rings {
-    /// Who rings, by index.
+    /// Sandbox that rings, by index.
     pub sender: usize,
     /// In a window of time, by rights over the other's life.
     pub timed: u64,
@@ -71,12 +71,12 @@ pub struct Rings {
 }
 
 impl Plan {
-    /// Who may ring for a sandbox, and how often in so many nanoseconds. A ring is an exit of its first core, at most;
-    /// one that closes a channel, or ends its life, is one for each of its cores.
+    /// Lists the sandboxes that may ring for a sandbox, and how often in that many nanoseconds. A ring is an exit of
+    /// its first core at most. A ring that closes a channel, or ends its life, is an exit of each of its cores.
     pub fn rings(&self, sandbox: usize, window: u64) -> impl Iterator<Item = Rings> {
         let of = move |(sender, other): (usize, &Sandbox)| {
             let timed = other.rights(sandbox).map(|(_, right)| right.most(window)).sum();
-            // Only an owner and another party meet, not two who may have the same slot in turn.
+            // An owner meets its partner only, and two partners of one slot never meet.
             let meet = |slot: &Slot| {
                 let owned = slot.owner == sandbox || slot.owner == sender;
                 owned && slot.concerns(sandbox) && slot.concerns(sender)
@@ -96,8 +96,8 @@ impl Plan {
         doorbell(sandbox, self.sandboxes.len(), &self.slots)
     }
 
-    /// How often others may interrupt a sandbox *while it lives*, by their rights over its life: a stop and a restart
-    /// end that life, and a start that comes when somebody else's was faster is one for each who may start it.
+    /// Counts the interruptions of a sandbox *while it lives*, by others' rights over its life. A stop and a restart
+    /// end that life. A start that comes second does not: each sandbox that may start it can send one.
     #[must_use]
     pub fn rings_of_a_life(&self, sandbox: usize) -> usize {
         let starters = |other: &&Sandbox| other.right(CONTROL_START, sandbox).is_some();

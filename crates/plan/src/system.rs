@@ -1,6 +1,5 @@
-//! A checked system whose memory is not placed yet, and the way from there to a
-//! [`Plan`]. The image's length is an input because the image holds the tables
-//! that describe the plan: a builder guesses it, bakes, and asks again.
+//! A checked system without places for its memory, and the way from there to a [`Plan`]. The image holds the tables
+//! that describe the plan, so the image's length is an input: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
 use crate::{Channel, Machine, Plan, Ram, Sandbox, Slot, Span};
@@ -36,9 +35,9 @@ pub struct System {
     pub channels: Vec<Channel>,
     /// Memory for channels that are made at run time, likewise.
     pub slots: Vec<Slot>,
-    /// Sandboxes at whose end a run ends.
+    /// Sandboxes that end a run when they end.
     pub ends_with: Vec<usize>,
-    /// What a scenario appends to guests' arguments.
+    /// Text that a scenario appends to guests' arguments.
     pub scenario: Vec<Appended>,
     /// Files behind the machine's drives: name, file.
     pub drives: Vec<(String, PathBuf)>,
@@ -51,11 +50,11 @@ pub struct Appended {
     pub sandbox: usize,
     /// The program of its kernel, by index; 0 for other guests.
     pub program: usize,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// Whose memory could not be placed.
+/// Owner of memory that could not be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A sandbox, by index.
@@ -78,7 +77,7 @@ pub enum Misfit {
     },
     /// A sandbox's or channel's memory.
     Memory {
-        /// Whose.
+        /// Owner of the memory.
         owner: Owner,
         /// Bytes of the piece that was refused.
         len: u64,
@@ -105,8 +104,8 @@ pub enum Reason {
     NoRoom(u64),
 }
 
-/// Guest RAM as at most two pieces: from 0 and, what does not fit below
-/// [`map::GUEST_LOW_END`], from [`map::GUEST_HIGH`].
+/// Splits guest RAM into at most two pieces: one from 0 and, for the bytes that do not fit below
+/// [`map::GUEST_LOW_END`], one from [`map::GUEST_HIGH`].
 #[must_use]
 pub fn guest_pieces(memory: u64) -> Vec<Span> {
     let low = memory.min(map::GUEST_LOW_END);
@@ -184,7 +183,7 @@ impl System {
         }
     }
 
-    /// Every piece of memory: whose, its guest-physical address, and the wish.
+    /// Lists every piece of memory: its owner, its guest-physical address, and the wish.
     fn wishes(&self) -> (Vec<Owner>, Vec<u64>, Vec<Wish>) {
         let (mut owners, mut gpas, mut wishes) = (Vec::new(), Vec::new(), Vec::new());
         for (index, wanted) in self.sandboxes.iter().enumerate() {

@@ -9,7 +9,7 @@ use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
 use std::path::PathBuf;
 
-/// Where something was said: a manifest line, for messages and denials.
+/// Place in a file, such as a manifest's line, for messages and denials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The file, as the user named it.
@@ -36,13 +36,13 @@ impl Span {
         self.start.saturating_add(self.len)
     }
 
-    /// Whether the address lies in it.
+    /// True if the address lies in it.
     #[must_use]
     pub const fn contains(self, address: u64) -> bool {
         self.start <= address && address < self.end()
     }
 
-    /// Whether all of `other` lies in it.
+    /// True if all of `other` lies in it.
     #[must_use]
     pub const fn encloses(self, other: Self) -> bool {
         match other.start.checked_add(other.len) {
@@ -51,7 +51,7 @@ impl Span {
         }
     }
 
-    /// Whether they share an address.
+    /// True if they share an address.
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.start < other.end() && other.start < self.end()
@@ -65,7 +65,7 @@ impl Span {
         Self { start, len: end - start }
     }
 
-    /// What is left of it beside `hole`.
+    /// Returns the pieces of it beside `hole`.
     pub fn without(self, hole: Self) -> impl Iterator<Item = Self> {
         let inside = |at: u64| at.clamp(self.start, self.end());
         let pieces = [(self.start, inside(hole.start)), (inside(hole.end()), self.end())];
@@ -84,7 +84,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Whether they share a port.
+    /// True if they share a port.
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
@@ -122,7 +122,7 @@ pub struct Device {
     pub trigger: Trigger,
     /// Why no sandbox can own it, if that is so.
     pub nobody: Option<String>,
-    /// Where the manifest grants it (in [`Sandbox::devices`]) or the machine describes it.
+    /// Line of the manifest that grants it (in [`Sandbox::devices`]), or of the machine's description.
     pub place: Place,
 }
 
@@ -147,13 +147,13 @@ pub struct Machine {
     pub pci: Option<PciRoot>,
     /// Its PCI functions, by address.
     pub functions: Vec<Function>,
-    /// What confines their DMA.
+    /// Unit that confines their DMA.
     pub iommu: Option<Iommu>,
-    /// What takes interrupts from lines.
+    /// Controller that takes interrupts from lines.
     pub ioapic: Option<Ioapic>,
-    /// 16550 for the boot code's messages, its first port; 0 for none.
+    /// First port of the 16550 for the boot code's messages; 0: there is none.
     pub console: u16,
-    /// Debug console port for the boot code's messages; 0 for none.
+    /// Debug console port for the boot code's messages; 0: there is none.
     pub debug_port: u16,
     /// Arguments for QEMU, without cores, memory and kernel.
     pub qemu: Vec<String>,
@@ -163,12 +163,12 @@ pub struct Machine {
     pub networks: Vec<String>,
 }
 
-/// Class of the 8254, whose line the boot code fires once.
+/// Class of the 8254. The boot code fires its line once.
 pub const PIT: &str = "pit";
-/// Class of the real-time clock, to which its owner has a part of the access (`bulkhead_layout::cmos`).
+/// Class of the real-time clock. Its owner has a part of the access to it (`bulkhead_layout::cmos`).
 pub const RTC: &str = "rtc";
 
-/// What runs in a sandbox.
+/// Guest of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guest {
     /// An unmodified Linux bzImage.
@@ -224,7 +224,7 @@ pub struct Sandbox {
     pub name: String,
     /// Its `[[sandbox]]`.
     pub place: Place,
-    /// What runs in it.
+    /// Its guest.
     pub guest: Guest,
     /// Core numbers of the machine, the first one boots.
     pub cores: Vec<usize>,
@@ -238,20 +238,20 @@ pub struct Sandbox {
     pub functions: Vec<Granted>,
     /// Its rights to stop, start and restart others, in this order ([`crate::RIGHTS`]).
     pub control: [Vec<Right>; REQUESTS],
-    /// Sandboxes whose reports it may read.
+    /// Sandboxes that it may read reports of.
     pub observe: Vec<usize>,
-    /// What to do after a denied access, by kind.
+    /// Action after a denied access, by kind.
     pub actions: [Action; KINDS],
     /// Starts with the machine.
     pub autostart: bool,
-    /// It is being tried out: what it touches is noted for its author.
+    /// It is being tried out: accesses that are not granted are noted for its author.
     pub learn: bool,
-    /// How much depends on it, as the manifest's author says; shown, not acted on.
+    /// Its importance according to the manifest's author; shown, not acted on.
     pub criticality: Option<Criticality>,
 }
 
 impl Sandbox {
-    /// Whether one of its lines is level-triggered.
+    /// True if one of its lines is level-triggered.
     #[must_use]
     pub fn has_level_line(&self) -> bool {
         let device = |d: &Device| d.irq.is_some() && d.trigger != Trigger::Edge;
@@ -261,9 +261,9 @@ impl Sandbox {
     }
 }
 
-/// Whether a device could send any interrupt to anybody where the IOMMU sees the IOAPIC's messages. A level-triggered
-/// line has it let all of them pass, and an emulator takes DMA without a requester ID for the IOAPIC's
-/// (docs/decisions/0029-lines-tested-at-boot.md). One sandbox alone harms nobody but itself.
+/// Tells if a device could send any interrupt to any sandbox where the IOMMU sees the IOAPIC's messages. One
+/// level-triggered line makes the IOMMU pass all of them, and an emulator takes DMA without a requester ID for the
+/// IOAPIC's (docs/decisions/0029-lines-tested-at-boot.md). A single sandbox harms only itself.
 pub fn forges<'a>(sandboxes: impl Iterator<Item = &'a Sandbox> + Clone) -> bool {
     sandboxes.clone().any(Sandbox::has_level_line)
         && sandboxes.clone().any(|sandbox| !sandbox.functions.is_empty())
@@ -289,18 +289,18 @@ pub struct Channel {
     pub name: String,
     /// Its `[[channel]]`.
     pub place: Place,
-    /// What the region is for.
+    /// Purpose of the region.
     pub part: Part,
-    /// How the sandbox that writes it is woken, if it is: the receiver of messages by [`Part::Rx`], the driver of a
-    /// virtio device by its [`Part::Tx`], too.
+    /// Doorbell that wakes the sandbox that writes the region, if it has one. It wakes the receiver of messages by
+    /// [`Part::Rx`], and the driver of a virtio device by its [`Part::Tx`], too.
     pub bell: Option<Bell>,
-    /// The sandbox that writes: of [`Part::Rx`] the receiver.
+    /// The sandbox that writes: for [`Part::Rx`] the receiver.
     pub from: usize,
     /// The sandboxes that read.
     pub to: Vec<usize>,
-    /// Where it lies.
+    /// Physical address.
     pub hpa: u64,
-    /// Where every side sees it.
+    /// Guest-physical address, at which every side sees it.
     pub gpa: u64,
     /// Bytes.
     pub len: u64,
@@ -318,26 +318,27 @@ impl Channel {
     }
 }
 
-/// Memory for channels that a sandbox makes at run time, one at a time: what the offering sandbox writes, then
-/// a page that the other one writes.
+/// Memory for channels that a sandbox makes at run time, one at a time: the part that the offering sandbox writes,
+/// then a page that the other one writes.
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// The sandbox that may offer it.
     pub owner: usize,
-    /// Those to whom it may.
+    /// Sandboxes that it may be offered to.
     pub to: Vec<usize>,
     /// `may_connect` in the manifest.
     pub place: Place,
-    /// Where it lies.
+    /// Physical address.
     pub hpa: u64,
-    /// Where every side sees it while it has it: alone in what a page of table entries maps.
+    /// Guest-physical address at which each side sees it while it has it. No other memory shares its page of table
+    /// entries.
     pub gpa: u64,
     /// Bytes of both.
     pub len: u64,
 }
 
 impl Slot {
-    /// Whether a sandbox can have it.
+    /// True if a sandbox can have it.
     #[must_use]
     pub fn concerns(&self, sandbox: usize) -> bool {
         self.owner == sandbox || self.to.contains(&sandbox)
@@ -387,16 +388,16 @@ impl Bell {
     }
 }
 
-/// What a region of a channel is for.
+/// Purpose of a channel's region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Whatever both ends agree on.
+    /// Any bytes that both ends agree on.
     Pages,
     /// A program that the receiver's monitor runs in place of the image's.
     Program,
-    /// What a sender of messages writes. The region that follows it is the receiver's.
+    /// Region that a sender of messages writes. The region that follows it is the receiver's.
     Tx(Shape),
-    /// What a receiver of messages writes: one page.
+    /// Region that a receiver of messages writes: one page.
     Rx,
 }
 
@@ -407,7 +408,7 @@ impl Part {
         matches!(self, Self::Tx(_) | Self::Rx)
     }
 
-    /// Of messages that are sent: their shape.
+    /// Returns the shape of the messages, if they are sent.
     #[must_use]
     pub const fn shape(self) -> Option<Shape> {
         match self {
@@ -436,7 +437,7 @@ pub struct Plan {
     pub channels: Vec<Channel>,
     /// Memory for channels that are made at run time, by number.
     pub slots: Vec<Slot>,
-    /// Sandboxes at whose end (`exited`, `stopped`) a run ends.
+    /// Sandboxes that end a run when they end (`exited`, `stopped`).
     pub ends_with: Vec<usize>,
     /// Files behind the machine's drives: name, file.
     pub drives: Vec<(String, PathBuf)>,

@@ -1,7 +1,6 @@
-//! The time of a context: what it has, from when, and what was used of it, under any policy. The
-//! part that is used next lies in the account itself, so that the rest of a server's list, which
-//! lies behind the account in storage of the owner's size, is only touched when a refill begins,
-//! is used up, or is split.
+//! The time of a context under any policy: its amount, its start, and its used part. The part that is used next lies
+//! in the account itself. The rest of a server's list lies behind the account, in storage of the owner's size. It is
+//! only touched when a refill begins, is used up, or is split.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -29,35 +28,33 @@ pub(crate) const FULL: u8 = Policy::Full as u8;
 /// The denominator of utilizations in [`Account::of`].
 const MILLION: u32 = 1_000_000;
 
-/// An account. Its times must not fall from call to call, and the `refills` of each call are the
-/// same; their content does not matter for a new account.
+/// An account. Its times must not fall from call to call, and each call gets one and the same `refills`; their
+/// content does not matter for a new account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Account {
-    /// Of a server the first refill; else what an activation or a slice has, and from when.
+    /// First refill of a server; otherwise the time of an activation or a slice.
     pub(crate) head: Refill,
-    /// Of the head, less than it has unless the thread was stopped late.
+    /// Used part of the head. It is less than the head unless the thread was stopped late.
     pub(crate) used: Time,
     pub(crate) budget: Time,
     pub(crate) period: Time,
     pub(crate) cost: Time,
-    /// When the refill after the head comes, [`Time::MAX`] if there is none: so that waking need
-    /// not look at the list.
+    /// Time of the refill after the head, [`Time::MAX`] if there is none: so that waking need not look at the list.
     pub(crate) next: Time,
-    /// When the last one of the list comes. If there is none after the head: no later than what will
-    /// come next.
+    /// Time of the list's last refill. If only the head is left, it is no later than the next refill to come.
     pub(crate) last: Time,
     /// U of a PIBS server.
     pub(crate) numerator: u32,
     pub(crate) denominator: u32,
-    /// Where in the ring the refill after the head is.
+    /// Place in the ring of the refill after the head.
     pub(crate) start: u16,
-    /// How many come after the head.
+    /// Number of refills after the head.
     pub(crate) len: u16,
-    /// Where in the ring the next one will be.
+    /// Place in the ring of the next new refill.
     pub(crate) end: u16,
     pub(crate) policy: u8,
-    /// Of a PIBS server: an activation has begun and not ended. Of others [`crate::limit`]'s state of a call.
+    /// For a PIBS server: an activation has begun and not ended. For others [`crate::limit`]'s state of a call.
     pub(crate) active: u8,
 }
 
@@ -94,7 +91,7 @@ impl Account {
         Ok(Self::new(SPORADIC, Refill { amount: budget, time: from }, period))
     }
 
-    /// Whether a server can have a budget and a period, if a beginning costs so much.
+    /// Checks that a server can have a budget and a period, if a beginning costs that much.
     pub(crate) const fn check(budget: Time, period: Time, cost: Time) -> Result<(), Invalid> {
         if budget == 0 || budget > period {
             return Err(Invalid::Budget { budget, period });
@@ -117,7 +114,7 @@ impl Account {
         }
     }
 
-    /// The same server, with what the kernel spends when it begins to use a refill, in ticks.
+    /// Returns this server with the kernel's cost of a beginning, in ticks.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: the budget is not above the cost.
@@ -129,11 +126,11 @@ impl Account {
         }
     }
 
-    /// The account of a policy that has what it has from the beginning on; `budget` of [`Policy::Pibs`] is its
-    /// utilization in millionths, and of [`Policy::Full`] nothing. The same as the policy's own constructor, in one.
+    /// Makes the account of any policy, in place of the policy's own constructor. For [`Policy::Pibs`] `budget` is
+    /// the utilization in millionths; for [`Policy::Full`] it is ignored.
     ///
     /// # Errors
-    /// As these have.
+    /// The errors of these constructors.
     #[inline(never)]
     pub fn of(policy: Policy, budget: Time, period: Time, cost: Time) -> Result<Self, Invalid> {
         let amount = if policy == Policy::Full { period } else { budget };
@@ -153,8 +150,8 @@ impl Account {
         Ok(account)
     }
 
-    /// A PIBS server that can run from `from` on. `cost` is what the kernel spends on an
-    /// activation, in ticks; `period` the requester's as long as none is named.
+    /// Makes a PIBS server that can run from `from` on. `cost` is the kernel's time for an activation, in ticks.
+    /// `period` is the requester's while none is named.
     ///
     /// # Errors
     /// [`Invalid::TooShort`].
@@ -172,7 +169,8 @@ impl Account {
         Ok(pibs)
     }
 
-    /// C = T: no limit but that others of the same priority have their turn after a slice.
+    /// Makes an account with C = T. It has no limit, but other contexts of its priority have their turn after a
+    /// slice.
     ///
     /// # Errors
     /// [`Invalid::Budget`]: a slice of 0.
@@ -194,7 +192,7 @@ impl Account {
         }
     }
 
-    /// Whether it has a list of refills.
+    /// True if it has a list of refills.
     pub const fn is_server(&self) -> bool {
         self.policy <= STRICT
     }
@@ -228,24 +226,24 @@ impl Account {
         }
     }
 
-    /// What can be used of the head, ticks.
+    /// Returns the unused part of the head, ticks.
     pub const fn left(&self) -> Time {
         self.head.amount.saturating_sub(self.used)
     }
 
-    /// The same, of an account that is not [over](Account::is_over).
+    /// Returns the unused part of the head, for an account that is not [over](Account::is_over).
     #[inline(always)]
     pub(crate) const fn rest(&self) -> Time {
         self.head.amount.wrapping_sub(self.used)
     }
 
-    /// Whether the head is used up, so that [`Account::settle`] would do something.
+    /// True if the head is used up, so that [`Account::settle`] would do something.
     #[inline(always)]
     pub(crate) const fn is_over(&self) -> bool {
         self.used >= self.head.amount
     }
 
-    /// What it has comes at `now` at the earliest.
+    /// Delays the head to `now` at the earliest.
     pub(crate) fn not_before(&mut self, now: Time) {
         self.head.time = self.head.time.max(now);
     }
@@ -256,13 +254,13 @@ impl Account {
         self.used = self.used.wrapping_add(ticks);
     }
 
-    /// What is left of the head is given up, as if it had been used.
+    /// Gives up the rest of the head, as if it had been used.
     #[inline]
     pub fn give_up(&mut self) {
         self.used = self.used.max(self.head.amount);
     }
 
-    /// Takes away what is used up; whether that was anything, so that the turn is over.
+    /// Takes away the used-up part. True if there was one, so that the turn is over.
     #[inline]
     pub fn settle(&mut self, refills: &mut [Refill], now: Time) -> bool {
         let over = self.is_over();
@@ -291,20 +289,20 @@ impl Account {
         }
     }
 
-    /// A server whose head can be used wakes, if its list stays as it is; whether that was so.
+    /// Wakes a server with a head that can be used. True if its list stays as it is.
     #[inline]
     pub(crate) fn begin_alone(&mut self, now: Time) -> bool {
         self.head.time = now;
         now.wrapping_add(self.head.amount) < self.next
     }
 
-    /// The same at a time that may be before the head's.
+    /// Wakes such a server at a time that may be before the head's.
     #[inline]
     pub(crate) fn begin_at(&mut self, time: Time) -> bool {
         self.head.time <= time && self.begin_alone(time)
     }
 
-    /// What is not a server wakes; true.
+    /// Wakes an account that is not a server; true.
     #[inline(always)]
     pub(crate) fn wake_unlisted(&mut self, now: Time) -> bool {
         if self.policy == PIBS {
@@ -340,8 +338,8 @@ impl Account {
         self.pay();
     }
 
-    /// A use begins, unless it goes on: then what it costs was charged already. A debt, that is less, is in
-    /// it. Of a PIBS server its activation has been charged.
+    /// Begins a use and charges its cost, unless the use goes on and was charged before. A debt below the cost is
+    /// included in it. A PIBS server's activation has been charged already.
     #[inline(always)]
     pub(crate) fn pay(&mut self) {
         if self.used < self.cost {
@@ -354,7 +352,7 @@ impl Account {
         if self.is_server() {
             self.settle(refills, now);
         }
-        // A call with a limit is not cut to pieces: each would cost a beginning, of what is set apart for the call.
+        // A call with a limit is not cut to pieces: each piece would cost a beginning, paid from the call's own time.
         if self.is_strict() && !self.is_limited() {
             self.split(refills);
         }
@@ -365,7 +363,8 @@ impl Account {
 mod tests {
     use super::*;
 
-    /// Whatever is wanted, right or wrong: the one constructor makes or refuses what the policy's own does.
+    /// For any arguments, right or wrong: the common constructor makes or refuses an account as the policy's own
+    /// does.
     #[test]
     fn one_constructor_makes_what_each_policys_own_does() {
         let numbers = [0, 1, 7, 8, 100, 999_999, 1_000_000, 1 << 40, Time::MAX];

@@ -1,15 +1,13 @@
-//! Whether the budgets of a core can be had in time: arithmetic beforehand.
+//! Tells beforehand if a core's budgets can be had in time.
 //!
-//! * [`Test::Bound`]: the sum of C/T, and of (2-U)·U of the PIBS servers, is at most
-//!   n·(2^(1/n) - 1) (Liu and Layland 1973; with PIBS: Quest-V, TOCS 2016, section 3.3). Right only
-//!   where a shorter period has a higher priority, which is checked. PIBS servers don't count in
-//!   n: for a context with period T they are a blocking of (2-U)·U·T at most, as in Sha's,
-//!   Rajkumar's and Lehoczky's condition (1990).
-//! * [`Test::Response`]: for each context the longest time from a refill until it is used up, when
-//!   nothing but those of at least its priority keeps it from the processor (Joseph and Pandya
-//!   1986). For any priorities; exact without PIBS servers where no two are equal, on the safe
-//!   side otherwise.
-//! * [`Test::None`]: everything is admitted, and what the sum is, reported.
+//! * [`Test::Bound`]: the sum of C/T, and of (2-U)·U of the PIBS servers, is at most n·(2^(1/n) - 1) (Liu and Layland
+//!   1973; with PIBS: Quest-V, TOCS 2016, section 3.3). It is right only where a shorter period has a higher
+//!   priority, which is checked. PIBS servers don't count in n: for a context with period T they block (2-U)·U·T at
+//!   most, as in the condition of Sha, Rajkumar and Lehoczky (1990).
+//! * [`Test::Response`]: the longest time from a refill until it is used up, for each context (Joseph and Pandya
+//!   1986). Only contexts of at least its priority keep it from the processor. The test takes any priorities. It is
+//!   exact without PIBS servers where no two are equal, on the safe side otherwise.
+//! * [`Test::None`]: everything is admitted, and the sum is reported.
 //!
 //! A context that is [not to be guaranteed](Demand::guaranteed) only disturbs those that it is not
 //! below.
@@ -24,19 +22,19 @@ use core::fmt;
 use crate::share::Share;
 use crate::{Time, Utilization};
 
-/// What a context may use.
+/// Demand of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// What the thread is to get in each period, ticks.
+    /// C: time that the thread needs in each period, ticks.
     pub budget: Time,
     /// T, ticks; not 0.
     pub period: Time,
-    /// The higher, the earlier.
+    /// Priority; a higher number runs earlier.
     pub priority: u8,
     /// How often it is activated in a period: once, and once more for each time that it has to wait
     /// for something.
     pub activations: u32,
-    /// Whether it has to get C in each T, or may be late.
+    /// True if it has to get C in each T; otherwise it may be late.
     pub guaranteed: bool,
 }
 
@@ -47,11 +45,11 @@ pub struct Load<'a> {
     pub contexts: &'a [Demand],
     /// The PIBS servers. Their requesters are among `contexts`.
     pub devices: &'a [Utilization],
-    /// What the kernel spends on an activation: its interrupt and two switches, ticks.
+    /// The kernel's time for an activation: its interrupt and two switches, ticks.
     pub overhead: Time,
 }
 
-/// By what to admit.
+/// Test for admission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Test {
     /// The sum of utilizations, for rate-monotonic priorities.
@@ -68,8 +66,7 @@ pub enum Test {
 pub struct Admitted {
     /// The sum over all contexts and devices, overhead included.
     pub sum: Share,
-    /// How much of it is more than the processor has: only with [`Test::None`], or where contexts
-    /// are not guaranteed.
+    /// Part of it beyond the whole processor: only with [`Test::None`], or where contexts are not guaranteed.
     pub overcommitted: Share,
 }
 
@@ -78,9 +75,9 @@ pub struct Admitted {
 pub enum Refused {
     /// The sum is above the bound.
     Bound {
-        /// Of the contexts that count, and of the devices.
+        /// Sum of the contexts that count, and of the devices.
         sum: Share,
-        /// For so many.
+        /// Bound for that many.
         bound: Share,
         /// Contexts that count.
         contexts: usize,
@@ -136,7 +133,7 @@ impl fmt::Display for Refused {
 impl core::error::Error for Refused {}
 
 impl Load<'_> {
-    /// Whether all that is guaranteed comes in time.
+    /// Checks that every guaranteed context gets its budget in time.
     ///
     /// # Errors
     /// The first reason why not, with its numbers.
@@ -186,7 +183,7 @@ impl Load<'_> {
             .try_for_each(|n| self.response(n).map(drop))
     }
 
-    /// What a context and those that come before it can use of the first `time` ticks.
+    /// Returns the time that a context and those before it can use of the first `time` ticks.
     fn demand(&self, context: usize, time: Time) -> Time {
         let priority = self.contexts[context].priority;
         let others = self.contexts.iter().enumerate();
@@ -200,13 +197,13 @@ impl Load<'_> {
             .fold(self.gross(&self.contexts[context]), Time::saturating_add)
     }
 
-    /// C: what a context's server has to be given, ticks.
+    /// Returns the C that a context's server needs, with the kernel's time, ticks.
     pub fn gross(&self, demand: &Demand) -> Time {
         let kernel = self.overhead.saturating_mul(demand.activations.into());
         demand.budget.saturating_add(kernel)
     }
 
-    /// Of the devices, and of the contexts of at least this priority.
+    /// Sums the shares of the devices, and of the contexts of at least this priority.
     fn sum(&self, priority: u8) -> Share {
         let devices = self.devices.iter().map(|u| Share::of_pibs(*u));
         let contexts = self.contexts.iter().filter(|demand| demand.priority >= priority);
@@ -239,8 +236,8 @@ impl Load<'_> {
     }
 }
 
-/// What a PIBS server can use of the first `time` ticks, for requesters with periods up to
-/// `period`: a full budget at the end, and U of what is before ([`crate::pibs`]).
+/// Returns the time that a PIBS server can use of the first `time` ticks, for requesters with periods up to `period`.
+/// That is a full budget at the end, and U of the time before ([`crate::pibs`]).
 pub fn interference(utilization: Utilization, period: Time, time: Time) -> Time {
     let last = time.min(utilization.of(period));
     last + utilization.of(time - last)

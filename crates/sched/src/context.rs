@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Account, Policy, Refill, Requester, Time};
 
-/// A context of a core, in the words of who holds it: a kernel's offset of the object, an
-/// index plus 1 in the slices of this crate.
+/// Name of a core's context, chosen by its holder: a kernel's offset of the object, an index plus 1 in the slices of
+/// this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Id(NonZeroU32);
@@ -19,7 +19,7 @@ impl Id {
         Self(name)
     }
 
-    /// What its holder calls it.
+    /// Returns the holder's name for it.
     pub const fn get(self) -> NonZeroU32 {
         self.0
     }
@@ -46,17 +46,17 @@ impl Id {
     }
 }
 
-/// Where the contexts of a core are. An id that the scheduler was never given is never asked for,
-/// unless the memory that holds it has been written by others.
+/// Store of a core's contexts. The scheduler asks only for ids that it was given, unless others have written to its
+/// memory.
 pub trait Contexts {
     /// A context.
     fn context(&mut self, id: Id) -> &mut Context;
 
-    /// A context and the room for refills behind its [`Account`]: always the same length for the
-    /// same context, up to 65,535.
+    /// Returns a context and the room for refills behind its [`Account`]. A context's room always has one length, up
+    /// to 65,535.
     fn refills(&mut self, id: Id) -> (&mut Context, &mut [Refill]);
 
-    /// A context that had used up its budget has some again: for those who want to know.
+    /// Reports that a context without budget has some again.
     #[inline(always)]
     fn refilled(&mut self, _id: Id) {}
 }
@@ -106,7 +106,7 @@ pub struct Context {
     reserved: [u8; 2],
 }
 
-/// What a kernel's object of a context begins with; refills follow at their own alignment.
+/// Start of a kernel's object for a context; refills follow at their own alignment.
 const _: () = assert!(size_of::<Context>() == 112 && size_of::<Refill>() == 16);
 
 impl Context {
@@ -130,8 +130,8 @@ impl Context {
         }
     }
 
-    /// The same, but when it has no budget it runs below all priorities, where what it uses is not
-    /// charged, in turns of its budget.
+    /// Returns the context with background time: without budget it runs below all priorities, in turns of its budget,
+    /// and its use there is not charged.
     pub const fn in_background(self) -> Self {
         Self { flags: self.flags | BACKGROUND, ..self }
     }
@@ -143,7 +143,7 @@ impl Context {
         *self = if background { fresh.in_background() } else { fresh };
     }
 
-    /// What it has and had of its time.
+    /// Returns the account of its time.
     pub const fn account(&self) -> &Account {
         &self.account
     }
@@ -158,22 +158,22 @@ impl Context {
         self.priority
     }
 
-    /// Whether a thread wants to run on it.
+    /// True if a thread wants to run on it.
     pub const fn is_wanted(&self) -> bool {
         self.flags & WANTED != 0
     }
 
-    /// Whether nothing wants to run on it until an alarm that is set.
+    /// True if it waits for an alarm that is set, and no thread wants to run on it until then.
     pub const fn has_alarm(&self) -> bool {
         self.flags & (WAITS | WANTED) == WAITS
     }
 
-    /// Whether its alarm was due and its thread was not told so yet.
+    /// True if its alarm was due and its thread was not told so yet.
     pub const fn is_alarmed(&self) -> bool {
         self.flags & ALARMED != 0
     }
 
-    /// Whether it runs below all others when it has no budget.
+    /// True if it runs below all others when it has no budget.
     pub const fn is_in_background(&self) -> bool {
         self.flags & BACKGROUND != 0
     }
@@ -184,12 +184,12 @@ impl Context {
         core::mem::take(&mut self.consumed)
     }
 
-    /// As what it asks for interrupt work.
+    /// Returns it as a requester of interrupt work.
     pub const fn requester(&self) -> Requester {
         Requester { priority: self.priority, period: self.account.period() }
     }
 
-    /// Forgets where it lay in a queue that it has left, for who compares two.
+    /// Forgets its place in a queue that it has left, so that two contexts can be compared.
     #[cfg(any(test, feature = "host"))]
     pub fn forget_place(&mut self) {
         self.place = if self.flags & WAITS == 0 { 0 } else { self.place };

@@ -1,5 +1,6 @@
-//! All histories of three small contexts, by the short ways and by the general ones alone: after each event both come
-//! to the same, to the byte. So what is explored and argued of the general ones holds for the short ones, too.
+//! All histories of three small contexts, run once by the short ways and once by the general ways alone. After each
+//! event both states agree to the byte. So any property that is explored and argued for the general ways holds for
+//! the short ones.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,15 +13,15 @@ use crate::{Account, Context, Decision, Id, Overtake, Refill, Scheduler, Time, U
 
 const COUNT: usize = 3;
 
-/// What happens, and is followed by a decision.
+/// An event, which a decision follows.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A tick passes, and nobody has looked at the timer yet.
+    /// A tick passes, and the timer has not been looked at yet.
     Pass,
     /// A tick passes; the timer, if it is due.
     Tick,
-    /// The timer fires, due or not. A context whose thread waits for the end of budgets is woken if that is one, and
-    /// who ran waits for it.
+    /// The timer fires, due or not. If a thread waits for the end of budgets, and one ends, its context is woken and
+    /// the context that ran waits for it.
     End(usize),
     Wake(usize),
     Block(usize),
@@ -81,7 +82,7 @@ impl Core {
             Ways::Short(_) => self.core.block_until(all, id, now, until),
             Ways::General => {
                 self.core.block_odd(all, id, now);
-                // What comes after that has one way.
+                // The steps after that have one way only.
                 _ = self.core.block_until(all, id, now, until);
                 true
             }
@@ -99,7 +100,7 @@ impl Core {
         let Ways::Short(taken) = ways else { return false };
         let (all, id) = (&mut self.all[..], Id::of(n as u32));
         let timer = self.core.overtake(all, id, self.now, how).or_else(|| {
-            // The same without its alarm, as in the kernel.
+            // Takes the alarm away and tries again, as in the kernel.
             let until =
                 self.all[n].0.has_alarm().then(|| self.core.take_alarm(&mut self.all[..], id))?;
             let timer = self.core.overtake(&mut self.all[..], id, self.now, how);
@@ -132,7 +133,7 @@ impl Core {
         }
         let (all, now) = (&mut self.all[..], self.now);
         if let Some((handler, before)) = handler.zip(self.core.running()) {
-            // Who comes next is not put on the processor before the handler is.
+            // The next context is not put on the processor before the handler is.
             self.core.follow_all(all, now);
             let ended = self.all[before.index()].0;
             let waits = ended.is_wanted() && ended.account().eligible() > now;
@@ -166,7 +167,7 @@ impl Core {
         }
     }
 
-    /// What can happen now.
+    /// Lists the events that can happen now.
     fn events(&self, ceiling: Option<u8>) -> Vec<Event> {
         let mut events = vec![Event::Tick];
         if self.now <= self.timer {
@@ -188,7 +189,7 @@ impl Core {
         events
     }
 
-    /// Once it is decided who runs, what is only remembered to be faster, and places in no queue, apart.
+    /// Decides, then clears hints and places in queues that only serve speed.
     fn settled(mut self) -> (Self, Decision) {
         let decision = self.core.schedule_generally(&mut self.all[..], self.now);
         self.core.release.forget_hints();
@@ -196,7 +197,7 @@ impl Core {
         (self, decision)
     }
 
-    /// Whether all that is remembered is the same. What lies behind the end of a list is nothing.
+    /// True if both states are equal. Entries behind the end of a list don't count.
     fn is(&self, other: &Self) -> bool {
         let same = |(one, other): (&Held, &Held)| {
             one.0.as_bytes() == other.0.as_bytes()
@@ -209,7 +210,7 @@ impl Core {
         let mut hasher = DefaultHasher::new();
         let Scheduler { charged, running, effective, level, release, .. } = &self.core;
         (self.now, self.timer, charged, running, effective, level).hash(&mut hasher);
-        // Who waits, for what: the queues of those who are ready are in the contexts.
+        // Waiting contexts and their times: the queues of ready contexts are in the contexts themselves.
         (0..COUNT).for_each(|place| release.at(place).as_bytes().hash(&mut hasher));
         for (context, refills) in &self.all {
             (context.as_bytes(), refills.as_bytes()).hash(&mut hasher);

@@ -1,6 +1,5 @@
-//! The general ways of the scheduler: whoever runs, whatever has come, in any order. Each step here is a
-//! call, so that what comes seldom takes little room; the short ways in [`crate::scheduler`] do the same for
-//! what is usual.
+//! The general ways of the scheduler, for any running context and any events, in any order. Each step here is a call,
+//! so that rare events take little room; the short ways in [`crate::scheduler`] handle the usual ones.
 
 use crate::context::{ALARMED, BACKGROUND, STRICT, WAITS, WANTED};
 use crate::ready::{FOREGROUND, background, foreground};
@@ -9,8 +8,8 @@ use crate::scheduler::ODD;
 use crate::{Context, Contexts, Decision, Id, Invalid, Requester, Scheduler, Time};
 
 impl Scheduler {
-    /// The rest of what who runs has now is given up as if it had been used: others of its
-    /// priority have their turn, and it goes on with its next refill.
+    /// Gives up the rest of the running context's budget as if it had been used. Others of its priority have their
+    /// turn, and it goes on with its next refill.
     pub fn yield_now(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         self.charge(contexts, now);
         let Some(id) = self.running() else { return };
@@ -22,7 +21,7 @@ impl Scheduler {
         }
     }
 
-    /// A context that is ready becomes the first of its level, also before who runs.
+    /// Makes a ready context the first of its level, also before the running one.
     pub fn yield_to(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id) {
         self.follow(contexts);
         if let Some(level) = contexts.context(id).queued.checked_sub(1) {
@@ -52,9 +51,9 @@ impl Scheduler {
         true
     }
 
-    /// Gives a server another budget and period: what it used so far comes again when it would have, a greater budget's
-    /// difference can be used at once, a smaller one's is taken from the last refills. Without effect on other
-    /// policies. Says whether [`Scheduler::schedule`] may come to another decision now.
+    /// Gives a server another budget and period. Its used time comes again when it would have. The difference to a
+    /// greater budget can be used at once; that to a smaller one is taken from the last refills. Without effect on
+    /// other policies. True if [`Scheduler::schedule`] may now decide differently.
     ///
     /// # Errors
     /// [`Invalid::Budget`], [`Invalid::TooShort`]: the budget is as it was.
@@ -84,9 +83,9 @@ impl Scheduler {
         Ok(wanted)
     }
 
-    /// The work that a PIBS context is woken for comes from this requester. During an activation
-    /// only a higher priority counts; who asks with a lower one is to be named again when its work is
-    /// [taken up](Scheduler::take_up). Without effect on other policies.
+    /// Names the requester of the work that a PIBS context is woken for. During an activation only a higher priority
+    /// counts. A requester with a lower one is to be named again when its work is [taken up](Scheduler::take_up).
+    /// Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.
@@ -104,9 +103,8 @@ impl Scheduler {
         }
     }
 
-    /// The work that a PIBS context does from now on is this requester's, whose priority may be lower than
-    /// that of the one before; an activation goes on with what it has used. Without effect on other
-    /// policies.
+    /// Names the requester of the work that a PIBS context does from now on; its priority may be lower than that of
+    /// the one before. An activation goes on with the time that it has used. Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.
@@ -134,7 +132,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The same without what is only remembered to be faster, for who compares two.
+    /// Returns the scheduler without hints that only serve speed, so that two can be compared.
     #[cfg(any(test, feature = "host"))]
     pub fn without_hints(&self) -> Self {
         let mut without = self.clone();
@@ -176,7 +174,7 @@ impl Scheduler {
         }
     }
 
-    /// Whatever has come: who runs is charged, and has left its queue if it must.
+    /// Handles any events: charges the running context, and takes it from its queue if it must leave.
     #[inline(never)]
     pub(crate) fn follow_all(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         self.charge(contexts, now);
@@ -212,7 +210,7 @@ impl Scheduler {
         Decision { alarm, ..self.stay_odd(contexts, now, before) }
     }
 
-    /// Who is on the processor stays there, any way.
+    /// Keeps the running context on the processor, in any state.
     #[inline(never)]
     pub(crate) fn stay_odd(
         &mut self,
@@ -416,7 +414,7 @@ impl Scheduler {
         over
     }
 
-    /// Takes who runs off the processor and queues it anew.
+    /// Takes the running context off the processor and queues it anew.
     #[inline(never)]
     fn leave(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time, first: bool) {
         let Some(id) = self.running() else { return };
@@ -427,7 +425,7 @@ impl Scheduler {
         self.place(contexts, id, now, first);
     }
 
-    /// After a donation: who runs is queued where it belongs now, still first.
+    /// After a donation: queues the running context at its new level, still first.
     #[inline(never)]
     fn follow(&mut self, contexts: &mut (impl Contexts + ?Sized)) {
         let Some(id) = self.running().filter(|_| self.effective != self.level & !ODD) else {
@@ -439,8 +437,8 @@ impl Scheduler {
         self.occupy(id, level, self.level & ODD);
     }
 
-    /// Who runs stays first of its level if it is preempted. What a strict server used is split
-    /// off then, after which it may have to wait.
+    /// Keeps the running context first of its level if it is preempted. A strict server's used time is then split
+    /// off, after which it may have to wait.
     fn make_way(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         let level = self.ready.highest();
         let next = self.ready.first(level);

@@ -1,11 +1,9 @@
-//! Who runs on a core, how long, and when again: fixed priorities with budgets.
-//! Portable and without allocation; the kernel runs it on its objects, the host
-//! tools in a simulation (`simulate`, with the feature `host`).
+//! Fixed-priority scheduling of one core's contexts, with budgets. Portable and without allocation; the kernel runs
+//! it on its objects, the host tools in a simulation (`simulate`, with the feature `host`).
 //!
-//! A **scheduling context** ([`Context`]) is a budget C in a period T under a policy.
-//! A thread runs only on a context with budget. Each policy keeps a theorem, for any
-//! behaviour of its thread, as long as the caller stops it when its budget ends (what
-//! it uses beyond that is charged to its later budgets):
+//! A **scheduling context** ([`Context`]) is a budget C in a period T under a policy. A thread runs only on a context
+//! with budget. Each policy keeps a theorem for any behaviour of its thread. The caller has to stop the thread when
+//! its budget ends; use beyond the end is charged to later budgets.
 //!
 //! | [`Policy`] | theorem | where |
 //! |---|---|---|
@@ -19,9 +17,9 @@
 //! again. [`admission`] has the arithmetic that says beforehand whether budgets can be
 //! had in time.
 //!
-//! All state is plain data: [`Context`], the [`Refill`]s behind it, and the [`Scheduler`] itself can
-//! be laid over bytes from anywhere. Whatever these are, nothing here panics or fails to end; who
-//! runs when is then anybody's guess.
+//! All state is plain data: [`Context`], the [`Refill`]s behind it, and the [`Scheduler`] itself can be laid over
+//! bytes from anywhere. With any bytes, nothing here panics or fails to end; the order in which contexts run is then
+//! undefined.
 //!
 //! ```
 //! use bulkhead_sched::{Account, Context, Id, Refill, Scheduler};
@@ -70,8 +68,7 @@ pub use refills::Refill;
 pub use release::PLACES;
 pub use scheduler::{Decision, NoRoom, Overtake, Scheduler};
 
-/// Ticks: a time since some beginning, or a duration. Sums saturate: what would come
-/// after the end of time never comes.
+/// Ticks: a time since some beginning, or a duration. Sums saturate: an event after the end of time never comes.
 pub type Time = u64;
 
 /// A budget, period or share that cannot be.
@@ -86,17 +83,17 @@ pub enum Invalid {
     },
     /// A utilization lies above 0 and below 1.
     Utilization {
-        /// Of the share.
+        /// Numerator of the share.
         numerator: u32,
-        /// Of the share.
+        /// Denominator of the share.
         denominator: u32,
     },
-    /// A budget, or what a utilization makes of a requester's period, leaves nothing beyond the
-    /// cost of an activation.
+    /// A budget leaves nothing beyond the cost of an activation. It may be a utilization's share of a requester's
+    /// period.
     TooShort {
         /// The period, ticks.
         period: Time,
-        /// What an activation costs, ticks.
+        /// Cost of an activation, ticks.
         cost: Time,
     },
 }

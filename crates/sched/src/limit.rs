@@ -1,24 +1,24 @@
 //! A call that may take so long and no longer: its part of the budget is set apart.
 //!
-//! A call of a server that others call, too, must not stop in the middle for want of budget: they would all wait for a
-//! refill of this one's. And it must not go on for longer than those who wait for it reckon with, whatever the server
-//! does. So a call with a limit L
+//! A call of a server with several callers must not stop in the middle for want of budget: they would all wait for
+//! this caller's refill. Nor may it take longer than the waiting callers expect, whatever the server does. So a call
+//! with a limit L
 //!
 //! * begins only if the head of the list has L left. If not, the head waits for the refills after it, as in a list that
 //!   is full: later, never earlier. (To ask before the lock is SIRAP's way: Behnam et al., *SIRAP*, EMSOFT 2007; BROE:
 //!   Fisher, Bertogna, Baruah, RTSS 2007);
-//! * has L of the head, and the rest of it is held back until the answer. Who has used up L has used up the head, which
-//!   the timer sees to, and is [marked](Context::has_overrun).
+//! * has L of the head, and the rest of it is held back until the answer. A context that has used up L has used up
+//!   the head, at which the timer fires, and is [marked](Context::has_overrun).
 //!
-//! A thread whose call waits makes it again when the head can be used. By then the head has paid for the beginning of
-//! its use and for the way back to the call, so it waits for [more than L](call_needs). A budget that is less in all is
-//! refused: the call would wait for ever.
+//! A thread that makes such a call too early waits, and makes it again when the head can be used. By then the head
+//! has paid for the beginning of its use and for the way back to the call, so it waits for [more than L](call_needs).
+//! A smaller budget is refused: the call would wait for ever.
 //!
-//! Time that is held back comes again to the end of the head that there is then, whose time is no earlier: no tick of
-//! it is used before its release ([`crate::server`]).
+//! Time that is held back returns to the end of the current head, at no earlier time: no tick of it is used before
+//! its release ([`crate::server`]).
 //!
-//! A full context's turn is set aside in the same way. A PIBS context's budget depends on who asks, and no limit fits
-//! into all: it has none.
+//! A full context's turn is set aside in this way, too. A PIBS context's budget depends on its requester, and no
+//! limit fits into all of them: it has none.
 
 use crate::account::{FULL, PIBS};
 use crate::{Account, Context, Contexts, Id, Refill, Scheduler, Time};
@@ -28,10 +28,10 @@ const LIMITED: u8 = 1;
 /// It has used up its limit.
 const OVERRUN: u8 = 2;
 
-/// Whether a call begins.
+/// Answer to the question if a call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// At once; what is to be given to [`Scheduler::end_call`], if it has a limit.
+    /// At once; the value is for [`Scheduler::end_call`], if the call has a limit.
     Now(Option<Time>),
     /// The context has to wait until it has budget for it, and does: then it is to be asked again.
     Later,
@@ -39,16 +39,16 @@ pub enum Begin {
     Never(Time),
 }
 
-/// Budget that a server needs, in ticks, so that a call with a limit ever begins on it: the limit, the cost of a use
-/// that begins, and as much again for the way from there to the call. The kernel asks this of an account, and admission
-/// of a manifest.
+/// Computes the budget that a server needs, in ticks, so that a call with a limit ever begins on it. It is the limit,
+/// the cost of a use that begins, and as much again for the way from there to the call. The kernel asks this of an
+/// account, and admission of a manifest.
 #[must_use]
 pub const fn call_needs(limit: Time, cost: Time) -> Time {
     limit.saturating_add(cost).saturating_add(cost)
 }
 
 impl Account {
-    /// Sets so much of the head apart; answers what is held back, or `None`: there is not so much.
+    /// Sets that much of the head apart. Returns the part that is held back, or `None` if the head has not so much.
     fn limit(&mut self, limit: Time) -> Option<Time> {
         let used = self.used.max(if self.is_server() { self.cost } else { 0 });
         let held = match self.policy {
@@ -76,9 +76,9 @@ impl Account {
         self.active = 0;
     }
 
-    /// The head becomes at least so much, if all is, by waiting for what comes after it.
+    /// Makes the head at least that long, or as long as the whole list, by waiting for later refills.
     fn wait_for(&mut self, refills: &mut [Refill], least: Time, now: Time) {
-        // Else what is used of it is a debt, which stays.
+        // Otherwise the used part is a debt, which stays.
         if self.head.time <= now {
             self.split(refills);
         }
@@ -102,7 +102,7 @@ impl Account {
         }
     }
 
-    /// Whether a call with a limit goes on, so that the head takes nothing in.
+    /// True if a call with a limit goes on, so that the head takes nothing in.
     #[inline(always)]
     pub(crate) const fn is_limited(&self) -> bool {
         self.active != 0
@@ -110,7 +110,7 @@ impl Account {
 }
 
 impl Context {
-    /// Whether a call on it has used up its limit.
+    /// True if a call on it has used up its limit.
     #[inline(always)]
     pub const fn has_overrun(&self) -> bool {
         self.account.active == OVERRUN

@@ -7,19 +7,17 @@
 //! An activation at t for a requester with period T may run for C = U·T. When it has ended
 //! after c, the next one can begin at t + c/U.
 //!
-//! **At most (2-U)·U·T in a window of length T**, at the highest priority: activations that
-//! follow each other take c/U each for c, so that U·(d-y) fits before the last one, that has y
-//! ticks in the window; y is at most C. For d >= C this is greatest with y = C: C + U·(d-C),
-//! which is (2-U)·U·T for d = T. In an interval that begins with nothing of its priority or
-//! above wanting to run, the same holds at any priority ([`crate::admission`] uses this).
+//! **At most (2-U)·U·T in a window of length T**, at the highest priority. Activations that follow each other take
+//! c/U each for c. So U·(d-y) fits before the last one, which has y ticks in the window; y is at most C. For d >= C
+//! this is greatest with y = C: C + U·(d-C), which is (2-U)·U·T for d = T. In an interval that begins when no context
+//! of its priority or above wants to run, this holds at any priority ([`crate::admission`] uses it).
 //!
-//! What the paper leaves open, decided here so that the bound stays: C is rounded down, c/U up. A
-//! requester with a higher priority that comes during an activation raises it; the activation then
-//! counts from that moment, because time in which it waited at a low priority must not pay for two
-//! full budgets in a row at the high one. One with a lower priority changes nothing until its work is
-//! taken up; then the activation goes on at the lower priority, and what it has used stays used. At the
-//! higher one it is over with that: nothing more is used there unless it is raised again, from when on it
-//! counts anew. What the kernel spends on each activation is charged to it.
+//! The paper leaves some points open; these choices keep the bound. C is rounded down, c/U up. A requester with a
+//! higher priority that comes during an activation raises it. The activation then counts from that moment: time in
+//! which it waited at a low priority must not pay for two full budgets in a row at the high one. A requester with a
+//! lower priority changes nothing until its work is taken up. The activation then goes on at the lower priority, and
+//! its used time stays used. It uses nothing more at the higher priority unless it is raised again; then it counts
+//! anew. The kernel's time for each activation is charged to it.
 
 use crate::{Account, Invalid, Time};
 
@@ -42,12 +40,12 @@ impl Utilization {
         Ok(Self { numerator, denominator })
     }
 
-    /// Of the share.
+    /// Returns the numerator of the share.
     pub const fn numerator(self) -> u32 {
         self.numerator
     }
 
-    /// Of the share.
+    /// Returns the denominator of the share.
     pub const fn denominator(self) -> u32 {
         self.denominator
     }
@@ -82,12 +80,12 @@ impl Account {
         Utilization::new(self.numerator, self.denominator).ok()
     }
 
-    /// Whether an activation of a PIBS server has begun and not ended.
+    /// True if an activation of a PIBS server has begun and not ended.
     pub const fn is_active(&self) -> bool {
         self.active != 0
     }
 
-    /// Whether a requester's period leaves a PIBS server something beyond the cost.
+    /// Checks that a requester's period leaves a PIBS server something beyond the cost.
     ///
     /// # Errors
     /// [`Invalid::TooShort`].

@@ -1,6 +1,6 @@
-//! Who is ready: a queue for each level, first come, first served, linked through the contexts,
-//! and a bitmap of two steps. Levels 256 to 511 are the priorities, levels 0 to 255 the same
-//! priorities in the background. Who runs is in its queue, first.
+//! Ready contexts: a queue for each level, first come, first served, linked through the contexts, and a bitmap of two
+//! steps. Levels 256 to 511 are the priorities, levels 0 to 255 the priorities in the background. The running context
+//! is first in its queue.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -34,9 +34,9 @@ pub struct Ends {
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Ready {
-    /// The highest level that has somebody, 0 if none has.
+    /// The highest level with a context, 0 if all are empty.
     highest: u32,
-    /// Which words have somebody.
+    /// Words that have a bit set.
     summary: u32,
     words: [u64; WORDS],
     ends: [Ends; LEVELS],
@@ -48,19 +48,19 @@ impl Ready {
         Self { highest: 0, summary: 0, words: [0; WORDS], ends }
     }
 
-    /// The highest level that has somebody, 0 if none has.
+    /// Returns the highest level with a context, 0 if all are empty.
     #[inline(always)]
     pub fn highest(&self) -> u32 {
         self.highest % LEVELS as u32
     }
 
-    /// Whether nobody is at a level above this one.
+    /// True if all levels above this one are empty.
     #[inline(always)]
     pub fn nobody_above(&self, level: u32) -> bool {
         level >= self.highest
     }
 
-    /// Whether nobody is at this level or above.
+    /// True if this level and all above are empty.
     #[inline(always)]
     pub fn is_above_all(&self, level: u32) -> bool {
         level > self.highest
@@ -144,7 +144,7 @@ impl Ready {
         }
     }
 
-    /// The same, where a higher level has somebody at once.
+    /// Removes the first context, where a higher level gets one at once.
     #[inline(always)]
     pub fn remove_first_below(
         &mut self,
@@ -158,7 +158,7 @@ impl Ready {
         }
     }
 
-    /// Whether nobody is left there.
+    /// Unlinks the first context; true if the level is then empty.
     #[inline(always)]
     fn unlink_first(
         &mut self,
@@ -192,7 +192,7 @@ impl Ready {
         self.summary |= 1 << word;
     }
 
-    /// A level has nobody.
+    /// Marks a level as empty.
     #[inline]
     fn unmark(&mut self, level: u32) {
         let word = level / 64 % WORDS as u32;
@@ -209,7 +209,7 @@ impl Ready {
         }
     }
 
-    /// A level has nobody, which is the highest no more.
+    /// Marks a level as empty that is no longer the highest.
     #[inline(always)]
     fn unmark_bit(&mut self, level: u32) {
         let word = level / 64 % WORDS as u32;
@@ -220,10 +220,10 @@ impl Ready {
         }
     }
 
-    /// The highest level that has somebody, 0 if none has.
+    /// Finds the highest level with a context, 0 if all are empty.
     #[inline]
     fn search(&self) -> u32 {
-        // As if the lowest level of all had somebody: 0 is also what there is to say if none has.
+        // The lowest level is treated as marked: the answer is 0, too, if all are empty.
         let word = (self.summary | 1).ilog2() % WORDS as u32;
         let bits = self.words[word as usize] | bit(0);
         64 * word + (63 - bits.trailing_zeros())

@@ -1,12 +1,11 @@
 //! A server's list of refills: which part of a budget can be used from when. The head, and a ring
 //! in storage of the owner's size for those after it.
 //!
-//! What it keeps true: none is empty; times do not fall from head to tail; the amounts add up to
-//! what the first one was, whatever is done. Nothing becomes available earlier but where head and
-//! next merge at the head's time, which [`crate::server`] argues for.
+//! These stay true: no refill is empty; times do not fall from head to tail; the amounts always add up to the first
+//! refill's original amount. No time becomes available earlier, except where head and next merge at the head's time,
+//! for which [`crate::server`] argues.
 //!
-//! Who writes into the memory of a list destroys the budget, and no more: an entry that is not
-//! there ends the list.
+//! A write into the memory of a list destroys the budget, and no more: a missing entry ends the list.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -26,8 +25,7 @@ pub struct Refill {
 
 /// The list.
 impl Account {
-    /// The first entry, in use or next to be used. What was used of it since the last split is
-    /// still in it.
+    /// Returns the first entry, in use or next to be used. It still contains the time used since the last split.
     pub const fn head(&self) -> Refill {
         self.head
     }
@@ -38,7 +36,7 @@ impl Account {
         core::iter::once(self.head).chain(later)
     }
 
-    /// Where the `n`th entry after the head lies. A comparison: a limit need not be a power of two.
+    /// Returns the place of the `n`th entry after the head. It compares: a limit need not be a power of two.
     fn index(&self, refills: &[Refill], n: u16) -> usize {
         let index = usize::from(self.start) + usize::from(n);
         if index >= refills.len() { index - refills.len() } else { index }
@@ -95,8 +93,8 @@ impl Account {
         }
     }
 
-    /// The same where there is another entry, of which more than a beginning's cost is left after
-    /// `used`; whether that was so, else nothing was done.
+    /// Moves on to the next entry, if one exists and `used` leaves more of it than the cost of a beginning. False if
+    /// nothing was done.
     #[inline]
     pub(crate) fn turn(&mut self, refills: &mut [Refill], used: Time) -> bool {
         let Some(next) = refills.get(usize::from(self.start)).copied() else { return false };
@@ -123,7 +121,7 @@ impl Account {
         }
     }
 
-    /// What was used of the head, less than it has, goes to the tail, a period later.
+    /// Moves the used part of the head, which is less than all of it, to the tail, a period later.
     #[inline]
     pub(crate) fn split(&mut self, refills: &mut [Refill]) {
         let used = self.used;
@@ -202,8 +200,7 @@ impl Account {
         };
     }
 
-    /// The head becomes more than what a beginning costs, if all is, by waiting for what comes after
-    /// it.
+    /// Makes the head longer than the cost of a beginning, if the whole list is, by waiting for later refills.
     #[inline(never)]
     pub(crate) fn gather(&mut self, refills: &[Refill]) {
         while self.head.amount <= self.cost && self.following(refills).is_some() {
@@ -211,8 +208,8 @@ impl Account {
         }
     }
 
-    /// Head and next become one, at the time of the head, while the next can be used by the time
-    /// that the head can be used up.
+    /// Merges head and next at the time of the head, while the next can be used by the time that the head can be used
+    /// up.
     #[inline]
     pub(crate) fn merge_now(&mut self, refills: &[Refill]) {
         if self.head.time.wrapping_add(self.head.amount) >= self.next {

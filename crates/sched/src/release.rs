@@ -1,6 +1,6 @@
-//! Who waits for a time, for its refill or its alarm: a binary heap of fixed size. Time and level
-//! lie in the heap itself; a context knows its place there, so that it can be taken out. No operation
-//! takes more than about 2·log2 n steps.
+//! Contexts that wait for a time, for a refill or an alarm: a binary heap of fixed size. Time and level lie in the
+//! heap itself; a context knows its place there, so that it can be taken out. No operation takes more than about
+//! 2·log2 n steps.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -16,7 +16,7 @@ const LOOK: usize = 15;
 /// How many of these first.
 const FEW: usize = 6;
 
-/// What a context waits for.
+/// Time that a context waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Entry {
@@ -30,7 +30,7 @@ pub struct Entry {
 const ALARM: u64 = 1 << 63;
 
 impl Entry {
-    /// None before the end of time.
+    /// Mark of an empty place: its time never comes.
     const NONE: Self = Self { time: Time::MAX, rest: 0 };
 
     #[inline]
@@ -61,10 +61,11 @@ impl Entry {
 #[repr(C)]
 pub struct Release {
     len: u64,
-    /// None is of a higher level.
+    /// A level that is at least that of each entry.
     top: u32,
     reserved: u32,
-    /// Where there is none, [`Entry::NONE`], so also at the end: every entry has two children or none.
+    /// Entries. Each empty place, also at the end, holds [`Entry::NONE`]: every entry has two children or two empty
+    /// places.
     entries: [Entry; PLACES + 1],
 }
 
@@ -93,7 +94,7 @@ impl Release {
         self.entries[0].time
     }
 
-    /// Whether nothing above `level` comes before `end`, as it is most times: a look at the first.
+    /// True if no entry above `level` comes before `end`, which is usual: one look at the first.
     #[inline(always)]
     fn nothing_before(&self, level: u32, end: Time) -> bool {
         self.first() >= end || self.top <= level
@@ -113,13 +114,13 @@ impl Release {
         self.entries[1].time.min(self.entries[2].time)
     }
 
-    /// Whether the second one is due, too.
+    /// True if the second entry is due, too.
     #[inline(always)]
     pub fn second_is_due(&self, now: Time) -> bool {
         self.second() <= now
     }
 
-    /// Whether more wait than are looked at one by one.
+    /// True if there are more entries than are looked at one by one.
     #[inline]
     fn are_many(&self) -> bool {
         self.len > LOOK as u64
@@ -136,7 +137,7 @@ impl Release {
         }
     }
 
-    /// The same where speed does not matter.
+    /// Finds the next entry, where speed does not matter.
     #[inline(never)]
     pub fn next_slowly(&mut self, level: u32, end: Time) -> Time {
         self.next_above(level, end)
@@ -151,8 +152,8 @@ impl Release {
         }
     }
 
-    /// The same where the first doesn't matter. Where there is no entry none matters: so without a loop
-    /// over those that there are.
+    /// Finds the next entry where the first doesn't matter. Empty places don't matter either, so there is no loop
+    /// over the number of entries.
     #[inline(always)]
     fn next_of_few(&mut self, level: u32, end: Time) -> Time {
         let earlier = |next: Time, entry: &Entry| match entry.level() > level as u16 {
@@ -179,8 +180,8 @@ impl Release {
         looked.chain(children).map(|entry| entry.time).fold(end, Time::min)
     }
 
-    /// Adds what a context waits for that is not in. Without effect if there is no room, which who
-    /// reserves it never sees: [`crate::Scheduler::reserve`].
+    /// Adds the time that a context waits for, if the context is not in. Without effect if there is no room. A caller
+    /// that reserves it ([`crate::Scheduler::reserve`]) never sees that.
     #[inline]
     pub fn insert(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, entry: Entry) {
         let place = self.len();
@@ -216,7 +217,7 @@ impl Release {
         Some(first)
     }
 
-    /// What the context at a place waits for.
+    /// Returns the time that the context at a place waits for.
     pub fn time_at(&self, place: u16) -> Time {
         self.at(usize::from(place)).time
     }

@@ -1,20 +1,18 @@
 //! One core's scheduler: the context with the highest priority that has budget and a thread that
 //! wants to run.
 //!
-//! The caller says what happens ([`Scheduler::wake`], [`Scheduler::block`], …), in the order in
-//! which it happens, and then asks [`Scheduler::schedule`], which also says when to ask again at
-//! the latest. Within a priority: first come, first served; who is preempted stays first, who
-//! has used up a refill goes last. What the kernel itself uses between two decisions is charged
-//! to who ran before.
+//! The caller reports events ([`Scheduler::wake`], [`Scheduler::block`], …) in the order in which they happen. It
+//! then asks [`Scheduler::schedule`], which also returns the latest time to ask again. Within a priority: first come,
+//! first served; a preempted context stays first, one that has used up a refill goes last. The kernel's own time
+//! between two decisions is charged to the context that ran before.
 //!
 //! **Donation.** A thread that calls another one lends it its context, which then runs at the other's
 //! priority: [`Scheduler::donate`] only notes that. The queues follow with the next decision.
 //!
-//! **Alarms.** A context on which nothing wants to run until a time waits beside those that wait
-//! for a refill, and sets the timer as they do: only if it would preempt who runs. When it is due it
-//! wants to run *from that time on*, however late it is looked at: so an alarm that nobody had to be
-//! interrupted for delays no refill. Whose thread has overslept learns it when its context is put on
-//! the processor ([`Decision::alarm`]): nobody looks at it before.
+//! **Alarms.** A context on which no thread wants to run until a time waits beside those that wait for a refill. It
+//! sets the timer as they do: only if it would preempt the running context. When it is due it wants to run *from that
+//! time on*, however late it is looked at. So an alarm that interrupted no context delays no refill. A thread that
+//! has overslept learns it when its context is put on the processor ([`Decision::alarm`]); it needs no earlier look.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -23,18 +21,18 @@ use crate::ready::{FOREGROUND, Ready, foreground};
 use crate::release::{Entry, Release};
 use crate::{Context, Contexts, Id, PLACES, Time};
 
-/// Who runs from now on.
+/// The context that runs from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Decision {
-    /// Nobody: the core is idle.
+    /// The context; `None`: the core is idle.
     pub run: Option<Id>,
-    /// When to call [`Scheduler::schedule`] again at the latest: the end of a budget, or a refill or
-    /// alarm of somebody with a higher priority. [`Time::MAX`]: nothing can happen by itself.
+    /// Latest time to call [`Scheduler::schedule`] again: the end of a budget, or a refill or alarm of a context with
+    /// a higher priority. [`Time::MAX`]: nothing can happen by itself.
     pub timer: Time,
-    /// Whether that is another one than before; true, too, of one that blocked and was woken.
+    /// True if it is another context than before, or one that blocked and was woken.
     pub switched: bool,
-    /// Whether who runs does so because its alarm was due, and was not told so before.
+    /// True if the context runs because its alarm was due, and was not told so before.
     pub alarm: bool,
 }
 
@@ -42,11 +40,11 @@ pub struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Overtake {
-    /// A thread wants to run on it from now on. Who runs goes on later.
+    /// A thread wants to run on it from now on. The running context goes on later.
     Wakes = 0,
-    /// The same. Who runs has used up its budget, and stops wanting to run.
+    /// A thread wants to run on it. The running context has used up its budget, and stops wanting to run.
     Ends = 1,
-    /// It is the one whose refill is [`Scheduler::due`].
+    /// Its refill is [`Scheduler::due`].
     Refilled = WANTED | WAITS,
 }
 
@@ -68,13 +66,13 @@ pub struct NoRoom;
 pub struct Scheduler {
     /// Up to when all use is charged.
     pub(crate) charged: Time,
-    /// Who is on the processor: its id, or 0.
+    /// The context on the processor: its id, or 0.
     pub(crate) running: u32,
-    /// The level that it runs at; 0 if nobody runs.
+    /// The level that it runs at; 0 if the core is idle.
     pub(crate) effective: u32,
-    /// Its level in the ready queue, for which the timer was set: another one than it runs at
-    /// after a donation. With [`ODD`] where the short ways are not right for who runs; else, if
-    /// they are right, equal to `effective`.
+    /// Its level in the ready queue, for which the timer was set. After a donation it differs from the level that it
+    /// runs at. With [`ODD`] if the short ways are wrong for the running context; otherwise, if they are right, equal
+    /// to `effective`.
     pub(crate) level: u32,
     padding: u32,
     reserved: u64,
@@ -82,7 +80,7 @@ pub struct Scheduler {
     pub(crate) release: Release,
 }
 
-/// Who runs is strict, or may be in the background.
+/// Mark of a running context that is strict, or may be in the background.
 pub(crate) const ODD: u32 = 1 << 31;
 
 impl Scheduler {
@@ -100,8 +98,8 @@ impl Scheduler {
         }
     }
 
-    /// Begins at `now` with what was woken by another clock: nobody has waited so far, and who did
-    /// not wait has no budgets to make up for.
+    /// Begins at `now` with contexts that were woken by another clock. No context counts as having waited, so none
+    /// has budgets to make up for.
     pub fn start(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         self.charged = self.charged.max(now);
         for level in 0..=self.ready.highest() {
@@ -146,13 +144,13 @@ impl Scheduler {
         }
     }
 
-    /// Who runs.
+    /// Returns the running context.
     #[inline(always)]
     pub fn running(&self) -> Option<Id> {
         Id::from_link(self.running)
     }
 
-    /// Whether who runs does so below all priorities.
+    /// True if the running context does so below all priorities.
     pub fn is_in_background(&self) -> bool {
         self.running != 0 && self.level & FOREGROUND == 0
     }
@@ -238,8 +236,8 @@ impl Scheduler {
         time
     }
 
-    /// Who runs goes on with a thread of another priority. Says whether it is still to run, and the
-    /// timer right; else [`Scheduler::schedule`] is to be called. Raising is always right.
+    /// Notes that the running context goes on with a thread of another priority. True if it is still to run, and the
+    /// timer right; otherwise [`Scheduler::schedule`] is to be called. Raising is always right.
     #[inline(always)]
     pub fn donate(&mut self, contexts: &mut (impl Contexts + ?Sized), priority: u8) -> bool {
         let Some(id) = self.running() else { return false };
@@ -250,9 +248,9 @@ impl Scheduler {
         self.ready.nobody_above(self.effective)
     }
 
-    /// Who runs from now on, and until when at most.
+    /// Decides which context runs from now on, and until when at most.
     ///
-    /// The short way: somebody plain runs and has budget, or nobody, and nobody's time has come.
+    /// The short way: a plain context with budget runs, or the core is idle, and no other context's time has come.
     #[inline(always)]
     pub fn schedule(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> Decision {
         let before = self.running;
@@ -269,12 +267,12 @@ impl Scheduler {
         self.decide(contexts, now, before)
     }
 
-    /// A context goes on the processor at once, before who runs. Answers when to call [`Scheduler::schedule`]
-    /// at the latest.
+    /// Puts a context on the processor at once, before the running one. Returns the latest time to call
+    /// [`Scheduler::schedule`].
     ///
-    /// `None`: it is not as simple as that, and nothing was done but that who runs was charged. It is if
-    /// the last decision holds, nobody else's time has come, both are plain, the new one is above
-    /// all others and has budget; and who runs has some left, or ([`Overtake::Ends`]) none until a later refill.
+    /// `None`: the case is not that simple, and only the running context was charged. These have to be true: the last
+    /// decision holds; no other context's time has come; both are plain; the new one is above all others and has
+    /// budget. The running one must have some left, or ([`Overtake::Ends`]) none until a later refill.
     #[inline(always)]
     pub fn overtake(
         &mut self,
@@ -316,7 +314,7 @@ impl Scheduler {
         Some(self.put_on(context, id, level, now))
     }
 
-    /// The context whose refill is due first, if one is.
+    /// Returns the context with the first refill that is due.
     #[inline(always)]
     pub fn due(&self, now: Time) -> Option<Id> {
         let entry = self.release.at(0);
@@ -333,8 +331,8 @@ impl Scheduler {
         self.release.next_above(level, now.saturating_add(context.account.rest()))
     }
 
-    /// Who runs, and has used up no more than its head, stops wanting to run, if it could not run on.
-    /// Somebody higher is about to be queued.
+    /// Ends the wish to run of the running context, if it could not run on. It has used up no more than its head, and
+    /// a higher context is about to be queued.
     #[inline(always)]
     fn end(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) -> bool {
         let Some(id) = self.running() else { return false };
@@ -413,8 +411,8 @@ impl Scheduler {
         }
     }
 
-    /// Who runs, if somebody does, is charged, as far as it is in its queue, and has left it if it
-    /// must.
+    /// Charges the running context, if there is one, as far as it is in its queue, and takes it from the queue if it
+    /// must leave.
     #[inline(always)]
     fn decide(
         &mut self,
@@ -445,7 +443,7 @@ impl Scheduler {
         Decision { run: Some(id), timer, switched: id.link() != before, alarm }
     }
 
-    /// Nobody is ready.
+    /// Decides for an idle core: no context is ready.
     #[inline(never)]
     pub(crate) fn idle(&mut self, before: u32) -> Decision {
         self.vacate();
@@ -459,14 +457,14 @@ impl Scheduler {
         self.level = level | odd;
     }
 
-    /// Nobody is on the processor.
+    /// Leaves the processor empty.
     #[inline(always)]
     pub(crate) fn vacate(&mut self) {
         (self.running, self.level, self.effective) = (0, 0, 0);
     }
 
-    /// Charges who runs, which is plain, if somebody does; whether its turn is over. `now` is not
-    /// before what is charged.
+    /// Charges the running context, which is plain, if there is one; true if its turn is over. `now` is not before
+    /// the last charge.
     #[inline(always)]
     pub(crate) fn charge_running(
         &mut self,

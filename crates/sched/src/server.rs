@@ -10,42 +10,37 @@
 //! * When it wakes, the head's time moves up to now, and the head takes in those after it
 //!   that it reaches.
 //!
-//! **Why it disturbs no more than a periodic task** (C, T). Give each of the C ticks of the budget
-//! a release: for the x-th tick of a refill (a, t), that is t+x. A tick is never used before its
-//! release, since those before it in its refill take x. Every rule above moves a tick that was used
-//! to at least T after its release, and one that was not used to the same release or a later one:
-//! merging (a, t) with a next (b, s), s <= t+a, puts the next's x-th tick from s+x to t+a+x; a full
-//! list moves it from t+x to s+x. And the server wants to run from the release until the use,
-//! because waking moves all releases up to now (only this makes the rest of a split refill right
-//! again: its head's time is past, and so is what was used of it). So in an interval that begins
-//! when nothing of this priority or above wants to run with budget, each tick used has its release
-//! in the interval, and the releases of one of the C ticks are T apart or more: at most C·⌈d/T⌉ are
-//! used in length d.
+//! **Why it disturbs no more than a periodic task** (C, T). Give each of the C ticks of the budget a release: for the
+//! x-th tick of a refill (a, t), that is t+x. A tick is never used before its release, since those before it in its
+//! refill take x. Every rule above moves a used tick to at least T after its release. It moves an unused tick to its
+//! old release or a later one: merging (a, t) with a next (b, s), s <= t+a, puts the next's x-th tick from s+x to
+//! t+a+x; a full list moves it from t+x to s+x. And the server wants to run from the release until the use, because
+//! waking moves all releases up to now. (Only this makes the rest of a split refill right again: its head's time is
+//! past, and so is its used part.) Take an interval that begins when no context of this priority or above wants to
+//! run with budget. Each tick used in it has its release in it, and the releases of one of the C ticks are T apart or
+//! more. So at most C·⌈d/T⌉ are used in length d.
 //!
-//! **How often it begins** is up to the thread: one that hardly uses anything between a sleep and
-//! the next keeps a list short by waking so early that the head reaches the rest. Each time costs
-//! the kernel an interrupt and two switches, in the time of others. So each use of a refill that
-//! begins is charged that [cost](Account::with_cost), as if the thread had run so long: with it,
-//! too, all is at most C·⌈d/T⌉. A refill that the cost alone would use up waits for the one after
-//! it, which is merging as in a full list.
+//! **How often it begins** is up to the thread. A thread that hardly uses anything between two sleeps keeps a list
+//! short by waking so early that the head reaches the rest. Each time costs the kernel an interrupt and two switches,
+//! in the time of others. So each use of a refill that begins is charged that [cost](Account::with_cost), as if the
+//! thread had run so long. The sum with the cost, too, is at most C·⌈d/T⌉. A refill that the cost alone would use up
+//! waits for the one after it, which is merging as in a full list.
 //!
-//! The POSIX text instead keeps one time of activation for all that is used until the next
-//! block, though some of it was refilled in between; it can so give 46 of 100 to a budget of
-//! 20 in 50 (`tests/figures.rs`).
+//! The POSIX text instead keeps one time of activation for all time used until the next block, though some of it was
+//! refilled in between. It can so give 46 of 100 to a budget of 20 in 50 (`tests/figures.rs`).
 //!
-//! **Strict**: the head's time also moves up to now whenever the thread is put on the
-//! processor, and what was used is split off whenever it is taken off. Then a tick is used
-//! exactly at its release, and used again T later at the earliest: at most C in every window
-//! of length T. (A beginning that is late by no more than its cost counts as in time: the ticks that pay for it are
-//! those that are missing.) The price: each preemption takes a place in the list, and a thread that is
-//! kept from running loses budget, which the sporadic server would give it later.
+//! **Strict**: the head's time also moves up to now whenever the thread is put on the processor, and its used time is
+//! split off whenever it is taken off. Then a tick is used exactly at its release, and used again T later at the
+//! earliest: at most C in every window of length T. (A beginning that is late by no more than its cost counts as in
+//! time: the ticks that pay for it are the missing ones.) The price: each preemption takes a place in the list. A
+//! thread that is kept from running loses budget, which the sporadic server would give it later.
 
 use crate::{Account, Invalid, Refill, Time};
 
 /// Sporadic and strict servers.
 impl Account {
-    /// The same as [`Account::use_up`] of a sporadic server, if its list only turns by one; whether
-    /// that was so, else nothing was done.
+    /// Does the work of [`Account::use_up`] for a sporadic server, if its list only turns by one. False if nothing
+    /// was done.
     #[inline]
     pub(crate) fn use_up_head(&mut self, refills: &mut [Refill]) -> bool {
         let used = self.used.wrapping_sub(self.head.amount);
@@ -73,14 +68,14 @@ impl Account {
         }
     }
 
-    /// The same of what was used beyond the head. At most about twice as many steps as the list is
-    /// long, however late it comes.
+    /// Handles use beyond the head. It takes at most about twice as many steps as the list is long, however late it
+    /// comes.
     #[inline(never)]
     fn use_up_more(&mut self, refills: &mut [Refill], now: Time) {
         if self.used / 2 >= self.budget {
             self.catch_up(refills);
         }
-        // What is used is less than twice the budget: twice through the list at most.
+        // The used time is less than twice the budget: twice through the list at most.
         for _ in 0..2 * refills.len() + 3 {
             if !self.is_over() {
                 break;
@@ -102,7 +97,7 @@ impl Account {
         self.used = self.used.checked_rem(self.budget).unwrap_or(0);
     }
 
-    /// Whether a server can have a budget and a period; of other policies nothing is asked.
+    /// Checks that a server can have a budget and a period; other policies always pass.
     ///
     /// # Errors
     /// As [`Account::sporadic`] and [`Account::with_cost`].
@@ -113,8 +108,8 @@ impl Account {
         }
     }
 
-    /// Another budget and period of a server, which it [can have](Self::can_be). What was used so far comes again when
-    /// it would have; of a greater budget the difference can be used at once, of a smaller one it is taken from the
+    /// Gives a server another budget and period, which it [can have](Self::can_be). Its used time comes again when it
+    /// would have. The difference to a greater budget can be used at once; that to a smaller one is taken from the
     /// last refills. From then on the theorem holds for the new ones.
     pub(crate) fn change(&mut self, refills: &mut [Refill], budget: Time, period: Time, now: Time) {
         self.settle(refills, now);
@@ -127,7 +122,7 @@ impl Account {
         self.gather(refills);
     }
 
-    /// The head is not used before `now`, and takes in what it reaches from there.
+    /// Begins to use the head, not before `now`, and merges the refills that it reaches from there.
     #[inline(always)]
     pub(crate) fn begin(&mut self, refills: &[Refill], now: Time) {
         self.head.time = self.head.time.max(now);
@@ -141,8 +136,8 @@ impl Account {
         self.begin(refills, if late { self.head.time } else { now });
     }
 
-    /// What was used of the head comes again later. Of a head that cannot be used yet it is a debt, by which
-    /// an earlier stop came late: it stays, as it would be used first, and is no refill of its own.
+    /// Puts off the used part of the head to a later refill. In a head that cannot be used yet this part is a debt,
+    /// left by a stop that came late. It stays, as it would be used first, and is no refill of its own.
     #[inline]
     pub(crate) fn stop(&mut self, refills: &mut [Refill], now: Time) {
         if self.is_over() {
@@ -152,7 +147,7 @@ impl Account {
         }
     }
 
-    /// The same of an account whose thread ran, so that its head could be used.
+    /// Stops an account with a thread that ran, so that its head could be used.
     #[inline]
     pub(crate) fn stop_running(&mut self, refills: &mut [Refill], now: Time) {
         match self.is_over() {
@@ -249,7 +244,7 @@ mod tests {
         server.dispatch(6);
         server.0.charge(3);
         server.block(9);
-        // What is left would not even pay for its beginning.
+        // The rest would not even pay for its beginning.
         assert_eq!(server.shown(), [(5, 100), (5, 106)]);
     }
 
@@ -292,7 +287,7 @@ mod tests {
         server.wake(0);
         server.0.charge(10);
         server.settle(10);
-        // Used up; what it gets more it has at once.
+        // Used up; the increase can be used at once.
         server.set(14, 50, 12).unwrap();
         assert_eq!(server.shown(), [(4, 12), (10, 100)]);
         server.wake(12);

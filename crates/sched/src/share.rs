@@ -40,8 +40,7 @@ impl Share {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// n·(2^(1/n) - 1), Liu's and Layland's bound for `n` tasks (1973), rounded down;
-    /// 1 for none.
+    /// Computes n·(2^(1/n) - 1), Liu's and Layland's bound for `n` tasks (1973), rounded down; 1 for no task.
     pub fn bound(n: u64) -> Self {
         let (mut fits, mut beyond) = (0, ONE + 1);
         while n > 0 && beyond - fits > 1 {
@@ -55,8 +54,7 @@ impl Share {
     }
 }
 
-/// Whether (1 + share/n)^n <= 2, which is share <= n·(2^(1/n) - 1). All rounded up, so
-/// that yes is always right.
+/// Tells if (1 + share/n)^n <= 2, which is share <= n·(2^(1/n) - 1). All is rounded up, so that yes is always right.
 fn root_fits(share: u64, n: u64) -> bool {
     let one = 1u128 << SCALE;
     let factor = one + (u128::from(share) << (SCALE - 40)).div_ceil(n.into());

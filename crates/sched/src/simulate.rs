@@ -5,10 +5,10 @@ use std::vec::Vec;
 
 use crate::{Context, Contexts, Decision, Id, PLACES, Refill, Scheduler, Time};
 
-/// A context whose refills are on the heap.
+/// A context with its refills on the heap.
 pub type Simulated = (Context, Vec<Refill>);
 
-/// What a thread does next.
+/// Next step of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Computes for so many ticks.
@@ -22,7 +22,7 @@ pub enum Step {
     Wait,
     /// Wakes the thread of a context; a PIBS context works for the signaller's.
     Signal(Id),
-    /// Calls a passive server: what follows is its work, with its priority, on the same budget.
+    /// Calls a passive server: the steps that follow are its work, with its priority, on this budget.
     Call(u8),
     /// Has the answer, and goes on with its own priority.
     Answer(u8),
@@ -31,26 +31,26 @@ pub enum Step {
 /// A thread on a context of its own.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// What it runs on.
+    /// Context that it runs on.
     pub context: Simulated,
-    /// When it is there, and its first job released.
+    /// Time at which it exists and its first job is released.
     pub start: Time,
-    /// What it does.
+    /// Steps that it takes.
     pub program: Vec<Step>,
-    /// The step that comes after the last; none: it is at its end then.
+    /// The step after the last one; `None`: the thread ends there.
     pub repeat: Option<usize>,
 }
 
-/// Somebody, or nobody, on the processor.
+/// A stretch of time with one context, or none, on the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Since when.
+    /// Its begin.
     pub begin: Time,
     /// Up to when.
     pub end: Time,
-    /// Who.
+    /// Context that runs; `None`: the core is idle.
     pub context: Option<Id>,
-    /// With which priority; 0 if nobody.
+    /// Its priority; 0 if the core is idle.
     pub priority: u8,
     /// Without budget, below all priorities.
     pub background: bool,
@@ -61,9 +61,9 @@ pub struct Slice {
 /// A job of a thread, from release to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Whose.
+    /// Its context.
     pub context: Id,
-    /// When it could begin.
+    /// Time at which it could begin.
     pub released: Time,
     /// When it was done.
     pub done: Time,
@@ -139,8 +139,7 @@ impl Simulation {
         Self { contexts, courses, scheduler, alarms: false, now: 0, slices, jobs, timers: 0 }
     }
 
-    /// The same, but who sleeps until a time is woken by the scheduler's alarm, not by somebody who
-    /// always comes in time.
+    /// Wakes sleeping contexts by the scheduler's alarm, instead of by a caller that always comes in time.
     pub fn with_alarms(mut self) -> Self {
         self.alarms = true;
         self
@@ -156,7 +155,7 @@ impl Simulation {
         &self.contexts
     }
 
-    /// Who ran when, without gaps.
+    /// Returns the slices of time, without gaps.
     pub fn slices(&self) -> &[Slice] {
         &self.slices
     }
@@ -204,7 +203,7 @@ impl Simulation {
     /// All that happens now.
     fn settle(&mut self) -> Decision {
         let now = self.now;
-        // Who is done at the end of its budget is done.
+        // A thread that is done at the end of its budget is done.
         if let Some(id) = self.scheduler.running() {
             self.go_on(id);
         }
@@ -254,7 +253,7 @@ impl Simulation {
         self.scheduler.wake(&mut self.contexts[..], id, self.now);
     }
 
-    /// Takes the steps of who runs, until it computes or sleeps.
+    /// Takes the running thread's steps, until it computes or sleeps.
     fn go_on(&mut self, id: Id) {
         while self.course(id).left == 0 && self.course(id).state == State::Awake {
             let course = self.course(id);

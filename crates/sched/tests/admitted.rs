@@ -9,7 +9,7 @@ use bulkhead_sched::{Account, Context, Refill, Time};
 
 const SETS: u64 = 100_000;
 
-/// Numbers that are the same in each run.
+/// Random numbers that repeat in each run.
 struct Random(bulkhead_oracle::Random);
 
 impl Random {
@@ -65,7 +65,7 @@ fn simulate(set: &[Demand], start: impl Fn(usize) -> Time, end: Time) -> Simulat
         Thread { context, start: start(n), program, repeat: Some(0) }
     });
     let mut simulation = Simulation::new(threads).with_alarms();
-    // One tick more: what is done at the end is seen there.
+    // One tick more: a job that is done at the end is seen there.
     simulation.run(end + 1);
     simulation
 }

@@ -1,5 +1,5 @@
-//! A strict context whose timer comes late by no more than its beginning costs is at its period all the same: latencies
-//! do not add up. All histories of some periods are tried, late or not at each beginning and at each end.
+//! A strict context keeps its period if its timer comes late by no more than the cost of its beginning: latencies do
+//! not add up. All histories of some periods are tried, late or not at each beginning and at each end.
 
 use bulkhead_sched::{Account, Refill, Time};
 

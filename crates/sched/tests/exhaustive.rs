@@ -1,17 +1,17 @@
-//! Small budgets, all histories: at each tick the thread may want to run or not, or stop wanting
-//! for no time at all, and something of a higher priority may keep it from the processor or not.
-//! What the theorems say (crate documentation) must hold in every state that can be reached.
+//! Small budgets, all histories. At each tick the thread may want to run or not, or stop wanting for no time at all.
+//! A higher priority may keep it from the processor or not. The theorems (crate documentation) must hold in every
+//! state that can be reached.
 
 use std::collections::{HashSet, VecDeque};
 
 use bulkhead_sched::admission::interference;
 use bulkhead_sched::{Account, Context, Id, Refill, Requester, Scheduler, Time, Utilization};
 
-/// What happens in a tick.
+/// Events of a tick.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     wants: bool,
-    /// Stops wanting and wants again, at the same time.
+    /// Stops wanting and wants again, at once.
     blinks: bool,
     /// A higher priority runs.
     higher: bool,
@@ -23,13 +23,13 @@ fn choices(higher: &[bool]) -> Vec<Choice> {
     all.map(|((wants, blinks), higher)| Choice { wants, blinks, higher }).collect()
 }
 
-/// What is watched beside the server.
+/// Observations beside the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Watch {
-    /// An interval: when it began, and what ran in it.
+    /// An interval: its begin, and the time run in it.
     begin: Time,
     ran: Time,
-    /// Which of the last ticks it ran in, as far as that matters: the last one in the lowest bit.
+    /// The last ticks in which it ran, as many as matter: the last one in the lowest bit.
     window: u64,
 }
 
@@ -56,9 +56,8 @@ impl Watch {
     }
 }
 
-/// For each of the C ticks of a budget, in the order of use, from when it may be used: what the
-/// module documentation of `server` calls its release.
-/// Of what is charged, the kernel has yet to use `ahead`.
+/// Returns the time from which each of the C ticks of a budget may be used, in the order of use: its release, in the
+/// words of `server`'s documentation. `ahead` ticks are charged that the kernel has yet to use.
 fn releases(server: &Account, refills: &[Refill], ahead: Time) -> VecDeque<Time> {
     let mut used = server.head().amount - server.left() - ahead;
     let mut releases = VecDeque::new();
@@ -148,8 +147,7 @@ impl<const N: usize> State<N> {
         }
     }
 
-    /// As the scheduler does it, tick by tick. Whether nothing of its priority or above wants to
-    /// run.
+    /// Runs a tick as the scheduler does. True if no context of its priority or above wants to run.
     fn tick(&mut self, now: Time, choice: Choice) -> bool {
         if !choice.wants || choice.blinks {
             self.stop_wanting(now);
@@ -227,7 +225,7 @@ struct Seen {
     first: Time,
 }
 
-/// All histories of so many ticks. Those that led to the same state go on as one.
+/// Explores all histories of that many ticks. Those that led to one state go on as one.
 fn explore<const N: usize>(size: (Time, Time, Time), strict: bool, ticks: Time) -> Seen {
     let (budget, period, cost) = size;
     let choices = choices(&[false, true]);
@@ -262,7 +260,7 @@ fn explore_all<const N: usize>(strict: bool) -> usize {
     for (budget, period, cost) in sizes {
         let seen = explore::<N>((budget, period, cost), strict, 4 * period);
         states += seen.states;
-        // The bounds are reached: what is said is not less than what there is.
+        // The bounds are reached: they are not too high.
         assert_eq!(seen.first, budget, "{budget} of {period}");
         assert_eq!(seen.within, if strict { budget + cost } else { 0 }, "{budget} of {period}");
     }
@@ -336,7 +334,7 @@ fn a_pibs_server_in_all_histories() {
 const HIGH: u8 = 20;
 const LOW: u8 = 10;
 
-/// What somebody asks of a PIBS server in a tick.
+/// Request to a PIBS server in a tick.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
     Nothing,
@@ -351,7 +349,7 @@ enum Ask {
 struct Asked {
     all: [(Context, [Refill; 0]); 2],
     core: Scheduler,
-    /// Of what is done at this level or above.
+    /// Only work at this level or above counts.
     level: u8,
     watch: Watch,
 }
@@ -403,8 +401,8 @@ impl Asked {
     }
 }
 
-/// All histories with requests of two, whose periods are given, the more important one's first; what is done at
-/// a level or above. How many states were seen.
+/// Explores all histories with two requesters with the given periods, the more important one first, and watches the
+/// work at a level or above. Returns the number of states.
 fn explore_requests(u: Utilization, periods: [Time; 2], level: u8, ticks: Time) -> usize {
     let [high, low] = [HIGH, LOW];
     let requesters = [(high, periods[0]), (low, periods[1])];

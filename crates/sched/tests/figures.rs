@@ -34,7 +34,7 @@ fn list((context, refills): &Simulated) -> List {
     context.account().list(refills).map(|r| (r.amount, r.time)).collect()
 }
 
-/// Who ran, from when to when.
+/// Lists the contexts that ran: begin, end, index.
 fn who_ran(simulation: &Simulation) -> Vec<(Time, Time, usize)> {
     let slices = simulation.slices().iter();
     slices.filter_map(|s| s.context.map(|id| (s.begin, s.end, id.index()))).collect()
@@ -45,8 +45,8 @@ const VCPU1: usize = 1;
 const IO: usize = 2;
 const OTHERS: usize = 3;
 
-/// The system of figure 7. What the article calls other VCPUs, in [30, 40), takes up the I/O
-/// VCPU's first result and passes it on; the second result goes to VCPU1 itself.
+/// The system of figure 7. The other VCPUs of the article, in [30, 40), take up the I/O VCPU's first result and pass
+/// it on; the second result goes to VCPU1 itself.
 fn figure_7() -> Simulation {
     use Step::{Every, Run, Signal, Wait};
     let io = Account::pibs(Utilization::new(4, 100).unwrap(), 0, 50, 0).unwrap();
@@ -112,8 +112,8 @@ fn figure_7_a() {
     assert_eq!(lists, expected.map(|(time, list)| (time, VCPU1, list.to_vec())));
 }
 
-/// At 114 VCPU1 blocks; the I/O VCPU may then run from 78 + 50 on, VCPU0 keeps it until 131, and
-/// the next time is 50 after 128.
+/// At 114 VCPU1 blocks. The I/O VCPU may then run from 78 + 50 on, VCPU0 keeps it until 131, and the next time is 50
+/// after 128.
 #[test]
 fn figure_7_a_serves_at_most_four_percent() {
     let mut simulation = figure_7();
@@ -198,7 +198,7 @@ impl Budget for Posix {
     }
 }
 
-/// VCPU1 in figure 7, tick by tick: what it gets in the first 100.
+/// VCPU1 in figure 7, tick by tick: its time in the first 100.
 fn first_hundred(budget: &mut impl Budget) -> Time {
     let (mut got, mut burst, mut awake) = (0, 0, true);
     budget.wake(0);
@@ -233,10 +233,10 @@ fn posix_gives_46_of_100_to_20_of_50_and_this_40() {
     assert_eq!(simulation.used(Id::of(VCPU1 as u32)), 19 + 21);
 }
 
-/// As the text has figure 6: three Main VCPUs whose budgets are used up, priorities inverse to periods. The figure's
-/// own numbers are in its picture alone, which is not at hand; these are worked out by hand: V0 2 of 8, V1 3 of 12, V2
-/// 6 of 24, all from 0. Nobody blocks, so that no list is split: what is used up comes again a period after it could be
-/// used.
+/// Figure 6 according to the text: three Main VCPUs with used-up budgets, priorities inverse to periods. The figure's
+/// own numbers are only in its picture, which is not at hand. These are worked out by hand: V0 2 of 8, V1 3 of 12, V2
+/// 6 of 24, all from 0. No thread blocks, so that no list is split: a used-up budget comes again a period after it
+/// could be used.
 #[test]
 fn three_main_vcpus_as_in_figure_6() {
     let always = [Step::Run(1000)];
@@ -260,7 +260,8 @@ fn three_main_vcpus_as_in_figure_6() {
     assert_eq!(who_ran(&simulation), [round, again].concat());
     assert_eq!([0, 1, 2].map(|n| simulation.used(Id::of(n))), [12, 12, 12]);
     let start = [(0, 0, (2, 0)), (0, 1, (3, 0)), (0, 2, (6, 0))];
-    // When a budget is used up, whose, and when it comes again: in the first 24, and the same in the next.
+    // Time at which a budget is used up, its context, and the time of its refill: in the first 24, and again in the
+    // next.
     let used_up = [
         (2, 0, (2, 8)),
         (5, 1, (3, 12)),
@@ -281,7 +282,7 @@ fn equal_priorities_take_turns() {
     let mut simulation = Simulation::new([
         thread(full(5), 1, 0, &[Step::Run(1000)]),
         thread(full(3), 1, 0, &[Step::Run(1000)]),
-        // Preempts, after which who was preempted goes on.
+        // Preempts, after which the preempted one goes on.
         thread(server(2, 100, 1), 2, 6, &[Step::Run(2), Step::Every(100)]),
     ]);
     simulation.run(20);
@@ -414,8 +415,8 @@ fn a_higher_request_raises_an_activation() {
     assert_eq!(contexts[0].0.priority(), 6);
 }
 
-/// Who calls a passive server at the highest priority of its callers is not disturbed by those between, and disturbs
-/// the highest for the length of one request: docs/figures/ceiling.toml in small.
+/// A context that calls a passive server at the highest priority of its callers is not disturbed by those between. It
+/// disturbs the highest for the length of one request: docs/figures/ceiling.toml in small.
 #[test]
 fn a_request_runs_at_its_servers_ceiling() {
     use Step::{Answer, Call, Every, Run};

@@ -1,5 +1,5 @@
-//! The scheduler against a look at all contexts: whatever is called in whatever order, the right
-//! one runs and the timer is right, also where a call said that no decision is needed.
+//! The scheduler against a look at all contexts. After any calls in any order, the right context runs and the timer
+//! is right, also where a call said that no decision is needed.
 
 use bulkhead_sched::{
     Account, Context, Contexts, Decision, Id, Overtake, Policy, Refill, Requester, Scheduler, Time,
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::ops::{Deref, DerefMut};
 
-/// All contexts, and whose refills were told since the last decision.
+/// All contexts, and those that were reported as refilled since the last decision.
 struct All {
     list: Vec<(Context, [Refill; 2])>,
     refilled: Vec<usize>,
@@ -48,11 +48,11 @@ enum Call {
     Wake(usize),
     /// At once, if that is seen.
     Overtake(usize),
-    /// The timer's time comes; whoever waits for a refill goes on the processor at once, or a handler because of the
-    /// end of a budget, if that is seen.
+    /// The timer's time comes. A context that waits for a refill goes on the processor at once, or a handler because
+    /// of the end of a budget, if that is seen.
     Short(bool),
     Block(usize),
-    /// Until so many ticks later.
+    /// Until that many ticks later.
     BlockUntil(usize, Time),
     Priority(usize, u8),
     /// After so many ticks, in which nothing is decided.
@@ -111,19 +111,19 @@ fn context() -> impl Strategy<Value = Context> {
     (account, priority()).prop_map(|(account, priority)| Context::new(account, priority))
 }
 
-/// What the caller knows of a context.
+/// The caller's knowledge of a context.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     in_background: bool,
-    /// Until when it sleeps.
+    /// Time until which it sleeps.
     alarm: Option<Time>,
     /// It has overslept, and was not told.
     late: bool,
-    /// Whether it waited for a refill when it was decided last, if nothing but time has come since.
+    /// True if it waited for a refill at the last decision, and only time has passed since.
     waits: Option<bool>,
 }
 
-/// A core, and what a look at all contexts says of it.
+/// A core, and the result of a look at all its contexts.
 struct Core {
     all: All,
     known: Vec<Known>,
@@ -152,7 +152,7 @@ impl Core {
         Self { all, known, core, now: 0, last, at: 0, fresh: true, taken: [0; 3] }
     }
 
-    /// Where a context stands: with budget at its priority, in the background, or nowhere.
+    /// Returns a context's level: with budget at its priority, in the background, or none.
     fn level(&self, n: usize) -> Option<u16> {
         let (context, known) = (&self.all[n].0, &self.known[n]);
         let priority = u16::from(context.priority());
@@ -171,7 +171,7 @@ impl Core {
         refill.or(self.known[n].alarm).filter(|until| *until > self.now)
     }
 
-    /// What the last decision has to be now.
+    /// Checks the last decision against the state now.
     fn check(&self) -> Result<(), TestCaseError> {
         let running = self.last.run.map(Id::index);
         let own = running.and_then(|n| self.level(n));
@@ -203,7 +203,7 @@ impl Core {
         Ok(())
     }
 
-    /// Does what is called; whether a decision is needed then.
+    /// Makes a call; true if a decision is needed then.
     fn call(&mut self, call: Call) -> Result<bool, TestCaseError> {
         let (count, now, all, core) = (self.all.len(), self.now, &mut self.all, &mut self.core);
         let id = |n: usize| Id::of((n % count) as u32);
@@ -298,7 +298,8 @@ impl Core {
         Ok(true)
     }
 
-    /// The timer's time comes; `handles`: the highest one whose thread waits for nothing else handles ends of budgets.
+    /// The timer's time comes; with `handles`, the highest context with an otherwise idle thread handles ends of
+    /// budgets.
     fn timer(&mut self, handles: bool) -> Result<bool, TestCaseError> {
         if self.last.timer == Time::MAX {
             return Ok(false);
@@ -315,7 +316,8 @@ impl Core {
         Ok(!overtakes)
     }
 
-    /// Refills are told of those that waited for one, all of them, and of who used one up and had the next.
+    /// Checks the reports of refills: all contexts that waited for one, and one that used a refill up and had the
+    /// next.
     fn told(&mut self, before: Option<Id>) -> Result<(), TestCaseError> {
         let mut told = std::mem::take(&mut self.all.refilled);
         told.sort_unstable();
@@ -407,7 +409,7 @@ fn run(contexts: Vec<(Context, bool)>, calls: Vec<Call>) -> Result<Core, TestCas
     Ok(core)
 }
 
-/// Those who go on the processor at once do so in all of the ways.
+/// Contexts that go on the processor at once do so in all of the ways.
 #[test]
 fn the_shortest_ways_are_taken() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
@@ -424,7 +426,7 @@ fn full(priority: u8) -> (Context, [Refill; 0]) {
     (Context::new(Account::full(100).unwrap(), priority), [])
 }
 
-/// The usual way of a call and its reply, and what makes a decision necessary.
+/// The usual way of a call and its reply, and the cases that need a decision.
 #[test]
 fn donation_decides_nothing_unless_it_must() {
     let mut all = [full(10), full(15)];
@@ -485,7 +487,7 @@ fn an_alarm_disturbs_only_who_is_below() {
     assert_eq!((decision.run, decision.alarm, decision.switched), (Some(low), true, true));
 }
 
-/// Who oversleeps because others ran has wanted to run since its alarm.
+/// A context that oversleeps because others ran has wanted to run since its alarm.
 #[test]
 fn a_late_alarm_delays_no_refill() {
     let server = Context::new(Account::sporadic(4, 100, 0).unwrap(), 1);

@@ -1,4 +1,4 @@
-//! A scheduler that was set up by another clock: what was woken then has no budgets to make up for.
+//! A scheduler that was set up by another clock: contexts that were woken then have no budgets to make up for.
 
 use bulkhead_sched::{Account, Context, Id, Refill, Scheduler, Time};
 

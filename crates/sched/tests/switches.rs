@@ -1,9 +1,9 @@
-//! How often the processor changes hands, which nobody pays for but by the cost of a beginning: a context with one tick
-//! left is put on the processor, there is no margin, and this is why that does not matter (decision 19).
+//! The number of switches, which are paid for by the cost of a beginning only. A context with one tick left is put on
+//! the processor, there is no margin, and this is why that does not matter (decision 19).
 //!
-//! Who is put on the processor begins to use a refill, and is charged its cost; or goes on, because who kept it from
-//! that has stopped, and of those each had begun. So there are at most two for each beginning, and no more beginnings
-//! than costs that fit into what all may use.
+//! A context that is put on the processor begins to use a refill, and is charged its cost. Or it goes on, because a
+//! context that kept it waiting has stopped, and each of those had begun. So there are at most two switches for each
+//! beginning, and no more beginnings than costs that fit into all budgets.
 
 use bulkhead_sched::simulate::{Simulation, Slice, Step, Thread};
 use bulkhead_sched::{Account, Context, Id, Refill, Time};
@@ -34,14 +34,14 @@ impl Server {
         Thread { context, start: 0, program: self.program.clone(), repeat: Some(0) }
     }
 
-    /// How often it can begin up to a time: what it is charged is what a periodic task would use. A decision takes no
-    /// time here, so that the last cost comes before it has passed.
+    /// Returns how often it can begin up to a time: it is charged as much as a periodic task would use. A decision
+    /// takes no time here, so that the last cost comes before it has passed.
     fn beginnings(&self, end: Time) -> Time {
         self.budget * (end + self.cost).div_ceil(self.period) / self.cost
     }
 }
 
-/// Who runs when, with falling priorities.
+/// Returns the slices of all servers, with falling priorities.
 fn slices(servers: &[Server], alarms: bool) -> Vec<Slice> {
     let threads = (1..=100).rev().zip(servers).map(|(priority, server)| server.thread(priority));
     let mut simulation = Simulation::new(threads);
@@ -93,8 +93,8 @@ proptest! {
     }
 }
 
-/// The worst: below a server that is signalled all the time, and sleeps again after a tick, is somebody who goes on
-/// each time. It is the cost that bounds them.
+/// The worst case: a server is signalled all the time and sleeps again after a tick, and a context below it goes on
+/// each time. Only the cost bounds them.
 #[test]
 fn the_bound_is_what_the_cost_makes_it() {
     for cost in [1, 4, 9, 24] {

@@ -1,5 +1,5 @@
-//! The theorems of the crate's documentation in whole systems: threads of all policies that
-//! compute, sleep, wait for and signal each other as random programs have it.
+//! The theorems of the crate's documentation in whole systems: threads of all policies compute, sleep, wait for and
+//! signal each other in random programs.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ fn system() -> impl Strategy<Value = System> {
     })
 }
 
-/// The first has the highest; a device has none of its own, and is never below its requesters.
+/// The first has the highest; a device has no priority of its own, and is never below its requesters.
 fn priority(n: usize) -> u8 {
     100 - n as u8
 }
@@ -190,7 +190,7 @@ proptest! {
             let own = |s: &Slice| s.context == Some(Id::of(n as u32)) && !s.background;
             let busy = busy(simulation.slices(), priority(n));
             let used = ticks(simulation.slices(), own);
-            // A decision takes no time here, so what it is charged comes before it has passed.
+            // A decision takes no time here, so a charge comes before its time has passed.
             let most = |d: Time| main.budget * (d + main.cost).div_ceil(main.period);
             prop_assert_eq!(first_excess(&busy, &used, most), None, "context {}", n);
         }
@@ -250,14 +250,14 @@ proptest! {
         }
     }
 
-    /// Who runs has the highest priority of those with budget, and somebody runs if there is one.
+    /// The running context has the highest priority of those with budget, and the core is not idle if there is one.
     #[test]
     fn the_highest_with_budget_runs(system in system()) {
         let mut simulation = system.simulation();
         while simulation.now() < END {
             let now = simulation.now();
             simulation.step(now + 1);
-            // What it was at the end of the tick; a budget may have ended with it.
+            // The state at the end of the tick; a budget may have ended with it.
             let Some(slice) = simulation.slices().last().filter(|_| simulation.now() > now) else {
                 continue;
             };
@@ -273,8 +273,8 @@ proptest! {
         }
     }
 
-    /// The response of a thread below servers and devices that do as they like is at most what the
-    /// analysis says of periodic tasks in their places.
+    /// The response of a thread below servers and devices of any behaviour is at most the analysis' for periodic
+    /// tasks in their places.
     #[test]
     fn interference_is_at_most_a_periodic_tasks(system in system(), work in 1u64..30) {
         let mut system = system;
@@ -325,9 +325,9 @@ proptest! {
         prop_assert!(last > 0, "it never ran");
     }
 
-    /// Who sleeps by an alarm runs when it would if it were always woken in time, and gets as much,
-    /// with fewer interrupts. Not so where priorities are equal, as a device's is to its requester's:
-    /// whose alarm disturbs nobody comes behind those that were woken meanwhile.
+    /// A context that sleeps by an alarm runs as if it were always woken in time, and gets as much, with fewer
+    /// interrupts. This fails where priorities are equal, as a device's and its requester's are: an alarm that
+    /// disturbs no context comes behind those that were woken meanwhile.
     #[test]
     fn alarms_come_in_time(system in system()) {
         let mut system = System { devices: vec![], ..system };
@@ -374,8 +374,8 @@ proptest! {
             let list: Vec<Refill> = server.list(&items).collect();
             prop_assert_eq!(list.iter().map(|refill| refill.amount).sum::<Time>(), budget);
             prop_assert!(list.is_sorted_by_key(|refill| refill.time), "{:?}", list);
-            // One of the budget's ticks was used as often as the average, or more, and comes again
-            // so many periods later, less what was used ahead of its time.
+            // One of the budget's ticks was used as often as the average, or more. It comes again that many periods
+            // later, less the time used ahead.
             let open = server.head().amount - server.left();
             let often = (total - open).div_ceil(budget);
             let last = list.last().map(|refill| refill.time + refill.amount).unwrap();

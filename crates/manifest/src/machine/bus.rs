@@ -1,5 +1,5 @@
-//! Whether a machine's PCI functions can be where they are said to be: buses
-//! reached, windows within windows, and nothing on top of anything else.
+//! Checks of the places of a machine's PCI functions: their buses are reached, windows lie within windows, and no
+//! range overlaps another.
 
 use super::View;
 use crate::source::{Step, k, n};
@@ -11,7 +11,7 @@ const MEMORY_STEP: u64 = 1 << 20;
 /// Granularity of a bridge's ports.
 const PORT_STEP: u64 = 1 << 12;
 
-/// Checks what lies on and behind the host bridge.
+/// Checks everything on and behind the host bridge.
 pub fn check(
     view: &mut View<'_, '_>,
     root: Option<&PciRoot>,
@@ -115,7 +115,7 @@ fn windows(
         }
         let path = [k("function"), n(at), k("bridge"), k(WINDOWS[which])];
         let step = if which == 2 { PORT_STEP } else { MEMORY_STEP };
-        // The window for what is not prefetchable has 32 bits.
+        // The window for memory that is not prefetchable has 32 bits.
         let limit = [1 << 32, 1 << 52, 1 << 16][which];
         let whole =
             |s: &Span| s.len > 0 && s.start.is_multiple_of(step) && s.end().is_multiple_of(step);
@@ -149,7 +149,7 @@ fn windows(
     }
 }
 
-/// What lies behind a bridge is forwarded by it, and what lies beside it is not.
+/// Checks that a bridge forwards the ranges of each function behind it, and none of a function beside it.
 fn bars(view: &mut View<'_, '_>, functions: &[Function], function: &Function, at: usize) {
     let entries = &view.file.function[at].bars;
     let path = |bar: &Bar| {
@@ -200,7 +200,7 @@ fn overlaps(view: &mut View<'_, '_>, root: &PciRoot, functions: &[Function], ram
     let file = view.file;
     let mut memory: Vec<(String, Span)> = ram.iter().map(|ram| ("RAM".to_owned(), *ram)).collect();
     memory.push(("the configuration space".to_owned(), root.space()));
-    // The local APICs' page, and what messages of interrupts are written to.
+    // The local APICs' page, and the addresses to which message-signalled interrupts are written.
     memory.push(("the local APIC".to_owned(), Span { start: 0xFEE0_0000, len: 1 << 20 }));
     if let Some(ioapic) = &file.ioapic {
         memory.push(("the IOAPIC".to_owned(), Span { start: ioapic.base, len: 0x1000 }));

@@ -311,7 +311,7 @@ fn bars(view: &mut View<'_, '_>, entry: &FunctionEntry, index: usize) -> Vec<Bar
     bars
 }
 
-/// What would be right, if that is wrong.
+/// Returns how to mend a base address register that is wrong.
 fn wrong(bar: &BarEntry, kind: plan::BarKind) -> Option<&'static str> {
     let end = bar.start.checked_add(bar.size);
     let beyond = |limit: u64| end.is_none_or(|end| end > limit);
@@ -357,7 +357,7 @@ pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
         let help = "the IVRS table has it as a special device, such as `\"00:14.0\"`";
         view.report(RULE, &path, message, help);
     }
-    // The 8254 fires a line for the boot code to see what becomes of it.
+    // The boot code lets the 8254 fire a line, to see where its interrupt arrives.
     let tried = file.device.iter().any(|device| device.class == PIT && device.irq.is_some());
     let asked = entry.remaps_interrupts && file.ioapic.is_some() && entry.remaps_lines.is_none();
     if asked && !tried {

@@ -1,6 +1,5 @@
-//! From what a manifest says to the plan's types, after (or, for sizes alone,
-//! while) the rules are checked. Pieces that some rule refuses are left out, so
-//! that this never fails.
+//! From a manifest to the plan's types, after the rules are checked (for sizes alone: while they are). Pieces that
+//! some rule refuses are left out, so that this never fails.
 
 use super::guests::resolve;
 use super::memory::place_at;
@@ -16,8 +15,8 @@ use bulkhead_layout::report::{KINDS, Kind};
 use bulkhead_plan as plan;
 use bulkhead_plan::{Appended, Channel, Part, System, Wanted};
 
-/// What happens after a denied access for which the manifest says nothing:
-/// what cannot be completed stops the sandbox, the rest does nothing.
+/// Returns the actions after denied accesses for which the manifest has none. An access that cannot be completed
+/// stops the sandbox; any other has no effect.
 #[must_use]
 pub fn default_actions() -> [Action; KINDS] {
     let mut actions = [Action::Ignore; KINDS];
@@ -49,8 +48,8 @@ pub fn system(cx: &Context<'_, '_>) -> (System, Places) {
     (system, places)
 }
 
-/// As much of the system as can be placed: sandboxes and channels whose sizes
-/// are right. After all rules were kept that is all of them.
+/// Returns the part of the system that can be placed: sandboxes and channels with valid sizes. After all rules are
+/// kept, that is every one.
 pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
     let mut places = Places {
         sandboxes: Vec::new(),
@@ -85,8 +84,9 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
     (system, places)
 }
 
-/// The regions of a channel where guests see them, behind what they see up to `end`, which moves on. What a
-/// Linux has an end of lies in a window of its own ([`plan::End`]), where a base address register can begin.
+/// Places the regions of a channel in guests' memory, behind all that guests see up to `end`, and moves `end` on. A
+/// region with an end in a Linux lies in a window of its own ([`plan::End`]), where a base address register can
+/// begin.
 pub fn seen(
     cx: &Context<'_, '_>,
     item: &Item<raw::Channel>,

@@ -31,7 +31,7 @@ pub fn shape(item: &Item<raw::Channel>) -> Option<Shape> {
     Shape::within(item.kind.messages()?, bytes, item.message.unwrap_or(0))
 }
 
-/// Messages have a size where all have the same one, and there is room for them.
+/// Messages have a size if their kind has one size for all, and there is room for them.
 pub fn channel_message(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in &cx.channels {
         if let Some((key, message, help)) = wrong_message(channel) {
@@ -42,7 +42,7 @@ pub fn channel_message(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What is wrong with the messages of a channel, at which key, and what would be right.
+/// Returns the mistake in a channel's messages, its key, and how to mend it.
 fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, String)> {
     let kind = channel.kind.name();
     match (channel.kind, channel.message) {
@@ -90,7 +90,7 @@ fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, 
     Some(("size", why, help))
 }
 
-/// The least size that holds one message, in whole pages; `None` above all that guests can see.
+/// Returns the least size in whole pages that holds one message; `None` if that is more than guests can see.
 fn least(kind: ChannelKind, message: u32) -> Option<u64> {
     let window = CHANNELS_END - CHANNELS_GPA;
     let (kind, mut sizes) = (kind.messages()?, (1..=window / PAGE).map(|pages| pages * PAGE));
@@ -127,7 +127,7 @@ pub fn channel_to(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Its writer is not one of its readers: it reads what it writes anyway.
+/// A channel's writer is not one of its readers: it reads its own writes anyway.
 pub fn channel_self(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in &cx.channels {
         if let Some(index) = channel.to.iter().position(|reader| *reader == channel.from) {
@@ -154,7 +154,7 @@ pub fn channel_program(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What is wrong with a program's channel, at which key, and what would be right.
+/// Returns the mistake in a program's channel, its key, and how to mend it.
 fn wrong_program(
     cx: &Context<'_, '_>,
     channel: &raw::Channel,
@@ -186,7 +186,7 @@ fn wrong_program(
     })
 }
 
-/// Who is to be woken can be: a receiver of messages says when, and a monitor does it.
+/// An end that is to be woken can be: a receiver of messages says when, and a monitor does it.
 pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in cx.channels.iter().filter(|channel| channel.notify != Notify::Poll) {
         let (why, help) = match channel.kind.messages() {
@@ -210,7 +210,7 @@ pub fn channel_notify(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether no end of a channel is another guest's.
+/// True if both ends of a channel are Linux guests, as far as they are known.
 fn linuxes(cx: &Context<'_, '_>, channel: &raw::Channel) -> bool {
     let linux = |name: &String| {
         let known = cx.sandboxes.iter().find(|one| one.name == *name);
@@ -238,7 +238,8 @@ pub fn bells_too_many(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The doorbells of a channel: who rings, who is woken. The driver of a virtio device is, too.
+/// Lists the doorbells of a channel: the sandbox that rings, and the one that is woken. The driver of a virtio device
+/// is woken, too.
 fn doorbells(channel: &Item<raw::Channel>) -> Vec<[&String; 2]> {
     let both = channel.kind == ChannelKind::Virtio;
     let pair = |to| {
@@ -258,7 +259,7 @@ pub fn bell(channel: &raw::Channel) -> Option<Bell> {
     wanted.then_some(Bell { number: 0, vector: Bell::FIRST_VECTOR, adaptive })
 }
 
-/// The same for a region that follows others.
+/// Numbers the doorbell of a region that follows others.
 pub fn placed(bell: Bell, region: &Channel, before: &[Channel]) -> Bell {
     let belled = || before.iter().filter(|one| one.bell.is_some());
     let (rung, woken) = (

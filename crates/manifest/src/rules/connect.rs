@@ -1,4 +1,4 @@
-//! Channels made at run time: who may offer them to whom, and the memory for them.
+//! Channels made at run time: the sandboxes that may offer them, their partners, and the memory for them.
 
 use super::build::indices;
 use super::memory::wrong_size;
@@ -12,7 +12,7 @@ use bulkhead_layout::link::SLOTS;
 use bulkhead_layout::map::{SLOT_STRIDE, SLOTS_GPA};
 use bulkhead_plan::Slot;
 
-/// Those who may offer channels, and what they may.
+/// Lists the sandboxes that may offer channels, each with its terms.
 fn all<'a>(cx: &'a Context<'_, '_>) -> impl Iterator<Item = (&'a Item<Sandbox>, &'a MayConnect)> {
     cx.sandboxes.iter().filter_map(|one| Some((one, one.may_connect.as_ref()?)))
 }
@@ -51,7 +51,7 @@ pub fn connect_slots(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What is written in a slot has whole pages, and fits with the other end's page.
+/// A slot has whole pages, and fits together with the other end's page.
 pub fn connect_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let most = SLOT_STRIDE - PAGE;
     for (sandbox, may) in all(cx) {

@@ -65,7 +65,7 @@ pub fn core_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Names a core that nobody has.
+/// Names a core without an owner.
 fn free_core(cx: &Context<'_, '_>) -> String {
     let count = cx.machine.as_ref().map_or(0, |machine| machine.apic_ids.len());
     let taken = |core: &u32| cx.sandboxes.iter().any(|sandbox| sandbox.cores.contains(core));

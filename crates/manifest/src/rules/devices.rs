@@ -19,7 +19,7 @@ struct Grant<'a> {
     at: Location,
 }
 
-/// What a PCI function has of what devices have.
+/// Makes a device of a PCI function's ports and interrupt line, for the rules about devices.
 fn as_device(function: &Function, line: bool) -> Device {
     let io = function.bars.iter().filter(|bar| bar.kind == BarKind::Io);
     // Ports end at 0xffff, and no BAR is empty: the machine's own rule.
@@ -128,7 +128,7 @@ fn pairs<'a, 'g>(
     })
 }
 
-/// No port has two owners, and none is part of a device that nobody may have.
+/// No port has two owners, or is part of a device that no sandbox may own.
 pub fn port_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     for (first, one, later, other) in pairs(&grants) {
@@ -179,8 +179,8 @@ pub fn irq_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The vectors of level lines are unique in the machine: a bare guest's and a kernel's are
-/// given to it, a Linux chooses its own, also those that a kernel would need.
+/// The vectors of level lines are unique in the machine. A bare guest's and a kernel's vectors are given to it; a
+/// Linux chooses its own, which may be one that a kernel would need.
 pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     let level = |grant: &&Grant<'_>| {
@@ -217,8 +217,8 @@ pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// No device can send interrupts in the IOAPIC's name. Where the IOMMU sees the IOAPIC's messages, one level-triggered
-/// line has it let all of them pass; the boot code stops there, and where the description says so, this says it before.
+/// No device can send interrupts in the IOAPIC's name. If the IOMMU sees the IOAPIC's messages, one level-triggered
+/// line makes it pass all of them. The boot code stops there; if the description says so, this rule finds it earlier.
 pub fn line_forged(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let iommu = cx.machine.as_ref().and_then(|machine| machine.iommu);
     if iommu.and_then(|iommu| iommu.remaps_lines) != Some(true) || cx.sandboxes.len() < 2 {

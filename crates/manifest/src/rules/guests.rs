@@ -1,4 +1,4 @@
-//! Guests: their files are there, are what they should be, and fit.
+//! Guests: their files exist, have the right kind, and fit.
 
 use super::{Context, GuestFile, Item, Kind, Opened};
 use crate::diagnostic::{Diagnostic, nearest};
@@ -20,7 +20,7 @@ const _: () = assert!(at::PROGRAM == 0x40_0000 && at::HEAP == 0x1_0000_0000);
 /// virtual machine lie below. A program as such starts at 0x20_0000; between the
 /// two lies only the start-up code of its further cores, which a SIPI can reach.
 pub const PROGRAM_LOWEST: u64 = 0x8000;
-/// Where programs of a kernel lie.
+/// Addresses of a kernel's programs.
 const PROGRAM: Range<u64> = at::PROGRAM..at::HEAP;
 /// Longest kernel command line.
 pub const CMDLINE: usize = 2047;
@@ -29,7 +29,7 @@ pub const ARGS: usize = 255;
 /// More than this of a file is never needed in memory at once.
 const READ_LIMIT: u64 = 256 << 20;
 
-/// A key that names a file: where it stands, what it is to be, what it says.
+/// A key that names a file: its place, the kind of file that it wants, and its value.
 struct Named<'a> {
     table: &'static str,
     index: usize,
@@ -68,7 +68,7 @@ fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
     all
 }
 
-/// Where a file is named.
+/// Returns the place of the key that names a file.
 fn file_at(cx: &Context<'_, '_>, table: &str, index: usize, key: &str) -> Location {
     match table {
         "sandbox" => cx.document.at(&[k(table), n(index), k("guest"), k(key)]),
@@ -281,7 +281,7 @@ pub fn program_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     kernel_segments(cx, found);
 }
 
-/// The same for kernels and their programs: what can be written can never be executed.
+/// Checks the segments of kernels and their programs: memory that can be written can never be executed.
 fn kernel_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for opened in &cx.guests {
         let (addresses, what) = match opened.kind {
@@ -291,7 +291,7 @@ fn kernel_segments(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let Some(Ok(GuestFile::Program(program))) = &opened.file else { continue };
         for (message, help) in segment_errors(program, Access::Segments, addresses) {
-            // What lets a bare program have them is not for these.
+            // The key that lets a bare program have such segments does not exist for these.
             let help = help.split(", or grant it").next().unwrap_or(help);
             let message = format!("{what} {}: {message}", opened.path.display());
             let at = opened_at(cx, opened);
@@ -421,7 +421,7 @@ pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Bytes of memory that a guest's files need, and what for.
+/// Returns the bytes of memory that a guest's files need, and their purpose.
 fn needs(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Option<(u64, String)> {
     if let Some((kernel, initrd)) = kernel_of(cx, sandbox) {
         let end = kernel.load.saturating_add(kernel.init_size);

@@ -1,4 +1,4 @@
-//! Health: what happens after denied accesses.
+//! Health: actions after denied accesses.
 
 use super::Context;
 use crate::diagnostic::Diagnostic;

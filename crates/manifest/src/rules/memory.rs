@@ -12,7 +12,7 @@ use bulkhead_plan::{Misfit, Owner, Reason, Span, System};
 /// Bytes that a monitor, its tables and its launch record take, roughly.
 const MONITOR_ESTIMATE: u64 = 1 << 20;
 
-/// Where a sandbox's size stands.
+/// Returns the place of a sandbox's size.
 fn size_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location {
     match &sandbox.memory {
         raw::Memory::Size(_) => cx.at(sandbox, &[k("memory")]),
@@ -20,7 +20,7 @@ fn size_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location {
     }
 }
 
-/// Where the reason for a sandbox's place stands: its address if it has one.
+/// Returns the place of the reason for a sandbox's address: the address itself, if there is one.
 pub fn place_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location {
     match sandbox.memory.at() {
         Some(_) => cx.at(sandbox, &[k("memory"), k("at")]),
@@ -28,7 +28,7 @@ pub fn place_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location 
     }
 }
 
-/// What is wrong with a size, if anything is, and what would be right.
+/// Returns the mistake in a size, if there is one, and how to mend it.
 pub fn wrong_size(text: &str) -> Option<(String, String)> {
     let example = "write a whole number and a unit, such as `\"16 MiB\"`".to_owned();
     match size::parse(text) {
@@ -153,7 +153,7 @@ pub fn image_estimate(cx: &Context<'_, '_>) -> u64 {
     pristine.saturating_add(monitors)
 }
 
-/// What does not fit, as a finding.
+/// Makes a finding of a part that does not fit.
 #[must_use]
 pub fn misfit(system: &System, places: &Places, misfit: Misfit) -> Diagnostic {
     match misfit {
@@ -171,7 +171,7 @@ pub fn misfit(system: &System, places: &Places, misfit: Misfit) -> Diagnostic {
     }
 }
 
-/// What the machine description has at an address.
+/// Names the machine's reserved range at an address.
 fn reserved(system: &System, address: u64) -> Option<&str> {
     let mut all = system.machine.reserved.iter();
     all.find(|(_, span)| span.contains(address)).map(|(name, _)| name.as_str())

@@ -123,7 +123,7 @@ pub const ALL: &[Rule] = &[
     kernel::threads::thread_timeout,
     kernel::threads::endpoint_server,
     kernel::threads::notification_idle,
-    // The last one: only what is right otherwise can be judged.
+    // The last rule: it judges only a manifest that is right otherwise.
     kernel::admission::admission,
 ];
 
@@ -252,7 +252,7 @@ pub struct Item<T> {
     pub table: &'static str,
     /// Its index in the file.
     pub index: usize,
-    /// What it says.
+    /// Its content.
     pub raw: T,
 }
 
@@ -264,7 +264,7 @@ impl<T> Deref for Item<T> {
     }
 }
 
-/// What a guest's files were found to be.
+/// Content of a guest's file.
 #[derive(Clone, Debug)]
 pub enum GuestFile {
     /// A kernel.
@@ -275,7 +275,7 @@ pub enum GuestFile {
     Initrd,
 }
 
-/// What a file has to be.
+/// Kind that a file has to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A Linux kernel.
@@ -293,21 +293,21 @@ pub enum Kind {
 /// A file that a guest or a program names.
 #[derive(Debug)]
 pub struct Opened {
-    /// What names it: its array of tables.
+    /// Array of tables that names it.
     pub table: &'static str,
     /// Its index there.
     pub index: usize,
     /// The key that names the file.
     pub key: &'static str,
-    /// What it has to be.
+    /// Kind that it has to have.
     pub kind: Kind,
-    /// As it is written.
+    /// Its name in the manifest.
     pub written: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its size, or why it cannot be read.
     pub len: Result<u64, String>,
-    /// What it is, or why it is not that; nothing if it cannot be read.
+    /// Its content, or the reason why it has another kind; nothing if it cannot be read.
     pub file: Option<Result<GuestFile, String>>,
 }
 
@@ -354,13 +354,13 @@ pub struct Context<'a, 't> {
 }
 
 impl Context<'_, '_> {
-    /// Whether the manifest does without monitors.
+    /// True if the manifest does without monitors.
     #[must_use]
     pub fn multikernel(&self) -> bool {
         self.system.as_ref().is_some_and(|system| !system.monitors)
     }
 
-    /// Where a part of an element stands.
+    /// Returns the place of a part of an element.
     pub fn at<T>(&self, item: &Item<T>, path: &[Step<'_>]) -> Location {
         let mut full = vec![k(item.table), n(item.index)];
         full.extend_from_slice(path);
@@ -380,7 +380,7 @@ impl Context<'_, '_> {
         (0..array.map_or(0, |array| array.len())).filter_map(|index| self.sandbox_name(index))
     }
 
-    /// Whether a sandbox of that name is in the file.
+    /// True if a sandbox of that name is in the file.
     #[must_use]
     pub fn knows(&self, name: &str) -> bool {
         self.sandbox_names().any(|known| known == name)
@@ -406,15 +406,15 @@ impl Context<'_, '_> {
     }
 }
 
-/// Where the memory sizes of a checked manifest stand.
+/// Places of a checked manifest's memory sizes.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Of each sandbox.
+    /// One for each sandbox.
     pub sandboxes: Vec<Location>,
-    /// Of each channel.
+    /// One for each channel.
     pub channels: Vec<Location>,
-    /// Of each slot for a channel that is made at run time.
+    /// One for each slot for a channel that is made at run time.
     pub slots: Vec<Location>,
-    /// Of the manifest as a whole.
+    /// Place of the manifest as a whole.
     pub system: Location,
 }

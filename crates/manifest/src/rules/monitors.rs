@@ -1,11 +1,11 @@
-//! Systems without monitors: what they cannot have, because a monitor would do it.
+//! Systems without monitors: features that they cannot have, because a monitor would do them.
 
 use super::{Context, Item};
 use crate::diagnostic::{Diagnostic, list};
 use crate::raw::{self, Guest};
 use crate::source::{Location, k};
 
-/// Where `monitors = false` stands.
+/// Returns the place of `monitors = false`.
 fn said(cx: &Context<'_, '_>) -> Location {
     cx.document.at(&[k("system"), k("monitors")])
 }
@@ -24,7 +24,7 @@ pub fn monitors_guest(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Nobody stops, starts or watches sandboxes, and nothing is denied.
+/// No sandbox stops, starts or watches another, and no access is denied.
 pub fn monitors_right(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     if !cx.multikernel() {
         return;

@@ -128,7 +128,7 @@ pub fn scenario_known(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What is wrong with the program of a scenario, if something is, and what would be right.
+/// Returns the mistake in a scenario's program, if there is one, and how to mend it.
 fn wrong_program(
     cx: &Context<'_, '_>,
     scenario: &raw::Scenario,

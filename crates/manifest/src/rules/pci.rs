@@ -1,4 +1,4 @@
-//! PCI functions: how they are named, who may own them, what confines them.
+//! PCI functions: their names, their owners, and how they are confined.
 
 use super::{Context, Item};
 use crate::diagnostic::{Diagnostic, join};
@@ -10,7 +10,7 @@ use bulkhead_plan::{BarKind, Bdf, Function, Machine, Span};
 
 const PREFIX: &str = "pci:";
 
-/// Whether a device's name is one of a PCI function.
+/// True if a device's name is that of a PCI function.
 #[must_use]
 pub fn is_pci(name: &str) -> bool {
     name.starts_with(PREFIX)
@@ -33,8 +33,8 @@ pub fn matching<'m>(machine: &'m Machine, name: &str) -> Vec<&'m Function> {
     all.filter(|f| format!("{:04x}:{:04x}", f.vendor, f.device) == *what).collect()
 }
 
-/// Why no sandbox can own a function: what the machine description says, or
-/// what its class says by itself.
+/// Returns the reason why no sandbox can own a function: the machine description's, or one that follows from its
+/// class.
 #[must_use]
 pub fn nobody(function: &Function) -> Option<&str> {
     let by_class = match function.class >> 8 {
@@ -45,7 +45,7 @@ pub fn nobody(function: &Function) -> Option<&str> {
     function.nobody.as_deref().or(by_class)
 }
 
-/// Whether a function signals by its interrupt line, given so.
+/// True if a function that is granted so signals by its interrupt line.
 #[must_use]
 pub fn uses_line(function: &Function, grant: &raw::DeviceGrant) -> bool {
     let silent = function.msi.is_none() && function.msix.is_none();
@@ -85,7 +85,7 @@ fn grants<'a>(cx: &'a Context<'_, '_>) -> Vec<Grant<'a>> {
     all
 }
 
-/// Functions for a sentence: by what name each can be granted, and what it is.
+/// Lists functions for a sentence: a name by which each can be granted, and its kind.
 fn show(functions: &[&Function]) -> String {
     let one = |f: &&Function| format!("`pci:{}` ({:04x}:{:04x})", f.bdf, f.vendor, f.device);
     join(&functions.iter().map(one).collect::<Vec<_>>())
@@ -156,9 +156,8 @@ pub fn pci_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// DMA is confined, or the manifest says that it is not. A Linux needs it confined: its
-/// drivers take guest-physical addresses for the machine's, and what is not confined is
-/// not translated either.
+/// DMA is confined, or the manifest says that it is not. A Linux needs confined DMA, which is translated: its drivers
+/// take guest-physical addresses for the machine's.
 pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
@@ -206,8 +205,8 @@ pub fn pci_dma(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Why the DMA of two functions cannot be told apart, if that is so: they are in one
-/// group, or have a requester ID in common.
+/// Returns the reason why the DMA of two functions cannot be told apart, if there is one. They are in one group, or
+/// have a requester ID in common.
 fn alike(a: &Function, b: &Function) -> Option<String> {
     let ids = |f: &Function| f.requesters.clone().into_iter().chain([f.bdf]);
     match a.group {
@@ -219,7 +218,7 @@ fn alike(a: &Function, b: &Function) -> Option<String> {
     }
 }
 
-/// What the IOMMU cannot tell apart has one owner.
+/// Functions that the IOMMU cannot tell apart have one owner.
 pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     for (index, grant) in grants.iter().enumerate() {
@@ -243,8 +242,8 @@ pub fn pci_group(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Nothing can pass for another function on the way to the IOMMU: each port above a function refuses requests with
-/// a bus number that is not behind it. On bus 0 the chipset itself makes requester IDs.
+/// No function can pass for another on the way to the IOMMU. Each port above a function refuses requests with a bus
+/// number that is not behind it. On bus 0 the chipset itself makes requester IDs.
 pub fn pci_source(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = cx.machine.as_ref().filter(|machine| machine.iommu.is_some()) else {
         return;
@@ -287,8 +286,8 @@ fn trapped(function: &Function) -> Option<(u8, Span)> {
     Some((bar.number, pages))
 }
 
-/// No page holds registers of two functions, unless one sandbox owns both and none
-/// of them is an MSI-X table: a trapped page is one function's.
+/// No page holds registers of two functions, unless one sandbox owns both and neither of them is an MSI-X table. A
+/// trapped page belongs to one function.
 pub fn pci_page(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let grants = grants(cx);
     let Some(machine) = &cx.machine else {

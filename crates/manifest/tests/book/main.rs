@@ -1,6 +1,5 @@
-//! The book says what the code says: every key, word and rule of manifests, every
-//! hypercall, address and layout; every link leads somewhere, and every decision
-//! that code names exists.
+//! The book agrees with the code: every key, word and rule of manifests, every hypercall, address and layout. Every
+//! link leads to a page, and every decision that code names exists.
 
 mod english;
 mod names;

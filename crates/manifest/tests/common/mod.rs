@@ -35,8 +35,8 @@ fn elf(kind: u16, entry: u64, segments: &[(u64, u64, u32)]) -> Vec<u8> {
     bytes
 }
 
-/// The same file with a symbol, and one that it does not define: a string table, the table, and a
-/// section for each.
+/// Adds symbols to an ELF file: one that it defines, and one that it does not. They take a string table, a symbol
+/// table, and a section for each.
 fn with_symbol(elf: &[u8], name: &str, address: u64) -> Vec<u8> {
     let mut bytes = elf.to_vec();
     let strings = bytes.len() as u64;

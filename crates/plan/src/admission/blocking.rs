@@ -8,13 +8,13 @@ use crate::kernel::Policy;
 /// Contexts of a lower priority that keep one waiting in servers of a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocking {
-    /// The context whose call is longest.
+    /// The context with the longest call.
     pub by: usize,
     /// The endpoint that it calls.
     pub endpoint: usize,
-    /// Number of others that can be in the middle of calls at the same time, waiting there for somebody.
+    /// Number of other contexts that can wait at one time in the middle of calls.
     pub others: usize,
-    /// Sum of their times, in nanoseconds; `None`: for ever.
+    /// Sum of their times, in nanoseconds; `None`: no limit.
     pub time: Option<u64>,
 }
 
@@ -50,14 +50,15 @@ impl Analysis<'_> {
         all
     }
 
-    /// Whether somebody else calls an endpoint, too.
+    /// True if another context calls the endpoint, too.
     fn others(&self, context: usize, endpoint: usize) -> bool {
         let calls =
             |by: usize| self.called[by].iter().any(|called| self.calls.reaches(*called, endpoint));
         (0..self.called.len()).any(|by| by != context && calls(by))
     }
 
-    /// The longest call by a context that keeps a priority waiting: its endpoint, and for how long; `None`: for ever.
+    /// Returns the longest call by a context that keeps a priority waiting: its endpoint and its time; `None`: no
+    /// limit.
     fn longest(&self, by: usize, own: u8) -> Option<(usize, Option<u64>)> {
         let endpoints = self.called[by].iter().copied();
         let above = endpoints.filter(|n| self.reach(*n).is_some_and(|(_, high)| high >= own));
@@ -65,15 +66,15 @@ impl Analysis<'_> {
         calls.max_by_key(|(_, time)| time.unwrap_or(u64::MAX))
     }
 
-    /// Whether a call by a context that keeps a priority waiting can itself be without time in the middle.
+    /// Tells if a call by a context that keeps a priority waiting can itself be without time in the middle.
     fn stops(&self, by: usize, own: u8) -> bool {
         let above = |n: &&usize| self.reach(**n).is_some_and(|(_, high)| high >= own);
         let mut endpoints = self.called[by].iter().filter(above);
         endpoints.any(|n| !keeps(self.kernel, by, *n) || self.calls.occupied(*n).next().is_some())
     }
 
-    /// The time of a call, with what the kernel spends where the call goes on with another activation: that of a PIBS
-    /// context can end in it, and the next one begins at the server's priority.
+    /// Returns the time of a call with the kernel's own, if the call goes on with another activation. The activation
+    /// of a PIBS context can end in the call, and the next one begins at the server's priority.
     fn with_beginnings(&self, by: usize, time: u64) -> u64 {
         let Policy::Pibs { utilization, .. } = self.kernel.contexts[by].policy else { return time };
         let overhead = self.kernel.overhead;
@@ -86,8 +87,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Contexts below one that can keep it waiting, and their time: the longest of the calls that run to their ends, as
-    /// there is one of these at a time, and all of the calls that can wait in the middle.
+    /// Finds the contexts below one that can keep it waiting, and their time. The time is the longest of the calls
+    /// that run to their ends, which come one at a time, and all calls that can wait in the middle.
     #[must_use]
     pub fn blocking(&self, context: usize) -> Option<Blocking> {
         let own = self.floor(context);

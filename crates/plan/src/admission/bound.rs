@@ -42,7 +42,7 @@ impl Analysis<'_> {
         if self.interrupted[context] { share.plus(share) } else { share }
     }
 
-    /// Whether each longer period has a lower priority than all shorter ones.
+    /// Checks that each longer period has a lower priority than all shorter ones.
     fn rate_monotonic(&self, contexts: &[usize]) -> Result<(), Refusal> {
         let period = |n: &usize| self.kernel.contexts[*n].period();
         let mut order = contexts.to_vec();

@@ -7,7 +7,7 @@ use crate::kernel::{Kernel, Policy};
 pub(super) struct Calls {
     /// Priorities of the passive threads that serve it.
     passive: Vec<Option<(u8, u8)>>,
-    /// Whether a thread with a context of its own serves it.
+    /// True if a thread with a context of its own serves it.
     active: Vec<bool>,
     /// Endpoints that a call reaches through passive servers, itself first.
     trees: Vec<Vec<usize>>,
@@ -59,7 +59,7 @@ impl Calls {
         all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Where a passive server that a call reaches can wait for somebody with a context of their own.
+    /// Returns an endpoint at which a passive server that a call reaches can wait for a thread with its own context.
     fn waits(&self, endpoint: usize) -> Option<usize> {
         self.passive[endpoint]?;
         self.trees[endpoint][1..].iter().copied().find(|inside| self.active[*inside])
@@ -76,14 +76,14 @@ impl Calls {
         self.trees[endpoint].iter().copied().filter(passive)
     }
 
-    /// Whether a call of one endpoint can reach another one.
+    /// True if a call of one endpoint can reach another one.
     pub fn reaches(&self, endpoint: usize, other: usize) -> bool {
         self.trees[endpoint].contains(&other)
     }
 }
 
-/// Whether no budget of a context ends in a call of an endpoint, or the call ends first: the kernel sees to it
-/// where it knows the longest call, but not for PIBS contexts, whose budget depends on who asked.
+/// Tells if no budget of a context ends in a call of an endpoint, or the call ends first. The kernel makes sure of it
+/// if it knows the longest call. It cannot for PIBS contexts: their budget depends on the thread that asked.
 pub(super) fn keeps(kernel: &Kernel, context: usize, endpoint: usize) -> bool {
     let pibs = matches!(kernel.contexts[context].policy, Policy::Pibs { .. });
     !pibs && kernel.endpoints[endpoint].longest.is_some()
@@ -107,8 +107,8 @@ fn tree(kernel: &Kernel, servers: &[Vec<usize>], endpoint: usize) -> Vec<usize> 
     tree
 }
 
-/// Tells of each thread whether it calls, or is on the way of a call that comes back to where it began: each of the
-/// calls has one thread only that could take it.
+/// Finds for each thread the call that comes back to it, directly or through other calls, if there is one. Each of
+/// the calls has one thread only that could take it.
 pub(super) fn circles(kernel: &Kernel) -> Vec<Option<usize>> {
     let count = kernel.threads.len();
     let mut of_program = vec![Vec::new(); kernel.programs.len()];

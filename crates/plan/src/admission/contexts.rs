@@ -1,5 +1,5 @@
-//! A kernel's contexts, as they follow from what the manifest says of each: who runs on it, which servers its threads
-//! can call, and how much of the core it takes.
+//! A kernel's contexts, as they follow from the manifest: their threads, the servers that these can call, and their
+//! share of the core.
 
 use super::Share;
 use crate::kernel::{Kernel, Policy, User};
@@ -22,7 +22,7 @@ impl Kernel {
         (0..self.threads.len()).filter(chosen)
     }
 
-    /// The share of the core that a context can take, with what the kernel spends on it.
+    /// Returns the share of the core that a context can take, with the kernel's own time.
     #[must_use]
     pub fn share(&self, context: usize) -> Share {
         let context = &self.contexts[context];
@@ -32,7 +32,7 @@ impl Kernel {
         }
     }
 
-    /// The sum of all contexts' shares but the full ones', which take what is left.
+    /// Sums all contexts' shares except the full ones, which take the time that is left.
     #[must_use]
     pub fn sum(&self) -> Share {
         let counts = |n: &usize| !matches!(self.contexts[*n].policy, Policy::Full { .. });
@@ -46,7 +46,7 @@ impl Kernel {
         (0..self.contexts.len()).filter(guaranteed)
     }
 
-    /// Whether a context has a budget and a period.
+    /// True if a context has a budget and a period.
     #[must_use]
     pub fn is_server(&self, context: usize) -> bool {
         matches!(self.contexts[context].policy, Policy::Sporadic(_) | Policy::Strict(_))
@@ -56,15 +56,15 @@ impl Kernel {
         matches!(self.contexts[context].policy, Policy::Pibs { .. })
     }
 
-    /// Whether the thread that runs on a context acknowledges a device's interrupts.
+    /// True if the thread that runs on a context acknowledges a device's interrupts.
     #[must_use]
     pub fn is_driver(&self, context: usize) -> bool {
         let mut programs = self.users(context).map(|n| &self.programs[self.threads[n].program]);
         programs.any(|program| program.devices.iter().any(|used| !used.interrupts.is_empty()))
     }
 
-    /// Whether interrupts come for the thread that runs on a context: a device's, or a channel's doorbell, which its
-    /// program asks for each time before it waits.
+    /// True if interrupts come for the thread that runs on a context. They are a device's, or a channel's doorbell,
+    /// which its program asks for each time before it waits.
     #[must_use]
     pub fn is_interrupted(&self, context: usize) -> bool {
         let mut programs = self.users(context).map(|n| &self.programs[self.threads[n].program]);
@@ -73,7 +73,7 @@ impl Kernel {
         rung || self.is_driver(context)
     }
 
-    /// Whether a program may have channels made at run time: their doorbells come as often as programs make and arm
+    /// True if a program may have channels made at run time. Their doorbells come as often as programs make and arm
     /// them, which no manifest says.
     #[must_use]
     pub fn connects(&self) -> bool {

@@ -5,8 +5,8 @@ use crate::kernel::{Policy, Utilization};
 use bulkhead_sched::admission::interference;
 
 impl Analysis<'_> {
-    /// Priorities and periods, in nanoseconds, with which a PIBS context works: its own, and those of all contexts that
-    /// can ask it, themselves or in a server. There are none for other policies.
+    /// Returns the priorities and periods, in nanoseconds, with which a PIBS context works. They are its own, and
+    /// those of all contexts that can ask it, themselves or in a server. Other policies have an empty list.
     #[must_use]
     pub fn works(&self, context: usize) -> &[(u8, u64)] {
         &self.works[context]
@@ -35,7 +35,7 @@ impl Analysis<'_> {
         works
     }
 
-    /// Whether a context's thread may call or signal what runs on a PIBS context, itself or in a server.
+    /// Tells if a context's thread may call or signal the user of a PIBS context, itself or in a server.
     fn asks(&self, by: usize, pibs: usize) -> bool {
         let kernel = self.kernel;
         let mut programs = kernel.users(pibs).map(|n| &kernel.programs[kernel.threads[n].program]);

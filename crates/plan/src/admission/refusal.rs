@@ -29,7 +29,7 @@ pub enum Refusal {
         /// At least so long, in nanoseconds.
         response: u64,
     },
-    /// A strict one does not get back what it loses by waiting, and somebody can keep it waiting.
+    /// A strict context does not get back the time that it loses by waiting, and another context can keep it waiting.
     Delayed {
         /// The context.
         context: usize,
@@ -59,7 +59,7 @@ pub enum Refusal {
         /// Its budget would have to be so much, in nanoseconds.
         needed: u64,
     },
-    /// A call waits for ever: nobody else serves it, or who does calls back.
+    /// A call waits for ever: no other thread serves it, or its server calls back.
     Circle {
         /// The context.
         context: usize,
@@ -124,7 +124,7 @@ impl Analysis<'_> {
         all
     }
 
-    /// Whether a context's whole budget is too short for a call of an endpoint: the kernel asks the same.
+    /// Tells if a context's whole budget is too short for a call of an endpoint: the kernel makes this check, too.
     fn short(&self, context: usize, endpoint: usize) -> Option<Refusal> {
         let kernel = self.kernel;
         let (Policy::Sporadic(server) | Policy::Strict(server)) = kernel.contexts[context].policy
@@ -150,8 +150,9 @@ impl Analysis<'_> {
         (0..self.kernel.threads.len()).filter(serves)
     }
 
-    /// A strict server's refill comes T after its use began: each wait puts all that follows off, and the waits
-    /// add up ([`bulkhead_sched::server`]). So it gets C in each T only if nobody can keep it waiting.
+    /// Finds a context that can keep a strict server waiting. A strict server's refill comes T after its use began:
+    /// each wait delays all later refills, and the waits add up ([`bulkhead_sched::server`]). So it gets C in each T
+    /// only if no context can keep it waiting.
     #[must_use]
     pub fn delayed(&self, context: usize) -> Option<Refusal> {
         if !matches!(self.kernel.contexts[context].policy, Policy::Strict(_)) {

@@ -1,9 +1,10 @@
-//! Response times (Joseph and Pandya 1986), with blocking, PIBS and the arrears of those who call below themselves.
+//! Response times (Joseph and Pandya 1986), with blocking, PIBS and the arrears of contexts that call below
+//! themselves.
 
 use super::{Analysis, Refusal, Share};
 
-/// More than this of a core above a context is taken for all of it: the search for a
-/// response time would take long, and find little. 1 - 2^-10.
+/// Load above a context that counts as the whole core, 1 - 2^-10: the search for a response time would take long, and
+/// find little.
 const BUSY: Share = Share((1 << 40) - (1 << 30));
 
 impl Analysis<'_> {
@@ -48,8 +49,8 @@ impl Analysis<'_> {
         late(response)
     }
 
-    /// Time of the interrupts that come before their drivers run: two for each driver. The time of others is within
-    /// what drivers above use, and those below do not run meanwhile.
+    /// Returns the time of the interrupts that come before their drivers run: two for each driver. Further interrupts
+    /// are within the budgets of drivers above, and drivers below do not run meanwhile.
     pub(super) fn entries(&self, context: usize) -> u64 {
         let drivers = (0..self.kernel.contexts.len())
             .filter(|other| *other != context && self.interrupted[*other])
@@ -64,8 +65,8 @@ impl Analysis<'_> {
         count.saturating_mul(self.kernel.doorbell)
     }
 
-    /// Time that others' timers, interrupts and doorbells take of a context's own budget, at most, until it is used up:
-    /// the kernel charges an entry to whoever runs. A job has the rest of the budget.
+    /// Returns the most time that others' timers, interrupts and doorbells take of a context's own budget until it is
+    /// used up. The kernel charges an entry to the running thread. A job has the rest of the budget.
     ///
     /// # Errors
     /// As [`Analysis::response`].
@@ -106,7 +107,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Whether a context calls a server below itself.
+    /// True if a context calls a server below itself.
     pub(super) fn descends(&self, context: usize) -> bool {
         self.floor(context) < self.priorities(context).0
     }

@@ -32,7 +32,7 @@ impl Kernel {
         self.threads.last_mut().unwrap()
     }
 
-    /// The same, with a context.
+    /// Adds a program with a context.
     fn active(&mut self, policy: Policy, priority: u8, calls: &[usize]) -> usize {
         let context = self.contexts.len();
         self.program(priority, calls, &[]).context = Some(context);
@@ -113,7 +113,8 @@ fn the_kernels_work_counts() {
     assert_eq!(sum.sum.above(sum.limit).to_string(), "3.99729 %");
 }
 
-/// Of a budget: what timers of those above, a driver's activations, its interrupts and others' doorbells take.
+/// The time that entries take of a budget: timers of contexts above, a driver's activations, its interrupts and
+/// others' doorbells.
 #[test]
 fn entries_are_charged_to_whoever_runs() {
     let mut kernel = figure_7();
@@ -150,7 +151,7 @@ fn who_has_no_guarantee_is_not_refused() {
     assert!(response > 100);
     kernel.contexts[3].guaranteed = false;
     assert_eq!(look(&kernel).refusals(Test::Response), []);
-    // Above them it disturbs all the same.
+    // Above them it still disturbs them.
     kernel.threads[3].priority = 3;
     assert_eq!(look(&kernel).refusals(Test::Response).len(), 2);
 }
@@ -182,7 +183,7 @@ fn a_strict_one_is_guaranteed_only_if_nobody_keeps_it_waiting() {
     let endpoint = kernel.endpoint(Some(1));
     kernel.program(5, &[], &[endpoint]);
     kernel.calls(1, endpoint);
-    // The analysis is made anew, with what it calls.
+    // A changed kernel needs a new analysis, with the new calls.
     assert_eq!(look(&kernel).refusals(Test::Response), refused);
 }
 
@@ -212,7 +213,8 @@ fn a_passive_server_above_blocks() {
     assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
 }
 
-/// 8 of 10 ms in a call whose work takes 1 s were said to keep 30 of 60 ms waiting for 8 ms, and kept it for 116.
+/// An earlier analysis called 8 of 10 ms enough in a call with 1 s of work: it was to keep 30 of 60 ms waiting for 8
+/// ms, and kept it for 116.
 #[test]
 fn a_call_through_many_refills_is_no_call_of_one_budget() {
     let mut kernel = kernel();
@@ -226,7 +228,7 @@ fn a_call_through_many_refills_is_no_call_of_one_budget() {
     assert_eq!(refused[0], Refusal::Short { context: 1, endpoint, needed: 1_000 });
     assert!(matches!(refused[1], Refusal::Late { context: 0, .. }));
     assert_eq!(look(&kernel).refusals(Test::None), refused[..1]);
-    // Nobody ends it.
+    // A call without a limit.
     kernel.endpoints[endpoint].longest = None;
     let refused = look(&kernel).refusals(Test::Response);
     assert!(matches!(refused[..], [Refusal::Blocked { context: 0, .. }]), "{refused:?}");
@@ -297,7 +299,7 @@ fn calls_that_wait_in_the_middle_add_up() {
     assert_eq!(look(&kernel).unanalysed(0), expected);
 }
 
-/// A driver that is asked from within a server works at the priority of who is in there, not of the server.
+/// A driver that is asked from within a server works at the priority of the thread in there, not of the server.
 #[test]
 fn a_driver_works_with_priorities_and_periods_of_those_who_ask() {
     let mut kernel = kernel();
@@ -315,7 +317,7 @@ fn a_driver_works_with_priorities_and_periods_of_those_who_ask() {
     kernel.programs[0].calls.clear();
     assert_eq!(look(&kernel).works(2), [(0, 50), (1, 1_000)]);
     assert_eq!(look(&kernel).response(0), Ok(8));
-    // A signal from a server names nobody.
+    // A signal from a server has no asker.
     kernel.programs[2].calls.clear();
     assert_eq!(look(&kernel).works(2), [(0, 50)]);
     // Interrupts enter the kernel in the time of others.
@@ -426,7 +428,7 @@ fn priorities_that_are_not_rate_monotonic_are_named_once() {
     let refused = Refusal::NotRateMonotonic { shorter: 0, longer: 1 };
     assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
     assert_eq!(look(&kernel).refusals(Test::Response), []);
-    // The lower one of two with the same period counts.
+    // The lower one of two equal periods counts.
     kernel.contexts[1].policy = server(1, 40);
     kernel.threads[2].priority = 1;
     let refused = Refusal::NotRateMonotonic { shorter: 0, longer: 2 };

@@ -13,7 +13,7 @@ const MOST_NAMES: usize = 5;
 
 /// The test that the manifest asks for admits the contexts.
 pub fn admission(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    // What is not known yet cannot be judged, and what is wrong has been said.
+    // A manifest that is incomplete or wrong cannot be judged.
     if !found.is_empty() || cx.skip_admission || !complete(cx) {
         return;
     }
@@ -52,7 +52,7 @@ fn short(kernel: &Kernel, context: usize, endpoint: usize, needed: u64) -> (usiz
     (context, message, help)
 }
 
-/// The context that is refused, why, and what would be right.
+/// Returns the context that is refused, the reason, and how to mend it.
 fn explain(kernel: &Kernel, analysis: &Analysis<'_>, refusal: Refusal) -> (usize, String, String) {
     let name = |context: usize| &kernel.contexts[context].name;
     match refusal {
@@ -150,7 +150,7 @@ fn explain(kernel: &Kernel, analysis: &Analysis<'_>, refusal: Refusal) -> (usize
     }
 }
 
-/// What is to be changed so that a context comes in time.
+/// Returns the change by which a context would come in time.
 fn before(kernel: &Kernel, analysis: &Analysis<'_>, context: usize) -> String {
     let own = analysis.floor(context);
     let others = (0..kernel.contexts.len())
@@ -166,7 +166,7 @@ fn before(kernel: &Kernel, analysis: &Analysis<'_>, context: usize) -> String {
     });
     let blocking = blocking.unwrap_or_default();
     let alone = names.is_empty();
-    // Whom to ask first, not all of a crowd.
+    // The first names suffice to begin with.
     let names = match names.len() {
         0..=MOST_NAMES => list(&names),
         count => {

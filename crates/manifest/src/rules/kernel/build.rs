@@ -1,5 +1,4 @@
-//! From what a manifest says of a kernel to the plan's types. What some rule refuses is
-//! left out.
+//! From a manifest's kernels to the plan's types. Parts that some rule refuses are left out.
 
 use super::{Managed, Parts, REFILLS, SLOTS, STACK, find, links, managed};
 use crate::raw;
@@ -12,7 +11,7 @@ use bulkhead_plan::kernel::{self as plan, Budget, Policy, User};
 use bulkhead_plan::{Channel, Part};
 use std::path::PathBuf;
 
-/// The kernel of a sandbox with what it runs.
+/// Builds the kernel of a sandbox with its programs.
 pub fn kernel(
     cx: &Context<'_, '_>,
     sandbox: &Item<raw::Sandbox>,
@@ -64,7 +63,7 @@ fn doorbells(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Vec<u64> {
     rights.filter(|right| Some(right.sandbox) == index).map(|right| right.every).collect()
 }
 
-/// Longest time of one of them, if there are some. Slots that are refused are none.
+/// Returns the longest time of a doorbell, if there are any. Refused slots don't count.
 fn doorbell(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, doorbells: &[u64]) -> u64 {
     if doorbells.is_empty() {
         return 0;
@@ -82,7 +81,7 @@ const fn test(admission: raw::Admission) -> Test {
     }
 }
 
-/// How a context gets its time; nothing if what it says is refused.
+/// Returns the policy of a context; `None` if its values are refused.
 #[must_use]
 pub fn policy(context: &raw::Context) -> Option<Policy> {
     let time = |text: &Option<String>| time::parse(text.as_deref()?).ok().filter(|t| *t > 0);
@@ -241,7 +240,7 @@ impl Build<'_, '_, '_> {
         })
     }
 
-    /// What a context is bound to.
+    /// Returns the user that a context is bound to.
     fn user(&self, context: &str) -> Option<User> {
         let bound = |name: &Option<String>| name.as_deref() == Some(context);
         let parts = &self.parts;

@@ -11,7 +11,7 @@ use crate::time::{self, BadTime};
 use bulkhead_plan::kernel::{self as plan, OVERHEAD};
 use bulkhead_sched::PLACES;
 
-/// What is wrong with a time, if anything is, and what would be right.
+/// Returns the mistake in a time, if there is one, and how to mend it.
 #[must_use]
 pub fn wrong_time(text: &str) -> Option<(String, String)> {
     let example = "write a whole number and a unit, such as `\"200 us\"`".to_owned();
@@ -101,7 +101,7 @@ pub fn context_policy(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// A budget fits in its period, with what the kernel spends on it.
+/// A budget fits in its period, with the time that the kernel spends on it.
 pub fn context_budget(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for item in &cx.contexts {
         let (key, message, help) = match policy(item) {
@@ -174,8 +174,8 @@ pub fn context_refills(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Each wait splits a refill. A list without room for all of a period puts budget together where it comes
-/// latest, and a guaranteed one would not have C in each T.
+/// Finds a refill list that is too short. Each wait splits a refill; a list that is full merges budget at the latest
+/// time. A guaranteed context would then not have C in each T.
 fn short_list(cx: &Context<'_, '_>, item: &Item<raw::Context>) -> Option<Diagnostic> {
     let Some(plan::Policy::Sporadic(server) | plan::Policy::Strict(server)) = policy(item) else {
         return None;
@@ -222,7 +222,7 @@ pub fn context_bound(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     if !complete(cx) {
         return;
     }
-    // Of too many it is not said one by one.
+    // If a kernel has too many contexts, each one is not reported again.
     for parts in all(cx).filter(|parts| parts.contexts.len() <= PLACES) {
         for context in &parts.contexts {
             let own = |name: &Option<String>| name.as_deref() == Some(&*context.name);

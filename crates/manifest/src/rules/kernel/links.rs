@@ -1,5 +1,5 @@
-//! Slots of channels made at run time, in the hands of programs: each slot that a kernel's sandbox may offer or be
-//! offered is one program's.
+//! Slots of programs for channels made at run time. Each slot that a kernel's sandbox may offer or be offered belongs
+//! to one program.
 
 use super::{Parts, all, complete};
 use crate::diagnostic::{Diagnostic, list};
@@ -41,7 +41,7 @@ pub fn named(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>, used: &LinkUse)
     all
 }
 
-/// What a kernel's programs have, in their order: program, entry and slot.
+/// Lists the slots of a kernel's programs, in their order: program, entry and slot.
 fn given<'a>(
     cx: &Context<'_, '_>,
     parts: &Parts<'a>,
@@ -56,7 +56,7 @@ fn given<'a>(
     all
 }
 
-/// How many slots a program has, and sandboxes to whom it may offer one.
+/// Counts a program's slots, and the sandboxes to which it may offer one.
 #[must_use]
 pub fn count(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> [usize; 2] {
     let slots = program.connects.iter().map(|used| named(cx, parts.sandbox, used).len()).sum();
@@ -102,7 +102,7 @@ pub fn program_connect(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// What an entry names that is not there, and what would be right.
+/// Returns the missing slot or sandbox that an entry names, and how to mend it.
 fn absent(cx: &Context<'_, '_>, parts: &Parts<'_>, used: &LinkUse) -> Option<(String, String)> {
     let (sandbox, name) = (parts.sandbox, brief(used.name()));
     let there = between(cx, used.name(), sandbox);
@@ -141,7 +141,7 @@ fn absent(cx: &Context<'_, '_>, parts: &Parts<'_>, used: &LinkUse) -> Option<(St
     })
 }
 
-/// Each slot that a kernel's sandbox may offer or be offered is a program's: without one nobody could use it.
+/// Each slot that a kernel's sandbox may offer or be offered belongs to a program: otherwise it could not be used.
 pub fn connect_program(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     if !complete(cx) {
         return;

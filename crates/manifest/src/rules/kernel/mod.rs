@@ -1,4 +1,4 @@
-//! Kernels: what their sandboxes run, and what each program may do.
+//! Kernels: the contents of their sandboxes, and the rights of each program.
 
 pub mod admission;
 pub mod build;
@@ -23,12 +23,12 @@ pub const MOST_REFILLS: u32 = 64;
 pub const STACK: &str = "16 KiB";
 /// The kernel, if the manifest does not say.
 const KERNEL: &str = "artifact:kernel";
-/// The same, one whose programs may have slots of channels made at run time.
+/// Default kernel for programs that may have slots of channels made at run time.
 const LINKED: &str = "artifact:kernel-links";
-/// The same, one that tells what it does.
+/// Default kernel that records its actions.
 const TRACED: &str = "artifact:kernel-trace";
 
-/// The file of a sandbox's kernel as the manifest says it, or the one that is meant.
+/// Returns the file of a sandbox's kernel: the manifest's, or the default.
 #[must_use]
 pub fn file<'a>(
     cx: &Context<'_, '_>,
@@ -90,8 +90,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether everything that is written about kernels could be decoded: only then something can
-/// be said to be missing.
+/// True if everything about kernels could be decoded: only then can a part be reported as missing.
 #[must_use]
 pub fn complete(cx: &Context<'_, '_>) -> bool {
     let decoded = [
@@ -138,7 +137,7 @@ pub fn all<'a>(cx: &'a Context<'_, '_>) -> impl Iterator<Item = Parts<'a>> {
     cx.sandboxes.iter().filter(kernel).map(|sandbox| parts(cx, sandbox))
 }
 
-/// What belongs to a sandbox.
+/// Collects the parts of a sandbox.
 #[must_use]
 pub fn parts<'a>(cx: &'a Context<'_, '_>, sandbox: &'a Item<raw::Sandbox>) -> Parts<'a> {
     let own = |name: &str| name == sandbox.name;
@@ -157,7 +156,7 @@ pub fn parts<'a>(cx: &'a Context<'_, '_>, sandbox: &'a Item<raw::Sandbox>) -> Pa
     }
 }
 
-/// What `manages` names.
+/// Object that `manages` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Managed<'a> {
     /// `program:NAME`.

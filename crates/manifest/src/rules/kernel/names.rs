@@ -1,4 +1,4 @@
-//! Parts of kernels' sandboxes: whose they are, what they are called, and what they name.
+//! Parts of kernels' sandboxes: their owners, their names, and the names that they use.
 
 use super::{Managed, Parts, all, complete, managed};
 use crate::diagnostic::{Diagnostic, list, nearest};
@@ -15,11 +15,11 @@ pub struct Part<'a> {
     pub table: &'static str,
     /// Its name.
     pub name: &'a str,
-    /// Where its name stands.
+    /// Place of its name.
     pub at: Location,
-    /// What says whose it is: the key, and the name it gives.
+    /// Its owner: the key, and the name that the key gives.
     owner: (&'static str, &'a str),
-    /// Where that stands.
+    /// Place of that key.
     owner_at: Location,
 }
 
@@ -51,7 +51,7 @@ pub fn every<'a>(cx: &'a Context<'_, '_>) -> Vec<Part<'a>> {
     all
 }
 
-/// Parts belong to sandboxes whose guest is a kernel, threads to programs.
+/// Parts belong to sandboxes with a kernel as guest, threads to programs.
 pub fn part_sandbox(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for part in every(cx) {
         let (key, owner) = part.owner;
@@ -81,12 +81,12 @@ fn no_program(cx: &Context<'_, '_>, at: Location, name: &str) -> Option<Diagnost
     Some(Diagnostic::new("part-sandbox", at, message).help(help))
 }
 
-/// What a table has, in a sentence.
+/// Names the content of a table in a sentence.
 fn what(table: &str) -> &str {
     if table == "shared" { "shared memory" } else { table }
 }
 
-/// What was probably meant, or all that is there.
+/// Suggests the nearest name, or lists all names.
 fn other_name(name: &str, names: &[&str]) -> String {
     match nearest(name, names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -135,11 +135,11 @@ pub fn part_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Something that a part names.
 struct Use<'a> {
-    /// The table of what is named.
+    /// Table of the part that is named.
     table: &'static str,
     name: &'a str,
     at: Location,
-    /// The program and key whose list it stands in, if it does.
+    /// The program and the key of the list that contains it, if it is in a list.
     list: Option<(usize, &'static str)>,
 }
 
@@ -199,7 +199,7 @@ fn uses<'a>(cx: &Context<'_, '_>, parts: &Parts<'a>) -> Vec<Use<'a>> {
     uses
 }
 
-/// What threads and notifications name.
+/// Collects the names that threads and notifications use.
 fn single<'a>(cx: &Context<'_, '_>, parts: &Parts<'a>, uses: &mut Vec<Use<'a>>) {
     let mut add = |table, name, at| uses.push(Use { table, name, at, list: None });
     for thread in parts.threads.iter().copied() {
@@ -220,7 +220,7 @@ fn single<'a>(cx: &Context<'_, '_>, parts: &Parts<'a>, uses: &mut Vec<Use<'a>>) 
     }
 }
 
-/// What is named is there, in the same sandbox.
+/// A part that is named is in the sandbox that names it.
 pub fn part_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     if !complete(cx) {
         return;

@@ -193,8 +193,8 @@ pub fn kernel_places(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Pages of heaps, of shared memory (once, and once more for each program that sees it), and of all else that a
-/// program has; where the manifest says so.
+/// Lists pages of memory with their places in the manifest: heaps, shared memory (once, and once more for each
+/// program that sees it), and all else of a program.
 fn heaviest(cx: &Context<'_, '_>, parts: &Parts<'_>) -> Vec<(u64, Location, String)> {
     let pages = |text: &str| size::parse(text).unwrap_or(0).div_ceil(PAGE);
     let mut all = Vec::new();
@@ -234,7 +234,7 @@ fn needs(cx: &Context<'_, '_>, parts: &Parts<'_>) -> u64 {
     programs.chain(stacks).chain(shared).chain(trace).fold(0, u64::saturating_add)
 }
 
-/// What a program's file was found to be.
+/// Returns the content of a program's file.
 #[must_use]
 pub fn elf<'a>(
     cx: &'a Context<'_, '_>,
@@ -247,8 +247,8 @@ pub fn elf<'a>(
     }
 }
 
-/// What a program has by name with a capability in a slot: a reply object for each thread of
-/// its own, and what its lists name.
+/// Counts the names of a program that take a slot: a reply object for each of its threads, and each entry of its
+/// lists.
 fn in_slots(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> usize {
     let own = |name: &str| {
         parts.threads.iter().any(|thread| thread.name == name && thread.program == program.name)
@@ -295,7 +295,7 @@ fn channels(cx: &Context<'_, '_>, parts: &Parts<'_>, program: &raw::Program) -> 
 pub fn program_names(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         for program in &parts.programs {
-            // Of a device its ports, or the page that describes it, at least.
+            // A device takes one name at least: for its ports, or for the page that describes it.
             let memory = program.maps.len() + channels(cx, &parts, program) + program.devices.len();
             let offers = super::links::count(cx, &parts, program)[1];
             let count = in_slots(cx, &parts, program) + memory + offers;
@@ -461,7 +461,7 @@ pub fn program_interrupt(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// How many interrupts of a device can signal a program, and if none, why.
+/// Counts the interrupts of a device that can signal a program. If there are none, it returns the reason, too.
 fn interrupts(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> (usize, &'static str) {
     if line(cx, parts, driven).is_some() {
         return (1, "");
@@ -498,11 +498,11 @@ pub struct Signalled<'a> {
     pub sandbox: &'a str,
     /// The device, as the program names it.
     pub name: &'a str,
-    /// Where.
+    /// Place of that name.
     pub at: Location,
     /// Its line.
     pub line: u32,
-    /// How that signals.
+    /// Trigger mode of the line.
     pub trigger: Trigger,
 }
 
@@ -524,8 +524,8 @@ pub fn lines<'a>(cx: &'a Context<'_, '_>) -> Vec<Signalled<'a>> {
     all
 }
 
-/// A line signals for one device, and a kernel has one level-triggered line at most: it stays in service
-/// until its driver acknowledges it, and would hold up another one as long.
+/// A line signals for one device, and a kernel has at most one level-triggered line. That line stays in service until
+/// its driver acknowledges it, and would hold up another for as long.
 pub fn program_line(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let all = lines(cx);
     for (index, this) in all.iter().enumerate() {
@@ -556,7 +556,7 @@ pub fn program_line(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Channels that a program sees are its sandbox', and what a doorbell signals is said where there is one.
+/// Channels that a program sees belong to its sandbox, and each doorbell has a notification.
 pub fn program_channel(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for parts in all(cx) {
         let own = &parts.sandbox.name;

@@ -55,8 +55,7 @@ fn calls(call: &Call) -> &str {
     }
 }
 
-/// Whether somebody else than the program itself sends something to an endpoint on a context
-/// of its own.
+/// True if a thread of another program sends something to an endpoint on a context of its own.
 fn is_called(parts: &Parts<'_>, program: &str, endpoint: &str) -> bool {
     let others = parts.programs.iter().filter(|other| other.name != program);
     let called = others.flat_map(|other| &other.calls).any(|call| calls(call) == endpoint);
