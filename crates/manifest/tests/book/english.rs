@@ -64,10 +64,12 @@ impl Findings {
     }
 }
 
-/// The words of a sentence in lower case, with one blank on each side.
+/// The words of a sentence in lower case, with one blank on each side; a backtick for each span of code.
 fn words(text: &str) -> String {
     let apart = |c: char| !(c.is_alphanumeric() || c == '`' || c == '\'' || c == '’' || c == '-');
-    let words: Vec<_> = text.split(apart).filter(|word| !word.is_empty()).collect();
+    let prose: Vec<_> = text.split('`').step_by(2).collect();
+    let prose = prose.join(" ` ");
+    let words: Vec<_> = prose.split(apart).filter(|word| !word.is_empty()).collect();
     format!(" {} ", words.join(" ").to_lowercase())
 }
 
@@ -206,11 +208,12 @@ fn openings_and_phrases_are_words_outside_of_code() {
     for bad in ["Of it.", "whether a", "(None of it)", "What it is: this"] {
         assert!(opens_badly(bad), "{bad}");
     }
-    for good in ["Office", "`None` if", "What is it?", "It is of use."] {
+    for good in ["Office", "`None` if", "`a` of", "What is it?", "It is of use."] {
         assert!(!opens_badly(good), "{good}");
     }
     assert_eq!(phrase("It has the\u{20}same, no more"), Some("the same"));
     assert_eq!(phrase("The sameness"), None);
+    assert_eq!(phrase("It is `a::whose_it_is`."), None);
 }
 
 #[test]
