@@ -6,11 +6,11 @@
 
 /* Nothing to be received, or no room, within the time. */
 #define BULKHEAD_WAIT (-1)
-/* Nobody at the other end yet, within the time. */
+/* No peer at the other end yet, within the time. */
 #define BULKHEAD_APART (-2)
-/* Told once: the peer began anew; what was under way is lost. */
+/* Told once: the peer began anew; messages under way are lost. */
 #define BULKHEAD_LOST (-3)
-/* Told once: the peer has left, and everything before was read. */
+/* Told once: the peer has left, and all its earlier messages were read. */
 #define BULKHEAD_LEFT (-4)
 /* Told once: the peer spoilt the channel. A receiver has begun a new session; a sender is closed until reset. */
 #define BULKHEAD_CORRUPTED (-5)

@@ -1,5 +1,5 @@
-//! Ends of channels whose messages are bytes, whatever the channel carries: for programs that don't know it beforehand,
-//! and for C. Waiting and waking are the caller's.
+//! Ends of channels with messages of bytes, for all kinds of channels. They are for programs that don't know the kind
+//! beforehand, and for C. Waiting and waking are the caller's.
 #![forbid(unsafe_code)]
 
 use crate::Mapping;
@@ -8,7 +8,8 @@ use bulkhead_channel::layout::Shape;
 use bulkhead_channel::{Misfit, Stop, mailbox, queue, records};
 
 impl Pair<'_> {
-    /// Bytes of the longest message; of a queue and a mailbox those of each. 0 if it carries none.
+    /// Returns the bytes of the longest message; for a queue and a mailbox those of each. 0 if it carries no
+    /// messages.
     #[must_use]
     pub const fn longest(&self) -> usize {
         match self.shape() {
@@ -46,8 +47,8 @@ impl<'a> Out<'a> {
         })
     }
 
-    /// Sends a message. Of a queue and a mailbox it has [`Pair::longest`] bytes: what stood there before would follow a
-    /// shorter one.
+    /// Sends a message. In a queue and a mailbox it has [`Pair::longest`] bytes: a shorter one would be followed by
+    /// old bytes.
     ///
     /// # Errors
     /// [`Stop::Wait`] if there is no room, and the others.
@@ -60,10 +61,10 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Goes on with the agreement; whether there is a session. A mailbox needs none.
+    /// Goes on with the agreement; true if there is a session. A mailbox needs none.
     ///
     /// # Errors
-    /// What keeps it from one, or news of the receiver.
+    /// The reason why there is no session, or news of the receiver.
     pub fn attend(&mut self) -> Result<(), Stop> {
         match self {
             Self::Queue(end) => end.attend(),
@@ -81,7 +82,7 @@ impl<'a> Out<'a> {
         }
     }
 
-    /// Leaves: the receiver reads what was sent, then is told.
+    /// Leaves: the receiver reads the messages that were sent, then is told.
     pub fn close(self) {
         match self {
             Self::Queue(mut end) => end.close(),
@@ -130,8 +131,8 @@ impl<'a> In<'a> {
     /// Receives a message into a buffer of [`Pair::longest`] bytes; how many it has.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if there is none, [`Stop::Size`] if the buffer is longer, or a record longer than it, and the
-    /// others.
+    /// [`Stop::Wait`] if there is no message, and the others. [`Stop::Size`] if the buffer is longer, or a record
+    /// longer than it.
     #[inline]
     pub fn receive(&mut self, to: &mut [u8]) -> Result<usize, Stop> {
         let len = to.len();
@@ -145,7 +146,7 @@ impl<'a> In<'a> {
         }
     }
 
-    /// Whether there is something to be received, which stays there. News are told here, and not again.
+    /// Tells if there is a message to receive, which stays there. News are told here, and not again.
     ///
     /// # Errors
     /// [`Stop::Wait`] if there is nothing, and the others.

@@ -1,7 +1,7 @@
-//! Blocks of 64 bytes between a mapping and registers: vector registers where the target
-//! has them (monitors and the kernel do without), words elsewhere and under Miri. Between a mapping and other
-//! memory also where the compiler does without vector registers, but whoever builds the program says by the
-//! feature `vectors` that they are there, and saved by interrupts.
+//! Blocks of 64 bytes between a mapping and registers. These are vector registers where the target has them (monitors
+//! and the kernel do without), and words elsewhere and under Miri. Between a mapping and other memory they can be
+//! vector registers even if the compiler uses none. The builder then says by the feature `vectors` that they exist,
+//! and that interrupts save them.
 
 pub use between::copy;
 pub use way::{load, store};
@@ -17,8 +17,8 @@ mod between {
     /// of them meanwhile.
     #[inline(always)]
     pub unsafe fn copy<const OUT: bool>(from: *const u8, to: *mut u8) {
-        // SAFETY: accesses what the caller vouches for. Where the compiler does not use the registers, it has
-        // nothing in them.
+        // SAFETY: the caller guarantees these accesses. Where the compiler does not use the registers, they hold no
+        // value of its own.
         unsafe {
             asm!(
                 "movups xmm0, [{from}]",
@@ -59,8 +59,8 @@ mod between {
     pub unsafe fn copy<const OUT: bool>(from: *const u8, to: *mut u8) {
         let whole = (from.addr() | to.addr()) % 8 == 0;
         for n in 0..if whole { BLOCK } else { 0 } {
-            // SAFETY: both are aligned, and word `n` is within what the caller vouches for. Only the mapping's is
-            // taken for an atomic one: what is borrowed to be read must not be.
+            // SAFETY: both are aligned, and the caller guarantees word `n`. Only the mapping's is taken for an atomic
+            // one: memory borrowed for reading must not be.
             unsafe {
                 let (from, to) = (from.add(8 * n).cast::<u64>(), to.add(8 * n).cast::<u64>());
                 if OUT {
@@ -71,7 +71,7 @@ mod between {
             }
         }
         for n in 0..if whole { 0 } else { 8 * BLOCK } {
-            // SAFETY: byte `n` is within what the caller vouches for; bytes are always aligned.
+            // SAFETY: the caller guarantees byte `n`; bytes are always aligned.
             unsafe {
                 let (from, to) = (from.add(n), to.add(n));
                 if OUT {
@@ -98,7 +98,7 @@ mod way {
     #[inline(always)]
     pub unsafe fn load(from: *const u8) -> [u64; BLOCK] {
         let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
-        // SAFETY: reads what the caller vouches for.
+        // SAFETY: the caller guarantees these reads.
         unsafe {
             asm!(
                 "movups {a}, [{from}]",
@@ -125,7 +125,7 @@ mod way {
     pub unsafe fn store(to: *mut u8, words: [u64; BLOCK]) {
         // SAFETY: both are 64 bytes, of which any value is one.
         let [a, b, c, d] = unsafe { core::mem::transmute::<[u64; BLOCK], [__m128i; 4]>(words) };
-        // SAFETY: writes what the caller vouches for.
+        // SAFETY: the caller guarantees these writes.
         unsafe {
             asm!(
                 "movups [{to}], {a}",
@@ -154,7 +154,7 @@ mod way {
     /// The 64 bytes are readable, and accessed atomically alone. Others may change them meanwhile.
     #[inline(always)]
     pub unsafe fn load(from: *const u8) -> [u64; BLOCK] {
-        // SAFETY: each word, and each byte of it, is within what the caller vouches for.
+        // SAFETY: the caller guarantees each word, and each byte of it.
         let at = |n: usize| unsafe { from.cast_mut().add(8 * n) };
         if from.addr() % 8 == 0 {
             return core::array::from_fn(|n| {
@@ -177,7 +177,7 @@ mod way {
     pub unsafe fn store(to: *mut u8, words: [u64; BLOCK]) {
         if to.addr() % 8 == 0 {
             for (n, word) in words.into_iter().enumerate() {
-                // SAFETY: aligned, and word `n` is within what the caller vouches for.
+                // SAFETY: aligned, and the caller guarantees word `n`.
                 unsafe { AtomicU64::from_ptr(to.add(8 * n).cast()) }.store(word, Relaxed);
             }
             return;

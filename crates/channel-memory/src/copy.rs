@@ -43,7 +43,7 @@ pub unsafe fn out(from: *const u8, to: &mut [u8]) {
         at = at.wrapping_add(8);
     }
     for (n, to) in rest.iter_mut().enumerate() {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees this byte, like the words before it.
         *to = unsafe { byte(at.wrapping_add(n).cast_mut()) }.load(Relaxed);
     }
 }
@@ -81,7 +81,7 @@ pub unsafe fn into(from: &[u8], to: *mut u8) {
         at = at.wrapping_add(8);
     }
     for (n, from) in rest.iter().enumerate() {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees this byte, like the words before it.
         unsafe { byte(at.wrapping_add(n)) }.store(*from, Relaxed);
     }
 }
@@ -95,7 +95,7 @@ unsafe fn byte<'a>(at: *mut u8) -> &'a AtomicU8 {
     unsafe { AtomicU8::from_ptr(at) }
 }
 
-/// Whether [`long`] is there.
+/// True if [`long`] exists.
 const CAN_MOVE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
 /// Copies by one instruction.
@@ -104,8 +104,7 @@ const CAN_MOVE: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 /// So many bytes are readable at `from`, writable at `to`, and they do not overlap.
 unsafe fn long(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: accesses what the caller vouches for, upwards: the direction flag is clear
-    // (System V ABI).
+    // SAFETY: the caller guarantees these accesses. They go upwards: the direction flag is clear (System V ABI).
     unsafe {
         core::arch::asm!(
             "rep movsb",

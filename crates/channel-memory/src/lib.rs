@@ -1,10 +1,9 @@
 //! A channel's memory as it is mapped: the only code of channels that is not safe.
 //!
-//! The peer writes to this memory while it is read here, and no table prevents it. So
-//! there is never a reference to it but to an atomic word, and messages are copied by
-//! atomic words or by instructions that the compiler does not see into. To the language
-//! both are reads of *some* value; which, and whether two halves of a message belong
-//! together, is for the words of the protocol to say.
+//! The peer writes to this memory while it is read here, and no table prevents it. So no reference to it exists,
+//! except to an atomic word. Messages are copied by atomic words, or by instructions that the compiler does not see
+//! into. To the language both are reads of *some* value. The words of the protocol tell which value it is, and if two
+//! halves of a message belong together.
 #![no_std]
 
 pub mod any;
@@ -27,19 +26,18 @@ pub struct Mapping<'a> {
     life: PhantomData<&'a AtomicU64>,
 }
 
-// SAFETY: it stands for memory that others use at the same time anyhow, and every access
-// to it is atomic or a copy by instructions; nothing of it belongs to a thread.
+// SAFETY: it stands for memory with other users at any time. Every access to it is atomic or a copy by instructions;
+// no part of it belongs to a thread.
 unsafe impl Send for Mapping<'_> {}
-// SAFETY: as above; it has no state of its own.
+// SAFETY: see `Send`; it has no state of its own.
 unsafe impl Sync for Mapping<'_> {}
 
 impl Mapping<'_> {
-    /// The `len` bytes at `base`; `None` if that is not aligned to eight bytes.
+    /// Maps the `len` bytes at `base`; `None` if that is not aligned to eight bytes.
     ///
     /// # Safety
-    /// For as long as the lifetime lasts they are mapped readable, and writable too if an
-    /// end that writes them is opened on this mapping; and this program accesses them in
-    /// no other way than through such mappings. What others do to them does not matter.
+    /// For the whole lifetime they are mapped readable, and writable too if an end that writes them is opened on this
+    /// mapping. This program accesses them only through such mappings. Accesses by others do not matter.
     #[must_use]
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Option<Self> {
         let aligned = base.addr().get() % 8 == 0 && isize::try_from(len).is_ok();
@@ -59,8 +57,8 @@ impl Word for Cell<'_> {
 
     #[inline]
     fn acquire(&self) -> u64 {
-        // Not an acquiring load: of memory that is mapped read-only, the language allows
-        // relaxed ones alone. On x86-64 both are the same instruction.
+        // Not an acquiring load: for memory that is mapped read-only, the language allows only relaxed ones. On
+        // x86-64 both are one instruction.
         let value = self.0.load(Relaxed);
         fence(Acquire);
         value
@@ -79,9 +77,9 @@ impl Word for Cell<'_> {
     #[inline]
     fn fenced(&self, value: u64) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: XCHG stores to a word that is valid for it, and changes nothing else.
-        // It is a full fence (AMD64 APM volume 2, 7.3.2), and the compiler moves no access
-        // across, because for all it knows the instruction reads and writes any memory.
+        // SAFETY: XCHG stores to a word that is valid for it, and changes nothing else. It is a full fence (AMD64 APM
+        // volume 2, 7.3.2). The compiler moves no access across it, because for all it knows the instruction accesses
+        // any memory.
         unsafe {
             core::arch::asm!(
                 "xchg [{at}], {value}",
@@ -124,8 +122,8 @@ impl Run<'_> {
         if !self.inside(at, 8) || at % 8 != 0 {
             return None;
         }
-        // SAFETY: the word lies within the run, hence in the mapping, whose contract says
-        // that it is mapped and only accessed atomically here; base and offset are aligned.
+        // SAFETY: the word lies within the run, hence in the mapping. By contract that is mapped and only accessed
+        // atomically here; base and offset are aligned.
         Some(unsafe { AtomicU64::from_ptr(self.base.add(at).cast().as_ptr()) })
     }
 }
@@ -151,8 +149,8 @@ impl Bytes for Run<'_> {
     fn write(&self, at: usize, from: &[u8]) -> bool {
         let inside = self.inside(at, from.len());
         if inside {
-            // SAFETY: as in `read`, the other way round; the mapping is writable if an end
-            // that writes was opened on it, and no other end calls this.
+            // SAFETY: as in `read`, the other way round. The mapping is writable if an end that writes was opened on
+            // it, and no other end calls this.
             unsafe { copy::into(from, self.base.add(at).as_ptr()) };
         }
         inside

@@ -1,4 +1,4 @@
-//! What ends in C give below 0: one meaning for each number, in a bare guest and in a Linux.
+//! Numbers below 0 that ends in C return: one meaning for each, in a bare guest and in a Linux.
 //! `sdk/include/bulkhead-number.h` is written from here: `BLESS=1 cargo test -p bulkhead-channel-memory`.
 #![forbid(unsafe_code)]
 
@@ -18,11 +18,11 @@ macro_rules! numbers {
 numbers! {
     /// Nothing to be received, or no room, within the time.
     WAIT = -1;
-    /// Nobody at the other end yet, within the time.
+    /// No peer at the other end yet, within the time.
     APART = -2;
-    /// Told once: the peer began anew; what was under way is lost.
+    /// Told once: the peer began anew; messages under way are lost.
     LOST = -3;
-    /// Told once: the peer has left, and everything before was read.
+    /// Told once: the peer has left, and all its earlier messages were read.
     LEFT = -4;
     /// Told once: the peer spoilt the channel. A receiver has begun a new session; a sender is closed until reset.
     CORRUPTED = -5;
@@ -42,7 +42,7 @@ numbers! {
     MISFIT = -12;
 }
 
-/// The number of what keeps an end from it.
+/// Returns the number of a stop.
 #[must_use]
 pub const fn of(stop: Stop) -> i32 {
     match stop {

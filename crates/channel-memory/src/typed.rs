@@ -1,8 +1,8 @@
-//! Ends of channels whose messages are a type, as guests and programs use them: from what their
-//! information page says of a channel to [`Sender`] and [`Receiver`], [`Writer`] and [`Reader`].
+//! Ends of channels with messages of a type, for guests and programs. They lead from an information page's entry of a
+//! channel to [`Sender`] and [`Receiver`], [`Writer`] and [`Reader`].
 //!
-//! The types are plain data ([`zerocopy`]): any bytes are a value, because a hostile peer chooses
-//! them. What they mean is for the receiver to check.
+//! The types are plain data ([`zerocopy`]): any bytes are a value, because a hostile peer chooses them. The receiver
+//! has to check their meaning.
 
 pub use crate::Mapping;
 use crate::copy;
@@ -32,12 +32,12 @@ pub struct Doorbell {
     pub at: u16,
     /// The receiver looks while that pays, before it sleeps.
     pub adaptive: bool,
-    /// Where a program of the kernel that sends has the right to the port, else 0.
+    /// Slot in which a sending program of the kernel has the right to the port, otherwise 0.
     pub right: u32,
 }
 
 impl Doorbell {
-    /// As the information page tells it; `None` if the receiver is not woken.
+    /// Decodes the information page's words; `None` if the receiver is not woken.
     #[must_use]
     pub const fn told(word: u32, right: u32) -> Option<Self> {
         const ADAPTIVE: u32 = 1 << 16;
@@ -47,7 +47,7 @@ impl Doorbell {
         }
     }
 
-    /// How long a receiver spins at most, by what a sleep costs it.
+    /// Returns the longest time that a receiver spins, by its cost of a sleep.
     #[must_use]
     pub const fn spin(self, cost: u64) -> Spin {
         if self.adaptive { Spin::new(cost) } else { Spin::NEVER }
@@ -55,12 +55,12 @@ impl Doorbell {
 }
 
 impl Pair<'_> {
-    /// What an information page describes: `len` bytes of the sender's at `base` and the receiver's page
-    /// behind them, messages of that [`Kind`]'s number and size, and whether this side sends. `None` if
+    /// Makes the pair that an information page describes: the sender's `len` bytes at `base` and the receiver's page
+    /// behind them. The messages have that [`Kind`]'s number and size, and `sends` says if this side sends. `None` if
     /// there is no such channel.
     ///
     /// # Safety
-    /// As for [`Mapping::new`], of both regions; writable is the sender's if this side sends, else the
+    /// The contract of [`Mapping::new`], for both regions. The sender's is writable if this side sends, otherwise the
     /// receiver's.
     #[must_use]
     pub unsafe fn new(
@@ -78,7 +78,7 @@ impl Pair<'_> {
 }
 
 impl<'a> Pair<'a> {
-    /// The same, whose receiver is woken.
+    /// Adds the doorbell that wakes the receiver.
     #[must_use]
     pub const fn with(self, doorbell: Option<Doorbell>) -> Self {
         Self { doorbell, ..self }
@@ -90,25 +90,25 @@ impl<'a> Pair<'a> {
         self.doorbell
     }
 
-    /// What it carries.
+    /// Returns the channel's shape.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Whether this side sends.
+    /// True if this side sends.
     #[must_use]
     pub const fn sends(&self) -> bool {
         self.sends
     }
 
-    /// What the sender writes.
+    /// Returns the region that the sender writes.
     #[must_use]
     pub const fn tx(&self) -> &Mapping<'a> {
         &self.tx
     }
 
-    /// What the receiver writes.
+    /// Returns the region that the receiver writes.
     #[must_use]
     pub const fn rx(&self) -> &Mapping<'a> {
         &self.rx
@@ -117,7 +117,7 @@ impl<'a> Pair<'a> {
     /// The end that sends records.
     ///
     /// # Errors
-    /// It carries none, or this is the other end.
+    /// It carries no records, or this is the other end.
     pub fn send_records(&self) -> Result<records::Sender<Mapping<'a>>, Misfit> {
         let (Shape::Records { bytes }, true) = (self.shape, self.sends) else { return Err(Misfit) };
         records::Sender::open(&self.tx, &self.rx, bytes)
@@ -126,7 +126,7 @@ impl<'a> Pair<'a> {
     /// The end that receives records.
     ///
     /// # Errors
-    /// It carries none, or this is the other end.
+    /// It carries no records, or this is the other end.
     pub fn receive_records(&self) -> Result<records::Receiver<Mapping<'a>>, Misfit> {
         let (Shape::Records { bytes }, false) = (self.shape, self.sends) else {
             return Err(Misfit);
@@ -169,14 +169,14 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// What ends of a queue do with their session, as [`queue::Sender`].
+/// Functions of a queue's ends for their session, as in [`queue::Sender`].
 macro_rules! session {
     ($of:ident) => {
         impl<T> $of<'_, T> {
             /// Goes on with the agreement and says whether there is a session.
             ///
             /// # Errors
-            /// What keeps it from one, or news of the peer.
+            /// The reason why there is no session, or news of the peer.
             pub fn attend(&mut self) -> Result<(), Stop> {
                 self.end.attend()
             }
@@ -186,7 +186,7 @@ macro_rules! session {
                 self.end.reset();
             }
 
-            /// Leaves. The peer can still read what was sent, then it is told.
+            /// Leaves. The peer can still read the messages that were sent, then it is told.
             pub fn close(&mut self) {
                 self.end.close();
             }
@@ -227,7 +227,7 @@ impl<'a, T: IntoBytes + Immutable> Sender<'a, T> {
     #[inline(always)]
     pub fn send(&mut self, message: &T) -> Result<(), Stop> {
         let held = self.end.hold()?;
-        // SAFETY: `open` has compared the messages' size with the type's, and nobody can put another end here; so as
+        // SAFETY: `open` has compared the messages' size with the type's, and no other end can be put here. So that
         // many bytes of the slot are in the mapping, which is writable for an end that sends.
         unsafe { copy::into(message.as_bytes(), held.lane().address().as_ptr()) };
         held.give();
@@ -274,11 +274,11 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
     /// The oldest message.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if there is none, or news of the sender.
+    /// [`Stop::Wait`] if there is no message, or news of the sender.
     #[inline(always)]
     pub fn receive(&mut self) -> Result<T, Stop> {
         let mut message = MaybeUninit::<T>::uninit();
-        // SAFETY: any bytes are a `T`, and these all get one each.
+        // SAFETY: any bytes are a `T`, and all of these are written.
         self.take(&mut message).map(|()| unsafe { message.assume_init() })
     }
 
@@ -288,7 +288,7 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
     /// As [`Receiver::receive`].
     #[inline(always)]
     pub fn receive_to(&mut self, message: &mut T) -> Result<(), Stop> {
-        // SAFETY: both have the same layout, and what is written there is a `T`.
+        // SAFETY: both have one layout, and the value written there is a `T`.
         self.take(unsafe { &mut *core::ptr::from_mut(message).cast() })
     }
 
@@ -296,8 +296,8 @@ impl<'a, T: FromBytes + IntoBytes> Receiver<'a, T> {
     #[inline(always)]
     fn take(&mut self, to: &mut MaybeUninit<T>) -> Result<(), Stop> {
         let held = self.end.hold()?;
-        // SAFETY: as in `Sender::send`, the other way round; a slice of bytes that nobody has written to yet is only
-        // handed to what writes all of it.
+        // SAFETY: as in `Sender::send`, the other way round. A slice of unwritten bytes is only handed to code that
+        // writes all of it.
         unsafe {
             let to = core::slice::from_raw_parts_mut(to.as_mut_ptr().cast(), size_of::<T>());
             copy::out(held.lane().address().as_ptr(), to);
@@ -355,13 +355,13 @@ impl<'a, T: IntoBytes + Immutable> Writer<'a, T> {
     /// Writes a state in place of the one before.
     ///
     /// # Errors
-    /// None: the size is right, and a mailbox never refuses.
+    /// Never: the size is right, and a mailbox never refuses.
     #[inline]
     pub fn write(&mut self, state: &T) -> Result<(), Stop> {
         self.end.write(state.as_bytes())
     }
 
-    /// Whether a reader has answered in this life.
+    /// True if a reader has answered in this life.
     #[must_use]
     pub fn heard(&self) -> bool {
         self.end.heard()

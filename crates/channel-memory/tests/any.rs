@@ -45,7 +45,7 @@ fn a_look_leaves_what_is_there() {
             assert_eq!(buffer[..SIZE as usize], [n; SIZE as usize]);
             assert_eq!((end.look(), end.receive(&mut buffer)), (Err(Stop::Wait), Err(Stop::Wait)));
         }
-        // What was found is the newest state, or the oldest message.
+        // The look found the newest state, or the oldest message.
         out.send(&[1; SIZE as usize]).expect("room");
         assert_eq!(end.look(), Ok(()));
         out.send(&[2; SIZE as usize]).expect("room");
@@ -78,7 +78,7 @@ fn the_other_end_and_what_carries_no_messages_are_refused() {
     let len = 2 << 20;
     let base: NonNull<u8> = NonNull::from(vec![0u64; len / 4].leak()).cast();
     for sends in [true, false] {
-        // SAFETY: as above; nobody accesses it.
+        // SAFETY: leaked and writable, as for the other kinds; it is not accessed.
         let pair = unsafe { Pair::new(base, len, (Kind::Virtio as u8, 0), sends) }.expect("fits");
         assert!(Out::open(&pair).is_err() && In::open(&pair).is_err());
         assert_eq!(pair.longest(), 0);

@@ -10,7 +10,7 @@ use std::thread::yield_now;
 fn region(bytes: usize) -> Mapping<'static> {
     let words: &'static mut [u64] = vec![0u64; bytes.div_ceil(8)].leak();
     let base = NonNull::from(words).cast();
-    // SAFETY: leaked, so it lasts; nobody else has a pointer to it; all of it is writable.
+    // SAFETY: leaked, so it lasts; no other pointer to it exists; all of it is writable.
     unsafe { Mapping::new(base, bytes) }.expect("aligned")
 }
 

@@ -1,10 +1,9 @@
 //! How long to spin before sleeping.
 //!
-//! A wait that ends soon should be spun through: to sleep and to be woken costs both
-//! sides more. Nobody knows beforehand; what the last waits took is a good guess. So the
-//! time to spin follows them, and it is never more than sleeping and waking cost: so no
-//! wait costs more than two sleeps, and one that had to be slept through never more than
-//! twice what it would have cost with foresight.
+//! A wait that ends soon should be spun through: sleeping and waking cost both sides more. The length of the next
+//! wait is unknown; the last ones are a good guess. So the time to spin follows them, and is never more than the cost
+//! of sleeping and waking. Then no wait costs more than two sleeps. A wait that had to be slept through costs at most
+//! twice as much as with foresight.
 
 use crate::Stop;
 use crate::bell::Arm;
@@ -21,7 +20,7 @@ pub trait Platform {
     fn sleep(&mut self);
 }
 
-/// Decides by what recently paid off.
+/// Chooses the time to spin by the cost of recent waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spin {
     cost: u64,
@@ -57,9 +56,8 @@ impl Spin {
         };
     }
 
-    /// Waits until `ready`: spins, then arms, looks once more and sleeps. True once it is
-    /// ready; false after a sleep without: the caller looks at what else there is, and
-    /// waits again.
+    /// Waits until `ready`: spins, then arms, looks once more and sleeps. True once it is ready. False after a sleep
+    /// without result: the caller does its other work, and waits again.
     pub fn wait<M: Memory>(
         &mut self,
         arm: &mut Arm<M>,
@@ -69,7 +67,7 @@ impl Spin {
         if ready() {
             return true;
         }
-        // Who never spins has nothing to learn, and need not know the time.
+        // A waiter that never spins has nothing to learn, and need not know the time.
         let learns = self.cost > 0;
         let begun = if learns { platform.now() } else { 0 };
         while learns && platform.now().wrapping_sub(begun) < self.time {
@@ -102,7 +100,7 @@ pub struct Sleeper<M: Memory, P> {
 }
 
 impl<M: Memory, P: Platform> Sleeper<M, P> {
-    /// Puts together what a wait takes.
+    /// Makes a sleeper from its three parts.
     pub const fn new(arm: Arm<M>, spin: Spin, platform: P) -> Self {
         Self { arm, spin, platform }
     }
@@ -123,11 +121,11 @@ impl<M: Memory, P: Platform> Sleeper<M, P> {
         found
     }
 
-    /// The same, but once: after a sleep without anything it comes back with [`Stop::Wait`] or
-    /// [`Stop::Apart`], so that the caller can see to other things.
+    /// Waits once: after a sleep without result it returns [`Stop::Wait`] or [`Stop::Apart`], so that the caller can
+    /// do its other work.
     ///
     /// # Errors
-    /// That, or the news.
+    /// These two, or the news.
     pub fn doze<T>(&mut self, mut look: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
         let Self { arm, spin, platform } = self;
         let mut found = Err(Stop::Wait);
@@ -145,7 +143,7 @@ impl<M: Memory, P: Platform> Sleeper<M, P> {
         self.arm.count()
     }
 
-    /// Where it sleeps.
+    /// Returns the platform on which it sleeps.
     pub const fn platform(&mut self) -> &mut P {
         &mut self.platform
     }

@@ -1,25 +1,25 @@
-//! Waking a receiver that sleeps, and none that doesn't.
+//! Doorbells for receivers that sleep, and for no others.
 //!
-//! The receiver's *armed* word is odd while it wants to be woken. Only the receiver writes
-//! it; a sender rings once for each value of it ([`Bell`]), and the monitor that delivers the ring
-//! lets one through for each value (`bulkhead_resident::bell`), since a sender need not be honest.
+//! The receiver's *armed* word is odd while it wants to be woken. Only the receiver writes it. A sender rings once
+//! for each value of it ([`Bell`]). A sender need not be honest, so the monitor that delivers the ring lets one
+//! through for each value (`bulkhead_resident::bell`).
 //!
-//! Nobody sleeps through a message because of two fences: the sender's lies between its
-//! index and the armed word, the receiver's between the armed word and the sender's index.
-//! Whichever of the two comes second sees what the other did.
+//! Two fences make sure that no receiver sleeps through a message. The sender's lies between its index and the armed
+//! word, the receiver's between the armed word and the sender's index. The end that comes second sees the other's
+//! write.
 
 use crate::layout::{ARMED, HELLO};
 use crate::memory::{Memory, Word};
 use crate::page::Hello;
 use crate::{Misfit, Stop};
 
-/// What rings: an interrupt, a hypercall, a system call.
+/// A way to ring: an interrupt, a hypercall, a system call.
 pub trait Ring {
     /// Rings.
     fn ring(&mut self);
 }
 
-/// Whether the word asks for a ring.
+/// True if the word asks for a ring.
 const fn is_armed(word: u64) -> bool {
     word & 1 == 1
 }
@@ -43,8 +43,8 @@ impl<M: Memory> Bell<M> {
         Ok(Self { mine, armed: theirs.word(ARMED).ok_or(Misfit)?, rung: 0 })
     }
 
-    /// Rings if the receiver wants to be woken and was not yet. After each send, or after
-    /// the last of several. Whether it rang.
+    /// Rings if the receiver wants to be woken and was not yet. Called after each send, or after the last of several.
+    /// True if it rang.
     pub fn notify(&mut self, ring: &mut impl Ring) -> bool {
         // The index, then the armed word: the receiver does it the other way round.
         self.mine.fence();
@@ -58,7 +58,7 @@ impl<M: Memory> Bell<M> {
     }
 }
 
-/// A [`Bell`], and what it rings.
+/// A [`Bell`], and its way to ring.
 #[derive(Debug)]
 pub struct Caller<M: Memory, R> {
     bell: Bell<M>,
@@ -71,8 +71,8 @@ impl<M: Memory, R: Ring> Caller<M, R> {
         Self { bell, ring }
     }
 
-    /// After each attempt to send, or after the last of several: wakes the receiver if there may be news for
-    /// it, and hands on what came of the attempt. Without a session that is news, too: the receiver has to answer.
+    /// Ends an attempt to send, or the last of several: wakes the receiver if there may be news for it, and returns
+    /// the result. Without a session that is news, too: the receiver has to answer.
     #[inline]
     pub fn after<T>(&mut self, sent: Result<T, Stop>) -> Result<T, Stop> {
         if !matches!(sent, Err(Stop::Wait | Stop::Size)) {

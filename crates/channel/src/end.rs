@@ -1,9 +1,8 @@
-//! What both ends of a ring share: a session with the peer, and two indices.
+//! The common part of a ring's two ends: a session with the peer, and two indices.
 //!
-//! An end owns some *units* of the ring: the sender those that are free, the receiver
-//! those that are filled. It gives units to the peer by moving its own index
-//! ([`End::give`]), and learns from the peer's index how many it owns ([`End::own`]).
-//! The two ends differ in nothing but how many they own at first: all, or none.
+//! An end owns some *units* of the ring: the sender the free ones, the receiver the filled ones. It gives units to
+//! the peer by moving its own index ([`End::give`]). The peer's index tells how many it owns ([`End::own`]). The two
+//! ends differ only in the number that they own at first: all, or 0.
 
 use crate::layout::{DATA, FIRST, Shape};
 use crate::memory::{Lane, Memory, Word};
@@ -27,29 +26,29 @@ pub(crate) enum Role {
     Receiver,
 }
 
-/// One end of a ring. What each message needs comes first.
+/// One end of a ring. The fields that each message needs come first.
 #[derive(Debug)]
 #[cfg_attr(feature = "host", derive(Clone))]
 pub(crate) struct End<M: Memory> {
     /// Its index: units ever given in this session, from [`FIRST`] on.
     next: u32,
-    /// What its index will be when it has given all units in its hands, as far as it has looked: at most the
+    /// Value of its index once it has given all units that it owns, as far as it has looked. It is at most the
     /// capacity on from `next`.
     limit: u32,
-    /// Where they begin.
+    /// Lane at which its units begin.
     lane: M::Lane,
     /// The epoch, as its words carry it.
     tag: u64,
     /// The epoch of the peer that it has joined, as the peer's words carry it.
     peers: u64,
-    /// What the peer's hello is as long as nothing changes, 0 without a session.
+    /// The peer's hello while nothing changes, 0 without a session.
     greeting: u64,
     page: Own<M>,
     peer: Peer<M>,
     /// Units of the ring.
     capacity: u32,
     state: State,
-    /// Units that it has while both indices are equal: all of a sender, none of a receiver.
+    /// Units that it has while both indices are equal: all for a sender, 0 for a receiver.
     bias: u32,
     /// Units are given in multiples of this, a power of two.
     grain: u32,
@@ -93,7 +92,7 @@ impl<M: Memory> End<M> {
         })
     }
 
-    /// Where its units begin.
+    /// Returns the lane at which its units begin.
     #[inline(always)]
     pub const fn lane(&self) -> &M::Lane {
         &self.lane
@@ -119,9 +118,9 @@ impl<M: Memory> End<M> {
         self.next.wrapping_add(1)
     }
 
-    /// Whether it owns a unit, and [`End::after`]: [`End::own`] for a receiver of single messages, which looks for each
-    /// of them, and in vain while it spins. It compares the peer's index, all of it, with the one that nearly always
-    /// stands there: a unit more, or none. What else it is is for [`End::look`] to tell.
+    /// Tells if it owns a unit, and returns [`End::after`]. It is [`End::own`] for a receiver of single messages,
+    /// which looks for each one, and in vain while it spins. It compares the peer's whole index with the most likely
+    /// values: a unit more, or no unit. [`End::look`] handles any other value.
     #[inline(always)]
     pub fn one(&mut self) -> Result<u32, Stop> {
         let next = self.next;
@@ -188,7 +187,7 @@ impl<M: Memory> End<M> {
         if hello == (Hello { phase: Phase::Open, epoch: peer, seen: self.page.epoch() }) {
             return Err(Stop::Wait);
         }
-        // What it did before it left was done before the hello.
+        // The peer's writes before it left came before the hello.
         match self.count(peer)? {
             0 => Err(self.lose(hello)),
             owned => Ok(owned),
@@ -256,7 +255,7 @@ impl<M: Memory> End<M> {
         self.state = State::Offering;
     }
 
-    /// Leaves. What was given stays readable for the peer.
+    /// Leaves. Units that were given stay readable for the peer.
     pub fn close(&mut self) {
         self.limit = self.next;
         self.part();

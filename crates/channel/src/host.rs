@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, AtomicUsize, fence};
 
-/// Words behind a counter of who looks at them.
+/// Words behind a counter of accesses.
 #[derive(Debug)]
 struct Shared {
     words: Vec<AtomicU64>,
     accesses: AtomicUsize,
 }
 
-/// A region. Clones are the same memory.
+/// A region. Clones share one memory.
 #[derive(Clone, Debug)]
 pub struct Region(Arc<Shared>);
 
@@ -37,14 +37,14 @@ impl Region {
         self.0.words.len()
     }
 
-    /// What a peer could write there; nothing outside.
+    /// Writes a word as a peer could; without effect outside.
     pub fn poke(&self, word: usize, value: u64) {
         if let Some(word) = self.0.words.get(word) {
             word.store(value, Release);
         }
     }
 
-    /// What stands there; 0 outside.
+    /// Returns a word; 0 outside.
     #[must_use]
     pub fn look(&self, word: usize) -> u64 {
         self.0.words.get(word).map_or(0, |word| word.load(Acquire))
@@ -118,7 +118,7 @@ impl Bytes for Run {
         for (n, byte) in from.iter().enumerate().filter(|_| inside) {
             let at = self.from + at + n;
             let (word, shift) = (self.region.at(at / 8), at % 8 * 8);
-            // One writer: nobody else changes it in between.
+            // One writer: the word does not change in between.
             let old = word.load(Relaxed) & !(0xFF << shift);
             word.store(old | u64::from(*byte) << shift, Relaxed);
         }

@@ -1,6 +1,6 @@
-//! Where what lies in the two regions: the one definition of it.
+//! Layout of the two regions: its one definition.
 //!
-//! Both regions begin with the same header, and `tx` has the messages behind it:
+//! Both regions begin with one kind of header, and `tx` has the messages behind it:
 //!
 //! | offset | word | written |
 //! |---|---|---|
@@ -15,9 +15,9 @@
 
 /// Bytes between words of the header: two cache lines, since processors fetch pairs.
 pub const LINE: usize = 128;
-/// What an end is: [`Shape::identity`].
+/// Identity of an end: [`Shape::identity`].
 pub const IDENTITY: usize = 0;
-/// How large: [`Shape::geometry`].
+/// Its size: [`Shape::geometry`].
 pub const GEOMETRY: usize = 8;
 /// [`crate::page::Hello`].
 pub const HELLO: usize = LINE;
@@ -30,14 +30,14 @@ pub const DATA: usize = 4 * LINE;
 
 /// `BHCH`, little-endian.
 pub const MAGIC: u32 = 0x4843_4842;
-/// Of this layout and protocol.
+/// Version of this layout and protocol.
 pub const VERSION: u8 = 1;
 
-/// Where indices begin in each session: just below the wrap, so that every session
-/// crosses it, not only one that has run for months. A multiple of eight.
+/// First index of each session: just below the wrap, so that every session crosses it, not only one that has run for
+/// months. A multiple of eight.
 pub const FIRST: u32 = 0u32.wrapping_sub(256);
 
-/// Most units (slots, or bytes of records) of a ring: half of what an index can tell apart.
+/// Most units (slots, or bytes of records) of a ring: half of an index's range.
 pub const MAX_UNITS: u32 = 1 << 31;
 
 /// Least section of a virtio device: rings, and room for a packet of 64 KiB each way with others around it.
@@ -54,7 +54,7 @@ pub enum Kind {
     Records = 2,
     /// [`crate::mailbox`]
     Mailbox = 3,
-    /// A virtio device, whose sections `bulkhead-virtio` lays out: only [`HELLO`] and [`ARMED`] are as here.
+    /// A virtio device; `bulkhead-virtio` lays out its sections, and only [`HELLO`] and [`ARMED`] are as here.
     Virtio = 4,
 }
 
@@ -72,8 +72,7 @@ impl Kind {
     }
 }
 
-/// What kind of channel, and how large. Both ends take it from the manifest, never from
-/// the other's region.
+/// Kind and size of a channel. Both ends take them from the manifest, never from the other's region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// A ring of messages of `size` bytes.
@@ -108,8 +107,8 @@ impl Shape {
         Self::Queue { slots: slots.min(MAX_UNITS as usize) as u32, size }
     }
 
-    /// The largest one of a kind in `bytes` of `tx`, header included. `message` is the size of its
-    /// messages, which records do without. `None` if not even the smallest one fits.
+    /// Returns the largest shape of a kind in `bytes` of `tx`, with the header. `message` is the size of its
+    /// messages; records ignore it. `None` if not even the smallest one fits.
     #[must_use]
     pub fn within(kind: Kind, bytes: usize, message: u32) -> Option<Self> {
         let room = bytes.saturating_sub(DATA);
@@ -142,7 +141,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of `tx`, header included; `None` if there is no such channel.
+    /// Returns the bytes of `tx`, with the header; `None` if there is no such channel.
     #[must_use]
     pub fn tx_bytes(self) -> Option<usize> {
         DATA.checked_add(self.data_bytes()?)
@@ -178,7 +177,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of the messages; `None` if there is no such channel.
+    /// Returns the bytes of the messages; `None` if there is no such channel.
     pub(crate) fn data_bytes(self) -> Option<usize> {
         let fits = match self {
             Self::Queue { slots, .. } => (1..=MAX_UNITS).contains(&slots),

@@ -1,21 +1,18 @@
-//! Channels between sandboxes, without anything of the machine: what the two ends keep
-//! in the memory that they share, and how they read it.
+//! Channels between sandboxes, portable: the words that two ends keep in their shared memory, and how they read them.
 //!
-//! A channel of one sender and one receiver has two regions. The sender writes `tx`, the
-//! receiver writes `rx`, and each can only read the other's: the tables of the machine
-//! see to that, so an end never stores into its peer's region. Where several receive,
-//! each has a pair of its own.
+//! A channel of one sender and one receiver has two regions. The sender writes `tx`, the receiver writes `rx`, and
+//! each can only read the other's. The tables of the machine make sure of it, so an end never stores into its peer's
+//! region. Where several receive, each has a pair of its own.
 //!
 //! * [`queue`]: messages of one size; [`records`]: messages of any length;
 //! * [`mailbox`]: the newest state, wait-free for both;
 //! * raw pages need nothing but [`Memory::bytes`];
 //! * [`bell`]: waking a receiver that sleeps; [`adaptive`]: how long to spin before.
 //!
-//! What stays true, whatever the peer writes: nothing panics, no access leaves the
-//! region, every call ends after a number of steps that does not depend on the peer, and
-//! an index that cannot be is told once ([`Stop::Corrupted`]). A word of the peer is read
-//! once and what was read is used. `docs/channels.md` has the protocol on one page, with
-//! the reason for each memory order.
+//! These stay true, whatever the peer writes. Nothing panics, and no access leaves the region. Every call ends after
+//! a number of steps that does not depend on the peer. An impossible index is told once ([`Stop::Corrupted`]). A word
+//! of the peer is read once, and that copy is used. `docs/channels.md` has the protocol on one page, with the reason
+//! for each memory order.
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]
@@ -47,11 +44,11 @@ pub enum Stop {
     Apart,
     /// The peer's region belongs to another kind, size or version of channel.
     Foreign,
-    /// Told once: the peer began anew. What was under way is lost.
+    /// Told once: the peer began anew. Messages under way are lost.
     Lost,
-    /// Told once: the peer has closed, and everything that it sent before was read.
+    /// Told once: the peer has closed, and all its earlier messages were read.
     Left,
-    /// Told once in a session: the peer's index cannot be. The end has left the session;
+    /// Told once in a session: the peer's index is impossible. The end has left the session;
     /// `reset` begins another one.
     Corrupted,
     /// This end is closed, or has left after [`Stop::Corrupted`].

@@ -1,30 +1,27 @@
 //! The newest state: written and read at any time, by a bounded number of steps, without
 //! waiting for anybody and without a torn read.
 //!
-//! The algorithm is Simpson's ("Four-slot fully asynchronous communication mechanism",
-//! IEE Proceedings 137 Pt E, 1990): two pairs of two slots. The reader says which pair it
-//! reads from; the writer writes to the other pair, and there to the slot that it wrote
-//! last but one. His three words of the writer are bits of one here, stored at once.
+//! The algorithm is Simpson's ("Four-slot fully asynchronous communication mechanism", IEE Proceedings 137 Pt E,
+//! 1990): two pairs of two slots. The reader says which pair it reads from. The writer writes to the other pair, and
+//! there to the slot that it wrote last but one. His three words of the writer are bits of one here, stored at once.
 //!
-//! A reader that finds the pair that it already holds needs no store and so no fence:
-//! the writer has long been told to keep out of that pair. Where the pair changed, and in
-//! each write, there is one full fence.
+//! A reader that finds the pair that it already holds needs no store and so no fence: the writer has long been told
+//! to keep out of that pair. Where the pair changed, and in each write, there is one full fence.
 //!
-//! The writer never waits for a session and is never refused: nothing that the reader
-//! writes but one bit has an effect on it, and the bit only chooses the pair. Neither does
-//! a state of an earlier life of the writer reach the reader: the word carries its epoch,
-//! and says whether anything was written in it.
+//! The writer never waits for a session and is never refused. Only one bit of the reader has an effect on it, and the
+//! bit only chooses the pair. Nor does a state of an earlier life of the writer reach the reader: the word carries
+//! its epoch, and says if a state was written in it.
 
 use crate::layout::{DATA, Shape};
 use crate::memory::{Bytes, Memory, Word};
 use crate::page::{Own, Peer, Phase, tag, tag_of};
 use crate::{Misfit, Stop};
 
-/// Of the writer's word: the newer slot of each pair (bits 0 and 1), ...
+/// Bits of the writer's word: the newer slot of each pair (bits 0 and 1), ...
 const SLOTS: u32 = 3;
 /// ... the pair written last (bit 2), ...
 const PAIR: u32 = 2;
-/// ... whether anything was written in this epoch, ...
+/// ... and if a state was written in this epoch, ...
 const VALID: u32 = 1 << 3;
 /// ... and the number of the write, so that the reader sees that there is a new one.
 const NUMBER: u32 = 1 << 4;
@@ -49,7 +46,7 @@ impl<B: Bytes> Slots<B> {
         Ok(Self { data, size: size as usize, stride: shape.stride().ok_or(Misfit)? })
     }
 
-    /// Where a slot of a pair begins.
+    /// Returns the offset of a slot of a pair.
     const fn base(&self, pair: u32, slot: u32) -> usize {
         (pair << 1 | slot) as usize * self.stride
     }
@@ -73,14 +70,14 @@ impl<M: Memory> Writer<M> {
     /// If the regions are too small, or the size is 0.
     pub fn open(mine: &M, theirs: &M, size: u32) -> Result<Self, Misfit> {
         let (slots, peer) = (Slots::new(mine, size)?, Peer::new(theirs)?);
-        // Pair and slots go on from an earlier life, whose state may be being read.
+        // Pair and slots go on from an earlier life; its state may be being read.
         let kept = |old: u64| old as u32 & !VALID;
         let page = Own::open(mine, &peer, Shape::Mailbox { size }, kept)?;
         let word = kept(page.index.relaxed());
         Ok(Self { page, peer, slots, word })
     }
 
-    /// Publishes a state; if it is shorter than the mailbox, what stood there follows it.
+    /// Publishes a state; if it is shorter than the mailbox, the slot's old bytes follow it.
     ///
     /// # Errors
     /// [`Stop::Size`] if it is longer than the mailbox.
@@ -89,8 +86,7 @@ impl<M: Memory> Writer<M> {
         if state.len() > self.slots.size {
             return Err(Stop::Size);
         }
-        // Acquire: what the reader read from the other pair before it came to this one
-        // was read before it is written over.
+        // Acquire: the reader's accesses to the other pair, before it came to this one, come before the write.
         let pair = self.peer.index() as u32 & 1 ^ 1;
         let slot = bit(self.word, pair) ^ 1;
         // Inside: both are 0 or 1.
@@ -104,7 +100,7 @@ impl<M: Memory> Writer<M> {
         Ok(())
     }
 
-    /// Whether a reader has answered in this life.
+    /// True if a reader has answered in this life.
     #[must_use]
     pub fn heard(&self) -> bool {
         let hello = self.peer.hello();
@@ -127,7 +123,7 @@ pub struct Reader<M: Memory> {
     shape: Shape,
     /// The pair that its own word names.
     pair: u32,
-    /// The writer's epoch, 0 for none.
+    /// The writer's epoch; 0: unknown.
     writer: u32,
     /// The writer's word at the last read.
     last: u64,
@@ -147,12 +143,12 @@ impl<M: Memory> Reader<M> {
         Ok(reader)
     }
 
-    /// Copies the newest state out; its first bytes, if the buffer is shorter. Whether it
-    /// is a newer one than the last time.
+    /// Copies the newest state out; its first bytes, if the buffer is shorter. True if it is newer than the last
+    /// time.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if none was written in this life of the writer, [`Stop::Size`] if the
-    /// buffer is longer than the mailbox, and news of the writer.
+    /// [`Stop::Wait`] if no state was written in this life of the writer, [`Stop::Size`] if the buffer is longer than
+    /// the mailbox, and news of the writer.
     #[inline]
     pub fn read(&mut self, to: &mut [u8]) -> Result<bool, Stop> {
         if to.len() > self.slots.size {
@@ -162,7 +158,7 @@ impl<M: Memory> Reader<M> {
         let pair = bit(word as u32, PAIR);
         if pair != self.pair {
             self.hold(pair);
-            // Which slot of the pair: only what is seen after the writer could see the pair.
+            // The slot of the pair: the word counts only after the writer could see the pair.
             word = self.newest()?;
         }
         let slot = bit(word as u32, pair);
@@ -175,8 +171,8 @@ impl<M: Memory> Reader<M> {
     /// [`Reader::read`], if there is a newer state than the last time.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if there is none, [`Stop::Left`] once if there will be none because
-    /// the writer has closed, and as [`Reader::read`].
+    /// [`Stop::Wait`] if there is no newer state, [`Stop::Left`] once if the writer has closed and there will be no
+    /// other, and the errors of [`Reader::read`].
     pub fn read_newer(&mut self, to: &mut [u8]) -> Result<(), Stop> {
         if self.peer.index() != self.last {
             return self.read(to).map(|_| ());
@@ -202,8 +198,8 @@ impl<M: Memory> Reader<M> {
     /// Keeps the writer out of a pair.
     fn hold(&mut self, pair: u32) {
         self.pair = pair;
-        // Release: what was read from the other pair was read. And a fence: the writer's
-        // word is not looked at before the writer could see which pair is held.
+        // Release: the reads from the other pair are done. And a fence: the writer's word is not looked at before the
+        // writer could see the pair that is held.
         self.page.index.fenced(tag(self.page.epoch()) | u64::from(pair));
     }
 

@@ -1,9 +1,7 @@
-//! What an end needs of its memory. A fake for tests, a model checker's and a mapping of
-//! the machine implement it alike.
+//! Memory as an end needs it. A fake for tests, a model checker's memory and a mapping of the machine implement it.
 //!
-//! Nothing here gives out a reference to the memory: the peer changes it at any time,
-//! and a `&[u8]` promises that nobody does. Values go in and out by copy, and "in place"
-//! means word by word, where the message lies.
+//! Nothing here gives out a reference to the memory: the peer changes it at any time, and a `&[u8]` promises that it
+//! stays. Values go in and out by copy, and "in place" means word by word in the message's own memory.
 
 use core::fmt::Debug;
 
@@ -32,7 +30,7 @@ pub const BLOCK: usize = 8;
 pub trait Bytes: Clone + Debug {
     /// How many there are.
     fn len(&self) -> usize;
-    /// Whether there is none.
+    /// True if it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -44,15 +42,15 @@ pub trait Bytes: Clone + Debug {
     fn word(&self, at: usize) -> u64;
     /// Writes eight bytes at a multiple of eight; nothing outside of the run.
     fn set_word(&self, at: usize, value: u64);
-    /// So many blocks from a multiple of eight on, one after the other: the fastest way to read in place, because where
-    /// they lie is checked once. None if one of them would leave the run.
+    /// Reads blocks from a multiple of eight on, one after the other. It is the fastest way to read in place, because
+    /// the bounds are checked once. No block if one would leave the run.
     #[inline]
     fn blocks(&self, at: usize, count: usize) -> impl Iterator<Item = [u64; BLOCK]> {
         let inside = fits(self.len(), at, count);
         (0..if inside { count } else { 0 })
             .map(move |n| core::array::from_fn(|word| self.word(at + 8 * (BLOCK * n + word))))
     }
-    /// Writes so many blocks, each what `block` makes of its number. None if one would leave the run.
+    /// Writes blocks: `block` makes each from its number. No block if one would leave the run.
     #[inline]
     fn fill(&self, at: usize, count: usize, mut block: impl FnMut(usize) -> [u64; BLOCK]) {
         for n in 0..if fits(self.len(), at, count) { count } else { 0 } {
@@ -63,11 +61,11 @@ pub trait Bytes: Clone + Debug {
     }
 }
 
-/// Whether so many blocks from an offset on lie in a run of `len` bytes.
+/// True if that many blocks from an offset on lie in a run of `len` bytes.
 #[inline]
 #[must_use]
 pub const fn fits(len: usize, at: usize, count: usize) -> bool {
-    // For messages of one size all is known beforehand but where they lie.
+    // For messages of one size all but the offset is known beforehand.
     count <= len / (8 * BLOCK) && at <= len - 8 * BLOCK * count
 }
 
@@ -93,7 +91,8 @@ pub struct Offsets {
 }
 
 impl Offsets {
-    /// `slots` of `stride` bytes each; `None` if that is none, or too many for offsets to count twice.
+    /// Makes the offsets of `slots` slots of `stride` bytes; `None` if they are empty, or too many for offsets to
+    /// count twice.
     #[must_use]
     pub fn new(stride: usize, slots: u32) -> Option<Self> {
         let end = stride.checked_mul(slots as usize)?;
@@ -134,10 +133,10 @@ pub trait Memory: Clone + Debug {
     type Lane: Lane;
     /// The word at an offset in bytes, a multiple of eight; `None` outside.
     fn word(&self, at: usize) -> Option<Self::Word>;
-    /// Bytes from an offset on, a multiple of eight; `None` outside.
+    /// Returns the bytes from an offset on, a multiple of eight; `None` outside.
     fn bytes(&self, at: usize, len: usize) -> Option<Self::Bytes>;
-    /// A lane of so many slots of `stride` bytes, which begins at an offset that is a multiple of eight; `None` if they
-    /// do not lie in the region.
+    /// Returns a lane of slots of `stride` bytes, which begins at an offset that is a multiple of eight. `None` if
+    /// they do not lie in the region.
     fn lane(&self, at: usize, stride: usize, slots: u32) -> Option<Self::Lane>;
     /// A full fence: every access before it comes before every one after it.
     fn fence(&self);

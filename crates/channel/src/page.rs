@@ -1,5 +1,4 @@
-//! Who is there: the words by which two ends find out that the other began, ended or
-//! began anew.
+//! The words by which two ends find out that the other began, ended or began anew.
 //!
 //! Each end has an *epoch*, a number that it changes whenever it begins anew and that
 //! stands in every word that it writes. A word of another epoch is never taken for one
@@ -9,10 +8,10 @@ use crate::Misfit;
 use crate::layout::{GEOMETRY, HELLO, IDENTITY, INDEX, Shape};
 use crate::memory::{Memory, Word};
 
-/// Epochs have 30 bits; 0 is nobody's.
+/// Number of epochs, of 30 bits; 0 is no epoch.
 const EPOCHS: u32 = (1 << 30) - 1;
 
-/// Whether an end takes part.
+/// State of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// It never opened, or its memory was cleared.
@@ -24,14 +23,14 @@ pub enum Phase {
     Closed,
 }
 
-/// What an end says of itself, in one word.
+/// State of an end in one word, written by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
-    /// Whether it takes part.
+    /// Its state.
     pub phase: Phase,
     /// Its own epoch.
     pub epoch: u32,
-    /// The peer's epoch that it answers, 0 for none.
+    /// The peer's epoch that it answers; 0: it answers no epoch.
     pub seen: u32,
 }
 
@@ -73,13 +72,13 @@ pub(crate) const fn tag(epoch: u32) -> u64 {
     (epoch as u64) << 32
 }
 
-/// The epoch of a word, if it is one: what is no epoch equals none.
+/// Returns the epoch of a word; an impossible one equals no epoch.
 pub(crate) const fn tag_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Closes an end that has died, so that its peer learns it. For who owns the tables,
-/// after the dead end can no longer write. False if there is no header.
+/// Closes an end that has died, so that its peer learns it. The owner of the tables calls it, after the dead end can
+/// no longer write. False if there is no header.
 pub fn bury<M: Memory>(region: &M) -> bool {
     let Some(hello) = region.word(HELLO) else { return false };
     let last = Hello::of(hello.relaxed());
@@ -95,14 +94,13 @@ pub(crate) struct Own<M: Memory> {
     /// Positions.
     pub index: M::Word,
     epoch: u32,
-    /// The peer's epoch answered last. It is said in later epochs and lives too: a peer
-    /// whose region is cleared learns from it which epochs it has had.
+    /// The peer's epoch answered last. Later epochs and lives carry it, too: a peer with a cleared region learns its
+    /// past epochs from it.
     seen: u32,
 }
 
 impl<M: Memory> Own<M> {
-    /// Takes the next epoch, and says what channel this is. `first` is what the index
-    /// begins with, from what it was.
+    /// Takes the next epoch, and writes the channel's shape. `first` makes the new index from the old one.
     pub fn open(
         mine: &M,
         peer: &Peer<M>,
@@ -112,11 +110,11 @@ impl<M: Memory> Own<M> {
         let word = |at| mine.word(at).ok_or(Misfit);
         let (hello, index) = (word(HELLO)?, word(INDEX)?);
         let Hello { epoch: last, seen: answered, .. } = Hello::of(hello.relaxed());
-        // A cleared region has forgotten it; what the peer saw is then the best that is known.
+        // A cleared region has forgotten its epoch; the best that is known is the one that the peer saw.
         let seen = peer.hello().seen;
         let epoch = if last == 0 { seen } else { last };
         let mut own = Self { hello, index, epoch, seen: answered };
-        // Nobody joins before the hello, which is released after these.
+        // No peer joins before the hello, which is released after these.
         own.say(Phase::Absent);
         word(IDENTITY)?.set(shape.identity());
         word(GEOMETRY)?.set(shape.geometry());
@@ -134,14 +132,14 @@ impl<M: Memory> Own<M> {
         self.epoch
     }
 
-    /// A new epoch, whose index begins so.
+    /// Begins a new epoch with this index.
     pub fn renew(&mut self, first: u32) {
         self.epoch = following(self.epoch);
         self.announce(first);
     }
 
     fn announce(&self, first: u32) {
-        // Before the hello: who sees the epoch there sees no older index.
+        // Before the hello: a peer that sees the epoch there sees no older index.
         self.index.release(tag(self.epoch) | u64::from(first));
         self.say(Phase::Open);
     }
@@ -183,24 +181,24 @@ impl<M: Memory> Peer<M> {
         Ok(Self { identity, geometry, hello: word(HELLO)?, index: word(INDEX)? })
     }
 
-    /// What it says; what it wrote before can be read then.
+    /// Returns its hello; its earlier writes can be read after that.
     pub fn hello(&self) -> Hello {
         Hello::of(self.greeting())
     }
 
-    /// The same, as it stands there.
+    /// Returns its hello as the raw word.
     #[inline]
     pub fn greeting(&self) -> u64 {
         self.hello.acquire()
     }
 
-    /// Its index; what it did before it moved it there is done then.
+    /// Returns its index; its writes before that index are done.
     #[inline]
     pub fn index(&self) -> u64 {
         self.index.acquire()
     }
 
-    /// Whether it speaks of the same channel. After [`Peer::hello`].
+    /// True if its shape is this one. Called after [`Peer::hello`].
     pub fn fits(&self, shape: Shape) -> bool {
         self.identity.relaxed() == shape.identity() && self.geometry.relaxed() == shape.geometry()
     }

@@ -10,7 +10,7 @@ use crate::memory::{BLOCK, Bytes, Lane, Memory};
 use crate::{Misfit, Stop};
 use core::marker::PhantomData;
 
-/// What both ends are made of.
+/// The parts of either end.
 #[derive(Debug)]
 #[cfg_attr(feature = "host", derive(Clone))]
 struct Ring<M: Memory> {
@@ -45,7 +45,7 @@ pub struct Held<'a, M: Memory> {
 }
 
 impl<M: Memory> Held<'_, M> {
-    /// Where it lies, and as many bytes from there as [`Held::len`] says.
+    /// Returns the lane at which it lies; [`Held::len`] bytes follow.
     #[inline(always)]
     #[must_use]
     pub const fn lane(&self) -> &M::Lane {
@@ -65,7 +65,7 @@ impl<M: Memory> Held<'_, M> {
         self.ring.size
     }
 
-    /// Whether it has none, which no queue has.
+    /// True if it has no bytes, which happens in no queue.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ring.size == 0
@@ -92,13 +92,13 @@ impl<M: Memory> Batch<'_, M> {
         self.len
     }
 
-    /// Whether there is none.
+    /// True if it has no messages.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// One of them; `None` from [`Batch::len`] on.
+    /// Returns a message's slot; `None` from [`Batch::len`] on.
     #[inline]
     #[must_use]
     pub fn slot(&self, n: u32) -> Option<Slot<'_, M>> {
@@ -125,10 +125,10 @@ impl<M: Memory> Batch<'_, M> {
 /// The slots of a batch, one after the other.
 #[derive(Debug)]
 pub struct Slots<'a, M: Memory> {
-    // A copy, so that what is written to the messages cannot have changed it.
+    // A copy, so that writes to the messages cannot change it.
     data: M::Bytes,
     base: usize,
-    /// Of the ring; there it goes on at the beginning.
+    /// End of the ring, after which it goes on at the beginning.
     end: usize,
     stride: usize,
     size: usize,
@@ -156,7 +156,7 @@ impl<'a, M: Memory> Iterator for Slots<'a, M> {
             self.left = 0;
             return None;
         }
-        // Both are below the capacity, whose bytes an offset can count twice.
+        // Both are below the capacity; an offset can count twice its bytes.
         self.base += n * self.stride;
         if self.base >= self.end {
             self.base -= self.end;
@@ -166,8 +166,7 @@ impl<'a, M: Memory> Iterator for Slots<'a, M> {
     }
 }
 
-/// A message where it lies. Its bytes can change at any time if the peer is hostile: read
-/// what is needed once.
+/// A message where it lies. A hostile peer can change its bytes at any time: read each value once.
 #[derive(Debug)]
 pub struct Slot<'a, M: Memory> {
     data: M::Bytes,
@@ -188,13 +187,13 @@ impl<M: Memory> Slot<'_, M> {
         self.len
     }
 
-    /// Whether it has none.
+    /// True if it has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Where it begins, from the first of the ring's bytes on, for who reads or writes it by other means.
+    /// Returns its offset from the first of the ring's bytes, for readers and writers by other means.
     #[must_use]
     pub const fn at(&self) -> usize {
         self.base
@@ -240,14 +239,14 @@ impl<M: Memory> Slot<'_, M> {
         self.data.blocks(self.base, self.len / (8 * BLOCK))
     }
 
-    /// Writes the message's whole blocks, each what `block` makes of its number from 0 on.
+    /// Writes the message's whole blocks: `block` makes each from its number, from 0 on.
     #[inline]
     pub fn fill(&self, block: impl FnMut(usize) -> [u64; BLOCK]) {
         self.data.fill(self.base, self.len / (8 * BLOCK), block);
     }
 }
 
-/// What both ends can do with their session.
+/// Functions of both ends for their session.
 macro_rules! session {
     ($of:ident) => {
         impl<M: Memory> $of<M> {
@@ -255,7 +254,7 @@ macro_rules! session {
             /// call does so, too.
             ///
             /// # Errors
-            /// What keeps it from one, or news of the peer.
+            /// The reason why there is no session, or news of the peer.
             pub fn attend(&mut self) -> Result<(), Stop> {
                 self.0.end.attend()
             }
@@ -265,7 +264,7 @@ macro_rules! session {
                 self.0.end.reset();
             }
 
-            /// Leaves. The peer can still read what was sent, then it is told.
+            /// Leaves. The peer can still read the messages that were sent, then it is told.
             pub fn close(&mut self) {
                 self.0.end.close();
             }
@@ -294,7 +293,7 @@ impl<M: Memory> Sender<M> {
         Ring::open([mine, theirs], [slots, size], Role::Sender).map(Self)
     }
 
-    /// Sends a message; if it is shorter than the slot, what stood there follows it.
+    /// Sends a message; if it is shorter than the slot, the slot's old bytes follow it.
     ///
     /// # Errors
     /// [`Stop::Wait`] if the ring is full, and the others.
@@ -312,8 +311,8 @@ impl<M: Memory> Sender<M> {
         Ok(())
     }
 
-    /// The next free slot, for one message in place: what [`Sender::reserve`] does for many, with less to count.
-    /// It may hold anything.
+    /// Reserves the next free slot, for one message in place. [`Sender::reserve`] does so for many, with more to
+    /// count. The slot may hold anything.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -324,8 +323,7 @@ impl<M: Memory> Sender<M> {
         Ok(Held { ring: &mut self.0, after })
     }
 
-    /// Up to `want` free slots, at least one. They may hold anything, also what the
-    /// sender wrote there long ago.
+    /// Reserves up to `want` free slots, at least one. They may hold anything, also old messages of this sender.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -354,8 +352,7 @@ impl<M: Memory> Receiver<M> {
     /// Copies the oldest message out; its first bytes, if the buffer is shorter.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if there is none, [`Stop::Size`] if the buffer is longer than a
-    /// message, and the others.
+    /// [`Stop::Wait`] if there is no message, [`Stop::Size`] if the buffer is longer than a message, and the others.
     #[inline]
     pub fn receive(&mut self, to: &mut [u8]) -> Result<(), Stop> {
         let ring = &mut self.0;
@@ -368,7 +365,8 @@ impl<M: Memory> Receiver<M> {
         Ok(())
     }
 
-    /// The oldest message's slot, for one message in place: what [`Receiver::peek`] does for many, with less to count.
+    /// Returns the oldest message's slot, for one message in place. [`Receiver::peek`] does so for many, with more to
+    /// count.
     ///
     /// # Errors
     /// As [`Receiver::receive`].

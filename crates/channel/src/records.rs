@@ -1,10 +1,9 @@
 //! A ring of messages of any length.
 //!
-//! A message is one *record*: eight bytes of header, the message, zero to seven bytes up
-//! to the next multiple of eight. A record never wraps around the ring's end, so that it
-//! can be written and read in place: where it would, a *skip* fills the rest, and the
-//! message stands at the beginning. So the longest message is half of the ring, less its
-//! header; it always finds room once the ring is empty.
+//! A message is one *record*: eight bytes of header, the message, zero to seven bytes up to the next multiple of
+//! eight. A record never wraps around the ring's end, so that it can be written and read in place. Where it would, a
+//! *skip* fills the rest, and the message stands at the beginning. So the longest message is half of the ring, less
+//! its header; it always finds room once the ring is empty.
 
 use crate::end::{End, Role};
 use crate::layout::{DATA, Shape};
@@ -52,7 +51,7 @@ impl<M: Memory> Ring<M> {
         Ok(Self { end, data, longest: longest(bytes) })
     }
 
-    /// Where its units begin, in bytes: below the capacity.
+    /// Returns the offset of its units, in bytes: below the capacity.
     fn at(&self) -> usize {
         self.end.lane().at()
     }
@@ -81,7 +80,7 @@ pub struct Room<'a, M: Memory> {
 }
 
 impl<M: Memory> Room<'_, M> {
-    /// Where to write it.
+    /// Returns the slot to write to.
     #[must_use]
     pub fn slot(&self) -> Slot<'_, M> {
         self.ring.slot(self.len)
@@ -151,7 +150,7 @@ pub struct Message<'a, M: Memory> {
 }
 
 impl<M: Memory> Message<'_, M> {
-    /// What to read.
+    /// Returns the slot to read from.
     #[must_use]
     pub fn slot(&self) -> Slot<'_, M> {
         self.ring.slot(self.len)
@@ -175,7 +174,7 @@ impl<M: Memory> Receiver<M> {
     /// The oldest message, where it lies.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if there is none; [`Stop::Corrupted`] also if a header cannot be.
+    /// [`Stop::Wait`] if there is no message; [`Stop::Corrupted`] also if a header is impossible.
     pub fn peek(&mut self) -> Result<Message<'_, M>, Stop> {
         let ring = &mut self.0;
         let mut owned = ring.end.own(1)?;

@@ -1,6 +1,6 @@
-//! Ring, mailbox and sleep under every order of accesses that the memory model allows
-//! (loom's, which is C11's), on the real code; and the same with an order weakened, which
-//! must fail: so the models see what they are to see, and no order is there for nothing.
+//! Ring, mailbox and sleep on the real code, under every order of accesses that the memory model allows (loom's,
+//! which is C11's). The tests run again with one order weakened, and must fail: so the models can see an error, and
+//! every order is needed.
 
 // loom's threads are coroutines of one thread, and its cells are not `Sync`.
 #![allow(clippy::arc_with_non_send_sync)]
@@ -17,7 +17,7 @@ use loom::sync::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What one end leaves out.
+/// Orders and fences that one end leaves out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Without {
     release: bool,
@@ -30,8 +30,8 @@ const FENCE: Without = Without { fence: true, ..NOTHING };
 const RELEASE: Without = Without { release: true, ..NOTHING };
 const ACQUIRE: Without = Without { acquire: true, ..NOTHING };
 
-/// A word, and who is at it: loom tells two at once if one writes. Words of the protocol
-/// are atomic, so only messages are looked at in this way.
+/// A word, and a mark of its users: loom reports two at once if one writes. Words of the protocol are atomic, so only
+/// messages are looked at in this way.
 #[derive(Debug)]
 struct Place {
     value: AtomicU64,
@@ -147,7 +147,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// What loom finds.
+/// Returns loom's finding.
 fn finds(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> String {
     match catch_unwind(AssertUnwindSafe(|| explore(preemptions, model))) {
         Ok(()) => String::new(),
@@ -155,12 +155,12 @@ fn finds(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> String
     }
 }
 
-/// Whether it finds that two are at a message at once.
+/// True if loom finds two accesses to a message at once.
 fn races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) -> bool {
     finds(preemptions, model).contains("Causality violation")
 }
 
-/// `[tx, rx]` of the sender and of the receiver, each without what it leaves out.
+/// Makes `[tx, rx]` of the sender and of the receiver, each without the orders that it leaves out.
 fn regions(data: usize, [sender, receiver]: [Without; 2]) -> [[Region; 2]; 2] {
     let (tx, rx) = (Region::new(64 + data), Region::new(64));
     [[tx.seen(sender), rx.seen(sender)], [tx.seen(receiver), rx.seen(receiver)]]
@@ -237,8 +237,8 @@ fn records_are_handed_over() {
     });
 }
 
-/// The sender begins anew while the receiver reads; what arrives afterwards is the new
-/// life's from its first message on.
+/// The sender begins anew while the receiver reads. Messages that arrive afterwards are the new life's, from its
+/// first on.
 #[test]
 fn a_restart_is_seen_and_crossed() {
     explore(2, || {
@@ -446,7 +446,7 @@ fn sleeping_needs_both_fences() {
     }
 }
 
-/// What a monitor could do instead of [`bell::admit`].
+/// An alternative to [`bell::admit`] in a monitor.
 type Admit = fn(&Shared, &Armed) -> bool;
 
 /// Two cores of a sender ring as they like; the receiver arms twice, the second time when it was woken. More interrupts
@@ -501,8 +501,8 @@ fn the_last_ring_is_read_before_the_armed_word_and_replaced_as_it_was() {
     }
 }
 
-/// Two cores of a sender each send through a channel of their own and ring one doorbell for both: also the
-/// message of the one whose ring was late wakes.
+/// Two cores of a sender each send through a channel of their own and ring one doorbell for both. The message with
+/// the late ring wakes the receiver, too.
 fn shared_bell() {
     let [one, two] = [(); 2].map(|()| Region::new(64));
     let rx = Region::new(64);
@@ -563,11 +563,11 @@ fn an_end_needs_its_fence() {
     assert!(finds(3, || end(FENCE)).contains("deadlock"));
 }
 
-/// Where a Linux's interrupts go, and what its monitor does when that changes.
+/// A choice of where a Linux's interrupts go, and its monitor's reaction to a change.
 type Aimed = fn(&Shared, u64) -> bool;
 
-/// A message is sent while the receiver's other core switches interrupts on, which went nowhere before. Whoever sleeps
-/// for ever is a deadlock.
+/// A message is sent while the receiver's other core switches interrupts on, which went nowhere before. A receiver
+/// that sleeps for ever is a deadlock.
 fn switched_on(aimed: Aimed) {
     let [[tx, rx], theirs] = regions(2, [NOTHING; 2]);
     let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");

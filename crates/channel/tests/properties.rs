@@ -210,7 +210,7 @@ fn what_was_sent_before_closing_is_read_and_then_the_news() {
     while sender.attend().is_err() | receiver.attend().is_err() {}
     sender.send(&[3; 8]).expect("there is room");
     assert_eq!((receiver.receive(&mut got), got), (Ok(()), [3; 8]));
-    // One that has died is buried, and told in the same way.
+    // An end that has died is buried, and told like one that closed.
     bulkhead_channel::page::bury(&regions[1]);
     for _ in 0..4 {
         assert_eq!(sender.send(&[4; 8]), Ok(()));
@@ -260,7 +260,7 @@ fn a_restarted_writer_is_told_and_its_old_state_is_gone() {
 #[test]
 fn a_record_that_cannot_be_is_told_once() {
     const RECORD: u64 = 0x4843_454D << 32 | 24;
-    // Longer than what was announced; and longer than what is left of the ring.
+    // Longer than announced; and longer than the rest of the ring.
     for (sent, announced) in [(0, 16), (2, 32)] {
         let (tx, rx) = (Region::new(DATA + 64), Region::new(DATA));
         let mut sender = records::Sender::open(&tx, &rx, 64).expect("fits");
@@ -278,7 +278,7 @@ fn a_record_that_cannot_be_is_told_once() {
     }
 }
 
-/// What a monitor writes for a guest that has ended is what [`page::bury`] writes, and asks for no interrupt.
+/// A monitor's write for a guest that has ended equals that of [`page::bury`], and asks for no interrupt.
 #[test]
 fn a_monitor_buries_as_the_protocol_says() {
     use bulkhead_channel::page::{Hello, Phase, bury};
@@ -344,7 +344,7 @@ fn before_a_session_no_index_is_believed() {
     }
 }
 
-/// Who looks in vain is told when the peer leaves, although its index stays what it was.
+/// A receiver that looks in vain is told when the peer leaves, although its index stays.
 #[test]
 fn who_looks_in_vain_is_told_that_the_peer_has_left() {
     let (mut sender, mut receiver, _) = queue(4, 8);

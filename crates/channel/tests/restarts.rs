@@ -1,6 +1,6 @@
-//! Connect, close, restart: every interleaving of what two ends of a queue can do, with
-//! the real code, explored by stateright. An end may vanish at any step and begin anew,
-//! with its region as it was or with a cleared header, or be buried by who owns the tables.
+//! Connect, close, restart: every interleaving of the steps of a queue's two ends, with the real code, explored by
+//! stateright. An end may vanish at any step and begin anew, with its region unchanged or with a cleared header. Or
+//! the owner of the tables buries it.
 //!
 //! A message is the life of its sender and its number in the sender's session, so that an
 //! old one would be seen.
@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 const SLOTS: u32 = 2;
 /// Words that the regions use: the header's, and two messages of a word.
 const WORDS: usize = DATA / 8 + 2;
-/// Lives of each end, messages of a session, and times that an end leaves: what keeps it finite.
+/// Bounds that keep it finite: lives of each end, messages of a session, and times that an end leaves.
 const LIVES: u8 = 3;
 const MESSAGES: u8 = 3;
 const ABSENCES: u8 = 2;
@@ -26,9 +26,8 @@ enum Step {
     Attend(Side),
     Close(Side),
     Reset(Side),
-    /// It ends and begins anew; its header cleared before, if so. Not the messages, too: a
-    /// receiver that is at them would read zeros, so a region is only cleared whole while
-    /// nobody reads it.
+    /// It ends and begins anew, with its header cleared before, if true. The messages are not cleared: a receiver
+    /// that reads them would get zeros. So a region is only cleared whole while it is not read.
     Restart(Side, bool),
     /// It ends for good, and is buried.
     Die(Side),
@@ -120,7 +119,7 @@ impl Memory for Place {
 const TX: Place = Place(0, 0, WORDS);
 const RX: Place = Place(1, 0, WORDS);
 
-/// Both regions, what both ends know, and what happened so far.
+/// Both regions, the state of both ends, and the events so far.
 #[derive(Clone, Debug)]
 struct State {
     memory: Memories,
@@ -144,7 +143,7 @@ impl PartialEq for State {
     }
 }
 
-/// What the ends know is what they say in `Debug`.
+/// The ends' state is the text that they give in `Debug`.
 impl Hash for State {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         format!("{self:?}").hash(hasher);
@@ -266,8 +265,8 @@ impl State {
         }
     }
 
-    /// What was sent to a receiver that goes on arrives, also if the sender has left at once and the receiver
-    /// had not looked since it was answered.
+    /// Checks that messages sent to a receiver that goes on arrive, also if the sender has left at once and the
+    /// receiver had not looked since it was answered.
     fn arrives(&self) -> bool {
         let hello = page::Hello::of(self.memory[0][HELLO / 8]);
         let (sent, epoch, life) = self.next;

@@ -1,5 +1,6 @@
-//! Guests' files: the header of a Linux bzImage (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel Header") and
-//! the program headers of an ELF64 file (System V gABI, chapter 5). Every read is bounded; a file is a claim.
+//! Guests' files. For a Linux bzImage it reads the header (Documentation/arch/x86/boot.rst, "The Real-Mode Kernel
+//! Header"). For an ELF64 file it reads the program headers (System V gABI, chapter 5). Every read is bounded; a file
+//! is a claim.
 
 use bulkhead_layout::PAGE;
 use bulkhead_plan::Span;

@@ -125,7 +125,7 @@ pub struct Sandbox {
     /// Sandboxes that it may restart; one that does not run only if it may start it, too.
     #[serde(default)]
     pub restart: Vec<RightOver>,
-    /// Sandboxes whose reports (state, exits, denials, console) it may read.
+    /// Sandboxes with reports (state, exits, denials, console) that it may read.
     #[serde(default)]
     pub observe: Vec<String>,
     /// Sandboxes with which it may make channels at run time, and the memory for them.

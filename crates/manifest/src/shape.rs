@@ -3,7 +3,7 @@
 //! each with its place, while a decoder stops at the first.
 //!
 //! It understands no more than the generator emits for our types: `$ref`, `type`, `properties`, `required`, `items`,
-//! `enum`, `const`, numeric limits, and alternatives that a tag or a type tells apart.
+//! `enum`, `const` and numeric limits. Alternatives must differ by a tag or a type.
 
 use crate::diagnostic::{Diagnostic, list, nearest};
 use crate::source::Document;

@@ -53,7 +53,7 @@ pub fn parse(text: &str) -> Result<u64, BadSize> {
     number.checked_mul(1 << shift).ok_or(BadSize::TooLarge)
 }
 
-/// Guesses the size that a text with a wrong unit was meant to be: `16M` and `16 mb` are 16 MiB to a reader who
+/// Guesses the size that a text with a wrong unit was meant to be. `16M` and `16 mb` are 16 MiB to a reader who
 /// thinks of memory.
 #[must_use]
 pub fn meant(text: &str) -> Option<String> {

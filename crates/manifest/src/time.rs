@@ -108,7 +108,7 @@ impl fmt::Display for BadShare {
 /// Reads a share of a processor, up to a millionth.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The mistake in it.
 pub fn parse_share(text: &str) -> Result<Utilization, BadShare> {
     const DIGITS: usize = 4;
     let text = text.trim();

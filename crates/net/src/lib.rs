@@ -1,12 +1,12 @@
-//! Networks over channels. Two channels of records, one each way, are a [`Wire`] that carries frames; a [`Station`] is
-//! one to which `smoltcp` speaks as to a network device, a [`Switch`] says to which of several wires a frame goes, and
-//! a [`Pinger`] knows its answers.
+//! Networks over channels. Two channels of records, one each way, are a [`Wire`] that carries frames. A [`Station`]
+//! is a wire that `smoltcp` uses as a network device. A [`Switch`] chooses the wires for a frame, and a [`Pinger`]
+//! knows its answers.
 //!
 //! A frame is a message: an Ethernet frame without its check sequence, or an IP packet, as the two ends agree. A
 //! Linux's `bhchannel net` carries IP packets.
 //!
-//! Nothing here waits, and nothing trusts a peer: a frame is copied once, then looked at; one that is
-//! too long, and one that finds no room, is dropped and counted, as on any wire.
+//! Nothing here waits, and nothing trusts a peer: a frame is copied once, then looked at. A frame that is too long,
+//! or finds no room, is dropped and counted, as on any wire.
 #![cfg_attr(not(test), no_std)]
 
 mod ping;

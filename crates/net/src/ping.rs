@@ -5,10 +5,10 @@ use core::net::Ipv4Addr;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, IpProtocol, Ipv4Packet, Ipv4Repr};
 
-/// What a request carries, and its answer has to.
+/// Payload of a request and of its answer.
 const DATA: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
 
-/// One who asks another for echoes.
+/// A station that asks another for echoes.
 #[derive(Clone, Copy, Debug)]
 pub struct Pinger {
     own: Ipv4Addr,
@@ -17,7 +17,7 @@ pub struct Pinger {
 }
 
 impl Pinger {
-    /// `ident` tells its requests from those of others at the same address.
+    /// Makes a pinger; `ident` tells its requests from those of others at its address.
     #[must_use]
     pub const fn new(own: Ipv4Addr, other: Ipv4Addr, ident: u16) -> Self {
         Self { own, other, ident }
@@ -73,7 +73,8 @@ mod tests {
     const OWN: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
     const OTHER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 
-    /// A device that brings one packet, and keeps what is sent. (`smoltcp`'s loopback leaves checksums out.)
+    /// A device that brings one packet, and keeps the packets that are sent. (`smoltcp`'s loopback leaves checksums
+    /// out.)
     #[derive(Default)]
     struct Once {
         comes: Option<Vec<u8>>,
@@ -115,7 +116,7 @@ mod tests {
         }
     }
 
-    /// What a station answers to a packet.
+    /// Returns a station's answer to a packet.
     fn answer(packet: &[u8]) -> Vec<u8> {
         let mut device = Once { comes: Some(packet.to_vec()), ..Once::default() };
         let mut station =

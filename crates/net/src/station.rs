@@ -21,7 +21,7 @@ pub struct Station<M: Memory, R> {
 }
 
 impl<M: Memory, R: Ring> Station<M, R> {
-    /// `medium`: what the other end sends and takes, Ethernet frames or IP packets.
+    /// Makes a station. The other end sends and takes `medium`: Ethernet frames or IP packets.
     pub const fn new(wire: Wire<M, R>, medium: Medium) -> Self {
         Self { wire, medium, incoming: [0; FRAME], outgoing: [0; FRAME] }
     }
@@ -31,7 +31,7 @@ impl<M: Memory, R: Ring> Station<M, R> {
         &mut self.wire
     }
 
-    /// What the wire has carried so far.
+    /// Returns the counts of the wire so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.wire.counts()

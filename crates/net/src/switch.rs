@@ -1,9 +1,9 @@
 //! To which ports an Ethernet frame goes.
 //!
-//! Addresses are learned from what frames say they come from, as in any switch. What is not as in any: ports don't
-//! trust each other. A port has as many addresses as the switch has room for at a port, and forgets its own oldest one
-//! for a new one, so it cannot drive out another's; and an address stays with the port that showed it first, until that
-//! has been silent for [`Switch::AGE`]: who sends in another's name is refused.
+//! The switch learns addresses from the senders in frames, like any switch. But its ports don't trust each other. A
+//! port has a fixed number of addresses, and forgets its own oldest one for a new one: it cannot drive out another
+//! port's. An address stays with the port that showed it first, until that has been silent for [`Switch::AGE`]. A
+//! frame with another port's address as sender is refused.
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -25,7 +25,7 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     mac: Mac,
-    /// When a frame came from it; 0: none yet.
+    /// Time at which a frame came from it; 0: not yet.
     seen: u64,
 }
 
@@ -45,17 +45,18 @@ impl<const PORTS: usize, const MACS: usize> Switch<PORTS, MACS> {
     /// Nanoseconds that an address stays with a port that shows it no more: five minutes, as IEEE 802.1D recommends.
     pub const AGE: u64 = 300_000_000_000;
 
-    /// Knows nobody.
+    /// Makes a switch without addresses.
     #[must_use]
     pub const fn new() -> Self {
         const { assert!(PORTS > 0 && PORTS <= 32 && MACS > 0) };
         Self { ports: [[Entry { mac: [0; 6], seen: 0 }; MACS]; PORTS] }
     }
 
-    /// Where a frame that came in at port `from` at the time `now` (nanoseconds) goes: a bit for each port.
+    /// Returns the ports to which a frame goes, a bit each; it came in at port `from` at the time `now`
+    /// (nanoseconds).
     ///
     /// # Errors
-    /// [`Refused`]: nowhere.
+    /// [`Refused`]: to no port.
     pub fn route(&mut self, from: usize, frame: &[u8], now: u64) -> Result<u32, Refused> {
         let (to, source) = addresses(frame).ok_or(Refused::Malformed)?;
         if from >= PORTS || source[0] & GROUP != 0 || source == [0; 6] {
@@ -72,7 +73,7 @@ impl<const PORTS: usize, const MACS: usize> Switch<PORTS, MACS> {
         })
     }
 
-    /// Forgets what came from a port: its wire was cut.
+    /// Forgets the addresses of a port: its wire was cut.
     pub fn forget(&mut self, port: usize) {
         if let Some(entries) = self.ports.get_mut(port) {
             *entries = [Entry::default(); MACS];
@@ -85,7 +86,7 @@ impl<const PORTS: usize, const MACS: usize> Switch<PORTS, MACS> {
         self.ports.iter().position(|entries| entries.iter().any(fresh))
     }
 
-    /// In place of what it was, or of the oldest.
+    /// Notes an address in its old entry, or in place of the oldest one.
     fn learn(&mut self, port: usize, mac: Mac, now: u64) {
         let entries = &mut self.ports[port];
         let place = |e: &&mut Entry| if e.mac == mac && e.seen != 0 { 0 } else { e.seen.max(1) };
@@ -95,7 +96,7 @@ impl<const PORTS: usize, const MACS: usize> Switch<PORTS, MACS> {
     }
 }
 
-/// Where a frame goes and where it comes from.
+/// Returns a frame's destination and source.
 fn addresses(frame: &[u8]) -> Option<(Mac, Mac)> {
     let header = frame.get(..HEADER)?;
     Some((header[..6].try_into().ok()?, header[6..12].try_into().ok()?))

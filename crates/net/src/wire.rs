@@ -6,22 +6,22 @@ use bulkhead_channel::{Memory, Stop, records};
 /// Bytes of the longest frame: an Ethernet header, a tag and the 1,500 bytes of a packet, rounded up.
 pub const FRAME: usize = 1536;
 
-/// What a wire has carried and what it has not. All of it wraps.
+/// Counts of a wire's frames, carried and not. All of them wrap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Frames that came.
     pub received: u32,
     /// Frames that went.
     pub sent: u32,
-    /// Frames that found no room, or nobody.
+    /// Frames that found no room, or no peer.
     pub full: u32,
     /// Frames of more than [`FRAME`] bytes that came and were dropped.
     pub long: u32,
-    /// Times that the peer went, or what it wrote could not be.
+    /// Times that the peer went, or wrote something impossible.
     pub cut: u32,
 }
 
-/// For a channel whose receiver looks by itself.
+/// A bell for a channel with a receiver that looks by itself.
 #[derive(Debug)]
 pub enum Silent {}
 
@@ -42,8 +42,8 @@ pub struct Wire<M: Memory, R = Silent> {
 }
 
 impl<M: Memory, R: Ring> Wire<M, R> {
-    /// Puts the two channels together: the one that it sends to, with what wakes its receiver, if anything does, and
-    /// the one that it receives from, with what asks to be woken.
+    /// Makes a wire of two channels. The one that it sends to has a bell for its receiver, if it needs one; the one
+    /// that it receives from has an armed word, if it is to be woken.
     pub fn new(
         (to, bell): (records::Sender<M>, Option<Caller<M, R>>),
         (from, arm): (records::Receiver<M>, Option<Arm<M>>),
@@ -51,8 +51,8 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         Self { to, from, bell, arm, counts: Counts::default() }
     }
 
-    /// Asks to be woken for the next frame, and goes on with the agreement on what it sends; whether anybody will wake
-    /// it. Look for frames once more after this, and then sleep.
+    /// Asks to be woken for the next frame, and goes on with the agreement on the outgoing channel. True if a bell
+    /// will come. The caller looks for frames once more after this, and then sleeps.
     pub fn arm(&mut self) -> bool {
         if let Some(arm) = &mut self.arm {
             arm.arm();
@@ -73,7 +73,7 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         }
     }
 
-    /// What it has carried so far.
+    /// Returns the counts of the wire so far.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
@@ -96,8 +96,8 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         sent.is_ok()
     }
 
-    /// Copies the oldest frame out, if there is one: its bytes in `buffer`. Those that are too long are dropped, at
-    /// most 64 in a call: so a peer that sends nothing else does not keep the caller here.
+    /// Copies the oldest frame out, if there is one: its bytes in `buffer`. Frames that are too long are dropped, at
+    /// most 64 in a call: a peer that sends nothing else does not keep the caller here.
     pub fn receive<'a>(&mut self, buffer: &'a mut [u8; FRAME]) -> Option<&'a mut [u8]> {
         for _ in 0..64 {
             match self.from.receive(buffer) {
@@ -126,8 +126,8 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         }
     }
 
-    /// Takes news of the peer; whether the own end has to begin anew. Who spoils a channel loses what it sends, no
-    /// more.
+    /// Takes news of the peer; true if the own end has to begin anew. A peer that spoils a channel loses its own
+    /// messages, no more.
     fn heed(&mut self, stop: Stop) -> bool {
         let news = matches!(stop, Stop::Lost | Stop::Left | Stop::Corrupted | Stop::Closed);
         self.counts.cut = self.counts.cut.wrapping_add(u32::from(news));

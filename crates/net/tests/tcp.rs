@@ -125,7 +125,7 @@ fn a_stream_arrives_over_ip() {
     stream(Medium::Ip, |_, _| {});
 }
 
-/// In turn their drivers write garbage and begin anew: what was under way is lost, and the stream goes on.
+/// In turn their drivers write garbage and begin anew: frames under way are lost, and the stream goes on.
 #[test]
 fn a_stream_survives_drivers_that_spoil_the_wire() {
     let mut seed = 1u64;

@@ -1,14 +1,15 @@
 //! A thread's budget, as the papers have it.
 //!
 //! * A sporadic server has a list of refills, each an amount and the time from which it can be used (Quest-V, TOCS
-//!   2016, figure 7 and the text below it). Its use is added up, a preemption changes nothing. A refill that is
-//!   used up comes again a period after its time. Where the thread blocks, what it has used of the first refill is
-//!   split off and comes again a period after that one's time. Where it wakes, the first refill's time moves up to
-//!   now, and the refill takes in those that begin before it would end. A list that would grow too long merges its
-//!   first two at the later time.
-//! * A strict one does on each move to and from the processor what a sporadic one does where it wakes and blocks.
-//! * A PIBS server that works for somebody with period T has U·T from when it has work. What it used, C', comes again
-//!   C'/U after it began.
+//!   2016, figure 7 and the text below it). Its use is added up, a preemption changes nothing. A refill that is used
+//!   up comes again a period after its time. Where the thread blocks, the used part of the first refill is split off.
+//!   That part comes again a period after that refill's time. Where the thread wakes, the first refill's time moves
+//!   up to now, and the refill takes in those that begin before it would end. A list that would grow too long merges
+//!   its first two at the later time.
+//! * A strict server does so on each move to the processor, where a sporadic one wakes, and from it, where that one
+//!   blocks.
+//! * A PIBS server that works for a context with period T has U·T from the time that it has work. The used part, C',
+//!   comes again C'/U after it began.
 
 use crate::set::{Policy, Thread, Time};
 
@@ -52,7 +53,7 @@ impl Account {
         Self { policy, period, most, cost, list, len: 1, used: 0, begun: false }
     }
 
-    /// Whether it can be used now.
+    /// True if it can be used now.
     pub fn is_usable(&self, now: Time) -> bool {
         self.policy == Policy::Full || self.list[0].time <= now
     }
@@ -62,7 +63,7 @@ impl Account {
         self.list[0].time
     }
 
-    /// Whether it never ends.
+    /// True if it never ends.
     pub fn is_unlimited(&self) -> bool {
         self.policy == Policy::Full
     }
@@ -72,7 +73,7 @@ impl Account {
         self.list[0].amount - self.used
     }
 
-    /// Whether something has to be paid before its thread gets on.
+    /// True if a cost has to be paid before its thread gets on.
     pub fn has_to_begin(&self) -> bool {
         !self.begun && self.cost > 0
     }
@@ -137,7 +138,7 @@ impl Account {
         }
     }
 
-    /// Whether so much can be used without a pause. If not, what is left of the first refill waits for the next ones
+    /// Tells if that much can be used without a pause. If not, the rest of the first refill waits for the next ones
     /// until it can.
     pub fn reserve(&mut self, time: Time, now: Time) -> bool {
         if !matches!(self.policy, Policy::Sporadic | Policy::Strict)
@@ -154,7 +155,7 @@ impl Account {
         false
     }
 
-    /// Whether so much can ever be used without a pause: behind a beginning, and a way to it that takes as much.
+    /// Tells if that much can ever be used without a pause, after a beginning and a way to it that takes as much.
     pub fn can_ever(&self, time: Time) -> bool {
         !matches!(self.policy, Policy::Sporadic | Policy::Strict)
             || self.sum() >= time + 2 * self.cost

@@ -1,4 +1,4 @@
-//! Many sets of each class: what the admission says of them, and what the oracle sees.
+//! Many sets of each class: the admission's verdicts on them, and the oracle's findings.
 
 use crate::core::{Core, Rules};
 use crate::generate::{self, Class};
@@ -36,7 +36,7 @@ pub struct Counts {
     pub by_bound: u64,
     /// Admitted ones in which something promised was late.
     pub missed: u64,
-    /// Admitted ones in which a budget ended inside a call: its caller's, or what a call may take.
+    /// Admitted ones in which a budget ended inside a call: its caller's, or the call's own limit.
     pub ended: u64,
     /// Admitted ones in which a call waited for budget.
     pub held: u64,
@@ -85,7 +85,7 @@ impl Campaign {
         self.class_told(class, judge::kernel)
     }
 
-    /// Tries a class, the admission being told something else of a set than what it is: an error of the analysis.
+    /// Tries a class with an error of the analysis: `told` gives the admission something else than the set.
     #[must_use]
     pub fn class_told(&self, class: Class, told: impl Fn(&Set) -> Kernel + Sync) -> Counts {
         self.class_judged(class, |set| Verdict::of(set, &told(set)))
@@ -162,7 +162,7 @@ impl Counts {
         self.tight += u64::from(found.worst >= 1_000);
     }
 
-    /// Adds what came of others.
+    /// Adds the counts of others.
     pub fn add(&mut self, other: Self) {
         self.admitted += other.admitted;
         self.by_response += other.by_response;

@@ -1,8 +1,8 @@
-//! A core, played from its first tick to a last one. Of the threads that want to run and have budget the one with the
-//! highest priority runs, of equal ones who came first. Nothing else is decided here.
+//! A core, played from its first tick to a last one. The thread with the highest priority runs, among those that want
+//! to run and have budget. Among equal ones the first to come runs. No other decision is made here.
 //!
 //! Time jumps to the next moment at which anything could change. [`Core::stride`] bounds the jump; with a stride of 1
-//! it is played tick by tick, and a test shows that both see the same.
+//! the core is played tick by tick, and a test shows that both agree.
 
 use crate::account::Account;
 use crate::set::{Op, Pattern, Policy, Promise, Set, Time};
@@ -18,7 +18,7 @@ const NEVER: Time = Time::MAX;
 /// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Its job is done, or nobody asks it.
+    /// Its job is done, or it is not asked.
     Idle,
     /// It wants to run.
     Ready,
@@ -55,14 +55,14 @@ struct Player {
     held: bool,
     /// It wanted to run, and had no budget.
     starved: bool,
-    /// A driver: whose work it does, if anybody's, and at which priority.
+    /// A driver: the client that it works for, if any, and the priority.
     client: Option<u8>,
     serves: u8,
     /// A driver: work for an interrupt that it has not taken up.
     pending: Time,
     /// It has to enter the kernel yet.
     comes: bool,
-    /// Where it queues: for which server or driver, at which priority, since when, for how much work.
+    /// Its queue: the server or driver, the priority, the time since when, and the amount of work.
     queue: Option<(Place, u8, u64, Time)>,
 }
 
@@ -122,7 +122,7 @@ pub struct Rules {
     pub reserves: bool,
     /// A call that takes longer than its `longest` is ended.
     pub caps: bool,
-    /// A driver works at the base priority of who asked, not at that of the server from which it was asked.
+    /// A driver works at the base priority of its client, not at that of the server from which it was asked.
     pub own_priority: bool,
 }
 
@@ -146,7 +146,7 @@ pub struct Core {
     turns: u64,
     now: Time,
     running: Option<usize>,
-    /// Time that interrupts have yet to take of the core, on nobody's account.
+    /// Time that interrupts have yet to take of the core; no account pays it.
     taken: Time,
     /// The next doorbell.
     bell: Time,
@@ -173,7 +173,7 @@ impl Default for Core {
 }
 
 impl Core {
-    /// Plays a set whose jobs come by such patterns until `end`, or until a promised job is late.
+    /// Plays a set until `end`, or until a promised job is late; jobs come by these patterns.
     pub fn play(
         &mut self,
         set: &Set,
@@ -284,7 +284,7 @@ impl Core {
         (player.state, player.cost) = (state, 0);
     }
 
-    /// A thread stops wanting what it can use, or is about to have used it up.
+    /// Handles the end of a piece: the thread cannot use the rest, or is about to have used it up.
     fn end_of_piece(&mut self, n: usize) {
         let player = &self.players[n];
         let since = player.account.usable_at();
@@ -307,7 +307,7 @@ impl Core {
         }
     }
 
-    /// Puts the right one on the processor, and lets it do what takes no time.
+    /// Puts the right thread on the processor, and lets it take the steps that take no time.
     fn choose(&mut self, set: &Set) {
         loop {
             let best = self.best(set);
@@ -357,14 +357,14 @@ impl Core {
         }
     }
 
-    /// Whether an answer or the end of a job is next: these are done before anything else that happens now, since what
-    /// they take is in the time before.
+    /// Tells if an answer or the end of a job is next. These come before all other events of this moment, since their
+    /// work is in the time before.
     fn is_done(&self, n: usize, set: &Set) -> bool {
         let (job, next) = (&set.threads[n].job, self.players[n].next);
         next > 0 && job.get(next).is_none_or(|op| *op == Op::Answer)
     }
 
-    /// Whether somebody else comes first now.
+    /// True if another thread comes first now.
     fn is_overtaken(&self, n: usize, set: &Set) -> bool {
         let rank = |n: usize| (self.priority(n, set), NEVER - self.players[n].turn);
         let comes = |other: &usize| {
@@ -473,7 +473,7 @@ impl Core {
         }
     }
 
-    /// Whether a call that waited for its server can begin. If not, it is made again when there is budget for it.
+    /// Tells if a call that waited for its server can begin. If not, it is made again when there is budget for it.
     fn has_time_for(&mut self, n: usize, server: u8, set: &Set) -> bool {
         let player = &mut self.players[n];
         let longest = set.servers[usize::from(server)].longest.filter(|_| self.rules.reserves);
@@ -516,7 +516,7 @@ impl Core {
         }
     }
 
-    /// A driver goes on with what there is to do.
+    /// Lets a driver go on with its work.
     fn take_up(&mut self, driver: usize, set: &Set) {
         let was_idle = self.players[driver].state == State::Idle;
         if let Some(client) = self.first(Place::Driver(driver as u8)) {

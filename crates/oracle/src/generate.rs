@@ -27,7 +27,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All, with what they are called.
+    /// All classes, with their names.
     pub const ALL: [(Self, &str); 8] = [
         (Self::Independent, "independent"),
         (Self::Direct, "direct"),
@@ -39,7 +39,7 @@ impl Class {
         (Self::Overhead, "overhead"),
     ];
 
-    /// Whether its threads call servers.
+    /// True if its threads call servers.
     #[must_use]
     pub const fn has_servers(self) -> bool {
         matches!(self, Self::Calls | Self::Nested | Self::Inside)
@@ -54,7 +54,7 @@ pub const TICK: Time = 10_000;
 pub fn set(class: Class, random: &mut Random) -> Set {
     let mut features = Features::of(class, random);
     if class == Class::Overhead && random.percent(50) {
-        // A class of its own for each would be too many: what else there is comes here with the kernel's work.
+        // A class for each combination would be too many: the other features come here with the kernel's work.
         let other = Class::ALL[random.between(1, 6) as usize].0;
         features = Features { overhead: true, ..Features::of(other, random) };
     }
@@ -197,7 +197,7 @@ impl Maker<'_> {
         let interrupts = !own && self.random.percent(if overhead { 60 } else { 20 });
         let entries = 2 * self.set.entry / TICK;
         let (least, most) = if overhead { (entries, entries + 1) } else { (1, 3) };
-        // One with a context of a thread's is asked in the same way, and works at its own priority.
+        // A driver with a thread's context is asked like any other, and works at its own priority.
         let policy = if own { Policy::Sporadic } else { Policy::Pibs(share as u32 * 10_000) };
         let calls = self.features.inside && !own && self.random.percent(10);
         let job = if calls { vec![Op::Call(0), Op::Run(TICK), Op::Answer] } else { Vec::new() };
@@ -305,8 +305,8 @@ impl Maker<'_> {
         job.push(Op::Answer);
     }
 
-    /// Each server is as high as the highest that calls it, directly or through others. What it says of how long it
-    /// takes is right for all that keep to their budgets.
+    /// Makes each server as high as the highest thread that calls it, directly or through others. Its stated length
+    /// is right for all threads that keep to their budgets.
     fn ceilings(&mut self) {
         let Set { threads, servers, .. } = &mut self.set;
         for thread in threads.iter() {

@@ -41,7 +41,7 @@ impl Verdict {
         Self { by_response, by_bound, promises }
     }
 
-    /// Whether a test admits it.
+    /// True if a test admits it.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         self.by_response || self.by_bound
@@ -67,7 +67,7 @@ pub fn kernel(set: &Set) -> Kernel {
             Some(n),
         );
         kernel.contexts.push(context(n, thread));
-        // Where an entry takes no time, interrupts take none of others.
+        // Where an entry takes no time, interrupts take no time of others.
         if thread.interrupt > 0 && set.entry > 0 {
             let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
             let device = Driven::Device(0);

@@ -1,5 +1,4 @@
-//! An oracle for admission: it plays what a core does, as the papers say it, and knows nothing of how the kernel
-//! does it or what the analysis thinks of it.
+//! An oracle for admission: it plays a core by the papers, and knows nothing of the kernel's code or of the analysis.
 mod account;
 mod campaign;
 mod core;

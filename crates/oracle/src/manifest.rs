@@ -32,12 +32,12 @@ pub struct Text<'a> {
     pub set: &'a Set,
     /// Beginning of all names.
     pub prefix: &'a str,
-    /// Further lines of each program, threads' before servers'; of those without any there are none.
+    /// Further lines of each program, threads' before servers'. A program without an entry gets no lines.
     pub programs: &'a [String],
 }
 
 impl<'a> Text<'a> {
-    /// Only what the set says.
+    /// Takes only the lines of the set itself.
     #[must_use]
     pub const fn of(set: &'a Set) -> Self {
         Self { set, prefix: "", programs: &[] }
@@ -75,7 +75,7 @@ impl Display for Text<'_> {
         self.contexts(f)?;
         let called =
             |n: &usize| kernel.programs.iter().flat_map(|p| &p.calls).any(|c| c.endpoint == *n);
-        // A server that nobody calls is left out: without a context it would never begin.
+        // A server without callers is left out: without a context it would never begin.
         let needed = |n: usize| n >= self.set.servers.len() || called(&n);
         for (_, endpoint) in kernel.endpoints.iter().enumerate().filter(|(n, _)| needed(*n)) {
             writeln!(f, "[[endpoint]]\nname = \"{prefix}{}\"\nsandbox = \"rt\"", endpoint.name)?;

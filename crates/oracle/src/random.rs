@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in each run.
+//! Numbers that look random and repeat in each run.
 
 use bulkhead_random::SplitMix64;
 

@@ -1,5 +1,5 @@
-//! Patterns of releases that hurt: who is late with all released at once may be later if somebody entered a server
-//! just before. Hill climbing on how near a promised thread comes to its period.
+//! Patterns of releases that hurt. A thread that is late when all are released at once may be later if another
+//! entered a server just before. Hill climbing makes a promised thread come as near to its period as it can.
 
 use crate::core::{Core, Seen};
 use crate::generate::TICK;
@@ -11,7 +11,7 @@ use crate::set::{Pattern, Promise, Set, Time};
 pub struct Found {
     /// The worst patterns.
     pub patterns: Vec<Pattern>,
-    /// How much of what was promised the worst one took, in thousandths.
+    /// Time that the worst job took, in thousandths of its promise.
     pub worst: u64,
     /// The late thread, and the release of its job.
     pub missed: Option<(usize, Time)>,
@@ -74,7 +74,7 @@ fn horizon(set: &Set, patterns: &[Pattern]) -> Time {
     last + 3 * set.threads.iter().map(|t| t.period).max().unwrap_or(TICK)
 }
 
-/// How much of what was promised the worst one took, in thousandths.
+/// Returns the time that the worst job took, in thousandths of its promise.
 fn nearness(promises: &[Promise], seen: &Seen) -> u64 {
     let share = |took: Time, promised: Time| {
         if promised < Time::MAX { took * 1_000 / promised.max(1) } else { 0 }

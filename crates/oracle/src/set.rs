@@ -1,6 +1,6 @@
-//! Work of a core, in words that neither the manifest nor the scheduler knows: threads with budgets, passive
-//! servers that they call, drivers that they ask. Made by [`crate::generate`], played by [`crate::Core`], and turned
-//! into a manifest's plan by [`crate::judge`].
+//! Work of a core, in words that neither the manifest nor the scheduler knows. It consists of threads with budgets,
+//! passive servers that they call, and drivers that they ask. [`crate::generate`] makes it, [`crate::Core`] plays it,
+//! and [`crate::judge`] turns it into a manifest's plan.
 
 /// Nanoseconds, one of them being a tick.
 pub type Time = u64;
@@ -38,7 +38,7 @@ pub enum Op {
 pub struct Thread {
     /// How its budget comes back.
     pub policy: Policy,
-    /// C: what it is to get in each period, without the kernel's work for it.
+    /// C: time that it gets in each period, without the kernel's work for it.
     pub budget: Time,
     /// T. Its jobs are at least so far apart.
     pub period: Time,
@@ -56,7 +56,7 @@ pub struct Thread {
     pub job: Vec<Op>,
     /// It is a driver: it works for those that ask it.
     pub serves: bool,
-    /// A driver's work for an interrupt, at most once in a period; 0: its device interrupts nobody.
+    /// A driver's work for an interrupt, at most once in a period; 0: its device sends no interrupts.
     pub interrupt: Time,
 }
 
@@ -64,7 +64,7 @@ impl Thread {
     /// Longest list of refills that is played.
     pub const MOST_REFILLS: usize = 16;
 
-    /// Whether it waits for a driver, or for anything else but servers, in its job.
+    /// True if it waits for a driver, or for anything else but servers, in its job.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.job.iter().any(|op| matches!(op, Op::Ask(..) | Op::Sleep(_)))
@@ -89,9 +89,10 @@ pub struct Set {
     pub servers: Vec<Server>,
     /// Time of the kernel when a thread begins to use a refill, charged to it.
     pub overhead: Time,
-    /// Time of the kernel for an interrupt, charged to nobody: who runs has it later.
+    /// Time of the kernel for an interrupt, which no account pays: the running thread is delayed by it.
     pub entry: Time,
-    /// Doorbells of somebody else's right over the core's life: how far they are apart, and how long each takes.
+    /// Doorbells of another sandbox's right over the core's life: the time between them, and the time that each
+    /// takes.
     pub doorbell: Option<(Time, Time)>,
 }
 

@@ -1,5 +1,5 @@
-//! Sets by hand, at the edges of what is admitted: what the admission promises is what the oracle sees, and one tick
-//! more is refused.
+//! Sets by hand, at the edge of admission: the oracle sees the times that the admission promises, and one tick more
+//! is refused.
 
 use bulkhead_oracle::{
     Core, Found, Op, Policy, Random, Rules, Server, Set, TICK, Thread, Time, judge, search,
@@ -42,7 +42,7 @@ fn server(priority: u8, longest: Time) -> Server {
     Server { priority, longest: Some(longest * TICK) }
 }
 
-/// Whether a set is admitted by response times, and what comes of it. What is admitted is in time.
+/// Tries a set: its admission by response times, the verdict, and the oracle's finding. An admitted set is in time.
 fn tried(set: &Set) -> (bool, judge::Verdict, Found) {
     let verdict = judge::Verdict::of(set, &judge::kernel(set));
     let mut core = Core::default();
@@ -66,7 +66,7 @@ fn harmonic_periods_fill_the_core() {
     assert!(!tried(&set(9)).0);
 }
 
-/// A server within another one, whose limits are all of a budget and what another one's period leaves.
+/// A server within another one, with limits that use all of a budget and the rest of another one's period.
 fn nested(period: Time, budget: Time, overhead: Time) -> Set {
     let job = vec![
         Op::Call(0),

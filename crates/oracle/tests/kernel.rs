@@ -1,5 +1,5 @@
-//! The kernel itself, on a machine of bytes, plays the oracle's sets: each answer comes when the oracle says, and
-//! within what the admission promises. Programs do what their jobs say; the kernel's own code decides the rest.
+//! The kernel itself plays the oracle's sets on a machine of bytes. Each answer comes when the oracle says, and as
+//! early as the admission promises. Programs take the steps of their jobs; the kernel's own code decides the rest.
 
 use bulkhead_kernel_fake::kernel::abi::{Kind, Policy as Given, label};
 use bulkhead_kernel_fake::kernel::host::Odd;
@@ -18,14 +18,14 @@ const START: Time = 1_000_000;
 /// So many steps that take no time are too many.
 const STUCK: u32 = 1_000;
 
-/// Who may run.
+/// A thread that may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Thread(usize),
     Server(usize),
 }
 
-/// Where a thread is in its job, whoever works for it.
+/// Place in a thread's job, whether it or a server works at it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     next: usize,
@@ -37,7 +37,7 @@ struct Place {
     busy: bool,
 }
 
-/// Where somebody was before its last call: from there it goes on if the kernel has it call again, at once or later.
+/// State of a thread before its last call: it goes on from there if the kernel has it call again, at once or later.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     ip: u64,
@@ -55,7 +55,7 @@ struct System<'a> {
     /// Endpoints of servers, and of drivers by their threads' numbers.
     endpoints: Vec<u32>,
     drivers: Vec<u32>,
-    /// For whom a server works.
+    /// Threads that the servers work for.
     clients: Vec<Option<usize>>,
     places: Vec<Place>,
     /// One for each thread, and for each server behind them.
@@ -191,7 +191,7 @@ impl<'a> System<'a> {
                     _ => self.slices.push((client, now - START, until - START)),
                 }
             }
-            // What takes no time is done in the last tick before it.
+            // Work that takes no time is done in the last tick before it.
             if self.places[client].rest == 0 {
                 self.world.machine.time = until;
             } else {
@@ -200,7 +200,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Whose job somebody works at, with what came to begin it.
+    /// Returns the thread with the job that this role works at, and takes the message that began the work.
     fn client(&mut self, role: Role) -> usize {
         match role {
             Role::Server(s) => {
@@ -236,7 +236,7 @@ impl<'a> System<'a> {
         self.world.machine.get(made.at).registers.ip::<Odd>()
     }
 
-    /// Whether who runs has to make its last call again.
+    /// True if the running thread has to make its last call again.
     fn again(&mut self, role: Role) -> bool {
         let (n, made) = self.made(role);
         let ip = self.ip(made);
@@ -310,7 +310,7 @@ impl<'a> System<'a> {
     }
 }
 
-/// Who is first of two things at the same moment is nobody's to say: lets no two be.
+/// Moves events apart: the order of two events at one moment is undefined.
 fn apart(set: &mut Set) {
     for (n, thread) in set.threads.iter_mut().enumerate() {
         for (at, op) in thread.job.iter_mut().enumerate() {
@@ -321,7 +321,7 @@ fn apart(set: &mut Set) {
     }
 }
 
-/// Sets of a class that the kernel plays; how many see the same as the oracle.
+/// Plays sets of a class on the kernel; returns how many agree with the oracle, and how many were played.
 fn compare(class: Class, sets: u64, rules: Rules) -> (u64, u64) {
     let campaign = Campaign { seed: 16, admitted: sets, patterns: 8, rules, threads: 1 };
     let mut core = Core::default();
@@ -334,7 +334,7 @@ fn compare(class: Class, sets: u64, rules: Rules) -> (u64, u64) {
         // Interrupts are another test's.
         set.threads.iter_mut().for_each(|thread| thread.interrupt = 0);
         let verdict = judge::Verdict::of(&set, &judge::kernel(&set));
-        // Who is first of two that come at the same moment at one priority is nobody's to say.
+        // The order of two threads that come at one moment at one priority is undefined.
         let levels: Vec<u8> = set
             .threads
             .iter()
@@ -347,7 +347,7 @@ fn compare(class: Class, sets: u64, rules: Rules) -> (u64, u64) {
         }
         core.slices = None;
         let mut found = search(&mut core, &set, &verdict.promises, &mut random, 8);
-        // Whose call takes too long is stopped there, and ended by the oracle: a handler's work.
+        // The kernel stops a call that takes too long, the oracle ends it: a handler's work.
         if found.overran {
             continue;
         }
@@ -378,7 +378,7 @@ fn compare(class: Class, sets: u64, rules: Rules) -> (u64, u64) {
     (same, played)
 }
 
-/// Plays sets of each class: all but five in a thousand are the same.
+/// Plays sets of each class: at most five in a thousand differ.
 fn all(rules: Rules) {
     let (mut same, mut played) = (0, 0);
     for (class, _) in Class::ALL.into_iter().filter(|(class, _)| *class != Class::Overhead) {

@@ -1,4 +1,4 @@
-//! The oracle against what the papers' figures show, worked out by hand where a figure has no text.
+//! The oracle against the papers' figures, worked out by hand where a figure has no text.
 
 use bulkhead_oracle::{Core, Op, Pattern, Policy, Promise, Server, Set, Thread, Time};
 
@@ -22,7 +22,7 @@ fn driver(share: u32, period: Time) -> Thread {
     Thread { policy: Policy::Pibs(share), serves: true, ..thread(0, period, 0, &[]) }
 }
 
-/// Who ran when, each thread's jobs beginning at its time.
+/// Returns the slices of time, with each thread's jobs beginning at its start.
 fn slices(
     threads: Vec<Thread>,
     servers: &[Server],
@@ -77,7 +77,7 @@ fn an_io_vcpu_comes_again_when_its_share_allows() {
     assert_eq!(of(2, &slices), [(28, 30), (78, 80)]);
 }
 
-/// It works at the priority of who asked: above who is between that and its own.
+/// It works at its client's priority: above the threads between that and its own.
 #[test]
 fn a_driver_has_the_priority_of_who_asked() {
     let asks = thread(10, 100, 3, &[Op::Run(1), Op::Ask(2, 2)]);
@@ -86,7 +86,8 @@ fn a_driver_has_the_priority_of_who_asked() {
     assert_eq!(slices, [(1, 0, 5), (0, 5, 6), (2, 6, 8), (1, 8, 53)]);
 }
 
-/// EuroSys 2018, section 3.5: the server's work is its caller's, at the ceiling; who is between waits for the answer.
+/// EuroSys 2018, section 3.5: the server's work is its caller's, at the ceiling; a thread between them waits for the
+/// answer.
 #[test]
 fn a_request_runs_at_its_servers_ceiling() {
     let server = Server { priority: 3, longest: None };

@@ -1,5 +1,5 @@
-//! An admission that does not know of something admits sets that are late, and the oracle sees it: each test leaves one
-//! thing out of what the analysis is told.
+//! An admission with a gap admits sets that are late, and the oracle sees it. Each test leaves one thing out of the
+//! analysis' input.
 
 use bulkhead_oracle::{
     Campaign, Class, Counts, Policy as Given, Promise, Rules, Set, TICK, Time, judge,
@@ -28,7 +28,7 @@ fn budget(kernel: &mut Kernel, n: usize, with: impl Fn(u64, u64) -> (u64, u64)) 
     }
 }
 
-/// With nothing left out nothing is late, so what the other tests see comes from what they leave out.
+/// With nothing left out no set is late, so the findings of the other tests come from their gaps.
 #[test]
 fn nothing_left_out() {
     for (class, _) in Class::ALL {
@@ -108,7 +108,7 @@ fn that_a_budget_is_strict() {
 
 #[test]
 fn who_calls() {
-    // Nobody whose priority is below another's calls.
+    // No thread with a priority below another's makes calls.
     let change = |set: &Set, k: &mut Kernel| {
         for n in 0..set.threads.len() {
             if !set.threads[n].guaranteed {
@@ -139,8 +139,8 @@ fn what_servers_call() {
     assert!(late(Class::Nested, Rules::KERNEL, change).missed > 5);
 }
 
-/// The kernel's rules are needed: where a call begins without budget for all of it, or takes longer than it says, or a
-/// driver works at the ceiling from which it is asked, sets are late that are admitted.
+/// The kernel's rules are needed: without each, admitted sets are late. The rules: a call begins only with budget for
+/// all of it, it ends at its limit, and a driver does not work at the ceiling from which it is asked.
 #[test]
 fn what_the_kernel_does() {
     let without: [(Rules, Class); 3] = [
@@ -241,7 +241,7 @@ fn doorbells() {
     assert!(counts.missed > 5);
 }
 
-/// An entry is no activation, whose time is another one.
+/// An entry is no activation: its time is another one.
 #[test]
 fn how_long_an_entry_takes() {
     let campaign = Campaign { admitted: 4_000, ..campaign(Rules::KERNEL) };

@@ -1,10 +1,10 @@
-//! The oracle jumps from one moment at which something changes to the next. Played tick by tick it sees the same.
+//! The oracle jumps from one change to the next. Played tick by tick it comes to equal results.
 
 use bulkhead_oracle::{
     Class, Core, Op, Pattern, Policy, Promise, Random, Rules, Set, TICK, Time, set,
 };
 
-/// The same with times of a few ticks, so that each can be played.
+/// Turns a set into one with times of a few ticks, so that each tick can be played.
 fn in_ticks(mut set: Set) -> Set {
     set.overhead /= TICK;
     set.entry /= TICK;

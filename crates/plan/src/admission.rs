@@ -90,8 +90,8 @@ impl<'a> Analysis<'a> {
         self.priorities[context]
     }
 
-    /// Returns the lowest and the highest priority of the passive threads that a call of an endpoint can reach;
-    /// `None` if only threads with contexts of their own serve it.
+    /// Returns the lowest and the highest priority of the passive threads that a call of an endpoint can reach.
+    /// `None`: only threads with contexts of their own serve it.
     #[must_use]
     pub fn reach(&self, endpoint: usize) -> Option<(u8, u8)> {
         self.calls.reach(endpoint)

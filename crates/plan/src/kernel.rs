@@ -9,8 +9,8 @@ pub use bulkhead_sched::call_needs;
 use std::path::PathBuf;
 
 /// Time that the kernel spends on an activation of a context, in nanoseconds. Admission counts it, and the kernel
-/// charges it; no other place states a number. It is the sum of the kernel's own goals for a timer interrupt that
-/// replenishes (320) and two switches (320 each), rounded up; the kernel's benchmarks measure these.
+/// charges it; no other place states a number. It is the sum of the kernel's own goals, rounded up: a timer interrupt
+/// that replenishes (320) and two switches (320 each). The kernel's benchmarks measure these.
 pub const OVERHEAD: u64 = 1_000;
 
 /// Longest entry of an interrupt or a channel's doorbell into the kernel, in nanoseconds, with the monitor's work for
@@ -22,8 +22,8 @@ pub const ENTRY: u64 = 3_000;
 /// Most slots of a capability space; a power of two. A capability's address has 16 bits for each of two levels.
 pub const SLOTS: std::ops::RangeInclusive<u32> = 16..=1 << 16;
 
-/// Places for the objects and pages that an image's kernel begins with, as a power of two: the slots of the node in
-/// which they are made.
+/// Places for the objects and pages that an image's kernel begins with, as a power of two. They are slots of the node
+/// in which these are made.
 pub const PLACE_BITS: u8 = 14;
 
 /// A kernel and its programs.

@@ -1,10 +1,10 @@
-//! Where what lies in the two sections of a channel of kind `virtio`. The C header of the driver's side
-//! (`linux/module/layout.h`) has these numbers from a test.
+//! Layout of the two sections of a channel of kind `virtio`. A test compares it with the C header of the driver's
+//! side (`linux/module/layout.h`).
 //!
 //! | driver's section | device's section | |
 //! |---|---|---|
-//! | [`HELLO`], [`ARMED`] | the same | as in every channel ([`bulkhead_channel::layout`]) |
-//! | [`STATUS`], [`ACCEPTED`], [`SIZES`] | [`DEVICE`], [`OFFERED`], [`CONFIG_WORD`], [`SIZES`], [`CONFIG`] | what a device's registers would have |
+//! | [`HELLO`], [`ARMED`] | [`HELLO`], [`ARMED`] | as in every channel ([`bulkhead_channel::layout`]) |
+//! | [`STATUS`], [`ACCEPTED`], [`SIZES`] | [`DEVICE`], [`OFFERED`], [`CONFIG_WORD`], [`SIZES`], [`CONFIG`] | registers of an ordinary device |
 //! | [`desc`], [`avail`] of each queue | [`used`] of each queue | a split virtqueue (virtio 1.2, 2.7), each part with its writer |
 //! | from [`POOL`] on buffers that the device reads | from [`POOL`] on buffers that the device writes | the driver allocates both |
 //!
@@ -23,7 +23,8 @@ pub const OFFERED: usize = 520;
 pub const ACCEPTED: usize = 520;
 /// Device's section: bytes of its configuration, and in the upper half a number that changes with it.
 pub const CONFIG_WORD: usize = 528;
-/// Sizes of the queues, 16 bits each: device's section the offered, driver's section the used ones, 0 for none.
+/// Sizes of the queues, 16 bits each. The device's section has the offered, the driver's section the used ones; 0: no
+/// queue.
 pub const SIZES: usize = 536;
 /// Device's section: configuration.
 pub const CONFIG: usize = 768;
@@ -34,7 +35,7 @@ pub const CONFIG_LEN: usize = 256;
 pub const QUEUES: usize = 4;
 /// Descriptors of a queue, at most.
 pub const NUM: usize = 256;
-/// Where the driver allocates buffers.
+/// First offset at which the driver allocates buffers.
 pub const POOL: usize = PAGE * (1 + 2 * QUEUES);
 
 const PAGE: usize = 4096;
@@ -45,13 +46,13 @@ pub const fn desc(queue: usize) -> usize {
     PAGE * (1 + 2 * queue)
 }
 
-/// Driver's section: what is available of a queue.
+/// Driver's section: offset of a queue's available ring.
 #[must_use]
 pub const fn avail(queue: usize) -> usize {
     PAGE * (2 + 2 * queue)
 }
 
-/// Device's section: what was used of a queue.
+/// Device's section: offset of a queue's used ring.
 #[must_use]
 pub const fn used(queue: usize) -> usize {
     PAGE * (1 + queue)

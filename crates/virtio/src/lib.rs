@@ -1,9 +1,9 @@
-//! The device side of a virtio device whose driver is in another sandbox: portable, without `unsafe`, over a
-//! channel's memory. The driver's side of a Linux is its stock driver and our module (`linux/module`).
+//! The device side of a virtio device with its driver in another sandbox: portable, without `unsafe`, over a
+//! channel's memory. On a Linux the driver's side is its stock driver and our module (`linux/module`).
 //!
-//! Everything of the driver's is a claim: each word is read once, checked, and used. No call loops over what the
-//! driver wrote. A driver that writes what cannot be has its session ended, is told of once ([`News::Corrupted`])
-//! and begins another one when it resets its device.
+//! Every word of the driver is a claim: it is read once, checked, and used. The driver's words bound no loop. A
+//! driver that writes something impossible has its session ended and is reported once ([`News::Corrupted`]). It
+//! begins another session when it resets its device.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ use bulkhead_channel::page::{Hello, Phase, following};
 use bulkhead_channel::{Bytes, Memory, Misfit, Word};
 use layout::*;
 
-/// What a device is.
+/// Description of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// Its kind (virtio 1.2, 5): 1 a network card, 3 a console.
@@ -30,14 +30,14 @@ pub struct Offer<'a> {
     pub queues: &'a [u16],
 }
 
-/// What became of the driver.
+/// News of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
     /// It is ready, with these features.
     Begun(u64),
-    /// It has left, or begins anew: what was given to it is gone.
+    /// It has left, or begins anew: the buffers given to it are gone.
     Lost,
-    /// It wrote what cannot be.
+    /// It wrote something impossible.
     Corrupted,
 }
 
@@ -52,7 +52,7 @@ pub struct Device<M: Memory> {
     features: u64,
     sizes: u64,
     epoch: u32,
-    /// The driver's epoch that it answers; 0: none.
+    /// The driver's epoch that it answers; 0: it answers no epoch.
     driver: u32,
     stage: Stage,
     /// Sessions that have begun: their chains carry the number.
@@ -78,7 +78,7 @@ struct Words<M: Memory> {
 }
 
 impl<M: Memory> Device<M> {
-    /// Says what the device is, and begins to wait for a driver. `mine` is the device's section, `theirs` the
+    /// Writes the device's description, and begins to wait for a driver. `mine` is the device's section, `theirs` the
     /// driver's, each of `section` bytes.
     ///
     /// # Errors
@@ -133,8 +133,8 @@ impl<M: Memory> Device<M> {
         Ok(device)
     }
 
-    /// Whether the driver came, went or begins anew. To be asked before each round of work: a queue of an older
-    /// session gives garbage.
+    /// Tells if the driver came, went or begins anew. Called before each round of work: a queue of an older session
+    /// gives garbage.
     pub fn attend(&mut self) -> Option<News> {
         let here = self.here();
         if self.driver != 0 && here != Some(self.driver) {

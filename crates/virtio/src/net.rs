@@ -1,10 +1,10 @@
-//! What a network card's device side says and reads (virtio 1.2, 5.1).
+//! Constants and headers of a network card's device side (virtio 1.2, 5.1).
 
 /// Kind of device.
 pub const DEVICE: u32 = 1;
-/// Queue of what the driver receives.
+/// Queue on which the driver receives.
 pub const RECEIVE: usize = 0;
-/// Queue of what the driver sends.
+/// Queue on which the driver sends.
 pub const SEND: usize = 1;
 
 /// Bytes before each packet.
@@ -12,8 +12,8 @@ pub const HEADER: usize = 12;
 /// In it: over how many chains a packet goes that the driver receives, 16 bits.
 pub const BUFFERS: usize = 10;
 
-/// Features: packets come and go with checksums to be filled in, and as large ones to be cut up (IPv4, IPv6); an
-/// address; packets go over several chains.
+/// Features. Packets come and go with checksums to be filled in, and as large ones to be cut up (IPv4, IPv6). The
+/// others: an address; packets go over several chains.
 pub const CSUM: u64 = 1 << 0;
 /// See [`CSUM`].
 pub const GUEST_CSUM: u64 = 1 << 1;
@@ -33,13 +33,13 @@ pub const MRG_RXBUF: u64 = 1 << 15;
 /// The largest packet with its header.
 pub const LARGEST: usize = HEADER + 14 + 65_535;
 
-/// Where a packet's IP header ends at the earliest, behind Ethernet's.
+/// Least offset of an IP header's end, behind Ethernet's.
 pub const IP_END: u16 = 14 + 20;
 
-/// What a kernel may be given of a header (virtio 1.2, 5.1.6) that somebody else wrote. Kernels see to it that what it
-/// speaks of lies within the packet. Linux 6.1 does not see to it that a checksum's sum begins in what is left of the
-/// packet once its Ethernet header is taken off, and complains of itself when it sends that on. Such a header says
-/// nothing any more: the packet is as one from any network. `linux/module` does the same.
+/// Returns a foreign packet's header (virtio 1.2, 5.1.6) as a kernel may be given it. Kernels check that its offsets
+/// lie within the packet. But Linux 6.1 does not check that a checksum's sum begins behind the Ethernet header, and
+/// logs an error of its own when it sends that on. Such a header is emptied: the packet is then like one from any
+/// network. `linux/module` does so, too.
 #[must_use]
 pub const fn harmless(header: [u8; HEADER]) -> [u8; HEADER] {
     const NEEDS_CSUM: u8 = 1;

@@ -1,20 +1,20 @@
-//! A split virtqueue (virtio 1.2, 2.7) as the device has it: of what is available it takes chains, and says which
-//! it has used. Neither side suppresses the other's notifications in the rings: who sleeps says so by its armed
-//! word, as in every channel.
+//! A split virtqueue (virtio 1.2, 2.7) on the device's side: it takes available chains, and says which it has used.
+//! Neither side suppresses the other's notifications in the rings. A side that sleeps says so by its armed word, as
+//! in every channel.
 
 use crate::layout::*;
 use bulkhead_channel::{Bytes, Memory, Word};
 
-/// The driver wrote what cannot be.
+/// The driver wrote something impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupted;
 
 /// Bytes of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where they begin, from the section's beginning on.
+    /// Offset of the first byte, from the section's beginning.
     pub at: usize,
-    /// How many.
+    /// Number of bytes.
     pub len: usize,
 }
 
@@ -25,12 +25,12 @@ impl Part {
 /// Buffers that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chain {
-    /// Of which session: heads of another one are other chains.
+    /// Number of its session: heads of another session are other chains.
     session: u64,
     head: u16,
-    /// What the device reads, in the driver's section.
+    /// Part that the device reads, in the driver's section.
     pub reads: Part,
-    /// What it may write, in its own.
+    /// Part that it may write, in its own section.
     pub writes: Part,
 }
 
@@ -105,7 +105,7 @@ impl<M: Memory> Queue<M> {
         Ok(Some(chain))
     }
 
-    /// Whether there is none; what cannot be counts as one.
+    /// True if there is no chain; an impossible index counts as one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         (self.available.acquire() >> 16) as u16 == self.taken
@@ -116,8 +116,8 @@ impl<M: Memory> Queue<M> {
         self.taken = self.taken.wrapping_sub(count);
     }
 
-    /// Has used a chain, with so many bytes written. The driver sees it after [`Queue::tell`]. One of an older
-    /// session is nobody's, and ignored.
+    /// Returns a used chain, with that many bytes written. The driver sees it after [`Queue::tell`]. A chain of an
+    /// older session is ignored.
     pub fn used(&mut self, chain: &Chain, written: usize) {
         if chain.session != self.session {
             return;
@@ -171,7 +171,7 @@ impl<M: Memory> Queue<M> {
         Ok(Descriptor { at, len: len as usize, flags: half(12), next: half(14) })
     }
 
-    /// Where its bytes are in the section that begins there, if they are all buffers of it.
+    /// Returns the part of a descriptor's bytes in the section that begins there, if they are all buffers of it.
     fn inside(&self, one: &Descriptor, begins: usize) -> Result<Part, Corrupted> {
         let at = usize::try_from(one.at).ok().and_then(|at| at.checked_sub(begins));
         let at = at.filter(|at| *at >= POOL).ok_or(Corrupted)?;

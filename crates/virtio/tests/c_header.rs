@@ -7,7 +7,7 @@ use bulkhead_virtio::layout::*;
 use bulkhead_virtio::net::IP_END;
 use std::fmt::Write;
 
-/// Where a queue's part lies.
+/// Function that gives the offset of a queue's part.
 type Place = fn(usize) -> usize;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../linux/module/layout.h");
@@ -58,7 +58,7 @@ fn header() -> String {
     out
 }
 
-/// Where the capability that tells which channel it is says how its receiver is woken, where it does.
+/// Place in a channel's capability that says how the receiver is woken.
 const CAP_NOTIFY: u64 = 0x30;
 
 #[test]

@@ -1,5 +1,5 @@
-//! What reading and writing a mailbox of 256 bytes costs above copying them: one thread,
-//! in cycles of the time-stamp counter, so that nobody's cache misses are in it.
+//! Cost of reading and writing a mailbox of 256 bytes beyond copying them. It takes one thread, in cycles of the
+//! time-stamp counter, so that the other end's cache misses are not in it.
 
 use crate::quantile;
 use bulkhead_channel::mailbox::{Reader, Writer};
@@ -32,7 +32,7 @@ fn region(bytes: usize) -> Mapping<'static> {
     let words = vec![0u64; bytes.div_ceil(8) + 512].leak();
     let skip = words.as_ptr().align_offset(4096);
     let base = NonNull::from(&mut words[skip..]).cast();
-    // SAFETY: leaked, so it lasts; nobody else has a pointer to it; all of it is writable.
+    // SAFETY: leaked, so it lasts; no other pointer to it exists; all of it is writable.
     unsafe { Mapping::new(base, bytes) }.expect("aligned")
 }
 

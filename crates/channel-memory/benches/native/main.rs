@@ -1,12 +1,11 @@
-//! Channels against the crates that do the same within one process: two threads, the same
-//! messages, capacity and way of waiting; and what a mailbox costs above copying.
+//! Channels against the crates that do their work within one process: two threads, with equal messages, capacity and
+//! way of waiting. A second figure is the cost of a mailbox beyond copying.
 //!
-//! Not with criterion: it measures one thing after the other, and who else uses the
-//! machine meanwhile decides. Here every candidate gets a short turn, round by round, and
-//! is compared within its round. One line a figure: `name unit value baseline judged what`.
-//! Value and baseline are medians over all rounds; `judged` is the lower quartile of the
-//! rounds' ratios, or of their differences: a bound that it exceeds is exceeded in three
-//! quarters of the rounds, which a host that was busy now and then does not explain.
+//! Not with criterion: it measures one thing after the other, and other users of the machine then decide. Here every
+//! candidate gets a short turn, round by round, and is compared within its round. One line a figure: `name unit value
+//! baseline judged what`. Value and baseline are medians over all rounds. `judged` is the lower quartile of the
+//! rounds' ratios, or of their differences. If it exceeds a bound, three quarters of the rounds do, which a host that
+//! was busy now and then does not explain.
 
 mod mail;
 mod peers;
@@ -31,7 +30,7 @@ fn main() {
     mail::measure(if short { 10 } else { 400 });
 }
 
-/// What is compared.
+/// A candidate for comparison.
 struct Candidate {
     name: &'static str,
     ours: bool,
@@ -70,7 +69,7 @@ fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usiz
     // A list for each candidate: its times, by round.
     let mut through = vec![Vec::new(); candidates.len()];
     let mut trip = through.clone();
-    // The same memory in each round: what is new costs page faults.
+    // One memory for all rounds: new memory costs page faults.
     let twice = |c: &Candidate| [(c.make)(capacity), (c.make)(capacity)];
     let mut duplexes: Vec<_> = candidates.iter().map(twice).collect();
     let begun = Instant::now();
@@ -88,7 +87,7 @@ fn both<const W: usize>(size: &str, messages: u64, capacity: usize, rounds: usiz
         let is = move |c: &Candidate| (c.ours, c.in_place, c.batched) == kind;
         candidates.iter().enumerate().filter(move |(_, c)| is(c)).map(|(n, _)| n)
     };
-    // The best of the others is who is so by its median; ours is one.
+    // The best of the others has the best median; ours is one.
     let best = |of: &[Vec<f64>], ours: bool, in_place: bool, batched: bool| {
         let all = of_kind(ours, in_place, batched).map(|n| (n, quantile(&of[n], 0.5)));
         all.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(n, _)| n).expect("one of each")

@@ -1,6 +1,6 @@
-//! The candidates. A message is `W` words; word `n` of message `m` is a function of both,
-//! and who receives adds them all up. By copy the sender has them in a buffer of its own
-//! and the receiver reads them from its own; in place neither has one.
+//! The candidates. A message is `W` words; word `n` of message `m` is a function of both, and the receiver adds them
+//! all up. By copy the sender has them in a buffer of its own and the receiver reads them from its own; in place
+//! neither has one.
 
 use bulkhead_channel::BLOCK;
 use bulkhead_channel::layout::Shape;
@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 /// Messages done before and still to do; how many it did, and their sum.
 pub type Step = Box<Apart<dyn FnMut(u64, u64) -> (u64, u64) + Send>>;
 
-/// What one thread keeps: in cache lines, and pairs of them, that the other one has nothing in.
+/// Data of one thread, in pairs of cache lines that it does not share with the other thread.
 #[repr(align(256))]
 pub struct Apart<T: ?Sized>(pub T);
 
@@ -63,8 +63,7 @@ fn bytes_mut(words: &mut [u64]) -> &mut [u8] {
     unsafe { words.align_to_mut().1 }
 }
 
-/// A message in a buffer of the sender's own. Only its first word changes: to make it is no
-/// part of what is measured.
+/// A message in a buffer of the sender's own. Only its first word changes: making a message is not measured.
 fn own<const W: usize>() -> Apart<[u64; W]> {
     Apart(std::array::from_fn(|n| n as u64))
 }
@@ -88,7 +87,7 @@ fn channel<const W: usize>(capacity: usize) -> Ends<[u64; W]> {
     let shape = Shape::Queue { slots: capacity as u32, size: 8 * W as u32 };
     let len = shape.tx_bytes().expect("a shape");
     let base = memory(len + shape.rx_bytes());
-    // SAFETY: as many bytes are there, leaked, and nobody else has a pointer to them; all of them are writable.
+    // SAFETY: that many bytes are there, leaked, and no other pointer to them exists; all of them are writable.
     let pair = |sends| unsafe {
         Pair::new(base, len, (shape.kind() as u8, shape.message()), sends).expect("fits")
     };

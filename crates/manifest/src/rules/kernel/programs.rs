@@ -193,8 +193,8 @@ pub fn kernel_places(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Lists pages of memory with their places in the manifest: heaps, shared memory (once, and once more for each
-/// program that sees it), and all else of a program.
+/// Lists a program's pages with their places in the manifest. Shared memory counts once, and once more for each
+/// program that sees it.
 fn heaviest(cx: &Context<'_, '_>, parts: &Parts<'_>) -> Vec<(u64, Location, String)> {
     let pages = |text: &str| size::parse(text).unwrap_or(0).div_ceil(PAGE);
     let mut all = Vec::new();
@@ -492,7 +492,7 @@ fn line(cx: &Context<'_, '_>, parts: &Parts<'_>, driven: Driven) -> Option<(u32,
     }
 }
 
-/// A device whose line signals a program.
+/// A device with a line that signals a program.
 pub struct Signalled<'a> {
     /// The program's sandbox.
     pub sandbox: &'a str,
