@@ -73,11 +73,12 @@ fn words(text: &str) -> String {
     format!(" {} ", words.join(" ").to_lowercase())
 }
 
-/// A question may open with any word.
+/// A question may open with any word, and a cell with a sign such as `%`.
 fn opens_badly(text: &str) -> bool {
+    let text = text.trim_start_matches(['"', '(', '*', '_', '“']);
     let words = words(text);
     let first = words.split_whitespace().next().unwrap_or_default();
-    OPENINGS.contains(&first) && !text.ends_with('?')
+    OPENINGS.contains(&first) && text.starts_with(char::is_alphabetic) && !text.ends_with('?')
 }
 
 fn phrase(text: &str) -> Option<&'static str> {
@@ -208,7 +209,7 @@ fn openings_and_phrases_are_words_outside_of_code() {
     for bad in ["Of it.", "whether a", "(None of it)", "What it is: this"] {
         assert!(opens_badly(bad), "{bad}");
     }
-    for good in ["Office", "`None` if", "`a` of", "What is it?", "It is of use."] {
+    for good in ["Office", "`None` if", "`a` of", "% of it", "What is it?", "It is of use."] {
         assert!(!opens_badly(good), "{good}");
     }
     assert_eq!(phrase("It has the\u{20}same, no more"), Some("the same"));
