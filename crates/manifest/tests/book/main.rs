@@ -188,6 +188,17 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The anchors that mdBook and others make of a page's headings.
+fn anchors(page: &Path) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| {
+        let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    };
+    headings.map(anchor).collect()
+}
+
 #[test]
 fn links_lead_somewhere_and_the_summary_has_every_page() {
     let mut all = Vec::new();
@@ -209,6 +220,15 @@ fn links_lead_somewhere_and_the_summary_has_every_page() {
                 || link.contains("://")
                 || page.parent().is_some_and(|folder| folder.join(file).exists());
             assert!(there, "{}: no {link}", page.display());
+            if let Some((_, anchor)) = link.split_once('#').filter(|_| !link.contains("://")) {
+                let target =
+                    if file.is_empty() { page.clone() } else { page.with_file_name("").join(file) };
+                assert!(
+                    anchors(&target).contains(anchor),
+                    "{}: no heading for {link}",
+                    page.display()
+                );
+            }
         }
     }
 }
