@@ -17,13 +17,18 @@ tools/artifacts.sh
 say "building boot code, monitor, kernel, guests and programs"
 BARE=x86_64-unknown-none
 OUT=${CARGO_TARGET_DIR:-target}/$BARE
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor -p bulkhead-kernel-image
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor-svm -p bulkhead-kernel-image
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
-cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor"
+cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
-# The same monitor without what sandboxes without devices have no use for.
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-monitor --no-default-features
-cp "$OUT/privileged/bulkhead-monitor" "$ARTIFACTS/monitor-plain"
+# The same monitor with code for less: the sets of `MONITORS` in crates/resident/src/need.rs.
+monitor() { # NAME FEATURES
+    cargo build --locked -q --target $BARE --profile privileged -p bulkhead-monitor-svm --no-default-features --features "$2"
+    cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/$1"
+}
+monitor monitor-small channels
+monitor monitor-control channels,control,cores,loads
+monitor monitor-plain channels,control,cores,loads,slots,linux
 # The same kernel, whose programs may have slots of channels made at run time.
 cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features links
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-links"

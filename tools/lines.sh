@@ -36,10 +36,11 @@ table() { # PACKAGE, folders not to count
         [ "$quiet" ] || printf '  %-20s %6d\n' "${folder#"$ROOT"/}" "$n"
         sum=$((sum + n))
     done < <(linked "$package" | sort -u)
-    printf '%s %d\n' "${package#bulkhead-}" "$sum"
+    package=${package#bulkhead-}
+    printf '%s %d\n' "${package%-svm}" "$sum"
 }
 
 quiet=
 [ "${1:-}" = -q ] && quiet=1
-table bulkhead-monitor
-table bulkhead-boot "$(linked bulkhead-monitor)"
+table bulkhead-monitor-svm
+table bulkhead-boot "$(linked bulkhead-monitor-svm)"

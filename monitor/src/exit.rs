@@ -1,114 +1,114 @@
-//! What to do at an exit, by its cause, and the one place where that is done.
+//! Entries into the monitor: a core's first one, exits, and the monitor's own exceptions.
 
-use crate::core::Core;
-use crate::outcome::{Outcome, Then};
-use crate::record::{count, deny};
+use crate::svm;
 use crate::vmrun::Frame;
-use crate::{cpuid, hypercall, life, mail, msr, port};
+use bulkhead_monitor::exit::{Next, carry_out};
+use bulkhead_monitor::record::deny;
+use bulkhead_monitor::{Layout, Monitor, Outcome, hypercall, life, mail};
+use bulkhead_monitor_x86::{TWO_BYTES, cpuid, ioapic, memory, msr, port};
+use bulkhead_resident::need;
 use bulkhead_resident::report::{Cause, Condition, State};
 use bulkhead_resident_x86::vmcb::{self, exit};
+use core::sync::atomic::Ordering::Relaxed;
 
-/// Instruction lengths where the processor does not save the next RIP; the
-/// shortest encodings, which compilers use.
-pub const VMMCALL: u8 = 3;
-/// CPUID, RDMSR, WRMSR, INVD, WBINVD.
-pub const TWO_BYTES: u8 = 2;
+/// Bytes of VMMCALL where the processor does not save the next RIP.
+const VMMCALL: u8 = 3;
 
-/// What the entry shell does next.
-#[repr(i8)]
-pub enum Next {
-    /// Lets the guest go on.
-    Go = 0,
-    /// Lets a fresh guest begin, which sees no register of the last one's.
-    Afresh = 1,
-    /// Calls [`crate::memory::handle`], with all registers saved.
-    Memory = -1,
+/// Enters the monitor with a core. Returns when its guest can run.
+pub extern "C" fn start(frame: &'static Frame) {
+    svm::prepare(frame);
+    life::begin(frame);
 }
 
 /// Handles an exit.
 pub extern "C" fn handle(frame: &'static Frame) -> Next {
-    let core = Core { frame };
-    let vmcb = core.vmcb();
+    let vmcb = frame.vmcb();
     // Nothing stays from the last entry (APM 15.20, 15.16.1), and nothing has
     // changed unless a handler says so (APM 15.15).
     vmcb.set(vmcb::EVENT_INJ, 0);
     vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64);
     vmcb.set(vmcb::CLEAN, u64::from(u32::MAX));
     let outcome = match vmcb.get(vmcb::EXIT_CODE) as u32 {
-        exit::MSR => msr::handle(core),
-        exit::VMMCALL => hypercall::handle(core),
+        exit::MSR => msr::handle(frame, vmcb.get(vmcb::EXIT_INFO1) & 1 != 0),
+        exit::VMMCALL => hypercall::handle(frame, VMMCALL),
         exit::NPF => return Next::Memory,
-        _ => rare(core),
+        _ => rare(frame),
     };
-    carry_out(core, outcome)
-}
-
-/// Carries out what a handler has decided; no other place counts an exit, moves a guest on or ends its life.
-#[inline(always)]
-pub fn carry_out(core: Core, outcome: Outcome) -> Next {
-    count(core, outcome.cause());
-    match outcome.then() {
-        Then::Resume => Next::Go,
-        Then::Skip(length) => {
-            skip(core, length);
-            Next::Go
-        }
-        other => turn(core, other),
-    }
-}
-
-/// The rest of [`carry_out`], out of the way of exits that are frequent.
-#[inline(never)]
-fn turn(core: Core, then: Then) -> Next {
-    match then {
-        Then::Inject(vector) => {
-            core.vmcb().set(vmcb::EVENT_INJ, vmcb::event(vector));
-            return Next::Go;
-        }
-        Then::End(state) => life::end(core, state),
-        _ => life::park(core, 0),
-    }
-    Next::Afresh
+    carry_out(frame, outcome)
 }
 
 /// Everything but the two hot causes, out of their way: no register is saved for it there.
 #[inline(never)]
-fn rare(core: Core) -> Outcome {
-    let vmcb = core.vmcb();
+fn rare(frame: &Frame) -> Outcome {
+    let vmcb = frame.vmcb();
     match vmcb.get(vmcb::EXIT_CODE) as u32 {
-        exit::CPUID => cpuid::handle(core),
-        exit::IOIO => port::handle(core),
+        exit::CPUID => cpuid::handle(frame),
+        exit::IOIO => port::handle(frame, port_access(frame)),
         // SMI and INIT come from the machine, not from the guest; a doorbell may
         // have come with one.
-        exit::NMI => mail::doorbell(core, Cause::Doorbell),
-        exit::SMI | exit::INIT => mail::doorbell(core, Cause::Other),
+        exit::NMI => mail::doorbell(frame, Cause::Doorbell),
+        exit::SMI | exit::INIT => mail::doorbell(frame, Cause::Other),
         exit::SHUTDOWN | exit::INVALID => {
             let stop = Outcome::end(Cause::Denied, State::Stopped);
-            deny(core, Condition::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0, stop)
+            deny(frame, Condition::Shutdown, vmcb.get(vmcb::EXIT_CODE), 0, stop)
         }
         // Without devices that bypass caches there is nothing to write back or
-        // to lose; both would only slow the machine down for everybody:
+        // to lose; both would only slow the machine down for all sandboxes:
         // docs/decisions/0011-cache-instructions.md.
         exit::INVD | exit::WBINVD => Outcome::skip(Cause::Cache, TWO_BYTES),
         // As if it had not been intercepted.
         code @ 0x40..=0x5F => Outcome::inject(Cause::Exception, (code - exit::EXCEPTION) as u8),
         code => {
             let undefined = Outcome::inject(Cause::Denied, vmcb::UD);
-            deny(core, Condition::Instruction, u64::from(code), 0, undefined)
+            deny(frame, Condition::Instruction, u64::from(code), 0, undefined)
         }
     }
 }
 
-/// Goes on after the intercepted instruction.
-#[inline(always)]
-fn skip(core: Core, length: u8) {
-    let vmcb = core.vmcb();
-    // A processor that does not save the next RIP leaves the word as it is: zero.
-    let next = match vmcb.get(vmcb::NEXT_RIP) {
-        0 => vmcb.get(vmcb::RIP).wrapping_add(u64::from(length)),
-        saved => saved,
+/// Decodes EXITINFO1 (APM 15.10.2): bit 0 IN, 2 string, 4 to 6 size, 16 to 31 port; EXITINFO2 is the next RIP.
+fn port_access(frame: &Frame) -> port::Access {
+    let vmcb = frame.vmcb();
+    let info = vmcb.get(vmcb::EXIT_INFO1);
+    port::Access {
+        port: (info >> 16) as u32 & 0xFFFF,
+        size: (info >> 4 & 0b111) as u8,
+        read: info & 1 != 0,
+        string: info & 1 << 2 != 0,
+        length: vmcb.get(vmcb::EXIT_INFO2).wrapping_sub(vmcb.get(vmcb::RIP)) as u8,
+    }
+}
+
+/// Handles a nested page fault, with all registers in the frame. Bits of EXITINFO1: APM 15.25.6.
+pub extern "C" fn memory(frame: &'static Frame) -> Next {
+    const WRITE: u64 = 1 << 1;
+    const FETCH: u64 = 1 << 4;
+    /// The fault is in the translation of the final address.
+    const FINAL: u64 = 1 << 32;
+    let vmcb = frame.vmcb();
+    let info = vmcb.get(vmcb::EXIT_INFO1);
+    let condition = match info {
+        _ if info & FETCH != 0 => Condition::MemoryFetch,
+        _ if info & WRITE != 0 => Condition::MemoryWrite,
+        _ => Condition::MemoryRead,
     };
-    vmcb.set(vmcb::RIP, next);
-    // It ends with the instruction after STI or MOV SS, which this was.
-    vmcb.set(vmcb::INTERRUPT_SHADOW, 0);
+    let address = vmcb.get(vmcb::EXIT_INFO2);
+    let access = memory::Access { address, condition, last: info & FINAL != 0, info };
+    carry_out(frame, memory::handle(frame, access))
+}
+
+/// Handles an exception in the monitor: `stack` is what the processor pushed.
+pub extern "C" fn fault(stack: &[u64; 6]) {
+    let cr2: u64;
+    // SAFETY: CR2 is readable at CPL 0.
+    unsafe { core::arch::asm!("mov {}, cr2", out(reg) cr2, options(nomem, nostack)) };
+    let frame = Frame::around(stack);
+    let report = frame.report();
+    let [first, second, third, ..] = *stack;
+    let words = report.fault.iter().chain(&report.fault_detail);
+    words.zip([first, cr2, second, third]).for_each(|(word, value)| word.store(value, Relaxed));
+    life::state(frame, State::Failed);
+    // Others are not to wait for a core that will not come.
+    if Frame::has(need::DEVICES) {
+        ioapic::leave(frame);
+    }
 }

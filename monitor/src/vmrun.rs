@@ -7,36 +7,45 @@
 //! docs/decisions/0010-no-vmload.md).
 
 use bulkhead_resident::map::{CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE};
+use core::cell::Cell;
 
 /// Guest registers that a handler sees. RAX is in the VMCB; RBP and R12 to R15
 /// stay in the processor across a handler, as the ABI promises, so that only the
 /// handler of memory accesses, which may need any of them, has them saved.
 #[repr(C)]
 pub struct Frame {
-    pub rcx: ::core::cell::Cell<u64>,
-    pub rdx: ::core::cell::Cell<u64>,
-    pub rsi: ::core::cell::Cell<u64>,
-    pub rdi: ::core::cell::Cell<u64>,
-    pub r8: ::core::cell::Cell<u64>,
-    pub r9_to_r11: [::core::cell::Cell<u64>; 3],
-    pub rbx: ::core::cell::Cell<u64>,
+    pub rcx: Cell<u64>,
+    pub rdx: Cell<u64>,
+    pub rsi: Cell<u64>,
+    pub rdi: Cell<u64>,
+    pub r8: Cell<u64>,
+    pub r9_to_r11: [Cell<u64>; 3],
+    pub rbx: Cell<u64>,
     /// Physical address of this core's VMCB.
-    pub vmcb_pa: ::core::cell::Cell<u64>,
-    /// RBP and R12 to R15, for [`crate::memory`] only.
-    pub others: [::core::cell::Cell<u64>; 5],
+    pub vmcb_pa: Cell<u64>,
+    /// RBP and R12 to R15, for [`crate::exit::memory`] only.
+    pub others: [Cell<u64>; 5],
 }
 
 impl Frame {
-    /// A register by its number in encodings, but for RAX and RSP.
-    pub fn register(&self, number: u8) -> &::core::cell::Cell<u64> {
+    /// Place of a register by its number in encodings, but for RAX and RSP.
+    #[inline(always)]
+    pub fn place(&self, number: u8) -> &Cell<u64> {
         match number {
             1 => &self.rcx,
             2 => &self.rdx,
             3 => &self.rbx,
-            5 => &self.others[0],
             6 => &self.rsi,
             7 => &self.rdi,
             8 => &self.r8,
+            _ => self.uncommon(number),
+        }
+    }
+
+    #[inline(never)]
+    fn uncommon(&self, number: u8) -> &Cell<u64> {
+        match number {
+            5 => &self.others[0],
             9 => &self.r9_to_r11[0],
             10 => &self.r9_to_r11[1],
             11 => &self.r9_to_r11[2],
@@ -45,6 +54,14 @@ impl Frame {
             14 => &self.others[3],
             _ => &self.others[4],
         }
+    }
+
+    /// Frame of the core on whose stack something lies.
+    pub fn around<T>(on_stack: &T) -> &'static Self {
+        let base = ::core::ptr::from_ref(on_stack) as u64 & !(CORE_STACK_SIZE - 1);
+        // SAFETY: the frame lies at the end of each core's stack as long as the machine runs; its fields are cells,
+        // which this core alone uses.
+        unsafe { &*((base + CORE_STACK_SIZE - FRAME_FROM_TOP) as *const Self) }
     }
 }
 
@@ -181,18 +198,18 @@ pub const FRAME_FROM_TOP: u64 = 128;
     "   jmp 6b",
     frame = const FRAME_FROM_TOP,
     stack_mask = const -(CORE_STACK_SIZE as i64),
-    start = sym crate::life::start,
+    start = sym crate::exit::start,
     others = const ::core::mem::offset_of!(Frame, others),
-    memory = sym crate::memory::handle,
+    memory = sym crate::exit::memory,
     handle = sym crate::exit::handle,
-    fault = sym crate::record::fault,
+    fault = sym crate::exit::fault,
 );
 
 unsafe extern "C" {
     /// Lets a pending NMI in.
     pub safe fn nmi_window();
     /// Sleeps until the flag is set.
-    pub safe fn nmi_sleep(flag: &::core::cell::Cell<u8>);
+    pub safe fn nmi_sleep(flag: &Cell<u8>);
     /// Accepts pending interrupts.
     pub safe fn drain_window();
 }

@@ -340,7 +340,7 @@ impl Context<'_> {
                 &place,
                 frame,
                 message,
-                "the bytes of the file `monitor`, or `monitor-plain` without devices",
+                "the bytes of the smallest monitor that has what the sandbox needs",
             );
         }
     }

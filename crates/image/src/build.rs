@@ -11,41 +11,18 @@ use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
+use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, Report};
-use bulkhead_plan::{self as plan, Plan, RTC, System};
+use bulkhead_plan::{self as plan, Plan, System};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The privileged programs, as ELF files.
 pub struct Programs<'a> {
     /// Boot code.
     pub boot: &'a [u8],
-    /// Monitor of a sandbox with devices.
-    pub monitor: &'a [u8],
-    /// Monitor of one without.
-    pub plain: &'a [u8],
-}
-
-/// The monitors, by what they have.
-struct Monitors {
-    whole: Program,
-    plain: Program,
-}
-
-impl Monitors {
-    /// The one that a sandbox's needs are met by.
-    fn of(&self, plan: &Plan, index: usize) -> &Program {
-        if has_devices(plan, index) { &self.whole } else { &self.plain }
-    }
-}
-
-/// Whether a sandbox has a PCI function, a channel that is one, an interrupt line or the clock: else its monitor has no
-/// code for them. What comes out of it is looked at again where a monitor is told what it has ([`monitor::bake`]).
-fn has_devices(plan: &Plan, index: usize) -> bool {
-    let sandbox = &plan.sandboxes[index];
-    let answered = |device: &plan::Device| device.irq.is_some() || device.class == RTC;
-    let ends = || !plan.ends(index).is_empty();
-    !sandbox.functions.is_empty() || ends() || sandbox.devices.iter().any(answered)
+    /// Monitors, in the order of [`MONITORS`].
+    pub monitors: [&'a [u8]; MONITORS.len()],
 }
 
 /// Where things lie in an image.
@@ -86,10 +63,9 @@ pub struct Baked {
 /// not suffice.
 pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     let boot = Program::parse("boot code", programs.boot)?;
-    let monitors = Monitors {
-        whole: Program::parse("monitor", programs.monitor)?,
-        plain: Program::parse("monitor without devices", programs.plain)?,
-    };
+    let parse = |((name, _), bytes): (&(&str, u32), &&[u8])| Program::parse(name, bytes);
+    let monitors = MONITORS.iter().zip(&programs.monitors).map(parse);
+    let monitors = monitors.collect::<Result<Vec<_>, _>>()?;
     // The image's size depends on the plan only through its tables: a second
     // try with the size of the first one fits.
     let mut len = PAGE;
@@ -120,7 +96,7 @@ fn image(
     plan: &Plan,
     guests: &[Guest],
     boot: &Program,
-    monitors: &Monitors,
+    monitors: &[Program],
     len: u64,
 ) -> Result<(Vec<u8>, Map), Error> {
     let mut pages = Pages::default();
@@ -207,7 +183,7 @@ fn image(
             launch.extend(steps);
             continue;
         }
-        let program = monitors.of(plan, index);
+        let program = &monitors[need::smallest(monitor::needs(plan, index))];
         let text = program.segments.iter().filter(|s| s.rights.execute);
         let text_len = text.map(|s| s.size).sum();
         map.texts.push((pages.end(), text_len));

@@ -25,7 +25,7 @@ use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Ram, Slice}
 use bulkhead_layout::pci::Function;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, CoreReport, State};
-use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
+use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE, need};
 use bulkhead_plan::{self as plan, Bdf, Granted, Plan, RTC, Sandbox, Span};
 use core::mem::offset_of;
 use zerocopy::{FromZeros, IntoBytes};
@@ -569,13 +569,50 @@ fn config(
     Ok([config.as_bytes(), &tail].concat())
 }
 
-/// A monitor that is told of devices has code for them. One without would answer for none, whatever chose it.
+/// Needs of a sandbox, by the plan. A look at the baked configuration follows ([`has_code`]).
+pub fn needs(plan: &Plan, index: usize) -> u32 {
+    let sandbox = &plan.sandboxes[index];
+    let answered = |device: &plan::Device| device.irq.is_some() || device.class == RTC;
+    let shown = || !plan.ends(index).is_empty();
+    let devices = !sandbox.functions.is_empty() || shown() || sandbox.devices.iter().any(answered);
+    let controls = |s: &Sandbox, of: &dyn Fn(usize) -> bool| {
+        s.control.iter().flatten().any(|right| of(right.sandbox))
+    };
+    let controlled = |s: &Sandbox| controls(s, &|target| target == index);
+    let control = controls(sandbox, &|_| true) || plan.sandboxes.iter().any(controlled);
+    let party = |slot: &plan::Slot| slot.owner == index || slot.to.contains(&index);
+    let channels = bells(plan, index).next().is_some() || ends(plan, index).next().is_some();
+    let all = [
+        (devices, need::DEVICES),
+        (sandbox.cores.len() > 1, need::CORES),
+        (plan.slots.iter().any(party), need::SLOTS),
+        (loads(plan, index).is_some(), need::LOADS),
+        (control, need::CONTROL),
+        (channels, need::CHANNELS),
+        (matches!(sandbox.guest, plan::Guest::Linux { .. }), need::LINUX),
+    ];
+    all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
+}
+
+/// A monitor has code for each thing that its configuration names, whatever chose the monitor.
 fn has_code(config: &Config, input: &Input) -> Result<(), Error> {
-    let told = config.functions.len != 0 || config.lines.len != 0 || config.clock != 0;
-    let wrong = told && input.program.symbol("monitor_devices").is_err();
+    let has = input.program.symbol("monitor_needs")? as u32;
+    let control = config.rights.control.iter().chain(&config.controlled_by);
+    let told = [
+        (config.functions.len != 0, need::DEVICES, "PCI functions"),
+        (config.lines.len != 0, need::DEVICES, "interrupt lines"),
+        (config.clock != 0, need::DEVICES, "the clock"),
+        (config.cores > 1, need::CORES, "several cores"),
+        (config.links.len != 0, need::SLOTS, "slots"),
+        (config.loads != 0, need::LOADS, "loading"),
+        (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
+        (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
+        (config.ports.len != 0, need::LINUX, "a Linux"),
+    ];
+    let lacks = told.into_iter().find(|&(named, need, _)| named && !need::has(has, need));
     let name = &input.plan.sandboxes[input.index].name;
-    let say = || Error::Program(format!("the monitor of {name} has no code for devices"));
-    if wrong { Err(say()) } else { Ok(()) }
+    let say = |what| Error::Program(format!("the monitor of {name} has no code for {what}"));
+    lacks.map_or(Ok(()), |(_, _, what)| Err(say(what)))
 }
 
 /// The launch record: zero all RAM, copy what of the pristine guest lies below an address.

@@ -1,5 +1,5 @@
 //! Exhaustive model of how a sandbox's cores end, park and start: what
-//! `monitor/src/life.rs`, `ipi.rs` and `mail.rs` do, as step machines, in every
+//! `crates/monitor/src/life.rs`, `signal.rs` and `mail.rs` do, as step machines, in every
 //! interleaving of 2 cores over 3 lives and of 3 cores over 2.
 //!
 //! A core is a `Pc` and what others can see of it; a `State` is all cores.

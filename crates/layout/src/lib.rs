@@ -19,5 +19,6 @@ pub mod telemetry;
 
 pub use bulkhead_handover::{image, info, map};
 pub use bulkhead_resident::{
-    MAX_CORES, MAX_SANDBOXES, PAGE, bell, cmos, hypercall, link, load, lock, mutant, pci, record,
+    MAX_CORES, MAX_SANDBOXES, PAGE, bell, cmos, hypercall, link, load, lock, mutant, need, pci,
+    record,
 };

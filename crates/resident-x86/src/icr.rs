@@ -3,10 +3,8 @@
 //! (docs/decisions/0013-init-sipi.md).
 
 use crate::msr::X2APIC_LVT as TIMER;
+pub use bulkhead_resident::cores::{Ids, To};
 use bulkhead_resident::report::Condition;
-
-/// Set of x2APIC IDs below 256.
-pub type Ids = [u64; 4];
 
 /// What to do with an ICR write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,29 +23,6 @@ pub enum Ipi {
     Ignore,
     /// Leaves the sandbox, or is of a kind that no guest may send: which of these, a record says.
     Denied(Condition),
-}
-
-/// Own cores that an interrupt goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    /// The one with this ID.
-    One(u32),
-    /// All but the sender.
-    Others,
-    /// All.
-    All,
-}
-
-impl To {
-    /// Whether the core with this ID is one of them.
-    #[must_use]
-    pub fn includes(self, id: u32, is_sender: bool) -> bool {
-        match self {
-            Self::One(only) => id == only,
-            Self::Others => !is_sender,
-            Self::All => true,
-        }
-    }
 }
 
 const LOGICAL: u32 = 1 << 11;

@@ -5,6 +5,7 @@
 
 pub mod bell;
 pub mod cmos;
+pub mod cores;
 pub mod hypercall;
 pub mod link;
 pub mod load;
@@ -13,6 +14,7 @@ pub mod mail;
 pub mod map;
 pub mod monitor;
 pub mod mutant;
+pub mod need;
 pub mod pci;
 pub mod record;
 pub mod report;

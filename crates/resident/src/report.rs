@@ -5,6 +5,8 @@
 //! line is shared on an exit path.
 
 use crate::MAX_SANDBOXES;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, fence};
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -183,116 +185,193 @@ impl Condition {
     }
 }
 
-/// One denied access. Sandbox and core follow from where it lies; owner, rule
-/// text and manifest line are worked out by the reader from the plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct Denial {
-    /// 1 for a core's first denial, and so on; written last, 0 while in flux.
-    pub seq: u64,
-    /// Time stamp counter.
-    pub tsc: u64,
-    /// Guest RIP of the access.
-    pub rip: u64,
-    /// Guest-physical address, port, MSR, ICR value, exit code, call number or
-    /// device register, by kind.
-    pub address: u64,
-    /// Value written or error code (EXITINFO1), by kind.
-    pub info: u64,
-    /// [`Kind`].
-    pub kind: u16,
-    /// [`Condition`].
-    pub condition: u16,
-    /// Incarnation of the sandbox (0 = first launch).
-    pub incarnation: u32,
+/// A type that lies in memory which one core writes while others read it.
+pub trait InMemory {
+    /// The type there.
+    type Cells;
 }
 
-/// Refusals by one condition on a core since the first launch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C)]
-pub struct Tally {
-    /// Accesses.
-    pub count: u64,
-    /// The first of them; never overwritten.
-    pub first: Denial,
+impl InMemory for u8 {
+    type Cells = AtomicU8;
 }
 
-/// One core's part of a report.
-#[derive(Clone, Copy)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C, align(4096))]
-pub struct CoreReport {
-    /// Exits by cause since the first launch.
-    pub exits: [u64; CAUSES],
-    /// Denied accesses since the first launch.
-    pub denials: u64,
-    /// `exits` as they were when the guest had booted.
-    pub boot_exits: [u64; CAUSES],
-    /// Bytes ever written to the console ring.
-    pub console_written: u64,
-    /// TSC when the guest had booted on this core (first CPUID in user mode, or
-    /// [`crate::hypercall::READY`]); 0 before, in each life.
-    pub steady_tsc: u64,
-    /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
-    pub ring: [Denial; DENIALS],
-    /// Offers made and accepted of channels made at run time: for each of them the other party may ring once.
-    pub consents: u64,
-    /// The first denials of the last life that has any; behind them those of earlier lives.
-    pub first: [Denial; FIRST],
-    /// Tallies by [`Condition`]: chaff of another condition cannot overwrite them.
-    pub tallies: [Tally; CONDITIONS],
-    /// `denials` when the first of `first` came.
-    pub life_denials: u64,
-    /// The incarnation that `first` is of.
-    pub life: u32,
-    /// Padding to the console.
-    pub reserved: [u32; 91],
-    /// Console bytes; byte `n` lies at `n % CONSOLE`.
-    pub console: [u8; CONSOLE],
+impl InMemory for u16 {
+    type Cells = AtomicU16;
 }
 
-/// The part of a report that its first core writes.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
-#[repr(C, align(4096))]
-pub struct Report {
-    /// `bulkhead_layout::report::MAGIC`.
-    pub magic: u64,
-    /// `bulkhead_layout::report::VERSION`.
-    pub version: u32,
-    /// Index of the sandbox.
-    pub sandbox: u32,
-    /// [`State`].
-    pub state: u32,
-    /// Of [`State::Exited`].
-    pub exit_code: u32,
-    /// Launches after the first one.
-    pub restarts: u64,
-    /// TSC when the monitor began the last launch.
-    pub begin_tsc: u64,
-    /// TSC when the launch record had been played.
-    pub played_tsc: u64,
-    /// TSC of the last entry to the guest's first instruction.
-    pub launch_tsc: u64,
-    /// TSC of the last violation that led to a restart.
-    pub violation_tsc: u64,
-    /// TSC of the last change of `state`.
-    pub state_tsc: u64,
-    /// First word of the failed monitor's exception frame (RIP, or an error code) and CR2.
-    pub fault: [u64; 2],
-    /// The two words after it.
-    pub fault_detail: [u64; 2],
-    /// Cores with a [`CoreReport`] after this page.
-    pub cores: u32,
-    /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
-    pub loaded: u32,
-    /// NMIs that each sandbox's monitor has sent to this one, as the first core saw it at its last one; its own entry
-    /// is of those between its own cores.
-    pub rung: [u64; MAX_SANDBOXES],
-    /// Padding.
-    pub reserved: [u32; 932],
+impl InMemory for u32 {
+    type Cells = AtomicU32;
+}
+
+impl InMemory for u64 {
+    type Cells = AtomicU64;
+}
+
+impl<T: InMemory, const N: usize> InMemory for [T; N] {
+    type Cells = [T::Cells; N];
+}
+
+/// Defines a record once, for its readers, which have a copy, and for its writer, which has it in memory.
+macro_rules! in_memory {
+    ($repr:meta; $(#[$meta:meta])* pub struct $plain:ident, $cells:ident {
+        $($(#[$doc:meta])* pub $field:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[$repr]
+        pub struct $plain {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        #[doc = concat!("[`", stringify!($plain), "`] in memory.")]
+        #[$repr]
+        pub struct $cells {
+            $($(#[$doc])* pub $field: <$type as InMemory>::Cells,)*
+        }
+
+        impl InMemory for $plain {
+            type Cells = $cells;
+        }
+
+        const _: () = assert!(size_of::<$plain>() == size_of::<$cells>());
+        const _: () = assert!(align_of::<$plain>() == align_of::<$cells>());
+    };
+}
+
+in_memory! {
+    repr(C);
+    /// One denied access. Sandbox and core follow from where it lies; owner, rule
+    /// text and manifest line are worked out by the reader from the plan.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+    pub struct Denial, DenialCells {
+        /// 1 for a core's first denial, and so on; written last, 0 while in flux.
+        pub seq: u64,
+        /// Time stamp counter.
+        pub tsc: u64,
+        /// Guest RIP of the access.
+        pub rip: u64,
+        /// Guest-physical address, port, MSR, ICR value, exit code, call number or
+        /// device register, by kind.
+        pub address: u64,
+        /// Value written or error code (EXITINFO1), by kind.
+        pub info: u64,
+        /// [`Kind`].
+        pub kind: u16,
+        /// [`Condition`].
+        pub condition: u16,
+        /// Incarnation of the sandbox (0 = first launch).
+        pub incarnation: u32,
+    }
+}
+
+impl DenialCells {
+    /// Stores a record. Its `seq` is 0 while the rest is written, so that a reader can tell.
+    #[inline(never)]
+    pub fn keep(&self, denial: &Denial) {
+        self.seq.store(0, Relaxed);
+        fence(Release);
+        self.tsc.store(denial.tsc, Relaxed);
+        self.rip.store(denial.rip, Relaxed);
+        self.address.store(denial.address, Relaxed);
+        self.info.store(denial.info, Relaxed);
+        self.kind.store(denial.kind, Relaxed);
+        self.condition.store(denial.condition, Relaxed);
+        self.incarnation.store(denial.incarnation, Relaxed);
+        self.seq.store(denial.seq, Release);
+    }
+}
+
+in_memory! {
+    repr(C);
+    /// Refusals by one condition on a core since the first launch.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+    pub struct Tally, TallyCells {
+        /// Accesses.
+        pub count: u64,
+        /// The first of them; never overwritten.
+        pub first: Denial,
+    }
+}
+
+in_memory! {
+    repr(C, align(4096));
+    /// One core's part of a report.
+    #[derive(Clone, Copy)]
+    #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+    pub struct CoreReport, CoreReportCells {
+        /// Exits by cause since the first launch.
+        pub exits: [u64; CAUSES],
+        /// Denied accesses since the first launch.
+        pub denials: u64,
+        /// `exits` as they were when the guest had booted.
+        pub boot_exits: [u64; CAUSES],
+        /// Bytes ever written to the console ring.
+        pub console_written: u64,
+        /// TSC when the guest had booted on this core (first CPUID in user mode, or
+        /// [`crate::hypercall::READY`]); 0 before, in each life.
+        pub steady_tsc: u64,
+        /// The last denials; number `n` lies at `(n - 1) % DENIALS`.
+        pub ring: [Denial; DENIALS],
+        /// Offers made and accepted of channels made at run time: for each of them the other party may ring once.
+        pub consents: u64,
+        /// The first denials of the last life that has any; behind them those of earlier lives.
+        pub first: [Denial; FIRST],
+        /// Tallies by [`Condition`]: chaff of another condition cannot overwrite them.
+        pub tallies: [Tally; CONDITIONS],
+        /// `denials` when the first of `first` came.
+        pub life_denials: u64,
+        /// The incarnation that `first` is of.
+        pub life: u32,
+        /// Padding to the console.
+        pub reserved: [u32; 91],
+        /// Console bytes; byte `n` lies at `n % CONSOLE`.
+        pub console: [u8; CONSOLE],
+    }
+}
+
+in_memory! {
+    repr(C, align(4096));
+    /// The part of a report that its first core writes.
+    #[derive(Clone, Copy, Debug)]
+    #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+    pub struct Report, ReportCells {
+        /// `bulkhead_layout::report::MAGIC`.
+        pub magic: u64,
+        /// `bulkhead_layout::report::VERSION`.
+        pub version: u32,
+        /// Index of the sandbox.
+        pub sandbox: u32,
+        /// [`State`].
+        pub state: u32,
+        /// Of [`State::Exited`].
+        pub exit_code: u32,
+        /// Launches after the first one.
+        pub restarts: u64,
+        /// TSC when the monitor began the last launch.
+        pub begin_tsc: u64,
+        /// TSC when the launch record had been played.
+        pub played_tsc: u64,
+        /// TSC of the last entry to the guest's first instruction.
+        pub launch_tsc: u64,
+        /// TSC of the last violation that led to a restart.
+        pub violation_tsc: u64,
+        /// TSC of the last change of `state`.
+        pub state_tsc: u64,
+        /// First word of the failed monitor's exception frame (RIP, or an error code) and CR2.
+        pub fault: [u64; 2],
+        /// The two words after it.
+        pub fault_detail: [u64; 2],
+        /// Cores with a [`CoreReport`] after this page.
+        pub cores: u32,
+        /// 1: it runs a program that another sandbox has left for it ([`crate::load`]), not the image's.
+        pub loaded: u32,
+        /// NMIs that each sandbox's monitor has sent to this one, as the first core saw it at its last one; its own
+        /// entry is of those between its own cores.
+        pub rung: [u64; MAX_SANDBOXES],
+        /// Padding.
+        pub reserved: [u32; 932],
+    }
 }
 
 const _: () = assert!(size_of::<Denial>() == 48);

@@ -4,8 +4,9 @@
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
+use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_plan::{
-    BarKind, Bdf, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
+    BarKind, Bdf, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
 };
 use bulkhead_qemu::{Qmp, Running};
 use serde_json::json;
@@ -34,9 +35,8 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     if machine.ram_size > low {
         ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
     }
-    let monitors = ["monitor", "monitor-plain"].map(|name| program_of(&artifacts.join(name)));
-    let [whole, plain] = monitors;
-    let (whole, plain) = (whole?, plain?);
+    let monitors = MONITORS.iter().map(|(name, _)| program_of(&artifacts.join(name)));
+    let monitors = monitors.collect::<Result<Vec<_>, _>>()?;
     let mut sandboxes = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
         let segments = match &sandbox.guest {
@@ -46,9 +46,26 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
         let (lines, ends) = (lines(sandbox), plan.ends(index));
         let clock = sandbox.devices.iter().any(|device| device.class == RTC);
         let functions = !sandbox.functions.is_empty() || !ends.is_empty();
-        let devices = functions || !lines.is_empty() || clock;
+        let right = |from: &Sandbox, to: Option<usize>| {
+            let all = from.control.iter().flatten();
+            all.filter(|right| to.is_none_or(|to| right.sandbox == to)).count() != 0
+        };
+        let rights =
+            right(sandbox, None) || { plan.sandboxes.iter() }.any(|s| right(s, Some(index)));
+        let messages = |c: &Channel| c.from == index && c.part.has_header();
+        let rings = |c: &Channel| c.to.contains(&index) && c.bell.is_some();
+        let loaded = |c: &Channel| c.to.contains(&index) && c.part == Part::Program;
+        let mut needs = 0;
+        let mut need = |when: bool, what: u32| needs |= if when { what } else { 0 };
+        need(functions || !lines.is_empty() || clock, need::DEVICES);
+        need(sandbox.cores.len() != 1, need::CORES);
+        need(plan.slots.iter().any(|s| s.owner == index || s.to.contains(&index)), need::SLOTS);
+        need(plan.channels.iter().any(loaded), need::LOADS);
+        need(rights, need::CONTROL);
+        need(plan.channels.iter().any(|c| messages(c) || rings(c)), need::CHANNELS);
+        need(matches!(sandbox.guest, Guest::Linux { .. }), need::LINUX);
         sandboxes.push(claim::Sandbox {
-            monitor: if devices { whole.clone() } else { plain.clone() },
+            monitor: monitors[need::smallest(needs)].clone(),
             name: sandbox.name.clone(),
             place: place(&sandbox.place),
             cores: sandbox.cores.clone(),
@@ -206,7 +223,11 @@ fn place(place: &Place) -> claim::Place {
     claim::Place { file: place.file.display().to_string(), line: place.line, column: place.column }
 }
 
-fn program_of(path: &Path) -> Result<Vec<claim::Segment>, Error> {
+/// Reads the segments of a program's file.
+///
+/// # Errors
+/// A file that cannot be read, or is no 64-bit ELF program.
+pub fn program_of(path: &Path) -> Result<Vec<claim::Segment>, Error> {
     let other = |why: String| Error::Other(format!("{}: {why}", path.display()));
     let bytes = std::fs::read(path).map_err(|e| other(e.to_string()))?;
     segments(&bytes).ok_or_else(|| other("no 64-bit ELF program".into()))

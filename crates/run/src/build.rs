@@ -2,6 +2,7 @@
 
 use crate::Error;
 use bulkhead_image::{Baked, Programs, bake};
+use bulkhead_layout::need::MONITORS;
 use bulkhead_manifest::Checked;
 use std::path::Path;
 use std::process::Command;
@@ -22,8 +23,11 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         };
         std::fs::read(&path).map_err(hint)
     };
-    let (boot, monitor, plain) = (read("boot")?, read("monitor")?, read("monitor-plain")?);
-    let programs = Programs { boot: &boot, monitor: &monitor, plain: &plain };
+    let boot = read("boot")?;
+    let monitors =
+        { MONITORS.iter() }.map(|(name, _)| read(name)).collect::<Result<Vec<_>, _>>()?;
+    let monitors = std::array::from_fn(|n| monitors[n].as_slice());
+    let programs = Programs { boot: &boot, monitors };
     bake(&checked.system, &programs).map_err(Error::Image)
 }
 

@@ -58,7 +58,7 @@ pub const SHORT: [Part; 14] = [
     part(&["exits.linux_idle"], exits::idle),
     part(&["monitor.hypercall", "monitor.icr"], monitor::calls),
     part(&["monitor.restart"], monitor::restart),
-    part(&["monitor.text", "monitor.text_plain", "boot.instructions"], monitor::sizes),
+    part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
     part(&sched::ROWS, sched::operations),
     part(

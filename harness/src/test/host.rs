@@ -3,11 +3,12 @@
 use super::driver::{Bench, Job};
 use crate::build;
 use crate::program::Program as _;
+use bulkhead_layout::need::MONITORS;
 use std::process::Command;
 
 /// Members that only exist on the bare machine.
 const BARE: [&str; 4] =
-    ["bulkhead-boot", "bulkhead-monitor", "bulkhead-kernel-image", "harness-bare"];
+    ["bulkhead-boot", "bulkhead-monitor-svm", "bulkhead-kernel-image", "harness-bare"];
 const TARGET: &str = "x86_64-unknown-none";
 
 /// One job, because cargo would make them wait for each other anyway.
@@ -47,8 +48,8 @@ fn guests() -> Vec<String> {
 /// Nothing in the linked monitor can panic: it has none of the standard library's
 /// code for it.
 fn no_panic() -> Result<String, String> {
-    let names = ["monitor", "monitor-plain"].map(no_panic_in).into_iter();
-    Ok(names.collect::<Result<Vec<_>, _>>()?.join(", "))
+    let all = MONITORS.iter().map(|(name, _)| no_panic_in(name));
+    Ok(all.collect::<Result<Vec<_>, _>>()?.join(", "))
 }
 
 fn no_panic_in(name: &str) -> Result<String, String> {

@@ -16,6 +16,7 @@ use bulkhead_arch_x86::vmcb::{self, intercept};
 use bulkhead_image::Baked;
 use bulkhead_layout::map::{CHANNELS_GPA, ECAM_GPA, IMAGE_PA, INFO_GPA};
 use bulkhead_layout::mutant;
+use bulkhead_layout::need::MONITORS;
 use bulkhead_layout::pci::Register;
 use bulkhead_plan::Bdf;
 
@@ -520,7 +521,7 @@ fn doomed(manifest: Manifest) -> Manifest {
 /// A folder with the boot code and a monitor that leaves out a rule.
 pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
     let target = build::target().join("mutants");
-    let built = target.join("x86_64-unknown-none/privileged/bulkhead-monitor");
+    let built = target.join("x86_64-unknown-none/privileged/bulkhead-monitor-svm");
     let mut monitor = read(&built)?;
     let word = mutant::NONE.to_le_bytes();
     let places: Vec<usize> =
@@ -535,9 +536,10 @@ pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
             .and_then(|()| std::fs::write(folder.join(name), bytes));
         written.map_err(|e| format!("{}: {e}", folder.join(name).display()))
     };
-    // What has devices does for who has none, too.
-    write("monitor", &monitor)?;
-    write("monitor-plain", &monitor)?;
+    // The monitor with code for all needs does for each sandbox.
+    for (name, _) in MONITORS {
+        write(name, &monitor)?;
+    }
     write("boot", &read(&artifacts().join("boot"))?)?;
     Ok(folder)
 }
@@ -549,7 +551,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// Builds the monitor whose word says which rule it leaves out.
 pub fn build_mutants() -> Result<(), String> {
     let out = Command::new("cargo")
-        .args(["build", "--locked", "--quiet", "-p", "bulkhead-monitor"])
+        .args(["build", "--locked", "--quiet", "-p", "bulkhead-monitor-svm"])
         .args(["--target", "x86_64-unknown-none", "--profile", "privileged"])
         .current_dir(build::root())
         .env("CARGO_TARGET_DIR", build::target().join("mutants"))
@@ -565,12 +567,14 @@ pub fn build_mutants() -> Result<(), String> {
 /// some mutation, by an attack that is named after it.
 fn complete() -> Result<String, String> {
     let mut rules: Vec<String> = Vec::new();
-    let folder = build::root().join("monitor/src");
-    let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    for file in files.flatten() {
-        let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
-        let uses = text.split("enforced(\"").skip(1);
-        rules.extend(uses.filter_map(|t| t.split('"').next()).map(String::from));
+    for folder in ["monitor/src", "crates/monitor/src", "crates/monitor-x86/src"] {
+        let folder = build::root().join(folder);
+        let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        for file in files.flatten() {
+            let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
+            let uses = text.split("enforced(\"").skip(1);
+            rules.extend(uses.filter_map(|t| t.split('"').next()).map(String::from));
+        }
     }
     if rules.len() < 5 {
         return Err(format!("only {} rules in the monitor's source", rules.len()));

@@ -1,46 +1,60 @@
-//! Which monitor a sandbox gets: the small one has no code for devices, so no sandbox with one may get it.
+//! Which monitor a sandbox gets: the smallest one that has code for all that the sandbox needs.
 
 use super::driver::{Bench, Job};
 use super::system::{Manifest, artifacts};
-use bulkhead_run::audit::claim;
+use bulkhead_layout::need::MONITORS;
+use bulkhead_run::audit::{claim, program_of};
 use bulkhead_run::build;
 use std::path::{Path, PathBuf};
 
-/// What a first sandbox has, by keys of its own; and what follows it.
+/// A first sandbox' own keys, and what follows it.
 struct Case {
     what: &'static str,
     own: &'static str,
     more: &'static str,
-    /// Its monitor answers for some of it.
-    answered: bool,
+    /// Monitors of the first sandbox and of the other one, without `monitor-`; of devices none.
+    monitors: [&'static str; 2],
 }
 
-const fn case(what: &'static str, own: &'static str, more: &'static str, answered: bool) -> Case {
-    Case { what, own, more, answered }
+const fn case(
+    what: &'static str,
+    own: &'static str,
+    more: &'static str,
+    monitors: [&'static str; 2],
+) -> Case {
+    Case { what, own, more, monitors }
 }
 
 const OTHER: &str =
     "[[channel]]\nname = \"news\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\n";
 const WOKEN: &str = "[[channel]]\nname = \"news\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n";
-const ALL_RIGHTS: &str = "stop = [\"other\"]\nstart = [\"other\"]\nrestart = [\"other\"]\nobserve = [\"other\"]\nmay_connect = { to = [\"other\"], slots = 2, size = \"4 KiB\" }";
+const LOADED: &str = "[[channel]]\nname = \"lesson\"\nfrom = \"one\"\nto = [\"other\"]\nsize = \"8 KiB\"\nkind = \"program\"\n";
+const CONNECTS: &str = "may_connect = { to = [\"other\"], slots = 2, size = \"4 KiB\" }";
+const SMALL: [&str; 2] = ["small", "small"];
+const WHOLE: [&str; 2] = ["", "small"];
 
-/// Each condition by itself, and each thing that is none.
-const CASES: [Case; 15] = [
-    case("nothing", "", "", false),
-    case("several cores", "cores = [0, 2]", "", false),
-    case("all rights", ALL_RIGHTS, "", false),
-    case("a channel", "", OTHER, false),
-    case("a channel with a doorbell", "", WOKEN, false),
-    case("ports without a line", "devices = [\"pmtimer\"]", "", false),
-    case("a line", "devices = [\"uart1\"]", "", true),
-    case("the timer's line", "devices = [\"pit\"]", "", true),
-    case("the clock", "devices = [\"rtc\"]", "", true),
-    case("MSI", "devices = [\"pci:00:08.0\"]", "", true),
-    case("MSI-X and a reset by a register", "devices = [\"pci:00:03.0\"]", "", true),
-    case("MSI-X and a reset of its own", "devices = [\"pci:class:010802\"]", "", true),
-    case("two functions of one group", "devices = [\"pci:00:09.0\", \"pci:00:09.1\"]", "", true),
-    case("a function behind a bridge", "devices = [\"pci:01:00.0\"]", "", true),
-    case("a Linux' channel", "LINUX", OTHER, true),
+/// Each need by itself, and things that are none.
+const CASES: [Case; 20] = [
+    case("nothing", "", "", SMALL),
+    case("several cores", "cores = [0, 2]", "", ["control", "small"]),
+    case("the right to stop", "stop = [\"other\"]", "", ["control", "control"]),
+    case("the right to restart", "restart = [\"other\"]", "", ["control", "control"]),
+    case("the right to observe", "observe = [\"other\"]", "", SMALL),
+    case("slots", CONNECTS, "", ["plain", "plain"]),
+    case("a channel", "", OTHER, SMALL),
+    case("a channel with a doorbell", "", WOKEN, SMALL),
+    case("a program to load", "", LOADED, ["small", "control"]),
+    case("ports without a line", "devices = [\"pmtimer\"]", "", SMALL),
+    case("a line", "devices = [\"uart1\"]", "", WHOLE),
+    case("the timer's line", "devices = [\"pit\"]", "", WHOLE),
+    case("the clock", "devices = [\"rtc\"]", "", WHOLE),
+    case("MSI", "devices = [\"pci:00:08.0\"]", "", WHOLE),
+    case("MSI-X and a reset by a register", "devices = [\"pci:00:03.0\"]", "", WHOLE),
+    case("MSI-X and a reset of its own", "devices = [\"pci:class:010802\"]", "", WHOLE),
+    case("two functions of one group", "devices = [\"pci:00:09.0\", \"pci:00:09.1\"]", "", WHOLE),
+    case("a function behind a bridge", "devices = [\"pci:01:00.0\"]", "", WHOLE),
+    case("a Linux", "LINUX", "", ["plain", "small"]),
+    case("a Linux' channel", "LINUX", OTHER, WHOLE),
 ];
 
 pub fn jobs() -> Vec<Job> {
@@ -59,6 +73,9 @@ fn manifest(case: &Case) -> Manifest {
     // What is left is a Linux whose channel is all that its monitor answers for.
     all.0 = all.0.replace("devices = [\"uart0\"]\n", "");
     all = all.bare("other", "hello", "", &[1], "4 MiB", "");
+    if case.more == LOADED {
+        all.0 = all.0.replace("artifact:hello\"", "artifact:hello\", access = \"rwx\"");
+    }
     all.0 += case.more;
     all
 }
@@ -73,49 +90,65 @@ fn texts(bench: &Bench, case: &Case, programs: &Path) -> Result<[u64; 2], String
     }
 }
 
-/// Bytes of the text that the auditor expects in the first one's monitor: it decides by itself.
-fn expected(bench: &Bench, case: &Case) -> Result<u64, String> {
+/// Bytes of the text that the auditor expects in each monitor: it decides by itself.
+fn expected(bench: &Bench, case: &Case) -> Result<[u64; 2], String> {
     let checked = manifest(case).load(&bench.dir)?;
     let baked = build(&checked, &artifacts()).map_err(|e| e.to_string())?;
     let claim = claim(&baked.plan, &artifacts()).map_err(|e| e.to_string())?;
-    Ok(claim.sandboxes[0].monitor.iter().filter(|s| s.execute).map(|s| s.len).sum())
+    let text = |n: usize| {
+        let segments = claim.sandboxes[n].monitor.iter();
+        segments.filter(|s| s.execute).map(|s| s.len).sum()
+    };
+    Ok([text(0), text(1)])
 }
 
-/// A folder in which the small monitor is the only one: whatever chooses, it is chosen.
+/// Bytes of a built monitor's text.
+fn size(name: &str) -> Result<u64, String> {
+    let name = if name.is_empty() { "monitor".into() } else { format!("monitor-{name}") };
+    let segments = program_of(&artifacts().join(&name)).map_err(|e| e.to_string())?;
+    Ok(segments.iter().filter(|s| s.execute).map(|s| s.len).sum())
+}
+
+/// A folder in which the smallest monitor is the only one: whatever chooses, it is chosen.
 fn small_only(bench: &Bench) -> Result<PathBuf, String> {
     let folder = bench.dir.join("small");
     std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-    for (to, from) in
-        [("boot", "boot"), ("monitor", "monitor-plain"), ("monitor-plain", "monitor-plain")]
-    {
+    let monitors = MONITORS.iter().map(|(name, _)| (*name, MONITORS[0].0));
+    for (to, from) in monitors.chain([("boot", "boot")]) {
         std::fs::copy(artifacts().join(from), folder.join(to))
             .map_err(|e| format!("{from}: {e}"))?;
     }
     Ok(folder)
 }
 
-/// Each case gets the monitor that it needs, beside one that needs nothing; the auditor expects the same. Where the
-/// wrong one is chosen, no image is made.
+/// Each case gets the monitors that it needs; the auditor expects the same. Where the wrong one is chosen, no image is
+/// made.
 fn by_need(bench: &Bench) -> Result<String, String> {
     let small = small_only(bench)?;
-    let [plain, _] = texts(bench, &CASES[0], &artifacts())?;
-    let mut whole = None;
     for case in &CASES {
         let what = case.what;
-        let [one, other] = texts(bench, case, &artifacts()).map_err(|e| format!("{what}: {e}"))?;
-        let right = if case.answered { *whole.get_or_insert(one) } else { plain };
-        if one != right || other != plain || (one > plain) != case.answered {
-            return Err(format!("{what}: monitors of {one} and {other} bytes"));
-        }
+        let right = [size(case.monitors[0])?, size(case.monitors[1])?];
+        let found = texts(bench, case, &artifacts()).map_err(|e| format!("{what}: {e}"))?;
         let audited = expected(bench, case)?;
-        if audited != one {
-            return Err(format!("{what}: the auditor expects {audited} bytes, not {one}"));
+        if found != right || audited != right {
+            return Err(format!(
+                "{what}: {found:?} bytes, the auditor expects {audited:?}, not {right:?}"
+            ));
         }
-        match (case.answered, texts(bench, case, &small)) {
-            (true, Err(why)) if why.contains("monitor of one has no code for devices") => {}
-            (false, Ok(_)) => {}
+        match (case.monitors == SMALL, texts(bench, case, &small)) {
+            (false, Err(why)) if why.contains("has no code for") => {}
+            (true, Ok(_)) => {}
             (_, other) => return Err(format!("{what}, with the small one: {other:?}")),
         }
     }
-    Ok(format!("{} cases, {plain} bytes and {}", CASES.len(), whole.unwrap_or(0)))
+    let sizes = MONITORS.iter().map(|(name, _)| {
+        let bytes = size(name.trim_start_matches("monitor").trim_start_matches('-'))?;
+        Ok(format!("{name} {bytes}"))
+    });
+    let sizes = sizes.collect::<Result<Vec<_>, String>>()?;
+    let apart = |pair: &[String]| pair[0] != pair[1];
+    match sizes.windows(2).all(apart) {
+        true => Ok(format!("{} cases; {}", CASES.len(), sizes.join(", "))),
+        false => Err(format!("monitors that are alike: {}", sizes.join(", "))),
+    }
 }

@@ -57,7 +57,7 @@ pub fn lines(monitor: &Path, reached: &[bool]) -> Result<Lines, String> {
         {
             // What the compiler brought from elsewhere is nobody's line here.
             let own =
-                ["monitor/src/", "crates/"].iter().find_map(|dir| Some(&file[file.find(dir)?..]));
+                ["crates/", "monitor/src/"].iter().find_map(|dir| Some(&file[file.find(dir)?..]));
             line = own.filter(|f| !f.contains("library/")).map(|f| (f.to_owned(), number));
         }
     }

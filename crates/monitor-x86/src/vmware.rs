@@ -3,9 +3,8 @@
 //! there when the serial number in the SMBIOS tables says so
 //! (docs/decisions/0009-clock-frequencies.md).
 
-use crate::core::{Core, config};
-use bulkhead_resident::monitor::Clock;
-use bulkhead_resident_x86::vmcb;
+use crate::X86;
+use crate::contract::{RAX, RBX, RCX};
 
 /// The port.
 pub const PORT: u32 = 0x5658;
@@ -17,23 +16,20 @@ const GETVCPU_INFO: u32 = 68;
 const LEGACY_X2APIC: u64 = 1 << 3;
 
 /// Answers a read with the magic in EAX and the command in CX; the new EAX.
-pub fn call(core: Core) -> u64 {
+pub fn call<M: X86>(m: &M) -> u64 {
     const UNKNOWN: u64 = u32::MAX as u64;
-    let frame = core.frame;
-    if core.vmcb().get(vmcb::RAX) as u32 != MAGIC {
+    if m.register(RAX) as u32 != MAGIC {
         return UNKNOWN;
     }
-    // SAFETY: the host maps the page; the boot code was done with it before any
-    // guest started.
-    let clock = unsafe { &*(config().clock_va as *const Clock) };
-    match frame.rcx.get() as u32 & 0xFFFF {
+    let clock = m.clock();
+    match m.register(RCX) as u32 & 0xFFFF {
         GETVERSION => {
-            frame.rbx.set(u64::from(MAGIC));
+            m.set_register(RBX, u64::from(MAGIC));
             6
         }
         GETHZ => {
-            frame.rbx.set(clock.tsc_hz >> 32);
-            frame.rcx.set(clock.lapic_hz & 0xFFFF_FFFF);
+            m.set_register(RBX, clock.tsc_hz >> 32);
+            m.set_register(RCX, clock.lapic_hz & 0xFFFF_FFFF);
             clock.tsc_hz & 0xFFFF_FFFF
         }
         GETVCPU_INFO => LEGACY_X2APIC,

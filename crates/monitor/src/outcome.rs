@@ -1,16 +1,17 @@
-//! What becomes of the guest after an exit. Handlers decide it and return it; [`crate::exit`] alone carries it out.
+//! Decisions of handlers.
 
 use bulkhead_resident::report::{Cause, State};
 
-/// Decision on one exit: the cause that the exit counts for, and what follows.
+/// Decision on one exit: the cause that the exit counts for, and its sequel.
 ///
-/// It is one word, so that a handler returns it in a register: bits 7:0 [`Cause`], 15:8 what follows, 23:16 its
+/// It is one word, so that a handler returns it in a register: bits 7:0 [`Cause`], 15:8 the sequel, 23:16 its
 /// operand.
 #[must_use = "a guest goes on by its outcome"]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome(u32);
 
-/// What follows an exit.
+/// Sequel of an exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The guest goes on at its instruction pointer.
     Resume,
@@ -62,12 +63,14 @@ impl Outcome {
 
     /// Number of the cause.
     #[inline(always)]
+    #[must_use]
     pub const fn cause(self) -> usize {
         self.0 as u8 as usize
     }
 
-    /// What follows.
+    /// Sequel of the exit.
     #[inline(always)]
+    #[must_use]
     pub const fn then(self) -> Then {
         let operand = (self.0 >> 16) as u8;
         match self.0 >> 8 & 0xFF {
@@ -76,6 +79,30 @@ impl Outcome {
             2 => Then::Inject(operand),
             3 => Then::End(State::of(operand as u32)),
             _ => Then::Park,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_what_was_put_into_it() {
+        let cases = [
+            (Outcome::resume(Cause::Config), Cause::Config, Then::Resume),
+            (Outcome::skip(Cause::Hypercall, 15), Cause::Hypercall, Then::Skip(15)),
+            (Outcome::inject(Cause::Denied, 13), Cause::Denied, Then::Inject(13)),
+            (Outcome::end(Cause::Port, State::Stopped), Cause::Port, Then::End(State::Stopped)),
+            (
+                Outcome::end(Cause::Other, State::Launching),
+                Cause::Other,
+                Then::End(State::Launching),
+            ),
+            (Outcome::park(Cause::Doorbell), Cause::Doorbell, Then::Park),
+        ];
+        for (outcome, cause, then) in cases {
+            assert_eq!((outcome.cause(), outcome.then()), (cause as usize, then));
         }
     }
 }

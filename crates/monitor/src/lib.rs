@@ -1,0 +1,21 @@
+//! The part of a monitor that no architecture shows in: a sandbox's life, its mail, its slots, its records, its
+//! hypercalls. An architecture's shell implements [`contract`] for a core and calls these functions at its exits.
+//!
+//! Handlers decide and return an [`Outcome`]; [`exit::carry_out`] alone counts an exit, moves the guest on or ends
+//! its life. A guest's values are claims: none is used as an address here. Nothing panics: slices are read with `get`,
+//! arithmetic wraps.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod contract;
+pub mod exit;
+pub mod hypercall;
+pub mod life;
+pub mod link;
+pub mod mail;
+mod outcome;
+pub mod record;
+pub mod signal;
+
+pub use contract::{Devices, Interrupts, Layout, Monitor, Vcpu};
+pub use outcome::{Outcome, Then};

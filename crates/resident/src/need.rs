@@ -1,0 +1,58 @@
+//! Needs of a sandbox that its monitor has code for. A monitor is built for a set of needs, and a sandbox gets the
+//! smallest monitor that has all of its own.
+
+/// PCI functions, channels shown as such, interrupt lines, the real-time clock.
+pub const DEVICES: u32 = 1 << 0;
+/// More than one core.
+pub const CORES: u32 = 1 << 1;
+/// Slots of channels made at run time.
+pub const SLOTS: u32 = 1 << 2;
+/// A program that another sandbox may leave.
+pub const LOADS: u32 = 1 << 3;
+/// Requests, to other sandboxes or by them.
+pub const CONTROL: u32 = 1 << 4;
+/// Channels with ends or doorbells of its own.
+pub const CHANNELS: u32 = 1 << 5;
+/// An unmodified Linux.
+pub const LINUX: u32 = 1 << 6;
+/// All of them.
+pub const ALL: u32 = (1 << 7) - 1;
+
+/// Monitors that are built, by the names of their files: a smaller one first, the one with code for all last.
+pub const MONITORS: [(&str, u32); 4] = [
+    ("monitor-small", CHANNELS),
+    ("monitor-control", CHANNELS | CONTROL | CORES | LOADS),
+    ("monitor-plain", ALL & !DEVICES),
+    ("monitor", ALL),
+];
+
+/// Index in [`MONITORS`] of the smallest one with code for all of these needs.
+#[must_use]
+pub fn smallest(needs: u32) -> usize {
+    let covers = |&(_, has): &(&str, u32)| needs & !has == 0;
+    MONITORS.iter().position(covers).unwrap_or(MONITORS.len() - 1)
+}
+
+/// True if a set has a need.
+#[inline(always)]
+#[must_use]
+pub const fn has(set: u32, need: u32) -> bool {
+    set & need != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_set_of_needs_gets_the_first_monitor_that_has_them() {
+        for needs in 0..=ALL {
+            let at = smallest(needs);
+            assert_eq!(needs & !MONITORS[at].1, 0, "{needs:#b}");
+            assert!(MONITORS[..at].iter().all(|(_, has)| needs & !has != 0), "{needs:#b}");
+        }
+        assert_eq!(MONITORS[smallest(0)].0, "monitor-small");
+        assert_eq!(MONITORS[smallest(DEVICES)].0, "monitor");
+        assert_eq!(MONITORS[smallest(LINUX)].0, "monitor-plain");
+    }
+}

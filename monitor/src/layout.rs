@@ -1,0 +1,244 @@
+//! Memory that the host has laid out for this monitor. A core's part of it is found from the address of its frame, so
+//! it costs no lookup.
+
+use crate::vmrun::Frame;
+use bulkhead_monitor::Layout;
+use bulkhead_monitor::contract::{Local, Shared};
+use bulkhead_resident::bell::{Bell, End};
+use bulkhead_resident::link::Link;
+use bulkhead_resident::load::{Head, PROGRAM_GPA};
+use bulkhead_resident::map::{
+    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, GUEST_VA, MAILBOX_VA,
+    REPORT_VA,
+};
+use bulkhead_resident::monitor::{Clock, Config, Mailbox, Slice};
+use bulkhead_resident::record::{Op, RecordMemory};
+use bulkhead_resident::report::{CoreReportCells, ReportCells};
+use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, mutant, need};
+use bulkhead_resident_x86::vmcb;
+use core::arch::asm;
+use core::cell::Cell;
+use core::ptr::{from_ref, read_volatile};
+use core::sync::atomic::AtomicU64;
+
+/// A VMCB as 64-bit words, read and written by offset.
+pub struct Vmcb([Cell<u64>; 512]);
+
+impl Vmcb {
+    /// The word at a byte offset that is a multiple of 8.
+    #[inline(always)]
+    pub fn get(&self, offset: u16) -> u64 {
+        self.0[offset as usize / 8 % 512].get()
+    }
+
+    /// Sets it.
+    #[inline(always)]
+    pub fn set(&self, offset: u16, value: u64) {
+        self.0[offset as usize / 8 % 512].set(value);
+    }
+
+    /// The guest's privilege level.
+    #[inline(always)]
+    pub fn cpl(&self) -> u8 {
+        (self.get(vmcb::CPL_WORD) >> 24) as u8
+    }
+}
+
+/// Needs that this monitor is built for, by features.
+pub const NEEDS: u32 = {
+    const fn when(feature: bool, need: u32) -> u32 {
+        if feature { need } else { 0 }
+    }
+    when(cfg!(feature = "devices"), need::DEVICES)
+        | when(cfg!(feature = "cores"), need::CORES)
+        | when(cfg!(feature = "slots"), need::SLOTS)
+        | when(cfg!(feature = "loads"), need::LOADS)
+        | when(cfg!(feature = "control"), need::CONTROL)
+        | when(cfg!(feature = "channels"), need::CHANNELS)
+        | when(cfg!(feature = "linux"), need::LINUX)
+};
+
+/// A core's state, at the base of its stack. The handler of doorbells knows its first byte.
+#[repr(C)]
+struct State {
+    local: Local,
+    shared: Shared,
+}
+
+impl Frame {
+    #[inline(always)]
+    fn block(&self) -> u64 {
+        from_ref(self) as u64 & !(CORE_STRIDE - 1)
+    }
+
+    /// This core's VMCB.
+    #[inline(always)]
+    pub fn vmcb(&self) -> &Vmcb {
+        // SAFETY: the host maps this core's VMCB there, writable; only this core
+        // (and the processor while the guest runs) accesses it.
+        unsafe { &*((self.block() + CORE_VMCB) as *const Vmcb) }
+    }
+
+    /// This core's number in the sandbox.
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        ((self.block() - CORES_VA) / CORE_STRIDE) as u32
+    }
+}
+
+/// The configuration.
+#[inline(always)]
+pub fn config() -> &'static Config {
+    // SAFETY: the host maps it there, read-only for every program.
+    unsafe { &*(CONFIG_VA as *const Config) }
+}
+
+/// A part of the configuration.
+pub fn slice<T>(part: Slice) -> &'static [T] {
+    // SAFETY: the host placed `len` elements of the type that the field's
+    // documentation names at that offset, in the read-only configuration.
+    unsafe {
+        core::slice::from_raw_parts(
+            (CONFIG_VA + u64::from(part.offset)) as *const T,
+            part.len as usize,
+        )
+    }
+}
+
+impl Layout for Frame {
+    const NEEDS: u32 = NEEDS;
+
+    #[inline(always)]
+    fn config(&self) -> &Config {
+        config()
+    }
+
+    fn mailbox(&self, sandbox: u32) -> &Mailbox {
+        let sandbox = u64::from(sandbox) % MAX_SANDBOXES as u64;
+        // SAFETY: each caller's index is below `config().sandboxes`, and the host
+        // maps that many mailboxes. Its fields are atomics.
+        unsafe { &*((MAILBOX_VA + sandbox * size_of::<Mailbox>() as u64) as *const Mailbox) }
+    }
+
+    fn report(&self) -> &ReportCells {
+        // SAFETY: the host maps it there, writable; its fields are atomics.
+        unsafe { &*(REPORT_VA as *const ReportCells) }
+    }
+
+    #[inline(always)]
+    fn counters(&self) -> &CoreReportCells {
+        // SAFETY: as above, in this core's block.
+        unsafe { &*((self.block() + CORE_REPORT) as *const CoreReportCells) }
+    }
+
+    #[inline(always)]
+    fn local(&self) -> &Local {
+        // SAFETY: the host maps this core's stack there, at whose base the state is; this core alone uses it.
+        unsafe { &(*((self.block() + CORE_STACK) as *const State)).local }
+    }
+
+    #[inline(always)]
+    fn own(&self) -> &Shared {
+        // SAFETY: as above; the fields are atomics.
+        unsafe { &(*((self.block() + CORE_STACK) as *const State)).shared }
+    }
+
+    #[inline(always)]
+    fn shared(&self, core: u32) -> &Shared {
+        let core = u64::from(core) % MAX_CORES as u64;
+        let state = CORES_VA + core * CORE_STRIDE + CORE_STACK;
+        // SAFETY: the host maps a block for each core below `config().cores`, and
+        // each caller's index is below that; the fields are atomics.
+        unsafe { &(*(state as *const State)).shared }
+    }
+
+    fn clock(&self) -> &Clock {
+        // SAFETY: the host maps the page; the boot code was done with it before any
+        // guest started.
+        unsafe { &*(config().clock_va as *const Clock) }
+    }
+
+    fn word(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: the host maps the page there as long as the machine runs, writable if this sandbox's guest writes
+        // it or the slot is the sandbox's; all accesses are atomic.
+        unsafe { &*(at as *const AtomicU64) }
+    }
+
+    fn ops(&self, part: Slice) -> &[Op] {
+        slice(part)
+    }
+
+    fn entries(&self, part: Slice) -> &[u64] {
+        slice(part)
+    }
+
+    fn links(&self) -> &[Link] {
+        slice(config().links)
+    }
+
+    fn bells(&self) -> &[Bell] {
+        slice(config().bells)
+    }
+
+    fn ends(&self) -> &[End] {
+        slice(config().channel_ends)
+    }
+
+    fn memory(&self) -> impl RecordMemory {
+        Memory
+    }
+
+    fn head(&self) -> Head {
+        // SAFETY: the host maps `room` bytes there, read-only; another sandbox may be writing them.
+        unsafe { read_volatile(config().loads as *const Head) }
+    }
+
+    fn program(&self, len: u64) -> &[u64] {
+        // SAFETY: RAM of the sandbox, of which the manifest's checker saw that it holds `room` bytes from there on;
+        // no guest runs and no device of its has anything to do.
+        unsafe {
+            core::slice::from_raw_parts((GUEST_VA + PROGRAM_GPA) as *const u64, len as usize / 8)
+        }
+    }
+
+    /// A build for the mutation gate (`BULKHEAD_MUTANTS` is set) leaves out the rule that its word names, so that the
+    /// attack named after the rule succeeds.
+    #[inline(always)]
+    fn enforced(rule: &str) -> bool {
+        #[unsafe(link_section = ".rodata.mutant")]
+        static MUTANT: u64 = mutant::NONE;
+        if option_env!("BULKHEAD_MUTANTS").is_none() {
+            return true;
+        }
+        // SAFETY: a reference to a word of this binary. It is volatile because the gate writes it after the build.
+        let word = unsafe { read_volatile(&raw const MUTANT) };
+        word != mutant::number(rule)
+    }
+}
+
+/// This sandbox's memory, as its launch record sees it.
+pub struct Memory;
+
+impl RecordMemory for Memory {
+    fn zero(&mut self, dst: u64, len: u64) {
+        // SAFETY: the record was baked for exactly the pages that the monitor's
+        // tables map writable: the sandbox's RAM and this core's VMCB; or it is the
+        // guest's part of this core's frame, or a slot of the sandbox's.
+        unsafe {
+            asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
+        };
+    }
+
+    fn copy(&mut self, dst: u64, src: u64, len: u64) {
+        // SAFETY: as above; the source is the pristine guest, or a program that another sandbox has left, mapped
+        // read-only.
+        unsafe {
+            asm!("rep movsq", inout("rdi") dst => _, inout("rsi") src => _, inout("rcx") len / 8 => _, options(nostack, preserves_flags))
+        };
+    }
+
+    fn store(&mut self, dst: u64, value: u64) {
+        // SAFETY: as above; or a page of the guest's nested tables that has entries of slots and nothing else.
+        unsafe { (dst as *mut u64).write_volatile(value) };
+    }
+}

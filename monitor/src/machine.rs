@@ -1,0 +1,222 @@
+//! The processor and the devices of x86 that mediation reaches.
+
+use crate::layout::{config, slice};
+use crate::vmrun::Frame;
+use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
+use bulkhead_ioapic::{Lines, Remapping, Shadow};
+use bulkhead_mmio::State;
+use bulkhead_monitor::{Devices, Monitor};
+use bulkhead_monitor_x86::contract::{RAX, X86};
+use bulkhead_monitor_x86::{ioapic, pci};
+use bulkhead_resident::lock::Lock;
+use bulkhead_resident::map::{GUEST_VA, IOAPIC_VA};
+use bulkhead_resident::monitor::{Leaf, Quiet, Slice};
+use bulkhead_resident::pci::{Function, Register, Reset};
+use bulkhead_resident::{PAGE, cmos, need};
+use bulkhead_resident_x86::vmcb;
+use core::arch::asm;
+use core::ptr::{read_volatile, write_volatile};
+use core::sync::atomic::AtomicU32;
+
+/// Number of RSP in encodings.
+const RSP: u8 = 4;
+
+impl Devices for Frame {
+    fn silence_lines(&self) {
+        if Self::has(need::DEVICES) {
+            ioapic::silence(self);
+        }
+    }
+
+    fn quiet(&self) -> Result<(), u64> {
+        if Self::has(need::DEVICES) { pci::quiet(self) } else { Ok(()) }
+    }
+}
+
+impl X86 for Frame {
+    #[inline(always)]
+    fn register(&self, number: u8) -> u64 {
+        match number {
+            RAX => self.vmcb().get(vmcb::RAX),
+            RSP => self.vmcb().get(vmcb::RSP),
+            _ => self.place(number).get(),
+        }
+    }
+
+    #[inline(always)]
+    fn set_register(&self, number: u8, value: u64) {
+        match number {
+            RAX => self.vmcb().set(vmcb::RAX, value),
+            RSP => self.vmcb().set(vmcb::RSP, value),
+            _ => self.place(number).set(value),
+        }
+    }
+
+    #[inline(always)]
+    fn state(&self) -> State {
+        let vmcb = self.vmcb();
+        State {
+            cr0: vmcb.get(vmcb::CR0),
+            cr3: vmcb.get(vmcb::CR3),
+            cr4: vmcb.get(vmcb::CR4),
+            efer: vmcb.get(vmcb::EFER),
+            cs: vmcb.get(vmcb::CS),
+            cs_base: vmcb.get(vmcb::CS + 8),
+            rip: vmcb.get(vmcb::RIP),
+        }
+    }
+
+    fn jump(&self, rip: u64) {
+        self.vmcb().set(vmcb::RIP, rip);
+        self.vmcb().set(vmcb::INTERRUPT_SHADOW, 0);
+    }
+
+    fn fetched(&self) -> [u64; 2] {
+        // Without decode assists no processor writes these words (APM 15.33.3).
+        [self.vmcb().get(vmcb::FETCHED), self.vmcb().get(vmcb::FETCHED + 8)]
+    }
+
+    fn set_efer(&self, value: u64) {
+        let vmcb = self.vmcb();
+        vmcb.set(vmcb::EFER, value | vmcb::EFER_SVME);
+        // Control registers and EFER changed: their clean bit is bit 5.
+        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
+    }
+
+    #[inline(always)]
+    fn rdmsr(&self, register: u32) -> u64 {
+        // SAFETY: mediation reads registers that each processor with x2APIC has; reading changes nothing.
+        unsafe { rdmsr(register) }
+    }
+
+    #[inline(always)]
+    fn wrmsr(&self, register: u32, value: u64) {
+        // SAFETY: mediation has decided on the value: an interrupt to cores of this sandbox, or this core's own
+        // local vector table, with a fixed interrupt or masked.
+        unsafe { wrmsr(register, value) };
+    }
+
+    fn cpuid(&self, leaf: u32, sub: u32) -> [u32; 4] {
+        let raw = cpuid(leaf, sub);
+        [raw.eax, raw.ebx, raw.ecx, raw.edx]
+    }
+
+    fn stop_cpuid_exits(&self) -> bool {
+        let vmcb = self.vmcb();
+        let low = vmcb.get(vmcb::INTERCEPT_LOW);
+        vmcb.set(vmcb::INTERCEPT_LOW, low & !(vmcb::INTERCEPT_CPUID << 32));
+        // Intercepts changed: their clean bit is bit 0.
+        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !1);
+        true
+    }
+
+    fn quiets(&self, part: Slice) -> &[Quiet] {
+        slice(part)
+    }
+
+    fn leaves(&self) -> &[Leaf] {
+        slice(config().cpuid)
+    }
+
+    fn functions(&self) -> &[Function] {
+        slice(config().functions)
+    }
+
+    fn registers(&self, part: Slice) -> &[Register] {
+        slice(part)
+    }
+
+    fn resets(&self, part: Slice) -> &[Reset] {
+        slice(part)
+    }
+
+    fn lines(&self) -> Option<&Lines> {
+        slice::<Lines>(config().lines).first()
+    }
+
+    fn line_shadow(&self) -> &Shadow {
+        // SAFETY: with lines, the host maps it there, writable; its fields are atomics.
+        unsafe { &*((IOAPIC_VA + PAGE) as *const Shadow) }
+    }
+
+    fn line_lock(&self) -> &Lock {
+        // SAFETY: with a line of the machine's, the host maps it there, writable; its fields are atomics.
+        unsafe { &*(IOAPIC_VA as *const Lock) }
+    }
+
+    fn remapping(&self, at: u64) -> &Remapping {
+        // SAFETY: the address is the host's, which maps the table there, writable, if messages may be remapped; its
+        // fields are atomics.
+        unsafe { &*(at as *const Remapping) }
+    }
+
+    fn cell(&self, at: u64) -> &AtomicU32 {
+        // SAFETY: the host maps as many words of shadow as it numbered, and a page for a function's remapping
+        // table; numbers come from what it baked, slots are below `SLOTS`.
+        unsafe { &*(at as *const AtomicU32) }
+    }
+
+    fn load(&self, at: u64, size: u8) -> u64 {
+        // SAFETY: aligned, in a trapped page, one with a register that resets the function, or the IOAPIC's; the host
+        // maps them there, writable, where mediation has a use for them.
+        unsafe {
+            match size {
+                1 => u64::from(read_volatile(at as *const u8)),
+                2 => u64::from(read_volatile(at as *const u16)),
+                4 => u64::from(read_volatile(at as *const u32)),
+                _ => read_volatile(at as *const u64),
+            }
+        }
+    }
+
+    fn store(&self, at: u64, size: u8, value: u64) {
+        // SAFETY: as above.
+        unsafe {
+            match size {
+                1 => write_volatile(at as *mut u8, value as u8),
+                2 => write_volatile(at as *mut u16, value as u16),
+                4 => write_volatile(at as *mut u32, value as u32),
+                _ => write_volatile(at as *mut u64, value),
+            }
+        }
+    }
+
+    fn load_config(&self, at: u64) -> u32 {
+        let value;
+        // SAFETY: a register in the function's configuration page, which the host
+        // maps. By EAX, as AMD's processors want it (BKDG, MMIO configuration).
+        unsafe { asm!("mov eax, [{}]", in(reg) at, out("eax") value, options(nostack, readonly)) };
+        value
+    }
+
+    fn store_config(&self, at: u64, value: u32) {
+        // SAFETY: as above; only functions of the sandbox's own have registers
+        // that are written, and their page is mapped writable.
+        unsafe { asm!("mov [{}], eax", in(reg) at, in("eax") value, options(nostack)) };
+    }
+
+    fn load_clock(&self, index: u8) -> u8 {
+        let value;
+        // SAFETY: ports of the clock, whose owner is this sandbox; reads at these indices change nothing, and NMIs
+        // stay on.
+        unsafe {
+            asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
+            asm!("in al, dx", in("dx") cmos::INDEX_PORT as u16 + 1, out("al") value, options(nomem, nostack));
+        }
+        value
+    }
+
+    fn store_clock(&self, index: u8, value: u8) {
+        // SAFETY: as above, but it writes.
+        unsafe {
+            asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
+            asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16 + 1, in("al") value, options(nomem, nostack));
+        }
+    }
+
+    fn guest_word(&self, at: u64) -> u64 {
+        // SAFETY: 8 aligned bytes of the sandbox's RAM, all of which the host maps
+        // there; the guest may change them meanwhile.
+        unsafe { read_volatile((GUEST_VA + at) as *const u64) }
+    }
+}
