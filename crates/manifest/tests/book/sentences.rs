@@ -90,7 +90,9 @@ fn of_lines(lines: &[Line]) -> Vec<Sentence> {
         let text = line.text.trim();
         let fence = text.starts_with("```");
         fenced ^= fence;
-        let apart = text.is_empty() || text.starts_with(['#', '|', '<', '!']);
+        // `#DB` is an exception, `# Kernel` a heading.
+        let heading = text.starts_with('#') && text.trim_start_matches('#').starts_with(' ');
+        let apart = text.is_empty() || heading || text.starts_with(['|', '<', '!']);
         // Four blanks and no open paragraph: code, or a diagram.
         let drawn = block.is_empty() && line.text.starts_with("    ");
         if fence || fenced || apart || drawn || item(text).is_some() {
