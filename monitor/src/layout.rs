@@ -8,7 +8,7 @@ use bulkhead_resident::bell::{Bell, End};
 use bulkhead_resident::link::Link;
 use bulkhead_resident::load::{Head, PROGRAM_GPA};
 use bulkhead_resident::map::{
-    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORE_VMCB, CORES_VA, GUEST_VA, MAILBOX_VA,
+    CONFIG_VA, CORE_CONTROL, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA,
     REPORT_VA,
 };
 use bulkhead_resident::monitor::{Clock, Config, Mailbox, Slice};
@@ -76,7 +76,7 @@ impl Frame {
     pub fn vmcb(&self) -> &Vmcb {
         // SAFETY: the host maps this core's VMCB there, writable; only this core
         // (and the processor while the guest runs) accesses it.
-        unsafe { &*((self.block() + CORE_VMCB) as *const Vmcb) }
+        unsafe { &*((self.block() + CORE_CONTROL) as *const Vmcb) }
     }
 
     /// This core's number in the sandbox.

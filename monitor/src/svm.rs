@@ -207,7 +207,7 @@ pub fn prepare(frame: &Frame) {
     const NXE: u64 = 1 << 11;
     let config = config();
     let own = &config.core[frame.number() as usize % config.core.len()];
-    frame.vmcb_pa.set(own.vmcb_pa);
+    frame.vmcb_pa.set(own.control_pa);
     // SAFETY: the monitor's IDT and its tables are what the host made; SVM,
     // no-execute and x2APIC were found by the boot code; the host set the save
     // area aside for this core, and maps it for no program.
@@ -215,7 +215,7 @@ pub fn prepare(frame: &Frame) {
         asm!("lidt [{}]", in(reg) &raw const config.idtr, options(nostack, preserves_flags));
         wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
         wrmsr(msr::EFER, rdmsr(msr::EFER) | vmcb::EFER_SVME | NXE);
-        wrmsr(msr::VM_HSAVE_PA, own.hsave_pa);
+        wrmsr(msr::VM_HSAVE_PA, own.host_pa);
         asm!("clgi", options(nostack, nomem));
     }
 }

@@ -167,7 +167,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
             CORE_STACK_SIZE,
             Rights::RW,
         )?;
-        monitor.map(block + CORE_VMCB, vmcbs + core * PAGE, PAGE, Rights::RW)?;
+        monitor.map(block + CORE_CONTROL, vmcbs + core * PAGE, PAGE, Rights::RW)?;
         monitor.map(
             block + CORE_REPORT,
             report + report::size(core as usize),
@@ -472,7 +472,7 @@ fn config(
         *to = s.apic_ids[0];
     }
     for (i, core) in config.core.iter_mut().enumerate().take(sandbox.cores.len()) {
-        *core = Core { vmcb_pa: vmcbs + i as u64 * PAGE, hsave_pa: hsaves + i as u64 * PAGE };
+        *core = Core { control_pa: vmcbs + i as u64 * PAGE, host_pa: hsaves + i as u64 * PAGE };
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.argument = input.guest.argument;
@@ -502,10 +502,10 @@ fn config(
     }
     let mut first = Vec::new();
     long_mode(confine, &input.guest.entry, &mut |offset, value| store(&mut first, offset, value));
-    config.first_vmcb = append(first.as_bytes(), first.len());
+    config.first_state = append(first.as_bytes(), first.len());
     let mut sipi = Vec::new();
     real_mode(confine, &mut |offset, value| store(&mut sipi, offset, value));
-    config.sipi_vmcb = append(sipi.as_bytes(), sipi.len());
+    config.sipi_state = append(sipi.as_bytes(), sipi.len());
     // A bare guest knows what it has: nothing is quietly absent for it.
     let linux = matches!(sandbox.guest, bulkhead_plan::Guest::Linux { .. });
     let quiet_ports = if linux { ports::absent(plan) } else { Vec::new() };

@@ -41,7 +41,7 @@ fn launch<M: Monitor>(m: &M) {
     }
     report.loaded.store(u32::from(loaded.is_some()), Ordering::Relaxed);
     report.played_tsc.store(m.now(), Ordering::Relaxed);
-    fresh(m, m.config().first_vmcb);
+    fresh(m, m.config().first_state);
     m.begin([u64::from(incarnation(m)), m.config().argument], loaded);
     state(m, State::Running);
     report.launch_tsc.store(m.now(), Ordering::Relaxed);
@@ -195,7 +195,7 @@ pub fn park<M: Monitor>(m: &M, ended: u32) {
     // The guest's pending interrupts may have hidden a doorbell. From here on none is lost before the guest runs.
     link::look(m);
     own.parked.store(0, Ordering::Release);
-    fresh(m, m.config().sipi_vmcb);
+    fresh(m, m.config().sipi_state);
     m.startup(signals as u8);
 }
 

@@ -91,15 +91,20 @@ pub const UD: u8 = 6;
 /// Vector of #GP.
 pub const GP: u8 = 13;
 
-/// EVENTINJ for an exception by its vector, with an error code of 0 where its handler expects one (APM 8.2).
+/// True if the handler of an exception expects an error code (APM 8.2): #DF, #TS, #NP, #SS, #GP, #PF, #AC, #CP.
+#[must_use]
+pub const fn has_error_code(vector: u8) -> bool {
+    const WITH_ERROR: u32 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21;
+    WITH_ERROR >> (vector & 31) & 1 != 0
+}
+
+/// EVENTINJ for an exception by its vector, with an error code of 0 where its handler expects one.
 #[must_use]
 pub const fn event(vector: u8) -> u64 {
-    /// #DF, #TS, #NP, #SS, #GP, #PF, #AC, #CP.
-    const WITH_ERROR: u32 = 1 << 8 | 0b1_1111 << 10 | 1 << 17 | 1 << 21;
     if vector == NMI {
         return INJECT_NMI;
     }
-    let error = if WITH_ERROR >> (vector & 31) & 1 != 0 { INJECT_ERROR } else { 0 };
+    let error = if has_error_code(vector) { INJECT_ERROR } else { 0 };
     INJECT_EXCEPTION | error | vector as u64
 }
 

@@ -33,7 +33,9 @@ pub const CORE_STACK: u64 = 0x2000;
 /// Size of stack and state; also their alignment, so that an NMI handler finds
 /// the state from its stack pointer.
 pub const CORE_STACK_SIZE: u64 = 2 * PAGE;
-/// In a core's block: the VMCB.
-pub const CORE_VMCB: u64 = 0x8000;
+/// In a core's block: its control block, the VMCB or the VMCS region.
+pub const CORE_CONTROL: u64 = 0x8000;
+/// In a core's block: the VMXON region, with VT-x only.
+pub const CORE_HOST: u64 = 0x9000;
 /// In a core's block: its [`crate::report::CoreReport`].
 pub const CORE_REPORT: u64 = 0xA000;

@@ -103,10 +103,10 @@ pub struct Ram {
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
 pub struct Core {
-    /// Physical address of its VMCB.
-    pub vmcb_pa: u64,
-    /// Physical address of its host state save area.
-    pub hsave_pa: u64,
+    /// Physical address of its control block: the VMCB, or the VMCS region.
+    pub control_pa: u64,
+    /// Physical address of the processor's own page: the host state save area, or the VMXON region.
+    pub host_pa: u64,
 }
 
 /// Configuration of a monitor, at [`crate::map::CONFIG_VA`].
@@ -137,7 +137,7 @@ pub struct Config {
     pub apic_ids: [u32; MAX_CORES],
     /// x2APIC ID of every sandbox's first core.
     pub first_core: [u32; MAX_SANDBOXES],
-    /// VMCB and host save area of each core.
+    /// Control block and the processor's own page of each core.
     pub core: [Core; MAX_CORES],
     /// Monitor-virtual address of the [`Clock`] that the guest sees, too.
     pub clock_va: u64,
@@ -145,10 +145,11 @@ pub struct Config {
     pub argument: u64,
     /// Of [`crate::record::Op`]: guest memory, played by the first core at launch.
     pub launch: Slice,
-    /// Of [`crate::record::Op`]: a first core's VMCB, relative to the VMCB's start.
-    pub first_vmcb: Slice,
-    /// Of [`crate::record::Op`]: the VMCB after a SIPI with vector 0, relative.
-    pub sipi_vmcb: Slice,
+    /// Of [`crate::record::Op`]: a first core's control block. SVM: relative to its start; VT-x: `STORE`s, `dst` is
+    /// the encoding of the field.
+    pub first_state: Slice,
+    /// Of [`crate::record::Op`]: the control block after a SIPI with vector 0, likewise.
+    pub sipi_state: Slice,
     /// Of [`Quiet`]: absent ports.
     pub ports: Slice,
     /// Of [`Quiet`]: absent MSRs.

@@ -137,7 +137,7 @@ fn the_memory_layout_has_every_address() {
     let short = [
         ("TRAMPOLINE_PA", map::TRAMPOLINE_PA),
         ("CORE_STACK", map::CORE_STACK),
-        ("CORE_VMCB", map::CORE_VMCB),
+        ("CORE_CONTROL", map::CORE_CONTROL),
         ("CORE_REPORT", map::CORE_REPORT),
     ];
     has("docs/memory-layout.md", short.map(|(name, at)| format!("{at:#x} (`{name}`)")));
