@@ -7,6 +7,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `"BHIMAGE1"`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
+/// [`Header::monitors`]: kernels are on the cores themselves.
+pub const NO_MONITORS: u64 = 0;
+/// [`Header::monitors`]: monitors for AMD's SVM.
+pub const MONITORS_SVM: u64 = 1;
+/// [`Header::monitors`]: monitors for Intel's VT-x.
+pub const MONITORS_VMX: u64 = 2;
 /// Version of this layout.
 pub const VERSION: u32 = 5;
 
@@ -53,7 +59,7 @@ pub struct Header {
     /// out: it clears channels, and fills the memory of kernels that no monitor is under. Monitors have records of
     /// their own.
     pub launch: Range,
-    /// 1: there are monitors. 0: kernels are on the cores themselves.
+    /// Kind of its monitors: [`MONITORS_SVM`], [`MONITORS_VMX`], or [`NO_MONITORS`].
     pub monitors: u64,
 }
 
