@@ -17,14 +17,18 @@ tools/artifacts.sh
 say "building boot code, monitor, kernel, guests and programs"
 BARE=x86_64-unknown-none
 OUT=${CARGO_TARGET_DIR:-target}/$BARE
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor-svm -p bulkhead-kernel-image
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-boot -p bulkhead-monitor-svm -p bulkhead-monitor-vmx -p bulkhead-kernel-image
 cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor"
+cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
-# The same monitor with code for less: the sets of `MONITORS` in crates/resident/src/need.rs.
+# The same monitors with code for less: the sets of `MONITORS` in crates/resident/src/need.rs.
 monitor() { # NAME FEATURES
-    cargo build --locked -q --target $BARE --profile privileged -p bulkhead-monitor-svm --no-default-features --features "$2"
+    for shell in svm vmx; do
+        cargo build --locked -q --target $BARE --profile privileged -p bulkhead-monitor-$shell --no-default-features --features "$2"
+    done
     cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/$1"
+    cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-$1"
 }
 monitor monitor-small channels
 monitor monitor-control channels,control,cores,loads

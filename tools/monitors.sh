@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Bytes of text that each need costs in a monitor: of the whole one, of one without that need, and of one with no need
-# but that. Needs are in crates/resident/src/need.rs; features of monitor/ have their names.
+# but that. Needs are in crates/resident/src/need.rs; features of monitor/svm and monitor/vmx have their names. The
+# argument is the shell: svm (the default) or vmx.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$ROOT"
 
 BARE=x86_64-unknown-none
+shell=${1:-svm}
 all=(devices cores slots loads control channels linux)
 
 # Bytes of a monitor's text with these features, joined by commas; text FEATURES
 text() {
-    cargo build --locked -q --target $BARE --profile privileged -p bulkhead-monitor-svm --no-default-features --features "$1"
-    size -A "${CARGO_TARGET_DIR:-target}/$BARE/privileged/bulkhead-monitor-svm" | awk '$1 == ".text" { print $2 }'
+    cargo build --locked -q --target $BARE --profile privileged -p "bulkhead-monitor-$shell" --no-default-features --features "$1"
+    size -A "${CARGO_TARGET_DIR:-target}/$BARE/privileged/bulkhead-monitor-$shell" | awk '$1 == ".text" { print $2 }'
 }
 
 without() { # NEED

@@ -42,44 +42,6 @@ impl RecordMemory for LowMemory {
     fn store(&mut self, _: u64, _: u64) {}
 }
 
-/// What kernels cannot do without and, where there are some, monitors.
-pub fn check_processor(monitors: bool) -> Result<(), &'static str> {
-    const VM_CR_SVMDIS: u64 = 1 << 4;
-    let has = |leaf: u32, bit: u32, of: fn(u32) -> (u32, u32)| {
-        let (c, d) = of(leaf);
-        (if bit < 32 { c } else { d }) >> (bit % 32) & 1 != 0
-    };
-    let of = |leaf: u32| {
-        let r = cpuid(leaf, 0);
-        (r.ecx, r.edx)
-    };
-    if !has(1, 21, of) {
-        return Err("x2APIC (CPUID 1 ECX bit 21)");
-    }
-    if !has(0x8000_0001, 32 + 20, of) {
-        return Err("no-execute pages (CPUID 8000_0001 EDX bit 20)");
-    }
-    if !monitors {
-        return Ok(());
-    }
-    let extended = cpuid(0x8000_0000, 0).eax;
-    // Bochs' generic processor has SVM and forgets the bit (docs/decisions/0003-bochs.md).
-    if extended < 0x8000_000A || !has(0x8000_0001, 2, of) && cpuid(0x8000_000A, 0).eax == 0 {
-        return Err("SVM (AMD virtualization; CPUID 8000_0001 ECX bit 2)");
-    }
-    if !has(0x8000_000A, 32, of) {
-        return Err("nested paging (CPUID 8000_000A EDX bit 0)");
-    }
-    if !has(0x8000_0001, 32 + 26, of) {
-        return Err("1 GiB pages (CPUID 8000_0001 EDX bit 26)");
-    }
-    // SAFETY: processors with SVM have VM_CR.
-    if unsafe { rdmsr(msr::VM_CR) } & VM_CR_SVMDIS != 0 {
-        return Err("SVM: the firmware has switched it off (VM_CR.SVMDIS)");
-    }
-    Ok(())
-}
-
 /// The machine.
 pub struct Pc {
     loader: multiboot::Info,

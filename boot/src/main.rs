@@ -13,6 +13,7 @@ mod lines;
 mod machine;
 mod pci;
 mod port;
+mod processor;
 mod trampoline;
 
 use bulkhead_firmware::{acpi, multiboot};
@@ -75,7 +76,7 @@ extern "C" fn boot(magic: u32, info: u32, header_pa: u64, entry_tsc: u64) -> ! {
 
 fn launch(magic: u32, info_pa: u32, header: &Header, mut report: BootReport) -> Result<(), Stop> {
     write_report(&report);
-    machine::check_processor(header.monitors != 0).map_err(Stop::Processor)?;
+    processor::check(header.monitors).map_err(Stop::Processor)?;
     let loader =
         multiboot::parse(magic, u64::from(info_pa), &LowMemory).ok_or(Stop::NoMemoryMap)?;
     let rsdp = loader.rsdp.or_else(|| acpi::find_rsdp(&LowMemory));

@@ -11,9 +11,12 @@ fn main() {
     println!("cargo::rustc-link-arg=--no-pie");
     println!("cargo::rustc-link-arg=-zmax-page-size=4096");
     println!("cargo::rustc-link-arg=-znognustack");
-    for (bin, base) in
-        [("selftest", "0x1000000"), ("svm-probe", "0x1000000"), ("bareload", "0x60000000")]
-    {
+    for (bin, base) in [
+        ("selftest", "0x1000000"),
+        ("svm-probe", "0x1000000"),
+        ("vmx-probe", "0x1000000"),
+        ("bareload", "0x60000000"),
+    ] {
         println!("cargo::rustc-link-arg-bin={bin}=--defsym=LOAD_BASE={base}");
     }
 }

@@ -9,6 +9,7 @@ use bulkhead_resident::monitor::Leaf;
 use bulkhead_resident::report::Cause;
 
 /// Handles CPUID.
+#[inline(never)]
 pub fn handle<M: X86>(m: &M) -> Outcome {
     if m.privilege() == 3 {
         life::steady(m, Cause::Cpuid);
@@ -19,10 +20,11 @@ pub fn handle<M: X86>(m: &M) -> Outcome {
     let (leaf, sub) = (m.register(RAX) as u32, m.register(RCX) as u32);
     let [a, b, mut c, d] = Leaf::filter(m.leaves(), leaf, sub, m.cpuid(leaf, sub));
     // OSXSAVE and OSPKE follow the guest's CR4, not the monitor's.
-    for (in_leaf, cr4, bit) in [(1, 18, 27), (7, 22, 4)] {
-        if leaf == in_leaf {
-            c = c & !(1 << bit) | ((m.state().cr4 >> cr4 & 1) as u32) << bit;
-        }
+    let follow = |cr4: u32, bit: u32| c & !(1 << bit) | ((m.state().cr4 >> cr4 & 1) as u32) << bit;
+    match leaf {
+        1 => c = follow(18, 27),
+        7 => c = follow(22, 4),
+        _ => {}
     }
     m.set_register(RAX, u64::from(a));
     m.set_register(RBX, u64::from(b));

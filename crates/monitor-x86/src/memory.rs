@@ -8,6 +8,7 @@ use bulkhead_monitor::record::{deny, deny_register};
 use bulkhead_resident::monitor::Ram;
 use bulkhead_resident::need;
 use bulkhead_resident::report::{Cause, Condition, State};
+use bulkhead_resident_x86::vmcs;
 
 /// An access to memory, as an exit tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,18 @@ pub struct Access {
     pub last: bool,
     /// Processor's own word on it, for the record.
     pub info: u64,
+}
+
+impl Access {
+    /// Access that a nested page fault tells, by the bits of EXITINFO1 (APM 15.25.6).
+    pub fn of(address: u64, info: u64) -> Self {
+        let condition = match info {
+            _ if info & vmcs::NPF_FETCH != 0 => Condition::MemoryFetch,
+            _ if info & vmcs::NPF_WRITE != 0 => Condition::MemoryWrite,
+            _ => Condition::MemoryRead,
+        };
+        Self { address, condition, last: info & vmcs::NPF_FINAL != 0, info }
+    }
 }
 
 /// Handles an access.

@@ -32,3 +32,19 @@ pub const X2APIC_LVT_LAST: u32 = 0x837;
 pub const X2APIC_TMICT: u32 = 0x838;
 /// x2APIC timer's current count.
 pub const X2APIC_TMCCT: u32 = 0x839;
+/// PAT.
+pub const PAT: u32 = 0x277;
+/// XSS, where CPUID 0xD.1 EAX has bit 3.
+pub const XSS: u32 = 0xDA0;
+/// STAR.
+pub const STAR: u32 = 0xC000_0081;
+/// LSTAR.
+pub const LSTAR: u32 = 0xC000_0082;
+/// CSTAR.
+pub const CSTAR: u32 = 0xC000_0083;
+/// FMASK.
+pub const FMASK: u32 = 0xC000_0084;
+/// KERNEL_GS_BASE.
+pub const KERNEL_GS_BASE: u32 = 0xC000_0102;
+/// TSC_AUX, where CPUID 8000_0001 EDX has bit 27.
+pub const TSC_AUX: u32 = 0xC000_0103;

@@ -142,6 +142,8 @@ pub mod field {
     pub const GUEST_ACTIVITY: u16 = 0x4826;
     /// Guest's SMBASE.
     pub const GUEST_SMBASE: u16 = 0x4828;
+    /// Preemption timer.
+    pub const TIMER: u16 = 0x482E;
     /// Guest's IA32_SYSENTER_CS.
     pub const GUEST_SYSENTER_CS: u16 = 0x482A;
     /// Monitor's IA32_SYSENTER_CS.
@@ -219,6 +221,9 @@ pub mod field {
 pub mod pin {
     /// NMIs exit: the monitors' doorbell.
     pub const NMI: u32 = 1 << 3;
+    /// The preemption timer counts. At 0 the guest is left before its first instruction, after an event that the entry
+    /// has injected.
+    pub const TIMER: u32 = 1 << 6;
     /// Those of each guest. External interrupts go through the guest's IDT.
     pub const WANTED: u32 = NMI;
 }
@@ -367,6 +372,8 @@ pub mod exit {
     pub const EPT_MISCONFIGURATION: u16 = 49;
     /// INVEPT.
     pub const INVEPT: u16 = 50;
+    /// Preemption timer.
+    pub const TIMER: u16 = 52;
     /// INVVPID.
     pub const INVVPID: u16 = 53;
     /// WBINVD or WBNOINVD.
@@ -431,10 +438,10 @@ pub mod ept_vpid {
     pub const PAGES_2M: u64 = 1 << 16;
     /// 1 GiB pages.
     pub const PAGES_1G: u64 = 1 << 17;
-    /// INVEPT, of one EPT pointer.
-    pub const INVEPT: u64 = 1 << 20 | 1 << 25;
-    /// INVVPID, of one VPID.
-    pub const INVVPID: u64 = 1 << 32 | 1 << 41;
+    /// INVEPT, of one EPT pointer and of all.
+    pub const INVEPT: u64 = 1 << 20 | 1 << 25 | 1 << 26;
+    /// INVVPID, of one VPID and of all.
+    pub const INVVPID: u64 = 1 << 32 | 1 << 41 | 1 << 42;
     /// All of them.
     pub const WANTED: u64 = FOUR_LEVELS | WRITE_BACK | PAGES_2M | PAGES_1G | INVEPT | INVVPID;
 }
@@ -443,8 +450,14 @@ pub mod ept_vpid {
 pub const EPTP: u64 = 6 | 3 << 3;
 /// INVEPT: translations by one EPT pointer (SDM 31.3).
 pub const INVEPT_SINGLE: u64 = 1;
+/// INVEPT: all translations by EPT pointers.
+pub const INVEPT_ALL: u64 = 2;
 /// INVVPID: translations with one VPID (SDM 31.3).
 pub const INVVPID_SINGLE: u64 = 1;
+/// INVVPID: translations with any VPID but 0.
+pub const INVVPID_ALL: u64 = 2;
+/// Error of a VMX instruction: VMRESUME wants a VMCS that was launched (SDM 31.4).
+pub const NOT_LAUNCHED: u64 = 5;
 
 /// CR0.NE.
 pub const CR0_NE: u64 = 1 << 5;
@@ -475,15 +488,72 @@ pub mod event {
     /// Type of an exception.
     pub const EXCEPTION: u64 = 3 << 8;
 
-    /// Event of a vector, with an error code where its handler expects one.
+    /// Event of a vector, with an error code where its handler expects one: in protected mode (SDM 27.2.1.3).
     ///
     /// A guest's NMI goes as an exception with vector 2. An event of type NMI would block NMIs, and so the doorbell,
     /// until the guest chooses to execute IRET (SDM 27.6.1); an external interrupt would need RFLAGS.IF (27.3.1.4).
     #[must_use]
-    pub const fn of(vector: u8) -> u64 {
-        let error = if crate::vmcb::has_error_code(vector) { ERROR } else { 0 };
+    pub const fn of(vector: u8, protected: bool) -> u64 {
+        let error = if protected && crate::vmcb::has_error_code(vector) { ERROR } else { 0 };
         VALID | EXCEPTION | error | vector as u64
     }
+}
+
+/// Nested page fault: the entry was there, without the right (APM 15.25.6).
+pub const NPF_PRESENT: u64 = 1 << 0;
+/// Nested page fault: a write.
+pub const NPF_WRITE: u64 = 1 << 1;
+/// Nested page fault: a fetch.
+pub const NPF_FETCH: u64 = 1 << 4;
+/// Nested page fault: of the final address.
+pub const NPF_FINAL: u64 = 1 << 32;
+/// Nested page fault: in the walk of the guest's tables.
+pub const NPF_WALK: u64 = 1 << 33;
+
+/// Qualification of an EPT violation (SDM 28.2.1) in the words of a nested page fault, so that both have one reader.
+/// An access in the delivery of an event is none of the instruction at the guest's RIP, so it is not final either.
+#[must_use]
+pub const fn violation(qualification: u64, delivers: bool) -> u64 {
+    const FINAL: u64 = 0b11 << 7;
+    let last = qualification & FINAL == FINAL && !delivers;
+    let place = if last { NPF_FINAL } else { NPF_WALK };
+    let write = (qualification >> 1 & 1) * NPF_WRITE;
+    let fetch = (qualification >> 2 & 1) * NPF_FETCH;
+    let present = if qualification >> 3 & 0b111 != 0 { NPF_PRESENT } else { 0 };
+    place | write | fetch | present
+}
+
+/// What the guest reads in the monitor's bits of CR0 after it has written `value`. `None`: the write faults (SDM,
+/// volume 2, MOV to control registers).
+#[must_use]
+pub const fn cr0_shadow(value: u64, shadow: u64) -> Option<u64> {
+    if value & CR0_NW != 0 && value & CR0_CD == 0 {
+        return None;
+    }
+    Some(shadow & !CR0_MASK | value & CR0_MASK)
+}
+
+/// True if a guest may not write this to CR4.
+#[must_use]
+pub const fn cr4_is_refused(value: u64) -> bool {
+    value & CR4_MASK != 0
+}
+
+/// True if XSETBV takes a value for XCR0 (SDM, volume 1, 13.3), of the components in `seen`.
+#[must_use]
+pub fn xcr0_is_valid(value: u64, seen: u64) -> bool {
+    const AVX: u64 = 1 << 2;
+    const MPX: u64 = 0b11 << 3;
+    const AVX512: u64 = 0b111 << 5;
+    const AMX: u64 = 0b11 << 17;
+    let whole = |part: u64| value & part == 0 || value & part == part;
+    value & !seen == 0
+        && value & 1 != 0
+        && (value & AVX == 0 || value & 0b10 != 0)
+        && whole(MPX)
+        && whole(AVX512)
+        && (value & AVX512 == 0 || value & AVX != 0)
+        && whole(AMX)
 }
 
 /// Control word for a processor: the wanted bits that it allows, and those that it demands. `capability` is the
@@ -514,8 +584,54 @@ mod tests {
 
     #[test]
     fn an_event_is_what_an_entry_accepts() {
-        assert_eq!(event::of(6), 0x8000_0306);
-        assert_eq!(event::of(13), 0x8000_0B0D);
-        assert_eq!(event::of(2), 0x8000_0302, "as an exception: an NMI would block doorbells");
+        assert_eq!(event::of(6, true), 0x8000_0306);
+        assert_eq!(event::of(13, true), 0x8000_0B0D);
+        assert_eq!(event::of(13, false), 0x8000_030D, "real mode has no error codes");
+        let nmi = event::of(2, true);
+        assert_eq!(nmi, 0x8000_0302, "as an exception: an NMI would block doorbells");
+    }
+
+    #[test]
+    fn a_violation_is_told_as_a_nested_page_fault() {
+        // Read, write, fetch of a final address that the tables lack; then of one with rights.
+        assert_eq!(violation(0x181, false), NPF_FINAL);
+        assert_eq!(violation(0x182, false), NPF_FINAL | NPF_WRITE);
+        assert_eq!(violation(0x184, false), NPF_FINAL | NPF_FETCH);
+        assert_eq!(violation(0x18A, false), NPF_FINAL | NPF_WRITE | NPF_PRESENT);
+        // A read-modify-write is a write.
+        assert_eq!(violation(0x183, false) & NPF_WRITE, NPF_WRITE);
+        // In the guest's own walk; without a linear address; while an event was delivered.
+        assert_eq!(violation(0x081, false), NPF_WALK);
+        assert_eq!(violation(0x001, false), NPF_WALK);
+        assert_eq!(violation(0x182, true), NPF_WALK | NPF_WRITE);
+    }
+
+    #[test]
+    fn a_guest_has_its_own_bits_in_cr0_and_none_of_the_monitors_in_cr4() {
+        let shadow = CR0_CD | CR0_NW | 0x10;
+        assert_eq!(cr0_shadow(0x8000_0033, shadow), Some(CR0_NE | 0x10));
+        assert_eq!(cr0_shadow(CR0_CD | 0x11, 0), Some(CR0_CD));
+        assert_eq!(
+            cr0_shadow(CR0_NW | 0x11, 0),
+            None,
+            "write-through without cache-disable faults"
+        );
+        assert!(cr4_is_refused(CR4_VMXE | 0x20) && cr4_is_refused(CR4_SMXE));
+        assert!(!cr4_is_refused(!CR4_MASK));
+    }
+
+    #[test]
+    fn xcr0_is_what_xsetbv_takes() {
+        let avx512 = 0b1110_0111;
+        for good in [1, 0b11, 0b111, avx512, 0b1_1111, avx512 | 1 << 9] {
+            assert!(xcr0_is_valid(good, u64::MAX), "{good:#x}");
+        }
+        let amx = 0b11 << 17;
+        assert!(xcr0_is_valid(0b111 | amx, u64::MAX));
+        // x87 missing; AVX without SSE; half of MPX, of AVX-512 and of AMX; AVX-512 without AVX.
+        for bad in [0, 0b10, 0b101, 0b1011, 0b10_0111, 0b1110_0011, 0b111 | 1 << 17, 1 << 8 | 1] {
+            assert!(!xcr0_is_valid(bad, !(1 << 8)), "{bad:#x}");
+        }
+        assert!(!xcr0_is_valid(0b111, 0b11), "not one that the guest does not see");
     }
 }

@@ -53,15 +53,19 @@ impl Leaf {
     /// All subleaves.
     pub const ANY: u32 = u32::MAX;
 
-    /// What of the processor's answer a guest sees: all of it where no leaf applies.
+    /// Part of the processor's answer that a guest sees: all of it where no leaf applies. The leaves are in order.
     #[must_use]
+    #[inline(always)]
     pub fn filter(leaves: &[Self], leaf: u32, sub: u32, raw: [u32; 4]) -> [u32; 4] {
-        let applies =
-            |l: &&Self| (l.first..=l.last).contains(&leaf) && (l.sub == sub || l.sub == Self::ANY);
-        leaves
-            .iter()
-            .find(applies)
-            .map_or(raw, |l| core::array::from_fn(|i| raw[i] & l.keep[i] | l.set[i]))
+        let mut before = leaves.iter().take_while(|l| l.first <= leaf);
+        let applies = |l: &&Self| leaf <= l.last && (l.sub == sub || l.sub == Self::ANY);
+        match before.find(applies) {
+            Some(Self { keep, set, .. }) => {
+                let of = |i: usize| raw[i] & keep[i] | set[i];
+                [of(0), of(1), of(2), of(3)]
+            }
+            None => raw,
+        }
     }
 }
 

@@ -7,8 +7,14 @@ use bulkhead_layout::need::MONITORS;
 use std::process::Command;
 
 /// Members that only exist on the bare machine.
-const BARE: [&str; 4] =
-    ["bulkhead-boot", "bulkhead-monitor-svm", "bulkhead-kernel-image", "harness-bare"];
+const BARE: [&str; 6] = [
+    "bulkhead-boot",
+    "bulkhead-monitor-shell",
+    "bulkhead-monitor-svm",
+    "bulkhead-monitor-vmx",
+    "bulkhead-kernel-image",
+    "harness-bare",
+];
 const TARGET: &str = "x86_64-unknown-none";
 
 /// One job, because cargo would make them wait for each other anyway.

@@ -567,7 +567,8 @@ pub fn build_mutants() -> Result<(), String> {
 /// some mutation, by an attack that is named after it.
 fn complete() -> Result<String, String> {
     let mut rules: Vec<String> = Vec::new();
-    for folder in ["monitor/src", "crates/monitor/src", "crates/monitor-x86/src"] {
+    let shells = ["monitor/svm/src", "monitor/vmx/src", "monitor/x86/src"];
+    for folder in shells.into_iter().chain(["crates/monitor/src", "crates/monitor-x86/src"]) {
         let folder = build::root().join(folder);
         let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         for file in files.flatten() {

@@ -56,8 +56,7 @@ pub fn lines(monitor: &Path, reached: &[bool]) -> Result<Lines, String> {
             && let Ok(number) = rest.split(' ').next().unwrap_or_default().parse::<u32>()
         {
             // What the compiler brought from elsewhere is nobody's line here.
-            let own =
-                ["crates/", "monitor/src/"].iter().find_map(|dir| Some(&file[file.find(dir)?..]));
+            let own = ["crates/", "monitor/"].iter().find_map(|dir| Some(&file[file.find(dir)?..]));
             line = own.filter(|f| !f.contains("library/")).map(|f| (f.to_owned(), number));
         }
     }

@@ -1,7 +1,7 @@
 //! The processor and the devices of x86 that mediation reaches.
 
 use crate::layout::{config, slice};
-use crate::vmrun::Frame;
+use crate::{Frame, Shell};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_ioapic::{Lines, Remapping, Shadow};
 use bulkhead_mmio::State;
@@ -13,7 +13,6 @@ use bulkhead_resident::map::{GUEST_VA, IOAPIC_VA};
 use bulkhead_resident::monitor::{Leaf, Quiet, Slice};
 use bulkhead_resident::pci::{Function, Register, Reset};
 use bulkhead_resident::{PAGE, cmos, need};
-use bulkhead_resident_x86::vmcb;
 use core::arch::asm;
 use core::ptr::{read_volatile, write_volatile};
 use core::sync::atomic::AtomicU32;
@@ -21,7 +20,7 @@ use core::sync::atomic::AtomicU32;
 /// Number of RSP in encodings.
 const RSP: u8 = 4;
 
-impl Devices for Frame {
+impl<S: Shell> Devices for Frame<S> {
     fn silence_lines(&self) {
         if Self::has(need::DEVICES) {
             ioapic::silence(self);
@@ -33,12 +32,12 @@ impl Devices for Frame {
     }
 }
 
-impl X86 for Frame {
+impl<S: Shell> X86 for Frame<S> {
     #[inline(always)]
     fn register(&self, number: u8) -> u64 {
         match number {
-            RAX => self.vmcb().get(vmcb::RAX),
-            RSP => self.vmcb().get(vmcb::RSP),
+            RAX => S::rax(self),
+            RSP => S::rsp(self),
             _ => self.place(number).get(),
         }
     }
@@ -46,41 +45,28 @@ impl X86 for Frame {
     #[inline(always)]
     fn set_register(&self, number: u8, value: u64) {
         match number {
-            RAX => self.vmcb().set(vmcb::RAX, value),
-            RSP => self.vmcb().set(vmcb::RSP, value),
+            RAX => S::set_rax(self, value),
+            RSP => S::set_rsp(self, value),
             _ => self.place(number).set(value),
         }
     }
 
     #[inline(always)]
     fn state(&self) -> State {
-        let vmcb = self.vmcb();
-        State {
-            cr0: vmcb.get(vmcb::CR0),
-            cr3: vmcb.get(vmcb::CR3),
-            cr4: vmcb.get(vmcb::CR4),
-            efer: vmcb.get(vmcb::EFER),
-            cs: vmcb.get(vmcb::CS),
-            cs_base: vmcb.get(vmcb::CS + 8),
-            rip: vmcb.get(vmcb::RIP),
-        }
+        S::state(self)
     }
 
     fn jump(&self, rip: u64) {
-        self.vmcb().set(vmcb::RIP, rip);
-        self.vmcb().set(vmcb::INTERRUPT_SHADOW, 0);
+        S::set_rip(self, rip);
+        S::unshadow(self);
     }
 
     fn fetched(&self) -> [u64; 2] {
-        // Without decode assists no processor writes these words (APM 15.33.3).
-        [self.vmcb().get(vmcb::FETCHED), self.vmcb().get(vmcb::FETCHED + 8)]
+        S::fetched(self)
     }
 
     fn set_efer(&self, value: u64) {
-        let vmcb = self.vmcb();
-        vmcb.set(vmcb::EFER, value | vmcb::EFER_SVME);
-        // Control registers and EFER changed: their clean bit is bit 5.
-        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
+        S::set_efer(self, value);
     }
 
     #[inline(always)]
@@ -102,12 +88,7 @@ impl X86 for Frame {
     }
 
     fn stop_cpuid_exits(&self) -> bool {
-        let vmcb = self.vmcb();
-        let low = vmcb.get(vmcb::INTERCEPT_LOW);
-        vmcb.set(vmcb::INTERCEPT_LOW, low & !(vmcb::INTERCEPT_CPUID << 32));
-        // Intercepts changed: their clean bit is bit 0.
-        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !1);
-        true
+        S::stop_cpuid_exits(self)
     }
 
     fn quiets(&self, part: Slice) -> &[Quiet] {

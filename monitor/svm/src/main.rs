@@ -1,5 +1,6 @@
 //! The monitor of one sandbox on SVM: an exit handler and nothing else. It is the shell around
-//! [`bulkhead_monitor`] and [`bulkhead_monitor_x86`]: entries and exits, the VMCB, the places in memory.
+//! [`bulkhead_monitor`] and [`bulkhead_monitor_x86`]: entries and exits, the VMCB. [`bulkhead_monitor_shell`] has the
+//! places in memory.
 //!
 //! Each sandbox has its own copy, with page tables that map this text, its own
 //! data, its own sandbox's memory, and the monitors' mailboxes (read-only but
@@ -10,13 +11,11 @@
 #![no_main]
 
 mod exit;
-mod layout;
-mod machine;
 mod svm;
 mod vmrun;
 
 // Says to the image builder which needs this monitor has code for.
-core::arch::global_asm!(".global monitor_needs", ".set monitor_needs, {needs}", needs = const layout::NEEDS);
+core::arch::global_asm!(".global monitor_needs", ".set monitor_needs, {needs}", needs = const <svm::Svm as bulkhead_monitor_shell::Shell>::NEEDS);
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {

@@ -1,15 +1,13 @@
 //! Entries into the monitor: a core's first one, exits, and the monitor's own exceptions.
 
-use crate::svm;
-use crate::vmrun::Frame;
+use crate::svm::{self, Frame};
 use bulkhead_monitor::exit::{Next, carry_out};
 use bulkhead_monitor::record::deny;
-use bulkhead_monitor::{Layout, Monitor, Outcome, hypercall, life, mail};
-use bulkhead_monitor_x86::{TWO_BYTES, cpuid, ioapic, memory, msr, port};
-use bulkhead_resident::need;
+use bulkhead_monitor::{Outcome, hypercall, life, mail};
+use bulkhead_monitor_shell::failed;
+use bulkhead_monitor_x86::{TWO_BYTES, cpuid, memory, msr, port};
 use bulkhead_resident::report::{Cause, Condition, State};
 use bulkhead_resident_x86::vmcb::{self, exit};
-use core::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of VMMCALL where the processor does not save the next RIP.
 const VMMCALL: u8 = 3;
@@ -22,7 +20,7 @@ pub extern "C" fn start(frame: &'static Frame) {
 
 /// Handles an exit.
 pub extern "C" fn handle(frame: &'static Frame) -> Next {
-    let vmcb = frame.vmcb();
+    let vmcb = svm::vmcb(frame);
     // Nothing stays from the last entry (APM 15.20, 15.16.1), and nothing has
     // changed unless a handler says so (APM 15.15).
     vmcb.set(vmcb::EVENT_INJ, 0);
@@ -40,7 +38,7 @@ pub extern "C" fn handle(frame: &'static Frame) -> Next {
 /// Everything but the two hot causes, out of their way: no register is saved for it there.
 #[inline(never)]
 fn rare(frame: &Frame) -> Outcome {
-    let vmcb = frame.vmcb();
+    let vmcb = svm::vmcb(frame);
     match vmcb.get(vmcb::EXIT_CODE) as u32 {
         exit::CPUID => cpuid::handle(frame),
         exit::IOIO => port::handle(frame, port_access(frame)),
@@ -67,7 +65,7 @@ fn rare(frame: &Frame) -> Outcome {
 
 /// Decodes EXITINFO1 (APM 15.10.2): bit 0 IN, 2 string, 4 to 6 size, 16 to 31 port; EXITINFO2 is the next RIP.
 fn port_access(frame: &Frame) -> port::Access {
-    let vmcb = frame.vmcb();
+    let vmcb = svm::vmcb(frame);
     let info = vmcb.get(vmcb::EXIT_INFO1);
     port::Access {
         port: (info >> 16) as u32 & 0xFFFF,
@@ -78,37 +76,14 @@ fn port_access(frame: &Frame) -> port::Access {
     }
 }
 
-/// Handles a nested page fault, with all registers in the frame. Bits of EXITINFO1: APM 15.25.6.
+/// Handles a nested page fault, with all registers in the frame.
 pub extern "C" fn memory(frame: &'static Frame) -> Next {
-    const WRITE: u64 = 1 << 1;
-    const FETCH: u64 = 1 << 4;
-    /// The fault is in the translation of the final address.
-    const FINAL: u64 = 1 << 32;
-    let vmcb = frame.vmcb();
-    let info = vmcb.get(vmcb::EXIT_INFO1);
-    let condition = match info {
-        _ if info & FETCH != 0 => Condition::MemoryFetch,
-        _ if info & WRITE != 0 => Condition::MemoryWrite,
-        _ => Condition::MemoryRead,
-    };
-    let address = vmcb.get(vmcb::EXIT_INFO2);
-    let access = memory::Access { address, condition, last: info & FINAL != 0, info };
+    let vmcb = svm::vmcb(frame);
+    let access = memory::Access::of(vmcb.get(vmcb::EXIT_INFO2), vmcb.get(vmcb::EXIT_INFO1));
     carry_out(frame, memory::handle(frame, access))
 }
 
 /// Handles an exception in the monitor: `stack` is what the processor pushed.
 pub extern "C" fn fault(stack: &[u64; 6]) {
-    let cr2: u64;
-    // SAFETY: CR2 is readable at CPL 0.
-    unsafe { core::arch::asm!("mov {}, cr2", out(reg) cr2, options(nomem, nostack)) };
-    let frame = Frame::around(stack);
-    let report = frame.report();
-    let [first, second, third, ..] = *stack;
-    let words = report.fault.iter().chain(&report.fault_detail);
-    words.zip([first, cr2, second, third]).for_each(|(word, value)| word.store(value, Relaxed));
-    life::state(frame, State::Failed);
-    // Others are not to wait for a core that will not come.
-    if Frame::has(need::DEVICES) {
-        ioapic::leave(frame);
-    }
+    failed::<svm::Svm>(stack);
 }

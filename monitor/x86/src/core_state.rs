@@ -1,16 +1,20 @@
-//! The virtual processor by SVM, and this core's interrupts.
+//! The virtual processor as far as SVM and VT-x agree, and this core's interrupts.
 
-use crate::layout::{Memory, Vmcb, config};
-use crate::vmrun::{Frame, drain_window, nmi_sleep, nmi_window};
+use crate::entry::{drain_window, nmi_sleep};
+use crate::{Frame, Memory, Shell};
 use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
-use bulkhead_monitor::{Interrupts, Layout, Vcpu};
-use bulkhead_resident::record::{Op, RecordMemory, play};
+use bulkhead_monitor::{Interrupts, Layout, Monitor, Vcpu, life};
+use bulkhead_monitor_x86::ioapic;
+use bulkhead_resident::need;
+use bulkhead_resident::record::{Op, RecordMemory};
+use bulkhead_resident::report::State;
 use bulkhead_resident_x86::{icr, msr, vmcb};
 use core::arch::asm;
 use core::mem::offset_of;
 use core::ptr::from_ref;
+use core::sync::atomic::Ordering::Relaxed;
 
-impl Vcpu for Frame {
+impl<S: Shell> Vcpu for Frame<S> {
     /// Of a processor with 4 GHz.
     const MICROSECOND: u64 = 4_000;
     const NMI: u8 = vmcb::NMI;
@@ -27,17 +31,17 @@ impl Vcpu for Frame {
 
     #[inline(always)]
     fn instruction(&self) -> u64 {
-        self.vmcb().get(vmcb::RIP)
+        S::rip(self)
     }
 
     #[inline(always)]
     fn privilege(&self) -> u8 {
-        self.vmcb().cpl()
+        S::privilege(self)
     }
 
     #[inline(always)]
     fn call(&self) -> u64 {
-        self.vmcb().get(vmcb::RAX)
+        S::rax(self)
     }
 
     #[inline(always)]
@@ -52,54 +56,29 @@ impl Vcpu for Frame {
 
     #[inline(always)]
     fn answer(&self, result: u64) {
-        self.vmcb().set(vmcb::RAX, result);
+        S::set_rax(self, result);
     }
 
     #[inline(always)]
     fn skip(&self, length: u8) {
-        let vmcb = self.vmcb();
-        // A processor that does not save the next RIP leaves the word as it is: zero.
-        let next = match vmcb.get(vmcb::NEXT_RIP) {
-            0 => vmcb.get(vmcb::RIP).wrapping_add(u64::from(length)),
-            saved => saved,
-        };
-        vmcb.set(vmcb::RIP, next);
-        // It ends with the instruction after STI or MOV SS, which this was.
-        vmcb.set(vmcb::INTERRUPT_SHADOW, 0);
+        S::skip(self, length);
     }
 
     fn inject(&self, vector: u8) {
-        self.vmcb().set(vmcb::EVENT_INJ, vmcb::event(vector));
+        S::inject(self, vector);
     }
 
-    /// All translations where a processor cannot flush by ASID (APM 15.16.1).
     #[inline(never)]
     fn flush(&self) {
-        const FLUSH_BY_ASID: u32 = 1 << 6;
-        let vmcb = self.vmcb();
-        let how = match cpuid(0x8000_000A, 0).edx & FLUSH_BY_ASID {
-            0 => vmcb::TLB_FLUSH_ALL,
-            _ => vmcb::TLB_FLUSH_GUEST,
-        };
-        vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64 | how);
+        S::flush(self);
     }
 
     fn reset(&self, ops: &[Op]) {
-        let base = from_ref::<Vmcb>(self.vmcb()) as u64;
-        let mut memory = Memory;
-        memory.zero(base, 4096);
-        // SAFETY: registers of the guest that the monitor does not use.
-        unsafe { fresh_extended_state(base) };
-        play(&mut memory, ops, base);
-        // Entries of a former life must not be used.
-        self.flush();
-        memory.zero(from_ref(self) as u64, offset_of!(Frame, vmcb_pa) as u64);
-        // SAFETY: registers of the guest that the monitor does not use.
+        S::reset(self, ops);
+        Memory.zero(from_ref(self) as u64, offset_of!(Self, rax) as u64);
+        // SAFETY: registers of the guest that the monitor does not use: breakpoints.
         unsafe {
-            // Breakpoints.
             asm!("mov dr0, {0}", "mov dr1, {0}", "mov dr2, {0}", "mov dr3, {0}", in(reg) 0u64, options(nostack, nomem));
-            // FS to TR by VMLOAD from this VMCB.
-            asm!("vmload rax", in("rax") self.vmcb_pa.get(), options(nostack));
         }
     }
 
@@ -107,22 +86,20 @@ impl Vcpu for Frame {
         self.rdi.set(first);
         self.rsi.set(second);
         if let Some(entry) = entry {
-            self.vmcb().set(vmcb::RIP, entry);
+            S::set_rip(self, entry);
         }
     }
 
     fn startup(&self, vector: u8) {
-        let (vmcb, vector) = (self.vmcb(), u64::from(vector));
-        vmcb.set(vmcb::CS, vmcb.get(vmcb::CS) & !0xFFFF | vector << 8);
-        vmcb.set(vmcb::CS + 8, vector << 12);
+        S::startup(self, vector);
     }
 }
 
-/// Sets x87, SSE and all that XCR0 can name as after a reset; speculation control off.
+/// Sets x87, SSE and all that XCR0 can name as after a reset.
 ///
 /// # Safety
 /// `zeros` are 4096 bytes of zeros; the extended state is the guest's.
-unsafe fn fresh_extended_state(zeros: u64) {
+pub unsafe fn fresh_registers(zeros: u64) {
     const OSFXSR: u64 = 1 << 9;
     const OSXSAVE: u64 = 1 << 18;
     static MXCSR_AT_RESET: u32 = 0x1F80;
@@ -140,14 +117,10 @@ unsafe fn fresh_extended_state(zeros: u64) {
             asm!("fxrstor [{}]", in(reg) zeros, options(nostack));
         }
         asm!("fninit", "ldmxcsr [{}]", in(reg) &raw const MXCSR_AT_RESET, options(nostack));
-        const SPEC_CTRL: u32 = 1 << 14 | 1 << 15 | 1 << 24;
-        if cpuid(0x8000_0008, 0).ebx & SPEC_CTRL != 0 {
-            wrmsr(msr::SPEC_CTRL, 0);
-        }
     }
 }
 
-impl Interrupts for Frame {
+impl<S: Shell> Interrupts for Frame<S> {
     fn ring(&self, id: u32) {
         const NMI_MODE: u64 = 4 << 8 | 1 << 14;
         self.send(u64::from(id) << 32 | NMI_MODE);
@@ -168,7 +141,7 @@ impl Interrupts for Frame {
     }
 
     fn hear(&self) {
-        nmi_window();
+        S::hear();
     }
 
     fn sleep(&self) {
@@ -201,21 +174,19 @@ impl Interrupts for Frame {
     }
 }
 
-/// Brings SVM up on this core.
-pub fn prepare(frame: &Frame) {
-    const X2APIC: u64 = 0b11 << 10;
-    const NXE: u64 = 1 << 11;
-    let config = config();
-    let own = &config.core[frame.number() as usize % config.core.len()];
-    frame.vmcb_pa.set(own.control_pa);
-    // SAFETY: the monitor's IDT and its tables are what the host made; SVM,
-    // no-execute and x2APIC were found by the boot code; the host set the save
-    // area aside for this core, and maps it for no program.
-    unsafe {
-        asm!("lidt [{}]", in(reg) &raw const config.idtr, options(nostack, preserves_flags));
-        wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
-        wrmsr(msr::EFER, rdmsr(msr::EFER) | vmcb::EFER_SVME | NXE);
-        wrmsr(msr::VM_HSAVE_PA, own.host_pa);
-        asm!("clgi", options(nostack, nomem));
+/// Records an exception in the monitor: `stack` is what the processor pushed. The core stays.
+pub fn failed<S: Shell>(stack: &[u64; 6]) {
+    let cr2: u64;
+    // SAFETY: CR2 is readable at CPL 0.
+    unsafe { asm!("mov {}, cr2", out(reg) cr2, options(nomem, nostack)) };
+    let frame = Frame::<S>::around(stack);
+    let report = frame.report();
+    let [first, second, third, ..] = *stack;
+    let words = report.fault.iter().chain(&report.fault_detail);
+    words.zip([first, cr2, second, third]).for_each(|(word, value)| word.store(value, Relaxed));
+    life::state(frame, State::Failed);
+    // Others are not to wait for a core that will not come.
+    if Frame::<S>::has(need::DEVICES) {
+        ioapic::leave(frame);
     }
 }

@@ -1,89 +1,28 @@
 //! Memory that the host has laid out for this monitor. A core's part of it is found from the address of its frame, so
 //! it costs no lookup.
 
-use crate::vmrun::Frame;
+use crate::{Frame, Shell};
 use bulkhead_monitor::Layout;
 use bulkhead_monitor::contract::{Local, Shared};
 use bulkhead_resident::bell::{Bell, End};
 use bulkhead_resident::link::Link;
 use bulkhead_resident::load::{Head, PROGRAM_GPA};
 use bulkhead_resident::map::{
-    CONFIG_VA, CORE_CONTROL, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA,
-    REPORT_VA,
+    CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, REPORT_VA,
 };
 use bulkhead_resident::monitor::{Clock, Config, Mailbox, Slice};
 use bulkhead_resident::record::{Op, RecordMemory};
 use bulkhead_resident::report::{CoreReportCells, ReportCells};
-use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, mutant, need};
-use bulkhead_resident_x86::vmcb;
+use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, mutant};
 use core::arch::asm;
-use core::cell::Cell;
-use core::ptr::{from_ref, read_volatile};
+use core::ptr::read_volatile;
 use core::sync::atomic::AtomicU64;
-
-/// A VMCB as 64-bit words, read and written by offset.
-pub struct Vmcb([Cell<u64>; 512]);
-
-impl Vmcb {
-    /// The word at a byte offset that is a multiple of 8.
-    #[inline(always)]
-    pub fn get(&self, offset: u16) -> u64 {
-        self.0[offset as usize / 8 % 512].get()
-    }
-
-    /// Sets it.
-    #[inline(always)]
-    pub fn set(&self, offset: u16, value: u64) {
-        self.0[offset as usize / 8 % 512].set(value);
-    }
-
-    /// The guest's privilege level.
-    #[inline(always)]
-    pub fn cpl(&self) -> u8 {
-        (self.get(vmcb::CPL_WORD) >> 24) as u8
-    }
-}
-
-/// Needs that this monitor is built for, by features.
-pub const NEEDS: u32 = {
-    const fn when(feature: bool, need: u32) -> u32 {
-        if feature { need } else { 0 }
-    }
-    when(cfg!(feature = "devices"), need::DEVICES)
-        | when(cfg!(feature = "cores"), need::CORES)
-        | when(cfg!(feature = "slots"), need::SLOTS)
-        | when(cfg!(feature = "loads"), need::LOADS)
-        | when(cfg!(feature = "control"), need::CONTROL)
-        | when(cfg!(feature = "channels"), need::CHANNELS)
-        | when(cfg!(feature = "linux"), need::LINUX)
-};
 
 /// A core's state, at the base of its stack. The handler of doorbells knows its first byte.
 #[repr(C)]
 struct State {
     local: Local,
     shared: Shared,
-}
-
-impl Frame {
-    #[inline(always)]
-    fn block(&self) -> u64 {
-        from_ref(self) as u64 & !(CORE_STRIDE - 1)
-    }
-
-    /// This core's VMCB.
-    #[inline(always)]
-    pub fn vmcb(&self) -> &Vmcb {
-        // SAFETY: the host maps this core's VMCB there, writable; only this core
-        // (and the processor while the guest runs) accesses it.
-        unsafe { &*((self.block() + CORE_CONTROL) as *const Vmcb) }
-    }
-
-    /// This core's number in the sandbox.
-    #[inline(always)]
-    pub fn number(&self) -> u32 {
-        ((self.block() - CORES_VA) / CORE_STRIDE) as u32
-    }
 }
 
 /// The configuration.
@@ -105,8 +44,8 @@ pub fn slice<T>(part: Slice) -> &'static [T] {
     }
 }
 
-impl Layout for Frame {
-    const NEEDS: u32 = NEEDS;
+impl<S: Shell> Layout for Frame<S> {
+    const NEEDS: u32 = S::NEEDS;
 
     #[inline(always)]
     fn config(&self) -> &Config {
@@ -222,7 +161,7 @@ pub struct Memory;
 impl RecordMemory for Memory {
     fn zero(&mut self, dst: u64, len: u64) {
         // SAFETY: the record was baked for exactly the pages that the monitor's
-        // tables map writable: the sandbox's RAM and this core's VMCB; or it is the
+        // tables map writable: the sandbox's RAM and this core's control block; or it is the
         // guest's part of this core's frame, or a slot of the sandbox's.
         unsafe {
             asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))

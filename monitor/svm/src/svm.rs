@@ -1,0 +1,195 @@
+//! The virtual processor by SVM.
+
+use crate::vmrun::nmi_window;
+use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
+use bulkhead_mmio::State;
+use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
+use bulkhead_resident::record::{Op, RecordMemory, play};
+use bulkhead_resident_x86::{msr, vmcb};
+use core::arch::asm;
+use core::cell::Cell;
+
+/// A VMCB as 64-bit words, read and written by offset.
+pub struct Vmcb([Cell<u64>; 512]);
+
+impl Vmcb {
+    /// The word at a byte offset that is a multiple of 8.
+    #[inline(always)]
+    pub fn get(&self, offset: u16) -> u64 {
+        self.0[offset as usize / 8 % 512].get()
+    }
+
+    /// Sets it.
+    #[inline(always)]
+    pub fn set(&self, offset: u16, value: u64) {
+        self.0[offset as usize / 8 % 512].set(value);
+    }
+}
+
+/// SVM. RAX in a [`Frame`] is the physical address of the core's VMCB, as VMRUN takes it.
+pub struct Svm;
+
+/// Frame of a core.
+pub type Frame = bulkhead_monitor_shell::Frame<Svm>;
+
+/// VMCB of a core.
+#[inline(always)]
+pub fn vmcb(frame: &Frame) -> &Vmcb {
+    // SAFETY: the host maps this core's VMCB there, writable; only this core
+    // (and the processor while the guest runs) accesses it.
+    unsafe { &*(frame.control() as *const Vmcb) }
+}
+
+impl Shell for Svm {
+    const NEEDS: u32 = needs!();
+
+    #[inline(always)]
+    fn rax(frame: &Frame) -> u64 {
+        vmcb(frame).get(vmcb::RAX)
+    }
+
+    #[inline(always)]
+    fn set_rax(frame: &Frame, value: u64) {
+        vmcb(frame).set(vmcb::RAX, value);
+    }
+
+    #[inline(always)]
+    fn rsp(frame: &Frame) -> u64 {
+        vmcb(frame).get(vmcb::RSP)
+    }
+
+    #[inline(always)]
+    fn set_rsp(frame: &Frame, value: u64) {
+        vmcb(frame).set(vmcb::RSP, value);
+    }
+
+    #[inline(always)]
+    fn rip(frame: &Frame) -> u64 {
+        vmcb(frame).get(vmcb::RIP)
+    }
+
+    #[inline(always)]
+    fn set_rip(frame: &Frame, value: u64) {
+        vmcb(frame).set(vmcb::RIP, value);
+    }
+
+    #[inline(always)]
+    fn privilege(frame: &Frame) -> u8 {
+        (vmcb(frame).get(vmcb::CPL_WORD) >> 24) as u8
+    }
+
+    #[inline(always)]
+    fn skip(frame: &Frame, length: u8) {
+        let vmcb = vmcb(frame);
+        // A processor that does not save the next RIP leaves the word as it is: zero.
+        let next = match vmcb.get(vmcb::NEXT_RIP) {
+            0 => vmcb.get(vmcb::RIP).wrapping_add(u64::from(length)),
+            saved => saved,
+        };
+        vmcb.set(vmcb::RIP, next);
+        // The shadow ends with the instruction after STI or MOV SS, which this was.
+        Self::unshadow(frame);
+    }
+
+    #[inline(always)]
+    fn unshadow(frame: &Frame) {
+        vmcb(frame).set(vmcb::INTERRUPT_SHADOW, 0);
+    }
+
+    fn inject(frame: &Frame, vector: u8) {
+        vmcb(frame).set(vmcb::EVENT_INJ, vmcb::event(vector));
+    }
+
+    /// All translations where a processor cannot flush by ASID (APM 15.16.1).
+    fn flush(frame: &Frame) {
+        const FLUSH_BY_ASID: u32 = 1 << 6;
+        let vmcb = vmcb(frame);
+        let how = match cpuid(0x8000_000A, 0).edx & FLUSH_BY_ASID {
+            0 => vmcb::TLB_FLUSH_ALL,
+            _ => vmcb::TLB_FLUSH_GUEST,
+        };
+        vmcb.set(vmcb::ASID, vmcb.get(vmcb::ASID) as u32 as u64 | how);
+    }
+
+    fn reset(frame: &Frame, ops: &[Op]) {
+        const SPEC_CTRL: u32 = 1 << 14 | 1 << 15 | 1 << 24;
+        let (base, mut memory) = (frame.control(), Memory);
+        memory.zero(base, 4096);
+        // SAFETY: registers of the guest that the monitor does not use; speculation control where it is.
+        unsafe {
+            fresh_registers(base);
+            if cpuid(0x8000_0008, 0).ebx & SPEC_CTRL != 0 {
+                wrmsr(msr::SPEC_CTRL, 0);
+            }
+        };
+        play(&mut memory, ops, base);
+        // Entries of a former life must not be used.
+        Self::flush(frame);
+        // SAFETY: as above: FS to TR by VMLOAD from this VMCB.
+        unsafe { asm!("vmload rax", in("rax") frame.rax.get(), options(nostack)) };
+    }
+
+    fn startup(frame: &Frame, vector: u8) {
+        let (vmcb, vector) = (vmcb(frame), u64::from(vector));
+        vmcb.set(vmcb::CS, vmcb.get(vmcb::CS) & !0xFFFF | vector << 8);
+        vmcb.set(vmcb::CS + 8, vector << 12);
+    }
+
+    #[inline(always)]
+    fn state(frame: &Frame) -> State {
+        let vmcb = vmcb(frame);
+        State {
+            cr0: vmcb.get(vmcb::CR0),
+            cr3: vmcb.get(vmcb::CR3),
+            cr4: vmcb.get(vmcb::CR4),
+            efer: vmcb.get(vmcb::EFER),
+            cs: vmcb.get(vmcb::CS),
+            cs_base: vmcb.get(vmcb::CS + 8),
+            rip: vmcb.get(vmcb::RIP),
+        }
+    }
+
+    fn fetched(frame: &Frame) -> [u64; 2] {
+        // Without decode assists no processor writes these words (APM 15.33.3).
+        [vmcb(frame).get(vmcb::FETCHED), vmcb(frame).get(vmcb::FETCHED + 8)]
+    }
+
+    fn set_efer(frame: &Frame, value: u64) {
+        let vmcb = vmcb(frame);
+        vmcb.set(vmcb::EFER, value | vmcb::EFER_SVME);
+        // Control registers and EFER changed: their clean bit is bit 5.
+        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !(1 << 5));
+    }
+
+    fn stop_cpuid_exits(frame: &Frame) -> bool {
+        let vmcb = vmcb(frame);
+        let low = vmcb.get(vmcb::INTERCEPT_LOW);
+        vmcb.set(vmcb::INTERCEPT_LOW, low & !(vmcb::INTERCEPT_CPUID << 32));
+        // Intercepts changed: their clean bit is bit 0.
+        vmcb.set(vmcb::CLEAN, vmcb.get(vmcb::CLEAN) & !1);
+        true
+    }
+
+    fn hear() {
+        nmi_window();
+    }
+}
+
+/// Brings SVM up on this core.
+pub fn prepare(frame: &Frame) {
+    const X2APIC: u64 = 0b11 << 10;
+    const NXE: u64 = 1 << 11;
+    let config = config();
+    let own = &config.core[frame.number() as usize % config.core.len()];
+    frame.rax.set(own.control_pa);
+    // SAFETY: the monitor's IDT and its tables are what the host made; SVM,
+    // no-execute and x2APIC were found by the boot code; the host set the save
+    // area aside for this core, and maps it for no program.
+    unsafe {
+        asm!("lidt [{}]", in(reg) &raw const config.idtr, options(nostack, preserves_flags));
+        wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
+        wrmsr(msr::EFER, rdmsr(msr::EFER) | vmcb::EFER_SVME | NXE);
+        wrmsr(msr::VM_HSAVE_PA, own.host_pa);
+        asm!("clgi", options(nostack, nomem));
+    }
+}

@@ -1,0 +1,82 @@
+//! The entry shell: a core's way into the monitor, into the guest and back, and
+//! the handlers of the monitor's own interrupts.
+//!
+//! Between exits the registers that VMRUN does not switch (FS, GS, TR, LDTR,
+//! KernelGSBase, STAR, SYSENTER, FPU) keep the guest's values: the monitor uses
+//! none of them, so an exit needs no VMLOAD and no VMSAVE (APM 15.5.2;
+//! docs/decisions/0010-no-vmload.md).
+
+use crate::svm::Frame;
+use bulkhead_monitor_shell::FRAME_FROM_TOP;
+
+::core::arch::global_asm!(
+    ".section .text.hot",
+    ".global monitor_entry",
+    // RSP = top of this core's stack. Entered by the start-up code, with
+    // interrupts off and nothing else known.
+    "monitor_entry:",
+    "   cld",
+    "   sub rsp, {frame}",
+    "   mov rdi, rsp",
+    "   call {start}",
+    // A fresh guest sees no register of anybody's.
+    "2:",
+    ".irp register, rbp, r12, r13, r14, r15",
+    "   xor \\register, \\register",
+    ".endr",
+    "3:",
+    ".set at, 0",
+    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx, rax",
+    "   mov \\register, [rsp + at]",
+    ".set at, at + 8",
+    ".endr",
+    "   vmrun rax",
+    ".set at, 0",
+    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx",
+    "   mov [rsp + at], \\register",
+    ".set at, at + 8",
+    ".endr",
+    "   mov rdi, rsp",
+    "   call {handle}",
+    "   test al, al",
+    "   jz 3b",
+    "   jns 2b",
+    // A memory access: its handler sees all registers.
+    ".set at, {others}",
+    ".irp register, rbp, r12, r13, r14, r15",
+    "   mov [rsp + at], \\register",
+    ".set at, at + 8",
+    ".endr",
+    "   mov rdi, rsp",
+    "   call {memory}",
+    ".set at, {others}",
+    ".irp register, rbp, r12, r13, r14, r15",
+    "   mov \\register, [rsp + at]",
+    ".set at, at + 8",
+    ".endr",
+    "   test al, al",
+    "   jz 3b",
+    "   jmp 2b",
+
+    // Let a pending NMI in once; its handler sets this core's flag.
+    ".global nmi_window",
+    "nmi_window:",
+    "   stgi",
+    "   nop",
+    "   clgi",
+    "   ret",
+    frame = const FRAME_FROM_TOP,
+    start = sym crate::exit::start,
+    others = const ::core::mem::offset_of!(Frame, others),
+    memory = sym crate::exit::memory,
+    handle = sym crate::exit::handle,
+);
+
+bulkhead_monitor_shell::interrupts!(
+    open: "   stgi", close: "   clgi", nmi: [], fault: crate::exit::fault,
+);
+
+unsafe extern "C" {
+    /// Lets a pending NMI in.
+    pub safe fn nmi_window();
+}

@@ -1,0 +1,272 @@
+//! The virtual processor by VT-x.
+
+use crate::entry::monitor_exit;
+use crate::instruction::{clear, invept, invvpid, load, on, read, write, write_baked};
+use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
+use bulkhead_mmio::State;
+use bulkhead_monitor::Layout;
+use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
+use bulkhead_resident::map::CORE_HOST;
+use bulkhead_resident::monitor::Core;
+use bulkhead_resident::record::{Op, RecordMemory};
+use bulkhead_resident_x86::msr;
+use bulkhead_resident_x86::vmcs::{
+    self, CR4_VMXE, INVEPT_ALL, INVEPT_SINGLE, INVVPID_ALL, INVVPID_SINGLE, activity, event, field,
+};
+use core::arch::asm;
+use core::ptr::from_ref;
+
+/// VT-x. RAX in a [`Frame`] is the guest's. Its mark is not zero if the handler of NMIs is to leave out its mending.
+pub struct Vmx;
+
+/// Frame of a core.
+pub type Frame = bulkhead_monitor_shell::Frame<Vmx>;
+
+impl Shell for Vmx {
+    const NEEDS: u32 = needs!();
+
+    #[inline(always)]
+    fn rax(frame: &Frame) -> u64 {
+        frame.rax.get()
+    }
+
+    #[inline(always)]
+    fn set_rax(frame: &Frame, value: u64) {
+        frame.rax.set(value);
+    }
+
+    #[inline(always)]
+    fn rsp(_: &Frame) -> u64 {
+        read(field::GUEST_RSP)
+    }
+
+    #[inline(always)]
+    fn set_rsp(_: &Frame, value: u64) {
+        write(field::GUEST_RSP, value);
+    }
+
+    #[inline(always)]
+    fn rip(_: &Frame) -> u64 {
+        read(field::GUEST_RIP)
+    }
+
+    #[inline(always)]
+    fn set_rip(_: &Frame, value: u64) {
+        write(field::GUEST_RIP, value);
+    }
+
+    #[inline(always)]
+    fn privilege(_: &Frame) -> u8 {
+        (read(field::GUEST_SS_RIGHTS) >> 5 & 0b11) as u8
+    }
+
+    #[inline(always)]
+    fn skip(frame: &Frame, _: u8) {
+        write(field::GUEST_RIP, read(field::GUEST_RIP).wrapping_add(read(field::EXIT_LENGTH)));
+        Self::unshadow(frame);
+    }
+
+    #[inline(always)]
+    fn unshadow(_: &Frame) {
+        // The other bits are 0: SMM has its own monitor, and a guest gets no NMI.
+        write(field::GUEST_INTERRUPTIBILITY, 0);
+    }
+
+    /// An event of the hardware ends HLT, which an entry would demand of it, too (SDM 27.3.1.5).
+    fn inject(frame: &Frame, vector: u8) {
+        let protected = read(field::GUEST_CR0) & 1 != 0;
+        write(field::ENTRY_EVENT, event::of(vector, protected));
+        write(field::ENTRY_ERROR_CODE, 0);
+        write(field::GUEST_ACTIVITY, activity::ACTIVE);
+        Self::unshadow(frame);
+    }
+
+    /// Translations by the guest's EPT pointer, with any VPID (SDM 29.4.3.1).
+    fn flush(_: &Frame) {
+        invept(INVEPT_SINGLE, read(field::EPT_POINTER));
+    }
+
+    fn reset(frame: &Frame, ops: &[Op]) {
+        let region = own(frame).control_pa;
+        // SAFETY: the region is this core's, set aside by the host. VMCLEAR gives its memory to software, which may
+        // write the revision there (SDM 25.2); zeros make up for fields that the processor has and no record names.
+        // Other registers are the guest's.
+        unsafe {
+            clear(region);
+            Memory.zero(frame.control(), 4096);
+            fresh_registers(frame.control());
+            (frame.control() as *mut u32).write_volatile(revision());
+            clear(region);
+            load(region);
+        }
+        ops.iter().for_each(play);
+        host_state(frame);
+        fresh_msrs();
+        frame.rax.set(0);
+        // Entries of a former life must not be used.
+        Self::flush(frame);
+        invvpid(INVVPID_SINGLE, read(field::VPID));
+    }
+
+    fn startup(_: &Frame, vector: u8) {
+        write(field::GUEST_CS, u64::from(vector) << 8);
+        write(field::GUEST_CS_BASE, u64::from(vector) << 12);
+    }
+
+    #[inline(always)]
+    fn state(_: &Frame) -> State {
+        let rights = read(field::GUEST_CS_RIGHTS);
+        State {
+            cr0: read(field::GUEST_CR0),
+            cr3: read(field::GUEST_CR3),
+            cr4: read(field::GUEST_CR4),
+            efer: read(field::GUEST_EFER),
+            // As a VMCB has it: bits 15:12 of the rights follow bits 7:0.
+            cs: (rights & 0xFF | rights >> 4 & 0xF00) << 16,
+            cs_base: read(field::GUEST_CS_BASE),
+            rip: read(field::GUEST_RIP),
+        }
+    }
+
+    fn fetched(_: &Frame) -> [u64; 2] {
+        [0; 2]
+    }
+
+    fn set_efer(_: &Frame, value: u64) {
+        write(field::GUEST_EFER, value);
+    }
+
+    fn stop_cpuid_exits(_: &Frame) -> bool {
+        false
+    }
+
+    /// Nothing: an NMI that was pending has come, because NMIs are open but for [`crate::entry::unblock`].
+    fn hear() {}
+}
+
+/// The core's places.
+fn own(frame: &Frame) -> &'static Core {
+    let config = config();
+    &config.core[frame.number() as usize % config.core.len()]
+}
+
+/// Revision of VMCS and VMXON regions.
+fn revision() -> u32 {
+    // SAFETY: processors with VMX have it.
+    unsafe { rdmsr(vmcs::msr::BASIC) as u32 & 0x7FFF_FFFF }
+}
+
+/// Carries out a step of a record. Control words get the bits that this processor demands.
+fn play(op: &Op) {
+    use vmcs::msr::{
+        ENTRY, EXIT, PIN, PRIMARY, SECONDARY, TRUE_ENTRY, TRUE_EXIT, TRUE_PIN, TRUE_PRIMARY,
+    };
+    let field = op.dst as u16;
+    let capability = match field {
+        field::PIN_CONTROLS => [PIN, TRUE_PIN],
+        field::PRIMARY_CONTROLS => [PRIMARY, TRUE_PRIMARY],
+        field::SECONDARY_CONTROLS => [SECONDARY; 2],
+        field::EXIT_CONTROLS => [EXIT, TRUE_EXIT],
+        field::ENTRY_CONTROLS => [ENTRY, TRUE_ENTRY],
+        _ => [0; 2],
+    };
+    // SAFETY: processors with VMX have the first of these, and the second if the bit says so (SDM, appendix A).
+    let value = unsafe {
+        let second = rdmsr(vmcs::msr::BASIC) & vmcs::msr::HAS_TRUE != 0;
+        match capability[usize::from(second)] {
+            0 => op.src,
+            register => u64::from(vmcs::control(op.src as u32, rdmsr(register))),
+        }
+    };
+    // A field that depends on a control which the processor lacks.
+    if !write_baked(field, value) && field != field::XSS_EXITING {
+        // SAFETY: ends the monitor with a record of its own fault.
+        unsafe { asm!("ud2", options(noreturn)) };
+    }
+}
+
+/// Sets the monitor's side of the VMCS: this core as it is now.
+fn host_state(frame: &Frame) {
+    let (cr0, cr3, cr4, cs, ss): (u64, u64, u64, u64, u64);
+    let mut gdtr = [0u16; 5];
+    // SAFETY: reads registers; SGDT writes ten bytes.
+    let (efer, pat) = unsafe {
+        asm!("mov {}, cr0", "mov {}, cr3", "mov {}, cr4", out(reg) cr0, out(reg) cr3, out(reg) cr4, options(nomem, nostack));
+        asm!("mov {0:e}, cs", "mov {1:e}, ss", out(reg) cs, out(reg) ss, options(nomem, nostack));
+        asm!("sgdt [{}]", in(reg) &raw mut gdtr, options(nostack));
+        (rdmsr(msr::EFER), rdmsr(msr::PAT))
+    };
+    let base = |table: &[u16]| {
+        table.iter().skip(1).take(4).rev().fold(0, |base, &word| base << 16 | u64::from(word))
+    };
+    let words = [
+        (field::HOST_CR0, cr0),
+        (field::HOST_CR3, cr3),
+        (field::HOST_CR4, cr4),
+        (field::HOST_CS, cs),
+        (field::HOST_SS, ss),
+        (field::HOST_DS, ss),
+        (field::HOST_ES, ss),
+        (field::HOST_FS, 0),
+        (field::HOST_GS, 0),
+        // Must not be 0 (SDM 27.2.3). No descriptor is read, and nothing uses the task state: there is one privilege
+        // level and no interrupt stack table.
+        (field::HOST_TR, ss),
+        (field::HOST_FS_BASE, 0),
+        (field::HOST_GS_BASE, 0),
+        (field::HOST_TR_BASE, 0),
+        (field::HOST_GDTR_BASE, base(&gdtr)),
+        (field::HOST_IDTR_BASE, base(&config().idtr)),
+        (field::HOST_SYSENTER_CS, 0),
+        (field::HOST_SYSENTER_ESP, 0),
+        (field::HOST_SYSENTER_EIP, 0),
+        (field::HOST_EFER, efer),
+        (field::HOST_PAT, pat),
+        (field::HOST_RSP, from_ref(frame) as u64),
+        (field::HOST_RIP, &raw const monitor_exit as u64),
+    ];
+    words.iter().for_each(|&(field, value)| write(field, value));
+}
+
+/// Sets the guest's registers that no VMCS holds as after a reset.
+fn fresh_msrs() {
+    /// CR0 is the monitor's; DR6 after a reset.
+    const DR6: u64 = 0xFFFF_0FF0;
+    let always = [msr::STAR, msr::LSTAR, msr::CSTAR, msr::FMASK, msr::KERNEL_GS_BASE];
+    let there = [
+        (msr::TSC_AUX, cpuid(0x8000_0001, 0).edx >> 27),
+        (msr::XSS, cpuid(0xD, 1).eax >> 3),
+        (msr::SPEC_CTRL, cpuid(7, 0).edx >> 26),
+    ];
+    let there = there.into_iter().filter(|(_, has)| has & 1 != 0).map(|(register, _)| register);
+    // SAFETY: registers of the guest, which the monitor does not use, each where CPUID has it.
+    unsafe {
+        always.into_iter().chain(there).for_each(|register| wrmsr(register, 0));
+        asm!("mov cr2, {0}", "mov dr6, {1}", in(reg) 0u64, in(reg) DR6, options(nomem, nostack));
+    }
+}
+
+/// Brings VMX up on this core.
+pub fn prepare(frame: &Frame) {
+    use vmcs::msr::{FEATURE_CONTROL, LOCKED, VMX_OUTSIDE_SMX};
+    const X2APIC: u64 = 0b11 << 10;
+    let region = frame.block() + CORE_HOST;
+    frame.mark.set(u64::from(!Frame::enforced("doorbell-window")));
+    // SAFETY: the monitor's IDT and its tables are what the host made; VMX and x2APIC were found by the boot code,
+    // which has seen that VMX may be used on the first core. The host set the region aside for this core. Registers
+    // of a core that differs fault, with a record.
+    unsafe {
+        asm!("lidt [{}]", in(reg) &raw const config().idtr, options(nostack, preserves_flags));
+        wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
+        let control = rdmsr(FEATURE_CONTROL);
+        if control & LOCKED == 0 {
+            wrmsr(FEATURE_CONTROL, control | VMX_OUTSIDE_SMX | LOCKED);
+        }
+        asm!("mov {t}, cr4", "or {t}, {bit}", "mov cr4, {t}", t = out(reg) _, bit = in(reg) CR4_VMXE, options(nostack, nomem));
+        (region as *mut u32).write_volatile(revision());
+        on(own(frame).host_pa);
+    }
+    // Whatever used these tags before (SDM 29.4.3.4).
+    invept(INVEPT_ALL, 0);
+    invvpid(INVVPID_ALL, 0);
+}

@@ -1,0 +1,96 @@
+//! Handlers of the monitor's own interrupts, and the code in which they are expected.
+
+use core::cell::Cell;
+
+unsafe extern "C" {
+    /// Sleeps until the flag is set.
+    pub safe fn nmi_sleep(flag: &Cell<u8>);
+    /// Accepts pending interrupts.
+    pub safe fn drain_window();
+}
+
+/// The handlers, for a shell. `open` and `close` are instructions that let NMIs in and hold them back, empty where a
+/// processor has none. `nmi` are further lines of the NMI's handler: RAX is the base of the core's stack, RIP is at
+/// `[rsp + 8]`. `operands` are theirs. `fault` is the shell's function for exceptions in the monitor.
+#[macro_export]
+macro_rules! interrupts {
+    (open: $open:literal, close: $close:literal, nmi: [$($nmi:literal),*], fault: $fault:path,
+     $($operands:tt)*) => {
+        ::core::arch::global_asm!(
+            ".section .text.hot",
+            // RDI = this core's flag. Sleep until it is set. An NMI between the test
+            // and HLT would be slept over: the handler moves such a RIP past HLT.
+            ".global nmi_sleep",
+            "nmi_sleep:",
+            $open,
+            "nmi_test:",
+            "   cmp byte ptr [rdi], 0",
+            "   jne nmi_slept",
+            "   hlt",
+            "nmi_slept:",
+            $close,
+            "   ret",
+
+            // Accept whatever interrupts are pending for the guest that was.
+            ".global drain_window",
+            "drain_window:",
+            $open,
+            "   sti",
+            "   nop",
+            "   nop",
+            "   cli",
+            $close,
+            "   ret",
+            "drain_end:",
+
+            ".global monitor_nmi",
+            "monitor_nmi:",
+            "   push rax",
+            "   mov rax, rsp",
+            "   and rax, {stack_mask}",
+            "   mov byte ptr [rax], 1",
+            $($nmi,)*
+            "   pop rax",
+            "   cmp qword ptr [rsp], offset nmi_test",
+            "   jb 4f",
+            "   cmp qword ptr [rsp], offset nmi_slept",
+            "   jae 4f",
+            "   mov qword ptr [rsp], offset nmi_slept",
+            "4: iretq",
+
+            // A vector that a former guest left behind: end it, forget it.
+            ".global monitor_drain",
+            "monitor_drain:",
+            "   push rax",
+            "   push rcx",
+            "   push rdx",
+            "   mov ecx, 0x80B",
+            "   xor eax, eax",
+            "   xor edx, edx",
+            "   wrmsr",
+            "   pop rdx",
+            "   pop rcx",
+            "   pop rax",
+            "   iretq",
+
+            // Vectors 0 to 15. In the window there is nothing but NOPs: it is an
+            // interrupt that a guest sent itself, where its APIC allows such vectors.
+            // Else an exception in the monitor itself: it stops here, with a record.
+            ".global monitor_fault",
+            "monitor_fault:",
+            "   cmp qword ptr [rsp], offset drain_window",
+            "   jb 5f",
+            "   cmp qword ptr [rsp], offset drain_end",
+            "   jb monitor_drain",
+            "5: mov rdi, rsp",
+            "   and rsp, -16",
+            "   call {fault}",
+            "6: cli",
+            "   hlt",
+            "   jmp 6b",
+            stack_mask = const -(::bulkhead_resident::map::CORE_STACK_SIZE as i64),
+            fault = sym $fault,
+            $($operands)*
+        );
+    };
+}

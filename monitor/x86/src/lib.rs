@@ -1,0 +1,77 @@
+//! The part of a monitor's shell that SVM and VT-x share: the frame of a core, places in memory, devices, interrupts.
+//! A shell implements [`Shell`] for its way to run a guest, and gets the traits of [`bulkhead_monitor`] and
+//! [`bulkhead_monitor_x86`] for its [`Frame`]s.
+#![no_std]
+
+mod core_state;
+mod entry;
+mod frame;
+mod layout;
+mod machine;
+
+pub use core_state::{failed, fresh_registers};
+pub use frame::{FRAME_FROM_TOP, Frame};
+pub use layout::{Memory, config};
+
+use bulkhead_mmio::State;
+use bulkhead_resident::record::Op;
+
+/// A processor's way to run a guest, for one core: its control block, and what goes with it.
+pub trait Shell: Sized + 'static {
+    /// Needs that this monitor has code for ([`needs`]).
+    const NEEDS: u32;
+    /// Guest's RAX.
+    fn rax(frame: &Frame<Self>) -> u64;
+    /// Sets it.
+    fn set_rax(frame: &Frame<Self>, value: u64);
+    /// Guest's RSP.
+    fn rsp(frame: &Frame<Self>) -> u64;
+    /// Sets it.
+    fn set_rsp(frame: &Frame<Self>, value: u64);
+    /// Guest's RIP.
+    fn rip(frame: &Frame<Self>) -> u64;
+    /// Sets it.
+    fn set_rip(frame: &Frame<Self>, value: u64);
+    /// Guest's privilege level.
+    fn privilege(frame: &Frame<Self>) -> u8;
+    /// Moves the guest behind the instruction of the exit; `length` bytes where the processor does not tell.
+    fn skip(frame: &Frame<Self>, length: u8);
+    /// Ends the shadow of the instruction before (STI, MOV SS).
+    fn unshadow(frame: &Frame<Self>);
+    /// Gives the guest an exception at its RIP.
+    fn inject(frame: &Frame<Self>, vector: u8);
+    /// Has the guest's translations forgotten before it goes on.
+    fn flush(frame: &Frame<Self>);
+    /// Sets the control block as `ops` say, and the registers that go with it. It calls [`fresh_registers`].
+    fn reset(frame: &Frame<Self>, ops: &[Op]);
+    /// Sets CS and its base for a start-up at a vector; RIP is 0.
+    fn startup(frame: &Frame<Self>, vector: u8);
+    /// Guest's control registers, and the state that its RIP depends on.
+    fn state(frame: &Frame<Self>) -> State;
+    /// Bytes that the processor has fetched, as a VMCB has them; zeros where it saves none.
+    fn fetched(frame: &Frame<Self>) -> [u64; 2];
+    /// Sets the guest's EFER.
+    fn set_efer(frame: &Frame<Self>, value: u64);
+    /// Stops exits at CPUID on this core, if the processor can.
+    fn stop_cpuid_exits(frame: &Frame<Self>) -> bool;
+    /// Takes a doorbell that is pending.
+    fn hear();
+}
+
+/// Needs that a monitor is built for, by features of the crate that calls this.
+#[macro_export]
+macro_rules! needs {
+    () => {{
+        use ::bulkhead_resident::need;
+        const fn when(feature: bool, need: u32) -> u32 {
+            if feature { need } else { 0 }
+        }
+        when(cfg!(feature = "devices"), need::DEVICES)
+            | when(cfg!(feature = "cores"), need::CORES)
+            | when(cfg!(feature = "slots"), need::SLOTS)
+            | when(cfg!(feature = "loads"), need::LOADS)
+            | when(cfg!(feature = "control"), need::CONTROL)
+            | when(cfg!(feature = "channels"), need::CHANNELS)
+            | when(cfg!(feature = "linux"), need::LINUX)
+    }};
+}
