@@ -55,7 +55,12 @@ pub fn duration(text: &str) -> Result<u64, String> {
 /// Runs it.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let artifacts = arguments.manifest.artifacts.clone();
-    let options = Options { artifacts, skip_files: arguments.skip_files, skip_admission: true };
+    let options = Options {
+        artifacts,
+        skip_files: arguments.skip_files,
+        skip_admission: true,
+        ..Options::default()
+    };
     let checked = match load(&arguments.manifest.manifest, &options) {
         Ok(checked) => checked,
         Err(findings) => {

@@ -1,10 +1,13 @@
 //! A processor that does not exist: its page-table entries are inverted and
 //! shuffled, its "execute" is a forbid bit at an odd place, empty entries are
-//! not zero. Whatever passes on it and on x86-64 assumes no encoding.
+//! not zero. Whatever passes on it and on x86-64 assumes no encoding. Its second
+//! stage has another encoding than its first one, fewer levels and memory types.
 //!
 //! [`FakeMachine`] boots and plays launch records in a `Vec`.
 
-use bulkhead_arch::{BootMachine, CoreStart, Entry, PageFormat, Rights, TableMemory};
+use bulkhead_arch::{
+    BootMachine, CoreStart, Entry, Memory, PageFormat, Rights, Stage1, Stage2, TableMemory,
+};
 use bulkhead_layout::record::RecordMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +22,13 @@ const FORBID_WRITE: u64 = 1 << 7;
 const FORBID_EXECUTE: u64 = 1 << 1;
 const ADDRESS: u64 = 0x0000_FFFF_FFFF_F000;
 
+impl Stage1 for FakeFormat {}
+
 impl PageFormat for FakeFormat {
     const LEVELS: u32 = 4;
     const LARGEST: u32 = 1;
 
-    fn page(pa: u64, rights: Rights, _level: u32) -> u64 {
+    fn page(pa: u64, rights: Rights, _: Memory, _: u32) -> u64 {
         let write = if rights.write { 0 } else { FORBID_WRITE };
         let execute = if rights.execute { 0 } else { FORBID_EXECUTE };
         (pa | PAGE_BIT | write | execute) ^ KEY
@@ -40,7 +45,7 @@ impl PageFormat for FakeFormat {
             assert!(level <= Self::LARGEST, "a page at level {level}");
             let rights =
                 Rights { write: entry & FORBID_WRITE == 0, execute: entry & FORBID_EXECUTE == 0 };
-            Entry::Page(pa, rights)
+            Entry::Page(pa, rights, Memory::Normal)
         } else if entry & TABLE != 0 {
             Entry::Table(pa)
         } else {
@@ -51,6 +56,56 @@ impl PageFormat for FakeFormat {
 
     fn empty() -> u64 {
         KEY
+    }
+}
+
+/// The odd page format of its second stage: 3 levels, pages at level 0 alone, addresses
+/// shifted up by 8 bits, a bit that forbids and one that allows, and device memory.
+#[derive(Clone, Copy, Debug)]
+pub struct FakeNested;
+
+const NESTED_EMPTY: u64 = 0xEE;
+const NESTED_TABLE: u64 = 0x40;
+const NESTED_PAGE: u64 = 0x20;
+const NESTED_WRITE: u64 = 1 << 2;
+const NESTED_NO_EXECUTE: u64 = 1 << 1;
+const NESTED_DEVICE: u64 = 1 << 63;
+
+impl Stage2 for FakeNested {}
+
+impl PageFormat for FakeNested {
+    const LEVELS: u32 = 3;
+    const LARGEST: u32 = 0;
+
+    fn page(pa: u64, rights: Rights, memory: Memory, _: u32) -> u64 {
+        let write = if rights.write { NESTED_WRITE } else { 0 };
+        let execute = if rights.execute { 0 } else { NESTED_NO_EXECUTE };
+        let device = if memory == Memory::Device { NESTED_DEVICE } else { 0 };
+        pa << 8 | NESTED_PAGE | write | execute | device
+    }
+
+    fn table(pa: u64, level: u32) -> u64 {
+        pa << 8 | NESTED_TABLE | u64::from(level)
+    }
+
+    fn decode(entry: u64, level: u32) -> Entry {
+        let pa = (entry & !NESTED_DEVICE) >> 8;
+        if entry == NESTED_EMPTY {
+            return Entry::Empty;
+        }
+        if entry & NESTED_TABLE != 0 {
+            assert_eq!(entry & 7, u64::from(level - 1), "a table of another level");
+            return Entry::Table(pa);
+        }
+        assert!(entry & NESTED_PAGE != 0 && level == 0, "no page: {entry:#x} at level {level}");
+        let rights =
+            Rights { write: entry & NESTED_WRITE != 0, execute: entry & NESTED_NO_EXECUTE == 0 };
+        let device = entry & NESTED_DEVICE != 0;
+        Entry::Page(pa, rights, if device { Memory::Device } else { Memory::Normal })
+    }
+
+    fn empty() -> u64 {
+        NESTED_EMPTY
     }
 }
 
@@ -138,48 +193,61 @@ impl RecordMemory for FakeMachine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bulkhead_arch::{MapError, map, walk};
+    use bulkhead_arch::{Leaf, MapError, Run, map, walk};
 
     fn tables(count: u64) -> FakeTables {
         FakeTables { next: 0x10_0000, end: 0x10_0000 + count * 4096, ..Default::default() }
     }
 
+    fn run(va: u64, pa: u64, len: u64, rights: Rights) -> Run {
+        Run { va, pa, len, rights, memory: Memory::Normal }
+    }
+
     #[test]
     fn the_largest_pages_that_fit() {
         let mut memory = tables(16);
-        let root = map::<FakeFormat>(
-            &mut memory,
-            None,
-            0x1F_F000,
-            0x4000_0000 - 0x1000,
-            0x40_2000,
-            Rights::RW,
-        )
-        .unwrap();
+        let all = run(0x1F_F000, 0x4000_0000 - 0x1000, 0x40_2000, Rights::RW);
+        let root = map::<FakeFormat>(&mut memory, None, all).unwrap();
         let at = |va| walk::<FakeFormat>(&memory, root, va);
-        assert_eq!(at(0x1F_F008), Some((0x3FFF_F008, Rights::RW, 4096)));
-        assert_eq!(at(0x20_0000), Some((0x4000_0000, Rights::RW, 2 << 20)));
-        assert_eq!(at(0x60_0FFF), Some((0x4040_0FFF, Rights::RW, 4096)));
+        let leaf = |pa, size| Some(Leaf { pa, rights: Rights::RW, memory: Memory::Normal, size });
+        assert_eq!(at(0x1F_F008), leaf(0x3FFF_F008, 4096));
+        assert_eq!(at(0x20_0000), leaf(0x4000_0000, 2 << 20));
+        assert_eq!(at(0x60_0FFF), leaf(0x4040_0FFF, 4096));
         assert_eq!(at(0x60_1000), None);
         assert_eq!(at(0x1F_EFFF), None);
     }
 
     #[test]
+    fn the_second_stage_keeps_memory_types_and_rights() {
+        let mut memory = tables(16);
+        let registers =
+            Run { memory: Memory::Device, ..run(0xFE00_0000, 0xFE00_0000, 0x2000, Rights::RW) };
+        let root = map::<FakeNested>(&mut memory, None, registers).unwrap();
+        let text = run(0x20_0000, 0x7_0000_0000, 0x20_0000, Rights::RX);
+        map::<FakeNested>(&mut memory, Some(root), text).unwrap();
+        let at = |va| walk::<FakeNested>(&memory, root, va);
+        let leaf = |pa, rights, memory| Some(Leaf { pa, rights, memory, size: 4096 });
+        assert_eq!(at(0xFE00_1004), leaf(0xFE00_1004, Rights::RW, Memory::Device));
+        assert_eq!(at(0x3F_FFFF), leaf(0x7_001F_FFFF, Rights::RX, Memory::Normal));
+        assert_eq!((at(0xFE00_2000), at(0x40_0000), at(0)), (None, None, None));
+    }
+
+    #[test]
     fn an_overlap_is_refused() {
         let mut memory = tables(16);
-        let root = map::<FakeFormat>(&mut memory, None, 0, 0, 0x20_0000, Rights::RX).unwrap();
-        let again = map::<FakeFormat>(&mut memory, Some(root), 0x1000, 0, 0x1000, Rights::R);
+        let root = map::<FakeFormat>(&mut memory, None, run(0, 0, 0x20_0000, Rights::RX)).unwrap();
+        let again = map::<FakeFormat>(&mut memory, Some(root), run(0x1000, 0, 0x1000, Rights::R));
         assert_eq!(again, Err(MapError::Overlap(0x1000)));
     }
 
     #[test]
     fn no_space_and_odd_addresses_are_errors() {
         assert_eq!(
-            map::<FakeFormat>(&mut tables(2), None, 0, 0, 4096, Rights::R),
+            map::<FakeFormat>(&mut tables(2), None, run(0, 0, 4096, Rights::R)),
             Err(MapError::NoTable)
         );
         assert_eq!(
-            map::<FakeFormat>(&mut tables(9), None, 8, 0, 4096, Rights::R),
+            map::<FakeFormat>(&mut tables(9), None, run(8, 0, 4096, Rights::R)),
             Err(MapError::Misaligned(4096 | 8))
         );
     }

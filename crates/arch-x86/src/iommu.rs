@@ -2,7 +2,7 @@
 //! References are to the AMD I/O Virtualization Technology (IOMMU)
 //! Specification, 48882, revision 3.10.
 
-use bulkhead_arch::{Entry, PageFormat, Rights};
+use bulkhead_arch::{Entry, Memory, PageFormat, Rights};
 
 /// I/O page tables of version 1 with four levels (2.2.3).
 pub struct IoPages;
@@ -18,7 +18,7 @@ impl PageFormat for IoPages {
     const LARGEST: u32 = 2;
 
     /// A page of the level's default size: next level 0.
-    fn page(pa: u64, rights: Rights, _: u32) -> u64 {
+    fn page(pa: u64, rights: Rights, _: Memory, _: u32) -> u64 {
         pa | PRESENT | READ | if rights.write { WRITE } else { 0 }
     }
 
@@ -33,7 +33,8 @@ impl PageFormat for IoPages {
         } else if entry >> NEXT_LEVEL & 7 != 0 {
             Entry::Table(entry & ADDRESS)
         } else {
-            Entry::Page(entry & ADDRESS, Rights { write: entry & WRITE != 0, execute: false })
+            let rights = Rights { write: entry & WRITE != 0, execute: false };
+            Entry::Page(entry & ADDRESS, rights, Memory::Normal)
         }
     }
 
@@ -112,8 +113,8 @@ mod tests {
     #[test]
     fn tables_name_the_level_below() {
         assert_eq!(IoPages::table(0x5000, 2) >> 9 & 7, 3);
-        let page = IoPages::page(0x20_0000, Rights::R, 1);
+        let page = IoPages::page(0x20_0000, Rights::R, Memory::Normal, 1);
         assert_eq!(page, 0x2000_0000_0020_0001);
-        assert_eq!(IoPages::decode(page, 1), Entry::Page(0x20_0000, Rights::R));
+        assert_eq!(IoPages::decode(page, 1), Entry::Page(0x20_0000, Rights::R, Memory::Normal));
     }
 }

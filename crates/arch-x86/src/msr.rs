@@ -66,6 +66,41 @@ pub const ABSENT: &[Quiet] = &[
     quiet(0xC001_1000, 0xC001_10FF, 0),   // core configuration
 ];
 
+/// As [`ABSENT`], on Intel's processors.
+pub const ABSENT_INTEL: &[Quiet] = &[
+    quiet(0x17, 0x17, 0),                       // platform ID
+    quiet(0x33, 0x34, 0),                       // TEST_CTRL, SMI count
+    quiet(0x3A, 0x3A, 1),                       // feature control: locked
+    quiet(0x79, 0x79, 0),                       // a microcode update
+    quiet(0x8B, 0x8B, 0), // patch level: kernels write 0 before they ask for it
+    quiet(0xC1, 0xC8, 0), // performance counters
+    quiet(0xCE, 0xCE, 0), // PLATFORM_INFO
+    quiet(0xE2, 0xE2, 0), // PKG_CST_CONFIG
+    quiet(0xE7, 0xE8, 0), // MPERF, APERF
+    quiet(0xFE, 0xFE, 1 << 10 | 1 << 8), // MTRRcap: fixed ranges alone, as for AMD
+    quiet(0x140, 0x140, 0), // MISC_FEATURES_ENABLES
+    quiet(0x179, 0x179, 0), // MCG_CAP: no bank of machine checks
+    quiet(0x186, 0x18D, 0), // performance event selects
+    quiet(0x198, 0x19D, 0), // performance status and control, clock modulation, thermal
+    quiet(0x1A0, 0x1A0, 1), // MISC_ENABLE: fast strings
+    quiet(0x1A2, 0x1A2, 0), // temperature target
+    quiet(0x1A4, 0x1A4, 0), // prefetchers
+    quiet(0x1AA, 0x1AD, 0), // power management, turbo ratios
+    quiet(0x1B0, 0x1B2, 0), // energy bias, package thermal
+    quiet(0x1D9, 0x1D9, 0), // DEBUGCTL
+    quiet(0x1FC, 0x1FC, 0), // POWER_CTL
+    quiet(0x200, 0x2FE, 0), // MTRR writes
+    quiet(0x2FF, 0x2FF, 1 << 11 | 1 << 10 | 6), // MTRRdefType: enabled, write-back
+    quiet(0x345, 0x345, 0), // PERF_CAPABILITIES
+    quiet(0x38D, 0x390, 0), // performance: fixed and global control
+    quiet(0x606, 0x606, 0), // RAPL units
+    quiet(0x610, 0x61E, 0), // RAPL
+    quiet(0x638, 0x642, 0), // RAPL
+    quiet(0x64E, 0x64F, 0), // performance limits
+    quiet(0x770, 0x777, 0), // HWP
+    quiet(X2APIC_TMCCT, X2APIC_TMCCT, 0), // as for AMD
+];
+
 const fn quiet(first: u32, last: u32, value: u64) -> Quiet {
     Quiet { first, last, value }
 }

@@ -3,10 +3,16 @@
 //! user entries. A monitor runs without SMEP and SMAP, which makes the one
 //! format serve both.
 
-use bulkhead_arch::{Entry, PageFormat, Rights};
+use bulkhead_arch::{Entry, Memory, PageFormat, Rights, Stage1, Stage2};
 
-/// 4-level tables with 4 KiB, 2 MiB and 1 GiB pages.
+/// 4-level tables with 4 KiB, 2 MiB and 1 GiB pages. Their entries leave the memory
+/// type to the machine's MTRRs, which make the registers of devices uncached (APM
+/// 7.8.5, 15.25.8).
 pub struct LongMode;
+
+impl Stage1 for LongMode {}
+/// Nested paging of SVM.
+impl Stage2 for LongMode {}
 
 const PRESENT: u64 = 1 << 0;
 const WRITABLE: u64 = 1 << 1;
@@ -21,7 +27,7 @@ impl PageFormat for LongMode {
     const LEVELS: u32 = 4;
     const LARGEST: u32 = 2;
 
-    fn page(pa: u64, rights: Rights, level: u32) -> u64 {
+    fn page(pa: u64, rights: Rights, _: Memory, level: u32) -> u64 {
         let mut entry = pa | PRESENT | USER | ACCESSED_DIRTY;
         if rights.write {
             entry |= WRITABLE;
@@ -46,7 +52,7 @@ impl PageFormat for LongMode {
             Entry::Table(entry & ADDRESS)
         } else {
             let rights = Rights { write: entry & WRITABLE != 0, execute: entry & NO_EXECUTE == 0 };
-            Entry::Page(entry & ADDRESS, rights)
+            Entry::Page(entry & ADDRESS, rights, Memory::Normal)
         }
     }
 

@@ -34,7 +34,8 @@ pub const GDT: [u64; 4] = [0, 0, 0x00AF_9B00_0000_FFFF, 0x00CF_9300_0000_FFFF];
 
 const DATA: u64 = 0x0C93;
 const CODE64: u64 = 0x0A9B;
-const PAT_AT_RESET: u64 = 0x0007_0406_0007_0406;
+/// PAT after a reset, on both vendors' processors.
+pub const PAT_AT_RESET: u64 = 0x0007_0406_0007_0406;
 
 fn segment(
     out: &mut impl FnMut(u16, u64),

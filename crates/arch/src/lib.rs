@@ -6,7 +6,7 @@
 
 mod tables;
 
-pub use tables::{MapError, TableMemory, lowest, map, walk};
+pub use tables::{Leaf, MapError, Run, TableMemory, lowest, map, walk};
 
 /// Rights of a mapping. Everything mapped can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,16 @@ impl Rights {
     pub const RWX: Self = Self { write: true, execute: true };
 }
 
+/// Type of the memory behind a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Memory {
+    /// RAM: cached.
+    #[default]
+    Normal,
+    /// Registers of a device: each access reaches it, in order.
+    Device,
+}
+
 /// What a table entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -35,19 +45,20 @@ pub enum Entry {
     Empty,
     /// The next table's physical address.
     Table(u64),
-    /// A page's physical address and rights.
-    Page(u64, Rights),
+    /// A page's physical address, rights and memory type.
+    Page(u64, Rights, Memory),
 }
 
 /// How one translation regime of a processor encodes its tables: 4 KiB tables
-/// of 512 entries of 64 bits, as every supported processor has them.
+/// of 512 entries of 64 bits, as every supported processor has them. A format
+/// names its regimes by [`Stage1`] and [`Stage2`].
 pub trait PageFormat {
     /// Levels of tables; level 0 maps 4 KiB pages.
     const LEVELS: u32;
     /// Largest level at which an entry may be a page.
     const LARGEST: u32;
-    /// A page at `level`.
-    fn page(pa: u64, rights: Rights, level: u32) -> u64;
+    /// A page at `level`. A format whose entries have no memory type leaves `memory` out.
+    fn page(pa: u64, rights: Rights, memory: Memory, level: u32) -> u64;
     /// A table whose entries are of `level`.
     fn table(pa: u64, level: u32) -> u64;
     /// What an entry at `level` says.
@@ -55,6 +66,12 @@ pub trait PageFormat {
     /// An entry that maps nothing.
     fn empty() -> u64;
 }
+
+/// A format of the tables of a monitor, a kernel or a guest: from virtual addresses.
+pub trait Stage1: PageFormat {}
+
+/// A format of the tables that confine a guest: from guest-physical addresses.
+pub trait Stage2: PageFormat {}
 
 /// A machine at boot, as the launch sequence sees it.
 pub trait BootMachine {

@@ -1,7 +1,7 @@
 //! Builds and walks translation tables of any [`PageFormat`], with the largest
 //! pages that fit.
 
-use crate::{Entry, PageFormat, Rights};
+use crate::{Entry, Memory, PageFormat, Rights};
 
 const PAGE: u64 = 4096;
 const INDEX_BITS: u32 = 9;
@@ -15,6 +15,34 @@ pub trait TableMemory {
     fn read(&self, pa: u64, index: usize) -> u64;
     /// Sets entry `index` of the table at `pa`.
     fn write(&mut self, pa: u64, index: usize, entry: u64);
+}
+
+/// A range of addresses to be mapped.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// First address of the range.
+    pub va: u64,
+    /// Physical address behind it.
+    pub pa: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Rights to it.
+    pub rights: Rights,
+    /// Type of the memory.
+    pub memory: Memory,
+}
+
+/// Translation of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Physical address.
+    pub pa: u64,
+    /// Rights of its page.
+    pub rights: Rights,
+    /// Memory type of its page.
+    pub memory: Memory,
+    /// Bytes of its page.
+    pub size: u64,
 }
 
 /// Why a mapping could not be made.
@@ -48,19 +76,16 @@ fn fresh<F: PageFormat>(memory: &mut impl TableMemory) -> Result<u64, MapError> 
     Ok(pa)
 }
 
-/// Maps `len` bytes at `va` to `pa` below `root` (a new root where it is `None`)
-/// and returns the root.
+/// Maps a range below `root` (a new root where it is `None`) and returns the root.
 ///
 /// # Errors
 /// See [`MapError`]; what was mapped before the error stays.
 pub fn map<F: PageFormat>(
     memory: &mut impl TableMemory,
     root: Option<u64>,
-    mut va: u64,
-    mut pa: u64,
-    len: u64,
-    rights: Rights,
+    run: Run,
 ) -> Result<u64, MapError> {
+    let Run { mut va, mut pa, len, rights, memory: kind } = run;
     let root = match root {
         Some(root) => root,
         None => fresh::<F>(memory)?,
@@ -74,7 +99,7 @@ pub fn map<F: PageFormat>(
         while (va | pa) % size(level) != 0 || left < size(level) {
             level -= 1;
         }
-        set::<F>(memory, root, va, level, F::page(pa, rights, level))?;
+        set::<F>(memory, root, va, level, F::page(pa, rights, kind, level))?;
         va = va.wrapping_add(size(level));
         pa += size(level);
         left -= size(level);
@@ -123,18 +148,17 @@ pub fn lowest<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> O
     Some(table)
 }
 
-/// Where `va` leads: physical address, rights and the page's size.
-pub fn walk<F: PageFormat>(
-    memory: &impl TableMemory,
-    root: u64,
-    va: u64,
-) -> Option<(u64, Rights, u64)> {
+/// Returns where `va` leads.
+pub fn walk<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> Option<Leaf> {
     let mut table = root;
     for level in (0..F::LEVELS).rev() {
         match F::decode(memory.read(table, index(va, level)), level) {
             Entry::Empty => return None,
             Entry::Table(next) => table = next,
-            Entry::Page(pa, rights) => return Some((pa + va % size(level), rights, size(level))),
+            Entry::Page(pa, rights, memory) => {
+                let (pa, size) = (pa + va % size(level), size(level));
+                return Some(Leaf { pa, rights, memory, size });
+            }
         }
     }
     None

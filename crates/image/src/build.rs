@@ -5,16 +5,17 @@ use crate::guest::{self, Guest, Trace};
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
+use crate::target::{Svm, Target, Vmx};
 use crate::{Error, ioapic, iommu, loader, multikernel, pci};
 use bulkhead_arch_x86::iommu::Messages;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::image::{Header, MAGIC, NO_MONITORS, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, Report};
-use bulkhead_plan::{self as plan, Plan, System};
+use bulkhead_plan::{self as plan, Arch, Plan, System};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// The privileged programs, as ELF files.
@@ -83,7 +84,11 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
                 }
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let (bytes, map) = image(&plan, &guests, &boot, &monitors, len)?;
+        let bake = match plan.machine.arch {
+            Arch::Svm => image::<Svm>,
+            Arch::Vmx => image::<Vmx>,
+        };
+        let (bytes, map) = bake(&plan, &guests, &boot, &monitors, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
         }
@@ -92,7 +97,7 @@ pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
     Err(Error::Program("the image's size does not settle".into()))
 }
 
-fn image(
+fn image<T: Target>(
     plan: &Plan,
     guests: &[Guest],
     boot: &Program,
@@ -190,7 +195,7 @@ fn image(
         map.text_bytes = map.text_bytes.max(text_len);
         let input =
             Input { plan, index, guest, pristine: &pristine[index], program, shared: &shared };
-        let made = monitor::bake(&mut pages, &input)?;
+        let made = monitor::bake::<T>(&mut pages, &input)?;
         sandboxes.push(made.sandbox);
         map.parts.extend(made.parts);
         grants.extend(made.grants);
@@ -223,7 +228,7 @@ fn image(
     header.config_ops = ops.len() as u32;
     header.iommu = iommu;
     header.launch = Range { start: record, len: size_of_val(&launch[..]) as u64 };
-    header.monitors = u64::from(!plan.multikernel);
+    header.monitors = if plan.multikernel { NO_MONITORS } else { T::MONITORS };
     pages.store(map.header, &header);
     pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
     pages.write(map.header + ops_at as u64, ops.as_bytes());

@@ -4,7 +4,7 @@
 use crate::Error;
 use crate::nested::Mapping;
 use crate::pages::Pages;
-use bulkhead_arch::map;
+use bulkhead_arch::{Memory, Run, map};
 use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{self, Range};
@@ -18,7 +18,9 @@ pub type Grant = (Bdf, Requester);
 pub fn io_pages(pages: &mut Pages, memory: &[Mapping]) -> Result<Option<u64>, Error> {
     let mut root = None;
     for m in memory {
-        root = Some(map::<IoPages>(pages, root, m.gpa, m.hpa, m.len, m.rights)?);
+        let run =
+            Run { va: m.gpa, pa: m.hpa, len: m.len, rights: m.rights, memory: Memory::Normal };
+        root = Some(map::<IoPages>(pages, root, run)?);
     }
     Ok(root)
 }
@@ -143,7 +145,7 @@ mod tests {
             mapping(0x40_0000, 0x4040_0000, 0x3000, Rights::R),
         ];
         let root = io_pages(&mut pages, &memory).unwrap().unwrap();
-        let to = |at| walk::<IoPages>(&pages, root, at).map(|(pa, rights, _)| (pa, rights.write));
+        let to = |at| walk::<IoPages>(&pages, root, at).map(|leaf| (leaf.pa, leaf.rights.write));
         assert_eq!(to(0x20_1234), Some((0x4020_1234, true)));
         assert_eq!(to(0x40_2FFF), Some((0x4040_2FFF, false)));
         for outside in [0, 0x1F_FFFF, 0x40_3000, 0x4020_0000, 0xFEE0_0000] {

@@ -32,6 +32,7 @@ mod parts;
 pub mod pci;
 mod ports;
 mod smbios;
+mod target;
 
 pub use build::{Baked, Map, Programs, bake};
 pub use elf::section_len;

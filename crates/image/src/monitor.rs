@@ -6,12 +6,11 @@ use crate::iommu::{self, Grant};
 use crate::pages::{Pages, Tables};
 use crate::parts::{Part, Shared};
 use crate::pci::{self, Seen, Shadow};
+use crate::target::{Confine, Target};
 use crate::{Error, end, info, ioapic, nested, ports};
 use bulkhead_arch::Rights;
-use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
-use bulkhead_arch_x86::start::{Confinement, long_mode, real_mode};
-use bulkhead_arch_x86::{cpuid, msr};
+use bulkhead_arch_x86::msr;
 use bulkhead_channel::layout::{ARMED, HELLO};
 use bulkhead_ioapic::Lines;
 use bulkhead_layout::bell::{Bell, End};
@@ -62,7 +61,7 @@ pub struct Made {
 }
 
 /// Bakes it.
-pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
+pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let sandbox = &input.plan.sandboxes[input.index];
     let start = pages.end();
     let mut parts = Vec::new();
@@ -94,8 +93,9 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
 
     let cores = sandbox.cores.len() as u64;
     let stacks = pages.take(cores * CORE_STACK_SIZE);
-    let vmcbs = pages.take(cores * PAGE);
-    part(pages, stacks, "stacks, VMCBs", true);
+    let control = pages.take(cores * PAGE);
+    let host = T::MAPS_HOST.then(|| pages.take(cores * PAGE));
+    part(pages, stacks, "stacks, control blocks", true);
 
     let remapping = pages.end();
     let mut functions = Functions::bake(pages, input);
@@ -104,9 +104,9 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     let shadow_pa = pages.take(shadow_len);
     part(pages, remapping, "interrupt remapping tables, device shadows", true);
 
-    let hsaves = pages.take(cores * PAGE);
-    let iopm = pages.put(&io_map(sandbox));
-    let msrpm = pages.put(&msr_map());
+    let confining = pages.end();
+    let host = host.unwrap_or_else(|| pages.take(cores * PAGE));
+    let bitmaps = T::bitmaps(pages, sandbox);
     let memory = nested::own_memory(input.plan, input.index, input.guest);
     let reports = &input.shared.reports;
     let with_its_sandbox =
@@ -120,18 +120,18 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
         })
         .collect::<Result<Vec<_>, Error>>()?;
     let shown = nested::Shown { info: info_pa, reports, ends: &functions.ends };
-    let n_cr3 = nested::tables(pages, input.plan, input.index, &memory, &shown)?;
-    let slots = nested::slots(pages, input.plan, input.index, n_cr3)?;
-    part(pages, hsaves, "host save areas, bitmaps, nested and I/O tables", false);
+    let root = nested::tables::<T::Nested>(pages, input.plan, input.index, &memory, &shown)?;
+    let slots = nested::slots::<T::Nested>(pages, input.plan, input.index, root)?;
+    part(pages, confining, "host save areas, bitmaps, nested and I/O tables", false);
 
     let config_pa = pages.end();
-    let confine = Confinement { iopm, msrpm, n_cr3, asid: input.index as u32 + 1 };
-    let config = config(input, &confine, [vmcbs, hsaves], &functions, &shadow, lines, &slots)?;
+    let confine = Confine { bitmaps, root, tag: input.index as u32 + 1 };
+    let config = config::<T>(input, &confine, [control, host], &functions, &shadow, lines, &slots)?;
     pages.put(&config);
     part(pages, config_pa, "configuration, launch record", true);
 
     let tables = pages.end();
-    let mut monitor = Tables::new(pages);
+    let mut monitor = Tables::<T::Own>::new(pages);
     for (va, pa, len, rights) in text_pages {
         monitor.map(va, pa, len, rights)?;
     }
@@ -140,7 +140,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     monitor.map(IDT_VA, idt_pa, PAGE, Rights::R)?;
     monitor.map(SHADOW_VA, shadow_pa, shadow_len, Rights::RW)?;
     for (span, rights) in &functions.pages {
-        monitor.map(MMIO_VA + span.start, span.start, span.len, *rights)?;
+        monitor.device(MMIO_VA + span.start, span.start, span.len, *rights)?;
     }
     for (n, made) in functions.ends.iter().enumerate() {
         let at = FUNCTIONS_VA + n as u64 * FUNCTION_STRIDE;
@@ -167,7 +167,10 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
             CORE_STACK_SIZE,
             Rights::RW,
         )?;
-        monitor.map(block + CORE_CONTROL, vmcbs + core * PAGE, PAGE, Rights::RW)?;
+        monitor.map(block + CORE_CONTROL, control + core * PAGE, PAGE, Rights::RW)?;
+        if T::MAPS_HOST {
+            monitor.map(block + CORE_HOST, host + core * PAGE, PAGE, Rights::RW)?;
+        }
         monitor.map(
             block + CORE_REPORT,
             report + report::size(core as usize),
@@ -184,7 +187,7 @@ pub fn bake(pages: &mut Pages, input: &Input) -> Result<Made, Error> {
     {
         monitor.map(IOAPIC_VA, shared.lock, PAGE, Rights::RW)?;
         for page in [Some(ioapic.base), shared.table].into_iter().flatten() {
-            monitor.map(MMIO_VA + page, page, PAGE, Rights::RW)?;
+            monitor.device(MMIO_VA + page, page, PAGE, Rights::RW)?;
         }
     }
     for (rx, _) in bells(input.plan, input.index) {
@@ -334,27 +337,18 @@ fn idt(program: &Program) -> Result<Vec<u8>, Error> {
     Ok((0..256).flat_map(gate).flat_map(u64::to_le_bytes).collect())
 }
 
-fn io_map(sandbox: &Sandbox) -> Vec<u8> {
-    let mut bits = vec![0xFF; IOPM];
+/// Calls `allow` for each port that a guest uses without an exit.
+pub fn each_port(sandbox: &Sandbox, mut allow: impl FnMut(u16)) {
     // The clock's owner reaches it by its monitor (docs/decisions/0038-clock.md).
     for ports in sandbox.devices.iter().filter(|d| d.class != RTC).flat_map(|d| &d.ports) {
-        (ports.first..=ports.last).for_each(|p| allow_port(&mut bits, p));
+        (ports.first..=ports.last).for_each(&mut allow);
     }
     for bar in sandbox.functions.iter().flat_map(|granted| &granted.function.bars) {
         if bar.kind == plan::BarKind::Io {
             let ports = bar.span.start..bar.span.end();
-            ports.for_each(|port| allow_port(&mut bits, port as u16));
+            ports.for_each(|port| allow(port as u16));
         }
     }
-    bits
-}
-
-fn msr_map() -> Vec<u8> {
-    let mut bits = vec![0xFF; MSRPM];
-    for &(first, last, direct) in msr::DIRECT {
-        (first..=last).for_each(|m| allow_msr(&mut bits, m, direct));
-    }
-    bits
 }
 
 /// What a monitor knows of PCI.
@@ -428,10 +422,10 @@ impl Functions {
 }
 
 /// Configuration, launch record and tables of a monitor, as one block of bytes.
-fn config(
+fn config<T: Target>(
     input: &Input,
-    confine: &Confinement,
-    [vmcbs, hsaves]: [u64; 2],
+    confine: &Confine,
+    [control, host]: [u64; 2],
     functions: &Functions,
     shadow: &[u32],
     lines: Option<Lines>,
@@ -472,7 +466,8 @@ fn config(
         *to = s.apic_ids[0];
     }
     for (i, core) in config.core.iter_mut().enumerate().take(sandbox.cores.len()) {
-        *core = Core { control_pa: vmcbs + i as u64 * PAGE, host_pa: hsaves + i as u64 * PAGE };
+        let at = i as u64 * PAGE;
+        *core = Core { control_pa: control + at, host_pa: host + at };
     }
     config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
     config.argument = input.guest.argument;
@@ -500,20 +495,18 @@ fn config(
         config.empty = append(empty.as_bytes(), empty.len());
         (config.loads, config.room) = (GUEST_VA + from.gpa, from.len);
     }
-    let mut first = Vec::new();
-    long_mode(confine, &input.guest.entry, &mut |offset, value| store(&mut first, offset, value));
+    let first = T::first(confine, &input.guest.entry);
     config.first_state = append(first.as_bytes(), first.len());
-    let mut sipi = Vec::new();
-    real_mode(confine, &mut |offset, value| store(&mut sipi, offset, value));
+    let sipi = T::sipi(confine);
     config.sipi_state = append(sipi.as_bytes(), sipi.len());
     // A bare guest knows what it has: nothing is quietly absent for it.
     let linux = matches!(sandbox.guest, bulkhead_plan::Guest::Linux { .. });
     let quiet_ports = if linux { ports::absent(plan) } else { Vec::new() };
     config.ports = append(quiet_ports.as_bytes(), quiet_ports.len());
     let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
-    let quiet_msrs: &[Quiet] = if linux { msr::ABSENT } else { &only_needed };
+    let quiet_msrs: &[Quiet] = if linux { T::ABSENT } else { &only_needed };
     config.msrs = append(quiet_msrs.as_bytes(), quiet_msrs.len());
-    config.cpuid = append(cpuid::FILTER.as_bytes(), cpuid::FILTER.len());
+    config.cpuid = append(T::CPUID.as_bytes(), T::CPUID.len());
     let known = functions.seen.iter().map(|seen| Function {
         registers: append(seen.registers.as_bytes(), seen.registers.len()),
         resets: append(seen.resets.as_bytes(), seen.resets.len()),
@@ -627,11 +620,4 @@ fn launch(input: &Input, below: u64) -> impl Iterator<Item = Op> {
         len: p.len,
     });
     zero.chain(copy)
-}
-
-/// A store into a VMCB, which is zeroed before.
-fn store(ops: &mut Vec<Op>, offset: u16, value: u64) {
-    if value != 0 {
-        ops.push(Op { kind: Op::STORE, dst: u64::from(offset), src: value, len: 8 });
-    }
 }

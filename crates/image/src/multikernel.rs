@@ -10,6 +10,7 @@ use crate::monitor::{Made, Pristine, described};
 use crate::pages::{Pages, Tables};
 use crate::parts::Part;
 use bulkhead_arch::Rights;
+use bulkhead_arch_x86::LongMode;
 use bulkhead_ioapic::Lines;
 use bulkhead_kernel_x86::{INFO, REPORT, WINDOW};
 use bulkhead_layout::PAGE;
@@ -56,7 +57,7 @@ pub fn bake(
     let start = pages.end();
     let ram = memory(plan, index);
     let info = pages.put(info::page(plan, index, &guest.args, Lines::default()).as_bytes());
-    let mut tables = Tables::new(pages);
+    let mut tables = Tables::<LongMode>::new(pages);
     // Not every processor has larger pages.
     for at in (0..GUEST_HIGH).step_by(LARGE as usize) {
         tables.map(at, at, LARGE, Rights::RWX)?;

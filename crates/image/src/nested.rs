@@ -3,8 +3,7 @@
 use crate::guest::Guest;
 use crate::pages::{Pages, Tables};
 use crate::{Error, end, pci};
-use bulkhead_arch::{MapError, PageFormat, Rights, TableMemory};
-use bulkhead_arch_x86::LongMode;
+use bulkhead_arch::{MapError, Memory, Rights, Stage2, TableMemory};
 use bulkhead_layout::map::{ECAM_GPA, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::{PAGE, report};
 use bulkhead_plan::{Plan, Span};
@@ -73,7 +72,12 @@ pub struct Slot {
 }
 
 /// Makes room for the slots of a sandbox below the root of its nested tables. No entry is there yet.
-pub fn slots(pages: &mut Pages, plan: &Plan, index: usize, root: u64) -> Result<Vec<Slot>, Error> {
+pub fn slots<F: Stage2>(
+    pages: &mut Pages,
+    plan: &Plan,
+    index: usize,
+    root: u64,
+) -> Result<Vec<Slot>, Error> {
     let own = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
     let own: Vec<_> = own.collect();
     let other = own.iter().any(|(_, slot)| slot.owner != index);
@@ -82,23 +86,23 @@ pub fn slots(pages: &mut Pages, plan: &Plan, index: usize, root: u64) -> Result<
     for (number, slot) in own {
         let mine = slot.owner == index;
         let rights = |first: bool| if first == mine { Rights::RW } else { Rights::R };
-        let mut tables = Tables { pages, root: Some(root) };
+        let mut tables = Tables::<F>::below(pages, root);
         tables.map(slot.gpa, slot.hpa, slot.sent(), rights(true))?;
         tables.map(slot.gpa + slot.sent(), slot.hpa + slot.sent(), PAGE, rights(false))?;
         let count = (slot.len / PAGE) as usize;
-        let lowest = bulkhead_arch::lowest::<LongMode>(pages, root, slot.gpa);
+        let lowest = bulkhead_arch::lowest::<F>(pages, root, slot.gpa);
         let alone = |table: &u64| {
             let mut others = count..512;
-            others.all(|n| TableMemory::read(pages, *table, n) == LongMode::empty())
+            others.all(|n| TableMemory::read(pages, *table, n) == F::empty())
         };
         let table = lowest.filter(alone).ok_or(MapError::Overlap(slot.gpa))?;
         let open = (0..count).map(|n| TableMemory::read(pages, table, n)).collect();
-        (0..count).for_each(|n| TableMemory::write(pages, table, n, LongMode::empty()));
+        (0..count).for_each(|n| TableMemory::write(pages, table, n, F::empty()));
         let mut gone = Vec::new();
         if !mine {
-            gone = vec![LongMode::page(zeros, Rights::R, 0); count - 1];
+            gone = vec![F::page(zeros, Rights::R, Memory::Normal, 0); count - 1];
             // A page for each: two slots of a kernel can be two programs', which have nothing else in common.
-            gone.push(LongMode::page(pages.take(PAGE), Rights::RW, 0));
+            gone.push(F::page(pages.take(PAGE), Rights::RW, Memory::Normal, 0));
         }
         all.push(Slot { number, table, open, gone });
     }
@@ -106,7 +110,7 @@ pub fn slots(pages: &mut Pages, plan: &Plan, index: usize, root: u64) -> Result<
 }
 
 /// The nested tables: own memory, what it is shown, devices' registers. Gives the root.
-pub fn tables(
+pub fn tables<F: Stage2>(
     pages: &mut Pages,
     plan: &Plan,
     index: usize,
@@ -114,7 +118,7 @@ pub fn tables(
     shown: &Shown,
 ) -> Result<u64, Error> {
     let sandbox = &plan.sandboxes[index];
-    let mut tables = Tables::new(pages);
+    let mut tables = Tables::<F>::new(pages);
     for m in memory {
         tables.map(m.gpa, m.hpa, m.len, m.rights)?;
     }
@@ -124,7 +128,7 @@ pub fn tables(
         tables.map(REPORTS_GPA + o as u64 * REPORT_STRIDE, shown.reports[o], len, Rights::R)?;
     }
     for span in pci::mapped(&sandbox.functions) {
-        tables.map(span.start, span.start, span.len, Rights::RW)?;
+        tables.device(span.start, span.start, span.len, Rights::RW)?;
     }
     // Functions that are not there read as all ones without an exit: a kernel
     // looks for them hundreds of times.

@@ -1,10 +1,10 @@
 //! The image while it grows: bytes by physical address, page by page.
 
 use crate::Error;
-use bulkhead_arch::{Rights, TableMemory, map};
-use bulkhead_arch_x86::LongMode;
+use bulkhead_arch::{Memory, PageFormat, Rights, Run, TableMemory, map};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::map::IMAGE_PA;
+use std::marker::PhantomData;
 use zerocopy::{Immutable, IntoBytes};
 
 /// See the module.
@@ -72,18 +72,24 @@ impl TableMemory for Pages {
     }
 }
 
-/// Page tables of the processor's, while they grow in the image.
-pub struct Tables<'a> {
+/// Tables of one format, while they grow in the image.
+pub struct Tables<'a, F> {
     /// Where.
     pub pages: &'a mut Pages,
     /// Physical address of the root, once anything is mapped.
     pub root: Option<u64>,
+    format: PhantomData<F>,
 }
 
-impl<'a> Tables<'a> {
+impl<'a, F: PageFormat> Tables<'a, F> {
     /// Without anything in them.
     pub fn new(pages: &'a mut Pages) -> Self {
-        Self { pages, root: None }
+        Self { pages, root: None, format: PhantomData }
+    }
+
+    /// To go on below a root.
+    pub fn below(pages: &'a mut Pages, root: u64) -> Self {
+        Self { root: Some(root), ..Self::new(pages) }
     }
 
     /// Maps a range with the largest pages that fit.
@@ -91,7 +97,19 @@ impl<'a> Tables<'a> {
     /// # Errors
     /// A part of it is mapped already, or an address is none: a fault in the plan.
     pub fn map(&mut self, va: u64, pa: u64, len: u64, rights: Rights) -> Result<(), Error> {
-        self.root = Some(map::<LongMode>(self.pages, self.root, va, pa, len, rights)?);
+        self.run(Run { va, pa, len, rights, memory: Memory::Normal })
+    }
+
+    /// Maps registers of a device.
+    ///
+    /// # Errors
+    /// As [`Self::map`].
+    pub fn device(&mut self, va: u64, pa: u64, len: u64, rights: Rights) -> Result<(), Error> {
+        self.run(Run { va, pa, len, rights, memory: Memory::Device })
+    }
+
+    fn run(&mut self, run: Run) -> Result<(), Error> {
+        self.root = Some(map::<F>(self.pages, self.root, run)?);
         Ok(())
     }
 }

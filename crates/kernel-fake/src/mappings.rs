@@ -85,7 +85,7 @@ pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
                     must!(has, "the slot at {address:#x} is seen, and the sandbox has it not");
                     continue;
                 }
-                (Entry::Page(pa, _), Some(_)) => {
+                (Entry::Page(pa, ..), Some(_)) => {
                     let own = World::SLOTS + (address & (at::LINK - 1));
                     must!(pa == own, "{pa:#x} at {address:#x}, in a slot");
                     continue;
@@ -93,7 +93,7 @@ pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
                 _ => (),
             }
             match entry {
-                Entry::Page(pa, rights) => {
+                Entry::Page(pa, rights, _) => {
                     must!(!(rights.write && rights.execute), "{address:#x} in {root:#x}: W+X");
                     let mut needed = Rights::READ;
                     for (has, right) in

@@ -1,4 +1,4 @@
-use bulkhead_arch::{PageFormat, Rights as PageRights};
+use bulkhead_arch::{Memory, PageFormat, Rights as PageRights};
 use bulkhead_arch_fake::FakeFormat;
 use bulkhead_kernel::abi::{Address, Code, Info, Kind, Op, Policy, Rights, Status, at, label};
 use bulkhead_kernel::host::{Host, Odd, PAGE, memory};
@@ -543,7 +543,12 @@ impl World {
                 entries.fill(FakeFormat::empty());
                 for (page, entry) in entries.iter_mut().take(3).enumerate() {
                     let rights = PageRights { write: page == 2, execute: false };
-                    *entry = FakeFormat::page(Self::SLOTS + page as u64 * 4096, rights, 0);
+                    *entry = FakeFormat::page(
+                        Self::SLOTS + page as u64 * 4096,
+                        rights,
+                        Memory::Normal,
+                        0,
+                    );
                 }
             }
             let (at, slot) = (LINKS + 64 * n, self.slot(Self::SPACE));

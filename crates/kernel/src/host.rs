@@ -5,7 +5,7 @@
 
 use crate::machine::{Layout, Machine, Object, Ref, Time, Vectors};
 use crate::{Cap, PageTable};
-use bulkhead_arch::{Entry, PageFormat};
+use bulkhead_arch::{Entry, Stage1};
 use bulkhead_kernel_abi::Kind;
 use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, OFFER, OK, SLOT};
 use bulkhead_layout::link::{self, SLOTS};
@@ -74,7 +74,7 @@ pub struct Host<L, P> {
     layout: PhantomData<(L, P)>,
 }
 
-impl<L: Layout, P: PageFormat> Host<L, P> {
+impl<L: Layout, P: Stage1> Host<L, P> {
     /// `len` bytes, rounded up to whole pages, that are zero and lie at the physical address `base`.
     #[must_use]
     pub fn new(len: u32, base: u64) -> Self {
@@ -229,7 +229,7 @@ impl<L: Layout, P: PageFormat> Host<L, P> {
 
 const INSIDE: &str = "an object inside of memory, at a multiple of its alignment";
 
-impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
+impl<L: Layout, P: Stage1> Machine for Host<L, P> {
     type Layout = L;
     type Pages = P;
 

@@ -1,7 +1,7 @@
 //! What the kernel needs of a machine. The target's is `kernel/`; on the host a vector of bytes
 //! does ([`crate::host`]).
 
-use bulkhead_arch::PageFormat;
+use bulkhead_arch::Stage1;
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -224,7 +224,7 @@ pub trait Machine: Sized {
     /// Which of a thread's saved registers is what.
     type Layout: Layout;
     /// How page tables of user space are encoded.
-    type Pages: PageFormat;
+    type Pages: Stage1;
 
     /// An object. The kernel vouches that one of this type lies there.
     fn get<T: Object>(&self, at: Ref<T>) -> &T;

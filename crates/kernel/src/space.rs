@@ -1,7 +1,7 @@
 //! Address spaces: page tables in memory that programs gave for them.
 
 use crate::{Cap, Kernel, Link, Machine, Mapping, Ref, Slot};
-use bulkhead_arch::{Entry, PageFormat, Rights as PageRights};
+use bulkhead_arch::{Entry, Memory, PageFormat, Rights as PageRights};
 use bulkhead_kernel_abi::{Code, Kind, Rights, Status, at};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -154,7 +154,12 @@ pub(crate) fn map_frame<M: Machine>(
     }
     let write = rights.has(Rights::WRITE);
     let execute = rights.has(Rights::EXECUTE);
-    let page = M::Pages::page(physical(kernel, &cap), PageRights { write, execute }, level);
+    let page = M::Pages::page(
+        physical(kernel, &cap),
+        PageRights { write, execute },
+        Memory::Normal,
+        level,
+    );
     kernel.machine.get_mut(at).0[index(address, level)] = page;
     kernel.machine.get_mut(slot).cap.data = Mapping { space, address }.pack();
     Ok(())
@@ -172,7 +177,7 @@ fn frame_entry<M: Machine>(
     let n = index(mapping.address, level);
     let entry = M::Pages::decode(kernel.machine.get(at).0[n], level);
     let frame = physical(kernel, cap);
-    matches!(entry, Entry::Page(pa, _) if pa == frame).then_some((mapping, at, n))
+    matches!(entry, Entry::Page(pa, ..) if pa == frame).then_some((mapping, at, n))
 }
 
 /// Unmaps a frame where it is mapped.

@@ -37,13 +37,13 @@ fn what_is_mapped_is_the_frame_with_no_more_rights_than_it_has() {
             world.does(frame, label::MAP, [SPACE, address, rights, 0]);
             world.audit();
             let physical = world.does(frame, label::PHYSICAL, [0; 4])[0];
-            let bulkhead_arch::Entry::Page(pa, has) = world.mapped()[&address] else { panic!() };
+            let bulkhead_arch::Entry::Page(pa, has, _) = world.mapped()[&address] else { panic!() };
             assert_eq!((pa, has.write, has.execute), (physical, written, executed));
         }
         let frame = world.make(Kind::Frame, 12);
         let weak = world.copy(frame, Rights::READ, 0);
         world.does(weak, label::MAP, [SPACE, 0x4000, 31, 0]);
-        let bulkhead_arch::Entry::Page(_, has) = world.mapped()[&0x4000] else { panic!() };
+        let bulkhead_arch::Entry::Page(_, has, _) = world.mapped()[&0x4000] else { panic!() };
         assert!(!has.write && !has.execute);
     });
 }
@@ -137,7 +137,7 @@ fn large_frames_and_devices_are_mapped_as_what_they_are() {
     plant(&mut world.machine, at, device);
     let copy = world.copy(slot, Rights::ALL, 0);
     world.does(copy, label::MAP, [SPACE, 0x5000, RW, 0]);
-    let bulkhead_arch::Entry::Page(pa, _) = world.mapped()[&0x5000] else { panic!() };
+    let bulkhead_arch::Entry::Page(pa, ..) = world.mapped()[&0x5000] else { panic!() };
     assert_eq!(pa, 0xFEB0_0000);
     let thread = world.passive(1);
     let words = [World::NODE, World::SPACE, copy, 0].map(u64::from);

@@ -3,7 +3,9 @@
 //! not the one it was built for.
 
 use bulkhead_arch::BootMachine;
-use bulkhead_handover::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_handover::image::{
+    ConfigOp, Header, MAGIC, MONITORS_VMX, Range, Sandbox, VERSION, checksum,
+};
 use bulkhead_handover::map::{IMAGE_PA, TRAMPOLINE_PA};
 use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_resident::record::Op;
@@ -116,7 +118,7 @@ fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), 
         (config_ops.iter().all(plausible), "PCI steps"),
         (iommu(header), "IOMMU"),
         (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
-        (header.monitors <= 1, "whether there are monitors"),
+        (header.monitors <= MONITORS_VMX, "the kind of monitors"),
     ];
     for (ok, what) in checks {
         if !ok {

@@ -33,6 +33,17 @@ pub fn folder(manifest: &Path) -> PathBuf {
     there.cloned().or(near).unwrap_or_else(|| FOLDER.into())
 }
 
+/// The description of a machine in `machines/` of the source tree around the manifest, else of the tree that this
+/// command was built from.
+#[must_use]
+pub fn described(manifest: &Path, machine: &str) -> PathBuf {
+    let file = Path::new("machines").join(machine).with_extension("toml");
+    let own = std::env::current_exe().ok();
+    let own = own.as_deref().and_then(|exe| exe.ancestors().nth(3)).map(Path::to_owned);
+    let mut trees = root(manifest).into_iter().chain(own).map(|tree| tree.join(&file));
+    trees.find(|path| path.is_file()).unwrap_or(file)
+}
+
 /// A path from a folder, without `.` and `..` where they can be resolved by
 /// their text, so that messages stay short.
 #[must_use]

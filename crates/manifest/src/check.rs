@@ -19,6 +19,8 @@ pub struct Options {
     /// Folder in which `artifact:NAME` is looked up. Without it: the folder in `BULKHEAD_ARTIFACTS`, else
     /// `target/artifacts` in the source tree.
     pub artifacts: Option<PathBuf>,
+    /// Machine description that takes the place of the manifest's.
+    pub machine: Option<PathBuf>,
     /// True if the guests' files are not opened: a file that is not built yet is no error.
     pub skip_files: bool,
     /// True if admission of the kernels' contexts is not checked. A command that shows by how much contexts fail
@@ -104,7 +106,7 @@ pub fn load_text(source: &Arc<Source>, options: &Options) -> Result<Checked, Dia
         guests: Vec::new(),
     };
     let without = context.multikernel();
-    match describe(&context) {
+    match describe(&context, options.machine.as_deref()) {
         Ok(machine) => {
             context.machine = machine;
             // The IOMMU stays off: its tables would have to belong to a kernel, which is trusted with all memory
@@ -205,7 +207,14 @@ impl Decoder<'_, '_> {
 
 /// The machine that the manifest names: looked for from its folder, then from
 /// the root of the source tree.
-fn describe(context: &Context<'_, '_>) -> Result<Option<Machine>, Vec<Diagnostic>> {
+fn describe(
+    context: &Context<'_, '_>,
+    instead: Option<&Path>,
+) -> Result<Option<Machine>, Vec<Diagnostic>> {
+    if let Some(path) = instead {
+        let source = limits::read(path).map_err(|finding| vec![*finding])?;
+        return machine::read(&source).map(Some);
+    }
     let machine = context.document.get(&[k("system"), k("machine")]);
     let Some(machine) = machine.and_then(|node| node.get_ref().as_str()) else {
         return Ok(None);

@@ -23,6 +23,6 @@ pub mod size;
 pub mod source;
 pub mod time;
 
-pub use artifact::folder as artifacts;
+pub use artifact::{described, folder as artifacts};
 pub use check::{Checked, Options, load, load_text};
 pub use diagnostic::{Diagnostic, Diagnostics};

@@ -6,7 +6,7 @@ use crate::raw_machine::{self, DeviceEntry, MachineFile};
 use crate::source::{Document, Source, Step, k, n};
 use crate::{limits, schema, shape, size};
 use bulkhead_layout::{PAGE, map};
-use bulkhead_plan::{Device, Machine, Ports, Span, Trigger};
+use bulkhead_plan::{Arch, Device, Emulator, Machine, Ports, Span, Trigger};
 use serde::Deserialize;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
@@ -75,6 +75,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
     let pci = pci::root(&mut view, &ram);
     let functions = pci::functions(&mut view, pci.as_ref());
     let iommu = pci::iommu(&mut view);
+    emulator(&mut view);
     let ioapic = pci::ioapic(&mut view);
     bus::check(&mut view, pci.as_ref(), &functions, &ram);
     if !view.found.is_empty() {
@@ -82,6 +83,14 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
     }
     Ok(Machine {
         name: file.name.clone(),
+        arch: match file.arch {
+            raw_machine::Arch::X8664Svm => Arch::Svm,
+            raw_machine::Arch::X8664Vmx => Arch::Vmx,
+        },
+        emulator: match file.emulator.unwrap_or_default() {
+            raw_machine::Emulator::Qemu => Emulator::Qemu,
+            raw_machine::Emulator::Bochs => Emulator::Bochs,
+        },
         apic_ids: file.cores.clone(),
         ram,
         reserved,
@@ -98,6 +107,19 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
         drives: file.qemu.as_ref().map(|qemu| qemu.drives.clone()).unwrap_or_default(),
         networks: file.qemu.as_ref().map(|qemu| qemu.networks.clone()).unwrap_or_default(),
     })
+}
+
+/// QEMU has no VT-x.
+fn emulator(view: &mut View<'_, '_>) {
+    let emulator = view.file.emulator.unwrap_or_default();
+    if (view.file.arch, emulator) == (raw_machine::Arch::X8664Vmx, raw_machine::Emulator::Qemu) {
+        let message = "QEMU emulates no processor with VT-x".to_owned();
+        view.report("machine-emulator", &[k("arch")], message, "add `emulator = \"bochs\"`");
+    }
+    if emulator == raw_machine::Emulator::Bochs && view.file.qemu.is_some() {
+        let message = "a machine for Bochs has no arguments for QEMU".to_owned();
+        view.report("machine-emulator", &[k("qemu")], message, "remove `[qemu]`, or `emulator`");
+    }
 }
 
 fn version(view: &mut View<'_, '_>) {

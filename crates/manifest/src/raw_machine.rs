@@ -40,6 +40,8 @@ pub struct MachineFile {
     pub iommu: Option<IommuEntry>,
     /// Controller that takes interrupts from lines.
     pub ioapic: Option<IoapicEntry>,
+    /// Emulator in which `bulkhead run` boots it; QEMU if it is not given.
+    pub emulator: Option<Emulator>,
     /// How QEMU emulates it.
     pub qemu: Option<Qemu>,
 }
@@ -50,6 +52,20 @@ pub enum Arch {
     /// x86-64 with AMD's SVM.
     #[serde(rename = "x86-64-svm")]
     X8664Svm,
+    /// x86-64 with Intel's VT-x.
+    #[serde(rename = "x86-64-vmx")]
+    X8664Vmx,
+}
+
+/// Emulators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Emulator {
+    /// QEMU.
+    #[default]
+    Qemu,
+    /// Bochs.
+    Bochs,
 }
 
 /// All RAM of a machine.

@@ -126,11 +126,35 @@ pub struct Device {
     pub place: Place,
 }
 
+/// Architecture of a machine: how its monitors confine guests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arch {
+    /// x86-64 with AMD's SVM.
+    #[default]
+    Svm,
+    /// x86-64 with Intel's VT-x.
+    Vmx,
+}
+
+/// Emulator of a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Emulator {
+    /// QEMU.
+    #[default]
+    Qemu,
+    /// Bochs.
+    Bochs,
+}
+
 /// The machine, as described and checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Its name.
     pub name: String,
+    /// Its architecture.
+    pub arch: Arch,
+    /// Emulator in which `bulkhead run` boots it.
+    pub emulator: Emulator,
     /// x2APIC IDs of its cores; a manifest's core number is the index here.
     pub apic_ids: Vec<u32>,
     /// RAM that the firmware leaves free, ascending.

@@ -77,6 +77,7 @@ pub fn look(tree: &Tree) -> Result<Found, String> {
         version: Some(1),
         name: name(tree),
         arch: Arch::X8664Svm,
+        emulator: None,
         cores: cores(tree)?,
         console: serial.map(|device| device.name.clone()),
         debug_port: None,

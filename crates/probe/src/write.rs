@@ -1,7 +1,7 @@
 //! A machine description as text, always in the same order and form.
 
 use bulkhead_manifest::raw_machine::{
-    BarEntry, BarKind, DeviceEntry, FunctionEntry, MachineFile, ResetEntry, Trigger,
+    Arch, BarEntry, BarKind, DeviceEntry, FunctionEntry, MachineFile, ResetEntry, Trigger,
 };
 use std::fmt::Write;
 
@@ -76,7 +76,11 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
     }
     out.some("version", file.version, |version| version.to_string());
     out.key("name", &quoted(&file.name));
-    out.key("arch", "\"x86-64-svm\"");
+    let arch = match file.arch {
+        Arch::X8664Svm => "x86-64-svm",
+        Arch::X8664Vmx => "x86-64-vmx",
+    };
+    out.key("arch", &quoted(arch));
     out.key("cores", &format!("{} # x2APIC IDs", list(&file.cores, u32::to_string)));
     out.some("console", file.console.as_deref(), quoted);
     out.some("debug_port", file.debug_port, |port| format!("{port:#x}"));

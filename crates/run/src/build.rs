@@ -4,6 +4,7 @@ use crate::Error;
 use bulkhead_image::{Baked, Programs, bake};
 use bulkhead_layout::need::MONITORS;
 use bulkhead_manifest::Checked;
+use bulkhead_plan::Arch;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,8 +25,12 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         std::fs::read(&path).map_err(hint)
     };
     let boot = read("boot")?;
+    let kind = match checked.system.machine.arch {
+        Arch::Svm => "",
+        Arch::Vmx => "vmx-",
+    };
     let monitors =
-        { MONITORS.iter() }.map(|(name, _)| read(name)).collect::<Result<Vec<_>, _>>()?;
+        { MONITORS.iter() }.map(|(name, _)| read(&format!("{kind}{name}"))).collect::<Result<Vec<_>, _>>()?;
     let monitors = std::array::from_fn(|n| monitors[n].as_slice());
     let programs = Programs { boot: &boot, monitors };
     bake(&checked.system, &programs).map_err(Error::Image)

@@ -3,7 +3,7 @@
 
 use super::build::{Build, Place};
 use super::program::{Made, Thing};
-use bulkhead_arch::{PageFormat, Rights as PageRights};
+use bulkhead_arch::{Memory, PageFormat, Rights as PageRights};
 use bulkhead_arch_x86::LongMode;
 use bulkhead_kernel::abi::{Code, Kind, Rights, at, label};
 use bulkhead_kernel::{Cap, Machine, PageTable, Ref};
@@ -87,7 +87,7 @@ impl Build {
         for n in 0..len / PAGE {
             let owners = (n + 1) * PAGE < len;
             let rights = if owners == mine { PageRights::RW } else { PageRights::R };
-            let entry = LongMode::page(gpa + n * PAGE, rights, 0);
+            let entry = LongMode::page(gpa + n * PAGE, rights, Memory::Normal, 0);
             self.machine().get_mut(Ref::<PageTable>::new(table)).0[n as usize] = entry;
         }
         Ok(table)

@@ -3,7 +3,7 @@
 use super::build::{Build, Place};
 use super::offset;
 use crate::elf::Program;
-use bulkhead_arch::{PageFormat, Rights as PageRights};
+use bulkhead_arch::{Memory, PageFormat, Rights as PageRights};
 use bulkhead_arch_x86::LongMode;
 pub use bulkhead_kernel::abi::at;
 use bulkhead_kernel::abi::{Code, Kind, Rights, label};
@@ -35,7 +35,8 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
     };
     let guard = image.symbol("kernel_guard").ok().and_then(offset).map_or(0, u64::from);
     let table = |at: u32| LongMode::table(base + u64::from(at), 0);
-    let page = |at: u64, rights, level| LongMode::page(base + at, rights, level) | GLOBAL;
+    let page =
+        |at: u64, rights, level| LongMode::page(base + at, rights, Memory::Normal, level) | GLOBAL;
     set(root, WINDOW_INDEX, table(gigabytes));
     set(gigabytes, 510, table(first));
     set(gigabytes, 511, table(second));
@@ -77,7 +78,7 @@ pub fn window(machine: &mut Host<X86, LongMode>, tables: &[u32], image: &Program
 /// The entry of a page with devices' registers, for the kernel: never cached.
 pub fn device_page(physical: u64) -> u64 {
     const UNCACHED: u64 = 1 << 4 | 1 << 3;
-    LongMode::page(physical, PageRights::RW, 0) & SUPERVISOR | GLOBAL | UNCACHED
+    LongMode::page(physical, PageRights::RW, Memory::Device, 0) & SUPERVISOR | GLOBAL | UNCACHED
 }
 
 impl Build {

@@ -180,6 +180,7 @@ pub const NAMES: &[&str] = &[
     "machine-console",
     "machine-cores",
     "machine-device",
+    "machine-emulator",
     "machine-image",
     "machine-memory",
     "machine-missing",
