@@ -7,9 +7,10 @@ use bulkhead_cpu_x86::{rdtsc, wrmsr};
 use bulkhead_kernel::{Layout, Machine, Object, Ref, Time, Vectors};
 use bulkhead_kernel_x86::{END_OF_INTERRUPT, Step, WINDOW, WINDOW_INDEX, X86};
 use bulkhead_layout::hypercall;
+use bulkhead_layout::image::MONITORS_VMX;
 use core::arch::asm;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU16, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 /// Local APIC, x2APIC mode (APM volume 2, section 16.11): the timer's initial count.
 const TMICT: u32 = 0x838;
@@ -305,14 +306,27 @@ impl Machine for X86Machine {
     }
 }
 
+/// True if a call of the monitor is VMCALL, false if it is VMMCALL.
+static INTEL: AtomicBool = AtomicBool::new(false);
+
+/// Chooses the instruction of calls, by the kind of monitor.
+pub fn set_calls(monitors: u64) {
+    INTEL.store(monitors == MONITORS_VMX, Ordering::Relaxed);
+}
+
 /// A call of the monitor; what it answers.
 fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
     let answer: u64;
     // SAFETY: no call touches the kernel's memory or a register other than RAX. Those of slots take away and zero
     // memory that only programs see, and they do not while the kernel asks.
     unsafe {
-        asm!("vmmcall", inlateout("rax") number => answer, in("rdi") first,
-            in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
+        if INTEL.load(Ordering::Relaxed) {
+            asm!("vmcall", inlateout("rax") number => answer, in("rdi") first,
+                in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
+        } else {
+            asm!("vmmcall", inlateout("rax") number => answer, in("rdi") first,
+                in("rsi") rest[0], in("rdx") rest[1], in("r8") rest[2], options(nostack));
+        }
     }
     answer
 }

@@ -98,11 +98,12 @@ unsafe extern "C" fn start(info: *const Info) {
     let info = if alone { (WINDOW + u64::from(INFO)) as *const Info } else { info };
     // SAFETY: the page that a sandbox has from its monitor, mapped by the tables of the start; or the copy that the
     // boot code has put into the kernel's memory.
-    let clock = unsafe { (*info).clock };
+    let (clock, monitors) = unsafe { ((*info).clock, (*info).monitors) };
     if alone {
         report::begin();
         x2apic();
     }
+    machine::set_calls(monitors);
     machine::set_console(baked.console as u16);
     descriptors();
     calls();

@@ -35,10 +35,16 @@ uint64_t bulkhead_arg_u64(struct bulkhead_context context, const char *key, uint
 
 /* Hypercalls. */
 
+/* A call is VMCALL, not VMMCALL. */
+static bool intel;
+
 uint64_t bulkhead_hypercall(uint64_t call, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
     register uint64_t r8 __asm__("r8") = d;
-    __asm__ volatile("vmmcall" : "+a"(call) : "D"(a), "S"(b), "d"(c), "r"(r8) : "memory");
+    if (intel)
+        __asm__ volatile("vmcall" : "+a"(call) : "D"(a), "S"(b), "d"(c), "r"(r8) : "memory");
+    else
+        __asm__ volatile("vmmcall" : "+a"(call) : "D"(a), "S"(b), "d"(c), "r"(r8) : "memory");
     return call;
 }
 
@@ -530,6 +536,7 @@ _Noreturn void bulkhead_start(uint64_t incarnation, const struct bulkhead_info *
     struct bulkhead_context context = {incarnation, info};
     uint32_t ecx, edx, eax = 1, ebx;
     the_info = info;
+    intel = info->monitors == BULKHEAD_MONITORS_VMX;
     for (int vector = 0; vector < 256; vector++) {
         uint64_t entry = (uint64_t)bulkhead_vectors + 16 * (uint64_t)vector;
         idt[vector] = (struct gate){(uint16_t)entry, CODE, 0x8E00, (uint16_t)(entry >> 16), (uint32_t)(entry >> 32), 0};

@@ -49,6 +49,8 @@ struct bulkhead_info {
     uint32_t lines;       /* own interrupt lines, as a set */
     uint32_t level_lines; /* level-triggered ones of them */
     uint64_t level_vectors[4];
+    uint8_t more[BULKHEAD_INFO_OFFSET_MONITORS - BULKHEAD_INFO_OFFSET_BELLS];
+    uint64_t monitors; /* BULKHEAD_MONITORS_VMX: a hypercall is VMCALL */
 };
 
 #define BULKHEAD_SAME(field, NAME) \
@@ -67,6 +69,7 @@ BULKHEAD_SAME(args, ARGS);
 BULKHEAD_SAME(lines, LINES);
 BULKHEAD_SAME(level_lines, LEVEL_LINES);
 BULKHEAD_SAME(level_vectors, LEVEL_VECTORS);
+BULKHEAD_SAME(monitors, MONITORS);
 _Static_assert(sizeof(struct bulkhead_window) == BULKHEAD_INFO_WINDOW_SIZE, "window");
 
 /* Entry. */

@@ -4,7 +4,23 @@ use bulkhead_layout::hypercall as call;
 pub use bulkhead_layout::hypercall::{
     BAD_ARGUMENT, BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, DENIED, NO_CALL, OK,
 };
+use bulkhead_layout::image::MONITORS_VMX;
+use bulkhead_layout::info::Info;
 use core::arch::asm;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// True if a call is VMCALL, false if it is VMMCALL.
+static INTEL: AtomicBool = AtomicBool::new(false);
+
+/// Chooses the instruction of calls.
+pub(crate) fn setup(info: &Info) {
+    INTEL.store(info.monitors == MONITORS_VMX, Relaxed);
+}
+
+/// True if a call is VMCALL.
+pub(crate) fn is_intel() -> bool {
+    INTEL.load(Relaxed)
+}
 
 /// Any hypercall, also one that does not exist: `(rdi, rsi, rdx, r8)`.
 pub fn raw(number: u64, a: u64, b: u64, c: u64, d: u64) -> u64 {
@@ -12,9 +28,15 @@ pub fn raw(number: u64, a: u64, b: u64, c: u64, d: u64) -> u64 {
     // SAFETY: by the hypercall interface no call touches guest memory or a
     // register other than RAX; EXIT and RESTART do not come back.
     unsafe {
-        asm!("vmmcall", inlateout("rax") number => result,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r8") d,
-            options(nostack));
+        if is_intel() {
+            asm!("vmcall", inlateout("rax") number => result,
+                in("rdi") a, in("rsi") b, in("rdx") c, in("r8") d,
+                options(nostack));
+        } else {
+            asm!("vmmcall", inlateout("rax") number => result,
+                in("rdi") a, in("rsi") b, in("rdx") c, in("r8") d,
+                options(nostack));
+        }
     }
     result
 }

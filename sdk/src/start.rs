@@ -48,6 +48,7 @@ extern "C" fn start(context: Context) -> ! {
     unsafe { percpu::enter(0) };
     interrupt::build();
     interrupt::load();
+    crate::hypercall::setup(context.info());
     console::select(context.arg("console"));
     time::setup(context.info());
     apic::enable();

@@ -6,6 +6,7 @@ use core::arch::{asm, global_asm};
 
 unsafe extern "C" {
     static bulkhead_user_vmmcall: u8;
+    static bulkhead_user_vmcall: u8;
 }
 
 global_asm!(
@@ -13,7 +14,11 @@ global_asm!(
     ".global bulkhead_user_vmmcall",
     "bulkhead_user_vmmcall:",
     "vmmcall",
-    "mov [r12], rax",
+    "jmp 2f",
+    ".global bulkhead_user_vmcall",
+    "bulkhead_user_vmcall:",
+    "vmcall",
+    "2: mov [r12], rax",
     "int {back}",
     "ud2",
     back = const crate::interrupt::RETURN,
@@ -28,7 +33,10 @@ pub fn hypercall(number: u64, argument: u64) -> Result<u64, Fault> {
     let cell = &raw mut result;
     // SAFETY: the own block's address.
     let stack = unsafe { (&raw const (*percpu::this()).stack) as u64 };
-    // SAFETY: IRETQ enters the three instructions above on this core's own
+    let intel = crate::hypercall::is_intel();
+    let code =
+        if intel { &raw const bulkhead_user_vmcall } else { &raw const bulkhead_user_vmmcall };
+    // SAFETY: IRETQ enters the instructions above on this core's own
     // tables; they write `result` and come back by an interrupt, which `catch`
     // turns into a return. The stack is not touched at CPL 3.
     let outcome = unsafe {
@@ -43,7 +51,7 @@ pub fn hypercall(number: u64, argument: u64) -> Result<u64, Fault> {
                 ss = in(reg) u64::from(USER_DATA),
                 stack = in(reg) stack,
                 cs = in(reg) u64::from(USER_CODE),
-                code = in(reg) &raw const bulkhead_user_vmmcall,
+                code = in(reg) code,
                 in("rax") number,
                 in("rdi") argument,
                 in("rsi") 0,

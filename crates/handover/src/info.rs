@@ -96,8 +96,10 @@ pub struct Info {
     pub names: [[u8; NAME]; MAX_SANDBOXES],
     /// Those that this one may stop, start and restart, as sets; the fourth is empty.
     pub rights: [u32; 4],
+    /// Kind of its monitor, as [`crate::image::Header::monitors`] names it. It tells the instruction of hypercalls.
+    pub monitors: u64,
     /// Padding.
-    pub reserved: [u64; 53],
+    pub reserved: [u64; 52],
 }
 
 const _: () = assert!(size_of::<Window>() == 64);

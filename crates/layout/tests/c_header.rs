@@ -2,7 +2,7 @@
 //! written by `BLESS=1 cargo test -p bulkhead-layout`, and checked without it.
 
 use bulkhead_layout::info::{self, Info, Window};
-use bulkhead_layout::{MAX_CORES, hypercall, link, map, telemetry};
+use bulkhead_layout::{MAX_CORES, hypercall, image, link, map, telemetry};
 use std::fmt::Write;
 use std::mem::offset_of;
 
@@ -47,7 +47,8 @@ fn header() -> String {
     numbers!(out, "", map: INFO_GPA REPORTS_GPA REPORT_STRIDE CHANNELS_GPA CHANNELS_END ECAM_GPA);
     numbers!(out, "INFO_", info: MAGIC VERSION MAX_CHANNELS NAME SLOT);
     numbers!(out, "LINK_", link: IDLE GONE BUSY OPEN LEAVING LOSING);
-    offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args lines level_lines level_vectors bells sandboxes control image names);
+    offsets!(out: version sandbox name clock.tsc_hz clock.lapic_hz memory cores windows apic_ids window args lines level_lines level_vectors bells sandboxes control image names monitors);
+    numbers!(out, "", image: MONITORS_SVM MONITORS_VMX);
     define(&mut out, "INFO_WINDOW_SIZE", size_of::<Window>() as u64);
     define(&mut out, "INFO_ARGS_SIZE", 256);
     define(&mut out, "MAX_CORES", MAX_CORES as u64);

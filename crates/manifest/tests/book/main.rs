@@ -153,7 +153,7 @@ macro_rules! rows {
 #[test]
 fn shared_pages_have_every_field_where_it_is() {
     let info = rows!(info::Info: magic, version, sandbox, name, clock.tsc_hz, clock.lapic_hz, memory, cores,
-        windows, apic_ids, window, args, bells);
+        windows, apic_ids, window, args, bells, monitors);
     let report = rows!(report::Report: magic, version, sandbox, state, exit_code, restarts, begin_tsc,
         played_tsc, launch_tsc, violation_tsc, state_tsc, fault, cores);
     let core = rows!(report::CoreReport: exits, denials, boot_exits, console_written, steady_tsc, ring, first,
