@@ -49,8 +49,8 @@ impl ManifestArguments {
     /// Everything that is wrong with it.
     pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
         let artifacts = self.artifacts.clone();
-        let machine = (self.arch == VMX)
-            .then(|| bulkhead_manifest::described(&self.manifest, "bochs-vmx"));
+        let machine =
+            (self.arch == VMX).then(|| bulkhead_manifest::described(&self.manifest, "bochs-vmx"));
         load(&self.manifest, &Options { artifacts, skip_files, machine, ..Options::default() })
     }
 }

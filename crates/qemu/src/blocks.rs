@@ -33,7 +33,8 @@ impl Blocks {
         let table = match self.table.get() {
             Some(table) => *table,
             None => {
-                let missing = || io::Error::new(io::ErrorKind::NotFound, "its table of RAM is not there yet");
+                let missing =
+                    || io::Error::new(io::ErrorKind::NotFound, "its table of RAM is not there yet");
                 let found = self.find(memory)?.ok_or_else(missing)?;
                 *self.table.get_or_init(|| found)
             }
@@ -67,8 +68,9 @@ impl Blocks {
                 continue;
             }
             let words = bytes.chunks_exact(WORD as usize);
-            let words: Vec<u64> =
-                words.map(|word| word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))).collect();
+            let words: Vec<u64> = words
+                .map(|word| word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+                .collect();
             if let Some(at) = table(&words, entries) {
                 return Ok(Some(start + at as u64 * WORD));
             }

@@ -1,9 +1,9 @@
 //! Bochs: its SVM saves the next RIP, and it has VT-x. Each of Debian's versions has one model with SVM and x2APIC at
 //! once ([`Model`], docs/decisions/0003-bochs.md).
 
+use crate::Error;
 use crate::ram::Ram;
 use crate::running::{Kind, Running, tail};
-use crate::Error;
 use bulkhead_untrusted::Untrusted;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,8 +40,12 @@ impl Model {
         let models = lines.iter().map(String::as_str);
         Self::among(virtualization, models).ok_or_else(|| Error::Ended {
             what: match virtualization {
-                Virtualization::Svm => "a list of Bochs' models with bx_generic or ryzen, which have SVM".into(),
-                Virtualization::Vmx => "a list of Bochs' models with corei7_skylake_x, which has VT-x".into(),
+                Virtualization::Svm => {
+                    "a list of Bochs' models with bx_generic or ryzen, which have SVM".into()
+                }
+                Virtualization::Vmx => {
+                    "a list of Bochs' models with corei7_skylake_x, which has VT-x".into()
+                }
             },
             status: asked.status.to_string(),
             tail: tail("bochs-bin --help cpu", &said),
@@ -109,8 +113,11 @@ impl Bochs {
 
     fn configuration(&self) -> Result<String, Error> {
         let iso = self.iso.canonicalize().map_err(Error::io(&self.iso))?;
-        let (memory, cpu, iso) =
-            (self.memory, Model::installed(self.virtualization)?.directives(self.cores), iso.display());
+        let (memory, cpu, iso) = (
+            self.memory,
+            Model::installed(self.virtualization)?.directives(self.cores),
+            iso.display(),
+        );
         Ok(format!(
             "plugin_ctrl: unmapped=true\n\
              config_interface: textconfig\n\

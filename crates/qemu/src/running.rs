@@ -74,7 +74,9 @@ impl Running {
     /// Waits for a text on the debug console.
     pub fn wait_for(&mut self, needle: &str, limit: Duration) -> Result<Untrusted, Error> {
         let what = format!("{needle:?} on the debug console");
-        self.wait(&what, limit, |running| Some(running.console()).filter(|seen| seen.contains(needle)))
+        self.wait(&what, limit, |running| {
+            Some(running.console()).filter(|seen| seen.contains(needle))
+        })
     }
 
     /// Waits for a text on a serial port.
@@ -85,7 +87,9 @@ impl Running {
         limit: Duration,
     ) -> Result<Untrusted, Error> {
         let what = format!("{needle:?} on serial port {n}");
-        self.wait(&what, limit, |running| Some(running.serial(n)).filter(|seen| seen.contains(needle)))
+        self.wait(&what, limit, |running| {
+            Some(running.serial(n)).filter(|seen| seen.contains(needle))
+        })
     }
 
     /// Files of the emulator's own messages, of the debug console, and others.
