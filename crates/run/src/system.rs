@@ -242,10 +242,10 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     let image = options.dir.join("image");
     std::fs::write(&image, &baked.bytes).map_err(other)?;
     let plan = &baked.plan;
-    if plan.machine.emulator == Emulator::Bochs {
-        return bochs(baked, options, &image);
-    }
     let used = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |c| c + 1);
+    if plan.machine.emulator == Emulator::Bochs {
+        return bochs(baked, options, &image, options.cores.unwrap_or(used));
+    }
 
     let mut machine = crate::machine(&plan.machine, &plan.drives, &options.dir);
     if let Some(cpu) = &options.cpu {
@@ -277,7 +277,7 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
 }
 
 /// Boots the image in Bochs, from an ISO. Its serial ports go to files.
-fn bochs(baked: &Baked, options: &Options, image: &Path) -> Result<Running, Error> {
+fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result<Running, Error> {
     let machine = &baked.plan.machine;
     let has = [
         (options.plugin.is_some(), "counts no instructions"),
@@ -295,7 +295,7 @@ fn bochs(baked: &Baked, options: &Options, image: &Path) -> Result<Running, Erro
         Arch::Svm => Virtualization::Svm,
         Arch::Vmx => Virtualization::Vmx,
     };
-    bochs.cores = options.cores.unwrap_or(machine.apic_ids.len());
+    bochs.cores = cores;
     bochs.memory = (options.memory.unwrap_or(machine.ram_size) >> 20) as usize;
     bochs.start().map_err(Error::Machine)
 }
