@@ -99,6 +99,7 @@ pub const ABSENT_INTEL: &[Quiet] = &[
     quiet(0x638, 0x642, 0), // RAPL
     quiet(0x64E, 0x64F, 0), // performance limits
     quiet(0x770, 0x777, 0), // HWP
+    quiet(0xC001_1000, 0xC001_10FF, 0), // core configuration of AMD, which kernels ask for here, too
     quiet(X2APIC_TMCCT, X2APIC_TMCCT, 0), // as for AMD
 ];
 
