@@ -28,7 +28,13 @@ pub struct ManifestArguments {
     /// the manifest, or of this command's].
     #[arg(long, value_name = "FOLDER")]
     pub artifacts: Option<PathBuf>,
+    /// Architecture: x86-64-vmx takes Bochs' machine with Intel's VT-x in place of the manifest's machine.
+    #[arg(long, value_name = "ARCH", default_value = "x86-64", value_parser = ["x86-64", VMX])]
+    pub arch: String,
 }
+
+/// Value of `--arch` for VT-x.
+const VMX: &str = "x86-64-vmx";
 
 impl ManifestArguments {
     /// The folder of artifacts.
@@ -43,7 +49,9 @@ impl ManifestArguments {
     /// Everything that is wrong with it.
     pub fn load(&self, skip_files: bool) -> Result<Checked, Diagnostics> {
         let artifacts = self.artifacts.clone();
-        load(&self.manifest, &Options { artifacts, skip_files, ..Options::default() })
+        let machine =
+            (self.arch == VMX).then(|| bulkhead_manifest::described(&self.manifest, "bochs-vmx"));
+        load(&self.manifest, &Options { artifacts, skip_files, machine, ..Options::default() })
     }
 }
 

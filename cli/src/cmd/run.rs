@@ -1,10 +1,11 @@
-//! `bulkhead run`: boots a system in QEMU and tells what happens.
+//! `bulkhead run`: boots a system in its machine's emulator and tells what happens.
 
 use super::ManifestArguments;
 use crate::denied::Denied;
 use crate::interrupt::Interrupt;
 use crate::output;
 use bulkhead_layout::report::State;
+use bulkhead_plan::Emulator;
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Log, Options, Outcome, judge};
 use bulkhead_watch::Untrusted;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Build a system, boot it in QEMU and watch it. With a terminal: live, until a
+/// Build a system, boot it in QEMU, or in Bochs where the machine description says so, and watch it. With a terminal: live, until a
 /// guest powers off or Ctrl-C; it reports and judges nothing. Without one, or with
 /// CI=true: the scenario in deterministic virtual time, to its end, and every promise
 /// is judged.
@@ -22,9 +23,6 @@ use std::time::Duration;
 pub struct Arguments {
     #[command(flatten)]
     manifest: ManifestArguments,
-    /// Architecture of the machine.
-    #[arg(long, default_value = "x86-64", value_parser = ["x86-64"])]
-    arch: String,
     /// Cores of the machine [default: as many as the manifest uses].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     smp: Option<u8>,
@@ -58,6 +56,9 @@ const INTERRUPTED: u8 = 130;
 const NOT_JUDGED: &str = "  not judged: this was a live run, in which you stop and start what you like, and the emulator's threads \
     wait for the host's cores; CI=true or --icount runs the scenario in virtual time and judges every promise\n";
 
+/// Limits of a run in Bochs.
+const NOT_TIMED: &str = "  Bochs' time is not counted in instructions: promises about time are not judged (docs/vtx.md)\n";
+
 /// The guest that had the terminal may have left anything there: a sequence that never ends, another
 /// screen, no cursor, hidden letters, a smaller region, another character set, no wrapping. What is
 /// printed from here on is to be seen: ST and CAN end a sequence, DECSTR resets, the rest names what
@@ -79,7 +80,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         && std::io::stdout().is_terminal()
         && !ci
         && !arguments.icount;
-    let timed = !(terminal || arguments.live);
+    // Bochs' time has nothing to do with instructions.
+    let bochs = checked.system.machine.emulator == Emulator::Bochs;
+    let timed = !(terminal || arguments.live || bochs);
     let name = checked.system.name.clone();
     // Held until this process ends.
     let (folder, _lock) = match free_folder(&name) {
@@ -87,14 +90,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return output::fail(&error),
     };
     let mut options = Options::new(arguments.manifest.folder(), folder);
-    options.terminal = terminal;
+    options.terminal = terminal && !bochs;
     options.cores = arguments.smp.map(usize::from);
     options.limit = Duration::from_secs(arguments.limit);
     options.duration = arguments.duration.map(Duration::from_secs);
     if !timed {
         options.time = Time::Live;
     }
-    options.scenario = !terminal;
+    options.scenario = !options.terminal;
     // In virtual time, at the end: nothing that is measured waits for it.
     options.audit = timed;
     if let Some(sandbox) = &arguments.gdb {
@@ -108,7 +111,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         ));
         options.qemu.extend(["-s".into(), "-S".into()]);
     }
-    let shown = !terminal;
+    let shown = !options.terminal;
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();
     options.stop = Some(Box::new(move || asked.came()));
@@ -121,15 +124,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     });
     output::result(&denied.rest());
     let interrupted = interrupt.came();
-    if terminal {
+    if options.terminal {
         output::result(LEAVE_SCREEN);
     }
     let mut outcome = match result {
         Ok(outcome) => outcome,
         Err(error) => return output::fail(&error.to_string()),
     };
-    // A person's commands in a live run break no promise.
-    if timed {
+    // A person's commands in a live run break no promise; nobody types into Bochs.
+    if timed || bochs {
         outcome.report.promises = judge(&outcome, timed);
     }
     let status = finish(&outcome, arguments, timed);
@@ -218,7 +221,9 @@ fn finish(outcome: &Outcome, arguments: &Arguments, timed: bool) -> ExitCode {
     let (file, whole) = (arguments.report.as_ref(), arguments.serial);
     let report = &outcome.report;
     let mut text = String::new();
-    let serials = outcome.serials.iter().enumerate().skip(1);
+    let bochs = outcome.baked.plan.machine.emulator == Emulator::Bochs;
+    // QEMU's first port has the boot code's messages before a guest's; in Bochs it is often a guest's.
+    let serials = outcome.serials.iter().enumerate().skip(usize::from(!bochs));
     for (n, serial) in serials.filter(|(_, s)| !whole && !s.is_empty()) {
         let mark = format!("  serial port {}: ", n + 1);
         for row in serial.last_rows(LAST, &mark, output::columns()) {
@@ -278,7 +283,9 @@ fn finish(outcome: &Outcome, arguments: &Arguments, timed: bool) -> ExitCode {
     for (who, lessons) in plan.sandboxes.iter().zip(&outcome.lessons).filter(|(who, _)| who.learn) {
         text += &lessons.text(who, plan);
     }
-    if !timed {
+    if bochs {
+        text += NOT_TIMED;
+    } else if !timed {
         text += NOT_JUDGED;
     }
     output::result(&text);

@@ -71,6 +71,7 @@ pub const ABSENT_INTEL: &[Quiet] = &[
     quiet(0x17, 0x17, 0),                       // platform ID
     quiet(0x33, 0x34, 0),                       // TEST_CTRL, SMI count
     quiet(0x3A, 0x3A, 1),                       // feature control: locked
+    quiet(0x4E, 0x4F, 0),                       // serial number of the processor
     quiet(0x79, 0x79, 0),                       // a microcode update
     quiet(0x8B, 0x8B, 0), // patch level: kernels write 0 before they ask for it
     quiet(0xC1, 0xC8, 0), // performance counters
@@ -98,6 +99,7 @@ pub const ABSENT_INTEL: &[Quiet] = &[
     quiet(0x638, 0x642, 0), // RAPL
     quiet(0x64E, 0x64F, 0), // performance limits
     quiet(0x770, 0x777, 0), // HWP
+    quiet(0xC001_1000, 0xC001_10FF, 0), // core configuration of AMD, which kernels ask for here, too
     quiet(X2APIC_TMCCT, X2APIC_TMCCT, 0), // as for AMD
 ];
 

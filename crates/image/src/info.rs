@@ -1,6 +1,7 @@
 //! Information pages: what a guest is told of its sandbox, of its windows on others' memory, and of whom it may ask for
 //! what (`docs/shared-pages.md`). The rights themselves stand in the monitor's configuration.
 
+use crate::target;
 use bulkhead_channel::layout::Shape;
 use bulkhead_ioapic::Lines;
 use bulkhead_layout::info::{self, Info, Window};
@@ -30,6 +31,7 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.rights.iter_mut().zip(&sandbox.control).for_each(|(to, rights)| *to = set(rights));
     info.control = info.rights.iter().fold(0, |all, set| all | set);
     info.image = plan.image.len;
+    info.monitors = target::monitors(plan);
     info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
     let seen =
         |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));

@@ -81,8 +81,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
 
     let table = input.shared.lines.and_then(|l| l.table);
     let lines = ioapic::lines(input.plan, input.index, table)?;
-    let mut info = info::page(input.plan, input.index, &input.guest.args, lines.unwrap_or_default());
-    info.monitors = T::MONITORS;
+    let info = info::page(input.plan, input.index, &input.guest.args, lines.unwrap_or_default());
     let info_pa = pages.put(info.as_bytes());
     let idt_pa = pages.put(&idt(input.program)?);
     part(pages, info_pa, "info page, IDT", true);

@@ -8,10 +8,10 @@ use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::ept::Ept;
 use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
 use bulkhead_arch_x86::{LongMode, cpuid, msr, vmcs};
-use bulkhead_layout::image::{MONITORS_SVM, MONITORS_VMX};
+use bulkhead_layout::image::{MONITORS_SVM, MONITORS_VMX, NO_MONITORS};
 use bulkhead_layout::monitor::{Leaf, Quiet};
 use bulkhead_layout::record::Op;
-use bulkhead_plan::Sandbox;
+use bulkhead_plan::{Arch, Plan, Sandbox};
 
 /// A kind of monitor and how it confines a guest.
 pub trait Target {
@@ -19,8 +19,6 @@ pub trait Target {
     type Own: Stage1;
     /// Tables that confine a guest.
     type Nested: Stage2;
-    /// As the header of an image names the kind.
-    const MONITORS: u64;
     /// True if a monitor maps the processor's own page of each core.
     const MAPS_HOST: bool;
     /// Leaves of CPUID that a guest sees changed.
@@ -34,6 +32,15 @@ pub trait Target {
     fn first(confine: &Confine, entry: &Entry64) -> Vec<Op>;
     /// Control block of a core after a SIPI with vector 0.
     fn sipi(confine: &Confine) -> Vec<Op>;
+}
+
+/// The kind of a system's monitors, as an image's header and the guests' information pages name it.
+pub fn monitors(plan: &Plan) -> u64 {
+    match plan.machine.arch {
+        _ if plan.multikernel => NO_MONITORS,
+        Arch::Svm => MONITORS_SVM,
+        Arch::Vmx => MONITORS_VMX,
+    }
 }
 
 /// Where the things lie that confine a guest.
@@ -52,7 +59,6 @@ pub struct Svm;
 impl Target for Svm {
     type Own = LongMode;
     type Nested = LongMode;
-    const MONITORS: u64 = MONITORS_SVM;
     const MAPS_HOST: bool = false;
     const CPUID: &'static [Leaf] = cpuid::FILTER;
     const ABSENT: &'static [Quiet] = msr::ABSENT;
@@ -86,7 +92,6 @@ pub struct Vmx;
 impl Target for Vmx {
     type Own = LongMode;
     type Nested = Ept;
-    const MONITORS: u64 = MONITORS_VMX;
     const MAPS_HOST: bool = true;
     const CPUID: &'static [Leaf] = cpuid::INTEL;
     const ABSENT: &'static [Quiet] = msr::ABSENT_INTEL;

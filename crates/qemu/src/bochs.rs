@@ -1,14 +1,24 @@
-//! Bochs, whose SVM saves the next RIP. Each of Debian's versions has one model with SVM and x2APIC at once
-//! ([`Model`], docs/decisions/0003-bochs.md).
+//! Bochs: its SVM saves the next RIP, and it has VT-x. Each of Debian's versions has one model with SVM and x2APIC at
+//! once ([`Model`], docs/decisions/0003-bochs.md).
 
 use crate::Error;
-use crate::running::{tail, text};
+use crate::ram::Ram;
+use crate::running::{Kind, Running, tail};
 use bulkhead_untrusted::Untrusted;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-/// A processor with SVM, nested paging, next RIP, x2APIC and 1 GiB pages.
+/// Virtualization of a processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Virtualization {
+    /// AMD's SVM.
+    Svm,
+    /// Intel's VT-x.
+    Vmx,
+}
+
+/// A processor with nested paging, x2APIC and 1 GiB pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// Bochs 2.7: made to measure by `cpuid:`. Its CPUID 8000_0001 says nothing of SVM, although 8000_000A and the
@@ -16,25 +26,42 @@ pub enum Model {
     Generic,
     /// Bochs 3.0, which has no `cpuid:` for it any more: a Ryzen with x2APIC added. In 2.7 nothing can be added.
     Ryzen,
+    /// VT-x with EPT, unrestricted guest, VPID and TSC deadline, in both versions.
+    SkylakeX,
 }
 
 impl Model {
     /// The one that the installed Bochs knows, by its own list of models.
-    pub fn installed() -> Result<Self, Error> {
+    pub fn installed(virtualization: Virtualization) -> Result<Self, Error> {
         let asked = Command::new("bochs-bin").args(["--help", "cpu"]).stdin(Stdio::null()).output();
         let asked = asked.map_err(|error| Error::Start("bochs-bin".into(), error))?;
         let said = Untrusted::new([asked.stdout, asked.stderr].concat());
         let lines: Vec<_> = said.lines().collect();
-        Self::among(lines.iter().map(String::as_str)).ok_or_else(|| Error::Ended {
-            what: "a list of Bochs' models with bx_generic or ryzen".into(),
+        let models = lines.iter().map(String::as_str);
+        Self::among(virtualization, models).ok_or_else(|| Error::Ended {
+            what: match virtualization {
+                Virtualization::Svm => {
+                    "a list of Bochs' models with bx_generic or ryzen, which have SVM".into()
+                }
+                Virtualization::Vmx => {
+                    "a list of Bochs' models with corei7_skylake_x, which has VT-x".into()
+                }
+            },
             status: asked.status.to_string(),
             tail: tail("bochs-bin --help cpu", &said),
         })
     }
 
-    fn among<'a>(models: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
+    fn among<'a>(
+        virtualization: Virtualization,
+        models: impl Iterator<Item = &'a str> + Clone,
+    ) -> Option<Self> {
         let has = |name: &str| models.clone().any(|line| line.trim() == name);
-        if has("bx_generic") { Some(Self::Generic) } else { has("ryzen").then_some(Self::Ryzen) }
+        match virtualization {
+            Virtualization::Vmx => has("corei7_skylake_x").then_some(Self::SkylakeX),
+            Virtualization::Svm if has("bx_generic") => Some(Self::Generic),
+            Virtualization::Svm => has("ryzen").then_some(Self::Ryzen),
+        }
     }
 
     fn directives(self, cores: usize) -> String {
@@ -46,14 +73,18 @@ impl Model {
                     + "\ncpuid: vmx=0, svm=1, apic=x2apic, 1g_pages=1, simd=sse4_2, xsave=1"
             }
             Self::Ryzen => cpu("ryzen") + ", add_features=x2apic",
+            Self::SkylakeX => cpu("corei7_skylake_x") + &format!(", ips={IPS}"),
         }
     }
 }
 
+/// Instructions in a second of the machine's time. Bochs' own 4,000,000 leave a Linux little but timer ticks.
+const IPS: u32 = 100_000_000;
+
 /// File with what Bochs says to its user, a configuration that it refuses above all.
-const ERRORS: &str = "bochs.err";
-/// How often a wait looks.
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const ERRORS: &str = "bochs.err";
+/// File with the debug console, among Bochs' own lines.
+pub(crate) const CONSOLE: &str = "console.raw";
 
 /// A machine for Bochs. Everything it leaves is in `dir`.
 #[derive(Clone, Debug)]
@@ -66,26 +97,30 @@ pub struct Bochs {
     pub cores: usize,
     /// RAM in MiB.
     pub memory: usize,
-}
-
-/// Bochs while it runs, and what it left.
-#[derive(Debug)]
-pub struct Running {
-    child: Child,
-    dir: PathBuf,
+    /// Virtualization of the processor.
+    pub virtualization: Virtualization,
 }
 
 impl Bochs {
     /// An SVM machine with 4 cores that boots from `iso`.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, iso: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), iso: iso.into(), cores: 4, memory: 512 }
+        Self {
+            dir: dir.into(),
+            iso: iso.into(),
+            cores: 4,
+            memory: 512,
+            virtualization: Virtualization::Svm,
+        }
     }
 
     fn configuration(&self) -> Result<String, Error> {
         let iso = self.iso.canonicalize().map_err(Error::io(&self.iso))?;
-        let (memory, cpu, iso) =
-            (self.memory, Model::installed()?.directives(self.cores), iso.display());
+        let (memory, cpu, iso) = (
+            self.memory,
+            Model::installed(self.virtualization)?.directives(self.cores),
+            iso.display(),
+        );
         Ok(format!(
             "plugin_ctrl: unmapped=true\n\
              config_interface: textconfig\n\
@@ -122,7 +157,7 @@ impl Bochs {
             let path = self.dir.join(name);
             std::fs::File::create(&path).map_err(Error::io(&path))
         };
-        let (out, errors) = (file("console.raw")?, file(ERRORS)?);
+        let (out, errors) = (file(CONSOLE)?, file(ERRORS)?);
         let child = Command::new("bochs-bin")
             .args(["-q", "-f", "bochsrc", "-rc", "go"])
             .current_dir(&self.dir)
@@ -133,97 +168,16 @@ impl Bochs {
             .stderr(errors)
             .spawn()
             .map_err(|error| Error::Start("bochs-bin".into(), error))?;
-        Ok(Running { child, dir: self.dir.clone() })
+        let ram = Ram::of_bochs(child.id(), (self.memory as u64) << 20)?;
+        Ok(Running::new(Kind::Bochs, child, self.dir.clone(), ram))
     }
 
     /// Runs the machine until it shuts down (`Shutdown` to port 0x8900) and returns
     /// what it wrote to the debug console.
     pub fn run(&self, limit: Duration) -> Result<Untrusted, Error> {
         let mut running = self.start()?;
-        let deadline = Instant::now() + limit;
-        while running.child.try_wait().map_err(Error::io(&self.dir))?.is_none() {
-            if Instant::now() > deadline {
-                let (what, tail) = ("Bochs' machine to shut down".to_owned(), running.tail());
-                return Err(Error::TimedOut { what, limit, tail });
-            }
-            std::thread::sleep(POLL);
-        }
+        running.wait_end("Bochs' machine to shut down", limit)?;
         Ok(running.console())
-    }
-}
-
-impl Running {
-    /// What the debug console showed so far, among Bochs' own lines.
-    #[must_use]
-    pub fn console(&self) -> Untrusted {
-        text(&self.dir.join("console.raw"))
-    }
-
-    /// What a serial port sent so far.
-    #[must_use]
-    pub fn serial(&self, n: usize) -> Untrusted {
-        text(&self.dir.join(format!("serial{n}.log")))
-    }
-
-    /// Waits for a text on the debug console.
-    pub fn wait_for(&mut self, needle: &str, limit: Duration) -> Result<Untrusted, Error> {
-        let what = format!("{needle:?} on Bochs' debug console");
-        self.wait(what, needle, limit, Self::console)
-    }
-
-    /// Waits for a text on a serial port.
-    pub fn wait_serial(
-        &mut self,
-        n: usize,
-        needle: &str,
-        limit: Duration,
-    ) -> Result<Untrusted, Error> {
-        let what = format!("{needle:?} on Bochs' serial port {n}");
-        self.wait(what, needle, limit, |running| running.serial(n))
-    }
-
-    fn wait(
-        &mut self,
-        what: String,
-        needle: &str,
-        limit: Duration,
-        look: impl Fn(&Self) -> Untrusted,
-    ) -> Result<Untrusted, Error> {
-        let deadline = Instant::now() + limit;
-        loop {
-            let status = self.child.try_wait().map_err(Error::io(&self.dir))?;
-            let seen = look(self);
-            if seen.contains(needle) {
-                return Ok(seen);
-            }
-            if let Some(status) = status {
-                let (status, tail) = (status.to_string(), self.tail());
-                return Err(Error::Ended { what, status, tail });
-            }
-            if Instant::now() > deadline {
-                let tail = self.tail();
-                return Err(Error::TimedOut { what, limit, tail });
-            }
-            std::thread::sleep(POLL);
-        }
-    }
-
-    /// The last lines of its logs.
-    #[must_use]
-    pub fn tail(&self) -> String {
-        let serials = (0..2).map(|n| tail(&format!("serial{n}.log"), &self.serial(n)));
-        serials.collect::<String>()
-            + &tail("console", &self.console())
-            + &tail("bochs.log", &text(&self.dir.join("bochs.log")))
-            + &tail(ERRORS, &text(&self.dir.join(ERRORS)))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Already ended: nothing to do, nobody to tell.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -257,7 +211,7 @@ mod tests {
     /// Lists as Bochs 2.7 and 3.0 print them, shortened.
     #[test]
     fn a_model_with_svm_and_x2apic_is_chosen_from_bochs_own_list() {
-        let of = |list: &str| Model::among(list.lines());
+        let of = |list: &str| Model::among(Virtualization::Svm, list.lines());
         assert_eq!(
             of("Supported CPU models:\n\nbx_generic\npentium\nryzen\n"),
             Some(Model::Generic)
@@ -267,6 +221,9 @@ mod tests {
             Some(Model::Ryzen)
         );
         assert_eq!(of("bx_generic_2\nno ryzen here\n"), None);
+        let vmx = |list: &str| Model::among(Virtualization::Vmx, list.lines());
+        assert_eq!(vmx("bx_generic\ncorei7_skylake_x\n"), Some(Model::SkylakeX));
+        assert_eq!(vmx("bx_generic\nryzen\n"), None);
         let ryzen = Model::Ryzen.directives(2);
         assert_eq!(
             ryzen,

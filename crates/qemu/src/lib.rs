@@ -17,6 +17,7 @@
 //! # Ok::<(), bulkhead_qemu::Error>(())
 //! ```
 
+mod blocks;
 pub mod bochs;
 mod cause;
 pub mod counts;
@@ -33,4 +34,4 @@ pub use machine::{Cover, EPOCH, Machine, Plugin, Serial, Time};
 pub use peer::Peer;
 pub use qmp::Qmp;
 pub use ram::Ram;
-pub use running::{KEPT, Running};
+pub use running::{KEPT, Kind, Running};

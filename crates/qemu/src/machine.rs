@@ -1,6 +1,6 @@
 //! What is to be started, and QEMU's arguments for it.
 
-use crate::{Error, Ram, Running};
+use crate::{Error, Kind, Ram, Running};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -173,7 +173,7 @@ impl Machine {
             .stderr(errors)
             .spawn()
             .map_err(|error| Error::Start(self.program.clone(), error))?;
-        Ok(Running::new(child, self.dir.clone(), ram))
+        Ok(Running::new(Kind::Qemu, child, self.dir.clone(), ram))
     }
 
     /// Files of an earlier run would be taken for this one's.

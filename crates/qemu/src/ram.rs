@@ -1,7 +1,9 @@
-//! A machine's RAM, in a file that QEMU maps shared.
+//! A machine's RAM, in a file that QEMU maps shared, or in Bochs' own memory.
 
 use crate::Error;
+use crate::blocks::Blocks;
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +14,14 @@ const Q35_SPLITS_FROM: u64 = 0xB000_0000;
 const Q35_BELOW_4G: u64 = 0x8000_0000;
 const HIGH: u64 = 0x1_0000_0000;
 
-/// See the module. The file is removed with the value.
+/// See the module. QEMU's file is removed with the value.
 #[derive(Debug)]
 pub struct Ram {
     path: PathBuf,
     file: File,
     size: u64,
+    /// Blocks of RAM in the memory of a Bochs.
+    blocks: Option<Blocks>,
 }
 
 /// Removes the files of processes that were killed before they could.
@@ -49,7 +53,28 @@ impl Ram {
             .open(&path)
             .map_err(Error::io(&path))?;
         file.set_len(size).map_err(Error::io(&path))?;
-        Ok(Self { path, file, size })
+        Ok(Self { path, file, size, blocks: None })
+    }
+
+    /// RAM of a machine that a Bochs of ours emulates: a process may read its children's memory.
+    pub fn of_bochs(process: u32, size: u64) -> Result<Self, Error> {
+        let path = Path::new("/proc").join(process.to_string()).join("mem");
+        let file = File::open(&path).map_err(Error::io(&path))?;
+        Ok(Self { path, file, size, blocks: Some(Blocks::new(process, size)) })
+    }
+
+    /// Writes all of it to a file; below 4 GiB first, then the rest.
+    pub fn save(&self, path: &Path) -> Result<(), Error> {
+        let mut file = File::create(path).map_err(Error::io(path))?;
+        let mut bytes = vec![0; 1 << 20];
+        let low = self.below_4g();
+        for (from, len) in [(0, low), (HIGH, self.size - low)] {
+            for at in (from..from + len).step_by(bytes.len()) {
+                self.read(at, &mut bytes)?;
+                file.write_all(&bytes).map_err(Error::io(path))?;
+            }
+        }
+        Ok(())
     }
 
     /// The file.
@@ -73,6 +98,9 @@ impl Ram {
     /// Reads from a physical address, while the machine runs or afterwards.
     pub fn read(&self, pa: u64, buffer: &mut [u8]) -> Result<(), Error> {
         let at = self.offset(pa, buffer.len() as u64)?;
+        if let Some(blocks) = &self.blocks {
+            return blocks.read(&self.file, at, buffer).map_err(Error::io(&self.path));
+        }
         self.file.read_exact_at(buffer, at).map_err(Error::io(&self.path))
     }
 
@@ -97,6 +125,9 @@ impl Ram {
 
 impl Drop for Ram {
     fn drop(&mut self) {
+        if self.blocks.is_some() {
+            return;
+        }
         // What cannot be removed is in a folder that the system empties.
         let _ = std::fs::remove_file(&self.path);
     }

@@ -1,6 +1,6 @@
 //! A machine that runs.
 
-use crate::{Counts, Error, Qmp, Ram};
+use crate::{Counts, Error, Qmp, Ram, bochs};
 use bulkhead_untrusted::Untrusted;
 use serde_json::json;
 use std::fs::File;
@@ -18,17 +18,33 @@ pub const KEPT: u64 = 1 << 20;
 /// Lines of each log in an error.
 const TAIL: usize = 12;
 
-/// See the module. QEMU ends with the value.
+/// Emulator of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// QEMU.
+    Qemu,
+    /// Bochs.
+    Bochs,
+}
+
+/// See the module. The emulator ends with the value.
 #[derive(Debug)]
 pub struct Running {
+    kind: Kind,
     child: Child,
     dir: PathBuf,
     ram: Ram,
 }
 
 impl Running {
-    pub(crate) fn new(child: Child, dir: PathBuf, ram: Ram) -> Self {
-        Self { child, dir, ram }
+    pub(crate) fn new(kind: Kind, child: Child, dir: PathBuf, ram: Ram) -> Self {
+        Self { kind, child, dir, ram }
+    }
+
+    /// Its emulator.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Its RAM.
@@ -52,7 +68,36 @@ impl Running {
     /// What was written to the debug console so far.
     #[must_use]
     pub fn console(&self) -> Untrusted {
-        text(&self.dir.join("console.log"))
+        text(&self.dir.join(self.logs()[1]))
+    }
+
+    /// Waits for a text on the debug console.
+    pub fn wait_for(&mut self, needle: &str, limit: Duration) -> Result<Untrusted, Error> {
+        let what = format!("{needle:?} on the debug console");
+        self.wait(&what, limit, |running| {
+            Some(running.console()).filter(|seen| seen.contains(needle))
+        })
+    }
+
+    /// Waits for a text on a serial port.
+    pub fn wait_serial(
+        &mut self,
+        n: usize,
+        needle: &str,
+        limit: Duration,
+    ) -> Result<Untrusted, Error> {
+        let what = format!("{needle:?} on serial port {n}");
+        self.wait(&what, limit, |running| {
+            Some(running.serial(n)).filter(|seen| seen.contains(needle))
+        })
+    }
+
+    /// Files of the emulator's own messages, of the debug console, and others.
+    fn logs(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Qemu => &["qemu.log", "console.log"],
+            Kind::Bochs => &[bochs::ERRORS, bochs::CONSOLE, "bochs.log"],
+        }
     }
 
     /// Bytes that a serial port sent so far: the last [`KEPT`] bytes of [`Self::serial_path`].
@@ -117,10 +162,14 @@ impl Running {
         self.child.try_wait().map_err(Error::io(&self.dir))
     }
 
-    /// Ends QEMU in good order, so that the plugin writes its counts.
+    /// Ends QEMU in good order, so that the plugin writes its counts. Bochs leaves nothing behind: it is killed.
     pub fn quit(&mut self) -> Result<(), Error> {
         if self.ended()?.is_some() {
             return Ok(());
+        }
+        if self.kind == Kind::Bochs {
+            self.child.kill().map_err(Error::io(&self.dir))?;
+            return self.child.wait().map_err(Error::io(&self.dir)).map(|_| ());
         }
         // QEMU may be gone before it answers.
         let _ = self.qmp().and_then(|mut qmp| qmp.execute("quit", json!({})));
@@ -135,14 +184,17 @@ impl Running {
     /// The likely cause, by the emulator's log.
     #[must_use]
     pub fn cause(&self) -> Option<String> {
-        crate::cause::of(&text(&self.dir.join("qemu.log")).text())
+        match self.kind {
+            Kind::Qemu => crate::cause::of(&text(&self.dir.join("qemu.log")).text()),
+            Kind::Bochs => panic(&text(&self.dir.join("bochs.log")).text()),
+        }
     }
 
     /// The likely cause, if there is one, and the last lines of all logs.
     #[must_use]
     pub fn tail(&self) -> String {
         let mut out = self.cause().map_or_else(String::new, |cause| format!("  {cause}\n"));
-        for name in ["qemu.log", "console.log", "serial0.log", "serial1.log"] {
+        for name in self.logs().iter().chain(&["serial0.log", "serial1.log"]) {
             out += &tail(name, &text(&self.dir.join(name)));
         }
         out
@@ -155,6 +207,12 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The line of Bochs' log with the reason of its end: `00000000000p[CPU0  ] >>PANIC<< ...`.
+fn panic(log: &str) -> Option<String> {
+    let line = log.lines().find(|line| line.contains(">>PANIC<<"))?;
+    Some(format!("the emulator gave up: {}", line.trim()))
 }
 
 /// The last [`KEPT`] bytes of a log: a guest writes as much as it likes.

@@ -29,8 +29,9 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         Arch::Svm => "",
         Arch::Vmx => "vmx-",
     };
-    let monitors =
-        { MONITORS.iter() }.map(|(name, _)| read(&format!("{kind}{name}"))).collect::<Result<Vec<_>, _>>()?;
+    let monitors = { MONITORS.iter() }
+        .map(|(name, _)| read(&format!("{kind}{name}")))
+        .collect::<Result<Vec<_>, _>>()?;
     let monitors = std::array::from_fn(|n| monitors[n].as_slice());
     let programs = Programs { boot: &boot, monitors };
     bake(&checked.system, &programs).map_err(Error::Image)

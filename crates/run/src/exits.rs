@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub struct Facts {
     /// The guest is a Linux.
     pub linux: bool,
+    /// CPUID leaves a guest for ever, as on VT-x.
+    pub cpuid: bool,
     /// It has powered itself off.
     pub stopped: bool,
     /// Its cores.
@@ -34,6 +36,8 @@ const REQUESTS: u64 = 1_000;
 const RINGS: u64 = 100_000;
 /// IPIs a second from one core of a sandbox to its others. Measured: some 22,000 of either of two cores under load.
 const IPIS: u64 = 500_000;
+/// CPUIDs a second where they exit: user space asks, and each core of a kernel once a second.
+const CPUIDS: u64 = 10_000;
 /// LVT, MSR and port accesses of a power-off, each. Measured: 22 LVT writes, 20 port accesses.
 const POWER_OFF: u64 = 32;
 /// Configuration of a serial port that is opened and closed, 4 accesses each time.
@@ -60,6 +64,9 @@ pub fn allowed(facts: &Facts) -> BTreeMap<&'static str, u64> {
     }
     if facts.connects {
         allow("doorbell", REQUESTS * facts.seconds);
+    }
+    if facts.cpuid {
+        allow("cpuid", CPUIDS * facts.seconds);
     }
     if facts.cores > 1 {
         allow("ipi", IPIS * facts.cores * facts.seconds);
@@ -101,6 +108,7 @@ mod tests {
 
     const BARE: Facts = Facts {
         linux: false,
+        cpuid: false,
         stopped: false,
         cores: 1,
         functions: 0,

@@ -5,7 +5,7 @@ use crate::exits::{self, Facts};
 use crate::{Load, Outcome};
 use bulkhead_audit::RULES;
 use bulkhead_layout::telemetry::Record;
-use bulkhead_plan::{Channel, Guest, peers};
+use bulkhead_plan::{Arch, Channel, Guest, peers};
 use bulkhead_watch::{Promise, Sandbox};
 use std::collections::BTreeMap;
 
@@ -202,6 +202,7 @@ fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
         .map_or(0, |seen| seen.cores.iter().map(|core| core.console_written).sum());
     let facts = Facts {
         linux,
+        cpuid: plan.machine.arch == Arch::Vmx,
         stopped: sandbox.state == "stopped",
         cores: own.cores.len() as u64,
         functions: own.functions.len() as u64,

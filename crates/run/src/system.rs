@@ -1,4 +1,4 @@
-//! One run of a system in QEMU.
+//! One run of a system in its emulator.
 
 use crate::audit::{self, Audited};
 use crate::clock::Clock;
@@ -9,7 +9,8 @@ use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CoreReport, State, size};
 use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
-use bulkhead_plan::{Appended, Guest, Plan};
+use bulkhead_plan::{Appended, Arch, Emulator, Guest, Plan};
+use bulkhead_qemu::bochs::{Bochs, Virtualization};
 use bulkhead_qemu::{Counts, Cover, Plugin, Running, Serial, Time};
 use bulkhead_watch::dma::{Blocked, blocked};
 use bulkhead_watch::{
@@ -242,6 +243,9 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     std::fs::write(&image, &baked.bytes).map_err(other)?;
     let plan = &baked.plan;
     let used = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |c| c + 1);
+    if plan.machine.emulator == Emulator::Bochs {
+        return bochs(baked, options, &image, options.cores.unwrap_or(used));
+    }
 
     let mut machine = crate::machine(&plan.machine, &plan.drives, &options.dir);
     if let Some(cpu) = &options.cpu {
@@ -270,6 +274,30 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
         },
     });
     machine.start().map_err(Error::Machine)
+}
+
+/// Boots the image in Bochs, from an ISO. Its serial ports go to files.
+fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result<Running, Error> {
+    let machine = &baked.plan.machine;
+    let has = [
+        (options.plugin.is_some(), "counts no instructions"),
+        (!options.qemu.is_empty(), "takes no options of QEMU and has no debugger for gdb"),
+        (options.audit, "cannot be audited: the auditor reads AMD's tables"),
+        (options.cpu.is_some(), "has one CPU model"),
+    ];
+    if let Some((_, what)) = has.into_iter().find(|(wanted, _)| *wanted) {
+        return Err(Error::Other(format!("Bochs {what}")));
+    }
+    let path = options.dir.join("image.iso");
+    iso(image, &path)?;
+    let mut bochs = Bochs::new(&options.dir, path);
+    bochs.virtualization = match machine.arch {
+        Arch::Svm => Virtualization::Svm,
+        Arch::Vmx => Virtualization::Vmx,
+    };
+    bochs.cores = cores;
+    bochs.memory = (options.memory.unwrap_or(machine.ram_size) >> 20) as usize;
+    bochs.start().map_err(Error::Machine)
 }
 
 /// The monitors' texts that are to be covered.
@@ -388,7 +416,7 @@ impl<'a> Watch<'a> {
             }
             if ended.is_some() {
                 return Err(Error::Other(format!(
-                    "QEMU ended before the system booted\n{}",
+                    "the emulator ended before the system booted\n{}",
                     running.tail()
                 )));
             }
