@@ -121,14 +121,14 @@ fn xsetbv(frame: &Frame) -> Outcome {
     let [low, _, _, high] = Leaf::filter(frame.leaves(), 0xD, 0, frame.cpuid(0xD, 0));
     let seen = u64::from(high) << 32 | u64::from(low);
     if frame.register(RCX) as u32 != 0 || !vmcs::xcr0_is_valid(value, seen) {
-        return Outcome::inject(Cause::Other, vmcb::GP);
+        return Outcome::inject(Cause::Msr, vmcb::GP);
     }
     // SAFETY: XCR0 is the guest's, and the value is one that the processor takes; the monitor has CR4.OSXSAVE, as it
     // has set when the guest began.
     unsafe {
         asm!("xsetbv", in("ecx") 0, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nomem, nostack));
     }
-    Outcome::skip(Cause::Other, 3)
+    Outcome::skip(Cause::Msr, 3)
 }
 
 /// Handles exits that may need any register, with all of them in the frame.
@@ -154,9 +154,9 @@ fn control_register(frame: &Frame) -> Outcome {
         0 => match vmcs::cr0_shadow(value, read(field::CR0_SHADOW)) {
             Some(shadow) => {
                 write(field::CR0_SHADOW, shadow);
-                Outcome::resume(Cause::Other)
+                Outcome::resume(Cause::Msr)
             }
-            None => Outcome::inject(Cause::Other, vmcb::GP),
+            None => Outcome::inject(Cause::Msr, vmcb::GP),
         },
         _ => deny(frame, Condition::Instruction, u64::from(exit::CONTROL_REGISTER), value, fault),
     }
