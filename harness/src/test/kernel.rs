@@ -5,7 +5,7 @@
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
-use super::system::{Seen, Manifest, Memory, run, run_and};
+use super::system::{Manifest, Memory, Seen, run, run_and};
 use super::wrong::stopped;
 use crate::build;
 use bulkhead_layout::map::IMAGE_PA;
