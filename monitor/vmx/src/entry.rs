@@ -24,7 +24,7 @@
 use crate::vmx::Frame;
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
 use bulkhead_resident::map::CORE_STACK_SIZE;
-use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
+use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, exit, field};
 
 ::core::arch::global_asm!(
     ".section .text.hot",
@@ -81,6 +81,11 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
     ".set at, at + 8",
     ".endr",
     "   mov rdi, rsp",
+    "   mov esi, {reason}",
+    "   vmread rsi, rsi",
+    // It exits for ever, so it has the shortest way.
+    "   cmp esi, {cpuid}",
+    "   je entry_identify",
     "   call {handle}",
     "4: test al, al",
     "   jz entry_look",
@@ -99,6 +104,9 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
     ".set at, at + 8",
     ".endr",
     "   jmp 4b",
+    "entry_identify:",
+    "   call {identify}",
+    "   jmp entry_look",
 
     // Ends the blocking of NMIs that an exit for one has left (SDM 28.5.6), by IRET (SDM 7.7.1). An NMI that the
     // processor has kept comes at once.
@@ -120,6 +128,9 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
     error = const field::INSTRUCTION_ERROR,
     not_launched = const NOT_LAUNCHED,
     start = sym crate::exit::start,
+    reason = const field::EXIT_REASON,
+    cpuid = const exit::CPUID,
+    identify = sym crate::exit::identify,
     handle = sym crate::exit::handle,
     whole = sym crate::exit::whole,
     rung = sym crate::exit::rung,

@@ -24,17 +24,20 @@ pub extern "C" fn start(frame: &'static Frame) {
     life::begin(frame);
 }
 
-/// Handles an exit.
-pub extern "C" fn handle(frame: &'static Frame) -> Next {
-    let reason = read(field::EXIT_REASON);
+/// Handles an exit but for CPUID.
+pub extern "C" fn handle(frame: &'static Frame, reason: u64) -> Next {
     let outcome = match reason as u16 {
         code @ (exit::RDMSR | exit::WRMSR) => msr::handle(frame, code == exit::WRMSR),
         exit::VMCALL => hypercall::handle(frame, VMCALL),
-        exit::CPUID => cpuid::handle(frame),
         exit::EPT_VIOLATION | exit::CONTROL_REGISTER => return Next::Memory,
         _ => rare(frame, reason),
     };
     carry_out(frame, outcome)
+}
+
+/// Handles CPUID. The guest always goes on.
+pub extern "C" fn identify(frame: &'static Frame) {
+    let _ = carry_out(frame, cpuid::handle(frame));
 }
 
 /// Everything but frequent causes, out of their way: no register is saved for it there.
