@@ -89,7 +89,7 @@ fn writable(line: &str) -> Option<(u64, u64)> {
 
 /// Where a table of so many entries begins. Its first block is always in use: vectors of the firmware.
 fn table(words: &[u64], entries: usize) -> Option<usize> {
-    (1..words.len().saturating_sub(entries)).find(|&at| {
+    (1..(words.len() + 1).saturating_sub(entries)).find(|&at| {
         let first = words[at];
         // Before it stands the allocator's word.
         first != 0 && first.is_multiple_of(4096) && is_table(&words[at..at + entries])

@@ -3,7 +3,6 @@
 use crate::Error;
 use crate::blocks::Blocks;
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -63,15 +62,19 @@ impl Ram {
         Ok(Self { path, file, size, blocks: Some(Blocks::new(process, size)) })
     }
 
-    /// Writes all of it to a file; below 4 GiB first, then the rest.
+    /// Writes all of it to a sparse file; below 4 GiB first, then the rest.
     pub fn save(&self, path: &Path) -> Result<(), Error> {
-        let mut file = File::create(path).map_err(Error::io(path))?;
-        let mut bytes = vec![0; 1 << 20];
+        let file = File::create(path).map_err(Error::io(path))?;
+        file.set_len(self.size).map_err(Error::io(path))?;
+        let mut bytes = vec![0; 1 << 17];
         let low = self.below_4g();
         for (from, len) in [(0, low), (HIGH, self.size - low)] {
             for at in (from..from + len).step_by(bytes.len()) {
                 self.read(at, &mut bytes)?;
-                file.write_all(&bytes).map_err(Error::io(path))?;
+                let to = self.offset(at, 0)?;
+                if bytes.iter().any(|byte| *byte != 0) {
+                    file.write_all_at(&bytes, to).map_err(Error::io(path))?;
+                }
             }
         }
         Ok(())

@@ -11,7 +11,7 @@ use bulkhead_layout::telemetry::Record;
 use bulkhead_manifest::Checked;
 use bulkhead_plan::{Appended, Arch, Emulator, Guest, Plan};
 use bulkhead_qemu::bochs::{Bochs, Virtualization};
-use bulkhead_qemu::{Counts, Cover, Plugin, Running, Serial, Time};
+use bulkhead_qemu::{Counts, Cover, Kind, Plugin, Running, Serial, Time};
 use bulkhead_watch::dma::{Blocked, blocked};
 use bulkhead_watch::{
     Explained, Lessons, Report, Snapshot, Untrusted, explain, report, snapshot, telemetry,
@@ -62,6 +62,8 @@ pub struct Options {
     pub audit: bool,
     /// Leave a dump for a later audit in this folder; with `audit`.
     pub dump: Option<PathBuf>,
+    /// File for a copy of the RAM at the end, of an emulator that has it in no file.
+    pub ram: Option<PathBuf>,
     /// End as soon as all sandboxes that start with the machine are in steady state:
     /// a Linux in user space, a bare guest running.
     pub until_steady: bool,
@@ -93,6 +95,7 @@ impl Options {
             spoil: None,
             audit: false,
             dump: None,
+            ram: None,
             until_steady: false,
             trace: false,
             until_traced: None,
@@ -188,6 +191,10 @@ pub fn run(
         Ok(()) => watch.audit(&mut running, options),
         Err(_) => Ok(None),
     };
+    let copy = options.ram.as_ref().filter(|_| running.kind() == Kind::Bochs);
+    if let (Some(file), None) = (copy, running.ended().map_err(Error::Machine)?) {
+        running.ram().save(file).map_err(Error::Machine)?;
+    }
     if options.stop.as_ref().is_some_and(|stop| stop()) {
         // Ctrl-C reached the emulator too, which then answers to nobody any more.
         let _ = running.wait_end("the emulator to end", Duration::from_secs(2));

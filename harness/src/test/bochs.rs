@@ -5,7 +5,8 @@
 
 use super::driver::{Bench, Job, Verdict};
 use super::system::{Manifest, artifacts};
-use bulkhead_qemu::bochs::{Bochs, Running};
+use bulkhead_qemu::Running;
+use bulkhead_qemu::bochs::Bochs;
 use rogue::{Attack, Expect, Set};
 use std::path::Path;
 use std::time::Duration;

@@ -148,7 +148,7 @@ fn linux(bench: &Bench, kernel: &str, cores: &[u32], memory: &str) -> Result<Str
 }
 
 /// A Linux that reached user space with all its cores, and powered off.
-fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(), String> {
+pub fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(), String> {
     let s = seen.sandbox(name)?;
     let ended = s.state == "stopped" && s.restarts == 0;
     seen.ensure(ended, format!("{name} did not power off by itself"))?;
@@ -242,16 +242,15 @@ fn power() -> Job {
     })
 }
 
-/// A bare system, its limit, and what must have come of it.
+/// A bare system: its name, its manifest, and what must have come of it.
+pub type One = (&'static str, Box<dyn Fn() -> Manifest>, Box<dyn Fn(&Seen) -> Result<(), String>>);
+
 fn one(
     name: &'static str,
     manifest: impl Fn() -> Manifest + 'static,
     judge: impl Fn(&Seen) -> Result<(), String> + 'static,
-) -> Job {
-    Job::one(name, 90, move |bench| {
-        let seen = run(&manifest(), &bench.dir, |_| {})?;
-        judge(&seen).map(|()| String::new())
-    })
+) -> One {
+    (name, Box::new(manifest), Box::new(judge))
 }
 
 fn alone(
@@ -263,21 +262,39 @@ fn alone(
 }
 
 fn bare() -> Vec<Job> {
+    let job = |(name, manifest, judge): One| {
+        Job::one(name, 90, move |bench| {
+            let seen = run(&manifest(), &bench.dir, |_| {})?;
+            judge(&seen).map(|()| String::new())
+        })
+    };
+    let high = one(
+        "guest/placed-above-4-gib",
+        || {
+            let at = "{ size = \"4 MiB\", at = \"0x140000000\" }";
+            Manifest::new().bare("guest", "selftest", "late=2000000", &[0], at, "")
+        },
+        tested,
+    );
+    bare_systems().into_iter().chain([high]).map(job).chain([hello_c(), pci_c()]).collect()
+}
+
+fn tested(seen: &Seen) -> Result<(), String> {
+    let s = seen.sandbox("guest")?;
+    seen.ensure(s.state == "exited" && s.exit_code == Some(0), "a check failed")
+}
+
+/// Systems that run on each architecture.
+pub fn bare_systems() -> Vec<One> {
     let good = |seen: &Seen| {
         seen.exited("guest")?;
         seen.undisturbed("guest", &["exited"])
-    };
-    let tested = |seen: &Seen| {
-        let s = seen.sandbox("guest")?;
-        seen.ensure(s.state == "exited" && s.exit_code == Some(0), "a check failed")
     };
     vec![
         one("guest/hello", alone("hello", "", &[0]), move |seen| {
             good(seen)?;
             seen.ensure(seen.console.contains("hello from guest"), "it did not say hello")
         }),
-        hello_c(),
-        pci_c(),
         one("guest/selftest", alone("selftest", "late=2000000", &[0]), tested),
         one("guest/selftest-2-cores", alone("selftest", "late=2000000", &[0, 1]), tested),
         one(
@@ -295,14 +312,6 @@ fn bare() -> Vec<Job> {
             let asked = steady.keys().all(|k| *k == "hypercall");
             seen.ensure(asked, format!("exits in steady state: {steady:?}"))
         }),
-        one(
-            "guest/placed-above-4-gib",
-            || {
-                let at = "{ size = \"4 MiB\", at = \"0x140000000\" }";
-                Manifest::new().bare("guest", "selftest", "late=2000000", &[0], at, "")
-            },
-            tested,
-        ),
         one(
             "guest/control",
             || {
@@ -424,7 +433,7 @@ fn never_at_rest() -> Job {
 
 /// Every life of the guest ends, whatever its cores signal one another meanwhile.
 /// That no interleaving is missed is shown by the model in crates/launch/tests.
-fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> Job {
+fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> One {
     let lives = args.split(['=', ' ']).nth(1).and_then(|n| n.parse().ok());
     one(name, alone("racer", args, cores), move |seen| {
         seen.exited("guest")?;

@@ -5,7 +5,7 @@
 
 use super::driver::{Bench, Job};
 use super::spoil::Spoil;
-use super::system::{Manifest, Memory, run, run_and};
+use super::system::{Manifest, Memory, Seen, run, run_and};
 use super::wrong::stopped;
 use crate::build;
 use bulkhead_layout::map::IMAGE_PA;
@@ -270,18 +270,36 @@ fn check(
         options.time = bulkhead_qemu::Time::one_core();
         options.cpu = cpu.map(String::from);
     })?;
-    let outcome = seen.outcome()?;
-    for sandbox in &outcome.report.sandboxes {
-        seen.undisturbed(&sandbox.name, &["exited", "running"])?;
-        if sandbox.state == "exited" {
-            seen.exited(&sandbox.name)?;
-        }
-    }
+    ended_well(&seen)?;
     let said = normal(&seen.console);
     if std::env::var("BLESS").is_ok() {
         std::fs::write(expected, &said).map_err(|e| e.to_string())?;
     }
     let wanted = read(expected)?;
+    seen.ensure(said == normal(&wanted), format!("expected:\n{wanted}"))?;
+    Ok(format!("{} lines as expected", wanted.lines().count()))
+}
+
+/// Each kernel ended with exit code 0, or runs on; none was denied anything.
+pub fn ended_well(seen: &Seen) -> Result<(), String> {
+    for sandbox in &seen.outcome()?.report.sandboxes {
+        seen.undisturbed(&sandbox.name, &["exited", "running"])?;
+        if sandbox.state == "exited" {
+            seen.exited(&sandbox.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// A system of `tests/kernel`.
+pub fn system(name: &str) -> Result<String, String> {
+    read(&folder("kernel").join(format!("{name}.toml")))
+}
+
+/// It said the words that it says on QEMU.
+pub fn same_words(seen: &Seen, name: &str) -> Result<String, String> {
+    let wanted = read(&folder("kernel").join(format!("{name}.txt")))?;
+    let said = normal(&seen.console);
     seen.ensure(said == normal(&wanted), format!("expected:\n{wanted}"))?;
     Ok(format!("{} lines as expected", wanted.lines().count()))
 }

@@ -48,6 +48,7 @@ mod trace;
 mod typed;
 mod verify;
 mod virtio;
+mod vmx;
 mod walk;
 mod wrong;
 
@@ -93,6 +94,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(walk::jobs());
     jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
+    jobs.extend(vmx::jobs());
     jobs.extend(disk::jobs());
     jobs.extend(linux_io::jobs());
     jobs.extend(drive::jobs());

@@ -4,7 +4,7 @@ use crate::build;
 use bulkhead_layout::image::BootReport;
 use bulkhead_layout::report::State;
 use bulkhead_manifest::{Checked, load};
-use bulkhead_qemu::{Running, Time};
+use bulkhead_qemu::{Kind, Running, Time};
 use bulkhead_run::audit::Audited;
 use bulkhead_run::{Event, Options, Outcome};
 use bulkhead_watch::{Explained, Report};
@@ -285,10 +285,17 @@ pub fn run_from(
     let mut options = options(dir);
     change(&mut options);
     let (mut denials, mut console, mut memory) = (Vec::new(), String::new(), None);
+    // Bochs has no file with its RAM: a copy is made at its end.
+    let mut left = None;
+    options.ram = Some(dir.join("ram"));
     let outcome = bulkhead_run::run(checked, &options, |event| match event {
         Event::Started(running) => {
             let (path, below_4g) = (running.ram().path(), running.ram().below_4g());
-            memory = File::open(path).ok().map(|file| Memory { file, below_4g });
+            if running.kind() == Kind::Qemu {
+                memory = File::open(path).ok().map(|file| Memory { file, below_4g });
+            } else {
+                left = Some(below_4g);
+            }
             started(running);
         }
         Event::Console(name, text) => {
@@ -305,6 +312,9 @@ pub fn run_from(
             memory.iter().for_each(|memory| look((name, state), memory));
         }
     });
+    if let Some(below_4g) = left {
+        memory = File::open(dir.join("ram")).ok().map(|file| Memory { file, below_4g });
+    }
     let serials = outcome.iter().flat_map(|outcome| &outcome.serials);
     let serials = serials.map(ToString::to_string).collect();
     let (outcome, place) = (outcome.map_err(|e| e.to_string()), dir.display().to_string());
