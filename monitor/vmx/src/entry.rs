@@ -6,9 +6,9 @@
 //! behind another NMI. Its handler sets the core's flag. `entry_look` tests the flag, and `entry_rung` looks at the
 //! mail if it is set.
 //!
-//! *None is lost.* There are four places for an NMI:
+//! *No doorbell is lost.* There are four places for an NMI:
 //!
-//! 1. In the guest: an exit, whose handler looks at the mail.
+//! 1. In the guest: an exit. Its handler looks at the mail.
 //! 2. Before `entry_look` has read the flag: the flag is set when it is read.
 //! 3. From there to VMRESUME or VMLAUNCH, both included (`entry_window` to `entry_end`): the test is over. The handler
 //!    sets the interrupted RIP to `entry_look`. That is right at each instruction there, because the window changes
@@ -18,7 +18,7 @@
 //!
 //! Handlers clear the flag *before* they read the mail, so that an NMI that comes later sets it for the next test.
 //!
-//! *None is doubled.* A handler that looks has cleared the flag, and no other place sets it. An NMI that exits sets no
+//! *No doorbell is doubled.* A handler that looks has cleared the flag, and no other place sets it. An NMI that exits sets no
 //! flag. Several NMIs before a look are one, as they are for the processor.
 
 use crate::vmx::Frame;
