@@ -60,12 +60,12 @@ fn vtx() -> Result<(), &'static str> {
     if extended(0x8000_0001).1 >> 26 & 1 == 0 {
         return Err("1 GiB pages (CPUID 8000_0001 EDX bit 26)");
     }
-    // SAFETY: processors with VMX have these registers; those of secondary controls and of EPT where the primary
-    // controls and the secondary ones say so (SDM, appendix A).
+    // SAFETY: processors with VMX have these registers (SDM, appendix A). Secondary controls and EPT have theirs where
+    // another register says so, which is read first.
     let read = |register: u32| unsafe { rdmsr(register) };
     let control = read(vmx::FEATURE_CONTROL);
     if control & vmx::LOCKED == 0 {
-        // SAFETY: as above; the bits turn VMX on until the next reset, and nothing else.
+        // SAFETY: the register is there. The bits turn VMX on until the next reset, and nothing else.
         unsafe {
             wrmsr(vmx::FEATURE_CONTROL, control | vmx::VMX_OUTSIDE_SMX | vmx::LOCKED);
         }

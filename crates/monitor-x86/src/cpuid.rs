@@ -9,7 +9,7 @@ use bulkhead_resident::monitor::Leaf;
 use bulkhead_resident::report::Cause;
 
 /// Handles CPUID.
-#[inline(never)]
+#[inline]
 pub fn handle<M: X86>(m: &M) -> Outcome {
     if m.privilege() == 3 {
         life::steady(m, Cause::Cpuid);

@@ -1,5 +1,5 @@
-//! Fields of the virtual machine control structure (VMCS), its controls and the causes of exits, by the names of the
-//! Intel 64 and IA-32 Architectures Software Developer's Manual, volume 3 (SDM), revision 085. A launch record of a
+//! Fields of the virtual machine control structure (VMCS), its controls and the reasons of exits. Names and sections
+//! are those of Intel's Software Developer's Manual, volume 3 (SDM), revision 085. A launch record of a
 //! VT-x guest names fields by these encodings; the monitor writes them with VMWRITE.
 
 /// Encodings of fields (SDM, appendix B).
@@ -115,7 +115,7 @@ pub mod field {
     pub const EXIT_EVENT: u16 = 0x4404;
     /// Error code of that event.
     pub const EXIT_ERROR_CODE: u16 = 0x4406;
-    /// Event whose delivery the exit broke off.
+    /// Event: the exit broke off its delivery.
     pub const VECTORING_EVENT: u16 = 0x4408;
     /// Error code of that event.
     pub const VECTORING_ERROR_CODE: u16 = 0x440A;
@@ -242,8 +242,8 @@ pub mod primary {
     pub const SECONDARY: u32 = 1 << 31;
     /// Those of each guest.
     pub const WANTED: u32 = MWAIT | IO_BITMAPS | MSR_BITMAPS | MONITOR | SECONDARY;
-    /// Those that must be off, so that a processor must allow it: exits at HLT, INVLPG, RDPMC, RDTSC, accesses to
-    /// CR3, CR8 and the debug registers, and PAUSE.
+    /// Those that must be off, so that a processor must allow it. They are exits at HLT, INVLPG, RDPMC, RDTSC and
+    /// PAUSE, and at accesses to CR3, CR8 and the debug registers.
     pub const UNWANTED: u32 =
         1 << 7 | 1 << 9 | 1 << 11 | 1 << 12 | 0b11 << 15 | 0b11 << 19 | 1 << 23 | 1 << 24 | 1 << 30;
 }
@@ -469,8 +469,8 @@ pub const CR0_CD: u64 = 1 << 30;
 pub const CR4_VMXE: u64 = 1 << 13;
 /// CR4.SMXE.
 pub const CR4_SMXE: u64 = 1 << 14;
-/// Bits of CR0 that are the monitor's: NE, because VMX demands it; CD and NW, because exits leave them as they are, so
-/// that a guest would switch off the monitor's cache, too (SDM 28.5.1). The guest sees its own values.
+/// Bits of CR0 that are the monitor's. VMX demands NE. Exits leave CD and NW as they are, so a guest would switch off
+/// the monitor's cache (SDM 28.5.1). The guest sees its own values.
 pub const CR0_MASK: u64 = CR0_NE | CR0_NW | CR0_CD;
 /// Bits of CR4 that are the monitor's. The guest sees them clear.
 pub const CR4_MASK: u64 = CR4_VMXE | CR4_SMXE;
@@ -491,7 +491,7 @@ pub mod event {
     /// Event of a vector, with an error code where its handler expects one: in protected mode (SDM 27.2.1.3).
     ///
     /// A guest's NMI goes as an exception with vector 2. An event of type NMI would block NMIs, and so the doorbell,
-    /// until the guest chooses to execute IRET (SDM 27.6.1); an external interrupt would need RFLAGS.IF (27.3.1.4).
+    /// until the guest chooses to execute IRET (SDM 27.6.1). An external interrupt would need RFLAGS.IF (27.3.1.4).
     #[must_use]
     pub const fn of(vector: u8, protected: bool) -> u64 {
         let error = if protected && crate::vmcb::has_error_code(vector) { ERROR } else { 0 };
@@ -523,7 +523,7 @@ pub const fn violation(qualification: u64, delivers: bool) -> u64 {
     place | write | fetch | present
 }
 
-/// What the guest reads in the monitor's bits of CR0 after it has written `value`. `None`: the write faults (SDM,
+/// Read shadow of CR0 after the guest has written `value` to CR0. `None`: the write faults (SDM,
 /// volume 2, MOV to control registers).
 #[must_use]
 pub const fn cr0_shadow(value: u64, shadow: u64) -> Option<u64> {

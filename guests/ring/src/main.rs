@@ -25,6 +25,9 @@ const ICR: u32 = 0x830;
 const NMI: u8 = 2;
 /// Instructions that delays cover, beyond the longest of the paths.
 const SPAN: u64 = 640;
+/// Instructions that the first core waits, because the second one's monitor needs as many to send an NMI. An emulator
+/// switches between cores each 16 instructions, so that the phase changes, too.
+const START: u64 = 300;
 /// Ticks until an NMI counts as lost: many times an exit.
 const PATIENCE: u64 = 100_000;
 
@@ -79,7 +82,8 @@ fn rounds(exit: Exit) -> [u32; 2] {
     let [mut lost, mut twice] = [0; 2];
     for _ in 0..SPAN {
         let before = TAKEN.load(SeqCst);
-        GO.fetch_add(1, SeqCst);
+        let round = GO.fetch_add(1, SeqCst);
+        delay(START + round % 16);
         exit();
         let begin = cpu::tsc();
         while TAKEN.load(SeqCst) == before && cpu::tsc() - begin < PATIENCE {

@@ -125,7 +125,7 @@ impl Shell for Svm {
         play(&mut memory, ops, base);
         // Entries of a former life must not be used.
         Self::flush(frame);
-        // SAFETY: as above: FS to TR by VMLOAD from this VMCB.
+        // SAFETY: registers of the guest: FS to TR by VMLOAD from this VMCB.
         unsafe { asm!("vmload rax", in("rax") frame.rax.get(), options(nostack)) };
     }
 

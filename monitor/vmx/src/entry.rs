@@ -6,9 +6,9 @@
 //! behind another NMI. Its handler sets the core's flag. `entry_look` tests the flag, and `entry_rung` looks at the
 //! mail if it is set.
 //!
-//! *None is lost.* There are four places for an NMI:
+//! *No doorbell is lost.* There are four places for an NMI:
 //!
-//! 1. In the guest: an exit, whose handler looks at the mail.
+//! 1. In the guest: an exit. Its handler looks at the mail.
 //! 2. Before `entry_look` has read the flag: the flag is set when it is read.
 //! 3. From there to VMRESUME or VMLAUNCH, both included (`entry_window` to `entry_end`): the test is over. The handler
 //!    sets the interrupted RIP to `entry_look`. That is right at each instruction there, because the window changes
@@ -18,13 +18,13 @@
 //!
 //! Handlers clear the flag *before* they read the mail, so that an NMI that comes later sets it for the next test.
 //!
-//! *None is doubled.* A handler that looks has cleared the flag, and no other place sets it. An NMI that exits sets no
+//! *No doorbell is doubled.* A handler that looks has cleared the flag, and no other place sets it. An NMI that exits sets no
 //! flag. Several NMIs before a look are one, as they are for the processor.
 
 use crate::vmx::Frame;
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
 use bulkhead_resident::map::CORE_STACK_SIZE;
-use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
+use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, exit, field};
 
 ::core::arch::global_asm!(
     ".section .text.hot",
@@ -81,6 +81,11 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
     ".set at, at + 8",
     ".endr",
     "   mov rdi, rsp",
+    "   mov esi, {reason}",
+    "   vmread rsi, rsi",
+    // It exits for ever, so it has the shortest way.
+    "   cmp esi, {cpuid}",
+    "   je entry_identify",
     "   call {handle}",
     "4: test al, al",
     "   jz entry_look",
@@ -99,6 +104,9 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
     ".set at, at + 8",
     ".endr",
     "   jmp 4b",
+    "entry_identify:",
+    "   call {identify}",
+    "   jmp entry_look",
 
     // Ends the blocking of NMIs that an exit for one has left (SDM 28.5.6), by IRET (SDM 7.7.1). An NMI that the
     // processor has kept comes at once.
@@ -120,6 +128,9 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, field};
     error = const field::INSTRUCTION_ERROR,
     not_launched = const NOT_LAUNCHED,
     start = sym crate::exit::start,
+    reason = const field::EXIT_REASON,
+    cpuid = const exit::CPUID,
+    identify = sym crate::exit::identify,
     handle = sym crate::exit::handle,
     whole = sym crate::exit::whole,
     rung = sym crate::exit::rung,

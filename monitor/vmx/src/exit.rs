@@ -24,17 +24,20 @@ pub extern "C" fn start(frame: &'static Frame) {
     life::begin(frame);
 }
 
-/// Handles an exit.
-pub extern "C" fn handle(frame: &'static Frame) -> Next {
-    let reason = read(field::EXIT_REASON);
+/// Handles an exit but for CPUID.
+pub extern "C" fn handle(frame: &'static Frame, reason: u64) -> Next {
     let outcome = match reason as u16 {
         code @ (exit::RDMSR | exit::WRMSR) => msr::handle(frame, code == exit::WRMSR),
         exit::VMCALL => hypercall::handle(frame, VMCALL),
-        exit::CPUID => cpuid::handle(frame),
         exit::EPT_VIOLATION | exit::CONTROL_REGISTER => return Next::Memory,
         _ => rare(frame, reason),
     };
     carry_out(frame, outcome)
+}
+
+/// Handles CPUID. The guest always goes on.
+pub extern "C" fn identify(frame: &'static Frame) {
+    let _ = carry_out(frame, cpuid::handle(frame));
 }
 
 /// Everything but frequent causes, out of their way: no register is saved for it there.
@@ -100,8 +103,8 @@ fn interruption(frame: &Frame) -> Outcome {
     Outcome::inject(Cause::Exception, event as u8)
 }
 
-/// Does for a #DB what its delivery would have done, but no exit and no injection does (SDM 28.1, 27.6.1.1): the
-/// reasons in DR6, and no general detection in its handler.
+/// Sets DR6 and clears DR7.GD for a #DB, as its delivery would have. Neither an exit nor an injection does that
+/// (SDM 28.1, 27.6.1.1).
 fn debug_registers() {
     const REASONS: u64 = 0b110_0000_0000_1111;
     const TRAPS: u64 = 0b1111;
@@ -123,8 +126,8 @@ fn xsetbv(frame: &Frame) -> Outcome {
     if frame.register(RCX) as u32 != 0 || !vmcs::xcr0_is_valid(value, seen) {
         return Outcome::inject(Cause::Msr, vmcb::GP);
     }
-    // SAFETY: XCR0 is the guest's, and the value is one that the processor takes; the monitor has CR4.OSXSAVE, as it
-    // has set when the guest began.
+    // SAFETY: XCR0 is the guest's, and the value is one that the processor takes. The monitor has set its own
+    // CR4.OSXSAVE when the guest began.
     unsafe {
         asm!("xsetbv", in("ecx") 0, in("eax") value as u32, in("edx") (value >> 32) as u32, options(nomem, nostack));
     }
@@ -142,7 +145,7 @@ pub extern "C" fn whole(frame: &'static Frame) -> Next {
 
 /// Handles a write to CR0 or CR4 that differs in a bit of the monitor's from what the guest reads there.
 ///
-/// A write to CR0 that may be is not made here: the guest reads its own value in these bits from now on, and its
+/// A write to CR0 that may be is not made here. The guest reads its own value in these bits from now on, and its
 /// instruction comes again. Then it differs in no such bit, and the processor carries it out, with all that may hang
 /// on it. Rejected: an own model of paging modes.
 fn control_register(frame: &Frame) -> Outcome {
@@ -162,7 +165,7 @@ fn control_register(frame: &Frame) -> Outcome {
     }
 }
 
-/// Handles an EPT violation. An event whose delivery it broke off is delivered again, if the guest goes on.
+/// Handles an EPT violation. If it broke off the delivery of an event and the guest goes on, the event comes again.
 fn memory(frame: &Frame) -> Outcome {
     /// Bit 12 is undefined (SDM 25.9.3).
     const DEFINED: u64 = event::VALID | event::ERROR | event::TYPE | 0xFF;

@@ -89,8 +89,7 @@ impl Shell for Vmx {
     fn reset(frame: &Frame, ops: &[Op]) {
         let region = own(frame).control_pa;
         // SAFETY: the region is this core's, set aside by the host. VMCLEAR gives its memory to software, which may
-        // write the revision there (SDM 25.2); zeros make up for fields that the processor has and no record names.
-        // Other registers are the guest's.
+        // write the revision there (SDM 25.2). Fields that no record names are zero. Other registers are the guest's.
         unsafe {
             clear(region);
             Memory.zero(frame.control(), 4096);
@@ -252,9 +251,9 @@ pub fn prepare(frame: &Frame) {
     const X2APIC: u64 = 0b11 << 10;
     let region = frame.block() + CORE_HOST;
     frame.mark.set(u64::from(!Frame::enforced("doorbell-window")));
-    // SAFETY: the monitor's IDT and its tables are what the host made; VMX and x2APIC were found by the boot code,
-    // which has seen that VMX may be used on the first core. The host set the region aside for this core. Registers
-    // of a core that differs fault, with a record.
+    // SAFETY: the monitor's IDT and its tables are what the host made. The boot code has found VMX and x2APIC, and
+    // that VMX may be used on the first core. The host set the region aside for this core. A core that differs
+    // faults, with a record.
     unsafe {
         asm!("lidt [{}]", in(reg) &raw const config().idtr, options(nostack, preserves_flags));
         wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);

@@ -15,7 +15,7 @@ use core::ptr::from_ref;
 use core::sync::atomic::Ordering::Relaxed;
 
 impl<S: Shell> Vcpu for Frame<S> {
-    /// Of a processor with 4 GHz.
+    /// Ticks of a processor with 4 GHz.
     const MICROSECOND: u64 = 4_000;
     const NMI: u8 = vmcb::NMI;
 
@@ -169,7 +169,7 @@ impl<S: Shell> Interrupts for Frame<S> {
             }
         }
         drain_window();
-        // SAFETY: as above: software-disabled, as after a reset.
+        // SAFETY: a register of this core's own APIC: it is disabled, as after a reset.
         unsafe { wrmsr(msr::X2APIC_SVR, 0xFF) };
     }
 }

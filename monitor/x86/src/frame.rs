@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use core::ptr::from_ref;
 
 /// Guest registers that a handler sees. RBP and R12 to R15 stay in the processor across a handler, as the ABI
-/// promises, so that only the handler of memory accesses, which may need any of them, has them saved.
+/// promises. Only handlers of memory accesses have them saved, because those may need any register.
 #[repr(C)]
 pub struct Frame<S> {
     pub rcx: Cell<u64>,
@@ -54,10 +54,10 @@ impl<S> Frame<S> {
         }
     }
 
-    /// Frame of the core on whose stack something lies.
+    /// Frame of the core that has something on its stack.
     pub fn around<T>(on_stack: &T) -> &'static Self {
         let base = from_ref(on_stack) as u64 & !(CORE_STACK_SIZE - 1);
-        // SAFETY: the frame lies at the end of each core's stack as long as the machine runs; its fields are cells,
+        // SAFETY: the frame lies at the end of each core's stack as long as the machine runs. Its fields are cells,
         // which this core alone uses.
         unsafe { &*((base + CORE_STACK_SIZE - FRAME_FROM_TOP) as *const Self) }
     }

@@ -72,7 +72,7 @@ impl<S: Shell> Layout for Frame<S> {
 
     #[inline(always)]
     fn local(&self) -> &Local {
-        // SAFETY: the host maps this core's stack there, at whose base the state is; this core alone uses it.
+        // SAFETY: the host maps this core's stack there, and its base is the state; this core alone uses it.
         unsafe { &(*((self.block() + CORE_STACK) as *const State)).local }
     }
 
@@ -140,8 +140,8 @@ impl<S: Shell> Layout for Frame<S> {
         }
     }
 
-    /// A build for the mutation gate (`BULKHEAD_MUTANTS` is set) leaves out the rule that its word names, so that the
-    /// attack named after the rule succeeds.
+    /// A build for the mutation gate has `BULKHEAD_MUTANTS` set. It leaves out the rule that its word names, so that
+    /// the attack named after the rule succeeds.
     #[inline(always)]
     fn enforced(rule: &str) -> bool {
         #[unsafe(link_section = ".rodata.mutant")]
@@ -160,9 +160,8 @@ pub struct Memory;
 
 impl RecordMemory for Memory {
     fn zero(&mut self, dst: u64, len: u64) {
-        // SAFETY: the record was baked for exactly the pages that the monitor's
-        // tables map writable: the sandbox's RAM and this core's control block; or it is the
-        // guest's part of this core's frame, or a slot of the sandbox's.
+        // SAFETY: the record was baked for exactly the pages that the monitor's tables map writable: the sandbox's
+        // RAM and this core's control block. Or it is the guest's part of this core's frame, or a slot of the sandbox's.
         unsafe {
             asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
         };

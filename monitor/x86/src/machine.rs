@@ -77,8 +77,8 @@ impl<S: Shell> X86 for Frame<S> {
 
     #[inline(always)]
     fn wrmsr(&self, register: u32, value: u64) {
-        // SAFETY: mediation has decided on the value: an interrupt to cores of this sandbox, or this core's own
-        // local vector table, with a fixed interrupt or masked.
+        // SAFETY: mediation has decided on the value. It is an interrupt to cores of this sandbox. Or it is this core's
+        // own local vector table, with a fixed interrupt or masked.
         unsafe { wrmsr(register, value) };
     }
 
@@ -178,8 +178,7 @@ impl<S: Shell> X86 for Frame<S> {
 
     fn load_clock(&self, index: u8) -> u8 {
         let value;
-        // SAFETY: ports of the clock, whose owner is this sandbox; reads at these indices change nothing, and NMIs
-        // stay on.
+        // SAFETY: ports of the clock, which this sandbox owns. Reads at these indices change nothing, and NMIs stay on.
         unsafe {
             asm!("out dx, al", in("dx") cmos::INDEX_PORT as u16, in("al") index, options(nomem, nostack));
             asm!("in al, dx", in("dx") cmos::INDEX_PORT as u16 + 1, out("al") value, options(nomem, nostack));

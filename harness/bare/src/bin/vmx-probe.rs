@@ -1,5 +1,4 @@
-//! What an emulator's VT-x really does, with x2APIC on: its capability registers' word for it, then each feature tried.
-//! One line a fact on the debug console, `name = value` (docs/decisions/0039-vtx.md).
+//! Tries an emulator's VT-x, with x2APIC on: first its capability registers' word for it, then each feature. One line a fact on the debug console, `name = value` (docs/decisions/0039-vtx.md).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
@@ -149,7 +148,7 @@ mod bare {
 
     fn read(field: u16) -> u64 {
         let value;
-        // SAFETY: as above.
+        // SAFETY: the VMCS is current.
         unsafe { asm!("vmread {}, {}", out(reg) value, in(reg) u64::from(field)) };
         value
     }
