@@ -118,6 +118,11 @@ fn remarks(out: &mut String, report: &Report<'_>) {
             ));
         }
     }
+    if report.rows.iter().any(|row| row.entered.is_some_and(|time| time > 0)) {
+        out.push_str(
+            "these budgets: others are to begin as often in a period as their `activations` say\n",
+        );
+    }
     if report.kernel.connects() {
         out.push_str("not counted: doorbells of channels made at run time, one for each that is made, armed or closed\n");
     }

@@ -44,6 +44,8 @@ pub struct Counts {
     pub inside: u64,
     /// Admitted ones in which something took all the time that it was promised.
     pub tight: u64,
+    /// Admitted ones in which a job leaves room for entries of the kernel, and some were charged to a thread.
+    pub charged: u64,
     /// Sets that no test admits.
     pub refused: u64,
     /// Those of them in which nothing was late, and every job ends.
@@ -131,8 +133,9 @@ impl Campaign {
         counts: &mut Counts,
     ) {
         let mut random = self.random(class, number);
-        let set = generate::set(class, &mut random);
+        let mut set = generate::set(class, &mut random);
         let verdict = judged(&set);
+        verdict.shorten(&mut set);
         let found = search(core, &set, &verdict.promises, &mut random, self.patterns);
         counts.count(&verdict, &found);
         if verdict.is_admitted() && found.missed.is_some() && counts.first.is_none() {
@@ -160,6 +163,8 @@ impl Counts {
         self.held += u64::from(found.held);
         self.inside += u64::from(found.asked_in_call);
         self.tight += u64::from(found.worst >= 1_000);
+        let leaves = verdict.rooms.iter().any(|room| *room > 0);
+        self.charged += u64::from(found.charged && leaves);
     }
 
     /// Adds the counts of others.
@@ -172,6 +177,7 @@ impl Counts {
         self.held += other.held;
         self.inside += other.inside;
         self.tight += other.tight;
+        self.charged += other.charged;
         self.refused += other.refused;
         self.silent += other.silent;
         self.plays += other.plays;
@@ -192,7 +198,7 @@ impl Display for Counts {
         write!(
             f,
             "{} admitted ({} by response, {} by the bound), {} missed; {} tight, {} with an end in a call, {} held, {} \
-             asked inside; {} refused, {} of these without a miss, {}.{} %; {} plays",
+             asked inside, {} charged; {} refused, {} of these without a miss, {}.{} %; {} plays",
             self.admitted,
             self.by_response,
             self.by_bound,
@@ -201,6 +207,7 @@ impl Display for Counts {
             self.ended,
             self.held,
             self.inside,
+            self.charged,
             self.refused,
             self.silent,
             share / 10,

@@ -62,6 +62,8 @@ struct Player {
     pending: Time,
     /// It has to enter the kernel yet.
     comes: bool,
+    /// How often it has begun to run since then.
+    begins: (Time, u32),
     /// Its queue: the server or driver, the priority, the time since when, and the amount of work.
     queue: Option<(Place, u8, u64, Time)>,
 }
@@ -91,6 +93,8 @@ pub struct Seen {
     pub asked_in_call: bool,
     /// A job never ends: a call never begins, or several wait for each other.
     pub stuck: bool,
+    /// An entry of the kernel used up some of the budget of a thread that it was not for.
+    pub charged: bool,
     /// Jumps of time.
     pub moments: u64,
     /// Moments at which somebody entered a server or ran out of budget in one: where a release of somebody else may
@@ -124,11 +128,14 @@ pub struct Rules {
     pub caps: bool,
     /// A driver works at the base priority of its client, not at that of the server from which it was asked.
     pub own_priority: bool,
+    /// Interrupts and doorbells use up the running account, and its call's limit. The timer of a thread that comes
+    /// before the running one does so, too, as often in a period as that thread says.
+    pub charges: bool,
 }
 
 impl Rules {
     /// All of them.
-    pub const KERNEL: Self = Self { reserves: true, caps: true, own_priority: true };
+    pub const KERNEL: Self = Self { reserves: true, caps: true, own_priority: true, charges: true };
 }
 
 /// Plays sets, one after the other.
@@ -146,7 +153,7 @@ pub struct Core {
     turns: u64,
     now: Time,
     running: Option<usize>,
-    /// Time that interrupts have yet to take of the core; no account pays it.
+    /// Time that interrupts have yet to take of the core.
     taken: Time,
     /// The next doorbell.
     bell: Time,
@@ -222,6 +229,7 @@ impl Core {
                 serves: thread.priority,
                 pending: 0,
                 comes: false,
+                begins: (0, 0),
                 queue: None,
             });
         }
@@ -312,7 +320,8 @@ impl Core {
         loop {
             let best = self.best(set);
             if best != self.running {
-                if let Some(old) = self.running {
+                let old = self.running;
+                if let Some(old) = old {
                     let player = &mut self.players[old];
                     if player.state == State::Ready && player.account.preempt() {
                         player.cost = 0;
@@ -320,6 +329,9 @@ impl Core {
                 }
                 self.running = best;
                 if let Some(new) = best {
+                    if let Some(old) = old {
+                        self.overtakes(new, old, set);
+                    }
                     self.players[new].account.dispatch(self.now);
                     // A strict one may have found its refill merged with a later one.
                     if !self.can_run(new, set) {
@@ -564,16 +576,17 @@ impl Core {
                 until = until.min(player.release);
             }
         }
-        if self.taken > 0 {
-            let until = until.min(self.now + self.taken);
-            self.taken -= until - self.now;
-            self.now = until;
-            return;
+        let entry = self.taken > 0;
+        if entry {
+            until = until.min(self.now + self.taken);
         }
-        if let Some(n) = self.running {
+        let who = self.running.filter(|_| !entry || self.rules.charges);
+        if let Some(n) = who {
             let player = &self.players[n];
-            let busy = if player.cost > 0 { player.cost } else { player.rest };
-            until = until.min(self.now + busy);
+            if !entry {
+                let busy = if player.cost > 0 { player.cost } else { player.rest };
+                until = until.min(self.now + busy);
+            }
             if player.depth > 0 && player.cost == 0 {
                 until = until.min(self.now.saturating_add(player.cap));
             }
@@ -582,13 +595,46 @@ impl Core {
             }
         }
         let time = until - self.now;
-        if let Some(n) = self.running {
-            self.use_up(n, time, set);
+        self.taken -= if entry { time } else { 0 };
+        match who {
+            Some(n) if entry => {
+                self.seen.charged |= time > 0;
+                self.now = until;
+                self.charge(n, time, set);
+            }
+            Some(n) => self.work(n, time, set),
+            None => self.now = until,
         }
-        self.now = until;
     }
 
-    fn use_up(&mut self, n: usize, time: Time, set: &Set) {
+    /// A thread comes before the running one, by a timer: its entry is charged to that one. The overhead of its
+    /// activation is the time of it.
+    fn overtakes(&mut self, new: usize, old: usize, set: &Set) {
+        let (now, thread) = (self.now, &set.threads[new]);
+        let running = &self.players[old];
+        let wants = running.state == State::Ready && running.account.is_usable(now);
+        let new = &mut self.players[new];
+        if !self.rules.charges || !new.account.is_usable(now) || !new.account.has_to_begin() {
+            return;
+        }
+        if now >= new.begins.0 + thread.period {
+            new.begins = (now, 0);
+        }
+        new.begins.1 += 1;
+        let kept = new.begins.1 <= thread.activations;
+        if !wants || !kept && !matches!(thread.policy, Policy::Pibs(_)) {
+            return;
+        }
+        self.seen.charged = true;
+        let mut rest = set.overhead;
+        while rest > 0 && self.players[old].account.is_usable(self.now) {
+            let time = rest.min(self.players[old].account.left());
+            rest -= time;
+            self.charge(old, time, set);
+        }
+    }
+
+    fn work(&mut self, n: usize, time: Time, set: &Set) {
         if let Some(slices) = self.slices.as_mut().filter(|_| time > 0) {
             match slices.last_mut() {
                 Some((who, _, end)) if *who == n && *end == self.now => *end += time,
@@ -596,16 +642,29 @@ impl Core {
             }
         }
         let player = &mut self.players[n];
-        let charged = player.account.is_usable(self.now);
+        // The time is used at its end.
+        self.now += time;
         if player.cost > 0 {
             player.cost -= time;
+            self.charge_account(n, time, set);
         } else {
             player.rest -= time;
-            if player.depth > 0 && player.cap < NEVER {
-                player.cap -= time;
-            }
+            self.charge(n, time, set);
         }
-        self.now += time;
+    }
+
+    /// Time up to now is used in a thread's name: of its budget, and of the limit of its call.
+    fn charge(&mut self, n: usize, time: Time, set: &Set) {
+        let player = &mut self.players[n];
+        if player.depth > 0 && player.cost == 0 && player.cap < NEVER {
+            player.cap = player.cap.saturating_sub(time);
+        }
+        self.charge_account(n, time, set);
+    }
+
+    fn charge_account(&mut self, n: usize, time: Time, set: &Set) {
+        let player = &mut self.players[n];
+        let charged = player.account.is_usable(self.now - time);
         if charged && player.account.left() == time {
             self.end_of_piece(n);
         }

@@ -3,7 +3,7 @@
 
 use crate::account::part;
 use crate::random::Random;
-use crate::set::{Op, Policy, Server, Set, Thread, Time};
+use crate::set::{Op, Policy, Server, Set, Thread, Time, Uses};
 
 /// Kind of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -347,7 +347,7 @@ impl Maker<'_> {
     fn budgets(&mut self) {
         let servers = self.set.servers.clone();
         for thread in self.set.threads.iter_mut().filter(|t| !t.serves) {
-            let (counted, longest) = asks_for(thread, &servers);
+            let Uses { counted, longest, .. } = Uses::of(thread, &servers);
             if thread.guaranteed {
                 thread.budget = thread.budget.max(counted);
                 thread.guaranteed = thread.budget <= thread.period;
@@ -358,29 +358,4 @@ impl Maker<'_> {
             thread.budget = thread.budget.min(thread.period);
         }
     }
-}
-
-/// Greatest use of a thread's job, its calls as long as their servers say; the longest of those calls.
-fn asks_for(thread: &Thread, servers: &[Server]) -> (Time, Time) {
-    let (mut sum, mut longest, mut depth) = (0, 0, 0);
-    // The outermost call that says how long it takes counts as that.
-    let mut counted: Option<(usize, Time)> = None;
-    for op in &thread.job {
-        match *op {
-            Op::Call(server) => {
-                let says = servers[usize::from(server)].longest;
-                counted = counted.or(says.map(|says| (depth, says)));
-                depth += 1;
-            }
-            Op::Run(time) if counted.is_none() => sum += time,
-            Op::Answer => {
-                depth -= 1;
-                if let Some((_, says)) = counted.take_if(|(at, _)| *at == depth) {
-                    (sum, longest) = (sum + says, longest.max(says));
-                }
-            }
-            Op::Run(_) | Op::Ask(..) | Op::Sleep(_) => {}
-        }
-    }
-    (sum, longest)
 }

@@ -105,7 +105,8 @@ fn outer_calls(job: &[Op]) -> usize {
 
 /// The first sets of a class that are admitted, and promise something.
 fn sets(class: Class, count: usize) -> Vec<Play> {
-    let rules = Rules::KERNEL;
+    // Each step has room for entries of the kernel.
+    let rules = Rules { charges: false, ..Rules::KERNEL };
     let campaign = Campaign { seed: SEED, admitted: 0, patterns: PATTERNS, rules, threads: 1 };
     let mut core = Core::default();
     core.rules = rules;

@@ -114,6 +114,22 @@ impl Analysis<'_> {
         Some(Blocking { by, endpoint, others, time: (most < u64::MAX).then_some(time) })
     }
 
+    /// Returns the kernel's time for contexts below that go on in the middle of a call, at a server's priority: each time
+    /// by a timer that comes in the time of the running thread.
+    pub(super) fn goes_on(&self, context: usize) -> u64 {
+        let (own, overhead) = (self.floor(context), self.kernel.overhead);
+        let below = |other: &usize| *other != context && self.lowest(*other) < own;
+        let of = |by: usize| {
+            let (_, time) = self.longest(by, own).filter(|_| self.stops(by, own))?;
+            let begins = self.kernel.contexts[by].activations.into();
+            let time = time.unwrap_or(u64::MAX);
+            let more = self.with_beginnings(by, time) - time;
+            Some(overhead.saturating_mul(begins).saturating_add(more))
+        };
+        let all = (0..self.kernel.contexts.len()).filter(below).filter_map(of);
+        all.fold(0, u64::saturating_add)
+    }
+
     /// Longest time for which a context is blocked, in nanoseconds.
     pub(super) fn blocked(&self, context: usize) -> Result<u64, Refusal> {
         match self.blocking(context) {

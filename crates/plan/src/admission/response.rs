@@ -71,15 +71,27 @@ impl Analysis<'_> {
     /// # Errors
     /// As [`Analysis::response`].
     pub fn entered(&self, context: usize) -> Result<u64, Refusal> {
-        let (kernel, own, response) = (self.kernel, self.floor(context), self.response(context)?);
+        self.entered_within(context, self.response(context)?)
+    }
+
+    /// Returns the most time of a context's own budget that others' entries take within a time from its refill on.
+    ///
+    /// # Errors
+    /// [`Refusal::Arrears`], and as [`Analysis::response`] of those whose arrears count.
+    pub fn entered_within(&self, context: usize, response: u64) -> Result<u64, Refusal> {
+        let (kernel, own) = (self.kernel, self.floor(context));
         let mut sum = self.entries(context).saturating_add(self.doorbells(response));
+        sum = sum.saturating_add(self.goes_on(context));
         // Each activation of one above comes by a timer or a call, and goes by a switch back: the overhead has both.
         for n in self.above(context) {
-            let (period, late) = (kernel.contexts[n].period(), self.arrears(context, n)?);
-            let switches = kernel.overhead.saturating_mul(kernel.contexts[n].activations.into());
+            let other = &kernel.contexts[n];
+            let (period, late) = (other.period(), self.arrears(context, n)?);
+            let switches = kernel.overhead.saturating_mul(other.activations.into());
             let demand = if self.interrupted[n] { self.demand(n, false) } else { 0 };
             let times = response.saturating_add(late).div_ceil(period.max(1));
             sum = sum.saturating_add(times.saturating_mul(switches.saturating_add(demand)));
+            // The last activations of a job may come in this time though its first one came before.
+            sum = sum.saturating_add(if other.activations > 1 { switches } else { 0 });
         }
         // An activation of a driver takes as much of its own budget, at least, and so do its interrupts.
         if kernel.overhead > 0 || kernel.entry > 0 {

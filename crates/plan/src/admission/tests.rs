@@ -121,8 +121,13 @@ fn entries_are_charged_to_whoever_runs() {
     assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(0)]);
     kernel.overhead = 2;
     kernel.contexts[0].activations = 2;
-    // Within 39: two activations of the first, 2 each; the driver's 2 and floor((39 - 2) / 25).
-    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(4 + 3)]);
+    // Within 39: two activations of the first, 2 each, and those of a job before; the driver's 2 and
+    // floor((39 - 2) / 25).
+    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(2 * 4 + 3)]);
+    kernel.contexts[0].activations = 1;
+    let response = look(&kernel).response(1).unwrap();
+    assert_eq!(look(&kernel).entered(1), Ok(2 + 2 + (response - 2) / 25));
+    kernel.contexts[0].activations = 2;
     // Two entries of interrupts before the driver runs, and as much again while it does.
     let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
     let device = Driven::Device(0);
@@ -138,6 +143,27 @@ fn entries_are_charged_to_whoever_runs() {
     // Entries take their time where activations take none.
     (kernel.overhead, kernel.doorbell) = (0, 0);
     assert_eq!(look(&kernel).entered(0), Ok(2));
+}
+
+/// A context below goes on in the middle of a call at the server's priority: its beginnings are entries, too.
+#[test]
+fn beginnings_in_a_call_from_below_are_charged() {
+    let mut kernel = kernel();
+    let [endpoint, asked] = [Some(6), None].map(|longest| kernel.endpoint(longest));
+    kernel.active(server(10, 40), 5, &[]);
+    kernel.active(server(8, 100), 1, &[endpoint]);
+    kernel.program(9, &[], &[endpoint]);
+    (kernel.overhead, kernel.contexts[1].activations) = (1, 3);
+    assert_eq!([look(&kernel).response(0), look(&kernel).entered(0)], [Ok(17), Ok(0)]);
+    // It waits for an answer there, and goes on up to three times.
+    kernel.calls(2, asked);
+    kernel.active(server(1, 100), 0, &[]);
+    kernel.programs[3].serves.push(asked);
+    assert_eq!([look(&kernel).response(0), look(&kernel).entered(0)], [Ok(20), Ok(3)]);
+    // A PIBS context has 2 for each activation, 1 of it the kernel's: the 6 take 6 activations.
+    let utilization = Utilization::new(1, 50).unwrap();
+    kernel.contexts[1].policy = Policy::Pibs { utilization, period: 100 };
+    assert_eq!([look(&kernel).response(0), look(&kernel).entered(0)], [Ok(26), Ok(9)]);
 }
 
 #[test]
