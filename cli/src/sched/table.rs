@@ -103,9 +103,9 @@ fn remarks(out: &mut String, report: &Report<'_>) {
         ));
     }
     for index in (0..report.rows.len()).filter(|index| report.kernel.is_interrupted(*index)) {
-        let each = show(report.kernel.entry);
+        let (count, each) = (2 * report.kernel.sources(index), show(report.kernel.entry));
         out.push_str(&format!(
-            "counted: 2 interrupts for {}, {each} each, in the time of each other context\n",
+            "counted: {count} interrupts for {}, {each} each, in the time of each other context\n",
             name(index)
         ));
     }

@@ -50,10 +50,21 @@ pub struct Counts {
     pub refused: u64,
     /// Those of them in which nothing was late, and every job ends.
     pub silent: u64,
+    /// Those counts of sets with calls.
+    pub calls: Calls,
     /// Runs of a core.
     pub plays: u64,
     /// The first miss.
     pub first: Option<Box<Miss>>,
+}
+
+/// Sets in which a thread calls a server, of whatever class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Sets that a test admits, and in which nothing was late.
+    pub admitted: u64,
+    /// Sets that no test admits though nothing was late.
+    pub silent: u64,
 }
 
 /// An admitted set in which something was late.
@@ -137,7 +148,7 @@ impl Campaign {
         let verdict = judged(&set);
         verdict.shorten(&mut set);
         let found = search(core, &set, &verdict.promises, &mut random, self.patterns);
-        counts.count(&verdict, &found);
+        counts.count(&set, &verdict, &found);
         if verdict.is_admitted() && found.missed.is_some() && counts.first.is_none() {
             let (set, verdict, found) = shrink(core, set, verdict, found, judged);
             let patterns = found.patterns.clone();
@@ -147,14 +158,18 @@ impl Campaign {
 }
 
 impl Counts {
-    fn count(&mut self, verdict: &Verdict, found: &Found) {
+    fn count(&mut self, set: &Set, verdict: &Verdict, found: &Found) {
         self.plays += found.runs;
         let missed = found.missed.is_some();
+        let calls = u64::from(set.calls());
         if !verdict.is_admitted() {
+            let silent = u64::from(!missed && !found.stuck);
             self.refused += 1;
-            self.silent += u64::from(!missed && !found.stuck);
+            self.silent += silent;
+            self.calls.silent += calls * silent;
             return;
         }
+        self.calls.admitted += calls * u64::from(!missed);
         self.admitted += 1;
         self.by_response += u64::from(verdict.by_response);
         self.by_bound += u64::from(verdict.by_bound);
@@ -180,6 +195,8 @@ impl Counts {
         self.charged += other.charged;
         self.refused += other.refused;
         self.silent += other.silent;
+        self.calls.admitted += other.calls.admitted;
+        self.calls.silent += other.calls.silent;
         self.plays += other.plays;
         self.first = self.first.take().or(other.first);
     }
@@ -187,7 +204,15 @@ impl Counts {
     /// Refused share of the sets in which nothing was late, in thousandths.
     #[must_use]
     pub const fn refused_share(&self) -> u64 {
-        let all = self.silent + self.admitted - self.missed;
+        Calls { admitted: self.admitted - self.missed, silent: self.silent }.refused_share()
+    }
+}
+
+impl Calls {
+    /// Refused share of them, in thousandths.
+    #[must_use]
+    pub const fn refused_share(&self) -> u64 {
+        let all = self.silent + self.admitted;
         self.silent * 1_000 / if all == 0 { 1 } else { all }
     }
 }

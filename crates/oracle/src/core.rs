@@ -60,12 +60,25 @@ struct Player {
     serves: u8,
     /// A driver: work for an interrupt that it has not taken up.
     pending: Time,
-    /// It has to enter the kernel yet.
-    comes: bool,
+    /// Its device's interrupts since its last acknowledgement.
+    source: Source,
     /// How often it has begun to run since then.
     begins: (Time, u32),
     /// Its queue: the server or driver, the priority, the time since when, and the amount of work.
     queue: Option<(Place, u8, u64, Time)>,
+}
+
+/// Interrupts of a device, as the kernel lets them in until its driver acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// None came.
+    Open,
+    /// One came, and told the driver.
+    Came,
+    /// Another one came, and masked the device.
+    Masked,
+    /// The device waits to send one.
+    Waits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,11 +237,11 @@ impl Core {
                 turn: 0,
                 released: 0,
                 release: if comes { pattern.offset } else { NEVER },
-                every: thread.period + pattern.gap,
+                every: if thread.serves { thread.every } else { thread.period } + pattern.gap,
                 client: None,
                 serves: thread.priority,
                 pending: 0,
-                comes: false,
+                source: Source::Open,
                 begins: (0, 0),
                 queue: None,
             });
@@ -252,14 +265,7 @@ impl Core {
                 let released = player.release;
                 player.release = released + player.every;
                 if thread.serves {
-                    // Until the driver has acknowledged one there is no further one: that waits, and comes then.
-                    let works = player.state != State::Idle && player.client.is_none();
-                    player.comes |= works;
-                    self.taken += if works || player.pending > 0 { 0 } else { 2 * set.entry };
-                    player.pending = thread.interrupt;
-                    if player.state == State::Idle {
-                        self.take_up(n, set);
-                    }
+                    self.interrupt(n, set);
                 } else {
                     (player.released, player.next, player.rest) = (released, 0, 0);
                     self.wake(n);
@@ -274,6 +280,24 @@ impl Core {
                 self.turns += 1;
                 player.turn = self.turns;
             }
+        }
+    }
+
+    /// A driver's device sends an interrupt. Two are let in until the driver acknowledges them.
+    fn interrupt(&mut self, n: usize, set: &Set) {
+        let player = &mut self.players[n];
+        let (next, enters) = match player.source {
+            Source::Open => (Source::Came, true),
+            Source::Came => (Source::Masked, true),
+            Source::Masked | Source::Waits => (Source::Waits, false),
+        };
+        if player.source == Source::Open {
+            player.pending = set.threads[n].interrupt;
+        }
+        player.source = next;
+        self.taken += if enters { set.entry } else { 0 };
+        if player.state == State::Idle {
+            self.take_up(n, set);
         }
     }
 
@@ -541,8 +565,6 @@ impl Core {
         } else {
             let player = &mut self.players[driver];
             let work = std::mem::take(&mut player.pending);
-            let comes = std::mem::take(&mut player.comes) && work > 0;
-            self.taken += if comes { 2 * set.entry } else { 0 };
             if work == 0 {
                 return self.stop(driver, State::Idle);
             }
@@ -554,10 +576,20 @@ impl Core {
     }
 
     fn finish_request(&mut self, n: usize, set: &Set) {
-        if let Some(client) = self.players[n].client.take() {
-            self.wake(usize::from(client));
+        match self.players[n].client.take() {
+            Some(client) => self.wake(usize::from(client)),
+            None => self.acknowledge(n, set),
         }
         self.take_up(n, set);
+    }
+
+    /// A driver has done its work for an interrupt.
+    fn acknowledge(&mut self, n: usize, set: &Set) {
+        let waits = self.players[n].source == Source::Waits;
+        self.players[n].source = Source::Open;
+        if waits {
+            self.interrupt(n, set);
+        }
     }
 
     /// Time passes until something happens.

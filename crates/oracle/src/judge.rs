@@ -26,7 +26,12 @@ impl Verdict {
     /// Asks both tests.
     #[must_use]
     pub fn of(set: &Set, kernel: &Kernel) -> Self {
-        let analysis = Analysis::new(kernel);
+        Self::by(set, &Analysis::new(kernel))
+    }
+
+    /// Asks both tests of an analysis.
+    #[must_use]
+    pub fn by(set: &Set, analysis: &Analysis<'_>) -> Self {
         let [by_response, by_bound] =
             [Test::Response, Test::Bound].map(|test| analysis.refusals(test).is_empty());
         let promise = |(n, thread): (usize, &Thread)| {

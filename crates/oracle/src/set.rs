@@ -56,8 +56,10 @@ pub struct Thread {
     pub job: Vec<Op>,
     /// It is a driver: it works for those that ask it.
     pub serves: bool,
-    /// A driver's work for an interrupt, at most once in a period; 0: its device sends no interrupts.
+    /// A driver's work for an interrupt, up to its acknowledgement; 0: its device sends no interrupts.
     pub interrupt: Time,
+    /// Its device's interrupts are at least so far apart.
+    pub every: Time,
 }
 
 impl Thread {
@@ -138,6 +140,12 @@ impl Uses {
 }
 
 impl Set {
+    /// True if a thread calls a server.
+    #[must_use]
+    pub fn calls(&self) -> bool {
+        self.threads.iter().flat_map(|thread| &thread.job).any(|op| matches!(op, Op::Call(_)))
+    }
+
     /// True if a thread's job can leave so much of its budget: its calls do not need more than the rest, and something
     /// is left to do.
     pub(crate) fn leaves(&self, n: usize, room: Time) -> bool {
@@ -169,7 +177,7 @@ impl std::fmt::Display for Set {
             let background = if t.background { " background" } else { "" };
             writeln!(
                 f,
-                "  thread {n}: {:?} {}/{} priority {}, {} refills, {} activations{promised}{background}: {:?} {}",
+                "  thread {n}: {:?} {}/{} priority {}, {} refills, {} activations{promised}{background}: {:?} {}/{}",
                 t.policy,
                 t.budget,
                 t.period,
@@ -177,7 +185,8 @@ impl std::fmt::Display for Set {
                 t.refills,
                 t.activations,
                 t.job,
-                t.interrupt
+                t.interrupt,
+                t.every
             )?;
         }
         for (n, s) in self.servers.iter().enumerate() {

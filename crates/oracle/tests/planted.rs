@@ -4,7 +4,7 @@
 use bulkhead_oracle::{
     Campaign, Class, Counts, Policy as Given, Promise, Rules, Set, TICK, Time, judge,
 };
-use bulkhead_plan::admission::Analysis;
+use bulkhead_plan::admission::{Analysis, Term};
 use bulkhead_plan::kernel::{Kernel, Policy};
 
 fn campaign(rules: Rules) -> Campaign {
@@ -302,4 +302,37 @@ fn the_room_for_timers() {
     let counts = campaign(Rules::KERNEL).class_judged(Class::Overhead, without);
     println!("{counts}");
     assert!(counts.missed > 10);
+}
+
+/// How many sets of a class are late if the analysis leaves a term out.
+fn without(term: Term, class: Class, admitted: u64) -> u64 {
+    let judged = |set: &Set| judge::Verdict::by(set, &Analysis::without(&judge::kernel(set), term));
+    let counts = Campaign { admitted, ..campaign(Rules::KERNEL) }.class_judged(class, judged);
+    println!("{term:?} {class:?}: {counts}");
+    counts.missed
+}
+
+/// A context that calls a server below itself waits for those between, and comes back late.
+#[test]
+fn servers_below() {
+    assert!(without(Term::Waits, Class::Nested, 4_000) > 0);
+    assert!(without(Term::Arrears, Class::Nested, 4_000) > 0);
+}
+
+/// Several contexts below can be in the middle of calls.
+#[test]
+fn calls_that_stop_in_the_middle() {
+    assert!(without(Term::Stopped, Class::Inside, 4_000) > 0);
+}
+
+/// A doorbell more than fits in comes at the beginning.
+#[test]
+fn the_doorbell_at_the_beginning() {
+    assert!(without(Term::Doorbell, Class::Overhead, 400) > 10);
+}
+
+/// The last activations of a job before come in a budget that leaves no room for them.
+#[test]
+fn activations_of_a_job_before() {
+    assert!(without(Term::Activations, Class::Overhead, 4_000) > 0);
 }

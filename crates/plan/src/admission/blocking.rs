@@ -2,7 +2,7 @@
 //! sum are named.
 
 use super::calls::keeps;
-use super::{Analysis, Refusal};
+use super::{Analysis, Refusal, Term};
 use crate::kernel::Policy;
 
 /// Contexts of a lower priority that keep one waiting in servers of a higher one.
@@ -82,6 +82,7 @@ impl Analysis<'_> {
         let left = budgets.min().unwrap_or(0).saturating_sub(overhead);
         match (overhead, left) {
             (0, _) => time,
+            _ if !self.counts(Term::Beginnings) => time,
             (_, 0) => u64::MAX,
             _ => time.saturating_add(time.div_ceil(left).saturating_mul(overhead)),
         }
@@ -98,7 +99,7 @@ impl Analysis<'_> {
             let Some((endpoint, time)) = self.longest(by, own) else { continue };
             let time = self.with_beginnings(by, time.unwrap_or(u64::MAX));
             longest = longest.max(Some((time, std::cmp::Reverse(by), endpoint)));
-            match self.stops(by, own) {
+            match self.stops(by, own) && self.counts(Term::Stopped) {
                 true => {
                     // After each wait in the middle it begins anew, at the server's priority.
                     let begins = self.kernel.contexts[by].activations.into();
