@@ -103,9 +103,9 @@ fn remarks(out: &mut String, report: &Report<'_>) {
         ));
     }
     for index in (0..report.rows.len()).filter(|index| report.kernel.is_interrupted(*index)) {
-        let each = show(report.kernel.entry);
+        let (count, each) = (2 * report.kernel.sources(index), show(report.kernel.entry));
         out.push_str(&format!(
-            "counted: 2 interrupts for {}, {each} each, in the time of each other context\n",
+            "counted: {count} interrupts for {}, {each} each, in the time of each other context\n",
             name(index)
         ));
     }
@@ -117,6 +117,11 @@ fn remarks(out: &mut String, report: &Report<'_>) {
                 name(index)
             ));
         }
+    }
+    if report.rows.iter().any(|row| row.entered.is_some_and(|time| time > 0)) {
+        out.push_str(
+            "these budgets: others are to begin as often in a period as their `activations` say\n",
+        );
     }
     if report.kernel.connects() {
         out.push_str("not counted: doorbells of channels made at run time, one for each that is made, armed or closed\n");

@@ -44,14 +44,27 @@ pub struct Counts {
     pub inside: u64,
     /// Admitted ones in which something took all the time that it was promised.
     pub tight: u64,
+    /// Admitted ones in which a job leaves room for entries of the kernel, and some were charged to a thread.
+    pub charged: u64,
     /// Sets that no test admits.
     pub refused: u64,
     /// Those of them in which nothing was late, and every job ends.
     pub silent: u64,
+    /// Those counts of sets with calls.
+    pub calls: Calls,
     /// Runs of a core.
     pub plays: u64,
     /// The first miss.
     pub first: Option<Box<Miss>>,
+}
+
+/// Sets in which a thread calls a server, of whatever class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Sets that a test admits, and in which nothing was late.
+    pub admitted: u64,
+    /// Sets that no test admits though nothing was late.
+    pub silent: u64,
 }
 
 /// An admitted set in which something was late.
@@ -131,10 +144,11 @@ impl Campaign {
         counts: &mut Counts,
     ) {
         let mut random = self.random(class, number);
-        let set = generate::set(class, &mut random);
+        let mut set = generate::set(class, &mut random);
         let verdict = judged(&set);
+        verdict.shorten(&mut set);
         let found = search(core, &set, &verdict.promises, &mut random, self.patterns);
-        counts.count(&verdict, &found);
+        counts.count(&set, &verdict, &found);
         if verdict.is_admitted() && found.missed.is_some() && counts.first.is_none() {
             let (set, verdict, found) = shrink(core, set, verdict, found, judged);
             let patterns = found.patterns.clone();
@@ -144,14 +158,18 @@ impl Campaign {
 }
 
 impl Counts {
-    fn count(&mut self, verdict: &Verdict, found: &Found) {
+    fn count(&mut self, set: &Set, verdict: &Verdict, found: &Found) {
         self.plays += found.runs;
         let missed = found.missed.is_some();
+        let calls = u64::from(set.calls());
         if !verdict.is_admitted() {
+            let silent = u64::from(!missed && !found.stuck);
             self.refused += 1;
-            self.silent += u64::from(!missed && !found.stuck);
+            self.silent += silent;
+            self.calls.silent += calls * silent;
             return;
         }
+        self.calls.admitted += calls * u64::from(!missed);
         self.admitted += 1;
         self.by_response += u64::from(verdict.by_response);
         self.by_bound += u64::from(verdict.by_bound);
@@ -160,6 +178,8 @@ impl Counts {
         self.held += u64::from(found.held);
         self.inside += u64::from(found.asked_in_call);
         self.tight += u64::from(found.worst >= 1_000);
+        let leaves = verdict.rooms.iter().any(|room| *room > 0);
+        self.charged += u64::from(found.charged && leaves);
     }
 
     /// Adds the counts of others.
@@ -172,8 +192,11 @@ impl Counts {
         self.held += other.held;
         self.inside += other.inside;
         self.tight += other.tight;
+        self.charged += other.charged;
         self.refused += other.refused;
         self.silent += other.silent;
+        self.calls.admitted += other.calls.admitted;
+        self.calls.silent += other.calls.silent;
         self.plays += other.plays;
         self.first = self.first.take().or(other.first);
     }
@@ -181,7 +204,15 @@ impl Counts {
     /// Refused share of the sets in which nothing was late, in thousandths.
     #[must_use]
     pub const fn refused_share(&self) -> u64 {
-        let all = self.silent + self.admitted - self.missed;
+        Calls { admitted: self.admitted - self.missed, silent: self.silent }.refused_share()
+    }
+}
+
+impl Calls {
+    /// Refused share of them, in thousandths.
+    #[must_use]
+    pub const fn refused_share(&self) -> u64 {
+        let all = self.silent + self.admitted;
         self.silent * 1_000 / if all == 0 { 1 } else { all }
     }
 }
@@ -192,7 +223,7 @@ impl Display for Counts {
         write!(
             f,
             "{} admitted ({} by response, {} by the bound), {} missed; {} tight, {} with an end in a call, {} held, {} \
-             asked inside; {} refused, {} of these without a miss, {}.{} %; {} plays",
+             asked inside, {} charged; {} refused, {} of these without a miss, {}.{} %; {} plays",
             self.admitted,
             self.by_response,
             self.by_bound,
@@ -201,6 +232,7 @@ impl Display for Counts {
             self.ended,
             self.held,
             self.inside,
+            self.charged,
             self.refused,
             self.silent,
             share / 10,

@@ -60,10 +60,25 @@ struct Player {
     serves: u8,
     /// A driver: work for an interrupt that it has not taken up.
     pending: Time,
-    /// It has to enter the kernel yet.
-    comes: bool,
+    /// Its device's interrupts since its last acknowledgement.
+    source: Source,
+    /// How often it has begun to run since then.
+    begins: (Time, u32),
     /// Its queue: the server or driver, the priority, the time since when, and the amount of work.
     queue: Option<(Place, u8, u64, Time)>,
+}
+
+/// Interrupts of a device, as the kernel lets them in until its driver acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// None came.
+    Open,
+    /// One came, and told the driver.
+    Came,
+    /// Another one came, and masked the device.
+    Masked,
+    /// The device waits to send one.
+    Waits,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +106,8 @@ pub struct Seen {
     pub asked_in_call: bool,
     /// A job never ends: a call never begins, or several wait for each other.
     pub stuck: bool,
+    /// An entry of the kernel used up some of the budget of a thread that it was not for.
+    pub charged: bool,
     /// Jumps of time.
     pub moments: u64,
     /// Moments at which somebody entered a server or ran out of budget in one: where a release of somebody else may
@@ -124,11 +141,14 @@ pub struct Rules {
     pub caps: bool,
     /// A driver works at the base priority of its client, not at that of the server from which it was asked.
     pub own_priority: bool,
+    /// Interrupts and doorbells use up the running account, and its call's limit. The timer of a thread that comes
+    /// before the running one does so, too, as often in a period as that thread says.
+    pub charges: bool,
 }
 
 impl Rules {
     /// All of them.
-    pub const KERNEL: Self = Self { reserves: true, caps: true, own_priority: true };
+    pub const KERNEL: Self = Self { reserves: true, caps: true, own_priority: true, charges: true };
 }
 
 /// Plays sets, one after the other.
@@ -146,7 +166,7 @@ pub struct Core {
     turns: u64,
     now: Time,
     running: Option<usize>,
-    /// Time that interrupts have yet to take of the core; no account pays it.
+    /// Time that interrupts have yet to take of the core.
     taken: Time,
     /// The next doorbell.
     bell: Time,
@@ -217,11 +237,12 @@ impl Core {
                 turn: 0,
                 released: 0,
                 release: if comes { pattern.offset } else { NEVER },
-                every: thread.period + pattern.gap,
+                every: if thread.serves { thread.every } else { thread.period } + pattern.gap,
                 client: None,
                 serves: thread.priority,
                 pending: 0,
-                comes: false,
+                source: Source::Open,
+                begins: (0, 0),
                 queue: None,
             });
         }
@@ -244,14 +265,7 @@ impl Core {
                 let released = player.release;
                 player.release = released + player.every;
                 if thread.serves {
-                    // Until the driver has acknowledged one there is no further one: that waits, and comes then.
-                    let works = player.state != State::Idle && player.client.is_none();
-                    player.comes |= works;
-                    self.taken += if works || player.pending > 0 { 0 } else { 2 * set.entry };
-                    player.pending = thread.interrupt;
-                    if player.state == State::Idle {
-                        self.take_up(n, set);
-                    }
+                    self.interrupt(n, set);
                 } else {
                     (player.released, player.next, player.rest) = (released, 0, 0);
                     self.wake(n);
@@ -266,6 +280,24 @@ impl Core {
                 self.turns += 1;
                 player.turn = self.turns;
             }
+        }
+    }
+
+    /// A driver's device sends an interrupt. Two are let in until the driver acknowledges them.
+    fn interrupt(&mut self, n: usize, set: &Set) {
+        let player = &mut self.players[n];
+        let (next, enters) = match player.source {
+            Source::Open => (Source::Came, true),
+            Source::Came => (Source::Masked, true),
+            Source::Masked | Source::Waits => (Source::Waits, false),
+        };
+        if player.source == Source::Open {
+            player.pending = set.threads[n].interrupt;
+        }
+        player.source = next;
+        self.taken += if enters { set.entry } else { 0 };
+        if player.state == State::Idle {
+            self.take_up(n, set);
         }
     }
 
@@ -312,7 +344,8 @@ impl Core {
         loop {
             let best = self.best(set);
             if best != self.running {
-                if let Some(old) = self.running {
+                let old = self.running;
+                if let Some(old) = old {
                     let player = &mut self.players[old];
                     if player.state == State::Ready && player.account.preempt() {
                         player.cost = 0;
@@ -320,6 +353,9 @@ impl Core {
                 }
                 self.running = best;
                 if let Some(new) = best {
+                    if let Some(old) = old {
+                        self.overtakes(new, old, set);
+                    }
                     self.players[new].account.dispatch(self.now);
                     // A strict one may have found its refill merged with a later one.
                     if !self.can_run(new, set) {
@@ -529,8 +565,6 @@ impl Core {
         } else {
             let player = &mut self.players[driver];
             let work = std::mem::take(&mut player.pending);
-            let comes = std::mem::take(&mut player.comes) && work > 0;
-            self.taken += if comes { 2 * set.entry } else { 0 };
             if work == 0 {
                 return self.stop(driver, State::Idle);
             }
@@ -542,10 +576,20 @@ impl Core {
     }
 
     fn finish_request(&mut self, n: usize, set: &Set) {
-        if let Some(client) = self.players[n].client.take() {
-            self.wake(usize::from(client));
+        match self.players[n].client.take() {
+            Some(client) => self.wake(usize::from(client)),
+            None => self.acknowledge(n, set),
         }
         self.take_up(n, set);
+    }
+
+    /// A driver has done its work for an interrupt.
+    fn acknowledge(&mut self, n: usize, set: &Set) {
+        let waits = self.players[n].source == Source::Waits;
+        self.players[n].source = Source::Open;
+        if waits {
+            self.interrupt(n, set);
+        }
     }
 
     /// Time passes until something happens.
@@ -564,16 +608,17 @@ impl Core {
                 until = until.min(player.release);
             }
         }
-        if self.taken > 0 {
-            let until = until.min(self.now + self.taken);
-            self.taken -= until - self.now;
-            self.now = until;
-            return;
+        let entry = self.taken > 0;
+        if entry {
+            until = until.min(self.now + self.taken);
         }
-        if let Some(n) = self.running {
+        let who = self.running.filter(|_| !entry || self.rules.charges);
+        if let Some(n) = who {
             let player = &self.players[n];
-            let busy = if player.cost > 0 { player.cost } else { player.rest };
-            until = until.min(self.now + busy);
+            if !entry {
+                let busy = if player.cost > 0 { player.cost } else { player.rest };
+                until = until.min(self.now + busy);
+            }
             if player.depth > 0 && player.cost == 0 {
                 until = until.min(self.now.saturating_add(player.cap));
             }
@@ -582,13 +627,46 @@ impl Core {
             }
         }
         let time = until - self.now;
-        if let Some(n) = self.running {
-            self.use_up(n, time, set);
+        self.taken -= if entry { time } else { 0 };
+        match who {
+            Some(n) if entry => {
+                self.seen.charged |= time > 0;
+                self.now = until;
+                self.charge(n, time, set);
+            }
+            Some(n) => self.work(n, time, set),
+            None => self.now = until,
         }
-        self.now = until;
     }
 
-    fn use_up(&mut self, n: usize, time: Time, set: &Set) {
+    /// A thread comes before the running one, by a timer: its entry is charged to that one. The overhead of its
+    /// activation is the time of it.
+    fn overtakes(&mut self, new: usize, old: usize, set: &Set) {
+        let (now, thread) = (self.now, &set.threads[new]);
+        let running = &self.players[old];
+        let wants = running.state == State::Ready && running.account.is_usable(now);
+        let new = &mut self.players[new];
+        if !self.rules.charges || !new.account.is_usable(now) || !new.account.has_to_begin() {
+            return;
+        }
+        if now >= new.begins.0 + thread.period {
+            new.begins = (now, 0);
+        }
+        new.begins.1 += 1;
+        let kept = new.begins.1 <= thread.activations;
+        if !wants || !kept && !matches!(thread.policy, Policy::Pibs(_)) {
+            return;
+        }
+        self.seen.charged = true;
+        let mut rest = set.overhead;
+        while rest > 0 && self.players[old].account.is_usable(self.now) {
+            let time = rest.min(self.players[old].account.left());
+            rest -= time;
+            self.charge(old, time, set);
+        }
+    }
+
+    fn work(&mut self, n: usize, time: Time, set: &Set) {
         if let Some(slices) = self.slices.as_mut().filter(|_| time > 0) {
             match slices.last_mut() {
                 Some((who, _, end)) if *who == n && *end == self.now => *end += time,
@@ -596,16 +674,29 @@ impl Core {
             }
         }
         let player = &mut self.players[n];
-        let charged = player.account.is_usable(self.now);
+        // The time is used at its end.
+        self.now += time;
         if player.cost > 0 {
             player.cost -= time;
+            self.charge_account(n, time, set);
         } else {
             player.rest -= time;
-            if player.depth > 0 && player.cap < NEVER {
-                player.cap -= time;
-            }
+            self.charge(n, time, set);
         }
-        self.now += time;
+    }
+
+    /// Time up to now is used in a thread's name: of its budget, and of the limit of its call.
+    fn charge(&mut self, n: usize, time: Time, set: &Set) {
+        let player = &mut self.players[n];
+        if player.depth > 0 && player.cost == 0 && player.cap < NEVER {
+            player.cap = player.cap.saturating_sub(time);
+        }
+        self.charge_account(n, time, set);
+    }
+
+    fn charge_account(&mut self, n: usize, time: Time, set: &Set) {
+        let player = &mut self.players[n];
+        let charged = player.account.is_usable(self.now - time);
         if charged && player.account.left() == time {
             self.end_of_piece(n);
         }

@@ -3,7 +3,7 @@
 
 use crate::account::part;
 use crate::random::Random;
-use crate::set::{Op, Policy, Server, Set, Thread, Time};
+use crate::set::{Op, Policy, Server, Set, Thread, Time, Uses};
 
 /// Kind of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,9 +39,7 @@ impl Class {
         (Self::Overhead, "overhead"),
     ];
 
-    /// True if its threads call servers.
-    #[must_use]
-    pub const fn has_servers(self) -> bool {
+    const fn has_servers(self) -> bool {
         matches!(self, Self::Calls | Self::Nested | Self::Inside)
     }
 }
@@ -179,6 +177,7 @@ impl Maker<'_> {
             job: Vec::new(),
             serves: false,
             interrupt: 0,
+            every: period,
         });
     }
 
@@ -192,11 +191,16 @@ impl Maker<'_> {
             share = share.max((300 * TICK).div_ceil(shortest));
         }
         let period = TICK * self.random.between(shortest / TICK, longest / TICK);
-        // A driver does at least as much for interrupts as their entries take, which are two.
+        // A driver does at least as much for interrupts as an entry takes.
         let overhead = self.features.overhead;
         let interrupts = !own && self.random.percent(if overhead { 60 } else { 20 });
-        let entries = 2 * self.set.entry / TICK;
-        let (least, most) = if overhead { (entries, entries + 1) } else { (1, 3) };
+        let entry = self.set.entry / TICK;
+        let (least, most) = if overhead { (entry, entry + 1) } else { (1, 3) };
+        let interrupt = if interrupts { TICK * self.random.between(least, most) } else { 0 };
+        // Some devices never stop. Those hurt most that send two interrupts while their driver pauses.
+        let storms = overhead && self.random.percent(60);
+        let least = interrupt / TICK + 2;
+        let every = if storms { TICK * self.random.between(least, 8 * least) } else { period };
         // A driver with a thread's context is asked like any other, and works at its own priority.
         let policy = if own { Policy::Sporadic } else { Policy::Pibs(share as u32 * 10_000) };
         let calls = self.features.inside && !own && self.random.percent(10);
@@ -209,14 +213,16 @@ impl Maker<'_> {
             guaranteed: self.random.percent(50),
             background: false,
             activations: 1,
-            priority: if own {
+            // An interrupted driver may be above others though nobody has asked it.
+            priority: if own || interrupt > 0 && overhead && self.random.percent(25) {
                 self.random.between(1, 5) as u8 * 10 + 5
             } else {
                 self.random.below(3) as u8
             },
             job,
             serves: true,
-            interrupt: if interrupts { TICK * self.random.between(least, most) } else { 0 },
+            interrupt,
+            every,
         });
     }
 
@@ -341,13 +347,18 @@ impl Maker<'_> {
                 servers[n].priority = servers[n].priority.max(servers[n - 1].priority);
             }
         }
+        // A few servers are below some of their callers.
+        if !servers.is_empty() && self.random.percent(5) {
+            let n = self.random.below(servers.len() as u64) as usize;
+            servers[n].priority = self.random.below(highest.into()) as u8;
+        }
     }
 
     /// A promised thread has budget for its calls as their servers say. Most others have it for one call.
     fn budgets(&mut self) {
         let servers = self.set.servers.clone();
         for thread in self.set.threads.iter_mut().filter(|t| !t.serves) {
-            let (counted, longest) = asks_for(thread, &servers);
+            let Uses { counted, longest, .. } = Uses::of(thread, &servers);
             if thread.guaranteed {
                 thread.budget = thread.budget.max(counted);
                 thread.guaranteed = thread.budget <= thread.period;
@@ -358,29 +369,4 @@ impl Maker<'_> {
             thread.budget = thread.budget.min(thread.period);
         }
     }
-}
-
-/// Greatest use of a thread's job, its calls as long as their servers say; the longest of those calls.
-fn asks_for(thread: &Thread, servers: &[Server]) -> (Time, Time) {
-    let (mut sum, mut longest, mut depth) = (0, 0, 0);
-    // The outermost call that says how long it takes counts as that.
-    let mut counted: Option<(usize, Time)> = None;
-    for op in &thread.job {
-        match *op {
-            Op::Call(server) => {
-                let says = servers[usize::from(server)].longest;
-                counted = counted.or(says.map(|says| (depth, says)));
-                depth += 1;
-            }
-            Op::Run(time) if counted.is_none() => sum += time,
-            Op::Answer => {
-                depth -= 1;
-                if let Some((_, says)) = counted.take_if(|(at, _)| *at == depth) {
-                    (sum, longest) = (sum + says, longest.max(says));
-                }
-            }
-            Op::Run(_) | Op::Ask(..) | Op::Sleep(_) => {}
-        }
-    }
-    (sum, longest)
 }

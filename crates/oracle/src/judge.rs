@@ -17,28 +17,45 @@ pub struct Verdict {
     pub by_bound: bool,
     /// Promise to each thread: its response time, if it is admitted by these; else a period.
     pub promises: Vec<Promise>,
+    /// The part of each thread's budget that entries of the kernel can use up within its promise. A job has to leave
+    /// it.
+    pub rooms: Vec<Time>,
 }
 
 impl Verdict {
     /// Asks both tests.
     #[must_use]
     pub fn of(set: &Set, kernel: &Kernel) -> Self {
-        let analysis = Analysis::new(kernel);
+        Self::by(set, &Analysis::new(kernel))
+    }
+
+    /// Asks both tests of an analysis.
+    #[must_use]
+    pub fn by(set: &Set, analysis: &Analysis<'_>) -> Self {
         let [by_response, by_bound] =
             [Test::Response, Test::Bound].map(|test| analysis.refusals(test).is_empty());
         let promise = |(n, thread): (usize, &Thread)| {
             if !thread.guaranteed || !matches!(thread.policy, Policy::Sporadic | Policy::Strict) {
-                return Promise::NONE;
+                return (Promise::NONE, 0);
             }
             let response = analysis.response(n).ok().filter(|_| by_response);
             let piece = response.unwrap_or(thread.period);
+            let room = analysis.entered_within(n, piece).ok();
             // A wait that is named is in no promise.
             let waits = thread.waits() || !analysis.unanalysed(n).is_empty();
-            let whole = !thread.serves && !waits;
-            Promise { job: if whole { piece } else { Time::MAX }, piece }
+            let whole = !thread.serves && !waits && room.is_some_and(|room| set.leaves(n, room));
+            let job = if whole { piece } else { Time::MAX };
+            (Promise { job, piece }, room.filter(|_| whole).unwrap_or(0))
         };
-        let promises = set.threads.iter().enumerate().map(promise).collect();
-        Self { by_response, by_bound, promises }
+        let (promises, rooms) = set.threads.iter().enumerate().map(promise).unzip();
+        Self { by_response, by_bound, promises, rooms }
+    }
+
+    /// Makes the jobs of a set so much shorter that they leave the rooms.
+    pub fn shorten(&self, set: &mut Set) {
+        for (n, room) in self.rooms.iter().enumerate().filter(|(_, room)| **room > 0) {
+            set.leave(n, *room);
+        }
     }
 
     /// True if a test admits it.

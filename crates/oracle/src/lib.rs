@@ -10,7 +10,7 @@ mod search;
 mod set;
 mod shrink;
 pub use crate::core::{Core, MOST, Rules, Seen};
-pub use campaign::{Campaign, Counts, Miss};
+pub use campaign::{Calls, Campaign, Counts, Miss};
 pub use generate::{Class, TICK, set};
 pub use manifest::Text;
 pub use random::Random;

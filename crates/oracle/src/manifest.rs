@@ -17,6 +17,13 @@ impl Display for Miss {
                 "# thread t{thread} from {since} ns on; promised: a job in {job} ns, a refill in {piece} ns"
             )?;
         }
+        let Set { overhead, entry, doorbell, .. } = self.set;
+        if (overhead, entry, doorbell) != (0, 0, None) {
+            writeln!(
+                f,
+                "# an activation takes {overhead} ns, an entry {entry} ns; doorbells {doorbell:?}"
+            )?;
+        }
         for (n, (thread, pattern)) in self.set.threads.iter().zip(&self.patterns).enumerate() {
             let (job, offset) = (&thread.job, pattern.offset);
             writeln!(f, "# t{n} from {offset} ns, {} ns late each time: {job:?}", pattern.gap)?;

@@ -25,6 +25,8 @@ pub struct Found {
     pub asked_in_call: bool,
     /// A job never ended in some run.
     pub stuck: bool,
+    /// An entry of the kernel used up some of a thread's budget in some run.
+    pub charged: bool,
     /// Runs.
     pub runs: u64,
 }
@@ -53,6 +55,7 @@ pub fn search(
         found.overran |= seen.overran;
         found.asked_in_call |= seen.asked_in_call;
         found.stuck |= seen.stuck;
+        found.charged |= seen.charged;
         let worst = nearness(promises, seen);
         if worst >= found.worst || run == 0 {
             found.worst = worst;

@@ -56,8 +56,10 @@ pub struct Thread {
     pub job: Vec<Op>,
     /// It is a driver: it works for those that ask it.
     pub serves: bool,
-    /// A driver's work for an interrupt, at most once in a period; 0: its device sends no interrupts.
+    /// A driver's work for an interrupt, up to its acknowledgement; 0: its device sends no interrupts.
     pub interrupt: Time,
+    /// Its device's interrupts are at least so far apart.
+    pub every: Time,
 }
 
 impl Thread {
@@ -96,6 +98,78 @@ pub struct Set {
     pub doorbell: Option<(Time, Time)>,
 }
 
+/// Use of a budget by a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Uses {
+    /// The most that a job uses, its calls as long as their servers say.
+    pub counted: Time,
+    /// The longest of those calls.
+    pub longest: Time,
+    /// Steps outside of those calls.
+    outside: Vec<usize>,
+}
+
+impl Uses {
+    pub fn of(thread: &Thread, servers: &[Server]) -> Self {
+        let (mut uses, mut depth) = (Self::default(), 0);
+        // The outermost call that says how long it takes counts as that.
+        let mut counted: Option<(usize, Time)> = None;
+        for (at, op) in thread.job.iter().enumerate() {
+            match *op {
+                Op::Call(server) => {
+                    let says = servers[usize::from(server)].longest;
+                    counted = counted.or(says.map(|says| (depth, says)));
+                    depth += 1;
+                }
+                Op::Run(time) if counted.is_none() => {
+                    uses.counted += time;
+                    uses.outside.push(at);
+                }
+                Op::Answer => {
+                    depth -= 1;
+                    if let Some((_, says)) = counted.take_if(|(at, _)| *at == depth) {
+                        uses.counted += says;
+                        uses.longest = uses.longest.max(says);
+                    }
+                }
+                Op::Run(_) | Op::Ask(..) | Op::Sleep(_) => {}
+            }
+        }
+        uses
+    }
+}
+
+impl Set {
+    /// True if a thread calls a server.
+    #[must_use]
+    pub fn calls(&self) -> bool {
+        self.threads.iter().flat_map(|thread| &thread.job).any(|op| matches!(op, Op::Call(_)))
+    }
+
+    /// True if a thread's job can leave so much of its budget: its calls do not need more than the rest, and something
+    /// is left to do.
+    pub(crate) fn leaves(&self, n: usize, room: Time) -> bool {
+        let (thread, uses) = (&self.threads[n], Uses::of(&self.threads[n], &self.servers));
+        let run = |at: &usize| if let Op::Run(time) = thread.job[*at] { time } else { 0 };
+        let calls = uses.counted - uses.outside.iter().map(run).sum::<Time>();
+        calls + room < thread.budget + Time::from(calls > 0)
+    }
+
+    /// Makes a thread's job so much shorter that it leaves so much of its budget. Its calls stay.
+    pub(crate) fn leave(&mut self, n: usize, room: Time) {
+        let uses = Uses::of(&self.threads[n], &self.servers);
+        let thread = &mut self.threads[n];
+        let mut more = (uses.counted + room).saturating_sub(thread.budget);
+        for at in uses.outside.into_iter().rev() {
+            if let Op::Run(time) = &mut thread.job[at] {
+                let less = more.min(*time);
+                (*time, more) = (*time - less, more - less);
+            }
+        }
+        thread.job.retain(|op| *op != Op::Run(0));
+    }
+}
+
 impl std::fmt::Display for Set {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (n, t) in self.threads.iter().enumerate() {
@@ -103,7 +177,7 @@ impl std::fmt::Display for Set {
             let background = if t.background { " background" } else { "" };
             writeln!(
                 f,
-                "  thread {n}: {:?} {}/{} priority {}, {} refills, {} activations{promised}{background}: {:?} {}",
+                "  thread {n}: {:?} {}/{} priority {}, {} refills, {} activations{promised}{background}: {:?} {}/{}",
                 t.policy,
                 t.budget,
                 t.period,
@@ -111,7 +185,8 @@ impl std::fmt::Display for Set {
                 t.refills,
                 t.activations,
                 t.job,
-                t.interrupt
+                t.interrupt,
+                t.every
             )?;
         }
         for (n, s) in self.servers.iter().enumerate() {

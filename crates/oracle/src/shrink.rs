@@ -19,8 +19,9 @@ pub fn shrink(
     judged: impl Fn(&Set) -> Verdict,
 ) -> (Set, Verdict, Found) {
     'again: loop {
-        for smaller in smaller(&set) {
+        for mut smaller in smaller(&set) {
             let other = judged(&smaller);
+            other.shorten(&mut smaller);
             if !other.is_admitted() {
                 continue;
             }

@@ -4,6 +4,7 @@
 use bulkhead_oracle::{
     Core, Found, Op, Policy, Random, Rules, Server, Set, TICK, Thread, Time, judge, search,
 };
+use bulkhead_plan::admission::{Analysis, Term};
 
 /// Patterns of releases that are tried.
 const PATTERNS: u64 = 400;
@@ -21,6 +22,7 @@ fn thread(priority: u8, budget: Time, period: Time, job: Vec<Op>) -> Thread {
         job,
         serves: false,
         interrupt: 0,
+        every: period * TICK,
     }
 }
 
@@ -46,7 +48,8 @@ fn server(priority: u8, longest: Time) -> Server {
 fn tried(set: &Set) -> (bool, judge::Verdict, Found) {
     let verdict = judge::Verdict::of(set, &judge::kernel(set));
     let mut core = Core::default();
-    core.rules = Rules::KERNEL;
+    // Jobs that need all of a budget come nearest to its response time, if no budget pays for entries.
+    core.rules = Rules { charges: false, ..Rules::KERNEL };
     let found = search(&mut core, set, &verdict.promises, &mut Random::new(1), PATTERNS);
     let admitted = verdict.by_response;
     assert!(!admitted || found.missed.is_none() && !found.stuck, "{set}\n{found:?}");
@@ -118,9 +121,9 @@ fn a_driver_above_all_with_the_shortest_period() {
             let asks = vec![Op::Run(TICK), Op::Ask(2, TICK)];
             let set = Set {
                 threads: vec![
-                    thread(40, 1, 10, asks),
+                    thread(40, 1, 16, asks),
                     runs(10, budget, 100),
-                    driver(50, share, 10, interrupt),
+                    driver(50, share, 16, interrupt),
                 ],
                 overhead: overhead * TICK,
                 entry: entry * TICK,
@@ -143,4 +146,73 @@ fn doorbells_at_their_rate() {
     let (admitted, verdict, found) = tried(&set(89));
     assert!(admitted && verdict.promises[0].job < 100 * TICK && found.worst == 1_000, "{found:?}");
     assert!(!tried(&set(90)).0);
+}
+
+/// Tries sets with the whole analysis, by which none is late, and without a term: so many are late then.
+fn late_without(term: Term, sets: impl Iterator<Item = Set>) -> (u64, u64) {
+    let (mut admitted, mut late, mut core) = (0, 0, Core::default());
+    core.rules = Rules::KERNEL;
+    for set in sets {
+        let kernel = judge::kernel(&set);
+        let whole = judge::Verdict::of(&set, &kernel);
+        let part = judge::Verdict::by(&set, &Analysis::without(&kernel, term));
+        for (verdict, whole) in [(whole, true), (part, false)] {
+            if !verdict.by_response {
+                continue;
+            }
+            let mut set = set.clone();
+            verdict.shorten(&mut set);
+            let found = search(&mut core, &set, &verdict.promises, &mut Random::new(1), 40);
+            assert!(!whole || found.missed.is_none(), "{set}\n{found:?}");
+            admitted += u64::from(whole);
+            late += u64::from(!whole && found.missed.is_some());
+        }
+    }
+    println!("{term:?}: {late} late, {admitted} admitted");
+    (admitted, late)
+}
+
+/// A storm of interrupts for a driver above: two come while it pauses, and no acknowledgement takes it longer than one
+/// of them takes others.
+#[test]
+fn a_storm_for_a_driver_above() {
+    let sets = (10..=30).step_by(5).flat_map(|share| {
+        let budgets = (100..=900).step_by(20);
+        budgets.map(move |budget| (share, budget))
+    });
+    let sets = sets.flat_map(|(share, budget)| {
+        [0, 1].map(|more| (share, budget, Time::from(350 / share) + more))
+    });
+    let set = |(share, budget, every): (u32, Time, Time)| Set {
+        threads: vec![
+            runs(10, budget, 1_000),
+            Thread { every: every * TICK, ..driver(50, share, 40, 6) },
+        ],
+        overhead: TICK,
+        entry: 6 * TICK,
+        ..Set::default()
+    };
+    let (admitted, late) = late_without(Term::Interrupts, sets.map(set));
+    assert!(admitted > 50 && late > 20);
+}
+
+/// The activations of an I/O VCPU end in its call, and each following one begins at the server's priority.
+#[test]
+fn activations_that_begin_in_a_call_from_below() {
+    let calls = (3..=20).flat_map(|call| (1..=39).map(move |budget| (call, budget)));
+    let set = |(call, budget): (Time, Time)| Set {
+        threads: vec![
+            runs(30, budget, 40),
+            Thread {
+                job: vec![Op::Call(0), Op::Run(call * TICK), Op::Answer],
+                every: 200 * TICK,
+                ..driver(1, 50, 8, 1)
+            },
+        ],
+        servers: vec![server(31, call)],
+        overhead: TICK,
+        ..Set::default()
+    };
+    let (admitted, late) = late_without(Term::Beginnings, calls.map(set));
+    assert!(admitted > 100 && late > 10);
 }

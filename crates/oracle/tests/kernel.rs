@@ -10,7 +10,7 @@ use bulkhead_oracle::{
 };
 
 /// Rules of the kernel beyond the papers, where no endpoint is told its `longest`.
-const WITHOUT_LONGEST: Rules = Rules { reserves: false, caps: false, own_priority: true };
+const WITHOUT_LONGEST: Rules = Rules { reserves: false, caps: false, ..Rules::KERNEL };
 
 /// When everything is set up.
 const START: Time = 1_000_000;

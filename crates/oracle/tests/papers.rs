@@ -15,6 +15,7 @@ fn thread(budget: Time, period: Time, priority: u8, job: &[Op]) -> Thread {
         job: job.to_vec(),
         serves: false,
         interrupt: 0,
+        every: period,
     }
 }
 

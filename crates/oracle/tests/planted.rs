@@ -4,6 +4,7 @@
 use bulkhead_oracle::{
     Campaign, Class, Counts, Policy as Given, Promise, Rules, Set, TICK, Time, judge,
 };
+use bulkhead_plan::admission::{Analysis, Term};
 use bulkhead_plan::kernel::{Kernel, Policy};
 
 fn campaign(rules: Rules) -> Campaign {
@@ -186,7 +187,8 @@ fn by_textbook(set: &Set, rounded: fn(Time, Time) -> Time) -> judge::Verdict {
     let promises: Option<Vec<_>> = (0..set.threads.len()).map(promise).collect();
     let by_response = promises.is_some();
     let promises = promises.unwrap_or_else(|| vec![Promise::NONE; set.threads.len()]);
-    judge::Verdict { by_response, by_bound: false, promises }
+    let rooms = vec![0; promises.len()];
+    judge::Verdict { by_response, by_bound: false, promises, rooms }
 }
 
 /// A part of a period is a whole activation. Rounded up, the textbook is as good as the analysis.
@@ -265,4 +267,72 @@ fn entries_of_interrupts() {
     });
     println!("{counts}");
     assert!(counts.missed > 0);
+}
+
+/// Entries of the kernel are charged to the running thread: a job that needs all of its budget, and leaves nothing for
+/// them, is late.
+#[test]
+fn the_room_for_entries() {
+    let without = |set: &Set| {
+        let mut verdict = judge::Verdict::of(set, &judge::kernel(set));
+        verdict.rooms.fill(0);
+        verdict
+    };
+    let counts = campaign(Rules::KERNEL).class_judged(Class::Overhead, without);
+    println!("{counts}");
+    assert!(counts.missed > 10);
+    // If nobody paid for them, no job would be.
+    let counts =
+        campaign(Rules { charges: false, ..Rules::KERNEL }).class_judged(Class::Overhead, without);
+    assert_eq!(counts.missed, 0);
+}
+
+/// How often the others above begin, as their manifest says, counts in that room.
+#[test]
+fn the_room_for_timers() {
+    let without = |set: &Set| {
+        let kernel = Kernel { overhead: 0, ..judge::kernel(set) };
+        let mut verdict = judge::Verdict::of(set, &judge::kernel(set));
+        let analysis = Analysis::new(&kernel);
+        for (n, room) in verdict.rooms.iter_mut().enumerate().filter(|(_, room)| **room > 0) {
+            *room = analysis.entered_within(n, set.threads[n].period).unwrap_or(0).min(*room);
+        }
+        verdict
+    };
+    let counts = campaign(Rules::KERNEL).class_judged(Class::Overhead, without);
+    println!("{counts}");
+    assert!(counts.missed > 10);
+}
+
+/// How many sets of a class are late if the analysis leaves a term out.
+fn without(term: Term, class: Class, admitted: u64) -> u64 {
+    let judged = |set: &Set| judge::Verdict::by(set, &Analysis::without(&judge::kernel(set), term));
+    let counts = Campaign { admitted, ..campaign(Rules::KERNEL) }.class_judged(class, judged);
+    println!("{term:?} {class:?}: {counts}");
+    counts.missed
+}
+
+/// A context that calls a server below itself waits for those between, and comes back late.
+#[test]
+fn servers_below() {
+    assert!(without(Term::Waits, Class::Nested, 4_000) > 0);
+    assert!(without(Term::Arrears, Class::Nested, 4_000) > 0);
+}
+
+/// Several contexts below can be in the middle of calls.
+#[test]
+fn calls_that_stop_in_the_middle() {
+    assert!(without(Term::Stopped, Class::Inside, 4_000) > 0);
+}
+
+/// A doorbell more than fits in comes at the beginning.
+#[test]
+fn the_doorbell_at_the_beginning() {
+    assert!(without(Term::Doorbell, Class::Overhead, 400) > 10);
+}
+
+/// The last activations of a job before come in a budget that leaves no room for them.
+#[test]
+fn activations_of_a_job_before() {
+    assert!(without(Term::Activations, Class::Overhead, 4_000) > 0);
 }

@@ -13,6 +13,7 @@ fn in_ticks(mut set: Set) -> Set {
         thread.budget /= TICK;
         thread.period /= TICK;
         thread.interrupt /= TICK;
+        thread.every /= TICK;
         // A share of the shortest period has to be a tick, and one for the kernel.
         if let Policy::Pibs(share) = &mut thread.policy {
             *share = (*share).max(300_000);

@@ -257,7 +257,8 @@ fn audit(audited: &Audited) -> Promise {
 
 /// By the virtual clock of all cores, which a core sees at its turn: lateness is the emulator's slice between two ticks
 /// of the metronome (10 µs) and what else stands in a core's way. That has the bound of `flight.jitter_io` in
-/// `make bench`, where a finer metronome and the core's own instructions count, and flight alone comes to 47 ns.
+/// `make bench`, where a finer metronome and the core's own instructions count. Flight alone comes to 52 ns there
+/// (`flight.jitter_idle`).
 fn on_time(name: &str, t: &Record) -> Promise {
     const SLICE: u64 = 10_000;
     const OWN: u64 = 2_500;

@@ -2,7 +2,7 @@
 //! sum are named.
 
 use super::calls::keeps;
-use super::{Analysis, Refusal};
+use super::{Analysis, Refusal, Term};
 use crate::kernel::Policy;
 
 /// Contexts of a lower priority that keep one waiting in servers of a higher one.
@@ -82,6 +82,7 @@ impl Analysis<'_> {
         let left = budgets.min().unwrap_or(0).saturating_sub(overhead);
         match (overhead, left) {
             (0, _) => time,
+            _ if !self.counts(Term::Beginnings) => time,
             (_, 0) => u64::MAX,
             _ => time.saturating_add(time.div_ceil(left).saturating_mul(overhead)),
         }
@@ -98,7 +99,7 @@ impl Analysis<'_> {
             let Some((endpoint, time)) = self.longest(by, own) else { continue };
             let time = self.with_beginnings(by, time.unwrap_or(u64::MAX));
             longest = longest.max(Some((time, std::cmp::Reverse(by), endpoint)));
-            match self.stops(by, own) {
+            match self.stops(by, own) && self.counts(Term::Stopped) {
                 true => {
                     // After each wait in the middle it begins anew, at the server's priority.
                     let begins = self.kernel.contexts[by].activations.into();
@@ -112,6 +113,22 @@ impl Analysis<'_> {
         let time = alone.saturating_add(stopped);
         let others = others - usize::from(others > 0 && self.stops(by, own));
         Some(Blocking { by, endpoint, others, time: (most < u64::MAX).then_some(time) })
+    }
+
+    /// Returns the kernel's time for contexts below that go on in the middle of a call, at a server's priority: each time
+    /// by a timer that comes in the time of the running thread.
+    pub(super) fn goes_on(&self, context: usize) -> u64 {
+        let (own, overhead) = (self.floor(context), self.kernel.overhead);
+        let below = |other: &usize| *other != context && self.lowest(*other) < own;
+        let of = |by: usize| {
+            let (_, time) = self.longest(by, own).filter(|_| self.stops(by, own))?;
+            let begins = self.kernel.contexts[by].activations.into();
+            let time = time.unwrap_or(u64::MAX);
+            let more = self.with_beginnings(by, time) - time;
+            Some(overhead.saturating_mul(begins).saturating_add(more))
+        };
+        let all = (0..self.kernel.contexts.len()).filter(below).filter_map(of);
+        all.fold(0, u64::saturating_add)
     }
 
     /// Longest time for which a context is blocked, in nanoseconds.

@@ -13,6 +13,11 @@ pub struct Sum {
     pub contexts: usize,
 }
 
+/// A share that counts so many times.
+pub(super) fn repeated(share: Share, times: u64) -> Share {
+    (1..times).fold(share, |sum, _| sum.plus(share))
+}
+
 impl Analysis<'_> {
     /// The sum of utilizations for the contexts of at least a context's priority.
     ///
@@ -38,8 +43,7 @@ impl Analysis<'_> {
 
     /// The share of a context with the entries of its interrupts.
     pub(super) fn share(&self, context: usize) -> Share {
-        let share = self.kernel.share(context);
-        if self.interrupted[context] { share.plus(share) } else { share }
+        repeated(self.kernel.share(context), self.times(context))
     }
 
     /// Checks that each longer period has a lower priority than all shorter ones.

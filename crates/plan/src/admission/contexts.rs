@@ -2,7 +2,7 @@
 //! share of the core.
 
 use super::Share;
-use crate::kernel::{Kernel, Policy, User};
+use crate::kernel::{Kernel, Policy, Program, User};
 
 impl Kernel {
     /// The threads that may run on a context without a call.
@@ -63,14 +63,26 @@ impl Kernel {
         programs.any(|program| program.devices.iter().any(|used| !used.interrupts.is_empty()))
     }
 
-    /// True if interrupts come for the thread that runs on a context. They are a device's, or a channel's doorbell,
-    /// which its program asks for each time before it waits.
+    /// True if interrupts come for the thread that runs on a context.
     #[must_use]
     pub fn is_interrupted(&self, context: usize) -> bool {
-        let mut programs = self.users(context).map(|n| &self.programs[self.threads[n].program]);
-        let rung =
-            programs.any(|program| program.channels.iter().any(|used| used.signal.is_some()));
-        rung || self.is_driver(context)
+        self.sources(context) > 0
+    }
+
+    /// Counts the sources of interrupts for the thread that runs on a context. They are interrupts of devices, and
+    /// channels with a doorbell, which the program asks for each time before it waits.
+    #[must_use]
+    pub fn sources(&self, context: usize) -> u64 {
+        let mut programs: Vec<usize> =
+            self.users(context).map(|n| self.threads[n].program).collect();
+        programs.sort_unstable();
+        programs.dedup();
+        let of = |program: usize| {
+            let Program { devices, channels, .. } = &self.programs[program];
+            let interrupts = devices.iter().map(|used| used.interrupts.len()).sum::<usize>();
+            interrupts + channels.iter().filter(|used| used.signal.is_some()).count()
+        };
+        programs.into_iter().map(of).sum::<usize>() as u64
     }
 
     /// True if a program may have channels made at run time. Their doorbells come as often as programs make and arm

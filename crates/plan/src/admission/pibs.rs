@@ -1,5 +1,6 @@
 //! Time that PIBS contexts take: the priorities, and the periods, with which they work.
 
+use super::bound::repeated;
 use super::{Analysis, Share};
 use crate::kernel::{Policy, Utilization};
 use bulkhead_sched::admission::interference;
@@ -60,7 +61,7 @@ impl Analysis<'_> {
     /// Part of a time, in nanoseconds, that a PIBS context takes at a priority or above.
     pub(super) fn device(&self, pibs: usize, own: u8, time: u64) -> u64 {
         let work = self.device_at(pibs, own).map(|(u, longest)| interference(u, longest, time));
-        work.unwrap_or(0).saturating_mul(if self.interrupted[pibs] { 2 } else { 1 })
+        work.unwrap_or(0).saturating_mul(self.times(pibs))
     }
 
     /// The share that a PIBS context takes of a period at a priority or above.
@@ -69,8 +70,7 @@ impl Analysis<'_> {
             true => Share::of_pibs(u),
             false => Share::of(interference(u, longest, period), period),
         });
-        let share = share.unwrap_or(Share(0));
-        if self.interrupted[pibs] { share.plus(share) } else { share }
+        repeated(share.unwrap_or(Share(0)), self.times(pibs))
     }
 
     /// U of a PIBS context, and the longest of the periods for which it works at a priority or above.

@@ -1,11 +1,14 @@
 //! Response times (Joseph and Pandya 1986), with blocking, PIBS and the arrears of contexts that call below
 //! themselves.
 
-use super::{Analysis, Refusal, Share};
+use super::{Analysis, Refusal, Share, Term};
 
 /// Load above a context that counts as the whole core, 1 - 2^-10: the search for a response time would take long, and
 /// find little.
 const BUSY: Share = Share((1 << 40) - (1 << 30));
+
+/// Most entries of a source of interrupts until its driver has acknowledged them.
+const ENTRIES: u64 = 2;
 
 impl Analysis<'_> {
     /// A context's response time: from a refill until it is used up, in nanoseconds.
@@ -21,7 +24,7 @@ impl Analysis<'_> {
         let alone = gross.saturating_add(blocked);
         let others: Result<Vec<(u64, u64, u64)>, Refusal> = { self.above(context) }
             .map(|n| {
-                let demand = self.demand(n, self.interrupted[n]);
+                let demand = self.demand(n, true);
                 Ok((kernel.contexts[n].period(), demand, self.arrears(context, n)?))
             })
             .collect();
@@ -40,7 +43,8 @@ impl Analysis<'_> {
             let again = all.fold(alone, u64::saturating_add);
             if again == response {
                 // A context that waits for a server that it has preempted has its budget later by that wait.
-                let waits = if self.descends(context) { response - gross } else { 0 };
+                let descends = self.descends(context) && self.counts(Term::Waits);
+                let waits = if descends { response - gross } else { 0 };
                 let whole = response.saturating_add(waits);
                 return if whole > period { late(whole) } else { Ok(whole) };
             }
@@ -49,18 +53,26 @@ impl Analysis<'_> {
         late(response)
     }
 
-    /// Returns the time of the interrupts that come before their drivers run: two for each driver. Further interrupts
-    /// are within the budgets of drivers above, and drivers below do not run meanwhile.
+    /// Returns the time of the interrupts that come before their drivers run: two from each source. Further ones come
+    /// after acknowledgements, so they are bounded by the budgets of drivers above ([`Analysis::times`]). Drivers below
+    /// do not run meanwhile.
     pub(super) fn entries(&self, context: usize) -> u64 {
-        let drivers = (0..self.kernel.contexts.len())
-            .filter(|other| *other != context && self.interrupted[*other])
-            .count() as u64;
-        drivers.saturating_mul(2).saturating_mul(self.kernel.entry)
+        let others = (0..self.kernel.contexts.len()).filter(|other| *other != context);
+        let sources = others.map(|other| self.kernel.sources(other)).fold(0, u64::saturating_add);
+        sources.saturating_mul(ENTRIES).saturating_mul(self.kernel.entry)
+    }
+
+    /// How often the time of a context counts in others' sums. An acknowledgement takes a driver at least as long as an
+    /// entry takes (`kernel.interrupt_share`), and brings two entries at most. The second one masks its source, at the
+    /// end of a budget for example.
+    pub(super) fn times(&self, context: usize) -> u64 {
+        if self.interrupted[context] && self.counts(Term::Interrupts) { 1 + ENTRIES } else { 1 }
     }
 
     /// Time of doorbells of others' rights within a time, wherever it begins.
     pub(super) fn doorbells(&self, time: u64) -> u64 {
-        let most = |every: &u64| (time / every.max(&1)).saturating_add(1);
+        let first = u64::from(self.counts(Term::Doorbell));
+        let most = |every: &u64| (time / every.max(&1)).saturating_add(first);
         let count = self.kernel.doorbells.iter().map(most).fold(0, u64::saturating_add);
         count.saturating_mul(self.kernel.doorbell)
     }
@@ -71,15 +83,28 @@ impl Analysis<'_> {
     /// # Errors
     /// As [`Analysis::response`].
     pub fn entered(&self, context: usize) -> Result<u64, Refusal> {
-        let (kernel, own, response) = (self.kernel, self.floor(context), self.response(context)?);
+        self.entered_within(context, self.response(context)?)
+    }
+
+    /// Returns the most time of a context's own budget that others' entries take within a time from its refill on.
+    ///
+    /// # Errors
+    /// [`Refusal::Arrears`], and as [`Analysis::response`] of those whose arrears count.
+    pub fn entered_within(&self, context: usize, response: u64) -> Result<u64, Refusal> {
+        let (kernel, own) = (self.kernel, self.floor(context));
         let mut sum = self.entries(context).saturating_add(self.doorbells(response));
+        sum = sum.saturating_add(self.goes_on(context));
         // Each activation of one above comes by a timer or a call, and goes by a switch back: the overhead has both.
         for n in self.above(context) {
-            let (period, late) = (kernel.contexts[n].period(), self.arrears(context, n)?);
-            let switches = kernel.overhead.saturating_mul(kernel.contexts[n].activations.into());
-            let demand = if self.interrupted[n] { self.demand(n, false) } else { 0 };
+            let other = &kernel.contexts[n];
+            let (period, late) = (other.period(), self.arrears(context, n)?);
+            let switches = kernel.overhead.saturating_mul(other.activations.into());
+            let demand = self.demand(n, true).saturating_sub(self.demand(n, false));
             let times = response.saturating_add(late).div_ceil(period.max(1));
             sum = sum.saturating_add(times.saturating_mul(switches.saturating_add(demand)));
+            // The last activations of a job may come in this time though its first one came before.
+            let more = other.activations > 1 && self.counts(Term::Activations);
+            sum = sum.saturating_add(if more { switches } else { 0 });
         }
         // An activation of a driver takes as much of its own budget, at least, and so do its interrupts.
         if kernel.overhead > 0 || kernel.entry > 0 {
@@ -92,13 +117,14 @@ impl Analysis<'_> {
     /// Time that a context with a budget takes in a period; `entries`: with those of the interrupts that it serves.
     fn demand(&self, context: usize, entries: bool) -> u64 {
         let gross = self.kernel.contexts[context].gross(self.kernel.overhead);
-        gross.saturating_mul(if entries { 2 } else { 1 })
+        gross.saturating_mul(if entries { self.times(context) } else { 1 })
     }
 
     /// Greatest delay of another context's budget when it begins to disturb a context. There is one only if the other
     /// works in a server below.
     fn arrears(&self, context: usize, other: usize) -> Result<u64, Refusal> {
-        if !self.descends(other) || self.floor(other) >= self.floor(context) {
+        let comes_back = self.descends(other) && self.counts(Term::Arrears);
+        if !comes_back || self.floor(other) >= self.floor(context) {
             return Ok(0);
         }
         match self.kernel.contexts[other].guaranteed && self.kernel.is_server(other) {

@@ -121,23 +121,50 @@ fn entries_are_charged_to_whoever_runs() {
     assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(0)]);
     kernel.overhead = 2;
     kernel.contexts[0].activations = 2;
-    // Within 39: two activations of the first, 2 each; the driver's 2 and floor((39 - 2) / 25).
-    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(4 + 3)]);
-    // Two entries of interrupts before the driver runs, and as much again while it does.
+    // Within 39: two activations of the first, 2 each, and those of a job before; the driver's 2 and
+    // floor((39 - 2) / 25).
+    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(0), Ok(2 * 4 + 3)]);
+    kernel.contexts[0].activations = 1;
+    let response = look(&kernel).response(1).unwrap();
+    assert_eq!(look(&kernel).entered(1), Ok(2 + 2 + (response - 2) / 25));
+    kernel.contexts[0].activations = 2;
+    // Two entries of interrupts before the driver runs, and twice as much again while it does.
     let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
     let device = Driven::Device(0);
     kernel.programs[2].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });
     (kernel.overhead, kernel.contexts[0].activations, kernel.contexts[1].activations) = (1, 1, 0);
     kernel.entry = 1;
+    kernel.contexts[1].policy = server(18, 50);
     let response = look(&kernel).response(1).unwrap();
-    assert!(response < 40, "{response}");
+    assert!(response < 50, "{response}");
     let driver = 2 + (response - 2) / 25;
-    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(2), Ok(2 + 1 + 2 * driver)]);
+    assert_eq!([0, 1].map(|n| look(&kernel).entered(n)), [Ok(2), Ok(2 + 1 + 3 * driver)]);
     (kernel.doorbells, kernel.doorbell) = (vec![1_000], 1);
     assert_eq!(look(&kernel).entered(0), Ok(2 + 1));
     // Entries take their time where activations take none.
     (kernel.overhead, kernel.doorbell) = (0, 0);
     assert_eq!(look(&kernel).entered(0), Ok(2));
+}
+
+/// A context below goes on in the middle of a call at the server's priority: its beginnings are entries, too.
+#[test]
+fn beginnings_in_a_call_from_below_are_charged() {
+    let mut kernel = kernel();
+    let [endpoint, asked] = [Some(6), None].map(|longest| kernel.endpoint(longest));
+    kernel.active(server(10, 40), 5, &[]);
+    kernel.active(server(8, 100), 1, &[endpoint]);
+    kernel.program(9, &[], &[endpoint]);
+    (kernel.overhead, kernel.contexts[1].activations) = (1, 3);
+    assert_eq!([look(&kernel).response(0), look(&kernel).entered(0)], [Ok(17), Ok(0)]);
+    // It waits for an answer there, and goes on up to three times.
+    kernel.calls(2, asked);
+    kernel.active(server(1, 100), 0, &[]);
+    kernel.programs[3].serves.push(asked);
+    assert_eq!([look(&kernel).response(0), look(&kernel).entered(0)], [Ok(20), Ok(3)]);
+    // A PIBS context has 2 for each activation, 1 of it the kernel's: the 6 take 6 activations.
+    let utilization = Utilization::new(1, 50).unwrap();
+    kernel.contexts[1].policy = Policy::Pibs { utilization, period: 100 };
+    assert_eq!([look(&kernel).response(0), look(&kernel).entered(0)], [Ok(26), Ok(9)]);
 }
 
 #[test]
@@ -326,7 +353,13 @@ fn a_driver_works_with_priorities_and_periods_of_those_who_ask() {
     let interrupts = vec![Interrupt { number: 0, notification: 0, bits: 1 }];
     let device = Driven::Device(0);
     kernel.programs[3].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });
-    assert_eq!(look(&kernel).response(0), Ok(5 + 3 + 2 * 6));
+    assert_eq!(
+        look(&kernel).response(0),
+        Err(Refusal::Late { context: 0, response: 5 + 3 + 3 * 5 })
+    );
+    kernel.contexts[0].policy = server(5, 40);
+    // 5 for a period of 50, and a tenth of the rest.
+    assert_eq!(look(&kernel).response(0), Ok(5 + 3 + 3 * 7));
 }
 
 #[test]
@@ -471,7 +504,7 @@ fn doorbells_of_rights_count() {
     assert_eq!(look(&kernel).refusals(Test::Bound).len(), 2);
 }
 
-/// A driver below does not run, but two of its interrupts can come before it has to acknowledge one.
+/// A driver below does not run, but two interrupts of each source can come before it has to acknowledge one.
 #[test]
 fn interrupts_for_a_driver_below_count_twice() {
     let mut kernel = kernel();
@@ -483,8 +516,12 @@ fn interrupts_for_a_driver_below_count_twice() {
     let device = Driven::Device(0);
     kernel.programs[1].devices.push(DeviceUse { device, interrupts, dma: Vec::new() });
     assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 3));
-    // Its own are in its own account, twice.
-    assert_eq!(look(&kernel).response(1), Ok(2 * 12 + 12));
+    // Its own are in its own account, two for each that it acknowledges.
+    assert_eq!(look(&kernel).response(1), Ok(3 * 12 + 12));
+    // A second source has entries of its own.
+    let second = Interrupt { number: 1, notification: 0, bits: 2 };
+    kernel.programs[1].devices[0].interrupts.push(second);
+    assert_eq!(look(&kernel).response(0), Ok(12 + 2 * 2 * 3));
     // A channel's doorbell is such an interrupt, too.
     kernel.programs[1].devices.clear();
     assert_eq!(look(&kernel).response(0), Ok(12));
