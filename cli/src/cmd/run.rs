@@ -108,6 +108,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         ));
         options.qemu.extend(["-s".into(), "-S".into()]);
     }
+    // A system without monitors confines nobody anyway.
+    if !checked.system.multikernel {
+        output::complain(&bulkhead_qemu::confines(bulkhead_qemu::PROGRAM));
+    }
     let shown = !terminal;
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();

@@ -19,6 +19,7 @@
 
 pub mod bochs;
 mod cause;
+mod confines;
 pub mod counts;
 mod error;
 mod machine;
@@ -27,9 +28,10 @@ mod qmp;
 mod ram;
 mod running;
 
+pub use confines::confines;
 pub use counts::Counts;
 pub use error::Error;
-pub use machine::{Cover, EPOCH, Machine, Plugin, Serial, Time};
+pub use machine::{Cover, EPOCH, Machine, PROGRAM, Plugin, Serial, Time};
 pub use peer::Peer;
 pub use qmp::Qmp;
 pub use ram::Ram;

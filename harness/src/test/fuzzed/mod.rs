@@ -20,7 +20,8 @@ use std::time::Duration;
 use watcher::{Done, FUZZERS, Goal, Ram, Watcher};
 
 pub fn jobs() -> Vec<Job> {
-    let high = Job::one("fuzz/high-rcx", 60, high::job);
+    const HIGH: &str = "fuzz/high-rcx";
+    let high = Job::new(HIGH, [HIGH.to_owned()], 60, |bench| high::job(bench, HIGH));
     let mut jobs = vec![Job::one("fuzz/machine", 900, machine), high];
     if soaks() {
         let hours = soak_time() + Duration::from_secs(300);
