@@ -111,6 +111,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         ));
         options.qemu.extend(["-s".into(), "-S".into()]);
     }
+    // A system without monitors confines nobody anyway.
+    if !(checked.system.multikernel || bochs) {
+        output::complain(&bulkhead_qemu::confines(bulkhead_qemu::PROGRAM));
+    }
     let shown = !options.terminal;
     let interrupt = Interrupt::default();
     let asked = interrupt.clone();

@@ -20,6 +20,7 @@
 mod blocks;
 pub mod bochs;
 mod cause;
+mod confines;
 pub mod counts;
 mod error;
 mod machine;
@@ -28,9 +29,10 @@ mod qmp;
 mod ram;
 mod running;
 
+pub use confines::confines;
 pub use counts::Counts;
 pub use error::Error;
-pub use machine::{Cover, EPOCH, Machine, Plugin, Serial, Time};
+pub use machine::{Cover, EPOCH, Machine, PROGRAM, Plugin, Serial, Time};
 pub use peer::Peer;
 pub use qmp::Qmp;
 pub use ram::Ram;

@@ -21,6 +21,9 @@ pub enum Time {
     },
 }
 
+/// The emulator.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
 /// Year and month at whose beginning the machine's clock starts in virtual time.
 pub const EPOCH: (u64, u64) = (2026, 1);
 
@@ -139,7 +142,7 @@ impl Machine {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
-            program: "qemu-system-x86_64".into(),
+            program: PROGRAM.into(),
             machine: "q35".into(),
             cpu: CPU.into(),
             cores: 4,

@@ -28,6 +28,10 @@ struct Sandbox {
     /// Phase of its entries.
     entries: u64,
     core: [Core; CORES],
+    /// Epoch that it accepted last.
+    accepted: u64,
+    /// Whether it was rung by the owner for that epoch, and whether it rang the owner.
+    rang: [bool; 2],
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,6 +39,8 @@ struct World {
     sandbox: [Sandbox; SANDBOXES],
     /// It was cleared while another one reached it.
     torn: bool,
+    /// A sandbox was rung that had not consented to that, or had been rung already.
+    intruded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,7 +88,10 @@ struct Machine {
     entries: [Cell<u64>; SANDBOXES],
     reaches: [[Cell<bool>; CORES]; SANDBOXES],
     nmi: [[Cell<bool>; CORES]; SANDBOXES],
+    accepted: [Cell<u64>; SANDBOXES],
+    rang: [[Cell<bool>; 2]; SANDBOXES],
     torn: Cell<bool>,
+    intruded: Cell<bool>,
 }
 
 impl Machine {
@@ -95,7 +104,10 @@ impl Machine {
             entries: world.sandbox.map(|s| Cell::new(s.entries)),
             reaches: world.sandbox.map(|s| s.core.map(|c| Cell::new(c.reaches))),
             nmi: world.sandbox.map(|s| s.core.map(|c| Cell::new(c.nmi))),
+            accepted: world.sandbox.map(|s| Cell::new(s.accepted)),
+            rang: world.sandbox.map(|s| s.rang.map(Cell::new)),
             torn: Cell::new(world.torn),
+            intruded: Cell::new(world.intruded),
         }
     }
 
@@ -109,8 +121,14 @@ impl Machine {
             word: self.words[i].load(),
             entries: self.entries[i].get(),
             core: [core(i, 0), core(i, 1)],
+            accepted: self.accepted[i].get(),
+            rang: self.rang[i].each_ref().map(Cell::get),
         };
-        World { sandbox: [0, 1, 2].map(sandbox), torn: self.torn.get() }
+        World {
+            sandbox: [0, 1, 2].map(sandbox),
+            torn: self.torn.get(),
+            intruded: self.intruded.get(),
+        }
     }
 
     fn does(&self, step: Step, looks_again: bool) {
@@ -118,7 +136,10 @@ impl Machine {
             Step::Offer(to, core) => drop(link::offer(&Party(self, 0, core), to, 0)),
             Step::Accept(who, core) => {
                 let epoch = link::epoch(self.words[0].load());
-                link::accept(&Party(self, who, core), epoch);
+                if link::accept(&Party(self, who, core), epoch) == Some(true) {
+                    self.accepted[who as usize].set(epoch);
+                    self.rang[who as usize].iter().for_each(|rang| rang.set(false));
+                }
             }
             Step::Close(who, core) => drop(link::close(&Party(self, who, core))),
             Step::Touch(who, core) => self.reaches[who as usize][core].set(true),
@@ -195,7 +216,15 @@ impl Side for Party<'_> {
         (0..CORES).filter(|n| *n != self.2).for_each(|n| self.0.nmi[i][n].set(true));
     }
     fn ring(&self, sandbox: u32) {
-        self.0.nmi[sandbox as usize][0].set(true);
+        let machine = self.0;
+        machine.nmi[sandbox as usize][0].set(true);
+        // The owner consents by its offer, which counts epochs, and another one by accepting that epoch.
+        let epoch = link::epoch(machine.words[0].load());
+        let (other, way) = if self.1 == 0 { (sandbox, 0) } else { (self.1, 1) };
+        let offered = link::to(machine.words[0].load()) == other;
+        let consented = offered && machine.accepted[other as usize].get() == epoch;
+        let before = machine.rang[other as usize][way].replace(true);
+        machine.intruded.set(machine.intruded.get() || !consented || before);
     }
     fn bury(&self, _: usize) {}
 }
@@ -256,10 +285,8 @@ impl Model for Slot {
                 let has = |s: &&Sandbox| s.entries == OPEN || s.core.iter().any(|c| c.reaches);
                 world.sandbox[1..].iter().filter(has).count() <= 1
             }),
-            Property::always("nobody is rung without having consented", |_, world: &World| {
-                // An NMI of the other's first core comes from its own cores, or because it has accepted.
-                let s = &world.sandbox[2];
-                !s.core[0].nmi || link::epoch(s.word) > 0
+            Property::always("a ring has been consented to, once", |_, world: &World| {
+                !world.intruded
             }),
             Property::always("it can be offered again", |slot: &Self, world: &World| {
                 slot.recovers(world)

@@ -36,7 +36,7 @@ impl Timeline {
     #[must_use]
     pub fn lost(&self) -> u64 {
         let lost = |item: &Item| if let Item::Lost(n) = item { *n } else { 0 };
-        self.items.iter().map(lost).sum()
+        self.items.iter().map(lost).fold(0, u64::saturating_add)
     }
 
     /// Nanoseconds of a TSC, from the TSC's beginning.
@@ -112,21 +112,24 @@ impl Reader {
             return true;
         }
         let oldest = Head::oldest(later, self.records);
-        for n in self.next..written {
-            let words =
-                n.checked_sub(first).map(|n| &bytes[(n * RECORD) as usize..][..RECORD as usize]);
-            let record = words.filter(|_| n >= oldest).and_then(|words| decode(n, four(words)));
-            self.push(record);
+        // The count is the guest's claim, so nothing is done once for each record that it says is lost.
+        self.lose(first - self.next);
+        for (n, words) in (first..written).zip(bytes.chunks_exact(RECORD as usize)) {
+            match Some(words).filter(|_| n >= oldest).and_then(|words| decode(n, four(words))) {
+                Some(record) => self.timeline.items.push(Item::Record(record)),
+                None => self.lose(1),
+            }
         }
         self.next = written;
         true
     }
 
-    fn push(&mut self, record: Option<Record>) {
-        match (record, self.timeline.items.last_mut()) {
-            (Some(record), _) => self.timeline.items.push(Item::Record(record)),
-            (None, Some(Item::Lost(n))) => *n += 1,
-            (None, _) => self.timeline.items.push(Item::Lost(1)),
+    /// Notes lost records, in one item with those lost just before.
+    fn lose(&mut self, records: u64) {
+        match self.timeline.items.last_mut() {
+            _ if records == 0 => {}
+            Some(Item::Lost(n)) => *n = n.saturating_add(records),
+            _ => self.timeline.items.push(Item::Lost(records)),
         }
     }
 

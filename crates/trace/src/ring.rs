@@ -101,7 +101,7 @@ impl Head {
     /// The oldest record that a copy can be trusted to have, if the count says so after it was made.
     #[must_use]
     pub const fn oldest(written: u64, records: u64) -> u64 {
-        (written + 1).saturating_sub(records)
+        written.saturating_add(1).saturating_sub(records)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The file for Perfetto, decoded by another implementation of protocol buffers, from the fields' numbers in
 //! Perfetto's `trace_packet.proto`, `track_descriptor.proto` and `track_event.proto`.
 
-use bulkhead_trace::{Event, Item, Kernel, Names, Record, Timeline, perfetto};
+use bulkhead_trace::ring::{HEAD, MAGIC, RECORD};
+use bulkhead_trace::{EVENTS, Event, Item, Kernel, Names, Reader, Record, Timeline, perfetto};
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -220,4 +221,73 @@ fn a_server_runs_in_the_name_of_its_client() {
         .collect();
     let slice = |at: u64, thread: &str| (at, thread.to_owned(), "time".to_owned());
     assert_eq!(slices, [slice(1_000, "client"), slice(1_020, "server"), slice(1_050, "client")]);
+}
+
+/// Bytes that a terminal or a viewer would take for more than letters, and letters that would be another's words.
+const TEXTS: [&[u8; 8]; 6] = [
+    b"\x1b]0;own\x07",
+    b"\r\x1b[2Kfor",
+    b"\xc2\x9b31mfor",
+    b"<script>",
+    b"\xe2\x80\xaefor\x00\n",
+    b"forged\"\n",
+];
+
+/// A guest's ring, as bytes: one record of each kind for each text, its words that text, and head words of its choice.
+fn forged(head: [u64; 5]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.resize(HEAD as usize, b'\x1b');
+    // The first one is never believed in a full ring: it is none.
+    let kinds = [0].into_iter().chain(EVENTS.iter().map(|event| event.number)).chain([0xFF]);
+    for (n, (text, kind)) in
+        TEXTS.iter().flat_map(|text| kinds.clone().map(move |kind| (text, kind))).enumerate()
+    {
+        bytes.extend(((n as u64 + 1) | (kind << 32)).to_le_bytes());
+        { 0..3 }.for_each(|_| bytes.extend(*text));
+    }
+    bytes
+}
+
+fn read(bytes: &[u8], records: u64) -> Timeline {
+    let mut reader = Reader::new(0, records);
+    let ram = |at: u64, to: &mut [u8]| {
+        let from = bytes.get(at as usize..).and_then(|from| from.get(..to.len()));
+        from.map(|from| to.copy_from_slice(from)).is_some()
+    };
+    assert!(reader.read(&ram));
+    reader.timeline
+}
+
+#[test]
+fn no_text_of_a_guest_gets_into_the_file() {
+    let records = (forged([0; 5]).len() as u64 - HEAD) / RECORD;
+    let text = u64::from_le_bytes(*TEXTS[0]);
+    let timeline = read(&forged([MAGIC, records, records, text, text]), records);
+    let known = EVENTS.len() * TEXTS.len();
+    assert_eq!((timeline.records().count(), timeline.lost()), (known, records - known as u64));
+    let names = names();
+    let bytes = perfetto(&[Kernel { name: "rt", timeline: &timeline, names: &names }]);
+    let trace = Trace::decode(&bytes[..]).expect("it is well-formed");
+    let tracks = trace.packet.iter().filter_map(|packet| packet.track.as_ref());
+    let named = tracks.flat_map(|track| {
+        let thread = track.thread.as_ref().and_then(|thread| thread.name.clone());
+        [track.name.clone(), track.process.as_ref().and_then(|p| p.name.clone()), thread]
+    });
+    let told = trace.packet.iter().filter_map(|packet| packet.event.as_ref()?.name.clone());
+    let all: Vec<String> = named.flatten().chain(told).collect();
+    assert!(all.len() > known, "{}", all.len());
+    for text in &all {
+        assert!(text.chars().all(|c| matches!(c, ' '..='~')), "{text:?}");
+        assert!(
+            !["own", "2K", "31m", "script", "forged"].iter().any(|part| text.contains(part)),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn a_count_that_is_a_lie_takes_no_time() {
+    let records = (forged([0; 5]).len() as u64 - HEAD) / RECORD;
+    let timeline = read(&forged([MAGIC, u64::MAX, records, 1, 1]), records);
+    assert_eq!((timeline.records().count(), timeline.lost()), (0, u64::MAX));
 }

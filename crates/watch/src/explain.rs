@@ -153,6 +153,11 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     };
     let access = format!("{how} guest-physical {gpa:#x}");
     let answer = owner::address(plan, who, gpa);
+    if answered(who, gpa) {
+        let owner = format!("{} ({})", answer.owner, answer.why);
+        let allow = "nothing in a manifest allows another access there";
+        return (access, owner, MOVS.into(), allow.into());
+    }
     let (owner, allow) = match answer.allow {
         Allow::Has => ("its own, without that right".to_owned(), without_right(plan, who, gpa)),
         Allow::Never(_) | Allow::Line { .. } | Allow::Change(_) => {
@@ -160,6 +165,20 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         }
     };
     (access, owner, answer.rule.into(), allow)
+}
+
+/// Rule for registers that a monitor answers for.
+const MOVS: &str = "a monitor carries out plain MOVs at registers that it answers for";
+
+/// Tells if a sandbox's monitor answers for registers at an address: configuration space, and MSI-X tables.
+fn answered(who: &Sandbox, gpa: u64) -> bool {
+    let table = |own: &bulkhead_plan::Granted| {
+        own.function.msix.is_some_and(|msix| {
+            let last = msix.table + (u64::from(msix.vectors) * 16).saturating_sub(1);
+            (msix.table / PAGE..=last / PAGE).contains(&(gpa / PAGE))
+        })
+    };
+    configured(gpa).is_some() && !who.functions.is_empty() || who.functions.iter().any(table)
 }
 
 /// What would lift the rights to memory that a sandbox has.
@@ -178,17 +197,40 @@ fn without_right(plan: &Plan, who: &Sandbox, gpa: u64) -> String {
 
 fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let port = denial.address as u16;
+    /// Ports of configuration space (PCI 3.0, 3.2.2.3.2).
+    const PCI: std::ops::Range<u16> = 0xCF8..0xD00;
+    const FORM: &str =
+        "PCI's ports take IN and OUT: 32 bits at 0xcf8, within one register from 0xcfc on";
     let access = format!("access to port {port:#x}, value {:#x}", denial.info);
-    words(access, owner::port(plan, who, port))
+    let answer = owner::port(plan, who, port);
+    let rule = match answer.allow {
+        Allow::Has if PCI.contains(&port) => FORM,
+        _ => answer.rule,
+    };
+    words(access, denial, Answer { rule, ..answer })
+}
+
+/// Tells if a record is of a read, which has no value.
+fn reads(denial: &Denial) -> bool {
+    [Condition::DeviceRead, Condition::PortRead].map(|c| c as u16).contains(&denial.condition)
 }
 
 /// The words of an answer, for an access that was denied.
-fn words(access: String, answer: Answer) -> Words {
+fn words(access: String, denial: &Denial, answer: Answer) -> Words {
     let allow = match answer.allow {
+        Allow::Has if reads(denial) => "nothing in a manifest allows that access".into(),
         Allow::Has => "nothing in a manifest allows that value".into(),
         other => other.to_string(),
     };
     (access, answer.owner, answer.rule.into(), allow)
+}
+
+/// An access to a register that a monitor answers for.
+fn access(denial: &Denial, register: &str) -> String {
+    match reads(denial) {
+        true => format!("read of {register}"),
+        false => format!("write of {:#x} to {register}", denial.info),
+    }
 }
 
 /// The function whose configuration space or memory that guest-physical address is.
@@ -217,18 +259,16 @@ pub fn line_of(plan: &Plan, at: u64) -> Option<u32> {
 
 /// A register of a mediated device.
 fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
-    let (at, value) = (denial.address, denial.info);
+    let at = denial.address;
     if (cmos::ADDRESS..cmos::ADDRESS + cmos::REGISTERS).contains(&at) {
-        return clock(plan, who, at - cmos::ADDRESS, value);
+        return clock(plan, who, at - cmos::ADDRESS, denial);
     }
     if let Some(ioapic) = plan.machine.ioapic.filter(|i| at.wrapping_sub(i.base) < PAGE) {
         return line(plan, who, at - ioapic.base, denial);
     }
     let access = match configured(at) {
-        Some(bdf) => {
-            format!("access to configuration register {:#x} of {bdf}, value {value:#x}", at % PAGE)
-        }
-        None => format!("access to device register {at:#x}, value {value:#x}"),
+        Some(bdf) => access(denial, &format!("configuration register {:#x} of {bdf}", at % PAGE)),
+        None => access(denial, &format!("device register {at:#x}")),
     };
     let index = plan.sandboxes.iter().position(|s| s.name == who.name);
     let ends = index.map(|index| plan.ends(index)).unwrap_or_default();
@@ -255,48 +295,58 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
             format!("{}: `reset` says what is waited for", owner::at(&function.place)),
         );
     }
-    match within_own(function, at) {
-        Some(rule) if matches!(answer.allow, Allow::Has) || function.bridge.is_some() => {
-            words(access, Answer { rule, ..answer })
-        }
-        _ => words(access, answer),
-    }
+    let rule = match function.bridge {
+        Some(_) if !owner::shown(who, function) => answer.rule,
+        None if !matches!(answer.allow, Allow::Has) => answer.rule,
+        _ => within_own(function, at, denial),
+    };
+    words(access, denial, Answer { rule, ..answer })
 }
 
 /// A register behind the real-time clock's ports.
-fn clock(plan: &Plan, who: &Sandbox, index: u64, value: u64) -> Words {
+fn clock(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
     const RULE: &str =
         "the clock's owner reads date, time and status; what CMOS memory holds outlives the system";
-    let access = format!("access to CMOS memory at index {index:#x}, value {value:#x}");
+    let access = access(denial, &format!("CMOS memory at index {index:#x}"));
     let answer = plan.machine.devices.iter().find(|device| device.class == RTC);
     let owner = answer.map_or("nobody's".into(), |found| owner::device(plan, who, found).owner);
     (access, owner, RULE.into(), "nothing in a manifest allows it".into())
 }
 
-/// What holds for a register of a function that the sandbox has, or of a bridge that
-/// it sees.
-fn within_own(function: &Function, at: u64) -> Option<&'static str> {
+/// What holds for a register of a function that the sandbox has, or of a bridge that it sees. A record has no width, so
+/// the rule names it beside what a value may be. A read can only have the wrong form.
+fn within_own(function: &Function, at: u64, denial: &Denial) -> &'static str {
+    const FORM: &str = "an access to configuration space is within one register of 32 bits";
     const MESSAGE: &str = "a message goes to a core of the sandbox's own, fixed or lowest \
                            priority, by an edge, with a vector from 16 on";
+    const TABLE: &str = "a message goes to a core of the sandbox's own, fixed or lowest priority, by an edge, with a \
+                         vector from 16 on; its table takes 32 and 64 bits at a time";
     if function.bridge.is_some() {
-        return Some("a bridge that is shown keeps its buses, and resets nothing");
+        return "a bridge that is shown keeps its buses, and resets nothing";
     }
     if configured(at).is_none() {
         // The pages with an MSI-X table are all of its memory that is mediated.
         let message = function.msix.is_some_and(|msix| {
             at.wrapping_sub(msix.table) < u64::from(msix.vectors) * 16 && at.is_multiple_of(4)
         });
-        return Some(if message { MESSAGE } else { "an access to registers is aligned" });
+        return match (message, reads(denial)) {
+            (false, _) => "an access to registers is aligned",
+            (true, true) => "an MSI-X table takes 32 and 64 bits at a time",
+            (true, false) => TABLE,
+        };
     }
     let offset = (at % PAGE) as u16;
     let message = function
         .msi
         .is_some_and(|msi| offset.wrapping_sub(u16::from(msi.at)) < 20 && offset.is_multiple_of(4));
-    Some(match offset {
+    match offset {
+        _ if reads(denial) => FORM,
         _ if message => MESSAGE,
-        0x10..0x28 => "a base address stays where the machine description has it",
-        _ => "an access to configuration space is within one register of 32 bits",
-    })
+        0x10..0x28 => {
+            "a base address stays where the machine description has it; an access is within one register of 32 bits"
+        }
+        _ => FORM,
+    }
 }
 
 /// A register of the IOAPIC, by its index.

@@ -245,13 +245,8 @@ pub fn pci(plan: &Plan, who: &Sandbox, function: &Function) -> Answer {
         None => {
             let described = at(&function.place);
             let nobody = bulkhead_manifest::rules::pci::nobody(function);
-            let above = who.functions.iter().any(|own| {
-                let bridge = function.bridge;
-                bridge.is_some_and(|b| {
-                    (b.secondary..=b.subordinate).contains(&own.function.bdf.bus())
-                })
-            });
-            let gets = if above { "it is shown, but cannot be written" } else { absent };
+            let gets =
+                if shown(who, function) { "it is shown, but cannot be written" } else { absent };
             let why = match nobody {
                 Some(why) => format!("{described} says that it is nobody's: {why}"),
                 None => format!("{described} describes it, no sandbox has it"),
@@ -261,6 +256,15 @@ pub fn pci(plan: &Plan, who: &Sandbox, function: &Function) -> Answer {
         }
     };
     Answer { what, owner, why, rule: RULE, gets, allow }
+}
+
+/// Tells if a function is a bridge above one of the sandbox's own: it is shown then.
+pub fn shown(who: &Sandbox, function: &Function) -> bool {
+    let below = |own: &bulkhead_plan::Granted| {
+        let bus = own.function.bdf.bus();
+        function.bridge.is_some_and(|b| (b.secondary..=b.subordinate).contains(&bus))
+    };
+    who.functions.iter().any(below)
 }
 
 /// What a port that a sandbox does not have gives it.

@@ -32,7 +32,8 @@ pub fn calls() -> Found {
             .must(Must::AtMost(most))
             .note(note))
     };
-    Ok(vec![one(id::HYPERCALL, "monitor.hypercall", 60.0)?, one(id::ICR, "monitor.icr", 80.0)?])
+    // Both have room of a tenth.
+    Ok(vec![one(id::HYPERCALL, "monitor.hypercall", 66.0)?, one(id::ICR, "monitor.icr", 84.0)?])
 }
 
 /// A doorbell that takes a channel away, the dearest that ends no life: all of it is the monitor's of whom it is rung
@@ -110,13 +111,14 @@ pub fn sizes() -> Found {
     let boot = report.boot.as_ref().ok_or("the boot left no report")?;
     let bytes = |name: &str, n: u64| Row::new(name, "bytes", n as f64);
     let mut all = Vec::new();
+    // Each has room of a tenth.
     for (name, row, most, what) in [
-        ("monitor", "monitor.text", 24_576.0, "with code for all needs"),
+        ("monitor", "monitor.text", 25_600.0, "with code for all needs"),
         ("monitor-plain", "monitor.text_plain", 13_312.0, "without devices"),
         (
             "monitor-control",
             "monitor.text_control",
-            10_240.0,
+            10_752.0,
             "without a Linux' needs and slots, too",
         ),
     ] {
@@ -169,8 +171,8 @@ pub fn lines() -> Found {
     let row = |name, lines| Row::new(name, "lines", lines);
     Ok(vec![
         Figure::new(row("monitor.lines", monitor))
-            .must(Must::AtMost(4_250.0))
-            .note("2,800 before channels were PCI functions, had doorbells, and were closed for who has ended; 2,950 before a Linux could be woken, and programs made calls and were loaded; 3,100 before channels were made at run time; 3,420 before rights had rates and denials were kept by condition; 4,000 before no late core broke the IOAPIC's lock and the clock was answered by index, with 10 % of room since"),
+            .must(Must::AtMost(4_850.0))
+            .note("2,800 before channels were PCI functions, had doorbells, and were closed for who has ended; 2,950 before a Linux could be woken, and programs made calls and were loaded; 3,100 before channels were made at run time; 3,420 before rights had rates and denials were kept by condition; 4,000 before no late core broke the IOAPIC's lock and the clock was answered by index, with 10 % of room since; 4,250 before it was portable: a contract between its crates, and outcomes that handlers return"),
         Figure::new(row("boot.lines", boot))
             .must(Must::AtMost(6_500.0 - monitor))
             .note("with the monitor's lines at most 6500"),

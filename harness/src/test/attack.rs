@@ -2,10 +2,9 @@
 //! verdict, from what the guest says and from the monitor's records.
 
 use super::driver::Job;
+use super::explained;
 use super::system::{Manifest, Seen, run};
-use crate::build;
 use bulkhead_layout::report::KIND_NAMES;
-use bulkhead_watch::Explained;
 use rogue::{Attack, Expect, Set};
 use std::time::Duration;
 
@@ -53,54 +52,8 @@ fn all(group: &'static str, cores: &'static [u32], how: &'static str) -> Job {
             bench.result(&name(attack.name), judge(&seen, life as u32, attack));
         }
         bench.result(&victim, unharmed(&seen).map(|()| "no exit, no denial, canaries intact"));
-        bench.result(&explained, explanations(&seen, group));
+        bench.result(&explained, explained::compare(group, &explained::all(&seen, Set::Any)));
     })
-}
-
-/// Whether each denial says what it should, word for word: the file was read by a person. `BLESS=1`
-/// writes it anew.
-fn explanations(seen: &Seen, group: &str) -> Result<String, String> {
-    let said = |(life, attack): (usize, &Attack)| {
-        let of_this = seen.denials.iter().filter(move |d| d.record.incarnation == life as u32);
-        let of_this = of_this.filter(|d| d.sandbox == "rogue");
-        let words = |d: &Explained| {
-            let Explained { condition, access, owner, rule, allow, .. } = d;
-            format!(
-                "{}: {condition}: {access}\n  it is {owner}\n  {rule}\n  {allow}\n",
-                attack.name
-            )
-        };
-        of_this.map(words).collect::<String>()
-    };
-    let all: String = Set::Any.ending().enumerate().map(said).collect();
-    // The folder of this run's manifest is in the places of lines.
-    let all = all.replace(&format!("{}/", seen.place), "");
-    let all: String = all.lines().map(|line| without_place(line) + "\n").collect();
-    let path = build::root().join(format!("tests/explained/{group}.txt"));
-    if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&path, &all).map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = all.lines().zip(stored.lines()).find(|(now, then)| now != then);
-    match differs {
-        Some((now, then)) => Err(format!("said    {now}\nstored  {then}")),
-        None if all != stored => Err("one text is longer than the other".into()),
-        None => Ok(format!("{} denials", all.lines().count() / 4)),
-    }
-}
-
-/// A line in which an address of the guest's own program, which each change of it moves, is named as such.
-fn without_place(line: &str) -> String {
-    const PROGRAM: std::ops::Range<u64> = 0x20_0000..0x40_0000;
-    let word = |word: &str| {
-        let address =
-            word.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        match address {
-            Some(address) if PROGRAM.contains(&address) => "(in the program)".to_owned(),
-            _ => word.to_owned(),
-        }
-    };
-    line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// What the guest printed about an attack: `expected`, `got`.
@@ -194,6 +147,8 @@ fn endless(attack: &'static Attack) -> Job {
             rogue.state == "stopped" && rogue.restarts == 1,
             "it was not restarted and stopped",
         )?;
+        // Nothing is denied, so there is nothing to explain.
+        seen.ensure(rogue.denials == 0, format!("{} records", rogue.denials))?;
         unharmed(&seen)?;
         Ok("restarted and stopped from outside".into())
     })

@@ -1,5 +1,6 @@
 //! Runs jobs side by side, each in a process group of its own with a time limit.
 
+use crate::rows::{Row, Rows};
 use crate::{Failure, build};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -145,6 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         _ => {}
     }
     let left = if arguments.left { 0 } else { all - jobs.len() };
+    let whole = arguments.filter.is_none() && !arguments.left && !super::soak::soaks();
     if let Some(filter) = &arguments.filter {
         jobs.iter_mut().for_each(|j| j.tests.retain(|t| t.contains(filter)));
         jobs.retain(|j| !j.tests.is_empty());
@@ -171,6 +173,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     });
     let mut board = board.into_inner().map_err(|_| "a driver's thread failed")?;
     board.tell_times(&home);
+    if whole {
+        board.judge_times(&build::target().join("bench/results.json"));
+    }
     if left > 0 {
         println!(
             "  {left} jobs are left to `make soak`: `bulkhead-harness test --left --list` says which and why"
@@ -326,6 +331,56 @@ struct Time {
     spent: Option<f64>,
 }
 
+impl Time {
+    /// Processor time; the time on the wall where a job did not come to its end.
+    fn cost(&self) -> f64 {
+        self.spent.unwrap_or(self.wall)
+    }
+}
+
+/// Row of a whole run's processor time, divided by the cores of the machine that the bound is for.
+const MINUTES: &str = "test.minutes";
+const MOST_MINUTES: f64 = 20.0;
+const CORES: f64 = 2.0;
+/// Row of the part of it that is Bochs', on one core.
+const BOCHS: &str = "test.bochs_seconds";
+const MOST_BOCHS: f64 = 180.0;
+
+/// Rows of a whole run. They are processor time: other work on the host hardly changes them.
+fn rows(times: &[Time]) -> Result<[Row; 2], String> {
+    if let Some(time) = times.iter().find(|time| time.spent.is_none()) {
+        return Err(format!("the job {} did not come to its end: no sum", time.job));
+    }
+    let sum = |of: fn(&&Time) -> bool| {
+        { times.iter().filter(of) }.fold(0.0, |sum, time| sum + time.cost())
+    };
+    let row = |name, unit, value: f64, most: f64| {
+        let mut row = Row::new(name, unit, (value * 10.0).round() / 10.0);
+        (row.bound, row.reached) = (Some(format!("at most {most}")), Some(row.value <= most));
+        row
+    };
+    let bochs = sum(|time| time.job.starts_with("bochs"));
+    Ok([
+        row(MINUTES, "min", sum(|_| true) / CORES / 60.0, MOST_MINUTES),
+        row(BOCHS, "s", bochs, MOST_BOCHS),
+    ])
+}
+
+/// A row as a test's verdict.
+fn verdict(row: &Row, stored: &Result<(), String>) -> Verdict {
+    let said = format!(
+        "{} {} of a processor, {}",
+        row.value,
+        row.unit,
+        row.bound.as_deref().unwrap_or_default()
+    );
+    match (stored, row.reached) {
+        (Err(why), _) => Verdict::Failed(why.clone()),
+        (Ok(()), Some(true)) => Verdict::Passed(said),
+        (Ok(()), _) => Verdict::Failed(said),
+    }
+}
+
 impl Board {
     fn note(&mut self, test: &str, took: Duration, verdict: &Verdict) {
         let (word, remark) = match verdict {
@@ -350,17 +405,28 @@ impl Board {
 
     /// Prints the slowest jobs, and leaves all times in `target/test/times.json`.
     fn tell_times(&mut self, home: &Path) {
-        let cost = |time: &Time| time.spent.unwrap_or(time.wall);
-        self.times.sort_by(|one, other| cost(other).total_cmp(&cost(one)));
+        self.times.sort_by(|one, other| other.cost().total_cmp(&one.cost()));
         println!("\nthe slowest jobs, in seconds of a processor (and on the wall):");
         for time in self.times.iter().take(SLOWEST) {
-            println!("  {:>6.1} ({:>6.1})  {}", cost(time), time.wall, time.job);
+            println!("  {:>6.1} ({:>6.1})  {}", time.cost(), time.wall, time.job);
         }
-        let total: f64 = self.times.iter().map(cost).sum();
+        let total: f64 = self.times.iter().map(Time::cost).sum();
         println!("  {total:>6.1} all {} jobs", self.times.len());
         let text = serde_json::to_string_pretty(&self.times).unwrap_or_default();
         // The verdicts are on the screen; without this file nothing else is missing.
         let _ = std::fs::write(home.join("times.json"), text);
+    }
+
+    /// Judges the time of a whole run, and leaves it as rows in the figures' file.
+    fn judge_times(&mut self, file: &Path) {
+        let rows = match rows(&self.times) {
+            Ok(rows) => rows,
+            Err(why) => return self.note(MINUTES, Duration::ZERO, &Verdict::Failed(why)),
+        };
+        let stored = Rows::add_to(file, &rows).map_err(|why| why.to_string());
+        for row in rows {
+            self.note(&row.name, Duration::ZERO, &verdict(&row, &stored));
+        }
     }
 
     fn conclude(&self, took: Duration) -> ExitCode {
@@ -373,5 +439,45 @@ impl Board {
         println!("\n{} s, {} skipped", took.as_secs(), self.skipped);
         println!("{} passed, {} failed", self.passed, self.failed.len());
         if self.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(job: &str, spent: impl Into<Option<f64>>) -> Time {
+        Time { job: job.into(), wall: 9_999.0, spent: spent.into() }
+    }
+
+    #[test]
+    fn processor_time_is_held_and_the_walls_is_not() {
+        let values = |times: &[Time]| {
+            rows(times).map(|rows| rows.map(|row| (row.value, row.reached == Some(true))))
+        };
+        let all = [time("host", 2_200.0), time("bochs/restart", 179.0), time("bochs-attack", 1.0)];
+        assert_eq!(values(&all), Ok([(19.8, true), (180.0, true)]));
+        assert_eq!(values(&[time("host", 2_412.0)]), Ok([(20.1, false), (0.0, true)]));
+        assert_eq!(values(&[time("bochs/a", 181.0)]), Ok([(1.5, true), (181.0, false)]));
+        assert!(values(&[time("host", 1.0), time("hangs", None)]).is_err());
+    }
+
+    #[test]
+    fn a_row_out_of_bounds_fails_the_run() {
+        let dir = std::env::temp_dir().join(format!("bulkhead-minutes-{}", std::process::id()));
+        let file = dir.join("results.json");
+        let failed = |spent: f64| {
+            let mut board = Board { times: vec![time("host", spent)], ..Board::default() };
+            board.judge_times(&file);
+            board.failed.into_iter().map(|(test, _)| test).collect::<Vec<_>>()
+        };
+        assert_eq!(failed(2_400.0), Vec::<String>::new());
+        assert_eq!(failed(2_500.0), [MINUTES]);
+        let stored = Rows::read(&file).expect("it was written");
+        assert_eq!(
+            stored.rows.iter().find(|row| row.name == MINUTES).map(|row| row.value),
+            Some(20.8)
+        );
+        std::fs::remove_dir_all(dir).expect("it is there");
     }
 }

@@ -29,7 +29,7 @@ pub fn jobs() -> Vec<Job> {
         })
         .chain(files("kernel", ".alone.txt").map(alone))
         .chain(REFUSED.iter().map(refused))
-        .chain([overhead(), no_exits(), nmis(), vectors_empty()])
+        .chain([overhead(), no_exits(), nmis(), vectors_empty(), selectors_kept()])
         .collect()
 }
 
@@ -92,6 +92,41 @@ fn nmis() -> Job {
         let same = normal(&said.join("\n")) == normal(&wanted);
         seen.ensure(same, format!("expected:\n{wanted}"))?;
         Ok(format!("{} NMIs", count.ok_or_else(|| seen.wrong("it told of too few"))?))
+    })
+}
+
+/// The victim of `kernel/hostile` notices a kernel that leaves one segment register as another program has loaded it.
+fn selectors_kept() -> Job {
+    /// MOV of a null register to DS, ES, FS and GS (APM volume 3), for each thread that is entered.
+    const CLEARS: [[u8; 2]; 4] = [[0x8E, 0xD9], [0x8E, 0xC1], [0x8E, 0xE1], [0x8E, 0xE9]];
+    const NOP: u8 = 0x90;
+    const SAID: &str = "words changed";
+    Job::one("kernel/hostile-selectors-kept", 200, |bench| {
+        let system = read(&folder("kernel").join("hostile.toml"))?;
+        let changed = |left_out: usize| {
+            let seen = run(&Manifest(system.clone()), &bench.dir, |options| {
+                options.time = bulkhead_qemu::Time::one_core();
+                options.spoil = Some(Box::new(move |bytes, baked| {
+                    let all = CLEARS.concat();
+                    // The boot of the kernel has it once, with another register.
+                    for at in 0..bytes.len() - all.len() {
+                        if bytes[at..].starts_with(&all) {
+                            bytes[at + 2 * left_out..][..2].fill(NOP);
+                        }
+                    }
+                    Spoil::new(bytes, baked).seal();
+                }));
+            })?;
+            let line = seen.console.lines().find(|line| line.ends_with(SAID));
+            let count = line.and_then(|line| line.split(' ').rev().nth(2)?.parse::<u64>().ok());
+            count.ok_or_else(|| seen.wrong("the victim says nothing"))
+        };
+        let counts = [0, 1, 2, 3].map(changed);
+        let counts: Vec<u64> = counts.into_iter().collect::<Result<_, _>>()?;
+        match counts.contains(&0) {
+            true => Err(format!("words changed, with DS, ES, FS and GS kept: {counts:?}")),
+            false => Ok(format!("{counts:?} words changed, with DS, ES, FS and GS kept")),
+        }
     })
 }
 

@@ -2,14 +2,28 @@
 
 use super::attack::{CANARY_HPA, VICTIM, intact, judge};
 use super::driver::{Bench, Job};
-use super::system::{Manifest, run};
+use super::explained;
+use super::system::{Manifest, Seen, run};
 use rogue::{Attack, Set};
 
+/// Each false program, in a run of its own; then what their records say.
 pub fn jobs() -> Vec<Job> {
-    let job = |attack: &'static Attack| {
-        Job::one(format!("load/{}", attack.name), 60, move |bench| harmless(bench, attack))
-    };
-    Set::Loads.ending().map(job).collect()
+    const EXPLAINED: &str = "load/explained";
+    let name = |attack: &Attack| format!("load/{}", attack.name);
+    let tests = Set::Loads.ending().map(name).chain([EXPLAINED.into()]);
+    vec![Job::new("load", tests, 120, move |bench| {
+        let mut all = Ok(Vec::new());
+        for attack in Set::Loads.ending() {
+            let run = attempt(bench, attack);
+            match (&run, &mut all) {
+                (Ok(seen), Ok(all)) => all.push((attack.name, explained::said(seen, 0, attack))),
+                (Err(why), _) => all = Err(why.clone()),
+                _ => {}
+            }
+            bench.result(&name(attack), run.and_then(|seen| harmless(&seen, attack)));
+        }
+        bench.result(EXPLAINED, all.and_then(|all| explained::compare("load", &all)));
+    })]
 }
 
 /// A victim, and a rogue that has a channel of kind `program` to it and may restart it.
@@ -25,13 +39,16 @@ pub fn system(args: &str) -> Manifest {
     manifest
 }
 
-fn harmless(bench: &Bench, attack: &Attack) -> Result<String, String> {
+fn attempt(bench: &Bench, attack: &Attack) -> Result<Seen, String> {
     let args = format!("attack={} once pause=100 linger=100", attack.name);
-    let seen = run(&system(&args), &bench.dir, |_| {})?;
-    let made = judge(&seen, 0, attack)?;
+    run(&system(&args), &bench.dir, |_| {})
+}
+
+fn harmless(seen: &Seen, attack: &Attack) -> Result<String, String> {
+    let made = judge(seen, 0, attack)?;
     let victim = seen.sandbox("victim")?;
     let runs = victim.state == "running" && victim.restarts == 1 && victim.denials == 0;
     seen.ensure(runs, format!("the victim was not restarted, or does not run: {victim:?}"))?;
-    seen.ensure(intact(&seen), "it is not the image's program that runs")?;
+    seen.ensure(intact(seen), "it is not the image's program that runs")?;
     Ok(format!("{made}; the image's program runs"))
 }

@@ -18,6 +18,7 @@ mod drive;
 mod driver;
 mod ending;
 mod evidence;
+mod explained;
 mod failing;
 mod figures;
 mod fuzz;

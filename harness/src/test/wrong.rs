@@ -88,8 +88,8 @@ fn command() -> Job {
             .env("CI", "true")
             .printed()?;
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        match (out.status.code(), said.contains("more cores")) {
-            (Some(1), true) => Ok(said.lines().next().unwrap_or_default().into()),
+        match (out.status.code(), said.lines().find(|line| line.contains("more cores"))) {
+            (Some(1), Some(line)) => Ok(line.into()),
             (code, _) => Err(format!("exit code {code:?}: {said}")),
         }
     })

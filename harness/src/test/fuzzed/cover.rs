@@ -1,7 +1,8 @@
 //! Which of the monitor's text was reached, and the source lines of what was not.
 
+use crate::build;
 use crate::program::Program as _;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,4 +83,149 @@ pub fn missed(lines: &Lines) -> String {
         format!("{file}: {}\n", lines.join(", "))
     };
     files.into_iter().map(row).collect()
+}
+
+/// Source functions without a reached line, by file; and all that the monitor has of. One that is nowhere by itself,
+/// since the compiler has put it into its callers, counts as others do.
+pub fn functions(lines: &Lines) -> [BTreeSet<Function>; 2] {
+    let source = |file: &str| std::fs::read_to_string(build::root().join(file)).unwrap_or_default();
+    by_function(lines, source)
+}
+
+/// File and name of a function.
+pub type Function = (String, String);
+
+fn by_function(lines: &Lines, source: impl Fn(&str) -> String) -> [BTreeSet<Function>; 2] {
+    let mut all: BTreeMap<Function, bool> = BTreeMap::new();
+    let mut read: BTreeMap<&str, Vec<Option<String>>> = BTreeMap::new();
+    for ((file, line), reached) in &lines.lines {
+        let names = read.entry(file).or_insert_with(|| names(&source(file)));
+        // Line 0 is nobody's.
+        let name = (*line as usize).checked_sub(1).and_then(|line| names.get(line)?.clone());
+        if let Some(name) = name {
+            *all.entry((file.clone(), name)).or_default() |= reached;
+        }
+    }
+    let missed = all.iter().filter(|(_, reached)| !**reached).map(|(function, _)| function.clone());
+    [missed.collect(), all.into_keys().collect()]
+}
+
+/// For each line of a source, the function that begins there or was the last one to begin.
+fn names(source: &str) -> Vec<Option<String>> {
+    const BEFORE: [&str; 5] = ["pub ", "pub(crate) ", "const ", "unsafe ", "extern \"C\" "];
+    let begins = |line: &str| {
+        let mut rest = line.trim_start();
+        while let Some(more) = BEFORE.iter().find_map(|word| rest.strip_prefix(word)) {
+            rest = more;
+        }
+        let name: String = rest
+            .strip_prefix("fn ")?
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        Some(name)
+    };
+    let mut last = None;
+    let name = |line| {
+        last = begins(line).or_else(|| last.take());
+        last.clone()
+    };
+    source.lines().map(name).collect()
+}
+
+/// Functions that the fuzzer is known not to reach, each with its reason.
+pub type Known = BTreeMap<Function, String>;
+
+/// The list in the tree.
+pub const LIST: &str = "tests/not-reached.txt";
+
+/// What is listed.
+pub fn known() -> Result<Known, String> {
+    let text = std::fs::read_to_string(build::root().join(LIST));
+    parsed(&text.map_err(|e| format!("{LIST}: {e}"))?)
+}
+
+/// Lines `FILE FUNCTION: reason`, and comments.
+fn parsed(text: &str) -> Result<Known, String> {
+    let line = |line: &str| {
+        let (function, why) = line.split_once(": ")?;
+        let (file, name) = function.split_once(' ')?;
+        Some(((file.to_owned(), name.to_owned()), why.to_owned()))
+    };
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|text| line(text).ok_or_else(|| format!("{LIST}: {text}"))).collect()
+}
+
+/// Compares what was not reached with the list. Words for functions that were reached all the same.
+///
+/// # Errors
+/// Functions that are not listed, and listed ones that the monitor does not have.
+pub fn held([missed, all]: &[BTreeSet<Function>; 2], known: &Known) -> Result<String, String> {
+    let said = |(file, name): &Function| format!("{file}: {name}");
+    let listed: BTreeSet<Function> = known.keys().cloned().collect();
+    let new: Vec<_> = missed.difference(&listed).map(said).collect();
+    if !new.is_empty() {
+        return Err(format!("not reached, and not in {LIST}: {}", new.join(", ")));
+    }
+    let gone: Vec<_> = listed.difference(all).map(said).collect();
+    if !gone.is_empty() {
+        return Err(format!("in {LIST}, but not in the monitor: {}", gone.join(", ")));
+    }
+    let reached: Vec<_> = listed.difference(missed).map(said).collect();
+    Ok(match reached[..] {
+        [] => String::new(),
+        _ => format!("listed, but reached: {}", reached.join(", ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "use x;\n\n/// fn of no one\npub(crate) const unsafe fn first<T>(\n) {\n    a\n}\n\n    fn second() {\n        let fn_ = b;\n    }\n";
+
+    fn lines(reached: &[(u32, bool)]) -> Lines {
+        let line = |(line, reached): &(u32, bool)| (("f.rs".to_owned(), *line), *reached);
+        let lines = reached.iter().map(line).collect();
+        Lines { lines, functions: Vec::new(), instructions: [0, 0] }
+    }
+
+    fn function(name: &str) -> Function {
+        ("f.rs".into(), name.into())
+    }
+
+    #[test]
+    fn a_function_is_reached_by_one_line() {
+        let of = |reached: &[(u32, bool)]| by_function(&lines(reached), |_| SOURCE.to_owned());
+        let [missed, all] =
+            of(&[(0, false), (1, false), (4, false), (6, true), (9, false), (10, false)]);
+        assert_eq!(missed, [function("second")].into());
+        assert_eq!(all, [function("first"), function("second")].into());
+        assert_eq!(of(&[(6, false), (10, true), (99, false)])[0], [function("first")].into());
+    }
+
+    #[test]
+    fn the_list_is_held() {
+        let known = parsed("# why\n\nf.rs first: it is: so\n").expect("a list");
+        assert!(parsed("f.rs first").is_err());
+        let all: BTreeSet<_> = ["first", "second"].map(function).into();
+        let held = |missed: &[&str]| {
+            held(&[missed.iter().map(|name| function(name)).collect(), all.clone()], &known)
+        };
+        assert_eq!(held(&["first"]), Ok(String::new()));
+        assert_eq!(held(&[]), Ok("listed, but reached: f.rs: first".into()));
+        assert!(held(&["first", "second"]).is_err_and(|why| why.contains("f.rs: second")));
+        let other: BTreeSet<_> = [function("second")].into();
+        let gone = super::held(&[BTreeSet::new(), other], &known);
+        assert!(gone.is_err_and(|why| why.contains("not in the monitor: f.rs: first")));
+    }
+
+    #[test]
+    fn each_listed_function_has_a_reason_and_is_in_its_file() {
+        for ((file, name), why) in known().expect("the list") {
+            let source = std::fs::read_to_string(build::root().join(&file)).expect("a source");
+            assert!(names(&source).contains(&Some(name.clone())), "{file} has no {name}");
+            assert!(why.len() > 10, "{file}: {name}: {why}");
+        }
+    }
 }

@@ -15,12 +15,14 @@ use bulkhead_layout::report::{CAUSE_NAMES, CONDITION_NAMES, Cause, Condition, Ki
 use bulkhead_qemu::Time;
 use bulkhead_run::Event;
 use fuzz_guest::NEWS;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use watcher::{Done, FUZZERS, Goal, Ram, Watcher};
 
 pub fn jobs() -> Vec<Job> {
-    let high = Job::one("fuzz/high-rcx", 60, high::job);
+    const HIGH: &str = "fuzz/high-rcx";
+    let high = Job::new(HIGH, [HIGH.to_owned()], 60, |bench| high::job(bench, HIGH));
     let mut jobs = vec![Job::one("fuzz/machine", 900, machine), high];
     if soaks() {
         let hours = soak_time() + Duration::from_secs(300);
@@ -84,7 +86,7 @@ fn long(bench: &Bench) -> Result<String, String> {
         let done =
             fuzz(&bench.dir, artifacts(), time, goal).map_err(|why| format!("{time:?}, {why}"))?;
         all += done.exits;
-        told_last = told(bench, &done)?;
+        (told_last, _) = told(bench, &done)?;
         println!("{time:?}, seed {seed}: {told_last}");
     }
     Ok(format!("{all} exits; the last turn: {told_last}"))
@@ -192,7 +194,7 @@ fn machine(bench: &Bench) -> Result<String, String> {
     // A quiet machine needs a sixth of that.
     let goal = Goal { exits: EXITS, time: Duration::from_secs(720), seed: SEED };
     let done = fuzz(&bench.dir, artifacts(), FAST, goal)?;
-    let said = told(bench, &done)?;
+    let (mut said, functions) = told(bench, &done)?;
     note(done.exits)?;
     if done.exits < EXITS {
         return Err(format!("only {said}"));
@@ -203,7 +205,13 @@ fn machine(bench: &Bench) -> Result<String, String> {
     };
     let mut never = missing(&CAUSE_NAMES, &done.causes, &NOT_CAUSES.map(|c| c as usize));
     never.extend(missing(&CONDITION_NAMES, &done.conditions, &NOT_CONDITIONS.map(|c| c as usize)));
-    if never.is_empty() { Ok(said) } else { Err(format!("never seen: {never:?}; {said}")) }
+    if !never.is_empty() {
+        return Err(format!("never seen: {never:?}; {said}"));
+    }
+    let listed =
+        cover::held(&functions, &cover::known()?).map_err(|why| format!("{why}\n{said}"))?;
+    said += &listed;
+    Ok(said)
 }
 
 /// The rows of the figures; a finding leaves none. How many exits are made beyond the bound is chance.
@@ -217,16 +225,18 @@ fn note(exits: u64) -> Result<(), String> {
     Rows::add_to(&file, &[made, found]).map_err(|e| e.to_string())
 }
 
-/// What was done, in words; what was not reached goes to a file.
-fn told(bench: &Bench, done: &Done) -> Result<String, String> {
+/// What was done, in words, and the functions that were not reached, and all. Lines that were not go to a file.
+fn told(bench: &Bench, done: &Done) -> Result<(String, [BTreeSet<cover::Function>; 2]), String> {
     let lines = cover::lines(&artifacts().join("monitor"), &done.reached)?;
+    let functions = cover::functions(&lines);
     let [all, reached] = lines.instructions;
     let missed = cover::missed(&lines);
     let count = lines.lines.values().filter(|reached| !**reached).count();
     let file = bench.dir.join("not-reached.txt");
     let text = format!(
-        "functions: {:#?}\n{missed}\ntriple faults that were not meant: {}\n{}",
+        "functions: {:#?}\nin the source: {:#?}\n{missed}\ntriple faults that were not meant: {}\n{}",
         lines.functions,
+        functions[0],
         done.shutdowns.len(),
         done.shutdowns.concat()
     );
@@ -241,7 +251,7 @@ fn told(bench: &Bench, done: &Done) -> Result<String, String> {
         .zip(done.conditions)
         .map(|(name, denials)| format!("{name} {denials}"))
         .collect();
-    Ok(format!(
+    let said = format!(
         "{} exits by {} operations in {} s; {} restarts, {} audits in {} s, {} lives not audited; {reached} of {all} \
          instructions, {count} of {} lines never (not-reached.txt); {} inputs kept; {}; denied: {}\n\
          never reached: {}\n{missed}",
@@ -257,5 +267,6 @@ fn told(bench: &Bench, done: &Done) -> Result<String, String> {
         causes.join(", "),
         conditions.join(", "),
         lines.functions.join(", ")
-    ))
+    );
+    Ok((said, functions))
 }
