@@ -1,5 +1,5 @@
-//! What the parts of a flight controller say to each other when they are programs of their own: in words, for
-//! messages and shared memory.
+//! The words that the parts of a flight controller exchange when they are programs of their own, in messages and shared
+//! memory.
 
 use crate::airframe::Sensors;
 use crate::math::{Quat, Vec3};
@@ -59,7 +59,7 @@ pub fn to_motors(words: [u64; 2]) -> [f32; 4] {
 /// Words of [`write_sensors`].
 pub const SENSOR_WORDS: usize = 6;
 
-/// Writes what the sensors say. Nobody may read meanwhile: whoever reads is called afterwards.
+/// Writes what the sensors say. No reader may look meanwhile: readers are called afterwards.
 pub fn write_sensors(words: &[AtomicU64], sensors: &Sensors) {
     let all = [sensors.rates, sensors.force, sensors.field].map(vector);
     for (place, word) in words.iter().zip(all.as_flattened()) {
