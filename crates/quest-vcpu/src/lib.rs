@@ -1,14 +1,14 @@
-//! Quest's interface to VCPUs (Quest-V, TOCS 2016, section 3.3, "VCPU API") over the kernel's calls: a VCPU is a
-//! scheduling context, and the functions' names, arguments and structure are the article's. Programs in C have them in
+//! Quest's interface to VCPUs (Quest-V, TOCS 2016, section 3.3, "VCPU API") over the kernel's calls. A VCPU is a
+//! scheduling context; the functions' names, arguments and structure are the article's. Programs in C have them in
 //! `quest-vcpu.h`.
 //!
-//! Portable, without allocation: whoever uses it passes [`Calls`] and who calls. What a program needs for it is in its
-//! manifest: `sched_control`, `memory` for new contexts, the threads that bind themselves (`manages`) with a
-//! `max_priority`. Contexts of the manifest that it manages are in the list from the start.
+//! Portable, without allocation: whoever uses it passes [`Calls`] and who calls. A program's manifest has all that this
+//! needs: `sched_control`, `memory` for new contexts, and `max_priority` for the threads that bind themselves
+//! (`manages`). Contexts of the manifest that it manages are in the list from the start.
 //!
-//! What the article leaves open is decided so:
-//! * C and T are microseconds. Of an I/O VCPU their ratio alone matters, as in the article, and T is its period as long
-//!   as nobody asked for its work.
+//! The article leaves some questions open; the answers here:
+//! * C and T are microseconds. For an I/O VCPU only their ratio matters, as in the article, and T is its period as long
+//!   as no requester has asked for its work.
 //! * Priorities are inversely proportional to periods: the program's threads have the levels from its `max_priority`
 //!   downwards, by their VCPUs' periods.
 //! * Admission is the article's sum over *all* contexts of the core, with what the kernel spends: the manifest's are in

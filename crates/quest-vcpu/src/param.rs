@@ -60,7 +60,7 @@ impl Error {
         ),
     ];
 
-    /// What a call of the kernel's means here.
+    /// Translates the status of a kernel's call.
     pub(crate) fn of(status: Status) -> Self {
         match status.code() {
             Some(Code::NoMemory | Code::TooManyContexts) => Self::NoMemory,
@@ -72,11 +72,11 @@ impl Error {
 }
 
 impl Param {
-    /// What a VCPU has if nobody says: the article has a Main VCPU, and no numbers.
+    /// Parameters of a VCPU that is created without any: the article has a Main VCPU, and no numbers.
     pub const DEFAULT: Self =
         Self { vcpuid: 0, policy: SCHED_SPORADIC, mask: 1, c: 1_000, t: 100_000 };
 
-    /// Whether its numbers can be, without admission.
+    /// Checks if its numbers are possible, without admission.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let times = self.c > 0 && self.t > 0;
         let fits = match self.policy {
@@ -96,7 +96,7 @@ impl Param {
         }
     }
 
-    /// What its context is given so that its thread gets C, nanoseconds.
+    /// The budget, ns, that its context needs so that its thread gets C.
     fn gross(&self, overhead: u32) -> u64 {
         nanos(self.c.unsigned_abs()) + u64::from(overhead)
     }
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Of an I/O VCPU the ratio alone matters.
+    /// Only the ratio of an I/O VCPU matters.
     #[test]
     fn shares() {
         let pibs = |c, t| Param { policy: SCHED_PIBS, c, t, ..Param::DEFAULT }.share(1_000);

@@ -27,13 +27,13 @@ struct Vcpu {
     spare: bool,
 }
 
-/// What a caller that destroys its own VCPU has to do itself, last of all: to unbind this context, and to suspend this
-/// thread whenever somebody gives it another one.
+/// The last duty of a caller that destroys its own VCPU. It unbinds this context, and suspends this thread whenever
+/// another context is given to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
     /// The caller.
     pub thread: Address,
-    /// What it runs on.
+    /// Context that it runs on.
     pub context: Address,
 }
 
@@ -45,7 +45,7 @@ pub struct Vcpus {
     vcpus: [Option<Vcpu>; MOST],
     /// Where each thread is in its walk.
     walks: [u8; THREADS],
-    /// What contexts of the core take that are not in the list.
+    /// Share of the core's contexts that are not in the list.
     others: Share,
     servers: u32,
     /// Thread that is the authority over priorities, and the highest that it may give.
@@ -81,8 +81,8 @@ impl Vcpus {
         all
     }
 
-    /// `vcpu_create`: a new VCPU, with [`Param::DEFAULT`] if there are no parameters; its identifier. What
-    /// `vcpuid` says is not looked at.
+    /// `vcpu_create`: a new VCPU, with [`Param::DEFAULT`] if there are no parameters; its identifier. The parameter
+    /// `vcpuid` is ignored.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::NotAdmitted`], [`Error::NoMemory`], [`Error::Permission`]: there is none.
@@ -97,7 +97,7 @@ impl Vcpus {
         };
         // Whatever comes of it, the context can be used again.
         self.vcpus[n] = Some(Vcpu { context, param, thread: None, spare: true });
-        // Who destroyed its own VCPU may not have come to do this.
+        // A thread that destroyed its own VCPU may not have reached this call.
         calls.invoke(context, label::UNBIND, [0; 4]).map_err(Error::of)?;
         self.set(calls, context, &param)?;
         self.vcpus[n] = Some(Vcpu { context, param, thread: None, spare: false });
@@ -236,8 +236,8 @@ impl Vcpus {
         place.ok_or(Error::NoMemory)
     }
 
-    /// The article's condition, with a VCPU of these parameters at index `n`: the sum over all contexts of C/T, and of
-    /// (2-U)·U of the I/O VCPUs, is at most n·(2^(1/n) - 1) for the n that are none.
+    /// Checks the article's condition, with a VCPU of these parameters at index `n`. The sum over all contexts of C/T,
+    /// and of (2-U)·U of the I/O VCPUs, is at most n·(2^(1/n) - 1) for the n that are none.
     fn admit(&self, n: usize, param: &Param) -> Result<(), Error> {
         param.check()?;
         let (mut sum, mut servers) = (self.others, u64::from(self.servers));
@@ -308,8 +308,8 @@ fn address(given: &Given, thread: usize) -> Address {
     given.threads.get(thread).copied().unwrap_or(0)
 }
 
-/// Whether somebody has a context who is not known here, such as a thread of another program: asked to bind what cannot
-/// be bound, the kernel says which of both is wrong, and changes nothing.
+/// Tells if an unknown thread has a context, such as a thread of another program. The kernel is asked for an impossible
+/// bind: it says which of both is wrong, and changes nothing.
 fn is_bound(context: Address, calls: &mut impl Calls) -> bool {
     let refused = calls.invoke(context, label::BIND, [context.into(), 0, 0, 0]);
     refused.is_err_and(|status| status.code() == Some(Code::Occupied))

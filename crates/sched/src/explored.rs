@@ -89,7 +89,7 @@ impl Core {
         };
         match decides {
             true => self.schedule(ways),
-            // Nobody looks at what has come before the timer says so, which is at once.
+            // The caller looks for due contexts only at the timer's time, which is at once.
             false if self.timer <= self.now => self.timer(None, ways),
             false => (),
         }

@@ -270,9 +270,14 @@ impl Scheduler {
     /// Puts a context on the processor at once, before the running one. Returns the latest time to call
     /// [`Scheduler::schedule`].
     ///
-    /// `None`: the case is not that simple, and only the running context was charged. These have to be true: the last
-    /// decision holds; no other context's time has come; both are plain; the new one is above all others and has
-    /// budget. The running one must have some left, or ([`Overtake::Ends`]) none until a later refill.
+    /// `None`: the case is not that simple, and only the running context was charged. These have to be true:
+    ///
+    /// * the last decision holds;
+    /// * no other context's time has come;
+    /// * both are plain;
+    /// * the new one is above all others and has budget.
+    ///
+    /// The running one must have some left, or ([`Overtake::Ends`]) none until a later refill.
     #[inline(always)]
     pub fn overtake(
         &mut self,
@@ -411,8 +416,8 @@ impl Scheduler {
         }
     }
 
-    /// Charges the running context, if there is one, as far as it is in its queue, and takes it from the queue if it
-    /// must leave.
+    /// Charges the running context, if there is one, as far as it is in its queue. Takes it from the queue if it must
+    /// leave.
     #[inline(always)]
     fn decide(
         &mut self,

@@ -21,7 +21,7 @@ pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
             host.sleep_until(due);
         }
         if host.now() >= due {
-            // Whether it is taken does not matter to one who floods, but when nobody is left.
+            // A flooder ignores if a message is taken, but stops when no receiver is left.
             match caller.after(out.send(number + 1)) {
                 Ok(()) => number += 1,
                 Err(Stop::Left) => break,

@@ -1,5 +1,5 @@
-//! One who sends to several at a pace of its own, and those who receive at theirs, of whom one breaks (figure 29 of the
-//! Quest-V article).
+//! A sender of messages to several receivers, each side at a pace of its own, of which one receiver breaks (figure 29
+//! of the Quest-V article).
 
 use crate::{Host, In, MOST, Out};
 use bulkhead_channel::layout::{ARMED, GEOMETRY, HELLO, IDENTITY, INDEX};
@@ -34,7 +34,8 @@ pub fn beat(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<(
 }
 
 /// Takes what there is every `every` milliseconds, for `ms`, and marks when and how many. In its first life it breaks
-/// after `break` of them, if it has that argument: it writes to all words that it can, then to one that it cannot.
+/// after `break` of them, if it has that argument. It then writes to all words that it can, and at last to one that it
+/// cannot.
 pub fn listen(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let (every, ms) = (host.number("every")?, host.number("ms")?);
     let breaks = host.number("break").filter(|_| host.life() == 0);

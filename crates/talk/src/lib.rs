@@ -1,6 +1,5 @@
-//! What ends of channels do in tests, the same in a bare guest (`guests/talk`) and in a program of the
-//! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], who writes garbage, and one who rings for
-//! ever.
+//! Scenarios for ends of channels in tests, in a bare guest (`guests/talk`) and in a program of the kernel
+//! (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], which writes garbage, and one that rings for ever.
 #![no_std]
 
 mod exchange;
@@ -30,7 +29,7 @@ use core::fmt::Arguments;
 /// Receivers of a channel that [`send`] and [`victim`] serve.
 pub const MOST: usize = 4;
 
-/// What it needs of where it runs.
+/// The services that scenarios need of their environment.
 pub trait Host {
     /// Rings for a receiver.
     type Ring: Ring;
@@ -62,13 +61,13 @@ pub trait Host {
     }
     /// The value of an argument.
     fn arg(&self, key: &str) -> Option<&'static str>;
-    /// The same as a number.
+    /// Reads the argument as a number.
     fn number(&self, key: &str) -> Option<u64> {
         self.arg(key)?.parse().ok()
     }
 }
 
-/// Who has no doorbells.
+/// A party without doorbells.
 #[derive(Debug)]
 pub enum Nobody {}
 
@@ -202,7 +201,7 @@ impl In {
         }
     }
 
-    /// Whether it sees each message, not only the newest.
+    /// True if it sees each message, not only the newest.
     const fn sees_all(&self) -> bool {
         !matches!(self, Self::Mailbox(_))
     }
@@ -226,7 +225,7 @@ fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
             }
         }
         if let Some(gap) = gap {
-            // What a receiver that was late has cost is not made good for by haste.
+            // The sender does not hurry to make up for a late receiver.
             due = host.now().max(due + gap);
             host.sleep_until(due);
         }
@@ -257,7 +256,7 @@ fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let mut end = In::open(pair)?;
     let mut sleeper = host.sleeper(pair);
     let (mut last, mut wrong) = (0, 0);
-    // Who begins anew finds a sender that is under way.
+    // A receiver that begins anew finds a sender that is under way.
     let mut any = host.life() > 0;
     while last < count {
         let received = match &mut sleeper {

@@ -6,7 +6,7 @@ use bulkhead_channel::page::{Hello, Phase};
 use bulkhead_channel::{Memory, Word};
 use bulkhead_channel_memory::typed::Pair;
 
-/// Garbage, the same in each run: xorshift64.
+/// Garbage that repeats in each run: xorshift64.
 struct Random(u64);
 
 impl Random {
@@ -73,7 +73,7 @@ fn place(random: &mut Random, len: usize) -> usize {
     }
 }
 
-/// What to write: anything, or what is nearly right.
+/// The value to write: any, or one that is nearly right.
 fn value(random: &mut Random, shape: Shape, theirs: u64) -> u64 {
     let Hello { epoch, seen, .. } = Hello::of(theirs);
     let near = |random: &mut Random, value: u32| {

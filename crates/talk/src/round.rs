@@ -1,4 +1,4 @@
-//! Numbers that go to another sandbox and come back, through two channels whose receivers sleep.
+//! Numbers that go to another sandbox and come back, through two channels with sleeping receivers.
 
 use crate::{Host, In, MOST, Out};
 use bulkhead_channel::Stop;

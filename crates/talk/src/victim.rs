@@ -14,13 +14,13 @@ enum End {
     In(In),
 }
 
-/// What an end went through.
+/// Counts of an end.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     /// Messages, whole or not; of a sender those that it got rid of.
     messages: u64,
     corrupted: u64,
-    /// Whether it has rung.
+    /// True if it has rung.
     rang: bool,
 }
 

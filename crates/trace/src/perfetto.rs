@@ -72,9 +72,9 @@ const NANOSECONDS: u64 = 1;
 pub struct Kernel<'a> {
     /// Its sandbox.
     pub name: &'a str,
-    /// What happened.
+    /// Its events.
     pub timeline: &'a Timeline,
-    /// Who is who.
+    /// Names of threads and contexts.
     pub names: &'a Names,
 }
 
@@ -130,7 +130,7 @@ struct Writer<'a, 'f> {
     kernel: &'a Kernel<'a>,
     number: u32,
     known: BTreeSet<Track>,
-    /// Who runs, and on what.
+    /// Running thread, and its context.
     runs: Option<(u32, u32)>,
     /// Arrows that end where a thread runs next.
     arrows: BTreeMap<u32, Vec<u64>>,
@@ -223,7 +223,7 @@ impl<'a, 'f> Writer<'a, 'f> {
     }
 
     fn left(&mut self, context: u32, rest: u64) {
-        // Of a context that is never used up, more than a signed number holds.
+        // A context that is never used up has more than a signed number holds.
         let rest = rest.min(i64::MAX as u64);
         self.event(Track::Left(context), Type::Counter, |event| {
             event.number(field::event::COUNTER_VALUE, rest)

@@ -3,7 +3,7 @@
 use crate::ring::{HEAD, Head, MAGIC, RECORD, Record, decode};
 use std::vec::Vec;
 
-/// What a ring told.
+/// An item of a ring's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// An event.
@@ -62,20 +62,20 @@ impl Timeline {
     }
 }
 
-/// Who reads one ring.
+/// Reader of one ring.
 #[derive(Clone, Debug)]
 pub struct Reader {
     at: u64,
     records: u64,
     next: u64,
     began: u64,
-    /// What it has read.
+    /// The records read so far.
     pub timeline: Timeline,
 }
 
 impl Reader {
-    /// For a ring at an address, of so many records. What lies there is somebody else's: a ring that says
-    /// otherwise is not read.
+    /// For a ring at an address, of so many records. The memory there is another party's: a ring that says otherwise is
+    /// not read.
     #[must_use]
     pub fn new(at: u64, records: u64) -> Self {
         Self { at, records, next: 0, began: 0, timeline: Timeline::default() }
