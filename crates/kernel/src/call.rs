@@ -8,7 +8,7 @@ use crate::{Cap, Core, Kernel, Machine, Ref, Reply, Slot, Thread, lookup};
 use bulkhead_kernel_abi::{Address, Code, Info, Kind, Op, Rights, Status};
 use bulkhead_sched::Time;
 
-/// What a call's registers say.
+/// Contents of a call's registers.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     op: u8,
@@ -19,7 +19,7 @@ struct Call {
 }
 
 impl Call {
-    /// Whether an answer lets go on who raised a fault.
+    /// Tells if an answer lets a thread that raised a fault go on.
     const fn goes_on(&self) -> bool {
         Info(self.info).label() == 0
     }
@@ -34,7 +34,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same but for the last thing to do, if there is one.
+    /// Makes the call but for the last step, and returns that, if there is one.
     #[inline(always)]
     pub fn called(&mut self) -> Option<Wake> {
         let thread = self.core.current;
@@ -65,7 +65,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same without the short ways, which must not make a difference.
+    /// Makes the call without the short ways, which must not make a difference.
     #[cfg(any(test, feature = "host"))]
     pub fn call_slowly(&mut self) {
         self.slow_call(self.core.current);

@@ -43,7 +43,7 @@ impl<M: Machine> Kernel<'_, M> {
         Progress::Again
     }
 
-    /// What the end of a capability means for its object. False: it is not over yet.
+    /// Ends a capability's use of its object. False: it is not over yet.
     fn end(&mut self, slot: Ref<Slot>) -> bool {
         let Slot { cap, place, .. } = *self.machine.get(slot);
         if let Some(place) = Place::new(place) {
@@ -229,7 +229,7 @@ pub(crate) fn slot_of(thread: Ref<Thread>, place: Place) -> Ref<Slot> {
     Ref::<Slot>::new(first).nth(place as u32 - 1)
 }
 
-/// The thread whose slot for something this is.
+/// The thread that has this slot for an object of its own.
 fn thread_of(slot: Ref<Slot>, place: Place) -> Ref<Thread> {
     let slots = core::mem::offset_of!(Thread, slots) as u32;
     Ref::new(slot.at().wrapping_sub((place as u32 - 1) * size_of::<Slot>() as u32 + slots))

@@ -14,7 +14,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same without the short way, which must not make a difference.
+    /// Handles the interrupt without the short way, which must not make a difference.
     #[cfg(any(test, feature = "host"))]
     pub fn interrupt_slowly(&mut self, at: Ref<Interrupt>) {
         if let Some(Wake { at, bits }) = self.interrupted(at) {
@@ -32,7 +32,7 @@ impl<M: Machine> Kernel<'_, M> {
         if state == 0 {
             interrupt.state = Interrupt::CAME;
         } else if state == Interrupt::CAME {
-            // Its thread is not done with the last one, or out of budget: a device can't take more of the core's
+            // Its thread is not done with the last one, or out of budget. So a device can't take more of the core's
             // time than two entries into the kernel for each acknowledgement.
             interrupt.state = Interrupt::MASKED;
             self.machine.play(mask);

@@ -1,10 +1,10 @@
-//! Slots of channels that are made at run time (`docs/connecting.md`), in the hands of programs. The monitor says who
-//! has what; the kernel asks it in a program's name, and shows the program what the sandbox has: so one that touches
-//! what is closed raises an exception of its own, where a denied access would end the sandbox.
+//! Slots of channels that are made at run time (`docs/connecting.md`), in the hands of programs. The monitor knows each
+//! sandbox's slots. The kernel asks it in a program's name, and shows the program the open ones. So a program that
+//! touches a closed slot raises an exception of its own, where a denied access would end the sandbox.
 //!
 //! It keeps true: what a program sees, the sandbox has. A slot is shown after the monitor's `OK`, and taken out of the
-//! program's memory before the monitor is asked to close it. What the other end takes away meanwhile stays: pages in
-//! place of it lie there until this end closes. A slot is closed with the thread that opened it, and with the
+//! program's memory before the monitor is asked to close it. A slot that the other end takes away meanwhile stays:
+//! pages in place of it lie there until this end closes. A slot is closed with the thread that opened it, and with the
 //! capability.
 
 use crate::invoke::{Outcome, below, no_call};
@@ -92,7 +92,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.get(thread).flags & Thread::FAULTS != 0 && self.part_once(thread)
     }
 
-    /// The same of who waits for an answer, which is not given or lets it not go on.
+    /// Does so for a thread that waits for an answer, if that is not given or does not let it go on.
     pub(crate) fn part_caller(&mut self, reply: Ref<Reply>) -> bool {
         let caller = reply.some().map_or(Ref::NONE, |reply| self.machine.get(reply).caller);
         caller.some().is_some_and(|caller| self.part_faulted(caller))
@@ -124,9 +124,8 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// Makes a link's object behind those that there are, which no call can: `to` is the set of sandboxes to whom the
-    /// slot may be offered, `table` the one that maps its memory, `space` the slot with the space in which it is to be
-    /// seen.
+    /// Makes a link's object behind the present ones, which no call can. `to` is the set of sandboxes that the slot may
+    /// be offered to, `table` maps its memory, and `space` is the slot with the space in which it is seen.
     pub fn make_link(
         &mut self,
         at: u32,

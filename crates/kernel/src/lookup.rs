@@ -50,7 +50,7 @@ impl Root {
         (index != 0 && index < self.slots).then(|| self.first.nth(index))
     }
 
-    /// What a capability of a node reaches.
+    /// The node that a capability reaches.
     pub fn node(cap: &Cap) -> Option<Self> {
         let usable = cap.is(Kind::Node) && cap.flags & Cap::DYING == 0;
         usable.then(|| Self { first: cap.at(), slots: 1 << cap.bits })
@@ -95,7 +95,7 @@ impl Root {
     }
 }
 
-/// Whether a capability has rights.
+/// Checks if a capability has rights.
 ///
 /// # Errors
 /// [`Code::NoRight`].

@@ -1,4 +1,4 @@
-//! What lies in memory: the kernel's objects. All plain data.
+//! The kernel's objects, as they lie in memory. All plain data.
 
 use crate::{Object, PageTable, Ref, Registers, Slot, Vectors};
 use bulkhead_kernel_abi::{Buffer, Kind};
@@ -39,7 +39,7 @@ lies_in! {
     u64: false;
 }
 
-/// What a thread does.
+/// A thread's activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -101,11 +101,11 @@ pub struct Thread {
     pub home: Ref<Context>,
     /// Its number in the manifest, for messages to people.
     pub number: u32,
-    /// What it was told to use: [`crate::Place`] 1 to 5.
+    /// The capabilities that it was given to use: [`crate::Place`] 1 to 5.
     pub slots: [Slot; 5],
-    /// What the kernel tells of it while [`Thread::FAULTS`]: the message's info and words.
+    /// The kernel's message about it while [`Thread::FAULTS`]: info and words.
     pub fault: [u64; 5],
-    /// Of the last one of its priority where it waits: the last one of the next higher priority.
+    /// In the last thread of its priority in a queue: the last one of the next higher priority.
     pub higher: Ref<Thread>,
     /// And of the next lower one.
     pub lower: Ref<Thread>,
@@ -116,11 +116,11 @@ pub struct Thread {
 impl Thread {
     /// It uses vector registers; they lie behind it.
     pub const VECTORS: u8 = 1 << 0;
-    /// What it sends wants an answer.
+    /// Its message wants an answer.
     pub const CALLS: u8 = 1 << 1;
     /// It may send a capability along.
     pub const GRANTS: u8 = 1 << 2;
-    /// What it sends is a fault that the kernel tells of.
+    /// Its message is a fault that the kernel tells of.
     pub const FAULTS: u8 = 1 << 3;
     /// It may run on a context that goes through as many calls as it may: its calls take the general way.
     pub const DEEP: u8 = 1 << 4;
@@ -181,24 +181,25 @@ pub struct Notification {
     pub reserved: [u32; 2],
 }
 
-/// Who waits for an answer, and whose time is used meanwhile. Those that one context has
-/// come through form a stack.
+/// The caller that waits for an answer, and the context that is used meanwhile. Those that one context has come through
+/// form a stack.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Reply {
-    /// Who waits.
+    /// The thread that waits.
     pub caller: Ref<Thread>,
     /// The one below it in the stack: who called the caller.
     pub below: Ref<Reply>,
     /// The one above it.
     pub above: Ref<Reply>,
-    /// Of the topmost one: the context.
+    /// In the topmost one: the context.
     pub context: Ref<Context>,
     /// The thread that waits for a caller with it.
     pub receiver: Ref<Thread>,
     /// How many were below it when it came into the stack.
     pub depth: u32,
-    /// Of a call that has a limit: [`Reply::LIMITED`], and what of its context's budget is held back meanwhile, ns.
+    /// In a call that has a limit: [`Reply::LIMITED`], and the part of its context's budget that is held back
+    /// meanwhile, ns.
     pub held: u64,
 }
 
@@ -215,7 +216,7 @@ impl Reply {
 pub struct Context {
     /// The scheduler's part.
     pub time: bulkhead_sched::Context,
-    /// Who runs on it.
+    /// The thread that runs on it.
     pub thread: Ref<Thread>,
     /// The thread that it was given to.
     pub home: Ref<Thread>,
@@ -223,11 +224,11 @@ pub struct Context {
     pub notification: Ref<Notification>,
     /// The topmost reply object that it came through.
     pub reply: Ref<Reply>,
-    /// What a timeout message says.
+    /// Word for timeout messages.
     pub badge: u64,
     /// How many refills there is room for.
     pub refills: u32,
-    /// Whether it has a place among the scheduler's contexts.
+    /// True if it has a place among the scheduler's contexts.
     pub is_set: u32,
 }
 
@@ -235,7 +236,7 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Interrupt {
-    /// What it signals: [`crate::Place::Interrupt`].
+    /// Notification that it signals: [`crate::Place::Interrupt`].
     pub slot: Slot,
     /// The vector.
     pub vector: u32,
@@ -245,8 +246,8 @@ pub struct Interrupt {
     pub mask: u32,
     /// The one that lets it come again.
     pub unmask: u32,
-    /// Its state as long as it can come: 0, or, of a level-triggered line, [`Interrupt::CAME`]. What such a line
-    /// wants is there until its driver has dealt with it, so it is kept back from the first time on.
+    /// Its state as long as it can come: 0, or, of a level-triggered line, [`Interrupt::CAME`]. Such a line's request
+    /// stays until its driver has dealt with it, so it is kept back from the first time on.
     pub rests: u32,
     /// For whoever writes the next version.
     pub reserved: [u32; 3],
@@ -267,7 +268,7 @@ pub struct Link {
     pub slot: Slot,
     /// Its number.
     pub number: u32,
-    /// Sandboxes to whom it may be offered, as a set; none of one that another sandbox offers.
+    /// Sandboxes that it may be offered to, as a set; none if another sandbox offers it.
     pub to: u32,
     /// The table with its entries, where nobody else finds it.
     pub table: Ref<PageTable>,
@@ -275,7 +276,7 @@ pub struct Link {
     pub thread: Ref<Thread>,
     /// How often it was offered or accepted.
     pub uses: u64,
-    /// Whether the sandbox has it, as far as the kernel knows.
+    /// True if the sandbox has it, as far as the kernel knows.
     pub open: u32,
     /// For whoever writes the next version.
     pub reserved: u32,
@@ -293,7 +294,7 @@ pub const fn refills(bits: u8) -> u32 {
 /// The size of an object, as a power of two; `bits` is what the caller says for those that have a choice.
 ///
 /// # Errors
-/// What would be right, as least and greatest, where `bits` is not.
+/// The least and the greatest value that would be right, where `bits` is not.
 pub fn size(kind: Kind, bits: u8) -> Result<u8, [u8; 2]> {
     const {
         assert!(size_of::<Thread>() <= 1 << (THREAD_BITS - 1));

@@ -49,7 +49,7 @@ pub fn quit<M: Machine>(m: &mut M, queue: &mut Queue, thread: Ref<Thread>) {
     if !last_of_its_priority {
         return;
     }
-    // The one before it is of the same priority, or the last one of the next higher.
+    // The thread before it has its priority, or is the last one of the next higher.
     match before.some().filter(|before| *before != higher) {
         Some(same) => join(m, higher, same, lower),
         None => link(m, higher, lower),

@@ -1,4 +1,4 @@
-//! Who runs: what the kernel tells the scheduler, and what it makes of the answer.
+//! The running thread: the kernel's messages to the scheduler, and its use of the answers.
 
 use crate::core::{Store, context, id};
 use crate::{Context, Core, Event, Kernel, Machine, Ref, State, Thread};
@@ -64,8 +64,8 @@ impl<M: Machine> Kernel<'_, M> {
         self.rest(context, until);
     }
 
-    /// A thread stops that could not go on. What it runs on goes back where it came from at once: whoever
-    /// looks after the thread may come late, or never.
+    /// A thread stops that could not go on. The context that it runs on goes back at once where it came from: the
+    /// thread's handler may come late, or never.
     #[inline(never)]
     pub(crate) fn halt(&mut self, thread: Ref<Thread>) {
         self.stop(thread, State::Stopped, Time::MAX);
@@ -87,14 +87,14 @@ impl<M: Machine> Kernel<'_, M> {
         if runs { self.ready(to) } else { self.rest(context, Time::MAX) }
     }
 
-    /// Whether a thread runs on time that is not its own.
+    /// Tells if a thread runs on time that is not its own.
     pub(crate) fn is_borrowed(&self, thread: Ref<Thread>) -> bool {
         let context = self.machine.get(thread).context;
         !context.is_none() && self.machine.get(context).home != thread
     }
 
-    /// A thread that waits for messages keeps nobody else's time: what it runs on goes back to the
-    /// caller that it came from, who waits on for the answer, or to the notification.
+    /// A thread that waits for messages keeps no borrowed time. The context that it runs on goes back to the caller
+    /// that it came from, which waits on for the answer, or to the notification.
     #[inline(never)]
     pub(crate) fn give_back(&mut self, thread: Ref<Thread>) {
         if !self.is_borrowed(thread) {
@@ -108,7 +108,7 @@ impl<M: Machine> Kernel<'_, M> {
                 let free = home.some().filter(|home| self.machine.get(*home).context.is_none());
                 self.trace_return(thread, free.unwrap_or(Ref::NONE), context);
                 self.hand(context, free.unwrap_or(Ref::NONE));
-                // What came meanwhile may have had to wait for it.
+                // A signal that came meanwhile may have had to wait for it.
                 if let Some(notification) = notification.some() {
                     self.offer(notification);
                 }
@@ -116,7 +116,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The first threads begin. They were woken on the host, whose clock was another one.
+    /// The first threads begin. The host woke them by another clock.
     pub fn start(&mut self) {
         // Whoever was that on the host has not run here.
         self.core.current = Ref::NONE;
@@ -188,7 +188,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same without the short ways, which must not make a difference.
+    /// Handles the timer without the short ways, which must not make a difference.
     #[cfg(any(test, feature = "host"))]
     pub fn timer_slowly(&mut self) {
         self.timer_came();

@@ -71,7 +71,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Gives a context another account. Its thread waits until the same time as before.
+    /// Gives a context another account. Its thread waits until the time that it waited for before.
     fn reset(&mut self, at: Ref<Context>, account: &Account, background: bool) {
         let now = self.now();
         let time = self.machine.get(at).time;

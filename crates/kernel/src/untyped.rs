@@ -81,7 +81,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Status::new(Code::NoMemory, 1, total - u64::from(memory.used)));
         }
         self.machine.get_mut(slot).cap.data = memory.pack();
-        // What is made of memory zeroes it then.
+        // An object made of this memory zeroes it then.
         if kind != Kind::Untyped && !self.zeroed(slot, needed as u32) {
             return Err(crate::invoke::AGAIN);
         }

@@ -1,4 +1,4 @@
-//! Whose time is used in a chain of calls, and how it comes back: by the answers, and by whatever else can end one of
+//! The context that is used in a chain of calls, and its ways back: by the answers, and by all other ends of one of
 //! them.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Op, Policy, label};
@@ -28,7 +28,7 @@ fn a_chain_of_calls_unwinds() {
 #[test]
 fn the_end_of_each_object_of_a_chain_brings_the_time_back() {
     type End = fn(&Chain) -> Address;
-    // What ends, who has the time then, and in which state the client is.
+    // The object that ends, the thread that has the time then, and the client's state.
     let cases: [(&str, End, u8, State); 6] = [
         ("last server", |chain| chain.last.cap, 1, State::Calling),
         ("middle server", |chain| chain.middle.cap, 0, State::Calling),
@@ -208,7 +208,7 @@ fn revocation_of_a_reply_object_reaches_nobody_but_the_copies() {
     });
 }
 
-/// What a server is made of goes, and all of it: who called it is told, and has its time.
+/// The memory of a server goes, and all of it: its caller is told, and has its time.
 #[test]
 fn the_end_of_one_servers_memory_ends_its_part_of_the_chain() {
     both(|world| {
@@ -236,7 +236,7 @@ fn the_end_of_one_servers_memory_ends_its_part_of_the_chain() {
     });
 }
 
-/// Who can name nothing any more can't answer. It has its caller's time until somebody takes that away.
+/// A thread that can name nothing any more can't answer. It has its caller's time until somebody takes that away.
 #[test]
 fn a_server_without_its_root_node_answers_nobody() {
     for server in 0..2 {
@@ -266,7 +266,7 @@ fn a_server_without_its_root_node_answers_nobody() {
     }
 }
 
-/// What does not fit into registers is lost with the buffer, nothing else.
+/// Words that do not fit into registers are lost with the buffer, nothing else.
 #[test]
 fn a_server_without_its_buffer_answers_what_fits_into_registers() {
     both(|world| {

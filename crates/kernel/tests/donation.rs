@@ -1,4 +1,4 @@
-//! Whose time is used for a call, and how it comes back with the answer.
+//! The context that is used for a call, and its way back with the answer.
 
 use bulkhead_kernel_fake::both;
 use bulkhead_kernel_fake::kernel::abi::{Code, Kind, label};
@@ -128,7 +128,7 @@ fn a_server_that_receives_without_answering_has_no_time_but_its_client_has() {
         assert!(world.runs(server));
         world.reply(server, reply, 4, WORDS);
         assert_eq!(world.state(client), State::Running);
-        // With the same one: the client is told.
+        // With that reply object again: the client is told.
         world.recv(server, endpoint, other, NEVER);
         assert!(world.runs(second));
         assert_eq!(world.came(second).status.code(), Some(Code::Cancelled));

@@ -146,7 +146,7 @@ struct Lent {
     notification: Address,
     context: Address,
     worker: Thread,
-    /// It waits for the same, and is woken if there is time.
+    /// It waits at that notification, too, and is woken if there is time.
     second: Thread,
     server: Thread,
     endpoint: Address,
@@ -179,7 +179,7 @@ impl Lent {
         world.audit();
     }
 
-    /// With whom the notification's context is.
+    /// The thread that has the notification's context.
     fn holder(&self, world: &World) -> Option<Thread> {
         let context: &Context = world.machine.get(world.cap(self.context).at());
         [self.worker, self.second, self.server].into_iter().find(|t| t.at == context.thread)
@@ -195,7 +195,7 @@ fn what_a_notification_lent_comes_back_through_calls() {
         assert!(world.runs(lent.server));
         lent.answer(world);
         assert!(world.runs(lent.worker));
-        // What came meanwhile was for who waits there, as soon as there is time.
+        // The signal that came meanwhile was for the first thread that waits there, as soon as there is time.
         world.wait(lent.worker, lent.notification, NEVER);
         assert!(world.runs(lent.worker), "it is first");
         assert_eq!(world.came(lent.worker).badge, 1);
@@ -209,7 +209,8 @@ fn what_a_notification_lent_comes_back_through_calls() {
 #[test]
 fn the_end_of_each_object_brings_a_notifications_time_back() {
     type End = fn(&Lent) -> Address;
-    // What ends; who has the time then: the worker, the second one, the server, or nobody; and whether that one runs.
+    // The object that ends; the thread that has the time then (the worker, the second one, the server, or none); true
+    // if that one runs.
     let cases: [(&str, End, Option<usize>, bool); 6] = [
         ("the notification", |lent| lent.notification, Some(2), true),
         ("the context", |lent| lent.context, None, false),

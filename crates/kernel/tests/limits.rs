@@ -66,8 +66,8 @@ fn a_call_begins_only_with_time_for_all_of_it() {
     }
 }
 
-/// A server that goes on and on stops after as long as it may, also if it was preempted in between, and in a
-/// call of its own.
+/// A server that goes on and on stops after its longest time, also if it was preempted in between, and in a call of its
+/// own.
 #[test]
 fn a_call_that_takes_longer_ends() {
     for nested in [false, true] {
@@ -99,7 +99,7 @@ fn a_call_that_takes_longer_ends() {
             assert_eq!(world.state(last), State::Stopped);
             assert_eq!(world.state(client), State::Calling);
             world.audit();
-            // What is left of its budget is its own.
+            // The rest of its budget is its own.
             let sum: Time = list(world, client).iter().map(|(amount, _)| amount).sum();
             assert_eq!(sum, MS - if nested { 800 * US } else { 0 });
         });
@@ -131,7 +131,7 @@ fn a_handler_of_timeouts_is_told_of_a_call_that_takes_longer() {
     });
 }
 
-/// A full context has no budget that could end in a call; what it takes longer ends the same.
+/// A full context has no budget that could end in a call; a call that takes longer ends all the same way.
 #[test]
 fn a_full_context_has_a_limit_too() {
     both(|world| {
@@ -167,7 +167,7 @@ fn a_call_that_is_longer_than_a_budget_never_begins() {
     });
 }
 
-/// A use that begins costs something, and so does the way to the call: a budget that has no room for both is told so,
+/// A use that begins costs something, and so does the way to the call. A thread without budget for both is told so,
 /// instead of waiting for ever.
 #[test]
 fn a_budget_without_room_for_the_way_to_a_call_is_refused() {
@@ -198,7 +198,7 @@ fn a_budget_without_room_for_the_way_to_a_call_is_refused() {
     }
 }
 
-/// Who waits for a server, and has not enough left when it is free, does not keep it.
+/// A thread that waits for a server, and has not enough left when it is free, does not keep it.
 #[test]
 fn who_waits_for_a_server_asks_again_for_time() {
     both(|world| {

@@ -33,7 +33,7 @@ fn a_passive_server_is_never_left_without_time() {
     });
 }
 
-/// What came meanwhile is heard when there is time for it.
+/// A signal that came meanwhile is heard when there is time for it.
 #[test]
 fn an_answer_takes_the_time_away_in_which_a_signal_could_be_heard() {
     for lent in [false, true] {
