@@ -220,8 +220,7 @@ impl Machine for X86Machine {
             return;
         }
         // Before XSAVE and XRSTOR, which CR0.TS would make raise #NM, in the kernel.
-        // SAFETY: the vector registers are
-        // there, and hold the state of no thread yet, or of the one that is saved below.
+        // SAFETY: the vector registers are there, and hold the state of no thread yet, or of the one that is saved below.
         unsafe { asm!("clts", options(nostack, nomem, preserves_flags)) }
         if self.facts().vectors != 0 {
             let to = address(self.facts().vectors);

@@ -1,5 +1,5 @@
-//! Thread-local storage, found through the thread pointer (System V ABI for x86-64, section 3.4.6): the
-//! image builder puts a copy of the file's thread-local data beside each stack of the manifest.
+//! Thread-local storage, found through the thread pointer (System V ABI for x86-64, section 3.4.6). The image builder
+//! puts a copy of the file's thread-local data beside each stack of the manifest.
 //!
 //! Rust's `#[thread_local]` is not stable, so a variable is a symbol of its own in `.tbss`, and begins as zeros.
 

@@ -17,7 +17,7 @@ pub struct Maker {
 }
 
 impl Program {
-    /// Of its memory and its empty slots.
+    /// Makes objects from its memory in its empty slots.
     #[must_use]
     pub fn maker(self) -> Maker {
         let [next, end] = self.page().free;
@@ -112,8 +112,8 @@ impl Maker {
         Ok(thread)
     }
 
-    /// A page of zeroed memory. The tables that it takes, three at most for the first one, come out of the same memory.
-    /// No device reaches it in a sandbox: what one does is [`Program::memory_for_device`].
+    /// A page of zeroed memory. The tables that it takes, three at most for the first one, come out of this memory,
+    /// too. No device reaches it in a sandbox: what one does is [`Program::memory_for_device`].
     ///
     /// # Errors
     /// See above.

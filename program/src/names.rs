@@ -1,4 +1,4 @@
-//! What the manifest gave a program, by name.
+//! The manifest's grants to a program, by name.
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
@@ -20,7 +20,7 @@ pub struct Memory {
     pub start: *mut u8,
     /// Bytes.
     pub len: usize,
-    /// Whether it may be written.
+    /// True if it may be written.
     pub writable: bool,
 }
 
@@ -71,7 +71,7 @@ impl Program {
         pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// The same as a number.
+    /// Reads the argument as a number.
     #[must_use]
     pub fn number(self, name: &str) -> Option<u64> {
         self.arg(name)?.parse().ok()
@@ -186,7 +186,7 @@ impl Program {
         Memory { start: start as *mut u8, len: len as usize, writable: rights.has(Rights::WRITE) }
     }
 
-    /// The same, if the manifest gives it that.
+    /// Finds the memory, if the manifest gives the program that.
     #[must_use]
     pub fn find_memory(self, name: &str) -> Option<Memory> {
         let there = self.names().any(|entry| entry.len != 0 && is_named(entry, name));
@@ -202,9 +202,9 @@ impl Program {
                     NonNull::new(entry.memory as *mut u8)?,
                     Rights(entry.rights).has(Rights::WRITE),
                 );
-                // SAFETY: the program's page is the kernel's word that the sender's region and the receiver's behind it
-                // are mapped for as long as the program runs, and which of them may be written. Memory that is no
-                // channel of messages has no kind.
+                // SAFETY: the program's page is the kernel's word about two facts. The sender's region and the
+                // receiver's behind it stay mapped for as long as the program runs; and it says which of them may be
+                // written. Memory that is no channel of messages has no kind.
                 let pair = unsafe {
                     Pair::new(base, entry.len as usize, (entry.policy, entry.budget), sends)
                 };
@@ -226,7 +226,7 @@ impl Program {
         }
     }
 
-    /// Index of a sandbox to whom it may offer a slot of channels made at run time.
+    /// Index of a sandbox that it may offer a slot of channels made at run time.
     ///
     /// # Panics
     /// The manifest does not let it.
@@ -265,7 +265,7 @@ impl Program {
     }
 }
 
-/// Whether an entry has a name, without reading all of its own.
+/// Tells if an entry has a name, without reading all of its own.
 fn is_named(entry: &Name, name: &str) -> bool {
     let rest = entry.name.strip_prefix(name.as_bytes());
     rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == 0))

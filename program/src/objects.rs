@@ -109,7 +109,7 @@ impl Notification {
     /// Sets its bits.
     #[inline(always)]
     pub fn signal(self) {
-        // What can be wrong with it the manifest has settled.
+        // The manifest has settled all that can be wrong with it.
         let _ = send(Op::NbSend, 0, self.0, Message::default());
     }
 
@@ -157,7 +157,7 @@ impl Thread {
     /// Its instruction, stack, RAX and flags.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn registers(self) -> Result<[u64; 4], Error> {
         invoke(self.0, label::READ_REGISTERS, [0; 4])
     }
@@ -170,7 +170,7 @@ impl Thread {
         self.method(label::WRITE_REGISTERS, words)
     }
 
-    /// The same, and it runs from there on, if it has a context.
+    /// Writes the registers and lets the thread run from there on, if it has a context.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::OutOfRange`]; [`bulkhead_kernel_abi::Code::BadState`]: it has no address space.
@@ -195,10 +195,10 @@ impl Thread {
         self.method(label::BIND_NOTIFICATION, [address.into(), 0, 0, 0])
     }
 
-    /// Whether it uses vector registers (`SET_FPU`).
+    /// Tells if it uses vector registers (`SET_FPU`).
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn set_vectors(self, uses: bool) -> Result<(), Error> {
         self.method(label::SET_FPU, [uses.into(), 0, 0, 0])
     }
@@ -231,15 +231,15 @@ impl Thread {
     /// It stops.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn suspend(self) -> Result<(), Error> {
         self.method(label::SUSPEND, [0; 4])
     }
 }
 
 impl Context {
-    /// Gives it time, by the authority of the core's control: budget and period in nanoseconds (of a
-    /// PIBS context the first is its utilization in millionths).
+    /// Gives it time, by the authority of the core's control: budget and period in nanoseconds. For a PIBS context the
+    /// first is its utilization in millionths.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::OutOfRange`], [`bulkhead_kernel_abi::Code::NoCapability`].
@@ -270,10 +270,10 @@ impl Context {
         invoke(self.0, label::BIND, [thread.0.into(), 1, 0, 0]).map(drop)
     }
 
-    /// Takes it from whom it is bound to.
+    /// Takes it from the thread or notification that it is bound to.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn unbind(self) -> Result<(), Error> {
         invoke(self.0, label::UNBIND, [0; 4]).map(drop)
     }
@@ -281,7 +281,7 @@ impl Context {
     /// How long it ran since this was asked last, in nanoseconds.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn consumed(self) -> Result<u64, Error> {
         Ok(invoke(self.0, label::CONSUMED, [0; 4])?[0])
     }
@@ -307,7 +307,7 @@ impl Handler {
     /// The next interrupt may come.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn acknowledge(self) -> Result<(), Error> {
         invoke(self.0, label::ACKNOWLEDGE, [0; 4]).map(drop)
     }

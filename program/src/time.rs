@@ -9,7 +9,7 @@ use bulkhead_kernel_abi::Op;
 /// A deadline that never comes.
 pub const FOREVER: u64 = u64::MAX;
 
-/// What time it is.
+/// Reads the time.
 #[must_use]
 #[inline]
 pub fn now() -> u64 {

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and what was in caches.
 pub const SLEEP: u64 = 2_000;
 
-/// What a sender rings.
+/// The port that a sender rings.
 #[derive(Debug)]
 pub struct Port(u16);
 

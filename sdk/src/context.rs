@@ -1,4 +1,4 @@
-//! What a guest is told at its entry.
+//! The arguments of a guest's entry.
 
 use bulkhead_layout::info::Info;
 use core::str;

@@ -8,7 +8,7 @@ use crate::{Context, apic, cpu, interrupt, percpu, time};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// What another core runs: its context and its index. When it returns, the core sleeps.
+/// Entry of another core, with its context and its index. When it returns, the core sleeps.
 pub type Entry = fn(Context, usize);
 
 // Read by the start-up code by their 32-bit addresses.

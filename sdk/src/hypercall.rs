@@ -19,7 +19,7 @@ pub fn raw(number: u64, a: u64, b: u64, c: u64, d: u64) -> u64 {
     result
 }
 
-/// The same by [`call::CALL_PORT`]: number, RDI, RSI.
+/// Makes a hypercall by [`call::CALL_PORT`]: number, RDI, RSI.
 pub fn by_port(number: u64, a: u64, b: u64) -> u64 {
     let result;
     // SAFETY: as in `raw`.

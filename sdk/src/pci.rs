@@ -2,9 +2,8 @@
 //! else. Finding and setting up costs exits; what a driver then does with its
 //! registers, its memory and its interrupts costs none.
 //!
-//! A device's addresses are guest-physical ones, which are also this program's:
-//! it may read and write the sandbox's RAM and channels, with their rights, and
-//! nothing else. Registers above 4 GiB need [`crate::paging::map_everything`].
+//! A device's addresses are guest-physical ones, which are also this program's. It may read and write the sandbox's RAM
+//! and channels, with their rights, and nothing else. Registers above 4 GiB need [`crate::paging::map_everything`].
 
 use crate::interrupt::{self, Handler};
 use crate::{cpu, mmio};
@@ -34,7 +33,7 @@ pub const BUS_MASTER: u32 = 1 << 2;
 pub const MSI: u8 = 0x05;
 /// ID of the MSI-X capability.
 pub const MSIX: u8 = 0x11;
-/// What a read of something absent gives.
+/// Value of a read of an absent register.
 pub const ABSENT: u32 = u32::MAX;
 
 const ADDRESS_PORT: u16 = 0xCF8;
@@ -80,10 +79,10 @@ impl Function {
         unsafe { mmio::read32(self.page() + u64::from(offset & 0xFFC)) }
     }
 
-    /// Writes a 32-bit register. What the sandbox may not write is denied.
+    /// Writes a 32-bit register. A write that the sandbox may not make is denied.
     pub fn write(self, offset: u16, value: u32) {
-        // SAFETY: as above; DMA of a function that this lets go is confined to
-        // what its owner's drivers tell it.
+        // SAFETY: configuration space, which the first page tables map. A function that this lets go has its DMA
+        // confined to addresses that its owner's drivers name.
         unsafe { mmio::write32(self.page() + u64::from(offset & 0xFFC), value) }
     }
 
@@ -92,14 +91,14 @@ impl Function {
     #[must_use]
     pub fn read_by_ports(self, offset: u8) -> u32 {
         self.select(offset);
-        // SAFETY: configuration space, as above.
+        // SAFETY: the port is one of the two of configuration space, which the monitor mediates.
         unsafe { cpu::inl(DATA_PORT) }
     }
 
     /// As [`Self::write`], by ports.
     pub fn write_by_ports(self, offset: u8, value: u32) {
         self.select(offset);
-        // SAFETY: configuration space, as above.
+        // SAFETY: the port is one of the two of configuration space, which the monitor mediates.
         unsafe { cpu::outl(DATA_PORT, value) }
     }
 

@@ -1,5 +1,4 @@
-//! What each core has of its own: descriptor table, task state, stacks, and the
-//! state of fault capture. GS points to it.
+//! Data of each core: descriptor table, task state, stacks, and the state of fault capture. GS points to it.
 
 use crate::cpu;
 use bulkhead_layout::MAX_CORES;

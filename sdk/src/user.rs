@@ -28,9 +28,8 @@ pub fn hypercall(number: u64, argument: u64) -> Result<u64, Fault> {
     let cell = &raw mut result;
     // SAFETY: the own block's address.
     let stack = unsafe { (&raw const (*percpu::this()).stack) as u64 };
-    // SAFETY: IRETQ enters the three instructions above on this core's own
-    // tables; they write `result` and come back by an interrupt, which `catch`
-    // turns into a return. The stack is not touched at CPL 3.
+    // SAFETY: IRETQ enters the three instructions of `bulkhead_user_vmmcall` on this core's own tables. They write
+    // `result` and come back by an interrupt, which `catch` turns into a return. The stack is not touched at CPL 3.
     let outcome = unsafe {
         fault::catch(|| -> () {
             asm!(

@@ -7,7 +7,7 @@ use bulkhead_kernel::{Machine as _, Time};
 /// A client that called a passive server, which called another one, which runs now.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
-    /// On whose time all of it is, of priority 10.
+    /// The thread of priority 10 on whose context all of it runs.
     pub client: Thread,
     /// The first server, of priority 50.
     pub middle: Thread,
@@ -15,9 +15,9 @@ pub struct Chain {
     pub last: Thread,
     /// Through which the client and the one in the middle wait.
     pub replies: [Address; 2],
-    /// Of the two servers.
+    /// Endpoints of the two servers.
     pub endpoints: [Address; 2],
-    /// Of which each server is made, with its endpoint and reply object.
+    /// Memory that each server is made of, with its endpoint and reply object.
     pub memory: [Address; 2],
 }
 
@@ -73,7 +73,7 @@ impl Chain {
         world.audit();
     }
 
-    /// With whom the client's context is.
+    /// The thread that has the client's context.
     #[must_use]
     pub fn holder(&self, world: &World) -> Option<Thread> {
         let context = world.machine.get(self.client.at).home;

@@ -1,4 +1,4 @@
-//! What has to be true of address spaces: whatever a table says, a capability stands for.
+//! Statements about address spaces: for each entry of a table there is a capability.
 
 use crate::tree::{Held, must};
 use crate::{Machine, World};
@@ -7,7 +7,7 @@ use bulkhead_kernel::abi::{Kind, Rights, at};
 use bulkhead_kernel::{Cap, Link, Machine as _, Mapping, PageTable, Ref, Thread};
 use std::collections::{HashMap, HashSet};
 
-/// Who maps what: kind, space and address of it, and physical address.
+/// Capabilities to map: by kind, space, address there, and physical address.
 type Claims = HashMap<(Kind, u32, u64, u64), Vec<Cap>>;
 
 fn claims(m: &Machine, held: &[Held]) -> Claims {
@@ -125,7 +125,7 @@ pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
     Ok(())
 }
 
-/// What the space in use maps.
+/// Lists the mappings of the space in use.
 pub fn mapped(world: &World) -> HashMap<u64, Entry> {
     let m = &world.machine;
     let root = (m.space - m.physical(0)) as u32;

@@ -10,7 +10,7 @@ use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time, USER_END};
 use bulkhead_random::SplitMix64;
 use std::collections::{BTreeMap, HashMap};
 
-/// Who thinks up numbers: one below an end.
+/// A source of numbers below an end.
 pub trait Source {
     /// A number below `end`; 0 for 0.
     fn below(&mut self, end: u64) -> u64;
@@ -22,12 +22,12 @@ impl Source for SplitMix64 {
     }
 }
 
-/// What calls came to.
+/// Results of calls.
 #[derive(Clone, Debug, Default)]
 pub struct Came {
     /// Calls that were made.
     pub calls: u64,
-    /// Of them, those that were accepted.
+    /// Calls that were accepted.
     pub accepted: u64,
     /// How often each error came back, by code.
     pub errors: HashMap<Option<Code>, u64>,
@@ -60,7 +60,7 @@ impl Came {
 pub struct Chaos<S> {
     /// The system.
     pub world: World,
-    /// What came of it.
+    /// Results so far.
     pub came: Came,
     ghost: Ghost,
     source: S,
@@ -343,10 +343,10 @@ impl<S: Source> Chaos<S> {
         (op | reply, first | second, info, words)
     }
 
-    /// What happens next: a call, or something that the machine does.
+    /// Makes the next call, or an event of the machine.
     ///
     /// # Errors
-    /// What is not as it has to be.
+    /// The statement that does not hold.
     pub fn step(&mut self, audit: bool) -> Result<(), String> {
         let entered = self.world.machine.entered;
         let mapped = audit.then(|| self.world.mapped());
@@ -411,7 +411,7 @@ impl<S: Source> Chaos<S> {
             self.the_other_way(before, other).map_err(|why| self.said(&why))?;
         }
         self.came.calls += 1;
-        // Who came back at once can have been refused.
+        // A thread that came back at once can have been refused.
         let code = match self.world.runs(thread) {
             true => self.world.came(thread).status.code(),
             false => Some(Code::Ok),
@@ -434,7 +434,7 @@ impl<S: Source> Chaos<S> {
         lives.then(|| self.world.machine.get(thread).registers.ip::<Odd>())
     }
 
-    /// What goes along with a thread's messages, and where what comes is to go.
+    /// Names the capability that goes along with a thread's messages, and the slot for one that comes.
     fn name_capabilities(&mut self, thread: Ref<bulkhead_kernel::Thread>) {
         let Some(buffer) = self.world.machine.get(thread).buffer.some() else { return };
         let (cap, receive) = (self.address(), self.address_of(Kind::Null));
@@ -455,12 +455,12 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Short ways and long ones come to the same.
+    /// Checks that short ways and long ones lead to one result.
     fn the_other_way(&self, mut other: World, call: impl FnOnce(&mut World)) -> Result<(), String> {
         other.fast = !other.fast;
         call(&mut other);
         let mut this = self.world.clone();
-        // What was left for later, such as what time was used, is not in question.
+        // Work left for later, such as the charge for used time, is not compared.
         this.settle();
         other.settle();
         if this.machine.played != other.machine.played {
@@ -491,7 +491,7 @@ impl<S: Source> Chaos<S> {
         Err(format!("refused with {status:#x}, and {at:#x} changed, in {kind:?}"))
     }
 
-    /// What the processor remembers of the space in use is what its tables say.
+    /// Checks that the processor remembers only the tables' entries of the space in use.
     fn forgotten(&self, before: &HashMap<u64, Entry>, entered: u64) -> Result<(), String> {
         let machine = &self.world.machine;
         if machine.entered != entered {
@@ -541,7 +541,7 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Nobody runs: time passes, or somebody outside helps.
+    /// No thread runs: time passes, or an outside event helps.
     fn revive(&mut self) {
         self.note("nobody runs".into());
         if self.world.machine.timer < Time::MAX {
@@ -573,12 +573,12 @@ impl<S: Source> Chaos<S> {
         self.log.push(what);
     }
 
-    /// Who thinks up numbers.
+    /// The source of numbers.
     pub const fn source(&self) -> &S {
         &self.source
     }
 
-    /// What happened last.
+    /// The last calls and events.
     pub fn log(&self) -> &[String] {
         &self.log
     }
@@ -595,7 +595,7 @@ impl<S> Drop for Chaos<S> {
 /// Lets systems run for some calls each, checking everything after every `audit`th.
 ///
 /// # Errors
-/// What is not as it has to be.
+/// The statement that does not hold.
 pub fn run(source: impl Source, fast: bool, calls: u64, audit: u64) -> Result<Came, String> {
     let mut chaos = Chaos::new(source, fast);
     for n in 0..calls {

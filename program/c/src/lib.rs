@@ -72,7 +72,7 @@ pub extern "C" fn vcpu_destroy(id: c_int, force: c_int) -> c_int {
         Ok(None) => 0,
         Ok(Some(own)) => {
             let _ = Kernel.invoke(own.context, label::UNBIND, [0; 4]);
-            // Who gives it time again gives it to nobody.
+            // A thread that is given time again does nothing with it.
             loop {
                 let _ = Kernel.invoke(own.thread, label::SUSPEND, [0; 4]);
             }

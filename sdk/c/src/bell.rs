@@ -12,7 +12,7 @@ use bulkhead_channel_memory::typed::{Doorbell, Pair};
 /// Nanoseconds that a sleep and its end take, more or less: an interrupt, and what was in caches.
 const SLEEP: u64 = 2_000;
 
-/// What a sender rings.
+/// The port that a sender rings.
 #[derive(Debug)]
 pub struct Port(machine::Port);
 
@@ -40,7 +40,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// For a channel's interrupt, whose handler is set.
+    /// Makes one for a channel's interrupt, if that has a handler.
     pub(crate) fn new(doorbell: Doorbell) -> Option<Self> {
         let vector = u8::try_from(doorbell.at).ok()?;
         machine::answer(vector);
@@ -57,7 +57,7 @@ impl Bed {
         machine::rung(self.vector)
     }
 
-    /// Whether this core can sleep there.
+    /// Tells if this core can sleep there.
     pub(crate) fn is_here() -> bool {
         machine::is_first_core()
     }

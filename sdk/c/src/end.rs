@@ -17,7 +17,7 @@ type Memory = Mapping<'static>;
 pub struct Limit(Option<u64>);
 
 impl Limit {
-    /// None: for ever.
+    /// No limit: for ever.
     pub const NONE: Self = Self(None);
 
     /// Milliseconds from now, as C has them: 0 doesn't wait, below 0 is for ever.
@@ -79,7 +79,7 @@ impl Sender {
     fn try_send(&mut self, message: &[u8]) -> Result<(), Stop> {
         let whole = message.len() == self.longest;
         let sent = match &mut self.end {
-            // What stood there before would follow a shorter one.
+            // A shorter message would be followed by the rest of an older one.
             Out::Queue(_) | Out::Mailbox(_) if !whole => Err(Stop::Size),
             end => end.send(message),
         };
@@ -92,7 +92,7 @@ impl Sender {
     /// Goes on with the agreement; whether there is a session. A mailbox needs none.
     ///
     /// # Errors
-    /// What keeps it from one, or news of the receiver.
+    /// The reason why there is no session, or news of the receiver.
     pub fn attend(&mut self) -> Result<(), Stop> {
         let attended = self.end.attend();
         match &mut self.bell {
@@ -191,7 +191,7 @@ impl Receiver {
         found
     }
 
-    /// Asks to be woken, and looks once more. Whether the caller may sleep; otherwise there is something to be
+    /// Asks to be woken, and looks once more. Tells if the caller may sleep; otherwise there is something to be
     /// received. The next call that receives asks no longer.
     ///
     /// # Errors

@@ -1,6 +1,5 @@
-//! Ends of channels for bare guests in C: `sdk/include/bulkhead-channel.h` declares them. A thin shell around [`end`]:
-//! what C hands over becomes slices and references here, and news become numbers below 0, the same as in a Linux
-//! (`linux/support/c`).
+//! Ends of channels for bare guests in C: `sdk/include/bulkhead-channel.h` declares them. A thin shell around [`end`].
+//! C's arguments become slices and references here, and news become numbers below 0, as in a Linux (`linux/support/c`).
 //!
 //! An end lies in memory of the caller's, since a bare guest has no allocator. It begins with a mark made of its
 //! address: so what was never opened, or was copied elsewhere, is refused instead of used.
@@ -23,7 +22,7 @@ pub use bulkhead_channel_memory::number::*;
 
 /// Bytes of an end in C's memory.
 pub const SENDER_BYTES: usize = 384;
-/// The same, of one that receives.
+/// Bytes of a receiver in C's memory.
 pub const RECEIVER_BYTES: usize = 384;
 
 const _: () = assert!(size_of::<Handle<Sender>>() <= SENDER_BYTES);
@@ -35,7 +34,7 @@ fn done(result: Result<(), Stop>) -> c_int {
     result.map_or_else(number::of, |()| 0)
 }
 
-/// What a guest is told at its entry: `struct bulkhead_context`.
+/// Arguments of a guest's entry: `struct bulkhead_context`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Context {
@@ -53,12 +52,12 @@ pub struct Handle<T> {
     end: MaybeUninit<Option<T>>,
 }
 
-/// What an end that was opened at this address begins with.
+/// The first word of an end that was opened at this address.
 fn mark<T>(at: *const Handle<T>) -> u64 {
     u64::from_le_bytes(*b"BHCH end") ^ at.addr() as u64
 }
 
-/// Whether an end fits there.
+/// Checks that an end fits there.
 fn there<T>(at: *const Handle<T>) -> Result<(), c_int> {
     if at.is_null() || !at.is_aligned() { Err(ARGUMENT) } else { Ok(()) }
 }
@@ -99,7 +98,7 @@ unsafe fn give<T>(out: *mut Handle<T>, open: impl FnOnce() -> Result<T, c_int>) 
     match open() {
         Ok(end) => {
             let handle = Handle { mark: mark(out), end: MaybeUninit::new(Some(end)) };
-            // SAFETY: as above.
+            // SAFETY: `there` has checked the address, and the caller vouches for the memory.
             unsafe { out.write(handle) };
             0
         }
@@ -135,7 +134,7 @@ unsafe fn pair(context: Context, name: *const c_char, nth: u32) -> Result<Pair<'
     let base = NonNull::new(w.gpa as *mut u8).ok_or(OPEN)?;
     let kind = u8::try_from(w.messages).map_err(|_| MISFIT)?;
     // SAFETY: the information page is the monitor's word that the sender's region and the receiver's behind it are
-    // mapped for as long as the sandbox runs, and that `writable` says which one may be written.
+    // mapped for as long as the sandbox runs. It also says by `writable` which one may be written.
     let pair = unsafe { Pair::new(base, w.size as usize, (kind, w.message), w.writable != 0) };
     Ok(pair.ok_or(MISFIT)?.with(Doorbell::told(bell, 0)))
 }
@@ -143,8 +142,8 @@ unsafe fn pair(context: Context, name: *const c_char, nth: u32) -> Result<Pair<'
 /// Opens the sending end of a channel; of several receivers the `nth`, from 0.
 ///
 /// # Safety
-/// `context` is the one that the guest was given, `name` null or a string of C's, `out` null or memory of an end that
-/// nobody else uses meanwhile.
+/// `context` is the guest's own, `name` null or a string of C's. `out` is null, or memory of an end that no other code
+/// uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_sender_open(
     context: Context,
@@ -269,7 +268,7 @@ pub unsafe extern "C" fn bulkhead_receive(
     if len < longest {
         return SIZE.into();
     }
-    // SAFETY: the caller's. What C has not written there yet is not looked at: ends only write to it.
+    // SAFETY: the caller's. Bytes that C has not written there yet are not looked at: ends only write to them.
     let buffer = unsafe { core::slice::from_raw_parts_mut(buffer.cast(), longest) };
     match receiver.receive(buffer, Limit::of(millis)) {
         // A ring has less than 2^32 bytes.
@@ -288,8 +287,8 @@ pub unsafe extern "C" fn bulkhead_receiver_longest(receiver: *const Handle<Recei
     unsafe { end(receiver.cast_mut()) }.map_or(0, |receiver| receiver.longest())
 }
 
-/// Asks to be woken, and looks once more: 1 if the caller may sleep, 0 if there is something to be received, [`WAIT`]
-/// where it is not woken.
+/// Asks to be woken, and looks once more. 1: the caller may sleep; 0: there is something to be received; [`WAIT`]: it
+/// is not woken there.
 ///
 /// # Safety
 /// As for [`bulkhead_receive`].

@@ -1,4 +1,4 @@
-//! What the C runtime does for this library (`sdk/c/bell.h`). Tests on the host have a stand-in.
+//! The C runtime's services for this library (`sdk/c/bell.h`). Tests on the host have a stand-in.
 
 pub use way::*;
 
@@ -33,7 +33,7 @@ mod way {
         bulkhead_exit(101)
     }
 
-    /// Whether this is the core that interrupts go to.
+    /// Tells if this is the core that interrupts go to.
     pub fn is_first_core() -> bool {
         bulkhead_bell_here()
     }
@@ -76,7 +76,7 @@ mod way {
 }
 
 #[cfg(not(target_os = "none"))]
-#[allow(missing_docs)] // As above.
+#[allow(missing_docs)] // The module for a guest documents them.
 mod way {
     use bulkhead_channel_memory::typed::Doorbell;
     use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
