@@ -1,6 +1,6 @@
-//! Shared by all bare guests: link them with the SDK's script, at a fixed
-//! address. A build script, not `.cargo/config.toml`, because its arguments
-//! reach guests only: boot code and monitors are built for the same target.
+//! Shared by all bare guests: link them with the SDK's script, at a fixed address. This is a build script, not
+//! `.cargo/config.toml`, because its arguments reach guests only. Boot code and monitors are built for that target,
+//! too.
 
 fn main() {
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("none") {

@@ -38,7 +38,7 @@ impl Arena {
 
     /// Writes a word.
     pub fn set(at: usize, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: a word of the arena; volatile, as a device writes it, too.
         unsafe { Self::word(at).write_volatile(value) }
     }
 
@@ -66,7 +66,7 @@ impl Arena {
 /// A read or a write of a page.
 #[derive(Clone, Copy)]
 pub struct Request {
-    /// Of the disk; else it is read.
+    /// True if it is written to the disk; else it is read.
     pub write: bool,
     /// Page of data in the arena.
     pub page: usize,

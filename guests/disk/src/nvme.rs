@@ -64,7 +64,7 @@ impl Command {
     }
 }
 
-/// A submission queue and its completion queue, both with the same number.
+/// A submission queue and its completion queue, both with one number.
 struct Queue {
     number: usize,
     tail: u16,
@@ -226,7 +226,7 @@ impl Controller {
     }
 
     fn read64(&self, register: u64) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: its registers, mapped; reads have no effects.
         unsafe { mmio::read64(self.registers + register) }
     }
 
@@ -236,7 +236,7 @@ impl Controller {
     }
 
     fn write64(&self, register: u64, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: its registers; they point to the arena only.
         unsafe { mmio::write64(self.registers + register, value) }
     }
 }

@@ -1,5 +1,5 @@
-//! As much of a virtio block device as it takes to read and write (virtio 1.2, 4.1 and
-//! 5.2): one split queue with its MSI-X vector.
+//! The part of a virtio block device's driver that reads and writes (virtio 1.2, 4.1 and 5.2): one split queue with its
+//! MSI-X vector.
 
 use crate::arena::{Arena, PAGE, PATIENCE, Request, VECTORS, Wrong};
 use bulkhead_sdk::{apic, interrupt, pci, time};
@@ -85,7 +85,7 @@ fn get_half(page: usize, index: usize) -> u16 {
     (Arena::get(at) >> shift) as u16
 }
 
-/// Of a part that the device only reads.
+/// Writes a field of a part that the device only reads.
 fn set_half(page: usize, index: usize, value: u16) {
     let (at, shift) = half(page, index);
     Arena::set(at, Arena::get(at) & !(0xFFFF << shift) | u64::from(value) << shift);

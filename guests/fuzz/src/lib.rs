@@ -1,9 +1,9 @@
-//! What the guest that makes random exits and its test driver agree on, and how its operations are made. The guest
-//! makes and executes them by itself, at the machine's full speed; the driver watches, and takes no part in a single
-//! one.
+//! The interface between the guest that makes random exits and its test driver, and the making of its operations. The
+//! guest makes and executes them by itself, at the machine's full speed; the driver watches, and takes no part in a
+//! single one.
 //!
-//! The guest's own RAM is cleared by a restart. What has to outlive that lies in its *book*, a channel that it alone
-//! writes: what it does next depends on the seed and on the book.
+//! The guest's own RAM is cleared by a restart. Data that has to outlive that lies in its *book*, a channel that it
+//! alone writes. Its next operation depends on the seed and on the book.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod code;

@@ -1,5 +1,5 @@
-//! Makes random exits, on some or all cores of its sandbox ([`fuzz_guest`]). What an operation raises is caught; what
-//! it breaks, a restart mends, and the life that follows goes on where the book says.
+//! Makes random exits, on some or all cores of its sandbox ([`fuzz_guest`]). It catches the exceptions of an operation.
+//! A restart mends the damage, and the next life goes on where the book says.
 //!
 //! Arguments: `seed=N`; `functions=A,B,…`, bus, device and function of what to configure, in hexadecimal. With
 //! `keep=A,B` it starts and restarts those sandboxes, by index, until the driver ends it; with `foreign=ID` it tries
@@ -75,7 +75,7 @@ fn guest(context: Context) -> u32 {
             interrupt::set(vector, ignore);
         }
     }
-    // An NMI, and interrupts whose vectors look like exceptions without an error code.
+    // An NMI, and interrupts with vectors that look like exceptions without an error code.
     [2, 18, 20, 22, 23, 24, 25, 26, 27, 28, 31].iter().for_each(|v| interrupt::set(*v, ignore));
     landing_places();
     stage();
@@ -113,7 +113,7 @@ fn wait_for_audit(life: u64) {
     }
 }
 
-/// What there is to aim at. Finding it takes some exits, too.
+/// Finds its targets. Finding it takes some exits, too.
 fn aims(context: Context) -> Aims {
     let info = context.info();
     let mut aims = Aims { sandboxes: info.sandboxes, ..Aims::default() };
@@ -197,7 +197,7 @@ fn lesson(context: Context, random: &mut Random) {
     const { assert!(HEAD == 32) };
 }
 
-/// What other cores run.
+/// The work of the other cores.
 fn work(context: Context, core: usize) {
     go(context, core, u64::MAX);
 }
@@ -239,7 +239,7 @@ fn mend() {
     }
 }
 
-/// What the first core has heard of another one: its operations, and when they last were more.
+/// The first core's knowledge of another core: its operations, and when they last were more.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     done: u64,
@@ -324,7 +324,8 @@ fn run(op: &Op) {
         unsafe { fault::catch(|| if op.how & USER != 0 { as_user(op) } else { as_kernel(op) }) };
     interrupt::disable();
     if op.how & OPEN != 0 {
-        // SAFETY: as above; vectors that look like exceptions are caught. What they leave in service is ended.
+        // SAFETY: vectors that look like exceptions are caught, and a restart undoes all other effects. The interrupts
+        // that they leave in service are ended.
         unsafe {
             let _ = fault::catch(|| asm!("sti", "nop", "nop", "cli"));
             interrupt::disable();

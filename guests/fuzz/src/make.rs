@@ -24,7 +24,7 @@ const PAGE: u64 = 4096;
 const TIMER_COUNT: u64 = 1 << 22;
 /// Counters of the PIT: the first one raises interrupts, with a period of a microsecond if it is told to.
 const COUNTERS: [u16; 2] = [0x40, 0x42];
-/// Of so many operations that would end their sandbox one is made: a life's end is chosen by [`Maker::last`].
+/// One operation in so many that would end their sandbox is made: [`Maker::last`] chooses a life's end.
 const RARE: usize = 200;
 /// Turns in which [`Maker::last`] takes each kind of way to end a life; the last turn is for those that share one.
 pub const WAYS: u64 = 8;
@@ -54,7 +54,7 @@ impl List {
     }
 }
 
-/// What a sandbox can aim at.
+/// Targets of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Aims {
     /// x2APIC IDs of the own cores, the first one's first.
@@ -173,7 +173,7 @@ impl Maker {
     }
 
     fn msr(&mut self, op: &mut Op) {
-        // What the rest of the program lives by is left alone, see `tame`.
+        // It leaves out registers that the rest of the program needs, see `tame`.
         const KNOWN: [u32; 28] = [
             0x1B,
             0x832,
@@ -512,8 +512,8 @@ impl Maker {
         Some(placed(op))
     }
 
-    /// An operation that ends the sandbox, or, rarely, has it hang. Exits and denials that come by nothing else
-    /// have a turn each among [`WAYS`], so that none of them is left to chance in a run of few lives.
+    /// An operation that ends the sandbox, or, rarely, has it hang. Exits and denials that come by nothing else have a
+    /// turn each among [`WAYS`]. So none of them is left to chance in a run of few lives.
     pub fn last(&mut self, turn: u64) -> Op {
         let mut op = Op::default();
         match turn % WAYS {
@@ -573,9 +573,9 @@ fn placed(mut op: Op) -> Op {
     op
 }
 
-/// What may be written to a register, if anything: FS and GS bases, SYSCALL and page attributes are what this program
-/// lives by. An interrupt must not have the vector of an exception with an error code, which would not be there, and
-/// no core must start where this program starts its own.
+/// Returns the value that may be written to a register, if any. This program needs FS and GS bases, SYSCALL and page
+/// attributes. An interrupt must not have the vector of an exception with an error code, which would be missing. No
+/// core must start where this program starts its own.
 fn survivable(register: u32, value: u64) -> Option<u64> {
     const START: u64 = 8;
     match register {
@@ -589,7 +589,7 @@ fn survivable(register: u32, value: u64) -> Option<u64> {
     }
 }
 
-/// Whether an operation is likely to end its sandbox.
+/// Tells if an operation is likely to end its sandbox.
 fn ends(op: &Op) -> bool {
     let [rax, rcx, rdx] = [RAX, RCX, RDX].map(|n| op.registers[n]);
     let snippet = op.snippet();

@@ -46,7 +46,7 @@ fn provoke(aim: &Aim) {
         cpu::outb(port + 1, 2);
     }
     time::sleep(1_000_000);
-    // SAFETY: as above.
+    // SAFETY: the sandbox's own port, as its argument says.
     unsafe { cpu::outb(port + 1, 0) };
 }
 

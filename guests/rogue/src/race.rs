@@ -1,7 +1,6 @@
-//! Attacks on the monitor's decoder from two cores: while one traps, the other one
-//! changes the instruction, or an entry of the page tables that both use, all the time.
-//! What comes must be what one of the two would have done. For a sandbox with two cores,
-//! `edu`, and the right to execute all of its memory.
+//! Attacks on the monitor's decoder from two cores. While one core traps, the other one changes the instruction, or an
+//! entry of the page tables that both use, all the time. The result must be that of one of the two. For a sandbox with
+//! two cores, `edu`, and the right to execute all of its memory.
 
 use crate::aim::{Aim, Place};
 use crate::config::{FOREIGN, MSI, ecam};
@@ -48,7 +47,7 @@ fn page(n: usize) -> *mut u64 {
     unsafe { CODE.0.get().cast::<u64>().add(n * 512) }
 }
 
-// What the other core does: where, what, and what instead. No place: it waits.
+// Orders for the other core: an address, a value, and another value. No place: it waits.
 static AT: AtomicU64 = AtomicU64::new(0);
 static ONE: AtomicU64 = AtomicU64::new(0);
 static OTHER: AtomicU64 = AtomicU64::new(0);
@@ -91,7 +90,7 @@ fn execute(code: u64, target: u64) -> Result<(u64, u64), Fault> {
     }
 }
 
-/// Whether one register has what was read, and the other one what it had.
+/// Tells if one register has the value that was read, and the other one has its old one.
 fn read_one((a, c): (u64, u64), values: &[u64]) -> bool {
     values.iter().any(|v| (a, c) == (*v, C) || (a, c) == (A, *v))
 }
@@ -120,7 +119,7 @@ fn writes(aim: &Aim, other: u64, results: [u64; 2]) -> Got {
         // SAFETY: a register of `edu`'s.
         unsafe { mmio::write32(KEPT, BEFORE as u32) };
         let unchanged = execute(page(0) as u64, KEPT)? == (A, C);
-        // SAFETY: as above.
+        // SAFETY: a register of `edu`'s.
         Ok(unchanged && results.contains(&u64::from(unsafe { mmio::read32(KEPT) })))
     })
 }
@@ -172,7 +171,7 @@ fn pages_outside(aim: &Aim) -> Got {
     pages(aim, aim.victim & !0xFFF | 3)
 }
 
-/// None.
+/// No page.
 fn pages_absent(aim: &Aim) -> Got {
     pages(aim, 0)
 }

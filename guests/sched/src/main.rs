@@ -15,13 +15,14 @@ bulkhead_sdk::entry!(guest);
 /// C and T of those measured, ticks.
 const BUDGET: Time = 1_000_000;
 const PERIOD: Time = 10_000_000;
-/// What a beginning is charged, ticks.
+/// Charge for a beginning, ticks.
 const COST: Time = 20;
 /// C of those that wait; they have used it up.
 const SMALL: Time = 1_000;
 /// Up to so many refills.
 const REFILLS: usize = 8;
-/// Of those that wait: the first refill matters for who runs, so that the timer is known at once.
+/// Priorities of the waiting contexts: the first refill decides about the running one, so that the timer is known at
+/// once.
 const FALLING: [u8; 4] = [30, 15, 8, 5];
 /// The last one does.
 const RISING: [u8; 4] = [5, 8, 15, 30];
@@ -42,7 +43,7 @@ struct World {
     core: Scheduler,
     memory: Memory,
     now: Time,
-    /// Of the lower and the higher priority, and for interrupts.
+    /// Contexts of the lower and the higher priority, and for interrupts.
     low: Id,
     high: Id,
     device: Id,
@@ -106,7 +107,7 @@ impl World {
     }
 }
 
-/// What runs between two markers.
+/// Puts an operation between two markers.
 macro_rules! count {
     ($id:expr, $operation:expr) => {{
         mark!(marker::BEGIN | $id);

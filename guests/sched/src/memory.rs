@@ -25,8 +25,7 @@ impl Object {
         Self { context, room: 0, reserved: 0, refills: [Refill { amount: 0, time: 0 }; ROOM] }
     }
 
-    /// Becomes a context whose list has up to `refills` entries; its id, which is good as long as
-    /// it lies where it is.
+    /// Becomes a context with up to `refills` entries in its list. Its id is good as long as it lies where it is.
     pub fn set(&mut self, context: Context, refills: usize) -> Id {
         self.context = context;
         self.room = (refills - 1).min(ROOM) as u64;

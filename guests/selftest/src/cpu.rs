@@ -48,8 +48,8 @@ pub fn identification(_: Context) -> Result<(), Wrong> {
     ensure(svm == 0, "SVM features", svm.into())
 }
 
-/// Registers that a guest owns can be written; the timer's current count, whose
-/// hardware register ends some emulators, reads as 0.
+/// Checks that registers that a guest owns can be written. The timer's current count reads as 0, since its hardware
+/// register ends some emulators.
 pub fn registers(_: Context) -> Result<(), Wrong> {
     const KERNEL_GS: u32 = 0xC000_0102;
     const PATTERN: u64 = 0x1234_5678_9ABC;
