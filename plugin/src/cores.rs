@@ -1,6 +1,5 @@
-//! Which core ran how much. All cores share one thread (QEMU's `-icount`) and
-//! one set of counters; what was counted since the last switch belongs to the
-//! core that ran until then.
+//! Which core ran how much. All cores share one thread (QEMU's `-icount`) and one set of counters. Counts since the
+//! last switch belong to the core that ran until then.
 
 use crate::gather::{CLASSES, Counters};
 

@@ -1,4 +1,4 @@
-//! What markers leave behind: events and statistics. Knows nothing of QEMU.
+//! The results of markers: events and statistics. Knows nothing of QEMU.
 
 use crate::stats::Stats;
 use bulkhead_layout::marker::{self, ID_MASK, KIND_MASK};

@@ -37,8 +37,8 @@ pub fn run(kind: &str, duration: Duration) -> Result<u64, Failure> {
     }
 }
 
-/// Executes a program of Debian's, whose C library (glibc) begins with some twenty
-/// CPUID instructions; ours (musl) has none.
+/// Executes a program of Debian's. Its C library (glibc) begins with some twenty CPUID instructions; ours (musl) has
+/// none.
 fn debians() {
     exec_one(&[&[c"/bin/busybox", c"true"], &[c"/bin/true"]]);
 }

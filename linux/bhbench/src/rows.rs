@@ -30,7 +30,7 @@ pub const NAMES: [&str; 10] = [
     "timer",
 ];
 
-/// What the row `fork_exec` executes.
+/// The program that the row `fork_exec` executes.
 pub const PROGRAM: &CStr = c"/bin/bhtrue";
 
 const PAGE: usize = 4096;

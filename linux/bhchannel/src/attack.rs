@@ -1,4 +1,4 @@
-//! What root in a Linux sandbox can do with a channel's end against the others. Of each attack it prints
+//! Root's attacks in a Linux sandbox with a channel's end on the others. For each attack it prints
 //! `expected KIND ADDRESS` (a denial) or `expected harmless VALUE`, then `got VALUE`. The last one ends the guest.
 
 use bulkhead_layout::ivshmem;
@@ -172,7 +172,7 @@ fn interrupts(own: &Own) -> io::Result<()> {
         ("message-upper", OWN, 1, 0x41),
     ] {
         [address, upper, data].iter().enumerate().for_each(|(n, word)| table.set32(4 * n, *word));
-        // What is denied is opening it; it reads as it was written.
+        // Opening it is denied; it reads as it was written.
         attack(name, &format!("device-violation {:#x}", at + 12), || {
             table.set32(12, 0);
             Ok(0)

@@ -58,7 +58,7 @@ fn wait<T>(mut look: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
     }
 }
 
-/// What an end gives, as soon as there is something.
+/// Waits for a result of an end.
 fn until<T>(mut look: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
     let mut pause = Pause::default();
     loop {

@@ -1,9 +1,8 @@
 //! `bhdemo` plays the demo's scenario in its Linux.
 //!
-//! With `bulkhead.scenario=ci` on the kernel's command line: it logs the
-//! telemetry for `bulkhead.seconds=N` (3 without it) and loads its own core and
-//! its disk in the middle third of that, which must not disturb anybody; it says when
-//! that begins and ends, and the last line is `demo: done`. Otherwise it shows the live view until `q`.
+//! With `bulkhead.scenario=ci` on the kernel's command line it logs the telemetry for `bulkhead.seconds=N` (3 without
+//! it). In the middle third of that it loads its own core and its disk, which must disturb no other sandbox. It says
+//! when that begins and ends, and the last line is `demo: done`. Otherwise it shows the live view until `q`.
 #![forbid(unsafe_code)]
 
 use bulkhead_layout::marker::{LOAD_BEGINS, LOAD_ENDS};
@@ -56,8 +55,8 @@ fn scripted(line: &str) -> Result<()> {
     end("bhview", view)
 }
 
-/// Has each queue of the network card signal once: at its first interrupt Linux moves it to where it was wanted, which
-/// takes some writes to the MSI-X table. A load's first packet would else be part of the load.
+/// Has each queue of the network card signal once. At its first interrupt Linux moves it to its place, which takes some
+/// writes to the MSI-X table. A load's first packet would else be part of the load.
 fn warm_up() {
     // QEMU's user network, at a port where nobody listens: it answers that, too.
     let sent = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {

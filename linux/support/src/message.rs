@@ -1,4 +1,4 @@
-//! Messages as bytes, whatever a channel carries, for programs that don't know it beforehand. Who waits does it as the
+//! Messages as bytes, whatever a channel carries, for programs that don't know it beforehand. An end waits as the
 //! channel's `notify` says: a receiver that is woken sleeps on a file descriptor ([`Receiver::fd`]), all others look.
 
 use crate::bell::{Bed, Register};
@@ -56,8 +56,8 @@ fn other_side(_: Misfit) -> io::Error {
     io::Error::other("this sandbox has the channel's other end")
 }
 
-/// The end that sends: messages of one size, of which shorter ones get zeros behind them; or of any length up to half
-/// of the ring; or the newest state.
+/// The end that sends. It sends messages of one size, with zeros behind shorter ones, or of any length up to half of
+/// the ring, or the newest state.
 #[derive(Debug)]
 pub struct Sender {
     end: Out<'static>,
@@ -68,7 +68,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Of a channel with this name; of several receivers the `nth`, from 0.
+    /// Opens the end of the channel with this name; among several receivers the `nth`, from 0.
     ///
     /// # Errors
     /// This sandbox has no such end, or may not map it.
@@ -113,8 +113,8 @@ impl Sender {
         self.kept.channel().state_of(1)
     }
 
-    /// Reads from a file that gives a message at each read, straight into the ring, of records only, and sends what it
-    /// read; at most so many bytes. The room comes first: what was read is sent.
+    /// Reads at most so many bytes from a file that gives a message at each read, straight into the ring, and sends
+    /// them. For records only. The room comes first: what was read is sent.
     ///
     /// # Errors
     /// The file's, or `Ok` with [`Stop`] and nothing was read.
@@ -150,7 +150,7 @@ impl Sender {
         }
     }
 
-    /// The same, but no longer than so long: then [`Stop::Wait`] or [`Stop::Apart`], the last reason to wait.
+    /// Sends, but waits no longer than so long: then [`Stop::Wait`] or [`Stop::Apart`], the last reason to wait.
     ///
     /// # Errors
     /// That, or news of the peer.
@@ -205,7 +205,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Of a channel with this name.
+    /// Opens the end of the channel with this name.
     ///
     /// # Errors
     /// This sandbox has no such end, or may not map it; where it is woken, what keeps it from that ([`Bed::open`]).
@@ -285,9 +285,9 @@ impl Receiver {
         found
     }
 
-    /// Receives a record as soon as there is one. If `whole` says so of its first byte it is written to a file straight
-    /// from the ring, where the peer may change it meanwhile; what the file does not take is lost. Else `part` gets a
-    /// copy.
+    /// Receives a record as soon as there is one. If `whole` says so for its first byte it is written to a file
+    /// straight from the ring, where the peer may change it meanwhile. Bytes that the file does not take are lost. Else
+    /// `part` gets a copy.
     ///
     /// # Errors
     /// News of the peer; [`Stop::Size`] of another channel.
@@ -338,13 +338,13 @@ impl Receiver {
         }
     }
 
-    /// What can be read once the receiver is to look again, after [`Self::arm`]; `None` where it is not woken.
+    /// The file that can be read once the receiver is to look again, after [`Self::arm`]; `None` where it is not woken.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.sleep.as_ref().map(|sleep| sleep.bed.as_fd())
     }
 
-    /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Whether the
+    /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Tells if the
     /// loop may sleep; otherwise there is something to be received. The next call that receives asks no longer.
     pub fn arm(&mut self) -> bool {
         self.disarm();
@@ -365,7 +365,7 @@ impl Receiver {
     fn disarm(&mut self) {
         if let Some(sleep) = self.sleep.as_mut().filter(|sleep| sleep.out) {
             sleep.arm.disarm();
-            // What it was woken by is done with; a driver that is gone shows at the next wait.
+            // The event that woke it is done with; a driver that is gone shows at the next wait.
             let _ = sleep.bed.take();
             sleep.out = false;
         }

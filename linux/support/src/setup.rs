@@ -1,4 +1,4 @@
-//! What must be alike in two Linuxes before their figures can be compared.
+//! Settings that must be alike in two Linuxes before their figures can be compared.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::personality::{self, Persona};
@@ -70,11 +70,10 @@ pub fn drain() {
     let _ = nix::sys::termios::tcdrain(std::io::stdout());
 }
 
-/// Waits for the end of the boot's own background work: Linux refines the TSC's
-/// frequency for a second and changes the clock source then, and kernel threads go on
-/// with what the boot has put off, for a third of a second after the first program's
-/// start. That ends when all cores have been idle for a while; the limit is for a
-/// system in which something else never ends.
+/// Waits for the end of the boot's own background work. Linux refines the TSC's frequency for a second and changes the
+/// clock source then. Kernel threads do the work that the boot has put off, for a third of a second after the first
+/// program's start. That ends when all cores have been idle for a while; the limit is for a system in which something
+/// else never ends.
 pub fn settle() {
     const LONGEST: Duration = Duration::from_secs(10);
     const WHILE: Duration = Duration::from_millis(200);
