@@ -1,6 +1,5 @@
-//! What kernels run, as a part of a plan's picture: a box for each program with its threads,
-//! and right of them, on a lane each, where they meet: endpoints, notifications, shared
-//! memory.
+//! Kernels' programs, as a part of a plan's picture. Each program has a box with its threads. To the right, on a lane
+//! each, are the places where programs meet: endpoints, notifications, shared memory.
 
 use crate::kernel;
 use crate::svg::{COLOURS, Canvas, MARGIN, colour, escape};
@@ -20,7 +19,7 @@ const TEXT: usize = 62;
 /// Where programs meet.
 struct Meeting {
     name: String,
-    /// What it is, for its label.
+    /// Its kind, for its label.
     what: &'static str,
     dashes: &'static str,
     /// Programs that call, signal or see.

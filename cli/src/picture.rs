@@ -205,8 +205,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
     }
 }
 
-/// What happens after denied accesses: the memory violation, and how many kinds
-/// restart or stop the sandbox.
+/// The answer to denied accesses: to the memory violation, and the number of kinds that restart or stop the sandbox.
 fn denial(sandbox: &Sandbox) -> String {
     let number = |action| sandbox.actions.iter().filter(|one| **one == action).count();
     let words = [(Action::Restart, "restart"), (Action::Stop, "stop"), (Action::Ignore, "ignore")];
@@ -246,8 +245,8 @@ fn drawn(plan: &Plan) -> impl Iterator<Item = &bulkhead_plan::Channel> {
     plan.channels.iter().filter(|channel| channel.part != bulkhead_plan::Part::Rx)
 }
 
-/// Each channel as a line from its writer to its name, and from there on a lane
-/// of its own to the readers, in the gutter right of the cards.
+/// Draws each channel as a line from its writer to its name. From there it goes on a lane of its own to the readers, in
+/// the gutter right of the cards.
 fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
     let right = CARD_X + CARD_WIDTH;
     let step = (LANES / drawn(plan).count().max(1) as f64).min(16.0);

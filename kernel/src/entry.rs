@@ -1,12 +1,12 @@
 //! Ways into the kernel and out of it.
 //!
 //! **In.** An interrupt or exception in user mode pushes its frame straight into the current thread's registers: the
-//! task state segment's stack ends where they end. A SYSCALL saves the registers that it has to preserve there, too,
-//! and finds them without a free register: the segment lies at a fixed place. An interrupt of the idle loop saves
-//! nothing.
+//! task state segment's stack ends where they end. A SYSCALL saves the registers that it has to preserve there, too. It
+//! finds the place without a free register, since the segment lies at a fixed address. An interrupt of the idle loop
+//! saves nothing.
 //!
 //! **Out.** Whatever came in, the current thread goes on. A thread that came by SYSCALL goes by SYSRET with the
-//! registers that a call preserves or answers; a thread that was interrupted goes by IRET with all.
+//! registers that a call preserves or answers. A thread that was interrupted goes by IRET with all.
 //!
 //! There is no SWAPGS. With it each entry would have to know if GS is the kernel's already, and an NMI between SYSCALL
 //! and SWAPGS would not. One core needs no such pointer.
@@ -144,8 +144,9 @@ global_asm!(
     ".section .text.entry, \"ax\"",
     ".global kernel_call",
     "kernel_call:",
-    // SYSCALL has switched interrupts off (SFMASK) and the privilege, but not the stack: RSP is the program's still,
-    // RCX has its RIP, R11 its flags (APM volume 3, SYSCALL). Nothing may be pushed before RSP is the kernel's.
+    // SYSCALL has switched interrupts off (SFMASK) and changed the privilege, but not the stack: RSP is still the
+    // program's. RCX has its RIP, R11 its flags (APM volume 3, SYSCALL). Nothing may be pushed before RSP is the
+    // kernel's.
     "mark {entered}",
     "mov [rip + {scratch}], rsp",
     // The first stack of the task state: the end of the current thread's registers.
@@ -175,7 +176,7 @@ global_asm!(
     ".global kernel_exit",
     "kernel_exit:",
     // The thread's registers are its first field, so the current thread's offset leads to them. RSP serves as pointer:
-    // interrupts are off, and the vectors that come all the same have stacks of their own.
+    // interrupts are off, and the vectors that come nevertheless have stacks of their own.
     "mov esp, [rip + {baked} + {current}]",
     "test esp, esp",
     "jz 2f",
@@ -260,8 +261,8 @@ global_asm!(
     "mov edi, [rsp + {vector}]",
     "mov esi, [rsp + {error}]",
     "lea rsp, [rip + {stack} + {size}]",
-    // A gate switches interrupts off and leaves a program's other flags. Two of them are not for the kernel: direction,
-    // which compiled code takes for clear, and alignment check, which would let it reach user memory in spite of SMAP.
+    // A gate switches interrupts off and leaves a program's other flags. Two of them are not for the kernel. Compiled
+    // code takes direction for clear, and alignment check would let the kernel reach user memory in spite of SMAP.
     "push 2",
     "popfq",
     "call {interrupted}",
@@ -492,7 +493,7 @@ fn failed(vector: u32, error: u32, ip: u64) -> ! {
     machine::exit(crate::PANIC)
 }
 
-/// Reports the number of NMIs. Except at the end, it does so only when they are twice as many as reported before: a
+/// Reports the number of NMIs. Except at the end, it does so only when they are twice as many as reported before. A
 /// storm of them is no reason to write for ever.
 #[inline(never)]
 pub fn tell_nmis(at_the_end: bool) {

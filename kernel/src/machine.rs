@@ -164,8 +164,8 @@ impl Machine for X86Machine {
 
     #[inline(always)]
     fn enter_space(&mut self, root: u64) {
-        // PCIDs are off, so this drops all translations but the global ones, which are the kernel's own. None of the
-        // space before is left.
+        // PCIDs are off, so this drops all translations but the global ones, which are the kernel's own. So no
+        // translation of the space before is left.
         // SAFETY: a space's root maps the kernel where it is ([`Machine::kernel_entry`]).
         unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) }
     }
@@ -220,7 +220,7 @@ impl Machine for X86Machine {
             return;
         }
         // Before XSAVE and XRSTOR, which CR0.TS would make raise #NM, in the kernel.
-        // SAFETY: the vector registers are there, and hold the state of no thread yet, or of the one that is saved below.
+        // SAFETY: the vector registers are there. They hold no thread's state yet, or the one that is saved below.
         unsafe { asm!("clts", options(nostack, nomem, preserves_flags)) }
         if self.facts().vectors != 0 {
             let to = address(self.facts().vectors);
@@ -244,7 +244,7 @@ impl Machine for X86Machine {
         }
         if area.is_none() {
             const TS: u64 = 1 << 3;
-            // The registers are cleared before TS is set, not left for the next owner (lazily): some processors execute
+            // The registers are cleared before TS is set, not left for the next owner (lazily). Some processors execute
             // the instructions behind #NM speculatively with the registers' contents (docs/decisions/0034-switch.md).
             // SAFETY: a thread that uses vector registers now takes an exception, and none of another's are in them.
             unsafe {

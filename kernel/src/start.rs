@@ -106,7 +106,7 @@ unsafe extern "C" fn start(info: *const Info) {
     let (machine, baked) = unsafe { (X86Machine::get(), BAKED.get()) };
     let alone = baked.alone != 0;
     let info = if alone { (WINDOW + u64::from(INFO)) as *const Info } else { info };
-    // SAFETY: either page is there. A sandbox has it from its monitor, mapped by the tables of the start; without a
+    // SAFETY: either page is there. A sandbox has it from its monitor, mapped by the tables of the start. Without a
     // monitor the boot code has put a copy into the kernel's memory.
     let clock = unsafe { (*info).clock };
     // No monitor is there, so the kernel itself does its part.
@@ -243,7 +243,7 @@ fn vector_registers() -> u32 {
 /// of the descriptor tables from programs.
 ///
 /// CR4 is written as a whole, whatever was on before. So programs can't write the bases of FS and GS (FSGSBASE) nor
-/// read performance counters (PCE), and a machine check is an exception (MCE) instead of a shutdown.
+/// read performance counters (PCE). A machine check is an exception (MCE) instead of a shutdown.
 #[inline(always)]
 fn own_tables(root: u64) {
     const PHYSICAL_ADDRESS_EXTENSION: u64 = 1 << 5;

@@ -48,8 +48,8 @@ impl Trace {
         if !self.is_on() {
             return None;
         }
-        // SAFETY: the host has set a page and so many records aside at the end of the kernel's memory, aligned, and
-        // made no object of them. They hold only atomics.
+        // SAFETY: the host has set a page and so many records aside at the end of the kernel's memory, aligned. They
+        // are part of no object, and hold only atomics.
         unsafe {
             let head = &*(self.at as *const Head);
             let slots = core::slice::from_raw_parts((self.at + HEAD) as *const Slot, self.records);

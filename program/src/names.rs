@@ -202,9 +202,9 @@ impl Program {
                     NonNull::new(entry.memory as *mut u8)?,
                     Rights(entry.rights).has(Rights::WRITE),
                 );
-                // SAFETY: the program's page is the kernel's word about two facts. The sender's region and the
-                // receiver's behind it stay mapped for as long as the program runs; and it says which of them may be
-                // written. Memory that is no channel of messages has no kind.
+                // SAFETY: by the kernel's word, the program's page, the sender's region and the receiver's behind it
+                // stay mapped for as long as the program runs. The page says which of them may be written. Memory that
+                // is no channel of messages has no kind.
                 let pair = unsafe {
                     Pair::new(base, entry.len as usize, (entry.policy, entry.budget), sends)
                 };

@@ -128,7 +128,7 @@ impl<T> fmt::Debug for Mutex<T> {
 
 /// Threads, `N` at most, that wait until something is so of a mutex's data, in the order in which they came.
 ///
-/// Each waits at a notification of its own. One notification for all would not do: another thread could take a signal
+/// Each waits at a notification of its own. One notification for all would not do. Another thread could take a signal
 /// for a thread that is about to wait, or two signals could become one.
 #[derive(Debug)]
 pub struct Condvar<const N: usize> {

@@ -99,7 +99,7 @@ global_asm!(
 ///
 /// # Safety
 /// The exception ends `f` where it strikes. At that place `f` must hold nothing that a skipped destructor would have to
-/// give back, and leave no data half written that is used afterwards.
+/// give back. It must leave no data half written that is used afterwards.
 ///
 /// # Errors
 /// The exception that ended `f`.

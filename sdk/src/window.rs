@@ -42,8 +42,8 @@ impl Window {
     #[must_use]
     pub fn pair(&self) -> Option<Pair<'static>> {
         let (base, len) = (NonNull::new(self.gpa as *mut u8)?, usize::try_from(self.size).ok()?);
-        // SAFETY: the information page is the monitor's word that the sender's region and the receiver's behind it are
-        // mapped for as long as the sandbox runs. It also says by `writable` which one may be written.
+        // SAFETY: by the monitor's word in the information page, the sender's region and the receiver's behind it are
+        // mapped while the sandbox runs. It also says by `writable` which one may be written.
         let pair = unsafe { Pair::new(base, len, self.messages, self.writable) };
         pair.map(|pair| pair.with(self.doorbell))
     }

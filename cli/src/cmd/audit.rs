@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Arguments {
     #[command(flatten)]
     manifest: ManifestArguments,
-    /// What to print.
+    /// Form of the result.
     #[arg(long, default_value = "human", value_parser = ["human", "json", "sarif"])]
     format: String,
     /// Audit a dump in a folder: registers.json and memory.elf or memory.raw.

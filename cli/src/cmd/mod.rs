@@ -58,7 +58,7 @@ pub struct PlanArguments {
 }
 
 impl PlanArguments {
-    /// Its plan. What is wrong with it has been printed.
+    /// Its plan. Its errors have been printed.
     ///
     /// # Errors
     /// The status to end with.

@@ -12,7 +12,7 @@ pub struct Arguments {
     /// The program: a static ELF64 file.
     #[arg(value_name = "PROGRAM")]
     program: PathBuf,
-    /// What is made of it.
+    /// The file to write.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Boot a system in QEMU, in deterministic virtual time, and write what its traced kernels do to a file that
-/// ui.perfetto.dev opens: context switches, replenishments, donations, timeouts, interrupts. Traced are those
-/// that have `trace` in their `guest`; if none has, all are.
+/// Boot a system in QEMU, in deterministic virtual time, and write its traced kernels' events to a file that
+/// ui.perfetto.dev opens. Events are context switches, replenishments, donations, timeouts and interrupts. Traced are
+/// those that have `trace` in their `guest`; if none has, all are.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // What runs already is traced or not.
+    // A system that runs already is traced or not.
     if arguments.attach.is_none() && !ensure_traced(&mut checked) {
         return output::fail(&format!("no sandbox of `{}` runs a kernel", checked.system.name));
     }

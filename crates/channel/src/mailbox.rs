@@ -9,8 +9,8 @@
 //! keep out of that pair. Where the pair changed, and in each write, there is one full fence.
 //!
 //! The writer never waits for a session and is never refused. Only one bit of the reader has an effect on it, and the
-//! bit only chooses the pair. Nor does a state of an earlier life of the writer reach the reader: the word carries its
-//! epoch, and tells if it has written a state in it.
+//! bit only chooses the pair. Nor does a state of an earlier life of the writer reach the reader. The word carries the
+//! writer's epoch, and tells if the writer has written a state in it.
 
 use crate::layout::{DATA, Shape};
 use crate::memory::{Bytes, Memory, Word};

@@ -7,7 +7,7 @@ use bulkhead_kernel::{Machine as _, Time};
 /// A client that called a passive server, which called another one, which runs now.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
-    /// The thread of priority 10 on whose context all of it runs.
+    /// The thread of priority 10; all of it runs on this thread's context.
     pub client: Thread,
     /// The first server, of priority 50.
     pub middle: Thread,

@@ -584,7 +584,7 @@ impl World {
     }
 
     /// All that is remembered: memory and the core. It leaves out the scheduler's hints, places in queues that were
-    /// left, and the rest of faults that were told: the short ways tell of them without writing them down.
+    /// left, and the rest of faults that were told. The short ways tell of such faults without writing them down.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         type Object = bulkhead_kernel::Thread;

@@ -1,5 +1,5 @@
-//! The facts about the kernel on x86-64 that its shell (`kernel/`) and the host that bakes its image share: addresses,
-//! and the place of each register.
+//! Addresses and register places of the kernel on x86-64. Its shell (`kernel/`) and the host that bakes its image share
+//! them.
 //!
 //! | address | what |
 //! |---|---|

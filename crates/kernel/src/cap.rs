@@ -151,7 +151,7 @@ impl Place {
 }
 
 /// Place at which a frame or table is mapped. Bits 0 to 35 have the page of the address, 36 to 55 the page of the
-/// space's root; 0 is nowhere (no root lies at 0).
+/// space's root. 0 is nowhere, since no root lies at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The space's root.

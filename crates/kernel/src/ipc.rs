@@ -526,8 +526,8 @@ impl<M: Machine> Kernel<'_, M> {
         free.is_some()
     }
 
-    /// Tells if a notification has a signal for a thread, which has it now. A thread whose time went away with its
-    /// answer does not hear.
+    /// Tells if a notification has a signal for a thread, which has it now. A thread does not hear if its time went
+    /// away with its answer.
     fn hear(&mut self, to: Ref<Thread>, at: Ref<Notification>) -> bool {
         let hears = self.machine.get(at).bits != 0 && self.lend(at, to);
         if hears {

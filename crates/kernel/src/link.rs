@@ -125,7 +125,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 
     /// Makes a link's object behind the present ones, which no call can. `to` is the set of sandboxes that the slot may
-    /// be offered to, `table` maps its memory, and `space` is the slot with the space in which it is seen.
+    /// be offered to. `table` maps its memory, and `space` is the slot with the space in which it is seen.
     pub fn make_link(
         &mut self,
         at: u32,

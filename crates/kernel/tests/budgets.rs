@@ -193,8 +193,8 @@ fn who_is_stopped_deep_in_a_chain_gives_the_time_back() {
     });
 }
 
-/// The last server is taken back to its beginning, and the one in the middle answered in its place, with nothing: it
-/// goes on when the client has budget.
+/// The last server is taken back to its beginning, and the one in the middle answered in its place, with nothing. That
+/// one goes on when the client has budget.
 #[test]
 fn who_is_rolled_back_deep_in_a_chain_lets_the_others_go_on() {
     both(|world| {

@@ -1,5 +1,4 @@
-//! The context that is used in a chain of calls, and its ways back: by the answers, and by all other ends of one of
-//! them.
+//! The context that is used in a chain of calls, and its ways back: by the answers, and by all other ends of a call.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Op, Policy, label};
 use bulkhead_kernel_fake::kernel::{Exception, Reply, State};

@@ -66,8 +66,8 @@ fn a_call_begins_only_with_time_for_all_of_it() {
     }
 }
 
-/// A server that goes on and on stops after its longest time, also if it was preempted in between, and in a call of its
-/// own.
+/// A server that goes on and on stops after its longest time. It does so also if it was preempted in between, and in a
+/// call of its own.
 #[test]
 fn a_call_that_takes_longer_ends() {
     for nested in [false, true] {
@@ -131,7 +131,7 @@ fn a_handler_of_timeouts_is_told_of_a_call_that_takes_longer() {
     });
 }
 
-/// A full context has no budget that could end in a call; a call that takes longer ends all the same way.
+/// A full context has no budget that could end in a call; a call that takes longer ends nevertheless.
 #[test]
 fn a_full_context_has_a_limit_too() {
     both(|world| {

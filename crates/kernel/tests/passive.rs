@@ -100,8 +100,7 @@ fn a_message_whose_time_comes_back_with_the_same_answer_is_not_taken() {
         world.wait(client, wakes, NEVER);
         world.call(patient, second, 0, WORDS);
         world.signal(wakes);
-        // While the server is busy, another one calls it on the time of its own client, whom the
-        // server answers.
+        // While the server is busy, another one calls it on the time of its own client. The server answers that client.
         world.call(client, first, 0, WORDS);
         world.call(middle, second, 0, WORDS);
         assert!(world.runs(server));

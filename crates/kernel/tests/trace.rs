@@ -1,4 +1,4 @@
-//! What a machine is told that the kernel does: that it is what the kernel does, and that it adds up.
+//! The events that a machine is told agree with the kernel's acts, and they add up.
 
 use bulkhead_kernel_fake::kernel::abi::{Kind, Policy, label};
 use bulkhead_kernel_fake::kernel::{Event, Machine as _, Ref, Time};
@@ -19,7 +19,7 @@ fn told(world: &World) -> &[Record] {
     world.machine.told.as_ref().map_or(&[], |(_, records)| records)
 }
 
-/// Who runs, and on what, as the kernel has it.
+/// The running thread and its context, as the kernel has them.
 fn runs(world: &World) -> Option<(u32, u32)> {
     let current = world.core.current.some()?;
     Some((current.at(), world.machine.get(current).context.at()))

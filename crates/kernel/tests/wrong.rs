@@ -1,6 +1,6 @@
-//! Every method with every wrong argument, one at a time: each kind, set of rights and address in
-//! place of a capability that it takes, and each number at and beyond an end. What it says is wrong is what was
-//! wrong, and nothing has changed. [`METHODS`] says which methods there are; one without a row here fails.
+//! Every method with every wrong argument, one at a time. A capability is replaced by each kind, set of rights and
+//! address; a number by each at and beyond an end. The error names the wrong argument, and nothing has changed.
+//! [`METHODS`] lists the methods; one without a row here fails.
 
 use bulkhead_kernel_fake::World;
 use bulkhead_kernel_fake::kernel::abi::{
@@ -8,16 +8,16 @@ use bulkhead_kernel_fake::kernel::abi::{
 };
 use bulkhead_kernel_fake::kernel::{MAX_PERIOD, USER_END};
 
-/// What a word of a method is.
+/// Type of a method's word.
 #[derive(Clone, Copy)]
 enum Word {
-    /// Not looked at, or good whatever it is.
+    /// Not looked at, or right with any value.
     Any,
     /// The address of a capability of one of these kinds, with these rights.
     Cap(&'static [Kind], Rights),
-    /// The same, or 0 for nothing.
+    /// The address of such a capability, or 0 for nothing.
     CapOrNone(&'static [Kind], Rights),
-    /// The same in the lower 32 bits; what lies above means something else.
+    /// The address of such a capability in the lower 32 bits; the upper bits have another meaning.
     LowCap(&'static [Kind]),
     /// A number up to this one.
     UpTo(u64),
@@ -97,7 +97,7 @@ impl Things {
         self.of[kind as usize].into()
     }
 
-    /// What a method takes.
+    /// Arguments of a method.
     fn row(&self, method: Label) -> Row {
         use Kind::{Context, Control, Endpoint, Frame, Interrupt, Node, Notification, Ports};
         use Kind::{Link, Sandbox, Space, Table, Thread, Untyped};

@@ -787,8 +787,8 @@ impl Graph {
     }
 
     /// Tells if `pending` may last for ever though every actor goes on that can. It may if a strongly connected part
-    /// within it is fair to each actor: the actor takes a step inside, or cannot take one somewhere inside. (A state
-    /// that nobody leaves is such a part.)
+    /// within it is fair to each actor. Fair means that the actor takes a step inside, or cannot take one somewhere
+    /// inside. (A state that nobody leaves is such a part.)
     fn stuck(&self, model: &Model, pending: fn(&State) -> bool) -> Option<u32> {
         // After the last life nothing goes on.
         let cut = |s: &State| s.core[0].pc == Pc::Launch && s.life >= model.lives;

@@ -1,4 +1,4 @@
-//! A Linux's end of a channel as a PCI function: the registers of the specification of ivshmem, version 2, and the
+//! A Linux's end of a channel as a PCI function. It has the registers of the specification of ivshmem, version 2, and a
 //! capability that names the channel.
 
 pub use bulkhead_resident::pci::end::{CONTROL, DOORBELL, STATE};

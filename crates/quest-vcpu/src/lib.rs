@@ -7,8 +7,8 @@
 //! (`manages`). Contexts of the manifest that it manages are in the list from the start.
 //!
 //! The article leaves some questions open; the answers here:
-//! * C and T are microseconds. For an I/O VCPU only their ratio matters, as in the article, and T is its period as long
-//!   as no requester has asked for its work.
+//! * C and T are microseconds. For an I/O VCPU only their ratio matters, as in the article. T is its period as long as
+//!   no requester has asked for its work.
 //! * Priorities are inversely proportional to periods: the program's threads have the levels from its `max_priority`
 //!   downwards, by their VCPUs' periods.
 //! * Admission is the article's sum over *all* contexts of the core, with what the kernel spends: the manifest's are in

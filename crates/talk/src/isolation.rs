@@ -1,5 +1,5 @@
-//! A sender of messages to several receivers, each side at a pace of its own, of which one receiver breaks (figure 29
-//! of the Quest-V article).
+//! A sender of messages to several receivers, each end at a pace of its own. One receiver breaks (figure 29 of the
+//! Quest-V article).
 
 use crate::{Host, In, MOST, Out};
 use bulkhead_channel::layout::{ARMED, GEOMETRY, HELLO, IDENTITY, INDEX};

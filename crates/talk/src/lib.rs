@@ -1,5 +1,6 @@
 //! Scenarios for ends of channels in tests, in a bare guest (`guests/talk`) and in a program of the kernel
-//! (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], which writes garbage, and one that rings for ever.
+//! (`programs/talk`). They are [`send`], [`receive`], [`victim`], [`rogue`], which writes garbage, and one that rings
+//! for ever.
 #![no_std]
 
 mod exchange;

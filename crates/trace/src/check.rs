@@ -53,7 +53,7 @@ struct Checked<'a> {
 /// * A context changes hands only by donations, and goes back to one of its givers. That holds as long as programs bind
 ///   no contexts themselves.
 /// * No context of `budgets` runs longer than it may. A strict one runs at most C in each T. A sporadic one's refills
-///   come T after it *wanted* to run: it runs at most C for each period begun since the clock's beginning, and once
+///   come T after it *wanted* to run. So it runs at most C for each period begun since the clock's beginning, and once
 ///   more.
 ///
 /// `slack` ns may be added to each C: between a decision and its record lies the kernel's own time.

@@ -8,7 +8,7 @@
 //!   after it has begun them (default 0);
 //! * `watch=MILLISECONDS`: how long a life looks for a former one that goes on in it (default 20).
 //!
-//! Exit code 1: a former life wrote something into this one or interrupted it; 2: the device does not work; 3: the
+//! Exit code 1: a former life wrote something into this one or interrupted it. 2: the device does not work. 3: the
 //! bytes read are not the written ones.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -2,7 +2,7 @@
 //! an own core, each as one instruction between two markers. Without the
 //! measuring plugin it prints TSC ticks.
 //!
-//! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead: N times it accepts the channel that
+//! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead. N times it accepts the channel that
 //! it is offered at run time, and its owner takes it back.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

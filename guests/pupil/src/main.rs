@@ -1,5 +1,5 @@
 //! Touches devices that its manifest may not give it, as a driver would that has no grants yet. These are a serial
-//! port, the RTC, the reset port, the configuration of a PCI function, control of a sandbox, and at last a register in
+//! port, the RTC, the reset port, a PCI function's configuration, control of a sandbox, and at last a register in
 //! memory. Exits with the number of things that answered.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -1,5 +1,5 @@
-//! A rogue guest's attacks: tables ([`Set`]) of each act, its expected result, and the monitor's rule that stands in
-//! its way, for the guest and for the tests.
+//! A rogue guest's attacks, as tables ([`Set`]) for the guest and for the tests. Each has its act, its expected result,
+//! and the monitor's rule that stands in its way.
 //!
 //! The guest makes one attack a life: number `incarnation % n`, or those that the
 //! argument `attack=NAME+NAME...` names, in turn. It prints
@@ -14,7 +14,7 @@
 //! * `port=NUMBER`: another's device.
 //!
 //! `uart=NUMBER` is the first port of an own 16550 with a line. `set=devices` and `set=bridge` have the attacks of a
-//! sandbox with PCI functions, `set=race` those that take two cores, `set=loads` those of a sandbox that may load
+//! sandbox with PCI functions. `set=race` has those that take two cores, `set=loads` those of a sandbox that may load
 //! programs. With `set=edu` some of its DMA comes before the attacks of any sandbox.
 #![cfg_attr(target_os = "none", no_std)]
 

@@ -122,7 +122,7 @@ fn one(mut tun: &File, to: &mut Sender, packet: &mut [u8]) -> io::Result<bool> {
         Err(why) => return Err(why),
     };
     let (header, packet) = packet[..len].split_at(HEADER.min(len));
-    // A packet with a checksum to be filled in, or one to be cut up, was made for a peer that takes it so, and is gone.
+    // Such a packet lacks its checksum, or is to be cut up. It was made for a peer that takes it so, and is gone.
     let unfinished = header.iter().zip([1, 0xFF]).any(|(byte, bits)| byte & bits != 0);
     if !unfinished {
         to.send_all(packet, tell).map_err(stopped)?;

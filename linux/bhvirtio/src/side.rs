@@ -118,8 +118,8 @@ impl Side {
         }
     }
 
-    /// Wakes the driver after a round. If for some rounds there was nothing to do, it waits until there is, or until a
-    /// file can be read, but no longer than `most`. Where the driver does not ring it looks, ever more seldom.
+    /// Wakes the driver after a round. If for some rounds there was nothing to do, it waits for work, or until a file
+    /// can be read, but no longer than `most`. Where the driver does not ring it looks, ever more seldom.
     pub fn rest(
         &mut self,
         worked: bool,

@@ -105,7 +105,7 @@ fn find(name: &str) -> String {
     candidates.into_iter().find(|path| fs::exists(path).unwrap_or(false)).unwrap_or(name.into())
 }
 
-/// Makes the calls that a C library makes when a program starts, on every core: by CPUID in user mode a monitor knows
+/// Makes the calls that a C library makes when a program starts, on every core. By CPUID in user mode a monitor knows
 /// that the kernel has booted.
 fn cpuid_everywhere() {
     let this = Pid::from_raw(0);

@@ -1,6 +1,6 @@
 //! Channels made at run time (`docs/connecting.md`), for root, without a driver: hypercalls by their port, and the
-//! slot's memory through `/dev/mem`. It works as in a bare guest (`sdk/src/link.rs`), except that it is a process's:
-//! memory is mapped for as long as a [`Link`] lives, and its end closes.
+//! slot's memory through `/dev/mem`. It works as in a bare guest (`sdk/src/link.rs`), except that it is a process's.
+//! Memory is mapped for as long as a [`Link`] lives, and its end closes.
 //!
 //! ```ignore
 //! let info = Info::read()?;

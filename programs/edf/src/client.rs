@@ -1,4 +1,4 @@
-//! What clients do: nothing but to look at the clock.
+//! The clients' work: they only look at the clock.
 
 use crate::MOST;
 use crate::watch::Watch;

@@ -1,4 +1,4 @@
-//! Who runs.
+//! The choice of the running client.
 
 use crate::MOST;
 use crate::client::{DONE, WORK, begins};
@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 
 /// The clients' priority.
 const PRIORITY: u8 = 100;
-/// Of the one that runs when no client does.
+/// Priority of the thread that runs when no client does.
 const LOWEST: u8 = 1;
 /// A context that does not limit anything: longer than all of it takes, ns.
 const UNLIMITED: u64 = 3_000_000_000_000;
@@ -33,17 +33,17 @@ struct Scheduler {
     edf: Edf<MOST>,
     clients: [Option<Client>; MOST],
     endpoint: Endpoint,
-    /// Nobody waits there.
+    /// No client waits there.
     free: Reply,
     /// First of its priority.
     first: Option<usize>,
     late: u64,
 }
 
-/// What a client is made with.
+/// Arguments of a new client.
 struct Wanted {
     number: usize,
-    /// What each of its jobs takes, and its period, ns.
+    /// Time of each of its jobs, and its period, ns.
     work: u64,
     period: u64,
     cooperative: bool,

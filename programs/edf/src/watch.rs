@@ -1,5 +1,5 @@
-//! Sees switches as the threads do: each looks at the clock all the time, and one that was away for longer than a look
-//! takes has been switched to, from whoever looked last.
+//! Sees switches as the threads do. Each looks at the clock all the time. One that was away for longer than a look
+//! takes has been switched to, from the thread that looked last.
 
 use crate::MOST;
 use bulkhead_program::marker::{VALUE, id};

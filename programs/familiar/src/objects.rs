@@ -5,7 +5,7 @@ use bulkhead_program::{
     Error, Frame, Maker, Message, Node, Notification, Program, Table, yield_now,
 };
 
-/// Whether all of them do what they say.
+/// Tells if all of them do as they say.
 pub fn tried(program: Program) -> bool {
     let mut maker = program.maker();
     let tried = [

@@ -1,4 +1,4 @@
-//! What attacker, guard and victim share: a page of words, each with one writer, and the names of the attacks.
+//! The interface of attacker, guard and victim: a page of words, each with one writer, and the names of the attacks.
 #![cfg_attr(target_os = "none", no_std)]
 
 /// Offsets of the shared page's words, 8 bytes each.
@@ -7,7 +7,7 @@ pub mod board {
     pub const ATTACK: u64 = 0;
     /// 1 + the number of the attack that came back: the attacker's.
     pub const BACK: u64 = 8;
-    /// What it came back with: the status of its call, or [`super::HARMLESS`].
+    /// Its result: the status of its call, or [`super::HARMLESS`].
     pub const STATUS: u64 = 16;
 }
 
@@ -58,6 +58,6 @@ attacks! {
     "more rights" "receive where it may call" "own registers" "map over the kernel" "map what is no memory" "more memory than it has"
     // Time.
     "spin" "refused calls" "yield" "signals" "objects" "alarms"
-    // What is its own.
+    // Attacks on its own parts.
     "give own time away" "stop itself" "call itself" "call in a circle" "wait for ever" "delete its address space" "delete its capabilities"
 }

@@ -1,6 +1,6 @@
-//! What begins by itself: refills and ends of budgets. A thread that executes nothing but `BEGIN` markers
-//! leaves the last one right before the interrupt; one that executes nothing but `END` has its
-//! first right behind the kernel's return.
+//! Events that begin by themselves: refills and ends of budgets. A thread that executes nothing but `BEGIN` markers
+//! leaves the last one right before the interrupt. A thread that executes nothing but `END` has its first right behind
+//! the kernel's return.
 
 use crate::marked::{Behind, call, quad};
 use bulkhead_program::abi::{Op, Status};

@@ -117,7 +117,7 @@ fn party(program: Program) -> u32 {
     meet(&Here(program, lives), program.arg("do").unwrap_or_default())
 }
 
-/// What the other thread does.
+/// The other thread's work.
 fn looks(program: Program) -> u32 {
     let here = Here(program, 0);
     loop {

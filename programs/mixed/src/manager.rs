@@ -38,7 +38,7 @@ pub fn manage(program: Program) -> u32 {
         table.set_stage(stage);
         next += STAGE;
         sleep_until(never, next).expect("time of its own");
-        // What was released before counts for this stage; it must not fall into the next one's load.
+        // A job that was released before counts for this stage; it must not fall into the next one's load.
         table.set_stage(STAGES);
         next += PAUSE;
         sleep_until(never, next).expect("time of its own");

@@ -1,4 +1,4 @@
-//! What a program's ends of a network have in common: wires by the names of their channels, and the sleep until one of
+//! Common parts of a program's ends of a network: wires by the names of their channels, and the sleep until one of
 //! several has something.
 #![cfg_attr(target_os = "none", no_std)]
 
@@ -13,7 +13,7 @@ pub type Line = Wire<Mapping<'static>, bell::Port>;
 /// Nanoseconds after which to look where nobody wakes a receiver (`notify = "poll"`).
 const LOOK: u64 = 1_000_000;
 
-/// What time it is for `smoltcp`.
+/// The time for `smoltcp`.
 #[must_use]
 pub fn instant() -> Instant {
     Instant::from_micros((now() / 1000) as i64)

@@ -7,7 +7,8 @@ use bulkhead_program::{
 };
 use program_overrun::chain::{Chain, State};
 
-/// What the server runs on without a client, ns, budget and period: to begin anew, and to end a request.
+/// Context that the server runs on without a client: budget and period, ns. It serves to begin anew, and to end a
+/// request.
 const SPARE: [u64; 2] = [200_000, 1_000_000];
 /// By how much a client's budget grows, ns.
 const MORE: u64 = 16_000;
@@ -51,7 +52,7 @@ impl Policy {
     }
 }
 
-/// A client, whose context's badge is its place in the list, from 1.
+/// A client, with its place in the list, from 1, as its context's badge.
 #[derive(Clone, Copy)]
 struct Client {
     name: &'static str,

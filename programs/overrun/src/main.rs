@@ -1,5 +1,5 @@
 //! A passive server works on its clients' budgets, and these do not suffice. Its timeout handler settles it for each
-//! client in another way (the scheduling-context paper, sections 3.4.2 and 5.2); the beginning of a client's name says
+//! client in another way (the scheduling-context paper, sections 3.4.2 and 5.2). The beginning of a client's name says
 //! which:
 //!
 //! * `rollback`: it is answered how far the server came, and the server is taken back to its last complete step;

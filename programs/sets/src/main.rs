@@ -1,4 +1,4 @@
-//! A thread of a set that the oracle made up (`crates/oracle`): it does its job again and again, and keeps the longest
+//! A thread of a set that the oracle made up (`crates/oracle`). It does its job again and again, and keeps the longest
 //! time from a release to the end of a job. Times of use are instructions, one a nanosecond in virtual time: a thread
 //! that is taken off the processor uses none.
 //!
@@ -48,7 +48,7 @@ fn step(thread: usize, n: usize) -> Option<Step> {
 struct Player {
     program: Program,
     number: usize,
-    /// Nobody signals it.
+    /// It is never signalled.
     pause: Notification,
     servers: [Option<Endpoint>; THREADS],
     drivers: [Option<Endpoint>; THREADS],
@@ -176,7 +176,7 @@ fn ask(whom: Option<Endpoint>, words: [u64; 2]) {
     asked.expect("an answer");
 }
 
-/// The step behind the answer to a call whose first step is `at`.
+/// Finds the step behind the answer to a call with its first step at `at`.
 fn behind(of: usize, mut at: usize) -> usize {
     let mut inside = 1;
     while let Some(step) = step(of, at).filter(|_| inside > 0) {

@@ -44,7 +44,7 @@ fn shell(program: Program) -> u32 {
             // Without a doorbell it looks; a thread without time of its own looks at once.
             Err(Stop::Wait | Stop::Apart) => _ = wait_until(news, now() + LOOK),
             Err(Stop::Corrupted | Stop::Closed) => keys.from.reset(),
-            // What was typed before it went is another's line.
+            // Text typed before the sender went is part of another line.
             Err(_) => keys.len = 0,
         }
     }

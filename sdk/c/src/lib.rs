@@ -133,8 +133,8 @@ unsafe fn pair(context: Context, name: *const c_char, nth: u32) -> Result<Pair<'
     let (w, bell) = window(info, name.to_bytes(), nth).ok_or(OPEN)?;
     let base = NonNull::new(w.gpa as *mut u8).ok_or(OPEN)?;
     let kind = u8::try_from(w.messages).map_err(|_| MISFIT)?;
-    // SAFETY: the information page is the monitor's word that the sender's region and the receiver's behind it are
-    // mapped for as long as the sandbox runs. It also says by `writable` which one may be written.
+    // SAFETY: by the monitor's word in the information page, the sender's region and the receiver's behind it are
+    // mapped while the sandbox runs. It also says by `writable` which one may be written.
     let pair = unsafe { Pair::new(base, w.size as usize, (kind, w.message), w.writable != 0) };
     Ok(pair.ok_or(MISFIT)?.with(Doorbell::told(bell, 0)))
 }

@@ -26,7 +26,7 @@ const LEAD_NS: u64 = 2_000_000;
 /// Releases until the controller declares its sandbox ready.
 const BOOT_RELEASES: u64 = 100;
 
-/// The controller, whom it talks to, and its books.
+/// The controller, the servers that it calls, and its books.
 struct Pilot {
     estimator: Endpoint,
     airframe: Endpoint,

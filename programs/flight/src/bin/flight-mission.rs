@@ -1,8 +1,8 @@
 //! Where to point, 50 times a second: writes the next setpoints ahead of `control`, and warns when the vehicle
 //! points elsewhere.
 //!
-//! It calls nobody: a server that it shared with `control` could be held up by the end of its budget in the middle
-//! of a request, and `control` with it.
+//! It makes no calls. The end of its budget could hold up a server that it shared with `control` in the middle of a
+//! request, and `control` with it.
 //!
 //! Arguments: `seconds=N` lands after so long; without it the flight never ends.
 #![cfg_attr(target_os = "none", no_std, no_main)]

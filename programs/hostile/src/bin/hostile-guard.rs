@@ -1,5 +1,5 @@
-//! Begins one attack after another, hears how each ends, and says so. What does not end in 20 ms is stopped. In the end
-//! it says how the victim fared.
+//! Begins one attack after another, hears how each ends, and says so. It stops an attack that does not end in 20 ms. In
+//! the end it says how the victim fared.
 //!
 //! Arguments: `from=N`, `to=N`: only these attacks.
 #![cfg_attr(target_os = "none", no_std, no_main)]

@@ -1,8 +1,12 @@
 //! Asks a station for echoes at a pace of its own, and marks when it asked and when an answer came.
 //!
-//! Arguments: `to=CHANNEL from=CHANNEL` (records, one each way, that carry IP packets), `address=10.9.0.1
-//! other=10.9.0.2`, `every=N` milliseconds and `count=N`, after which it ends the sandbox and fails unless the last one
-//! was answered. Waits at the notification `news`.
+//! Arguments:
+//!
+//! * `to=CHANNEL from=CHANNEL`: records, one each way, that carry IP packets;
+//! * `address=10.9.0.1 other=10.9.0.2`;
+//! * `every=N` milliseconds and `count=N`, after which it ends the sandbox. It fails unless the last one was answered.
+//!
+//! Waits at the notification `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_net::{FRAME, Pinger};

@@ -65,7 +65,7 @@ pub const KERNELS: [Attack; 42] = [
     run!("xor ecx, ecx" "rdpmc"),
     run!("xor ecx, ecx" ".byte 0x0F, 0x01, 0xFD"),
     run!("lea rax, [rsp - 192]" "and rax, -64" "lock inc dword ptr [rax + 62]"),
-    // What POPF may not change it leaves as it was.
+    // POPF leaves the flags as they were that it may not change.
     run!("pushfq" "pop rax" "mov rbx, rax" "btr rax, 9" "or rax, 0x3000" "push rax" "popfq" "pushfq" "pop rax" "xor rax, rbx" "test eax, 0x3200" "jz 2f" "ud2" "2:"),
     // Kept until the budget has ended some times, if it can be written at all.
     run!("mov eax, 0x12345678" "wrfsbase rax" "2:" "jmp 2b"),
