@@ -1,8 +1,8 @@
 //! The first instructions: descriptor tables, call entry, timer, clock; then the first thread.
 //!
 //! A sandbox starts here in 64-bit mode, with interrupts off and the address of the information page in RSI; there is
-//! no stack yet. Its tables are those of the start, which [`own_tables`] leaves. Without a monitor RSI means nothing,
-//! and the page lies in the kernel's memory.
+//! no stack yet. Its tables are the start's, which [`own_tables`] leaves. Without a monitor RSI means nothing, and the
+//! page lies in the kernel's memory.
 //!
 //! The order matters. The descriptor tables come first, so that an exception is told and is no triple fault. The timer
 //! and the routes of devices' interrupts come last, when each vector has an entry.

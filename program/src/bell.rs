@@ -57,7 +57,7 @@ impl Platform for Bed {
     }
 }
 
-/// Rings for the receiver of a channel; `None` if nobody is to be woken, or this is not the sender.
+/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken, or this is not the sender.
 #[must_use]
 pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
     let doorbell = pair.doorbell().filter(|_| pair.sends())?;

@@ -44,7 +44,7 @@ impl fmt::Display for Error {
 /// A message to send: a label and up to four words. Longer ones go through the thread's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Label, length, and whether a capability comes along.
+    /// Label, length, and a bit for a capability that comes along.
     pub info: Info,
     /// The first words.
     pub words: Words,
@@ -146,7 +146,7 @@ pub(crate) fn reply_receive(
     Ok(received)
 }
 
-/// Sends if somebody waits, and receives from something else, in one step.
+/// Sends if a receiver waits, and receives from another object, in one step.
 pub(crate) fn send_receive(
     op: Op,
     reply: Address,

@@ -1,5 +1,5 @@
 //! A heap, for programs that the manifest gives one (`heap`): Rust's `alloc` works in them. First fit (the crate
-//! `linked_list_allocator`): the time of an allocation grows with the number of holes, so what has a deadline
+//! `linked_list_allocator`): the time of an allocation grows with the number of holes. So a thread with a deadline
 //! allocates before it begins.
 
 use crate::names::Program;

@@ -11,7 +11,7 @@
 //! let mut orders = Receiver::<Order>::open(&slot.pair(Kind::Queue, 64)?)?;
 //! ```
 //!
-//! An access to what is not open is an exception of the thread that makes it.
+//! An access to a slot that is not open is an exception of the accessing thread.
 
 use crate::call::invoke;
 use crate::names::{Program, text};
@@ -35,9 +35,9 @@ pub struct Slot {
     pub name: &'static str,
     /// True if that is this program's sandbox.
     pub mine: bool,
-    /// Where the program sees it: what the owner writes; a page of the other's lies behind it.
+    /// Address at which the program sees the owner's memory; a page of the other's lies behind it.
     pub address: u64,
-    /// Bytes of what the owner writes.
+    /// Bytes of the owner's memory.
     pub size: u64,
     right: Address,
 }
@@ -108,8 +108,8 @@ impl Slot {
         slot::close(self.number, self.call())
     }
 
-    /// The 64-bit words of what the owner writes, and of the other's page behind it. An access is an exception while
-    /// the slot is not [`Phase::Open`] or [`Phase::Gone`] here, as is a store to what the other writes.
+    /// The 64-bit words of the owner's memory, and of the other's page behind it. An access is an exception while the
+    /// slot is not [`Phase::Open`] or [`Phase::Gone`] here, as is a store to the other's memory.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
         let len = self.size as usize + PAGE as usize;
@@ -141,7 +141,7 @@ pub fn offers(program: Program) -> impl Iterator<Item = Slot> {
     slots(program).filter(move |slot| !slot.mine && slot.state().offered(me))
 }
 
-/// Offers a slot to a sandbox, by its index, with a tag that tells what for.
+/// Offers a slot to a sandbox, by its index, with a tag that tells its use.
 ///
 /// # Errors
 /// See [`Refused`].

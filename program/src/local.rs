@@ -22,7 +22,7 @@ macro_rules! zero {
 zero! { bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize }
 zero! { AtomicBool AtomicU32 AtomicU64 AtomicUsize AtomicI32 AtomicI64 }
 
-// SAFETY: laid out as what it holds.
+// SAFETY: laid out as its content.
 unsafe impl<T: Zero> Zero for Cell<T> {}
 // SAFETY: one behind the other.
 unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
@@ -42,7 +42,7 @@ impl<T: Zero> Local<T> {
 
     /// Uses the calling thread's own value. A thread without a thread pointer raises an exception.
     pub fn with<R>(&self, work: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: by `new`; nobody else has a way to it, and the thread has it for as long as it runs.
+        // SAFETY: by `new`; only this thread has a way to it, and for as long as it runs.
         work(unsafe { &*(self.0)() })
     }
 }

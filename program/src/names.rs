@@ -25,8 +25,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Its 64-bit words. Other programs may change them at any time, hence atomic. A store to what may not be written
-    /// is an exception.
+    /// Its 64-bit words. Other programs may change them at any time, hence atomic. A store to memory that may not be
+    /// written is an exception.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
         // SAFETY: memory that the manifest gave the program for as long as it runs, whole pages of it; atomics
@@ -77,14 +77,15 @@ impl Program {
         self.arg(name)?.parse().ok()
     }
 
-    /// The buffer of the thread that asks: what of its messages doesn't fit into registers. The kernel reads and
+    /// The buffer of the asking thread: the part of its messages that doesn't fit into registers. The kernel reads and
     /// writes it in calls.
     #[must_use]
     pub fn buffer(self) -> *mut Buffer {
         (self.page.buffers as *mut Buffer).wrapping_add(self.thread as usize)
     }
 
-    /// Slots of its root node that are empty, for what it makes and is given: the first one, and one past the last.
+    /// Slots of its root node that are empty, for capabilities that it makes and is given: the first one, and one past
+    /// the last.
     #[must_use]
     pub fn free(self) -> [Address; 2] {
         self.page.free
@@ -249,7 +250,7 @@ impl Program {
         (self.memory(name), address.into())
     }
 
-    /// Where something lies in its memory, how long it is, and what may be done with it.
+    /// A name's place in its memory, its length, and the rights to it.
     #[track_caller]
     pub(crate) fn place_of(self, name: &str) -> (u64, u64, Rights) {
         let named = |entry: &&Name| entry.len != 0 && is_named(entry, name);

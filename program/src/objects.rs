@@ -34,7 +34,7 @@ impl Endpoint {
     /// Sends a message and waits for the answer; a server without a context works on this thread's.
     ///
     /// # Errors
-    /// [`bulkhead_kernel_abi::Code::Cancelled`]: whoever took it will not answer.
+    /// [`bulkhead_kernel_abi::Code::Cancelled`]: the thread that took it will not answer.
     #[inline(always)]
     pub fn call(self, message: Message) -> Result<Message, Error> {
         call(self.0, message)
@@ -48,7 +48,7 @@ impl Endpoint {
         send(Op::Send, 0, self.0, message)
     }
 
-    /// Sends a message if somebody waits for it.
+    /// Sends a message if a receiver waits for it.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::WouldBlock`], and as [`Endpoint::send`].
@@ -75,13 +75,13 @@ impl Endpoint {
     /// Answers the last caller and waits for the next message.
     ///
     /// # Errors
-    /// [`bulkhead_kernel_abi::Code::BadState`]: nobody waits for an answer.
+    /// [`bulkhead_kernel_abi::Code::BadState`]: no caller waits for an answer.
     #[inline(always)]
     pub fn reply_receive(self, reply: Reply, message: Message) -> Result<Received, Error> {
         reply_receive(reply.0, self.0, message)
     }
 
-    /// Sends a message to another endpoint if somebody waits there, and waits for the next one here, in one step.
+    /// Sends a message to another endpoint if a receiver waits there, and waits for the next one here, in one step.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::Cancelled`].
@@ -99,7 +99,7 @@ impl Reply {
     /// Answers the last caller.
     ///
     /// # Errors
-    /// [`bulkhead_kernel_abi::Code::BadState`]: nobody waits for an answer.
+    /// [`bulkhead_kernel_abi::Code::BadState`]: no caller waits for an answer.
     pub fn answer(self, message: Message) -> Result<(), Error> {
         send(Op::Reply, self.0, 0, message)
     }

@@ -89,7 +89,7 @@ impl Table {
         invoke(self.0, label::MAP_TABLE, [slot::SPACE.into(), address, 0, 0]).map(drop)
     }
 
-    /// Takes it out, and with it what is mapped through it.
+    /// Takes it out, and with it all that is mapped through it.
     ///
     /// # Errors
     /// Never for a table.

@@ -5,7 +5,7 @@ use crate::names::Program;
 use bulkhead_kernel_abi::{Page, label, slot};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// The program's page, for what has no other way to it.
+/// The program's page, for code that has no other way to it.
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The program, once a thread of it runs.
@@ -17,7 +17,7 @@ pub(crate) fn current() -> Option<Program> {
 /// Makes a program's view of the page and the thread that its first instructions are given.
 ///
 /// # Safety
-/// `page` is what the kernel passed to the thread.
+/// `page` is the kernel's argument to the thread.
 #[doc(hidden)]
 pub unsafe fn begin(page: *const Page, thread: u64) -> Program {
     PAGE.store(page.cast_mut(), Ordering::Relaxed);

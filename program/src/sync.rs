@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may wait.
+/// Held, and a thread may wait.
 const WANTED: u32 = 2;
 
 /// Data that one thread at a time may use.
@@ -37,7 +37,7 @@ pub struct Guard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// Data that nobody uses so far.
+    /// Data that no thread uses so far.
     #[must_use]
     pub const fn new(data: T) -> Self {
         let (state, wakes) = (AtomicU32::new(FREE), AtomicU64::new(0));
@@ -51,10 +51,10 @@ impl<T> Mutex<T> {
         self.wakes.store(both, Ordering::Release);
     }
 
-    /// Uses the data as soon as nobody else does.
+    /// Uses the data as soon as no other thread does.
     ///
     /// # Panics
-    /// Somebody does, and [`Mutex::waits_at`] was not called; or this thread has no time to wait on.
+    /// Another thread does, and [`Mutex::waits_at`] was not called; or this thread has no time to wait on.
     pub fn lock(&self) -> Guard<'_, T> {
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_later();
@@ -71,7 +71,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Uses the data if nobody else does.
+    /// Uses the data if no other thread does.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let free = self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
         free.ok().map(|_| self.guard())
@@ -91,7 +91,7 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: whoever has the guard is the only one.
+        // SAFETY: only the guard's thread reaches the data.
         unsafe { &*self.mutex.data.get() }
     }
 }
@@ -132,7 +132,7 @@ impl<T> fmt::Debug for Mutex<T> {
 /// for a thread that is about to wait, or two signals could become one.
 #[derive(Debug)]
 pub struct Condvar<const N: usize> {
-    /// Addresses of their notifications, to signal; 0 behind the last. Changed by whoever holds the mutex.
+    /// Addresses of their notifications, to signal; 0 behind the last. Changed by the thread that holds the mutex.
     waiting: [AtomicU32; N],
 }
 

@@ -1,4 +1,4 @@
-//! Catching exceptions, so that a test can try what should fail and say how.
+//! Catching exceptions, so that a test can try an access that should fail and say how.
 
 use crate::interrupt::{Frame, RETURN};
 use crate::{cpu, percpu};
@@ -109,7 +109,7 @@ pub unsafe fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Fault> {
         result: Option<R>,
     }
     extern "C" fn run<F: FnOnce() -> R, R>(data: *mut c_void) {
-        // SAFETY: `data` is the `Call` below, used by nobody else meanwhile.
+        // SAFETY: `data` is the `Call` below, which no other code uses meanwhile.
         let call = unsafe { &mut *data.cast::<Call<F, R>>() };
         if let Some(f) = call.f.take() {
             call.result = Some(f());
@@ -148,7 +148,7 @@ pub(crate) fn raised(frame: &mut Frame) {
         panic!("exception {fault} on core {}", percpu::index());
     }
     capture.fault = fault;
-    /// TF, DF, NT and AC would disturb what comes next.
+    /// TF, DF, NT and AC would disturb the code behind.
     const KEEP: u64 = !(1 << 8 | 1 << 10 | 1 << 14 | 1 << 18);
     frame.rip = &raw const bulkhead_recover as u64;
     frame.rsp = capture.rsp;

@@ -35,7 +35,7 @@ pub fn null() -> u64 {
     raw(call::NULL, 0, 0, 0, 0)
 }
 
-/// Writes up to 24 bytes to the console; what is beyond is cut off.
+/// Writes up to 24 bytes to the console; bytes beyond are cut off.
 pub fn console(bytes: &[u8]) -> u64 {
     let len = bytes.len().min(24);
     let mut padded = [0u8; 24];

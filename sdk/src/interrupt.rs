@@ -37,7 +37,7 @@ pub struct Frame {
     pub ss: u64,
 }
 
-/// Called with what was interrupted and the TSC at entry.
+/// Called with the interrupted state and the TSC at entry.
 pub type Handler = fn(&mut Frame, u64);
 
 /// First vector that is no exception.

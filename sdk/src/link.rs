@@ -31,7 +31,7 @@ pub struct Slot {
     pub name: &'static str,
     /// True if that is this sandbox.
     pub mine: bool,
-    /// Guest-physical address of what the owner writes; a page of the other's lies behind it.
+    /// Guest-physical address of the owner's memory; a page of the other's lies behind it.
     pub gpa: u64,
     /// Bytes of it.
     pub size: u64,
@@ -64,8 +64,8 @@ impl Slot {
         slot::close(self.number, call)
     }
 
-    /// The 64-bit words of what the owner writes, and of the other's page behind it. An access is denied while the slot
-    /// is not [`Phase::Open`] here, as is a store to what the other writes.
+    /// The 64-bit words of the owner's memory, and of the other's page behind it. An access is denied while the slot is
+    /// not [`Phase::Open`] here, as is a store to the other's memory.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
         let len = self.size as usize + PAGE as usize;
@@ -105,7 +105,7 @@ pub fn offers(context: Context) -> impl Iterator<Item = Slot> {
     slots(context).filter(move |slot| !slot.mine && slot.state().offered(me))
 }
 
-/// Offers a slot to a sandbox, with a tag that tells what for.
+/// Offers a slot to a sandbox, with a tag that tells its use.
 ///
 /// # Errors
 /// See [`Refused`].

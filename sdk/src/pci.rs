@@ -1,6 +1,5 @@
-//! PCI functions of the sandbox: its own at their physical addresses, and nothing
-//! else. Finding and setting up costs exits; what a driver then does with its
-//! registers, its memory and its interrupts costs none.
+//! PCI functions of the sandbox: its own at their physical addresses, and nothing else. Finding and setting up costs
+//! exits; a driver's later use of its registers, its memory and its interrupts costs none.
 //!
 //! A device's addresses are guest-physical ones, which are also this program's. It may read and write the sandbox's RAM
 //! and channels, with their rights, and nothing else. Registers above 4 GiB need [`crate::paging::map_everything`].
@@ -169,8 +168,8 @@ impl Function {
         let entry = bar + u64::from(place & !7) + 16 * u64::from(number);
         let [address, upper, data] = message(apic_id, vector);
         for (offset, value) in [(12, 1), (0, address), (4, upper), (8, data), (12, 0)] {
-            // SAFETY: its MSI-X table (PCI 3.0, 6.8.2), where the monitor looks at
-            // what is written; the vector has its handler.
+            // SAFETY: its MSI-X table (PCI 3.0, 6.8.2), where the monitor checks each write; the vector has its
+            // handler.
             unsafe { mmio::write32(entry + offset, value) }
         }
         self.write(at, self.read(at) & !MASK_ALL | ENABLE);

@@ -1,5 +1,5 @@
-//! The newest state: written and read at any time, by a bounded number of steps, without
-//! waiting for anybody and without a torn read.
+//! The newest state: written and read at any time, by a bounded number of steps, without a wait and without a torn
+//! read.
 //!
 //! The algorithm is Simpson's ("Four-slot fully asynchronous communication mechanism", IEE Proceedings 137 Pt E,
 //! 1990): two pairs of two slots. The reader says which pair it reads from. The writer writes to the other pair, and

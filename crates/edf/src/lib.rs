@@ -4,7 +4,7 @@
 //!
 //! A task has one job at a time. It waits for its release, is ready until it is done, and then waits for the next
 //! release. Its deadline is a period after the release (Liu and Layland 1973). Both kinds lie in a heap of their own,
-//! so each step takes O(log N), and finding who runs O(1).
+//! so each step takes O(log N), and finding the next one to run O(1).
 #![no_std]
 
 mod heap;
@@ -59,8 +59,8 @@ impl<const N: usize> Edf<N> {
         self.waiting.first().map(|(_, release)| release)
     }
 
-    /// Releases the job that has waited longest for its release, if the time has come. It counts from `now`: what is
-    /// released late has its deadline later, and its next release.
+    /// Releases the job that has waited longest for its release, if the time has come. It counts from `now`: a job that
+    /// is released late has its deadline later, and its next release.
     pub fn release(&mut self, now: u64) -> Option<usize> {
         let (task, release) = self.waiting.first()?;
         if release > now {

@@ -1,4 +1,4 @@
-//! The books of a flight: what telemetry says of each release.
+//! The books of a flight: the telemetry of each release.
 
 use crate::Sample;
 use crate::math::Vec3;

@@ -69,7 +69,7 @@ impl Flight {
         }
     }
 
-    /// Sense, estimate, control: what a real controller does each millisecond.
+    /// Sense, estimate, control: a real controller's work of each millisecond.
     pub fn control(&mut self, setpoint: &Setpoint) {
         let sensors: Sensors = self.world.sense();
         self.estimator.update(&sensors, PERIOD);
@@ -119,8 +119,8 @@ impl Flight {
 }
 
 impl Sample {
-    /// From where it should point, where it is believed to point and how it turns, where it does point, and what the
-    /// motors were told.
+    /// Makes a sample of the wanted attitude, the estimated attitude and rates, the true attitude, and the motor
+    /// commands.
     #[must_use]
     pub fn new(
         setpoint: &Setpoint,

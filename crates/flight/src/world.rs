@@ -1,4 +1,4 @@
-//! The world that a controller flies in: the vehicle, the weather, and what the sensors say of it.
+//! The world that a controller flies in: the vehicle, the weather, and the sensors' values.
 
 use crate::PERIOD;
 use crate::airframe::{Airframe, Sensors};

@@ -1,4 +1,4 @@
-//! A thread's calls: what they name is looked up first, then something is done.
+//! A thread's calls: the named capabilities are looked up first, then something is done.
 
 use crate::fast::{Quick, Wake};
 use crate::invoke::AGAIN;
@@ -26,8 +26,8 @@ impl Call {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The current thread made a call; its registers are saved. Afterwards the
-    /// current thread is who runs from now on.
+    /// The current thread made a call; its registers are saved. Afterwards the current thread is the one that runs from
+    /// now on.
     pub fn call(&mut self) {
         if let Some(wake) = self.called() {
             self.wake(wake);
@@ -149,7 +149,7 @@ impl<M: Machine> Kernel<'_, M> {
         if answers {
             self.answer(thread, reply, 2)?;
         } else if sends {
-            // If nobody takes it, nothing happens.
+            // Without a receiver nothing happens.
             let _ = self.send(thread, to, Send::Try);
         }
         self.receive(thread, cap, reply, until)
@@ -168,7 +168,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A thread calls a method of what lies in a slot.
+    /// A thread calls a method of the capability in a slot.
     #[inline(never)]
     fn invoke_of(&mut self, thread: Ref<Thread>, slot: Ref<Slot>) {
         let root = Root::of(self.machine, thread);

@@ -4,7 +4,7 @@ use crate::Ref;
 use bulkhead_kernel_abi::{Kind, Rights};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A capability: what may be done with which object.
+/// A capability: an object, and the rights to it.
 ///
 /// | kind | `object` | `bits` | `data` |
 /// |---|---|---|---|
@@ -95,9 +95,9 @@ impl Cap {
 pub struct Slot {
     /// The capability in it.
     pub cap: Cap,
-    /// The one after it in the tree's order.
+    /// Slot after it in the tree's order.
     pub next: Ref<Slot>,
-    /// The one before it.
+    /// Slot before it.
     pub previous: Ref<Slot>,
     /// How many it was derived from, one from the other.
     pub depth: u16,
@@ -112,8 +112,8 @@ const _: () = assert!(size_of::<Slot>() == 32);
 /// Size of a slot, as a power of two.
 pub const SLOT_BITS: u8 = 5;
 
-/// Slots that are part of an object of the kernel's: it keeps what it was told to use, so that
-/// revocation reaches that, too.
+/// Slots that are part of an object of the kernel's. The object keeps capabilities to its parts there, so that
+/// revocation reaches those, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Place {

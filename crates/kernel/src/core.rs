@@ -1,4 +1,4 @@
-//! A core: who runs on it. And the kernel, which is a core with its machine.
+//! A core and its running thread. And the kernel, which is a core with its machine.
 
 use crate::{Context, Link, Machine, Ref, Thread};
 use bulkhead_sched::{Contexts, Id, Refill, Scheduler, Time};
@@ -15,7 +15,7 @@ pub struct Core {
     pub vectors_of: Ref<Thread>,
     /// The root table in use, a physical address.
     pub space: u64,
-    /// The kernel's own root table: for when the one in use goes.
+    /// The kernel's own root table: for the end of the table in use.
     pub own_space: u64,
     /// When this entry into the kernel began, if it had to look.
     pub now: Time,

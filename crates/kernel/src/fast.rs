@@ -13,7 +13,7 @@ use bulkhead_sched::{Overtake, Policy};
 /// The work that a short way leaves.
 pub(crate) enum Quick {
     Done,
-    /// A method of what lies there is called.
+    /// A method of the capability in the slot is called.
     Invoke(Ref<Slot>),
     Pass(Passed),
     Wake(Wake),
@@ -27,7 +27,7 @@ pub(crate) struct Passed {
     rights: Rights,
 }
 
-/// A signal that may wake somebody ([`Kernel::wake`]): the last thing that an entry does.
+/// A signal that may wake a thread ([`Kernel::wake`]): the last step of an entry.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Wake {
@@ -195,7 +195,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A signal that wakes nobody.
+    /// Makes a signal that wakes no thread.
     #[inline(always)]
     pub(crate) fn fast_signal(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let address = self.machine.get(from).registers.named::<M::Layout>() as Address;
@@ -214,7 +214,8 @@ impl<M: Machine> Kernel<'_, M> {
         Some(done)
     }
 
-    /// Gives a signal, and decides who runs. The short way: it is for a thread that waits there on its own time.
+    /// Gives a signal, and decides which thread runs. The short way: it is for a thread that waits there on its own
+    /// time.
     #[inline(always)]
     pub fn wake(&mut self, Wake { at, bits }: Wake) {
         let alone = |to: &Ref<Thread>| {
@@ -291,7 +292,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// A refill came that somebody of a higher priority waited for.
+    /// A refill came for a waiting thread of a higher priority.
     #[inline(always)]
     pub(crate) fn fast_refill(&mut self) -> bool {
         let now = self.machine.now();
@@ -356,7 +357,7 @@ impl<M: Machine> Kernel<'_, M> {
         endpoint.state = 0;
     }
 
-    /// A wait for what was signalled already.
+    /// Waits for a signal that is there already.
     #[inline(always)]
     pub(crate) fn fast_wait(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let address = self.machine.get(from).registers.named::<M::Layout>() as Address;

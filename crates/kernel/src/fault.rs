@@ -1,5 +1,5 @@
-//! Events that a thread can't settle itself: exceptions, and the end of its budget. A message in the thread's name to
-//! whoever handles it; without a handler the thread stops, and the console says so.
+//! Events that a thread can't settle itself: exceptions, and the end of its budget. A message in the thread's name goes
+//! to its handler. Without a handler the thread stops, and the console says so.
 
 use crate::{Context, Event, Kernel, Layout, Line, Machine, Place, Ref, State, Thread};
 use bulkhead_kernel_abi::{Info, Kind, label};

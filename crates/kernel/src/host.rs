@@ -25,7 +25,7 @@ const START: u8 = 1 << 7;
 /// The map: the kernel's own words.
 const WORDS: u8 = 0x7F;
 
-/// Memory as bytes, and what the kernel did with the rest of its machine.
+/// Memory as bytes, and a record of the kernel's use of the rest of its machine.
 #[derive(Clone)]
 pub struct Host<L, P> {
     pages: Vec<PageTable>,
@@ -371,8 +371,8 @@ impl<L: Layout, P: PageFormat> Machine for Host<L, P> {
     }
 }
 
-/// A processor that does not exist: its registers have an order of their own, so that what passes
-/// on it takes no other for granted.
+/// A processor that does not exist: its registers have an order of their own. Code that passes on it takes no other
+/// order for granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Odd;
 

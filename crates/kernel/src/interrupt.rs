@@ -1,13 +1,12 @@
-//! Interrupts as signals. A device's message or edge needs nothing but the end of its service; what it
-//! means is its driver's, a thread. A level-triggered line is kept back until that thread has acknowledged it
-//! ([`Interrupt::rests`]).
+//! Interrupts as signals. A device's message or edge needs nothing but the end of its service; its driver, a thread,
+//! knows its meaning. A level-triggered line is kept back until that thread has acknowledged it ([`Interrupt::rests`]).
 
 use crate::fast::Wake;
 use crate::{Event, Interrupt, Kernel, Machine, Ref};
 use bulkhead_kernel_abi::Kind;
 
 impl<M: Machine> Kernel<'_, M> {
-    /// An interrupt came: whoever waits for it is told.
+    /// An interrupt came: the thread that waits for it is told.
     pub fn interrupt(&mut self, at: Ref<Interrupt>) {
         if let Some(wake) = self.interrupted(at) {
             self.wake(wake);

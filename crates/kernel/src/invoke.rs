@@ -40,7 +40,7 @@ pub(crate) fn below(word: u64, end: u64, argument: u8) -> Result<u64, Status> {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// Calls a method of what lies in a slot, for somebody with this capability space.
+    /// Calls a method of the capability in a slot, for a caller with this capability space.
     ///
     /// # Errors
     /// As the method's description in [`bulkhead_kernel_abi::label`] has it; then nothing changed.
@@ -248,7 +248,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// An object keeps a capability, instead of what it kept there.
+    /// An object keeps a capability, instead of the former one in that place.
     fn keep(&mut self, slot: Ref<Slot>, place: Place, from: Option<Ref<Slot>>) {
         self.drop_slot(slot);
         if let Some(from) = from {
@@ -448,7 +448,7 @@ impl<M: Machine> Kernel<'_, M> {
         if time.policy() != bulkhead_sched::Policy::Pibs {
             return Ok(());
         }
-        // At a server's ceiling it would take the time of those who wait for the server once, by any length.
+        // At a server's ceiling it would once take the time of the threads that wait for the server, by any length.
         let priority = self.base(of);
         let period = self.machine.get(of).time.account().period();
         let (now, requester) = (self.now(), bulkhead_sched::Requester { priority, period });

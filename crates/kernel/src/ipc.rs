@@ -1,8 +1,8 @@
 //! Messages: which thread waits for which, the words that are carried over, and the time that is used for them.
 //!
-//! * A call to a thread without a context takes the caller's along. It comes back with the
-//!   answer; or when the one who has it goes to wait for other messages, or is deleted. The reply
-//!   objects that a context came through form a stack, so that calls nest.
+//! * A call to a thread without a context takes the caller's along. It comes back with the answer; or when the thread
+//!   that has it waits for other messages, or is deleted. The reply objects that a context came through form a stack,
+//!   so that calls nest.
 //! * A thread that can't run for want of a context takes no message that brings none.
 
 use crate::lookup::Root;
@@ -108,7 +108,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(begin)
     }
 
-    /// A call with a limit has ended: what was held back of its context's budget is there again.
+    /// A call with a limit has ended: its context has the held-back budget again.
     pub(crate) fn end_limit(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
         let held = core::mem::take(&mut self.machine.get_mut(reply).held);
         let Some(id) = crate::core::id(context).filter(|_| held != 0) else { return };
@@ -141,9 +141,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Sends threads away with messages that a receiver could not take, up to the first that it could. While it still
-    /// has the time that it runs on: what is left for the next entry is its own call once more. False: that is to be
-    /// made.
+    /// Sends threads away with messages that a receiver could not take, up to the first that it could. It does so while
+    /// it still has the time that it runs on: the rest for the next entry is its own call once more. False: that is to
+    /// be made.
     #[inline(always)]
     pub(crate) fn refuse_useless(&mut self, to: Ref<Thread>, cap: Cap, reply: Ref<Reply>) -> bool {
         self.first_sender(cap).is_none() || self.refuse_senders(to, cap, reply)
@@ -225,7 +225,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, to);
     }
 
-    /// Work of an interrupt's thread is done at the priority of who asked for it.
+    /// Work of an interrupt's thread is done at the requester's priority.
     fn name_requester(&mut self, of: Ref<Context>, to: Ref<Thread>) {
         let served = self.machine.get(to).context;
         if !of.is_none() && self.is_pibs(served) {
@@ -239,8 +239,8 @@ impl<M: Machine> Kernel<'_, M> {
         !context.is_none() && self.machine.get(context).time.policy() == pibs
     }
 
-    /// The priority of the thread that the context works for: its own, and not that of a server that runs on it. Takes
-    /// a step for each call, fewer than [`Reply::MOST_NESTED`].
+    /// The priority of the thread that the context works for: its own, and not the priority of a server that runs on
+    /// it. Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
     pub(crate) fn base(&self, context: Ref<Context>) -> u8 {
         let Context { time, thread, reply, .. } = *self.machine.get(context);
         let (mut next, mut caller) = (reply, thread);
@@ -274,8 +274,8 @@ impl<M: Machine> Kernel<'_, M> {
         top.is_some_and(|top| self.machine.get(top).depth >= Reply::MOST_NESTED - 1)
     }
 
-    /// Ends a reply object's place in a stack: the context goes back to its caller, and with it what
-    /// lies above has lost it.
+    /// Ends a reply object's place in a stack: the context goes back to its caller, and the objects above it have lost
+    /// it.
     pub(crate) fn unstack(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
         let top = self.machine.get(context).reply;
         self.machine.get_mut(top).context = Ref::NONE;
@@ -344,7 +344,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.machine.get(reply).caller.some().ok_or(nobody)
     }
 
-    /// Answers who waits at a reply object.
+    /// Answers the thread that waits at a reply object.
     pub(crate) fn answer(
         &mut self,
         from: Ref<Thread>,
@@ -393,7 +393,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.check_deadline(to, until)?;
         }
         if !reply.is_none() && !self.machine.get(reply).caller.is_none() {
-            // Whoever waits there will not get an answer through it any more.
+            // The caller that waits there will not get an answer through it any more.
             let caller = self.end_call(reply);
             self.cancelled(caller);
         }
@@ -424,7 +424,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// The reply object for whoever calls a thread.
+    /// The reply object for the next caller of a thread.
     #[inline(never)]
     fn expect_caller(&mut self, to: Ref<Thread>, reply: Ref<Reply>) {
         let before = core::mem::replace(&mut self.machine.get_mut(to).reply, reply);
@@ -488,7 +488,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.offer(at);
     }
 
-    /// Gives the bits of a notification to who waits for them, if it can go on with them.
+    /// Gives the bits of a notification to the first thread that waits for them, if it can go on with them.
     pub(crate) fn offer(&mut self, at: Ref<Notification>) {
         let Notification { bits, queue: Queue { first, .. }, bound, .. } = *self.machine.get(at);
         if bits == 0 {
@@ -617,7 +617,7 @@ impl<M: Machine> Kernel<'_, M> {
         receiver.registers.answer::<M::Layout>(Status::OK.0, badge, info.0);
     }
 
-    /// Derives the sender's capability for the receiver; whether that could be done.
+    /// Derives the sender's capability for the receiver. Returns true if that could be done.
     fn carry_cap(&mut self, from: Ref<Thread>, to: Ref<Thread>) -> bool {
         let sender = self.machine.get(from).buffer;
         let receiver = self.machine.get(to).buffer;

@@ -12,8 +12,7 @@
 //! A thread's arguments are looked up and checked before anything changes.
 //!
 //! All state lies in the sandbox's memory as plain data behind [`Machine`]. So the host runs this code on bytes: to
-//! bake a system's first objects into an image, and to try calls by the million. The one that runs on a processor is
-//! `kernel/`.
+//! bake a system's first objects into an image, and to try calls by the million. `kernel/` runs it on a processor./`.
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]

@@ -2,10 +2,10 @@
 //! sandbox's slots. The kernel asks it in a program's name, and shows the program the open ones. So a program that
 //! touches a closed slot raises an exception of its own, where a denied access would end the sandbox.
 //!
-//! It keeps true: what a program sees, the sandbox has. A slot is shown after the monitor's `OK`, and taken out of the
-//! program's memory before the monitor is asked to close it. A slot that the other end takes away meanwhile stays:
-//! pages in place of it lie there until this end closes. A slot is closed with the thread that opened it, and with the
-//! capability.
+//! It keeps this true: a slot that a program sees, the sandbox has. A slot is shown after the monitor's `OK`, and taken
+//! out of the program's memory before the monitor is asked to close it. A slot that the other end takes away meanwhile
+//! stays: pages in place of it lie there until this end closes. A slot is closed with the thread that opened it, and
+//! with the capability.
 
 use crate::invoke::{Outcome, below, no_call};
 use crate::lookup::check;
@@ -87,7 +87,8 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A thread that raised a fault, and may not go on: closes one of those that it has opened; whether there was one.
+    /// Closes one of the slots that a thread has opened, if it raised a fault and may not go on. Returns true if there
+    /// was one.
     pub(crate) fn part_faulted(&mut self, thread: Ref<Thread>) -> bool {
         self.machine.get(thread).flags & Thread::FAULTS != 0 && self.part_once(thread)
     }
@@ -98,8 +99,9 @@ impl<M: Machine> Kernel<'_, M> {
         caller.some().is_some_and(|caller| self.part_faulted(caller))
     }
 
-    /// A thread ends or begins anew: nobody goes on with what it has opened. Closes one of those; whether there was
-    /// one. Each is a call of the monitor, so an entry of the kernel has one at most, and whoever is at it comes again.
+    /// A thread ends or begins anew: no thread goes on with its slots. Closes one of them, and returns true if there
+    /// was one. Each is a call of the monitor, so an entry of the kernel has one at most. The ending thread, or its
+    /// deleter, comes again.
     #[inline(always)]
     pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
         let opened = self.machine.get(thread).flags & Thread::LINKS != 0;
@@ -119,7 +121,7 @@ impl<M: Machine> Kernel<'_, M> {
         };
         self.close(at);
         self.machine.get_mut(at).thread = Ref::NONE;
-        // It took time, which is not to be that of whoever runs next.
+        // It took time, which is not to be charged to the next thread.
         self.core.now = 0;
         true
     }

@@ -1,4 +1,4 @@
-//! From what a thread names to what lies there.
+//! From the names in a thread's call to the capabilities there.
 
 use crate::{Cap, Machine, Ref, Slot, Thread};
 use bulkhead_kernel_abi::{Code, Kind, Rights, Status};
@@ -45,7 +45,7 @@ impl Root {
         node.and_then(|node| node.at(index)).unwrap_or(Ref::NONE)
     }
 
-    /// A slot of it; slot 0 is nobody's.
+    /// A slot of it; slot 0 is reserved.
     pub fn at(self, index: u32) -> Option<Ref<Slot>> {
         (index != 0 && index < self.slots).then(|| self.first.nth(index))
     }

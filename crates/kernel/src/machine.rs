@@ -1,4 +1,4 @@
-//! The services that the kernel needs of a machine. The target's is `kernel/`; on the host a vector of bytes does
+//! The services that the kernel needs of a machine. On the target `kernel/` has them, on the host a vector of bytes
 //! ([`crate::host`]).
 
 use bulkhead_arch::PageFormat;
@@ -110,7 +110,7 @@ impl<T> core::fmt::Debug for Ref<T> {
 #[repr(C, align(16))]
 pub struct Registers(pub [u64; 22]);
 
-/// Which of [`Registers`] is what in a call: indices.
+/// Places in [`Registers`] of a call's words: indices.
 pub trait Layout {
     /// Which call, and the reply object; its status.
     const OP: usize;
@@ -221,7 +221,7 @@ impl Registers {
 
 /// A core and the memory of its sandbox.
 pub trait Machine: Sized {
-    /// Which of a thread's saved registers is what.
+    /// Places of a thread's saved registers.
     type Layout: Layout;
     /// How page tables of user space are encoded.
     type Pages: PageFormat;
@@ -256,13 +256,13 @@ pub trait Machine: Sized {
     fn physical(&self, at: u32) -> u64;
     /// The entry of a root table through which the kernel itself is reached, and its index.
     fn kernel_entry(&self) -> (u64, usize);
-    /// Lets user addresses mean what this root table says.
+    /// Lets user addresses have this root table's meaning.
     fn enter_space(&mut self, root: u64);
-    /// Forgets what the processor remembers of a user address of the present root.
+    /// Forgets the processor's translation of a user address of the present root.
     fn forget(&mut self, address: u64);
 
-    /// Gives the processor to another thread, with this thread pointer. Nothing is left of what the one before had put
-    /// into registers that are in no thread's [`Registers`] and that programs can write.
+    /// Gives the processor to another thread, with this thread pointer. Nothing is left of the thread before in
+    /// registers that are in no thread's [`Registers`] and that programs can write.
     fn enter_thread(&mut self, pointer: u64);
 
     /// Nanoseconds since the processor's start. Never 0.
@@ -270,7 +270,7 @@ pub trait Machine: Sized {
     /// Interrupts at this time, once, instead of any time said before; [`Time::MAX`]: never.
     fn set_timer(&mut self, at: Time);
 
-    /// From now on vector registers are those of the thread that keeps them there, or nobody's.
+    /// From now on vector registers are those of the thread that keeps them there, or belong to none.
     fn use_vectors(&mut self, area: Option<Ref<Vectors>>);
     /// Reads from a port: 1, 2 or 4 bytes.
     fn port_in(&mut self, port: u16, bytes: u8) -> u32;
@@ -280,7 +280,7 @@ pub trait Machine: Sized {
     fn play(&mut self, script: u32);
     /// Text for the sandbox's console.
     fn print(&mut self, text: &[u8]);
-    /// Asks the sandbox's monitor for something: a hypercall with two arguments, and what it answers.
+    /// Asks the sandbox's monitor for something: a hypercall with two arguments. Returns its answer.
     fn ask(&mut self, call: u64, first: u64, second: u64) -> u64;
     /// The sandbox has started.
     fn ready(&mut self);

@@ -70,16 +70,16 @@ pub struct Thread {
     pub root_slots: u32,
     /// Root table of its space, a physical address.
     pub space: u64,
-    /// Its thread pointer: compilers find there what is a thread's own. Below [`crate::USER_END`].
+    /// Its thread pointer: compilers find a thread's own data there. Below [`crate::USER_END`].
     pub pointer: u64,
-    /// The context on which it runs; none: it is passive, and waits or has nobody to work for.
+    /// The context on which it runs; none: it is passive, and waits or has no caller to work for.
     pub context: Ref<Context>,
-    /// [`State::Calling`]: the reply object through which its answer comes. [`State::Receiving`]:
-    /// the one for whoever calls it.
+    /// [`State::Calling`]: the reply object through which its answer comes. [`State::Receiving`]: the one for its next
+    /// caller.
     pub reply: Ref<Reply>,
-    /// The one after it where it waits.
+    /// Thread after it in its queue.
     pub next: Ref<Thread>,
-    /// The one before it.
+    /// Thread before it.
     pub previous: Ref<Thread>,
     /// The endpoint or notification where it waits.
     pub waits_at: u32,
@@ -126,7 +126,7 @@ impl Thread {
     pub const DEEP: u8 = 1 << 4;
     /// It has offered or accepted a slot.
     pub const LINKS: u8 = 1 << 5;
-    /// It raised an exception that nobody handles, and closes its slots, one in each entry, before it stops.
+    /// It raised an unhandled exception, and closes its slots, one in each entry, before it stops.
     pub const ENDS: u8 = 1 << 6;
 }
 
@@ -139,7 +139,7 @@ pub const fn vectors(thread: Ref<Thread>) -> Ref<Vectors> {
     Ref::new(thread.at() + (1 << (THREAD_BITS - 1)))
 }
 
-/// Threads that wait, by priority, those of one in the order in which they came.
+/// Threads that wait, by priority; within a priority in the order in which they came.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Queue {
@@ -153,11 +153,11 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Endpoint {
-    /// Those who wait.
+    /// The waiting threads.
     pub queue: Queue,
     /// The [`State`] of all of them.
     pub state: u32,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: u32,
     /// Longest time of a call on its caller's budget, ns; 0: any time.
     pub longest: u64,
@@ -171,13 +171,13 @@ pub struct Endpoint {
 pub struct Notification {
     /// The badges that were signalled and not yet received.
     pub bits: u64,
-    /// Those who wait.
+    /// The waiting threads.
     pub queue: Queue,
     /// The thread that also receives it with its messages.
     pub bound: Ref<Thread>,
     /// The context on which a thread without one works for it.
     pub context: Ref<Context>,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: [u32; 2],
 }
 
@@ -188,9 +188,9 @@ pub struct Notification {
 pub struct Reply {
     /// The thread that waits.
     pub caller: Ref<Thread>,
-    /// The one below it in the stack: who called the caller.
+    /// The object below it in the stack: its caller called this one's caller.
     pub below: Ref<Reply>,
-    /// The one above it.
+    /// The object above it.
     pub above: Ref<Reply>,
     /// In the topmost one: the context.
     pub context: Ref<Context>,
@@ -206,7 +206,7 @@ pub struct Reply {
 impl Reply {
     /// The call has a limit.
     pub const LIMITED: u64 = 1 << 63;
-    /// Most calls that one context goes through: whoever looks for the topmost one takes so many steps.
+    /// Most calls that one context goes through: a search for the topmost object takes so many steps.
     pub const MOST_NESTED: u32 = 32;
 }
 
@@ -244,12 +244,12 @@ pub struct Interrupt {
     pub state: u32,
     /// The script that masks it at its source ([`crate::Machine::play`]); 0: there is none.
     pub mask: u32,
-    /// The one that lets it come again.
+    /// The script that lets it come again.
     pub unmask: u32,
     /// Its state as long as it can come: 0, or, of a level-triggered line, [`Interrupt::CAME`]. Such a line's request
     /// stays until its driver has dealt with it, so it is kept back from the first time on.
     pub rests: u32,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: [u32; 3],
 }
 
@@ -270,15 +270,16 @@ pub struct Link {
     pub number: u32,
     /// Sandboxes that it may be offered to, as a set; none if another sandbox offers it.
     pub to: u32,
-    /// The table with its entries, where nobody else finds it.
+    /// The table with its entries, which only the kernel finds.
     pub table: Ref<PageTable>,
-    /// The thread that offered or accepted it: it is closed with that; none: closed, or by nobody that ends.
+    /// The thread that offered or accepted it: it is closed with that. Without one it is closed, or was opened by a
+    /// thread that does not end.
     pub thread: Ref<Thread>,
     /// How often it was offered or accepted.
     pub uses: u64,
     /// True if the sandbox has it, as far as the kernel knows.
     pub open: u32,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: u32,
 }
 
@@ -291,7 +292,7 @@ pub const fn refills(bits: u8) -> u32 {
     (((1usize << bits) - size_of::<Context>()) / size_of::<Refill>()) as u32
 }
 
-/// The size of an object, as a power of two; `bits` is what the caller says for those that have a choice.
+/// The size of an object, as a power of two; `bits` is the caller's choice for kinds that have one.
 ///
 /// # Errors
 /// The least and the greatest value that would be right, where `bits` is not.

@@ -33,7 +33,7 @@ impl<M: Machine> Kernel<'_, M> {
         let store = &mut Store(&mut *self.machine);
         let mut decide = false;
         if self.core.scheduler.running() == Some(id) {
-            // Also if it has that priority already: what came of that may still be undecided.
+            // Also if it has that priority already: an earlier change may still be undecided.
             decide = !self.core.scheduler.donate(store, priority);
         } else if other {
             decide = self.core.scheduler.set_priority(store, id, priority, now);
@@ -72,8 +72,8 @@ impl<M: Machine> Kernel<'_, M> {
         self.give_back(thread);
     }
 
-    /// A context is with another thread from now on, or with nobody; it runs there if it ran before
-    /// or the thread can run.
+    /// A context is with another thread from now on, or with none; it runs there if it ran before or the thread can
+    /// run.
     #[inline(never)]
     pub(crate) fn hand(&mut self, context: Ref<Context>, to: Ref<Thread>) {
         let from = core::mem::replace(&mut self.machine.get_mut(context).thread, to);
@@ -118,7 +118,7 @@ impl<M: Machine> Kernel<'_, M> {
 
     /// The first threads begin. The host woke them by another clock.
     pub fn start(&mut self) {
-        // Whoever was that on the host has not run here.
+        // The host's current thread has not run here.
         self.core.current = Ref::NONE;
         let now = self.now();
         self.core.scheduler.start(&mut Store(&mut *self.machine), now);
@@ -126,7 +126,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.decide();
     }
 
-    /// Decides who runs, at the end of an entry that changed something, and goes there.
+    /// Decides which thread runs, at the end of an entry that changed something, and goes there.
     pub fn decide(&mut self) {
         // Telling a handler of the end of a budget, or a thread of its deadline, can change it again.
         while self.core.undecided != 0 {
@@ -149,17 +149,17 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.set_timer(decision.timer);
             }
         }
-        // Also without a decision: whoever runs may have lent or returned its context.
+        // Also without a decision: the running thread may have lent or returned its context.
         let running = self.core.scheduler.running().map(context);
         let next = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
-        // Also from nobody: who ran before that may have been another one, or be gone.
+        // Also from no thread: the one that ran before that may have been another one, or be gone.
         let before = core::mem::replace(&mut self.core.current, next);
         self.core.now = 0;
         self.trace_run();
         self.enter(before);
     }
 
-    /// Makes the processor the current thread's, which was another one's or nobody's before.
+    /// Makes the processor the current thread's, which was another thread's before, or none's.
     #[inline(always)]
     pub(crate) fn enter(&mut self, before: Ref<Thread>) {
         let Some(current) = self.core.current.some() else { return };
@@ -205,7 +205,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.core.timer = Time::MAX;
     }
 
-    /// A wait's deadline has come before what was waited for.
+    /// A wait's deadline has come before its signal or message.
     #[inline(never)]
     fn time_out(&mut self, context: Ref<Context>) {
         let thread = self.machine.get(context).thread;

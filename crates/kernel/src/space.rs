@@ -33,7 +33,7 @@ pub(crate) fn begin_table<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
     }
 }
 
-/// The end of a space: what is mapped there is not any more.
+/// Ends a space: its mappings are gone.
 pub(crate) fn end<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) -> bool {
     set_live(kernel, at, false);
     if kernel.core.space == kernel.machine.physical(at) {

@@ -12,7 +12,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The current thread runs, or nobody. Told again and again: the machine knows what is new.
+    /// The current thread runs, or none does. It is told again and again: the machine knows if it is new.
     #[inline(always)]
     pub(crate) fn trace_run(&mut self) {
         self.trace(|kernel| {

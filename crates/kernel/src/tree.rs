@@ -1,9 +1,9 @@
-//! The tree of derivations: who loses what when somebody loses something.
+//! The tree of derivations: the capabilities that are lost when another one is lost.
 //!
 //! A doubly linked list of all slots in use, in pre-order: those derived from a capability follow it with greater
-//! depths. A capability lives no longer than the one it was derived from: deleting one deletes those below it first.
-//! The parent of an object's *original* capability is the memory that the object is made of. So the original is the
-//! object's last capability, and its end is the object's. No counts of references, no search.
+//! depths. A capability lives no longer than its parent: deleting one deletes its children first. The parent of an
+//! object's *original* capability is the memory that the object is made of. So the original is the object's last
+//! capability, and its end is the object's. No counts of references, no search.
 
 use crate::{Cap, Machine, Ref, Slot};
 use bulkhead_kernel_abi::{Code, Kind, Status};
@@ -46,7 +46,7 @@ pub fn has_children<M: Machine>(m: &M, slot: Ref<Slot>) -> bool {
     next.some().is_some_and(|next| m.get(next).depth > depth)
 }
 
-/// Moves what lies in a slot to an empty one.
+/// Moves a slot's content to an empty one.
 pub fn relocate<M: Machine>(m: &mut M, from: Ref<Slot>, to: Ref<Slot>) {
     let Slot { cap, next, previous, depth, .. } = *m.get(from);
     let slot = m.get_mut(to);
@@ -85,7 +85,7 @@ fn empty<M: Machine>(m: &mut M, slot: Ref<Slot>) {
 /// Tells if a capability may lie in a node, given the depths of its own slot and of the node's original.
 ///
 /// Memory is only given downwards. Untyped memory may lie in nodes of its own depth or above, and a node's original
-/// only in nodes above it. So whoever follows "lies in" and "was derived from" comes to greater and greater depths, and
+/// only in nodes above it. So a walk along "lies in" and "was derived from" comes to greater and greater depths, and
 /// [`leaf`] to an end.
 pub fn may_lie(cap: &Cap, depth: u16, node_depth: u64) -> bool {
     match cap.kind() {

@@ -1,4 +1,4 @@
-//! Result of the boot code's test whether the IOMMU sees the IOAPIC's messages.
+//! Result of the boot code's test if the IOMMU sees the IOAPIC's messages.
 
 use bulkhead_handover::image::{BootReport, LineTest};
 

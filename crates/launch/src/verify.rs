@@ -50,7 +50,7 @@ impl Error {
 pub struct Image<'a> {
     /// Its header.
     pub header: &'a Header,
-    /// As many as the header says, cut to what was there.
+    /// As many as the header says, cut to the number that was there.
     pub sandboxes: &'a [Sandbox],
     /// Likewise.
     pub config_ops: &'a [ConfigOp],

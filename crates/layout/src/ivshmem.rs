@@ -7,7 +7,7 @@ pub use bulkhead_resident::pci::end::{CONTROL, DOORBELL, STATE};
 pub const IDS: u32 = 0x4106_110A;
 /// The implementation: subsystem and its vendor.
 pub const PROVIDER: u32 = 0x4248_110A;
-/// Protocol type of raw pages, in the range for everybody's own; of messages their kind is added
+/// Protocol type of raw pages, in the range for private use; for messages their kind is added
 /// ([`crate::info::Window::messages`]).
 pub const PROTOCOL: u32 = 0x4248;
 /// A capability with contents that its vendor defines (PCI 3.0, appendix H). The first one is the specification's,

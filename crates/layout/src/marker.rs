@@ -3,11 +3,10 @@
 //! displacement. It reads no memory, changes no register or flag, and takes no exit, at any privilege level. So it
 //! works in a Linux program, a bare guest, a monitor, the boot code, and on a real machine.
 //!
-//! Whoever executes one writes the bytes of [`encode`] with `.byte`
-//! (`sdk/include/bulkhead-marker.h` is the C form, checked against this module
-//! by a test). RAX at the marker is its value where the code has one.
+//! A program that executes one writes the bytes of [`encode`] with `.byte` (`sdk/include/bulkhead-marker.h` is the C
+//! form, checked against this module by a test). RAX at the marker is its value where the code has one.
 
-/// Line of a Linux' console from which on it is under load: whoever looks on counts its exits between this and
+/// Line of a Linux' console from which on it is under load. An observer counts its exits between this and
 /// [`LOAD_ENDS`], without the plugin.
 pub const LOAD_BEGINS: &str = "demo: load begins";
 /// Line at the load's end.
@@ -22,7 +21,7 @@ pub const LENGTH: usize = 8;
 
 /// Bits of a code that say which measurement it belongs to.
 pub const ID_MASK: u16 = 0x0FFF;
-/// Bits of a code that say what to do.
+/// Bits of a code that select the action.
 pub const KIND_MASK: u16 = 0xF000;
 
 /// Write what has been gathered to the plugin's file now.
@@ -180,9 +179,9 @@ ids! {
     KERNEL_CALL_FPU = 0x076 "kernel.call_fpu";
     /// Kernel: its answer.
     KERNEL_REPLY_FPU = 0x077 "kernel.reply_recv_fpu";
-    /// Kernel: a signal that nobody waits for.
+    /// Kernel: a signal that wakes no thread.
     KERNEL_SIGNAL = 0x078 "kernel.signal";
-    /// Kernel: a wait for what was signalled.
+    /// Kernel: a wait for a signal that is there.
     KERNEL_WAIT = 0x079 "kernel.wait";
     /// Kernel: a signal, up to the thread of a higher priority that it wakes.
     KERNEL_SCHEDULE = 0x07A "kernel.schedule";
@@ -200,7 +199,7 @@ ids! {
     KERNEL_EXTEND = 0x082 "kernel.timeout_extend";
     /// A timeout handler: until the client is stopped and the server waits.
     KERNEL_KILL = 0x083 "kernel.timeout_kill";
-    /// Kernel: what a driver under a storm of interrupts took of its core, in millionths.
+    /// Kernel: share that a driver under a storm of interrupts took of its core, in millionths.
     STORM_SHARE = 0x0A1 "kernel.storm_share";
     /// Kernel: a request's way to a thread below a hog and back, at all phases of the hog's budget.
     HOG_PHASES = 0x0A3 "kernel.hog_phases";
@@ -208,7 +207,7 @@ ids! {
     HOG_WORST = 0x0A4 "kernel.hog_worst";
     /// Kernel: interrupts a second that it handled.
     STORM_RATE = 0x0A2 "kernel.storm_rate";
-    /// A passive server that encrypts: a request with nobody else on the processor, ns.
+    /// A passive server that encrypts: a request with no other thread on the processor, ns.
     AES_ALONE = 0x0A5 "kernel.aes_alone";
     /// Speed that its first client gets, in millionths of the speed alone.
     AES_A = 0x0A6 "kernel.aes_a";
@@ -232,7 +231,7 @@ ids! {
     KERNEL_CRITICALITY_7 = 0x08E "kernel.criticality_7";
     /// A switch of criticality at user level, of 8 threads.
     KERNEL_CRITICALITY_8 = 0x08F "kernel.criticality_8";
-    /// A scheduler that is a program: from the last instruction of who ran to the first one of who runs next.
+    /// A scheduler that is a program: from the last instruction of one thread to the first one of the next.
     KERNEL_EDF = 0x090 "kernel.edf";
     /// `KERNEL_EMERGENCY` and the answer: until the server goes on.
     KERNEL_EMERGENCY_WHOLE = 0x091 "kernel.timeout_emergency_whole";

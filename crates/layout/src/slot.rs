@@ -105,7 +105,7 @@ pub fn state(
     Ok(State::of(half(0)?, half(1)?, mine))
 }
 
-/// Offers the first of the own slots that is free to a sandbox, with a tag that tells what for. Its number.
+/// Offers the first of the own slots that is free to a sandbox, with a tag that tells its use. Its number.
 ///
 /// # Errors
 /// See [`Refused`].
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(other(5 << 32 | link::LOSING), Phase::Changing);
         assert_eq!(other(5 << 32), Phase::Gone);
         assert_eq!(other(5 << 32 | link::GONE), Phase::Gone);
-        // A slot that was never offered: nobody has had it.
+        // A slot that was never offered: no party has had it.
         assert_eq!(State::of(0, 0, true).other, Phase::Idle);
     }
 

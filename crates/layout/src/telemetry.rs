@@ -1,5 +1,5 @@
-//! The telemetry page: what a flight controller says of itself once a period,
-//! in whole numbers so that a reader needs no floating point.
+//! The telemetry page: a flight controller's words about itself once a period, in whole numbers so that a reader needs
+//! no floating point.
 //!
 //! The page is a header and [`SLOTS`] numbered slots. The writer fills the next slot and then names it in the header;
 //! it never waits, whatever readers do. A reader takes the slot that the header names and keeps its copy only if the

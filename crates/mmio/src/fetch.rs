@@ -73,9 +73,8 @@ impl State {
     }
 }
 
-/// Up to 15 bytes at CS:RIP, fewer where memory or a page ends. The segment's limit
-/// and the pages' rights are not looked at: the processor has already executed what
-/// was there. Makes at most [`MAX_READS`] reads.
+/// Up to 15 bytes at CS:RIP, fewer where memory or a page ends. The segment's limit and the pages' rights are not
+/// looked at: the processor has already executed the instruction there. Makes at most [`MAX_READS`] reads.
 #[must_use]
 pub fn fetch(memory: &impl Memory, state: &State) -> Bytes {
     let mut bytes = Bytes::default();

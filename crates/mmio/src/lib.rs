@@ -108,7 +108,7 @@ pub struct Register {
     pub high: bool,
 }
 
-/// Which way, and between what.
+/// The direction, and both operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// From memory to a register that is as wide or wider.
@@ -129,7 +129,7 @@ pub enum Operation {
 /// page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which way, and between what.
+    /// The direction, and both operands.
     pub operation: Operation,
     /// Bytes at memory: 1, 2, 4 or 8.
     pub size: u8,
@@ -159,9 +159,8 @@ impl Access {
         }
     }
 
-    /// Gives the register what memory has in the lowest `size` bytes of `value`. A
-    /// 32-bit register takes the upper half of its 64 bits with it, a smaller one
-    /// leaves the rest (APM3 B.1). Does nothing if it is a write.
+    /// Gives the register the memory's value, in the lowest `size` bytes of `value`. A 32-bit register takes the upper
+    /// half of its 64 bits with it, a smaller one leaves the rest (APM3 B.1). Does nothing if it is a write.
     pub fn complete(&self, registers: &mut impl Registers, value: u64) {
         let Operation::Read { to, signed } = self.operation else { return };
         let value = if signed { sign_extended(value, self.size) } else { low(value, self.size) };

@@ -79,7 +79,7 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         self.counts
     }
 
-    /// Sends a frame; whether there was room for it, and somebody there.
+    /// Sends a frame. Returns true if there was room for it, and a peer.
     pub fn send(&mut self, frame: &[u8]) -> bool {
         let sent = self.to.send(frame);
         let sent = match &mut self.bell {

@@ -27,7 +27,7 @@ pub struct Param {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Error {
-    /// The manifest does not give the program what that needs.
+    /// The manifest does not give the program the needed right.
     Permission = -1,
     /// There is no such VCPU, or none at all.
     NotFound = -3,
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// All, with their names in C and what they mean.
+    /// All, with their names in C and their meaning.
     pub const ALL: [(Self, &str, &str); 6] = [
         (Self::Permission, "VCPU_EPERM", "the manifest does not give the program what that needs"),
         (Self::NotFound, "VCPU_ESRCH", "there is no such VCPU"),
@@ -87,7 +87,7 @@ impl Param {
         if times && fits && self.mask & 1 != 0 { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// The share of the core that it can take: (2-U)·U, or C/T with what the kernel spends on it in nanoseconds.
+    /// The share of the core that it can take: (2-U)·U, or C/T with the kernel's charges for it in nanoseconds.
     pub(crate) fn share(&self, overhead: u32) -> Share {
         let [c, t] = [self.c, self.t].map(i32::unsigned_abs);
         match self.policy {

@@ -54,7 +54,7 @@ pub struct Vcpus {
 }
 
 impl Vcpus {
-    /// Those that the manifest gave, which is what a [page](Given::vcpus) says.
+    /// The manifest's VCPUs, from a [page](Given::vcpus).
     #[must_use]
     pub fn new(
         given: Given,
@@ -71,7 +71,7 @@ impl Vcpus {
             slots: 0,
         };
         for (n, (context, param, thread)) in contexts.take(MOST).enumerate() {
-            // The page's times are rounded, so that this is not more than what the sum has for it.
+            // The page's times are rounded, so that this is not more than the sum has for it.
             let own = param.share(given.load.overhead);
             all.others = all.others.above(own);
             all.servers -= u32::from(param.policy != SCHED_PIBS).min(all.servers);
@@ -108,8 +108,8 @@ impl Vcpus {
         Ok(param.vcpuid)
     }
 
-    /// `vcpu_destroy`: a VCPU is no more. With `force` its thread is terminated: it is stopped and has no context, so
-    /// that nobody lets it go on without giving it one. If it is the caller, that is [left to it](Last).
+    /// `vcpu_destroy`: a VCPU is no more. With `force` its thread is terminated. It is stopped and has no context, so
+    /// that it goes on only with a new one. If it is the caller, that is [left to it](Last).
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Busy`]: a thread is associated with it, and `force` is not set;
@@ -180,11 +180,11 @@ impl Vcpus {
         Ok(vcpu.param)
     }
 
-    /// `vcpu_bind_task`: the caller goes on with a VCPU, instead of the one that it had.
+    /// `vcpu_bind_task`: the caller goes on with a VCPU, instead of its former one.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Busy`]: another thread is bound to it, or the caller runs on somebody else's time;
-    /// [`Error::Permission`]: the program does not manage the thread.
+    /// [`Error::NotFound`]; [`Error::Busy`]: another thread is bound to it, or the caller runs on another thread's
+    /// time; [`Error::Permission`]: the program does not manage the thread.
     pub fn bind(&mut self, calls: &mut impl Calls, caller: usize, id: i32) -> Result<(), Error> {
         let n = self.index(id)?;
         let thread = address(&self.given, caller);

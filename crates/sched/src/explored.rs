@@ -119,7 +119,7 @@ impl Core {
         true
     }
 
-    /// The timer fires, and somebody may wait for the end of a budget.
+    /// The timer fires, and a thread may wait for the end of a budget.
     fn timer(&mut self, handler: Option<usize>, ways: &mut Ways<'_>) {
         self.timer = Time::MAX;
         if let Some(handler) = handler {

@@ -12,10 +12,9 @@
 //! | PIBS | at the highest priority, at most (2-U)·U·T in every window of length T, requests coming from contexts with periods of at most T | [`pibs`] |
 //! | full | no bound; round robin with slices of T | [`account`] |
 //!
-//! Time is counted in ticks of the caller's choice, from any beginning, in a `u64`.
-//! There is no periodic tick: [`Scheduler::schedule`] says when it wants to be called
-//! again. [`admission`] has the arithmetic that says beforehand whether budgets can be
-//! had in time.
+//! Time is counted in ticks of the caller's choice, from any beginning, in a `u64`. There is no periodic tick:
+//! [`Scheduler::schedule`] says when it wants to be called again. [`admission`] has the arithmetic that says beforehand
+//! if budgets can be had in time.
 //!
 //! All state is plain data: [`Context`], the [`Refill`]s behind it, and the [`Scheduler`] itself can be laid over
 //! bytes from anywhere. With any bytes, nothing here panics or fails to end; the order in which contexts run is then

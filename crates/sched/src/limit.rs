@@ -136,7 +136,7 @@ impl Scheduler {
         let account = &contexts.context(id).account;
         let least = call_needs(limit, account.cost);
         let unlimited = account.policy == PIBS || account.is_limited();
-        // Whoever is refused is left as it is.
+        // A refused context is left as it is.
         if !unlimited && account.policy != FULL && least > account.budget {
             return Begin::Never(least);
         }

@@ -95,7 +95,7 @@ impl Account {
         }
     }
 
-    /// A requester's period, which has to fit; whether its priority is higher than the present one's.
+    /// A requester's period, which has to fit; `higher` if its priority is higher than the present one's.
     pub(crate) fn request(&mut self, period: Time, now: Time, higher: bool) {
         if period != self.period {
             self.give(period);

@@ -141,8 +141,7 @@ impl Out {
         }
     }
 
-    /// Looks whether the receiver is still the one that it was: who sends rarely would else learn it when the ring is
-    /// full.
+    /// Looks for a new life of the receiver: a sender that sends rarely would else learn of it when the ring is full.
     fn attend(&mut self) -> Result<(), Stop> {
         match self {
             Self::Queue(end) => end.attend(),
@@ -208,8 +207,8 @@ impl In {
     }
 }
 
-/// Sends [`limit`] messages to each receiver, numbered from 1, as fast as they take them, or with `gap`
-/// microseconds from one to the next. With `poke=1` it writes in the end to what it may only read.
+/// Sends [`limit`] messages to each receiver, numbered from 1, as fast as they take them, or with `gap` microseconds
+/// from one to the next. With `poke=1` it writes in the end to memory that it may only read.
 fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let count = limit(host)?;
     let gap = host.number("gap").map(|micros| 1_000 * micros);
@@ -233,7 +232,7 @@ fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     }
     host.say(format_args!("sent {count} to {} end(s)", ends.iter().flatten().count()));
     if host.number("poke").is_some() {
-        // Its end: what it may only read.
+        // Memory that its end may only read.
         pairs[0]?.rx().word(ARMED)?.set(1);
     }
     Some(())
@@ -250,8 +249,7 @@ fn call<R: Ring>(
     }
 }
 
-/// Receives until number [`limit`], asleep between messages if there is a doorbell, and says what was wrong
-/// on the way.
+/// Receives until number [`limit`], asleep between messages if there is a doorbell, and reports errors on the way.
 fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let count = limit(host)?;
     let mut end = In::open(pair)?;

@@ -55,7 +55,7 @@ pub trait Meets: Host {
     fn slots(&self) -> impl Iterator<Item = Self::Slot>;
     /// Those that stand offered to it.
     fn offers(&self) -> impl Iterator<Item = Self::Slot>;
-    /// Its number, and whether it is this sandbox's.
+    /// Its number, and true if it is this sandbox's.
     fn which(&self, slot: Self::Slot) -> (u32, bool);
     /// Its state.
     fn state(&self, slot: Self::Slot) -> State;
@@ -113,7 +113,7 @@ pub fn meet(host: &impl Meets, steps: &str) -> u32 {
     0
 }
 
-/// The last words of what a party writes, and of what its peer does: behind all words of the protocol.
+/// The last words of a party's and of its peer's memory: behind all words of the protocol.
 pub fn last<H: Meets>(host: &H, slot: H::Slot) -> Option<[&'static AtomicU64; 2]> {
     let words = host.words(slot)?;
     let [owner, other] = [words.get(sent(words).checked_sub(1)?)?, words.last()?];
@@ -125,7 +125,7 @@ fn sent(words: &[AtomicU64]) -> usize {
     words.len().saturating_sub(PAGE as usize / 8)
 }
 
-/// Writes the one of the [`last`] words, and reads the other, for ever.
+/// Writes its own of the [`last`] words, and reads the other, for ever.
 pub fn watch([own, other]: [&AtomicU64; 2]) -> ! {
     loop {
         own.store(NOISE | other.load(Ordering::Relaxed) >> 48, Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl<H: Meets> Party<'_, H> {
         matches!(self.end, End::Receives(_))
     }
 
-    /// Waits until its end gives what is wanted.
+    /// Waits until its end gives the wanted result.
     fn end(&mut self, mut done: impl FnMut(&mut End) -> bool) -> bool {
         let mut end = core::mem::replace(&mut self.end, End::None);
         let reached = self.until(|| done(&mut end));
@@ -217,7 +217,7 @@ impl<H: Meets> Party<'_, H> {
     fn told(&mut self) -> bool {
         self.end(|end| {
             let stop = match end {
-                // One with room for more looks at nobody.
+                // An end with room for more looks at no peer.
                 End::Sends(end) => end.send(&[0; 8]).err(),
                 End::Receives(end) => end.receive().err(),
                 End::None => None,

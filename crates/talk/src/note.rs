@@ -1,4 +1,4 @@
-//! Messages that show whether they are whole.
+//! Messages that show if they are whole.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

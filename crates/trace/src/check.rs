@@ -9,7 +9,7 @@ use std::vec::Vec;
 /// Time that a context may use, under the sporadic or the strict policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// C, ns, with what the kernel charges.
+    /// C, ns, with the kernel's charges.
     pub budget: u64,
     /// T, ns.
     pub period: u64,

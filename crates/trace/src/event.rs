@@ -42,7 +42,7 @@ macro_rules! events {
         ];
 
         impl Event {
-            /// Its number, and what goes with it.
+            /// Its number and its fields.
             #[inline(always)]
             #[must_use]
             pub const fn encode(self) -> (u8, Field) {

@@ -2,9 +2,9 @@
 //! exit, and others read it meanwhile.
 //!
 //! One core writes, never waits, and overwrites the oldest record when the ring is full. Each record carries its
-//! number, so whoever reads knows how many it has missed, and never takes a half-written one for a whole one
-//! ([`ring`]). [`Event`] is the one definition of what there is and what it means; the kernel, the readers and the
-//! book's page have it from here.
+//! number. So a reader knows how many it has missed, and never takes a half-written one for a whole one ([`ring`]).
+//! [`Event`] is the one definition of the events and their meaning; the kernel, the readers and the book's page have it
+//! from here.
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]

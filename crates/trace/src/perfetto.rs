@@ -8,7 +8,7 @@
 //! | a thread for each thread | when it runs, each slice named as the context that it runs on; calls, deadlines, faults |
 //! | a track and a counter for each context | replenishments, ends of its budget; what is left of its refill |
 //!
-//! Arrows go from who donates to where the context runs on, and back.
+//! Arrows go from the donor to the place where the context runs on, and back.
 
 use crate::proto::Message;
 use crate::{Event, Item, Names, Timeline};
@@ -78,7 +78,7 @@ pub struct Kernel<'a> {
     pub names: &'a Names,
 }
 
-/// The file of what several kernels did, which share a clock.
+/// The file with the events of several kernels, which share a clock.
 #[must_use]
 pub fn perfetto(kernels: &[Kernel<'_>]) -> Vec<u8> {
     let mut file = File::default();
@@ -114,7 +114,7 @@ impl File {
     }
 }
 
-/// A track of a kernel: what its uuid is made of.
+/// A track of a kernel: the parts of its uuid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Track {
     Process,

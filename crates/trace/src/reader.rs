@@ -52,7 +52,7 @@ impl Timeline {
         ends.map_or(0, |(a, b)| self.nanoseconds(b.tsc).saturating_sub(self.nanoseconds(a.tsc)))
     }
 
-    /// Forgets what happened later than so many nanoseconds after the first event.
+    /// Forgets events later than so many nanoseconds after the first one.
     pub fn cut(&mut self, length: u64) {
         let Some(first) = self.records().next() else { return };
         let end = self.nanoseconds(first.tsc).saturating_add(length);
@@ -81,7 +81,7 @@ impl Reader {
         Self { at, records, next: 0, began: 0, timeline: Timeline::default() }
     }
 
-    /// Reads what is new; `ram` fills a buffer from an address, in any order of words, while others write there.
+    /// Reads the new records; `ram` fills a buffer from an address, in any order of words, while others write there.
     /// False: there is no ring yet, or it can't be read.
     pub fn read(&mut self, ram: &dyn Fn(u64, &mut [u8]) -> bool) -> bool {
         let Some([written, tsc_hz, began]) = self.head(ram) else { return false };
@@ -159,7 +159,7 @@ mod tests {
     use crate::{Event, Ring, Slot, Writer};
     use std::sync::Arc;
 
-    /// A ring in memory, as bytes for whoever reads it.
+    /// A ring in memory, as bytes for a reader.
     struct Memory {
         head: Head,
         slots: Vec<Slot>,

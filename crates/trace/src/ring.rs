@@ -73,7 +73,7 @@ impl Slot {
         first.store(number(n) as u64 | (kind as u64) << 32, Ordering::Release);
     }
 
-    /// The `n`th record, if that is what lies there, and whole.
+    /// The `n`th record, if it lies there, and whole.
     #[must_use]
     pub fn read(&self, n: u64) -> Option<Record> {
         let [first, rest @ ..] = &self.0;
@@ -112,7 +112,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// One that tells nobody runs.
+    /// A writer that has told no running thread.
     #[must_use]
     pub const fn new() -> Self {
         Self { runs: (0, 0) }

@@ -27,7 +27,7 @@ impl Untrusted {
         Self(bytes.into())
     }
 
-    /// Adds what came next.
+    /// Adds the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }

@@ -63,7 +63,7 @@ impl Sender {
         self.longest
     }
 
-    /// Sends a message as soon as there is room and somebody there, within the limit, and wakes a receiver that sleeps.
+    /// Sends a message as soon as there is room and a receiver, within the limit, and wakes a receiver that sleeps.
     ///
     /// # Errors
     /// [`Stop::Size`], the last reason to wait, or news of the receiver.
@@ -89,7 +89,7 @@ impl Sender {
         }
     }
 
-    /// Goes on with the agreement; whether there is a session. A mailbox needs none.
+    /// Goes on with the agreement, and tells if there is a session. A mailbox needs none.
     ///
     /// # Errors
     /// The reason why there is no session, or news of the receiver.
@@ -106,7 +106,7 @@ impl Sender {
         self.end.reset();
     }
 
-    /// Leaves: the receiver reads what was sent, then is told.
+    /// Leaves: the receiver reads the sent messages, then is told.
     pub fn close(self) {
         let Self { end, bell, .. } = self;
         end.close();
@@ -159,7 +159,8 @@ impl Receiver {
     }
 
     /// Receives a message into a buffer of [`Self::longest`] bytes as soon as there is one, within the limit; how many
-    /// it has. It sleeps meanwhile, where a doorbell can wake it. Whoever spoilt the channel is offered a new session.
+    /// it has. It sleeps meanwhile, where a doorbell can wake it. A peer that has spoilt the channel is offered a new
+    /// session.
     ///
     /// # Errors
     /// [`Stop::Size`], the last reason to wait, or news of the sender.

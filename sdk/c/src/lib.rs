@@ -2,7 +2,7 @@
 //! C's arguments become slices and references here, and news become numbers below 0, as in a Linux (`linux/support/c`).
 //!
 //! An end lies in memory of the caller's, since a bare guest has no allocator. It begins with a mark made of its
-//! address: so what was never opened, or was copied elsewhere, is refused instead of used.
+//! address. So an end that was never opened, or was copied elsewhere, is refused instead of used.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod bell;
@@ -65,7 +65,7 @@ fn there<T>(at: *const Handle<T>) -> Result<(), c_int> {
 /// The end of a handle, if it was opened; `None` once it is closed.
 ///
 /// # Safety
-/// `at` is null or points to a handle's memory, which nobody else uses during `'a`.
+/// `at` is null or points to a handle's memory, which no other code uses during `'a`.
 unsafe fn opened<'a, T>(at: *mut Handle<T>) -> Result<&'a mut Option<T>, c_int> {
     there(at)?;
     // SAFETY: a word of memory that the caller vouches for.
@@ -121,7 +121,7 @@ fn padded(name: &[u8]) -> &[u8] {
 /// Both regions of a channel.
 ///
 /// # Safety
-/// `context` is the one that the guest was given, `name` null or a string of C's.
+/// `context` is the guest's own, `name` null or a string of C's.
 unsafe fn pair(context: Context, name: *const c_char, nth: u32) -> Result<Pair<'static>, c_int> {
     // SAFETY: the information page, which is read-only and stays.
     let info = unsafe { context.info.as_ref() }.ok_or(ARGUMENT)?;
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn bulkhead_sender_open(
 /// Sends a message, with no more than `millis` milliseconds of waiting for room; 0 doesn't wait, below 0 is for ever.
 ///
 /// # Safety
-/// `sender` is null or memory of an end, which nobody else uses meanwhile; `message` is null or has `len` bytes.
+/// `sender` is null or memory of an end, which no other code uses meanwhile; `message` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_send(
     sender: *mut Handle<Sender>,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn bulkhead_sender_longest(sender: *const Handle<Sender>) 
     unsafe { end(sender.cast_mut()) }.map_or(0, |sender| sender.longest())
 }
 
-/// Goes on with the agreement: 0 if there is a session, else what keeps it from one, or news of the receiver.
+/// Goes on with the agreement: 0 if there is a session, else the reason why not, or news of the receiver.
 ///
 /// # Safety
 /// As for [`bulkhead_send`].
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn bulkhead_sender_reset(sender: *mut Handle<Sender>) {
     }
 }
 
-/// Leaves: the receiver reads what was sent, then is told.
+/// Leaves: the receiver reads the sent messages, then is told.
 ///
 /// # Safety
 /// As for [`bulkhead_send`].
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn bulkhead_receiver_open(
 /// ever. The number of its bytes. The buffer has room for the longest message.
 ///
 /// # Safety
-/// `receiver` is null or memory of an end, which nobody else uses meanwhile; `buffer` is null or has `len` bytes that
+/// `receiver` is null or memory of an end, which no other code uses meanwhile; `buffer` is null or has `len` bytes that
 /// can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_receive(

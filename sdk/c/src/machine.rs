@@ -28,7 +28,7 @@ mod way {
         bulkhead_ticks(nanos)
     }
 
-    /// Ends the guest, as an exception does that nobody expects.
+    /// Ends the guest, as an unexpected exception does.
     pub fn give_up() -> ! {
         bulkhead_exit(101)
     }
@@ -40,8 +40,8 @@ mod way {
 
     /// Counts the interrupts of a channel's vector.
     pub fn answer(vector: u8) {
-        // SAFETY: the vector is one that the information page gives a channel, so nobody else's handler is
-        // replaced; the handler only counts.
+        // SAFETY: the vector is one that the information page gives a channel, so no other handler is replaced; the
+        // handler only counts.
         unsafe { bulkhead_bell_answer(vector) }
     }
 
