@@ -36,7 +36,7 @@ pub struct Stack(core::cell::UnsafeCell<[u8; STACK]>);
 /// Bytes of the kernel's stack.
 pub const STACK: usize = 16 << 10;
 
-// SAFETY: only RSP refers to it.
+// SAFETY: only RSP refers to it; Rust reads none of its bytes.
 unsafe impl Sync for Stack {}
 
 /// The kernel's stack, above a page that is not mapped: an overflow is an exception, not a write to the page below.
@@ -74,6 +74,7 @@ static NMIS: AtomicU64 = AtomicU64::new(0);
 /// NMIs that the console has reported.
 static NMIS_TOLD: AtomicU64 = AtomicU64::new(0);
 
+// Labels of the assembly below. They are data to Rust, since only their addresses are used: no function has their form.
 unsafe extern "C" {
     static kernel_exceptions: u8;
     static kernel_nmi: u8;
@@ -172,6 +173,7 @@ global_asm!(
     "mov [rsp + {RSI}], rsi",
     // CS, SS and the error code stay as they were: the exit by IRET sets the first two, and nothing reads the third.
     "lea rsp, [rip + {stack} + {size}]",
+    // A call, though nothing comes back: functions count the stack's alignment from a return address.
     "call {call}",
     ".global kernel_exit",
     "kernel_exit:",
@@ -215,6 +217,7 @@ global_asm!(
     "mov qword ptr [rsp + {LEFT_SS}], {user_data}",
     "pop r11",
     "pop rcx",
+    // Past the words without a register: `ALL` and the error code. Two more registers are off the stack by now.
     "lea rsp, [rsp + {LEFT_RIP} - 16]",
     "mark {left}",
     "mark {done}",
@@ -408,6 +411,7 @@ fn leave() -> ! {
 
 /// A call of a program.
 extern "C" fn called() -> ! {
+    // The wake-up is left to the end, where nothing of the call is alive: no register has to be saved across it.
     match kernel!().called() {
         Some(Wake { at, bits }) => wake(at, bits),
         None => leave(),
@@ -510,6 +514,7 @@ pub fn tell_nmis(at_the_end: bool) {
 /// Tells the local APIC that the interrupt in service is done: the one of the highest class, if there are two.
 #[inline(always)]
 pub fn end_of_interrupt() {
+    // x2APIC takes 0 only: any other value is an exception (APM volume 2, section 16.11).
     // SAFETY: an interrupt is in service.
     unsafe { wrmsr(EOI, 0) }
 }

@@ -53,6 +53,7 @@ struct Cell(UnsafeCell<Facts>);
 // SAFETY: one core runs the kernel, and takes no interrupts in it.
 unsafe impl Sync for Cell {}
 
+/// A static, because each entry makes the kernel anew and carries nothing over from the last one.
 static FACTS: Cell = Cell(UnsafeCell::new(Facts {
     nanos: 0,
     ticks: 0,
@@ -90,7 +91,7 @@ impl X86Machine {
     }
 }
 
-/// `value * factor`, the factor with 32 fraction bits.
+/// `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC alone fills 64 in the end.
 #[inline(always)]
 fn scale(value: u64, factor: u64) -> u64 {
     ((u128::from(value) * u128::from(factor)) >> 32) as u64
@@ -145,6 +146,7 @@ impl Machine for X86Machine {
         unsafe { (&mut *head, core::slice::from_raw_parts_mut(head.add(1).cast(), count)) }
     }
 
+    /// Memory is zeroed before it becomes an object: nothing of its last owner is left for the next.
     #[inline(never)]
     fn clear(&mut self, at: u32, len: u32) {
         // SAFETY: the kernel names memory in which no object lies.
@@ -207,6 +209,7 @@ impl Machine for X86Machine {
                 scale(left, self.facts().ticks).min(u64::from(u32::MAX)) | 1
             }
         };
+        // The write starts the timer anew, whatever it was at; a count of 0 stops it (no time is waited for).
         // SAFETY: the timer is this core's own.
         unsafe { wrmsr(TMICT, count) }
     }
@@ -214,6 +217,7 @@ impl Machine for X86Machine {
     /// XSAVE and XRSTOR, not their optimised forms: those trust that the area is the one that was loaded last.
     #[inline(never)]
     fn use_vectors(&mut self, area: Option<Ref<Vectors>>) {
+        // The mask for XSAVE in EDX:EAX; no component from 32 on is used.
         let (low, high) = (self.facts().xcr0, 0u32);
         if low == 0 {
             // Without XSAVE no thread has any: their use is an exception.
@@ -255,6 +259,7 @@ impl Machine for X86Machine {
 
     fn port_in(&mut self, port: u16, bytes: u8) -> u32 {
         let value: u32;
+        // EAX is 0 before, so that a narrow read leaves none of the kernel's bits above it for the program to see.
         // SAFETY: a program that was given the port asks for it.
         unsafe {
             match bytes {
@@ -357,6 +362,7 @@ pub fn print(text: &[u8]) {
     // A call carries its text in registers, so the monitor reads none of the kernel's memory.
     for piece in text.chunks(hypercall::CONSOLE_BYTES as usize) {
         let mut words = [0; 3];
+        // The remainder keeps the index within the words, so no check, and no panic behind it, is compiled.
         for (n, byte) in piece.iter().enumerate() {
             words[n / 8 % 3] |= u64::from(*byte) << (n % 8 * 8);
         }

@@ -122,10 +122,12 @@ unsafe extern "C" fn start(info: *const Info) {
     const NANO: u64 = 1_000_000_000 << 32;
     let tsc_hz = clock.tsc_hz.max(1);
     let facts = machine.facts_mut();
+    // Rounded down and up, so that neither the clock nor the timer runs ahead of the TSC.
     facts.nanos = NANO / tsc_hz;
     facts.ticks = (clock.lapic_hz.min(u64::from(u32::MAX)) << 32).div_ceil(NANO >> 32);
     (facts.base, facts.window) = (baked.base, baked.window);
     let nanos = facts.nanos;
+    // The kernel's own root has no program's half: a wild pointer faults until a thread runs.
     own_tables(baked.core.own_space);
     machine.facts_mut().xcr0 = vector_registers();
     // The page of the clock: a frame of the host's, which every program sees, so that none has to call for the time.
@@ -156,11 +158,13 @@ fn descriptors() {
         let gdt = &mut *GDT.0.get();
         let limit = size_of::<[u32; 26]>() as u64 - 1;
         let base = (task & 0xFF_FFFF) << 16 | (task >> 24 & 0xFF) << 56;
+        // A system descriptor has 16 bytes in 64-bit mode (APM volume 2, section 4.8.3).
         gdt[5] = PRESENT_TASK | limit | base;
         gdt[6] = task >> 32;
         // No I/O permission map: its offset is beyond the limit, so that every port of a program's is an exception. Its
         // right to a port is a capability.
         (*TASK.0.get())[25] = (size_of::<[u32; 26]>() as u32) << 16;
+        // A stack grows downwards, so the task state has its end.
         for (n, stack) in entry::STACKS_APART.iter().enumerate() {
             let end = &raw const *stack as u64 + size_of_val(stack) as u64;
             let place = FIRST_APART + 2 * n;
@@ -205,7 +209,8 @@ fn calls() {
     const MASK: u64 = 1 << 9 | 1 << 10 | 1 << 8 | 1 << 18 | 1 << 14;
     let kernel = u64::from(selector::KERNEL_CODE) << 32;
     let user = u64::from(selector::KERNEL_DATA) << 48;
-    // EFER keeps its other bits: long mode is among them.
+    // EFER keeps its other bits: long mode is among them. No-execute comes on before the own tables, in which its bit
+    // would else be a reserved one.
     // SAFETY: registers that every x86-64 has; the entry is the kernel's. SYSRET loads SS from the
     // selector after `user`, CS from the one after that (APM volume 3, SYSRET).
     unsafe {
@@ -230,6 +235,7 @@ fn vector_registers() -> u32 {
     // SAFETY: CPUID says that XSAVE is there, and these components. CR0 has TS and MP on and EM off, so that their use
     // is an exception until the kernel lends them.
     unsafe {
+        // CR4 first: without OSXSAVE the instruction XSETBV does not exist.
         asm!("mov {r}, cr4", "or {r}, {bits}", "mov cr4, {r}", r = out(reg) _, bits = in(reg) OSFXSR_OSXMMEXCPT_OSXSAVE);
         asm!("xsetbv", in("ecx") 0, in("eax") components, in("edx") 0);
         asm!("mov {r}, cr0", "and {r}, {off}", "or {r}, {on}", "mov cr0, {r}",
@@ -289,6 +295,7 @@ fn timer() {
         if rdmsr(msr::APIC_BASE) & X2APIC != X2APIC {
             wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
         }
+        // The local APIC is off after a reset, until its bit in this register is set.
         wrmsr(msr::SVR, ON | u64::from(SPURIOUS));
         // No task priority holds interrupts off: the class of a vector in service alone does.
         wrmsr(msr::TPR, 0);
