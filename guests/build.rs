@@ -9,8 +9,7 @@ fn main() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/guest.ld");
     println!("cargo::rerun-if-changed={script}");
     println!("cargo::rustc-link-arg=-T{script}");
-    // The target's default is a position-independent executable, and nobody is
-    // there to relocate it.
+    // The target's default is a position-independent executable, and no loader is there to relocate it.
     println!("cargo::rustc-link-arg=--no-pie");
     println!("cargo::rustc-link-arg=-zmax-page-size=4096");
     println!("cargo::rustc-link-arg=-znognustack");

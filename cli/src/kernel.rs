@@ -72,7 +72,7 @@ pub fn tables(out: &mut String, plan: &Plan) {
     }
 }
 
-/// Where it writes what it does.
+/// The place of its trace.
 fn traced(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
     let Some(ram) = sandbox.ram.first().filter(|_| kernel.trace > 0) else { return };
     let (name, ring) = (&sandbox.name, size::show(kernel.trace));

@@ -66,7 +66,7 @@ fn meetings(kernel: &Kernel) -> Vec<Meeting> {
     endpoints.chain(notifications).chain(shared).collect()
 }
 
-/// A panel for each kernel below what ends at `end`; returns where they end.
+/// Draws a panel for each kernel below `end`, and returns the new end.
 pub fn panels(out: &mut Canvas, plan: &Plan, mut end: f64) -> f64 {
     for (sandbox, kernel) in kernel::all(plan) {
         let top = end + 34.0;
@@ -122,8 +122,8 @@ fn program_box(
     }
 }
 
-/// A lane for each meeting, from those who come to those who are there; its name stands
-/// right of the lanes.
+/// Draws a lane for each meeting, from the programs that come to the programs that are there; its name stands right of
+/// the lanes.
 fn lanes(out: &mut Canvas, meetings: &[Meeting], colours: usize, mut ends: Vec<f64>) {
     let right = MARGIN + BOX_WIDTH;
     let label = right + 26.0 + STEP * meetings.len() as f64;

@@ -141,7 +141,7 @@ pub fn interrupt_lines(out: &mut String, plan: &Plan) {
     table(out, "Interrupt lines", &["line", "signals", "device", "owner"], &rows);
 }
 
-/// Something that is shared, or that nothing confines, and what follows.
+/// A thing that is shared, or that nothing confines, and the consequence.
 pub type Remark = (String, String);
 
 /// Lists the granted functions and lines that nothing confines, or only a monitor.

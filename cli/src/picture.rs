@@ -1,6 +1,6 @@
-//! A plan as a picture: the memory map on the left, cores, sandboxes and
-//! channels on the right, below them what kernels run. Heights in the memory map grow with the logarithm of
-//! the size, so that a page and a gibibyte can stand beside each other.
+//! A plan as a picture: the memory map on the left, cores, sandboxes and channels on the right, and kernels' programs
+//! below. Heights in the memory map grow with the logarithm of the size, so that a page and a gibibyte can stand beside
+//! each other.
 
 use crate::kernel_picture;
 use crate::pci::{self, Remark};
@@ -275,8 +275,8 @@ fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
     }
 }
 
-/// A list of what is shared or not confined, the effect below what it is where
-/// it is long; returns where it ends.
+/// Draws a list of things that are shared or not confined, each with its effect, on a line below where it is long.
+/// Returns the end.
 fn remarks(out: &mut Canvas, title: &str, all: &[Remark], top: f64) -> f64 {
     const LINE: usize = 84;
     const INDENT: f64 = 190.0;

@@ -113,7 +113,7 @@ pub fn ports(device: &Device) -> String {
     joined(device.ports.iter().map(|ports| port_range(*ports)))
 }
 
-/// Names of what a sandbox owns.
+/// Names of a sandbox's devices and functions.
 pub fn owned(sandbox: &Sandbox) -> impl Iterator<Item = String> {
     let functions = sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf));
     sandbox.devices.iter().map(|device| device.name.clone()).chain(functions)

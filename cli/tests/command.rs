@@ -196,7 +196,7 @@ fn things_are_explained() {
     let msr = "reads without an exit; writes are denied with #GP and a record";
     assert_eq!(said("flight", &["msr", "0x10"], gets), msr);
     assert!(said("ground", &["0xc0100000"], grant).starts_with("it has"), "{ground}");
-    // The machine's own is nobody's.
+    // The machine's own device has no owner.
     let machine = said("ground", &["0xb0100000"], grant);
     assert!(machine.starts_with("nothing"), "{machine}");
 }

@@ -35,7 +35,7 @@ impl Cores {
         known.is_none()
     }
 
-    /// Credits what was counted to the running core.
+    /// Credits the counts to the running core.
     pub fn credit(&mut self, counts: [u64; CLASSES]) {
         if let Some(core) = self.cores.get_mut(self.running) {
             for (class, count) in counts.iter().enumerate() {

@@ -19,8 +19,8 @@
 //! With `cover=START-END@NEWS:FILE`, repeated, it counts nothing, and cores may run in parallel. It notes which
 //! instructions at these physical addresses QEMU has translated: QEMU does so before they first run. The file holds a
 //! byte for each byte of the text, 1 if it was. The 64-bit word of RAM at NEWS grows by 1 with each new instruction. So
-//! a guest can tell which of its operations reached it. A block is translated whole, so what lies behind an instruction
-//! that faults counts, too: monitors don't fault.
+//! a guest can tell which of its operations reached it. A block is translated whole, so instructions behind one that
+//! faults count, too: monitors don't fault.
 //!
 //! Lines, by `kind`:
 //!

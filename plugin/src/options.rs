@@ -7,7 +7,7 @@ use crate::gather::CLASSES;
 pub struct Cover {
     /// Physical addresses `[start, end)`.
     pub text: (u64, u64),
-    /// Physical address of the word that counts what is new.
+    /// Physical address of the word that counts new instructions.
     pub news: u64,
     /// The file.
     pub file: String,

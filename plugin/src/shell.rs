@@ -234,8 +234,7 @@ impl Plugin {
                 eprintln!("bulkhead plugin: {}: cannot be written", cover.file);
             }
             if let Some(news) = self.place(cover.news) {
-                // SAFETY: 8 aligned bytes of RAM that QEMU keeps mapped, writable; everybody's accesses there are
-                // atomic.
+                // SAFETY: 8 aligned bytes of RAM that QEMU keeps mapped, writable; all accesses there are atomic.
                 unsafe { AtomicU64::from_ptr(news.cast_mut()) }.fetch_add(1, Relaxed);
             }
         }
@@ -248,7 +247,7 @@ impl Plugin {
         drop(state);
         let out = &self.options.out;
         let new = format!("{out}.new");
-        // Renamed, so that whoever waits for the file sees all of it or none.
+        // Renamed, so that a program that waits for the file sees all of it or none.
         let done = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, out));
         if let Err(error) = done {
             eprintln!("bulkhead plugin: {out}: {error}");

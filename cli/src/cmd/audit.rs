@@ -1,4 +1,4 @@
-//! `bulkhead audit`: who can touch what, by the tables of a running machine.
+//! `bulkhead audit`: the reach of each sandbox, by the tables of a running machine.
 
 use super::ManifestArguments;
 use crate::output;
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Boot a system in QEMU, stop it in its steady state, walk every table that confines
-/// somebody, and compare with the manifest. Exit 1 on any difference.
+/// Boot a system in QEMU, stop it in its steady state, walk every confining table, and compare with the manifest. Exit
+/// 1 on any difference.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]

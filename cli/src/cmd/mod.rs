@@ -1,4 +1,4 @@
-//! The subcommands, and what they have in common.
+//! The subcommands, and their common parts.
 
 pub mod audit;
 pub mod build;

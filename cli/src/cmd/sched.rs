@@ -1,4 +1,4 @@
-//! `bulkhead sched`: can everybody have its time?
+//! `bulkhead sched`: can each context have its time?
 
 use super::ManifestArguments;
 use crate::output;

@@ -22,17 +22,17 @@ pub struct Report<'a> {
     pub analysis: Analysis<'a>,
     /// A row for each context.
     pub rows: Vec<Row>,
-    /// Every test, with what it refuses.
+    /// Every test, with its refusals.
     pub verdicts: Vec<(Test, Vec<Refusal>)>,
     /// Calls that never begin or never end.
     pub never: Vec<Refusal>,
-    /// A run in which everybody uses its whole budget.
+    /// A run in which all contexts use their whole budgets.
     pub simulated: Simulated,
 }
 
 /// A context, judged.
 pub struct Row {
-    /// Its share of the core, with what the kernel spends on it; of a PIBS context (2-U)·U.
+    /// Its share of the core, with the kernel's charges; for a PIBS context (2-U)·U.
     pub share: Share,
     /// The calls that keep it waiting from below.
     pub blocking: Option<Blocking>,

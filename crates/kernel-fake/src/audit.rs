@@ -17,7 +17,7 @@ impl World {
     /// Checks memory where it has to be right.
     ///
     /// # Panics
-    /// With what isn't.
+    /// With the statement that does not hold.
     pub fn audit(&self) {
         if let Err(why) = self.check() {
             panic!("{why}");

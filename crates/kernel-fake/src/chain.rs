@@ -13,7 +13,7 @@ pub struct Chain {
     pub middle: Thread,
     /// The second one, of priority 60.
     pub last: Thread,
-    /// Through which the client and the one in the middle wait.
+    /// The reply objects at which the client and the middle server wait.
     pub replies: [Address; 2],
     /// Endpoints of the two servers.
     pub endpoints: [Address; 2],
@@ -31,7 +31,7 @@ impl Chain {
     /// With a client that has a context of this kind.
     ///
     /// # Panics
-    /// If it does not come to that, because of what the kernel does wrong.
+    /// If it does not come to that, because of an error of the kernel's.
     #[must_use]
     pub fn of(world: &mut World, policy: Policy, budget: Time, period: Time) -> Self {
         let server = |world: &mut World, priority| {
@@ -48,7 +48,7 @@ impl Chain {
         chain
     }
 
-    /// The client calls, and the one in the middle.
+    /// The client calls, and the middle server.
     ///
     /// # Panics
     /// As [`Chain::of`].

@@ -14,7 +14,7 @@ type Checked<T = ()> = Result<T, String>;
 /// A capability, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Given {
-    /// The slot of the one that it was derived from; `None`: it was there from the start.
+    /// The slot of its parent; `None`: it was there from the start.
     from: Option<u32>,
     kind: Kind,
     rights: u8,
@@ -75,7 +75,7 @@ impl Given {
 pub struct Called {
     /// Thread that made it.
     pub by: Ref<Thread>,
-    /// Its registers: operation, what it names, what the message is, words.
+    /// Its registers: operation, names, the message's description, words.
     pub registers: (u64, u64, u64, [u64; 4]),
     /// True if it was done; `None` if it is to be made once more, or its thread is gone.
     pub done: Option<bool>,
@@ -119,7 +119,7 @@ impl Ghost {
         Ok(ghost)
     }
 
-    /// A call was made: what it did, and that the kernel did nothing else.
+    /// Records a call: its effect, and that the kernel did nothing else.
     ///
     /// # Errors
     /// The capability that is not as it was given.
@@ -136,7 +136,7 @@ impl Ghost {
         }
     }
 
-    /// Nothing happened that may change what anybody has.
+    /// An event came that may change no thread's capabilities.
     ///
     /// # Errors
     /// The capability that is not as it was given.
@@ -250,7 +250,7 @@ impl Ghost {
         Ok(())
     }
 
-    /// An object keeps something instead of what it kept.
+    /// An object keeps a capability instead of the former one.
     fn keep(&mut self, place: u32, from: Option<(u32, Given)>) {
         match from {
             Some((slot, of)) => self.given.insert(place, of.derive(slot, Rights::ALL.0, 0)),
@@ -284,7 +284,7 @@ impl Ghost {
         going
     }
 
-    /// A deletion is not over, or its thread went with it: nothing else is gone than what has to go.
+    /// A deletion is not over, or its thread went with it: nothing is gone beyond that which has to go.
     fn partly(&mut self, world: &World, node: Given, method: u64, index: u64) -> Checked {
         let going = self.going(node.slot(index), method == label::DELETE);
         let gone = self.gone(world)?;
@@ -346,7 +346,7 @@ impl Ghost {
         Ok(senders.any(|from| receivers.iter().any(|to| from != *to && (from == by || *to == by))))
     }
 
-    /// The slot that a thread names, of what it was given.
+    /// The slot that a thread names, by its grants.
     fn resolve(&self, thread: Ref<Thread>, address: u64) -> Option<u32> {
         let root = self.given.get(&place_in(thread.at(), Place::Root))?;
         match address >> 16 {

@@ -33,7 +33,7 @@ fn is_marked(world: &World, at: u32) -> bool {
     world.machine.get(word) >> (page % 64) & 1 != 0
 }
 
-/// Slots that a space shows, by address: whether the sandbox has them, and the table that maps them.
+/// Slots that a space shows, by address: true if the sandbox has them, and the table that maps them.
 fn links(world: &World) -> HashMap<(u32, u64), (bool, u64)> {
     let m = &world.machine;
     let all = (0..world.core.link_count).map(|n| *m.get(world.core.links.nth(n)));
@@ -46,7 +46,7 @@ fn links(world: &World) -> HashMap<(u32, u64), (bool, u64)> {
     seen.map(number).collect()
 }
 
-/// Checks what the kernel knows of slots: that of the monitor, and threads that there are.
+/// Checks the kernel's knowledge of slots: it agrees with the monitor's, and the threads in it exist.
 fn check_links(world: &World) -> Result<(), String> {
     let m = &world.machine;
     for n in 0..world.core.link_count {

@@ -1,5 +1,5 @@
-//! Programs that want what they must not have: any call, with any arguments, by whoever runs; and
-//! what a machine does meanwhile. Everything is decided by numbers that somebody else thinks up.
+//! Programs that want rights that they must not have: any call, with any arguments, by any running thread; and a
+//! machine's events meanwhile. A source of numbers outside decides everything.
 
 use crate::ghost::{Called, Ghost};
 use crate::{Thread, World};
@@ -40,7 +40,7 @@ pub struct Came {
 }
 
 impl Came {
-    /// Adds what others came to.
+    /// Adds another run's results.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.accepted += other.accepted;
@@ -287,7 +287,7 @@ impl<S: Source> Chaos<S> {
         address
     }
 
-    /// A call that changes who has which capability.
+    /// A call that changes the holder of a capability.
     fn hand_about(&mut self) -> (u64, u64, u64, [u64; 4]) {
         let method = self.pick(&[
             label::COPY,
@@ -314,7 +314,7 @@ impl<S: Source> Chaos<S> {
         (Op::Call as u64, to, Info::new(method, 4).0, words)
     }
 
-    /// One call of the thread that runs: operation, what it names, info and words.
+    /// One call of the running thread: operation, names, description and words.
     fn imagine(&mut self) -> (u64, u64, u64, [u64; 4]) {
         if self.chance(self.hands) {
             return self.hand_about();
@@ -475,7 +475,7 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Nothing but the registers of who was refused.
+    /// Only the registers of the refused thread changed.
     fn unchanged(&self, thread: Ref<bulkhead_kernel::Thread>, before: &[u8]) -> Result<(), String> {
         let registers = thread.at() as usize..thread.at() as usize + 192;
         let after = self.world.machine.bytes();
@@ -531,7 +531,7 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Something that the machine does; now and then it looks whether the short ways make a difference.
+    /// An event of the machine; now and then it checks if the short ways make a difference.
     fn both_ways(&mut self, happens: impl Fn(&mut World)) -> Result<(), String> {
         let before = self.chance(12).then(|| self.world.clone());
         happens(&mut self.world);

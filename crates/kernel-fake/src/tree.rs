@@ -18,7 +18,7 @@ pub struct Held {
 
 type Checked<T = ()> = Result<T, String>;
 
-/// A rule, and what is said where it is broken.
+/// A rule, and the message where it is broken.
 macro_rules! must {
     ($rule:expr, $($said:tt)*) => {
         if !$rule {

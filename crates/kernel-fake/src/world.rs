@@ -238,12 +238,12 @@ impl World {
         at
     }
 
-    /// Deletes what lies in a slot of the root node.
+    /// Deletes the capability in a slot of the root node.
     pub fn delete(&mut self, address: Address) {
         self.does(Self::NODE, label::DELETE, [address.into(), 0, 0, 0]);
     }
 
-    /// Deletes what was derived from it.
+    /// Deletes the capabilities derived from it.
     pub fn revoke(&mut self, address: Address) {
         self.does(Self::NODE, label::REVOKE, [address.into(), 0, 0, 0]);
     }
@@ -357,8 +357,7 @@ impl World {
     /// The thread that runs makes a call.
     ///
     /// # Panics
-    /// If that thread is not the one that runs, or, like a processor, if who runs afterwards isn't
-    /// in its own space.
+    /// If that thread does not run. Or, like a processor, if the thread that runs afterwards isn't in its own space.
     pub fn syscall(&mut self, thread: Thread, op: u64, named: u64, info: u64, words: [u64; 4]) {
         assert!(self.runs(thread), "{thread:?} does not run, but {:?}", self.core.current);
         let registers = &mut self.machine.get_mut(thread.at).registers;
@@ -371,7 +370,7 @@ impl World {
         self.enter();
     }
 
-    /// Whoever runs enters the kernel for what its registers say.
+    /// The running thread enters the kernel, with the call in its registers.
     fn enter(&mut self) {
         let before = self.core.current;
         self.machine.left = before.at();

@@ -120,7 +120,7 @@ struct Handled {
 }
 
 impl Handled {
-    /// The chain's budget has ended, and the handler was told for who of it ran.
+    /// The chain's budget has ended, and the handler was told for the running server.
     fn new(world: &mut World) -> Self {
         let (endpoint, reply) = (world.make(Kind::Endpoint, 0), world.make(Kind::Reply, 0));
         let handler = world.thread(100);
@@ -173,7 +173,7 @@ fn who_gets_more_deep_in_a_chain_goes_on_at_once() {
     });
 }
 
-/// Whoever is stopped has no time any more: it is with who called it, who waits on.
+/// A stopped server has no time any more: its caller has it again, and waits on.
 #[test]
 fn who_is_stopped_deep_in_a_chain_gives_the_time_back() {
     both(|world| {

@@ -5,7 +5,7 @@ use bulkhead_kernel_fake::World;
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Op, Policy, Rights, Status, label};
 use bulkhead_kernel_fake::kernel::{Cap, State, USER_END, plant};
 
-/// One of each kind, and what is to be wrong with them.
+/// One object of each kind, which the errors are about.
 struct Things {
     world: World,
     thread: Address,
@@ -388,7 +388,7 @@ fn ports_and_interrupts_say_what_is_wrong() {
     t.refused(World::INTERRUPT, set, [t.reply.into(), 0, 0, 0], (Code::WrongKind, 1, 9));
 }
 
-/// A call with some operation, and what it comes to.
+/// A call with some operation, and its result.
 type Wrong = (Op, [Address; 3], (Code, u8, u64));
 
 #[test]

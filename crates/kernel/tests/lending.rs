@@ -20,7 +20,7 @@ fn a_notification_lends_its_context_and_has_it_back() {
         world.does(client.cap, label::SUSPEND, [0; 4]);
         world.signal(notification);
         assert!(world.core.current.is_none(), "on whose time?");
-        // A context for the notification: what was signalled before is heard now.
+        // A context for the notification: an earlier signal is heard now.
         let context = world.context(Policy::Sporadic, 100_000, 1_000_000);
         world.does(context, label::BIND, [notification.into(), 0, 0, 0]);
         assert!(world.runs(worker));
@@ -190,7 +190,7 @@ impl Lent {
 fn what_a_notification_lent_comes_back_through_calls() {
     both(|world| {
         let lent = Lent::new(world);
-        // It has lent what it has: the second one waits.
+        // It has lent its context: the second one waits.
         world.signal(lent.notification);
         assert!(world.runs(lent.server));
         lent.answer(world);
@@ -250,7 +250,7 @@ fn a_notification_that_is_gone_has_no_time_back() {
         world.audit();
         assert!(world.core.current.is_none());
         assert_eq!(lent.holder(world), None);
-        // It can be given to somebody else.
+        // It can be given to another thread.
         world.does(lent.context, label::BIND, [lent.second.cap.into(), 0, 0, 0]);
         assert!(world.runs(lent.second));
     });
@@ -266,7 +266,7 @@ fn what_a_notification_lent_can_be_taken_back_in_a_call() {
         world.does(lent.context, label::BIND, [lent.notification.into(), 0, 0, 0]);
         world.signal(lent.notification);
         assert!(world.runs(lent.second), "the first one still waits for its answer");
-        // Whoever gives the server time lets it answer; the worker has none to hear it in.
+        // A thread that gives the server time lets it answer; the worker has none to hear it in.
         let context = world.context(Policy::Full, 0, 1_000_000);
         world.does(context, label::BIND, [lent.server.cap.into(), 0, 0, 0]);
         lent.answer(world);

@@ -30,7 +30,7 @@ fn ip(world: &World, thread: Thread) -> u64 {
     world.machine.get(thread.at).registers.ip::<bulkhead_kernel_fake::kernel::host::Odd>()
 }
 
-/// 0.5 ms are left, and a call can take 0.6: it waits, with what is left, and is made again by itself.
+/// 0.5 ms are left, and a call can take 0.6: it waits, with the rest, and is made again by itself.
 #[test]
 fn a_call_begins_only_with_time_for_all_of_it() {
     for policy in [Policy::Sporadic, Policy::Strict] {
@@ -251,7 +251,8 @@ fn a_long_call_from_below_keeps_nobody_waiting_for_longer_than_is_said() {
     });
 }
 
-/// A driver that is asked from within a server at a ceiling works with the priority and the period of who is in there.
+/// A driver that is asked from within a server at a ceiling works with the priority and the period of the server's
+/// client.
 #[test]
 fn a_driver_works_for_who_is_in_a_server_not_at_its_ceiling() {
     both(|world| {

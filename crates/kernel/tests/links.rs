@@ -1,4 +1,4 @@
-//! Slots of channels made at run time: a program sees what its sandbox has, and nothing that it has not.
+//! Slots of channels made at run time: a program sees its sandbox's slots, and no others.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, Rights, at, label};
 use bulkhead_kernel_fake::kernel::host::Odd;
@@ -93,7 +93,7 @@ fn what_is_not_the_programs_is_refused_and_the_monitor_is_not_asked() {
 
 const EXCEPTION: Exception = Exception { number: 14, error: 4, address: at::LINKS };
 
-/// An exception of a thread's that a handler is told of, or will be: whether there is one that waits.
+/// A thread's exception, with a handler that is told of it, or will be; `heard` if one waits.
 fn faults(world: &mut World, thread: Thread, heard: bool) -> (Thread, [Address; 2]) {
     let endpoint = world.make(Kind::Endpoint, 0);
     let (handler, reply) = world.server(90, endpoint);
@@ -129,7 +129,7 @@ fn at_most_one(world: &mut World, entry: impl FnOnce(&mut World)) {
 
 #[test]
 fn a_slot_is_closed_with_the_thread_that_opened_it() {
-    // An exception that nobody handles, a handler that lets it not go on or cannot any more, a new beginning, the end.
+    // An exception without a handler, a handler that lets it not go on or cannot any more, a new beginning, the end.
     let ends: [fn(&mut World, Thread); 9] = [
         |world, thread| {
             assert!(world.runs(thread));
@@ -142,7 +142,7 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
             }
         },
         |world, thread| {
-            // By somebody with time, who has none of the thread's.
+            // By a thread with time, which has none of the other thread's slots.
             let (_, [_, reply]) = faults(world, thread, true);
             let other = world.thread(95);
             for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Memory: what is made of it, where it is mapped, and that nothing is left of what has ended.
+//! Memory: the objects made of it, their mappings, and that nothing is left of an object that has ended.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Rights, label};
 use bulkhead_kernel_fake::kernel::{Cap, Machine as _, Mapping, State, plant};
@@ -163,7 +163,7 @@ fn memory_is_zero_when_it_becomes_something_and_used_again_when_all_has_gone() {
         for slot in &slots[..3] {
             world.delete(*slot);
         }
-        // One is left: what is free goes on behind it.
+        // One is left: free memory goes on behind it.
         let left = world.cap(slots[3]).object << 12;
         world.does(World::NODE, label::MOVE, [slots[0].into(), slots[3].into(), 0, 0]);
         world.delete(slots[0]);

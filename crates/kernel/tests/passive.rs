@@ -1,5 +1,5 @@
-//! Threads without time of their own: what they are told when somebody brings some, and that nobody leaves them
-//! without.
+//! Threads without time of their own: the news that they hear when a caller brings some, and that none of them is
+//! stranded without.
 
 use bulkhead_kernel_fake::both;
 use bulkhead_kernel_fake::kernel::abi::{Code, Kind, Policy, label};
@@ -59,7 +59,7 @@ fn an_answer_takes_the_time_away_in_which_a_signal_could_be_heard() {
             assert_eq!(world.state(server), State::Receiving);
             world.call(client, endpoint, 0, WORDS);
             assert!(world.runs(server), "it is not stranded");
-            // While it has its caller's time it hears what there is, if it asks.
+            // While it has its caller's time it hears the present signal, if it asks.
             if !lent {
                 world.wait(server, notification, 0);
                 assert_eq!(world.came(server).badge, 1);

@@ -84,7 +84,7 @@ struct Load {
     clients: Vec<Thread>,
     endpoints: [u32; 2],
     replies: [u32; 2],
-    /// A notification that nobody signals.
+    /// A notification that is never signalled.
     sleep: u32,
     servers: [Thread; 2],
     budgets: BTreeMap<u32, Budget>,
@@ -119,7 +119,7 @@ impl Load {
         Self { world, clients, endpoints, replies, sleep, servers, budgets }
     }
 
-    /// Whoever runs does something that is allowed, or time passes.
+    /// The running thread makes a call that is allowed, or time passes.
     fn step(&mut self, source: &mut SplitMix64) {
         let Self { world, endpoints: [first, second], replies, sleep, .. } = self;
         let Some(current) = world.core.current.some() else { return world.next() };
@@ -158,7 +158,7 @@ fn load(seed: u64, fast: bool) -> Load {
     load
 }
 
-/// Without what the short ways charge later.
+/// Without charges that the short ways make later.
 fn without_rest(record: &Record) -> Record {
     let event = match record.event {
         Event::Run { thread, context, .. } => Event::Run { thread, context, rest: 0 },

@@ -1,8 +1,8 @@
 //! Abuses rights that the manifest gives it, each without a pause. `do=RIGHT,RIGHT...` names them: `start`, `stop`,
 //! `restart`, `observe`, `slots`, `taken`, `lines` and `channels`. Each takes `ms=MILLISECONDS` (default 20). The
 //! victim is the sandbox `target=INDEX` (default 0), which it waits for first, and `pause=MILLISECONDS` (default 5)
-//! more. `slots` takes back offers that nobody has accepted; `taken` those that the victim has, around its releases.
-//! `nothing` computes, for comparison. Prints what it did; exit code 0 if there was something to abuse in each.
+//! more. `slots` takes back offers that no sandbox has accepted; `taken` those that the victim has, around its
+//! releases. `nothing` computes, for comparison. Prints its acts; exit code 0 if there was something to abuse in each.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};

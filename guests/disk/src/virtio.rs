@@ -71,7 +71,7 @@ fn read<T>(address: u64) -> T {
 }
 
 fn write<T>(address: u64, value: T) {
-    // SAFETY: its registers; what it is told of is the arena.
+    // SAFETY: its registers; it is told of the arena only.
     unsafe { (address as *mut T).write_volatile(value) }
 }
 
@@ -178,7 +178,7 @@ impl Device {
         (page + 2 * slot, page + STATUS + slot)
     }
 
-    /// Puts reads and writes into the queue without waiting for what comes of them.
+    /// Puts reads and writes into the queue without waiting for the results.
     pub fn begin(&mut self, requests: &[Request]) {
         const NEXT: u64 = 1 << 32;
         const DEVICE_WRITES: u64 = 2 << 32;

@@ -1,4 +1,4 @@
-//! Text that a guest prints to forge evidence: for the guest, and for the tests that look at what tools make of it.
+//! Text that a guest prints to forge evidence: for the guest, and for the tests of tools' output.
 #![cfg_attr(target_os = "none", no_std)]
 
 /// Text of a forged line.

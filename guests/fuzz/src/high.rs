@@ -11,7 +11,7 @@ const REGISTERS: [u64; 4] = [ICR, 0xC001_0114, 0xC001_0117, 0xC000_0080];
 /// The vector of a fixed interrupt, which the victim does not use.
 const VECTOR: u64 = 0x40;
 
-/// Tries all of them, with the x2APIC ID of somebody else's core. A line each says whether it faulted.
+/// Tries all of them, with the x2APIC ID of another sandbox's core. A line each says if it faulted.
 pub fn attack(_: Context, foreign: u64) -> u32 {
     for register in REGISTERS {
         for high in HIGH {

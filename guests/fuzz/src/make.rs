@@ -1,5 +1,5 @@
-//! How operations are made: from what a monitor is asked for, near it, or anything; and from inputs that reached
-//! something new.
+//! The making of operations: from a monitor's requests, near them, or anything; and from inputs that reached something
+//! new.
 
 use crate::code::{
     ACCEPT_IT, CPUID, ENTRY, HANG, IN, LINE, LOADS, MESSAGE, NO_MOVES, OTHERS, OUT, RDMSR,
@@ -39,7 +39,7 @@ pub struct List {
 }
 
 impl List {
-    /// Adds one; what does not fit is left out.
+    /// Adds one; an item without room is left out.
     pub fn push(&mut self, item: u64) {
         if let Some(place) = self.items.get_mut(self.len) {
             *place = item;
@@ -67,7 +67,8 @@ pub struct Aims {
     pub capabilities: List,
     /// MSI-X tables of own functions.
     pub tables: List,
-    /// Registers of a function that computes what is written at their beginning, for minutes if that is large.
+    /// Registers of a function that computes from the values written at their beginning, for minutes if those are
+    /// large.
     pub computes: List,
     /// Pages that may be read only.
     pub read_only: List,
@@ -84,7 +85,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// With what it can aim at.
+    /// With its targets.
     #[must_use]
     pub const fn new(aims: Aims, seed: u64) -> Self {
         Self { random: Random::new(seed), aims }
@@ -357,7 +358,7 @@ impl Maker {
         op.registers[RDX] = if half == 0 { self.vector() | mode } else { core << 24 };
     }
 
-    /// Where a function's messages go: to a core of its own mostly, or of anybody; switched on or off, masked or not.
+    /// The target of a function's messages: a core of its own mostly, or any; switched on or off, masked or not.
     fn message(&mut self, op: &mut Op) {
         let core = self.core();
         let spoilt =
@@ -382,7 +383,7 @@ impl Maker {
         let page = op.registers[RBX] & !(PAGE - 1);
         let moves = if self.random.one_in(2) { LOADS } else { STORES };
         op.how = (moves.start + self.random.below(moves.len())) as u64;
-        // Half of what is written means something there.
+        // Half of the written values mean something there.
         if self.random.one_in(2) {
             return;
         }
@@ -493,7 +494,7 @@ impl Maker {
             }
             op.registers[RCX] = 1 + (op.registers[RCX] & 3);
         } else if OTHERS.contains(&snippet) || snippet == UNALIGNED {
-            // Descriptors and addresses that must not be what they are for a host.
+            // Descriptors and addresses that must not have a host's meaning.
             op.registers[RAX] = self.random.pick(&[SCRATCH, 0, 1, 15]);
             (op.registers[RBX], op.registers[RCX]) = (SCRATCH, op.registers[RCX] & 3);
         } else if (OUT..OUT + 3).contains(&snippet) && op.registers[RDX] as u16 == COUNTERS[0] {

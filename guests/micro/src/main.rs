@@ -1,6 +1,5 @@
-//! Measures what a monitor costs its guest: a null hypercall and an interrupt to
-//! an own core, each as one instruction between two markers. Without the
-//! measuring plugin it prints TSC ticks.
+//! Measures a monitor's cost for its guest: a null hypercall and an interrupt to an own core, each as one instruction
+//! between two markers. Without the measuring plugin it prints TSC ticks.
 //!
 //! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead. N times it accepts the channel that
 //! it is offered at run time, and its owner takes it back.

@@ -46,7 +46,7 @@ pub struct Aim {
     pub uart: Option<u16>,
 }
 
-/// RET, for attacks that execute. Not `static mut`: nobody writes it.
+/// RET, for attacks that execute. Not `static mut`: no code writes it.
 #[used]
 #[unsafe(link_section = ".data.rogue")]
 static CODE: [u8; 16] = [0xC3; 16];

@@ -12,7 +12,7 @@ const STATUS_A: u8 = 0x0A;
 /// Value of status A: a clock of 32,768 Hz, 1,024 interrupts a second.
 pub const AS_USUAL: u64 = 0x26;
 
-/// Writes a register; what this returns nobody gave.
+/// Writes a register; the result is this function's own.
 pub fn write<const AT: u8, const VALUE: u8>(_: &Aim) -> Got {
     // SAFETY: an attack; nothing of this program is at stake.
     unsafe {

@@ -16,7 +16,7 @@ pub const RNG: Function = Function(0x49);
 pub const PLACEHOLDER: Function = Function(0x48);
 /// The victim's disk, 00:03.0.
 pub const FOREIGN: Function = Function(0x18);
-/// A disk of nobody's, 00:07.0.
+/// A disk without an owner, 00:07.0.
 pub const NOBODYS: Function = Function(0x38);
 /// The host bridge, 00:00.0.
 pub const HOST: Function = Function(0x00);
@@ -50,7 +50,7 @@ fn get(at: u64) -> Got {
     unsafe { catch(|| u64::from(mmio::read32(at & !3))) }
 }
 
-/// Writes `BYTES` bytes, and what is read there afterwards.
+/// Writes `BYTES` bytes, and returns the value that is read there afterwards.
 pub fn store_and_read<const BYTES: u8, const AT: u64, const VALUE: u64>(_: &Aim) -> Got {
     put(BYTES, AT, VALUE)?;
     get(AT)
@@ -71,13 +71,13 @@ pub fn still_there<const VALUE: u64>(_: &Aim) -> Got {
     get(edu::REGISTERS)
 }
 
-/// The command register with all ones; what of it stays.
+/// Writes all ones to the command register, and returns the bits that stay.
 pub fn all_commands(_: &Aim) -> Got {
     put(2, ecam(EDU, 4), 0xFFFF)?;
     Ok(get(ecam(EDU, 4))? & 0xFFFF)
 }
 
-/// Takes `edu`'s memory out of use, as far as its command register lets it; what its first register then reads.
+/// Takes `edu`'s memory out of use, as far as its command register lets it, and returns its first register.
 pub fn decode_off(_: &Aim) -> Got {
     EDU.enable();
     put(2, ecam(EDU, 4), 0)?;
@@ -187,7 +187,7 @@ pub fn msi_foreign(aim: &Aim) -> Got {
     message(aim.foreign, 0, u32::from(VECTOR))
 }
 
-/// To everybody.
+/// To all cores.
 pub fn msi_broadcast(_: &Aim) -> Got {
     message(0xFF, 0, u32::from(VECTOR))
 }

@@ -96,8 +96,8 @@ pub fn tables(_: &Aim) -> Got {
     Ok(0)
 }
 
-// Two instructions at equal places in two pages: a read and a write. The one in the upper half of the text is executed,
-// the other one is what the decoder finds.
+// Two instructions at equal places in two pages: a read and a write. The instruction in the upper half of the text is
+// executed; the decoder finds the other one.
 global_asm!(
     ".section .text.twins, \"ax\"",
     ".balign 4096",
@@ -142,8 +142,7 @@ static TABLES: Tables = Tables(core::cell::UnsafeCell::new([[0; 512]; 2]));
 pub fn second(at: u64, slot: usize) -> (*mut u64, u64) {
     let tables = TABLES.0.get();
     let (directory, leaves) = (tables as u64, tables as u64 + 4096);
-    // SAFETY: the tables are the ones that `map_everything` made: the GiB-wide view is
-    // new, and only attacks use it.
+    // SAFETY: the tables are those that `map_everything` made: the GiB-wide view is new, and only attacks use it.
     unsafe {
         let top = (cpu::cr3() & !0xFFF) as *const u64;
         let upper = (top.read() & !0xFFF) as *mut u64;
@@ -164,7 +163,7 @@ fn behind_its_back(code: u64, instead: u64) -> Got {
 /// Executes `code` at its second address; meanwhile the address has this entry.
 fn with_entry(code: u64, meanwhile: u64) -> Got {
     let (entry, at) = second(code, 0);
-    // SAFETY: an attack; nobody else uses this view.
+    // SAFETY: an attack; no other code uses this view.
     unsafe {
         catch(|| {
             asm!("call {}", in(reg) at,

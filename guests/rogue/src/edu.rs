@@ -57,7 +57,7 @@ fn page() -> u64 {
 }
 
 fn register(offset: u64, value: u64) {
-    // SAFETY: the device's registers; what it does to this program is the attack.
+    // SAFETY: the device's registers; their effect on this program is the attack.
     unsafe { mmio::write64(REGISTERS + offset, value) }
 }
 
@@ -98,7 +98,7 @@ fn dma(target: u64, bytes: u64) -> Got {
     transfer(target, bytes, false);
     fill(NOTHING);
     transfer(page(), bytes, true);
-    // A read that is refused gives zeros, or leaves what was there.
+    // A read that is refused gives zeros, or leaves the old content.
     Ok(match () {
         () if all(OTHER, bytes) || all(0, bytes) => 0,
         () if all(WANTED, bytes) => 1,
@@ -115,7 +115,7 @@ unsafe impl Sync for Other {}
 
 static OWN: Other = Other(UnsafeCell::new([0; 512]));
 
-/// The own RAM: what the others are compared with.
+/// The own RAM: the comparison for the others.
 pub fn own(_: &Aim) -> Got {
     dma(OWN.0.get() as u64, 4096)
 }
@@ -138,7 +138,7 @@ pub fn victim(aim: &Aim) -> Got {
     dma(aim.victim & !0xFFF, 4096)
 }
 
-/// The end of the own RAM and what comes after it.
+/// The end of the own RAM and the bytes behind it.
 pub fn across_the_end(aim: &Aim) -> Got {
     let end = aim.at(Place::AfterRam);
     let found = dma(end - 8, 64)?;
@@ -175,8 +175,8 @@ fn arrived() -> u64 {
     ARRIVED.load(Ordering::Relaxed)
 }
 
-/// A message that is written by DMA: its data, to the own core or to the foreign one
-/// (`LOGICAL`: to everybody, by a logical destination). How many interrupts came here.
+/// A message that is written by DMA: its data, to the own core or to the foreign one. `LOGICAL` sends it to all cores,
+/// by a logical destination. How many interrupts came here.
 fn forge(core: u32, flags: u64, data: u32) -> Got {
     interrupt::set(VECTOR, arrive);
     EDU.enable();
@@ -263,7 +263,7 @@ pub fn restart(_: &Aim) -> Got {
     hypercall::restart()
 }
 
-/// The life after that: whether anything of it still comes: 1 memory, 2 an interrupt.
+/// The life after that: tells if anything of it still comes: 1 memory, 2 an interrupt.
 pub fn after_restart(_: &Aim) -> Got {
     for vector in interrupt::FIRST..=u8::MAX {
         // All but the timer's, the spurious one and the SDK's.

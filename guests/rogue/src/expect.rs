@@ -39,7 +39,7 @@ pub enum Expect {
     LevelLine,
     /// A denial of an access to the IOAPIC at this address.
     Register(u64),
-    /// The guest lives on and nobody noticed, where there is an IOAPIC.
+    /// The guest lives on without a record, where there is an IOAPIC.
     QuietLines,
     /// A denial of a device's register at this address.
     Device(u64),
@@ -49,7 +49,7 @@ pub enum Expect {
     Restart,
     /// A triple fault.
     Shutdown,
-    /// The guest lives on and nobody noticed; the attack returns this.
+    /// The guest lives on without a record; the attack returns this.
     Harmless(u64),
     /// An exception with this vector inside the guest, no denial.
     Exception(u8),

@@ -20,7 +20,7 @@ const ROUNDS: u64 = 20_000;
 /// The first register of `edu`.
 const IDENTITY: u64 = ecam(EDU, 0);
 const EDU_IS: u64 = 0x11E8_1234;
-/// A register that holds what is written, while no message is enabled.
+/// A register that holds each written value, while no message is enabled.
 const KEPT: u64 = ecam(EDU, MSI + 12);
 const A: u64 = 0x1111_1111;
 const C: u64 = 0x2222_2222;
@@ -76,10 +76,10 @@ fn changing(aim: &Aim, at: *mut u64, one: u64, other: u64) -> bool {
     cores::start(aim.context, 1, flip)
 }
 
-/// Executes what is at `code`, with an address in RDI and [`A`] and [`C`] in the other
-/// two registers, which it returns.
+/// Executes the code at `code`, with an address in RDI and [`A`] and [`C`] in the other two registers, which it
+/// returns.
 fn execute(code: u64, target: u64) -> Result<(u64, u64), Fault> {
-    // SAFETY: an attack: what is there is a MOV and a RET.
+    // SAFETY: an attack: a MOV and a RET are there.
     unsafe {
         catch(|| {
             let (a, c): (u64, u64);
@@ -146,7 +146,7 @@ fn directions(aim: &Aim) -> Got {
 /// The page with the instruction, and a frame or nothing instead; faults of the guest's
 /// own are as they should be.
 fn pages(aim: &Aim, instead: u64) -> Got {
-    // SAFETY: nobody executes the second page yet.
+    // SAFETY: the second page is not executed yet.
     unsafe { (page(0).write_volatile(READ_A), page(1).write_volatile(READ_C)) };
     let (entry, at) = second(page(0) as u64, 0);
     // SAFETY: an entry that `second` made.
@@ -178,7 +178,7 @@ fn pages_absent(aim: &Aim) -> Got {
 
 /// The page with the register becomes another's.
 fn target(aim: &Aim, code: u64, offset: u64) -> Option<(u64, u64)> {
-    // SAFETY: nobody executes it yet.
+    // SAFETY: it is not executed yet.
     unsafe { page(0).write_volatile(code) };
     let (entry, at) = second(ecam(EDU, 0), 1);
     let started = changing(aim, entry, ecam(EDU, 0) | 3, ecam(FOREIGN, 0) | 3);
@@ -214,7 +214,7 @@ const fn race(
     Attack { name, rule, expect, act: Run(act), endless: false }
 }
 
-/// The attacks. Where the two differ in what is denied, sooner or later it is.
+/// The attacks. Where the two differ in the denied access, sooner or later it is.
 pub static RACES: &[Attack] = &[
     race("race-reads", "decoder-moves", reads, DONE),
     race("race-registers", "decoder-moves", registers, DONE),

@@ -13,7 +13,7 @@ macro_rules! instruction {
     ($name:ident, $doc:literal, $text:literal) => {
         #[doc = $doc]
         pub fn $name(_: &Aim) -> Got {
-            // SAFETY: an attack; what it would change is hidden state of the core.
+            // SAFETY: an attack; it would change hidden state of the core.
             unsafe {
                 catch(|| {
                     asm!($text,
@@ -57,7 +57,7 @@ pub fn counters(aim: &Aim) -> Got {
     Ok(0)
 }
 
-/// Locked accesses that cross a cache line, many of them: the processor carries them out, and nobody stops them.
+/// Locked accesses that cross a cache line, many of them: the processor carries them out, and no monitor stops them.
 pub fn split_lock(_: &Aim) -> Got {
     const MANY: u32 = 1000;
     let mut words = [0u64; 24];
@@ -89,7 +89,7 @@ pub fn outs(_: &Aim) -> Got {
     .map(|()| 0)
 }
 
-/// A string instruction from a port; returns what arrived.
+/// A string instruction from a port; returns the bytes that arrived.
 pub fn ins(_: &Aim) -> Got {
     let mut bytes = [0u8; 8];
     let first = bytes.as_mut_ptr();
@@ -331,7 +331,7 @@ pub fn alignment_storm(_: &Aim) -> Got {
     Ok(u64::from(ALIGNED.load(Ordering::Relaxed) != 1_000))
 }
 
-/// A flood of interrupts to oneself: no exit, and nobody else's time.
+/// A flood of interrupts to oneself: no exit, and no other sandbox's time.
 pub fn self_flood(_: &Aim) -> Got {
     const VECTOR: u8 = 0x51;
     interrupt::set(VECTOR, arrive);

@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 /// Refills behind a context; a kernel's object of 256 bytes has as many.
 const ROOM: usize = 9;
 
-/// A context, and what a kernel keeps beside it.
+/// A context, and a kernel's data beside it.
 #[repr(C)]
 pub struct Object {
     context: Context,

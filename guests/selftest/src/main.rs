@@ -1,5 +1,4 @@
-//! Checks what a bare guest was promised. Prints a line for each check; the exit
-//! code is the number of those that failed.
+//! Checks the promises to a bare guest. Prints a line for each check; the exit code is the number of those that failed.
 //!
 //! Arguments:
 //!
@@ -31,7 +30,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Fails with what was found unless it is as it should be.
+/// Fails with the found value unless it is right.
 pub fn ensure(right: bool, what: &'static str, found: u64) -> Result<(), Wrong> {
     if right { Ok(()) } else { Err(Wrong { what, found }) }
 }

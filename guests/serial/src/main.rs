@@ -9,7 +9,7 @@
 //! * `echo` goes on until a `q` comes in;
 //! * `stay` goes on for 20 s, and tells of each further interrupt.
 //!
-//! Exit code 1: an interrupt came that nobody had asked for; 2: none came.
+//! Exit code 1: an interrupt came unasked; 2: none came.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, apic, cpu, hypercall, interrupt, line, println, time};

@@ -40,7 +40,7 @@ fn guest(context: Context) -> u32 {
     interrupt::set(2, stray);
     let end = context.info().memory;
     for page in (FIRST..end).step_by(PAGE as usize) {
-        // SAFETY: own RAM beyond the program, in nobody's use.
+        // SAFETY: own RAM beyond the program, which no other code uses.
         words(page).for_each(|p| unsafe { p.write_volatile(canary(p as u64)) });
     }
     println!("victim: stands by");

@@ -44,7 +44,7 @@ fn ask(target: u32, request: u64) -> bool {
     })
 }
 
-/// Abuses a right: so many requests, whatever comes of them. Says how many came to what.
+/// Abuses a right: so many requests, whatever comes of them. Says the number of each result.
 fn flood(target: u32, request: u64, calls: u64) {
     let (begin, mut taken, mut busy) = (time::tsc(), 0u64, 0u64);
     for _ in 0..calls {

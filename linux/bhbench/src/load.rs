@@ -1,5 +1,4 @@
-//! Load for a Linux: what the exits and the jitter of its neighbours are
-//! measured under.
+//! Load for a Linux, under which the exits and the jitter of its neighbours are measured.
 
 use crate::rows::{exec, exec_one, fork_and_wait};
 use bulkhead_linux::setup::{self, Failure};

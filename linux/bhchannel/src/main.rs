@@ -1,4 +1,4 @@
-//! `bhchannel` is what a Linux sandbox has of its channels, on the command line.
+//! `bhchannel` shows a Linux sandbox's channels on the command line.
 //!
 //! | arguments | does |
 //! |---|---|

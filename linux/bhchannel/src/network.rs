@@ -3,8 +3,8 @@
 //! Between two of these programs a packet has the form of the kernel's driver: up to 64 KiB of TCP in one piece. The
 //! Linux that sends it out of the machine fills in its checksum; virtio's header before it says so (virtio 1.2, 5.1.6).
 //! It is copied by the kernel alone, between its own buffers and the ring. A receiver that takes such packets says so
-//! by its end's state ([`LARGE`]). All others get IP packets, finished and none larger than the device's MTU; and what
-//! begins as an IP packet does is one. The kernel checks a peer's header, as that of any virtual machine.
+//! by its end's state ([`LARGE`]). All others get IP packets, finished and none larger than the device's MTU; and data
+//! that begins as an IP packet does is one. The kernel checks a peer's header, as that of any virtual machine.
 
 use bulkhead_channel::Stop;
 use bulkhead_linux::message::{Pause, Receiver, Sender};
@@ -24,9 +24,9 @@ const LARGE: u32 = u32::from_le_bytes(*b"NETL");
 const HEADER: usize = 10;
 /// The largest packet that such a device gives, whatever is set as its MTU, with its header.
 const LARGEST: usize = HEADER + 65_536;
-/// Milliseconds after which it looks again whether a peer takes large packets, as long as none does.
+/// Milliseconds between looks for a peer that takes large packets, as long as none does.
 const ASIDE: u16 = 200;
-/// Packets that are read before it looks who is at the other end.
+/// Packets that are read between looks for a new peer.
 const ROUND: usize = 64;
 
 /// Makes the device. With an address (`10.9.0.1/24`) it is brought up, and with a program it lasts as long as that
@@ -139,7 +139,7 @@ fn out_of(mut from: Receiver, tun: &File) -> io::Result<()> {
             finished.clear();
             finished.resize(HEADER, 0);
             finished.extend_from_slice(packet);
-            // As with one with a header: what the kernel does not take is lost.
+            // As with a header: packets that the kernel does not take are lost.
             let _ = device.write(&finished);
         });
         match done {
@@ -150,7 +150,7 @@ fn out_of(mut from: Receiver, tun: &File) -> io::Result<()> {
                 if stop == Stop::Corrupted {
                     from.reset();
                 }
-                // Whoever spoils it again and again does not get all of this core.
+                // A peer that spoils it again and again does not get all of this core.
                 thread::sleep(Pause::FIRST);
             }
         }

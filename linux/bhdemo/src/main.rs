@@ -58,7 +58,7 @@ fn scripted(line: &str) -> Result<()> {
 /// Has each queue of the network card signal once. At its first interrupt Linux moves it to its place, which takes some
 /// writes to the MSI-X table. A load's first packet would else be part of the load.
 fn warm_up() {
-    // QEMU's user network, at a port where nobody listens: it answers that, too.
+    // QEMU's user network, at a port without a listener: it answers that, too.
     let sent = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         (0..8).try_for_each(|_| {
             // The answer to an earlier one is an error of the next.
@@ -73,7 +73,7 @@ fn warm_up() {
 }
 
 fn start(name: &str, args: &[&str]) -> Result<Child> {
-    // On the disk's root, what the initramfs brought is in the first one.
+    // On the disk's root, the initramfs' files are in the first one.
     let places = [format!("/run/bulkhead/{name}"), format!("/bin/{name}")];
     let program = places.iter().find(|p| std::path::Path::new(p).exists()).unwrap_or(&places[1]);
     Command::new(program)

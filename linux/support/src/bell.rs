@@ -99,7 +99,7 @@ impl Bed {
         self.until = until;
     }
 
-    /// Sleeps until an interrupt came since the last time, or so long; whether one did.
+    /// Sleeps until an interrupt came since the last time, or so long; returns true if one did.
     fn wait(&mut self, most: Option<Duration>) -> io::Result<bool> {
         let timeout = match most {
             None => PollTimeout::NONE,
@@ -117,7 +117,7 @@ impl Bed {
         self.take()
     }
 
-    /// Takes note of interrupts that came; whether one did.
+    /// Takes note of interrupts that came; returns true if one did.
     ///
     /// # Errors
     /// The function has lost its driver.

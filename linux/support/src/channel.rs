@@ -93,7 +93,7 @@ impl End {
     /// # Errors
     /// `/sys` refuses: not root, or locked down.
     pub fn open(&self) -> io::Result<Channel> {
-        // A driver has done so itself, and then nobody else may.
+        // A driver has done so itself, and then no other program may.
         if self.driver().is_none() {
             std::fs::write(self.path.join("enable"), "1")?;
         }
@@ -178,7 +178,7 @@ impl Channel {
         &self.memory
     }
 
-    /// Its own state, which begins as 0 and means what the peers make of it.
+    /// Its own state, which begins as 0 and has the peers' meaning.
     #[must_use]
     pub fn state(&self) -> u32 {
         self.registers.get32(STATE as usize)

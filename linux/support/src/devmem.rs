@@ -16,8 +16,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const DEVMEM: &str = "/dev/mem";
-/// For `/dev/mem`: what is not RAM is mapped uncached, as registers want it. Without it memory is cached where the
-/// MTRRs say so.
+/// For `/dev/mem`: memory that is not RAM is mapped uncached, as registers want it. Without it memory is cached where
+/// the MTRRs say so.
 const UNCACHED: i32 = OFlag::O_SYNC.bits();
 
 /// A mapped range of physical memory that others write, so it is words to be

@@ -38,7 +38,7 @@ pub struct Slot {
     pub name: String,
     /// True if that is this sandbox.
     pub mine: bool,
-    /// Guest-physical address of what the owner writes; a page of the other's lies behind it.
+    /// Guest-physical address of the owner's memory; a page of the other's lies behind it.
     pub gpa: u64,
     /// Bytes of it.
     pub size: u64,
@@ -77,7 +77,7 @@ impl Slot {
         Link::after(self.clone(), || by_port(|call| slot::accept(self.number, epoch, call)))
     }
 
-    /// Goes on with what this sandbox has of it, by another process.
+    /// Goes on with this sandbox's side of it, from another process.
     ///
     /// # Errors
     /// It has nothing, or it cannot be mapped.
@@ -144,7 +144,7 @@ pub fn offers(info: &Info) -> io::Result<Vec<Slot>> {
     Ok(offered)
 }
 
-/// Offers a slot to a sandbox, by its index, with a tag that tells what for.
+/// Offers a slot to a sandbox, by its index, with a tag that tells its use.
 ///
 /// # Errors
 /// It cannot be mapped; the manifest does not grant it; all slots are in use.
@@ -167,8 +167,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Maps a slot, then does what makes it the sandbox's, if anything does: nothing can fail after that. It is touched
-    /// later only.
+    /// Maps a slot, then makes it the sandbox's by `made`: nothing can fail after that. It is touched later only.
     fn after(slot: Slot, made: impl FnOnce() -> io::Result<()>) -> io::Result<Self> {
         let memory = Registers::memory(slot.gpa, slot.size + PAGE)?;
         made()?;
@@ -181,8 +180,8 @@ impl Link {
         &self.slot
     }
 
-    /// The 64-bit words of what the owner writes, and of the other's page behind it. A store to what the other writes
-    /// is denied, and ends the sandbox.
+    /// The 64-bit words of the owner's memory, and of the other's page behind it. A store to the other's memory is
+    /// denied, and ends the sandbox.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         self.memory.as_ref().map_or(&[], Registers::words)
@@ -214,7 +213,7 @@ impl Link {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // Unmapped first: what is closed ends the sandbox that touches it.
+        // Unmapped first: a sandbox that touches a closed slot ends.
         match self.memory.take() {
             Some(memory) => drop(memory),
             None => return Ok(()),

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 type Memory = Mapping<'static>;
 
-/// A channel that is mapped as long as this lives. Where it is a field it is the last one: what uses it goes first.
+/// A channel that is mapped as long as this lives. Where it is a field it is the last one: its users go first.
 #[derive(Debug)]
 struct Kept(*mut Channel);
 
@@ -92,7 +92,7 @@ impl Sender {
         self.longest
     }
 
-    /// Sends a message, if there is room and somebody there, and wakes a receiver that sleeps.
+    /// Sends a message, if there is room and a receiver, and wakes a receiver that sleeps.
     ///
     /// # Errors
     /// [`Stop`].
@@ -114,7 +114,7 @@ impl Sender {
     }
 
     /// Reads at most so many bytes from a file that gives a message at each read, straight into the ring, and sends
-    /// them. For records only. The room comes first: what was read is sent.
+    /// them. For records only. The room comes first, so a message that was read is sent.
     ///
     /// # Errors
     /// The file's, or `Ok` with [`Stop`] and nothing was read.
@@ -134,7 +134,7 @@ impl Sender {
         })
     }
 
-    /// Sends it as soon as there is room and somebody there, and says what became of the peer meanwhile.
+    /// Sends it as soon as there is room and a receiver, and reports the peer's fate meanwhile.
     ///
     /// # Errors
     /// It is too long, or the peer spoils the channel.
@@ -164,7 +164,7 @@ impl Sender {
         }
     }
 
-    /// Leaves: the receiver reads what was sent, then is told.
+    /// Leaves: the receiver reads the sent messages, then is told.
     pub fn close(self) {
         let Self { end, bell, .. } = self;
         end.close();
@@ -208,7 +208,8 @@ impl Receiver {
     /// Opens the end of the channel with this name.
     ///
     /// # Errors
-    /// This sandbox has no such end, or may not map it; where it is woken, what keeps it from that ([`Bed::open`]).
+    /// This sandbox has no such end, or may not map it. Where it is woken, also the reason why it cannot be
+    /// ([`Bed::open`]).
     pub fn open(name: &str) -> io::Result<Self> {
         let kept = Kept::open(&named(name)?[0])?;
         let pair = kept.pair()?;
@@ -320,8 +321,8 @@ impl Receiver {
         self.wait(found, None, look)
     }
 
-    /// Receives one as soon as there is one, and says what became of the peer meanwhile. After a peer that left, or
-    /// spoilt the channel, it begins a new session.
+    /// Receives one as soon as there is one, and reports the peer's fate meanwhile. After a peer that left, or spoilt
+    /// the channel, it begins a new session.
     pub fn receive_one(&mut self, to: &mut [u8], mut news: impl FnMut(Stop)) -> usize {
         loop {
             match self.receive_within(to, None) {
@@ -331,7 +332,7 @@ impl Receiver {
                     if stop == Stop::Corrupted {
                         self.reset();
                     }
-                    // Whoever spoils it again and again does not get all of this core.
+                    // A peer that spoils it again and again does not get all of this core.
                     sleep(Pause::FIRST);
                 }
             }

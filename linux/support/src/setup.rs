@@ -63,8 +63,7 @@ pub fn realtime(priority: libc::c_int) -> Result<(), Failure> {
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Waits until what was printed has left the machine: a serial port would
-/// otherwise interrupt the row that is measured next.
+/// Waits until the output has left the machine: a serial port would otherwise interrupt the row that is measured next.
 pub fn drain() {
     // Output may be no terminal; there is then nothing to wait for.
     let _ = nix::sys::termios::tcdrain(std::io::stdout());
@@ -100,7 +99,7 @@ fn idle() -> f64 {
     sum.unwrap_or(0.0) / cores as f64
 }
 
-/// Prints what the figures depend on.
+/// Prints the settings that the figures depend on.
 pub fn describe() {
     const TIMER: &str = "/sys/devices/system/clockevents/clockevent0/current_device";
     const WEAKNESSES: &str = "/sys/devices/system/cpu/vulnerabilities";

@@ -30,7 +30,7 @@ fn aes(program: Program) -> u32 {
     }
 }
 
-/// Nobody's secret: clients check what they get.
+/// The key is no secret: clients check the answers.
 fn cipher() -> Cipher {
     Cipher::new(&core::array::from_fn(|n| n as u8), 0)
 }

@@ -1,4 +1,4 @@
-//! Measures how fast the server is with nobody else on the processor, then what each client gets of that.
+//! Measures the server's speed with no other thread on the processor, then each client's share of that.
 
 use crate::{CLIENTS, Table};
 use bulkhead_program::marker::{VALUE, id};

@@ -3,7 +3,7 @@
 //! the client, and puts the client with the earliest deadline first in the queue of their priority. Then it waits until
 //! a job is done or the next one is released. A job is done
 //!
-//! * `mode=preempt`: when its budget ends: the kernel enforces what each job may take, and calls the scheduler;
+//! * `mode=preempt`: when its budget ends: the kernel enforces the budget of each job, and calls the scheduler;
 //! * `mode=coop`: when it says so by a call.
 //!
 //! Arguments:

@@ -93,7 +93,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Somebody always runs, so that no switch takes as long as nobody had work.
+    /// One thread always runs, so that no switch includes a time without work.
     fn idle(&mut self, maker: &mut Maker, by: Thread) -> Result<(), Error> {
         let (thread, context) = (maker.thread()?, maker.context()?);
         context.configure(Policy::Full, UNLIMITED, UNLIMITED, 0)?;
@@ -106,7 +106,7 @@ impl Scheduler {
         self.clients[number].as_mut().expect("a client that was made")
     }
 
-    /// Releases what is due, and puts the earliest deadline first.
+    /// Releases due jobs, and puts the earliest deadline first.
     fn decide(&mut self) -> Result<(), Error> {
         while let Some(number) = self.edf.release(now()) {
             let client = self.client(number);

@@ -48,7 +48,7 @@ struct Edu {
 }
 
 impl Edu {
-    /// Waits for an interrupt; what it was for, if it came with the manifest's bits.
+    /// Waits for an interrupt, and returns its cause, if it came with the manifest's bits.
     fn interrupt(&self) -> Result<u32, Error> {
         let bits = self.came.wait()?;
         let status = self.registers.read32(STATUS);
@@ -57,7 +57,7 @@ impl Edu {
         Ok(if bits == BITS { status } else { 0 })
     }
 
-    /// Lets the device read and write what it must not reach: the kernel's pages, and one in each MiB.
+    /// Lets the device read and write memory that it must not reach: the kernel's pages, and one in each MiB.
     fn trespass(&self, (own, physical): (Memory, u64), memory: u64) -> Result<bool, Error> {
         const KERNEL: u64 = 2 << 20;
         const PAGE: u64 = 4096;

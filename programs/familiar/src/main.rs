@@ -1,5 +1,5 @@
-//! Tries what programmers expect: periodic releases, a mutex and conditions of two threads, a heap, `log`, objects of
-//! its own. Its result is how many of these failed.
+//! Tries services that programmers expect: periodic releases, a mutex and conditions of two threads, a heap, `log`,
+//! objects of its own. Its result is how many of these failed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;

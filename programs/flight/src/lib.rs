@@ -16,7 +16,7 @@ pub const DIVIDER: u32 = 20;
 
 /// Calls of `estimator`.
 pub mod estimator {
-    /// Take in what the sensors said last; answered with the estimated attitude and the rates, two words each.
+    /// Take in the last sensor values; answered with the estimated attitude and the rates, two words each.
     pub const UPDATE: u64 = 1;
 }
 
@@ -27,7 +27,7 @@ pub mod airframe {
     pub const FLY: u64 = 1;
 }
 
-/// The answer to what nobody understands.
+/// The answer to an unknown request.
 pub const REFUSED: u64 = 1;
 
 /// `control`'s record of a release for `logger`, in words of shared memory: a ring.

@@ -104,7 +104,7 @@ fn signals(program: Program, rounds: u64) {
     }
 }
 
-/// Answers with what it got: `what=plain`, `slow`, `cap` or `fpu`.
+/// Answers with the words that it got: `what=plain`, `slow`, `cap` or `fpu`.
 pub fn server(program: Program) -> u32 {
     let what = program.arg("what").unwrap_or("plain");
     let (from, reply) = (program.serves(what).0, program.reply(what).0);

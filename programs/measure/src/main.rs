@@ -1,4 +1,4 @@
-//! Measures what the kernel costs its programs. Several programs of a system are this file, in different roles:
+//! Measures the kernel's cost for its programs. Several programs of a system are this file, in different roles:
 //! `role=ROLE` in their arguments. Markers lie right before and behind the `syscall` instruction. So the plugin counts
 //! from that instruction to the one with which the kernel returns.
 #![cfg_attr(target_os = "none", no_std, no_main)]

@@ -56,7 +56,7 @@ pub fn spin(program: Program) -> u32 {
     }
 }
 
-/// Ends what others began, as soon as nobody else runs.
+/// Ends the spans that others began, as soon as no other thread runs.
 #[cfg(target_os = "none")]
 pub fn bystander() -> ! {
     // SAFETY: instructions without effect.

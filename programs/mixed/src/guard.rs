@@ -16,7 +16,7 @@ const ABOVE: u8 = 190;
 
 bulkhead_program::thread!(guard, guard_budgets);
 
-/// Handles the ends of budgets for ever: there are none that nobody foresaw.
+/// Handles the ends of budgets for ever: all of them are foreseen.
 fn guard_budgets(program: Program) -> u32 {
     let (endpoint, reply) = (program.serves("overruns"), program.reply("guard"));
     let (table, time) = (Table::of(program), program.context(APPS[0]));

@@ -1,5 +1,5 @@
 //! The workloads' computations, in integers: filters over a picture, an orthogonal transform of its blocks, a bank of
-//! resonators. How often is what differs from stage to stage.
+//! resonators. The number of runs differs from stage to stage.
 
 const SIDE: usize = 24;
 

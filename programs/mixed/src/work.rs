@@ -38,7 +38,7 @@ impl Table {
     }
 }
 
-/// Computes in each period; the stage in which a job begins is the one that it counts for.
+/// Computes in each period; a job counts for the stage in which it begins.
 pub fn run(program: Program, app: usize, compute: fn(usize, u64) -> i32) -> u32 {
     let table = Table::of(program);
     let period = program.number("period").unwrap_or(1_000) * 1_000;

@@ -10,7 +10,7 @@ use smoltcp::time::Instant;
 /// A wire of a program.
 pub type Line = Wire<Mapping<'static>, bell::Port>;
 
-/// Nanoseconds after which to look where nobody wakes a receiver (`notify = "poll"`).
+/// Nanoseconds between looks where a receiver is not woken (`notify = "poll"`).
 const LOOK: u64 = 1_000_000;
 
 /// The time for `smoltcp`.
@@ -38,7 +38,7 @@ pub fn line(program: Program, to: &str, from: &str) -> Line {
 /// Works until there is nothing to do, then sleeps until a frame comes or a time that the work says (nanoseconds of
 /// [`now`]), for ever. `work` says [`now`] or less for more at once.
 ///
-/// It asks to be woken only once there is nothing to do, and then looks once more: while it works nobody has to ring.
+/// It asks to be woken only once there is nothing to do, and then looks once more: while it works no peer has to ring.
 pub fn serve<T>(
     net: &mut T,
     news: Notification,

@@ -129,7 +129,7 @@ impl Handler {
         self.clients.get_mut((badge as usize).checked_sub(1)?)?.as_mut()
     }
 
-    /// Settles the end of a client's budget; whether the server goes on where it was.
+    /// Settles the end of a client's budget; returns true if the server goes on where it was.
     fn settle(&mut self, badge: u64) -> Result<bool, Error> {
         let (spare, server, pause) = (self.spare, self.server, self.pause);
         let Some(client) = self.client(badge) else {
@@ -169,7 +169,7 @@ impl Handler {
         }
     }
 
-    /// The client is answered what there is.
+    /// The client is answered with the finished steps.
     fn roll_back(&self) -> Result<bool, Error> {
         let State { count, value } = self.chain.state();
         self.answers.answer(Message::new(0, &[value, count]))?;

@@ -7,8 +7,8 @@
 //! * `extend`: its budget becomes larger, up to half of its period;
 //! * `kill`: it is stopped, and the server taken back.
 //!
-//! `role=server`, `client`, `handler`, `end` says which part a program is. Markers give what the handler costs: from
-//! its first instruction until the server goes on, or waits for its next request.
+//! `role=server`, `client`, `handler`, `end` says which part a program is. Markers give the handler's cost: from its
+//! first instruction until the server goes on, or waits for its next request.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod client;

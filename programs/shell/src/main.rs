@@ -10,9 +10,9 @@ use bulkhead_program::{Program, bell, exit, now, println, ready, wait_until};
 
 bulkhead_program::entry!(shell);
 
-/// Bytes of the longest line; what is longer is cut.
+/// Bytes of the longest line; a longer one is cut.
 const LINE: usize = 128;
-/// Nanoseconds between looks, if nobody wakes it.
+/// Nanoseconds between looks, if it is not woken.
 const LOOK: u64 = 10_000_000;
 
 struct Keys {

@@ -94,8 +94,8 @@ fn tick(program: Program) -> u32 {
     }
 }
 
-/// Once others have filled their registers. XSAVE is an exception under CR0.TS, but not in QEMU: there it tells what is
-/// in the registers, which then has to be nothing.
+/// Once others have filled their registers. XSAVE is an exception under CR0.TS, but not in QEMU: there it tells the
+/// registers' contents, which have to be nothing.
 fn trespass(_: Program) -> u32 {
     while TURNS.load(Ordering::Relaxed) < 3 {
         core::hint::spin_loop();

@@ -38,7 +38,7 @@ impl State {
     /// The registers as they are, but those of x87, which may be empty.
     pub fn now() -> Self {
         let mut state = Self { ymm: [[0; 4]; 16], x87: [0; 8], mxcsr: 0, fcw: 0 };
-        // SAFETY: stores into `state` what its layout has room for; no code but this uses such registers.
+        // SAFETY: stores into `state` as much as its layout has room for; only this code uses such registers.
         unsafe {
             asm!(
                 ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
@@ -90,10 +90,10 @@ impl State {
     }
 }
 
-/// 1/3, which is not exact: with the exceptions unmasked that nobody masked, it would end here.
+/// 1/3, which is not exact: with exceptions wrongly unmasked, it would end here.
 pub fn third() -> u64 {
     let third: u64;
-    // SAFETY: only registers that nobody else uses.
+    // SAFETY: only registers that no other code uses.
     unsafe {
         asm!(
             "mov {t}, 1",

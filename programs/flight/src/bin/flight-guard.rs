@@ -1,6 +1,6 @@
-//! Hears of what goes wrong with the threads that it manages. The end of a budget is counted: the thread goes on with
-//! its next refill and not before. A thread that raises an exception begins anew, some times; then it stays stopped. An
-//! exception of a thread that it does not manage ends the sandbox: whoever launched it knows what follows.
+//! Hears of the faults and timeouts of the threads that it manages. The end of a budget is counted: the thread goes on
+//! with its next refill and not before. A thread that raises an exception begins anew, some times; then it stays
+//! stopped. An exception of a thread that it does not manage ends the sandbox: its launcher knows the consequence.
 //!
 //! Arguments: `restarts=N` (3), `overruns=N`: how many of a thread go by between two lines (1000).
 #![cfg_attr(target_os = "none", no_std, no_main)]

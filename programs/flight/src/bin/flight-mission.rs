@@ -24,8 +24,8 @@ fn mission(program: Program) -> u32 {
     let trajectory = Trajectory(program.memory("trajectory").words());
     let recorder = program.memory("recorder").words();
     while next.wait().is_ok() {
-        // The one that `control` waits for. Counted signals would not do: two can be one, and whoever begins anew
-        // has not seen the first ones.
+        // The setpoint that `control` waits for. Counted signals would not do: two can be one, and a program that
+        // begins anew has not seen the first ones.
         let step = recorder::count(recorder) as u32;
         for ahead in step..step + 2 * DIVIDER {
             if trajectory.get(ahead).is_none() {

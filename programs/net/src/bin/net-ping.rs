@@ -18,7 +18,7 @@ use net_programs::{Line, line, serve};
 bulkhead_program::entry!(ping);
 
 const MILLI: u64 = 1_000_000;
-/// Frames taken before it looks at the clock: whoever sends faster does not keep it from asking.
+/// Frames taken before it looks at the clock: a fast sender does not keep it from asking.
 const TURN: usize = 16;
 
 struct Net {
@@ -30,7 +30,7 @@ struct Net {
     due: u64,
     asked: u64,
     answered: u64,
-    /// The one asked for last has not been answered.
+    /// The last request has not been answered.
     waits: bool,
 }
 

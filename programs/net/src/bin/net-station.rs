@@ -164,7 +164,7 @@ impl Net {
         }
     }
 
-    /// A request, whatever it asks for, is answered by the one page.
+    /// The one page answers each request, for whatever path.
     fn page(&mut self, program: Program) {
         let counts = self.device.counts();
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.page);

@@ -51,7 +51,7 @@ fn switch(program: Program) -> u32 {
 }
 
 impl Net {
-    /// A frame of each port; whether there was one.
+    /// A frame of each port; returns true if there was one.
     fn turn(&mut self, program: Program) -> bool {
         let mut buffer = [0; FRAME];
         let mut any = false;

@@ -1,4 +1,4 @@
-//! Calls for what was not given to the program: each is to be refused with the reason.
+//! Calls for objects and rights that were not given to the program: each is to be refused with the reason.
 
 use super::Attack;
 use bulkhead_program::abi::{Kind, Label, Op, Rights, label, slot};
