@@ -68,18 +68,18 @@ macro_rules! events {
 }
 
 events! {
-    /// A thread runs from now on; without one nobody does. `rest` is what its context had left of its refill when
-    /// the kernel charged it last.
+    /// A thread runs from now on; 0 stands for none. `rest` is the rest of its context's refill when the kernel charged
+    /// it last.
     Run = 1 {
         /// Thread.
         thread: a,
-        /// The context that it runs on, its own or somebody else's.
+        /// The context that it runs on, its own or a borrowed one.
         context: b,
         /// Rest of that context's refill, ns.
         rest: value,
     }
-    /// A context has left the processor: its thread waits, its budget has ended, or a higher priority has come. It
-    /// is charged, and `rest` is what is left of its refill.
+    /// A context has left the processor: its thread waits, its budget has ended, or a higher priority has come. It is
+    /// charged, and `rest` is the rest of its refill.
     Leave = 2 {
         /// Thread that it was with.
         thread: a,
@@ -108,7 +108,7 @@ events! {
         /// 1: there is a handler.
         handled: value,
     }
-    /// A timeout of the second kind: the deadline of a wait has come before what was waited for.
+    /// A timeout of the second kind: the deadline of a wait has come before the message or signal.
     Deadline = 5 {
         /// Thread that waited.
         thread: a,
