@@ -1,4 +1,4 @@
-//! Denied accesses on the screen. A guest makes as many as it likes: each is shown once, what repeats is counted, and
+//! Denied accesses on the screen. A guest makes as many as it likes. Each is shown once, and repetitions are counted;
 //! after [`MOST`] different ones of a sandbox the rest is counted, too.
 
 use bulkhead_watch::Explained;

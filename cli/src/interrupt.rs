@@ -1,12 +1,12 @@
-//! Ctrl-C, a kill and a closed terminal, so that a run ends in good order: with
-//! its emulator gone, its RAM's file removed, its terminal and its report whole.
+//! Ctrl-C, a kill and a closed terminal. A run ends in good order after each: with its emulator gone, its RAM's file
+//! removed, its terminal and its report whole.
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-/// Whether somebody asked this process to end.
+/// The requests to end this process.
 #[derive(Clone, Default)]
 pub struct Interrupt(Rc<State>);
 
@@ -31,7 +31,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether one came.
+    /// Tells if one came.
     #[must_use]
     pub fn came(&self) -> bool {
         let signals = self.0.signals.get();

@@ -1,5 +1,4 @@
-//! What a plan says of kernels: their programs and threads, the contexts they run on, and
-//! everything that each program may do.
+//! A plan's part about kernels: their programs and threads, the contexts they run on, and all rights of each program.
 
 use crate::text::{joined, table};
 use bulkhead_manifest::size;
@@ -48,7 +47,7 @@ pub fn budget(context: &Context) -> [String; 2] {
     [budget, show(context.period())]
 }
 
-/// What runs on a context.
+/// The user of a context.
 #[must_use]
 pub fn user(kernel: &Kernel, context: usize) -> String {
     match kernel.contexts[context].user {
@@ -73,7 +72,7 @@ pub fn tables(out: &mut String, plan: &Plan) {
     }
 }
 
-/// Where it writes what it does.
+/// The place of its trace.
 fn traced(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
     let Some(ram) = sandbox.ram.first().filter(|_| kernel.trace > 0) else { return };
     let (name, ring) = (&sandbox.name, size::show(kernel.trace));
@@ -293,7 +292,7 @@ fn devices(
     }
 }
 
-/// Who meets whom where: endpoints, notifications, shared memory.
+/// The places where programs meet: endpoints, notifications, shared memory.
 fn meetings(out: &mut String, sandbox: &Sandbox, kernel: &Kernel) {
     let who = |has: &dyn Fn(&Program) -> bool| {
         joined(kernel.programs.iter().filter(|program| has(program)).map(|program| &program.name))

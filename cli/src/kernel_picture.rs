@@ -1,6 +1,5 @@
-//! What kernels run, as a part of a plan's picture: a box for each program with its threads,
-//! and right of them, on a lane each, where they meet: endpoints, notifications, shared
-//! memory.
+//! Kernels' programs, as a part of a plan's picture. Each program has a box with its threads. To the right, on a lane
+//! each, are the places where programs meet: endpoints, notifications, shared memory.
 
 use crate::kernel;
 use crate::svg::{COLOURS, Canvas, MARGIN, colour, escape};
@@ -20,7 +19,7 @@ const TEXT: usize = 62;
 /// Where programs meet.
 struct Meeting {
     name: String,
-    /// What it is, for its label.
+    /// Its kind, for its label.
     what: &'static str,
     dashes: &'static str,
     /// Programs that call, signal or see.
@@ -67,7 +66,7 @@ fn meetings(kernel: &Kernel) -> Vec<Meeting> {
     endpoints.chain(notifications).chain(shared).collect()
 }
 
-/// A panel for each kernel below what ends at `end`; returns where they end.
+/// Draws a panel for each kernel below `end`, and returns the new end.
 pub fn panels(out: &mut Canvas, plan: &Plan, mut end: f64) -> f64 {
     for (sandbox, kernel) in kernel::all(plan) {
         let top = end + 34.0;
@@ -123,8 +122,8 @@ fn program_box(
     }
 }
 
-/// A lane for each meeting, from those who come to those who are there; its name stands
-/// right of the lanes.
+/// Draws a lane for each meeting, from the programs that come to the programs that are there; its name stands right of
+/// the lanes.
 fn lanes(out: &mut Canvas, meetings: &[Meeting], colours: usize, mut ends: Vec<f64>) {
     let right = MARGIN + BOX_WIDTH;
     let label = right + 26.0 + STEP * meetings.len() as f64;

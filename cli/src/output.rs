@@ -34,7 +34,7 @@ pub fn fail(text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether standard error shows colours (<https://no-color.org>).
+/// Tells if standard error shows colours (<https://no-color.org>).>).
 #[must_use]
 pub fn colour() -> bool {
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -1,5 +1,4 @@
-//! What a plan says of PCI functions and interrupt lines, and of what is shared
-//! or not confined.
+//! A plan's part about PCI functions and interrupt lines, and about things that are shared or not confined.
 
 use crate::text::{joined, port_range, table};
 use bulkhead_manifest::rules::pci::nobody;
@@ -45,7 +44,7 @@ fn reset(function: &Function) -> &'static str {
     }
 }
 
-/// All functions: what they are, what they have, whose they are.
+/// Lists all functions with their class, resources and owner.
 pub fn functions(out: &mut String, plan: &Plan) {
     let Some(root) = &plan.machine.pci else { return };
     let iommu = plan.machine.iommu.is_some();
@@ -101,9 +100,9 @@ pub struct Line<'a> {
     pub number: u32,
     /// How it signals.
     pub trigger: Trigger,
-    /// What signals by it.
+    /// The device that signals by it.
     pub device: String,
-    /// Whose it is.
+    /// Its owner.
     pub owner: &'a Sandbox,
 }
 
@@ -142,10 +141,10 @@ pub fn interrupt_lines(out: &mut String, plan: &Plan) {
     table(out, "Interrupt lines", &["line", "signals", "device", "owner"], &rows);
 }
 
-/// Something that is shared, or that nothing confines, and what follows.
+/// A thing that is shared, or that nothing confines, and the consequence.
 pub type Remark = (String, String);
 
-/// What of the granted functions and lines nothing confines, or only a monitor.
+/// Lists the granted functions and lines that nothing confines, or only a monitor.
 #[must_use]
 pub fn not_confined(plan: &Plan) -> Vec<Remark> {
     let mut all: Vec<Remark> = Vec::new();
@@ -218,7 +217,7 @@ pub fn not_confined(plan: &Plan) -> Vec<Remark> {
     all
 }
 
-/// What several sandboxes share because of functions and lines.
+/// Lists the things that several sandboxes share because of functions and lines.
 #[must_use]
 pub fn shared(plan: &Plan) -> Vec<Remark> {
     let several = |mut owners: Vec<&str>| {

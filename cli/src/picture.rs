@@ -1,6 +1,6 @@
-//! A plan as a picture: the memory map on the left, cores, sandboxes and
-//! channels on the right, below them what kernels run. Heights in the memory map grow with the logarithm of
-//! the size, so that a page and a gibibyte can stand beside each other.
+//! A plan as a picture: the memory map on the left, cores, sandboxes and channels on the right, and kernels' programs
+//! below. Heights in the memory map grow with the logarithm of the size, so that a page and a gibibyte can stand beside
+//! each other.
 
 use crate::kernel_picture;
 use crate::pci::{self, Remark};
@@ -205,8 +205,7 @@ fn card(out: &mut Canvas, plan: &Plan, sandbox: &Sandbox, index: usize, y: f64) 
     }
 }
 
-/// What happens after denied accesses: the memory violation, and how many kinds
-/// restart or stop the sandbox.
+/// The answer to denied accesses: to the memory violation, and the number of kinds that restart or stop the sandbox.
 fn denial(sandbox: &Sandbox) -> String {
     let number = |action| sandbox.actions.iter().filter(|one| **one == action).count();
     let words = [(Action::Restart, "restart"), (Action::Stop, "stop"), (Action::Ignore, "ignore")];
@@ -246,8 +245,8 @@ fn drawn(plan: &Plan) -> impl Iterator<Item = &bulkhead_plan::Channel> {
     plan.channels.iter().filter(|channel| channel.part != bulkhead_plan::Part::Rx)
 }
 
-/// Each channel as a line from its writer to its name, and from there on a lane
-/// of its own to the readers, in the gutter right of the cards.
+/// Draws each channel as a line from its writer to its name. From there it goes on a lane of its own to the readers, in
+/// the gutter right of the cards.
 fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
     let right = CARD_X + CARD_WIDTH;
     let step = (LANES / drawn(plan).count().max(1) as f64).min(16.0);
@@ -276,8 +275,8 @@ fn channels(out: &mut Canvas, plan: &Plan, top: f64) {
     }
 }
 
-/// A list of what is shared or not confined, the effect below what it is where
-/// it is long; returns where it ends.
+/// Draws a list of things that are shared or not confined, each with its effect, on a line below where it is long.
+/// Returns the end.
 fn remarks(out: &mut Canvas, title: &str, all: &[Remark], top: f64) -> f64 {
     const LINE: usize = 84;
     const INDENT: f64 = 190.0;

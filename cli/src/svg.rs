@@ -52,7 +52,7 @@ impl Canvas {
 /// Room around a picture.
 pub const MARGIN: f64 = 40.0;
 
-/// A whole file: the title, a heading with a note below it, and what `body` holds.
+/// A whole file: the title, a heading with a note below it, and the drawing of `body`.
 #[must_use]
 pub fn document(
     title: &str,

@@ -11,10 +11,10 @@ use bulkhead_layout::{MAX_CORES, map, report};
 use bulkhead_manifest::size::show;
 use bulkhead_plan::{BarKind, Bell, Criticality, Device, Guest, Part, Plan, Sandbox, Span};
 
-/// Who has a piece of the machine's memory.
+/// The owner of a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody.
+    /// No owner.
     Free,
     /// A part of the machine description that is no RAM, by index.
     Reserved(usize),
@@ -83,7 +83,7 @@ pub fn owner_name(plan: &Plan, owner: Owner) -> String {
     }
 }
 
-/// What runs in a sandbox, in a word or two.
+/// Names a sandbox's guest, in a word or two.
 #[must_use]
 pub fn guest(guest: &Guest) -> String {
     let file = |path: &std::path::Path| {
@@ -113,7 +113,7 @@ pub fn ports(device: &Device) -> String {
     joined(device.ports.iter().map(|ports| port_range(*ports)))
 }
 
-/// Names of what a sandbox owns.
+/// Names of a sandbox's devices and functions.
 pub fn owned(sandbox: &Sandbox) -> impl Iterator<Item = String> {
     let functions = sandbox.functions.iter().map(|one| format!("pci:{}", one.function.bdf));
     sandbox.devices.iter().map(|device| device.name.clone()).chain(functions)
@@ -395,7 +395,7 @@ fn devices(out: &mut String, plan: &Plan) {
     table(out, "Devices", &heads, &rows);
 }
 
-/// What a region of a channel carries, by the part before it: of a device's both carry its packets.
+/// Names the content of a channel's region, by the part before it: both regions of a device carry its packets.
 fn carries(part: Part, before: Option<Part>) -> String {
     match part.shape() {
         None if part == Part::Program => "program".into(),
@@ -411,8 +411,7 @@ fn carries(part: Part, before: Option<Part>) -> String {
     }
 }
 
-/// How those of a region are woken: the one that reads it, and the one that writes it, by what: a Linux chooses its
-/// vector itself.
+/// Says how the reader of a region is woken, and by which port the writer is: a Linux chooses its vector itself.
 fn notify(reader: Option<Bell>, writer: Option<Bell>, linux: bool) -> String {
     let how = reader.map(|bell| if bell.adaptive { "adaptive" } else { "doorbell" }.to_owned());
     let by = writer.map(|bell| match linux {
@@ -474,7 +473,7 @@ fn health(out: &mut String, plan: &Plan) {
     table(out, "After a denied access", &heads, &rows);
 }
 
-/// What a partition by cores, memory and devices leaves common.
+/// Lists the things that a partition by cores, memory and devices leaves common.
 #[must_use]
 pub fn still_shared(plan: &Plan) -> Vec<Remark> {
     let always = [

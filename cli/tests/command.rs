@@ -196,7 +196,7 @@ fn things_are_explained() {
     let msr = "reads without an exit; writes are denied with #GP and a record";
     assert_eq!(said("flight", &["msr", "0x10"], gets), msr);
     assert!(said("ground", &["0xc0100000"], grant).starts_with("it has"), "{ground}");
-    // The machine's own is nobody's.
+    // The machine's own device has no owner.
     let machine = said("ground", &["0xb0100000"], grant);
     assert!(machine.starts_with("nothing"), "{machine}");
 }
@@ -247,7 +247,7 @@ fn a_schedule_is_judged_and_drawn() {
     assert_eq!(picture.matches("#cc0000").count(), 3);
 }
 
-/// What is said below the tables is what the book shows.
+/// The remarks below the tables are those of the book.
 #[test]
 fn what_a_schedule_counts_and_what_not_is_said_and_documented() {
     const REMARKS: &str = "tests/manifests/sched-remarks.toml";
@@ -340,7 +340,7 @@ fn a_system_without_monitors_is_said_to_be_one() {
     let plan = text(&output.stdout);
     let told = "kernels  there are no monitors: each can reach all memory, devices and cores";
     assert!(plan.contains(told) && !plan.contains("everything else is denied"), "{plan}");
-    // What would be answered as if there were monitors.
+    // Commands that would answer as if there were monitors.
     for arguments in [&["explain", "--skip-files", PING, "left", "0x0"][..], &["audit", PING]] {
         let output = bulkhead(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");

@@ -1,4 +1,4 @@
-//! The book's pictures of schedules are what `bulkhead sched` draws (`BLESS=1` writes them).
+//! The book's pictures of schedules are those that `bulkhead sched` draws (`BLESS=1` writes them).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

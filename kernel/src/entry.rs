@@ -1,11 +1,15 @@
 //! Ways into the kernel and out of it.
 //!
 //! **In.** An interrupt or exception in user mode pushes its frame straight into the current thread's registers: the
-//! task state segment's stack ends where they end. A SYSCALL saves what it has to preserve there, too, and
-//! finds them without a free register: the segment lies at a fixed place. What comes from the idle loop needs no state.
+//! task state segment's stack ends where they end. A SYSCALL saves the registers that it has to preserve there, too. It
+//! finds the place without a free register, since the segment lies at a fixed address. An interrupt of the idle loop
+//! saves nothing.
 //!
-//! **Out.** Whatever came in, the current thread is who goes on. One that came by SYSCALL goes by
-//! SYSRET with the registers that a call preserves or answers; one that was interrupted goes by IRET with all.
+//! **Out.** Whatever came in, the current thread goes on. A thread that came by SYSCALL goes by SYSRET with the
+//! registers that a call preserves or answers. A thread that was interrupted goes by IRET with all.
+//!
+//! There is no SWAPGS. With it each entry would have to know if GS is the kernel's already, and an NMI between SYSCALL
+//! and SWAPGS would not. One core needs no such pointer.
 
 use crate::machine::X86Machine;
 use crate::{BAKED, machine, start};
@@ -25,50 +29,52 @@ const fn marker(code: u16) -> u64 {
     u64::from_le_bytes(encode(code))
 }
 
-/// What is on the kernel's stack's top when no thread runs.
+/// The kernel's stack. One serves all threads: each entry is over before the next begins, at the top again.
 #[repr(C, align(4096))]
 pub struct Stack(core::cell::UnsafeCell<[u8; STACK]>);
 
 /// Bytes of the kernel's stack.
 pub const STACK: usize = 16 << 10;
 
-// SAFETY: only RSP refers to it.
+// SAFETY: only RSP refers to it; Rust reads none of its bytes.
 unsafe impl Sync for Stack {}
 
-/// The kernel's stack, above a page that is not mapped.
+/// The kernel's stack, above a page that is not mapped: an overflow is an exception, not a write to the page below.
 #[unsafe(link_section = ".stack")]
 pub static STACK_OF_CORE: Stack = Stack(core::cell::UnsafeCell::new([0; STACK]));
 
 /// Exceptions that push an error code (APM volume 2, section 8.2), as bits.
 const WITH_ERROR: u64 = 1 << 8 | 0b11111 << 10 | 1 << 17 | 1 << 21 | 1 << 29 | 1 << 30;
 
-/// How many entries of the descriptor table lie before what they jump to: as many as there are exceptions.
+/// Number of entries that lie before the code that they jump to: as many as there are exceptions. A short jump reaches
+/// 128 bytes, and an entry with one has 4.
 const GATES: u8 = FIRST_LEVEL;
 
-/// Vectors that can come between any two instructions, also where RSP is still, or again, a program's: between
-/// SYSCALL and the switch of stacks, and before SYSRET. Pushed there, a frame would be a write of the kernel's to
-/// where the program says. Each has a stack of its own (APM volume 2, section 8.9.4).
+/// Vectors that can come between any two instructions, also while RSP is a program's: between SYSCALL and the switch
+/// of stacks, and before SYSRET. There, a frame would be a write of the kernel's to an address of the program's choice.
+/// So each has a stack of its own (APM volume 2, section 8.9.4).
 pub const APART: [u8; 3] = [NMI, DOUBLE_FAULT, MACHINE_CHECK];
 const NMI: u8 = 2;
 const DOUBLE_FAULT: u8 = 8;
 const MACHINE_CHECK: u8 = 18;
 
-/// A stack for a frame, and what its entry pushes: no function is called on it.
+/// A stack for a frame and the words that its entry pushes: no function is called on it.
 #[repr(C, align(16))]
 pub struct SmallStack(core::cell::UnsafeCell<[u64; 16]>);
 
 // SAFETY: only RSP refers to it.
 unsafe impl Sync for SmallStack {}
 
-/// Those of [`APART`].
+/// Stacks of the vectors [`APART`].
 pub static STACKS_APART: [SmallStack; APART.len()] =
     [const { SmallStack(core::cell::UnsafeCell::new([0; 16])) }; APART.len()];
 
-/// NMIs that came.
+/// NMIs that came. The entry only counts: it can interrupt the kernel anywhere, so it may touch nothing else.
 static NMIS: AtomicU64 = AtomicU64::new(0);
-/// Those that the console knows of.
+/// NMIs that the console has reported.
 static NMIS_TOLD: AtomicU64 = AtomicU64::new(0);
 
+// Labels of the assembly below. They are data to Rust, since only their addresses are used: no function has their form.
 unsafe extern "C" {
     static kernel_exceptions: u8;
     static kernel_nmi: u8;
@@ -80,9 +86,10 @@ unsafe extern "C" {
     static kernel_spurious: u8;
 }
 
-/// Where a vector's entry lies.
+/// Finds a vector's entry.
 #[inline(always)]
 pub fn gate(vector: u8) -> u64 {
+    // Entries without work of their own lie side by side, 4 bytes each.
     let nth = |of: *const u8, first| of as u64 + 4 * u64::from(vector - first);
     match vector {
         NMI => &raw const kernel_nmi as u64,
@@ -96,21 +103,21 @@ pub fn gate(vector: u8) -> u64 {
     }
 }
 
-/// From where on devices' entries lie behind what they jump to.
+/// First vector with its entry behind the code that it jumps to.
 const MORE: u8 = 2 * GATES;
 
-/// A register's place from where a thread's registers end: near enough for short instructions.
+/// A register's place, from the end of a thread's registers: near enough for short instructions.
 const fn place(register: usize) -> i64 {
     8 * register as i64 - 8 * register::COUNT as i64
 }
 
-/// A register's place from the stack pointer when those up to RSI are off the stack.
+/// A register's place, from the stack pointer, when the registers up to RSI are off the stack.
 const fn left(register: usize) -> usize {
     8 * (register - register::RSI - 1)
 }
 
 global_asm!(
-    // What a thread has, in the order of its `Registers`.
+    // A thread's registers, in the order of `register`, below the frame that the processor has pushed.
     ".macro save_registers",
     "push rcx",
     "push r11",
@@ -128,22 +135,28 @@ global_asm!(
     "push r14",
     "push r15",
     ".endm",
-    // Nothing but in a kernel that is measured.
+    // A marker, in the kernel that is measured; nothing in all others.
     ".macro mark code",
     ".if {marked}",
     ".quad \\code",
     ".endif",
     ".endm",
+    // All in one section, so that short jumps reach.
     ".section .text.entry, \"ax\"",
     ".global kernel_call",
     "kernel_call:",
+    // SYSCALL has switched interrupts off (SFMASK) and changed the privilege, but not the stack: RSP is still the
+    // program's. RCX has its RIP, R11 its flags (APM volume 3, SYSCALL). Nothing may be pushed before RSP is the
+    // kernel's.
     "mark {entered}",
     "mov [rip + {scratch}], rsp",
+    // The first stack of the task state: the end of the current thread's registers.
     "mov rsp, [rip + {task} + 4]",
     "mov [rsp + {RIP}], rcx",
     "mov [rsp + {RFLAGS}], r11",
     "mov rcx, [rip + {scratch}]",
     "mov [rsp + {RSP}], rcx",
+    // RCX and R11 were the call's to lose, so the thread can go out by SYSRET, which is shorter than IRET.
     "mov qword ptr [rsp + {ALL}], 0",
     "mov [rsp + {R15}], r15",
     "mov [rsp + {R15} + 8], r14",
@@ -158,13 +171,18 @@ global_asm!(
     "mov [rsp + {RAX}], rax",
     "mov [rsp + {RDI}], rdi",
     "mov [rsp + {RSI}], rsi",
+    // CS, SS and the error code stay as they were: the exit by IRET sets the first two, and nothing reads the third.
     "lea rsp, [rip + {stack} + {size}]",
+    // A call, though nothing comes back: functions count the stack's alignment from a return address.
     "call {call}",
     ".global kernel_exit",
     "kernel_exit:",
+    // The thread's registers are its first field, so the current thread's offset leads to them. RSP serves as pointer:
+    // interrupts are off, and the vectors that come nevertheless have stacks of their own.
     "mov esp, [rip + {baked} + {current}]",
     "test esp, esp",
     "jz 2f",
+    // The next entry from user mode pushes its frame where these registers end.
     "lea rax, [rsp + {window} + 8 * {count}]",
     "mov [rip + {task} + 4], rax",
     "lea rsp, [rsp + {window}]",
@@ -181,37 +199,45 @@ global_asm!(
     "pop rax",
     "pop rdi",
     "pop rsi",
+    // Not 0: the thread was interrupted, so RCX and R11 matter, and SYSRET would destroy them.
     "cmp qword ptr [rsp + {LEFT_ALL}], 0",
     "jne 3f",
     "mov rcx, [rsp + {LEFT_RIP}]",
     "mov r11, [rsp + {LEFT_RFLAGS}]",
+    // From here to SYSRET RSP is the program's: see `APART`.
     "mov rsp, [rsp + {LEFT_RSP}]",
     "mark {left}",
     "mark {done}",
+    // With an RIP that is not canonical, Intel's SYSRET faults at CPL 0 on the program's stack. RIP is canonical here:
+    // programs end below `USER_END`, a page before the end of the lower half.
     "sysretq",
-    // All registers.
+    // All registers, by IRET. Only a program's selectors are ever loaded, whatever stood there.
     "3:",
     "mov qword ptr [rsp + {LEFT_CS}], {user_code}",
     "mov qword ptr [rsp + {LEFT_SS}], {user_data}",
     "pop r11",
     "pop rcx",
+    // Past the words without a register: `ALL` and the error code. Two more registers are off the stack by now.
     "lea rsp, [rsp + {LEFT_RIP} - 16]",
     "mark {left}",
     "mark {done}",
     "iretq",
-    // Nobody can run: until an interrupt, whose entry comes back here.
+    // No thread can run: the core sleeps until an interrupt. Its entry ends at `kernel_exit`, so this loop keeps
+    // nothing.
     "2:",
     "lea rsp, [rip + {stack} + {size}]",
     "mark {left}",
     "mark {done}",
-    // Whom this wakes ends it.
+    // The thread that this wakes ends the span.
     "mark {asleep}",
+    // STI lets interrupts in only after the next instruction: none comes between it and HLT, to be slept through.
     "sti",
     "hlt",
     "jmp 2b",
 
-    // Entries of the interrupt descriptor table ([`gate`]), 4 bytes each: as many as reach what they jump to lie before
-    // it. Each leaves its vector plus 1, which is not 0; where the processor pushes no error code, in its place, too.
+    // Entries of the interrupt descriptor table ([`gate`]), 4 bytes each, before the code that they jump to. Each
+    // leaves its vector plus 1, which is not 0, since it becomes the register `ALL`. Where the processor pushes no
+    // error code, the vector stands in its place, too, so that all frames have one form.
     ".global kernel_exceptions",
     "kernel_exceptions:",
     ".set vector, 0",
@@ -224,39 +250,45 @@ global_asm!(
     ".endif",
     ".set vector, vector + 1",
     ".endr",
+    // No error code: the vector once more. With one, the entries come in behind this.
     "3:",
     "push [rsp]",
     "4:",
     "mark {entered}",
-    // From the idle loop there is nothing to save.
+    // The frame's CS has CPL 0 if this interrupts the idle loop: there is nothing to save. Any other exception at CPL 0
+    // is a failure of the kernel's.
     "test byte ptr [rsp + 24], 3",
     "jz 5f",
     "save_registers",
+    // Arguments are read while RSP is the thread's registers; functions run on the kernel's stack.
     "mov edi, [rsp + {vector}]",
     "mov esi, [rsp + {error}]",
     "lea rsp, [rip + {stack} + {size}]",
-    // What a program leaves in the flags is not for the kernel: direction; alignment check, which would let it
-    // reach user memory.
+    // A gate switches interrupts off and leaves a program's other flags. Two of them are not for the kernel. Compiled
+    // code takes direction for clear, and alignment check would let the kernel reach user memory in spite of SMAP.
     "push 2",
     "popfq",
     "call {interrupted}",
+    // The frame lies on the kernel's own stack, or on one apart. It is read and dropped: the way out begins anew.
     "5:",
     "mov edi, [rsp]",
     "mov rdx, [rsp + 16]",
     "mov esi, [rsp + 8]",
     "lea rsp, [rip + {stack} + {size}]",
     "call {idle}",
+    // The timer has no object, so it goes with the exceptions.
     ".global kernel_timer",
     "kernel_timer:",
     "push {timer} + 1",
     "jmp 3b",
-    // Nobody here asks for one: the watchdog or the chipset does, or an operator. It is counted, and told later. Until
-    // its IRET there is no second one (APM volume 2, section 8.2.3), so its stack is free.
+    // An NMI. No code here asks for one: the watchdog or the chipset sends it, or an operator. It is counted, and told
+    // later. Until its IRET there is no second one (APM volume 2, section 8.2.3), so its stack is free.
     ".global kernel_nmi",
     "kernel_nmi:",
     "inc qword ptr [rip + {nmis}]",
     "iretq",
-    // Neither is a program's doing, nor is there a way back: the kernel has failed, or its machine.
+    // A double fault or a machine check is no program's doing, and has no way back: the kernel has failed, or its
+    // machine.
     ".global kernel_double_fault",
     "kernel_double_fault:",
     "push {double_fault} + 1",
@@ -266,12 +298,12 @@ global_asm!(
     "push [rsp]",
     "push {machine_check} + 1",
     "jmp 5b",
-    // Nothing came.
+    // A spurious interrupt: nothing came, and it takes no EOI (APM volume 2, section 16.4.7).
     ".global kernel_spurious",
     "kernel_spurious:",
     "iretq",
 
-    // Devices. The same, but that their objects are found here.
+    // Devices' entries. One load leads from the vector to the interrupt's object, in the table that the host has baked.
     ".global kernel_devices",
     "kernel_devices:",
     ".rept {gates}",
@@ -283,6 +315,7 @@ global_asm!(
     "mark {device_came}",
     "mark {entered}",
     "mark {came}",
+    // In the place of an error code, so that the frame has the exceptions' form.
     "push [rsp]",
     "test byte ptr [rsp + 24], 3",
     "jz 5b",
@@ -354,29 +387,31 @@ global_asm!(
     LEFT_SS = const left(register::SS),
 );
 
-/// Where RSP waits until there is a register for it.
+/// The program's RSP, until there is a register for it. One place is enough: no entry nests, and NMIs leave it alone.
 static SCRATCH: AtomicU64 = AtomicU64::new(0);
 
-/// The kernel, whose parts live as long as the entry.
+/// The kernel. Its parts live as long as the entry.
 macro_rules! kernel {
     () => {
         Kernel {
-            // SAFETY: entries don't nest, and within one nobody has it any more when the next part asks.
+            // SAFETY: entries don't nest, and within one no reference to it is left when the next part asks.
             machine: unsafe { X86Machine::get() },
-            // SAFETY: as above.
+            // SAFETY: entries don't nest, and within one no reference to it is left when the next part asks.
             core: unsafe { &mut BAKED.get().core },
         }
     };
 }
 
-/// Goes to the exit, which begins with another stack: nothing of the callers' is to be restored.
+/// Goes to the exit, which begins with another stack: no caller's registers or frame are to be restored.
 #[inline(always)]
 fn leave() -> ! {
     // SAFETY: the kernel is done with this entry, and nothing on the stack is needed any more.
     unsafe { asm!("jmp kernel_exit", options(noreturn, nostack)) }
 }
 
+/// A call of a program.
 extern "C" fn called() -> ! {
+    // The wake-up is left to the end, where nothing of the call is alive: no register has to be saved across it.
     match kernel!().called() {
         Some(Wake { at, bits }) => wake(at, bits),
         None => leave(),
@@ -387,11 +422,13 @@ extern "C" fn called() -> ! {
 extern "C" fn interrupted(pushed: u32, error: u32) -> ! {
     if pushed == u32::from(TIMER) + 1 {
         end_of_interrupt();
+        // Here, because the NMI's own entry may not print: it can interrupt the console's code.
         if NMIS.load(Ordering::Relaxed) != NMIS_TOLD.load(Ordering::Relaxed) {
             tell_nmis(false);
         }
         kernel!().timer();
     } else {
+        // A program's exception is its handler's matter, or its own end, never the kernel's.
         exception(pushed.wrapping_sub(1) as u8, error);
     }
     leave()
@@ -400,11 +437,13 @@ extern "C" fn interrupted(pushed: u32, error: u32) -> ! {
 /// A device's interrupt: the offset of its object, or 0.
 extern "C" fn device(at: u32) -> ! {
     let Some(at) = Ref::<Interrupt>::new(at).some() else {
+        // No object: a vector that no program has. Without its end it would hold off all of its class and below.
         end_of_interrupt();
         leave()
     };
     let mut kernel = kernel!();
-    // What ends a level-triggered line's interrupt is its acknowledgement.
+    // A level-triggered line's interrupt ends with its acknowledgement. An end now would let the line, which is still
+    // asserted, interrupt again at once.
     if kernel.machine.get(at).rests == 0 {
         end_of_interrupt();
     }
@@ -414,14 +453,14 @@ extern "C" fn device(at: u32) -> ! {
     }
 }
 
-// Where a call and an interrupt meet, with nothing of theirs to come back to.
+/// The last step of a call and of an interrupt: one copy for both, since neither has anything to come back to.
 #[inline(never)]
 fn wake(at: Ref<Notification>, bits: u64) -> ! {
     kernel!().wake(Wake { at, bits });
     leave()
 }
 
-// Not where interrupts pay for its registers.
+/// Handles a program's exception. It is apart so that interrupts do not pay for the registers that it saves.
 #[inline(never)]
 fn exception(number: u8, error: u32) {
     let error = error_of(number.into(), error);
@@ -429,10 +468,12 @@ fn exception(number: u8, error: u32) {
     kernel!().exception(Exception { number, error, address });
 }
 
+/// An interrupt of the idle loop, or an exception in the kernel; `pushed` is the vector plus 1.
 extern "C" fn interrupted_idle(pushed: u32, error: u32, ip: u64) -> ! {
     match pushed.checked_sub(u32::from(FIRST_LEVEL) + 1) {
+        // The idle loop raises none, so the kernel did.
         None => failed(pushed.wrapping_sub(1), error, ip),
-        // SAFETY: entries don't nest; read before the kernel is made.
+        // SAFETY: entries don't nest, and this reads before the kernel is made.
         Some(n) => match unsafe { BAKED.get().interrupts.get(n as usize) } {
             Some(at) => device(*at),
             None => interrupted(pushed, error),
@@ -440,13 +481,13 @@ extern "C" fn interrupted_idle(pushed: u32, error: u32, ip: u64) -> ! {
     }
 }
 
-/// What an exception has as its error code: 0 if it has none, in whose place something else was pushed.
+/// The error code of an exception: 0 if it has none, since the vector was pushed in its place.
 #[inline(never)]
 fn error_of(vector: u32, pushed: u32) -> u32 {
     if WITH_ERROR >> vector & 1 != 0 { pushed } else { 0 }
 }
 
-/// An exception of the kernel's own, as far as it can be told.
+/// Reports an exception of the kernel's own, as far as it can be told, and ends the sandbox.
 #[inline(never)]
 fn failed(vector: u32, error: u32, ip: u64) -> ! {
     let error = error_of(vector, error);
@@ -456,8 +497,8 @@ fn failed(vector: u32, error: u32, ip: u64) -> ! {
     machine::exit(crate::PANIC)
 }
 
-/// Says how many NMIs came; but at the end, only when they are twice as many as said before: a storm of them is no
-/// reason to write for ever.
+/// Reports the number of NMIs. Except at the end, it does so only when they are twice as many as reported before. A
+/// storm of them is no reason to write for ever.
 #[inline(never)]
 pub fn tell_nmis(at_the_end: bool) {
     let (came, told) = (NMIS.load(Ordering::Relaxed), NMIS_TOLD.load(Ordering::Relaxed));
@@ -470,13 +511,15 @@ pub fn tell_nmis(at_the_end: bool) {
     );
 }
 
-/// The interrupt in service is done: the one of the highest class, if there are two.
+/// Tells the local APIC that the interrupt in service is done: the one of the highest class, if there are two.
 #[inline(always)]
 pub fn end_of_interrupt() {
+    // x2APIC takes 0 only: any other value is an exception (APM volume 2, section 16.11).
     // SAFETY: an interrupt is in service.
     unsafe { wrmsr(EOI, 0) }
 }
 
+/// The address of a page fault. No other fault has come since: interrupts are off, and the kernel raises none.
 fn fault_address() -> u64 {
     let address;
     // SAFETY: reads a register.

@@ -14,15 +14,14 @@ use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 /// Local APIC, x2APIC mode (APM volume 2, section 16.11): the timer's initial count.
 const TMICT: u32 = 0x838;
-/// Where FS begins (APM volume 2, appendix A).
+/// FS's base (APM volume 2, appendix A).
 const FS_BASE: u32 = 0xC000_0100;
 
-/// A core's machine. There is one, so it is nothing: what it knows lies in a static, and nobody hands its
-/// address on.
+/// A core's machine. There is one, so the type has no bytes: its facts lie in a static.
 #[derive(Debug)]
 pub struct X86Machine(());
 
-/// What the start found out, and whose the vector registers are.
+/// Facts that the start found out, and the owner of the vector registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Nanoseconds of a TSC tick, 32 fraction bits.
@@ -33,16 +32,16 @@ pub struct Facts {
     pub base: u64,
     /// See [`bulkhead_kernel_x86::Baked::window`].
     pub window: u64,
-    /// Where the vector registers in the processor are to be kept; 0: nowhere.
+    /// Offset at which the processor's vector registers are to be kept; 0: they belong to no thread.
     pub vectors: u32,
     /// State components that XSAVE keeps; 0: there is none.
     pub xcr0: u32,
-    /// Where it is told what the kernel does.
+    /// The ring of the kernel's events.
     #[cfg(feature = "trace")]
     pub trace: crate::trace::Trace,
 }
 
-/// Contents of vector registers that are nobody's: the initial state.
+/// Contents of vector registers that belong to no thread: the initial state.
 static UNUSED: Vectors = {
     let mut words = [0; 104];
     let (word, value) = <X86 as Layout>::START_VECTORS;
@@ -55,6 +54,7 @@ struct Cell(UnsafeCell<Facts>);
 // SAFETY: one core runs the kernel, and takes no interrupts in it.
 unsafe impl Sync for Cell {}
 
+/// A static, because each entry makes the kernel anew and carries nothing over from the last one.
 static FACTS: Cell = Cell(UnsafeCell::new(Facts {
     nanos: 0,
     ticks: 0,
@@ -70,34 +70,35 @@ impl X86Machine {
     /// The machine.
     ///
     /// # Safety
-    /// Nobody else has it: it is asked for once in each entry.
+    /// No other reference to it exists: each entry asks for it once.
     #[inline(always)]
     pub const unsafe fn get() -> &'static mut Self {
-        // SAFETY: of no bytes, so any address that is not 0 is one of it; the caller vouches for the rest.
+        // SAFETY: the type has no bytes, so any address but 0 holds one; the caller vouches that there is no other.
         unsafe { core::ptr::NonNull::dangling().as_mut() }
     }
 
-    /// What it knows.
+    /// Its facts.
     #[inline(always)]
     pub fn facts(&self) -> &Facts {
-        // SAFETY: there is one machine, and who has it has these; nobody changes them: that takes `&mut self`.
+        // SAFETY: there is one machine, and its holder has these facts; a change of them takes `&mut self`.
         unsafe { &*FACTS.0.get() }
     }
 
-    /// The same, to be changed.
+    /// Its facts, to be changed.
     #[inline(always)]
     pub fn facts_mut(&mut self) -> &mut Facts {
-        // SAFETY: as `facts`, and `&mut self` is the only way to them.
+        // SAFETY: there is one machine, and `&mut self` is the only way to its facts.
         unsafe { &mut *FACTS.0.get() }
     }
 }
 
-/// `value * factor`, the factor with 32 fraction bits.
+/// `value * factor`, the factor with 32 fraction bits. The product has 128 bits: the TSC alone fills 64 in the end.
 #[inline(always)]
 fn scale(value: u64, factor: u64) -> u64 {
     ((u128::from(value) * u128::from(factor)) >> 32) as u64
 }
 
+/// The address of an offset: the kernel sees the sandbox's memory through one window.
 #[inline(always)]
 fn address(at: u32) -> u64 {
     WINDOW + u64::from(at)
@@ -107,6 +108,8 @@ impl Machine for X86Machine {
     type Layout = X86;
     type Pages = LongMode;
 
+    /// A constant, so that a kernel without slots has no code for them: it is a build of its own
+    /// (docs/decisions/0028-run-time-channels.md).
     #[inline(always)]
     fn has_links(&self) -> bool {
         cfg!(feature = "links")
@@ -140,33 +143,39 @@ impl Machine for X86Machine {
     #[inline(always)]
     fn with_tail<T: Object, U: Object>(&mut self, at: Ref<T>, count: usize) -> (&mut T, &mut [U]) {
         let head = address(at.at()) as *mut T;
-        // SAFETY: as `get_mut`; the kernel says how many follow within the same object.
+        // SAFETY: as `get_mut`; `count` is the number that follows within this object, by the kernel's word.
         unsafe { (&mut *head, core::slice::from_raw_parts_mut(head.add(1).cast(), count)) }
     }
 
+    /// Memory is zeroed before it becomes an object: nothing of its last owner is left for the next.
     #[inline(never)]
     fn clear(&mut self, at: u32, len: u32) {
         // SAFETY: the kernel names memory in which no object lies.
         unsafe { core::ptr::write_bytes(address(at) as *mut u8, 0, len as usize) }
     }
 
+    /// The sandbox's memory is one piece, so an addition finds the address that page tables want.
     #[inline(always)]
     fn physical(&self, at: u32) -> u64 {
         self.facts().base + u64::from(at)
     }
 
+    /// Each space's root has this entry, so no switch of spaces takes the kernel away.
     fn kernel_entry(&self) -> (u64, usize) {
         (self.facts().window, WINDOW_INDEX)
     }
 
     #[inline(always)]
     fn enter_space(&mut self, root: u64) {
+        // PCIDs are off, so this drops all translations but the global ones, which are the kernel's own. So no
+        // translation of the space before is left.
         // SAFETY: a space's root maps the kernel where it is ([`Machine::kernel_entry`]).
         unsafe { asm!("mov cr3, {}", in(reg) root, options(nostack, preserves_flags)) }
     }
 
+    /// A change that grants needs none of this: a processor does not remember that an entry was absent.
     fn forget(&mut self, address: u64) {
-        // SAFETY: only drops what the processor remembers.
+        // SAFETY: INVLPG only drops a translation that the processor remembers.
         unsafe { asm!("invlpg [{}]", in(reg) address, options(nostack, preserves_flags)) }
     }
 
@@ -184,6 +193,7 @@ impl Machine for X86Machine {
         }
     }
 
+    /// The last bit is set, so that the time is never 0, which the kernel takes for "not read yet".
     #[inline(always)]
     fn now(&mut self) -> Time {
         scale(rdtsc(), self.facts().nanos) | 1
@@ -195,22 +205,27 @@ impl Machine for X86Machine {
             Time::MAX => 0,
             _ => {
                 let left = at.saturating_sub(scale(rdtsc(), self.facts().nanos));
-                // Not 0, which would switch it off.
+                // The lowest bit is set: a count of 0 would switch the timer off. A time that is too far for the
+                // counter comes early, and the kernel sets it again.
                 scale(left, self.facts().ticks).min(u64::from(u32::MAX)) | 1
             }
         };
+        // The write starts the timer anew, whatever it was at; a count of 0 stops it (no time is waited for).
         // SAFETY: the timer is this core's own.
         unsafe { wrmsr(TMICT, count) }
     }
 
+    /// XSAVE and XRSTOR, not their optimised forms: those trust that the area is the one that was loaded last.
     #[inline(never)]
     fn use_vectors(&mut self, area: Option<Ref<Vectors>>) {
+        // The mask for XSAVE in EDX:EAX; no component from 32 on is used.
         let (low, high) = (self.facts().xcr0, 0u32);
         if low == 0 {
-            // Without XSAVE nobody has any: using them is an exception.
+            // Without XSAVE no thread has any: their use is an exception.
             return;
         }
-        // SAFETY: CR0.TS off, the vector registers are there; nobody's yet, or their keeper's.
+        // Before XSAVE and XRSTOR, which CR0.TS would make raise #NM, in the kernel.
+        // SAFETY: the vector registers are there. They hold no thread's state yet, or the one that is saved below.
         unsafe { asm!("clts", options(nostack, nomem, preserves_flags)) }
         if self.facts().vectors != 0 {
             let to = address(self.facts().vectors);
@@ -226,7 +241,7 @@ impl Machine for X86Machine {
         unsafe {
             asm!(
                 // XRSTOR leaves x87's last instruction and operand as they are on processors without XSaveErPtr
-                // (APM volume 3, CPUID Fn8000_0008): from now on they are the kernel's.
+                // (APM volume 3, CPUID Fn8000_0008). FILD makes both the kernel's, so no thread reads another one's.
                 "fnclex", "emms", "fild dword ptr [rip + {unused}]",
                 "xrstor64 [{from}]",
                 from = in(reg) from, unused = sym UNUSED, in("eax") low, in("edx") high, options(nostack)
@@ -234,8 +249,9 @@ impl Machine for X86Machine {
         }
         if area.is_none() {
             const TS: u64 = 1 << 3;
-            // SAFETY: whoever uses vector registers now takes an exception. Nothing of the one before is in them: there
-            // are processors on which what follows the exception is executed speculatively before it is taken.
+            // The registers are cleared before TS is set, not left for the next owner (lazily). Some processors execute
+            // the instructions behind #NM speculatively with the registers' contents (docs/decisions/0034-switch.md).
+            // SAFETY: a thread that uses vector registers now takes an exception, and none of another's are in them.
             unsafe {
                 asm!("mov {r}, cr0", "or {r}, {ts}", "mov cr0, {r}", r = out(reg) _, ts = const TS, options(nostack))
             }
@@ -244,6 +260,7 @@ impl Machine for X86Machine {
 
     fn port_in(&mut self, port: u16, bytes: u8) -> u32 {
         let value: u32;
+        // EAX is 0 before, so that a narrow read leaves none of the kernel's bits above it for the program to see.
         // SAFETY: a program that was given the port asks for it.
         unsafe {
             match bytes {
@@ -256,7 +273,7 @@ impl Machine for X86Machine {
     }
 
     fn port_out(&mut self, port: u16, bytes: u8, value: u32) {
-        // SAFETY: as above.
+        // SAFETY: a program that was given the port asks for it.
         unsafe {
             match bytes {
                 1 => asm!("out dx, al", in("dx") port, in("eax") value, options(nostack)),
@@ -266,17 +283,18 @@ impl Machine for X86Machine {
         }
     }
 
+    /// A script instead of a driver: the host knows the register that masks a device, and the kernel only writes it.
     fn play(&mut self, script: u32) {
         if script == 0 {
             return;
         }
         let mut step = address(script) as *const Step;
         loop {
-            // SAFETY: a script of the host's in memory that nobody writes; it ends with a zero address.
+            // SAFETY: a script of the host's, in memory that no program can write; it ends with a zero address.
             let Step { address, value } = unsafe { step.read() };
             match address {
                 0 => return,
-                // Whoever is here came by a call or has ended its own interrupt: what is in service is the line's.
+                // This entry is a call, or has ended its own interrupt: the line's interrupt is the one in service.
                 END_OF_INTERRUPT => end_of_interrupt(),
                 // SAFETY: a device's register that the host mapped for this.
                 _ => unsafe { (address as *mut u32).write_volatile(value as u32) },
@@ -292,6 +310,7 @@ impl Machine for X86Machine {
 
     fn ask(&mut self, number: u64, first: u64, second: u64) -> u64 {
         match report::is_ours() {
+            // Without a monitor VMMCALL is an exception.
             true => hypercall::NO_CALL,
             false => call(number, first, [second, 0, 0]),
         }
@@ -314,11 +333,11 @@ pub fn set_calls(monitors: u64) {
     INTEL.store(monitors == MONITORS_VMX, Ordering::Relaxed);
 }
 
-/// A call of the monitor; what it answers.
+/// Calls the monitor, and returns its answer.
 fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
     let answer: u64;
-    // SAFETY: no call touches the kernel's memory or a register other than RAX. Those of slots take away and zero
-    // memory that only programs see, and they do not while the kernel asks.
+    // SAFETY: no call touches the kernel's memory or a register other than RAX. Calls about slots take away and zero
+    // memory that only programs see, and no program looks at it while the kernel asks.
     unsafe {
         if INTEL.load(Ordering::Relaxed) {
             asm!("vmcall", inlateout("rax") number => answer, in("rdi") first,
@@ -331,10 +350,10 @@ fn call(number: u64, first: u64, rest: [u64; 3]) -> u64 {
     answer
 }
 
-/// Where text goes: a serial port, or (0) the monitor's console.
+/// The console: a serial port, or (0) the monitor's.
 static PORT: AtomicU16 = AtomicU16::new(0);
 
-/// Says where text goes.
+/// Sets the console.
 pub fn set_console(port: u16) {
     PORT.store(port, Ordering::Relaxed);
 }
@@ -345,7 +364,8 @@ pub fn print(text: &[u8]) {
     let port = PORT.load(Ordering::Relaxed);
     if port != 0 {
         for byte in text {
-            // SAFETY: a serial port's data register; emulated ones take what comes.
+            // The port's state is not polled: a kernel must not wait for a device, and emulated ones take every byte.
+            // SAFETY: a serial port's data register.
             unsafe { asm!("out dx, al", in("dx") port, in("al") *byte, options(nostack)) }
         }
         return;
@@ -353,8 +373,10 @@ pub fn print(text: &[u8]) {
     if report::is_ours() {
         return;
     }
+    // A call carries its text in registers, so the monitor reads none of the kernel's memory.
     for piece in text.chunks(hypercall::CONSOLE_BYTES as usize) {
         let mut words = [0; 3];
+        // The remainder keeps the index within the words, so no check, and no panic behind it, is compiled.
         for (n, byte) in piece.iter().enumerate() {
             words[n / 8 % 3] |= u64::from(*byte) << (n % 8 * 8);
         }
@@ -370,7 +392,8 @@ fn ready() {
     }
 }
 
-/// Ends the sandbox; without a monitor the core stops.
+/// Ends the sandbox; without a monitor the core stops. It does not come back, since a failed kernel can't be trusted to
+/// go on.
 pub fn exit(code: u32) -> ! {
     tell_nmis(true);
     if report::is_ours() {
@@ -379,7 +402,8 @@ pub fn exit(code: u32) -> ! {
         call(hypercall::EXIT, u64::from(code), [0; 3]);
     }
     loop {
-        // SAFETY: nothing more happens here.
+        // A loop, because an NMI ends HLT.
+        // SAFETY: the core does nothing more.
         unsafe { asm!("cli", "hlt", options(nostack, nomem)) }
     }
 }

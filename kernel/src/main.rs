@@ -1,9 +1,8 @@
-//! The kernel on x86-64: how threads come into it and out of it, and the machine that the portable
-//! kernel (`bulkhead-kernel`) runs on. It runs in a sandbox, or on a core without any monitor.
+//! The kernel on x86-64: the ways of threads into it and out of it, and the machine that the portable kernel
+//! (`bulkhead-kernel`) runs on. It runs in a sandbox, or on a core without any monitor.
 //!
-//! Interrupts are off in the kernel; it is entered from user mode, or from its own idle loop. There is one
-//! stack. All that it remembers lies in [`Baked`], which the host has filled, and in the objects that it points
-//! to.
+//! Interrupts are off in the kernel; it is entered from user mode, or from its own idle loop. There is one stack. All
+//! of its state lies in [`Baked`], which the host has filled, and in the objects that this points to.
 #![no_std]
 #![no_main]
 
@@ -19,7 +18,7 @@ use bulkhead_kernel_x86::Baked;
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 
-/// What the host has baked.
+/// The words that the host has baked.
 #[repr(transparent)]
 pub struct Cell(UnsafeCell<core::mem::MaybeUninit<Baked>>);
 
@@ -32,10 +31,10 @@ unsafe impl Sync for Cell {}
 static BAKED: Cell = Cell(UnsafeCell::new(core::mem::MaybeUninit::zeroed()));
 
 impl Cell {
-    /// What was baked.
+    /// The baked words.
     ///
     /// # Safety
-    /// Nobody else has it: it is asked for once in each entry.
+    /// No other reference to it exists: each entry asks for it once.
     #[inline(always)]
     unsafe fn get(&self) -> &'static mut Baked {
         // SAFETY: any bits are a value; the caller vouches for the rest.
@@ -58,5 +57,5 @@ fn panic(info: &PanicInfo<'_>) -> ! {
     machine::exit(PANIC)
 }
 
-/// Exit code of a sandbox whose kernel failed.
+/// Exit code of a sandbox after a failure of its kernel.
 const PANIC: u32 = 102;

@@ -1,5 +1,5 @@
-//! The report of a sandbox without a monitor: the kernel writes itself what a monitor would: state, exit code,
-//! and its console, each in a ring of its own, so that kernels share none.
+//! The report of a sandbox without a monitor. The kernel itself writes a monitor's words: state, exit code and console.
+//! Each kernel has a ring of its own, so that kernels share none.
 
 use bulkhead_cpu_x86::rdtsc;
 use bulkhead_kernel_x86::{REPORT, WINDOW};
@@ -7,7 +7,7 @@ use bulkhead_layout::report::{CONSOLE, CoreReport, Report, State, size};
 use core::ptr::{addr_of_mut, read_volatile, write_volatile};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether there is no monitor.
+/// True if there is no monitor.
 static OURS: AtomicBool = AtomicBool::new(false);
 
 const SANDBOX: *mut Report = (WINDOW + REPORT as u64) as *mut Report;
@@ -22,7 +22,7 @@ macro_rules! set {
     };
 }
 
-/// Whether the kernel has to write it.
+/// True if the kernel has to write it.
 pub fn is_ours() -> bool {
     OURS.load(Ordering::Relaxed)
 }
@@ -42,7 +42,7 @@ fn state(state: State) {
     set!(SANDBOX.state, state as u32);
 }
 
-/// What comes now is steady state.
+/// Steady state begins.
 pub fn steady() {
     set!(CORE.steady_tsc, rdtsc());
 }

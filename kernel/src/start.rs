@@ -1,8 +1,11 @@
 //! The first instructions: descriptor tables, call entry, timer, clock; then the first thread.
 //!
-//! A sandbox starts here in 64-bit mode, on the kernel's own root table, with interrupts off and RSI =
-//! the address of the information page; no stack yet. Without a monitor RSI is nothing, and the page lies in its
-//! memory.
+//! A sandbox starts here in 64-bit mode, with interrupts off and the address of the information page in RSI; there is
+//! no stack yet. Its tables are the start's, which [`own_tables`] leaves. Without a monitor RSI means nothing, and the
+//! page lies in the kernel's memory.
+//!
+//! The order matters. The descriptor tables come first, so that an exception is told and is no triple fault. The timer
+//! and the routes of devices' interrupts come last, when each vector has an entry.
 
 use crate::entry::{self, STACK, STACK_OF_CORE};
 use crate::machine::X86Machine;
@@ -21,13 +24,14 @@ global_asm!(
     ".section .start, \"ax\"",
     ".global kernel_entry",
     "kernel_entry:",
-    // For whoever measures launches.
+    // A marker for measurements of launches.
     ".quad {entered}",
     "cld",
     "lea rsp, [rip + {stack} + {size}]",
     "xor ebp, ebp",
     "mov rdi, rsi",
     "call {start}",
+    // The first thread begins as every other one goes on: there is no second way out of the kernel.
     "jmp kernel_exit",
     ".previous",
     entered = const u64::from_le_bytes(encode(EVENT | id::ENTRY)),
@@ -52,7 +56,7 @@ mod msr {
     pub const DCR: u32 = 0x83E;
 }
 
-/// Something that the processor reads while the kernel runs, and that is set once.
+/// A table that the processor reads while the kernel runs, and that is set once.
 #[repr(C, align(16))]
 pub struct Table<T>(UnsafeCell<T>);
 
@@ -61,8 +65,10 @@ unsafe impl<T> Sync for Table<T> {}
 
 /// Task state segment (APM volume 2, section 12.2.5): its first stack, and one for each of [`entry::APART`].
 pub static TASK: Table<[u32; 26]> = Table(UnsafeCell::new([0; 26]));
+/// Segments in the order of [`selector`]; the task state's descriptor, of two words, is filled at the start.
 static GDT: Table<[u64; 7]> = Table(UnsafeCell::new([
     0,
+    // Kernel's code and data, then user's data and code. All have the accessed bit, so the processor writes no segment.
     0x00AF_9B00_0000_FFFF,
     0x00CF_9300_0000_FFFF,
     0x00CF_F300_0000_FFFF,
@@ -70,12 +76,14 @@ static GDT: Table<[u64; 7]> = Table(UnsafeCell::new([
     0,
     0,
 ]));
+/// A gate for each vector that can come; all others are beyond the limit, and so a general-protection exception.
 static IDT: Table<[[u64; 2]; VECTORS]> = Table(UnsafeCell::new([[0; 2]; VECTORS]));
 
 unsafe extern "C" {
     static kernel_call: u8;
 }
 
+/// Operand of LGDT and LIDT (APM volume 2, section 4.6.2).
 #[repr(C, packed)]
 struct Pointer {
     limit: u16,
@@ -88,17 +96,20 @@ impl<T> Table<T> {
     }
 }
 
+/// Makes the core ready, and lets its first threads run.
+///
 /// # Safety
-/// `info` is what the entry found in RSI, where a monitor put it.
+/// `info` is the entry's RSI, where a monitor put the information page's address.
 #[unsafe(link_section = ".start")]
 unsafe extern "C" fn start(info: *const Info) {
-    // SAFETY: the first that asks, and over before the first entry.
+    // SAFETY: this asks first, and is over before the first entry asks.
     let (machine, baked) = unsafe { (X86Machine::get(), BAKED.get()) };
     let alone = baked.alone != 0;
     let info = if alone { (WINDOW + u64::from(INFO)) as *const Info } else { info };
-    // SAFETY: the page that a sandbox has from its monitor, mapped by the tables of the start; or the copy that the
-    // boot code has put into the kernel's memory.
+    // SAFETY: either page is there. A sandbox has it from its monitor, mapped by the tables of the start. Without a
+    // monitor the boot code has put a copy into the kernel's memory.
     let (clock, monitors) = unsafe { ((*info).clock, (*info).monitors) };
+    // No monitor is there, so the kernel itself does its part.
     if alone {
         report::begin();
         x2apic();
@@ -107,45 +118,54 @@ unsafe extern "C" fn start(info: *const Info) {
     machine::set_console(baked.console as u16);
     descriptors();
     calls();
-    // With 32 fraction bits, as both factors: in 64 bits, since no local APIC counts 2^32 times a second.
+    // A second in ns with 32 fraction bits, as both factors have them. 64 bits hold it, and no local APIC counts 2^32
+    // times a second.
     const NANO: u64 = 1_000_000_000 << 32;
     let tsc_hz = clock.tsc_hz.max(1);
     let facts = machine.facts_mut();
+    // Rounded down and up, so that neither the clock nor the timer runs ahead of the TSC.
     facts.nanos = NANO / tsc_hz;
     facts.ticks = (clock.lapic_hz.min(u64::from(u32::MAX)) << 32).div_ceil(NANO >> 32);
     (facts.base, facts.window) = (baked.base, baked.window);
     let nanos = facts.nanos;
+    // The kernel's own root has no program's half: a wild pointer faults until a thread runs.
     own_tables(baked.core.own_space);
     machine.facts_mut().xcr0 = vector_registers();
-    // A frame of nobody's but the host's, which every program sees.
+    // The page of the clock: a frame of the host's, which every program sees, so that none has to call for the time.
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, nanos) as u32)) = nanos;
     *machine.get_mut(Ref::<u64>::new(baked.clock + offset_of!(Clock, tsc_hz) as u32)) = tsc_hz;
     #[cfg(feature = "trace")]
     machine.facts_mut().trace.begin(baked.trace, baked.trace_records, tsc_hz);
     timer();
+    // Devices' interrupts are routed only now that each vector has an entry.
     machine.play(baked.script as u32);
-    // The host's clock was another one.
+    // The host has woken the first threads by a clock of its own, so its times mean nothing here.
     (baked.core.timer, baked.core.now) = (Time::MAX, 0);
     let mut kernel = Kernel { machine, core: &mut baked.core };
     kernel.start();
 }
 
+/// Loads the kernel's descriptor tables in place of those of the firmware, the boot code or the monitor.
 #[inline(always)]
 fn descriptors() {
     const PRESENT_TASK: u64 = 0x89 << 40;
     const INTERRUPT_GATE: u64 = 0x8E << 40;
-    // Where the task state's interrupt stack table begins, in its words.
+    // First word of the task state's interrupt stack table.
     const FIRST_APART: usize = 9;
     let task = TASK.0.get() as u64;
-    // SAFETY: nobody reads the tables yet; what is written is as APM volume 2, chapter 4, has it.
+    // SAFETY: the processor reads the tables only from LGDT, LIDT and LTR on; their form is that of APM volume 2,
+    // chapter 4.
     unsafe {
         let gdt = &mut *GDT.0.get();
         let limit = size_of::<[u32; 26]>() as u64 - 1;
         let base = (task & 0xFF_FFFF) << 16 | (task >> 24 & 0xFF) << 56;
+        // A system descriptor has 16 bytes in 64-bit mode (APM volume 2, section 4.8.3).
         gdt[5] = PRESENT_TASK | limit | base;
         gdt[6] = task >> 32;
-        // No I/O permission map: its offset is beyond the limit.
+        // No I/O permission map: its offset is beyond the limit, so that every port of a program's is an exception. Its
+        // right to a port is a capability.
         (*TASK.0.get())[25] = (size_of::<[u32; 26]>() as u32) << 16;
+        // A stack grows downwards, so the task state has its end.
         for (n, stack) in entry::STACKS_APART.iter().enumerate() {
             let end = &raw const *stack as u64 + size_of_val(stack) as u64;
             let place = FIRST_APART + 2 * n;
@@ -154,6 +174,7 @@ fn descriptors() {
         for (n, gate) in (*IDT.0.get()).iter_mut().enumerate() {
             let at = entry::gate(n as u8);
             let apart = entry::APART.iter().position(|vector| usize::from(*vector) == n);
+            // Interrupt gates, not trap gates: no entry may nest. DPL is 0, so a program's INT n is an exception.
             let stack = apart.map_or(0, |apart| apart as u64 + 1) << 32;
             let code = u64::from(selector::KERNEL_CODE) << 16;
             gate[0] = at & 0xFFFF | code | stack | INTERRUPT_GATE | (at >> 16 & 0xFFFF) << 48;
@@ -163,29 +184,34 @@ fn descriptors() {
         asm!("lidt [{}]", in(reg) &IDT.pointer(), options(nostack));
         asm!(
             "mov ss, {data:e}", "mov ds, {null:e}", "mov es, {null:e}", "mov fs, {null:e}", "mov gs, {null:e}",
-            // A program shall find no descriptors but these.
+            // No local table: a program shall find no descriptors but these.
             "lldt {null:x}",
+            // Only a far return loads CS in 64-bit mode from a stack; the frame says where it goes on.
             "push {code}", "lea {next}, [rip + 2f]", "push {next}", "retfq", "2:",
             "ltr {task:x}",
             data = in(reg) u32::from(selector::KERNEL_DATA), null = in(reg) 0,
             code = in(reg) u64::from(selector::KERNEL_CODE), next = out(reg) _,
             task = in(reg) selector::TASK,
         );
-        // Those of GS nothing changes any more.
+        // GS's bases stay 0 for ever: no descriptor has another one, and CR4.FSGSBASE is off.
         for base in [msr::FS_BASE, msr::GS_BASE, msr::KERNEL_GS_BASE] {
             wrmsr(base, 0);
         }
     }
 }
 
+/// Sets up SYSCALL as the way in.
 #[inline(always)]
 fn calls() {
     const SYSCALL_ENABLE: u64 = 1 << 0;
     const NO_EXECUTE_ENABLE: u64 = 1 << 11;
-    // Interrupts, direction, trap, alignment check and nested task off in the kernel.
+    // Flags that SYSCALL clears. Interrupts: no entry nests. Direction: compiled code takes it for clear. Trap: no
+    // single-stepping of the kernel. Alignment check: it would switch SMAP off. Nested task: IRET would fault.
     const MASK: u64 = 1 << 9 | 1 << 10 | 1 << 8 | 1 << 18 | 1 << 14;
     let kernel = u64::from(selector::KERNEL_CODE) << 32;
     let user = u64::from(selector::KERNEL_DATA) << 48;
+    // EFER keeps its other bits: long mode is among them. No-execute comes on before the own tables, in which its bit
+    // would else be a reserved one.
     // SAFETY: registers that every x86-64 has; the entry is the kernel's. SYSRET loads SS from the
     // selector after `user`, CS from the one after that (APM volume 3, SYSRET).
     unsafe {
@@ -196,7 +222,7 @@ fn calls() {
     }
 }
 
-/// Switches vector registers on for those who ask for them; the components that there are.
+/// Switches vector registers on for threads that ask for them, and returns the components that there are.
 #[inline(always)]
 fn vector_registers() -> u32 {
     const XSAVE: u32 = 1 << 26;
@@ -206,9 +232,11 @@ fn vector_registers() -> u32 {
         return 0;
     }
     let components = cpuid(0xD, 0).eax & X87_SSE_AVX;
-    // SAFETY: CPUID says that XSAVE is there, and these components. CR0: TS and MP on, EM off, so that
-    // using them is an exception until the kernel lends them.
+    // XCR0 names only components that a thread has room for, so a switch saves all that a program can use.
+    // SAFETY: CPUID says that XSAVE is there, and these components. CR0 has TS and MP on and EM off, so that their use
+    // is an exception until the kernel lends them.
     unsafe {
+        // CR4 first: without OSXSAVE the instruction XSETBV does not exist.
         asm!("mov {r}, cr4", "or {r}, {bits}", "mov cr4, {r}", r = out(reg) _, bits = in(reg) OSFXSR_OSXMMEXCPT_OSXSAVE);
         asm!("xsetbv", in("ecx") 0, in("eax") components, in("edx") 0);
         asm!("mov {r}, cr0", "and {r}, {off}", "or {r}, {on}", "mov cr0, {r}",
@@ -217,11 +245,12 @@ fn vector_registers() -> u32 {
     components
 }
 
-/// From the tables of the start to the kernel's own, which know what may be executed. The kernel has no
-/// business in programs' memory: where the processor can see to that, it shall.
+/// Goes from the tables of the start to the kernel's own, which say for each page if it may be executed. The kernel has
+/// no business in programs' memory: SMEP and SMAP enforce that where the processor has them. UMIP hides the addresses
+/// of the descriptor tables from programs.
 ///
 /// CR4 is written as a whole, whatever was on before. So programs can't write the bases of FS and GS (FSGSBASE) nor
-/// read performance counters (PCE), and a machine check is an exception (MCE) instead of a shutdown.
+/// read performance counters (PCE). A machine check is an exception (MCE) instead of a shutdown.
 #[inline(always)]
 fn own_tables(root: u64) {
     const PHYSICAL_ADDRESS_EXTENSION: u64 = 1 << 5;
@@ -232,6 +261,7 @@ fn own_tables(root: u64) {
     const SMEP: u64 = 1 << 20;
     const SMAP: u64 = 1 << 21;
     let features = cpuid(7, 0);
+    // A bit of CR4 that the processor lacks is an exception.
     let on = |has: bool, bit: u64| if has { bit } else { 0 };
     let bits = PHYSICAL_ADDRESS_EXTENSION
         | MACHINE_CHECKS
@@ -239,13 +269,14 @@ fn own_tables(root: u64) {
         | on(features.ebx & 1 << 7 != 0, SMEP)
         | on(features.ebx & 1 << 20 != 0, SMAP)
         | on(features.ecx & 1 << 2 != 0, UMIP);
-    // SAFETY: they map the kernel where it is; execute protection is on.
+    // CR3 first: global pages (PGE) come on with the tables that they are of.
+    // SAFETY: the tables map the kernel where it is; execute protection is on ([`calls`]).
     unsafe {
         asm!("mov cr3, {root}", "mov cr4, {bits}", root = in(reg) root, bits = in(reg) bits, options(nostack));
     }
 }
 
-/// What a monitor would have done.
+/// Switches x2APIC mode on, as a monitor would have done.
 #[inline(always)]
 fn x2apic() {
     const ENABLE: u64 = 0b11 << 10;
@@ -253,9 +284,11 @@ fn x2apic() {
     unsafe { wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | ENABLE) }
 }
 
+/// Makes the local APIC and its timer ready: one-shot, so that a core without work is not interrupted.
 #[inline(always)]
 fn timer() {
     const ON: u64 = 1 << 8;
+    // The information page's rate of the local APIC is for this divisor.
     const DIVIDE_BY_1: u64 = 0b1011;
     const X2APIC: u64 = 0b11 << 10;
     // SAFETY: in a sandbox x2APIC mode is on at the entry; every vector has an entry.
@@ -263,7 +296,9 @@ fn timer() {
         if rdmsr(msr::APIC_BASE) & X2APIC != X2APIC {
             wrmsr(msr::APIC_BASE, rdmsr(msr::APIC_BASE) | X2APIC);
         }
+        // The local APIC is off after a reset, until its bit in this register is set.
         wrmsr(msr::SVR, ON | u64::from(SPURIOUS));
+        // No task priority holds interrupts off: the class of a vector in service alone does.
         wrmsr(msr::TPR, 0);
         wrmsr(msr::DCR, DIVIDE_BY_1);
         wrmsr(msr::LVT_TIMER, u64::from(TIMER));

@@ -6,7 +6,7 @@ use bulkhead_kernel_x86::WINDOW;
 use bulkhead_trace::ring::HEAD;
 use bulkhead_trace::{Head, Ring, Slot, Writer};
 
-/// A ring, and what was written last.
+/// A ring, and its writer's state.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace {
     at: u64,
@@ -20,7 +20,7 @@ impl Default for Trace {
     }
 }
 
-/// That this kernel can trace: whoever bakes an image looks for it.
+/// Mark of a kernel that can trace: the image builder looks for it.
 #[unsafe(no_mangle)]
 #[used]
 static TRACES: u8 = 1;
@@ -37,7 +37,7 @@ impl Trace {
         }
     }
 
-    /// Whether there is a ring.
+    /// True if there is a ring.
     #[inline(always)]
     pub const fn is_on(&self) -> bool {
         self.records != 0
@@ -48,8 +48,8 @@ impl Trace {
         if !self.is_on() {
             return None;
         }
-        // SAFETY: the host has set a page and so many records aside at the end of the kernel's memory, aligned, and
-        // made no object of them; atomics are all that is there.
+        // SAFETY: the host has set a page and so many records aside at the end of the kernel's memory, aligned. They
+        // are part of no object, and hold only atomics.
         unsafe {
             let head = &*(self.at as *const Head);
             let slots = core::slice::from_raw_parts((self.at + HEAD) as *const Slot, self.records);

@@ -50,8 +50,8 @@ pub fn ends(text: &[u8]) -> bool {
     !harmless
 }
 
-/// Instructions whose memory accesses are all made by QEMU's helper functions:
-/// far jump with a constant, IRET, segment and task register loads from a register.
+/// Instructions with memory accesses that QEMU's helper functions make: far jump with a constant, IRET, segment and
+/// task register loads from a register.
 #[must_use]
 pub fn loads_descriptor(text: &[u8]) -> bool {
     let text = match text {

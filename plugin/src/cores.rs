@@ -1,6 +1,5 @@
-//! Which core ran how much. All cores share one thread (QEMU's `-icount`) and
-//! one set of counters; what was counted since the last switch belongs to the
-//! core that ran until then.
+//! Which core ran how much. All cores share one thread (QEMU's `-icount`) and one set of counters. Counts since the
+//! last switch belong to the core that ran until then.
 
 use crate::gather::{CLASSES, Counters};
 
@@ -36,7 +35,7 @@ impl Cores {
         known.is_none()
     }
 
-    /// Credits what was counted to the running core.
+    /// Credits the counts to the running core.
     pub fn credit(&mut self, counts: [u64; CLASSES]) {
         if let Some(core) = self.cores.get_mut(self.running) {
             for (class, count) in counts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What markers leave behind: events and statistics. Knows nothing of QEMU.
+//! The results of markers: events and statistics. Knows nothing of QEMU.
 
 use crate::stats::Stats;
 use bulkhead_layout::marker::{self, ID_MASK, KIND_MASK};
@@ -76,8 +76,8 @@ impl Gathered {
         Self { ranges, ..Self::default() }
     }
 
-    /// A marker was executed; `at` counts it already. An event carries what `words`
-    /// gives. True if the file is to be written.
+    /// A marker was executed; `at` counts it already. An event carries the values of `words`. True if the file is to be
+    /// written.
     pub fn mark(
         &mut self,
         code: u16,

@@ -7,7 +7,7 @@ use crate::gather::CLASSES;
 pub struct Cover {
     /// Physical addresses `[start, end)`.
     pub text: (u64, u64),
-    /// Physical address of the word that counts what is new.
+    /// Physical address of the word that counts new instructions.
     pub news: u64,
     /// The file.
     pub file: String,
@@ -30,9 +30,9 @@ pub struct Options {
     pub watch: Vec<(u16, u64)>,
     /// Physical addresses of 64-bit words that every event carries.
     pub words: Vec<u64>,
-    /// Text whose translation is noted, and where.
+    /// Text with a record of its translation, and the record's file.
     pub cover: Vec<Cover>,
-    /// What QEMU's VMware port is to answer: TSC in kHz, local timer in Hz.
+    /// Answer of QEMU's VMware port: TSC in kHz, local timer in Hz.
     pub clocks: Option<(u64, u64)>,
 }
 

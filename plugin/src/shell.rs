@@ -1,20 +1,16 @@
 //! The shell around the plugin: QEMU's interface, and all of the `unsafe`.
 //!
-//! QEMU 10.0 hands plugins the wrong core when several cores take turns in one
-//! thread, which is what `-icount` means: `gen_cpu_index` (accel/tcg/plugin-gen.c)
-//! takes "not parallel" for "one core" and bakes the index of the core that
-//! *translated* a block into it, for callbacks and for inline operations. The
-//! latter even multiply that constant in place, which changes other constants of
-//! the block, and so the guest. Hence:
+//! QEMU 10.0 hands plugins the wrong core when several cores take turns in one thread, which is the meaning of
+//! `-icount`. `gen_cpu_index` (accel/tcg/plugin-gen.c) takes "not parallel" for "one core". It bakes the index of the
+//! core that *translated* a block into the block, for callbacks and for inline operations. The latter even multiply
+//! that constant in place, which changes other constants of the block, and so the guest. Hence:
 //!
-//! * No inline operations. Callbacks count in a global array (one thread runs all
-//!   cores), and whenever another core goes on, what was counted is credited to
-//!   the core before it ([`crate::cores`]).
-//! * Which core runs is told by the host register in which generated code keeps
-//!   its CPU state; it is preserved across calls, so a callback finds it there.
-//! * That pointer's index comes from a memory callback out of a helper function,
-//!   where QEMU passes the true one: descriptor loads, which every core does on
-//!   its way into protected mode.
+//! * No inline operations. Callbacks count in a global array (one thread runs all cores). Whenever another core goes
+//!   on, the counts are credited to the core before it ([`crate::cores`]).
+//! * The running core is told by the host register in which generated code keeps its CPU state. It is preserved across
+//!   calls, so a callback finds it there.
+//! * That pointer's index comes from a memory callback out of a helper function, where QEMU passes the true one. Such
+//!   helpers load descriptors, which every core does on its way into protected mode.
 
 use crate::batch;
 use crate::cores::Cores;
@@ -54,7 +50,7 @@ static CURRENT: AtomicUsize = AtomicUsize::new(0);
 struct Handle(*mut sys::qemu_plugin_register);
 // SAFETY: an opaque number for QEMU, used on vCPU threads only.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: an opaque number for QEMU, used on vCPU threads only.
 unsafe impl Sync for Handle {}
 
 /// The plugin.
@@ -69,7 +65,7 @@ struct Plugin {
     dumped: AtomicBool,
 }
 
-/// What callbacks change.
+/// State that callbacks change.
 struct State {
     cores: Cores,
     gathered: Gathered,
@@ -91,8 +87,7 @@ extern "C" fn count(_: c_uint, _: *mut c_void) {
     )
 }
 
-/// The same at the start of a block, where another core may have taken over.
-/// RBP is TCG_AREG0 (tcg/i386/tcg-target.h).
+/// Counts at the start of a block, where another core may have taken over. RBP is TCG_AREG0 (tcg/i386/tcg-target.h).
 #[unsafe(naked)]
 extern "C" fn count_first(_: c_uint, _: *mut c_void) {
     naked_asm!(
@@ -126,10 +121,9 @@ extern "C" fn switch(cpu: usize) {
     CURRENT.store(cpu, Relaxed);
 }
 
-/// Fills in the timer frequency that TCG leaves 0 in a core's state, so that
-/// QEMU's VMware port answers a kernel on the bare machine as a monitor answers
-/// one in a sandbox. `CPUX86State` (target/i386/cpu.h) has `tsc_khz`,
-/// `user_tsc_khz`, `apic_bus_freq` in a row; `tsc-frequency` sets the first two.
+/// Fills in the timer frequency that TCG leaves 0 in a core's state. So QEMU's VMware port answers a kernel on the bare
+/// machine as a monitor answers one in a sandbox. `CPUX86State` (target/i386/cpu.h) has `tsc_khz`, `user_tsc_khz`,
+/// `apic_bus_freq` in a row; `tsc-frequency` sets the first two.
 fn tell_clocks(cpu: usize, (tsc_khz, timer_hz): (u64, u64)) {
     /// Words of the state that are searched: it is larger than that.
     const WORDS: usize = 2048;
@@ -240,8 +234,7 @@ impl Plugin {
                 eprintln!("bulkhead plugin: {}: cannot be written", cover.file);
             }
             if let Some(news) = self.place(cover.news) {
-                // SAFETY: 8 aligned bytes of RAM that QEMU keeps mapped, writable; everybody's accesses there are
-                // atomic.
+                // SAFETY: 8 aligned bytes of RAM that QEMU keeps mapped, writable; all accesses there are atomic.
                 unsafe { AtomicU64::from_ptr(news.cast_mut()) }.fetch_add(1, Relaxed);
             }
         }
@@ -254,7 +247,7 @@ impl Plugin {
         drop(state);
         let out = &self.options.out;
         let new = format!("{out}.new");
-        // Renamed, so that whoever waits for the file sees all of it or none.
+        // Renamed, so that a program that waits for the file sees all of it or none.
         let done = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, out));
         if let Err(error) = done {
             eprintln!("bulkhead plugin: {out}: {error}");
@@ -432,8 +425,7 @@ extern "C" fn on_vmrun(_: c_uint, _: *mut c_void) {
 }
 
 extern "C" fn on_exit(_: sys::qemu_plugin_id_t, _: *mut c_void) {
-    // How far the cores still get while QEMU stops differs from run to run, so
-    // the state at a DUMP marker is the one to keep.
+    // The cores' progress while QEMU stops differs from run to run, so the state at a DUMP marker is the one to keep.
     if let Some(plugin) = PLUGIN.get()
         && plugin.options.cover.is_empty()
         && !plugin.dumped.load(Relaxed)

@@ -12,7 +12,7 @@ use bulkhead_channel_memory::typed::Pair;
 /// Nanoseconds that a sleep and its end take, more or less: a call, an interrupt, two switches of threads.
 pub const SLEEP: u64 = 2_000;
 
-/// What a sender rings.
+/// The port that a sender rings.
 #[derive(Debug)]
 pub struct Port {
     ports: Ports,
@@ -51,12 +51,13 @@ impl Platform for Bed {
     }
 
     fn sleep(&mut self) {
-        // A thread without time of its own does not sleep here but looks again at once, on whose time it runs.
+        // A thread without a context of its own does not sleep here but looks again at once, on the context that it
+        // runs on.
         self.woken += u64::from(self.notification.wait().is_ok());
     }
 }
 
-/// Rings for the receiver of a channel; `None` if nobody is to be woken, or this is not the sender.
+/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken, or this is not the sender.
 #[must_use]
 pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
     let doorbell = pair.doorbell().filter(|_| pair.sends())?;
@@ -64,8 +65,9 @@ pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
     Some(Caller::new(pair.bell().ok()?, ring))
 }
 
-/// Sleeps until a channel's sender rings, at the notification that `channels` in the manifest names for it; `None` if
-/// it never does, or this is not the receiver. After the end itself has been opened.
+/// Makes the place at which this program sleeps until a channel's sender rings: the notification that `channels` in the
+/// manifest names for it. `None` if the sender never rings, or this is not the receiver. After the end itself has been
+/// opened.
 #[must_use]
 pub fn sleeper(
     pair: &Pair<'static>,

@@ -11,7 +11,7 @@ pub type Words = [u64; 4];
 pub struct Error(pub Status);
 
 impl Error {
-    /// What was wrong.
+    /// The error's code.
     #[must_use]
     pub fn code(self) -> Option<Code> {
         self.0.code()
@@ -41,10 +41,10 @@ impl fmt::Display for Error {
     }
 }
 
-/// What is sent: a label and up to four words. Longer ones go through the thread's buffer.
+/// A message to send: a label and up to four words. Longer ones go through the thread's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Label, length, and whether a capability comes along.
+    /// Label, length, and a bit for a capability that comes along.
     pub info: Info,
     /// The first words.
     pub words: Words,
@@ -60,24 +60,24 @@ impl Message {
         Self { info: Info::new(label, count), words: all }
     }
 
-    /// What it is about, as sender and receiver agree.
+    /// Its subject, as sender and receiver agree.
     #[must_use]
     pub fn label(&self) -> u64 {
         self.info.label()
     }
 }
 
-/// What was received.
+/// A received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it, as the sender's capability says; of a notification its bits.
+    /// The sender's mark, from the sender's capability; for a notification its bits.
     pub badge: u64,
-    /// What.
+    /// The message.
     pub message: Message,
 }
 
 impl Received {
-    /// Whether a notification came, and not a message.
+    /// Tells if a notification came, and not a message.
     #[must_use]
     pub fn is_notification(&self) -> bool {
         self.message.info == Info::NOTIFIED
@@ -88,8 +88,8 @@ impl Received {
 pub(crate) fn raw(op: Op, reply: Address, named: u64, info: u64, words: Words) -> (u64, Received) {
     let [mut a, mut b, mut c, mut d] = words;
     let (mut status, mut badge, mut info) = (op as u64 | u64::from(reply) << 32, named, info);
-    // SAFETY: a call changes the registers named here, and of this thread's memory its buffer, which
-    // nothing refers to (`Buffer` is read and written by volatile accesses).
+    // SAFETY: a call changes the registers named here. In this thread's memory it changes the buffer, which nothing
+    // refers to (`Buffer` is read and written by volatile accesses).
     #[cfg(target_os = "none")]
     unsafe {
         core::arch::asm!(
@@ -146,7 +146,7 @@ pub(crate) fn reply_receive(
     Ok(received)
 }
 
-/// Sends if somebody waits, and receives from something else, in one step.
+/// Sends if a receiver waits, and receives from another object, in one step.
 pub(crate) fn send_receive(
     op: Op,
     reply: Address,

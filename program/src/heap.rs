@@ -1,5 +1,5 @@
 //! A heap, for programs that the manifest gives one (`heap`): Rust's `alloc` works in them. First fit (the crate
-//! `linked_list_allocator`): the time of an allocation grows with the number of holes, so what has a deadline
+//! `linked_list_allocator`): the time of an allocation grows with the number of holes. So a thread with a deadline
 //! allocates before it begins.
 
 use crate::names::Program;
@@ -8,7 +8,7 @@ use crate::{Guard, Notification};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{NonNull, null_mut};
 
-/// What has been taken from the page, once it has been.
+/// The memory taken from the page, once it has been.
 struct Heap(Mutex<linked_list_allocator::Heap>);
 
 #[cfg_attr(target_os = "none", global_allocator)]
@@ -46,8 +46,8 @@ impl Program {
         heap.free()
     }
 
-    /// The same for a program of which several threads allocate: where they wait for each other
-    /// ([`Mutex::waits_at`]).
+    /// Makes the heap for a program in which several threads allocate: they wait for each other at `signals` and
+    /// `waits` ([`Mutex::waits_at`]).
     pub fn shared_heap(self, signals: Notification, waits: Notification) -> usize {
         HEAP.0.waits_at(signals, waits);
         self.heap()

@@ -1,5 +1,5 @@
-//! What a program of the kernel needs: its entry, typed calls, time, what the manifest gave it by name,
-//! and text for the console.
+//! The runtime of a program of the kernel: its entry, typed calls, time, the manifest's grants by name, and text for
+//! the console.
 //!
 //! A program is a `no_std`, `no_main` binary for `x86_64-unknown-none`:
 //!
@@ -12,9 +12,8 @@
 //! }
 //! ```
 //!
-//! What it may do is what its manifest says ([`Program::endpoint`] and the like find it by
-//! name). The entry is its first thread's; others begin at a symbol of their own
-//! ([`thread!`]).
+//! Its manifest says its rights ([`Program::endpoint`] and the like find them by name). The entry is its first
+//! thread's; others begin at a symbol of their own ([`thread!`]).
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod bell;

@@ -1,4 +1,4 @@
-//! Channels made at run time (`docs/connecting.md`), as in a bare guest (`sdk/src/link.rs`): one sandbox offers a slot
+//! Channels made at run time (`docs/connecting.md`), as in a bare guest (`sdk/src/link.rs`). One sandbox offers a slot
 //! of memory that the manifest has set aside for it, another accepts, and either closes. A program has those slots that
 //! its `connects` names.
 //!
@@ -11,7 +11,7 @@
 //! let mut orders = Receiver::<Order>::open(&slot.pair(Kind::Queue, 64)?)?;
 //! ```
 //!
-//! An access to what is not open is an exception of the thread that makes it.
+//! An access to a slot that is not open is an exception of the accessing thread.
 
 use crate::call::invoke;
 use crate::names::{Program, text};
@@ -33,11 +33,11 @@ pub struct Slot {
     pub owner: u32,
     /// Its name.
     pub name: &'static str,
-    /// Whether that is this program's.
+    /// True if that is this program's sandbox.
     pub mine: bool,
-    /// Where the program sees it: what the owner writes; a page of the other's lies behind it.
+    /// Address at which the program sees the owner's memory; a page of the other's lies behind it.
     pub address: u64,
-    /// Bytes of what the owner writes.
+    /// Bytes of the owner's memory.
     pub size: u64,
     right: Address,
 }
@@ -59,8 +59,8 @@ fn ask(right: Address, number: u64, first: u64, second: u64) -> u64 {
     }
 }
 
-/// A hypercall about slots with its first two arguments; what is no slot of this program's is refused here, as there is
-/// no capability to ask by.
+/// Makes a hypercall about slots with its first two arguments. A number that is no slot of this program's is refused
+/// here, as there is no capability to ask by.
 #[must_use]
 pub fn call(program: Program, number: u64, first: u64, second: u64) -> u64 {
     let named = if number == OFFER { second & 0xFFFF } else { first };
@@ -86,7 +86,7 @@ impl Slot {
         move |number, first, second| ask(right, number, first, second)
     }
 
-    /// What there is of it now.
+    /// Reads its state now.
     #[must_use]
     pub fn state(&self) -> State {
         slot::state(self.number, self.mine, self.call()).unwrap_or(State::of(0, 0, self.mine))
@@ -108,13 +108,13 @@ impl Slot {
         slot::close(self.number, self.call())
     }
 
-    /// The 64-bit words of what the owner writes, and of the other's page behind it. An access is an exception while
-    /// the slot is not [`Phase::Open`] or [`Phase::Gone`] here, as is a store to what the other writes.
+    /// The 64-bit words of the owner's memory, and of the other's page behind it. An access is an exception while the
+    /// slot is not [`Phase::Open`] or [`Phase::Gone`] here, as is a store to the other's memory.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
         let len = self.size as usize + PAGE as usize;
-        // SAFETY: the program's page is the kernel's word that nothing else lies there; what is not there raises an
-        // exception, and ends in no memory of this program's. Atomics allow for a second party that writes.
+        // SAFETY: the program's page is the kernel's word that nothing else lies there. An access to an absent page
+        // raises an exception, and ends in no memory of this program's. Atomics allow for a second party that writes.
         unsafe { core::slice::from_raw_parts(self.address as *const AtomicU64, len / 8) }
     }
 
@@ -125,7 +125,7 @@ impl Slot {
         let (base, len) =
             (NonNull::new(self.address as *mut u8)?, usize::try_from(self.size).ok()?);
         // SAFETY: the program's page is the kernel's word that nothing else lies there, and `mine` says which region
-        // may be written. What is not there raises an exception, and ends in no memory of this program's.
+        // may be written. An access to an absent page raises an exception, and ends in no memory of this program's.
         unsafe { Pair::new(base, len, (kind as u8, message), self.mine) }
     }
 }
@@ -141,7 +141,7 @@ pub fn offers(program: Program) -> impl Iterator<Item = Slot> {
     slots(program).filter(move |slot| !slot.mine && slot.state().offered(me))
 }
 
-/// Offers a slot to a sandbox, by its index, with a tag that tells what for.
+/// Offers a slot to a sandbox, by its index, with a tag that tells its use.
 ///
 /// # Errors
 /// See [`Refused`].

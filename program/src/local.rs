@@ -1,5 +1,5 @@
-//! Thread-local storage, found through the thread pointer (System V ABI for x86-64, section 3.4.6): the
-//! image builder puts a copy of the file's thread-local data beside each stack of the manifest.
+//! Thread-local storage, found through the thread pointer (System V ABI for x86-64, section 3.4.6). The image builder
+//! puts a copy of the file's thread-local data beside each stack of the manifest.
 //!
 //! Rust's `#[thread_local]` is not stable, so a variable is a symbol of its own in `.tbss`, and begins as zeros.
 
@@ -22,7 +22,7 @@ macro_rules! zero {
 zero! { bool u8 u16 u32 u64 usize i8 i16 i32 i64 isize }
 zero! { AtomicBool AtomicU32 AtomicU64 AtomicUsize AtomicI32 AtomicI64 }
 
-// SAFETY: laid out as what it holds.
+// SAFETY: laid out as its content.
 unsafe impl<T: Zero> Zero for Cell<T> {}
 // SAFETY: one behind the other.
 unsafe impl<T: Zero, const N: usize> Zero for [T; N] {}
@@ -42,7 +42,7 @@ impl<T: Zero> Local<T> {
 
     /// Uses the calling thread's own value. A thread without a thread pointer raises an exception.
     pub fn with<R>(&self, work: impl FnOnce(&T) -> R) -> R {
-        // SAFETY: by `new`; nobody else has a way to it, and the thread has it for as long as it runs.
+        // SAFETY: by `new`; only this thread has a way to it, and for as long as it runs.
         work(unsafe { &*(self.0)() })
     }
 }

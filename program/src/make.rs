@@ -17,7 +17,7 @@ pub struct Maker {
 }
 
 impl Program {
-    /// Of its memory and its empty slots.
+    /// Makes objects from its memory in its empty slots.
     #[must_use]
     pub fn maker(self) -> Maker {
         let [next, end] = self.page().free;
@@ -51,7 +51,7 @@ impl Maker {
         Ok(self.next - 1)
     }
 
-    /// The next one; beyond the last one, the kernel says what is wrong with that.
+    /// The next one; beyond the last one, the kernel reports the error.
     fn slot(&self) -> Address {
         if self.next < self.end { self.next } else { Address::MAX }
     }
@@ -89,7 +89,7 @@ impl Maker {
         self.make(Kind::Notification, 0).map(Notification)
     }
 
-    /// An endpoint's capability by which its receiver knows who calls; to call only.
+    /// An endpoint's capability by which its receiver knows the caller; to call only.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::WrongKind`]: it has a badge already; and see above.
@@ -112,8 +112,8 @@ impl Maker {
         Ok(thread)
     }
 
-    /// A page of zeroed memory. The tables that it takes, three at most for the first one, come out of the same memory.
-    /// No device reaches it in a sandbox: what one does is [`Program::memory_for_device`].
+    /// A page of zeroed memory. The tables that it takes, three at most for the first one, come out of this memory,
+    /// too. No device reaches it in a sandbox: memory for devices is [`Program::memory_for_device`].
     ///
     /// # Errors
     /// See above.

@@ -1,4 +1,4 @@
-//! What the manifest gave a program, by name.
+//! The manifest's grants to a program, by name.
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
@@ -20,13 +20,13 @@ pub struct Memory {
     pub start: *mut u8,
     /// Bytes.
     pub len: usize,
-    /// Whether it may be written.
+    /// True if it may be written.
     pub writable: bool,
 }
 
 impl Memory {
-    /// Its 64-bit words. Other programs may change them at any time, hence atomic. A store to what may not be written
-    /// is an exception.
+    /// Its 64-bit words. Other programs may change them at any time, hence atomic. A store to memory that may not be
+    /// written is an exception.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
         // SAFETY: memory that the manifest gave the program for as long as it runs, whole pages of it; atomics
@@ -71,20 +71,21 @@ impl Program {
         pairs.into_iter().find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// The same as a number.
+    /// Reads the argument as a number.
     #[must_use]
     pub fn number(self, name: &str) -> Option<u64> {
         self.arg(name)?.parse().ok()
     }
 
-    /// The buffer of the thread that asks: what of its messages doesn't fit into registers. The kernel reads and
+    /// The buffer of the asking thread: the part of its messages that doesn't fit into registers. The kernel reads and
     /// writes it in calls.
     #[must_use]
     pub fn buffer(self) -> *mut Buffer {
         (self.page.buffers as *mut Buffer).wrapping_add(self.thread as usize)
     }
 
-    /// Slots of its root node that are empty, for what it makes and is given: the first one, and one past the last.
+    /// Slots of its root node that are empty, for capabilities that it makes and is given: the first one, and one past
+    /// the last.
     #[must_use]
     pub fn free(self) -> [Address; 2] {
         self.page.free
@@ -186,7 +187,7 @@ impl Program {
         Memory { start: start as *mut u8, len: len as usize, writable: rights.has(Rights::WRITE) }
     }
 
-    /// The same, if the manifest gives it that.
+    /// Finds the memory, if the manifest gives the program that.
     #[must_use]
     pub fn find_memory(self, name: &str) -> Option<Memory> {
         let there = self.names().any(|entry| entry.len != 0 && is_named(entry, name));
@@ -202,9 +203,9 @@ impl Program {
                     NonNull::new(entry.memory as *mut u8)?,
                     Rights(entry.rights).has(Rights::WRITE),
                 );
-                // SAFETY: the program's page is the kernel's word that the sender's region and the receiver's behind it
-                // are mapped for as long as the program runs, and which of them may be written. Memory that is no
-                // channel of messages has no kind.
+                // SAFETY: by the kernel's word, the program's page, the sender's region and the receiver's behind it
+                // stay mapped for as long as the program runs. The page says which of them may be written. Memory that
+                // is no channel of messages has no kind.
                 let pair = unsafe {
                     Pair::new(base, entry.len as usize, (entry.policy, entry.budget), sends)
                 };
@@ -226,7 +227,7 @@ impl Program {
         }
     }
 
-    /// Index of a sandbox to whom it may offer a slot of channels made at run time.
+    /// Index of a sandbox that it may offer a slot of channels made at run time.
     ///
     /// # Panics
     /// The manifest does not let it.
@@ -249,7 +250,7 @@ impl Program {
         (self.memory(name), address.into())
     }
 
-    /// Where something lies in its memory, how long it is, and what may be done with it.
+    /// A name's place in its memory, its length, and the rights to it.
     #[track_caller]
     pub(crate) fn place_of(self, name: &str) -> (u64, u64, Rights) {
         let named = |entry: &&Name| entry.len != 0 && is_named(entry, name);
@@ -265,7 +266,7 @@ impl Program {
     }
 }
 
-/// Whether an entry has a name, without reading all of its own.
+/// Tells if an entry has a name, without reading all of its own.
 fn is_named(entry: &Name, name: &str) -> bool {
     let rest = entry.name.strip_prefix(name.as_bytes());
     rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == 0))

@@ -34,7 +34,7 @@ impl Endpoint {
     /// Sends a message and waits for the answer; a server without a context works on this thread's.
     ///
     /// # Errors
-    /// [`bulkhead_kernel_abi::Code::Cancelled`]: whoever took it will not answer.
+    /// [`bulkhead_kernel_abi::Code::Cancelled`]: the thread that took it will not answer.
     #[inline(always)]
     pub fn call(self, message: Message) -> Result<Message, Error> {
         call(self.0, message)
@@ -48,7 +48,7 @@ impl Endpoint {
         send(Op::Send, 0, self.0, message)
     }
 
-    /// Sends a message if somebody waits for it.
+    /// Sends a message if a receiver waits for it.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::WouldBlock`], and as [`Endpoint::send`].
@@ -75,13 +75,13 @@ impl Endpoint {
     /// Answers the last caller and waits for the next message.
     ///
     /// # Errors
-    /// [`bulkhead_kernel_abi::Code::BadState`]: nobody waits for an answer.
+    /// [`bulkhead_kernel_abi::Code::BadState`]: no caller waits for an answer.
     #[inline(always)]
     pub fn reply_receive(self, reply: Reply, message: Message) -> Result<Received, Error> {
         reply_receive(reply.0, self.0, message)
     }
 
-    /// Sends a message to another endpoint if somebody waits there, and waits for the next one here, in one step.
+    /// Sends a message to another endpoint if a receiver waits there, and waits for the next one here, in one step.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::Cancelled`].
@@ -99,7 +99,7 @@ impl Reply {
     /// Answers the last caller.
     ///
     /// # Errors
-    /// [`bulkhead_kernel_abi::Code::BadState`]: nobody waits for an answer.
+    /// [`bulkhead_kernel_abi::Code::BadState`]: no caller waits for an answer.
     pub fn answer(self, message: Message) -> Result<(), Error> {
         send(Op::Reply, self.0, 0, message)
     }
@@ -109,7 +109,7 @@ impl Notification {
     /// Sets its bits.
     #[inline(always)]
     pub fn signal(self) {
-        // What can be wrong with it the manifest has settled.
+        // The manifest has settled all that can be wrong with it.
         let _ = send(Op::NbSend, 0, self.0, Message::default());
     }
 
@@ -157,7 +157,7 @@ impl Thread {
     /// Its instruction, stack, RAX and flags.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn registers(self) -> Result<[u64; 4], Error> {
         invoke(self.0, label::READ_REGISTERS, [0; 4])
     }
@@ -170,7 +170,7 @@ impl Thread {
         self.method(label::WRITE_REGISTERS, words)
     }
 
-    /// The same, and it runs from there on, if it has a context.
+    /// Writes the registers and lets the thread run from there on, if it has a context.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::OutOfRange`]; [`bulkhead_kernel_abi::Code::BadState`]: it has no address space.
@@ -195,10 +195,10 @@ impl Thread {
         self.method(label::BIND_NOTIFICATION, [address.into(), 0, 0, 0])
     }
 
-    /// Whether it uses vector registers (`SET_FPU`).
+    /// Tells if it uses vector registers (`SET_FPU`).
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn set_vectors(self, uses: bool) -> Result<(), Error> {
         self.method(label::SET_FPU, [uses.into(), 0, 0, 0])
     }
@@ -231,15 +231,15 @@ impl Thread {
     /// It stops.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn suspend(self) -> Result<(), Error> {
         self.method(label::SUSPEND, [0; 4])
     }
 }
 
 impl Context {
-    /// Gives it time, by the authority of the core's control: budget and period in nanoseconds (of a
-    /// PIBS context the first is its utilization in millionths).
+    /// Gives it time, by the authority of the core's control: budget and period in nanoseconds. For a PIBS context the
+    /// first is its utilization in millionths.
     ///
     /// # Errors
     /// [`bulkhead_kernel_abi::Code::OutOfRange`], [`bulkhead_kernel_abi::Code::NoCapability`].
@@ -270,10 +270,10 @@ impl Context {
         invoke(self.0, label::BIND, [thread.0.into(), 1, 0, 0]).map(drop)
     }
 
-    /// Takes it from whom it is bound to.
+    /// Takes it from the thread or notification that it is bound to.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn unbind(self) -> Result<(), Error> {
         invoke(self.0, label::UNBIND, [0; 4]).map(drop)
     }
@@ -281,7 +281,7 @@ impl Context {
     /// How long it ran since this was asked last, in nanoseconds.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn consumed(self) -> Result<u64, Error> {
         Ok(invoke(self.0, label::CONSUMED, [0; 4])?[0])
     }
@@ -307,7 +307,7 @@ impl Handler {
     /// The next interrupt may come.
     ///
     /// # Errors
-    /// None that the manifest allows.
+    /// The manifest rules all of them out.
     pub fn acknowledge(self) -> Result<(), Error> {
         invoke(self.0, label::ACKNOWLEDGE, [0; 4]).map(drop)
     }

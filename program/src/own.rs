@@ -1,4 +1,4 @@
-//! What a program does with its capabilities and its memory by itself.
+//! A program's own use of its capabilities and its memory.
 
 use crate::call::{Error, invoke};
 use bulkhead_kernel_abi::{Address, Rights, label, slot};
@@ -66,7 +66,7 @@ impl Frame {
     /// Takes it out of where it is mapped.
     ///
     /// # Errors
-    /// None of a frame.
+    /// Never for a frame.
     pub fn unmap(self) -> Result<(), Error> {
         invoke(self.0, label::UNMAP, [0; 4]).map(drop)
     }
@@ -74,7 +74,7 @@ impl Frame {
     /// Its address for devices.
     ///
     /// # Errors
-    /// None of a frame.
+    /// Never for a frame.
     pub fn physical(self) -> Result<u64, Error> {
         Ok(invoke(self.0, label::PHYSICAL, [0; 4])?[0])
     }
@@ -89,10 +89,10 @@ impl Table {
         invoke(self.0, label::MAP_TABLE, [slot::SPACE.into(), address, 0, 0]).map(drop)
     }
 
-    /// Takes it out, and with it what is mapped through it.
+    /// Takes it out, and with it all that is mapped through it.
     ///
     /// # Errors
-    /// None of a table.
+    /// Never for a table.
     pub fn unmap(self) -> Result<(), Error> {
         invoke(self.0, label::UNMAP_TABLE, [0; 4]).map(drop)
     }

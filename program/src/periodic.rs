@@ -34,7 +34,7 @@ impl Periodic {
         Self { wakes, due: first, period: period.max(1) }
     }
 
-    /// Waits for the next release, or for a signal. Of several releases whose time has come it is the latest one.
+    /// Waits for the next release, or for a signal. If the times of several releases have come it is the latest one.
     ///
     /// # Errors
     /// As [`Notification::wait_until`], but not the time.

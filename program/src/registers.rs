@@ -33,7 +33,7 @@ macro_rules! access {
         pub fn $write(self, offset: u64, value: $type) {
             assert!(self.writable, "registers that can only be read");
             let at = self.at(offset, size_of::<$type>() as u64);
-            // SAFETY: as above.
+            // SAFETY: as for the read: the page is a device's, mapped for this program, and the offset is within it.
             unsafe { (at as *mut $type).write_volatile(value) }
         }
     };

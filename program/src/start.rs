@@ -5,7 +5,7 @@ use crate::names::Program;
 use bulkhead_kernel_abi::{Page, label, slot};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// The program's page, for what has no other way to it.
+/// The program's page, for code that has no other way to it.
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The program, once a thread of it runs.
@@ -14,10 +14,10 @@ pub(crate) fn current() -> Option<Program> {
     unsafe { PAGE.load(Ordering::Relaxed).as_ref() }.map(|page| Program::new(page, 0))
 }
 
-/// What a thread's first instructions know.
+/// Makes a program's view of the page and the thread that its first instructions are given.
 ///
 /// # Safety
-/// `page` is what the kernel passed to the thread.
+/// `page` is the kernel's argument to the thread.
 #[doc(hidden)]
 pub unsafe fn begin(page: *const Page, thread: u64) -> Program {
     PAGE.store(page.cast_mut(), Ordering::Relaxed);
@@ -47,7 +47,7 @@ pub fn stop() -> ! {
     unreachable!("a program runs on the kernel, not here")
 }
 
-/// Names the program's `fn hello(Program) -> u32`, whose result is the exit code, or `-> !`.
+/// Names the program's `fn hello(Program) -> u32`, which returns the exit code, or `-> !`. `-> !`.
 #[macro_export]
 macro_rules! entry {
     ($main:path) => {
@@ -60,8 +60,8 @@ macro_rules! entry {
     };
 }
 
-/// Names the symbol at which a further thread begins, and its function. What it returns is the
-/// sandbox's exit code, as with the first one.
+/// Names the symbol at which a further thread begins, and its function. Its return value is the sandbox's exit code, as
+/// with the first one.
 #[macro_export]
 macro_rules! thread {
     ($symbol:ident, $function:path) => {

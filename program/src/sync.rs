@@ -1,9 +1,9 @@
 //! Mutual exclusion among the threads of a program, by notifications.
 //!
 //! A thread waits here on its own time: a passive server, which has none, must not. Nor does a lock lend its holder a
-//! priority: a holder of low priority can be kept from going on by those in between, and with it those who wait for it.
-//! Threads of different priorities therefore share data by a passive server at the highest of them, whose priority is
-//! a ceiling for free; a lock is for threads of one priority, or for those that can wait.
+//! priority. Threads of priorities in between can keep a holder of low priority from going on, and with it the threads
+//! that wait for it. Threads of different priorities therefore share data by a passive server at the highest of them:
+//! its priority is a ceiling for free. A lock is for threads of one priority, or for those that can wait.
 
 use crate::call::Error;
 use crate::objects::Notification;
@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may wait.
+/// Held, and a thread may wait.
 const WANTED: u32 = 2;
 
 /// Data that one thread at a time may use.
@@ -37,24 +37,24 @@ pub struct Guard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// Data that nobody uses so far.
+    /// Data that no thread uses so far.
     #[must_use]
     pub const fn new(data: T) -> Self {
         let (state, wakes) = (AtomicU32::new(FREE), AtomicU64::new(0));
         Self { state, wakes, data: UnsafeCell::new(data) }
     }
 
-    /// Where threads wait if somebody uses the data: a notification of this mutex alone, which the program has to be
-    /// given both `signals` and `waits` for, under one name. To be called before a second thread locks.
+    /// Sets the place where threads wait for the data: a notification of this mutex alone. The program has to be given
+    /// both `signals` and `waits` for it, under one name. To be called before a second thread locks.
     pub fn waits_at(&self, signals: Notification, waits: Notification) {
         let both = u64::from(signals.0) << 32 | u64::from(waits.0);
         self.wakes.store(both, Ordering::Release);
     }
 
-    /// Uses the data as soon as nobody else does.
+    /// Uses the data as soon as no other thread does.
     ///
     /// # Panics
-    /// Somebody does, and [`Mutex::waits_at`] was not called; or this thread has no time to wait on.
+    /// Another thread does, and [`Mutex::waits_at`] was not called; or this thread has no time to wait on.
     pub fn lock(&self) -> Guard<'_, T> {
         if self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_later();
@@ -71,7 +71,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Uses the data if nobody else does.
+    /// Uses the data if no other thread does.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let free = self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
         free.ok().map(|_| self.guard())
@@ -91,14 +91,14 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: whoever has the guard is the only one.
+        // SAFETY: only the guard's thread reaches the data.
         unsafe { &*self.mutex.data.get() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and there is one guard.
+        // SAFETY: the guard's thread has the mutex, and there is one guard, which is borrowed exclusively.
         unsafe { &mut *self.mutex.data.get() }
     }
 }
@@ -128,11 +128,11 @@ impl<T> fmt::Debug for Mutex<T> {
 
 /// Threads, `N` at most, that wait until something is so of a mutex's data, in the order in which they came.
 ///
-/// Each waits at a notification of its own. One for all would not do: a signal for a thread that is about to wait can
-/// be taken by another one, or be one with the next.
+/// Each waits at a notification of its own. One notification for all would not do. Another thread could take a signal
+/// for a thread that is about to wait, or two signals could become one.
 #[derive(Debug)]
 pub struct Condvar<const N: usize> {
-    /// Addresses of their notifications, to signal; 0 behind the last. Changed by whoever holds the mutex.
+    /// Addresses of their notifications, to signal; 0 behind the last. Changed by the thread that holds the mutex.
     waiting: [AtomicU32; N],
 }
 
@@ -143,14 +143,15 @@ impl<const N: usize> Default for Condvar<N> {
 }
 
 impl<const N: usize> Condvar<N> {
-    /// Nobody waits.
+    /// Makes one at which no thread waits.
     #[must_use]
     pub const fn new() -> Self {
         Self { waiting: [const { AtomicU32::new(0) }; N] }
     }
 
     /// Lets others use the data and waits until one of them has notified this thread. `signals` and `waits` are
-    /// capabilities of a notification that is this thread's own. What was waited for may be no more: look again.
+    /// capabilities of a notification that is this thread's own. The condition that it waited for may be false again:
+    /// look.
     ///
     /// # Errors
     /// As [`Notification::wait`]; it waits no more.

@@ -9,7 +9,7 @@ use bulkhead_kernel_abi::Op;
 /// A deadline that never comes.
 pub const FOREVER: u64 = u64::MAX;
 
-/// What time it is.
+/// Reads the time.
 #[must_use]
 #[inline]
 pub fn now() -> u64 {
@@ -23,16 +23,16 @@ fn tsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Gives up what is left of the budget until it is refilled; the last of its priority then.
+/// Gives up the rest of the budget until it is refilled; the last of its priority then.
 pub fn yield_now() {
     // Nothing can be wrong with it.
     let _ = send(Op::Yield, 0, 0, Message::default());
 }
 
-/// Sleeps until a time: waits for a notification that nobody signals.
+/// Sleeps until a time: waits for a notification that is never signalled.
 ///
 /// # Errors
-/// [`bulkhead_kernel_abi::Code::NoContext`]: the thread runs on somebody else's time.
+/// [`bulkhead_kernel_abi::Code::NoContext`]: the thread runs on another thread's time.
 pub fn sleep_until(notification: Notification, until: u64) -> Result<(), Error> {
     match notification.wait_until(until) {
         Err(error) if error.code() != Some(bulkhead_kernel_abi::Code::TimedOut) => Err(error),

@@ -77,6 +77,6 @@ pub(crate) fn init(apic_id: u32) {
 
 /// SIPI to a core: it starts at `page << 12` in real mode.
 pub(crate) fn sipi(apic_id: u32, page: u8) {
-    // SAFETY: as above; start-up code lies there.
+    // SAFETY: the ICR is this core's, and start-up code lies in that page.
     unsafe { wrmsr(ICR, u64::from(apic_id) << 32 | 0x4600 | u64::from(page)) }
 }

@@ -7,10 +7,10 @@ use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::Pair;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Nanoseconds that a sleep and its end take, more or less: an interrupt, and what was in caches.
+/// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
 pub const SLEEP: u64 = 2_000;
 
-/// What a sender rings.
+/// The port that a sender rings.
 #[derive(Debug)]
 pub struct Port(u16);
 
@@ -60,7 +60,7 @@ impl Platform for Bed {
     }
 }
 
-/// Rings for the receiver of a channel; `None` if nobody is to be woken, or this is not the sender.
+/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken, or this is not the sender.
 #[must_use]
 pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
     let doorbell = pair.doorbell().filter(|_| pair.sends())?;

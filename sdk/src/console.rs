@@ -1,6 +1,6 @@
-//! Text output: through the console hypercall, or straight to a device that was
-//! passed through, as the program arguments say (`console=0x2f8` for a 16550,
-//! `console=e9` for a debug console port; without it the hypercall).
+//! Text output: through the console hypercall, or straight to a device that was passed through. The program argument
+//! says which one (`console=0x2f8` for a 16550, `console=e9` for a debug console port); without it the hypercall
+//! serves.
 
 use crate::hypercall;
 use core::arch::asm;

@@ -1,4 +1,4 @@
-//! What a guest is told at its entry.
+//! The arguments of a guest's entry.
 
 use bulkhead_layout::info::Info;
 use core::str;
@@ -64,7 +64,7 @@ impl Context {
     }
 }
 
-/// A zero-padded name as text; what is no UTF-8 is cut off.
+/// A zero-padded name as text; bytes that are no UTF-8 are cut off.
 #[must_use]
 pub fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());

@@ -1,14 +1,14 @@
 //! Starting the sandbox's other cores: INIT and start-up interrupt (APM volume
 //! 2, 16.5), a few real-mode instructions, then Rust.
 //!
-//! The start-up code is a segment of the program (`.smp`, at 0x8000), not
-//! something copied there: the nested tables let nobody write text.
+//! The start-up code is a segment of the program (`.smp`, at 0x8000), not a copy made there: the nested tables make
+//! text read-only.
 
 use crate::{Context, apic, cpu, interrupt, percpu, time};
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-/// What another core runs: its context and its index. When it returns, the core sleeps.
+/// Entry of another core, with its context and its index. When it returns, the core sleeps.
 pub type Entry = fn(Context, usize);
 
 // Read by the start-up code by their 32-bit addresses.
@@ -87,10 +87,10 @@ global_asm!(
 
 extern "C" fn secondary() -> ! {
     let index = INDEX.load(Ordering::Acquire) as usize;
-    // SAFETY: this core's first Rust code, and its block is nobody else's.
+    // SAFETY: this core's first Rust code, and only this core has this block.
     unsafe { percpu::enter(index) };
     interrupt::load();
-    // SAFETY: these are what `start` was given by the first core's context.
+    // SAFETY: these are the first core's arguments to `start`.
     let context =
         unsafe { Context::new(INCARNATION.load(Ordering::Relaxed), INFO.load(Ordering::Relaxed)) };
     // SAFETY: `start` stored an `Entry`.
@@ -114,7 +114,7 @@ pub fn start(context: Context, index: usize, entry: Entry) -> bool {
     }
     let id = info.apic_ids[index];
     let page = &raw const bulkhead_smp as u64 >> 12;
-    // SAFETY: EFER exists. The other core's stack is nobody's yet.
+    // SAFETY: EFER exists. The other core's stack is still unused.
     let (efer, stack) = unsafe {
         let stack = &raw const (*percpu::block(index)).stack as u64;
         (cpu::rdmsr(EFER_MSR), stack + percpu::STACK as u64)
@@ -141,8 +141,7 @@ pub fn start(context: Context, index: usize, entry: Entry) -> bool {
     true
 }
 
-/// Waits asleep: a spinning core holds up the one that starts when the machine
-/// is emulated.
+/// Waits asleep: on an emulated machine a spinning core holds up the starting one.
 fn pause(nanos: u64) {
     interrupt::without(|| time::sleep(nanos));
 }

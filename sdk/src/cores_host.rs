@@ -2,7 +2,7 @@
 
 use crate::Context;
 
-/// What another core would run.
+/// Entry of another core, which a host does not start.
 pub type Entry = fn(Context, usize);
 
 /// Starts nothing.

@@ -84,7 +84,7 @@ pub unsafe fn outl(port: u16, value: u32) {
     }
 }
 
-/// The time stamp counter, in order with what came before.
+/// The time stamp counter, in order with earlier instructions.
 #[must_use]
 pub fn tsc() -> u64 {
     let (low, high): (u32, u32);

@@ -1,4 +1,4 @@
-//! Catching exceptions, so that a test can try what should fail and say how.
+//! Catching exceptions, so that a test can try an access that should fail and say how.
 
 use crate::interrupt::{Frame, RETURN};
 use crate::{cpu, percpu};
@@ -62,8 +62,8 @@ unsafe extern "C" {
     static bulkhead_recover: u8;
 }
 
-// A setjmp that only an exception returns to: the callee-saved registers and
-// the address of the armed word stay on the stack, RSP goes into that word.
+// A setjmp that only an exception returns to. The callee-saved registers and the address of the armed word stay on the
+// stack, and RSP goes into that word.
 global_asm!(
     ".global bulkhead_catch",
     "bulkhead_catch:",
@@ -98,9 +98,8 @@ global_asm!(
 /// Runs `f` and catches the first exception in it. Does not nest.
 ///
 /// # Safety
-/// `f` is left where the exception strikes: it must hold nothing that a skipped
-/// destructor would have to give back, and leave no data half written that is
-/// used afterwards.
+/// The exception ends `f` where it strikes. At that place `f` must hold nothing that a skipped destructor would have to
+/// give back. It must leave no data half written that is used afterwards.
 ///
 /// # Errors
 /// The exception that ended `f`.
@@ -110,7 +109,7 @@ pub unsafe fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Fault> {
         result: Option<R>,
     }
     extern "C" fn run<F: FnOnce() -> R, R>(data: *mut c_void) {
-        // SAFETY: `data` is the `Call` below, used by nobody else meanwhile.
+        // SAFETY: `data` is the `Call` below, which no other code uses meanwhile.
         let call = unsafe { &mut *data.cast::<Call<F, R>>() };
         if let Some(f) = call.f.take() {
             call.result = Some(f());
@@ -124,7 +123,7 @@ pub unsafe fn catch<R>(f: impl FnOnce() -> R) -> Result<R, Fault> {
     // SAFETY: the own block; its armed word is 0 unless captures nest, which
     // would make the outer one return twice.
     let capture = unsafe { &raw mut (*percpu::this()).capture };
-    // SAFETY: as above.
+    // SAFETY: only this core uses its capture.
     assert!(unsafe { (*capture).rsp } == 0, "captures do not nest");
     // SAFETY: to this code the call returns once; the frames that an exception
     // skips hold nothing (the caller's promise).
@@ -149,7 +148,7 @@ pub(crate) fn raised(frame: &mut Frame) {
         panic!("exception {fault} on core {}", percpu::index());
     }
     capture.fault = fault;
-    /// TF, DF, NT and AC would disturb what comes next.
+    /// TF, DF, NT and AC would disturb the code behind.
     const KEEP: u64 = !(1 << 8 | 1 << 10 | 1 << 14 | 1 << 18);
     frame.rip = &raw const bulkhead_recover as u64;
     frame.rsp = capture.rsp;
@@ -158,7 +157,7 @@ pub(crate) fn raised(frame: &mut Frame) {
     frame.rflags &= KEEP;
 }
 
-/// Whether a fault is the ordinary return from CPL 3.
+/// Tells if a fault is the ordinary return from CPL 3.
 pub(crate) fn is_return(fault: &Fault) -> bool {
     fault.vector == RETURN
 }
@@ -207,7 +206,7 @@ pub unsafe fn try_read(address: u64) -> Result<u64, Fault> {
 /// Writes 8 bytes to any address, or the exception it raises.
 ///
 /// # Safety
-/// What lies there must not matter to this program.
+/// The content of that address must not matter to this program.
 ///
 /// # Errors
 /// The exception.
@@ -223,8 +222,7 @@ pub unsafe fn try_write(address: u64, value: u64) -> Result<(), Fault> {
 /// Calls any address, or the exception it raises.
 ///
 /// # Safety
-/// What lies there must be a function of the C convention, or raise an
-/// exception before it does harm.
+/// A function of the C convention must lie there, or the call must raise an exception before it does harm.
 ///
 /// # Errors
 /// The exception.

@@ -41,7 +41,7 @@ pub fn raw(number: u64, a: u64, b: u64, c: u64, d: u64) -> u64 {
     result
 }
 
-/// The same by [`call::CALL_PORT`]: number, RDI, RSI.
+/// Makes a hypercall by [`call::CALL_PORT`]: number, RDI, RSI.
 pub fn by_port(number: u64, a: u64, b: u64) -> u64 {
     let result;
     // SAFETY: as in `raw`.
@@ -57,7 +57,7 @@ pub fn null() -> u64 {
     raw(call::NULL, 0, 0, 0, 0)
 }
 
-/// Writes up to 24 bytes to the console; what is beyond is cut off.
+/// Writes up to 24 bytes to the console; bytes beyond are cut off.
 pub fn console(bytes: &[u8]) -> u64 {
     let len = bytes.len().min(24);
     let mut padded = [0u8; 24];

@@ -8,8 +8,7 @@ use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// What was interrupted: the general registers as pushed by the entry code,
-/// and the CPU's frame (APM volume 2, 8.9.3).
+/// The interrupted state: the general registers as pushed by the entry code, and the CPU's frame (APM volume 2, 8.9.3).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 #[allow(missing_docs)] // Register names are their own documentation.
@@ -38,7 +37,7 @@ pub struct Frame {
     pub ss: u64,
 }
 
-/// Called with what was interrupted and the TSC at entry.
+/// Called with the interrupted state and the TSC at entry.
 pub type Handler = fn(&mut Frame, u64);
 
 /// First vector that is no exception.
@@ -180,7 +179,7 @@ global_asm!(
     "movq %rsp, %rdi",
     "movq %rsp, %rbx",
     "andq $-16, %rsp",
-    // What channels copy messages with: a handler may use them, too. The compiler uses no others.
+    // The registers that channels copy messages with: a handler may use them, too. The compiler uses no others.
     "subq $64, %rsp",
     "movaps %xmm0, (%rsp)",
     "movaps %xmm1, 16(%rsp)",

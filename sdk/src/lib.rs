@@ -1,4 +1,4 @@
-//! What a bare guest needs: entry, console, timer, cores, channels, hypercalls.
+//! The runtime of a bare guest: entry, console, timer, cores, channels, hypercalls.
 //!
 //! A guest is a `no_std`, `no_main` program for `x86_64-unknown-none`:
 //!
@@ -20,8 +20,8 @@
 //! costs some 30 to 80 instructions, and no interrupt handler has a vector
 //! register to save.
 //!
-//! The crate also compiles for the host, so that a workspace-wide check or
-//! clippy sees every guest; such a program only says that it is no guest.
+//! The crate also compiles for the host, so that a workspace-wide check or clippy sees every guest. There such a
+//! program only says that it is no guest.
 #![cfg_attr(target_os = "none", no_std)]
 #![cfg_attr(not(target_os = "none"), allow(dead_code))]
 

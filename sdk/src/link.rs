@@ -1,4 +1,4 @@
-//! Channels made at run time (`docs/connecting.md`): one sandbox offers a slot of memory that the manifest has set
+//! Channels made at run time (`docs/connecting.md`). One sandbox offers a slot of memory that the manifest has set
 //! aside for it, another accepts, and either closes.
 //!
 //! ```ignore
@@ -29,9 +29,9 @@ pub struct Slot {
     pub owner: u32,
     /// Its name.
     pub name: &'static str,
-    /// Whether that is this one.
+    /// True if that is this sandbox.
     pub mine: bool,
-    /// Guest-physical address of what the owner writes; a page of the other's lies behind it.
+    /// Guest-physical address of the owner's memory; a page of the other's lies behind it.
     pub gpa: u64,
     /// Bytes of it.
     pub size: u64,
@@ -42,7 +42,7 @@ fn call(number: u64, first: u64, second: u64) -> u64 {
 }
 
 impl Slot {
-    /// What there is of it now.
+    /// Reads its state now.
     #[must_use]
     pub fn state(&self) -> State {
         slot::state(self.number, self.mine, call).unwrap_or(State::of(0, 0, self.mine))
@@ -64,13 +64,13 @@ impl Slot {
         slot::close(self.number, call)
     }
 
-    /// The 64-bit words of what the owner writes, and of the other's page behind it. An access is denied while the slot
-    /// is not [`Phase::Open`] here, as is a store to what the other writes.
+    /// The 64-bit words of the owner's memory, and of the other's page behind it. An access is denied while the slot is
+    /// not [`Phase::Open`] here, as is a store to the other's memory.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
         let len = self.size as usize + PAGE as usize;
-        // SAFETY: the information page is the monitor's word that nothing else lies there; what is not mapped is
-        // denied, and ends in no memory of this program's. Atomics allow for a second party that writes.
+        // SAFETY: the information page is the monitor's word that nothing else lies there. An access to an unmapped
+        // page is denied, and ends in no memory of this program's. Atomics allow for a second party that writes.
         unsafe { core::slice::from_raw_parts(self.gpa as *const AtomicU64, len / 8) }
     }
 
@@ -80,7 +80,7 @@ impl Slot {
     pub fn pair(&self, kind: Kind, message: u32) -> Option<Pair<'static>> {
         let (base, len) = (NonNull::new(self.gpa as *mut u8)?, usize::try_from(self.size).ok()?);
         // SAFETY: the information page is the monitor's word that nothing else lies there, and `mine` says which region
-        // may be written. What is not mapped is denied, and ends in no memory of this program's.
+        // may be written. An access to an unmapped page is denied, and ends in no memory of this program's.
         unsafe { Pair::new(base, len, (kind as u8, message), self.mine) }
     }
 }
@@ -105,7 +105,7 @@ pub fn offers(context: Context) -> impl Iterator<Item = Slot> {
     slots(context).filter(move |slot| !slot.mine && slot.state().offered(me))
 }
 
-/// Offers a slot to a sandbox, with a tag that tells what for.
+/// Offers a slot to a sandbox, with a tag that tells its use.
 ///
 /// # Errors
 /// See [`Refused`].

@@ -6,8 +6,7 @@ use core::arch::asm;
 /// Reads 32 bits.
 ///
 /// # Safety
-/// `address` is mapped, and what a read of the device does leaves this program's
-/// world intact.
+/// `address` is mapped, and the effect of a read of the device leaves this program's world intact.
 #[must_use]
 pub unsafe fn read32(address: u64) -> u32 {
     let value;
@@ -21,8 +20,7 @@ pub unsafe fn read32(address: u64) -> u32 {
 /// Writes 32 bits.
 ///
 /// # Safety
-/// As for [`read32`]; what was to be seen by the device is in memory, which it is
-/// on this processor once a store has retired.
+/// As for [`read32`]; data for the device is in memory, which it is on this processor once a store has retired.
 pub unsafe fn write32(address: u64, value: u32) {
     // SAFETY: the caller's.
     unsafe {

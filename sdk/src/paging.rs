@@ -1,6 +1,5 @@
-//! Own page tables, for guests that want to touch what the ones they were given
-//! do not map: the first 1 TiB, identity-mapped, all rights, CPL 3 too. What
-//! the sandbox may really touch is decided by the nested tables.
+//! Own page tables, for guests that want to touch memory outside of the tables that they were given. They map the first
+//! 1 TiB to itself, with all rights, for CPL 3 too. The nested tables decide which memory the sandbox may really touch.
 
 use crate::cpu;
 use core::arch::asm;

@@ -1,10 +1,8 @@
-//! PCI functions of the sandbox: its own at their physical addresses, and nothing
-//! else. Finding and setting up costs exits; what a driver then does with its
-//! registers, its memory and its interrupts costs none.
+//! PCI functions of the sandbox: its own at their physical addresses, and nothing else. Finding and setting up costs
+//! exits; a driver's later use of its registers, its memory and its interrupts costs none.
 //!
-//! A device's addresses are guest-physical ones, which are also this program's:
-//! it may read and write the sandbox's RAM and channels, with their rights, and
-//! nothing else. Registers above 4 GiB need [`crate::paging::map_everything`].
+//! A device's addresses are guest-physical ones, which are also this program's. It may read and write the sandbox's RAM
+//! and channels, with their rights, and nothing else. Registers above 4 GiB need [`crate::paging::map_everything`].
 
 use crate::interrupt::{self, Handler};
 use crate::{cpu, mmio};
@@ -34,7 +32,7 @@ pub const BUS_MASTER: u32 = 1 << 2;
 pub const MSI: u8 = 0x05;
 /// ID of the MSI-X capability.
 pub const MSIX: u8 = 0x11;
-/// What a read of something absent gives.
+/// Value of a read of an absent register.
 pub const ABSENT: u32 = u32::MAX;
 
 const ADDRESS_PORT: u16 = 0xCF8;
@@ -80,10 +78,10 @@ impl Function {
         unsafe { mmio::read32(self.page() + u64::from(offset & 0xFFC)) }
     }
 
-    /// Writes a 32-bit register. What the sandbox may not write is denied.
+    /// Writes a 32-bit register. A write that the sandbox may not make is denied.
     pub fn write(self, offset: u16, value: u32) {
-        // SAFETY: as above; DMA of a function that this lets go is confined to
-        // what its owner's drivers tell it.
+        // SAFETY: configuration space, which the first page tables map. A function that this lets go has its DMA
+        // confined to addresses that its owner's drivers name.
         unsafe { mmio::write32(self.page() + u64::from(offset & 0xFFC), value) }
     }
 
@@ -92,14 +90,14 @@ impl Function {
     #[must_use]
     pub fn read_by_ports(self, offset: u8) -> u32 {
         self.select(offset);
-        // SAFETY: configuration space, as above.
+        // SAFETY: the port is one of the two of configuration space, which the monitor mediates.
         unsafe { cpu::inl(DATA_PORT) }
     }
 
     /// As [`Self::write`], by ports.
     pub fn write_by_ports(self, offset: u8, value: u32) {
         self.select(offset);
-        // SAFETY: configuration space, as above.
+        // SAFETY: the port is one of the two of configuration space, which the monitor mediates.
         unsafe { cpu::outl(DATA_PORT, value) }
     }
 
@@ -170,8 +168,8 @@ impl Function {
         let entry = bar + u64::from(place & !7) + 16 * u64::from(number);
         let [address, upper, data] = message(apic_id, vector);
         for (offset, value) in [(12, 1), (0, address), (4, upper), (8, data), (12, 0)] {
-            // SAFETY: its MSI-X table (PCI 3.0, 6.8.2), where the monitor looks at
-            // what is written; the vector has its handler.
+            // SAFETY: its MSI-X table (PCI 3.0, 6.8.2), where the monitor checks each write; the vector has its
+            // handler.
             unsafe { mmio::write32(entry + offset, value) }
         }
         self.write(at, self.read(at) & !MASK_ALL | ENABLE);

@@ -1,5 +1,4 @@
-//! What each core has of its own: descriptor table, task state, stacks, and the
-//! state of fault capture. GS points to it.
+//! Data of each core: descriptor table, task state, stacks, and the state of fault capture. GS points to it.
 
 use crate::cpu;
 use bulkhead_layout::MAX_CORES;
@@ -99,8 +98,8 @@ pub(crate) fn this() -> *mut Core {
 /// Once on each core, before anything else that needs its block.
 pub(crate) unsafe fn enter(index: usize) {
     let core = block(index);
-    // SAFETY: nobody else uses this block (the caller's promise); the values
-    // are those of APM volume 2, 4.8 (segments) and 12.2.5 (task state).
+    // SAFETY: no other code uses this block (the caller's promise); the values are those of APM volume 2, 4.8
+    // (segments) and 12.2.5 (task state).
     unsafe {
         let task = &raw const (*core).task as u64;
         let limit = size_of::<Task>() as u64 - 1;

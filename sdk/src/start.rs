@@ -9,7 +9,7 @@ global_asm!(
     ".section .text.start, \"ax\"",
     ".global _start",
     "_start:",
-    // The first instruction, for whoever measures launches and restarts.
+    // The first instruction, for measurements of launches and restarts.
     ".quad {entered}, {restarted}",
     "cld",
     "lea rsp, [rip + {stack} + {size}]",

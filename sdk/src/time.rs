@@ -84,7 +84,7 @@ pub fn arm(due: u64) {
     } else {
         let left = due.saturating_sub(tsc());
         let count = scale(left, TICKS.load(Ordering::Relaxed)).clamp(1, u64::from(u32::MAX));
-        // SAFETY: as above.
+        // SAFETY: the timer is this core's own.
         unsafe { cpu::wrmsr(apic::TMICT, count) }
     }
 }

@@ -36,9 +36,8 @@ pub fn hypercall(number: u64, argument: u64) -> Result<u64, Fault> {
     let intel = crate::hypercall::is_intel();
     let code =
         if intel { &raw const bulkhead_user_vmcall } else { &raw const bulkhead_user_vmmcall };
-    // SAFETY: IRETQ enters the instructions above on this core's own
-    // tables; they write `result` and come back by an interrupt, which `catch`
-    // turns into a return. The stack is not touched at CPL 3.
+    // SAFETY: IRETQ enters the instructions above on this core's own tables. They write `result` and come back by an
+    // interrupt, which `catch` turns into a return. The stack is not touched at CPL 3.
     let outcome = unsafe {
         fault::catch(|| -> () {
             asm!(

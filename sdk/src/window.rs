@@ -31,9 +31,8 @@ impl Window {
     /// by the monitor.
     #[must_use]
     pub fn words(&self) -> &'static [AtomicU64] {
-        // SAFETY: the information page is the monitor's word that this memory
-        // is mapped and page-aligned for as long as the sandbox runs; atomics
-        // allow for a second party that writes.
+        // SAFETY: the information page is the monitor's word that this memory is mapped and page-aligned for as long as
+        // the sandbox runs. Atomics allow for a second party that writes.
         unsafe {
             core::slice::from_raw_parts(self.gpa as *const AtomicU64, (self.size / 8) as usize)
         }
@@ -43,9 +42,8 @@ impl Window {
     #[must_use]
     pub fn pair(&self) -> Option<Pair<'static>> {
         let (base, len) = (NonNull::new(self.gpa as *mut u8)?, usize::try_from(self.size).ok()?);
-        // SAFETY: the information page is the monitor's word that the sender's region and the receiver's
-        // behind it are mapped for as long as the sandbox runs, and that `writable` says which one may be
-        // written.
+        // SAFETY: by the monitor's word in the information page, the sender's region and the receiver's behind it are
+        // mapped while the sandbox runs. It also says by `writable` which one may be written.
         let pair = unsafe { Pair::new(base, len, self.messages, self.writable) };
         pair.map(|pair| pair.with(self.doorbell))
     }

@@ -1,4 +1,4 @@
-//! `bulkhead audit`: who can touch what, by the tables of a running machine.
+//! `bulkhead audit`: the reach of each sandbox, by the tables of a running machine.
 
 use super::ManifestArguments;
 use crate::output;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Boot a system in QEMU, stop it in its steady state, walk every table that confines
-/// somebody, and compare with the manifest. Exit 1 on any difference.
+/// Boot a system in QEMU, stop it in its steady state, walk every confining table, and compare with the manifest. Exit
+/// 1 on any difference.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     manifest: ManifestArguments,
-    /// What to print.
+    /// Form of the result.
     #[arg(long, default_value = "human", value_parser = ["human", "json", "sarif"])]
     format: String,
     /// Audit a dump in a folder: registers.json and memory.elf or memory.raw.

@@ -13,7 +13,7 @@ pub struct Arguments {
     /// The image.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Refuse what belongs into no release: sandboxes that learn.
+    /// Refuse a system that belongs into no release: sandboxes that learn.
     #[arg(long)]
     release: bool,
     /// Wrap it into an ISO that boots on BIOS and on UEFI.

@@ -77,7 +77,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     if good.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether what the boot code finds out of interrupt lines decides if the system starts.
+/// Tells if the boot code's finding about interrupt lines decides if the system starts.
 fn depends_on_lines(system: &System) -> bool {
     let unknown = |iommu: Iommu| iommu.remaps_interrupts && iommu.remaps_lines.is_none();
     system.machine.iommu.is_some_and(unknown)

@@ -13,7 +13,7 @@ pub struct Arguments {
     report: PathBuf,
 }
 
-/// Bytes of a report at most. That of the demo has some 100,000.
+/// Bytes of a report at most. The demo's file has some 100,000.
 const MOST: u64 = 64 << 20;
 
 /// Runs it.

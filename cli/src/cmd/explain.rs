@@ -1,12 +1,12 @@
-//! `bulkhead explain`: whose something is, why, and what would grant it.
+//! `bulkhead explain`: the owner of a thing, the reason, and the line that would grant it.
 
 use super::PlanArguments;
 use crate::output;
 use bulkhead_watch::owner::{self, Thing};
 use std::process::ExitCode;
 
-/// Say whose an address, port, interrupt, register or device is and why, what a sandbox gets of it, and which line of
-/// the manifest would grant it.
+/// Say which sandbox owns an address, port, interrupt, register or device, and why. Say also a sandbox's access to it,
+/// and the line of the manifest that would grant it.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]

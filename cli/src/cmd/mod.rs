@@ -1,4 +1,4 @@
-//! The subcommands, and what they have in common.
+//! The subcommands, and their common parts.
 
 pub mod audit;
 pub mod build;
@@ -66,7 +66,7 @@ pub struct PlanArguments {
 }
 
 impl PlanArguments {
-    /// Its plan. What is wrong with it has been printed.
+    /// Its plan. Its errors have been printed.
     ///
     /// # Errors
     /// The status to end with.

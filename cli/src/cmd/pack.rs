@@ -6,18 +6,18 @@ use bulkhead_manifest::limits;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Make of a bare program what another sandbox can load (`bulkheadctl load`, or a guest of its own).
+/// Make a bare program into a file that another sandbox can load (`bulkheadctl load`, or a guest of its own).
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The program: a static ELF64 file.
     #[arg(value_name = "PROGRAM")]
     program: PathBuf,
-    /// What is made of it.
+    /// The file to write.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
 
-/// Bytes of a program at most: more than any that fits below what monitors show a guest.
+/// Bytes of a program at most: more than fit below the addresses that monitors use for a guest's windows.
 const MOST: u64 = 1 << 30;
 
 /// Runs it.

@@ -1,4 +1,4 @@
-//! `bulkhead plan`: who gets what.
+//! `bulkhead plan`: each sandbox's resources.
 
 use super::PlanArguments;
 use crate::{output, picture, table};

@@ -1,4 +1,4 @@
-//! `bulkhead sched`: can everybody have its time?
+//! `bulkhead sched`: can each context have its time?
 
 use super::ManifestArguments;
 use crate::output;
@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show shares, response times and admission of each kernel's contexts: exit status 0 if
-/// the manifest's tests admit them and no simulation takes longer than its response time, 1 if not.
+/// Show shares, response times and admission of each kernel's contexts. Exit status 0: the manifest's tests admit them
+/// and no simulation takes longer than its response time. Exit status 1: not so.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -43,7 +43,7 @@ enum Format {
 /// A time that is not 0, in nanoseconds.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The error in it.
 pub fn duration(text: &str) -> Result<u64, String> {
     match time::parse(text) {
         Ok(0) => Err("it is 0".into()),

@@ -1,4 +1,4 @@
-//! `bulkhead trace`: what kernels do, as a file for Perfetto.
+//! `bulkhead trace`: kernels' events, as a file for Perfetto.
 
 use super::ManifestArguments;
 use crate::interrupt::Interrupt;
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Boot a system in QEMU, in deterministic virtual time, and write what its traced kernels do to a file that
-/// ui.perfetto.dev opens: context switches, replenishments, donations, timeouts, interrupts. Traced are those
-/// that have `trace` in their `guest`; if none has, all are.
+/// Boot a system in QEMU, in deterministic virtual time, and write its traced kernels' events to a file that
+/// ui.perfetto.dev opens. Events are context switches, replenishments, donations, timeouts and interrupts. Traced are
+/// those that have `trace` in their `guest`; if none has, all are.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -32,8 +32,8 @@ pub struct Arguments {
     /// Host time.
     #[arg(long)]
     live: bool,
-    /// Read what kernels tell of the machine that `bulkhead run` runs in a folder (target/run/NAME), which goes on. The
-    /// manifest is that machine's, and has `trace`. Without `--for`: what the rings hold.
+    /// Read the kernels' events from the machine that `bulkhead run` runs in a folder (target/run/NAME), which goes on.
+    /// The manifest is that machine's, and has `trace`. Without `--for`: the content of the rings.
     #[arg(long, value_name = "FOLDER", conflicts_with = "live")]
     attach: Option<PathBuf>,
     /// Give up after so many seconds.
@@ -48,7 +48,7 @@ const RING: u64 = 1 << 20;
 enum Format {
     /// Perfetto's messages.
     Perfetto,
-    /// A line for each event: microseconds since the processor's start, sandbox, what happened.
+    /// A line for each event: microseconds since the processor's start, sandbox, event.
     Text,
 }
 
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // What runs already is traced or not.
+    // A system that runs already is traced or not.
     if arguments.attach.is_none() && !ensure_traced(&mut checked) {
         return output::fail(&format!("no sandbox of `{}` runs a kernel", checked.system.name));
     }
@@ -139,7 +139,7 @@ fn system(arguments: &Arguments, checked: Checked) -> Result<Vec<Traced>, ExitCo
     outcome.map(|outcome| outcome.traces).map_err(|error| output::fail(&error.to_string()))
 }
 
-/// Reads what runs already.
+/// Reads from a machine that runs already.
 fn attached(
     arguments: &Arguments,
     folder: &Path,
@@ -165,7 +165,7 @@ fn text(kernel: &Kernel<'_>) -> String {
     timeline.records().map(line).collect()
 }
 
-/// How much of what there is.
+/// The amount of events, in words.
 fn summary(kernels: &[Kernel<'_>], file: &Path) -> String {
     let mut out = String::new();
     for Kernel { name, timeline, .. } in kernels {

@@ -1,5 +1,5 @@
-//! What can be said of a kernel's time before it runs: shares, response times, whether
-//! each test admits it, and what its schedule looks like.
+//! Statements about a kernel's time before it runs: shares, response times, the result of each admission test, and a
+//! simulated schedule.
 
 pub mod json;
 pub mod picture;
@@ -18,37 +18,37 @@ pub struct Report<'a> {
     pub core: usize,
     /// It.
     pub kernel: &'a Kernel,
-    /// What follows for each context from the others.
+    /// The effects of the contexts on each other.
     pub analysis: Analysis<'a>,
     /// A row for each context.
     pub rows: Vec<Row>,
-    /// Every test, with what it refuses.
+    /// Every test, with its refusals.
     pub verdicts: Vec<(Test, Vec<Refusal>)>,
     /// Calls that never begin or never end.
     pub never: Vec<Refusal>,
-    /// A run in which everybody uses its whole budget.
+    /// A run in which all contexts use their whole budgets.
     pub simulated: Simulated,
 }
 
 /// A context, judged.
 pub struct Row {
-    /// Its share of the core, with what the kernel spends on it; of a PIBS context (2-U)·U.
+    /// Its share of the core, with the kernel's charges; for a PIBS context (2-U)·U.
     pub share: Share,
-    /// Who keeps it waiting from below.
+    /// The calls that keep it waiting from below.
     pub blocking: Option<Blocking>,
     /// Its response time in nanoseconds, if it is a server.
     pub response: Option<Result<u64, Refusal>>,
-    /// What others' timers, interrupts and doorbells take of its budget at most, in nanoseconds, if it has a response
+    /// The most of its budget that others' timers, interrupts and doorbells take, in nanoseconds, if it has a response
     /// time.
     pub entered: Option<u64>,
     /// The longest from release to end that was simulated, in nanoseconds.
     pub seen: Option<u64>,
-    /// What it waits for that the response time does not count.
+    /// The waits that the response time does not count.
     pub unanalysed: Vec<Unanalysed>,
 }
 
 impl Row {
-    /// Whether the simulation shows more than the response time: an error of the analysis, or a wait that it does not
+    /// Tells if the simulation shows more than the response time: an error of the analysis, or a wait that it does not
     /// know of.
     #[must_use]
     pub fn exceeds(&self) -> bool {
@@ -85,14 +85,14 @@ impl<'a> Report<'a> {
         Ok(Self { name, core, kernel, analysis, rows, verdicts, never, simulated })
     }
 
-    /// Whether the test that the manifest asks for admits it.
+    /// Tells if the test that the manifest asks for admits it.
     #[must_use]
     pub fn admitted(&self) -> bool {
         let asked = self.verdicts.iter().find(|(test, _)| *test == self.kernel.admission);
         asked.is_none_or(|(_, refusals)| refusals.is_empty())
     }
 
-    /// Guaranteed contexts whose simulation takes longer than their response time.
+    /// Lists guaranteed contexts for which the simulation takes longer than the response time.
     pub fn exceeding(&self) -> impl Iterator<Item = usize> {
         let exceeds = |context: &usize| self.rows[*context].exceeds();
         self.kernel.guaranteed().filter(exceeds)
@@ -105,7 +105,7 @@ impl<'a> Report<'a> {
         self.kernel.doorbells.iter().map(most).sum()
     }
 
-    /// Whether it is admitted, and the simulation shows nothing that contradicts its response times.
+    /// Tells if it is admitted, and if nothing in the simulation contradicts its response times.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.admitted() && self.exceeding().next().is_none()

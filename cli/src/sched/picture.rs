@@ -1,6 +1,6 @@
-//! Simulated schedules as a picture: a row for each context, the highest priority first,
-//! time to the right. What runs below all priorities is hatched, calls of passive servers are dark; a
-//! tick above a row is a release, a red bar the end of a period in which a job did not end.
+//! Simulated schedules as a picture: a row for each context, the highest priority first, time to the right. Time below
+//! all priorities is hatched, calls of passive servers are dark. A tick above a row is a release, a red bar the end of
+//! a period in which a job did not end.
 
 use super::Report;
 use crate::kernel;
@@ -157,7 +157,7 @@ fn bars(out: &mut Canvas, report: &Report<'_>, context: usize, (y, scale): (f64,
     }
 }
 
-/// Whether a job ended within its period.
+/// Tells if a job ended within its period.
 fn in_time(report: &Report<'_>, context: usize, release: u64) -> bool {
     let period = report.kernel.contexts[context].period();
     let mut jobs = report.simulated.jobs(context);

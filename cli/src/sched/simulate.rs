@@ -1,9 +1,8 @@
-//! A kernel's schedule in simulated time, by the scheduler that the kernel runs: everybody
-//! begins at once and uses its whole budget in each period, with what the kernel spends on
-//! it. The last of it are its calls of passive servers, one of each that it may call and whose
-//! endpoint says how long that takes at most, at the server's priority. A PIBS context works for those who may
-//! call or signal its program, once for each of their jobs; one that nobody asks works for
-//! itself.
+//! A kernel's schedule in simulated time, by the scheduler that the kernel runs. All contexts begin at once and use
+//! their whole budget in each period, with the kernel's charges for it. The last part of a budget is spent on calls of
+//! passive servers, at the server's priority. There is one call of each server that has an endpoint with a longest
+//! time. A PIBS context works for the contexts that may call or signal its program, once for each of their jobs.
+//! Without such requesters it works for itself.
 
 use bulkhead_plan::admission::Analysis;
 use bulkhead_plan::kernel::{Kernel, Policy, Program};
@@ -26,7 +25,7 @@ pub struct List {
 
 /// A schedule.
 pub struct Simulated {
-    /// Who ran when, without gaps; numbers are those of the kernel's contexts.
+    /// Running contexts, without gaps; numbers are those of the kernel's contexts.
     pub slices: Vec<Slice>,
     /// Jobs that ended.
     pub jobs: Vec<Job>,
@@ -55,7 +54,7 @@ impl Simulated {
 /// period.
 ///
 /// # Errors
-/// What cannot be simulated.
+/// The reason why it cannot be simulated.
 pub fn run(kernel: &Kernel, duration: Option<u64>) -> Result<Simulated, String> {
     let count = kernel.contexts.len();
     if count > PLACES {
@@ -89,7 +88,7 @@ fn note(kernel: &Kernel, simulation: &Simulation, since: u64, lists: &mut Vec<Li
     }
 }
 
-/// What runs on a context, on an account of its own.
+/// The thread that runs on a context, on an account of its own.
 fn thread(kernel: &Kernel, index: usize, priority: u8) -> Result<Thread, String> {
     let context = &kernel.contexts[index];
     let gross = context.gross(kernel.overhead);
@@ -108,7 +107,7 @@ fn thread(kernel: &Kernel, index: usize, priority: u8) -> Result<Thread, String>
     Ok(Thread { context, start: 0, program, repeat: Some(0) })
 }
 
-/// What it does, again and again.
+/// The steps that it repeats.
 fn program(kernel: &Kernel, index: usize) -> Vec<Step> {
     let context = &kernel.contexts[index];
     let run = Step::Run(context.gross(kernel.overhead));
@@ -174,7 +173,7 @@ fn requesters(kernel: &Kernel, pibs: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether a program may call or signal another one.
+/// Tells if a program may call or signal another one.
 fn asks(from: &Program, to: &Program) -> bool {
     from.name != to.name
         && (from.calls.iter().any(|call| to.serves.contains(&call.endpoint))
@@ -212,7 +211,7 @@ mod tests {
         let expected = [
             (0, 10_001_000, 0),
             (10_001_000, 30_002_000, 1),
-            // What the second one asked for, at its priority: 4 % of 50 ms.
+            // The second one's request, at its priority: 4 % of 50 ms.
             (30_002_000, 32_002_000, 2),
             (40 * MS, 50_001_000, 0),
             (50_001_000, 60 * MS, 1),
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!((simulated.longest(1), simulated.longest(2)), (Some(30_002_000), None));
     }
 
-    /// What is used comes again a period after its thread could have begun: higher ones are no delay.
+    /// Used budget comes again a period after its thread could have begun: higher ones are no delay.
     #[test]
     fn lists_are_noted_where_they_change() {
         let simulated = run(&kernel(0), Some(60 * MS)).unwrap();

@@ -67,7 +67,7 @@ fn contexts(out: &mut String, report: &Report<'_>) {
     remarks(out, report);
 }
 
-/// What is said of a context. What it waits for beyond its budget is never called in time.
+/// The verdict on a context. A wait beyond its budget is never called in time.
 pub fn verdict(report: &Report<'_>, index: usize) -> &'static str {
     let (context, row) = (&report.kernel.contexts[index], &report.rows[index]);
     let waits = !row.unanalysed.is_empty();

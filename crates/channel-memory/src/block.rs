@@ -53,8 +53,8 @@ mod between {
     /// Copies a block, `OUT` of the mapping or into it.
     ///
     /// # Safety
-    /// The 64 bytes are readable at `from`, writable at `to`, and do not overlap. Others may change or read those of
-    /// the mapping meanwhile, atomically; the others are this program's alone.
+    /// The 64 bytes are readable at `from`, writable at `to`, and do not overlap. Others may change or read the
+    /// mapping's bytes meanwhile, atomically; the other bytes are this program's alone.
     #[inline(always)]
     pub unsafe fn copy<const OUT: bool>(from: *const u8, to: *mut u8) {
         let whole = (from.addr() | to.addr()) % 8 == 0;

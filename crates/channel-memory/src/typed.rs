@@ -173,7 +173,7 @@ impl<'a> Pair<'a> {
 macro_rules! session {
     ($of:ident) => {
         impl<T> $of<'_, T> {
-            /// Goes on with the agreement and says whether there is a session.
+            /// Goes on with the agreement and says if there is a session.
             ///
             /// # Errors
             /// The reason why there is no session, or news of the peer.

@@ -81,12 +81,12 @@ impl<M: Memory, R: Ring> Caller<M, R> {
         sent
     }
 
-    /// Rings, whether the receiver wants to be woken or not: for tests.
+    /// Rings, also if the receiver does not want to be woken: for tests.
     pub fn ring(&mut self) {
         self.ring.ring();
     }
 
-    /// Wakes the receiver if it wants to be woken; whether it did. Also when this end has closed.
+    /// Wakes the receiver if it wants to be woken. Returns true if it did. Also when this end has closed.
     #[inline]
     pub fn tell(&mut self) -> bool {
         self.bell.notify(&mut self.ring)

@@ -210,7 +210,7 @@ impl<M: Memory> End<M> {
         Ok(owned)
     }
 
-    /// Answers the peer; whether it has answered this epoch.
+    /// Answers the peer, and tells if it has answered this epoch.
     fn join(&mut self) -> Result<u32, Stop> {
         let hello = self.peer.hello();
         let answered = hello.seen == self.page.epoch();
@@ -268,7 +268,7 @@ impl<M: Memory> End<M> {
         (self.peers, self.greeting) = (0, 0);
     }
 
-    /// Goes on with the agreement; whether there is a session.
+    /// Goes on with the agreement, and tells if there is a session.
     pub fn attend(&mut self) -> Result<(), Stop> {
         match self.look() {
             Ok(_) | Err(Stop::Wait) => Ok(()),

@@ -1,16 +1,16 @@
-//! The newest state: written and read at any time, by a bounded number of steps, without
-//! waiting for anybody and without a torn read.
+//! The newest state: written and read at any time, by a bounded number of steps, without a wait and without a torn
+//! read.
 //!
 //! The algorithm is Simpson's ("Four-slot fully asynchronous communication mechanism", IEE Proceedings 137 Pt E,
 //! 1990): two pairs of two slots. The reader says which pair it reads from. The writer writes to the other pair, and
 //! there to the slot that it wrote last but one. His three words of the writer are bits of one here, stored at once.
 //!
-//! A reader that finds the pair that it already holds needs no store and so no fence: the writer has long been told
-//! to keep out of that pair. Where the pair changed, and in each write, there is one full fence.
+//! A reader that finds the pair that it already holds needs no store and so no fence. The writer has long been told to
+//! keep out of that pair. Where the pair changed, and in each write, there is one full fence.
 //!
 //! The writer never waits for a session and is never refused. Only one bit of the reader has an effect on it, and the
-//! bit only chooses the pair. Nor does a state of an earlier life of the writer reach the reader: the word carries
-//! its epoch, and says if a state was written in it.
+//! bit only chooses the pair. Nor does a state of an earlier life of the writer reach the reader. The word carries the
+//! writer's epoch, and tells if the writer has written a state in it.
 
 use crate::layout::{DATA, Shape};
 use crate::memory::{Bytes, Memory, Word};
@@ -147,8 +147,8 @@ impl<M: Memory> Reader<M> {
     /// time.
     ///
     /// # Errors
-    /// [`Stop::Wait`] if no state was written in this life of the writer, [`Stop::Size`] if the buffer is longer than
-    /// the mailbox, and news of the writer.
+    /// [`Stop::Wait`] if the writer has written no state in this life, [`Stop::Size`] if the buffer is longer than the
+    /// mailbox, and news of the writer.
     #[inline]
     pub fn read(&mut self, to: &mut [u8]) -> Result<bool, Stop> {
         if to.len() > self.slots.size {

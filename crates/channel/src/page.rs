@@ -18,8 +18,8 @@ pub enum Phase {
     Absent,
     /// It wants a session: its half of the consent.
     Open,
-    /// It has closed, and touches neither region until it opens again. Whoever finds that
-    /// an end has died writes this for it ([`bury`]).
+    /// It has closed, and touches neither region until it opens again. Written for an end that has died, by the finder
+    /// of its death ([`bury`]).
     Closed,
 }
 
@@ -110,7 +110,7 @@ impl<M: Memory> Own<M> {
         let word = |at| mine.word(at).ok_or(Misfit);
         let (hello, index) = (word(HELLO)?, word(INDEX)?);
         let Hello { epoch: last, seen: answered, .. } = Hello::of(hello.relaxed());
-        // A cleared region has forgotten its epoch; the best that is known is the one that the peer saw.
+        // A cleared region has forgotten its epoch; the best known value is the one that the peer saw.
         let seen = peer.hello().seen;
         let epoch = if last == 0 { seen } else { last };
         let mut own = Self { hello, index, epoch, seen: answered };

@@ -250,8 +250,7 @@ impl<M: Memory> Slot<'_, M> {
 macro_rules! session {
     ($of:ident) => {
         impl<M: Memory> $of<M> {
-            /// Goes on with the agreement and says whether there is a session. Every other
-            /// call does so, too.
+            /// Goes on with the agreement and says if there is a session. Every other call does so, too.
             ///
             /// # Errors
             /// The reason why there is no session, or news of the peer.

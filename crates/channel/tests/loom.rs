@@ -407,8 +407,7 @@ impl Platform for Side {
     }
 }
 
-/// Two messages to a receiver that sleeps between them. Whoever sleeps for ever is a
-/// deadlock, which loom tells.
+/// Two messages to a receiver that sleeps between them. An end that sleeps for ever is a deadlock, which loom tells.
 fn sleep(without: [Without; 2]) {
     let [[tx, rx], theirs] = regions(2, without);
     let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");
@@ -529,7 +528,7 @@ fn a_ring_that_another_core_overtakes_wakes_all_the_same() {
     explore(3, shared_bell);
 }
 
-/// The sender's guest ends after a message, and its monitor says so and rings. Whoever sleeps on is a deadlock.
+/// The sender's guest ends after a message, and its monitor says so and rings. An end that sleeps on is a deadlock.
 fn end(without: Without) {
     let [[tx, rx], theirs] = regions(2, [NOTHING; 2]);
     let mut sender = queue::Sender::open(&tx, &rx, 2, 8).expect("fits");

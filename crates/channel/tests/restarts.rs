@@ -265,8 +265,8 @@ impl State {
         }
     }
 
-    /// Checks that messages sent to a receiver that goes on arrive, also if the sender has left at once and the
-    /// receiver had not looked since it was answered.
+    /// Checks that messages arrive at a receiver that goes on. The sender may have left at once, and the receiver may
+    /// not have looked since the answer.
     fn arrives(&self) -> bool {
         let hello = page::Hello::of(self.memory[0][HELLO / 8]);
         let (sent, epoch, life) = self.next;

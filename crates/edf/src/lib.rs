@@ -2,9 +2,9 @@
 //! learns which one is to run. No clock, no kernel, no allocation: times are numbers of any unit, tasks are numbers
 //! below `N`.
 //!
-//! A task has one job at a time: it waits for its release, is ready until it is done, and then waits for the
-//! next release. Its deadline is a period after the release (Liu and Layland 1973). Both kinds lie in a heap of their
-//! own, so each step takes O(log N), and finding who runs O(1).
+//! A task has one job at a time. It waits for its release, is ready until it is done, and then waits for the next
+//! release. Its deadline is a period after the release (Liu and Layland 1973). Both kinds lie in a heap of their own,
+//! so each step takes O(log N), and finding the next one to run O(1).
 #![no_std]
 
 mod heap;
@@ -15,7 +15,7 @@ use heap::Heap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Task {
     period: u64,
-    /// Of its last release.
+    /// Absolute deadline of its last release.
     deadline: u64,
 }
 
@@ -59,7 +59,7 @@ impl<const N: usize> Edf<N> {
         self.waiting.first().map(|(_, release)| release)
     }
 
-    /// Releases a job whose time has come; the one that has waited longest. It counts from `now`: what
+    /// Releases the job that has waited longest for its release, if the time has come. It counts from `now`: a job that
     /// is released late has its deadline later, and its next release.
     pub fn release(&mut self, now: u64) -> Option<usize> {
         let (task, release) = self.waiting.first()?;
@@ -73,7 +73,7 @@ impl<const N: usize> Edf<N> {
         Some(task)
     }
 
-    /// Who is to run: the ready one with the earliest deadline; of equal ones the one with the lowest number.
+    /// Returns the ready task with the earliest deadline; of equal ones the lowest number.
     #[must_use]
     pub fn earliest(&self) -> Option<usize> {
         self.ready.first().map(|(task, _)| task)

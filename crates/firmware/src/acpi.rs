@@ -1,5 +1,5 @@
-//! The few ACPI tables that the boot code needs (ACPI 6.5, 5.2): cores and I/O
-//! APICs from the MADT, the PM timer's port from the FADT.
+//! The few ACPI tables that the boot code needs (ACPI 6.5, 5.2). Cores and I/O APICs come from the MADT, the PM timer's
+//! port from the FADT.
 
 use crate::{Memory, u8_at, u16_at, u32_at, u64_at};
 
@@ -9,7 +9,7 @@ pub const MAX_CORES: usize = 256;
 pub const MAX_IOAPICS: usize = 8;
 const MAX_TABLE: usize = 1 << 20;
 
-/// What the tables say.
+/// Facts of the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Tables {
     cores: [u32; MAX_CORES],

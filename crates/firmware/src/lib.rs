@@ -1,6 +1,5 @@
-//! What a PC's firmware and boot loader tell: memory map and ACPI tables. Safe
-//! parsers over byte slices, for the boot code; every length in the input is a
-//! claim.
+//! Facts from a PC's firmware and boot loader: memory map and ACPI tables. Safe parsers over byte slices, for the boot
+//! code; every length in the input is a claim.
 #![no_std]
 
 pub mod acpi;

@@ -10,7 +10,7 @@ pub const MAGIC2: u32 = 0x36D7_6289;
 /// Most ranges of RAM kept.
 pub const MAX_RANGES: usize = 64;
 
-/// What was found.
+/// Facts of the boot information.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     ranges: [(u64, u64); MAX_RANGES],
@@ -37,7 +37,7 @@ impl Info {
         &self.ranges[..self.count]
     }
 
-    /// Whether free ranges, one after the other, cover all of this.
+    /// Tells if free ranges, one after the other, cover all of this.
     #[must_use]
     pub fn covers(&self, start: u64, len: u64) -> bool {
         let Some(end) = start.checked_add(len) else {

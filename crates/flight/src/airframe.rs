@@ -12,7 +12,7 @@ pub const MASS: f32 = 1.0;
 pub const INERTIA: Vec3 = Vec3::new(0.009, 0.010, 0.016);
 /// From the centre to a motor, m.
 pub const ARM: f32 = 0.18;
-/// Of one motor, N.
+/// Greatest thrust of one motor, N.
 pub const MAX_THRUST: f32 = 6.0;
 /// Yaw torque for a newton of thrust, m.
 pub const TORQUE_PER_THRUST: f32 = 0.016;
@@ -36,7 +36,7 @@ const GYRO_BIAS: Vec3 = Vec3::new(0.008, -0.006, 0.004);
 const FORCE_NOISE: f32 = 0.15;
 const FIELD_NOISE: f32 = 0.01;
 
-/// What the sensors measure, in body axes.
+/// Measurements of the sensors, in body axes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sensors {
     /// Gyroscopes, rad/s.

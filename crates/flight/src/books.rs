@@ -1,4 +1,4 @@
-//! The books of a flight: what telemetry says of each release.
+//! The books of a flight: the telemetry of each release.
 
 use crate::Sample;
 use crate::math::Vec3;
@@ -38,7 +38,7 @@ impl Books {
         self.record.count_jitter(late);
     }
 
-    /// What was done in it, until so many nanoseconds after the start.
+    /// Enters the work of the release, done so many nanoseconds after the start.
     pub fn enter(&mut self, sample: &Sample, time_ns: u64) {
         let record = &mut self.record;
         let q = sample.estimate;
@@ -65,7 +65,7 @@ impl Books {
     }
 }
 
-/// What is left to say at the end: what the flight was like.
+/// Summary of the flight, for the end.
 impl fmt::Display for Books {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let r = &self.record;
@@ -81,7 +81,7 @@ impl fmt::Display for Books {
     }
 }
 
-/// And the times: no two machines have the same.
+/// The summary's times, apart because they differ from machine to machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Times<'a>(pub &'a Books);
 

@@ -1,6 +1,5 @@
-//! From an attitude to motor commands: attitude error to rates (P with
-//! feed-forward), rate error to torques (PID, derivative on the measurement,
-//! filtered), torques and thrust to an X quadrotor's motors.
+//! From an attitude to motor commands. Attitude error becomes rates (P with feed-forward), rate error becomes torques
+//! (PID, derivative on the measurement, filtered). Torques and thrust go to an X quadrotor's motors.
 
 use crate::airframe::{ARM, GRAVITY, INERTIA, MASS, MAX_THRUST, TORQUE_PER_THRUST};
 use crate::math::{Quat, Vec3};
@@ -18,7 +17,7 @@ const INTEGRAL_LIMIT: Vec3 = Vec3::new(60.0, 60.0, 20.0);
 /// Time constant of the derivative's filter, s.
 const DERIVATIVE_FILTER: f32 = 0.004;
 
-/// What the motors are told.
+/// Commands to the motors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Command {
     /// 0 to 1: front left, front right, rear left, rear right.

@@ -1,12 +1,10 @@
-//! Where are we pointing? Mahony's nonlinear complementary filter on the
-//! rotation group (IEEE TAC 53-5, 2008): gyroscopes integrated, pulled towards
-//! what accelerometer and magnetometer say, with the gyroscopes' bias estimated.
+//! Where are we pointing? Mahony's nonlinear complementary filter on the rotation group (IEEE TAC 53-5, 2008). It
+//! integrates the gyroscopes, pulls them towards accelerometer and magnetometer, and estimates the gyroscopes' bias.
 //!
-//! In free flight the accelerometer feels thrust and drag, not gravity, so it
-//! says little about the attitude until drag has built up: its gain is small,
-//! and smaller the further the measured force is from 1 g. The magnetometer is
-//! compared as a whole vector (the field's dip is known), which gives two axes;
-//! what remains is an angle about the field, which heals within a minute or so.
+//! In free flight the accelerometer feels thrust and drag, not gravity, so it says little about the attitude until drag
+//! has built up. Its gain is small, and smaller the further the measured force is from 1 g. The magnetometer is
+//! compared as a whole vector (the field's dip is known), which gives two axes. The error that remains is an angle
+//! about the field, which heals within a minute or so.
 
 use crate::airframe::{FIELD, GRAVITY, Sensors};
 use crate::math::{Quat, Vec3};

@@ -1,12 +1,9 @@
-//! The flight controller of the demonstration: noisy sensors, state estimation,
-//! cascaded attitude and rate control, motor mixing, and the airframe with its
-//! motors in gusty wind that all of it is tried on. One [`Flight::step`] is one
-//! millisecond.
+//! The flight controller of the demonstration: noisy sensors, state estimation, cascaded attitude and rate control, and
+//! motor mixing. An airframe with motors in gusty wind tries it. One [`Flight::step`] is one millisecond.
 //!
-//! Single precision everywhere, basic operations and `libm` only, so a run
-//! gives the same bits on the host and in a guest without vector registers.
-//! Axes: body x forward, y left, z up; the world's z points up; attitudes turn
-//! body vectors into world vectors. Units are SI and radians.
+//! Single precision everywhere, basic operations and `libm` only. So a run gives equal bits on the host and in a guest
+//! without vector registers. Axes: body x forward, y left, z up; the world's z points up; attitudes turn body vectors
+//! into world vectors. Units are SI and radians.
 #![no_std]
 
 pub mod airframe;
@@ -29,7 +26,7 @@ use world::World;
 /// Seconds from one step to the next.
 pub const PERIOD: f32 = 0.001;
 
-/// What a step did, for telemetry.
+/// Results of a step, for telemetry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// Where it should point.
@@ -72,7 +69,7 @@ impl Flight {
         }
     }
 
-    /// Sense, estimate, control: what a real controller does each millisecond.
+    /// Sense, estimate, control: a real controller's work of each millisecond.
     pub fn control(&mut self, setpoint: &Setpoint) {
         let sensors: Sensors = self.world.sense();
         self.estimator.update(&sensors, PERIOD);
@@ -122,8 +119,8 @@ impl Flight {
 }
 
 impl Sample {
-    /// From where it should point, where it is believed to point and how it turns, where it does point, and what the
-    /// motors were told.
+    /// Makes a sample of the wanted attitude, the estimated attitude and rates, the true attitude, and the motor
+    /// commands.
     #[must_use]
     pub fn new(
         setpoint: &Setpoint,
@@ -232,7 +229,7 @@ mod tests {
         assert!(worst > 0.3, "{worst}");
     }
 
-    /// As the programs of the kernel's flight do it: the same flight to the bit.
+    /// The programs of the kernel's flight divide the work so: the flights agree to the bit.
     #[test]
     fn flies_the_same_in_parts() {
         let mut whole = Flight::new(11, Quat::IDENTITY, 0.0);

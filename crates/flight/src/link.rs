@@ -1,5 +1,5 @@
-//! What the parts of a flight controller say to each other when they are programs of their own: in words, for
-//! messages and shared memory.
+//! The words that the parts of a flight controller exchange when they are programs of their own, in messages and shared
+//! memory.
 
 use crate::airframe::Sensors;
 use crate::math::{Quat, Vec3};
@@ -48,7 +48,7 @@ pub fn motors(motors: [f32; 4]) -> [u64; 2] {
     [pair(motors[0], motors[1]), pair(motors[2], motors[3])]
 }
 
-/// The motor commands of two words; what no motor can do is none.
+/// The motor commands of two words; a value that no motor can reach is none.
 #[must_use]
 pub fn to_motors(words: [u64; 2]) -> [f32; 4] {
     let ((a, b), (c, d)) = (split(words[0]), split(words[1]));
@@ -59,7 +59,7 @@ pub fn to_motors(words: [u64; 2]) -> [f32; 4] {
 /// Words of [`write_sensors`].
 pub const SENSOR_WORDS: usize = 6;
 
-/// Writes what the sensors say. Nobody may read meanwhile: whoever reads is called afterwards.
+/// Writes the sensor values. No reader may look meanwhile: readers are called afterwards.
 pub fn write_sensors(words: &[AtomicU64], sensors: &Sensors) {
     let all = [sensors.rates, sensors.force, sensors.field].map(vector);
     for (place, word) in words.iter().zip(all.as_flattened()) {
@@ -67,7 +67,7 @@ pub fn write_sensors(words: &[AtomicU64], sensors: &Sensors) {
     }
 }
 
-/// Reads what the sensors say; of fewer than [`SENSOR_WORDS`] words zeros.
+/// Reads the sensor values; from fewer than [`SENSOR_WORDS`] words zeros.
 #[must_use]
 pub fn read_sensors(words: &[AtomicU64]) -> Sensors {
     let at = |n: usize| words.get(n).map_or(0, |word| word.load(Ordering::Relaxed));
@@ -79,8 +79,8 @@ pub fn read_sensors(words: &[AtomicU64]) -> Sensors {
 pub const AHEAD: u32 = 64;
 const WORDS: usize = 5;
 
-/// Setpoints of steps to come, in memory that one program writes and another one reads: a ring. Whoever
-/// reads is never kept waiting, and gets nothing where there is nothing yet.
+/// Setpoints of steps to come, in memory that one program writes and another one reads: a ring. A reader is never kept
+/// waiting, and gets nothing where there is nothing yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Trajectory<'a>(pub &'a [AtomicU64]);
 

@@ -71,7 +71,7 @@ impl Vec3 {
         libm::sqrtf(self.dot(self))
     }
 
-    /// The same direction with length 1; zero stays zero.
+    /// Returns the vector with its length changed to 1; zero stays zero.
     #[must_use]
     pub fn unit(self) -> Self {
         let norm = self.norm();

@@ -1,5 +1,5 @@
-//! The attitudes that the demonstration flies: slow swings in roll, pitch and
-//! yaw whose periods have no common multiple soon.
+//! The attitudes that the demonstration flies: slow swings in roll, pitch and yaw. Their periods have no common
+//! multiple soon.
 
 use crate::PERIOD;
 use crate::math::{Quat, Vec3};

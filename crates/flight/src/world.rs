@@ -1,4 +1,4 @@
-//! The world that a controller flies in: the vehicle, the weather, and what the sensors say of it.
+//! The world that a controller flies in: the vehicle, the weather, and the sensors' values.
 
 use crate::PERIOD;
 use crate::airframe::{Airframe, Sensors};
@@ -13,13 +13,13 @@ pub struct World {
 }
 
 impl World {
-    /// A vehicle in the air at rest with this attitude. The same seed brings the same weather.
+    /// A vehicle in the air at rest with this attitude. Equal seeds bring equal weather.
     #[must_use]
     pub fn new(seed: u64, attitude: Quat) -> Self {
         Self { airframe: Airframe::new(attitude), noise: Noise::new(seed) }
     }
 
-    /// What the sensors say now. Measuring twice brings other noise, then and afterwards.
+    /// Reads the sensors now. Measuring twice brings other noise, then and afterwards.
     pub fn sense(&mut self) -> Sensors {
         self.airframe.sense(&mut self.noise)
     }

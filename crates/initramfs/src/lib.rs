@@ -1,13 +1,12 @@
 //! A writer of cpio archives in the "newc" format, as the Linux kernel unpacks
 //! them (`Documentation/driver-api/early-userspace/buffer-format.rst`).
 //!
-//! The same entries give the same bytes: they are sorted by path, belong to
-//! root and carry no time stamp.
+//! Equal entries give equal bytes: they are sorted by path, belong to root and carry no time stamp.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 
-/// What lies at a path.
+/// The file at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A directory.

@@ -3,10 +3,10 @@ use bulkhead_arch::Entry;
 use std::collections::HashMap;
 
 impl World {
-    /// What has to be true of all memory, between any two calls.
+    /// Checks the statements that hold for all memory, between any two calls.
     ///
     /// # Errors
-    /// What isn't.
+    /// The statement that does not hold.
     pub fn check(&self) -> Result<(), String> {
         let held = tree::held(self)?;
         tree::check(self, &held)?;
@@ -14,17 +14,17 @@ impl World {
         mappings::check(self, &held)
     }
 
-    /// The same where it has to be.
+    /// Checks memory where it has to be right.
     ///
     /// # Panics
-    /// With what isn't.
+    /// With the statement that does not hold.
     pub fn audit(&self) {
         if let Err(why) = self.check() {
             panic!("{why}");
         }
     }
 
-    /// What the space in use maps, by address.
+    /// Lists the mappings of the space in use, by address.
     #[must_use]
     pub fn mapped(&self) -> HashMap<u64, Entry> {
         mappings::mapped(self)

@@ -7,17 +7,17 @@ use bulkhead_kernel::{Machine as _, Time};
 /// A client that called a passive server, which called another one, which runs now.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain {
-    /// On whose time all of it is, of priority 10.
+    /// The thread of priority 10; all of it runs on this thread's context.
     pub client: Thread,
     /// The first server, of priority 50.
     pub middle: Thread,
     /// The second one, of priority 60.
     pub last: Thread,
-    /// Through which the client and the one in the middle wait.
+    /// The reply objects at which the client and the middle server wait.
     pub replies: [Address; 2],
-    /// Of the two servers.
+    /// Endpoints of the two servers.
     pub endpoints: [Address; 2],
-    /// Of which each server is made, with its endpoint and reply object.
+    /// Memory that each server is made of, with its endpoint and reply object.
     pub memory: [Address; 2],
 }
 
@@ -31,7 +31,7 @@ impl Chain {
     /// With a client that has a context of this kind.
     ///
     /// # Panics
-    /// If it does not come to that, because of what the kernel does wrong.
+    /// If it does not come to that, because of an error of the kernel's.
     #[must_use]
     pub fn of(world: &mut World, policy: Policy, budget: Time, period: Time) -> Self {
         let server = |world: &mut World, priority| {
@@ -48,7 +48,7 @@ impl Chain {
         chain
     }
 
-    /// The client calls, and the one in the middle.
+    /// The client calls, and the middle server.
     ///
     /// # Panics
     /// As [`Chain::of`].
@@ -73,7 +73,7 @@ impl Chain {
         world.audit();
     }
 
-    /// With whom the client's context is.
+    /// The thread that has the client's context.
     #[must_use]
     pub fn holder(&self, world: &World) -> Option<Thread> {
         let context = world.machine.get(self.client.at).home;

@@ -1,6 +1,6 @@
-//! A record of its own of who holds which capability, and from whom: what each call that was accepted does to it by
-//! the book (`docs/kernel-calls.md`). The kernel's memory is compared with it after every call, so authority can't
-//! appear from nowhere, and a revocation has to reach all that was derived, and nothing else.
+//! A record of its own of each capability, its slot and its parent. Each accepted call changes it by the book
+//! (`docs/kernel-calls.md`). The kernel's memory is compared with it after every call. So authority can't appear from
+//! nowhere, and a revocation has to reach all derived capabilities and no others.
 
 use crate::World;
 use crate::lines::Lines;
@@ -14,13 +14,13 @@ type Checked<T = ()> = Result<T, String>;
 /// A capability, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Given {
-    /// The slot of the one that it was derived from; `None`: it was there from the start.
+    /// The slot of its parent; `None`: it was there from the start.
     from: Option<u32>,
     kind: Kind,
     rights: u8,
     object: u32,
     bits: u8,
-    /// Of an endpoint or notification.
+    /// Badge of an endpoint or notification.
     badge: u64,
     original: bool,
 }
@@ -39,7 +39,7 @@ impl Given {
         }
     }
 
-    /// What is derived from it, which lies in `slot`.
+    /// The capability derived from it, which lies in `slot`.
     fn derive(self, slot: u32, rights: u8, badge: u64) -> Self {
         let badge = if badge == 0 { self.badge } else { badge };
         Self { from: Some(slot), rights: self.rights & rights, badge, original: false, ..self }
@@ -63,7 +63,7 @@ impl Given {
         Some((at, at + (1 << bits)))
     }
 
-    /// Whether slots lie in its object, which end with it.
+    /// True if slots lie in its object, which end with it.
     fn has_slots(&self) -> bool {
         self.original
             && matches!(self.kind, Kind::Node | Kind::Thread | Kind::Interrupt | Kind::Link)
@@ -73,11 +73,11 @@ impl Given {
 /// A call, and how it ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Called {
-    /// Who made it.
+    /// Thread that made it.
     pub by: Ref<Thread>,
-    /// Its registers: operation, what it names, what the message is, words.
+    /// Its registers: operation, names, the message's description, words.
     pub registers: (u64, u64, u64, [u64; 4]),
-    /// Whether it was done: `None` if it is to be made once more, or its thread is gone.
+    /// True if it was done; `None` if it is to be made once more, or its thread is gone.
     pub done: Option<bool>,
     /// The answer's first word.
     pub answer: u64,
@@ -87,7 +87,7 @@ pub struct Called {
 #[derive(Clone, Debug, Default)]
 pub struct Ghost {
     given: BTreeMap<u32, Given>,
-    /// Who may send capabilities along with what he sends now.
+    /// Threads that may send capabilities along with their present message.
     grants: HashMap<u32, bool>,
     /// Which interrupts are kept back.
     pub lines: Lines,
@@ -96,7 +96,7 @@ pub struct Ghost {
 }
 
 impl Ghost {
-    /// Of a system as it is.
+    /// Records a system as it is.
     ///
     /// # Errors
     /// A list of capabilities that is broken.
@@ -119,10 +119,10 @@ impl Ghost {
         Ok(ghost)
     }
 
-    /// A call was made: what it did, and that the kernel did nothing else.
+    /// Records a call: its effect, and that the kernel did nothing else.
     ///
     /// # Errors
-    /// What is not as it was given.
+    /// The capability that is not as it was given.
     pub fn call(&mut self, world: &World, called: &Called) -> Checked {
         let (op, named, _, _) = called.registers;
         let Some(op) = Op::new(op as u8) else { return self.compare(world) };
@@ -136,10 +136,10 @@ impl Ghost {
         }
     }
 
-    /// Nothing happened that may change what anybody has.
+    /// An event came that may change no thread's capabilities.
     ///
     /// # Errors
-    /// What is not as it was given.
+    /// The capability that is not as it was given.
     pub fn compare(&self, world: &World) -> Checked {
         let (unknown, missing) = self.differences(world)?;
         let first = unknown.first();
@@ -250,7 +250,7 @@ impl Ghost {
         Ok(())
     }
 
-    /// An object keeps something instead of what it kept.
+    /// An object keeps a capability instead of the former one.
     fn keep(&mut self, place: u32, from: Option<(u32, Given)>) {
         match from {
             Some((slot, of)) => self.given.insert(place, of.derive(slot, Rights::ALL.0, 0)),
@@ -258,7 +258,7 @@ impl Ghost {
         };
     }
 
-    /// What goes with a slot, by what was derived from it, and by what lies in objects that end.
+    /// Lists the slots that go with a slot: derived ones, and those in objects that end.
     fn going(&self, slot: Option<u32>, itself: bool) -> BTreeSet<u32> {
         let mut going = BTreeSet::new();
         let children = |at: u32| {
@@ -284,7 +284,7 @@ impl Ghost {
         going
     }
 
-    /// A deletion is not over, or its thread went with it: nothing else is gone than what has to go.
+    /// A deletion is not over, or its thread went with it: nothing is gone beyond that which has to go.
     fn partly(&mut self, world: &World, node: Given, method: u64, index: u64) -> Checked {
         let going = self.going(node.slot(index), method == label::DELETE);
         let gone = self.gone(world)?;
@@ -321,7 +321,7 @@ impl Ghost {
         Ok(())
     }
 
-    /// Whether a capability came from where its sender's buffer says to where its receiver's does.
+    /// Tells if a capability came from the slot in its sender's buffer to the slot in its receiver's.
     fn came_along(&self, world: &World, by: Ref<Thread>, slot: u32, new: Given) -> Checked<bool> {
         let m = &world.machine;
         let from = new.from.ok_or(format!("{new:x?} comes from nowhere"))?;
@@ -346,7 +346,7 @@ impl Ghost {
         Ok(senders.any(|from| receivers.iter().any(|to| from != *to && (from == by || *to == by))))
     }
 
-    /// The slot that a thread names, of what it was given.
+    /// The slot that a thread names, by its grants.
     fn resolve(&self, thread: Ref<Thread>, address: u64) -> Option<u32> {
         let root = self.given.get(&place_in(thread.at(), Place::Root))?;
         match address >> 16 {
@@ -359,7 +359,7 @@ impl Ghost {
         self.given.get(&slot).map(|given| (slot, *given))
     }
 
-    /// What the kernel has and was not given, and how much of what was given it has not.
+    /// Lists the kernel's capabilities that were not given, and counts the given ones that the kernel lacks.
     fn differences(&self, world: &World) -> Checked<(Vec<(u32, Given)>, usize)> {
         let roots = self.given.iter().filter(|(_, given)| given.from.is_none());
         // Those from the start stay in their lists' beginnings, unless they went.
@@ -369,7 +369,7 @@ impl Ghost {
         Ok((unknown, self.given.len() - known))
     }
 
-    /// What the lists from some slots on have that was not given, and how many that was.
+    /// Lists the capabilities in the lists of some slots that were not given, and counts those that were.
     fn unknown(&self, world: &World, roots: Vec<u32>) -> Checked<(Vec<(u32, Given)>, usize)> {
         let m = &world.machine;
         let (mut unknown, mut known, mut path) = (Vec::new(), 0, Vec::new());
@@ -395,7 +395,7 @@ impl Ghost {
         Ok((unknown, known))
     }
 
-    /// What can be named is there.
+    /// Checks that an object that can be named is there.
     fn lives(&self, world: &World, given: &Given) -> Checked {
         if given.kind == Kind::Untyped {
             return Ok(());
@@ -405,7 +405,7 @@ impl Ghost {
         Ok(())
     }
 
-    /// What was given and is not there.
+    /// Lists the given capabilities that are not there.
     fn gone(&self, world: &World) -> Checked<BTreeSet<u32>> {
         let m = &world.machine;
         // Where a node was, nothing may be looked at any more.

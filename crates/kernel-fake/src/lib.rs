@@ -1,6 +1,6 @@
-//! The kernel on a machine of bytes: a [`World`] in which tests make objects and let threads call,
-//! [`World::audit`] with what has to be true of all of its memory after every call, and
-//! [`random`] programs that want it not to be, with a record of what they were given.
+//! The kernel on a machine of bytes. Tests make objects in a [`World`] and let threads call. [`World::audit`] has the
+//! statements that hold for all of its memory after every call. [`random`] programs try to break them, with a record of
+//! their grants.
 
 mod audit;
 mod chain;

@@ -1,5 +1,5 @@
-//! A record of its own of which devices' interrupts are kept back, and what is done at their sources for that: masked
-//! when one comes again before it was acknowledged, or by its line until it is.
+//! A record of its own of devices' interrupts that are kept back, and of the writes at their sources for that. An
+//! interrupt is masked when it comes again before it was acknowledged; a level-triggered line is kept back until it is.
 
 use crate::World;
 use crate::tree::must;
@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Quiet,
-    /// Nobody has acknowledged the last one.
+    /// The last one is not acknowledged.
     Came,
     KeptBack,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// What is played to keep it back, and to let it come again.
+    /// Scripts that keep it back, and let it come again.
     scripts: [u32; 2],
     /// It is level-triggered: kept back from when it has come.
     level: bool,
@@ -27,7 +27,7 @@ struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
     lines: BTreeMap<u32, Line>,
-    /// What has to have been played, in this order.
+    /// Scripts that must have been played, in this order.
     played: Vec<u32>,
     /// How often lines came that are level-triggered, and were let come again.
     pub seen: [u64; 2],
@@ -41,7 +41,7 @@ impl Lines {
         self.lines.insert(at, Line { scripts, level, state: State::Quiet });
     }
 
-    /// Whether a device can raise it: a level-triggered one that is kept back can't.
+    /// Tells if a device can raise it: a level-triggered one that is kept back can't.
     #[must_use]
     pub fn can_come(&self, at: u32) -> bool {
         self.lines.get(&at).is_some_and(|line| !line.level || line.state == State::Quiet)
@@ -73,7 +73,7 @@ impl Lines {
     /// Nothing else was done at the sources.
     ///
     /// # Errors
-    /// What was.
+    /// The script that was.
     pub fn compare(&self, world: &World) -> Result<(), String> {
         let (played, from) = (&world.machine.played, self.played.len().saturating_sub(4));
         let same = played.len() == self.played.len() && played[from..] == self.played[from..];

@@ -1,4 +1,4 @@
-//! What has to be true of address spaces: whatever a table says, a capability stands for.
+//! Statements about address spaces: for each entry of a table there is a capability.
 
 use crate::tree::{Held, must};
 use crate::{Machine, World};
@@ -7,7 +7,7 @@ use bulkhead_kernel::abi::{Kind, Rights, at};
 use bulkhead_kernel::{Cap, Link, Machine as _, Mapping, PageTable, Ref, Thread};
 use std::collections::{HashMap, HashSet};
 
-/// Who maps what: kind, space and address of it, and physical address.
+/// Capabilities to map: by kind, space, address there, and physical address.
 type Claims = HashMap<(Kind, u32, u64, u64), Vec<Cap>>;
 
 fn claims(m: &Machine, held: &[Held]) -> Claims {
@@ -33,7 +33,7 @@ fn is_marked(world: &World, at: u32) -> bool {
     world.machine.get(word) >> (page % 64) & 1 != 0
 }
 
-/// Slots that a space shows, by address: whether the sandbox has them, and the table that maps them.
+/// Slots that a space shows, by address: true if the sandbox has them, and the table that maps them.
 fn links(world: &World) -> HashMap<(u32, u64), (bool, u64)> {
     let m = &world.machine;
     let all = (0..world.core.link_count).map(|n| *m.get(world.core.links.nth(n)));
@@ -46,7 +46,7 @@ fn links(world: &World) -> HashMap<(u32, u64), (bool, u64)> {
     seen.map(number).collect()
 }
 
-/// Checks what the kernel knows of slots: that of the monitor, and threads that there are.
+/// Checks the kernel's knowledge of slots: it agrees with the monitor's, and the threads in it exist.
 fn check_links(world: &World) -> Result<(), String> {
     let m = &world.machine;
     for n in 0..world.core.link_count {
@@ -125,7 +125,7 @@ pub fn check(world: &World, held: &[Held]) -> Result<(), String> {
     Ok(())
 }
 
-/// What the space in use maps.
+/// Lists the mappings of the space in use.
 pub fn mapped(world: &World) -> HashMap<u64, Entry> {
     let m = &world.machine;
     let root = (m.space - m.physical(0)) as u32;

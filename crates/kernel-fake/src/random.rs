@@ -1,5 +1,5 @@
-//! Programs that want what they must not have: any call, with any arguments, by whoever runs; and
-//! what a machine does meanwhile. Everything is decided by numbers that somebody else thinks up.
+//! Programs that want rights that they must not have: any call, with any arguments, by any running thread; and a
+//! machine's events meanwhile. A source of numbers outside decides everything.
 
 use crate::ghost::{Called, Ghost};
 use crate::{Thread, World};
@@ -10,7 +10,7 @@ use bulkhead_kernel::{Exception, Machine as _, Ref, State, Time, USER_END};
 use bulkhead_random::SplitMix64;
 use std::collections::{BTreeMap, HashMap};
 
-/// Who thinks up numbers: one below an end.
+/// A source of numbers below an end.
 pub trait Source {
     /// A number below `end`; 0 for 0.
     fn below(&mut self, end: u64) -> u64;
@@ -22,12 +22,12 @@ impl Source for SplitMix64 {
     }
 }
 
-/// What calls came to.
+/// Results of calls.
 #[derive(Clone, Debug, Default)]
 pub struct Came {
     /// Calls that were made.
     pub calls: u64,
-    /// Of them, those that were accepted.
+    /// Calls that were accepted.
     pub accepted: u64,
     /// How often each error came back, by code.
     pub errors: HashMap<Option<Code>, u64>,
@@ -40,7 +40,7 @@ pub struct Came {
 }
 
 impl Came {
-    /// Adds what others came to.
+    /// Adds another run's results.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.accepted += other.accepted;
@@ -60,7 +60,7 @@ impl Came {
 pub struct Chaos<S> {
     /// The system.
     pub world: World,
-    /// What came of it.
+    /// Results so far.
     pub came: Came,
     ghost: Ghost,
     source: S,
@@ -287,7 +287,7 @@ impl<S: Source> Chaos<S> {
         address
     }
 
-    /// A call that changes who has which capability.
+    /// A call that changes the holder of a capability.
     fn hand_about(&mut self) -> (u64, u64, u64, [u64; 4]) {
         let method = self.pick(&[
             label::COPY,
@@ -314,7 +314,7 @@ impl<S: Source> Chaos<S> {
         (Op::Call as u64, to, Info::new(method, 4).0, words)
     }
 
-    /// One call of the thread that runs: operation, what it names, info and words.
+    /// One call of the running thread: operation, names, description and words.
     fn imagine(&mut self) -> (u64, u64, u64, [u64; 4]) {
         if self.chance(self.hands) {
             return self.hand_about();
@@ -343,10 +343,10 @@ impl<S: Source> Chaos<S> {
         (op | reply, first | second, info, words)
     }
 
-    /// What happens next: a call, or something that the machine does.
+    /// Makes the next call, or an event of the machine.
     ///
     /// # Errors
-    /// What is not as it has to be.
+    /// The statement that does not hold.
     pub fn step(&mut self, audit: bool) -> Result<(), String> {
         let entered = self.world.machine.entered;
         let mapped = audit.then(|| self.world.mapped());
@@ -411,7 +411,7 @@ impl<S: Source> Chaos<S> {
             self.the_other_way(before, other).map_err(|why| self.said(&why))?;
         }
         self.came.calls += 1;
-        // Who came back at once can have been refused.
+        // A thread that came back at once can have been refused.
         let code = match self.world.runs(thread) {
             true => self.world.came(thread).status.code(),
             false => Some(Code::Ok),
@@ -434,7 +434,7 @@ impl<S: Source> Chaos<S> {
         lives.then(|| self.world.machine.get(thread).registers.ip::<Odd>())
     }
 
-    /// What goes along with a thread's messages, and where what comes is to go.
+    /// Names the capability that goes along with a thread's messages, and the slot for one that comes.
     fn name_capabilities(&mut self, thread: Ref<bulkhead_kernel::Thread>) {
         let Some(buffer) = self.world.machine.get(thread).buffer.some() else { return };
         let (cap, receive) = (self.address(), self.address_of(Kind::Null));
@@ -455,12 +455,12 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Short ways and long ones come to the same.
+    /// Checks that short ways and long ones lead to one result.
     fn the_other_way(&self, mut other: World, call: impl FnOnce(&mut World)) -> Result<(), String> {
         other.fast = !other.fast;
         call(&mut other);
         let mut this = self.world.clone();
-        // What was left for later, such as what time was used, is not in question.
+        // Work left for later, such as the charge for used time, is not compared.
         this.settle();
         other.settle();
         if this.machine.played != other.machine.played {
@@ -475,7 +475,7 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Nothing but the registers of who was refused.
+    /// Only the registers of the refused thread changed.
     fn unchanged(&self, thread: Ref<bulkhead_kernel::Thread>, before: &[u8]) -> Result<(), String> {
         let registers = thread.at() as usize..thread.at() as usize + 192;
         let after = self.world.machine.bytes();
@@ -491,7 +491,7 @@ impl<S: Source> Chaos<S> {
         Err(format!("refused with {status:#x}, and {at:#x} changed, in {kind:?}"))
     }
 
-    /// What the processor remembers of the space in use is what its tables say.
+    /// Checks that the processor remembers only the tables' entries of the space in use.
     fn forgotten(&self, before: &HashMap<u64, Entry>, entered: u64) -> Result<(), String> {
         let machine = &self.world.machine;
         if machine.entered != entered {
@@ -531,7 +531,7 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Something that the machine does; now and then it looks whether the short ways make a difference.
+    /// An event of the machine; now and then it checks if the short ways make a difference.
     fn both_ways(&mut self, happens: impl Fn(&mut World)) -> Result<(), String> {
         let before = self.chance(12).then(|| self.world.clone());
         happens(&mut self.world);
@@ -541,7 +541,7 @@ impl<S: Source> Chaos<S> {
         }
     }
 
-    /// Nobody runs: time passes, or somebody outside helps.
+    /// No thread runs: time passes, or an outside event helps.
     fn revive(&mut self) {
         self.note("nobody runs".into());
         if self.world.machine.timer < Time::MAX {
@@ -573,12 +573,12 @@ impl<S: Source> Chaos<S> {
         self.log.push(what);
     }
 
-    /// Who thinks up numbers.
+    /// The source of numbers.
     pub const fn source(&self) -> &S {
         &self.source
     }
 
-    /// What happened last.
+    /// The last calls and events.
     pub fn log(&self) -> &[String] {
         &self.log
     }
@@ -595,7 +595,7 @@ impl<S> Drop for Chaos<S> {
 /// Lets systems run for some calls each, checking everything after every `audit`th.
 ///
 /// # Errors
-/// What is not as it has to be.
+/// The statement that does not hold.
 pub fn run(source: impl Source, fast: bool, calls: u64, audit: u64) -> Result<Came, String> {
     let mut chaos = Chaos::new(source, fast);
     for n in 0..calls {

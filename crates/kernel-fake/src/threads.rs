@@ -1,4 +1,4 @@
-//! What has to be true of threads, of what they wait for, and of whose time they use.
+//! Statements about threads, the objects that they wait for, and the contexts that they use.
 
 use crate::World;
 use crate::tree::must;
@@ -71,7 +71,7 @@ fn queues(world: &World) -> Checked<Queued> {
     Ok(queued)
 }
 
-/// Nobody sleeps on while what he waits for is there.
+/// No thread sleeps on while its signal is there.
 fn unheard(world: &World, at: u32, notification: &Notification) -> Checked {
     let m = &world.machine;
     if let Some(bound) = notification.bound.some() {
@@ -90,7 +90,7 @@ fn unheard(world: &World, at: u32, notification: &Notification) -> Checked {
     Ok(())
 }
 
-/// What a thread keeps is what it uses.
+/// A thread uses the objects that it keeps.
 fn keeps(world: &World, at: Ref<Thread>, thread: &Thread) -> Checked {
     let m = &world.machine;
     let kept = |place: Place| thread.slots[place as usize - 1].cap;
@@ -217,7 +217,7 @@ fn context(world: &World, at: Ref<Context>) -> Checked {
     Ok(())
 }
 
-/// Who runs is the first of those who can.
+/// The running thread is the first of those that can run.
 fn first(world: &World) -> Checked {
     let m = &world.machine;
     let running = world.core.scheduler.running();

@@ -1,4 +1,4 @@
-//! What has to be true of capabilities: their tree, and what each of them is for.
+//! Statements about capabilities: their tree, and the use of each.
 
 use crate::{Machine, World};
 use bulkhead_kernel::abi::{Kind, Rights};
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 pub struct Held {
     /// Where it lies.
     pub slot: Ref<Slot>,
-    /// What is in it.
+    /// Its content.
     pub content: Slot,
     /// Depth of the original of the node that it lies in; `None`: in another object.
     pub node: Option<u64>,
@@ -18,7 +18,7 @@ pub struct Held {
 
 type Checked<T = ()> = Result<T, String>;
 
-/// A rule, and what is said where it is broken.
+/// A rule, and the message where it is broken.
 macro_rules! must {
     ($rule:expr, $($said:tt)*) => {
         if !$rule {
@@ -129,7 +129,7 @@ fn extent(cap: &Cap) -> Option<(u64, u64)> {
     }
 }
 
-/// Whether a child has nothing that its parent doesn't give.
+/// Checks that a child has nothing that its parent doesn't give.
 fn derived(parent: &Cap, child: &Held) -> Checked {
     let Held { content: Slot { cap, depth, .. }, .. } = child;
     if cap.is_original() {
@@ -211,7 +211,7 @@ pub fn check(world: &World, held: &[Held]) -> Checked {
         let at = u64::from(*at);
         let stays = match kind {
             Kind::Interrupt | Kind::Link => true,
-            // Of a slot.
+            // A link's table has no capability.
             Kind::Table => at < planted,
             _ => false,
         };

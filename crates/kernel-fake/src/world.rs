@@ -34,7 +34,7 @@ pub struct World {
     pub machine: Machine,
     /// The core.
     pub core: Box<Core>,
-    /// Whether calls, the timer and interrupts may take the short ways.
+    /// True if calls, the timer and interrupts may take the short ways.
     pub fast: bool,
     /// Untyped memory that objects are made of.
     pub memory: Address,
@@ -52,14 +52,14 @@ pub struct Thread {
     pub context: Address,
 }
 
-/// What came back from a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Came {
     /// How it ended.
     pub status: Status,
     /// Badge of the sender.
     pub badge: u64,
-    /// What the message is.
+    /// The message's description.
     pub info: Info,
     /// Its first words.
     pub words: [u64; 4],
@@ -157,7 +157,7 @@ impl World {
         Ref::<Slot>::new(NODE).nth(address)
     }
 
-    /// What lies at an address of the first capability space.
+    /// The capability at an address of the first capability space.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -173,8 +173,8 @@ impl World {
         self.next - 1
     }
 
-    /// Calls a method from outside, with all of the world's authority, as one call of a thread would
-    /// be that is repeated until it is over.
+    /// Calls a method from outside, with all of the world's authority. It acts as one call of a thread that is repeated
+    /// until it is over.
     ///
     /// # Errors
     /// The method's.
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// The same where it has to work.
+    /// Calls a method where it has to work.
     ///
     /// # Panics
     /// If it does not.
@@ -238,12 +238,12 @@ impl World {
         at
     }
 
-    /// Deletes what lies in a slot of the root node.
+    /// Deletes the capability in a slot of the root node.
     pub fn delete(&mut self, address: Address) {
         self.does(Self::NODE, label::DELETE, [address.into(), 0, 0, 0]);
     }
 
-    /// Deletes what was derived from it.
+    /// Deletes the capabilities derived from it.
     pub fn revoke(&mut self, address: Address) {
         self.does(Self::NODE, label::REVOKE, [address.into(), 0, 0, 0]);
     }
@@ -322,7 +322,7 @@ impl World {
         self.does(thread.cap, label::RESUME, [0; 4]);
     }
 
-    /// What a thread does.
+    /// A thread's activity.
     #[must_use]
     pub fn state(&self, thread: Thread) -> State {
         const STATES: [State; 6] = [
@@ -336,13 +336,13 @@ impl World {
         STATES[usize::from(self.machine.get(thread.at).state)]
     }
 
-    /// Whether a thread is the one that runs.
+    /// Tells if a thread is the one that runs.
     #[must_use]
     pub fn runs(&self, thread: Thread) -> bool {
         self.core.current == thread.at
     }
 
-    /// What came back from a thread's last call.
+    /// Result of a thread's last call.
     #[must_use]
     pub fn came(&self, thread: Thread) -> Came {
         let registers = &self.machine.get(thread.at).registers;
@@ -357,8 +357,7 @@ impl World {
     /// The thread that runs makes a call.
     ///
     /// # Panics
-    /// If that thread is not the one that runs, or, like a processor, if who runs afterwards isn't
-    /// in its own space.
+    /// If that thread does not run. Or, like a processor, if the thread that runs afterwards isn't in its own space.
     pub fn syscall(&mut self, thread: Thread, op: u64, named: u64, info: u64, words: [u64; 4]) {
         assert!(self.runs(thread), "{thread:?} does not run, but {:?}", self.core.current);
         let registers = &mut self.machine.get_mut(thread.at).registers;
@@ -371,7 +370,7 @@ impl World {
         self.enter();
     }
 
-    /// Whoever runs enters the kernel for what its registers say.
+    /// The running thread enters the kernel, with the call in its registers.
     fn enter(&mut self) {
         let before = self.core.current;
         self.machine.left = before.at();
@@ -495,7 +494,7 @@ impl World {
         self.raise(INTERRUPT);
     }
 
-    /// The interrupt comes whose object lies there.
+    /// Raises the interrupt with its object there.
     pub fn raise(&mut self, at: u32) {
         match self.fast {
             true => self.kernel().interrupt(Ref::new(at)),
@@ -512,8 +511,8 @@ impl World {
         address
     }
 
-    /// Two slots of channels made at run time, seen in the first space: the capabilities of slot 0, which may be
-    /// offered to [`World::OFFERED_TO`], and of slot 1, which is another sandbox's.
+    /// Makes two slots of channels made at run time, seen in the first space. The capabilities are of slot 0, which may
+    /// be offered to [`World::OFFERED_TO`], and of slot 1, which is another sandbox's.
     ///
     /// # Panics
     /// If it is asked for more than once.
@@ -535,7 +534,7 @@ impl World {
             }
         }
         let link = |n: u32| {
-            // The others' memory is the same for all.
+            // All the others have one memory.
             let table = LINK_TABLES + n.min(1) * PAGE;
             if n < 2 {
                 self.machine.note(table, PAGE, Some(Kind::Table));
@@ -562,7 +561,7 @@ impl World {
         (0..count).map(link).collect()
     }
 
-    /// To whom slot 0 of [`World::links`] may be offered, as a set.
+    /// Sandboxes that slot 0 of [`World::links`] may be offered to, as a set.
     pub const OFFERED_TO: u32 = 0b1010;
     /// Where the memory of slots lies, which is none of the machine's own.
     pub const SLOTS: u64 = 0xDC00_0000;
@@ -573,7 +572,7 @@ impl World {
         self.interrupt();
     }
 
-    /// Who runs is decided anew, so that what was left for later is done.
+    /// Decides anew which thread runs, so that work left for later is done.
     pub fn settle(&mut self) {
         self.core.undecided = 1;
         self.kernel().decide();
@@ -588,8 +587,8 @@ impl World {
         (0..this.len()).find(|at| this[*at] != other[*at] && !gone(*at))
     }
 
-    /// All that is remembered: memory and the core. Without the scheduler's hints, places in queues that were left, and
-    /// what is left of faults that were told: the short ways tell of them without writing them down.
+    /// All that is remembered: memory and the core. It leaves out the scheduler's hints, places in queues that were
+    /// left, and the rest of faults that were told. The short ways tell of such faults without writing them down.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         type Object = bulkhead_kernel::Thread;
@@ -612,7 +611,7 @@ impl World {
     }
 }
 
-/// Lets a test run twice, with the short ways of calls and without: they must leave the same.
+/// Lets a test run twice, with the short ways of calls and without: both must leave equal memory.
 ///
 /// # Panics
 /// With what the test panics, what is not as it has to be afterwards, and where the two differ.

@@ -1,5 +1,5 @@
-//! The kernel on x86-64, as far as its shell (`kernel/`) and the host that bakes its image both have
-//! to know it: where things lie, and which register is which.
+//! Addresses and register places of the kernel on x86-64. Its shell (`kernel/`) and the host that bakes its image share
+//! them.
 //!
 //! | address | what |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`DEVICES`] | registers that the kernel itself writes: masks of interrupts |
 //! | [`WINDOW`] and 2 GiB above | the sandbox's memory, for the kernel only: its own text executable, all else not |
 //!
-//! At its first instructions the kernel is on tables that map the first 4 GiB to themselves, too; then on its own
+//! At its first instructions the kernel is on tables that map the first 4 GiB to themselves, too. Then it is on its own
 //! root table, which has no program's half, until a thread runs.
 #![no_std]
 
@@ -62,8 +62,8 @@ pub mod selector {
     pub const TASK: u16 = 0x28;
 }
 
-/// Indices of [`bulkhead_kernel::Registers`]. The last five are what the processor pushes at an
-/// interrupt, whose stack ends where the registers do.
+/// Indices of [`bulkhead_kernel::Registers`]. The processor pushes the last five at an interrupt, onto a stack that
+/// ends where the registers do.
 pub mod register {
     /// R15; R14, R13 and R12 follow.
     pub const R15: usize = 0;
@@ -129,14 +129,14 @@ impl Layout for X86 {
 pub struct Step {
     /// Where, in [`DEVICES`].
     pub address: u64,
-    /// What.
+    /// Its value.
     pub value: u64,
 }
 
 /// See [`Step`]: no device's register.
 pub const END_OF_INTERRUPT: u64 = 4;
 
-/// What the host bakes into the kernel's image, at its symbol `BAKED`.
+/// The words that the host bakes into the kernel's image, at its symbol `BAKED`.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 pub struct Baked {

@@ -1,4 +1,4 @@
-//! A thread's calls: what they name is looked up first, then something is done.
+//! A thread's calls: the named capabilities are looked up first, then something is done.
 
 use crate::fast::{Quick, Wake};
 use crate::invoke::AGAIN;
@@ -8,7 +8,7 @@ use crate::{Cap, Core, Kernel, Machine, Ref, Reply, Slot, Thread, lookup};
 use bulkhead_kernel_abi::{Address, Code, Info, Kind, Op, Rights, Status};
 use bulkhead_sched::Time;
 
-/// What a call's registers say.
+/// Contents of a call's registers.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     op: u8,
@@ -19,22 +19,22 @@ struct Call {
 }
 
 impl Call {
-    /// Whether an answer lets go on who raised a fault.
+    /// Tells if an answer lets a thread that raised a fault go on.
     const fn goes_on(&self) -> bool {
         Info(self.info).label() == 0
     }
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// The current thread made a call; its registers are saved. Afterwards the
-    /// current thread is who runs from now on.
+    /// The current thread made a call; its registers are saved. Afterwards the current thread is the one that runs from
+    /// now on.
     pub fn call(&mut self) {
         if let Some(wake) = self.called() {
             self.wake(wake);
         }
     }
 
-    /// The same but for the last thing to do, if there is one.
+    /// Makes the call but for the last step, and returns that, if there is one.
     #[inline(always)]
     pub fn called(&mut self) -> Option<Wake> {
         let thread = self.core.current;
@@ -65,7 +65,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same without the short ways, which must not make a difference.
+    /// Makes the call without the short ways, which must not make a difference.
     #[cfg(any(test, feature = "host"))]
     pub fn call_slowly(&mut self) {
         self.slow_call(self.core.current);
@@ -149,7 +149,7 @@ impl<M: Machine> Kernel<'_, M> {
         if answers {
             self.answer(thread, reply, 2)?;
         } else if sends {
-            // If nobody takes it, nothing happens.
+            // Without a receiver nothing happens.
             let _ = self.send(thread, to, Send::Try);
         }
         self.receive(thread, cap, reply, until)
@@ -168,7 +168,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A thread calls a method of what lies in a slot.
+    /// A thread calls a method of the capability in a slot.
     #[inline(never)]
     fn invoke_of(&mut self, thread: Ref<Thread>, slot: Ref<Slot>) {
         let root = Root::of(self.machine, thread);

@@ -4,7 +4,7 @@ use crate::Ref;
 use bulkhead_kernel_abi::{Kind, Rights};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// A capability: what may be done with which object.
+/// A capability: an object, and the rights to it.
 ///
 /// | kind | `object` | `bits` | `data` |
 /// |---|---|---|---|
@@ -31,7 +31,7 @@ pub struct Cap {
     pub flags: u8,
     /// The object.
     pub object: u32,
-    /// What else belongs to it.
+    /// Further data of its kind.
     pub data: u64,
 }
 
@@ -43,7 +43,7 @@ impl Cap {
     /// A frame that isn't memory: never zeroed.
     pub const DEVICE: u8 = 1 << 2;
 
-    /// What an empty slot holds.
+    /// The content of an empty slot.
     pub const NULL: Self = Self { kind: 0, rights: 0, bits: 0, flags: 0, object: 0, data: 0 };
 
     /// The original capability of an object.
@@ -60,7 +60,7 @@ impl Cap {
         self.kind == kind as u8
     }
 
-    /// The same for matching.
+    /// Kind of the capability, for matching.
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match Kind::new(self.kind) {
@@ -69,13 +69,13 @@ impl Cap {
         }
     }
 
-    /// Whether its object lives as long as it.
+    /// True if its object lives as long as it.
     #[must_use]
     pub const fn is_original(&self) -> bool {
         self.flags & Self::ORIGINAL != 0
     }
 
-    /// What it allows.
+    /// Rights that it grants.
     #[must_use]
     pub const fn rights(&self) -> Rights {
         Rights(self.rights)
@@ -93,17 +93,17 @@ impl Cap {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Slot {
-    /// What lies in it.
+    /// The capability in it.
     pub cap: Cap,
-    /// The one after it in the tree's order.
+    /// Slot after it in the tree's order.
     pub next: Ref<Slot>,
-    /// The one before it.
+    /// Slot before it.
     pub previous: Ref<Slot>,
     /// How many it was derived from, one from the other.
     pub depth: u16,
     /// 0 in a node; in an object of the kernel's, [`Place`].
     pub place: u16,
-    /// Of a node's slot 0: how far its end has come.
+    /// In a node's slot 0: how far the node's deletion has come.
     pub cursor: u32,
 }
 
@@ -112,8 +112,8 @@ const _: () = assert!(size_of::<Slot>() == 32);
 /// Size of a slot, as a power of two.
 pub const SLOT_BITS: u8 = 5;
 
-/// Slots that are part of an object of the kernel's: it keeps what it was told to use, so that
-/// revocation reaches that, too.
+/// Slots that are part of an object of the kernel's. The object keeps capabilities to its parts there, so that
+/// revocation reaches those, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Place {
@@ -127,7 +127,7 @@ pub enum Place {
     Fault = 4,
     /// Where the ends of its budgets go.
     Timeout = 5,
-    /// What an interrupt signals.
+    /// The notification that an interrupt signals.
     Interrupt = 6,
     /// The address space in which a link's memory is seen.
     Link = 7,
@@ -150,8 +150,8 @@ impl Place {
     }
 }
 
-/// Where a frame or table is mapped: bits 0 to 35 the page of the address, 36 to 55 the page of the
-/// space's root; 0 is nowhere (no root lies at 0).
+/// Place at which a frame or table is mapped. Bits 0 to 35 have the page of the address, 36 to 55 the page of the
+/// space's root. 0 is nowhere, since no root lies at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The space's root.

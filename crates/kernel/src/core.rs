@@ -1,21 +1,21 @@
-//! A core: who runs on it. And the kernel, which is a core with its machine.
+//! A core and its running thread. And the kernel, which is a core with its machine.
 
 use crate::{Context, Link, Machine, Ref, Thread};
 use bulkhead_sched::{Contexts, Id, Refill, Scheduler, Time};
 use core::num::NonZeroU32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// What the kernel knows of a core.
+/// The kernel's knowledge of a core.
 #[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Core {
-    /// Who runs; none: nobody, until an interrupt.
+    /// The running thread; none: the core waits for an interrupt.
     pub current: Ref<Thread>,
-    /// Whose vector registers are in the processor.
+    /// The thread with its vector registers in the processor.
     pub vectors_of: Ref<Thread>,
     /// The root table in use, a physical address.
     pub space: u64,
-    /// The kernel's own root table: for when the one in use goes.
+    /// The kernel's own root table: for the end of the table in use.
     pub own_space: u64,
     /// When this entry into the kernel began, if it had to look.
     pub now: Time,
@@ -25,20 +25,20 @@ pub struct Core {
     pub spaces: u32,
     /// Pages of memory.
     pub pages: u32,
-    /// Whether who runs is to be decided anew (not 0), and whether who ran wanted that ([`Core::GIVEN_UP`]).
+    /// Not 0 if the running thread is to be decided anew; [`Core::GIVEN_UP`] if the thread that ran wanted that.
     pub undecided: u32,
-    /// What an activation of a context costs, ns: charged to it.
+    /// Cost of an activation of a context, ns: charged to it.
     pub cost: u32,
     /// Slots of channels made at run time that programs have, side by side, and how many.
     pub links: Ref<Link>,
     /// See above.
     pub link_count: u32,
-    /// Who has time.
+    /// Contexts and their time.
     pub scheduler: Scheduler,
 }
 
 impl Core {
-    /// Who runs has given up its budget: the end of that is no timeout.
+    /// The running thread has given up its budget: the end of that is no timeout.
     pub(crate) const GIVEN_UP: u32 = 2;
 }
 

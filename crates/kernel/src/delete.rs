@@ -22,7 +22,7 @@ pub enum Progress {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// Deletes what was derived from the capability in a slot, and that one too (`itself`).
+    /// Deletes the capabilities derived from the one in a slot, and that one too (`itself`).
     pub(crate) fn delete(&mut self, slot: Ref<Slot>, itself: bool) -> Progress {
         for _ in 0..STEPS {
             let nothing = self.machine.get(slot).cap.is(Kind::Null);
@@ -43,7 +43,7 @@ impl<M: Machine> Kernel<'_, M> {
         Progress::Again
     }
 
-    /// What the end of a capability means for its object. False: it is not over yet.
+    /// Ends a capability's use of its object. False: it is not over yet.
     fn end(&mut self, slot: Ref<Slot>) -> bool {
         let Slot { cap, place, .. } = *self.machine.get(slot);
         if let Some(place) = Place::new(place) {
@@ -96,7 +96,7 @@ impl<M: Machine> Kernel<'_, M> {
         tree::remove(self.machine, slot);
     }
 
-    /// An object doesn't have any more what a slot of it held.
+    /// An object loses the capability that was in a slot of it.
     fn vacate(&mut self, slot: Ref<Slot>, place: Place) {
         let thread = thread_of(slot, place);
         match place {
@@ -118,7 +118,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Ends what a thread waits for or does.
+    /// Ends a thread's wait, or its activity.
     pub(crate) fn cancel(&mut self, thread: Ref<Thread>, state: State) {
         self.leave_queue(thread);
         let Thread { state: before, reply, .. } = *self.machine.get(thread);
@@ -140,7 +140,7 @@ impl<M: Machine> Kernel<'_, M> {
         if self.part_once(at) {
             return false;
         }
-        // Time of others goes back to them, its own is nobody's.
+        // Borrowed contexts go back, and its own has no thread any more.
         self.give_back(at);
         let Thread { context, home, notification, .. } = *self.machine.get(at);
         if let Some(context) = context.some() {
@@ -229,7 +229,7 @@ pub(crate) fn slot_of(thread: Ref<Thread>, place: Place) -> Ref<Slot> {
     Ref::<Slot>::new(first).nth(place as u32 - 1)
 }
 
-/// The thread whose slot for something this is.
+/// The thread that has this slot for an object of its own.
 fn thread_of(slot: Ref<Slot>, place: Place) -> Ref<Thread> {
     let slots = core::mem::offset_of!(Thread, slots) as u32;
     Ref::new(slot.at().wrapping_sub((place as u32 - 1) * size_of::<Slot>() as u32 + slots))

@@ -1,6 +1,6 @@
-//! The short ways of the commonest calls: nothing is queued, the clock is not read, who runs
-//! next is known; but for a signal that wakes somebody. Each looks at everything first and changes something only if
-//! all is as it has to be; otherwise the general way does it ([`crate::call`]).
+//! The short ways of the commonest calls. Nothing is queued, the clock is not read, and the next thread to run is
+//! known, except for a signal that wakes a thread. Each looks at everything first and changes something only if all is
+//! as it has to be; otherwise the general way does it ([`crate::call`]).
 
 use crate::Slot;
 use crate::core::{Store, context, id};
@@ -10,10 +10,10 @@ use crate::{
 use bulkhead_kernel_abi::{Address, Info, Kind, Rights, Status, label};
 use bulkhead_sched::{Overtake, Policy};
 
-/// What a short way leaves to do.
+/// The work that a short way leaves.
 pub(crate) enum Quick {
     Done,
-    /// A method of what lies there is called.
+    /// A method of the capability in the slot is called.
     Invoke(Ref<Slot>),
     Pass(Passed),
     Wake(Wake),
@@ -23,15 +23,15 @@ pub(crate) enum Quick {
 pub(crate) struct Passed {
     to: Ref<Thread>,
     badge: u64,
-    /// Of the capability that it was sent with.
+    /// Rights of the capability that it was sent with.
     rights: Rights,
 }
 
-/// A signal that may wake somebody ([`Kernel::wake`]): the last thing that an entry does.
+/// A signal that may wake a thread ([`Kernel::wake`]): the last step of an entry.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Wake {
-    /// Of what.
+    /// Notification that is signalled.
     pub at: Ref<Notification>,
     /// Which bits.
     pub bits: u64,
@@ -90,7 +90,7 @@ impl<M: Machine> Kernel<'_, M> {
         {
             return None;
         }
-        // It leaves the queue, whose first one it is.
+        // The receiver leaves the queue, at the head of which it waits.
         if next.is_none() {
             self.empty_endpoint(at);
         } else {
@@ -113,7 +113,7 @@ impl<M: Machine> Kernel<'_, M> {
         Some(Quick::Pass(Passed { to, badge, rights }))
     }
 
-    /// An answer to a caller whose context this thread runs on, and waiting for the next one.
+    /// Answers a caller and waits for the next one, if this thread runs on the caller's context.
     #[inline(always)]
     pub(crate) fn fast_reply_recv(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let server = self.machine.get(from);
@@ -195,7 +195,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A signal that wakes nobody.
+    /// Makes a signal that wakes no thread.
     #[inline(always)]
     pub(crate) fn fast_signal(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let address = self.machine.get(from).registers.named::<M::Layout>() as Address;
@@ -214,7 +214,8 @@ impl<M: Machine> Kernel<'_, M> {
         Some(done)
     }
 
-    /// Gives a signal, and decides who runs. The short way: it is for a thread that waits there on its own time.
+    /// Gives a signal, and decides which thread runs. The short way: it is for a thread that waits there on its own
+    /// time.
     #[inline(always)]
     pub fn wake(&mut self, Wake { at, bits }: Wake) {
         let alone = |to: &Ref<Thread>| {
@@ -291,7 +292,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// A refill came that somebody of a higher priority waited for.
+    /// A refill came for a waiting thread of a higher priority.
     #[inline(always)]
     pub(crate) fn fast_refill(&mut self) -> bool {
         let now = self.machine.now();
@@ -304,8 +305,8 @@ impl<M: Machine> Kernel<'_, M> {
         overtakes
     }
 
-    /// A thread's context goes on the processor, and the timer is set for it, if the scheduler sees at once that it
-    /// has to; who runs is still the one before.
+    /// Puts a thread's context on the processor, and sets the timer for it, if the scheduler sees at once that it has
+    /// to. The current thread does not change yet.
     #[inline(never)]
     fn overtake(&mut self, to: Ref<Thread>, context: Ref<Context>, how: Overtake) -> bool {
         let held = self.machine.get(context);
@@ -323,7 +324,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// The same for a context whose alarm is not due: without that, which is set again if this is not enough.
+    /// Does so for a context before its alarm is due: it takes the alarm, and sets it again if this is not enough.
     #[inline(never)]
     fn overtake_early(&mut self, to: Ref<Thread>, context: Ref<Context>, how: Overtake) -> bool {
         let Some(id) = id(context).filter(|_| self.machine.get(context).time.has_alarm()) else {
@@ -356,7 +357,7 @@ impl<M: Machine> Kernel<'_, M> {
         endpoint.state = 0;
     }
 
-    /// A wait for what was signalled already.
+    /// Waits for a signal that is there already.
     #[inline(always)]
     pub(crate) fn fast_wait(&mut self, from: Ref<Thread>) -> Option<Quick> {
         let address = self.machine.get(from).registers.named::<M::Layout>() as Address;

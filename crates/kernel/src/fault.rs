@@ -1,5 +1,5 @@
-//! What a thread can't settle itself: exceptions, and the end of its budget. A message in the
-//! thread's name to whoever handles it; without a handler the thread stops, and the console says so.
+//! Events that a thread can't settle itself: exceptions, and the end of its budget. A message in the thread's name goes
+//! to its handler. Without a handler the thread stops, and the console says so.
 
 use crate::{Context, Event, Kernel, Layout, Line, Machine, Place, Ref, State, Thread};
 use bulkhead_kernel_abi::{Info, Kind, label};
@@ -48,9 +48,9 @@ impl<M: Machine> Kernel<'_, M> {
         self.decide();
     }
 
-    /// A thread that goes no further closes a slot that it has opened, while it still pays for that itself; when none
-    /// is left it stops. Until then it goes on where no program has an instruction, so that it comes back by an
-    /// exception, with everybody's interrupts and timers in between.
+    /// Ends a thread that goes no further. It closes a slot that it has opened, while it still pays for that itself;
+    /// when none is left it stops. Until then it goes on at an address where no program has an instruction. So it comes
+    /// back by an exception, with all other interrupts and timers in between.
     fn ends(&mut self, thread: Ref<Thread>) {
         let parts = self.part_once(thread);
         let ends = self.machine.get_mut(thread);
@@ -64,8 +64,8 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A context that ran has no budget any more, or is simply not first: whoever handles the end of a
-    /// thread's budget is told, but of what it has given up itself.
+    /// A context that ran has no budget any more, or is simply not first. The thread's timeout handler is told of an
+    /// end of budget, unless the thread has given its budget up.
     pub(crate) fn exhausted(&mut self, context: Ref<Context>, now: Time, given_up: bool) {
         if self.overrun(context) {
             return;
@@ -90,8 +90,8 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Whether a call has taken longer than its endpoint's `longest`. That is a fault of the server that runs: its
-    /// handler of timeouts is told, or it is stopped, so that nobody waits for it longer than is known.
+    /// Tells if a call has taken longer than its endpoint's `longest`. That is a fault of the running server. Its
+    /// handler of timeouts is told, or it is stopped, so that no caller waits for it longer than is known.
     pub(crate) fn overrun(&mut self, context: Ref<Context>) -> bool {
         let Context { time, thread, .. } = *self.machine.get(context);
         let runs =
@@ -123,7 +123,7 @@ impl<M: Machine> Kernel<'_, M> {
         true
     }
 
-    /// What a handler is told of the end of a budget.
+    /// The words that tell a handler of the end of a budget.
     #[inline(always)]
     pub(crate) fn timeout_words(&mut self, context: Ref<Context>, number: u32) -> [u64; 4] {
         let context = self.machine.get_mut(context);
@@ -147,8 +147,8 @@ impl<M: Machine> Kernel<'_, M> {
         told
     }
 
-    /// Lets a thread that was answered go on, or says that it shall not. What it was answered is carried over,
-    /// unless it had only raised a fault: then its registers are its own.
+    /// Lets a thread that was answered go on, or says that it shall not. The answer is carried over, unless the thread
+    /// had only raised a fault: then its registers are its own.
     pub(crate) fn goes_on(&mut self, from: Ref<Thread>, caller: Ref<Thread>) -> bool {
         let faulted = self.machine.get(caller).flags & Thread::FAULTS != 0;
         if !faulted {

@@ -1,7 +1,7 @@
-//! A machine of bytes, on which the host runs the kernel's code: to bake a system's first objects
-//! into an image, and to test. One that [checks](Host::checked) keeps a map of which object lies
-//! where, and panics when the kernel touches what is not there, or is something else: a use
-//! after the end of an object, or a confusion of two types, fails whatever test it happens in.
+//! A machine of bytes, on which the host runs the kernel's code: to bake a system's first objects into an image, and to
+//! test. A machine that checks keeps a map of the objects in memory. It panics when the kernel touches a place without
+//! an object, or an object of another type. So a use after the end of an object, or a confusion of two types, fails
+//! whatever test it happens in.
 
 use crate::machine::{Layout, Machine, Object, Ref, Time, Vectors};
 use crate::{Cap, PageTable};
@@ -18,14 +18,14 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// A page of memory, bytes.
 pub const PAGE: u32 = 4096;
-/// What the map has an entry for: no object is smaller.
+/// Unit of the map: no object is smaller.
 const GRANULE: u32 = 32;
 /// The map: an object begins here.
 const START: u8 = 1 << 7;
 /// The map: the kernel's own words.
 const WORDS: u8 = 0x7F;
 
-/// Memory as bytes, and what the kernel did with the rest of its machine.
+/// Memory as bytes, and a record of the kernel's use of the rest of its machine.
 #[derive(Clone)]
 pub struct Host<L, P> {
     pages: Vec<PageTable>,
@@ -33,9 +33,9 @@ pub struct Host<L, P> {
     kernel_entry: (u64, usize),
     map: Option<Vec<u8>>,
     accesses: Cell<u64>,
-    /// What time it is, ns. Not 0.
+    /// The time, ns. Not 0.
     pub time: Time,
-    /// What the timer is set for.
+    /// The time that the timer is set for.
     pub timer: Time,
     /// How often it was set.
     pub timers: u64,
@@ -45,31 +45,31 @@ pub struct Host<L, P> {
     pub entered: u64,
     /// The addresses that were to be forgotten since a root was entered last.
     pub forgotten: Vec<u64>,
-    /// Whose vector registers are in use.
+    /// The vector registers in use.
     pub vectors: Option<Ref<Vectors>>,
     /// The thread pointer in use.
     pub pointer: u64,
-    /// What whoever runs has left in registers that no thread keeps.
+    /// The running thread's leftovers in registers that no thread keeps.
     pub left: u32,
     /// The scripts that were played.
     pub played: Vec<u32>,
-    /// What came out of the console.
+    /// Output of the console.
     pub console: String,
-    /// Whether the sandbox said that it had started, and with which code it ended.
+    /// True if the sandbox said that it had started; and the code with which it ended.
     pub life: (bool, Option<u32>),
-    /// What went out of ports: port, bytes, value; and what was read, by port and bytes.
+    /// Writes of ports: port, bytes, value; and reads: port, bytes.
     pub ports: Vec<(u16, u8, Option<u32>)>,
     /// How often an object was looked at.
     pub looks: Cell<u64>,
-    /// What its monitor was asked for.
+    /// Requests to its monitor.
     pub asked: Vec<[u64; 3]>,
     /// The slots that the sandbox has, as a set.
     pub has: u32,
-    /// Whether the monitor answers that another core is at it.
+    /// True if the monitor answers that another core is at it.
     pub busy: bool,
     /// How long it takes for that, ns.
     pub answers_after: Time,
-    /// What it was told that the kernel did, and when, if it wants to be.
+    /// Events that the kernel told, with their times, if the machine wants them.
     pub told: Option<(Writer, Vec<Record>)>,
     layout: PhantomData<(L, P)>,
 }
@@ -107,7 +107,7 @@ impl<L: Layout, P: Stage1> Host<L, P> {
         }
     }
 
-    /// The same; it checks.
+    /// A machine with so much memory, which checks.
     #[must_use]
     pub fn checked(len: u32, base: u64) -> Self {
         let granules = len.next_multiple_of(PAGE) / GRANULE;
@@ -143,14 +143,14 @@ impl<L: Layout, P: Stage1> Host<L, P> {
         self.accesses.get()
     }
 
-    /// What lies at an offset, if the machine checks.
+    /// Kind of the object at an offset, if the machine checks.
     #[must_use]
     pub fn kind_at(&self, at: u32) -> Option<Kind> {
         let here = *self.map.as_ref()?.get((at / GRANULE) as usize)?;
         Kind::new(here & !START).filter(|kind| *kind != Kind::Null)
     }
 
-    /// Whether an object of a kind begins at an offset, if the machine checks.
+    /// True if an object of a kind begins at an offset, if the machine checks.
     #[must_use]
     pub fn begins(&self, at: u32, kind: Kind) -> bool {
         let here = self.map.as_ref().and_then(|map| map.get((at / GRANULE) as usize));
@@ -371,8 +371,8 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
     }
 }
 
-/// A processor that does not exist: its registers have an order of their own, so that what passes
-/// on it takes no other for granted.
+/// A processor that does not exist: its registers have an order of their own. Code that passes on it takes no other
+/// order for granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Odd;
 

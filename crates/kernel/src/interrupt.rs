@@ -1,20 +1,19 @@
-//! Interrupts as signals. A device's message or edge needs nothing but the end of its service; what it
-//! means is its driver's, a thread. A level-triggered line is kept back until that thread has acknowledged it
-//! ([`Interrupt::rests`]).
+//! Interrupts as signals. A device's message or edge needs nothing but the end of its service; its driver, a thread,
+//! knows its meaning. A level-triggered line is kept back until that thread has acknowledged it ([`Interrupt::rests`]).
 
 use crate::fast::Wake;
 use crate::{Event, Interrupt, Kernel, Machine, Ref};
 use bulkhead_kernel_abi::Kind;
 
 impl<M: Machine> Kernel<'_, M> {
-    /// An interrupt came: whoever waits for it is told.
+    /// An interrupt came: the thread that waits for it is told.
     pub fn interrupt(&mut self, at: Ref<Interrupt>) {
         if let Some(wake) = self.interrupted(at) {
             self.wake(wake);
         }
     }
 
-    /// The same without the short way, which must not make a difference.
+    /// Handles the interrupt without the short way, which must not make a difference.
     #[cfg(any(test, feature = "host"))]
     pub fn interrupt_slowly(&mut self, at: Ref<Interrupt>) {
         if let Some(Wake { at, bits }) = self.interrupted(at) {
@@ -32,7 +31,7 @@ impl<M: Machine> Kernel<'_, M> {
         if state == 0 {
             interrupt.state = Interrupt::CAME;
         } else if state == Interrupt::CAME {
-            // Its thread is not done with the last one, or out of budget: a device can't take more of the core's
+            // Its thread is not done with the last one, or out of budget. So a device can't take more of the core's
             // time than two entries into the kernel for each acknowledgement.
             interrupt.state = Interrupt::MASKED;
             self.machine.play(mask);

@@ -9,10 +9,10 @@ use crate::{
 use bulkhead_kernel_abi::{Address, Buffer, Code, Kind, Label, Policy, Rights, Status, label};
 use bulkhead_sched::Invalid;
 
-/// What a method answers; `None`: it was interrupted, and is to be called again.
+/// Answer of a method; `None`: it was interrupted, and is to be called again.
 pub type Answer = Result<Option<[u64; 4]>, Status>;
 
-/// The first word of an answer whose others are 0; an error, or [`AGAIN`]. It fits into registers.
+/// The first word of an answer with no further words; an error, or [`AGAIN`]. It fits into registers.
 pub(crate) type Outcome = Result<u64, Status>;
 
 /// A method was interrupted, and is to be called again. No program sees it.
@@ -40,7 +40,7 @@ pub(crate) fn below(word: u64, end: u64, argument: u8) -> Result<u64, Status> {
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// Calls a method of what lies in a slot, for somebody with this capability space.
+    /// Calls a method of the capability in a slot, for a caller with this capability space.
     ///
     /// # Errors
     /// As the method's description in [`bulkhead_kernel_abi::label`] has it; then nothing changed.
@@ -62,7 +62,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same; what comes behind an answer's first word goes to `answer`, if it is not 0.
+    /// Calls a method; the words behind an answer's first one go to `answer`, if they are not 0.
     #[inline(always)]
     pub(crate) fn method(
         &mut self,
@@ -248,7 +248,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// An object keeps a capability, instead of what it kept there.
+    /// An object keeps a capability, instead of the former one in that place.
     fn keep(&mut self, slot: Ref<Slot>, place: Place, from: Option<Ref<Slot>>) {
         self.drop_slot(slot);
         if let Some(from) = from {
@@ -336,7 +336,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// What an object is to keep, the first argument; 0 is nothing.
+    /// The capability that an object is to keep, the first argument; 0 is nothing.
     #[inline(never)]
     fn kept(
         &self,
@@ -448,7 +448,7 @@ impl<M: Machine> Kernel<'_, M> {
         if time.policy() != bulkhead_sched::Policy::Pibs {
             return Ok(());
         }
-        // At a server's ceiling it would take the time of those who wait for the server once, by any length.
+        // At a server's ceiling it would once take the time of the threads that wait for the server, by any length.
         let priority = self.base(of);
         let period = self.machine.get(of).time.account().period();
         let (now, requester) = (self.now(), bulkhead_sched::Requester { priority, period });
@@ -481,7 +481,7 @@ impl<M: Machine> Kernel<'_, M> {
                 let thread: Ref<Thread> = cap.at();
                 let Thread { home, context, state, reply, waits_at, notification, .. } =
                     *self.machine.get(thread);
-                // What it has lent on comes back to it.
+                // A context that it has lent on comes back to it.
                 let lent = state == State::Calling as u8 && !self.stacked(reply).is_none();
                 let changes = mode == 2 && thread == self.core.current && context == home;
                 if changes && !home.is_none() {
@@ -489,13 +489,13 @@ impl<M: Machine> Kernel<'_, M> {
                 } else if !home.is_none() || !context.is_none() || lent {
                     return Err(Status::new(Code::Occupied, 1, 0));
                 }
-                // What is only lent is nobody's own: it goes when the thread waits for messages.
+                // A context that is only lent has no home: it goes when the thread waits for messages.
                 if mode != 1 {
                     self.machine.get_mut(at).home = thread;
                     self.machine.get_mut(thread).home = at;
                 }
                 self.hand(at, thread);
-                // What it could not be told for want of a context.
+                // News may have waited until it had a context.
                 if state == State::Waiting as u8 {
                     self.offer(Ref::new(waits_at));
                 } else if let Some(bound) = notification.some() {
@@ -518,7 +518,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// Takes a context from whom it is bound to, wherever it is.
+    /// Takes a context from the thread or notification that it is bound to, wherever it is.
     pub(crate) fn unbind(&mut self, at: Ref<Context>) {
         let Context { home, notification, reply, .. } = *self.machine.get(at);
         self.hand(at, Ref::NONE);

@@ -1,8 +1,8 @@
-//! Messages: who waits for whom, what is carried over, and whose time is used for it.
+//! Messages: which thread waits for which, the words that are carried over, and the time that is used for them.
 //!
-//! * A call to a thread without a context takes the caller's along. It comes back with the
-//!   answer; or when the one who has it goes to wait for other messages, or is deleted. The reply
-//!   objects that a context came through form a stack, so that calls nest.
+//! * A call to a thread without a context takes the caller's along. It comes back with the answer; or when the thread
+//!   that has it waits for other messages, or is deleted. The reply objects that a context came through form a stack,
+//!   so that calls nest.
 //! * A thread that can't run for want of a context takes no message that brings none.
 
 use crate::lookup::Root;
@@ -26,15 +26,15 @@ pub(crate) enum Send {
     Try,
 }
 
-/// What a capability of a notification signals: its badge, and without one the lowest bit, so that no
-/// signal is lost.
+/// The bits that a capability of a notification signals: its badge, and without one the lowest bit, so that no signal
+/// is lost.
 #[inline(always)]
 pub(crate) const fn bits(badge: u64) -> u64 {
     if badge == 0 { 1 } else { badge }
 }
 
 impl<M: Machine> Kernel<'_, M> {
-    /// What a capability of an endpoint or notification is sent.
+    /// Sends a message or a signal by a capability of an endpoint or notification.
     pub(crate) fn send(&mut self, from: Ref<Thread>, cap: Cap, how: Send) -> Result<(), Status> {
         if cap.is(Kind::Notification) {
             lookup::check(&cap, Rights::WRITE, 0)?;
@@ -87,8 +87,8 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// Whether a thread has time for a call that takes a context along, where the endpoint says how long that
-    /// takes at most. A call within a call is within its limit. What the kernel tells of a thread is told at once.
+    /// Tells if a thread has time for a call that takes a context along, where the endpoint says how long that takes at
+    /// most. A call within a call is within its limit. A message that the kernel sends for a thread is sent at once.
     fn begin_call(&mut self, from: Ref<Thread>, at: Ref<Endpoint>) -> Result<Begin, Status> {
         let longest = self.machine.get(at).longest;
         let Thread { context, flags, .. } = *self.machine.get(from);
@@ -108,7 +108,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(begin)
     }
 
-    /// A call with a limit has ended: what was held back of its context's budget is there again.
+    /// A call with a limit has ended: its context has the held-back budget again.
     pub(crate) fn end_limit(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
         let held = core::mem::take(&mut self.machine.get_mut(reply).held);
         let Some(id) = crate::core::id(context).filter(|_| held != 0) else { return };
@@ -117,7 +117,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.core.undecided |= 1;
     }
 
-    /// Whether a receiver could go on with a message: one with a reply object, that is passive or not.
+    /// Tells if a receiver with this reply object, passive or not, could go on with a message.
     fn can_take(
         &self,
         from: Ref<Thread>,
@@ -141,9 +141,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Sends those away whose messages a thread could not take, up to the first one that it could.
-    /// While it still has the time that it runs on: what is left for the next entry is its own call
-    /// once more. False: that is to be made.
+    /// Sends threads away with messages that a receiver could not take, up to the first that it could. It does so while
+    /// it still has the time that it runs on: the rest for the next entry is its own call once more. False: that is to
+    /// be made.
     #[inline(always)]
     pub(crate) fn refuse_useless(&mut self, to: Ref<Thread>, cap: Cap, reply: Ref<Reply>) -> bool {
         self.first_sender(cap).is_none() || self.refuse_senders(to, cap, reply)
@@ -153,7 +153,7 @@ impl<M: Machine> Kernel<'_, M> {
     fn refuse_senders(&mut self, to: Ref<Thread>, cap: Cap, reply: Ref<Reply>) -> bool {
         let context = self.machine.get(to).context;
         let passive = context.is_none() || self.is_borrowed(to);
-        // What comes back to its owner once nobody is answered through the reply object any more.
+        // The context that comes back to its owner once no caller is answered through the reply object any more.
         let returns = reply.some().map_or(Ref::NONE, |reply| self.stacked(reply));
         for _ in 0..crate::delete::STEPS {
             let Some(sender) = self.first_sender(cap) else { return true };
@@ -192,7 +192,7 @@ impl<M: Machine> Kernel<'_, M> {
         false
     }
 
-    /// Who waits first at an endpoint for somebody to receive.
+    /// The first thread that waits at an endpoint for a receiver.
     #[inline(always)]
     fn first_sender(&self, cap: Cap) -> Option<Ref<Thread>> {
         if !cap.is(Kind::Endpoint) {
@@ -225,11 +225,11 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, to);
     }
 
-    /// Work of an interrupt's thread is done at the priority of who asked for it.
+    /// Work of an interrupt's thread is done at the requester's priority.
     fn name_requester(&mut self, of: Ref<Context>, to: Ref<Thread>) {
         let served = self.machine.get(to).context;
         if !of.is_none() && self.is_pibs(served) {
-            // A requester whose period leaves nothing beyond the costs is served at the present one's.
+            // A requester's period may leave nothing beyond the costs; it is then served at the present requester's.
             let _ = self.serve(served, of);
         }
     }
@@ -239,8 +239,8 @@ impl<M: Machine> Kernel<'_, M> {
         !context.is_none() && self.machine.get(context).time.policy() == pibs
     }
 
-    /// The priority of the thread on whose behalf a context is used: its own, and not that of a server that runs on it.
-    /// Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
+    /// The priority of the thread that the context works for: its own, and not the priority of a server that runs on
+    /// it. Takes a step for each call, fewer than [`Reply::MOST_NESTED`].
     pub(crate) fn base(&self, context: Ref<Context>) -> u8 {
         let Context { time, thread, reply, .. } = *self.machine.get(context);
         let (mut next, mut caller) = (reply, thread);
@@ -268,14 +268,14 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Whether a context goes through as many calls as it may.
+    /// Tells if a context goes through as many calls as it may.
     fn is_deep(&self, context: Ref<Context>) -> bool {
         let top = self.machine.get(context).reply.some();
         top.is_some_and(|top| self.machine.get(top).depth >= Reply::MOST_NESTED - 1)
     }
 
-    /// Ends a reply object's place in a stack: the context goes back to its caller, and with it what
-    /// lies above has lost it.
+    /// Ends a reply object's place in a stack: the context goes back to its caller, and the objects above it have lost
+    /// it.
     pub(crate) fn unstack(&mut self, reply: Ref<Reply>, context: Ref<Context>) {
         let top = self.machine.get(context).reply;
         self.machine.get_mut(top).context = Ref::NONE;
@@ -299,8 +299,8 @@ impl<M: Machine> Kernel<'_, M> {
         self.hand(context, caller);
     }
 
-    /// The context in whose stack a reply object is. Takes a step for each call that is nested in it, fewer
-    /// than [`Reply::MOST_NESTED`].
+    /// The context with this reply object in its stack. Takes a step for each call that is nested in it, fewer than
+    /// [`Reply::MOST_NESTED`].
     pub(crate) fn stacked(&self, reply: Ref<Reply>) -> Ref<Context> {
         let mut top = reply;
         while let Some(above) = self.machine.get(top).above.some() {
@@ -337,14 +337,14 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Who waits at a reply object.
+    /// The thread that waits at a reply object.
     pub(crate) fn answered(&self, reply: Ref<Reply>, argument: u8) -> Result<Ref<Thread>, Status> {
         let reply = reply.some().ok_or(Status::new(Code::NoCapability, argument, 0))?;
         let nobody = Status::new(Code::BadState, argument, 0);
         self.machine.get(reply).caller.some().ok_or(nobody)
     }
 
-    /// Answers who waits at a reply object.
+    /// Answers the thread that waits at a reply object.
     pub(crate) fn answer(
         &mut self,
         from: Ref<Thread>,
@@ -393,7 +393,7 @@ impl<M: Machine> Kernel<'_, M> {
             self.check_deadline(to, until)?;
         }
         if !reply.is_none() && !self.machine.get(reply).caller.is_none() {
-            // Whoever waits there will not get an answer through it any more.
+            // The caller that waits there will not get an answer through it any more.
             let caller = self.end_call(reply);
             self.cancelled(caller);
         }
@@ -424,7 +424,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(())
     }
 
-    /// The reply object for whoever calls a thread.
+    /// The reply object for the next caller of a thread.
     #[inline(never)]
     fn expect_caller(&mut self, to: Ref<Thread>, reply: Ref<Reply>) {
         let before = core::mem::replace(&mut self.machine.get_mut(to).reply, reply);
@@ -439,7 +439,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Whether a thread may wait until a time, instead of for ever: a time in the past polls.
+    /// Checks if a thread may wait until a time, instead of for ever: a time in the past polls.
     fn check_deadline(&mut self, thread: Ref<Thread>, until: Time) -> Result<(), Status> {
         if until <= self.now() {
             return Err(Status::new(Code::TimedOut, 0, 0));
@@ -467,7 +467,7 @@ impl<M: Machine> Kernel<'_, M> {
             let mut queue = self.machine.get(at).queue;
             queue::quit(self.machine, &mut queue, thread);
             self.machine.get_mut(at).queue = queue;
-            // What it could not take for want of a context is for those behind it.
+            // A signal that it could not take for want of a context is for threads behind it.
             self.set_state(thread, State::Stopped);
             self.offer(at);
         } else if state == State::Sending as u8 || state == State::Receiving as u8 {
@@ -488,7 +488,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.offer(at);
     }
 
-    /// Gives the bits of a notification to who waits for them, if it can go on with them.
+    /// Gives the bits of a notification to the first thread that waits for them, if it can go on with them.
     pub(crate) fn offer(&mut self, at: Ref<Notification>) {
         let Notification { bits, queue: Queue { first, .. }, bound, .. } = *self.machine.get(at);
         if bits == 0 {
@@ -507,7 +507,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Whether a receiver has a context to go on with, its own or the notification's.
+    /// Gives a receiver a context to go on with, its own or the notification's; tells if it has one.
     #[inline(never)]
     fn lend(&mut self, at: Ref<Notification>, to: Ref<Thread>) -> bool {
         if !self.machine.get(to).context.is_none() {
@@ -526,8 +526,8 @@ impl<M: Machine> Kernel<'_, M> {
         free.is_some()
     }
 
-    /// Whether a notification has something for a thread, which has it now. Not for one whose answer took
-    /// away the time that it ran on.
+    /// Tells if a notification has a signal for a thread, which has it now. A thread does not hear if its time went
+    /// away with its answer.
     fn hear(&mut self, to: Ref<Thread>, at: Ref<Notification>) -> bool {
         let hears = self.machine.get(at).bits != 0 && self.lend(at, to);
         if hears {
@@ -578,7 +578,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.ready(thread);
     }
 
-    /// What a thread waited for is gone.
+    /// The object that a thread waited for is gone.
     pub(crate) fn cancelled(&mut self, thread: Ref<Thread>) {
         if !thread.is_none() {
             self.refuse(thread, Status::new(Code::Cancelled, 0, 0));
@@ -617,7 +617,7 @@ impl<M: Machine> Kernel<'_, M> {
         receiver.registers.answer::<M::Layout>(Status::OK.0, badge, info.0);
     }
 
-    /// Derives the sender's capability for the receiver; whether that could be done.
+    /// Derives the sender's capability for the receiver. Returns true if that could be done.
     fn carry_cap(&mut self, from: Ref<Thread>, to: Ref<Thread>) -> bool {
         let sender = self.machine.get(from).buffer;
         let receiver = self.machine.get(to).buffer;
@@ -633,7 +633,7 @@ impl<M: Machine> Kernel<'_, M> {
     /// Derives a capability with fewer rights, or a badge, into an empty slot.
     ///
     /// # Errors
-    /// Of the arguments of [`bulkhead_kernel_abi::label::COPY`].
+    /// About the arguments of [`bulkhead_kernel_abi::label::COPY`].
     pub(crate) fn derive(
         &mut self,
         from: Ref<Slot>,
@@ -650,8 +650,7 @@ impl<M: Machine> Kernel<'_, M> {
             Cap { rights: cap.rights().masked(rights).0, flags: cap.flags & Cap::DEVICE, ..cap };
         match cap.kind() {
             Kind::Null => return Err(Status::new(Code::NoCapability, 2, 0)),
-            // Two capabilities of the same free memory would give it out twice, two of a table put it
-            // into two places.
+            // Two capabilities of one free memory would give it out twice, two of a table put it into two places.
             Kind::Untyped | Kind::Table => {
                 return Err(Status::new(Code::WrongKind, 2, u64::from(cap.kind)));
             }

@@ -1,14 +1,18 @@
-//! The real-time kernel, as a portable crate: objects made of memory that programs give, capabilities
-//! to them, messages, and time as one of those capabilities (Lyons, McLeod, Almatary, Heiser:
-//! *Scheduling-context capabilities*, EuroSys 2018; its scheduler is `bulkhead-sched`).
+//! The real-time kernel, as a portable crate: objects made of memory that programs give, capabilities to them,
+//! messages, and time as one of those capabilities. The model is from Lyons, McLeod, Almatary, Heiser:
+//! *Scheduling-context capabilities*, EuroSys 2018; the scheduler is `bulkhead-sched`.
 //!
-//! It keeps true: nothing is made but from memory that a capability names; authority only comes from
-//! authority, and ends with it ([`tree`]); nothing runs but on a context; whoever waits can be told that
-//! what it waits for is gone. What a thread passes in is looked up and checked before anything changes.
+//! It keeps these true:
 //!
-//! All that is remembered lies in the sandbox's memory as plain data behind [`Machine`], so the
-//! host runs the same code on bytes: to bake a system's first objects into an image, and to try
-//! calls by the million. The one that runs on a processor is `kernel/`.
+//! * Each object is made from memory that a capability names.
+//! * Authority only comes from authority, and ends with it ([`tree`]).
+//! * A thread runs only on a context.
+//! * A waiting thread can be told that the object of its wait is gone.
+//!
+//! A thread's arguments are looked up and checked before anything changes.
+//!
+//! All state lies in the sandbox's memory as plain data behind [`Machine`]. So the host runs this code on bytes: to
+//! bake a system's first objects into an image, and to try calls by the million. `kernel/` runs it on a processor./`.
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]

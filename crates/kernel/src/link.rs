@@ -1,11 +1,11 @@
-//! Slots of channels that are made at run time (`docs/connecting.md`), in the hands of programs. The monitor says who
-//! has what; the kernel asks it in a program's name, and shows the program what the sandbox has: so one that touches
-//! what is closed raises an exception of its own, where a denied access would end the sandbox.
+//! Slots of channels that are made at run time (`docs/connecting.md`), in the hands of programs. The monitor knows each
+//! sandbox's slots. The kernel asks it in a program's name, and shows the program the open ones. So a program that
+//! touches a closed slot raises an exception of its own, where a denied access would end the sandbox.
 //!
-//! It keeps true: what a program sees, the sandbox has. A slot is shown after the monitor's `OK`, and taken out of the
-//! program's memory before the monitor is asked to close it. What the other end takes away meanwhile stays: pages in
-//! place of it lie there until this end closes. A slot is closed with the thread that opened it, and with the
-//! capability.
+//! It keeps this true: a slot that a program sees, the sandbox has. A slot is shown after the monitor's `OK`, and taken
+//! out of the program's memory before the monitor is asked to close it. A slot that the other end takes away meanwhile
+//! stays: pages in place of it lie there until this end closes. A slot is closed with the thread that opened it, and
+//! with the capability.
 
 use crate::invoke::{Outcome, below, no_call};
 use crate::lookup::check;
@@ -87,19 +87,21 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// A thread that raised a fault, and may not go on: closes one of those that it has opened; whether there was one.
+    /// Closes one of the slots that a thread has opened, if it raised a fault and may not go on. Returns true if there
+    /// was one.
     pub(crate) fn part_faulted(&mut self, thread: Ref<Thread>) -> bool {
         self.machine.get(thread).flags & Thread::FAULTS != 0 && self.part_once(thread)
     }
 
-    /// The same of who waits for an answer, which is not given or lets it not go on.
+    /// Does so for a thread that waits for an answer, if that is not given or does not let it go on.
     pub(crate) fn part_caller(&mut self, reply: Ref<Reply>) -> bool {
         let caller = reply.some().map_or(Ref::NONE, |reply| self.machine.get(reply).caller);
         caller.some().is_some_and(|caller| self.part_faulted(caller))
     }
 
-    /// A thread ends or begins anew: nobody goes on with what it has opened. Closes one of those; whether there was
-    /// one. Each is a call of the monitor, so an entry of the kernel has one at most, and whoever is at it comes again.
+    /// A thread ends or begins anew: no thread goes on with its slots. Closes one of them, and returns true if there
+    /// was one. Each is a call of the monitor, so an entry of the kernel has one at most. The ending thread, or its
+    /// deleter, comes again.
     #[inline(always)]
     pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
         let opened = self.machine.get(thread).flags & Thread::LINKS != 0;
@@ -119,14 +121,13 @@ impl<M: Machine> Kernel<'_, M> {
         };
         self.close(at);
         self.machine.get_mut(at).thread = Ref::NONE;
-        // It took time, which is not to be that of whoever runs next.
+        // It took time, which is not to be charged to the next thread.
         self.core.now = 0;
         true
     }
 
-    /// Makes a link's object behind those that there are, which no call can: `to` is the set of sandboxes to whom the
-    /// slot may be offered, `table` the one that maps its memory, `space` the slot with the space in which it is to be
-    /// seen.
+    /// Makes a link's object behind the present ones, which no call can. `to` is the set of sandboxes that the slot may
+    /// be offered to. `table` maps its memory, and `space` is the slot with the space in which it is seen.
     pub fn make_link(
         &mut self,
         at: u32,

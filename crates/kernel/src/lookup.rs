@@ -1,4 +1,4 @@
-//! From what a thread names to what lies there.
+//! From the names in a thread's call to the capabilities there.
 
 use crate::{Cap, Machine, Ref, Slot, Thread};
 use bulkhead_kernel_abi::{Code, Kind, Rights, Status};
@@ -45,12 +45,12 @@ impl Root {
         node.and_then(|node| node.at(index)).unwrap_or(Ref::NONE)
     }
 
-    /// A slot of it; slot 0 is nobody's.
+    /// A slot of it; slot 0 is reserved.
     pub fn at(self, index: u32) -> Option<Ref<Slot>> {
         (index != 0 && index < self.slots).then(|| self.first.nth(index))
     }
 
-    /// What a capability of a node reaches.
+    /// The node that a capability reaches.
     pub fn node(cap: &Cap) -> Option<Self> {
         let usable = cap.is(Kind::Node) && cap.flags & Cap::DYING == 0;
         usable.then(|| Self { first: cap.at(), slots: 1 << cap.bits })
@@ -95,7 +95,7 @@ impl Root {
     }
 }
 
-/// Whether a capability has rights.
+/// Checks if a capability has rights.
 ///
 /// # Errors
 /// [`Code::NoRight`].

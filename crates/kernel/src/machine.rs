@@ -1,5 +1,5 @@
-//! What the kernel needs of a machine. The target's is `kernel/`; on the host a vector of bytes
-//! does ([`crate::host`]).
+//! The services that the kernel needs of a machine. On the target `kernel/` has them, on the host a vector of bytes
+//! ([`crate::host`]).
 
 use bulkhead_arch::Stage1;
 use core::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ pub trait Object: FromBytes + IntoBytes + KnownLayout + Immutable {
     /// In objects of which kinds it lies, as a set of bits: for machines that check. 0: in memory of the
     /// kernel's own.
     const IN: u32;
-    /// Whether an object begins with it; else it is a piece of one.
+    /// True if an object begins with it; else it is a piece of one.
     const WHOLE: bool;
 }
 
@@ -46,7 +46,7 @@ impl<T> Ref<T> {
         self.at
     }
 
-    /// Whether it is none.
+    /// True if it is none.
     #[inline(always)]
     #[must_use]
     pub const fn is_none(self) -> bool {
@@ -110,13 +110,13 @@ impl<T> core::fmt::Debug for Ref<T> {
 #[repr(C, align(16))]
 pub struct Registers(pub [u64; 22]);
 
-/// Which of [`Registers`] is what in a call: indices.
+/// Places in [`Registers`] of a call's words: indices.
 pub trait Layout {
     /// Which call, and the reply object; its status.
     const OP: usize;
     /// The capabilities that it names; the badge that it comes back with.
     const NAMED: usize;
-    /// What the message is.
+    /// The message's description.
     const INFO: usize;
     /// The first of the message's first words, which lie side by side.
     const WORDS: usize;
@@ -151,7 +151,7 @@ impl Registers {
         self.0[L::NAMED]
     }
 
-    /// What the message is.
+    /// The message's description.
     #[inline(always)]
     pub const fn info<L: Layout>(&self) -> u64 {
         self.0[L::INFO]
@@ -185,7 +185,7 @@ impl Registers {
         self.0[L::WORDS + n % REGISTER_WORDS] = word;
     }
 
-    /// What the call comes back with, beside the words.
+    /// Writes a call's result, beside the words.
     #[inline(always)]
     pub const fn answer<L: Layout>(&mut self, status: u64, badge: u64, info: u64) {
         self.0[L::OP] = status;
@@ -221,7 +221,7 @@ impl Registers {
 
 /// A core and the memory of its sandbox.
 pub trait Machine: Sized {
-    /// Which of a thread's saved registers is what.
+    /// Places of a thread's saved registers.
     type Layout: Layout;
     /// How page tables of user space are encoded.
     type Pages: Stage1;
@@ -238,7 +238,7 @@ pub trait Machine: Sized {
     /// For machines that check.
     fn note(&mut self, _at: u32, _len: u32, _kind: Option<bulkhead_kernel_abi::Kind>) {}
 
-    /// Whether it wants to be told of [events](Machine::trace). A machine that never does has no code for them.
+    /// True if it wants to be told of events. A machine that never does has no code for them.
     #[inline(always)]
     fn is_traced(&self) -> bool {
         false
@@ -246,8 +246,7 @@ pub trait Machine: Sized {
     /// Something happened.
     fn trace(&mut self, _event: Event) {}
 
-    /// Whether programs have [slots](crate::Link) of channels made at run time. A machine on which none has, has no
-    /// code for them.
+    /// True if programs have slots of channels made at run time. A machine on which none has, has no code for them.
     #[inline(always)]
     fn has_links(&self) -> bool {
         false
@@ -257,13 +256,13 @@ pub trait Machine: Sized {
     fn physical(&self, at: u32) -> u64;
     /// The entry of a root table through which the kernel itself is reached, and its index.
     fn kernel_entry(&self) -> (u64, usize);
-    /// Lets user addresses mean what this root table says.
+    /// Lets user addresses have this root table's meaning.
     fn enter_space(&mut self, root: u64);
-    /// Forgets what the processor remembers of a user address of the present root.
+    /// Forgets the processor's translation of a user address of the present root.
     fn forget(&mut self, address: u64);
 
-    /// The processor is another thread's from now on, whose thread pointer is this. Nothing is left of what the one
-    /// before had put into registers that are in no thread's [`Registers`] and that programs can write.
+    /// Gives the processor to another thread, with this thread pointer. Nothing is left of the thread before in
+    /// registers that are in no thread's [`Registers`] and that programs can write.
     fn enter_thread(&mut self, pointer: u64);
 
     /// Nanoseconds since the processor's start. Never 0.
@@ -271,7 +270,7 @@ pub trait Machine: Sized {
     /// Interrupts at this time, once, instead of any time said before; [`Time::MAX`]: never.
     fn set_timer(&mut self, at: Time);
 
-    /// From now on vector registers are those of the thread that keeps them there, or nobody's.
+    /// From now on vector registers are those of the thread that keeps them there, or belong to none.
     fn use_vectors(&mut self, area: Option<Ref<Vectors>>);
     /// Reads from a port: 1, 2 or 4 bytes.
     fn port_in(&mut self, port: u16, bytes: u8) -> u32;
@@ -281,7 +280,7 @@ pub trait Machine: Sized {
     fn play(&mut self, script: u32);
     /// Text for the sandbox's console.
     fn print(&mut self, text: &[u8]);
-    /// Asks the sandbox's monitor for something: a hypercall with two arguments, and what it answers.
+    /// Asks the sandbox's monitor for something: a hypercall with two arguments. Returns its answer.
     fn ask(&mut self, call: u64, first: u64, second: u64) -> u64;
     /// The sandbox has started.
     fn ready(&mut self);

@@ -1,4 +1,4 @@
-//! What lies in memory: the kernel's objects. All plain data.
+//! The kernel's objects, as they lie in memory. All plain data.
 
 use crate::{Object, PageTable, Ref, Registers, Slot, Vectors};
 use bulkhead_kernel_abi::{Buffer, Kind};
@@ -39,7 +39,7 @@ lies_in! {
     u64: false;
 }
 
-/// What a thread does.
+/// A thread's activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -70,16 +70,16 @@ pub struct Thread {
     pub root_slots: u32,
     /// Root table of its space, a physical address.
     pub space: u64,
-    /// Its thread pointer: compilers find there what is a thread's own. Below [`crate::USER_END`].
+    /// Its thread pointer: compilers find a thread's own data there. Below [`crate::USER_END`].
     pub pointer: u64,
-    /// The context on which it runs; none: it is passive, and waits or has nobody to work for.
+    /// The context on which it runs; none: it is passive, and waits or has no caller to work for.
     pub context: Ref<Context>,
-    /// [`State::Calling`]: the reply object through which its answer comes. [`State::Receiving`]:
-    /// the one for whoever calls it.
+    /// [`State::Calling`]: the reply object through which its answer comes. [`State::Receiving`]: the one for its next
+    /// caller.
     pub reply: Ref<Reply>,
-    /// The one after it where it waits.
+    /// Thread after it in its queue.
     pub next: Ref<Thread>,
-    /// The one before it.
+    /// Thread before it.
     pub previous: Ref<Thread>,
     /// The endpoint or notification where it waits.
     pub waits_at: u32,
@@ -101,11 +101,11 @@ pub struct Thread {
     pub home: Ref<Context>,
     /// Its number in the manifest, for messages to people.
     pub number: u32,
-    /// What it was told to use: [`crate::Place`] 1 to 5.
+    /// The capabilities that it was given to use: [`crate::Place`] 1 to 5.
     pub slots: [Slot; 5],
-    /// What the kernel tells of it while [`Thread::FAULTS`]: the message's info and words.
+    /// The kernel's message about it while [`Thread::FAULTS`]: info and words.
     pub fault: [u64; 5],
-    /// Of the last one of its priority where it waits: the last one of the next higher priority.
+    /// In the last thread of its priority in a queue: the last one of the next higher priority.
     pub higher: Ref<Thread>,
     /// And of the next lower one.
     pub lower: Ref<Thread>,
@@ -116,17 +116,17 @@ pub struct Thread {
 impl Thread {
     /// It uses vector registers; they lie behind it.
     pub const VECTORS: u8 = 1 << 0;
-    /// What it sends wants an answer.
+    /// Its message wants an answer.
     pub const CALLS: u8 = 1 << 1;
     /// It may send a capability along.
     pub const GRANTS: u8 = 1 << 2;
-    /// What it sends is a fault that the kernel tells of.
+    /// Its message is a fault that the kernel tells of.
     pub const FAULTS: u8 = 1 << 3;
     /// It may run on a context that goes through as many calls as it may: its calls take the general way.
     pub const DEEP: u8 = 1 << 4;
     /// It has offered or accepted a slot.
     pub const LINKS: u8 = 1 << 5;
-    /// It raised an exception that nobody handles, and closes its slots, one in each entry, before it stops.
+    /// It raised an unhandled exception, and closes its slots, one in each entry, before it stops.
     pub const ENDS: u8 = 1 << 6;
 }
 
@@ -139,7 +139,7 @@ pub const fn vectors(thread: Ref<Thread>) -> Ref<Vectors> {
     Ref::new(thread.at() + (1 << (THREAD_BITS - 1)))
 }
 
-/// Threads that wait, by priority, those of one in the order in which they came.
+/// Threads that wait, by priority; within a priority in the order in which they came.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Queue {
@@ -153,11 +153,11 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Endpoint {
-    /// Those who wait.
+    /// The waiting threads.
     pub queue: Queue,
     /// The [`State`] of all of them.
     pub state: u32,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: u32,
     /// Longest time of a call on its caller's budget, ns; 0: any time.
     pub longest: u64,
@@ -171,41 +171,42 @@ pub struct Endpoint {
 pub struct Notification {
     /// The badges that were signalled and not yet received.
     pub bits: u64,
-    /// Those who wait.
+    /// The waiting threads.
     pub queue: Queue,
     /// The thread that also receives it with its messages.
     pub bound: Ref<Thread>,
     /// The context on which a thread without one works for it.
     pub context: Ref<Context>,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: [u32; 2],
 }
 
-/// Who waits for an answer, and whose time is used meanwhile. Those that one context has
-/// come through form a stack.
+/// The caller that waits for an answer, and the context that is used meanwhile. Those that one context has come through
+/// form a stack.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Reply {
-    /// Who waits.
+    /// The thread that waits.
     pub caller: Ref<Thread>,
-    /// The one below it in the stack: who called the caller.
+    /// The object below it in the stack: its caller called this one's caller.
     pub below: Ref<Reply>,
-    /// The one above it.
+    /// The object above it.
     pub above: Ref<Reply>,
-    /// Of the topmost one: the context.
+    /// In the topmost one: the context.
     pub context: Ref<Context>,
     /// The thread that waits for a caller with it.
     pub receiver: Ref<Thread>,
     /// How many were below it when it came into the stack.
     pub depth: u32,
-    /// Of a call that has a limit: [`Reply::LIMITED`], and what of its context's budget is held back meanwhile, ns.
+    /// In a call that has a limit: [`Reply::LIMITED`], and the part of its context's budget that is held back
+    /// meanwhile, ns.
     pub held: u64,
 }
 
 impl Reply {
     /// The call has a limit.
     pub const LIMITED: u64 = 1 << 63;
-    /// Most calls that one context goes through: whoever looks for the topmost one takes so many steps.
+    /// Most calls that one context goes through: a search for the topmost object takes so many steps.
     pub const MOST_NESTED: u32 = 32;
 }
 
@@ -215,7 +216,7 @@ impl Reply {
 pub struct Context {
     /// The scheduler's part.
     pub time: bulkhead_sched::Context,
-    /// Who runs on it.
+    /// The thread that runs on it.
     pub thread: Ref<Thread>,
     /// The thread that it was given to.
     pub home: Ref<Thread>,
@@ -223,11 +224,11 @@ pub struct Context {
     pub notification: Ref<Notification>,
     /// The topmost reply object that it came through.
     pub reply: Ref<Reply>,
-    /// What a timeout message says.
+    /// Word for timeout messages.
     pub badge: u64,
     /// How many refills there is room for.
     pub refills: u32,
-    /// Whether it has a place among the scheduler's contexts.
+    /// True if it has a place among the scheduler's contexts.
     pub is_set: u32,
 }
 
@@ -235,7 +236,7 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Interrupt {
-    /// What it signals: [`crate::Place::Interrupt`].
+    /// Notification that it signals: [`crate::Place::Interrupt`].
     pub slot: Slot,
     /// The vector.
     pub vector: u32,
@@ -243,12 +244,12 @@ pub struct Interrupt {
     pub state: u32,
     /// The script that masks it at its source ([`crate::Machine::play`]); 0: there is none.
     pub mask: u32,
-    /// The one that lets it come again.
+    /// The script that lets it come again.
     pub unmask: u32,
-    /// Its state as long as it can come: 0, or, of a level-triggered line, [`Interrupt::CAME`]. What such a line
-    /// wants is there until its driver has dealt with it, so it is kept back from the first time on.
+    /// Its state as long as it can come: 0, or, of a level-triggered line, [`Interrupt::CAME`]. Such a line's request
+    /// stays until its driver has dealt with it, so it is kept back from the first time on.
     pub rests: u32,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: [u32; 3],
 }
 
@@ -267,17 +268,18 @@ pub struct Link {
     pub slot: Slot,
     /// Its number.
     pub number: u32,
-    /// Sandboxes to whom it may be offered, as a set; none of one that another sandbox offers.
+    /// Sandboxes that it may be offered to, as a set; none if another sandbox offers it.
     pub to: u32,
-    /// The table with its entries, where nobody else finds it.
+    /// The table with its entries, which only the kernel finds.
     pub table: Ref<PageTable>,
-    /// The thread that offered or accepted it: it is closed with that; none: closed, or by nobody that ends.
+    /// The thread that offered or accepted it: it is closed with that. Without one it is closed, or was opened by a
+    /// thread that does not end.
     pub thread: Ref<Thread>,
     /// How often it was offered or accepted.
     pub uses: u64,
-    /// Whether the sandbox has it, as far as the kernel knows.
+    /// True if the sandbox has it, as far as the kernel knows.
     pub open: u32,
-    /// For whoever writes the next version.
+    /// Reserved for the next version.
     pub reserved: u32,
 }
 
@@ -290,10 +292,10 @@ pub const fn refills(bits: u8) -> u32 {
     (((1usize << bits) - size_of::<Context>()) / size_of::<Refill>()) as u32
 }
 
-/// The size of an object, as a power of two; `bits` is what the caller says for those that have a choice.
+/// The size of an object, as a power of two; `bits` is the caller's choice for kinds that have one.
 ///
 /// # Errors
-/// What would be right, as least and greatest, where `bits` is not.
+/// The least and the greatest value that would be right, where `bits` is not.
 pub fn size(kind: Kind, bits: u8) -> Result<u8, [u8; 2]> {
     const {
         assert!(size_of::<Thread>() <= 1 << (THREAD_BITS - 1));

@@ -1,6 +1,6 @@
 //! Threads that wait somewhere: by priority, and within one in the order in which they came.
 //!
-//! The last one of each priority knows those of the next higher and the next lower one. So a thread
+//! The last thread of each priority knows the last ones of the next higher and the next lower priority. So a thread
 //! finds its place in a step for each priority that waits, 255 at most, however many threads do.
 
 use crate::{Machine, Queue, Ref, Thread};
@@ -49,7 +49,7 @@ pub fn quit<M: Machine>(m: &mut M, queue: &mut Queue, thread: Ref<Thread>) {
     if !last_of_its_priority {
         return;
     }
-    // The one before it is of the same priority, or the last one of the next higher.
+    // The thread before it has its priority, or is the last one of the next higher.
     match before.some().filter(|before| *before != higher) {
         Some(same) => join(m, higher, same, lower),
         None => link(m, higher, lower),
@@ -62,7 +62,7 @@ fn join<M: Machine>(m: &mut M, higher: Ref<Thread>, this: Ref<Thread>, lower: Re
     link(m, this, lower);
 }
 
-/// Those of two.
+/// The last ones of two priorities.
 fn link<M: Machine>(m: &mut M, higher: Ref<Thread>, lower: Ref<Thread>) {
     if let Some(higher) = higher.some() {
         m.get_mut(higher).lower = lower;

@@ -1,4 +1,4 @@
-//! Who runs: what the kernel tells the scheduler, and what it makes of the answer.
+//! The running thread: the kernel's messages to the scheduler, and its use of the answers.
 
 use crate::core::{Store, context, id};
 use crate::{Context, Core, Event, Kernel, Machine, Ref, State, Thread};
@@ -33,7 +33,7 @@ impl<M: Machine> Kernel<'_, M> {
         let store = &mut Store(&mut *self.machine);
         let mut decide = false;
         if self.core.scheduler.running() == Some(id) {
-            // Also if it has that priority already: what came of that may still be undecided.
+            // Also if it has that priority already: an earlier change may still be undecided.
             decide = !self.core.scheduler.donate(store, priority);
         } else if other {
             decide = self.core.scheduler.set_priority(store, id, priority, now);
@@ -64,16 +64,16 @@ impl<M: Machine> Kernel<'_, M> {
         self.rest(context, until);
     }
 
-    /// A thread stops that could not go on. What it runs on goes back where it came from at once: whoever
-    /// looks after the thread may come late, or never.
+    /// A thread stops that could not go on. The context that it runs on goes back at once where it came from: the
+    /// thread's handler may come late, or never.
     #[inline(never)]
     pub(crate) fn halt(&mut self, thread: Ref<Thread>) {
         self.stop(thread, State::Stopped, Time::MAX);
         self.give_back(thread);
     }
 
-    /// A context is with another thread from now on, or with nobody; it runs there if it ran before
-    /// or the thread can run.
+    /// A context is with another thread from now on, or with none; it runs there if it ran before or the thread can
+    /// run.
     #[inline(never)]
     pub(crate) fn hand(&mut self, context: Ref<Context>, to: Ref<Thread>) {
         let from = core::mem::replace(&mut self.machine.get_mut(context).thread, to);
@@ -87,14 +87,14 @@ impl<M: Machine> Kernel<'_, M> {
         if runs { self.ready(to) } else { self.rest(context, Time::MAX) }
     }
 
-    /// Whether a thread runs on time that is not its own.
+    /// Tells if a thread runs on time that is not its own.
     pub(crate) fn is_borrowed(&self, thread: Ref<Thread>) -> bool {
         let context = self.machine.get(thread).context;
         !context.is_none() && self.machine.get(context).home != thread
     }
 
-    /// A thread that waits for messages keeps nobody else's time: what it runs on goes back to the
-    /// caller that it came from, who waits on for the answer, or to the notification.
+    /// A thread that waits for messages keeps no borrowed time. The context that it runs on goes back to the caller
+    /// that it came from, which waits on for the answer, or to the notification.
     #[inline(never)]
     pub(crate) fn give_back(&mut self, thread: Ref<Thread>) {
         if !self.is_borrowed(thread) {
@@ -108,7 +108,7 @@ impl<M: Machine> Kernel<'_, M> {
                 let free = home.some().filter(|home| self.machine.get(*home).context.is_none());
                 self.trace_return(thread, free.unwrap_or(Ref::NONE), context);
                 self.hand(context, free.unwrap_or(Ref::NONE));
-                // What came meanwhile may have had to wait for it.
+                // A signal that came meanwhile may have had to wait for it.
                 if let Some(notification) = notification.some() {
                     self.offer(notification);
                 }
@@ -116,9 +116,9 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The first threads begin. They were woken on the host, whose clock was another one.
+    /// The first threads begin. The host woke them by another clock.
     pub fn start(&mut self) {
-        // Whoever was that on the host has not run here.
+        // The host's current thread has not run here.
         self.core.current = Ref::NONE;
         let now = self.now();
         self.core.scheduler.start(&mut Store(&mut *self.machine), now);
@@ -126,7 +126,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.decide();
     }
 
-    /// Decides who runs, at the end of an entry that changed something, and goes there.
+    /// Decides which thread runs, at the end of an entry that changed something, and goes there.
     pub fn decide(&mut self) {
         // Telling a handler of the end of a budget, or a thread of its deadline, can change it again.
         while self.core.undecided != 0 {
@@ -149,17 +149,17 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.set_timer(decision.timer);
             }
         }
-        // Also without a decision: whoever runs may have lent or returned its context.
+        // Also without a decision: the running thread may have lent or returned its context.
         let running = self.core.scheduler.running().map(context);
         let next = running.map_or(Ref::NONE, |running| self.machine.get(running).thread);
-        // Also from nobody: who ran before that may have been another one, or be gone.
+        // Also from no thread: the one that ran before that may have been another one, or be gone.
         let before = core::mem::replace(&mut self.core.current, next);
         self.core.now = 0;
         self.trace_run();
         self.enter(before);
     }
 
-    /// Makes the processor the current thread's, which was another one's or nobody's before.
+    /// Makes the processor the current thread's, which was another thread's before, or none's.
     #[inline(always)]
     pub(crate) fn enter(&mut self, before: Ref<Thread>) {
         let Some(current) = self.core.current.some() else { return };
@@ -188,7 +188,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The same without the short ways, which must not make a difference.
+    /// Handles the timer without the short ways, which must not make a difference.
     #[cfg(any(test, feature = "host"))]
     pub fn timer_slowly(&mut self) {
         self.timer_came();
@@ -205,7 +205,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.core.timer = Time::MAX;
     }
 
-    /// A wait's deadline has come before what was waited for.
+    /// A wait's deadline has come before its signal or message.
     #[inline(never)]
     fn time_out(&mut self, context: Ref<Context>) {
         let thread = self.machine.get(context).thread;

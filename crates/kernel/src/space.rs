@@ -33,7 +33,7 @@ pub(crate) fn begin_table<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) {
     }
 }
 
-/// The end of a space: what is mapped there is not any more.
+/// Ends a space: its mappings are gone.
 pub(crate) fn end<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32) -> bool {
     set_live(kernel, at, false);
     if kernel.core.space == kernel.machine.physical(at) {
@@ -54,8 +54,8 @@ fn set_live<M: Machine>(kernel: &mut Kernel<'_, M>, at: u32, live: bool) {
     *word = if live { *word | bit } else { *word & !bit };
 }
 
-/// Whether a space's root lies at an offset: where a frame was mapped may have ended, and
-/// anything may lie there now.
+/// Tells if a space's root lies at an offset. The space of a mapped frame may have ended, and other data may lie there
+/// now.
 fn is_live<M: Machine>(kernel: &Kernel<'_, M>, at: u32) -> bool {
     let (word, bit) = live_bit(kernel, at);
     at >> 12 < kernel.core.pages && kernel.machine.get(word) & bit != 0
@@ -83,8 +83,8 @@ fn table<M: Machine>(
     Ok(at)
 }
 
-/// Whether slots of channels made at run time are seen there, so that nothing else can be: what is on a link's table
-/// comes back with it, when whoever mapped it there has long given it up.
+/// Tells if slots of channels made at run time are seen there, so that nothing else can be. A mapping on a link's table
+/// comes back with the table, when the program that made it has long given it up.
 fn is_links<M: Machine>(kernel: &Kernel<'_, M>, address: u64) -> bool {
     kernel.machine.has_links() && (at::LINKS..at::LINKS_END).contains(&address)
 }
@@ -216,7 +216,7 @@ pub(crate) fn map_table<M: Machine>(
     if taken || !matches!(M::Pages::decode(entry, level + 1), Entry::Empty) {
         return Err(Status::new(Code::Occupied, 2, 0));
     }
-    // What it held in another place must not appear here: nobody would find it to take it out.
+    // Its entries from another place must not appear here: they could not be found to take them out.
     kernel.machine.get_mut::<PageTable>(cap.at()).0 = [M::Pages::empty(); 512];
     let entry = M::Pages::table(kernel.machine.physical(cap.object), level);
     kernel.machine.get_mut(above).0[at] = entry;
@@ -224,7 +224,7 @@ pub(crate) fn map_table<M: Machine>(
     Ok(())
 }
 
-/// Where a table is: the same of it.
+/// The place of a table, from its capability.
 fn table_entry<M: Machine>(
     kernel: &Kernel<'_, M>,
     cap: &Cap,

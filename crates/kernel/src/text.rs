@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-/// A line. What does not fit is cut off.
+/// A line. Text beyond its room is cut off.
 #[derive(Clone, Debug)]
 pub struct Line {
     bytes: [u8; 240],
@@ -16,7 +16,7 @@ impl Default for Line {
 }
 
 impl Line {
-    /// What was written, and the end of the line.
+    /// The text so far, and the end of the line.
     pub fn end(&mut self) -> &[u8] {
         // The last place is left for it.
         self.len = self.len.min(self.bytes.len() - 1);

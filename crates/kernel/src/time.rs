@@ -1,11 +1,11 @@
-//! Time given to contexts: by whoever has a core's [`bulkhead_kernel_abi::Kind::Control`].
+//! Time given to contexts, by the holder of a core's [`bulkhead_kernel_abi::Kind::Control`].
 
 use crate::core::{Store, id};
 use crate::{Context, Kernel, Machine, Ref, State};
 use bulkhead_kernel_abi::{Code, Policy, Status};
 use bulkhead_sched::{Account, PLACES, Time};
 
-/// Shortest period, ns: what is shorter would be all overhead.
+/// Shortest period, ns: a shorter one would be all overhead.
 pub const MIN_PERIOD: Time = 10_000;
 /// Longest period, ns: an hour.
 pub const MAX_PERIOD: Time = 3_600_000_000_000;
@@ -71,7 +71,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// Gives a context another account. Its thread waits until the same time as before.
+    /// Gives a context another account. Its thread waits until the time that it waited for before.
     fn reset(&mut self, at: Ref<Context>, account: &Account, background: bool) {
         let now = self.now();
         let time = self.machine.get(at).time;
@@ -86,7 +86,7 @@ impl<M: Machine> Kernel<'_, M> {
         self.renewed(at);
     }
 
-    /// A context is another one: who runs on it does so at its own priority.
+    /// A context is another one: its thread runs on it at the thread's own priority.
     #[inline(never)]
     pub(crate) fn renewed(&mut self, at: Ref<Context>) {
         self.core.undecided = 1;

@@ -1,4 +1,4 @@
-//! What a machine that wants to know is told ([`Machine::is_traced`]). Nothing of this is there for others.
+//! Events for a machine that wants them ([`Machine::is_traced`]). Nothing of this is there for others.
 
 use crate::{Context, Event, Kernel, Machine, Ref, Thread};
 
@@ -12,7 +12,7 @@ impl<M: Machine> Kernel<'_, M> {
         }
     }
 
-    /// The current thread runs, or nobody. Told again and again: the machine knows what is new.
+    /// The current thread runs, or none does. It is told again and again: the machine knows if it is new.
     #[inline(always)]
     pub(crate) fn trace_run(&mut self) {
         self.trace(|kernel| {
@@ -62,7 +62,7 @@ impl<M: Machine> Kernel<'_, M> {
     }
 }
 
-/// Who a context is with, where it lies, and what is left of its refill.
+/// The thread that a context is with, the context's offset, and the rest of its refill.
 #[inline(always)]
 fn state<M: Machine>(machine: &M, at: Ref<Context>) -> (u32, u32, u64) {
     let Context { time, thread, .. } = machine.get(at);

@@ -1,10 +1,9 @@
-//! The tree of derivations: who loses what when somebody loses something.
+//! The tree of derivations: the capabilities that are lost when another one is lost.
 //!
-//! A doubly linked list of all slots in use, in pre-order: those derived from a
-//! capability follow it with greater depths. A capability lives no longer than the one
-//! it was derived from: deleting one deletes those below it first. So an object's
-//! *original* capability, whose parent is the memory that it is made of, is the last
-//! one of it, and its end is the object's. No counts of references, no search.
+//! A doubly linked list of all slots in use, in pre-order: those derived from a capability follow it with greater
+//! depths. A capability lives no longer than its parent: deleting one deletes its children first. The parent of an
+//! object's *original* capability is the memory that the object is made of. So the original is the object's last
+//! capability, and its end is the object's. No counts of references, no search.
 
 use crate::{Cap, Machine, Ref, Slot};
 use bulkhead_kernel_abi::{Code, Kind, Status};
@@ -30,7 +29,7 @@ pub fn plant<M: Machine>(m: &mut M, to: Ref<Slot>, cap: Cap) {
     (slot.cap, slot.depth) = (cap, 0);
 }
 
-/// Whether something can be derived from a capability.
+/// Checks if a capability can be derived from this one.
 ///
 /// # Errors
 /// [`Code::TooDeep`].
@@ -41,13 +40,13 @@ pub fn derivable<M: Machine>(m: &M, parent: Ref<Slot>, argument: u8) -> Result<(
     }
 }
 
-/// Whether something was derived from what lies there.
+/// Tells if a capability was derived from the slot's.
 pub fn has_children<M: Machine>(m: &M, slot: Ref<Slot>) -> bool {
     let Slot { next, depth, .. } = *m.get(slot);
     next.some().is_some_and(|next| m.get(next).depth > depth)
 }
 
-/// Moves what lies in a slot to an empty one.
+/// Moves a slot's content to an empty one.
 pub fn relocate<M: Machine>(m: &mut M, from: Ref<Slot>, to: Ref<Slot>) {
     let Slot { cap, next, previous, depth, .. } = *m.get(from);
     let slot = m.get_mut(to);
@@ -83,12 +82,11 @@ fn empty<M: Machine>(m: &mut M, slot: Ref<Slot>) {
     (slot.cap, slot.next, slot.previous, slot.depth) = (Cap::NULL, Ref::NONE, Ref::NONE, 0);
 }
 
-/// Whether a capability may lie in a node, given the depths of its own slot and of the
-/// node's original.
+/// Tells if a capability may lie in a node, given the depths of its own slot and of the node's original.
 ///
-/// Memory is only given downwards: untyped memory may lie in nodes of its own depth or above, and a
-/// node's original only in nodes above it. So whoever follows "lies in" and "was derived from" comes to
-/// greater and greater depths, and [`leaf`] to an end.
+/// Memory is only given downwards. Untyped memory may lie in nodes of its own depth or above, and a node's original
+/// only in nodes above it. So a walk along "lies in" and "was derived from" comes to greater and greater depths, and
+/// [`leaf`] to an end.
 pub fn may_lie(cap: &Cap, depth: u16, node_depth: u64) -> bool {
     match cap.kind() {
         Kind::Untyped => node_depth <= u64::from(depth),
@@ -97,9 +95,8 @@ pub fn may_lie(cap: &Cap, depth: u16, node_depth: u64) -> bool {
     }
 }
 
-/// The next one to be deleted, if all of what lies in `slot` is to go: it has no children,
-/// and nothing lies in its node. `None`: a node has so many slots that looking through them is not
-/// over yet, or somebody has to come again.
+/// The next slot to be deleted, if `slot` is to go with all that depends on it. It has no children, and its node is
+/// empty. `None`: a node has so many slots that looking through them is not over yet, or somebody has to come again.
 pub fn leaf<M: Machine>(m: &mut M, slot: Ref<Slot>) -> Option<Ref<Slot>> {
     let mut at = slot;
     loop {

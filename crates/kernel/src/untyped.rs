@@ -71,7 +71,7 @@ impl<M: Machine> Kernel<'_, M> {
         let fresh = !tree::has_children(self.machine, slot);
         let mut memory = Memory::of(&cap);
         if fresh && memory.used != 0 {
-            // Nothing is left of what was made of it: all of it can be used again.
+            // No object made of it is left: all of it can be used again.
             memory = Memory { used: 0, cleared: 0 };
         }
         let start = (cap.object + memory.used).next_multiple_of(1 << log) - cap.object;
@@ -81,7 +81,7 @@ impl<M: Machine> Kernel<'_, M> {
             return Err(Status::new(Code::NoMemory, 1, total - u64::from(memory.used)));
         }
         self.machine.get_mut(slot).cap.data = memory.pack();
-        // What is made of memory zeroes it then.
+        // An object made of this memory zeroes it then.
         if kind != Kind::Untyped && !self.zeroed(slot, needed as u32) {
             return Err(crate::invoke::AGAIN);
         }
@@ -97,7 +97,7 @@ impl<M: Machine> Kernel<'_, M> {
         Ok(u64::from(cap.object + start))
     }
 
-    /// Zeroes memory up to an offset, a part in each entry; whether all is done.
+    /// Zeroes memory up to an offset, a part in each entry. Returns true if all is done.
     fn zeroed(&mut self, slot: Ref<Slot>, end: u32) -> bool {
         let cap = self.machine.get(slot).cap;
         let memory = Memory::of(&cap);
@@ -136,7 +136,7 @@ impl<M: Machine> Kernel<'_, M> {
         cap
     }
 
-    /// Makes an interrupt's object, which no call can: who may have which is the manifest's. `mask` and
+    /// Makes an interrupt's object, which no call can: the manifest says which program may have which. `mask` and
     /// `unmask` are scripts ([`Machine::play`]), or 0; one that is `held` is masked as soon as it has come.
     pub fn make_interrupt(
         &mut self,

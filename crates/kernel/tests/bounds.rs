@@ -1,4 +1,4 @@
-//! What a call takes doesn't grow with how many others there are.
+//! The length of a call doesn't grow with the number of other threads.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Kind, label};
 use bulkhead_kernel_fake::{Thread, World};

@@ -1,5 +1,5 @@
-//! Chains of calls on time that ends: whatever kind of context the client has, the servers' work is charged to it; and
-//! who is told of its end, where, and what can be made of that.
+//! Chains of calls on time that ends. Whatever kind of context the client has, the servers' work is charged to it. The
+//! tests also look at the handler that is told of the end, where it is told, and its possible answers.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, label};
 use bulkhead_kernel_fake::kernel::{State, Time};
@@ -111,7 +111,7 @@ fn a_drivers_servers_do_not_change_for_whom_it_works() {
     });
 }
 
-/// A chain whose servers have somebody who hears of the end of budgets.
+/// A chain of servers with a handler that hears of the end of budgets.
 struct Handled {
     chain: Chain,
     handler: Thread,
@@ -120,7 +120,7 @@ struct Handled {
 }
 
 impl Handled {
-    /// The chain's budget has ended, and the handler was told for who of it ran.
+    /// The chain's budget has ended, and the handler was told for the running server.
     fn new(world: &mut World) -> Self {
         let (endpoint, reply) = (world.make(Kind::Endpoint, 0), world.make(Kind::Reply, 0));
         let handler = world.thread(100);
@@ -173,7 +173,7 @@ fn who_gets_more_deep_in_a_chain_goes_on_at_once() {
     });
 }
 
-/// Whoever is stopped has no time any more: it is with who called it, who waits on.
+/// A stopped server has no time any more: its caller has it again, and waits on.
 #[test]
 fn who_is_stopped_deep_in_a_chain_gives_the_time_back() {
     both(|world| {
@@ -193,8 +193,8 @@ fn who_is_stopped_deep_in_a_chain_gives_the_time_back() {
     });
 }
 
-/// The last server is taken back to where it was, and the one in the middle answered in its place, with nothing: it
-/// goes on when the client has budget.
+/// The last server is taken back to its beginning, and the one in the middle answered in its place, with nothing. That
+/// one goes on when the client has budget.
 #[test]
 fn who_is_rolled_back_deep_in_a_chain_lets_the_others_go_on() {
     both(|world| {
@@ -225,7 +225,8 @@ fn who_is_rolled_back_deep_in_a_chain_lets_the_others_go_on() {
     });
 }
 
-/// Who runs is asked, not who waits: a client's own handler hears nothing of its servers.
+/// The running server's handler is asked, not the waiting client's: a client's own handler hears nothing of its
+/// servers.
 #[test]
 fn the_end_of_a_budget_is_told_to_the_handler_of_who_runs() {
     both(|world| {

@@ -1,5 +1,4 @@
-//! Whose time is used in a chain of calls, and how it comes back: by the answers, and by whatever else can end one of
-//! them.
+//! The context that is used in a chain of calls, and its ways back: by the answers, and by all other ends of a call.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Op, Policy, label};
 use bulkhead_kernel_fake::kernel::{Exception, Reply, State};
@@ -28,7 +27,7 @@ fn a_chain_of_calls_unwinds() {
 #[test]
 fn the_end_of_each_object_of_a_chain_brings_the_time_back() {
     type End = fn(&Chain) -> Address;
-    // What ends, who has the time then, and in which state the client is.
+    // The object that ends, the thread that has the time then, and the client's state.
     let cases: [(&str, End, u8, State); 6] = [
         ("last server", |chain| chain.last.cap, 1, State::Calling),
         ("middle server", |chain| chain.middle.cap, 0, State::Calling),
@@ -79,7 +78,7 @@ fn the_end_of_the_client_or_of_its_context_stops_the_servers_where_they_are() {
             }
             world.audit();
             assert!(world.core.current.is_none());
-            // A new context lets the last one go on, who answers whoever is left.
+            // A new context lets the last one go on, which answers the remaining caller.
             let context = world.context(Policy::Full, 0, 1_000_000);
             world.does(context, label::BIND, [chain.last.cap.into(), 0, 0, 0]);
             assert!(world.runs(chain.last));
@@ -119,7 +118,7 @@ fn a_suspended_server_keeps_the_time_until_it_goes_on() {
 
 const EXCEPTION: Exception = Exception { number: 14, error: 6, address: 0xABC };
 
-/// The last server of a chain faults, and somebody who answers for it gets to know.
+/// The last server of a chain faults, and a handler that answers for it is told.
 fn faults(world: &mut World, chain: &Chain, passive: bool) -> (Thread, [Address; 2]) {
     let endpoint = world.make(Kind::Endpoint, 0);
     let (handler, reply) = match passive {
@@ -186,7 +185,7 @@ fn a_server_that_cannot_go_on_gives_the_time_back() {
             assert_eq!(world.state(chain.last), State::Stopped, "{what}");
             assert_eq!(chain.holder(world), Some(chain.middle), "{what}");
             assert!(world.core.current.is_none(), "{what}: who called waits on");
-            // Until somebody tells it that nobody will answer.
+            // Until another thread tells it that no answer will come.
             world.delete(chain.replies[1]);
             assert!(world.runs(chain.middle), "{what}");
             assert_eq!(world.came(chain.middle).status.code(), Some(Code::Cancelled));
@@ -208,7 +207,7 @@ fn revocation_of_a_reply_object_reaches_nobody_but_the_copies() {
     });
 }
 
-/// What a server is made of goes, and all of it: who called it is told, and has its time.
+/// The memory of a server goes, and all of it: its caller is told, and has its time.
 #[test]
 fn the_end_of_one_servers_memory_ends_its_part_of_the_chain() {
     both(|world| {
@@ -218,7 +217,7 @@ fn the_end_of_one_servers_memory_ends_its_part_of_the_chain() {
         assert!(world.cap(chain.middle.cap).is(Kind::Null));
         assert!(world.runs(chain.client), "whoever is called beyond");
         assert_eq!(world.came(chain.client).status.code(), Some(Code::Cancelled));
-        // The last one answers nobody.
+        // The last one has no caller to answer.
         let context = world.context(Policy::Full, 0, 1_000_000);
         world.does(context, label::BIND, [chain.last.cap.into(), 0, 0, 0]);
         assert!(world.runs(chain.last));
@@ -236,7 +235,7 @@ fn the_end_of_one_servers_memory_ends_its_part_of_the_chain() {
     });
 }
 
-/// Who can name nothing any more can't answer. It has its caller's time until somebody takes that away.
+/// A thread that can name nothing any more can't answer. It has its caller's time until another thread takes that away.
 #[test]
 fn a_server_without_its_root_node_answers_nobody() {
     for server in 0..2 {
@@ -266,7 +265,7 @@ fn a_server_without_its_root_node_answers_nobody() {
     }
 }
 
-/// What does not fit into registers is lost with the buffer, nothing else.
+/// Words that do not fit into registers are lost with the buffer, nothing else.
 #[test]
 fn a_server_without_its_buffer_answers_what_fits_into_registers() {
     both(|world| {
@@ -334,7 +333,7 @@ fn who_works_on_a_callers_time_keeps_to_it() {
     });
 }
 
-/// A client and servers, each of which calls the next one, until one is refused; who was, and the servers.
+/// A client and servers, each of which calls the next one, until one is refused. Returns that one, and the servers.
 fn call_on(world: &mut World) -> (Thread, Vec<(Thread, Address, Address)>) {
     let most = Reply::MOST_NESTED as usize;
     let servers: Vec<_> = (0..most + 2)
@@ -365,7 +364,7 @@ fn calls_nest_so_deep_and_no_deeper() {
         assert_eq!((status.code(), status.detail()), (Some(Code::TooDeep), most as u64));
         assert_eq!(world.state(servers[most].0), State::Receiving);
         world.audit();
-        // Back by one, and there is room for one again: also for who has just answered.
+        // Back by one, and there is room for one again: also for the server that has just answered.
         let (last, endpoint, reply) = servers[most - 1];
         world.reply_recv(last, endpoint, reply, 0, WORDS);
         world.call(servers[most - 2].0, endpoint, 0, WORDS);

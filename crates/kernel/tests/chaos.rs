@@ -1,6 +1,6 @@
-//! Hostile calls by the million; `make fuzz` makes more. After each one the capabilities are those that a record of
-//! its own says. `SEED`, `SEEDS`, `CALLS` and `AUDIT` say from which seed on, how many of them,
-//! how much happens with each, and after how much of that all of memory is looked at.
+//! Hostile calls by the million; `make fuzz` makes more. After each one the capabilities are those that a record of its
+//! own says. `SEED` and `SEEDS` say the first seed and the number of seeds. `CALLS` says how much happens with each,
+//! and `AUDIT` after how much of that all of memory is looked at.
 
 use bulkhead_kernel_fake::random::{Came, run};
 use bulkhead_random::SplitMix64;
@@ -9,7 +9,7 @@ fn env(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// What those of some seeds came to.
+/// Adds up the results of some seeds.
 fn total(seeds: impl Iterator<Item = u64>) -> Came {
     let (steps, audit) = (env("CALLS", 1_000), env("AUDIT", 100));
     let mut total = Came::default();

@@ -1,4 +1,4 @@
-//! Whose time is used for a call, and how it comes back with the answer.
+//! The context that is used for a call, and its way back with the answer.
 
 use bulkhead_kernel_fake::both;
 use bulkhead_kernel_fake::kernel::abi::{Code, Kind, label};
@@ -59,7 +59,7 @@ fn a_servers_priority_is_a_ceiling() {
         world.wait(middle, wakes, 400_000);
         assert!(world.runs(low));
         world.call(low, endpoint, 0, WORDS);
-        // Both become ready in the middle of what the server does for the lowest.
+        // Both become ready in the middle of the server's work for the lowest.
         world.pass(600_000);
         assert!(world.runs(server), "nobody comes between");
         assert_eq!(world.state(middle), State::Waiting, "it is not even looked at");
@@ -122,13 +122,13 @@ fn a_server_that_receives_without_answering_has_no_time_but_its_client_has() {
         assert!(world.runs(idle));
         assert_eq!(world.state(client), State::Calling);
         assert_eq!(world.machine.get(client.at).context, world.machine.get(client.at).home);
-        // It answers when it runs for somebody else.
+        // It answers when it runs for another client.
         let second = world.thread(20);
         world.call(second, endpoint, 0, WORDS);
         assert!(world.runs(server));
         world.reply(server, reply, 4, WORDS);
         assert_eq!(world.state(client), State::Running);
-        // With the same one: the client is told.
+        // With that reply object again: the client is told.
         world.recv(server, endpoint, other, NEVER);
         assert!(world.runs(second));
         assert_eq!(world.came(second).status.code(), Some(Code::Cancelled));

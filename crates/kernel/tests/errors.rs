@@ -1,11 +1,11 @@
-//! What is wrong with a call is said: which argument, and what would do. Nothing changes. Here are calls and states;
-//! `wrong.rs` has every argument of every method.
+//! The error of a call says which argument is wrong, and which value would do. Nothing changes. Here are calls and
+//! states; `wrong.rs` has every argument of every method.
 
 use bulkhead_kernel_fake::World;
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Op, Policy, Rights, Status, label};
 use bulkhead_kernel_fake::kernel::{Cap, State, USER_END, plant};
 
-/// One of each kind, and what is to be wrong with them.
+/// One object of each kind, which the errors are about.
 struct Things {
     world: World,
     thread: Address,
@@ -355,7 +355,7 @@ fn budgets_of_each_policy_say_what_is_wrong() {
             t.refused(World::CONTROL, label::SET_CONTEXT, [pibs, share, period, 0], wrong);
         }
     }
-    // What is left needs no budget.
+    // The rest of the period needs no budget.
     t.world.does(World::CONTROL, label::SET_CONTEXT, [full, u64::MAX, period, 0]);
     t.world.does(World::CONTROL, label::SET_CONTEXT, [pibs, 30_000, period, 0]);
     // Half of the period would not be above the cost.
@@ -388,7 +388,7 @@ fn ports_and_interrupts_say_what_is_wrong() {
     t.refused(World::INTERRUPT, set, [t.reply.into(), 0, 0, 0], (Code::WrongKind, 1, 9));
 }
 
-/// A call with some operation, and what it comes to.
+/// A call with some operation, and its result.
 type Wrong = (Op, [Address; 3], (Code, u8, u64));
 
 #[test]

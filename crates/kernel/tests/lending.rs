@@ -20,7 +20,7 @@ fn a_notification_lends_its_context_and_has_it_back() {
         world.does(client.cap, label::SUSPEND, [0; 4]);
         world.signal(notification);
         assert!(world.core.current.is_none(), "on whose time?");
-        // A context for the notification: what was signalled before is heard now.
+        // A context for the notification: an earlier signal is heard now.
         let context = world.context(Policy::Sporadic, 100_000, 1_000_000);
         world.does(context, label::BIND, [notification.into(), 0, 0, 0]);
         assert!(world.runs(worker));
@@ -146,7 +146,7 @@ struct Lent {
     notification: Address,
     context: Address,
     worker: Thread,
-    /// It waits for the same, and is woken if there is time.
+    /// It waits at that notification, too, and is woken if there is time.
     second: Thread,
     server: Thread,
     endpoint: Address,
@@ -179,7 +179,7 @@ impl Lent {
         world.audit();
     }
 
-    /// With whom the notification's context is.
+    /// The thread that has the notification's context.
     fn holder(&self, world: &World) -> Option<Thread> {
         let context: &Context = world.machine.get(world.cap(self.context).at());
         [self.worker, self.second, self.server].into_iter().find(|t| t.at == context.thread)
@@ -190,12 +190,12 @@ impl Lent {
 fn what_a_notification_lent_comes_back_through_calls() {
     both(|world| {
         let lent = Lent::new(world);
-        // It has lent what it has: the second one waits.
+        // It has lent its context: the second one waits.
         world.signal(lent.notification);
         assert!(world.runs(lent.server));
         lent.answer(world);
         assert!(world.runs(lent.worker));
-        // What came meanwhile was for who waits there, as soon as there is time.
+        // The signal that came meanwhile was for the first thread that waits there, as soon as there is time.
         world.wait(lent.worker, lent.notification, NEVER);
         assert!(world.runs(lent.worker), "it is first");
         assert_eq!(world.came(lent.worker).badge, 1);
@@ -209,7 +209,8 @@ fn what_a_notification_lent_comes_back_through_calls() {
 #[test]
 fn the_end_of_each_object_brings_a_notifications_time_back() {
     type End = fn(&Lent) -> Address;
-    // What ends; who has the time then: the worker, the second one, the server, or nobody; and whether that one runs.
+    // The object that ends; the thread that has the time then (the worker, the second one, the server, or none); true
+    // if that one runs.
     let cases: [(&str, End, Option<usize>, bool); 6] = [
         ("the notification", |lent| lent.notification, Some(2), true),
         ("the context", |lent| lent.context, None, false),
@@ -249,7 +250,7 @@ fn a_notification_that_is_gone_has_no_time_back() {
         world.audit();
         assert!(world.core.current.is_none());
         assert_eq!(lent.holder(world), None);
-        // It can be given to somebody else.
+        // It can be given to another thread.
         world.does(lent.context, label::BIND, [lent.second.cap.into(), 0, 0, 0]);
         assert!(world.runs(lent.second));
     });
@@ -265,7 +266,7 @@ fn what_a_notification_lent_can_be_taken_back_in_a_call() {
         world.does(lent.context, label::BIND, [lent.notification.into(), 0, 0, 0]);
         world.signal(lent.notification);
         assert!(world.runs(lent.second), "the first one still waits for its answer");
-        // Whoever gives the server time lets it answer; the worker has none to hear it in.
+        // A thread that gives the server time lets it answer; the worker has none to hear it in.
         let context = world.context(Policy::Full, 0, 1_000_000);
         world.does(context, label::BIND, [lent.server.cap.into(), 0, 0, 0]);
         lent.answer(world);

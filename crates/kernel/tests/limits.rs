@@ -30,7 +30,7 @@ fn ip(world: &World, thread: Thread) -> u64 {
     world.machine.get(thread.at).registers.ip::<bulkhead_kernel_fake::kernel::host::Odd>()
 }
 
-/// 0.5 ms are left, and a call can take 0.6: it waits, with what is left, and is made again by itself.
+/// 0.5 ms are left, and a call can take 0.6: it waits, with the rest, and is made again by itself.
 #[test]
 fn a_call_begins_only_with_time_for_all_of_it() {
     for policy in [Policy::Sporadic, Policy::Strict] {
@@ -66,7 +66,7 @@ fn a_call_begins_only_with_time_for_all_of_it() {
     }
 }
 
-/// A server that goes on and on stops after as long as it may, also if it was preempted in between, and in a
+/// A server that goes on and on stops after its longest time. It does so also if it was preempted in between, and in a
 /// call of its own.
 #[test]
 fn a_call_that_takes_longer_ends() {
@@ -99,7 +99,7 @@ fn a_call_that_takes_longer_ends() {
             assert_eq!(world.state(last), State::Stopped);
             assert_eq!(world.state(client), State::Calling);
             world.audit();
-            // What is left of its budget is its own.
+            // The rest of its budget is its own.
             let sum: Time = list(world, client).iter().map(|(amount, _)| amount).sum();
             assert_eq!(sum, MS - if nested { 800 * US } else { 0 });
         });
@@ -131,7 +131,7 @@ fn a_handler_of_timeouts_is_told_of_a_call_that_takes_longer() {
     });
 }
 
-/// A full context has no budget that could end in a call; what it takes longer ends the same.
+/// A full context has no budget that could end in a call; a call that takes longer ends nevertheless.
 #[test]
 fn a_full_context_has_a_limit_too() {
     both(|world| {
@@ -167,7 +167,7 @@ fn a_call_that_is_longer_than_a_budget_never_begins() {
     });
 }
 
-/// A use that begins costs something, and so does the way to the call: a budget that has no room for both is told so,
+/// A use that begins costs something, and so does the way to the call. A thread without budget for both is told so,
 /// instead of waiting for ever.
 #[test]
 fn a_budget_without_room_for_the_way_to_a_call_is_refused() {
@@ -198,7 +198,7 @@ fn a_budget_without_room_for_the_way_to_a_call_is_refused() {
     }
 }
 
-/// Who waits for a server, and has not enough left when it is free, does not keep it.
+/// A thread that waits for a server, and has not enough left when it is free, does not keep it.
 #[test]
 fn who_waits_for_a_server_asks_again_for_time() {
     both(|world| {
@@ -251,7 +251,8 @@ fn a_long_call_from_below_keeps_nobody_waiting_for_longer_than_is_said() {
     });
 }
 
-/// A driver that is asked from within a server at a ceiling works with the priority and the period of who is in there.
+/// A driver that is asked from within a server at a ceiling works with the priority and the period of the server's
+/// client.
 #[test]
 fn a_driver_works_for_who_is_in_a_server_not_at_its_ceiling() {
     both(|world| {

@@ -1,4 +1,4 @@
-//! Slots of channels made at run time: a program sees what its sandbox has, and nothing that it has not.
+//! Slots of channels made at run time: a program sees its sandbox's slots, and no others.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Kind, Policy, Rights, at, label};
 use bulkhead_kernel_fake::kernel::host::Odd;
@@ -93,7 +93,7 @@ fn what_is_not_the_programs_is_refused_and_the_monitor_is_not_asked() {
 
 const EXCEPTION: Exception = Exception { number: 14, error: 4, address: at::LINKS };
 
-/// An exception of a thread's that a handler is told of, or will be: whether there is one that waits.
+/// A thread's exception, with a handler that is told of it, or will be; `heard` if one waits.
 fn faults(world: &mut World, thread: Thread, heard: bool) -> (Thread, [Address; 2]) {
     let endpoint = world.make(Kind::Endpoint, 0);
     let (handler, reply) = world.server(90, endpoint);
@@ -105,8 +105,8 @@ fn faults(world: &mut World, thread: Thread, heard: bool) -> (Thread, [Address; 
     (handler, [told, reply])
 }
 
-/// What its processor does with a thread that raises an exception, and comes back as long as the kernel sends it where
-/// it has no instruction.
+/// The processor of a thread that raises an exception. It comes back as long as the kernel sends it to an address
+/// without an instruction.
 fn crashes(world: &mut World, thread: Thread) {
     let ip = world.machine.get(thread.at).registers.ip::<Odd>();
     at_most_one(world, |world| world.kernel().exception(EXCEPTION));
@@ -129,7 +129,7 @@ fn at_most_one(world: &mut World, entry: impl FnOnce(&mut World)) {
 
 #[test]
 fn a_slot_is_closed_with_the_thread_that_opened_it() {
-    // An exception that nobody handles, a handler that lets it not go on or cannot any more, a new beginning, the end.
+    // An exception without a handler, a handler that lets it not go on or cannot any more, a new beginning, the end.
     let ends: [fn(&mut World, Thread); 9] = [
         |world, thread| {
             assert!(world.runs(thread));
@@ -142,7 +142,7 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
             }
         },
         |world, thread| {
-            // By somebody with time, who has none of the thread's.
+            // By a thread with time, which has none of the other thread's slots.
             let (_, [_, reply]) = faults(world, thread, true);
             let other = world.thread(95);
             for _ in 0..3 {
@@ -194,8 +194,8 @@ fn a_slot_is_closed_with_the_thread_that_opened_it() {
     }
 }
 
-/// A thread begins anew, and another ends, with as many slots open as there can be: each entry asks the monitor for one
-/// thing, and looks at each slot once. What an entry costs besides is what it costs with one slot.
+/// A thread begins anew, and another ends, with as many slots open as there can be. Each entry asks the monitor for one
+/// thing, and looks at each slot once. All other costs of an entry are as with one slot.
 #[test]
 fn an_entry_with_all_slots_open_is_as_long_as_a_search() {
     const ALL: u32 = link::SLOTS as u32;
@@ -231,7 +231,7 @@ fn an_entry_with_all_slots_open_is_as_long_as_a_search() {
     });
 }
 
-/// What the monitor takes for it is not the time of who runs next.
+/// The monitor's time for it is not charged to the next thread.
 #[test]
 fn who_crashes_pays_for_the_closing() {
     const BUDGET: u64 = 1_000_000;
@@ -260,7 +260,7 @@ fn another_threads_slot_stays_when_one_ends() {
         assert_eq!(ask(world, second, mine, label::OFFER, [1, 0]), OK);
         assert_eq!(ask(world, second, mine, label::CLOSE, [0, 0]), OK);
         world.does(second.cap, label::SUSPEND, [0; 4]);
-        // What one has closed is the next one's who opens it.
+        // A slot that one thread has closed belongs to the next one that opens it.
         assert_eq!(ask(world, thread, mine, label::OFFER, [1, 0]), OK);
         world.delete(second.cap);
         world.audit();
@@ -312,8 +312,7 @@ fn nothing_else_can_be_mapped_where_slots_are_seen() {
     });
 }
 
-/// What is said of a frame at a place of a slot: that it is taken, or that a table is missing that nobody can put
-/// there.
+/// The error for a frame at a place of a slot: it is taken, or lacks a table that no program can put there.
 fn occupied(world: &World, address: u64) -> Code {
     match seen(world, (address - at::LINKS) / at::LINK) {
         0 => Code::NoTable,

@@ -1,4 +1,4 @@
-//! Memory: what is made of it, where it is mapped, and that nothing is left of what has ended.
+//! Memory: the objects made of it, their mappings, and that nothing is left of an object that has ended.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Rights, label};
 use bulkhead_kernel_fake::kernel::{Cap, Machine as _, Mapping, State, plant};
@@ -81,7 +81,7 @@ fn a_mapping_does_not_outlive_its_table_or_its_space() {
         let entered = world.machine.entered;
         world.does(last, label::UNMAP_TABLE, [0; 4]);
         assert!(world.mapped().is_empty() && world.machine.entered > entered);
-        // What the frame says of itself is not true any more: it can be mapped again, elsewhere.
+        // The frame's own note of its place is not true any more: it can be mapped again, elsewhere.
         world.does(last, label::MAP_TABLE, [SPACE, 0x1000, 0, 0]);
         assert!(world.mapped().is_empty(), "a table brings nothing along");
         world.does(frame, label::MAP, [SPACE, 0x2000, RW, 0]);
@@ -163,7 +163,7 @@ fn memory_is_zero_when_it_becomes_something_and_used_again_when_all_has_gone() {
         for slot in &slots[..3] {
             world.delete(*slot);
         }
-        // One is left: what is free goes on behind it.
+        // One is left: free memory goes on behind it.
         let left = world.cap(slots[3]).object << 12;
         world.does(World::NODE, label::MOVE, [slots[0].into(), slots[3].into(), 0, 0]);
         world.delete(slots[0]);
@@ -375,7 +375,7 @@ fn nobody_but_the_kernel_says_that_a_message_is_a_notification() {
     });
 }
 
-/// What waits for its receiver was checked when it was sent.
+/// A message that waits for its receiver was checked when it was sent.
 #[test]
 fn a_message_that_waits_outlives_the_capability_by_which_it_was_sent() {
     both(|world| {

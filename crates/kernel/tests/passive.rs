@@ -1,5 +1,5 @@
-//! Threads without time of their own: what they are told when somebody brings some, and that nobody leaves them
-//! without.
+//! Threads without time of their own: the news that they hear when a caller brings some, and that none of them is
+//! stranded without.
 
 use bulkhead_kernel_fake::both;
 use bulkhead_kernel_fake::kernel::abi::{Code, Kind, Policy, label};
@@ -33,7 +33,7 @@ fn a_passive_server_is_never_left_without_time() {
     });
 }
 
-/// What came meanwhile is heard when there is time for it.
+/// A signal that came meanwhile is heard when there is time for it.
 #[test]
 fn an_answer_takes_the_time_away_in_which_a_signal_could_be_heard() {
     for lent in [false, true] {
@@ -59,7 +59,7 @@ fn an_answer_takes_the_time_away_in_which_a_signal_could_be_heard() {
             assert_eq!(world.state(server), State::Receiving);
             world.call(client, endpoint, 0, WORDS);
             assert!(world.runs(server), "it is not stranded");
-            // While it has its caller's time it hears what there is, if it asks.
+            // While it has its caller's time it hears the present signal, if it asks.
             if !lent {
                 world.wait(server, notification, 0);
                 assert_eq!(world.came(server).badge, 1);
@@ -100,8 +100,7 @@ fn a_message_whose_time_comes_back_with_the_same_answer_is_not_taken() {
         world.wait(client, wakes, NEVER);
         world.call(patient, second, 0, WORDS);
         world.signal(wakes);
-        // While the server is busy, another one calls it on the time of its own client, whom the
-        // server answers.
+        // While the server is busy, another one calls it on the time of its own client. The server answers that client.
         world.call(client, first, 0, WORDS);
         world.call(middle, second, 0, WORDS);
         assert!(world.runs(server));

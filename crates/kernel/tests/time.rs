@@ -1,4 +1,4 @@
-//! Priorities, budgets and deadlines, and what handlers can make of the end of a budget.
+//! Priorities, budgets and deadlines, and handlers' uses of the end of a budget.
 
 use bulkhead_kernel_fake::kernel::abi::{Address, Code, Info, Kind, Policy, Rights, label};
 use bulkhead_kernel_fake::kernel::{Exception, Machine as _, State, Time};
@@ -150,7 +150,7 @@ fn a_bound_notification_comes_where_messages_come() {
         world.signal(notification);
         world.recv(thread, endpoint, reply, NEVER);
         assert_eq!(world.came(thread).info, Info::NOTIFIED, "also what came before");
-        // Binding tells what came before, too.
+        // Binding tells earlier news, too.
         world.does(thread.cap, label::BIND_NOTIFICATION, [0; 4]);
         world.signal(notification);
         world.recv(thread, endpoint, reply, NEVER);
@@ -463,7 +463,7 @@ fn interrupt_work_has_the_priority_of_who_asked_for_it() {
     });
 }
 
-/// Also if it had worked for somebody more important before, without a pause.
+/// Also if it had worked for a more important requester before, without a pause.
 #[test]
 fn the_next_requests_priority_counts_from_when_it_is_taken_up() {
     both(|world| {
@@ -587,7 +587,7 @@ fn a_thread_has_its_pointer_and_nothing_that_another_left() {
             (world.runs(second), world.machine.pointer, world.machine.left),
             (true, 0x2000, 0)
         );
-        // By an interrupt, and after somebody has gone.
+        // By an interrupt, and after a thread has gone.
         world.machine.left = 7;
         world.delete(second.cap);
         assert_eq!(
@@ -607,7 +607,7 @@ fn registers_are_read_and_written_of_who_does_not_run() {
         let words = [0x1234, 0x5678, 9, 10];
         let own = world.method(thread, thread.cap, label::WRITE_REGISTERS, words);
         assert_eq!(own, Err(Code::BadState));
-        // Whoever waits ends to wait.
+        // A waiting thread ends to wait.
         let notification = world.make(Kind::Notification, 0);
         world.wait(thread, notification, NEVER);
         world.method(other, thread.cap, label::WRITE_REGISTERS, words).unwrap();

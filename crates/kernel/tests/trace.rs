@@ -1,4 +1,4 @@
-//! What a machine is told that the kernel does: that it is what the kernel does, and that it adds up.
+//! The events that a machine is told agree with the kernel's acts, and they add up.
 
 use bulkhead_kernel_fake::kernel::abi::{Kind, Policy, label};
 use bulkhead_kernel_fake::kernel::{Event, Machine as _, Ref, Time};
@@ -19,7 +19,7 @@ fn told(world: &World) -> &[Record] {
     world.machine.told.as_ref().map_or(&[], |(_, records)| records)
 }
 
-/// Who runs, and on what, as the kernel has it.
+/// The running thread and its context, as the kernel has them.
 fn runs(world: &World) -> Option<(u32, u32)> {
     let current = world.core.current.some()?;
     Some((current.at(), world.machine.get(current).context.at()))
@@ -84,7 +84,7 @@ struct Load {
     clients: Vec<Thread>,
     endpoints: [u32; 2],
     replies: [u32; 2],
-    /// A notification that nobody signals.
+    /// A notification that is never signalled.
     sleep: u32,
     servers: [Thread; 2],
     budgets: BTreeMap<u32, Budget>,
@@ -119,7 +119,7 @@ impl Load {
         Self { world, clients, endpoints, replies, sleep, servers, budgets }
     }
 
-    /// Whoever runs does something that is allowed, or time passes.
+    /// The running thread makes a call that is allowed, or time passes.
     fn step(&mut self, source: &mut SplitMix64) {
         let Self { world, endpoints: [first, second], replies, sleep, .. } = self;
         let Some(current) = world.core.current.some() else { return world.next() };
@@ -158,7 +158,7 @@ fn load(seed: u64, fast: bool) -> Load {
     load
 }
 
-/// Without what the short ways charge later.
+/// Without charges that the short ways make later.
 fn without_rest(record: &Record) -> Record {
     let event = match record.event {
         Event::Run { thread, context, .. } => Event::Run { thread, context, rest: 0 },

@@ -1,6 +1,6 @@
-//! Every method with every wrong argument, one at a time: each kind, set of rights and address in
-//! place of a capability that it takes, and each number at and beyond an end. What it says is wrong is what was
-//! wrong, and nothing has changed. [`METHODS`] says which methods there are; one without a row here fails.
+//! Every method with every wrong argument, one at a time. A capability is replaced by each kind, set of rights and
+//! address; a number by each at and beyond an end. The error names the wrong argument, and nothing has changed.
+//! [`METHODS`] lists the methods; one without a row here fails.
 
 use bulkhead_kernel_fake::World;
 use bulkhead_kernel_fake::kernel::abi::{
@@ -8,16 +8,16 @@ use bulkhead_kernel_fake::kernel::abi::{
 };
 use bulkhead_kernel_fake::kernel::{MAX_PERIOD, USER_END};
 
-/// What a word of a method is.
+/// Type of a method's word.
 #[derive(Clone, Copy)]
 enum Word {
-    /// Not looked at, or good whatever it is.
+    /// Not looked at, or right with any value.
     Any,
     /// The address of a capability of one of these kinds, with these rights.
     Cap(&'static [Kind], Rights),
-    /// The same, or 0 for nothing.
+    /// The address of such a capability, or 0 for nothing.
     CapOrNone(&'static [Kind], Rights),
-    /// The same in the lower 32 bits; what lies above means something else.
+    /// The address of such a capability in the lower 32 bits; the upper bits have another meaning.
     LowCap(&'static [Kind]),
     /// A number up to this one.
     UpTo(u64),
@@ -27,7 +27,7 @@ enum Word {
     Other,
     /// A slot of a node with [`SLOTS`].
     Slot,
-    /// Numbers and what is said of them: a detail, of [`Code::OutOfRange`], or nothing.
+    /// Numbers and their errors: a detail, of [`Code::OutOfRange`], or nothing.
     Numbers(&'static [(u64, Option<u64>)]),
 }
 
@@ -38,7 +38,7 @@ const NONE: Rights = Rights::NONE;
 const RW: Rights = Rights(Rights::READ.0 | Rights::WRITE.0);
 const CALLS: Rights = Rights(Rights::CALL.0 | Rights::WRITE.0);
 
-/// A method, what it takes, and a call that is accepted.
+/// A method, its arguments, and a call that is accepted.
 struct Row {
     /// Its capability.
     on: Address,
@@ -97,7 +97,7 @@ impl Things {
         self.of[kind as usize].into()
     }
 
-    /// What a method takes.
+    /// Arguments of a method.
     fn row(&self, method: Label) -> Row {
         use Kind::{Context, Control, Endpoint, Frame, Interrupt, Node, Notification, Ports};
         use Kind::{Link, Sandbox, Space, Table, Thread, Untyped};
@@ -215,8 +215,8 @@ impl Things {
         came.map(drop)
     }
 
-    /// That it says so. The detail of a missing capability is its address, but for what a
-    /// slot should have held.
+    /// That it says so. The detail of a missing capability is its address, but for a capability that a slot should have
+    /// held.
     fn says(&self, on: Address, method: Label, words: [u64; 4], why: Result<(), Status>) {
         let came = self.tried(on, method, words);
         let nothing = |status: &Status| status.code() == Some(Code::NoCapability);
@@ -350,7 +350,7 @@ const WIDTHS: &[(u64, Option<u64>)] = &[
     (u64::MAX, Some(4)),
 ];
 
-/// The kernel's own methods: the others are what it calls handlers with.
+/// The kernel's own methods: the kernel calls handlers with the others.
 fn methods() -> impl Iterator<Item = (Kind, Label)> {
     let objects = METHODS.iter().filter(|(name, _)| *name != "Handler");
     objects.flat_map(|(name, methods)| {
@@ -366,7 +366,7 @@ fn with(good: [u64; 4], n: usize, word: u64) -> [u64; 4] {
     words
 }
 
-/// Addresses where nothing lies: what names it, and whether 32 bits hold that.
+/// Addresses without a capability: the word that names it, and true if 32 bits hold that.
 fn nowhere(things: &Things) -> Vec<u64> {
     let (node, thread) = (things.at(Kind::Node), things.at(Kind::Thread));
     vec![
@@ -480,7 +480,7 @@ fn every_method_with_each_set_of_rights_of_its_own_capability() {
         for given in 0..=Rights::ALL.0 {
             let mut things = Things { world: things.world.clone(), ..things };
             let on = things.world.copy(row.on, Rights(given), 0);
-            // A frame's say what it can be mapped with.
+            // A frame's rights say how it can be mapped.
             let reads = method != label::MAP || Rights(given).has(Rights::READ);
             let why = match (Rights(given).has(row.rights), reads) {
                 (true, true) => Ok(()),

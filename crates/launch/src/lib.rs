@@ -1,7 +1,6 @@
-//! The launch, without a processor in it: the check of a compiled manifest, the
-//! order in which cores enter their monitors, and the player of launch records
-//! that the first launch and every restart share
-//! ([`bulkhead_resident::record`]; docs/decisions/0006-launch-record.md).
+//! The launch, without a processor in it. It checks a compiled manifest, orders the cores' entries into their monitors,
+//! and plays launch records ([`bulkhead_resident::record`]; docs/decisions/0006-launch-record.md). The first launch and
+//! every restart share the player.
 #![no_std]
 
 pub mod lines;

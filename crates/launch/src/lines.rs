@@ -1,4 +1,4 @@
-//! Result of the boot code's test whether the IOMMU sees the IOAPIC's messages.
+//! Result of the boot code's test if the IOMMU sees the IOAPIC's messages.
 
 use bulkhead_handover::image::{BootReport, LineTest};
 
@@ -12,7 +12,7 @@ pub const REMAPPED: u8 = 0x32;
 pub struct Settled {
     /// Third word of the device table entry of the IOAPIC's requester ID.
     pub word: u64,
-    /// Whether monitors put slots into the IOAPIC.
+    /// True if monitors put slots into the IOAPIC.
     pub slots: bool,
     /// Code in the boot report.
     pub found: u64,

@@ -1,6 +1,5 @@
-//! Checks a compiled manifest before anything of it is used. It was right when
-//! it was built; this catches a damaged or a foreign file, and a machine that is
-//! not the one it was built for.
+//! Checks a compiled manifest before anything of it is used. It was right when it was built. The check catches a
+//! damaged or a foreign file, and a machine other than the one that it was built for.
 
 use bulkhead_arch::BootMachine;
 use bulkhead_handover::image::{
@@ -10,7 +9,7 @@ use bulkhead_handover::map::{IMAGE_PA, TRAMPOLINE_PA};
 use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
 use bulkhead_resident::record::Op;
 
-/// What is wrong. The numbers are the boot report's `error`.
+/// Findings. The numbers are the boot report's `error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// 1: the magic is not ours.
@@ -53,7 +52,7 @@ impl Error {
 pub struct Image<'a> {
     /// Its header.
     pub header: &'a Header,
-    /// As many as the header says, cut to what was there.
+    /// As many as the header says, cut to the number that was there.
     pub sandboxes: &'a [Sandbox],
     /// Likewise.
     pub config_ops: &'a [ConfigOp],
@@ -139,8 +138,8 @@ fn plausible(op: &ConfigOp) -> bool {
     aligned && op.offset % 4 == 0 && op.offset < below
 }
 
-/// A step of the boot code's own, in the first 4 GiB, which are what the boot code sees: into one sandbox's memory,
-/// from the image, or a channel to be cleared, which is in nobody's memory.
+/// Checks a step of the boot code's own, in the first 4 GiB, which the boot code sees. It goes from the image into one
+/// sandbox's memory, or clears a channel, outside of all sandboxes' memory.
 fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
     let to = Range { start: op.dst, len: op.len };
     let from = Range { start: op.src, len: op.len };

@@ -1,6 +1,5 @@
-//! Exhaustive model of how a sandbox's cores end, park and start: what
-//! `crates/monitor/src/life.rs`, `signal.rs` and `mail.rs` do, as step machines, in every
-//! interleaving of 2 cores over 3 lives and of 3 cores over 2.
+//! Exhaustive model of how a sandbox's cores end, park and start. It has `crates/monitor/src/life.rs`, `signal.rs` and
+//! `mail.rs` as step machines, in every interleaving of 2 cores over 3 lives and of 3 cores over 2.
 //!
 //! A core is a `Pc` and what others can see of it; a `State` is all cores.
 //! One step is at most one access to memory that cores share, with the work on
@@ -27,21 +26,17 @@
 //! one at the core (`nmi`); several become one. The monitor takes one only in a
 //! window: `State::window`. The guest takes one whenever it runs.
 //!
-//! Memory is sequentially consistent here. On x86 the one reordering is that of a
-//! load before an older store; the stores that must not be overtaken (`life`,
-//! `parked` while waiting, `signals`) are locked instructions. The plain ones:
-//! `parked.store(0)` on the way out only delays that a sender is told so, and a
-//! STARTUP too many is modelled; `signals.store(0)` of `assemble` is followed by
-//! the locked add to `life`, before which nobody looks. That a signal is visible
-//! before its NMI is assumed; `Fault::RingFirst` is what happens otherwise.
+//! Memory is sequentially consistent here. x86 reorders only a load before an older store. The stores that must not be
+//! overtaken (`life`, `parked` while waiting, `signals`) are locked instructions. The plain stores are harmless.
+//! `parked.store(0)` on the way out only tells a sender late, and a STARTUP too many is modelled. The locked add to
+//! `life` follows `signals.store(0)` of `assemble`, and no core looks before it. That a signal is visible before its
+//! NMI is assumed; `Fault::RingFirst` is what happens otherwise.
 //!
-//! What must hold is `Violation`: the first ones in every state; the last ones,
-//! that something comes about, by the absence of a fair cycle without it
-//! (`Graph::stuck`).
+//! `Violation` has the properties. The first ones hold in every state. The last ones, that an event comes about, hold
+//! by the absence of a fair cycle without it (`Graph::stuck`).
 //!
-//! Left out: guests' NMIs (a ring without meaning), vectors, several senders of
-//! mail, the limit of time in `assemble`, a compare-and-exchange that others make
-//! fail for ever.
+//! The model leaves out guests' NMIs (a ring without meaning), vectors, several senders of mail, and the limit of time
+//! in `assemble`. It also has no compare-and-exchange that others make fail for ever.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -55,7 +50,7 @@ const END_EXITED: u8 = 4;
 const END_LAUNCHING: u8 = 8;
 const END: u8 = END_EXITED | END_LAUNCHING;
 
-/// What a first core does after an end.
+/// End of a life, as seen by the first core.
 const EXITED: u8 = END_EXITED;
 const LAUNCHING: u8 = END_LAUNCHING;
 const STOPPED: u8 = 0;
@@ -108,7 +103,7 @@ enum Pc {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Core {
     pc: Pc,
-    // What the monitor has: in `Local`, in registers, at the local APIC.
+    // The monitor's state: in `Local`, in registers, at the local APIC.
     doorbell: bool,
     parked: u8,
     signals: u8,
@@ -119,14 +114,14 @@ struct Core {
     old: u8,
     nmi: bool,
     flying: bool,
-    // What only the model knows.
+    // State of the model alone.
     /// The life in which the STARTUP in `signals` was signalled.
     signalled_in: u8,
     /// The life of the STARTUP that was taken; while in the guest, the core's life.
     started_in: u8,
     /// A STARTUP was signalled while the core waited: it has to start.
     owed: bool,
-    /// The life whose end the guest on this core has asked for.
+    /// The life that the guest on this core has asked to end.
     ended: u8,
 }
 
@@ -171,7 +166,7 @@ enum Fault {
     NoStopCheck,
 }
 
-/// What must never happen.
+/// Events that must never happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Violation {
     /// A core runs the guest although the first one takes all for parked.
@@ -190,7 +185,7 @@ enum Violation {
     SignalLost,
     /// A request never seen.
     RequestLost,
-    /// A core runs the guest after it asked for its end, in the same life.
+    /// A core runs the guest after it asked for its end, within one life.
     RunsAfterEnd,
 }
 
@@ -200,7 +195,7 @@ struct Model {
     /// The last life: it ends, and nothing comes after it.
     lives: u8,
     requests: u8,
-    /// What the guest may do in all, or as much as it likes.
+    /// The guest's greatest number of exits in all, or no limit.
     exits: Option<u8>,
     /// NMIs take time.
     slow_nmis: bool,
@@ -211,15 +206,15 @@ struct Model {
     refuses_after_end: bool,
 }
 
-/// Who makes a step: a core, the wire to a core, or another sandbox. They go on
-/// for ever if they can; a guest's choices are nobody's duty.
+/// The maker of a step: a core, the wire to a core, or another sandbox. They go on for ever if they can; a guest's
+/// choices are nobody's duty.
 type Actor = u8;
 const WIRE: Actor = MAX_CORES as u8;
 const OTHERS: Actor = 2 * MAX_CORES as u8;
 const ACTORS: Actor = OTHERS + 1;
 const CHOICE: Actor = ACTORS;
 
-/// What is wrong if the state lasts for ever.
+/// A state that must not last for ever.
 type Duty = (Violation, fn(&State) -> bool);
 
 struct Step {
@@ -244,7 +239,7 @@ impl State {
         c.nmi = false;
     }
 
-    /// INIT or END. Whether it was accepted.
+    /// INIT or END. Returns true if it was accepted.
     fn send(&mut self, model: &Model, to: usize, signals: u8) -> bool {
         let t = &mut self.core[to];
         if signals & END != 0 && t.signals & END != 0 && model.fault != Fault::EndsOred {
@@ -395,7 +390,7 @@ impl Model {
         }
     }
 
-    /// What the guest on a core may do.
+    /// Adds the steps of the guest on a core.
     fn guest(&self, state: &State, core: usize, steps: &mut Vec<Step>) {
         let exits = match (self.exits, state.exits) {
             (None, _) => 0,
@@ -595,7 +590,7 @@ impl Model {
                     return None;
                 }
                 to.life += 1;
-                // Nobody looks at them until they are set again.
+                // No code looks at them until they are set again.
                 (to.core[core].doorbell, to.then) = (false, 0);
                 goto(&mut to, Pc::Play);
             }
@@ -693,7 +688,7 @@ impl Model {
         t.owed |= target != 0 && waits && now == state.life;
     }
 
-    /// What must not last for ever.
+    /// States that must not last for ever.
     fn duties(&self) -> Vec<Duty> {
         fn ending(s: &State) -> bool {
             matches!(s.core[0].pc, Pc::End | Pc::EndSignal | Pc::EndRing | Pc::Assemble)
@@ -791,10 +786,9 @@ impl Graph {
         &self.edges[self.begin[i] as usize..self.begin[i + 1] as usize]
     }
 
-    /// Whether, with everybody going on who can, `pending` may last for ever:
-    /// a strongly connected part within it that is fair to each actor, in that it
-    /// takes a step inside or cannot take one somewhere inside. (A state that
-    /// nobody leaves is such a part.)
+    /// Tells if `pending` may last for ever though every actor goes on that can. It may if a strongly connected part
+    /// within it is fair to each actor. Fair means that the actor takes a step inside, or cannot take one somewhere
+    /// inside. (A state that nobody leaves is such a part.)
     fn stuck(&self, model: &Model, pending: fn(&State) -> bool) -> Option<u32> {
         // After the last life nothing goes on.
         let cut = |s: &State| s.core[0].pc == Pc::Launch && s.life >= model.lives;
@@ -914,7 +908,7 @@ fn check(model: &Model) -> Result<usize, Failure> {
     Ok(graph.states.len())
 }
 
-/// Two cores, whose guest does what it likes, over three lives (1, 3 and 5).
+/// Two cores with a guest that does as it likes, over three lives (1, 3 and 5).
 const TWO: Model = Model {
     cores: 2,
     lives: 5,
@@ -926,7 +920,7 @@ const TWO: Model = Model {
     refuses_after_end: true,
 };
 
-/// Three cores, whose guest does four things, over two lives.
+/// Three cores with a guest that does four things, over two lives.
 const THREE: Model = Model { cores: 3, lives: 3, requests: 0, exits: Some(4), ..TWO };
 
 fn holds(model: Model) {
@@ -1033,8 +1027,8 @@ fn no_look_for_requests_before_a_launch() {
     fails(two(Fault::NoStopCheck), &[Violation::RequestLost]);
 }
 
-/// A start-up interrupt that is left over, or a fresh one, starts no core that has
-/// asked for the end of that life: `park` is told which one.
+/// A start-up interrupt that is left over, or a fresh one, starts no core that has asked for the end of that life.
+/// `park` is told the life.
 #[test]
 fn a_core_that_asked_for_an_end_waits_for_it() {
     fails(Model { refuses_after_end: false, ..two(Fault::None) }, &[Violation::RunsAfterEnd]);

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 std::thread_local!(static STATE: Cell<u64> = const { Cell::new(2026) });
 
-/// What a draw that was given up unwinds with.
+/// Payload of the unwinding for a draw that was given up.
 struct GivenUp;
 
 /// Types that the prover has arbitrary values of, as far as harnesses ask for them.

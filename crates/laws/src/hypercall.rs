@@ -5,8 +5,8 @@ use bulkhead_resident::hypercall::{self as calls, Call, Rights, decide, number};
 use bulkhead_resident::report::Condition;
 
 /// A call from privilege level `cpl` with its first two arguments, by a sandbox with these rights in a machine of
-/// `sandboxes`: what is carried out is what was asked for, and granted. `enforced` leaves a rule out, for tests of
-/// this.
+/// `sandboxes`. The monitor carries out only a call that was asked for and granted. `enforced` leaves a rule out, for
+/// tests of this.
 ///
 /// # Errors
 /// The law that is broken, in words.

@@ -15,14 +15,15 @@ const LEVEL: u32 = 1 << 15;
 /// Vector, delivery mode, destination mode, level, trigger mode, shorthand: all that can be written.
 const KNOWN: u32 = 0x000C_CFFF;
 
-/// Whether an ID is one of the sandbox's.
+/// Tells if an ID is one of the sandbox's.
 #[must_use]
 pub fn owns(own: &Ids, id: u32) -> bool {
     id < 256 && own[id as usize / 64] >> (id % 64) & 1 != 0
 }
 
-/// A write of the ICR by the core `sender`, one of `own`: what leaves the core does not reach the core `id` unless it
-/// is the sandbox's, is of a kind that a guest may send, and faults nowhere. What an ordinary kernel sends is sent.
+/// A write of the ICR by the core `sender`, one of `own`. A message that leaves the core reaches the core `id` only if
+/// that is the sandbox's. Its kind is one that a guest may send, and it faults nowhere. A message that an ordinary
+/// kernel sends is sent.
 ///
 /// # Errors
 /// The law that is broken, in words.
@@ -61,7 +62,7 @@ pub fn sent(own: &Ids, sender: u32, icr: u64, id: u32) -> Lawful {
     Ok(!denied)
 }
 
-/// Whether a value's low word is what a condition says that refused it.
+/// Tells if a value's low word is as the condition says that refused it.
 fn holds(why: Condition, low: u32) -> bool {
     let (kind, shorthand) = (low >> 8 & 7, low >> 18 & 3);
     let signal = matches!(kind, NMI | INIT | STARTUP);
@@ -76,7 +77,7 @@ fn holds(why: Condition, low: u32) -> bool {
     }
 }
 
-/// Whether a value that is written as it is reaches a core.
+/// Tells if a value that is written unchanged reaches a core.
 fn passed(sender: u32, low: u32, destination: u32, id: u32) -> Lawful {
     if low & LEVEL != 0 {
         return Err("level-triggered: its EOI goes to the IOAPIC");
@@ -90,7 +91,7 @@ fn passed(sender: u32, low: u32, destination: u32, id: u32) -> Lawful {
     })
 }
 
-/// Whether a monitor sends it to a core: it goes through its own ones.
+/// Tells if a monitor that goes through its own cores sends it to a core.
 fn named(own: &Ids, to: To, sender: u32, id: u32) -> Lawful {
     match to {
         To::One(only) if !owns(own, only) => Err("it names a foreign core"),
@@ -99,8 +100,8 @@ fn named(own: &Ids, to: To, sender: u32, id: u32) -> Lawful {
     }
 }
 
-/// A value that another monitor asks this one to write: a fixed interrupt by an edge to one core of a set, with a
-/// vector that an APIC accepts, and all such are taken.
+/// A value that another monitor asks this one to write. It takes exactly the fixed interrupts by an edge, to one core
+/// of a set, with a vector that an APIC accepts.
 ///
 /// # Errors
 /// The law that is broken, in words.
@@ -111,8 +112,8 @@ pub fn aimed(cores: &Ids, icr: u64) -> Lawful {
     if taken == right { Ok(taken) } else { Err("taken, and not right; or the other way round") }
 }
 
-/// A write to a register of the local vector table: what is stored is open only if it was to be, fixed, and not on a
-/// pin; no reserved bit is set; the vector is what was written.
+/// A write to a register of the local vector table. The stored entry is open only if the guest asked for that, fixed,
+/// and not on a pin. No reserved bit is set, and the vector is the written one.
 ///
 /// # Errors
 /// The law that is broken, in words.

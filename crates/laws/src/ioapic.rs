@@ -7,10 +7,12 @@ use bulkhead_resident_x86::icr::Ids;
 
 const MASK: u32 = 1 << 16;
 
-/// A write of one half of a line's entry, which was `old`: if the machine's table is to be open then, it sends a fixed
-/// interrupt by physical destination to one of the sandbox's cores, on a line of the sandbox's, wired as the host says,
-/// with a vector that an APIC accepts and, if it is level-triggered, of the sandbox's own. Messages aren't remapped.
-/// `enforced` leaves a rule out, for tests of this.
+/// A write of one half of a line's entry, which was `old`. If the machine's entry is to be open then, these hold:
+/// * it sends a fixed interrupt by physical destination to one of the sandbox's cores;
+/// * the line is the sandbox's, and wired as the host says;
+/// * an APIC accepts the vector, which is the sandbox's own if it is level-triggered.
+///
+/// Messages aren't remapped. `enforced` leaves a rule out, for tests of this.
 ///
 /// # Errors
 /// The law that is broken, in words.

@@ -1,9 +1,11 @@
 //! Laws of each decision that a monitor makes about a value of a guest's, as functions of the value. They
 //! are written from the manuals and not from the code that decides.
 //!
-//! Three kinds of users share them: tests that try *all* values of the fields that matter (`tests/`), fuzz targets
-//! (`bulkhead_fuzz`), and the harnesses in [`proofs`], for whoever has the Kani model checker: `cargo kani -p
-//! bulkhead-laws`.
+//! Three kinds of users share them:
+//!
+//! * tests that try *all* values of the fields that matter (`tests/`);
+//! * fuzz targets (`bulkhead_fuzz`);
+//! * the harnesses in [`proofs`], for a reader with the Kani model checker: `cargo kani -p bulkhead-laws`.
 #![no_std]
 
 pub mod hypercall;
@@ -17,5 +19,5 @@ pub mod proofs;
 #[cfg(all(test, not(kani)))]
 mod drawn;
 
-/// Whether something was let through; or what is wrong about it.
+/// True if something was let through; or the broken statement.
 pub type Lawful = Result<bool, &'static str>;

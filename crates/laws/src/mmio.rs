@@ -17,8 +17,8 @@ impl Registers for File {
     }
 }
 
-/// Any 15 bytes in any mode: what is decoded has a size and a length that there are, does not hang on bytes behind
-/// it, needs all of its own, and is the same with decode assists. Whether it is a MOV.
+/// Any 15 bytes in any mode. A decoded access has a possible size and length, does not depend on bytes behind it, and
+/// needs all of its own. Decode assists give an equal result. True if it is a MOV.
 ///
 /// # Errors
 /// The law that is broken, in words.
@@ -42,7 +42,7 @@ pub fn decoded(code: &[u8; 15], mode: Mode) -> Lawful {
     Ok(true)
 }
 
-/// What an access does with registers that all hold `held`, and a device that gives `given`: a read changes its own
+/// The effect of an access with registers that all hold `held`, and a device that gives `given`. A read changes its own
 /// part of one register, a write none, and no value is wider than the access.
 ///
 /// # Errors

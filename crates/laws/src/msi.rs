@@ -113,9 +113,12 @@ fn function(own: &Ids, without: Option<Rule>) -> (Kept<'_>, Function) {
     (Kept { own, words, shadow, strayed: Cell::new(false), without }, function)
 }
 
-/// An owner that writes address, upper half and data of a message, and switches it on: it is on only if it is an
-/// interrupt to a core of the owner's, fixed or of lowest priority, by an edge, with a vector that an APIC accepts; and
-/// then it is the one that was asked for. `without` leaves a rule out, for tests of this.
+/// An owner writes address, upper half and data of a message, and switches it on. It is on only under these conditions,
+/// and then it is the requested interrupt:
+/// * it goes to a core of the owner's, fixed or of lowest priority, by an edge;
+/// * an APIC accepts the vector.
+///
+/// `without` leaves a rule out, for tests of this.
 ///
 /// # Errors
 /// The law that is broken, in words.
@@ -151,8 +154,8 @@ pub fn sent(own: &Ids, [address, upper, data]: [u32; 3], without: Option<Rule>) 
     }
 }
 
-/// Any access to the configuration space, where a plain register held `old`: what is not within one register is denied;
-/// no register is written but those that are named, and of a plain one nothing but the bits that its owner may.
+/// Any access to the configuration space, where a plain register held `old`. An access that is not within one register
+/// is denied. Only named registers are written, and in a plain one only the bits that its owner may write.
 ///
 /// # Errors
 /// The law that is broken, in words.

@@ -1,6 +1,6 @@
-//! The laws for every value, by Kani: `cargo kani -p bulkhead-laws`. Nobody has run them: the prover was not to be had
-//! where this was written, so `tests/` tries all values of the fields that matter instead. Unit tests run each harness
-//! with values that [`crate::drawn`] draws: so it compiles, and no assumption leaves nothing.
+//! The laws for every value, by Kani: `cargo kani -p bulkhead-laws`. They have not been run: the prover was not
+//! available where this was written. So `tests/` tries all values of the fields that matter instead. Unit tests run
+//! each harness with values that [`crate::drawn`] draws: so it compiles, and no assumption leaves nothing.
 
 #[cfg(not(kani))]
 use crate::drawn as kani;

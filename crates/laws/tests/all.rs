@@ -56,7 +56,7 @@ fn interrupts_between_cores() {
         let sender = cores[0];
         let near = destinations(&own);
         // Every combination of delivery mode, destination mode, both bits behind it, level, trigger mode, both bits
-        // behind it, shorthand; with no other bit, and with each of those that are reserved.
+        // behind it, and shorthand. Each comes with no other bit, and with each of the reserved bits.
         let words = (0..1u32 << 12).map(|fields| fields << 8 | 0x41);
         let reserved =
             (20..32).flat_map(|bit| [0, 4, 5, 6].map(|mode| 1 << bit | mode << 8 | 0x41));

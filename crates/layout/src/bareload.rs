@@ -1,6 +1,5 @@
-//! What harness/bare/src/bin/bareload.rs loads: one flat file, so that a guest
-//! that was made for a sandbox also starts on the bare machine, from the same
-//! bytes at the same addresses. [`Header`], then [`Piece`]s, then their bytes.
+//! The flat file that harness/bare/src/bin/bareload.rs loads. So a guest made for a sandbox also starts on the bare
+//! machine, from its usual bytes and addresses. [`Header`], then [`Piece`]s, then their bytes.
 
 use crate::image::Range;
 #[cfg(feature = "host")]

@@ -1,5 +1,4 @@
-//! What host, boot code, monitors and guests agree on: one definition for each
-//! layout that two sides share.
+//! The layouts that host, boot code, monitors and guests share: one definition for each.
 //!
 //! The host bakes an *image*: boot code, one monitor with its tables for each
 //! sandbox, the pristine guests, and the [`image::Header`] that describes them.

@@ -1,15 +1,12 @@
-//! Markers: instructions that mean nothing to a processor and something to the
-//! measuring plugin. A marker is an eight-byte `NOPL disp32(%rax,%rax,1)`
-//! (0F 1F /0, AMD64 APM volume 3, NOP) whose displacement carries a signature
-//! and a code. It reads no memory, changes no register or flag, and takes no
-//! exit, at any privilege level: in a Linux program, a bare guest, a monitor, the
-//! boot code, on a real machine.
+//! Markers: instructions that mean nothing to a processor and something to the measuring plugin. A marker is an
+//! eight-byte `NOPL disp32(%rax,%rax,1)` (0F 1F /0, AMD64 APM volume 3, NOP) with a signature and a code in its
+//! displacement. It reads no memory, changes no register or flag, and takes no exit, at any privilege level. So it
+//! works in a Linux program, a bare guest, a monitor, the boot code, and on a real machine.
 //!
-//! Whoever executes one writes the bytes of [`encode`] with `.byte`
-//! (`sdk/include/bulkhead-marker.h` is the C form, checked against this module
-//! by a test). RAX at the marker is its value where the code has one.
+//! A program that executes one writes the bytes of [`encode`] with `.byte` (`sdk/include/bulkhead-marker.h` is the C
+//! form, checked against this module by a test). RAX at the marker is its value where the code has one.
 
-/// Line of a Linux' console from which on it is under load: whoever looks on counts its exits between this and
+/// Line of a Linux' console from which on it is under load. An observer counts its exits between this and
 /// [`LOAD_ENDS`], without the plugin.
 pub const LOAD_BEGINS: &str = "demo: load begins";
 /// Line at the load's end.
@@ -24,7 +21,7 @@ pub const LENGTH: usize = 8;
 
 /// Bits of a code that say which measurement it belongs to.
 pub const ID_MASK: u16 = 0x0FFF;
-/// Bits of a code that say what to do.
+/// Bits of a code that select the action.
 pub const KIND_MASK: u16 = 0xF000;
 
 /// Write what has been gathered to the plugin's file now.
@@ -45,7 +42,7 @@ pub const LAP: u16 = 0x5000;
 /// Declares ids once, with their names for files and tables.
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident = $id:literal $text:literal;)*) => {
-        /// What is measured: the low 12 bits of a code.
+        /// Measurements: the low 12 bits of a code.
         pub mod id {
             $($(#[$doc])* pub const $name: u16 = $id;)*
         }
@@ -71,7 +68,7 @@ ids! {
     SELFTEST_LOOP = 0x010 "selftest.loop";
     /// Self-test: lateness of a timer in TSC ticks, other cores idle.
     SELFTEST_IDLE = 0x011 "selftest.timer_idle";
-    /// Self-test: the same, other cores busy.
+    /// Self-test: lateness of a timer in TSC ticks, other cores busy.
     SELFTEST_BUSY = 0x012 "selftest.timer_busy";
     /// A system call.
     LINUX_GETPID = 0x020 "linux.getpid";
@@ -143,14 +140,14 @@ ids! {
     CHANNEL_HEARD = 0x05D "channel.heard";
     /// When an echo was asked for, ms, and its number: `ms << 16 | number`.
     CHANNEL_ASKED = 0x05E "channel.asked";
-    /// When its answer came, the same.
+    /// When its answer came, ms, and its number: `ms << 16 | number`.
     CHANNEL_ECHOED = 0x05F "channel.echoed";
     /// A run of iperf3 begins or ends: `server << 63 | number << 56 | ends << 55 | bytes`, these when the
     /// client's ends.
     CHANNEL_STREAM = 0x057 "channel.stream";
     /// The scheduler: a higher priority wakes and preempts.
     SCHED_WAKE = 0x060 "sched.wake";
-    /// Who runs blocks; the next one runs.
+    /// The running context blocks; the next one runs.
     SCHED_BLOCK = 0x061 "sched.block";
     /// A refill of a higher priority is due.
     SCHED_REFILL = 0x062 "sched.refill";
@@ -160,7 +157,7 @@ ids! {
     SCHED_PIBS = 0x064 "sched.pibs_wake";
     /// A PIBS context's work is done.
     SCHED_PIBS_BLOCK = 0x065 "sched.pibs_block";
-    /// Who runs goes on at another priority.
+    /// The running context goes on at another priority.
     SCHED_DONATE = 0x066 "sched.donate";
     /// An alarm of a higher priority is due.
     SCHED_ALARM = 0x067 "sched.alarm";
@@ -182,9 +179,9 @@ ids! {
     KERNEL_CALL_FPU = 0x076 "kernel.call_fpu";
     /// Kernel: its answer.
     KERNEL_REPLY_FPU = 0x077 "kernel.reply_recv_fpu";
-    /// Kernel: a signal that nobody waits for.
+    /// Kernel: a signal that wakes no thread.
     KERNEL_SIGNAL = 0x078 "kernel.signal";
-    /// Kernel: a wait for what was signalled.
+    /// Kernel: a wait for a signal that is there.
     KERNEL_WAIT = 0x079 "kernel.wait";
     /// Kernel: a signal, up to the thread of a higher priority that it wakes.
     KERNEL_SCHEDULE = 0x07A "kernel.schedule";
@@ -198,23 +195,23 @@ ids! {
     KERNEL_ROLLBACK = 0x080 "kernel.timeout_rollback";
     /// A timeout handler: until it answers the server, which has an emergency budget.
     KERNEL_EMERGENCY = 0x081 "kernel.timeout_emergency";
-    /// A timeout handler: until it answers the server, whose client has a larger budget.
+    /// A timeout handler: until it answers the server for a client with a larger budget.
     KERNEL_EXTEND = 0x082 "kernel.timeout_extend";
     /// A timeout handler: until the client is stopped and the server waits.
     KERNEL_KILL = 0x083 "kernel.timeout_kill";
-    /// Kernel: what a driver under a storm of interrupts took of its core, in millionths.
+    /// Kernel: share that a driver under a storm of interrupts took of its core, in millionths.
     STORM_SHARE = 0x0A1 "kernel.storm_share";
     /// Kernel: a request's way to a thread below a hog and back, at all phases of the hog's budget.
     HOG_PHASES = 0x0A3 "kernel.hog_phases";
-    /// Kernel: the same, around the phase where it takes longest.
+    /// Kernel: a request's way to a thread below a hog and back, around the phase where it takes longest.
     HOG_WORST = 0x0A4 "kernel.hog_worst";
     /// Kernel: interrupts a second that it handled.
     STORM_RATE = 0x0A2 "kernel.storm_rate";
-    /// A passive server that encrypts: a request with nobody else on the processor, ns.
+    /// A passive server that encrypts: a request with no other thread on the processor, ns.
     AES_ALONE = 0x0A5 "kernel.aes_alone";
-    /// What its first client gets of that speed, in millionths.
+    /// Speed that its first client gets, in millionths of the speed alone.
     AES_A = 0x0A6 "kernel.aes_a";
-    /// What its second client gets of it.
+    /// Speed that its second client gets, in millionths of the speed alone.
     AES_B = 0x0A7 "kernel.aes_b";
     /// Three workloads under switches of criticality: one of them in a stage; jobs, missed deadlines, longest time.
     MIXED = 0x0A8 "kernel.mixed";
@@ -234,11 +231,11 @@ ids! {
     KERNEL_CRITICALITY_7 = 0x08E "kernel.criticality_7";
     /// A switch of criticality at user level, of 8 threads.
     KERNEL_CRITICALITY_8 = 0x08F "kernel.criticality_8";
-    /// A scheduler that is a program: from the last instruction of who ran to the first one of who runs next.
+    /// A scheduler that is a program: from the last instruction of one thread to the first one of the next.
     KERNEL_EDF = 0x090 "kernel.edf";
     /// `KERNEL_EMERGENCY` and the answer: until the server goes on.
     KERNEL_EMERGENCY_WHOLE = 0x091 "kernel.timeout_emergency_whole";
-    /// `KERNEL_EXTEND`, the same.
+    /// `KERNEL_EXTEND` and the answer: until the server goes on.
     KERNEL_EXTEND_WHOLE = 0x092 "kernel.timeout_extend_whole";
     /// Kernel: from where it is entered, with interrupts off, to where it goes back to a program or waits for an
     /// interrupt.

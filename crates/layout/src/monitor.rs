@@ -1,10 +1,9 @@
-//! What a monitor is told and what monitors share ([`bulkhead_resident::monitor`]),
-//! and what the host makes it from.
+//! The data that monitors are given and share ([`bulkhead_resident::monitor`]), and the host's source for it.
 
 use crate::report::State;
 pub use bulkhead_resident::monitor::*;
 
-/// What to do after a denied access.
+/// The answer to a denied access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {

@@ -1,5 +1,4 @@
-//! A sandbox's report: what a monitor writes ([`bulkhead_resident::report`]), and
-//! what its readers know besides.
+//! A sandbox's report: the monitor's words ([`bulkhead_resident::report`]), and further facts for its readers.
 
 use crate::MAX_CORES;
 pub use bulkhead_resident::report::*;

@@ -1,15 +1,15 @@
-//! Channels made at run time ([`crate::link`]) as guests see them, whichever way they make hypercalls: what the words
-//! of a slot mean to a party, and what the answers to its calls do.
+//! Channels made at run time ([`crate::link`]) as guests see them, whichever way they make hypercalls. The words of a
+//! slot and the answers to calls get their meaning for a party here.
 
 use crate::hypercall::{ACCEPT, BAD_ARGUMENT, BUSY, CLOSE, DENIED, NO_CALL, OFFER, SLOT};
 use crate::link;
 
-/// What a party has of a slot.
+/// A party's state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Nothing.
     Idle,
-    /// Of this sandbox: the owner took it back, and what lies there now is nobody's; to be closed. Of the other: it has
+    /// This sandbox: the owner took it back, and its memory now belongs to none; to be closed. The other party: it has
     /// had it in this epoch, and left.
     Gone,
     /// It: as the owner, it has offered it.
@@ -29,16 +29,16 @@ impl Phase {
     }
 }
 
-/// What there is of a slot.
+/// State of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// What this sandbox has.
+    /// This sandbox's side.
     pub own: Phase,
-    /// What the other party has.
+    /// The other party's side.
     pub other: Phase,
-    /// To whom it is or was offered last.
+    /// The sandbox that it is or was offered to last.
     pub to: u32,
-    /// What the owner said with the offer.
+    /// The owner's word with the offer.
     pub tag: u16,
     /// Which offer it is.
     pub epoch: u32,
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// Whether it is another's, and stands offered to this sandbox.
+    /// Tells if it is another's, and stands offered to this sandbox.
     #[must_use]
     pub fn offered(&self, me: u32) -> bool {
         self.own == Phase::Idle && self.other == Phase::Open && self.to == me
@@ -92,7 +92,7 @@ const fn word(answer: u64) -> Result<u64, Refused> {
     }
 }
 
-/// What there is of a slot of this number, by two hypercalls; `mine`: it is this sandbox's.
+/// Reads the state of a slot of this number, by two hypercalls; `mine`: it is this sandbox's.
 ///
 /// # Errors
 /// [`Refused::Denied`]: it is not among those that it may offer or be offered.
@@ -105,7 +105,7 @@ pub fn state(
     Ok(State::of(half(0)?, half(1)?, mine))
 }
 
-/// Offers the first of the own slots that is free to a sandbox, with a tag that tells what for. Its number.
+/// Offers the first of the own slots that is free to a sandbox, with a tag that tells its use. Its number.
 ///
 /// # Errors
 /// See [`Refused`].
@@ -153,7 +153,7 @@ mod tests {
     fn the_owner_sees_whether_the_other_has_come_and_gone() {
         let other = |word| State::of(OFFERED, word, true).other;
         assert_eq!(other(0), Phase::Idle);
-        // Of another epoch: it has not seen this offer.
+        // The word is from another epoch: it has not seen this offer.
         assert_eq!(other(4 << 32), Phase::Idle);
         assert_eq!(other(4 << 32 | link::OPEN), Phase::Idle);
         assert_eq!(other(5 << 32 | link::BUSY), Phase::Changing);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(other(5 << 32 | link::LOSING), Phase::Changing);
         assert_eq!(other(5 << 32), Phase::Gone);
         assert_eq!(other(5 << 32 | link::GONE), Phase::Gone);
-        // A slot that was never offered: nobody has had it.
+        // A slot that was never offered: no party has had it.
         assert_eq!(State::of(0, 0, true).other, Phase::Idle);
     }
 

@@ -1,12 +1,10 @@
-//! The telemetry page: what a flight controller says of itself once a period,
-//! in whole numbers so that a reader needs no floating point.
+//! The telemetry page: a flight controller's words about itself once a period, in whole numbers so that a reader needs
+//! no floating point.
 //!
-//! The page is a header and [`SLOTS`] numbered slots. The writer fills the next
-//! slot and then names it in the header; it never waits, whatever readers do. A
-//! reader takes the slot that the header names and keeps what it copied only if
-//! the slot's number is the same afterwards; it has `SLOTS - 1` periods before
-//! the slot is used again. Both work on atomic words, because the page is shared
-//! between sandboxes.
+//! The page is a header and [`SLOTS`] numbered slots. The writer fills the next slot and then names it in the header;
+//! it never waits, whatever readers do. A reader takes the slot that the header names and keeps its copy only if the
+//! slot's number has not changed afterwards. It has `SLOTS - 1` periods before the slot is used again. Both work on
+//! atomic words, because the page is shared between sandboxes.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -22,9 +20,8 @@ pub const SLOT_WORDS: usize = 112;
 pub const WORDS: usize = HEADER_WORDS + SLOTS as usize * SLOT_WORDS;
 /// Words before the first slot: magic, version, number of the newest record.
 pub const HEADER_WORDS: usize = 8;
-/// Buckets of the jitter histogram: bucket 0 counts releases that were on time to
-/// the nanosecond, bucket `n` those from `2^(n-1)` to below `2^n` ns late, the
-/// last one all later ones.
+/// Buckets of the jitter histogram. Bucket 0 counts releases that were on time to the nanosecond, bucket `n` those from
+/// `2^(n-1)` to below `2^n` ns late. The last one counts all later ones.
 pub const BUCKETS: usize = 24;
 
 /// One period's telemetry. Angles are in microradians, rates in microradians a
@@ -41,7 +38,7 @@ pub struct Record {
     pub period_ns: u64,
     /// Releases served.
     pub releases: u64,
-    /// Releases whose period was over before they were served.
+    /// Releases that were served after their period.
     pub missed: u64,
     /// Estimated attitude w, x, y, z.
     pub attitude: [i64; 4],
@@ -175,8 +172,7 @@ pub fn begin(words: &[AtomicU64]) {
     words[0].store(MAGIC, Ordering::Release);
 }
 
-/// Publishes a record, whose number must be one more than the last one's. Does
-/// nothing if the page is too small.
+/// Publishes a record. Its number must be one more than the last one's. Does nothing if the page is too small.
 pub fn publish(words: &[AtomicU64], record: &Record) {
     let Some(slot) = slot(words, record.seq) else {
         return;

@@ -4,9 +4,8 @@
 use crate::Operation::{Read, Write, WriteImmediate};
 use crate::{Access, Bytes, Mode, Register, low, sign_extended};
 
-/// Decodes an instruction. `None` for everything but a MOV (88 to 8B, A0 to A3, C6,
-/// C7), MOVZX or MOVSX (0F B6, B7, BE, BF) with memory, for LOCK and the repeat
-/// prefixes, and if bytes are missing.
+/// Decodes an instruction. `None` for everything but a MOV (88 to 8B, A0 to A3, C6, C7), MOVZX or MOVSX (0F B6, B7, BE,
+/// BF) with memory. Also `None` for LOCK and the repeat prefixes, and if bytes are missing.
 #[must_use]
 pub fn decode(bytes: Bytes, mode: Mode) -> Option<Access> {
     let mut rest = bytes;
@@ -173,7 +172,7 @@ mod tests {
             let expected = Access { operation, size, length: code.len() as u8 };
             let said = format!("{mode:?} {code:02X?}");
             assert_eq!(decode(Bytes::new(code), mode), Some(expected), "{said}");
-            // What follows is another instruction, and a part of this one is none.
+            // The next bytes are another instruction, and a part of this one is none.
             let longer = Bytes::new(&[code, &[0x90; 15]].concat());
             assert_eq!(decode(longer, mode), Some(expected), "{said}");
             for len in 0..code.len() {

@@ -30,7 +30,7 @@ pub trait Memory {
     fn word(&self, at: u64) -> Option<u64>;
 }
 
-/// What of a core's state decides where its instructions are, as the VMCB has it.
+/// The part of a core's state that decides where its instructions are, as the VMCB has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// CR0.
@@ -41,8 +41,8 @@ pub struct State {
     pub cr4: u64,
     /// EFER.
     pub efer: u64,
-    /// Selector, attributes and limit of CS: the word at offset 0x410 (APM2 appendix B). Of
-    /// these, only the attributes L and D count.
+    /// Selector, attributes and limit of CS: the word at offset 0x410 (APM2 appendix B). Only the attributes L and D
+    /// count.
     pub cs: u64,
     /// Base of CS.
     pub cs_base: u64,
@@ -67,15 +67,14 @@ impl State {
         self.within(self.rip.wrapping_add(length.into()))
     }
 
-    /// What is left of an address: 64-bit code has all of it, other code 32 bits.
+    /// Cuts an address to its mode: 64-bit code has all of it, other code 32 bits.
     fn within(&self, address: u64) -> u64 {
         if self.mode() == Mode::Bits64 { address } else { address & 0xFFFF_FFFF }
     }
 }
 
-/// Up to 15 bytes at CS:RIP, fewer where memory or a page ends. The segment's limit
-/// and the pages' rights are not looked at: the processor has already executed what
-/// was there. Makes at most [`MAX_READS`] reads.
+/// Up to 15 bytes at CS:RIP, fewer where memory or a page ends. The segment's limit and the pages' rights are not
+/// looked at: the processor has already executed the instruction there. Makes at most [`MAX_READS`] reads.
 #[must_use]
 pub fn fetch(memory: &impl Memory, state: &State) -> Bytes {
     let mut bytes = Bytes::default();
@@ -97,10 +96,9 @@ pub fn fetch(memory: &impl Memory, state: &State) -> Bytes {
     bytes
 }
 
-/// The guest-physical address of a linear address, through the guest's page tables
-/// (APM2 5.2, 5.3): none, 32-bit, PAE, 4 or 5 levels, with large pages. `None` if an
-/// entry is not present, has a reserved bit set, or is not in the sandbox's RAM, or
-/// if the address is not canonical. Reads one word a level.
+/// The guest-physical address of a linear address, through the guest's page tables (APM2 5.2, 5.3): none, 32-bit, PAE,
+/// 4 or 5 levels, with large pages. `None` if an entry is not present, has a reserved bit set, or is not in the
+/// sandbox's RAM. Also `None` if the address is not canonical. Reads one word a level.
 #[must_use]
 pub fn walk(memory: &impl Memory, state: &State, linear: u64) -> Option<u64> {
     let State { cr0, cr3, cr4, efer, .. } = *state;

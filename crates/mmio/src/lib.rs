@@ -1,12 +1,10 @@
-//! What a guest wanted with a memory access that was trapped: the instruction is
-//! fetched through the guest's own page tables and decoded, if it is a MOV.
+//! Decodes a guest's trapped memory access. The instruction is fetched through the guest's own page tables and decoded,
+//! if it is a MOV.
 //!
-//! The guest may change its page tables and its code meanwhile. So each entry and
-//! each instruction byte is read once and what was read is used, and nothing here
-//! says *where* the access goes: the authority for that is the exit (EXITINFO2), and
-//! for the direction EXITINFO1. A guest that shows another instruction than the one
-//! that trapped gets another MOV's effect on its own registers, at the address that
-//! it was trapped for.
+//! The guest may change its page tables and its code meanwhile. So each entry and each instruction byte is read once,
+//! and that copy is used. Nothing here says *where* the access goes. The authority for that is the exit (EXITINFO2),
+//! and for the direction EXITINFO1. A guest may show another instruction than the one that trapped. It then gets
+//! another MOV's effect on its own registers, at the address that trapped.
 //!
 //! Nothing here can panic, and the number of reads is bounded ([`MAX_READS`]).
 //! References are to the AMD64 Architecture Programmer's Manual, volumes 2 and 3
@@ -22,7 +20,7 @@ pub use fetch::{MAX_READS, Memory, State, fetch, walk};
 /// Longest instruction.
 const MAX_LEN: u8 = 15;
 
-/// What the length of addresses, operands and instructions depends on.
+/// The mode that decides the length of addresses, operands and instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// 16-bit code.
@@ -49,8 +47,8 @@ impl Bytes {
         all
     }
 
-    /// What a processor with decode assists left in the VMCB, as the words at offsets
-    /// 0xD0 and 0xD8 (APM2 15.8.4). Empty where it has none, or could not fetch.
+    /// Reads the bytes that a processor with decode assists left in the VMCB, as the words at offsets 0xD0 and 0xD8
+    /// (APM2 15.8.4). Empty where it has none, or could not fetch.
     #[must_use]
     pub fn assisted(words: [u64; 2]) -> Self {
         let [low, high] = words;
@@ -64,7 +62,7 @@ impl Bytes {
         self.len
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -110,7 +108,7 @@ pub struct Register {
     pub high: bool,
 }
 
-/// Which way, and between what.
+/// The direction, and both operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// From memory to a register that is as wide or wider.
@@ -126,12 +124,12 @@ pub enum Operation {
     WriteImmediate(u64),
 }
 
-/// What a MOV does with memory, without the address. Whoever performs it compares the
-/// direction with the trap's (EXITINFO1 bit 1, APM2 15.25.6) and refuses an address
-/// that is no multiple of `size`: the rest of the access could be on another page.
+/// A MOV's effect on memory, without the address. Its performer compares the direction with the trap's (EXITINFO1 bit
+/// 1, APM2 15.25.6). It refuses an address that is no multiple of `size`: the rest of the access could be on another
+/// page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which way, and between what.
+    /// The direction, and both operands.
     pub operation: Operation,
     /// Bytes at memory: 1, 2, 4 or 8.
     pub size: u8,
@@ -161,9 +159,8 @@ impl Access {
         }
     }
 
-    /// Gives the register what memory has in the lowest `size` bytes of `value`. A
-    /// 32-bit register takes the upper half of its 64 bits with it, a smaller one
-    /// leaves the rest (APM3 B.1). Does nothing if it is a write.
+    /// Gives the register the memory's value, in the lowest `size` bytes of `value`. A 32-bit register takes the upper
+    /// half of its 64 bits with it, a smaller one leaves the rest (APM3 B.1). Does nothing if it is a write.
     pub fn complete(&self, registers: &mut impl Registers, value: u64) {
         let Operation::Read { to, signed } = self.operation else { return };
         let value = if signed { sign_extended(value, self.size) } else { low(value, self.size) };

@@ -1,10 +1,10 @@
-//! The decoder against an established one, both ways: what is accepted means the same
-//! there, and every plain MOV with memory that is known there is accepted.
+//! The decoder against an established one, both ways. An accepted instruction means there what it means here, and every
+//! plain MOV with memory that is known there is accepted.
 
 use bulkhead_mmio::{Access, Bytes, Mode, Operation, Register, decode};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register as Theirs};
 
-/// Numbers that are the same in each run.
+/// Numbers that repeat in each run.
 struct Random(u64);
 
 impl Random {
@@ -21,8 +21,7 @@ impl Random {
 
 const MODES: [(Mode, u32); 3] = [(Mode::Bits16, 16), (Mode::Bits32, 32), (Mode::Bits64, 64)];
 
-/// What the other decoder says in our terms: a MOV between memory and one register or
-/// an immediate value.
+/// The other decoder's answer in our terms: a MOV between memory and one register or an immediate value.
 fn theirs(code: &[u8], bits: u32) -> Option<Access> {
     let mut instruction = Instruction::default();
     Decoder::new(bits, code, DecoderOptions::NONE).decode_out(&mut instruction);

@@ -1,11 +1,10 @@
-//! The page walk against a model that is written out for each kind of paging, and the
-//! fetch: what it gives, where it ends, and that a guest that changes its tables
-//! meanwhile gets nothing more.
+//! The page walk against a model that is written out for each kind of paging, and the fetch. The fetch is judged by its
+//! bytes and its end; a guest that changes its tables meanwhile gets nothing more.
 
 use bulkhead_mmio::{Bytes, MAX_READS, Memory, Mode, State, fetch, walk};
 use std::cell::{Cell, RefCell};
 
-/// Numbers that are the same in each run.
+/// Numbers that repeat in each run.
 struct Random(u64);
 
 impl Random {
@@ -333,7 +332,7 @@ fn a_boundary_of_ram_ends_it() {
 fn addresses_are_as_wide_as_the_mode() {
     let mut ram = Ram::new(|_| 0);
     ram.put(RAM + 0x230, &TEXT);
-    // Real mode, and 32-bit code whose base wraps at 4 GiB.
+    // Real mode, and 32-bit code with a base that wraps at 4 GiB.
     let real = State { cs_base: RAM + 0x200, rip: 0x30, ..State::default() };
     let wrapped = State { cs_base: 0xFFFF_F000, rip: RAM + 0x1230, cs: CS_D, ..real };
     for state in [real, wrapped] {

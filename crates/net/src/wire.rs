@@ -42,7 +42,7 @@ pub struct Wire<M: Memory, R = Silent> {
 }
 
 impl<M: Memory, R: Ring> Wire<M, R> {
-    /// Makes a wire of two channels. The one that it sends to has a bell for its receiver, if it needs one; the one
+    /// Makes a wire of two channels. The end that it sends to has a bell for its receiver, if that needs one. The end
     /// that it receives from has an armed word, if it is to be woken.
     pub fn new(
         (to, bell): (records::Sender<M>, Option<Caller<M, R>>),
@@ -79,7 +79,7 @@ impl<M: Memory, R: Ring> Wire<M, R> {
         self.counts
     }
 
-    /// Sends a frame; whether there was room for it, and somebody there.
+    /// Sends a frame. Returns true if there was room for it, and a peer.
     pub fn send(&mut self, frame: &[u8]) -> bool {
         let sent = self.to.send(frame);
         let sent = match &mut self.bell {

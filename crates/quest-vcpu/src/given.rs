@@ -1,4 +1,4 @@
-//! What the manifest gave a program, as its page has it.
+//! The manifest's grants to a program, as its page has them.
 
 use crate::{Param, SCHED_PIBS, SCHED_SPORADIC};
 use bulkhead_kernel_abi::{Address, Kind, Load, MAX_NAMES, Name, Page, Policy};
@@ -6,10 +6,10 @@ use bulkhead_kernel_abi::{Address, Kind, Load, MAX_NAMES, Name, Page, Policy};
 /// Most threads of a program: each has a reply object under its name.
 pub const THREADS: usize = MAX_NAMES;
 
-/// What of a program's page is needed here.
+/// The part of a program's page that is needed here.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
-    /// What the manifest has admitted on the core.
+    /// Load that the manifest has admitted on the core.
     pub load: Load,
     /// Empty slots: the first one, and one past the last. New contexts are put there from the end downwards.
     pub free: [Address; 2],
@@ -32,8 +32,8 @@ impl Given {
         Self { load: page.load, free: page.free, threads }
     }
 
-    /// The manifest's VCPUs of a page: contexts that the program manages, with a policy that the article knows; and
-    /// the number of the thread that each has.
+    /// Lists the manifest's VCPUs of a page, with the number of the thread that each has. They are contexts that the
+    /// program manages, with a policy that the article knows.
     pub fn vcpus(page: &Page) -> impl Iterator<Item = (Address, Param, Option<usize>)> + '_ {
         let contexts = names(page).filter(|entry| entry.kind == Kind::Context as u8);
         contexts.filter_map(|entry| {
@@ -41,7 +41,7 @@ impl Given {
             let budget = i32::try_from(entry.budget).ok()?;
             let (policy, c) = match Policy::new(entry.policy)? {
                 Policy::Sporadic => (SCHED_SPORADIC, budget),
-                // U·T, so that it comes to the same U but for the rounding of T.
+                // The cap is U·T: the result has U again, but for the rounding of T.
                 Policy::Pibs => {
                     (SCHED_PIBS, (i64::from(budget) * i64::from(t) / 1_000_000).max(1) as i32)
                 }

@@ -27,7 +27,7 @@ pub struct Param {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Error {
-    /// The manifest does not give the program what that needs.
+    /// The manifest does not give the program the needed right.
     Permission = -1,
     /// There is no such VCPU, or none at all.
     NotFound = -3,
@@ -42,7 +42,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// All, with their names in C and what they mean.
+    /// All, with their names in C and their meaning.
     pub const ALL: [(Self, &str, &str); 6] = [
         (Self::Permission, "VCPU_EPERM", "the manifest does not give the program what that needs"),
         (Self::NotFound, "VCPU_ESRCH", "there is no such VCPU"),
@@ -60,7 +60,7 @@ impl Error {
         ),
     ];
 
-    /// What a call of the kernel's means here.
+    /// Translates the status of a kernel's call.
     pub(crate) fn of(status: Status) -> Self {
         match status.code() {
             Some(Code::NoMemory | Code::TooManyContexts) => Self::NoMemory,
@@ -72,11 +72,11 @@ impl Error {
 }
 
 impl Param {
-    /// What a VCPU has if nobody says: the article has a Main VCPU, and no numbers.
+    /// Parameters of a VCPU that is created without any: the article has a Main VCPU, and no numbers.
     pub const DEFAULT: Self =
         Self { vcpuid: 0, policy: SCHED_SPORADIC, mask: 1, c: 1_000, t: 100_000 };
 
-    /// Whether its numbers can be, without admission.
+    /// Checks if its numbers are possible, without admission.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let times = self.c > 0 && self.t > 0;
         let fits = match self.policy {
@@ -87,7 +87,7 @@ impl Param {
         if times && fits && self.mask & 1 != 0 { Ok(()) } else { Err(Error::Invalid) }
     }
 
-    /// The share of the core that it can take: (2-U)·U, or C/T with what the kernel spends on it in nanoseconds.
+    /// The share of the core that it can take: (2-U)·U, or C/T with the kernel's charges for it in nanoseconds.
     pub(crate) fn share(&self, overhead: u32) -> Share {
         let [c, t] = [self.c, self.t].map(i32::unsigned_abs);
         match self.policy {
@@ -96,7 +96,7 @@ impl Param {
         }
     }
 
-    /// What its context is given so that its thread gets C, nanoseconds.
+    /// The budget, ns, that its context needs so that its thread gets C.
     fn gross(&self, overhead: u32) -> u64 {
         nanos(self.c.unsigned_abs()) + u64::from(overhead)
     }
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Of an I/O VCPU the ratio alone matters.
+    /// Only the ratio of an I/O VCPU matters.
     #[test]
     fn shares() {
         let pibs = |c, t| Param { policy: SCHED_PIBS, c, t, ..Param::DEFAULT }.share(1_000);

@@ -27,13 +27,13 @@ struct Vcpu {
     spare: bool,
 }
 
-/// What a caller that destroys its own VCPU has to do itself, last of all: to unbind this context, and to suspend this
-/// thread whenever somebody gives it another one.
+/// The last duty of a caller that destroys its own VCPU. It unbinds this context, and suspends this thread whenever
+/// another context is given to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
     /// The caller.
     pub thread: Address,
-    /// What it runs on.
+    /// Context that it runs on.
     pub context: Address,
 }
 
@@ -45,7 +45,7 @@ pub struct Vcpus {
     vcpus: [Option<Vcpu>; MOST],
     /// Where each thread is in its walk.
     walks: [u8; THREADS],
-    /// What contexts of the core take that are not in the list.
+    /// Share of the core's contexts that are not in the list.
     others: Share,
     servers: u32,
     /// Thread that is the authority over priorities, and the highest that it may give.
@@ -54,7 +54,7 @@ pub struct Vcpus {
 }
 
 impl Vcpus {
-    /// Those that the manifest gave, which is what a [page](Given::vcpus) says.
+    /// The manifest's VCPUs, from a [page](Given::vcpus).
     #[must_use]
     pub fn new(
         given: Given,
@@ -71,7 +71,7 @@ impl Vcpus {
             slots: 0,
         };
         for (n, (context, param, thread)) in contexts.take(MOST).enumerate() {
-            // The page's times are rounded, so that this is not more than what the sum has for it.
+            // The page's times are rounded, so that this is not more than the sum has for it.
             let own = param.share(given.load.overhead);
             all.others = all.others.above(own);
             all.servers -= u32::from(param.policy != SCHED_PIBS).min(all.servers);
@@ -81,8 +81,8 @@ impl Vcpus {
         all
     }
 
-    /// `vcpu_create`: a new VCPU, with [`Param::DEFAULT`] if there are no parameters; its identifier. What
-    /// `vcpuid` says is not looked at.
+    /// `vcpu_create`: a new VCPU, with [`Param::DEFAULT`] if there are no parameters; its identifier. The parameter
+    /// `vcpuid` is ignored.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::NotAdmitted`], [`Error::NoMemory`], [`Error::Permission`]: there is none.
@@ -97,7 +97,7 @@ impl Vcpus {
         };
         // Whatever comes of it, the context can be used again.
         self.vcpus[n] = Some(Vcpu { context, param, thread: None, spare: true });
-        // Who destroyed its own VCPU may not have come to do this.
+        // A thread that destroyed its own VCPU may not have reached this call.
         calls.invoke(context, label::UNBIND, [0; 4]).map_err(Error::of)?;
         self.set(calls, context, &param)?;
         self.vcpus[n] = Some(Vcpu { context, param, thread: None, spare: false });
@@ -108,8 +108,8 @@ impl Vcpus {
         Ok(param.vcpuid)
     }
 
-    /// `vcpu_destroy`: a VCPU is no more. With `force` its thread is terminated: it is stopped and has no context, so
-    /// that nobody lets it go on without giving it one. If it is the caller, that is [left to it](Last).
+    /// `vcpu_destroy`: a VCPU is no more. With `force` its thread is terminated. It is stopped and has no context, so
+    /// that it goes on only with a new one. If it is the caller, that is [left to it](Last).
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Busy`]: a thread is associated with it, and `force` is not set;
@@ -180,11 +180,11 @@ impl Vcpus {
         Ok(vcpu.param)
     }
 
-    /// `vcpu_bind_task`: the caller goes on with a VCPU, instead of the one that it had.
+    /// `vcpu_bind_task`: the caller goes on with a VCPU, instead of its former one.
     ///
     /// # Errors
-    /// [`Error::NotFound`]; [`Error::Busy`]: another thread is bound to it, or the caller runs on somebody else's time;
-    /// [`Error::Permission`]: the program does not manage the thread.
+    /// [`Error::NotFound`]; [`Error::Busy`]: another thread is bound to it, or the caller runs on another thread's
+    /// time; [`Error::Permission`]: the program does not manage the thread.
     pub fn bind(&mut self, calls: &mut impl Calls, caller: usize, id: i32) -> Result<(), Error> {
         let n = self.index(id)?;
         let thread = address(&self.given, caller);
@@ -236,8 +236,8 @@ impl Vcpus {
         place.ok_or(Error::NoMemory)
     }
 
-    /// The article's condition, with a VCPU of these parameters at index `n`: the sum over all contexts of C/T, and of
-    /// (2-U)·U of the I/O VCPUs, is at most n·(2^(1/n) - 1) for the n that are none.
+    /// Checks the article's condition, with a VCPU of these parameters at index `n`. The sum over all contexts of C/T,
+    /// and of (2-U)·U of the I/O VCPUs, is at most n·(2^(1/n) - 1) for the n that are none.
     fn admit(&self, n: usize, param: &Param) -> Result<(), Error> {
         param.check()?;
         let (mut sum, mut servers) = (self.others, u64::from(self.servers));
@@ -308,8 +308,8 @@ fn address(given: &Given, thread: usize) -> Address {
     given.threads.get(thread).copied().unwrap_or(0)
 }
 
-/// Whether somebody has a context who is not known here, such as a thread of another program: asked to bind what cannot
-/// be bound, the kernel says which of both is wrong, and changes nothing.
+/// Tells if an unknown thread has a context, such as a thread of another program. The kernel is asked for an impossible
+/// bind: it says which of both is wrong, and changes nothing.
 fn is_bound(context: Address, calls: &mut impl Calls) -> bool {
     let refused = calls.invoke(context, label::BIND, [context.into(), 0, 0, 0]);
     refused.is_err_and(|status| status.code() == Some(Code::Occupied))

@@ -14,7 +14,7 @@ const MAIN: usize = 0;
 const OTHER: usize = 1;
 /// The highest priority that the program may give.
 const TOP: u8 = 100;
-/// What the manifest's contexts take beside the program's own: 10 %.
+/// Load of the manifest's contexts beside the program's own: 10 %. %.
 const OTHERS: u64 = (1 << 40) / 10;
 
 struct System {
@@ -171,7 +171,7 @@ fn a_thread_that_binds_itself_runs_on_the_new_vcpu() {
     assert!(system.world.runs(system.threads[OTHER]), "1 ms is all that it has");
     system.let_main_run();
     assert_eq!(system.world.machine.time, start + 5 * MS);
-    // Nobody is on the first one now.
+    // No thread is on the first one now.
     assert_eq!(system.bind(MAIN, 1), Ok(()));
     assert!(system.world.runs(system.threads[MAIN]));
 }
@@ -243,7 +243,7 @@ fn who_is_destroyed_does_not_run_when_somebody_resumes_it() {
         assert!(!system.world.runs(other));
         system.world.next();
     }
-    // The same of its own: what is left to the caller.
+    // Its own VCPU is destroyed so, too: the rest is left to the caller.
     system.let_main_run();
     let last = Last { thread: main.cap, context: main.context };
     assert_eq!(system.destroy(1, true), Ok(Some(last)));
@@ -253,7 +253,7 @@ fn who_is_destroyed_does_not_run_when_somebody_resumes_it() {
     assert!(system.world.core.current.is_none(), "nobody has time any more");
 }
 
-/// A context that the program manages may be somebody's whose thread it does not know.
+/// A context that the program manages may belong to a thread that it does not know.
 #[test]
 fn what_an_unknown_thread_has_is_destroyed_by_force_alone() {
     let mut system = System::new();
@@ -290,7 +290,7 @@ fn who_may_not_have_its_priority_changes_nothing() {
     assert_eq!(system.bind(MAIN, 2), Err(Error::Permission));
     assert_eq!(system.destroy(2, false), Ok(None), "for which that does not matter");
     authority(&mut system, TOP);
-    // What was not created is nowhere, and its context is used again.
+    // A VCPU that was not created is nowhere, and its context is used again.
     for (id, t) in [(2, 20_000), (3, 5_000)] {
         assert_eq!(system.create(main_vcpu(100, t)), Ok(id));
     }

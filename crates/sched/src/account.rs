@@ -28,8 +28,8 @@ pub(crate) const FULL: u8 = Policy::Full as u8;
 /// The denominator of utilizations in [`Account::of`].
 const MILLION: u32 = 1_000_000;
 
-/// An account. Its times must not fall from call to call. Each call gets one and the same `refills`; their content
-/// does not matter for a new account.
+/// An account. Its times must not fall from call to call. Each call gets the `refills` of the calls before it; their
+/// content does not matter for a new account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Account {

@@ -1,9 +1,9 @@
 //! Tells beforehand if a core's budgets can be had in time.
 //!
-//! * [`Test::Bound`]: the sum of C/T, and of (2-U)·U of the PIBS servers, is at most n·(2^(1/n) - 1) (Liu and Layland
-//!   1973; with PIBS: Quest-V, TOCS 2016, section 3.3). It is right only where a shorter period has a higher
-//!   priority, which is checked. PIBS servers don't count in n: for a context with period T they block (2-U)·U·T at
-//!   most, as in the condition of Sha, Rajkumar and Lehoczky (1990).
+//! * [`Test::Bound`]: the sum of C/T, and of (2-U)·U of the PIBS servers, is at most n·(2^(1/n) - 1). It is by Liu and
+//!   Layland (1973), with PIBS by Quest-V (TOCS 2016, section 3.3). It is right only where a shorter period has a
+//!   higher priority, which is checked. PIBS servers don't count in n. For a context with period T they block (2-U)·U·T
+//!   at most, as in the condition of Sha, Rajkumar and Lehoczky (1990).
 //! * [`Test::Response`]: the longest time from a refill until it is used up, for each context (Joseph and Pandya
 //!   1986). Only contexts of at least its priority keep it from the processor. The test takes any priorities. It is
 //!   exact without PIBS servers where no two are equal, on the safe side otherwise.

@@ -89,7 +89,7 @@ impl Core {
         };
         match decides {
             true => self.schedule(ways),
-            // Nobody looks at what has come before the timer says so, which is at once.
+            // The caller looks for due contexts only at the timer's time, which is at once.
             false if self.timer <= self.now => self.timer(None, ways),
             false => (),
         }
@@ -119,7 +119,7 @@ impl Core {
         true
     }
 
-    /// The timer fires, and somebody may wait for the end of a budget.
+    /// The timer fires, and a thread may wait for the end of a budget.
     fn timer(&mut self, handler: Option<usize>, ways: &mut Ways<'_>) {
         self.timer = Time::MAX;
         if let Some(handler) = handler {

@@ -29,8 +29,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives a context another priority. It goes last there. Says whether [`Scheduler::schedule`] may come to
-    /// another decision now, as [`Scheduler::wake`] does.
+    /// Gives a context another priority. It goes last there. Says if [`Scheduler::schedule`] may come to another
+    /// decision now, as [`Scheduler::wake`] does.
     #[inline(never)]
     pub fn set_priority(
         &mut self,
@@ -103,8 +103,8 @@ impl Scheduler {
         }
     }
 
-    /// Names the requester of the work that a PIBS context does from now on; its priority may be lower than that of
-    /// the one before. An activation goes on with the time that it has used. Without effect on other policies.
+    /// Names the requester of the work that a PIBS context does from now on; its priority may be lower than the one
+    /// before had. An activation goes on with the time that it has used. Without effect on other policies.
     ///
     /// # Errors
     /// [`Invalid::TooShort`]: nothing is changed.

@@ -10,12 +10,11 @@
 //! | sporadic server | in every interval of length d that begins at a moment when nothing of its priority or a higher one, with budget, wants to run, it runs at most C·⌈d/T⌉: a periodic task's share. What the kernel spends on it is in that | [`server`] |
 //! | strict server | it runs at most C in **every** window of length T, and what a beginning costs | [`server`] |
 //! | PIBS | at the highest priority, at most (2-U)·U·T in every window of length T, requests coming from contexts with periods of at most T | [`pibs`] |
-//! | full | none; round robin with slices of T | [`account`] |
+//! | full | no bound; round robin with slices of T | [`account`] |
 //!
-//! Time is counted in ticks of the caller's choice, from any beginning, in a `u64`.
-//! There is no periodic tick: [`Scheduler::schedule`] says when it wants to be called
-//! again. [`admission`] has the arithmetic that says beforehand whether budgets can be
-//! had in time.
+//! Time is counted in ticks of the caller's choice, from any beginning, in a `u64`. There is no periodic tick:
+//! [`Scheduler::schedule`] says when it wants to be called again. [`admission`] has the arithmetic that says beforehand
+//! if budgets can be had in time.
 //!
 //! All state is plain data: [`Context`], the [`Refill`]s behind it, and the [`Scheduler`] itself can be laid over
 //! bytes from anywhere. With any bytes, nothing here panics or fails to end; the order in which contexts run is then

@@ -1,6 +1,6 @@
 //! A call that may take so long and no longer: its part of the budget is set apart.
 //!
-//! A call of a server with several callers must not stop in the middle for want of budget: they would all wait for
+//! A call of a server with several callers must not stop in the middle for want of budget. All of them would wait for
 //! this caller's refill. Nor may it take longer than the waiting callers expect, whatever the server does. So a call
 //! with a limit L
 //!
@@ -10,11 +10,11 @@
 //! * has L of the head, and the rest of it is held back until the answer. A context that has used up L has used up
 //!   the head, at which the timer fires, and is [marked](Context::has_overrun).
 //!
-//! A thread that makes such a call too early waits, and makes it again when the head can be used. By then the head
-//! has paid for the beginning of its use and for the way back to the call, so it waits for [more than L](call_needs).
-//! A smaller budget is refused: the call would wait for ever.
+//! A thread that makes such a call too early waits, and makes it again when the head can be used. By then the head has
+//! paid for the beginning of its use and for the way back to the call. So it waits for more than L. A smaller budget is
+//! refused: the call would wait for ever.
 //!
-//! Time that is held back returns to the end of the current head, at no earlier time: no tick of it is used before
+//! Time that is held back returns to the end of the current head, at no earlier time. So no tick of it is used before
 //! its release ([`crate::server`]).
 //!
 //! A full context's turn is set aside in this way, too. A PIBS context's budget depends on its requester, and no
@@ -136,7 +136,7 @@ impl Scheduler {
         let account = &contexts.context(id).account;
         let least = call_needs(limit, account.cost);
         let unlimited = account.policy == PIBS || account.is_limited();
-        // Whoever is refused is left as it is.
+        // A refused context is left as it is.
         if !unlimited && account.policy != FULL && least > account.budget {
             return Begin::Never(least);
         }

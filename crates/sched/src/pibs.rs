@@ -1,8 +1,7 @@
-//! A share U of the processor for interrupt work, at the priority of the context that the
-//! work is for: Quest's priority-inheritance bandwidth-preserving server (Danish, Li, West:
-//! *Virtual-CPU scheduling in the Quest operating system*, RTAS 2011; TOCS 2016, section 3.3).
-//! Interrupt work is short and frequent; it would cut a list of refills to pieces. This has
-//! one time instead.
+//! A share U of the processor for interrupt work, at the priority of the context that the work is for. It is Quest's
+//! priority-inheritance bandwidth-preserving server (Danish, Li, West: *Virtual-CPU scheduling in the Quest operating
+//! system*, RTAS 2011; TOCS 2016, section 3.3). Interrupt work is short and frequent; it would cut a list of refills to
+//! pieces. This has one time instead.
 //!
 //! An activation at t for a requester with period T may run for C = U·T. When it has ended
 //! after c, the next one can begin at t + c/U.
@@ -13,7 +12,7 @@
 //! of its priority or above wants to run, this holds at any priority ([`crate::admission`] uses it).
 //!
 //! The paper leaves some points open; these choices keep the bound. C is rounded down, c/U up. A requester with a
-//! higher priority that comes during an activation raises it. The activation then counts from that moment: time in
+//! higher priority that comes during an activation raises it. The activation then counts from that moment. Time in
 //! which it waited at a low priority must not pay for two full budgets in a row at the high one. A requester with a
 //! lower priority changes nothing until its work is taken up. The activation then goes on at the lower priority, and
 //! its used time stays used. It uses nothing more at the higher priority unless it is raised again; then it counts
@@ -96,7 +95,7 @@ impl Account {
         }
     }
 
-    /// A requester's period, which has to fit; whether its priority is higher than the present one's.
+    /// A requester's period, which has to fit; `higher` if its priority is higher than the present one's.
     pub(crate) fn request(&mut self, period: Time, now: Time, higher: bool) {
         if period != self.period {
             self.give(period);

@@ -89,7 +89,7 @@ impl Ready {
         }
     }
 
-    /// Queues a context at a level above all that have somebody.
+    /// Queues a context at a level above all that have one.
     #[inline(always)]
     pub fn insert_alone(&mut self, id: Id, level: u32) {
         let level = level % LEVELS as u32;
@@ -178,7 +178,7 @@ impl Ready {
         next == 0
     }
 
-    /// A level has somebody.
+    /// A level has a context.
     #[inline(always)]
     fn mark(&mut self, level: u32) {
         self.mark_bit(level);

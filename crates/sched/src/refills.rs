@@ -1,9 +1,14 @@
 //! A server's list of refills: which part of a budget can be used from when. The head, and a ring
 //! in storage of the owner's size for those after it.
 //!
-//! These stay true: no refill is empty; times do not fall from head to tail; the amounts always add up to the first
-//! refill's original amount. No time becomes available earlier, except where head and next merge at the head's time,
-//! for which [`crate::server`] argues.
+//! These stay true:
+//!
+//! * no refill is empty;
+//! * times do not fall from head to tail;
+//! * the amounts always add up to the first refill's original amount.
+//!
+//! No time becomes available earlier, except where head and next merge at the head's time, for which [`crate::server`]
+//! argues.
 //!
 //! A write into the memory of a list destroys the budget, and no more: a missing entry ends the list.
 
@@ -208,8 +213,8 @@ impl Account {
         }
     }
 
-    /// Merges head and next at the time of the head, while the next can be used by the time that the head can be used
-    /// up.
+    /// Merges head and next at the time of the head. It does so while the next can be used by the time that the head
+    /// can be used up.
     #[inline]
     pub(crate) fn merge_now(&mut self, refills: &[Refill]) {
         if self.head.time.wrapping_add(self.head.amount) >= self.next {

@@ -126,9 +126,9 @@ impl Release {
         self.len > LOOK as u64
     }
 
-    /// When somebody is released at a level above `level`, or a moment before that; `end` if that
-    /// comes first. With up to [`LOOK`] that wait it is exact. Beyond, one that doesn't matter may
-    /// count: looking through all would take as long as there are contexts.
+    /// Returns the time when a context is released at a level above `level`, or a moment before that; `end` if that
+    /// comes first. With up to [`LOOK`] that wait it is exact. Beyond, one that doesn't matter may count: looking
+    /// through all would take as long as there are contexts.
     #[inline(always)]
     pub fn next_above(&mut self, level: u32, end: Time) -> Time {
         match self.nothing_before(level, end) {

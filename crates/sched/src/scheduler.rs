@@ -155,9 +155,9 @@ impl Scheduler {
         self.running != 0 && self.level & FOREGROUND == 0
     }
 
-    /// A thread wants to run on a context, alarm or not. Without effect if one wanted to already,
-    /// but that it is not told of an alarm that woke it. Says whether [`Scheduler::schedule`] may come
-    /// to another decision now; else it need not be called.
+    /// A thread wants to run on a context, alarm or not. Without effect if one wanted to already, but that it is not
+    /// told of an alarm that woke it. Says if [`Scheduler::schedule`] may come to another decision now; else it need
+    /// not be called.
     #[inline]
     pub fn wake(&mut self, contexts: &mut (impl Contexts + ?Sized), id: Id, now: Time) -> bool {
         let context = contexts.context(id);
@@ -200,9 +200,8 @@ impl Scheduler {
         }
     }
 
-    /// No thread wants to run on a context until `deadline`, or until it is woken before. A deadline
-    /// that is past is due at once, [`Time::MAX`] never. Says whether [`Scheduler::schedule`] may come to
-    /// another decision now.
+    /// No thread wants to run on a context until `deadline`, or until it is woken before. A deadline that is past is
+    /// due at once, [`Time::MAX`] never. Says if [`Scheduler::schedule`] may come to another decision now.
     pub fn block_until(
         &mut self,
         contexts: &mut (impl Contexts + ?Sized),
@@ -270,9 +269,14 @@ impl Scheduler {
     /// Puts a context on the processor at once, before the running one. Returns the latest time to call
     /// [`Scheduler::schedule`].
     ///
-    /// `None`: the case is not that simple, and only the running context was charged. These have to be true: the last
-    /// decision holds; no other context's time has come; both are plain; the new one is above all others and has
-    /// budget. The running one must have some left, or ([`Overtake::Ends`]) none until a later refill.
+    /// `None`: the case is not that simple, and only the running context was charged. These have to be true:
+    ///
+    /// * the last decision holds;
+    /// * no other context's time has come;
+    /// * both are plain;
+    /// * the new one is above all others and has budget.
+    ///
+    /// The running one must have some left, or ([`Overtake::Ends`]) none until a later refill.
     #[inline(always)]
     pub fn overtake(
         &mut self,
@@ -321,7 +325,8 @@ impl Scheduler {
         entry.id().filter(|_| entry.time <= now && !entry.is_alarm())
     }
 
-    /// Somebody plain with budget, above all others and in no queue, goes on the processor; until when.
+    /// Puts a plain context with budget on the processor, which is above all others and in no queue. Returns the time
+    /// until when.
     #[inline(always)]
     fn put_on(&mut self, context: &mut Context, id: Id, level: u32, now: Time) -> Time {
         context.account.pay();
@@ -359,7 +364,7 @@ impl Scheduler {
         }
     }
 
-    /// Somebody's time has come. The short way: one plain context's refill, nothing else.
+    /// A context's time has come. The short way: one plain context's refill, nothing else.
     #[inline(never)]
     fn follow_due(&mut self, contexts: &mut (impl Contexts + ?Sized), now: Time) {
         if self.charge_running(contexts, now) || self.release.second_is_due(now) {
@@ -411,8 +416,8 @@ impl Scheduler {
         }
     }
 
-    /// Charges the running context, if there is one, as far as it is in its queue, and takes it from the queue if it
-    /// must leave.
+    /// Charges the running context, if there is one, as far as it is in its queue. Takes it from the queue if it must
+    /// leave.
     #[inline(always)]
     fn decide(
         &mut self,

@@ -1,7 +1,6 @@
-//! A budget C in a period T for a thread that may block at any time: the sporadic server
-//! of Sprunt, Sha and Lehoczky (1989), with the accounting that Stanovich, Baker, Wang and
-//! Gonzalez Harbour corrected (*Defects of the POSIX sporadic server and how to correct
-//! them*, RTAS 2010), as Quest-V uses it for its Main VCPUs (TOCS 2016, section 3.3).
+//! A budget C in a period T for a thread that may block at any time: the sporadic server of Sprunt, Sha and Lehoczky
+//! (1989). Stanovich, Baker, Wang and Gonzalez Harbour corrected its accounting (*Defects of the POSIX sporadic server
+//! and how to correct them*, RTAS 2010). Quest-V uses it so for its Main VCPUs (TOCS 2016, section 3.3).
 //!
 //! * While a thread runs, its use is added up; a preemption changes nothing else.
 //! * When a refill is used up, it comes again T after its time.
@@ -13,12 +12,12 @@
 //! **Why it disturbs no more than a periodic task** (C, T). Give each of the C ticks of the budget a release: for the
 //! x-th tick of a refill (a, t), that is t+x. A tick is never used before its release, since those before it in its
 //! refill take x. Every rule above moves a used tick to at least T after its release. It moves an unused tick to its
-//! old release or a later one: merging (a, t) with a next (b, s), s <= t+a, puts the next's x-th tick from s+x to
-//! t+a+x; a full list moves it from t+x to s+x. And the server wants to run from the release until the use, because
+//! old release or a later one. Merging (a, t) with a next (b, s), s <= t+a, puts the next's x-th tick from s+x to
+//! t+a+x. A full list moves it from t+x to s+x. And the server wants to run from the release until the use, because
 //! waking moves all releases up to now. (Only this makes the rest of a split refill right again: its head's time is
-//! past, and so is its used part.) Take an interval that begins when no context of this priority or above wants to
-//! run with budget. Each tick used in it has its release in it, and the releases of one of the C ticks are T apart or
-//! more. So at most C·⌈d/T⌉ are used in length d.
+//! past, and so is its used part.) Take an interval that begins when no context of this priority or above wants to run
+//! with budget. Each tick used in it has its release in it, and the releases of one of the C ticks are T apart or more.
+//! So at most C·⌈d/T⌉ are used in length d.
 //!
 //! **How often it begins** is up to the thread. A thread that hardly uses anything between two sleeps keeps a list
 //! short by waking so early that the head reaches the rest. Each time costs the kernel an interrupt and two switches,
@@ -29,9 +28,9 @@
 //! The POSIX text instead keeps one time of activation for all time used until the next block, though some of it was
 //! refilled in between. It can so give 46 of 100 to a budget of 20 in 50 (`tests/figures.rs`).
 //!
-//! **Strict**: the head's time also moves up to now whenever the thread is put on the processor, and its used time is
-//! split off whenever it is taken off. Then a tick is used exactly at its release, and used again T later at the
-//! earliest: at most C in every window of length T. (A beginning that is late by no more than its cost counts as in
+//! **Strict**: the head's time also moves up to now whenever the thread is put on the processor. Its used time is split
+//! off whenever it is taken off. Then a tick is used exactly at its release, and used again T later at the earliest. So
+//! there are at most C in every window of length T. (A beginning that is late by no more than its cost counts as in
 //! time: the ticks that pay for it are the missing ones.) The price: each preemption takes a place in the list. A
 //! thread that is kept from running loses budget, which the sporadic server would give it later.
 

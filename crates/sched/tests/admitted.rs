@@ -1,7 +1,6 @@
-//! Admission against the scheduler: random sets of threads (UUniFast: Bini and Buttazzo, *Measuring
-//! the performance of schedulability tests*, 2005), all released at once, which is their worst case
-//! (Liu and Layland 1973). Response times are exact, so the simulation has to show them to the
-//! tick.
+//! Admission against the scheduler, with random sets of threads (UUniFast: Bini and Buttazzo, *Measuring the
+//! performance of schedulability tests*, 2005). All are released at once, which is their worst case (Liu and Layland
+//! 1973). Response times are exact, so the simulation has to show them to the tick.
 
 use bulkhead_sched::admission::{Demand, Load, Test};
 use bulkhead_sched::simulate::{Simulation, Step, Thread};

@@ -56,8 +56,8 @@ impl Watch {
     }
 }
 
-/// Returns the time from which each of the C ticks of a budget may be used, in the order of use: its release, in the
-/// words of `server`'s documentation. `ahead` ticks are charged that the kernel has yet to use.
+/// Returns the time from which each of the C ticks of a budget may be used, in the order of use. That is its release,
+/// in the words of [`server`]'s documentation. `ahead` ticks are charged that the kernel has yet to use.
 fn releases(server: &Account, refills: &[Refill], ahead: Time) -> VecDeque<Time> {
     let mut used = server.head().amount - server.left() - ahead;
     let mut releases = VecDeque::new();

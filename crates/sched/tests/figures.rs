@@ -45,8 +45,8 @@ const VCPU1: usize = 1;
 const IO: usize = 2;
 const OTHERS: usize = 3;
 
-/// The system of figure 7. The other VCPUs of the article, in [30, 40), take up the I/O VCPU's first result and pass
-/// it on; the second result goes to VCPU1 itself.
+/// The system of figure 7. In [30, 40) the other VCPUs of the article take up the I/O VCPU's first result and pass it
+/// on. The second result goes to VCPU1 itself.
 fn figure_7() -> Simulation {
     use Step::{Every, Run, Signal, Wait};
     let io = Account::pibs(Utilization::new(4, 100).unwrap(), 0, 50, 0).unwrap();

@@ -48,8 +48,8 @@ enum Call {
     Wake(usize),
     /// At once, if that is seen.
     Overtake(usize),
-    /// The timer's time comes. A context that waits for a refill goes on the processor at once, or a handler because
-    /// of the end of a budget, if that is seen.
+    /// The timer's time comes. At once, if that is seen, a context that waits for a refill goes on the processor. With
+    /// the flag, so does a handler because of the end of a budget.
     Short(bool),
     Block(usize),
     /// Until that many ticks later.

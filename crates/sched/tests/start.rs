@@ -7,7 +7,7 @@ const PERIOD: Time = 100;
 /// When the clock in use begins: some periods later.
 const START: Time = 1_234;
 
-/// What a hog gets in its first period.
+/// Time that a hog gets in its first period.
 fn first_period(starts: bool) -> Time {
     let account = Account::sporadic(BUDGET, PERIOD, 0).unwrap();
     let mut contexts: [(Context, [Refill; 2]); 1] =

@@ -326,8 +326,8 @@ proptest! {
     }
 
     /// A context that sleeps by an alarm runs as if it were always woken in time, and gets as much, with fewer
-    /// interrupts. This fails where priorities are equal, as a device's and its requester's are: an alarm that
-    /// disturbs no context comes behind those that were woken meanwhile.
+    /// interrupts. This fails where priorities are equal, as a device's and its requester's are. An alarm that disturbs
+    /// no context then comes behind contexts that were woken meanwhile.
     #[test]
     fn alarms_come_in_time(system in system()) {
         let mut system = System { devices: vec![], ..system };

@@ -1,5 +1,5 @@
-//! Messages of many sizes through two channels of small pieces, each answered: how many there are in a window of time,
-//! under whatever time the two ends have.
+//! Messages of many sizes through two channels of small pieces, each answered. They are counted in a window of time,
+//! whatever time the two ends get.
 
 use crate::{Host, MOST};
 use bulkhead_channel::Stop;
@@ -105,7 +105,7 @@ pub fn ask(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()
         while now < end {
             for left in (0..size / PIECE).rev() {
                 ends.put(&[left, n as u64, 0, 0, 0, 0, 0, 0])?;
-                // What is sent after the window's end is not for it, but has to be sent.
+                // Pieces sent after the window's end do not count in it, but have to be sent.
                 if left % 64 == 0 {
                     now = host.now();
                 }

@@ -1,4 +1,4 @@
-//! One who rings for ever, and one who is rung for and minds its own pace.
+//! A sender that rings for ever, and a receiver that is rung for and keeps its own pace.
 
 use crate::{Host, In, Out};
 use bulkhead_channel::Stop;
@@ -7,9 +7,9 @@ use bulkhead_channel_memory::typed::Pair;
 /// From one message to the next.
 const PACE: u64 = 1_000_000;
 
-/// Rings for `ms` milliseconds, whether anybody asks for it or not, and sends a message every `pace` nanoseconds, or
-/// now and then. It begins when somebody has agreed to a session: where processors are emulated, it leaves little of
-/// them to who is booting.
+/// Rings for `ms` milliseconds, also if it is not asked for, and sends a message every `pace` nanoseconds, or now and
+/// then. It begins when a peer has agreed to a session: where processors are emulated, it leaves little of them to a
+/// booting guest.
 pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let end = host.now() + 1_000_000 * host.number("ms")?;
     let pace = host.number("pace").unwrap_or(PACE);
@@ -21,7 +21,7 @@ pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
             host.sleep_until(due);
         }
         if host.now() >= due {
-            // Whether it is taken does not matter to one who floods, but when nobody is left.
+            // A flooder ignores if a message is taken, but stops when no receiver is left.
             match caller.after(out.send(number + 1)) {
                 Ok(()) => number += 1,
                 Err(Stop::Left) => break,

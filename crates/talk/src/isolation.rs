@@ -1,4 +1,4 @@
-//! One who sends to several at a pace of its own, and those who receive at theirs, of whom one breaks (figure 29 of the
+//! A sender of messages to several receivers, each end at a pace of its own. One receiver breaks (figure 29 of the
 //! Quest-V article).
 
 use crate::{Host, In, MOST, Out};
@@ -33,8 +33,9 @@ pub fn beat(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<(
     (late == 0).then_some(())
 }
 
-/// Takes what there is every `every` milliseconds, for `ms`, and marks when and how many. In its first life it breaks
-/// after `break` of them, if it has that argument: it writes to all words that it can, then to one that it cannot.
+/// Takes the messages there every `every` milliseconds, for `ms`, and marks when and how many. In its first life it
+/// breaks after `break` of them, if it has that argument. It then writes to all words that it can, and at last to one
+/// that it cannot.
 pub fn listen(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let (every, ms) = (host.number("every")?, host.number("ms")?);
     let breaks = host.number("break").filter(|_| host.life() == 0);
@@ -43,7 +44,7 @@ pub fn listen(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let (first, end_of) = (host.now() / MILLI, host.now() / MILLI + ms);
     while host.now() / MILLI < end_of {
         let mut heard = 0u64;
-        // As many at most as a ring holds: whoever sends faster keeps nobody here.
+        // As many at most as a ring holds: a fast sender keeps no receiver here.
         for _ in 0..1024 {
             match end.receive() {
                 Ok(_) => heard += 1,
@@ -74,6 +75,6 @@ pub fn fall(pair: &Pair<'static>) -> Option<()> {
     spoil(pair)?;
     let theirs = if pair.sends() { pair.rx() } else { pair.tx() };
     theirs.word(INDEX)?.set(0);
-    // Whoever can do that is not kept apart.
+    // A receiver that can do that is not kept apart.
     None
 }

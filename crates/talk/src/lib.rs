@@ -1,6 +1,6 @@
-//! What ends of channels do in tests, the same in a bare guest (`guests/talk`) and in a program of the
-//! kernel (`programs/talk`): [`send`], [`receive`], [`victim`], [`rogue`], who writes garbage, and one who rings for
-//! ever.
+//! Scenarios for ends of channels in tests, in a bare guest (`guests/talk`) and in a program of the kernel
+//! (`programs/talk`). They are [`send`], [`receive`], [`victim`], [`rogue`], which writes garbage, and one that rings
+//! for ever.
 #![no_std]
 
 mod exchange;
@@ -30,7 +30,7 @@ use core::fmt::Arguments;
 /// Receivers of a channel that [`send`] and [`victim`] serve.
 pub const MOST: usize = 4;
 
-/// What it needs of where it runs.
+/// The services that scenarios need of their environment.
 pub trait Host {
     /// Rings for a receiver.
     type Ring: Ring;
@@ -62,13 +62,13 @@ pub trait Host {
     }
     /// The value of an argument.
     fn arg(&self, key: &str) -> Option<&'static str>;
-    /// The same as a number.
+    /// Reads the argument as a number.
     fn number(&self, key: &str) -> Option<u64> {
         self.arg(key)?.parse().ok()
     }
 }
 
-/// Who has no doorbells.
+/// A party without doorbells.
 #[derive(Debug)]
 pub enum Nobody {}
 
@@ -141,8 +141,7 @@ impl Out {
         }
     }
 
-    /// Looks whether the receiver is still the one that it was: who sends rarely would else learn it when the ring is
-    /// full.
+    /// Looks for a new life of the receiver: a sender that sends rarely would else learn of it when the ring is full.
     fn attend(&mut self) -> Result<(), Stop> {
         match self {
             Self::Queue(end) => end.attend(),
@@ -202,14 +201,14 @@ impl In {
         }
     }
 
-    /// Whether it sees each message, not only the newest.
+    /// True if it sees each message, not only the newest.
     const fn sees_all(&self) -> bool {
         !matches!(self, Self::Mailbox(_))
     }
 }
 
-/// Sends [`limit`] messages to each receiver, numbered from 1, as fast as they take them, or with `gap`
-/// microseconds from one to the next. With `poke=1` it writes in the end to what it may only read.
+/// Sends [`limit`] messages to each receiver, numbered from 1, as fast as they take them, or with `gap` microseconds
+/// from one to the next. With `poke=1` it writes in the end to memory that it may only read.
 fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let count = limit(host)?;
     let gap = host.number("gap").map(|micros| 1_000 * micros);
@@ -226,14 +225,14 @@ fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
             }
         }
         if let Some(gap) = gap {
-            // What a receiver that was late has cost is not made good for by haste.
+            // The sender does not hurry to make up for a late receiver.
             due = host.now().max(due + gap);
             host.sleep_until(due);
         }
     }
     host.say(format_args!("sent {count} to {} end(s)", ends.iter().flatten().count()));
     if host.number("poke").is_some() {
-        // Its end: what it may only read.
+        // Memory that its end may only read.
         pairs[0]?.rx().word(ARMED)?.set(1);
     }
     Some(())
@@ -250,14 +249,13 @@ fn call<R: Ring>(
     }
 }
 
-/// Receives until number [`limit`], asleep between messages if there is a doorbell, and says what was wrong
-/// on the way.
+/// Receives until number [`limit`], asleep between messages if there is a doorbell, and reports errors on the way.
 fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let count = limit(host)?;
     let mut end = In::open(pair)?;
     let mut sleeper = host.sleeper(pair);
     let (mut last, mut wrong) = (0, 0);
-    // Who begins anew finds a sender that is under way.
+    // A receiver that begins anew finds a sender that is under way.
     let mut any = host.life() > 0;
     while last < count {
         let received = match &mut sleeper {

@@ -50,8 +50,8 @@ pub fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     Some(())
 }
 
-/// For a marker in a loop, which could change what it sees for all that the compiler knows: so nothing that belongs
-/// behind it is done before.
+/// Argument for a marker in a loop. For all that the compiler knows, the marker could change the end, so no access that
+/// belongs behind it is done before.
 #[inline(always)]
 fn seen<T>(end: &mut T) -> u64 {
     core::ptr::from_mut(end) as u64
@@ -72,7 +72,7 @@ fn look(end: &mut Receiver<'static, Note>) -> Result<Note, Stop> {
     }
 }
 
-/// What begins the span is where the processor waits: a guest's, or a kernel that is measured.
+/// The span begins where the processor waits: a guest's processor, or that of a measured kernel.
 fn sleep<P: Platform>(
     end: &mut Receiver<'static, Note>,
     sleeper: &mut Sleeper<Mapping<'static>, P>,

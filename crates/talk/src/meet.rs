@@ -1,5 +1,6 @@
-//! A party of channels made at run time (`docs/connecting.md`), the same in a bare guest (`guests/meet`) and in a Linux
-//! (`bhchannel meet`): steps, one after the other, each of them for up to `ms` milliseconds, by default three seconds.
+//! A party of channels made at run time (`docs/connecting.md`), in a bare guest (`guests/meet`) and in a Linux
+//! (`bhchannel meet`). It takes steps, one after the other, each of them for up to `ms` milliseconds, by default three
+//! seconds.
 //!
 //! | step | does |
 //! |---|---|
@@ -36,7 +37,7 @@ const PATIENCE: u64 = 3_000;
 const LOOK: u64 = MILLISECOND / 20;
 const MESSAGES: u64 = 200;
 const TAG: u16 = 0xBEEF;
-/// What `watch` writes.
+/// Word that `watch` writes.
 const NOISE: u64 = 0x6E6F_6973_6500_0000;
 
 /// Bytes of a message, of a queue.
@@ -46,7 +47,7 @@ type Message = [u64; MESSAGE as usize / 8];
 /// How often [`watch`] has looked.
 static WATCHES: AtomicU64 = AtomicU64::new(0);
 
-/// What it needs of where it runs besides.
+/// Further services that it needs of its environment.
 pub trait Meets: Host {
     /// A slot.
     type Slot: Copy;
@@ -54,18 +55,18 @@ pub trait Meets: Host {
     fn slots(&self) -> impl Iterator<Item = Self::Slot>;
     /// Those that stand offered to it.
     fn offers(&self) -> impl Iterator<Item = Self::Slot>;
-    /// Its number, and whether it is this sandbox's.
+    /// Its number, and true if it is this sandbox's.
     fn which(&self, slot: Self::Slot) -> (u32, bool);
-    /// What there is of it.
+    /// Its state.
     fn state(&self, slot: Self::Slot) -> State;
     /// Offers one.
     ///
     /// # Errors
     /// Why not.
     fn offer(&self, to: u32, tag: u16) -> Result<Self::Slot, Refused>;
-    /// Accepts an offer. Whether it did.
+    /// Accepts an offer. Returns true if it did.
     fn accept(&self, slot: Self::Slot, epoch: u32) -> bool;
-    /// Closes the own end. Whether it did.
+    /// Closes the own end. Returns true if it did.
     fn close(&self, slot: Self::Slot) -> bool;
     /// Both regions, for a queue of messages of [`MESSAGE`] bytes.
     fn pair(&self, slot: Self::Slot) -> Option<Pair<'static>>;
@@ -75,7 +76,7 @@ pub trait Meets: Host {
     fn sandboxes(&self) -> [u32; 2];
     /// A hypercall with two arguments.
     fn call(&self, number: u64, first: u64, second: u64) -> u64;
-    /// Has another core, or a thread, [`watch`] the [`last`] words of a slot. Whether it could.
+    /// Has another core, or a thread, [`watch`] the [`last`] words of a slot. Returns true if it could.
     fn aside(&self, slot: Self::Slot) -> bool;
     /// Begins anew; comes back if it cannot.
     fn restart(&self);
@@ -112,7 +113,7 @@ pub fn meet(host: &impl Meets, steps: &str) -> u32 {
     0
 }
 
-/// The last words of what a party writes, and of what its peer does: behind all words of the protocol.
+/// The last words of a party's and of its peer's memory: behind all words of the protocol.
 pub fn last<H: Meets>(host: &H, slot: H::Slot) -> Option<[&'static AtomicU64; 2]> {
     let words = host.words(slot)?;
     let [owner, other] = [words.get(sent(words).checked_sub(1)?)?, words.last()?];
@@ -124,7 +125,7 @@ fn sent(words: &[AtomicU64]) -> usize {
     words.len().saturating_sub(PAGE as usize / 8)
 }
 
-/// Writes the one of the [`last`] words, and reads the other, for ever.
+/// Writes its own of the [`last`] words, and reads the other, for ever.
 pub fn watch([own, other]: [&AtomicU64; 2]) -> ! {
     loop {
         own.store(NOISE | other.load(Ordering::Relaxed) >> 48, Ordering::Relaxed);
@@ -183,7 +184,7 @@ impl<H: Meets> Party<'_, H> {
         matches!(self.end, End::Receives(_))
     }
 
-    /// Waits until its end gives what is wanted.
+    /// Waits until its end gives the wanted result.
     fn end(&mut self, mut done: impl FnMut(&mut End) -> bool) -> bool {
         let mut end = core::mem::replace(&mut self.end, End::None);
         let reached = self.until(|| done(&mut end));
@@ -216,7 +217,7 @@ impl<H: Meets> Party<'_, H> {
     fn told(&mut self) -> bool {
         self.end(|end| {
             let stop = match end {
-                // One with room for more looks at nobody.
+                // An end with room for more looks at no peer.
                 End::Sends(end) => end.send(&[0; 8]).err(),
                 End::Receives(end) => end.receive().err(),
                 End::None => None,
@@ -244,14 +245,14 @@ impl<H: Meets> Party<'_, H> {
         last(self.host, self.slot?)
     }
 
-    /// Whether all that the owner wrote has been replaced by zeros.
+    /// Tells if zeros have replaced all of the owner's words.
     fn zeros(&self) -> bool {
         let words = self.slot.and_then(|slot| self.host.words(slot)).unwrap_or_default();
         let owners = &words[..sent(words)];
         !owners.is_empty() && owners.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
-    /// Whether the last word of the other's page is what this end's peer left there, at both ends of some time.
+    /// Tells if the last word of the other's page stays as this end's peer left it, for some time.
     fn kept(&self) -> bool {
         let Some([own, other]) = self.last() else { return false };
         own.store(1, Ordering::Relaxed);
@@ -267,7 +268,7 @@ impl<H: Meets> Party<'_, H> {
         self.host.sleep_until(self.host.now() + MILLISECOND * milliseconds);
     }
 
-    /// Everything that is not this sandbox's: whom it may not offer to, slots that are not there, and offers that do
+    /// Tries all that is not this sandbox's: foreign targets of offers, slots that are not there, and offers that do
     /// not stand.
     fn refused(&self) -> bool {
         let (host, [me, sandboxes]) = (self.host, self.host.sandboxes().map(u64::from));

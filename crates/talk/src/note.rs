@@ -1,4 +1,4 @@
-//! Messages that show whether they are whole.
+//! Messages that show if they are whole.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -29,7 +29,7 @@ impl Note {
         [self.number, a, b, c, d, e, f, g]
     }
 
-    /// Whether all of it belongs together.
+    /// Tells if all of it belongs together.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         *self == Self::of(self.number)

@@ -1,4 +1,4 @@
-//! One who writes what it likes into everything that it can write.
+//! A rogue that writes what it likes into everything that it can write.
 
 use crate::{Host, In, Out};
 use bulkhead_channel::layout::{ARMED, DATA, FIRST, GEOMETRY, HELLO, IDENTITY, INDEX, Shape};
@@ -6,7 +6,7 @@ use bulkhead_channel::page::{Hello, Phase};
 use bulkhead_channel::{Memory, Word};
 use bulkhead_channel_memory::typed::Pair;
 
-/// Garbage, the same in each run: xorshift64.
+/// Garbage that repeats in each run: xorshift64.
 struct Random(u64);
 
 impl Random {
@@ -22,8 +22,8 @@ impl Random {
     }
 }
 
-/// Does so for `ms` milliseconds, now and then as a peer that means it, so that there are sessions to spoil.
-/// With `poke=1` it writes in the end to what it may only read.
+/// Does so for `ms` milliseconds, now and then as a peer that means it, so that there are sessions to spoil. With
+/// `poke=1` it writes in the end to memory that it may only read.
 pub fn rogue(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
     let end = host.now() + 1_000_000 * host.number("ms")?;
     let (own, len) = match pair.sends() {
@@ -73,7 +73,7 @@ fn place(random: &mut Random, len: usize) -> usize {
     }
 }
 
-/// What to write: anything, or what is nearly right.
+/// The value to write: any, or one that is nearly right.
 fn value(random: &mut Random, shape: Shape, theirs: u64) -> u64 {
     let Hello { epoch, seen, .. } = Hello::of(theirs);
     let near = |random: &mut Random, value: u32| {

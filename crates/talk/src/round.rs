@@ -1,4 +1,4 @@
-//! Numbers that go to another sandbox and come back, through two channels whose receivers sleep.
+//! Numbers that go to another sandbox and come back, through two channels with sleeping receivers.
 
 use crate::{Host, In, MOST, Out};
 use bulkhead_channel::Stop;
@@ -78,7 +78,7 @@ pub fn round(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<
     ends.done(count)
 }
 
-/// Sends back `count` of what comes.
+/// Sends back `count` messages.
 pub fn back(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let mut ends = Ends::open(host, pairs)?;
     let count = host.number("count")?;

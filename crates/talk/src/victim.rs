@@ -1,4 +1,4 @@
-//! One who keeps its deadlines, whoever is on the other end.
+//! A victim that keeps its deadlines, whatever party is on the other end.
 
 use crate::{Host, In, MOST, Out};
 use bulkhead_channel::Stop;
@@ -14,13 +14,13 @@ enum End {
     In(In),
 }
 
-/// What an end went through.
+/// Counts of an end.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     /// Messages, whole or not; of a sender those that it got rid of.
     messages: u64,
     corrupted: u64,
-    /// Whether it has rung.
+    /// True if it has rung.
     rang: bool,
 }
 
@@ -68,7 +68,7 @@ fn open(pair: &Pair<'static>) -> Option<End> {
     }
 }
 
-/// A call; whether the session is spoilt.
+/// Makes a call. Returns true if the session is spoilt.
 fn step(end: &mut End, number: u64, seen: &mut Seen) -> bool {
     let done = match end {
         End::Out(end) => end.send(number),

@@ -1,4 +1,4 @@
-//! What has to be true of every timeline, whatever happened.
+//! Statements that hold for every timeline.
 
 use crate::{Event, Item, Timeline};
 use std::collections::{BTreeMap, VecDeque};
@@ -6,18 +6,18 @@ use std::format;
 use std::string::String;
 use std::vec::Vec;
 
-/// What a context may use: of a sporadic or strict one.
+/// Time that a context may use, under the sporadic or the strict policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// C, ns, with what the kernel charges.
+    /// C, ns, with the kernel's charges.
     pub budget: u64,
     /// T, ns.
     pub period: u64,
-    /// Whether it is a strict one.
+    /// True if the policy is strict.
     pub strict: bool,
 }
 
-/// What a timeline adds up to.
+/// Sums of a timeline.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// How long each thread ran, ns.
@@ -35,26 +35,31 @@ struct Checked<'a> {
     budgets: &'a BTreeMap<u32, Budget>,
     slack: u64,
     figures: Figures,
-    /// Who runs, on what, since when.
+    /// Running thread, its context, and the time since.
     runs: Option<(u32, u32, u64)>,
-    /// Who has a context, as far as that was told.
+    /// The thread that has each context, as far as that was told.
     with: BTreeMap<u32, u32>,
-    /// Who gave it, and to whom, the last one last.
+    /// The donations of each context, as giver and receiver, the last one last.
     lent: BTreeMap<u32, Vec<(u32, u32)>>,
     /// When a context of `budgets` ran, from when to when; of a strict one only as far as that still counts.
     ran: BTreeMap<u32, VecDeque<(u64, u64)>>,
     now: u64,
 }
 
-/// Adds up a timeline in which nothing is lost, and sees that time does not go back; that one thread runs at
-/// most; that a context changes hands only by donations, which holds as long as programs bind none themselves, and
-/// goes back to one of those who gave it; and that no context of `budgets` runs longer than it may: a strict one at
-/// most C in each T; a sporadic one, whose refills come T after it *wanted* to run, at most C for each period begun
-/// since the clock's beginning, and once more. `slack` ns may be added to each C: between a decision and its record
-/// lies the kernel's own time.
+/// Adds up a timeline in which nothing is lost, and checks these:
+///
+/// * Time does not go back.
+/// * One thread runs at most.
+/// * A context changes hands only by donations, and goes back to one of its givers. That holds as long as programs bind
+///   no contexts themselves.
+/// * No context of `budgets` runs longer than it may. A strict one runs at most C in each T. A sporadic one's refills
+///   come T after it *wanted* to run. So it runs at most C for each period begun since the clock's beginning, and once
+///   more.
+///
+/// `slack` ns may be added to each C: between a decision and its record lies the kernel's own time.
 ///
 /// # Errors
-/// What is not so, and when.
+/// The statement that does not hold, and when.
 pub fn check(
     timeline: &Timeline,
     budgets: &BTreeMap<u32, Budget>,
@@ -119,7 +124,7 @@ impl Checked<'_> {
                 let lent = self.lent.entry(context as u32).or_default();
                 match lent.iter().rposition(|(gave, _)| *gave == to) {
                     Some(n) => lent.truncate(n),
-                    // From whom a notification lent it to, or it was lent before the first record.
+                    // It goes back to a thread that a notification lent it to, or was lent before the first record.
                     None if lent.is_empty() => (),
                     None => return Err(format!("{to:#x} gave it to nobody; {from:#x} had it")),
                 }

@@ -1,4 +1,4 @@
-//! What is recorded, and what it means.
+//! The recorded events and their meaning.
 
 use bulkhead_kernel_abi::Described;
 
@@ -26,7 +26,7 @@ macro_rules! events {
     ($($(#[doc = $doc:literal])* $name:ident = $number:literal {
         $($(#[doc = $meaning:literal])* $field:ident: $place:ident,)*
     })*) => {
-        /// What happened. Objects are named by their offsets in the kernel's memory, 0 is none; times are ns.
+        /// An event of the kernel. Objects are named by their offsets in the kernel's memory, 0 is none; times are ns.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Event {
             $($(#[doc = $doc])* $name { $($(#[doc = $meaning])* $field: word!($place),)* },)*
@@ -42,7 +42,7 @@ macro_rules! events {
         ];
 
         impl Event {
-            /// Its number, and what goes with it.
+            /// Its number and its fields.
             #[inline(always)]
             #[must_use]
             pub const fn encode(self) -> (u8, Field) {
@@ -68,28 +68,28 @@ macro_rules! events {
 }
 
 events! {
-    /// A thread runs from now on; without one nobody does. `rest` is what its context had left of its refill when
-    /// the kernel charged it last.
+    /// A thread runs from now on; 0 stands for none. `rest` is the rest of its context's refill when the kernel charged
+    /// it last.
     Run = 1 {
         /// Thread.
         thread: a,
-        /// The context that it runs on, its own or somebody else's.
+        /// The context that it runs on, its own or a borrowed one.
         context: b,
-        /// What that has left, ns.
+        /// Rest of that context's refill, ns.
         rest: value,
     }
-    /// A context has left the processor: its thread waits, its budget has ended, or a higher priority has come. It
-    /// is charged, and `rest` is what is left of its refill.
+    /// A context has left the processor: its thread waits, its budget has ended, or a higher priority has come. It is
+    /// charged, and `rest` is the rest of its refill.
     Leave = 2 {
         /// Thread that it was with.
         thread: a,
         /// Context.
         context: b,
-        /// What it has left, ns.
+        /// Rest of its refill, ns.
         rest: value,
     }
-    /// A replenishment: a context that had used up its budget has some again, `rest`. What comes back
-    /// while a thread waits for something else is not told: its next `Run` has it.
+    /// A replenishment: a context that had used up its budget has some again, `rest`. A replenishment while a thread
+    /// waits for something else is not told: its next `Run` has it.
     Refill = 3 {
         /// Thread that it is with.
         thread: a,
@@ -108,7 +108,7 @@ events! {
         /// 1: there is a handler.
         handled: value,
     }
-    /// A timeout of the second kind: the deadline of a wait has come before what was waited for.
+    /// A timeout of the second kind: the deadline of a wait has come before the message or signal.
     Deadline = 5 {
         /// Thread that waited.
         thread: a,
@@ -124,8 +124,8 @@ events! {
         /// Context.
         context: value,
     }
-    /// A donation's end: the context goes back to who called, with the answer, or because nobody else
-    /// can use it any more; or to nobody, if it was lent by a notification.
+    /// A donation's end: the context goes back to the caller. It does so with the answer, or because no other thread
+    /// can use it any more. A context lent by a notification goes to none.
     Return = 7 {
         /// Thread that had it.
         from: a,

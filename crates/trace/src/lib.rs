@@ -1,10 +1,10 @@
-//! What a kernel did, event by event: a ring of [`Record`]s in its sandbox's memory, which the kernel
-//! writes without an exit and others read while it does.
+//! A kernel's history, event by event: a ring of [`Record`]s in its sandbox's memory. The kernel writes it without an
+//! exit, and others read it meanwhile.
 //!
 //! One core writes, never waits, and overwrites the oldest record when the ring is full. Each record carries its
-//! number, so whoever reads knows how many it has missed, and never takes a half-written one for a whole one
-//! ([`ring`]). [`Event`] is the one definition of what there is and what it means; the kernel, the readers and the
-//! book's page have it from here.
+//! number. So a reader knows how many it has missed, and never takes a half-written one for a whole one ([`ring`]).
+//! [`Event`] is the one definition of the events and their meaning; the kernel, the readers and the book's page have it
+//! from here.
 #![no_std]
 
 #[cfg(any(test, feature = "host"))]

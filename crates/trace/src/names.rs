@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
 
-/// What a kernel's objects are called, by their offsets.
+/// Names of a kernel's objects, by their offsets.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Threads.
@@ -41,7 +41,7 @@ impl Names {
         find(&self.notifications, at.into())
     }
 
-    /// What happened, without figures that depend on how fast the machine is.
+    /// Tells the event, without figures that depend on the machine's speed.
     #[must_use]
     pub fn tell(&self, event: &Event) -> String {
         let context = |at: u32| self.context(at.into());

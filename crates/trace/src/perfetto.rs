@@ -8,7 +8,7 @@
 //! | a thread for each thread | when it runs, each slice named as the context that it runs on; calls, deadlines, faults |
 //! | a track and a counter for each context | replenishments, ends of its budget; what is left of its refill |
 //!
-//! Arrows go from who donates to where the context runs on, and back.
+//! Arrows go from the donor to the place where the context runs on, and back.
 
 use crate::proto::Message;
 use crate::{Event, Item, Names, Timeline};
@@ -72,13 +72,13 @@ const NANOSECONDS: u64 = 1;
 pub struct Kernel<'a> {
     /// Its sandbox.
     pub name: &'a str,
-    /// What happened.
+    /// Its events.
     pub timeline: &'a Timeline,
-    /// Who is who.
+    /// Names of threads and contexts.
     pub names: &'a Names,
 }
 
-/// The file of what several kernels did, which share a clock.
+/// The file with the events of several kernels, which share a clock.
 #[must_use]
 pub fn perfetto(kernels: &[Kernel<'_>]) -> Vec<u8> {
     let mut file = File::default();
@@ -114,7 +114,7 @@ impl File {
     }
 }
 
-/// A track of a kernel: what its uuid is made of.
+/// A track of a kernel: the parts of its uuid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Track {
     Process,
@@ -130,7 +130,7 @@ struct Writer<'a, 'f> {
     kernel: &'a Kernel<'a>,
     number: u32,
     known: BTreeSet<Track>,
-    /// Who runs, and on what.
+    /// Running thread, and its context.
     runs: Option<(u32, u32)>,
     /// Arrows that end where a thread runs next.
     arrows: BTreeMap<u32, Vec<u64>>,
@@ -223,7 +223,7 @@ impl<'a, 'f> Writer<'a, 'f> {
     }
 
     fn left(&mut self, context: u32, rest: u64) {
-        // Of a context that is never used up, more than a signed number holds.
+        // A context that is never used up has more than a signed number holds.
         let rest = rest.min(i64::MAX as u64);
         self.event(Track::Left(context), Type::Counter, |event| {
             event.number(field::event::COUNTER_VALUE, rest)

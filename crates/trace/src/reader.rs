@@ -3,7 +3,7 @@
 use crate::ring::{HEAD, Head, MAGIC, RECORD, Record, decode};
 use std::vec::Vec;
 
-/// What a ring told.
+/// An item of a ring's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// An event.
@@ -52,7 +52,7 @@ impl Timeline {
         ends.map_or(0, |(a, b)| self.nanoseconds(b.tsc).saturating_sub(self.nanoseconds(a.tsc)))
     }
 
-    /// Forgets what happened later than so many nanoseconds after the first event.
+    /// Forgets events later than so many nanoseconds after the first one.
     pub fn cut(&mut self, length: u64) {
         let Some(first) = self.records().next() else { return };
         let end = self.nanoseconds(first.tsc).saturating_add(length);
@@ -62,26 +62,26 @@ impl Timeline {
     }
 }
 
-/// Who reads one ring.
+/// Reader of one ring.
 #[derive(Clone, Debug)]
 pub struct Reader {
     at: u64,
     records: u64,
     next: u64,
     began: u64,
-    /// What it has read.
+    /// The records read so far.
     pub timeline: Timeline,
 }
 
 impl Reader {
-    /// For a ring at an address, of so many records. What lies there is somebody else's: a ring that says
-    /// otherwise is not read.
+    /// For a ring at an address, of so many records. The memory there is another party's: a ring that says otherwise is
+    /// not read.
     #[must_use]
     pub fn new(at: u64, records: u64) -> Self {
         Self { at, records, next: 0, began: 0, timeline: Timeline::default() }
     }
 
-    /// Reads what is new; `ram` fills a buffer from an address, in any order of words, while others write there.
+    /// Reads the new records; `ram` fills a buffer from an address, in any order of words, while others write there.
     /// False: there is no ring yet, or it can't be read.
     pub fn read(&mut self, ram: &dyn Fn(u64, &mut [u8]) -> bool) -> bool {
         let Some([written, tsc_hz, began]) = self.head(ram) else { return false };
@@ -162,7 +162,7 @@ mod tests {
     use crate::{Event, Ring, Slot, Writer};
     use std::sync::Arc;
 
-    /// A ring in memory, as bytes for whoever reads it.
+    /// A ring in memory, as bytes for a reader.
     struct Memory {
         head: Head,
         slots: Vec<Slot>,

@@ -1,10 +1,9 @@
 //! The ring: a page with a [`Head`], then a power of two of records.
 //!
-//! **Writing.** The record's number is set to 0, its words are written, then its number, then the head's count.
-//! A reader that finds the same right number before and after has a whole record ([`Slot::read`]). One that copies
-//! memory without an order, as a file is read, looks at the count behind the copy: while it says `w`,
-//! record `w` is being written at most, so what lies one round before that, or further back, is not to be
-//! believed ([`Head::oldest`]).
+//! **Writing.** The record's number is set to 0, its words are written, then its number, then the head's count. A
+//! reader that finds the right number both before and after has a whole record ([`Slot::read`]). A reader that copies
+//! memory without an order, as a file is read, looks at the count behind the copy. While the count is `w`, record `w`
+//! at most is being written. So it does not trust the record one round before that, nor older ones ([`Head::oldest`]).
 //!
 //! Counts have 64 bits and never wrap; a record's number has the lower 32 of them, never 0.
 
@@ -18,7 +17,7 @@ pub const HEAD: u64 = 4096;
 /// Bytes of a record.
 pub const RECORD: u64 = size_of::<Slot>() as u64;
 
-/// What is known of a ring, at its first words.
+/// Facts about a ring, at its first words.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Head {
@@ -41,7 +40,7 @@ pub struct Slot([AtomicU64; 4]);
 pub struct Record {
     /// TSC.
     pub tsc: u64,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
@@ -74,7 +73,7 @@ impl Slot {
         first.store(number(n) as u64 | (kind as u64) << 32, Ordering::Release);
     }
 
-    /// The `n`th record, if that is what lies there, and whole.
+    /// The `n`th record, if it lies there, and whole.
     #[must_use]
     pub fn read(&self, n: u64) -> Option<Record> {
         let [first, rest @ ..] = &self.0;
@@ -105,15 +104,15 @@ impl Head {
     }
 }
 
-/// Who writes a ring.
+/// Writer of a ring.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Writer {
-    /// Who runs and on what, as the ring tells it.
+    /// Running thread and its context, as the ring tells it.
     runs: (u32, u32),
 }
 
 impl Writer {
-    /// One that tells nobody runs.
+    /// A writer that has told no running thread.
     #[must_use]
     pub const fn new() -> Self {
         Self { runs: (0, 0) }
@@ -133,7 +132,7 @@ impl Writer {
         ring.head.magic.store(MAGIC, Ordering::Release);
     }
 
-    /// Whether an event tells something new: that somebody runs who ran already does not.
+    /// Tells if an event is new: a thread that runs already is not.
     #[inline(always)]
     pub fn is_news(&mut self, event: &Event) -> bool {
         match *event {

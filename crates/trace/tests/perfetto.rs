@@ -144,7 +144,7 @@ fn tracks(trace: &Trace) -> BTreeMap<u64, &Track> {
 #[test]
 fn nothing_is_there_that_perfetto_does_not_know() {
     let (bytes, trace) = decoded();
-    // What the decoder does not know it drops.
+    // The decoder drops fields that it does not know.
     assert_eq!(trace.encoded_len(), bytes.len());
     assert_eq!(trace.packet[0].sequence_flags, Some(1));
     assert!(trace.packet.iter().all(|packet| packet.sequence == Some(1)));

@@ -1,10 +1,10 @@
-//! Text of a guest. It is a claim: it may hold what moves a terminal's cursor, hides what stands there, sets its title
-//! or looks like a line of another's. So it leaves this type escaped, in lines, or as bytes for a file or another
-//! program that says itself what it does with them (docs/decisions/0032-evidence.md).
+//! Text of a guest. It is a claim. It may move a terminal's cursor, hide other text, set the title, or look like a line
+//! of another's. So it leaves this type escaped, in lines, or as bytes for a file or another program that is
+//! responsible for them (docs/decisions/0032-evidence.md).
 //!
 //! | in the text | shown as |
 //! |---|---|
-//! | what is printed as one letter or sign in its place | itself |
+//! | a character that is printed as one letter or sign in its place | itself |
 //! | `\` | `\\` |
 //! | `CR` before `LF`, or at the end | nothing: they are one end of a line |
 //! | `TAB` | blanks up to the next column that is a multiple of 8 |
@@ -27,7 +27,7 @@ impl Untrusted {
         Self(bytes.into())
     }
 
-    /// Adds what came next.
+    /// Adds the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -38,13 +38,13 @@ impl Untrusted {
         &self.0
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it has these letters somewhere.
+    /// Tells if it has these letters somewhere.
     #[must_use]
     pub fn contains(&self, part: &str) -> bool {
         part.is_empty() || self.0.windows(part.len()).any(|at| at == part.as_bytes())
@@ -82,8 +82,8 @@ impl Untrusted {
         text
     }
 
-    /// Its lines for a screen, each piece behind `mark`. A line that a terminal of so many columns would go on with in
-    /// its next row is cut before: else what begins there could look like another's line.
+    /// Its lines for a screen, each piece behind `mark`. A line that would go on in the next row of a terminal with so
+    /// many columns is cut before. Otherwise the rest could look like another's line.
     #[must_use]
     pub fn rows(&self, mark: &str, columns: Option<usize>) -> Vec<String> {
         self.lines().flat_map(|line| rows(&line, mark, columns)).collect()
@@ -99,7 +99,7 @@ impl Untrusted {
         self.take(whole)
     }
 
-    /// Takes all but the beginning of a letter, and a CR, whose rest may be on its way.
+    /// Takes all but the beginning of a letter, and a CR, since the rest may be on its way.
     pub fn take_settled(&mut self) -> Self {
         self.take(self.0.len() - unsettled(&self.0))
     }

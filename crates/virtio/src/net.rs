@@ -37,9 +37,9 @@ pub const LARGEST: usize = HEADER + 14 + 65_535;
 pub const IP_END: u16 = 14 + 20;
 
 /// Returns a foreign packet's header (virtio 1.2, 5.1.6) as a kernel may be given it. Kernels check that its offsets
-/// lie within the packet. But Linux 6.1 does not check that a checksum's sum begins behind the Ethernet header, and
-/// logs an error of its own when it sends that on. Such a header is emptied: the packet is then like one from any
-/// network. `linux/module` does so, too.
+/// lie within the packet. But Linux 6.1 does not check that a checksum's sum begins behind the Ethernet header. It logs
+/// an error of its own when it sends that on. Such a header is emptied: the packet is then like one from any network.
+/// `linux/module` does so, too.
 #[must_use]
 pub const fn harmless(header: [u8; HEADER]) -> [u8; HEADER] {
     const NEEDS_CSUM: u8 = 1;

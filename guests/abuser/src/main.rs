@@ -1,9 +1,8 @@
-//! Abuses rights that the manifest gives it, each without a pause: `do=RIGHT,RIGHT...` of `start`, `stop`, `restart`,
-//! `observe`, `slots`, `taken`, `lines` and `channels`, each for `ms=MILLISECONDS` (default 20). The victim is the
-//! sandbox `target=INDEX` (default 0), which it waits for first, and `pause=MILLISECONDS` (default 5) more.
-//! `slots` takes back offers that nobody has accepted; `taken` those that the victim has, around its releases.
-//! `nothing` computes, for comparison.
-//! Prints what it did; exit code 0 if there was something to abuse in each.
+//! Abuses rights that the manifest gives it, each without a pause. `do=RIGHT,RIGHT...` names them: `start`, `stop`,
+//! `restart`, `observe`, `slots`, `taken`, `lines` and `channels`. Each takes `ms=MILLISECONDS` (default 20). The
+//! victim is the sandbox `target=INDEX` (default 0), which it waits for first, and `pause=MILLISECONDS` (default 5)
+//! more. `slots` takes back offers that no sandbox has accepted; `taken` those that the victim has, around its
+//! releases. `nothing` computes, for comparison. Prints its acts; exit code 0 if there was something to abuse in each.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
@@ -70,8 +69,8 @@ fn release(context: Context) -> u64 {
     time::tsc() + time::ticks(period - record.time_ns % period)
 }
 
-/// Offers a channel, and takes it back once it has been accepted: a doorbell of the victim's, as near to its next
-/// release as `number` says.
+/// Offers a channel, and takes it back once it has been accepted. That is a doorbell of the victim's, as near to its
+/// next release as `number` says.
 fn take(context: Context, target: u32, number: u64) -> bool {
     let Ok(slot) = link::offer(context, target, 1) else { return false };
     let patience = time::tsc() + time::ticks(3 * MILLISECOND);

@@ -1,4 +1,4 @@
-//! The memory that a disk is told of, and what all kinds of disk have in common.
+//! The memory that a disk is told of, and the common parts of all kinds of disk.
 
 use core::cell::UnsafeCell;
 use core::fmt;
@@ -7,8 +7,7 @@ use core::fmt;
 pub const PAGE: usize = 4096;
 /// Pages of data.
 const DATA_PAGES: usize = 32;
-/// Vectors: the first is an NVMe controller's admin queue's, the second that of reads
-/// and writes.
+/// Vectors: the first is an NVMe controller's admin queue's, the second that queue's for reads and writes.
 pub const VECTORS: [u8; 2] = [0x60, 0x61];
 /// Nanoseconds that a request may take.
 pub const PATIENCE: u64 = 5_000_000_000;
@@ -38,7 +37,7 @@ impl Arena {
 
     /// Writes a word.
     pub fn set(at: usize, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: a word of the arena; volatile, as a device writes it, too.
         unsafe { Self::word(at).write_volatile(value) }
     }
 
@@ -66,7 +65,7 @@ impl Arena {
 /// A read or a write of a page.
 #[derive(Clone, Copy)]
 pub struct Request {
-    /// Of the disk; else it is read.
+    /// True if it is written to the disk; else it is read.
     pub write: bool,
     /// Page of data in the arena.
     pub page: usize,

@@ -1,12 +1,15 @@
 //! Drives an NVMe controller or a virtio block device of its own: writes pages, reads
 //! them back, compares, asleep until the device's MSI-X interrupt comes.
 //!
-//! Arguments: `rounds=N` of eight pages (default 16); `lives=N` lives, of which each
-//! but the last ends in the middle of its reads and writes, `linger=MILLISECONDS` after
-//! it has begun them (default 0); `watch=MILLISECONDS` for which a life looks whether a
-//! former one goes on in it (default 20). Exit code 1: something of a former life was
-//! written into this one or interrupted it; 2: the device does not work; 3: what was
-//! read is not what was written.
+//! Arguments:
+//!
+//! * `rounds=N` of eight pages (default 16);
+//! * `lives=N` lives, of which each but the last ends in the middle of its reads and writes, `linger=MILLISECONDS`
+//!   after it has begun them (default 0);
+//! * `watch=MILLISECONDS`: how long a life looks for a former one that goes on in it (default 20).
+//!
+//! Exit code 1: a former life wrote something into this one or interrupted it. 2: the device does not work. 3: the
+//! bytes read are not the written ones.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod arena;
@@ -30,14 +33,13 @@ fn stray(frame: &mut interrupt::Frame, _: u64) {
     STRAY.store(frame.vector, Ordering::Relaxed);
 }
 
-/// What is in a word of the disk in a round.
+/// Content of a word of the disk in a round.
 fn pattern(round: u64, at: usize) -> u64 {
     (round << 32 | at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Whether nothing that a former life began comes to this one: the memory that devices
-/// were told of is as at the launch, no word of it changes, although the function may
-/// access memory again, and no interrupt comes.
+/// Checks that nothing that a former life began comes to this one. The memory that devices were told of is as at the
+/// launch, and no interrupt comes. No word of it changes, although the function may access memory again.
 fn untouched(function: pci::Function, milliseconds: u64) -> bool {
     if let Some(at) = (0..Arena::WORDS).find(|&at| Arena::get(at) != 0) {
         println!("disk: word {at} is {:#x} from the start", Arena::get(at));
@@ -167,7 +169,7 @@ fn guest(context: Context) -> u32 {
         return 3;
     }
     if context.incarnation() + 1 < context.arg_u64("lives").unwrap_or(1) {
-        // What is read there is seen to arrive.
+        // Each word that is read there is seen to arrive.
         let words = BURST * Arena::PAGE_WORDS;
         (0..words).for_each(|at| Arena::set(Arena::data(2 * BURST) + at, pattern(u64::MAX, at)));
         disk.begin(&disk.burst(false, 2 * BURST, 0)[..7]);

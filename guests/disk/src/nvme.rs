@@ -1,5 +1,5 @@
-//! As much of an NVMe controller as it takes to read and write (NVM Express 1.4).
-//! Each queue has its MSI-X vector, and who waits sleeps until one came.
+//! As much of an NVMe controller as it takes to read and write (NVM Express 1.4). Each queue has its MSI-X vector, and
+//! a waiting core sleeps until one came.
 
 use crate::arena::{Arena, PAGE, PATIENCE, Request, VECTORS, Wrong};
 use bulkhead_sdk::{apic, interrupt, mmio, pci, time};
@@ -64,7 +64,7 @@ impl Command {
     }
 }
 
-/// A submission queue and its completion queue, both with the same number.
+/// A submission queue and its completion queue, both with one number.
 struct Queue {
     number: usize,
     tail: u16,
@@ -95,7 +95,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Switches it on with its queues and interrupts, and asks what it has.
+    /// Switches it on with its queues and interrupts, and asks for its properties.
     pub fn new(function: pci::Function) -> Result<Self, Wrong> {
         function.enable();
         let registers = function.bar(0).ok_or(Wrong::Absent("registers"))?;
@@ -163,7 +163,7 @@ impl Controller {
         requests.iter().try_for_each(|_| self.complete(1))
     }
 
-    /// Gives reads and writes to the I/O queue without waiting for what comes of them.
+    /// Gives reads and writes to the I/O queue without waiting for the results.
     pub fn begin(&mut self, requests: &[Request]) {
         let block = self.block;
         requests.iter().for_each(|request| self.submit(1, Command::io(request, block)));
@@ -226,17 +226,17 @@ impl Controller {
     }
 
     fn read64(&self, register: u64) -> u64 {
-        // SAFETY: as above.
+        // SAFETY: its registers, mapped; reads have no effects.
         unsafe { mmio::read64(self.registers + register) }
     }
 
     fn write32(&self, register: u64, value: u32) {
-        // SAFETY: its registers; what it is told of is the arena.
+        // SAFETY: its registers; it is told of the arena only.
         unsafe { mmio::write32(self.registers + register, value) }
     }
 
     fn write64(&self, register: u64, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: its registers; they point to the arena only.
         unsafe { mmio::write64(self.registers + register, value) }
     }
 }

@@ -1,5 +1,5 @@
-//! As much of a virtio block device as it takes to read and write (virtio 1.2, 4.1 and
-//! 5.2): one split queue with its MSI-X vector.
+//! The part of a virtio block device's driver that reads and writes (virtio 1.2, 4.1 and 5.2): one split queue with its
+//! MSI-X vector.
 
 use crate::arena::{Arena, PAGE, PATIENCE, Request, VECTORS, Wrong};
 use bulkhead_sdk::{apic, interrupt, pci, time};
@@ -71,7 +71,7 @@ fn read<T>(address: u64) -> T {
 }
 
 fn write<T>(address: u64, value: T) {
-    // SAFETY: its registers; what it is told of is the arena.
+    // SAFETY: its registers; it is told of the arena only.
     unsafe { (address as *mut T).write_volatile(value) }
 }
 
@@ -85,7 +85,7 @@ fn get_half(page: usize, index: usize) -> u16 {
     (Arena::get(at) >> shift) as u16
 }
 
-/// Of a part that the device only reads.
+/// Writes a field of a part that the device only reads.
 fn set_half(page: usize, index: usize, value: u16) {
     let (at, shift) = half(page, index);
     Arena::set(at, Arena::get(at) & !(0xFFFF << shift) | u64::from(value) << shift);
@@ -178,7 +178,7 @@ impl Device {
         (page + 2 * slot, page + STATUS + slot)
     }
 
-    /// Puts reads and writes into the queue without waiting for what comes of them.
+    /// Puts reads and writes into the queue without waiting for the results.
     pub fn begin(&mut self, requests: &[Request]) {
         const NEXT: u64 = 1 << 32;
         const DEVICE_WRITES: u64 = 2 << 32;

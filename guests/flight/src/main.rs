@@ -1,10 +1,9 @@
 //! Flies the attitude controller of `bulkhead-flight` at 1 kHz, measures its own
 //! releases and publishes telemetry to the channel `telemetry`, if there is one.
 //!
-//! Arguments: `seconds=N` flies so long, prints a summary and exits; without it
-//! the flight never ends. `substeps=N` changes how finely the airframe is
-//! integrated, which is what fills 40 % of the period. With `accept` it accepts, between releases, each channel that
-//! it is offered at run time.
+//! Arguments: `seconds=N` flies so long, prints a summary and exits; without it the flight never ends. `substeps=N`
+//! changes how finely the airframe is integrated, which fills 40 % of the period. With `accept` it accepts, between
+//! releases, each channel that it is offered at run time.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod pilot;
@@ -51,7 +50,7 @@ fn released(_: &mut interrupt::Frame, entered: u64) {
     mark!(marker::VALUE | marker::id::FLIGHT_JITTER, late);
 }
 
-/// Accepts what is offered, and forgets what was taken back: some hypercalls of its own choice.
+/// Accepts offers, and forgets those that were taken back: some hypercalls of its own choice.
 fn consent(context: Context) {
     for slot in link::slots(context).filter(|slot| !slot.mine) {
         let state = slot.state();

@@ -1,4 +1,4 @@
-//! What a release does: fly a millisecond, keep the books, publish them.
+//! The work of a release: fly a millisecond, keep the books, publish them.
 
 use bulkhead_flight::Flight;
 use bulkhead_flight::books::{Books, Times};
@@ -32,7 +32,7 @@ impl Pilot {
         }
     }
 
-    /// Whether anybody may read along.
+    /// Tells if there is a page for readers.
     pub fn publishes(&self) -> bool {
         self.page.is_some()
     }
@@ -58,7 +58,7 @@ impl Pilot {
         self.books.account(time::nanos(ticks));
     }
 
-    /// What is left to say at the end.
+    /// Prints the summary at the end.
     pub fn summary(&self) {
         println!("flight: {}", self.books);
         println!("flight: {}", Times(&self.books));

@@ -1,4 +1,4 @@
-//! Text that a guest prints to forge evidence: for the guest, and for the tests that look at what tools make of it.
+//! Text that a guest prints to forge evidence: for the guest, and for the tests of tools' output.
 #![cfg_attr(target_os = "none", no_std)]
 
 /// Text of a forged line.
@@ -11,7 +11,7 @@ pub const PIECES: &[&[u8]] = &[
     b"one\r\x1b[2K[denied] flight core 0 at 0x1000: forged\n",
     // Up, to another line.
     b"two\x1b[1A\x1b[1G[denied] flight core 0 at 0x1000: forged\n",
-    // The same by C1 controls: as bytes, and as UTF-8.
+    // Up to the line, by C1 controls: as bytes, and as UTF-8.
     b"three\x85[denied] flight core 0 at 0x1000: forged\n",
     b"four\xC2\x85[denied] flight core 0 at 0x1000: forged\n",
     b"five\xC2\x9B1A\xC2\x9B1G[denied] flight core 0 at 0x1000: forged\n",

@@ -1,6 +1,6 @@
-//! Tries to forge, wipe and flood the evidence against it: writes VM_CR, reads 200 ports that are not there, and prints
-//! what would control a terminal: [`forger::PIECES`], then every byte. `serial=PORT`: prints it there, too. Ends with
-//! code 0; with `flood`, only after 40,000 lines.
+//! Tries to forge, wipe and flood the evidence against it. It writes VM_CR, reads 200 ports that are not there, and
+//! prints bytes that would control a terminal: [`forger::PIECES`], then every byte. `serial=PORT`: prints it there,
+//! too. Ends with code 0; with `flood`, only after 40,000 lines.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::fault::{catch, try_wrmsr};

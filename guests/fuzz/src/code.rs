@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-/// What ends a snippet at CPL 0: RET.
+/// End of a snippet at CPL 0: RET.
 pub const RETURN: &[u8] = &[0xC3];
-/// What ends one at CPL 3: INT 81h, by which the SDK comes back.
+/// End of a snippet at CPL 3: INT 81h, by which the SDK comes back.
 pub const BACK: &[u8] = &[0xCD, 0x81];
 
 /// RDMSR.
@@ -31,11 +31,11 @@ pub const IN: usize = 9;
 pub const OUT: usize = 12;
 /// INS and OUTS, also repeated.
 pub const STRINGS: Range<usize> = 15..23;
-/// MOVs that read [RBX], in all widths, with other registers, prefixes and ways to say the same address.
+/// MOVs that read [RBX], in all widths, with other registers and prefixes, and in all forms of the address.
 pub const LOADS: Range<usize> = 23..53;
 /// The one of these that reads ESP, and puts it back: at CPL 3, where no interrupt uses it.
 pub const STACK: usize = 49;
-/// The same that write.
+/// MOVs that write [RBX] so.
 pub const STORES: Range<usize> = 53..76;
 /// Instructions that no guest may run, that are looked at, or that are near them.
 pub const OTHERS: Range<usize> = 76..104;
@@ -126,7 +126,7 @@ pub const TABLE: [&[u8]; 117] = [
     &[0x89, 0x23],
     &[0x44, 0x88, 0x33],
     &[0x67, 0x89, 0x03],
-    // From RBX, R9 to R12 and R15; to the IOAPIC's page as above.
+    // Stores from RBX, R9 to R12 and R15; then to the IOAPIC's page as the stores before.
     &[0x89, 0x1B],
     &[0x44, 0x89, 0x0B],
     &[0x4C, 0x89, 0x13],

@@ -1,5 +1,5 @@
 //! The keeper: starts sandboxes that have ended, restarts those that do nothing any more, and says which one did not
-//! come back. Nobody outside of the machine has a part in that, so a run depends on nothing but its seed.
+//! come back. No program outside of the machine has a part in that, so a run depends on nothing but its seed.
 
 use crate::word;
 use bulkhead_sdk::context::text;
@@ -17,7 +17,7 @@ const DESPAIR: u32 = 600;
 const STOPPED: u8 = 3;
 const EXITED: u8 = 4;
 
-/// What is known of a sandbox.
+/// The keeper's knowledge of a sandbox.
 #[derive(Clone, Copy)]
 struct Kept {
     sandbox: u32,

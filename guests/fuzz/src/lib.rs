@@ -1,9 +1,9 @@
-//! What the guest that makes random exits and its test driver agree on, and how its operations are made. The guest
-//! makes and executes them by itself, at the machine's full speed; the driver watches, and takes no part in a single
-//! one.
+//! The interface between the guest that makes random exits and its test driver, and the making of its operations. The
+//! guest makes and executes them by itself, at the machine's full speed; the driver watches, and takes no part in a
+//! single one.
 //!
-//! The guest's own RAM is cleared by a restart. What has to outlive that lies in its *book*, a channel that it alone
-//! writes: what it does next depends on the seed and on the book.
+//! The guest's own RAM is cleared by a restart. Data that has to outlive that lies in its *book*, a channel that it
+//! alone writes. Its next operation depends on the seed and on the book.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod code;
@@ -25,7 +25,7 @@ pub const NEWS: u64 = MAIL + 64;
 
 /// Where snippets are executed.
 pub const CODE: u64 = 0x3B_0000;
-/// Bytes of a snippet, with what ends it.
+/// Bytes of a snippet, with its end.
 pub const SNIPPET: u64 = 32;
 /// Snippets for CPL 0; as many for CPL 3 lie behind them.
 pub const SNIPPETS: u64 = 128;
@@ -41,9 +41,9 @@ pub const BOOK: &str = "book-";
 pub const BOOK_SIZE: u64 = 128 << 10;
 /// Cores that make exits.
 pub const CORES: usize = 8;
-/// Operations that are kept of each core: what it did last.
+/// Operations that are kept for each core: its last ones.
 pub const TRAIL: usize = 16;
-/// Operations of an input worth keeping: the one that found something, and those before it.
+/// Operations of an input worth keeping: the one with the find, and those before it.
 pub const INPUT: usize = 4;
 /// Inputs worth keeping.
 pub const CORPUS: usize = 192;

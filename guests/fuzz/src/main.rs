@@ -1,7 +1,7 @@
-//! Makes random exits, on some or all cores of its sandbox ([`fuzz_guest`]). What an operation raises is caught; what
-//! it breaks, a restart mends, and the life that follows goes on where the book says.
+//! Makes random exits, on some or all cores of its sandbox ([`fuzz_guest`]). It catches the exceptions of an operation.
+//! A restart mends the damage, and the next life goes on where the book says.
 //!
-//! Arguments: `seed=N`; `functions=A,B,…`, bus, device and function of what to configure, in hexadecimal. With
+//! Arguments: `seed=N`; `functions=A,B,…`, bus, device and function of the functions to configure, in hexadecimal. With
 //! `keep=A,B` it starts and restarts those sandboxes, by index, until the driver ends it; with `foreign=ID` it tries
 //! [`high`], once.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -43,7 +43,7 @@ static PLACE: AtomicU64 = AtomicU64::new(0);
 /// Cores that take part in this life.
 static TAKE_PART: AtomicU64 = AtomicU64::new(1);
 
-/// A word of memory that somebody else reads or writes, too.
+/// A word of memory that another party reads or writes, too.
 fn word(at: u64) -> &'static AtomicU64 {
     // SAFETY: own RAM beyond the program, or the book: both are mapped, aligned, and only accessed by atomics.
     unsafe { &*(at as *const AtomicU64) }
@@ -75,7 +75,7 @@ fn guest(context: Context) -> u32 {
             interrupt::set(vector, ignore);
         }
     }
-    // An NMI, and interrupts whose vectors look like exceptions without an error code.
+    // An NMI, and interrupts with vectors that look like exceptions without an error code.
     [2, 18, 20, 22, 23, 24, 25, 26, 27, 28, 31].iter().for_each(|v| interrupt::set(*v, ignore));
     landing_places();
     stage();
@@ -106,14 +106,14 @@ fn open_book(context: Context) {
 /// The driver audits the machine at the beginning of each life; if it is late, others need not wait for that.
 fn wait_for_audit(life: u64) {
     word(READY).store(life, Ordering::SeqCst);
-    // Before the first one the driver learns what the victim is like.
+    // Before the first one the driver learns the victim's normal behaviour.
     let limit = time::tsc() + time::ticks(if life == 1 { 100 * AUDIT } else { AUDIT });
     while word(TOLD).load(Ordering::Acquire) != life && time::tsc() < limit {
         core::hint::spin_loop();
     }
 }
 
-/// What there is to aim at. Finding it takes some exits, too.
+/// Finds its targets. Finding it takes some exits, too.
 fn aims(context: Context) -> Aims {
     let info = context.info();
     let mut aims = Aims { sandboxes: info.sandboxes, ..Aims::default() };
@@ -140,7 +140,7 @@ fn aims(context: Context) -> Aims {
             (None, None) => {}
         }
     }
-    // The host bridge, a bridge, the victim's disk, nobody's.
+    // The host bridge, a bridge, the victim's disk, and a function without an owner.
     [0, 0x10, 0x18, 0x100].iter().for_each(|bdf| aims.functions.push(ECAM_GPA + (bdf << 12)));
     for window in window::all(context).filter(|w| !w.name.starts_with(BOOK)) {
         (if window.writable { &mut aims.pages } else { &mut aims.read_only }).push(window.gpa);
@@ -170,7 +170,7 @@ fn stage() {
         for (end, from) in [(RETURN, n), (BACK, n + SNIPPETS)] {
             let at = (CODE + from * SNIPPET) as *mut u8;
             for (i, byte) in code.iter().chain(end).enumerate() {
-                // SAFETY: own RAM beyond the program; nobody executes it yet.
+                // SAFETY: own RAM beyond the program; it is not executed yet.
                 unsafe { at.add(i).write_volatile(*byte) };
             }
         }
@@ -197,7 +197,7 @@ fn lesson(context: Context, random: &mut Random) {
     const { assert!(HEAD == 32) };
 }
 
-/// What other cores run.
+/// The work of the other cores.
 fn work(context: Context, core: usize) {
     go(context, core, u64::MAX);
 }
@@ -239,7 +239,7 @@ fn mend() {
     }
 }
 
-/// What the first core has heard of another one: its operations, and when they last were more.
+/// The first core's knowledge of another core: its operations, and when they last were more.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     done: u64,
@@ -288,7 +288,7 @@ impl Input {
     }
 }
 
-/// Makes an operation, and keeps what led to it if the monitor did something new.
+/// Makes an operation, and keeps the ones that led to it if the monitor did something new.
 fn make(core: usize, op: Op) {
     let done = noted(count(core));
     let n = done.load(Ordering::Relaxed);
@@ -318,13 +318,14 @@ fn note(core: usize, n: u64) {
 
 /// Runs one.
 fn run(op: &Op) {
-    // SAFETY: snippets leave RSP and R15 alone and end with `RETURN` or `BACK`; what else they change is their purpose,
-    // and a restart undoes it.
+    // SAFETY: snippets leave RSP and R15 alone and end with `RETURN` or `BACK`. Their other effects are their purpose,
+    // and a restart undoes them.
     let _ =
         unsafe { fault::catch(|| if op.how & USER != 0 { as_user(op) } else { as_kernel(op) }) };
     interrupt::disable();
     if op.how & OPEN != 0 {
-        // SAFETY: as above; vectors that look like exceptions are caught. What they leave in service is ended.
+        // SAFETY: vectors that look like exceptions are caught, and a restart undoes all other effects. The interrupts
+        // that they leave in service are ended.
         unsafe {
             let _ = fault::catch(|| asm!("sti", "nop", "nop", "cli"));
             interrupt::disable();

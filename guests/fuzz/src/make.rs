@@ -1,5 +1,5 @@
-//! How operations are made: from what a monitor is asked for, near it, or anything; and from inputs that reached
-//! something new.
+//! The making of operations: from a monitor's requests, near them, or anything; and from inputs that reached something
+//! new.
 
 use crate::code::{
     ACCEPT_IT, CPUID, ENTRY, HANG, IN, LINE, LOADS, MESSAGE, NO_MOVES, OTHERS, OUT, RDMSR,
@@ -24,7 +24,7 @@ const PAGE: u64 = 4096;
 const TIMER_COUNT: u64 = 1 << 22;
 /// Counters of the PIT: the first one raises interrupts, with a period of a microsecond if it is told to.
 const COUNTERS: [u16; 2] = [0x40, 0x42];
-/// Of so many operations that would end their sandbox one is made: a life's end is chosen by [`Maker::last`].
+/// One operation in so many that would end their sandbox is made: [`Maker::last`] chooses a life's end.
 const RARE: usize = 200;
 /// Turns in which [`Maker::last`] takes each kind of way to end a life; the last turn is for those that share one.
 pub const WAYS: u64 = 8;
@@ -39,7 +39,7 @@ pub struct List {
 }
 
 impl List {
-    /// Adds one; what does not fit is left out.
+    /// Adds one; an item without room is left out.
     pub fn push(&mut self, item: u64) {
         if let Some(place) = self.items.get_mut(self.len) {
             *place = item;
@@ -54,7 +54,7 @@ impl List {
     }
 }
 
-/// What a sandbox can aim at.
+/// Targets of a sandbox.
 #[derive(Clone, Debug, Default)]
 pub struct Aims {
     /// x2APIC IDs of the own cores, the first one's first.
@@ -67,7 +67,8 @@ pub struct Aims {
     pub capabilities: List,
     /// MSI-X tables of own functions.
     pub tables: List,
-    /// Registers of a function that computes what is written at their beginning, for minutes if that is large.
+    /// Registers of a function that computes from the values written at their beginning, for minutes if those are
+    /// large.
     pub computes: List,
     /// Pages that may be read only.
     pub read_only: List,
@@ -84,7 +85,7 @@ pub struct Maker {
 }
 
 impl Maker {
-    /// With what it can aim at.
+    /// With its targets.
     #[must_use]
     pub const fn new(aims: Aims, seed: u64) -> Self {
         Self { random: Random::new(seed), aims }
@@ -173,7 +174,7 @@ impl Maker {
     }
 
     fn msr(&mut self, op: &mut Op) {
-        // What the rest of the program lives by is left alone, see `tame`.
+        // It leaves out registers that the rest of the program needs, see `tame`.
         const KNOWN: [u32; 28] = [
             0x1B,
             0x832,
@@ -357,7 +358,7 @@ impl Maker {
         op.registers[RDX] = if half == 0 { self.vector() | mode } else { core << 24 };
     }
 
-    /// Where a function's messages go: to a core of its own mostly, or of anybody; switched on or off, masked or not.
+    /// The target of a function's messages: a core of its own mostly, or any; switched on or off, masked or not.
     fn message(&mut self, op: &mut Op) {
         let core = self.core();
         let spoilt =
@@ -382,7 +383,7 @@ impl Maker {
         let page = op.registers[RBX] & !(PAGE - 1);
         let moves = if self.random.one_in(2) { LOADS } else { STORES };
         op.how = (moves.start + self.random.below(moves.len())) as u64;
-        // Half of what is written means something there.
+        // Half of the written values mean something there.
         if self.random.one_in(2) {
             return;
         }
@@ -493,7 +494,7 @@ impl Maker {
             }
             op.registers[RCX] = 1 + (op.registers[RCX] & 3);
         } else if OTHERS.contains(&snippet) || snippet == UNALIGNED {
-            // Descriptors and addresses that must not be what they are for a host.
+            // Descriptors and addresses that must not have a host's meaning.
             op.registers[RAX] = self.random.pick(&[SCRATCH, 0, 1, 15]);
             (op.registers[RBX], op.registers[RCX]) = (SCRATCH, op.registers[RCX] & 3);
         } else if (OUT..OUT + 3).contains(&snippet) && op.registers[RDX] as u16 == COUNTERS[0] {
@@ -512,8 +513,8 @@ impl Maker {
         Some(placed(op))
     }
 
-    /// An operation that ends the sandbox, or, rarely, has it hang. Exits and denials that come by nothing else
-    /// have a turn each among [`WAYS`], so that none of them is left to chance in a run of few lives.
+    /// An operation that ends the sandbox, or, rarely, has it hang. Exits and denials that come by nothing else have a
+    /// turn each among [`WAYS`]. So none of them is left to chance in a run of few lives.
     pub fn last(&mut self, turn: u64) -> Op {
         let mut op = Op::default();
         match turn % WAYS {
@@ -573,9 +574,9 @@ fn placed(mut op: Op) -> Op {
     op
 }
 
-/// What may be written to a register, if anything: FS and GS bases, SYSCALL and page attributes are what this program
-/// lives by. An interrupt must not have the vector of an exception with an error code, which would not be there, and
-/// no core must start where this program starts its own.
+/// Returns the value that may be written to a register, if any. This program needs FS and GS bases, SYSCALL and page
+/// attributes. An interrupt must not have the vector of an exception with an error code, which would be missing. No
+/// core must start where this program starts its own.
 fn survivable(register: u32, value: u64) -> Option<u64> {
     const START: u64 = 8;
     match register {
@@ -589,7 +590,7 @@ fn survivable(register: u32, value: u64) -> Option<u64> {
     }
 }
 
-/// Whether an operation is likely to end its sandbox.
+/// Tells if an operation is likely to end its sandbox.
 fn ends(op: &Op) -> bool {
     let [rax, rcx, rdx] = [RAX, RCX, RDX].map(|n| op.registers[n]);
     let snippet = op.snippet();

@@ -1,4 +1,4 @@
-//! The smallest bare guest: says who it is and exits.
+//! The smallest bare guest: it says its name and exits.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, println};

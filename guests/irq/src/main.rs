@@ -1,6 +1,5 @@
-//! Measures how long an interrupt takes: from the access by which a serial port (COM2)
-//! raises its line to the first statement of the handler. The same program runs in a
-//! sandbox and on the machine itself.
+//! Measures how long an interrupt takes: from the access by which a serial port (COM2) raises its line to the first
+//! statement of the handler. One program runs in a sandbox and on the machine itself.
 //!
 //! Arguments: `rounds=N` (default 100); `bare`: there is no monitor that answers a
 //! hypercall, so it never ends. Exit code 1: an interrupt did not come.
@@ -35,7 +34,7 @@ fn out(register: u16, value: u8) {
 }
 
 fn input(register: u16) -> u8 {
-    // SAFETY: as above.
+    // SAFETY: a serial port; it reads and writes no memory.
     unsafe { cpu::inb(PORT + register) }
 }
 
@@ -46,7 +45,7 @@ fn on_interrupt(_: &mut interrupt::Frame, _: u64) {
     ARRIVED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Raises the line, and waits for the handler. Whether it came.
+/// Raises the line, and waits for the handler. Returns true if it came.
 fn round() -> bool {
     let before = ARRIVED.load(Ordering::Relaxed);
     mark!(marker::BEGIN | marker::id::IO_IRQ);

@@ -100,7 +100,7 @@ impl Meets for Here {
     }
 }
 
-/// What the other core does.
+/// The other core's part.
 fn other(context: Context, _: usize) {
     let watched = WATCHED.load(Ordering::Acquire);
     let slot = link::slots(context).find(|slot| u64::from(slot.number) + 1 == watched);

@@ -1,9 +1,8 @@
-//! Measures what a monitor costs its guest: a null hypercall and an interrupt to
-//! an own core, each as one instruction between two markers. Without the
-//! measuring plugin it prints TSC ticks.
+//! Measures a monitor's cost for its guest: a null hypercall and an interrupt to an own core, each as one instruction
+//! between two markers. Without the measuring plugin it prints TSC ticks.
 //!
-//! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead: so often it accepts the channel
-//! that it is offered at run time, and its owner takes it back.
+//! Arguments: `rounds=N` (default 100). With `rung` it measures a doorbell instead. N times it accepts the channel that
+//! it is offered at run time, and its owner takes it back.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::hypercall::NULL;

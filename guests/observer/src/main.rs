@@ -1,6 +1,6 @@
-//! Prints the denied accesses of the sandboxes that it may observe, as they come,
-//! out of their reports: `observer: NAME life N core N KIND ADDRESS`. When the one
-//! that `until=NAME` names has ended, it prints how all are and exits.
+//! Prints the denied accesses of the sandboxes that it may observe, as they come, out of their reports:
+//! `observer: NAME life N core N KIND ADDRESS`. When the sandbox that `until=NAME` names has ended, it prints how all
+//! are and exits.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::layout::MAX_CORES;
@@ -63,7 +63,7 @@ fn guest(context: Context) -> u32 {
     loop {
         let mut over = false;
         for (window, seen) in reports().zip(&mut seen) {
-            // The state first: what ended before was recorded before.
+            // The state first: a sandbox's records come before its end.
             let state = half(&window, offset_of!(Report, state));
             over |= window.name == until
                 && [State::Exited, State::Stopped, State::Failed]

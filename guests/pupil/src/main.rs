@@ -1,7 +1,6 @@
-//! Touches what its manifest may not give it, as a driver would that nobody has
-//! written grants for yet: a serial port, the RTC, the reset port, the
-//! configuration of a PCI function, control of a sandbox, and at last a register
-//! in memory. Exits with the number of things that answered.
+//! Touches devices that its manifest may not give it, as a driver would that has no grants yet. These are a serial
+//! port, the RTC, the reset port, a PCI function's configuration, control of a sandbox, and at last a register in
+//! memory. Exits with the number of things that answered.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, cpu, fault, hypercall, println};

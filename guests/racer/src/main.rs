@@ -1,14 +1,12 @@
-//! Races the end of its own sandbox against INIT and start-up interrupts between
-//! its cores: in each life the first core wakes the second one anew and restarts
-//! the sandbox a little later than in the life before. A core that slipped out of
-//! an end would never park again, and its monitor says so.
+//! Races the end of its own sandbox against INIT and start-up interrupts between its cores. In each life the first core
+//! wakes the second one anew and restarts the sandbox a little later than in the life before. A core that slipped out
+//! of an end would never park again, and its monitor says so.
 //!
-//! `lives=N` (default 100) ends with exit code 0 after so many restarts; `step=N`
-//! turns of a loop come in between per life, modulo `turns=N`. A third core, if
-//! there is one, sends INIT and start-up interrupts to the second all the while.
-//! With `who=1` the second core restarts and the first one just waits; with `low=1`
-//! the first core leaves an interrupt of a vector below 16 pending, as some APICs
-//! let it. Exit code 4 means a register that a former life left behind.
+//! `lives=N` (default 100) ends with exit code 0 after so many restarts; `step=N` turns of a loop come in between per
+//! life, modulo `turns=N`. A third core, if there is one, sends INIT and start-up interrupts to the second all the
+//! while. With `who=1` the second core restarts and the first one just waits. With `low=1` the first core leaves an
+//! interrupt of a vector below 16 pending, as some APICs let it. Exit code 4 means a register that a former life left
+//! behind.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, apic, cores, cpu, hypercall, interrupt};
@@ -38,7 +36,7 @@ fn turns(context: Context) {
     }
 }
 
-/// Whether registers are as after a reset; leaves them otherwise.
+/// Tells if registers are as after a reset; leaves them otherwise.
 fn fresh() -> bool {
     const AT_RESET: u32 = 0x1F80;
     let (mut control, other) = (0u32, AT_RESET | 1 << 15);

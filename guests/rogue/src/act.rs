@@ -1,4 +1,4 @@
-//! What an attack does. Every act returns a value or the exception that it met.
+//! The act of an attack. Every act returns a value or the exception that it met.
 
 use crate::aim::{Aim, Place};
 use crate::expect::Got;
@@ -30,7 +30,7 @@ pub enum Act {
     ClearMsr(u32, u64),
     /// Write the lower half of the ICR, aimed at the foreign core.
     IcrForeign(u32),
-    /// The same, at the foreign core's place in logical (cluster) addressing.
+    /// Write the lower half of the ICR, aimed at the foreign core's place in logical (cluster) addressing.
     IcrForeignLogical(u32),
     /// Write the ICR.
     Icr(u64),
@@ -40,7 +40,7 @@ pub enum Act {
     Call(u64, u64, u64),
     /// One about another sandbox: number, second argument.
     CallForeign(u64, u64),
-    /// The same by the port.
+    /// Make a hypercall about another sandbox by the port.
     PortForeign(u64, u64),
     /// Something else.
     Run(fn(&Aim) -> Got),
@@ -58,13 +58,13 @@ impl Act {
         let own = u64::from(apic::id()) << 32;
         let foreign = u64::from(aim.foreign);
         match *self {
-            // SAFETY: for the whole match: these are attacks. What is not denied
-            // either lies outside of what Rust uses in this program, is restored
-            // by the restart that follows, or shows as a failed test.
+            // SAFETY: for the whole match: these are attacks. An access that is not denied lies outside of the memory
+            // that Rust uses in this program, or is restored by the restart that follows. Otherwise it shows as a
+            // failed test.
             Self::Read(place) => unsafe { try_read(aim.at(place)) },
-            // SAFETY: as above.
+            // SAFETY: an attack, see the first arm.
             Self::Write(place, value) => unsafe { try_write(aim.at(place), value) }.map(|()| 0),
-            // SAFETY: as above.
+            // SAFETY: an attack, see the first arm.
             Self::Execute(place) => unsafe { try_call(aim.at(place)) }.map(|()| 0),
             Self::Out(port, bytes, value) => output(port, bytes, value),
             Self::In(port, bytes) => input(port, bytes),

@@ -11,7 +11,7 @@ pub enum Place {
     At(u64),
     /// The first byte after the own RAM.
     AfterRam,
-    /// What may be another sandbox's memory.
+    /// An address that may be another sandbox's memory.
     Victim,
     /// So many bytes further on.
     IntoVictim(u64),
@@ -29,7 +29,7 @@ pub enum Place {
     Data,
 }
 
-/// What an attack needs to know.
+/// Targets for attacks.
 #[derive(Clone, Copy)]
 pub struct Aim {
     /// The guest's view of itself.
@@ -46,7 +46,7 @@ pub struct Aim {
     pub uart: Option<u16>,
 }
 
-/// RET, for attacks that execute. Not `static mut`: nobody writes it.
+/// RET, for attacks that execute. Not `static mut`: no code writes it.
 #[used]
 #[unsafe(link_section = ".data.rogue")]
 static CODE: [u8; 16] = [0xC3; 16];
@@ -69,7 +69,7 @@ impl Aim {
         }
     }
 
-    /// Whether the sandbox has an IOAPIC.
+    /// Tells if the sandbox has an IOAPIC.
     #[must_use]
     pub fn has_lines(&self) -> bool {
         self.context.info().lines != 0

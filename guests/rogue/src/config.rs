@@ -12,11 +12,11 @@ use core::arch::asm;
 
 /// The own virtio-rng, 00:09.1.
 pub const RNG: Function = Function(0x49);
-/// What the sandbox sees of 00:09.0, which is not its own.
+/// The sandbox's view of 00:09.0, which is not its own.
 pub const PLACEHOLDER: Function = Function(0x48);
 /// The victim's disk, 00:03.0.
 pub const FOREIGN: Function = Function(0x18);
-/// A disk of nobody's, 00:07.0.
+/// A disk without an owner, 00:07.0.
 pub const NOBODYS: Function = Function(0x38);
 /// The host bridge, 00:00.0.
 pub const HOST: Function = Function(0x00);
@@ -50,20 +50,20 @@ fn get(at: u64) -> Got {
     unsafe { catch(|| u64::from(mmio::read32(at & !3))) }
 }
 
-/// Writes `BYTES` bytes, and what is read there afterwards.
+/// Writes `BYTES` bytes, and returns the value that is read there afterwards.
 pub fn store_and_read<const BYTES: u8, const AT: u64, const VALUE: u64>(_: &Aim) -> Got {
     put(BYTES, AT, VALUE)?;
     get(AT)
 }
 
-/// The same, and what of it has changed: nothing should.
+/// Writes `BYTES` bytes, and returns the bits that have changed: there should be none.
 pub fn changed<const BYTES: u8, const AT: u64, const VALUE: u64>(_: &Aim) -> Got {
     let before = get(AT)?;
     put(BYTES, AT, VALUE)?;
     Ok(get(AT)? ^ before)
 }
 
-/// What `edu` says of itself after its BAR was written and read back.
+/// Reads `edu`'s name for itself after its BAR was written and read back.
 pub fn still_there<const VALUE: u64>(_: &Aim) -> Got {
     EDU.enable();
     put(4, ecam(EDU, 0x10), VALUE)?;
@@ -71,13 +71,13 @@ pub fn still_there<const VALUE: u64>(_: &Aim) -> Got {
     get(edu::REGISTERS)
 }
 
-/// The command register with all ones; what of it stays.
+/// Writes all ones to the command register, and returns the bits that stay.
 pub fn all_commands(_: &Aim) -> Got {
     put(2, ecam(EDU, 4), 0xFFFF)?;
     Ok(get(ecam(EDU, 4))? & 0xFFFF)
 }
 
-/// Takes `edu`'s memory out of use, as far as its command register lets it; what its first register then reads.
+/// Takes `edu`'s memory out of use, as far as its command register lets it, and returns its first register.
 pub fn decode_off(_: &Aim) -> Got {
     EDU.enable();
     put(2, ecam(EDU, 4), 0)?;
@@ -90,8 +90,8 @@ pub fn line_on(_: &Aim) -> Got {
     Ok(get(ecam(EDU, 4))? & 0xFFFF)
 }
 
-/// Error reports of the own network card with all ones, then its memory out of use: which reports are on, and whether
-/// its first register still answers.
+/// Writes all ones to the error reports of the own network card, then takes its memory out of use. Returns the reports
+/// that are on, and whether its first register still answers.
 pub fn reports_on(_: &Aim) -> Got {
     const COMMAND: u64 = ecam(NETWORK, 4);
     const CONTROL: u64 = ecam(NETWORK, 0xE0 + 8);
@@ -139,7 +139,7 @@ pub fn window_word<const PORT: u16>(_: &Aim) -> Got {
 
 /// Reads the window without the enable bit.
 pub fn not_enabled(_: &Aim) -> Got {
-    // SAFETY: as above.
+    // SAFETY: configuration space by ports, which the monitor mediates.
     unsafe {
         cpu::outl(0xCF8, u32::from(FOREIGN.0) << 8);
         catch(|| u64::from(cpu::inl(0xCFC)))
@@ -187,7 +187,7 @@ pub fn msi_foreign(aim: &Aim) -> Got {
     message(aim.foreign, 0, u32::from(VECTOR))
 }
 
-/// To everybody.
+/// To all cores.
 pub fn msi_broadcast(_: &Aim) -> Got {
     message(0xFF, 0, u32::from(VECTOR))
 }

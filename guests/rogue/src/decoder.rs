@@ -1,9 +1,8 @@
-//! Attacks on the monitor's decoder of MOVs: other instructions at a trapped address,
-//! and instructions and page tables that are no longer what the processor executed.
+//! Attacks on the monitor's decoder of MOVs. They show it other instructions at a trapped address, and instructions and
+//! page tables that have changed since the processor executed them.
 //!
-//! For the latter a translation is used that the processor still has, after the tables
-//! in memory were changed: what another core would have to do in the instant between
-//! the trap and the decoder's look is done for certain.
+//! For the latter the processor uses an old translation after the tables in memory have changed. Another core would
+//! have to change them in the instant between the trap and the decoder's look; here it is certain.
 
 use crate::aim::Aim;
 use crate::config::ecam;
@@ -84,21 +83,21 @@ pub fn stack(_: &Aim) -> Got {
 
 /// An exception with the stack in a trapped page: nothing at RIP is the reason.
 pub fn exception_stack(_: &Aim) -> Got {
-    // SAFETY: as above.
+    // SAFETY: an attack that ends this life.
     unsafe { asm!("mov rsp, {}", "int3", in(reg) TRAPPED, options(noreturn)) }
 }
 
 /// The own page tables in a trapped page.
 pub fn tables(_: &Aim) -> Got {
-    // SAFETY: as above.
+    // SAFETY: an attack that ends this life.
     unsafe {
         asm!("mov cr3, {}", "mov al, [rip]", in(reg) ecam(EDU, 0), out("al") _, options(nostack));
     }
     Ok(0)
 }
 
-// Two instructions at the same place in two pages: a read and a write. The one in the
-// upper half of the text is executed, the other one is what the decoder finds.
+// Two instructions at equal places in two pages: a read and a write. The instruction in the upper half of the text is
+// executed; the decoder finds the other one.
 global_asm!(
     ".section .text.twins, \"ax\"",
     ".balign 4096",
@@ -138,13 +137,12 @@ unsafe impl Sync for Tables {}
 
 static TABLES: Tables = Tables(core::cell::UnsafeCell::new([[0; 512]; 2]));
 
-/// Makes a page visible a second time, as number `slot` (0 to 511): where its entry of the
-/// page tables is, and where `at` is then.
+/// Makes a page visible a second time, as number `slot` (0 to 511). Returns the place of its entry in the page tables,
+/// and the second address of `at`.
 pub fn second(at: u64, slot: usize) -> (*mut u64, u64) {
     let tables = TABLES.0.get();
     let (directory, leaves) = (tables as u64, tables as u64 + 4096);
-    // SAFETY: the tables are the ones that `map_everything` made: the GiB-wide view is
-    // new, and only attacks use it.
+    // SAFETY: the tables are those that `map_everything` made: the GiB-wide view is new, and only attacks use it.
     unsafe {
         let top = (cpu::cr3() & !0xFFF) as *const u64;
         let upper = (top.read() & !0xFFF) as *mut u64;
@@ -162,10 +160,10 @@ fn behind_its_back(code: u64, instead: u64) -> Got {
     with_entry(code, instead | PRESENT_WRITE)
 }
 
-/// The same; meanwhile the address has this entry.
+/// Executes `code` at its second address; meanwhile the address has this entry.
 fn with_entry(code: u64, meanwhile: u64) -> Got {
     let (entry, at) = second(code, 0);
-    // SAFETY: an attack; nobody else uses this view.
+    // SAFETY: an attack; no other code uses this view.
     unsafe {
         catch(|| {
             asm!("call {}", in(reg) at,

@@ -79,14 +79,14 @@ const CONTROL: u64 = edu_at(MSI);
 
 /// The attacks, in the order of the guest's lives.
 pub static DEVICES: &[Attack] = &[
-    // The real-time clock and what lies behind it.
+    // The real-time clock and the bytes behind it.
     gives("clock-same", CLOCK, clock::same, clock::AS_USUAL),
     denied("clock-write-memory", CLOCK, clock::write::<0x10, 0x5A>, cmos(0x10)),
     denied("clock-read-memory", CLOCK, clock::read::<0x10>, cmos(0x10)),
     denied("clock-set", CLOCK, clock::write::<0x09, 0x99>, cmos(0x09)),
     denied("clock-halt", CLOCK, clock::write::<0x0B, 0x82>, cmos(0x0B)),
     gives("clock-shutdown-status", CLOCK, clock::write::<0x0F, 0x0A>, 0),
-    // Functions of others, of nobody, and what is not there: reads.
+    // Functions of others, functions without an owner, and absent ones: reads.
     absent("config-read-foreign", load::<4, { of(FOREIGN, 0) }>),
     absent("config-read-foreign-bar", load::<4, { of(FOREIGN, 0x20) }>),
     absent("config-read-nobodys", load::<4, { of(NOBODYS, 0) }>),
@@ -268,7 +268,7 @@ pub static DEVICES: &[Attack] = &[
     memory("decoder-code-after-ram", RAM, Run(decoder::code_after_ram), TRAPPED),
     memory("decoder-code-trapped", RAM, Run(decoder::code_in_trapped_page), TRAPPED),
     memory("decoder-code-absent", RAM, Run(decoder::code_absent), TRAPPED),
-    // DMA. The first one is what the others are compared with.
+    // DMA. The first one is the comparison for the others.
     gives("dma-own", DMA, edu::own, 1),
     dma("dma-victim", edu::victim),
     dma("dma-image", edu::at::<0x100_0000>),
@@ -310,7 +310,7 @@ pub static DEVICES: &[Attack] = &[
     gives("dma-message-logical", FORGED, edu::forge_all, 0),
     gives("dma-message-level", FORGED, edu::forge_level, 0),
     gives("dma-message-lines", FORGED, edu::forge_lines, 0),
-    // A restart in the middle of DMA, and what the next life sees of it.
+    // A restart in the middle of DMA, and its trace in the next life.
     attack("restart-with-dma", "device-quiet", edu::restart, Expect::Restart),
     gives("after-restart-with-dma", "device-quiet", edu::after_restart, 0),
 ];

@@ -1,5 +1,5 @@
-//! QEMU's `edu`, which can DMA anywhere, and attacks with it. Each DMA attack shows in
-//! the same life that the engine works, so that none fails for another reason.
+//! QEMU's `edu`, which can DMA anywhere, and attacks with it. Each DMA attack shows in its own life that the engine
+//! works, so that none fails for another reason.
 
 use crate::aim::{Aim, Place};
 use crate::expect::Got;
@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub const EDU: pci::Function = pci::Function(0x40);
 /// Its registers, by the machine description.
 pub const REGISTERS: u64 = 0xFEA0_0000;
-/// What it says in its first register.
+/// Value of its first register.
 pub const ID: u64 = 0x0100_00ED;
 /// Registers (QEMU, docs/specs/edu).
 const RAISE: u64 = 0x60;
@@ -26,7 +26,7 @@ const START: u64 = 1;
 const TO_RAM: u64 = 1 << 1;
 /// Its engine takes 100 ms.
 const PATIENCE: u64 = 101_000_000;
-/// What its message raises.
+/// Vector of its message.
 pub const VECTOR: u8 = 0x70;
 
 #[repr(C, align(4096))]
@@ -48,7 +48,7 @@ fn fill(value: u64) {
 }
 
 fn all(value: u64, bytes: u64) -> bool {
-    // SAFETY: as above.
+    // SAFETY: a word of the page; volatile, as the device writes it, too.
     (0..bytes as usize / 8).all(|n| unsafe { word(n).read_volatile() } == value)
 }
 
@@ -57,7 +57,7 @@ fn page() -> u64 {
 }
 
 fn register(offset: u64, value: u64) {
-    // SAFETY: the device's registers; what it does to this program is the attack.
+    // SAFETY: the device's registers; their effect on this program is the attack.
     unsafe { mmio::write64(REGISTERS + offset, value) }
 }
 
@@ -75,7 +75,7 @@ fn transfer(address: u64, bytes: u64, to_ram: bool) {
     start(address, bytes, if to_ram { TO_RAM } else { 0 });
     for _ in 0..10 {
         time::sleep(PATIENCE);
-        // SAFETY: as above.
+        // SAFETY: the device's registers; their effect on this program is the attack.
         if unsafe { mmio::read64(REGISTERS + COMMAND) } & START == 0 {
             return;
         }
@@ -98,7 +98,7 @@ fn dma(target: u64, bytes: u64) -> Got {
     transfer(target, bytes, false);
     fill(NOTHING);
     transfer(page(), bytes, true);
-    // A read that is refused gives zeros, or leaves what was there.
+    // A read that is refused gives zeros, or leaves the old content.
     Ok(match () {
         () if all(OTHER, bytes) || all(0, bytes) => 0,
         () if all(WANTED, bytes) => 1,
@@ -110,17 +110,17 @@ fn dma(target: u64, bytes: u64) -> Got {
 #[repr(C, align(4096))]
 struct Other(UnsafeCell<[u64; 512]>);
 
-// SAFETY: as above.
+// SAFETY: only the device writes the page, and this program reads it by volatile accesses.
 unsafe impl Sync for Other {}
 
 static OWN: Other = Other(UnsafeCell::new([0; 512]));
 
-/// The own RAM: what the others are compared with.
+/// The own RAM: the comparison for the others.
 pub fn own(_: &Aim) -> Got {
     dma(OWN.0.get() as u64, 4096)
 }
 
-/// What an argument names: an address of the machine.
+/// Attacks the address of the machine that an argument names.
 pub fn at_argument<const N: usize>(aim: &Aim) -> Got {
     match aim.context.arg_u64(of_others::ARGUMENTS[N]) {
         Some(address) => dma(address, 64),
@@ -138,7 +138,7 @@ pub fn victim(aim: &Aim) -> Got {
     dma(aim.victim & !0xFFF, 4096)
 }
 
-/// The end of the own RAM and what comes after it.
+/// The end of the own RAM and the bytes behind it.
 pub fn across_the_end(aim: &Aim) -> Got {
     let end = aim.at(Place::AfterRam);
     let found = dma(end - 8, 64)?;
@@ -175,8 +175,8 @@ fn arrived() -> u64 {
     ARRIVED.load(Ordering::Relaxed)
 }
 
-/// A message that is written by DMA: its data, to the own core or to the foreign one
-/// (`LOGICAL`: to everybody, by a logical destination). How many interrupts came here.
+/// A message that is written by DMA: its data, to the own core or to the foreign one. `LOGICAL` sends it to all cores,
+/// by a logical destination. How many interrupts came here.
 fn forge(core: u32, flags: u64, data: u32) -> Got {
     interrupt::set(VECTOR, arrive);
     EDU.enable();
@@ -263,7 +263,7 @@ pub fn restart(_: &Aim) -> Got {
     hypercall::restart()
 }
 
-/// The life after that: whether anything of it still comes: 1 memory, 2 an interrupt.
+/// The life after that: tells if anything of it still comes: 1 memory, 2 an interrupt.
 pub fn after_restart(_: &Aim) -> Got {
     for vector in interrupt::FIRST..=u8::MAX {
         // All but the timer's, the spurious one and the SDK's.

@@ -1,4 +1,4 @@
-//! What should come of an attack, and what came.
+//! The expected and the real results of attacks.
 
 use crate::act::logical;
 use crate::aim::{Aim, Place};
@@ -8,7 +8,7 @@ use bulkhead_sdk::fault::Fault;
 use bulkhead_sdk::layout::report::{KIND_NAMES, Kind};
 use core::fmt;
 
-/// What should come of an attack.
+/// Expected result of an attack.
 #[derive(Clone, Copy, Debug)]
 pub enum Expect {
     /// A denial of memory at this place.
@@ -21,7 +21,7 @@ pub enum Expect {
     Msr(u32),
     /// A denial of an interrupt to another's core, with this lower half of the ICR.
     ForeignIpi(u32),
-    /// The same in logical (cluster) addressing.
+    /// A denial of an interrupt to another's core in logical (cluster) addressing, with this lower half of the ICR.
     ForeignLogicalIpi(u32),
     /// A denial of this ICR value.
     Ipi(u64),
@@ -33,13 +33,13 @@ pub enum Expect {
     Hypercall(u64),
     /// A denial of the IOAPIC's register with this index.
     Line(u32),
-    /// The same, of the low (0) or high (1) register of an own line.
+    /// A denial of the low (0) or high (1) register of an own line.
     OwnLine(u32),
-    /// The same, of the low register of a level-triggered line.
+    /// A denial of the low register of a level-triggered line.
     LevelLine,
     /// A denial of an access to the IOAPIC at this address.
     Register(u64),
-    /// The guest lives on and nobody noticed, where there is an IOAPIC.
+    /// The guest lives on without a record, where there is an IOAPIC.
     QuietLines,
     /// A denial of a device's register at this address.
     Device(u64),
@@ -49,7 +49,7 @@ pub enum Expect {
     Restart,
     /// A triple fault.
     Shutdown,
-    /// The guest lives on and nobody noticed; the attack returns this.
+    /// The guest lives on without a record; the attack returns this.
     Harmless(u64),
     /// An exception with this vector inside the guest, no denial.
     Exception(u8),
@@ -129,7 +129,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// What came of an attack that the guest survived: a value or an exception.
+/// Result of an attack that the guest survived: a value or an exception.
 pub type Got = Result<u64, Fault>;
 
 /// As it is printed.

@@ -1,18 +1,21 @@
-//! What a rogue guest tries, what should come of it, and the rule of the monitor
-//! that stands in its way: tables ([`Set`]), for the guest and for the tests.
+//! A rogue guest's attacks, as tables ([`Set`]) for the guest and for the tests. Each has its act, its expected result,
+//! and the monitor's rule that stands in its way.
 //!
 //! The guest makes one attack a life: number `incarnation % n`, or those that the
 //! argument `attack=NAME+NAME...` names, in turn. It prints
 //! `rogue: attack NAME: expected EXPECT`, and, if it lives on,
 //! `rogue: attack NAME: got ...`; then it restarts itself.
 //!
-//! Where it aims is guessed, as an attacker would, or told by arguments:
-//! `victim=ADDRESS` (memory of another sandbox), `foreign=ID` (x2APIC ID of
-//! another's core), `sandbox=INDEX` (another sandbox), `port=NUMBER` (another's
-//! device). `uart=NUMBER` is the first port of an own 16550 with a line. With
-//! `set=devices` and `set=bridge` the attacks are those of a sandbox with PCI functions;
-//! with `set=race` those that take two cores; with `set=loads` those of one that may load programs; with `set=edu` some
-//! of its DMA comes before what any sandbox can try.
+//! Its targets are guessed, as an attacker would guess them, or told by arguments:
+//!
+//! * `victim=ADDRESS`: memory of another sandbox;
+//! * `foreign=ID`: the x2APIC ID of another's core;
+//! * `sandbox=INDEX`: another sandbox;
+//! * `port=NUMBER`: another's device.
+//!
+//! `uart=NUMBER` is the first port of an own 16550 with a line. `set=devices` and `set=bridge` have the attacks of a
+//! sandbox with PCI functions. `set=race` has those that take two cores, `set=loads` those of a sandbox that may load
+//! programs. With `set=edu` some of its DMA comes before the attacks of any sandbox.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod act;
@@ -43,9 +46,9 @@ pub struct Attack {
     pub name: &'static str,
     /// The monitor's rule that it is named after.
     pub rule: &'static str,
-    /// What should come of it.
+    /// Expected result.
     pub expect: Expect,
-    /// What it does.
+    /// The act.
     pub act: Act,
     /// It does not end by itself, so it is made only when it is named.
     pub endless: bool,
@@ -54,22 +57,22 @@ pub struct Attack {
 /// A list of attacks, one of which is made in each life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// What any sandbox can try: [`ATTACKS`].
+    /// Attacks that any sandbox can try: [`ATTACKS`].
     Any,
-    /// What takes PCI functions: [`devices::DEVICES`].
+    /// Attacks that take PCI functions: [`devices::DEVICES`].
     Devices,
-    /// What takes one behind a bridge: [`devices::BRIDGE`].
+    /// Attacks that take a function behind a bridge: [`devices::BRIDGE`].
     Bridge,
-    /// What takes two cores: [`race::RACES`].
+    /// Attacks that take two cores: [`race::RACES`].
     Race,
-    /// What takes the right to load a program: [`loads::LOADS`].
+    /// Attacks that take the right to load a program: [`loads::LOADS`].
     Loads,
-    /// [`EDU`], then those of [`Set::Any`] that mean the same with a PCI function.
+    /// [`EDU`], then the attacks of [`Set::Any`] that have a meaning with a PCI function.
     Edu,
 }
 
-/// Of the attacks with `edu` those by DMA that say it all: its own memory, for
-/// comparison; another sandbox's; the window of messages.
+/// The three DMA attacks with `edu` that tell all: on its own memory, for comparison; on another sandbox's; on the
+/// window of messages.
 const EDU: [&str; 3] = ["dma-own", "dma-victim", "dma-message-foreign"];
 /// Ports that are there for a sandbox with PCI functions.
 const PCI_PORTS: [&str; 2] = ["pci-address", "pci-data"];

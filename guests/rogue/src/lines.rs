@@ -46,7 +46,7 @@ fn provoke(aim: &Aim) {
         cpu::outb(port + 1, 2);
     }
     time::sleep(1_000_000);
-    // SAFETY: as above.
+    // SAFETY: the sandbox's own port, as its argument says.
     unsafe { cpu::outb(port + 1, 0) };
 }
 
@@ -60,12 +60,12 @@ pub fn foreign_core(aim: &Aim) -> Got {
     open(aim, VECTOR, aim.foreign << 24)
 }
 
-/// To everybody.
+/// To all cores.
 pub fn broadcast(aim: &Aim) -> Got {
     open(aim, VECTOR, 0xFF << 24)
 }
 
-/// To everybody, as a logical destination.
+/// To all cores, as a logical destination.
 pub fn logical(aim: &Aim) -> Got {
     open(aim, 1 << 11 | VECTOR, 0xFF << 24)
 }

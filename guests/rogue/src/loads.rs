@@ -8,12 +8,12 @@ use bulkhead_sdk::layout::load::{HEAD, Head, MAGIC, PROGRAM_GPA};
 use bulkhead_sdk::{hypercall, window};
 use core::sync::atomic::Ordering;
 
-/// UD2 (APM volume 3): whoever runs this program does not get far.
+/// UD2 (APM volume 3): a guest that runs this program does not get far.
 const PROGRAM: u64 = 0x0B0F;
 /// Bytes of it.
 const LEN: u64 = 4096;
 
-/// Leaves a head and the program, and restarts who shall run it; the call's answer.
+/// Leaves a head and the program, and restarts the sandbox that shall run it; the call's answer.
 fn leave(aim: &Aim, head: Head) -> Got {
     let channel = window::all(aim.context).find(|window| !window.report && window.writable);
     let Some(channel) = channel else { return Ok(u64::MAX) };
@@ -24,7 +24,7 @@ fn leave(aim: &Aim, head: Head) -> Got {
     Ok(hypercall::raw(CONTROL, u64::from(aim.sandbox), CONTROL_RESTART, 0, 0))
 }
 
-/// More than the channel has, by far: what lies behind it is not for its reader's monitor.
+/// More than the channel has, by far: memory behind it is not for its reader's monitor.
 fn too_long(aim: &Aim) -> Got {
     leave(aim, Head { magic: MAGIC, len: 1 << 40, entry: PROGRAM_GPA, sum: 0 })
 }
@@ -34,7 +34,7 @@ fn torn(aim: &Aim) -> Got {
     leave(aim, Head { magic: MAGIC, len: LEN, entry: PROGRAM_GPA, sum: 0 })
 }
 
-/// They are taken for none, and nobody is told: the sandbox runs the image's program.
+/// They are taken for none, without a record: the sandbox runs the image's program.
 const fn load(name: &'static str, rule: &'static str, act: fn(&Aim) -> Got) -> Attack {
     Attack { name, rule, expect: Expect::Harmless(0), act: Run(act), endless: false }
 }

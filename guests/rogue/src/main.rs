@@ -1,9 +1,11 @@
 //! Makes one attack a life: see the library of this crate.
 //!
-//! Arguments beside the library's: `once` exits with code 0 after an attack instead of
-//! restarting, `pause=N` waits N milliseconds before each attack and `linger=N` after it;
-//! `lives=N` exits with code 0 in life N, `core=1` attacks from the second core while the
-//! first one sleeps.
+//! Arguments beside the library's:
+//!
+//! * `once` exits with code 0 after an attack instead of restarting;
+//! * `pause=N` waits N milliseconds before each attack and `linger=N` after it;
+//! * `lives=N` exits with code 0 in life N;
+//! * `core=1` attacks from the second core while the first one sleeps.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, cores, hypercall, interrupt, mark, marker, paging, println, time};

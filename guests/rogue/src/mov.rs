@@ -24,7 +24,7 @@ pub fn load<const BYTES: u8, const AT: u64>(_: &Aim) -> Got {
 
 /// Writes so many bytes of a value by one MOV.
 pub fn put(bytes: u8, at: u64, value: u64) -> Got {
-    // SAFETY: as above.
+    // SAFETY: an attack on device registers, which hold nothing of this program's.
     unsafe {
         catch(|| match bytes {
             1 => asm!("mov byte ptr [{}], {:l}", in(reg) at, in(reg_abcd) value),
@@ -43,7 +43,7 @@ pub fn store<const BYTES: u8, const AT: u64, const VALUE: u64>(_: &Aim) -> Got {
 
 /// Writes `BYTES` bytes of zeros by one MOV of an immediate value.
 pub fn clear<const BYTES: u8, const AT: u64>(_: &Aim) -> Got {
-    // SAFETY: as above.
+    // SAFETY: an attack on device registers, which hold nothing of this program's.
     unsafe {
         catch(|| match BYTES {
             1 => asm!("mov byte ptr [{}], 0", in(reg) AT),

@@ -1,5 +1,5 @@
-//! What of others an argument names by its address in the machine: who made the image
-//! knows where things lie, and an attacker could guess.
+//! Others' memory that an argument names by its address in the machine. The maker of the image knows the addresses, and
+//! an attacker could guess them.
 
 /// Names of the arguments.
 pub const ARGUMENTS: [&str; 8] =

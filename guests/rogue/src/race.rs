@@ -1,7 +1,6 @@
-//! Attacks on the monitor's decoder from two cores: while one traps, the other one
-//! changes the instruction, or an entry of the page tables that both use, all the time.
-//! What comes must be what one of the two would have done. For a sandbox with two cores,
-//! `edu`, and the right to execute all of its memory.
+//! Attacks on the monitor's decoder from two cores. While one core traps, the other one changes the instruction, or an
+//! entry of the page tables that both use, all the time. The result must be that of one of the two. For a sandbox with
+//! two cores, `edu`, and the right to execute all of its memory.
 
 use crate::aim::{Aim, Place};
 use crate::config::{FOREIGN, MSI, ecam};
@@ -21,7 +20,7 @@ const ROUNDS: u64 = 20_000;
 /// The first register of `edu`.
 const IDENTITY: u64 = ecam(EDU, 0);
 const EDU_IS: u64 = 0x11E8_1234;
-/// A register that holds what is written, while no message is enabled.
+/// A register that holds each written value, while no message is enabled.
 const KEPT: u64 = ecam(EDU, MSI + 12);
 const A: u64 = 0x1111_1111;
 const C: u64 = 0x2222_2222;
@@ -48,7 +47,7 @@ fn page(n: usize) -> *mut u64 {
     unsafe { CODE.0.get().cast::<u64>().add(n * 512) }
 }
 
-// What the other core does: where, what, and what instead. No place: it waits.
+// Orders for the other core: an address, a value, and another value. No place: it waits.
 static AT: AtomicU64 = AtomicU64::new(0);
 static ONE: AtomicU64 = AtomicU64::new(0);
 static OTHER: AtomicU64 = AtomicU64::new(0);
@@ -77,10 +76,10 @@ fn changing(aim: &Aim, at: *mut u64, one: u64, other: u64) -> bool {
     cores::start(aim.context, 1, flip)
 }
 
-/// Executes what is at `code`, with an address in RDI and [`A`] and [`C`] in the other
-/// two registers, which it returns.
+/// Executes the code at `code`, with an address in RDI and [`A`] and [`C`] in the other two registers, which it
+/// returns.
 fn execute(code: u64, target: u64) -> Result<(u64, u64), Fault> {
-    // SAFETY: an attack: what is there is a MOV and a RET.
+    // SAFETY: an attack: a MOV and a RET are there.
     unsafe {
         catch(|| {
             let (a, c): (u64, u64);
@@ -91,7 +90,7 @@ fn execute(code: u64, target: u64) -> Result<(u64, u64), Fault> {
     }
 }
 
-/// Whether one register has what was read, and the other one what it had.
+/// Tells if one register has the value that was read, and the other one has its old one.
 fn read_one((a, c): (u64, u64), values: &[u64]) -> bool {
     values.iter().any(|v| (a, c) == (*v, C) || (a, c) == (A, *v))
 }
@@ -120,7 +119,7 @@ fn writes(aim: &Aim, other: u64, results: [u64; 2]) -> Got {
         // SAFETY: a register of `edu`'s.
         unsafe { mmio::write32(KEPT, BEFORE as u32) };
         let unchanged = execute(page(0) as u64, KEPT)? == (A, C);
-        // SAFETY: as above.
+        // SAFETY: a register of `edu`'s.
         Ok(unchanged && results.contains(&u64::from(unsafe { mmio::read32(KEPT) })))
     })
 }
@@ -147,7 +146,7 @@ fn directions(aim: &Aim) -> Got {
 /// The page with the instruction, and a frame or nothing instead; faults of the guest's
 /// own are as they should be.
 fn pages(aim: &Aim, instead: u64) -> Got {
-    // SAFETY: nobody executes the second page yet.
+    // SAFETY: the second page is not executed yet.
     unsafe { (page(0).write_volatile(READ_A), page(1).write_volatile(READ_C)) };
     let (entry, at) = second(page(0) as u64, 0);
     // SAFETY: an entry that `second` made.
@@ -172,14 +171,14 @@ fn pages_outside(aim: &Aim) -> Got {
     pages(aim, aim.victim & !0xFFF | 3)
 }
 
-/// None.
+/// No page.
 fn pages_absent(aim: &Aim) -> Got {
     pages(aim, 0)
 }
 
 /// The page with the register becomes another's.
 fn target(aim: &Aim, code: u64, offset: u64) -> Option<(u64, u64)> {
-    // SAFETY: nobody executes it yet.
+    // SAFETY: it is not executed yet.
     unsafe { page(0).write_volatile(code) };
     let (entry, at) = second(ecam(EDU, 0), 1);
     let started = changing(aim, entry, ecam(EDU, 0) | 3, ecam(FOREIGN, 0) | 3);
@@ -215,7 +214,7 @@ const fn race(
     Attack { name, rule, expect, act: Run(act), endless: false }
 }
 
-/// The attacks. Where the two differ in what is denied, sooner or later it is.
+/// The attacks. Where the two differ in the denied access, sooner or later it is.
 pub static RACES: &[Attack] = &[
     race("race-reads", "decoder-moves", reads, DONE),
     race("race-registers", "decoder-moves", registers, DONE),

@@ -13,7 +13,7 @@ macro_rules! instruction {
     ($name:ident, $doc:literal, $text:literal) => {
         #[doc = $doc]
         pub fn $name(_: &Aim) -> Got {
-            // SAFETY: an attack; what it would change is hidden state of the core.
+            // SAFETY: an attack; it would change hidden state of the core.
             unsafe {
                 catch(|| {
                     asm!($text,
@@ -46,7 +46,7 @@ instruction!(getsec, "GETSEC, Intel's.", ".byte 0x0f, 0x37");
 instruction!(rdpmc, "RDPMC, of the first counter.", "rdpmc");
 instruction!(rdpru, "RDPRU, of the first register.", ".byte 0x0f, 0x01, 0xfd");
 
-/// RDPMC and RDPRU. Nobody intercepts them: the processor carries them out, or has no such instruction.
+/// RDPMC and RDPRU. They are not intercepted: the processor carries them out, or has no such instruction.
 pub fn counters(aim: &Aim) -> Got {
     for result in [rdpmc(aim), rdpru(aim)] {
         match result {
@@ -57,7 +57,7 @@ pub fn counters(aim: &Aim) -> Got {
     Ok(0)
 }
 
-/// Locked accesses that cross a cache line, many of them: the processor carries them out, and nobody stops them.
+/// Locked accesses that cross a cache line, many of them: the processor carries them out, and no monitor stops them.
 pub fn split_lock(_: &Aim) -> Got {
     const MANY: u32 = 1000;
     let mut words = [0u64; 24];
@@ -71,7 +71,7 @@ pub fn split_lock(_: &Aim) -> Got {
             }
         })?;
     }
-    // SAFETY: as above.
+    // SAFETY: four bytes of the 192, of which at most 63 lie before the first whole line.
     let count = unsafe { (across as *const u32).read_unaligned() };
     Ok(u64::from(count != MANY))
 }
@@ -89,7 +89,7 @@ pub fn outs(_: &Aim) -> Got {
     .map(|()| 0)
 }
 
-/// A string instruction from a port; returns what arrived.
+/// A string instruction from a port; returns the bytes that arrived.
 pub fn ins(_: &Aim) -> Got {
     let mut bytes = [0u8; 8];
     let first = bytes.as_mut_ptr();
@@ -144,7 +144,7 @@ pub fn flood<const REQUEST: u64>(aim: &Aim) -> Got {
 /// The local vector table with a delivery mode that would reach SMM or the
 /// monitor's NMI handler: unmasked it must not be. Returns 1 if it is.
 fn lvt(register: u32, mode: u64) -> Got {
-    // SAFETY: at worst an interrupt whose vector has an entry.
+    // SAFETY: at worst an interrupt comes, and its vector has an entry.
     unsafe { try_wrmsr(register, mode << 8 | 0x40)? };
     let stored = try_rdmsr(register)?;
     let armed = stored & apic::MASKED == 0 && stored >> 8 & 7 == mode;
@@ -234,7 +234,7 @@ pub fn xcr0(_: &Aim) -> Got {
 
 /// A register that does not exist: XCR 7.
 pub fn xcr7(_: &Aim) -> Got {
-    // SAFETY: as above.
+    // SAFETY: this program uses no extended state.
     unsafe {
         catch(|| {
             asm!("mov {t}, cr4", "bts {t}, 18", "mov cr4, {t}", t = out(reg) _, options(nostack));
@@ -302,8 +302,8 @@ pub fn alignment_storm(_: &Aim) -> Got {
     fn count(_: &mut interrupt::Frame, _: u64) {
         ALIGNED.fetch_add(1, Ordering::Relaxed);
     }
-    // A software interrupt pushes no error code, and the entry of vector 17
-    // expects one: it is pushed by hand under a frame that IRETQ takes.
+    // A software interrupt pushes no error code, and the entry of vector 17 expects one. So it is pushed by hand under
+    // a frame that IRETQ takes.
     interrupt::set(fault::AC, count);
     for _ in 0..1_000 {
         // SAFETY: builds the frame of an exception and calls its entry; IRETQ
@@ -331,7 +331,7 @@ pub fn alignment_storm(_: &Aim) -> Got {
     Ok(u64::from(ALIGNED.load(Ordering::Relaxed) != 1_000))
 }
 
-/// A flood of interrupts to oneself: no exit, and nobody else's time.
+/// A flood of interrupts to oneself: no exit, and no other sandbox's time.
 pub fn self_flood(_: &Aim) -> Got {
     const VECTOR: u8 = 0x51;
     interrupt::set(VECTOR, arrive);
@@ -366,10 +366,10 @@ pub fn call_for_ever(_: &Aim) -> Got {
     }
 }
 
-/// An exception whose handler does nothing about it: it is raised again, for ever.
+/// An exception with a handler that does nothing about it: it is raised again, for ever.
 pub fn fault_for_ever(_: &Aim) -> Got {
     fn again(_: &mut interrupt::Frame, _: u64) {}
     interrupt::set(fault::UD, again);
-    // SAFETY: the handler returns to the same instruction each time.
+    // SAFETY: the handler returns to this instruction each time.
     unsafe { asm!("ud2", options(noreturn)) }
 }

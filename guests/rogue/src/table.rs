@@ -364,7 +364,7 @@ pub static ATTACKS: &[Attack] = &[
     harmless("debug-storm", "exception-intercepts", special::debug_storm),
     harmless("alignment-storm", "exception-intercepts", special::alignment_storm),
     attack("triple-fault", "shutdown-intercept", Run(special::triple_fault), Expect::Shutdown),
-    // What only another can end.
+    // Attacks that only another sandbox can end.
     endless("spin-for-ever", special::spin_for_ever),
     endless("halt-for-ever", special::halt_for_ever),
     endless("call-for-ever", special::call_for_ever),

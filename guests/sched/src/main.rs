@@ -1,6 +1,6 @@
-//! Counts what the operations of `bulkhead-sched` cost, on contexts in memory as a kernel has
-//! them, of which 4 of 8 wait for a refill. Each operation is measured with lists of several
-//! lengths, with the next refill before and after the end of the budget.
+//! Counts the cost of `bulkhead-sched`'s operations, on contexts in memory as a kernel has them, of which 4 of 8 wait
+//! for a refill. Each operation is measured with lists of several lengths, with the next refill before and after the
+//! end of the budget.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod memory;
@@ -15,13 +15,14 @@ bulkhead_sdk::entry!(guest);
 /// C and T of those measured, ticks.
 const BUDGET: Time = 1_000_000;
 const PERIOD: Time = 10_000_000;
-/// What a beginning is charged, ticks.
+/// Charge for a beginning, ticks.
 const COST: Time = 20;
 /// C of those that wait; they have used it up.
 const SMALL: Time = 1_000;
 /// Up to so many refills.
 const REFILLS: usize = 8;
-/// Of those that wait: the first refill matters for who runs, so that the timer is known at once.
+/// Priorities of the waiting contexts: the first refill decides about the running one, so that the timer is known at
+/// once.
 const FALLING: [u8; 4] = [30, 15, 8, 5];
 /// The last one does.
 const RISING: [u8; 4] = [5, 8, 15, 30];
@@ -42,7 +43,7 @@ struct World {
     core: Scheduler,
     memory: Memory,
     now: Time,
-    /// Of the lower and the higher priority, and for interrupts.
+    /// Contexts of the lower and the higher priority, and for interrupts.
     low: Id,
     high: Id,
     device: Id,
@@ -71,7 +72,7 @@ impl World {
             let id = object.set(Context::new(account, priority), 2);
             world.wake(id);
         }
-        // All of them use up what they have.
+        // All of them use up their budgets.
         while world.core.running().is_some() {
             world.now = world.schedule().timer;
             let _ = world.schedule();
@@ -106,7 +107,7 @@ impl World {
     }
 }
 
-/// What runs between two markers.
+/// Puts an operation between two markers.
 macro_rules! count {
     ($id:expr, $operation:expr) => {{
         mark!(marker::BEGIN | $id);
@@ -116,7 +117,7 @@ macro_rules! count {
     }};
 }
 
-// Functions of their own, so that what the caller keeps in registers is not counted.
+// Functions of their own, so that registers of the caller are not counted.
 
 #[inline(never)]
 fn wake(core: &mut Scheduler, memory: &mut Memory, id: Id, now: Time) -> Decision {
@@ -178,7 +179,7 @@ fn donate(core: &mut Scheduler, memory: &mut Memory, priority: u8) -> bool {
     count!(id::SCHED_DONATE, core.donate(memory, priority))
 }
 
-/// Operations of a thread; whether the right ones ran.
+/// Operations of a thread; returns true if the right ones ran.
 fn measure(objects: &mut [Object; 8], before: Before) -> bool {
     let mut world = World::new(objects, before);
     let World { core, memory, now, low, high, device } = &mut world;
@@ -238,7 +239,7 @@ fn guest(_: bulkhead_sdk::Context) -> u32 {
     bulkhead_sdk::hypercall::ready();
     let mut right = true;
     for posted in 0..5 {
-        // Before and after the end of what runs: about 1,000,000 from 200,000 on.
+        // Before and after the end of the running budget: about 1,000,000 from 200,000 on.
         for refill in [400_000, 1_500_000, 90_000_000] {
             let before = Before { posted, refill, priorities: FALLING };
             right &= measure(objects, before) && measure_alarm(objects, before);

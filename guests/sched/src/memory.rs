@@ -6,7 +6,7 @@ use core::num::NonZeroU32;
 /// Refills behind a context; a kernel's object of 256 bytes has as many.
 const ROOM: usize = 9;
 
-/// A context, and what a kernel keeps beside it.
+/// A context, and a kernel's data beside it.
 #[repr(C)]
 pub struct Object {
     context: Context,
@@ -25,8 +25,7 @@ impl Object {
         Self { context, room: 0, reserved: 0, refills: [Refill { amount: 0, time: 0 }; ROOM] }
     }
 
-    /// Becomes a context whose list has up to `refills` entries; its id, which is good as long as
-    /// it lies where it is.
+    /// Becomes a context with up to `refills` entries in its list. Its id is good as long as it lies where it is.
     pub fn set(&mut self, context: Context, refills: usize) -> Id {
         self.context = context;
         self.room = (refills - 1).min(ROOM) as u64;

@@ -39,7 +39,7 @@ pub fn self_ipi(_: Context) -> Result<(), Wrong> {
     ensure(reached(&SELVES, 1), "did not arrive", 0)
 }
 
-/// Runs on each further core: notes who it is, then only serves interrupts.
+/// Runs on each further core: notes its index, then only serves interrupts.
 fn other(_: Context, index: usize) {
     UP[index % UP.len()].store(u64::from(apic::id()) + 1, Ordering::Release);
 }

@@ -1,4 +1,4 @@
-//! The processor at entry, and what it shows.
+//! The processor at entry, and its visible features.
 
 use crate::{Wrong, ensure};
 use bulkhead_sdk::fault::{self, catch, try_rdmsr, try_read, try_wrmsr};
@@ -23,7 +23,7 @@ pub fn entry(context: Context) -> Result<(), Wrong> {
 pub fn exceptions(_: Context) -> Result<(), Wrong> {
     const UNMAPPED: u64 = 1 << 46;
     const NOT_CANONICAL: u64 = 1 << 63;
-    // SAFETY: the exceptions are what is wanted, and nothing is held.
+    // SAFETY: the exceptions are wanted, and nothing is held.
     let (ud, gp, pf) = unsafe {
         (
             catch(|| asm!("ud2")).err().unwrap_or_default(),
@@ -48,8 +48,8 @@ pub fn identification(_: Context) -> Result<(), Wrong> {
     ensure(svm == 0, "SVM features", svm.into())
 }
 
-/// Registers that a guest owns can be written; the timer's current count, whose
-/// hardware register ends some emulators, reads as 0.
+/// Checks that registers that a guest owns can be written. The timer's current count reads as 0, since its hardware
+/// register ends some emulators.
 pub fn registers(_: Context) -> Result<(), Wrong> {
     const KERNEL_GS: u32 = 0xC000_0102;
     const PATTERN: u64 = 0x1234_5678_9ABC;

@@ -1,9 +1,11 @@
-//! Checks what a bare guest was promised. Prints a line for each check; the exit
-//! code is the number of those that failed.
+//! Checks the promises to a bare guest. Prints a line for each check; the exit code is the number of those that failed.
 //!
-//! Arguments: `restarts=N` restarts itself until incarnation N, so that what a
-//! restart must undo is checked; `late=N` is the lateness in ns that timers may
-//! have (default 100,000); `only=NAME,NAME` chooses checks; `zeros`: nobody has written to its channels.
+//! Arguments:
+//!
+//! * `restarts=N` restarts itself until incarnation N, so that it checks all that a restart must undo;
+//! * `late=N` is the lateness in ns that timers may have (default 100,000);
+//! * `only=NAME,NAME` chooses checks;
+//! * `zeros`: no sandbox has written to its channels.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod clock;
@@ -16,7 +18,7 @@ use core::fmt;
 
 bulkhead_sdk::entry!(guest);
 
-/// What was found instead of what was promised.
+/// The value found instead of the promised one.
 pub struct Wrong {
     what: &'static str,
     found: u64,
@@ -28,7 +30,7 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Fails with what was found unless it is as it should be.
+/// Fails with the found value unless it is right.
 pub fn ensure(right: bool, what: &'static str, found: u64) -> Result<(), Wrong> {
     if right { Ok(()) } else { Err(Wrong { what, found }) }
 }

@@ -38,7 +38,7 @@ fn tail(context: Context) -> &'static [AtomicU64] {
     unsafe { core::slice::from_raw_parts((end - TAIL) as *const AtomicU64, TAIL as usize / 8) }
 }
 
-/// RAM that nobody has used is zero.
+/// RAM that is still unused is zero.
 pub fn ram_is_zeroed(context: Context) -> Result<(), Wrong> {
     let dirty = tail(context).iter().find(|word| word.load(Ordering::Relaxed) != 0);
     ensure(dirty.is_none(), "RAM is not zero", dirty.map_or(0, |word| word.as_ptr() as u64))
@@ -52,7 +52,7 @@ pub fn spoil(context: Context) {
     }
 }
 
-/// A channel holds zeros before somebody writes to it, whatever was there before the boot.
+/// A channel holds zeros before the first write to it, whatever was there before the boot.
 pub fn channels_are_zeroed(context: Context) -> Result<(), Wrong> {
     if context.arg("zeros").is_none() || context.incarnation() > 0 {
         return Ok(());
@@ -64,7 +64,7 @@ pub fn channels_are_zeroed(context: Context) -> Result<(), Wrong> {
     ensure(dirty.is_none(), "a channel is not zero", dirty.map_or(0, |word| word.as_ptr() as u64))
 }
 
-/// Windows lie where they should and can be read; writable ones keep what is written.
+/// Windows lie where they should and can be read; writable ones keep written values.
 pub fn windows(context: Context) -> Result<(), Wrong> {
     for w in window::all(context) {
         let base = if w.report { map::REPORTS_GPA } else { map::CHANNELS_GPA };

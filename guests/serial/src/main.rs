@@ -1,11 +1,15 @@
-//! Writes lines to a 16550 by interrupts: whenever the transmitter is empty it raises
-//! its line, and the handler gives it the next bytes. What comes in is read by the
-//! handler, too, and written back.
+//! Writes lines to a 16550 by interrupts: whenever the transmitter is empty it raises its line, and the handler gives
+//! it the next bytes. The handler also reads the bytes that come in, and writes them back.
 //!
-//! Arguments: `port=NUMBER` and `line=NUMBER` of the port; `lines=N` to write; `life=N`
-//! lives, of which each but the last ends in the middle, with an interrupt on its way;
-//! `echo` goes on until a `q` comes in; `stay` goes on for 20 s, and tells of each further
-//! interrupt. Exit code 1: an interrupt came that nobody had asked for; 2: none came.
+//! Arguments:
+//!
+//! * `port=NUMBER` and `line=NUMBER` of the port;
+//! * `lines=N` to write;
+//! * `life=N` lives, of which each but the last ends in the middle, with an interrupt on its way;
+//! * `echo` goes on until a `q` comes in;
+//! * `stay` goes on for 20 s, and tells of each further interrupt.
+//!
+//! Exit code 1: an interrupt came unasked; 2: none came.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, apic, cpu, hypercall, interrupt, line, println, time};
@@ -44,7 +48,7 @@ fn out(register: u16, value: u8) {
 }
 
 fn input(register: u16) -> u8 {
-    // SAFETY: as above.
+    // SAFETY: a port of the sandbox's, as its argument says; else it is refused.
     unsafe { cpu::inb(PORT.load(Ordering::Relaxed) as u16 + register) }
 }
 

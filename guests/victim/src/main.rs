@@ -1,10 +1,9 @@
-//! Stands by while others attack: fills its memory with canaries, then looks
-//! every millisecond whether they are as they were and whether an interrupt came
-//! that it did not ask for. It never ends by itself; exit code 1 means a changed
+//! Stands by while others attack. It fills its memory with canaries. Then it looks every millisecond if they are as
+//! they were, and if an interrupt came that it did not ask for. It never ends by itself; exit code 1 means a changed
 //! canary, 2 an interrupt, 3 a timer that was late by 100 ms.
 //!
-//! Canaries lie from 4 MiB to the end of its RAM: each word is its address times
-//! an odd number, so that the test driver can check them, too.
+//! Canaries lie from 4 MiB to the end of its RAM. Each word is its address times an odd number, so that the test driver
+//! can check them, too.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::{Context, hypercall, interrupt, println, time};
@@ -15,7 +14,7 @@ bulkhead_sdk::entry!(guest);
 const FIRST: u64 = 4 << 20;
 const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
 const PAGE: u64 = 4096;
-/// Of the SDK's timer.
+/// Vector of the SDK's timer.
 const TIMER: u8 = 0xEF;
 
 static STRAY: AtomicU64 = AtomicU64::new(0);
@@ -41,7 +40,7 @@ fn guest(context: Context) -> u32 {
     interrupt::set(2, stray);
     let end = context.info().memory;
     for page in (FIRST..end).step_by(PAGE as usize) {
-        // SAFETY: own RAM beyond the program, in nobody's use.
+        // SAFETY: own RAM beyond the program, which no other code uses.
         words(page).for_each(|p| unsafe { p.write_volatile(canary(p as u64)) });
     }
     println!("victim: stands by");
@@ -56,7 +55,7 @@ fn guest(context: Context) -> u32 {
             println!("victim: a timer was late");
             return 3;
         }
-        // SAFETY: as above.
+        // SAFETY: own RAM beyond the program, which no other code uses.
         if let Some(p) = words(page).find(|&p| unsafe { p.read_volatile() } != canary(p as u64)) {
             println!("victim: the canary at {p:?} is changed");
             return 1;

@@ -1,9 +1,10 @@
-//! Stops, starts and restarts another sandbox: `target=INDEX` (default 1),
-//! `do=STEP,STEP...` of `wait` (until it runs), `stop`, `start`, `restart`,
-//! `sleep` (2 ms), `nap` (`nap=MILLISECONDS`, default 3,000), `gone` (until it has ended by
-//! itself) and `flood` (`calls=N` requests, default 20,000, without a pause; `ask=start`, `stop` or `restart`,
-//! default `start`). Exit code 0 if all came to pass in `patience=MILLISECONDS` each, else the number of
-//! the step that did not, from 1.
+//! Stops, starts and restarts another sandbox, `target=INDEX` (default 1), by `do=STEP,STEP...`:
+//!
+//! * `wait` (until it runs), `stop`, `start`, `restart`;
+//! * `sleep` (2 ms), `nap` (`nap=MILLISECONDS`, default 3,000), `gone` (until it has ended by itself);
+//! * `flood` (`calls=N` requests, default 20,000, without a pause; `ask=start`, `stop` or `restart`, default `start`).
+//!
+//! Exit code 0 if all came to pass in `patience=MILLISECONDS` each, else the number of the step that did not, from 1.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_sdk::hypercall::{BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
@@ -43,7 +44,7 @@ fn ask(target: u32, request: u64) -> bool {
     })
 }
 
-/// Abuses a right: so many requests, whatever comes of them. Says how many came to what.
+/// Abuses a right: so many requests, whatever comes of them. Says the number of each result.
 fn flood(target: u32, request: u64, calls: u64) {
     let (begin, mut taken, mut busy) = (time::tsc(), 0u64, 0u64);
     for _ in 0..calls {

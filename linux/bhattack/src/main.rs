@@ -1,10 +1,9 @@
-//! `bhattack` does what root in a Linux guest can do to get at others: by `/dev/mem`, by
-//! what `/sys` has of PCI functions, and by ports. The guest owns `edu` (00:08.0) and
-//! 00:09.1, as in the tests of bare guests. Arguments: `victim=ADDRESS` (memory of another
-//! sandbox), `core=ID` (x2APIC ID of another's core).
+//! `bhattack` makes root's attacks in a Linux guest on others: by `/dev/mem`, by `/sys`' files of PCI functions, and by
+//! ports. The guest owns `edu` (00:08.0) and 00:09.1, as in the tests of bare guests. Arguments: `victim=ADDRESS`
+//! (memory of another sandbox), `core=ID` (x2APIC ID of another's core).
 //!
-//! Of each attack it prints `bhattack: NAME: expected KIND ADDRESS` (a denial) or
-//! `expected harmless VALUE`, and `bhattack: NAME: got VALUE`. The last one ends the guest.
+//! For each attack it prints `bhattack: NAME: expected KIND ADDRESS` (a denial) or `expected harmless VALUE`, and
+//! `bhattack: NAME: got VALUE`. The last one ends the guest.
 #![forbid(unsafe_code)]
 
 use bulkhead_layout::map::ECAM_GPA;
@@ -29,7 +28,7 @@ const HOST: u64 = ECAM_GPA;
 const MSI: u64 = 0x40;
 const VECTOR: u32 = 0x70;
 
-/// What an attack gives, and what a denial of it says.
+/// Result of an attack, with a denial's text.
 type Got = io::Result<u64>;
 
 fn main() -> ExitCode {

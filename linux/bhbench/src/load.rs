@@ -1,5 +1,4 @@
-//! Load for a Linux: what the exits and the jitter of its neighbours are
-//! measured under.
+//! Load for a Linux, under which the exits and the jitter of its neighbours are measured.
 
 use crate::rows::{exec, exec_one, fork_and_wait};
 use bulkhead_linux::setup::{self, Failure};
@@ -37,8 +36,8 @@ pub fn run(kind: &str, duration: Duration) -> Result<u64, Failure> {
     }
 }
 
-/// Executes a program of Debian's, whose C library (glibc) begins with some twenty
-/// CPUID instructions; ours (musl) has none.
+/// Executes a program of Debian's. Its C library (glibc) begins with some twenty CPUID instructions; ours (musl) has
+/// none.
 fn debians() {
     exec_one(&[&[c"/bin/busybox", c"true"], &[c"/bin/true"]]);
 }

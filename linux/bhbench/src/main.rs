@@ -1,5 +1,5 @@
-//! `bhbench` measures a Linux and loads it. One static program, so that a
-//! sandbox, the bare machine and KVM run the same bytes.
+//! `bhbench` measures a Linux and loads it. One static program, so that a sandbox, the bare machine and KVM run equal
+//! bytes.
 //!
 //! | arguments | does |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `idle MS` | sleeps |
 //! | `forkexec MS` | runs fork and exec in a loop |
 //! | `load MS` | UDP, a pipe and timers together |
-//! | `smp MS` | the same on CPUs 0 and 1, which wake one another |
+//! | `smp MS` | that load on CPUs 0 and 1, which wake one another |
 //!
 //! Each operation lies between two markers, from which the measuring plugin
 //! counts its instructions; without the plugin the time stamp counter tells.

@@ -30,7 +30,7 @@ pub const NAMES: [&str; 10] = [
     "timer",
 ];
 
-/// What the row `fork_exec` executes.
+/// The program that the row `fork_exec` executes.
 pub const PROGRAM: &CStr = c"/bin/bhtrue";
 
 const PAGE: usize = 4096;
@@ -109,7 +109,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`; nobody borrows from it.
+        // SAFETY: the mapping made in `new`; no reference to it exists.
         let _ = unsafe { munmap(self.base, self.length.get()) };
     }
 }
@@ -139,8 +139,7 @@ extern "C" fn skip(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
 
 /// Loads a byte with an instruction of known length.
 fn read_at(address: *const u8) {
-    // SAFETY: a load that may fault; `skip` then goes on behind it, and what it
-    // would have loaded is thrown away.
+    // SAFETY: a load that may fault; `skip` then goes on behind it, and its value is thrown away.
     unsafe {
         core::arch::asm!(".byte 0x8a, 0x07", in("rdi") address, out("al") _, options(nostack));
     }
@@ -148,7 +147,7 @@ fn read_at(address: *const u8) {
 
 fn sigsegv() -> Result<(), Failure> {
     let page = Mapping::new(1)?;
-    // SAFETY: nobody borrows from the mapping.
+    // SAFETY: no reference to the mapping exists.
     unsafe { mprotect(page.base, PAGE, ProtFlags::PROT_NONE) }?;
     let action = SigAction::new(SigHandler::SigAction(skip), SaFlags::SA_SIGINFO, SigSet::empty());
     // SAFETY: the handler only changes the interrupted context.
@@ -157,7 +156,7 @@ fn sigsegv() -> Result<(), Failure> {
         read_at(page.base.as_ptr().cast());
         Ok(())
     });
-    // SAFETY: what was there before.
+    // SAFETY: the former handler.
     unsafe { sigaction(Signal::SIGSEGV, &old) }?;
     result
 }

@@ -1,4 +1,4 @@
-//! What root in a Linux sandbox can do with a channel's end against the others. Of each attack it prints
+//! Root's attacks in a Linux sandbox with a channel's end on the others. For each attack it prints
 //! `expected KIND ADDRESS` (a denial) or `expected harmless VALUE`, then `got VALUE`. The last one ends the guest.
 
 use bulkhead_layout::ivshmem;
@@ -15,7 +15,7 @@ const CONTROL: usize = ivshmem::CONTROL as usize;
 const DOORBELL: usize = ivshmem::DOORBELL as usize;
 const STATE: usize = ivshmem::STATE as usize;
 
-/// Makes one; `act` gives what can be read afterwards.
+/// Makes one; `act` gives a value that can be read afterwards.
 fn attack(name: &str, expected: &str, act: impl FnOnce() -> io::Result<u64>) {
     println!("bhattack: {name}: expected {expected}");
     match act() {
@@ -62,7 +62,7 @@ impl Own {
     }
 }
 
-/// All of them on each end, and then what ends the guest.
+/// All of them on each end, and then the one that ends the guest.
 pub fn all(names: &[&str]) -> io::Result<()> {
     let mut last = None;
     for name in names {
@@ -110,7 +110,7 @@ fn configuration(own: &Own) -> io::Result<()> {
     Ok(())
 }
 
-/// Registers by other widths than 32 bits, and what is none.
+/// Registers by other widths than 32 bits, and offsets that are none.
 fn registers(own: &Own) {
     let page = own.channel.registers();
     let denied = |offset: usize| format!("device-violation {:#x}", own.registers + offset as u64);
@@ -146,7 +146,7 @@ fn registers(own: &Own) {
     });
 }
 
-/// Interrupts of a receiver: of what its table or its control register makes nothing is sent.
+/// Interrupts of a receiver: nothing is sent where its table or its control register has no interrupt.
 fn interrupts(own: &Own) -> io::Result<()> {
     const TABLE: u64 = 0x1000;
     const PENDING: usize = 0x800;
@@ -172,7 +172,7 @@ fn interrupts(own: &Own) -> io::Result<()> {
         ("message-upper", OWN, 1, 0x41),
     ] {
         [address, upper, data].iter().enumerate().for_each(|(n, word)| table.set32(4 * n, *word));
-        // What is denied is opening it; it reads as it was written.
+        // Opening it is denied; it reads as it was written.
         attack(name, &format!("device-violation {:#x}", at + 12), || {
             table.set32(12, 0);
             Ok(0)

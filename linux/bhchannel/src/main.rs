@@ -1,4 +1,4 @@
-//! `bhchannel` is what a Linux sandbox has of its channels, on the command line.
+//! `bhchannel` shows a Linux sandbox's channels on the command line.
 //!
 //! | arguments | does |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `accept SANDBOX TAG [COUNT]` | accepts a channel of a sandbox and prints messages, until the other end leaves |
 //! | `close SLOT` | closes a slot that a process has left open |
 //! | `until NAME PEER NUMBER...` | waits until a peer's state has been each of these, one after the other |
-//! | `attack NAME...` | what root can do with ends against the others: expected and got, as `bhattack` prints them |
-//! | `talk channel=NAME role=ROLE ...`, `meet ms=N STEP...` | what `crates/talk` does in tests |
+//! | `attack NAME...` | root's attacks with ends on the others: expected and got, as `bhattack` prints them |
+//! | `talk channel=NAME role=ROLE ...`, `meet ms=N STEP...` | the scenarios of `crates/talk`, in tests |
 #![forbid(unsafe_code)]
 
 mod attack;
@@ -96,7 +96,7 @@ fn number(text: &str) -> io::Result<u32> {
     text.parse().map_err(|_| io::Error::other(format!("`{text}` is no number")))
 }
 
-/// What both ends of a channel made at run time mean by it.
+/// The word that names a channel made at run time for both ends.
 fn word(text: &str) -> io::Result<u16> {
     text.parse().map_err(|_| io::Error::other(format!("`{text}` is no tag from 0 to 65535")))
 }

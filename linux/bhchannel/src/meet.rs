@@ -1,5 +1,5 @@
-//! A party of channels made at run time, as tests have it (`crates/talk`): `ms=N STEP...`. What it has mapped stays
-//! mapped, also when it is closed: so that tests see what comes of that.
+//! A party of channels made at run time, as tests have it (`crates/talk`): `ms=N STEP...`. Its mappings stay, also when
+//! a slot is closed, so that tests see the consequences.
 
 use bulkhead_channel::layout::Kind;
 use bulkhead_channel_memory::typed::Pair;
@@ -21,7 +21,7 @@ struct Here {
     /// Milliseconds for each step.
     ms: &'static str,
     info: &'static Info,
-    /// What it has mapped, by slot.
+    /// Its mappings, by slot.
     links: RefCell<Vec<Option<&'static Link>>>,
 }
 
@@ -59,7 +59,7 @@ impl Host for Here {
 
     fn say(&self, line: Arguments<'_>) {
         println!("bhchannel: {line}");
-        // What comes next can be the end of this sandbox.
+        // The next step can be the end of this sandbox.
         let _ = io::stdout().flush();
     }
 

@@ -1,11 +1,10 @@
-//! A network device of the kernel's, point to point, whose packets go through two channels of records.
+//! A network device of the kernel's, point to point, with packets that go through two channels of records.
 //!
-//! Between two of these programs a packet is what the kernel's driver gives and takes: up to 64 KiB of TCP in one
-//! piece, its checksum to be filled in by whoever sends it out of the machine, with virtio's header before it that says
-//! so (virtio 1.2, 5.1.6). It is copied by the kernel alone, between its own buffers and the ring. A receiver that
-//! takes such packets says so by its end's state ([`LARGE`]). All others get IP packets, finished and none larger than
-//! the device's MTU; and what begins as an IP packet does is one. What a peer writes in a header is checked by the
-//! kernel, as that of any virtual machine is.
+//! Between two of these programs a packet has the form of the kernel's driver: up to 64 KiB of TCP in one piece. The
+//! Linux that sends it out of the machine fills in its checksum; virtio's header before it says so (virtio 1.2, 5.1.6).
+//! It is copied by the kernel alone, between its own buffers and the ring. A receiver that takes such packets says so
+//! by its end's state ([`LARGE`]). All others get IP packets, finished and none larger than the device's MTU; and data
+//! that begins as an IP packet does is one. The kernel checks a peer's header, as that of any virtual machine.
 
 use bulkhead_channel::Stop;
 use bulkhead_linux::message::{Pause, Receiver, Sender};
@@ -25,9 +24,9 @@ const LARGE: u32 = u32::from_le_bytes(*b"NETL");
 const HEADER: usize = 10;
 /// The largest packet that such a device gives, whatever is set as its MTU, with its header.
 const LARGEST: usize = HEADER + 65_536;
-/// Milliseconds after which it looks again whether a peer takes large packets, as long as none does.
+/// Milliseconds between looks for a peer that takes large packets, as long as none does.
 const ASIDE: u16 = 200;
-/// Packets that are read before it looks who is at the other end.
+/// Packets that are read between looks for a new peer.
 const ROUND: usize = 64;
 
 /// Makes the device. With an address (`10.9.0.1/24`) it is brought up, and with a program it lasts as long as that
@@ -65,7 +64,7 @@ fn tell(stop: Stop) {
     eprintln!("bhchannel: {stop:?}");
 }
 
-/// What a way's end is called.
+/// The error for a way's end.
 fn stopped(stop: Stop) -> io::Error {
     io::Error::other(format!("the channel: {stop:?}"))
 }
@@ -84,7 +83,7 @@ fn into(tun: &File, mut to: Sender) -> io::Result<()> {
             if large { many(tun, &mut to, &mut pause)? } else { one(tun, &mut to, &mut packet)? };
         if !some {
             let mut files = [PollFd::new(tun.as_fd(), PollFlags::POLLIN)];
-            // Who is told late gets what was begun before in small packets, to its end.
+            // A peer that is told late gets in small packets the rest of those that were begun before.
             match poll(&mut files, if large { PollTimeout::NONE } else { ASIDE.into() }) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(why) => return Err(why.into()),
@@ -93,12 +92,12 @@ fn into(tun: &File, mut to: Sender) -> io::Result<()> {
     }
 }
 
-/// Some, straight into the ring. Whether there may be more.
+/// Some, straight into the ring. Returns true if there may be more.
 fn many(tun: &File, to: &mut Sender, pause: &mut Pause) -> io::Result<bool> {
     for _ in 0..ROUND {
         match to.send_from(tun, LARGEST) {
             Ok(Ok(())) => *pause = Pause::default(),
-            // Who was there is away, or another one: it may be told in another way.
+            // The peer is away, or is a new one, which may take packets in another way.
             Ok(Err(Stop::Apart)) => {
                 pause.wait(None);
                 return Ok(true);
@@ -114,7 +113,7 @@ fn many(tun: &File, to: &mut Sender, pause: &mut Pause) -> io::Result<bool> {
     Ok(true)
 }
 
-/// One, without its header. Whether there was one.
+/// One, without its header. Returns true if there was one.
 fn one(mut tun: &File, to: &mut Sender, packet: &mut [u8]) -> io::Result<bool> {
     let len = match tun.read(packet) {
         Ok(len) => len,
@@ -123,8 +122,7 @@ fn one(mut tun: &File, to: &mut Sender, packet: &mut [u8]) -> io::Result<bool> {
         Err(why) => return Err(why),
     };
     let (header, packet) = packet[..len].split_at(HEADER.min(len));
-    // Its checksum is to be filled in, or it is to be cut up: one that was made for a peer that takes it so, and is
-    // gone.
+    // Such a packet lacks its checksum, or is to be cut up. It was made for a peer that takes it so, and is gone.
     let unfinished = header.iter().zip([1, 0xFF]).any(|(byte, bits)| byte & bits != 0);
     if !unfinished {
         to.send_all(packet, tell).map_err(stopped)?;
@@ -132,7 +130,7 @@ fn one(mut tun: &File, to: &mut Sender, packet: &mut [u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What comes out of the channel is the device's.
+/// Packets out of the channel go to the device.
 fn out_of(mut from: Receiver, tun: &File) -> io::Result<()> {
     let mut finished = Vec::new();
     loop {
@@ -141,7 +139,7 @@ fn out_of(mut from: Receiver, tun: &File) -> io::Result<()> {
             finished.clear();
             finished.resize(HEADER, 0);
             finished.extend_from_slice(packet);
-            // As with one with a header: what the kernel does not take is lost.
+            // As with a header: packets that the kernel does not take are lost.
             let _ = device.write(&finished);
         });
         match done {
@@ -152,7 +150,7 @@ fn out_of(mut from: Receiver, tun: &File) -> io::Result<()> {
                 if stop == Stop::Corrupted {
                     from.reset();
                 }
-                // Whoever spoils it again and again does not get all of this core.
+                // A peer that spoils it again and again does not get all of this core.
                 thread::sleep(Pause::FIRST);
             }
         }

@@ -1,4 +1,4 @@
-//! Channels made at run time, with lines as messages: whoever offers one sends, whoever accepts it receives.
+//! Channels made at run time, with lines as messages: the owner of the slot sends, the other end receives.
 
 use bulkhead_channel::Stop;
 use bulkhead_channel::layout::Kind;
@@ -58,7 +58,7 @@ fn wait<T>(mut look: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
     }
 }
 
-/// What an end gives, as soon as there is something.
+/// Waits for a result of an end.
 fn until<T>(mut look: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
     let mut pause = Pause::default();
     loop {
@@ -132,7 +132,7 @@ fn receive(link: &Link, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes what a process has left open that is no more.
+/// Closes a slot that a process has left open that is no more.
 pub fn close(number: u32) -> io::Result<()> {
     let none = || io::Error::other(format!("this sandbox has no slot {number}"));
     let info = Info::read()?;

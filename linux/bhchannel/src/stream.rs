@@ -1,5 +1,5 @@
-//! Bytes through channels: lines on the command line, a terminal, a network. All of it is two loops, each in a
-//! thread of its own: what can be read goes into one channel, what comes out of the other is written.
+//! Bytes through channels: lines on the command line, a terminal, a network. All of it is two loops, each in a thread
+//! of its own. One reads and sends into a channel; the other receives from the second channel and writes.
 
 use bulkhead_channel::Stop;
 use bulkhead_linux::message::{Receiver, Sender};
@@ -21,7 +21,7 @@ fn stopped(what: &str) -> impl Fn(Stop) -> io::Error {
     move |stop| io::Error::other(format!("{what}: {stop:?}"))
 }
 
-/// Says on standard error what became of the peer.
+/// Reports the peer's fate on standard error.
 fn tell(name: &str) -> impl Fn(Stop) {
     move |stop| eprintln!("bhchannel: {name}: {stop:?}")
 }
@@ -51,7 +51,7 @@ pub fn receive(name: &str, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// What is read goes into a channel, until there is no more.
+/// Sends all that it reads into a channel.
 fn into(mut from: impl Read, mut to: Sender, most: usize) -> io::Result<()> {
     let mut buffer = vec![0; most];
     loop {
@@ -66,7 +66,7 @@ fn into(mut from: impl Read, mut to: Sender, most: usize) -> io::Result<()> {
     }
 }
 
-/// What comes out of a channel is written, for ever.
+/// Writes all that comes out of a channel, for ever.
 fn out_of(mut from: Receiver, mut to: impl Write) -> io::Result<()> {
     let mut buffer = vec![0; from.longest()];
     loop {
@@ -76,7 +76,7 @@ fn out_of(mut from: Receiver, mut to: impl Write) -> io::Result<()> {
     }
 }
 
-/// Both ways at once; it ends with what is read, or with a write that fails.
+/// Both ways at once; it ends with the input, or with a write that fails.
 fn both(
     [to, from]: [&str; 2],
     reads: impl Read + Send + 'static,
@@ -96,7 +96,7 @@ pub fn attach(to: &str, from: &str) -> io::Result<()> {
     terminal::raw(|| both([to, from], io::stdin(), io::stdout(), PIECE))
 }
 
-/// Types a line at the other end's terminal and shows what comes back, until the answer is in it.
+/// Types a line at the other end's terminal and shows the output, until the answer is in it.
 pub fn ask(to: &str, from: &str, line: &str, answer: &str) -> io::Result<()> {
     let (mut sender, mut receiver) = (Sender::open(to, 0)?, Receiver::open(from)?);
     let end = Instant::now() + LIMIT;
@@ -128,7 +128,7 @@ pub fn ask(to: &str, from: &str, line: &str, answer: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// A program, by default a shell, on a pseudo-terminal whose other side is the channels.
+/// Runs a program, by default a shell, on a pseudo-terminal; the channels are its other side.
 pub fn serve(to: &str, from: &str, command: &[&str]) -> io::Result<()> {
     let pty = openpty(None, None)?;
     let slave = |file: &std::os::fd::OwnedFd| file.try_clone().map(Stdio::from);
@@ -145,7 +145,7 @@ pub fn serve(to: &str, from: &str, command: &[&str]) -> io::Result<()> {
     let master = File::from(pty.master);
     let done = both([to, from], master.try_clone()?, master, PIECE);
     match done {
-        // A terminal that nobody has open any more.
+        // A terminal that no program has open any more.
         Err(why) if why.raw_os_error() == Some(nix::libc::EIO) => {}
         done => done?,
     }

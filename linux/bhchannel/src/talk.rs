@@ -63,7 +63,7 @@ impl Host for Here {
 
     fn say(&self, line: Arguments<'_>) {
         println!("bhchannel: {line}");
-        // What comes next can be the end of this sandbox.
+        // The next step can be the end of this sandbox.
         let _ = std::io::stdout().flush();
     }
 

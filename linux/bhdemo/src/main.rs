@@ -1,9 +1,8 @@
 //! `bhdemo` plays the demo's scenario in its Linux.
 //!
-//! With `bulkhead.scenario=ci` on the kernel's command line: it logs the
-//! telemetry for `bulkhead.seconds=N` (3 without it) and loads its own core and
-//! its disk in the middle third of that, which must not disturb anybody; it says when
-//! that begins and ends, and the last line is `demo: done`. Otherwise it shows the live view until `q`.
+//! With `bulkhead.scenario=ci` on the kernel's command line it logs the telemetry for `bulkhead.seconds=N` (3 without
+//! it). In the middle third of that it loads its own core and its disk, which must disturb no other sandbox. It says
+//! when that begins and ends, and the last line is `demo: done`. Otherwise it shows the live view until `q`.
 #![forbid(unsafe_code)]
 
 use bulkhead_layout::marker::{LOAD_BEGINS, LOAD_ENDS};
@@ -56,10 +55,10 @@ fn scripted(line: &str) -> Result<()> {
     end("bhview", view)
 }
 
-/// Has each queue of the network card signal once: at its first interrupt Linux moves it to where it was wanted, which
-/// takes some writes to the MSI-X table. A load's first packet would else be part of the load.
+/// Has each queue of the network card signal once. At its first interrupt Linux moves it to its place, which takes some
+/// writes to the MSI-X table. A load's first packet would else be part of the load.
 fn warm_up() {
-    // QEMU's user network, at a port where nobody listens: it answers that, too.
+    // QEMU's user network, at a port without a listener: it answers that, too.
     let sent = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         (0..8).try_for_each(|_| {
             // The answer to an earlier one is an error of the next.
@@ -74,7 +73,7 @@ fn warm_up() {
 }
 
 fn start(name: &str, args: &[&str]) -> Result<Child> {
-    // On the disk's root, what the initramfs brought is in the first one.
+    // On the disk's root, the initramfs' files are in the first one.
     let places = [format!("/run/bulkhead/{name}"), format!("/bin/{name}")];
     let program = places.iter().find(|p| std::path::Path::new(p).exists()).unwrap_or(&places[1]);
     Command::new(program)

@@ -12,8 +12,8 @@ const KIB4: usize = 4 << 10;
 const MIB: usize = 1 << 20;
 /// Size of a file that is made.
 const FILE: usize = 64 * MIB;
-/// The buffer is one huge page: of small ones a request costs more the less they lie
-/// side by side in physical memory, which differs from boot to boot by half of it.
+/// The buffer is one huge page. With small ones a request costs more the less they lie side by side in physical memory.
+/// That differs from boot to boot by half of the cost.
 const HUGE: usize = 2 * MIB;
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const WARM: usize = 3;
@@ -72,7 +72,7 @@ fn make(path: &str) -> Result<(), Failure> {
     Ok(file.sync_all()?)
 }
 
-/// Random places, the same in every run.
+/// Reads random places, which repeat in every run.
 pub fn rand4k(path: &str, count: usize) -> Result<(), Failure> {
     let mut disk = Disk::open(path, KIB4)?;
     let blocks = disk.size / KIB4;

@@ -13,16 +13,15 @@
 //! | `sysbench=N` | `sysbench fileio`: N random reads and writes, on the root file system |
 //! | `iperf3=N` | `iperf3`: N MiB to the host |
 //! | `serve=N` | `iperf3`'s server, for N streams one after the other |
-//! | `beside=N` | the same on the last core, beside what comes after it |
+//! | `beside=N` | `serve` on the last core, beside the next rows |
 //! | `stream=N`, `stream_from=N` | `iperf3`: for N seconds to such a server at `peer`, from it, as soon as it is there |
 //! | `stress-ng=N` | `stress-ng`: N rounds of each of six stressors, one after the other |
 //! | `cyclictest=N` | `cyclictest`: N periods of 1 ms |
-//! | `start=here` | what came before was to warm up: the event `START` is here and not before the first row |
+//! | `start=here` | the rows before were to warm up: the event `START` is here and not before the first row |
 //!
-//! Each request, 64 KiB of a stream, and run of a program lies between two
-//! markers (of a stream these are events on either side), all rows together between the events `START` and `FINISH`,
-//! whose values are the time stamp counter's. Printed: `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT`
-//! and, at the end, `bhio: done`.
+//! Two markers enclose each request, 64 KiB of a stream, and run of a program; for a stream they are events on either
+//! side. All rows together lie between the events `START` and `FINISH`, with the time stamp counter's values. Printed:
+//! `info KEY VALUE`, what the programs print, `row NAME VALUE UNIT` and, at the end, `bhio: done`.
 #![forbid(unsafe_code)]
 
 mod disk;
@@ -51,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the rows need to know.
+/// Facts that the rows need.
 #[derive(Default)]
 struct Place {
     disk: Option<String>,

@@ -9,8 +9,8 @@ use std::process::Command;
 /// Where `sysbench` has its files.
 const FOLDER: &str = "/var/tmp/bhio";
 
-/// Reads and writes 16 KiB at random places of 64 MiB, three to two, past the page
-/// cache, by one thread; the files are made before the row begins.
+/// Reads and writes 16 KiB at random places of 64 MiB, three to two, past the page cache, by one thread. The files are
+/// made before the row begins.
 pub fn sysbench(requests: usize) -> Result<(), Failure> {
     std::fs::create_dir_all(FOLDER)?;
     let command = |what: &str| {
@@ -36,8 +36,8 @@ pub fn iperf3(server: SocketAddr, mib: usize) -> Result<(), Failure> {
     row::<{ id::IO_IPERF3 }>("io.iperf3", [command])
 }
 
-/// Stressors, operations of each in a round, and options that bound an operation:
-/// as they come, they take seconds each, or a timer with a megahertz.
+/// Stressors, operations of each in a round, and options that bound an operation: by default they take seconds each, or
+/// a timer with a megahertz.
 const STRESSORS: [(&str, usize, &str); 6] = [
     ("cpu", 1, "--cpu-method int64"),
     ("vm", 1, "--vm-bytes 8m --vm-method flip"),

@@ -33,7 +33,7 @@ pub fn serve(count: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a server in a thread of its own came to.
+/// Result of a server in a thread of its own.
 pub type Served = JoinHandle<Result<(), String>>;
 
 /// The server on the last core, while this program goes on, from now on on the first.
@@ -58,7 +58,7 @@ pub fn stream(server: SocketAddr, seconds: usize, number: u64, from: bool) -> Re
     let begun = Instant::now();
     let bytes = loop {
         sleep(BETWEEN);
-        // What counts is the last one that begins before one ends.
+        // The last mark that begins before one ends counts.
         mark(number << NUMBER);
         let out = command.output()?;
         let said = String::from_utf8_lossy(&out.stdout);

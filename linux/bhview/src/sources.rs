@@ -10,7 +10,7 @@ const CHANNEL: &str = "telemetry";
 /// Names of [`bulkhead_layout::report::State`].
 const STATES: [&str; 6] = ["absent", "launching", "running", "stopped", "exited", "failed"];
 
-/// What this sandbox may see.
+/// The reports and channels that this sandbox may see.
 pub struct Sources {
     /// Name of this sandbox.
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Sources {
 pub struct Observed {
     /// Its name.
     pub name: String,
-    /// What it is doing.
+    /// Its state.
     pub state: &'static str,
     /// Launches after the first one.
     pub restarts: u64,

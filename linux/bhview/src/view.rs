@@ -1,4 +1,4 @@
-//! What the view looks like: text from data, nothing else.
+//! The form of the view: text from data, nothing else.
 
 use crate::sources::Observed;
 use bulkhead_layout::telemetry::Record;
@@ -94,8 +94,8 @@ fn part(millionths: u64) -> String {
     }
 }
 
-/// Whether the host runs the cores too seldom for the flight: one release of a hundred is missed, or one took more
-/// than its period. Then all that follows says more of the host than of the flight.
+/// Tells if the host runs the cores too seldom for the flight: one release of a hundred is missed, or one took over a
+/// period. Then all that follows says more of the host than of the flight.
 fn is_behind(record: &Record) -> bool {
     record.missed.saturating_mul(100) > record.releases.saturating_add(record.missed)
         || record.busy_max > 1_000_000

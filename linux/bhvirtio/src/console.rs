@@ -15,7 +15,7 @@ const DEVICE: u32 = 3;
 const INPUT: usize = 0;
 const OUTPUT: usize = 1;
 const OFFER: Offer<'_> = Offer { device: DEVICE, features: 0, config: &[], queues: &[64, 64] };
-/// What the driver prints is taken in so many pieces before all else has its turn.
+/// Most pieces of the driver's output that are taken before all else has its turn.
 const ROUND: usize = 64;
 /// Bytes that are typed at a time.
 const PIECE: usize = 512;
@@ -77,7 +77,8 @@ pub fn ask(channel: &str, line: &str, answer: &str) -> io::Result<()> {
             quiet = Instant::now();
         } else if quiet.elapsed() > PATIENCE {
             pending = format!("{line}\n").into_bytes();
-            // What answers may take longer than what only prints: a line that is typed twice is answered twice.
+            // A line that waits for an answer may take longer than output: a line that is typed twice is answered
+            // twice.
             quiet += 2 * PATIENCE;
         }
         let typed = type_in(&mut side, &mut pending);
@@ -93,7 +94,7 @@ fn readable(input: &impl AsFd) -> io::Result<bool> {
     Ok(poll(&mut files, PollTimeout::ZERO)? > 0)
 }
 
-/// What the driver has printed.
+/// Takes the driver's output.
 fn printed(side: &mut Side) -> Vec<u8> {
     let mut all = Vec::new();
     if take_printed(side, &mut all) == Err(Corrupted) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Longest time for a device to appear: the other side's Linux has to boot.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Gives the network card its address and runs a program, again until it ends well: the device side may begin anew
+/// Gives the network card its address and runs a program, again until it ends well. The device side may begin anew
 /// meanwhile, and the card is another one then.
 pub fn card(address: &str, program: &[&str]) -> io::Result<()> {
     let begun = Instant::now();
@@ -69,7 +69,7 @@ pub fn reach(address: &str) -> io::Result<()> {
 
 /// A device of a driver, or what is looked for in it.
 fn wait(driver: &str, look: impl Fn(&Path) -> Option<PathBuf>) -> io::Result<PathBuf> {
-    // What is built in need not be loaded.
+    // A built-in driver need not be loaded.
     let _ = Command::new("modprobe").args(["-qa", "bulkhead_virtio", driver]).status();
     let devices = Path::new("/sys/bus/virtio/drivers").join(driver);
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! What a Linux does with packets that come to it, for tests: programs wait for them, and it sends them on through two
-//! devices, one whose reader wants each finished and small, one whose reader takes large ones as they are.
+//! A Linux's ways with incoming packets, for tests. Programs wait for them, and it sends them on through two devices.
+//! One device's reader wants each packet finished and small; the other's takes large ones as they are.
 
 use bulkhead_linux::run::done;
 use bulkhead_linux::tun;

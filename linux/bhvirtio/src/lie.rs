@@ -1,7 +1,7 @@
-//! A peer whose messages are well formed, and whose packets' headers (virtio 1.2, 5.1.6) lie, for tests: as the device
-//! side or the driver of a network card, or at the other end of `bhchannel net`. Fields are as they would be, but for
-//! some, which are at a border or beyond it; packets are such that the other side's kernel has them for itself or sends
-//! them on ([`crate::gate`]).
+//! A peer with well-formed messages, but with packets' headers (virtio 1.2, 5.1.6) that lie, for tests. It acts as the
+//! device side or the driver of a network card, or at the other end of `bhchannel net`. Fields are as they would be,
+//! except some that are at a border or beyond it. The other side's kernel takes the packets for itself or sends them on
+//! ([`crate::gate`]).
 
 mod driver;
 mod packet;
@@ -24,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A driver that gives a card no buffer for so long has unplugged it, or waits for what belongs to a packet.
 const STUCK: Duration = Duration::from_millis(40);
 
-/// Hands out such packets for so many milliseconds, from the first one on. A card lies in the second half of that also
-/// of how many buffers its packets have and of how much is in them, and begins anew when it is unplugged for that.
+/// Hands out such packets for so many milliseconds, from the first one on. In the second half of that a card also lies
+/// about the number of buffers of its packets and about their content. It begins anew when it is unplugged for that.
 pub fn run(channel: &str, millis: &str) -> io::Result<()> {
     let millis = millis.parse().map_err(|_| io::Error::other("so many milliseconds?"))?;
     let mut liar = Liar {
@@ -163,7 +163,7 @@ impl Liar {
     }
 }
 
-/// What the driver sends is lost.
+/// Packets that the driver sends are lost.
 fn sent(side: &mut Side) {
     if let Some(queue) = side.device.queue(SEND) {
         while let Ok(Some(chain)) = queue.take() {

@@ -1,17 +1,17 @@
-//! `bhvirtio` is the device side of a virtio device whose driver is in another sandbox, at the other end of a
-//! channel of kind `virtio`; and for guests without udev, what sets the driver's side up.
+//! `bhvirtio` is the device side of a virtio device; its driver is in another sandbox, at the other end of a channel of
+//! kind `virtio`. For guests without udev it also sets the driver's side up.
 //!
 //! | arguments | does |
 //! |---|---|
-//! | `net DEVICE CHANNEL [ADDRESS [PROGRAM ...]]` | a network card for the driver, whose cable leads to DEVICE (a tap); with an address it is brought up, with a program it lasts as long as that |
+//! | `net DEVICE CHANNEL [ADDRESS [PROGRAM ...]]` | a network card for the driver, with its cable to DEVICE (a tap); with an address it is brought up, with a program it lasts as long as that |
 //! | `console CHANNEL` | a console for the driver, on this terminal |
-//! | `ask CHANNEL LINE ANSWER` | the same for scripts: types a line until the answer comes |
+//! | `ask CHANNEL LINE ANSWER` | a console for scripts: types a line until the answer comes |
 //! | `card ADDRESS [PROGRAM ...]` | driver's side: loads the drivers, gives the card its address, and runs a program |
 //! | `terminal` | driver's side: a shell on the console |
 //! | `reach ADDRESS` | for tests: waits until an address answers, then until it does not, then until it does again |
 //! | `deaf CHANNEL MS PROGRAM ...` | for tests: a console that takes nothing that the driver prints, then a program in its place |
 //! | `rogue CHANNEL MS [PROGRAM ...]` | for tests: writes garbage into the own section, then runs a program |
-//! | `lie CHANNEL MS [PROGRAM ...]` | for tests: as a network card, or a sender of records, packets whose headers lie, then a program in its place |
+//! | `lie CHANNEL MS [PROGRAM ...]` | for tests: as a network card, or a sender of records, packets with headers that lie, then a program in its place |
 //! | `gate` | for tests: sends packets on, and takes them |
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,6 @@
-//! A network card whose cable leads to a tap of this Linux's. Packets go by the kernel's own copies between the
-//! sections and the tap: this program moves descriptors, and looks at the headers that the driver writes. They are as
-//! large as the two kernels make them, up to 64 KiB, with virtio's header before each, which tap and card have in
-//! common.
+//! A network card with its cable to a tap of this Linux's. The kernel's own copies carry packets between the sections
+//! and the tap: this program moves descriptors, and looks at the headers that the driver writes. Packets are as large
+//! as the two kernels make them, up to 64 KiB. Before each stands virtio's header, which tap and card have in common.
 
 use crate::side::Side;
 use bulkhead_channel::{Bytes, Memory};
@@ -22,7 +21,7 @@ const ROUND: usize = 32;
 /// Checksums and large packets, each way.
 pub const FEATURES: u64 =
     CSUM | GUEST_CSUM | HOST_TSO4 | HOST_TSO6 | GUEST_TSO4 | GUEST_TSO6 | MAC | MRG_RXBUF;
-/// What it cannot do without: packets go over several of the driver's buffers.
+/// Features that it cannot do without: packets go over several of the driver's buffers.
 pub const NEEDED: u64 = MRG_RXBUF;
 /// Descriptors: what the driver receives into, and what it sends.
 pub const SIZES: [u16; 2] = [256, 128];
@@ -79,13 +78,13 @@ impl Card {
             }
             let sent = self.sent()?;
             let received = self.received()?;
-            // What comes out of the tap has to wait for the driver's room.
+            // Packets from the tap have to wait for the driver's room.
             let tap = if self.has_room() { Some(self.tap.as_fd()) } else { None };
             self.side.rest(sent || received, tap, None)?;
         }
     }
 
-    /// Whether any packet fits into what the driver receives into.
+    /// Tells if any packet fits into the driver's receive buffers.
     fn has_room(&mut self) -> bool {
         let bytes: usize = self.room.iter().map(|chain| chain.writes.len).sum();
         let serves = self.side.device.queue(RECEIVE).is_some();
@@ -94,7 +93,7 @@ impl Card {
             && self.room.front().is_some_and(|first| first.writes.len >= HEADER)
     }
 
-    /// What the driver sends goes to the tap.
+    /// Passes the driver's packets to the tap.
     fn sent(&mut self) -> io::Result<bool> {
         let Some(queue) = self.side.device.queue(SEND) else { return Ok(false) };
         let mut any = false;
@@ -120,7 +119,7 @@ impl Card {
         Ok(any)
     }
 
-    /// What comes out of the tap, the driver receives.
+    /// Passes the tap's packets to the driver.
     fn received(&mut self) -> io::Result<bool> {
         let Some(queue) = self.side.device.queue(RECEIVE) else { return Ok(false) };
         let mut any = false;

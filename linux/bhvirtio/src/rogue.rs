@@ -28,7 +28,7 @@ pub fn run(channel: &str, millis: &str) -> io::Result<()> {
         (0..64).for_each(|_| rogue.write());
         bell.iter_mut().for_each(Ring::ring);
         words += 64;
-        // The other side is on a core of its own and looks every 50 µs, or is rung for; it must come to see plausible
+        // The other side is on a core of its own and looks every 50 µs, or is rung for. It must come to see plausible
         // words, too. Meanwhile it is rung for nothing.
         if words.is_multiple_of(4096) {
             rogue.invite();
@@ -74,7 +74,7 @@ impl Rogue {
         (self.random >> 16) % bound
     }
 
-    /// What an honest side would say of itself.
+    /// Writes an honest side's words.
     fn invite(&mut self) {
         self.epoch = self.epoch % 1000 + 1;
         if self.drives {

@@ -1,4 +1,4 @@
-//! What device sides have in common: the channel, what becomes of the driver, and how they wait.
+//! Common parts of device sides: the channel, the driver's fate, and the ways to wait.
 
 use bulkhead_channel::Misfit;
 use bulkhead_channel::bell::{Arm, Bell, Caller};
@@ -118,7 +118,7 @@ impl Side {
         }
     }
 
-    /// After a round: wakes the driver; and if for some rounds there was nothing to do, waits until there is, or a file
+    /// Wakes the driver after a round. If for some rounds there was nothing to do, it waits for work, or until a file
     /// can be read, but no longer than `most`. Where the driver does not ring it looks, ever more seldom.
     pub fn rest(
         &mut self,
@@ -152,8 +152,8 @@ impl Side {
     }
 }
 
-/// Against a driver that rings each time that it may, and has nothing: this side asks ever later to be woken, and looks
-/// meanwhile as seldom as if nobody rang.
+/// Protection against a driver that rings whenever it may, and has nothing. This side asks ever later to be woken, and
+/// meanwhile looks as seldom as for a driver that never rings.
 #[derive(Debug, Default)]
 struct Brake {
     /// Wakes since there was something to do.

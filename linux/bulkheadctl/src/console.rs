@@ -1,5 +1,5 @@
-//! Consoles of other sandboxes: what they print stands in their reports; what is typed goes to them as lines through a
-//! channel of records, if there is one.
+//! Consoles of other sandboxes. Their output stands in their reports. Typed lines go to them through a channel of
+//! records, if there is one.
 
 use crate::Wrong;
 use crate::machine::Machine;
@@ -26,7 +26,7 @@ const KEYS: &str = "-keys";
 /// Bytes of a line that is typed, at most.
 const LINE: usize = 128;
 
-/// What a sandbox prints.
+/// Output of a sandbox.
 struct Screen<'a> {
     machine: &'a Machine,
     index: usize,
@@ -48,8 +48,8 @@ impl<'a> Screen<'a> {
         Ok(Self { machine, index, seen: Vec::new(), waiting: Vec::new() })
     }
 
-    /// What came since the last look, at first all that is still there. It is another's, so what would control the
-    /// terminal is escaped: only ends of lines come through.
+    /// Returns the output since the last look, at first all that is still there. It is another's, so what would control
+    /// the terminal is escaped: only ends of lines come through.
     fn next(&mut self) -> String {
         let mut text = String::new();
         let Some(report) = self.machine.known(self.index).report else { return text };
@@ -123,8 +123,8 @@ fn lines() -> Receiver<Vec<u8>> {
     from
 }
 
-/// Shows a sandbox's console and sends it the lines of the standard input, until that ends or, if a text is given,
-/// until the console has shown it.
+/// Shows a sandbox's console and sends it the lines of the standard input, until that ends. If a text is given, it ends
+/// when the console has shown it.
 pub fn attach(
     machine: &Machine,
     name: &str,
@@ -215,7 +215,7 @@ impl<'a> Terminal<'a> {
         let _ = self.master.write_all(bytes);
     }
 
-    /// What has come on the console, and what was typed.
+    /// Looks for new output on the console, and for typed lines.
     fn look(&mut self, wait: Duration) {
         for piece in self.screen.next().split_inclusive('\n') {
             match piece.strip_suffix('\n') {

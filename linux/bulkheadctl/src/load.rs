@@ -1,5 +1,5 @@
-//! Another program for a sandbox: written into the channel that the manifest gives for it, and taken from there
-//! by that sandbox's monitor, which checks it, at the next start.
+//! Another program for a sandbox. It is written into the channel that the manifest gives for it. At the next start that
+//! sandbox's monitor takes it from there, and checks it.
 
 use crate::Wrong;
 use crate::ask::{Other, granted};
@@ -13,7 +13,7 @@ use bulkhead_linux::devmem::Registers;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-/// What was done, in words.
+/// The result, in words.
 type Answer = Result<String, Wrong>;
 
 /// Writes a program, and restarts the sandbox with it.

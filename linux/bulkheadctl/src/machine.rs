@@ -1,4 +1,4 @@
-//! What this sandbox sees of the others: names, the reports that it observes, the states that it may ask for.
+//! This sandbox's view of the others: names, the reports that it observes, the states that it may ask for.
 
 use crate::Wrong;
 use bulkhead_layout::hypercall::{CONTROL, DENIED, NO_CALL, STATUS};
@@ -11,7 +11,7 @@ use bulkhead_watch::{Exits, SandboxSnapshot};
 
 /// The machine, as far as this sandbox sees it.
 pub struct Machine {
-    /// What the information page says.
+    /// The information page's content.
     pub info: Info,
     /// The reports that it observes, by sandbox.
     reports: Vec<Option<Window>>,
@@ -26,7 +26,7 @@ pub struct Status {
     pub loaded: bool,
 }
 
-/// What is known of a sandbox.
+/// The known facts of a sandbox.
 #[derive(Default)]
 pub struct Known {
     pub status: Option<Status>,
@@ -69,12 +69,12 @@ impl Machine {
         all.filter(move |(_, set)| set >> index & 1 != 0).map(|(name, _)| name)
     }
 
-    /// Whether the manifest lets it stop, start or restart that one, and so ask for its state.
+    /// Tells if the manifest lets it stop, start or restart that one, and so ask for its state.
     pub fn controls(&self, index: usize) -> bool {
         self.info.control >> index & 1 != 0
     }
 
-    /// Whether it sees that one's report.
+    /// Tells if it sees that one's report.
     pub fn observes(&self, index: usize) -> bool {
         self.reports[index].is_some()
     }
@@ -85,7 +85,7 @@ impl Machine {
         found.map(|window| (window.name.as_str(), window.size))
     }
 
-    /// What it sees of a sandbox, without asking for what it has no right to.
+    /// Its view of a sandbox, without asking for facts that it has no right to.
     pub fn known(&self, index: usize) -> Known {
         let report = self.reports[index].as_ref().and_then(read);
         let status = match (&report, self.controls(index)) {

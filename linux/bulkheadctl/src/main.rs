@@ -1,6 +1,6 @@
 //! `bulkheadctl` shows a Linux sandbox the others, and controls those that the manifest trusts it with.
 //!
-//! What is granted the monitors decide: this asks them for whatever it is told to, and says what they answered.
+//! The monitors decide about rights: this program asks them as its user says, and prints their answer.
 #![forbid(unsafe_code)]
 
 mod ask;
@@ -35,7 +35,7 @@ options:
   --until TEXT             console ends when it has shown this
   --wait SECONDS           how long it waits for another sandbox [default: 10]";
 
-/// What the command line says.
+/// Options of the command line.
 struct Options {
     form: Form,
     manifest: Option<PathBuf>,

@@ -64,7 +64,7 @@ pub fn status(
     );
     for n in seen(machine, names)? {
         let (name, mut known) = (&machine.info.sandboxes[n], machine.known(n));
-        // Who names one without a right to it hears the monitors' answer.
+        // A user that names a sandbox without a right to it gets the monitors' answer.
         if known.status.is_none() && !names.is_empty() {
             let status = machine.status(n).map_err(|e| granted(e, "start", (n, name), why))?;
             known.status = Some(status);
@@ -132,7 +132,8 @@ pub fn exits(machine: &Machine, names: &[&str], form: Form) -> Result<String, Wr
     Ok(if form == Form::Json { text(&Value::Object(rows)) } else { out })
 }
 
-/// The denied accesses whose records are there, oldest first; what each condition has refused if there were more.
+/// The denied accesses with records that are there, oldest first. If there were more, also each condition's count of
+/// refusals.
 pub fn denials(
     machine: &Machine,
     why: &Reader,

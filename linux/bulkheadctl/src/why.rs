@@ -1,5 +1,5 @@
-//! Denied accesses in words. Whose an address is, and which line would grant it, the manifest says, which the
-//! monitors don't have: so it is read here, and has to be that of this machine.
+//! Denied accesses in words. The owner of an address, and the line that would grant it, are in the manifest, which the
+//! monitors don't have. So the manifest is read here, and has to be that of this machine.
 
 use crate::Wrong;
 use crate::machine::Machine;
@@ -14,7 +14,7 @@ const PLACE: &str = "/etc/bulkhead/system.toml";
 const BROUGHT: &str = "/run/bulkhead/system.toml";
 const VARIABLE: &str = "BULKHEAD_MANIFEST";
 
-/// What explains.
+/// Reader of the manifest, for explanations.
 pub struct Reader {
     /// The plan, if there is a manifest.
     plan: Option<Plan>,
@@ -60,7 +60,7 @@ impl Reader {
         }
     }
 
-    /// What is missing for an explanation.
+    /// The part that is missing for an explanation.
     pub fn hint(&self) -> Option<String> {
         let text = format!(
             "with the manifest in {PLACE}, ${VARIABLE} or --manifest this says whose it is, which rule denies it and what would allow it"
@@ -86,7 +86,7 @@ fn plan(path: &Path, machine: &Machine) -> Result<Plan, Wrong> {
     Ok(plan)
 }
 
-/// What the record alone says.
+/// The explanation that the record alone gives.
 pub fn bare(denial: &Denial) -> String {
     let kind = KIND_NAMES.get(usize::from(denial.kind)).copied().unwrap_or("unknown");
     let condition = CONDITION_NAMES.get(usize::from(denial.condition)).copied();

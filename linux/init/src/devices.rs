@@ -7,8 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Buses whose devices have drivers in modules. A driver of the first makes
-/// devices on the others appear.
+/// Buses that have devices with drivers in modules. A driver of the first makes devices on the others appear.
 const BUSES: [&str; 3] = ["pci", "virtio", "scsi"];
 /// Longest time for a device to appear. A disk that is asked in vain takes less.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -8,8 +8,8 @@
 //! | `bulkhead.run=shell` | a shell on the console, again and again (the default) |
 //! | `bulkhead.run=NAME[:ARG,ARG...]` | run the program NAME with its arguments, say how it ended, power off |
 //! | `bulkhead.run=boot` | say that user space is reached, power off |
-//! | `bulkhead.run=reboot` | the same, but reboot |
-//! | `bulkhead.then=shell` or `reboot` | what to do after NAME instead of powering off; `bulkhead.scenario=ci` overrides it |
+//! | `bulkhead.run=reboot` | say that user space is reached, reboot |
+//! | `bulkhead.then=shell` or `reboot` | the last act after NAME instead of powering off; `bulkhead.scenario=ci` overrides it |
 //!
 //! As busybox's init does, it powers off at SIGUSR2 and reboots at SIGTERM, so
 //! that plain `poweroff` and `reboot` work in the shell.
@@ -58,7 +58,7 @@ fn main() {
 
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let then = match parameter(&line, "bulkhead.scenario") {
-        // Nobody is there to type.
+        // No user is there to type.
         Some("ci") => "poweroff",
         _ => parameter(&line, "bulkhead.then").unwrap_or("poweroff"),
     };
@@ -105,8 +105,8 @@ fn find(name: &str) -> String {
     candidates.into_iter().find(|path| fs::exists(path).unwrap_or(false)).unwrap_or(name.into())
 }
 
-/// Does what a C library does when a program starts, on every core: CPUID in
-/// user mode is how a monitor knows that the kernel has booted.
+/// Makes the calls that a C library makes when a program starts, on every core. By CPUID in user mode a monitor knows
+/// that the kernel has booted.
 fn cpuid_everywhere() {
     let this = Pid::from_raw(0);
     let Ok(all) = sched_getaffinity(this) else {

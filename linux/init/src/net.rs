@@ -4,13 +4,12 @@ use crate::{devices, find};
 use std::fs;
 use std::process::Command;
 
-/// What QEMU's user network expects of its only guest; the host is 10.0.2.2.
+/// Address that QEMU's user network expects of its only guest; the host is 10.0.2.2.
 const ADDRESS: &str = "10.0.2.15/24";
 const GATEWAY: &str = "10.0.2.2";
 const CARDS: &str = "/sys/class/net";
 
-/// Waits for the card of a driver (of several, the one whose name sorts first),
-/// and gives it its address.
+/// Waits for the card of a driver (if several, the one with the first name in order), and gives it its address.
 ///
 /// # Errors
 /// In words, if it does not come or refuses.

@@ -1,9 +1,8 @@
 //! Leaves the initramfs for a file system on a disk.
 //!
-//! The initramfs' files in `/bin` and in `/etc/bulkhead` move along, to
-//! `/run/bulkhead`: the disk's Debian is the distribution's alone, and a change of
-//! our programs does not change it. Busybox goes to `/run/busybox`, which is searched
-//! last: the disk's few packages have no `poweroff`, `clear` or `which`.
+//! The initramfs' files in `/bin` and in `/etc/bulkhead` move along, to `/run/bulkhead`. The disk's Debian is the
+//! distribution's alone, and a change of our programs does not change it. Busybox goes to `/run/busybox`, which is
+//! searched last: the disk's few packages have no `poweroff`, `clear` or `which`.
 
 use crate::devices;
 use nix::mount::{MsFlags, mount};

@@ -1,6 +1,5 @@
-//! ACPI tables (ACPI 6.5, chapter 5) with the least that Linux needs to use its
-//! core's own timer and the IOAPIC: with the PIT the comparison would be unfair,
-//! and Debian's cloud kernels don't read MultiProcessor tables.
+//! ACPI tables (ACPI 6.5, chapter 5), the least that Linux needs to use its core's own timer and the IOAPIC. With the
+//! PIT the comparison would be unfair, and Debian's cloud kernels don't read MultiProcessor tables.
 
 use crate::Failure;
 use crate::memory::Memory;

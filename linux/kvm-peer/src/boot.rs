@@ -31,7 +31,7 @@ const ACPI_RSDP: usize = 0x070;
 const E820_ENTRIES: usize = 0x1E8;
 const E820_TABLE: usize = 0x2D0;
 
-/// What is booted.
+/// The guest that is booted.
 pub struct Guest<'a> {
     /// A bzImage.
     pub kernel: &'a [u8],

@@ -1,7 +1,6 @@
-//! `kvm-peer BZIMAGE INITRD MIB CMDLINE...` boots a Linux under KVM, with KVM's own
-//! interrupt controllers and timers and one serial port, and nothing else. It is
-//! the peer that sandboxes are compared with: the same kernel and the same
-//! programs on Debian's own hypervisor.
+//! `kvm-peer BZIMAGE INITRD MIB CMDLINE...` boots a Linux under KVM, with KVM's own interrupt controllers and timers
+//! and one serial port, and nothing else. It is the peer that sandboxes are compared with: one kernel and one set of
+//! programs, on Debian's own hypervisor.
 //!
 //! It loads KVM's modules from `/lib/modules` if `/dev/kvm` is not there. The
 //! guest ends by a reboot through a triple fault (`reboot=t`), as there is no

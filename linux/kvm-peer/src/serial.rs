@@ -70,7 +70,7 @@ impl Serial {
         }
     }
 
-    /// Whether an interrupt is due since the last call.
+    /// Tells if an interrupt is due since the last call.
     pub fn take_interrupt(&mut self) -> bool {
         std::mem::take(&mut self.raised)
     }

@@ -1,5 +1,5 @@
-//! Doorbells of channels: a sender rings by a register of its function; a receiver sleeps on a file descriptor, that of
-//! the kernel's driver `uio_pci_generic`, which takes the function's interrupt (Linux, driver-api/uio-howto).
+//! Doorbells of channels. A sender rings by a register of its function. A receiver sleeps on the file descriptor of the
+//! kernel's driver `uio_pci_generic`, which takes the function's interrupt (Linux, driver-api/uio-howto).
 
 use crate::channel::{Channel, End};
 use crate::devmem::Registers;
@@ -22,7 +22,7 @@ const FIRST: Duration = Duration::from_secs(1);
 /// Nanoseconds that a sleep in the kernel and its end take, more or less.
 const SLEEP: u64 = 20_000;
 
-/// What an end rings that has a peer to wake: the sender of messages, both of a virtio device.
+/// The register by which an end rings for a peer: the sender of messages, and both ends of a virtio device.
 #[derive(Debug)]
 pub struct Register<'a> {
     registers: &'a Registers,
@@ -33,7 +33,7 @@ pub struct Register<'a> {
 unsafe impl Send for Register<'_> {}
 
 impl<'a> Register<'a> {
-    /// Of a channel: the first of its peers rings the second, that one the first.
+    /// Finds a channel's register: the first of its peers rings the second, that one the first.
     #[must_use]
     pub fn of(channel: &'a Channel) -> Self {
         let peer = if channel.id() == 0 { RECEIVER } else { 0 };
@@ -60,7 +60,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Of a channel that wakes this end. The driver is bound to its function if none is.
+    /// Opens the interrupt of a channel that wakes this end. The driver is bound to its function if none is.
     ///
     /// # Errors
     /// Not root; the function has another driver, or the kernel not this one; no interrupt comes.
@@ -99,7 +99,7 @@ impl Bed {
         self.until = until;
     }
 
-    /// Sleeps until an interrupt came since the last time, or so long; whether one did.
+    /// Sleeps until an interrupt came since the last time, or so long; returns true if one did.
     fn wait(&mut self, most: Option<Duration>) -> io::Result<bool> {
         let timeout = match most {
             None => PollTimeout::NONE,
@@ -117,7 +117,7 @@ impl Bed {
         self.take()
     }
 
-    /// Takes note of interrupts that came; whether one did.
+    /// Takes note of interrupts that came; returns true if one did.
     ///
     /// # Errors
     /// The function has lost its driver.

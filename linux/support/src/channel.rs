@@ -1,6 +1,6 @@
-//! Channels of a Linux sandbox: functions of PCI that speak ivshmem version 2, found by the channel's
-//! name and mapped through `/sys`, so that nothing but root's rights is needed: no driver, no module. What waits for
-//! interrupts is [`crate::bell`].
+//! Channels of a Linux sandbox: functions of PCI that speak ivshmem version 2. They are found by the channel's name and
+//! mapped through `/sys`, so that only root's rights are needed: no driver, no module. [`crate::bell`] waits for
+//! interrupts.
 
 use crate::devmem::Registers;
 use bulkhead_channel::layout::Kind;
@@ -21,13 +21,13 @@ pub struct End {
     pub name: String,
     /// Its function's folder.
     pub path: PathBuf,
-    /// What it carries; `None`: raw pages.
+    /// The kind that it carries; `None`: raw pages.
     pub kind: Option<Kind>,
     /// Bytes of a message, where all have as many; otherwise 0.
     pub message: u32,
     /// Bytes of the sender's part of the shared memory, and of each receiver's.
     pub section: u64,
-    /// How the receiver is woken, if it is. Of a sender with the port that rings.
+    /// How the receiver is woken, if it is. For a sender it has the port that rings.
     pub doorbell: Option<Doorbell>,
 }
 
@@ -40,7 +40,7 @@ impl End {
         Some(end)
     }
 
-    /// What a configuration space says.
+    /// Reads a configuration space.
     fn parse(config: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(config.get(at..at + 4)?.try_into().ok()?));
         if word(0)? != IDS {
@@ -93,7 +93,7 @@ impl End {
     /// # Errors
     /// `/sys` refuses: not root, or locked down.
     pub fn open(&self) -> io::Result<Channel> {
-        // A driver has done so itself, and then nobody else may.
+        // A driver has done so itself, and then no other program may.
         if self.driver().is_none() {
             std::fs::write(self.path.join("enable"), "1")?;
         }
@@ -148,7 +148,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// What it is.
+    /// Its description.
     #[must_use]
     pub fn end(&self) -> &End {
         &self.end
@@ -172,13 +172,13 @@ impl Channel {
         &self.registers
     }
 
-    /// What it sees of the shared memory: the peers' states, then their sections.
+    /// Its view of the shared memory: the peers' states, then their sections.
     #[must_use]
     pub fn memory(&self) -> &Registers {
         &self.memory
     }
 
-    /// Its own state, which begins as 0 and means what the peers make of it.
+    /// Its own state, which begins as 0 and has the peers' meaning.
     #[must_use]
     pub fn state(&self) -> u32 {
         self.registers.get32(STATE as usize)
@@ -211,8 +211,8 @@ impl Channel {
         let (kind, len) = (self.end.kind? as u8, usize::try_from(self.end.section).ok()?);
         let base = NonNull::new((self.memory.address() + PAGE as usize) as *mut u8)?;
         let sends = self.id() == 0;
-        // SAFETY: `open` has seen that the section and the page behind it are within the mapping, which
-        // stays as long as `self`; the monitor lets this side write its own of the two.
+        // SAFETY: `open` has seen that the section and the page behind it are within the mapping, which stays as long
+        // as `self`. The monitor lets this side write its own of the two.
         let pair = unsafe { Pair::new(base, len, (kind, self.end.message), sends) };
         pair.map(|pair| pair.with(self.end.doorbell))
     }

@@ -1,6 +1,6 @@
 //! Windows into physical memory, read-only ([`Window`]) or not ([`Registers`]), through `/dev/mem`. Debian's kernels
-//! have `STRICT_DEVMEM`: RAM is refused, addresses that no driver has claimed are
-//! not, and the pages that a monitor shows a guest are of that kind.
+//! have `STRICT_DEVMEM`. They refuse RAM, but not addresses that no driver has claimed, such as the pages that a
+//! monitor shows a guest.
 
 use crate::link::Slot;
 use bulkhead_layout::map::INFO_GPA;
@@ -16,8 +16,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const DEVMEM: &str = "/dev/mem";
-/// For `/dev/mem`: what is not RAM is mapped uncached, as registers want it. Without it memory is cached where the
-/// MTRRs say so.
+/// For `/dev/mem`: memory that is not RAM is mapped uncached, as registers want it. Without it memory is cached where
+/// the MTRRs say so.
 const UNCACHED: i32 = OFlag::O_SYNC.bits();
 
 /// A mapped range of physical memory that others write, so it is words to be
@@ -160,24 +160,24 @@ impl Registers {
 
     /// Writes 16 bits.
     pub fn set16(&self, offset: usize, value: u16) {
-        // SAFETY: as above.
+        // SAFETY: as in `get32`; no reference to it exists.
         unsafe { self.at::<u16>(offset).write_volatile(value) }
     }
 
     /// Writes 32 bits.
     pub fn set32(&self, offset: usize, value: u32) {
-        // SAFETY: as above.
+        // SAFETY: as in `get32`; no reference to it exists.
         unsafe { self.at::<u32>(offset).write_volatile(value) }
     }
 
     /// Writes 64 bits.
     pub fn set64(&self, offset: usize, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: as in `get32`; no reference to it exists.
         unsafe { self.at::<u64>(offset).write_volatile(value) }
     }
 }
 
-/// What the info page says of one channel or observed sandbox.
+/// The information page's entry for one channel or observed sandbox.
 #[derive(Clone, Debug)]
 pub struct Named {
     /// Name of the channel, or of the observed sandbox.
@@ -188,11 +188,11 @@ pub struct Named {
     pub gpa: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// Of a channel for a program that this sandbox may load: into which sandbox, by index.
+    /// In a channel for a program that this sandbox may load: the sandbox that takes it, by index.
     pub loads: Option<usize>,
 }
 
-/// What the info page tells a Linux program.
+/// The information page, for a Linux program.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// Name of this sandbox.

@@ -1,7 +1,6 @@
-//! What the programs of a Linux guest share, so that they themselves need no
-//! `unsafe`: [`mark`], [`ticks`], windows into physical memory ([`devmem`]), ports
-//! ([`port`]), channels ([`channel`], [`message`], [`link`]), other programs and terminals ([`run`], [`terminal`]) and
-//! what comes before measuring ([`setup`]).
+//! The parts that the programs of a Linux guest share, so that they themselves need no `unsafe`. These are [`mark`],
+//! [`ticks`], windows into physical memory ([`devmem`]), ports ([`port`]), channels ([`channel`], [`message`],
+//! [`link`]), and other programs and terminals ([`run`], [`terminal`]). [`setup`] prepares for measuring.
 
 pub mod bell;
 pub mod channel;

@@ -1,6 +1,6 @@
 //! Channels made at run time (`docs/connecting.md`), for root, without a driver: hypercalls by their port, and the
-//! slot's memory through `/dev/mem`. As in a bare guest (`sdk/src/link.rs`), but for what a process is: memory is
-//! mapped for as long as a [`Link`] lives, and its end closes.
+//! slot's memory through `/dev/mem`. It works as in a bare guest (`sdk/src/link.rs`), except that it is a process's.
+//! Memory is mapped for as long as a [`Link`] lives, and its end closes.
 //!
 //! ```ignore
 //! let info = Info::read()?;
@@ -36,9 +36,9 @@ pub struct Slot {
     pub owner: u32,
     /// Its name.
     pub name: String,
-    /// Whether that is this one.
+    /// True if that is this sandbox.
     pub mine: bool,
-    /// Guest-physical address of what the owner writes; a page of the other's lies behind it.
+    /// Guest-physical address of the owner's memory; a page of the other's lies behind it.
     pub gpa: u64,
     /// Bytes of it.
     pub size: u64,
@@ -61,7 +61,7 @@ fn by_port<T>(calls: impl FnOnce(fn(u64, u64, u64) -> u64) -> Result<T, Refused>
 }
 
 impl Slot {
-    /// What there is of it now.
+    /// Reads its state now.
     ///
     /// # Errors
     /// This is not root's program.
@@ -77,7 +77,7 @@ impl Slot {
         Link::after(self.clone(), || by_port(|call| slot::accept(self.number, epoch, call)))
     }
 
-    /// Goes on with what this sandbox has of it, by another process.
+    /// Goes on with this sandbox's side of it, from another process.
     ///
     /// # Errors
     /// It has nothing, or it cannot be mapped.
@@ -116,7 +116,7 @@ impl Slot {
         Ok(all.filter(|id| maps(id).lines().any(|line| self.is_mapped(line))).collect())
     }
 
-    /// Whether a line of a process's `maps` is of this slot.
+    /// Tells if a line of a process's `maps` is of this slot.
     fn is_mapped(&self, line: &str) -> bool {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [range, _, offset, _, _, "/dev/mem"] = words[..] else { return false };
@@ -144,7 +144,7 @@ pub fn offers(info: &Info) -> io::Result<Vec<Slot>> {
     Ok(offered)
 }
 
-/// Offers a slot to a sandbox, by its index, with a tag that tells what for.
+/// Offers a slot to a sandbox, by its index, with a tag that tells its use.
 ///
 /// # Errors
 /// It cannot be mapped; the manifest does not grant it; all slots are in use.
@@ -167,8 +167,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Maps a slot, then does what makes it the sandbox's, if anything does: nothing can fail after that. It is touched
-    /// later only.
+    /// Maps a slot, then makes it the sandbox's by `made`: nothing can fail after that. It is touched later only.
     fn after(slot: Slot, made: impl FnOnce() -> io::Result<()>) -> io::Result<Self> {
         let memory = Registers::memory(slot.gpa, slot.size + PAGE)?;
         made()?;
@@ -181,8 +180,8 @@ impl Link {
         &self.slot
     }
 
-    /// The 64-bit words of what the owner writes, and of the other's page behind it. A store to what the other writes
-    /// is denied, and ends the sandbox.
+    /// The 64-bit words of the owner's memory, and of the other's page behind it. A store to the other's memory is
+    /// denied, and ends the sandbox.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         self.memory.as_ref().map_or(&[], Registers::words)
@@ -194,12 +193,12 @@ impl Link {
         let base = NonNull::new(self.memory.as_ref()?.address() as *mut u8)?;
         let len = usize::try_from(self.slot.size).ok()?;
         // SAFETY: as many bytes and a page are mapped for as long as `self` lives. The monitor lets this side write its
-        // own of both regions, also when the other one was taken from it, until this sandbox closes: which is done
-        // after unmapping.
+        // own of both regions until this sandbox closes, also when the other one was taken from it. It closes after
+        // unmapping.
         unsafe { Pair::new(base, len, (kind as u8, message), self.slot.mine) }
     }
 
-    /// Keeps it mapped as long as the program runs. Nobody closes it then but [`Slot::close`].
+    /// Keeps it mapped as long as the program runs. Only [`Slot::close`] closes it then.
     #[must_use]
     pub fn stay(self) -> &'static Self {
         Box::leak(Box::new(self))
@@ -214,7 +213,7 @@ impl Link {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        // Unmapped first: what is closed ends the sandbox that touches it.
+        // Unmapped first: a sandbox that touches a closed slot ends.
         match self.memory.take() {
             Some(memory) => drop(memory),
             None => return Ok(()),

@@ -1,4 +1,4 @@
-//! Messages as bytes, whatever a channel carries, for programs that don't know it beforehand. Who waits does it as the
+//! Messages as bytes, whatever a channel carries, for programs that don't know it beforehand. An end waits as the
 //! channel's `notify` says: a receiver that is woken sleeps on a file descriptor ([`Receiver::fd`]), all others look.
 
 use crate::bell::{Bed, Register};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 type Memory = Mapping<'static>;
 
-/// A channel that is mapped as long as this lives. Where it is a field it is the last one: what uses it goes first.
+/// A channel that is mapped as long as this lives. Where it is a field it is the last one: its users go first.
 #[derive(Debug)]
 struct Kept(*mut Channel);
 
@@ -56,8 +56,8 @@ fn other_side(_: Misfit) -> io::Error {
     io::Error::other("this sandbox has the channel's other end")
 }
 
-/// The end that sends: messages of one size, of which shorter ones get zeros behind them; or of any length up to half
-/// of the ring; or the newest state.
+/// The end that sends. It sends messages of one size, with zeros behind shorter ones, or of any length up to half of
+/// the ring, or the newest state.
 #[derive(Debug)]
 pub struct Sender {
     end: Out<'static>,
@@ -68,7 +68,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Of a channel with this name; of several receivers the `nth`, from 0.
+    /// Opens the end of the channel with this name; among several receivers the `nth`, from 0.
     ///
     /// # Errors
     /// This sandbox has no such end, or may not map it.
@@ -92,7 +92,7 @@ impl Sender {
         self.longest
     }
 
-    /// Sends a message, if there is room and somebody there, and wakes a receiver that sleeps.
+    /// Sends a message, if there is room and a receiver, and wakes a receiver that sleeps.
     ///
     /// # Errors
     /// [`Stop`].
@@ -113,8 +113,8 @@ impl Sender {
         self.kept.channel().state_of(1)
     }
 
-    /// Reads from a file that gives a message at each read, straight into the ring, of records only, and sends what it
-    /// read; at most so many bytes. The room comes first: what was read is sent.
+    /// Reads at most so many bytes from a file that gives a message at each read, straight into the ring, and sends
+    /// them. For records only. The room comes first, so a message that was read is sent.
     ///
     /// # Errors
     /// The file's, or `Ok` with [`Stop`] and nothing was read.
@@ -134,7 +134,7 @@ impl Sender {
         })
     }
 
-    /// Sends it as soon as there is room and somebody there, and says what became of the peer meanwhile.
+    /// Sends it as soon as there is room and a receiver, and reports the peer's fate meanwhile.
     ///
     /// # Errors
     /// It is too long, or the peer spoils the channel.
@@ -150,7 +150,7 @@ impl Sender {
         }
     }
 
-    /// The same, but no longer than so long: then [`Stop::Wait`] or [`Stop::Apart`], the last reason to wait.
+    /// Sends, but waits no longer than so long: then [`Stop::Wait`] or [`Stop::Apart`], the last reason to wait.
     ///
     /// # Errors
     /// That, or news of the peer.
@@ -164,7 +164,7 @@ impl Sender {
         }
     }
 
-    /// Leaves: the receiver reads what was sent, then is told.
+    /// Leaves: the receiver reads the sent messages, then is told.
     pub fn close(self) {
         let Self { end, bell, .. } = self;
         end.close();
@@ -205,10 +205,11 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Of a channel with this name.
+    /// Opens the end of the channel with this name.
     ///
     /// # Errors
-    /// This sandbox has no such end, or may not map it; where it is woken, what keeps it from that ([`Bed::open`]).
+    /// This sandbox has no such end, or may not map it. Where it is woken, also the reason why it cannot be
+    /// ([`Bed::open`]).
     pub fn open(name: &str) -> io::Result<Self> {
         let kept = Kept::open(&named(name)?[0])?;
         let pair = kept.pair()?;
@@ -285,9 +286,9 @@ impl Receiver {
         found
     }
 
-    /// Receives a record as soon as there is one. If `whole` says so of its first byte it is written to a file straight
-    /// from the ring, where the peer may change it meanwhile; what the file does not take is lost. Else `part` gets a
-    /// copy.
+    /// Receives a record as soon as there is one. If `whole` says so for its first byte it is written to a file
+    /// straight from the ring, where the peer may change it meanwhile. Bytes that the file does not take are lost. Else
+    /// `part` gets a copy.
     ///
     /// # Errors
     /// News of the peer; [`Stop::Size`] of another channel.
@@ -320,8 +321,8 @@ impl Receiver {
         self.wait(found, None, look)
     }
 
-    /// Receives one as soon as there is one, and says what became of the peer meanwhile. After a peer that left, or
-    /// spoilt the channel, it begins a new session.
+    /// Receives one as soon as there is one, and reports the peer's fate meanwhile. After a peer that left, or spoilt
+    /// the channel, it begins a new session.
     pub fn receive_one(&mut self, to: &mut [u8], mut news: impl FnMut(Stop)) -> usize {
         loop {
             match self.receive_within(to, None) {
@@ -331,20 +332,20 @@ impl Receiver {
                     if stop == Stop::Corrupted {
                         self.reset();
                     }
-                    // Whoever spoils it again and again does not get all of this core.
+                    // A peer that spoils it again and again does not get all of this core.
                     sleep(Pause::FIRST);
                 }
             }
         }
     }
 
-    /// What can be read once the receiver is to look again, after [`Self::arm`]; `None` where it is not woken.
+    /// The file that can be read once the receiver is to look again, after [`Self::arm`]; `None` where it is not woken.
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.sleep.as_ref().map(|sleep| sleep.bed.as_fd())
     }
 
-    /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Whether the
+    /// Before a loop of the caller's own sleeps on [`Self::fd`]: asks to be woken, and looks once more. Tells if the
     /// loop may sleep; otherwise there is something to be received. The next call that receives asks no longer.
     pub fn arm(&mut self) -> bool {
         self.disarm();
@@ -365,7 +366,7 @@ impl Receiver {
     fn disarm(&mut self) {
         if let Some(sleep) = self.sleep.as_mut().filter(|sleep| sleep.out) {
             sleep.arm.disarm();
-            // What it was woken by is done with; a driver that is gone shows at the next wait.
+            // The event that woke it is done with; a driver that is gone shows at the next wait.
             let _ = sleep.bed.take();
             sleep.out = false;
         }

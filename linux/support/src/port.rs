@@ -8,7 +8,7 @@ use std::io;
 /// # Errors
 /// If it is not root's, or the kernel lacks the call.
 pub fn allow_all() -> io::Result<()> {
-    // SAFETY: changes what this program may do, not its memory.
+    // SAFETY: changes this program's rights, not its memory.
     match unsafe { nix::libc::ioperm(0, 1 << 16, 1) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -20,7 +20,7 @@ pub fn allow_all() -> io::Result<()> {
 /// # Errors
 /// If it is not root's, or the kernel lacks the call.
 pub fn allow_calls() -> io::Result<()> {
-    // SAFETY: changes what this program may do, not its memory.
+    // SAFETY: changes this program's rights, not its memory.
     match unsafe { nix::libc::ioperm(CALL_PORT.into(), 4, 1) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -42,7 +42,7 @@ pub fn call(number: u64, first: u64, second: u64) -> u64 {
 
 /// Writes a byte; the program ends by SIGSEGV if it may not use ports.
 pub fn write8(port: u16, value: u8) {
-    // SAFETY: no memory of this program is touched; what the device does is asked for.
+    // SAFETY: no memory of this program is touched; the device's action is asked for.
     unsafe {
         core::arch::asm!("out dx, al", in("dx") port, in("al") value,
             options(nomem, nostack, preserves_flags));

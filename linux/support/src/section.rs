@@ -1,5 +1,5 @@
-//! Bytes of a channel's sections, read and written by the kernel where they lie: what a program gives to a file or
-//! takes from one is not copied in between.
+//! Bytes of a channel's sections, read and written by the kernel where they lie. A program that passes bytes between
+//! them and a file does not copy them.
 
 use crate::channel::Channel;
 use bulkhead_layout::PAGE;
@@ -17,7 +17,7 @@ pub struct Section {
     len: usize,
 }
 
-// SAFETY: it stands for memory that others use at the same time anyhow; nothing of it belongs to a thread.
+// SAFETY: it stands for memory that others use at any time anyhow; nothing of it belongs to a thread.
 unsafe impl Send for Section {}
 
 impl Section {
@@ -84,8 +84,8 @@ impl Section {
             *all.get_mut(count).ok_or(io::ErrorKind::InvalidInput)? = self.part(at, len)?;
             count += 1;
         }
-        // SAFETY: the kernel writes to bytes that are mapped and that this program refers to by pointers alone;
-        // of a section that this side only reads it says EFAULT.
+        // SAFETY: the kernel writes to bytes that are mapped and that this program refers to by pointers alone. For a
+        // section that this side only reads the kernel answers EFAULT.
         result(unsafe { libc::readv(raw(file.as_fd()), all.as_ptr(), count as libc::c_int) })
     }
 

@@ -1,4 +1,4 @@
-//! What must be alike in two Linuxes before their figures can be compared.
+//! Settings that must be alike in two Linuxes before their figures can be compared.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::personality::{self, Persona};
@@ -63,18 +63,16 @@ pub fn realtime(priority: libc::c_int) -> Result<(), Failure> {
 
 const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// Waits until what was printed has left the machine: a serial port would
-/// otherwise interrupt the row that is measured next.
+/// Waits until the output has left the machine: a serial port would otherwise interrupt the row that is measured next.
 pub fn drain() {
     // Output may be no terminal; there is then nothing to wait for.
     let _ = nix::sys::termios::tcdrain(std::io::stdout());
 }
 
-/// Waits for the end of the boot's own background work: Linux refines the TSC's
-/// frequency for a second and changes the clock source then, and kernel threads go on
-/// with what the boot has put off, for a third of a second after the first program's
-/// start. That ends when all cores have been idle for a while; the limit is for a
-/// system in which something else never ends.
+/// Waits for the end of the boot's own background work. Linux refines the TSC's frequency for a second and changes the
+/// clock source then. Kernel threads do the work that the boot has put off, for a third of a second after the first
+/// program's start. That ends when all cores have been idle for a while; the limit is for a system in which something
+/// else never ends.
 pub fn settle() {
     const LONGEST: Duration = Duration::from_secs(10);
     const WHILE: Duration = Duration::from_millis(200);
@@ -101,7 +99,7 @@ fn idle() -> f64 {
     sum.unwrap_or(0.0) / cores as f64
 }
 
-/// Prints what the figures depend on.
+/// Prints the settings that the figures depend on.
 pub fn describe() {
     const TIMER: &str = "/sys/devices/system/clockevents/clockevent0/current_device";
     const WEAKNESSES: &str = "/sys/devices/system/cpu/vulnerabilities";

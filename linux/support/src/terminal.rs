@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 /// Does something while the standard input, if that is a terminal, gives each key as it is typed, without an echo.
 ///
 /// # Errors
-/// What was done fails, or the terminal cannot be set.
+/// The error of `work`, or of setting the terminal.
 pub fn raw<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let stdin = io::stdin();
     if !stdin.is_terminal() {

@@ -1,4 +1,4 @@
-//! A network device whose packets a program reads and writes (Linux, networking/tuntap).
+//! A network device for a program that reads and writes its packets (Linux, networking/tuntap).
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs::{File, OpenOptions};
@@ -15,7 +15,7 @@ const TAP: u16 = 2;
 const NO_PI: u16 = 0x1000;
 /// With virtio's header before each.
 const VNET_HDR: u16 = 0x4000;
-/// What this side's kernel may leave to others: checksums, cutting large packets of TCP up (IPv4, IPv6).
+/// Work that this side's kernel may leave to others: checksums, cutting large packets of TCP up (IPv4, IPv6).
 const OFFLOADS: u64 = 1 | 2 | 4;
 
 /// `struct ifreq`, as far as this request has it.
@@ -64,7 +64,7 @@ fn prepare(device: &File, header: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel may hand out packets that are too large, or lack their checksum.
+/// Tells the kernel if it may hand out packets that are too large, or lack their checksum.
 ///
 /// # Errors
 /// It is no such device.

@@ -1,5 +1,5 @@
-//! Quest's VCPU functions for programs in C: `program/include/quest-vcpu.h` declares them, and
-//! `bulkhead-quest-vcpu` is what they do.
+//! Quest's VCPU functions for programs in C: `program/include/quest-vcpu.h` declares them, and `bulkhead-quest-vcpu`
+//! implements them.
 #![cfg_attr(target_os = "none", no_std)]
 
 use bulkhead_program::abi::{Address, Label, Page, Status, at, label};
@@ -22,7 +22,7 @@ struct All {
     vcpus: UnsafeCell<Option<Vcpus>>,
 }
 
-// SAFETY: whoever has set `used` is the only one to reach the rest, until it clears it.
+// SAFETY: only the thread that has set `used` reaches the rest, until it clears it.
 unsafe impl Sync for All {}
 
 static ALL: All = All { used: AtomicBool::new(false), vcpus: UnsafeCell::new(None) };
@@ -32,7 +32,7 @@ fn with<T>(work: impl FnOnce(&mut Vcpus) -> Result<T, Error>) -> Result<T, Error
     if ALL.used.swap(true, Ordering::Acquire) {
         return Err(Error::Busy);
     }
-    // SAFETY: `used` was clear, so nobody else is here.
+    // SAFETY: `used` was clear, so no other thread is here.
     let vcpus = unsafe { &mut *ALL.vcpus.get() };
     let result = work(vcpus.get_or_insert_with(|| {
         // SAFETY: the page lies there in every program, and never changes.
@@ -72,7 +72,7 @@ pub extern "C" fn vcpu_destroy(id: c_int, force: c_int) -> c_int {
         Ok(None) => 0,
         Ok(Some(own)) => {
             let _ = Kernel.invoke(own.context, label::UNBIND, [0; 4]);
-            // Who gives it time again gives it to nobody.
+            // A thread that is given time again does nothing with it.
             loop {
                 let _ = Kernel.invoke(own.thread, label::SUSPEND, [0; 4]);
             }

@@ -14,7 +14,7 @@ struct Client {
 }
 
 impl Client {
-    /// Whether a block of the answer is right.
+    /// Tells if a block of the answer is right.
     fn right(&self, block: usize) -> bool {
         let word = |memory: Memory, n: usize| memory.words()[2 * block + n].load(Ordering::Relaxed);
         let stream = self.cipher.stream(block);

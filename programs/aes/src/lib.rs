@@ -33,7 +33,7 @@ impl Cipher {
         self.counter.wrapping_add(number as u128).to_be_bytes().into()
     }
 
-    /// What the words of a block are combined with; blocks are numbered from 0.
+    /// The key stream for a block's words; blocks are numbered from 0.
     #[must_use]
     pub fn stream(&self, number: usize) -> [u64; 2] {
         let mut block = self.counter_block(number);

@@ -1,7 +1,8 @@
 //! A passive server encrypts for two clients, on their budgets, which do not suffice (the scheduling-context paper,
-//! section 5.2 and figure 11). At the end of a budget its timeout handler, that of `programs/overrun`, answers the
-//! client what has been done and takes the server back to its last complete piece; the client asks for the rest. So
-//! each client's throughput is its share of the server's speed, however the requests of the other one lie.
+//! section 5.2 and figure 11). At the end of a budget its timeout handler, that of `programs/overrun`, acts. It answers
+//! the client with the number of finished pieces and takes the server back to its last complete piece. The client asks
+//! for the rest. So each client's throughput is its share of the server's speed, however the requests of the other one
+//! lie.
 //!
 //! `role=server`; `role=client`: `from=NAME to=NAME`; `role=watch`, which measures: `budgets=N,N period=N` ns,
 //! `periods=N` of them are judged.
@@ -29,12 +30,12 @@ fn aes(program: Program) -> u32 {
     }
 }
 
-/// Nobody's secret: clients check what they get.
+/// The key is no secret: clients check the answers.
 fn cipher() -> Cipher {
     Cipher::new(&core::array::from_fn(|n| n as u8), 0)
 }
 
-/// What all see: pieces that were encrypted for each client, pieces of which each found the ends right.
+/// A table that all see: pieces that were encrypted for each client, and pieces with ends that each found right.
 #[derive(Clone, Copy)]
 struct Table(&'static [AtomicU64]);
 

@@ -9,8 +9,8 @@ use program_overrun::chain::{Chain, State};
 /// Where each client has its text, and gets it encrypted.
 const MEMORY: [[&str; 2]; CLIENTS] = [["a-plain", "a-secret"], ["b-plain", "b-secret"]];
 
-/// Answers requests for pieces: the first one, how many. What is complete its handler sees, too; the answer is as
-/// the handler's: the client, how many there are.
+/// Answers requests for pieces: the first one, how many. Its handler sees the complete pieces, too. The answer is as
+/// the handler's: the client, and the number of pieces.
 pub fn serve(program: Program) -> u32 {
     let (work, reply) = (program.serves("work"), program.reply("server"));
     let (table, chain) = (Table::of(program), Chain(program.memory("chain").words()));
@@ -30,7 +30,7 @@ pub fn serve(program: Program) -> u32 {
             table.done(client).fetch_add(1, Ordering::Relaxed);
         }
         let State { count, value } = chain.state();
-        // The next client's request may end before it has begun: what is here then must not be this one's.
+        // The next client's request may end before it has begun: the state here then must not be this one's.
         chain.set(State::default());
         received = work.reply_receive(reply, Message::new(0, &[value, count]));
     }

@@ -1,4 +1,4 @@
-//! Measures how fast the server is with nobody else on the processor, then what each client gets of that.
+//! Measures the server's speed with no other thread on the processor, then each client's share of that.
 
 use crate::{CLIENTS, Table};
 use bulkhead_program::marker::{VALUE, id};
@@ -40,7 +40,7 @@ pub fn watch(program: Program) -> u32 {
     while filled != (1 << CLIENTS) - 1 {
         filled |= program.waits("filled").wait().expect("a signal");
     }
-    // What keeps a thread from running, and does not find it waiting, it makes up for afterwards.
+    // A thread that was kept from running, and not waiting, makes up for that afterwards.
     assert!(sleep_until(never, now() + period).is_ok());
     let whole = alone(program.endpoint("work"), pieces);
     mark!(VALUE | id::AES_ALONE, whole);
@@ -51,7 +51,7 @@ pub fn watch(program: Program) -> u32 {
     assert!(sleep_until(never, begin + number("periods") * period).is_ok());
     let (after, took) = (done(table), now() - from);
     let share = |n: usize| {
-        // What the server would do in all of the time, and the client's part of that; millionths.
+        // The server's work in all of the time, and the client's part of that; millionths.
         let all = u128::from(took) * u128::from(pieces);
         let mine = u128::from(after[n] - before[n]) * u128::from(whole);
         ((mine * MILLION / all) as u64, budgets[n] * MILLION as u64 / period)

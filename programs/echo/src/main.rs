@@ -1,5 +1,5 @@
-//! A passive server, which adds up what it is sent, and a client that calls it: the server works on the
-//! client's time.
+//! A passive server, which adds up the words sent to it, and a client that calls it: the server works on the client's
+//! time.
 //!
 //! Arguments: `role=server` or `role=client`; `rounds=N` (default 1000).
 #![cfg_attr(target_os = "none", no_std, no_main)]

@@ -1,4 +1,4 @@
-//! What clients do: nothing but to look at the clock.
+//! The clients' work: they only look at the clock.
 
 use crate::MOST;
 use crate::watch::Watch;
@@ -17,7 +17,7 @@ unsafe impl Sync for Stacks {}
 
 static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK]; MOST + 1]));
 
-/// Where a cooperative client says that its job is done, by client; 0: it is a preemptive one, or nobody's.
+/// The place where a cooperative client says that its job is done, by client; 0: it is a preemptive one, or unused.
 pub static DONE: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
 /// How long its jobs take, ns.
 pub static WORK: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];

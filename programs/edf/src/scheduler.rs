@@ -1,4 +1,4 @@
-//! Who runs.
+//! The choice of the running client.
 
 use crate::MOST;
 use crate::client::{DONE, WORK, begins};
@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering;
 
 /// The clients' priority.
 const PRIORITY: u8 = 100;
-/// Of the one that runs when no client does.
+/// Priority of the thread that runs when no client does.
 const LOWEST: u8 = 1;
 /// A context that does not limit anything: longer than all of it takes, ns.
 const UNLIMITED: u64 = 3_000_000_000_000;
@@ -33,17 +33,17 @@ struct Scheduler {
     edf: Edf<MOST>,
     clients: [Option<Client>; MOST],
     endpoint: Endpoint,
-    /// Nobody waits there.
+    /// No client waits there.
     free: Reply,
     /// First of its priority.
     first: Option<usize>,
     late: u64,
 }
 
-/// What a client is made with.
+/// Arguments of a new client.
 struct Wanted {
     number: usize,
-    /// What each of its jobs takes, and its period, ns.
+    /// Time of each of its jobs, and its period, ns.
     work: u64,
     period: u64,
     cooperative: bool,
@@ -93,7 +93,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Somebody always runs, so that no switch takes as long as nobody had work.
+    /// One thread always runs, so that no switch includes a time without work.
     fn idle(&mut self, maker: &mut Maker, by: Thread) -> Result<(), Error> {
         let (thread, context) = (maker.thread()?, maker.context()?);
         context.configure(Policy::Full, UNLIMITED, UNLIMITED, 0)?;
@@ -106,7 +106,7 @@ impl Scheduler {
         self.clients[number].as_mut().expect("a client that was made")
     }
 
-    /// Releases what is due, and puts the earliest deadline first.
+    /// Releases due jobs, and puts the earliest deadline first.
     fn decide(&mut self) -> Result<(), Error> {
         while let Some(number) = self.edf.release(now()) {
             let client = self.client(number);

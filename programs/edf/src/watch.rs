@@ -1,12 +1,12 @@
-//! Sees switches as the threads do: each looks at the clock all the time, and one that was away for longer than a look
-//! takes has been switched to, from whoever looked last.
+//! Sees switches as the threads do. Each looks at the clock all the time. One that was away for longer than a look
+//! takes has been switched to, from the thread that looked last.
 
 use crate::MOST;
 use bulkhead_program::marker::{VALUE, id};
 use bulkhead_program::{mark, now};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// When each looked last: the clients, and behind them the one that runs when no other does.
+/// The time when each looked last: the clients, and behind them the thread that runs when no client does.
 static LOOKED: [AtomicU64; MOST + 1] = [const { AtomicU64::new(0) }; MOST + 1];
 /// Switches seen.
 static SWITCHES: AtomicU64 = AtomicU64::new(0);
@@ -48,7 +48,7 @@ impl Watch {
     fn was_away(&self, back: u64, left: u64) {
         let others = LOOKED.iter().enumerate().filter(|(n, _)| *n != self.me);
         let last = others.map(|(_, looked)| looked.load(Ordering::Relaxed)).max().unwrap_or(0);
-        // Else nobody but the scheduler ran meanwhile; or others once more, since it came back.
+        // Else only the scheduler ran meanwhile; or others once more, since it came back.
         if last > left && last < back {
             mark!(VALUE | id::KERNEL_EDF, back - last);
             SWITCHES.fetch_add(1, Ordering::Relaxed);

@@ -1,11 +1,15 @@
 //! A driver of QEMU's educational device (QEMU, docs/specs/edu.rst): registers, interrupts as signals, and memory that
 //! the device reads and writes.
 //!
-//! Arguments: `rounds=N` (default 100) interrupts; `copies=N` (default 0) pages through the device and back, which
-//! needs memory `buffer` that the device reaches; with `trespass=N` the device is told to read and write N MiB of the
-//! sandbox's memory, of which it must not reach anything but that. Then it may go wrong: with `stuck=N` it tells the
-//! kernel of the next interrupts but not the device, whose line stays as it is, N times and on; with `held=1` it does
-//! not tell the kernel either.
+//! Arguments:
+//!
+//! * `rounds=N` (default 100) interrupts;
+//! * `copies=N` (default 0) pages through the device and back, which needs memory `buffer` that the device reaches;
+//! * `trespass=N`: the device is told to read and write N MiB of the sandbox's memory, of which it must reach only
+//!   `buffer`.
+//!
+//! Then it may go wrong. With `stuck=N` it tells the kernel of the next interrupts, N times and on, but not the device.
+//! So the device's line stays as it is. With `held=1` it does not tell the kernel either.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Error, Handler, Memory, Notification, Program, Registers, println, ready};
@@ -30,10 +34,10 @@ const BUFFER: u64 = 0x4_0000;
 /// Status: a copy has ended.
 const COPIED: u32 = 0x100;
 
-/// What a page of the driver's is full of.
+/// Content of the driver's pages.
 const PATTERN: u64 = 0x5452_4553_5041_5353;
 
-/// What an interrupt sets.
+/// Bits that an interrupt sets.
 const BITS: u64 = 4;
 
 /// The device, and where its interrupts come.
@@ -44,7 +48,7 @@ struct Edu {
 }
 
 impl Edu {
-    /// Waits for an interrupt; what it was for, if it came with the manifest's bits.
+    /// Waits for an interrupt, and returns its cause, if it came with the manifest's bits.
     fn interrupt(&self) -> Result<u32, Error> {
         let bits = self.came.wait()?;
         let status = self.registers.read32(STATUS);
@@ -53,7 +57,7 @@ impl Edu {
         Ok(if bits == BITS { status } else { 0 })
     }
 
-    /// Lets the device read and write what it must not reach: the kernel's pages, and one in each MiB.
+    /// Lets the device read and write memory that it must not reach: the kernel's pages, and one in each MiB.
     fn trespass(&self, (own, physical): (Memory, u64), memory: u64) -> Result<bool, Error> {
         const KERNEL: u64 = 2 << 20;
         const PAGE: u64 = 4096;
@@ -64,7 +68,7 @@ impl Edu {
         };
         let kernel = (0..8).map(|n| KERNEL + n * PAGE);
         for at in kernel.chain((0..memory).step_by(1 << 20)).filter(|at| *at != physical) {
-            // What comes of a read that is refused is the device's: what it had, or zeros.
+            // The result of a refused read is the device's: its old content, or zeros.
             good &= fill()? && self.copy([at, BUFFER, len], 0)?;
             good &= self.copy([BUFFER, physical, len], OUT)?;
             let read = |word: u64| word != PATTERN && word != 0;

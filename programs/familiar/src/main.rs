@@ -1,5 +1,5 @@
-//! Tries what programmers expect: periodic releases, a mutex and conditions of two threads, a heap, `log`, objects of
-//! its own. Its result is how many of these failed.
+//! Tries services that programmers expect: periodic releases, a mutex and conditions of two threads, a heap, `log`,
+//! objects of its own. Its result is how many of these failed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
@@ -27,7 +27,7 @@ bulkhead_program::local!(
 );
 static OTHERS: AtomicU32 = AtomicU32::new(0);
 
-/// What the second thread has found out.
+/// Results of the second thread.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static COUNT: Mutex<u32> = Mutex::new(0);
 static QUEUE: Queue<u32, 2> = Queue::new();
@@ -62,7 +62,7 @@ fn main_thread(program: Program) -> u32 {
     failed.map(|(what, _)| println!("{what} failed")).count() as u32
 }
 
-/// Releases come at their times; those whose time is over are counted and left out.
+/// Releases come at their times. A release that is over before it is served is counted and left out.
 fn releases(program: Program) -> bool {
     let (signals, waits) = own(program, "main");
     let first = now() + MILLI;
@@ -107,7 +107,7 @@ fn condition(program: Program) -> bool {
     sum == (1..=ITEMS).sum()
 }
 
-/// What was allocated and freed is there again.
+/// Memory that was allocated and freed is there again.
 fn heap(program: Program) -> bool {
     let free = program.heap();
     let mut pieces: Vec<Vec<u8>> = (1..50).map(|n| alloc::vec![n as u8; n * 16]).collect();

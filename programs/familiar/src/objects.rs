@@ -1,11 +1,11 @@
-//! Objects of the program's own: what it does with their capabilities, and calls that are rarely made.
+//! Objects of the program's own: its use of their capabilities, and calls that are rarely made.
 
 use bulkhead_program::abi::{Code, Kind, Rights, at};
 use bulkhead_program::{
     Error, Frame, Maker, Message, Node, Notification, Program, Table, yield_now,
 };
 
-/// Whether all of them do what they say.
+/// Tells if all of them do as they say.
 pub fn tried(program: Program) -> bool {
     let mut maker = program.maker();
     let tried = [
@@ -42,7 +42,7 @@ fn capabilities(maker: &mut Maker) -> Result<bool, Error> {
     Ok((signalled, moved) == (4, 4) && occupied && revoked && deleted)
 }
 
-/// Sent and received in one step: to nobody, and what was signalled.
+/// Sent and received in one step: without a receiver, and an earlier signal.
 fn messages(program: Program, maker: &mut Maker) -> Result<bool, Error> {
     let (here, there, reply) = (maker.endpoint()?, maker.endpoint()?, maker.reply()?);
     let notification = maker.notification()?;

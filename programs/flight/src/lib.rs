@@ -1,9 +1,12 @@
-//! What the programs of the flight controller agree on. `systems/demo.toml` has the whole: who calls whom, who
-//! sees what, who gets which time.
+//! The interfaces of the flight controller's programs. `systems/demo.toml` has all of it: calls, shared memory and
+//! time.
 //!
-//! Once a millisecond `control` calls `estimator`, which takes in what the sensors said last and answers where the
-//! vehicle points, looks up where it should point in the trajectory that `mission` wrote, and calls `airframe` with
-//! motor commands, which moves the world on by that millisecond and writes what the sensors say then.
+//! These steps come once a millisecond:
+//!
+//! 1. `control` calls `estimator`, which takes in the last sensor values and answers with the vehicle's attitude.
+//! 2. It looks up the wanted attitude in the trajectory that `mission` wrote.
+//! 3. It calls `airframe` with motor commands. This moves the world on by that millisecond and writes the new sensor
+//!    values.
 #![no_std]
 
 /// A release of `control`, ns.
@@ -11,23 +14,23 @@ pub const PERIOD_NS: u64 = 1_000_000;
 /// Releases of `control` for one of `mission`.
 pub const DIVIDER: u32 = 20;
 
-/// What `estimator` is called for.
+/// Calls of `estimator`.
 pub mod estimator {
-    /// Take in what the sensors said last; answered with the estimated attitude and the rates, two words each.
+    /// Take in the last sensor values; answered with the estimated attitude and the rates, two words each.
     pub const UPDATE: u64 = 1;
 }
 
-/// What `airframe` is called for.
+/// Calls of `airframe`.
 pub mod airframe {
     /// Fly a millisecond with the motor commands of two words; answered with the true attitude in two words, which
     /// a real vehicle would not know.
     pub const FLY: u64 = 1;
 }
 
-/// The answer to what nobody understands.
+/// The answer to an unknown request.
 pub const REFUSED: u64 = 1;
 
-/// What `control` tells `logger` of a release, in words of shared memory: a ring.
+/// `control`'s record of a release for `logger`, in words of shared memory: a ring.
 pub mod recorder {
     use core::sync::atomic::{AtomicU64, Ordering};
 

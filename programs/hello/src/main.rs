@@ -1,4 +1,4 @@
-//! Says who it is.
+//! Says its name.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Program, println, ready};

@@ -1,4 +1,4 @@
-//! What attacker, guard and victim share: a page of words, each with one writer, and the names of the attacks.
+//! The interface of attacker, guard and victim: a page of words, each with one writer, and the names of the attacks.
 #![cfg_attr(target_os = "none", no_std)]
 
 /// Offsets of the shared page's words, 8 bytes each.
@@ -7,7 +7,7 @@ pub mod board {
     pub const ATTACK: u64 = 0;
     /// 1 + the number of the attack that came back: the attacker's.
     pub const BACK: u64 = 8;
-    /// What it came back with: the status of its call, or [`super::HARMLESS`].
+    /// Its result: the status of its call, or [`super::HARMLESS`].
     pub const STATUS: u64 = 16;
 }
 
@@ -23,10 +23,10 @@ pub mod book {
     pub const LONGEST: u64 = 24;
 }
 
-/// An attack that nothing refuses, and that reaches nobody.
+/// An attack that nothing refuses, and that reaches no other program.
 pub const HARMLESS: u64 = u64::MAX;
 
-/// Attacks by what they try, in the order in which they are run.
+/// Attacks by their aim, in the order in which they are run.
 pub const ATTACKS: [&str; COUNT] = names();
 
 macro_rules! attacks {
@@ -46,7 +46,7 @@ attacks! {
     "vmrun" "vmmcall" "sysenter" "sysret" "int 0x80" "int3" "icebp" "kernel's code selector" "iret to the kernel"
     "divide by 0" "x87" "sse" "fxsave" "mxcsr" "avx" "mmx" "wait" "movnti and xgetbv" "rdpmc" "rdpru" "split lock"
     "interrupts off by popf"
-    // Registers that no thread keeps: what is left in them is for nobody.
+    // Registers that no thread keeps: values left in them reach no other thread.
     "base of FS" "base of GS" "read the base of GS" "selectors"
     // Memory that is not its own, or not so.
     "read the kernel" "write the kernel" "run the kernel" "read at 0" "write own code" "run own stack" "write the clock"
@@ -58,6 +58,6 @@ attacks! {
     "more rights" "receive where it may call" "own registers" "map over the kernel" "map what is no memory" "more memory than it has"
     // Time.
     "spin" "refused calls" "yield" "signals" "objects" "alarms"
-    // What is its own.
+    // Attacks on its own parts.
     "give own time away" "stop itself" "call itself" "call in a circle" "wait for ever" "delete its address space" "delete its capabilities"
 }

@@ -1,8 +1,7 @@
 //! A thread below a hog answers requests (figure 9 of the scheduling-context paper). There they come from a network;
-//! here a thread above the hog makes them at absolute times, so that an answer's latency is known to the nanosecond
-//! from the moment when the request was due, and the way is the same: a timer's interrupt for the network card's, a
-//! thread above all, a signal. They come one in a period of the hog, so that those who bring them don't add to what the
-//! hog takes.
+//! here a thread above the hog makes them at absolute times. So an answer's latency is known to the nanosecond from the
+//! moment when the request was due. The way is alike: a timer's interrupt for the network card's, a thread above all, a
+//! signal. They come one in a period of the hog, so that their makers don't add to the hog's time.
 
 use bulkhead_program::marker::{VALUE, id};
 use bulkhead_program::{Notification, Program, mark, now, println, ready, sleep_until};
@@ -10,8 +9,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The hog's period, ns.
 const PERIOD: u64 = 10_000_000;
-/// By how much a request comes later in the hog's period than the last one, ns: first through all of it, then around
-/// the moment when the hog begins.
+/// The step by which requests move through the hog's period, ns. They move first through all of it, then around the
+/// moment when the hog begins.
 const COARSE: u64 = 250_000;
 const FINE: u64 = 100;
 /// How far around it, ns.
@@ -37,9 +36,9 @@ impl Requests {
         ANSWERED.load(Ordering::Relaxed) - due
     }
 
-    /// When the hog begins in its period, to [`FINE`]: an answer takes what the hog has left, so longest at its first
-    /// instant, and shortest before. `later` is a phase at which it has begun, at most [`COARSE`] ago, and what an
-    /// answer took there.
+    /// Finds the hog's beginning in its period, to [`FINE`]. An answer waits for the rest of the hog's time, so it
+    /// takes longest at the first instant, and shortest before. `later` is a phase at which it has begun, at most
+    /// [`COARSE`] ago, and an answer's time there.
     fn beginning(&mut self, later: (u64, u64)) -> u64 {
         let (mut before, mut within) = (later.0 + PERIOD - COARSE, later.0 + PERIOD);
         while within - before > FINE {

@@ -73,7 +73,7 @@ fn messages(program: Program, rounds: u64) {
     }
 }
 
-/// What is to be sent, and where what comes is to lie.
+/// Names the capability to send, and the slot for one that comes.
 fn offer(program: Program, cap: u32, receive: u32) {
     let buffer = program.buffer();
     // SAFETY: the thread's own buffer, which only the kernel uses beside it, during calls.
@@ -97,14 +97,14 @@ fn signals(program: Program, rounds: u64) {
         assert!(badge != 0, "nothing signalled");
     }
     for _ in 0..rounds {
-        // What the woken thread used comes back.
+        // The time that the woken thread used comes back.
         let next = now() + PERIOD;
         while now() < next {}
         expect("schedule", call::<Schedule>(Op::NbSend, 0, higher, 0));
     }
 }
 
-/// Answers with what it got: `what=plain`, `slow`, `cap` or `fpu`.
+/// Answers with the words that it got: `what=plain`, `slow`, `cap` or `fpu`.
 pub fn server(program: Program) -> u32 {
     let what = program.arg("what").unwrap_or("plain");
     let (from, reply) = (program.serves(what).0, program.reply(what).0);

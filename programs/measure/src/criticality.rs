@@ -12,7 +12,7 @@ const MOST: usize = 8;
 /// Priorities of the threads when they are critical, and when they are not: the first one's.
 const HIGH: u8 = 110;
 const LOW: u8 = 10;
-/// What a thread has, ns.
+/// A thread's slice, ns.
 const SLICE: u64 = 10_000_000;
 
 /// Never returns, and needs no stack.
@@ -56,7 +56,7 @@ fn one_by_one(threads: &[Thread], first: u8, authority: Thread) -> Result<(), Er
         .try_for_each(|(priority, thread)| thread.set_priority(priority, 0, authority))
 }
 
-/// The same by one call, to a kernel that has it. Their capabilities lie equally far apart, as they were made.
+/// Gives them by one call, to a kernel that has it. Their capabilities lie equally far apart, as they were made.
 #[inline(always)]
 fn at_once(threads: &[Thread], first: u8, authority: Thread) -> Result<(), Error> {
     let stride = threads.get(1).map_or(0, |next| next.0 - threads[0].0);

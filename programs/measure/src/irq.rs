@@ -1,7 +1,7 @@
-//! A device's interrupt. QEMU's educational device (QEMU, docs/specs/edu.rst) interrupts at the end of a transfer
-//! that takes 100 ms of virtual time and ends at a whole millisecond. All sleep but for the last of it: then another
+//! A device's interrupt. QEMU's educational device (QEMU, docs/specs/edu.rst) interrupts at the end of a transfer that
+//! takes 100 ms of virtual time and ends at a whole millisecond. All sleep until the last part of it. Then another
 //! program executes nothing but `BEGIN` markers, and the driver's thread, of a higher priority, an `END` where it comes
-//! back from its wait. So what is counted has a switch of address spaces in it.
+//! back from its wait. So the counted span has a switch of address spaces in it.
 
 use crate::marked::{Behind, call};
 use crate::time::markers_until;
@@ -20,7 +20,7 @@ const BUFFER: u64 = 0x4_0000;
 /// Start, from memory to the device, with an interrupt at the end.
 const FETCH: u64 = 1 | 1 << 2;
 
-/// What a transfer takes, and what its end is rounded down to, ns.
+/// A transfer's time, and the unit that its end is rounded down to, ns.
 const TRANSFER: u64 = 100_000_000;
 const TICK: u64 = 1_000_000;
 /// How long before and after the interrupt there are markers, ns.
@@ -48,7 +48,7 @@ pub fn driver(program: Program) -> u32 {
     0
 }
 
-/// Is what the interrupt finds running.
+/// The program that the interrupt finds running.
 pub fn interrupted(program: Program) -> u32 {
     let (begun, never) = (program.waits("begun"), program.waits("never"));
     while begun.wait().is_ok() {

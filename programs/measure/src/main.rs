@@ -1,6 +1,6 @@
-//! Measures what the kernel costs its programs. Several programs of a system are this file, in different
-//! roles: `role=ROLE` in their arguments. Markers lie right before and behind the `syscall` instruction, so
-//! that what the plugin counts is from that instruction to the one with which the kernel returns.
+//! Measures the kernel's cost for its programs. Several programs of a system are this file, in different roles:
+//! `role=ROLE` in their arguments. Markers lie right before and behind the `syscall` instruction. So the plugin counts
+//! from that instruction to the one with which the kernel returns.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod below;

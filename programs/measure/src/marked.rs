@@ -3,7 +3,7 @@
 use bulkhead_program::abi::{Address, Info, Op};
 use bulkhead_program::marker::{BEGIN, END, LAP, encode};
 
-/// What a call came back with: status, badge, info.
+/// Result of a call: status, badge, info.
 pub type Answer = (u64, u64, Info);
 
 /// The two markers of a call, as codes.

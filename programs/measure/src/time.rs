@@ -1,6 +1,6 @@
-//! What begins by itself: refills and ends of budgets. A thread that executes nothing but `BEGIN` markers
-//! leaves the last one right before the interrupt; one that executes nothing but `END` has its
-//! first right behind the kernel's return.
+//! Events that begin by themselves: refills and ends of budgets. A thread that executes nothing but `BEGIN` markers
+//! leaves the last one right before the interrupt. A thread that executes nothing but `END` has its first right behind
+//! the kernel's return.
 
 use crate::marked::{Behind, call, quad};
 use bulkhead_program::abi::{Op, Status};
@@ -56,7 +56,7 @@ pub fn spin(program: Program) -> u32 {
     }
 }
 
-/// Ends what others began, as soon as nobody else runs.
+/// Ends the spans that others began, as soon as no other thread runs.
 #[cfg(target_os = "none")]
 pub fn bystander() -> ! {
     // SAFETY: instructions without effect.

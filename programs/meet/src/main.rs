@@ -1,6 +1,5 @@
 //! A party of channels made at run time: `do=STEP,STEP...` (`crates/talk`, `meet`). It sleeps at the notification
-//! `pause`. To begin anew is its fault handler's to do, or its sandbox's; what its thread `other` watches is there for
-//! `watch`.
+//! `pause`. To begin anew is its fault handler's to do, or its sandbox's; its thread `other` watches for `watch`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::channel::layout::Kind;
@@ -117,7 +116,7 @@ fn party(program: Program) -> u32 {
     meet(&Here(program, lives), program.arg("do").unwrap_or_default())
 }
 
-/// What the other thread does.
+/// The other thread's work.
 fn looks(program: Program) -> u32 {
     let here = Here(program, 0);
     loop {

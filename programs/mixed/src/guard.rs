@@ -1,6 +1,6 @@
-//! Raises the criticality of the system when the most critical workload needs more than it was given for the present
-//! one: the fifth way to settle the end of a budget (the scheduling-context paper, section 3.4.2), as in adaptive mixed
-//! criticality.
+//! Raises the criticality of the system when the most critical workload needs more than its budget for the present one.
+//! It is the fifth way to settle the end of a budget (the scheduling-context paper, section 3.4.2), as in adaptive
+//! mixed criticality.
 
 use crate::manager::switch;
 use crate::work::{APPS, STAGES, Table};
@@ -8,7 +8,7 @@ use bulkhead_program::abi::{Policy, label};
 use bulkhead_program::{Message, Program};
 use core::sync::atomic::Ordering;
 
-/// What the most critical workload may take of its period at each criticality, ns.
+/// Time that the most critical workload may take of its period at each criticality, ns.
 const BUDGETS: [u64; STAGES] = [280_000, 550_000, 1_500_000];
 /// Its priority from the first time on: above all workloads, because the job that needed more has waited for others
 /// already.
@@ -16,7 +16,7 @@ const ABOVE: u8 = 190;
 
 bulkhead_program::thread!(guard, guard_budgets);
 
-/// Handles the ends of budgets for ever: there are none that nobody foresaw.
+/// Handles the ends of budgets for ever: all of them are foreseen.
 fn guard_budgets(program: Program) -> u32 {
     let (endpoint, reply) = (program.serves("overruns"), program.reply("guard"));
     let (table, time) = (Table::of(program), program.context(APPS[0]));

@@ -1,5 +1,5 @@
-//! What the workloads compute, in integers: filters over a picture, an orthogonal transform of its blocks, a bank of
-//! resonators. How often is what differs from stage to stage.
+//! The workloads' computations, in integers: filters over a picture, an orthogonal transform of its blocks, a bank of
+//! resonators. The number of runs differs from stage to stage.
 
 const SIDE: usize = 24;
 
@@ -14,7 +14,7 @@ pub fn picture(job: u64) -> Picture {
     })
 }
 
-/// What a function of a pixel's neighbourhood, row by row, makes of a picture; the margin stays.
+/// Filters a picture, row by row, by a function of each pixel's neighbourhood; the margin stays.
 fn filter(picture: &Picture, f: impl Fn([i32; 9]) -> i32) -> Picture {
     let mut out = *picture;
     for y in 1..SIDE - 1 {

@@ -1,6 +1,6 @@
 //! Three workloads of different criticality and their manager (the scheduling-context paper, section 5.4 and table 5,
-//! at a hundredth of its times). They have more to do in each stage; the manager raises the system's criticality, stage
-//! by stage, by putting the priorities of those that are at least as critical above all others. So those keep their
+//! at a hundredth of its times). They have more to do in each stage. The manager raises the system's criticality, stage
+//! by stage: it puts the priorities of workloads that are at least as critical above all others. So those keep their
 //! deadlines, and only the others miss theirs.
 //!
 //! With `switch=timeout` not the manager's clock does that, but a guard when the budget of the most critical one has

@@ -1,4 +1,4 @@
-//! Raises the criticality of the system from stage to stage, and says in the end who was late.
+//! Raises the criticality of the system from stage to stage, and reports the late workloads in the end.
 
 use crate::work::{APPS, STAGES, Table};
 use bulkhead_program::marker::{EVENT, id};
@@ -38,7 +38,7 @@ pub fn manage(program: Program) -> u32 {
         table.set_stage(stage);
         next += STAGE;
         sleep_until(never, next).expect("time of its own");
-        // What was released before counts for this stage; it must not fall into the next one's load.
+        // A job that was released before counts for this stage; it must not fall into the next one's load.
         table.set_stage(STAGES);
         next += PAUSE;
         sleep_until(never, next).expect("time of its own");
@@ -46,7 +46,7 @@ pub fn manage(program: Program) -> u32 {
     report(program, table)
 }
 
-/// Only what is not critical any more may be late: 0, else the sandbox's exit code says which one was.
+/// Only a workload that is not critical any more may be late: 0, else the sandbox's exit code says which one was.
 fn report(program: Program, table: Table) -> u32 {
     let mut wrong = 0;
     for stage in 0..STAGES {

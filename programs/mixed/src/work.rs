@@ -1,4 +1,4 @@
-//! A periodic workload: one job a period, whose deadline is the next release.
+//! A periodic workload: one job a period, with the next release as its deadline.
 
 use bulkhead_program::{Periodic, Program, Woken, now};
 use core::hint::black_box;
@@ -9,8 +9,8 @@ pub const STAGES: usize = 3;
 /// Workloads, the most critical one first.
 pub const APPS: [&str; 3] = ["image", "codec", "sound"];
 
-/// What they share: the stage, when it began, and of each workload and stage jobs and how many of them were late,
-/// the longest time of one from its release, ns, and the period, ns.
+/// Shared table: the stage, and its beginning. For each workload and stage it has the number of jobs and of late ones.
+/// It also has the longest time of a job from its release, ns, and the period, ns.
 #[derive(Clone, Copy)]
 pub struct Table(&'static [AtomicU64]);
 
@@ -38,7 +38,7 @@ impl Table {
     }
 }
 
-/// Computes in each period; the stage in which a job begins is the one that it counts for.
+/// Computes in each period; a job counts for the stage in which it begins.
 pub fn run(program: Program, app: usize, compute: fn(usize, u64) -> i32) -> u32 {
     let table = Table::of(program);
     let period = program.number("period").unwrap_or(1_000) * 1_000;

@@ -1,4 +1,4 @@
-//! What a program's ends of a network have in common: wires by the names of their channels, and the sleep until one of
+//! Common parts of a program's ends of a network: wires by the names of their channels, and the sleep until one of
 //! several has something.
 #![cfg_attr(target_os = "none", no_std)]
 
@@ -10,10 +10,10 @@ use smoltcp::time::Instant;
 /// A wire of a program.
 pub type Line = Wire<Mapping<'static>, bell::Port>;
 
-/// Nanoseconds after which to look where nobody wakes a receiver (`notify = "poll"`).
+/// Nanoseconds between looks where a receiver is not woken (`notify = "poll"`).
 const LOOK: u64 = 1_000_000;
 
-/// What time it is for `smoltcp`.
+/// The time for `smoltcp`.
 #[must_use]
 pub fn instant() -> Instant {
     Instant::from_micros((now() / 1000) as i64)
@@ -38,7 +38,7 @@ pub fn line(program: Program, to: &str, from: &str) -> Line {
 /// Works until there is nothing to do, then sleeps until a frame comes or a time that the work says (nanoseconds of
 /// [`now`]), for ever. `work` says [`now`] or less for more at once.
 ///
-/// It asks to be woken only once there is nothing to do, and then looks once more: while it works nobody has to ring.
+/// It asks to be woken only once there is nothing to do, and then looks once more: while it works no peer has to ring.
 pub fn serve<T>(
     net: &mut T,
     news: Notification,

@@ -1,5 +1,5 @@
-//! The server's work: a chain of numbers, one step after the other. What it has lies in memory that its handler reads,
-//! twice: one state is complete, the other one being worked at.
+//! The server's work: a chain of numbers, one step after the other. Its state lies in memory that its handler reads,
+//! twice: one copy is complete, the other one being worked at.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Asks for steps, and checks what it gets against what it computes itself.
+//! Asks for steps, and checks the answers against its own computation.
 
 use bulkhead_program::{Message, Program, println, ready};
 use program_overrun::chain::step;

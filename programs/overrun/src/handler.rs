@@ -7,7 +7,8 @@ use bulkhead_program::{
 };
 use program_overrun::chain::{Chain, State};
 
-/// What the server runs on without a client, ns, budget and period: to begin anew, and to end a request.
+/// Context that the server runs on without a client: budget and period, ns. It serves to begin anew, and to end a
+/// request.
 const SPARE: [u64; 2] = [200_000, 1_000_000];
 /// By how much a client's budget grows, ns.
 const MORE: u64 = 16_000;
@@ -51,7 +52,7 @@ impl Policy {
     }
 }
 
-/// A client, whose context's badge is its place in the list, from 1.
+/// A client, with its place in the list, from 1, as its context's badge.
 #[derive(Clone, Copy)]
 struct Client {
     name: &'static str,
@@ -128,7 +129,7 @@ impl Handler {
         self.clients.get_mut((badge as usize).checked_sub(1)?)?.as_mut()
     }
 
-    /// Settles the end of a client's budget; whether the server goes on where it was.
+    /// Settles the end of a client's budget; returns true if the server goes on where it was.
     fn settle(&mut self, badge: u64) -> Result<bool, Error> {
         let (spare, server, pause) = (self.spare, self.server, self.pause);
         let Some(client) = self.client(badge) else {
@@ -168,7 +169,7 @@ impl Handler {
         }
     }
 
-    /// The client is answered what there is.
+    /// The client is answered with the finished steps.
     fn roll_back(&self) -> Result<bool, Error> {
         let State { count, value } = self.chain.state();
         self.answers.answer(Message::new(0, &[value, count]))?;

@@ -1,4 +1,4 @@
-//! What a server and the handler of its timeouts agree on.
+//! The interface of a server and the handler of its timeouts.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod chain;

@@ -21,7 +21,7 @@ pub fn serve(program: Program) -> u32 {
             chain.set(State { count: count + 1, value });
         }
         let State { count, value } = chain.state();
-        // The next client's request may end before it has begun: what is here then must not be this one's.
+        // The next client's request may end before it has begun: the state here then must not be this one's.
         chain.set(State::default());
         received = work.reply_receive(reply, Message::new(0, &[value, count]));
     }

@@ -1,8 +1,8 @@
 //! Counts in turns with another of its kind, on another kernel: each writes to a channel of its own and looks into
 //! the other's.
 //!
-//! Arguments: `own=CHANNEL other=CHANNEL`, `first=1` for who begins, `rounds=N` (default 1000); or `fail=1`: it
-//! overflows its stack.
+//! Arguments: `own=CHANNEL other=CHANNEL`, `first=1` for the side that begins, `rounds=N` (default 1000); or `fail=1`:
+//! it overflows its stack.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Program, println, ready};

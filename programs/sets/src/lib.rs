@@ -12,7 +12,7 @@ pub const WORDS: usize = 64;
 pub const HEADER: usize = 4;
 /// Words of the table.
 pub const TABLE: usize = HEADER + THREADS * WORDS;
-/// Words of what was seen of a thread: the longest response of a job in nanoseconds, and how many jobs ended.
+/// Words of the results of a thread: the longest response of a job in nanoseconds, and how many jobs ended.
 pub const SEEN: usize = 2;
 
 /// A thread's part of the table.
@@ -48,7 +48,7 @@ impl Thread {
 pub enum Step {
     /// Uses the processor for so many nanoseconds.
     Run(u64),
-    /// Calls a server, which does what comes up to the matching answer.
+    /// Calls a server, which takes the steps up to the matching answer.
     Call(u8),
     /// The innermost server answers.
     Answer,

@@ -1,9 +1,9 @@
-//! A thread of a set that the oracle made up (`crates/oracle`): it does its job again and again, and keeps the longest
+//! A thread of a set that the oracle made up (`crates/oracle`). It does its job again and again, and keeps the longest
 //! time from a release to the end of a job. Times of use are instructions, one a nanosecond in virtual time: a thread
 //! that is taken off the processor uses none.
 //!
-//! `role=job`, `role=driver`, `role=server`: `number=N` among the set's, `name=NAME` of its thread, `set=NAME`,
-//! `row=N` of the first thread's words in what was seen. `role=report`: `until=NS`, `rows=N` to be printed.
+//! `role=job`, `role=driver`, `role=server`: `number=N` among the set's, `name=NAME` of its thread, `set=NAME`, `row=N`
+//! of the first thread's words in the results. `role=report`: `until=NS`, `rows=N` to be printed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{
@@ -15,7 +15,7 @@ use program_sets::{HEADER, MAGIC, SEEN, Step, TABLE, THREADS, Thread, WORDS};
 
 bulkhead_program::entry!(sets);
 
-/// Zeros behind the mark, until the harness writes what the set is.
+/// Zeros behind the mark, until the harness writes the set.
 #[used]
 static GIVEN: [AtomicU64; TABLE + 2] = {
     let mut all = [const { AtomicU64::new(0) }; TABLE + 2];
@@ -48,7 +48,7 @@ fn step(thread: usize, n: usize) -> Option<Step> {
 struct Player {
     program: Program,
     number: usize,
-    /// Nobody signals it.
+    /// It is never signalled.
     pause: Notification,
     servers: [Option<Endpoint>; THREADS],
     drivers: [Option<Endpoint>; THREADS],
@@ -108,7 +108,7 @@ impl Player {
         let seen = &self.program.memory("seen").words()[SEEN * (row + self.number)..];
         let mut release = this.first;
         while release < this.end {
-            // A release in the past has no wait: who is late goes on with the next job at once.
+            // A release in the past has no wait: a late thread goes on with the next job at once.
             if now() < release {
                 sleep_until(self.pause, release).expect("a context of its own");
             }
@@ -127,7 +127,7 @@ impl Player {
         }
     }
 
-    /// A thread's job from a step up to the answer of who does it, or to its end.
+    /// A thread's job from a step up to the answer of its server, or to its end.
     fn steps(&self, of: usize, mut at: usize) {
         let end = thread(of).end;
         while let Some(step) = step(of, at) {
@@ -176,7 +176,7 @@ fn ask(whom: Option<Endpoint>, words: [u64; 2]) {
     asked.expect("an answer");
 }
 
-/// The step behind the answer to a call whose first step is `at`.
+/// Finds the step behind the answer to a call with its first step at `at`.
 fn behind(of: usize, mut at: usize) -> usize {
     let mut inside = 1;
     while let Some(step) = step(of, at).filter(|_| inside > 0) {
@@ -215,7 +215,7 @@ fn nops<const COUNT: usize>() {
     }
 }
 
-/// Prints what was seen of all sets, once they are over.
+/// Prints the results of all sets, once they are over.
 fn report(program: Program) -> u32 {
     let until = program.number("until").unwrap_or(0);
     let begun = now();

@@ -10,9 +10,9 @@ use bulkhead_program::{Program, bell, exit, now, println, ready, wait_until};
 
 bulkhead_program::entry!(shell);
 
-/// Bytes of the longest line; what is longer is cut.
+/// Bytes of the longest line; a longer one is cut.
 const LINE: usize = 128;
-/// Nanoseconds between looks, if nobody wakes it.
+/// Nanoseconds between looks, if it is not woken.
 const LOOK: u64 = 10_000_000;
 
 struct Keys {
@@ -44,7 +44,7 @@ fn shell(program: Program) -> u32 {
             // Without a doorbell it looks; a thread without time of its own looks at once.
             Err(Stop::Wait | Stop::Apart) => _ = wait_until(news, now() + LOOK),
             Err(Stop::Corrupted | Stop::Closed) => keys.from.reset(),
-            // What was typed before it went is another's line.
+            // Text typed before the sender went is part of another line.
             Err(_) => keys.len = 0,
         }
     }

@@ -1,9 +1,9 @@
-//! A driver of a device that never stops interrupting: the PC's interval timer (Intel 8254), at 1,193,182 Hz divided
-//! by `divisor=N` (5: 238,636 interrupts a second). It works on each interrupt that it gets, `work=N` turns of a loop
-//! (500), for `millis=N`.
+//! A driver of a device that never stops interrupting: the PC's interval timer (Intel 8254). It runs at 1,193,182 Hz
+//! divided by `divisor=N` (5: 238,636 interrupts a second). It works on each interrupt that it gets, `work=N` turns of
+//! a loop (500), for `millis=N`.
 //!
-//! With `share=PPM`, its context's utilization in millionths, and `period=NS`, its period, it judges what that came to:
-//! more than the share is a panic, and so is less, since the storm is to be one.
+//! With `share=PPM`, its context's utilization in millionths, and `period=NS`, its period, it judges its use. More than
+//! the share is a panic, and so is less, since this is to be a storm.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Ports, Program, mark, marker, now, println};
@@ -56,9 +56,9 @@ fn driver(program: Program) -> u32 {
     1
 }
 
-/// What an I/O VCPU may take: activations follow each other at used/U, but for the last one, of U·T. Used is what it
-/// ran for and what the kernel charges for each activation, which is at most what it `charged`, one for each interrupt:
-/// an activation can serve several.
+/// Judges the use of an I/O VCPU: activations follow each other at used/U, but for the last one, of U·T. Used time is
+/// its running time and the kernel's charge for each activation. The charge is at most `charged`, one for each
+/// interrupt: an activation can serve several.
 fn judge(ran: u64, charged: u64, length: u64, share: u64, period: u64) {
     let of = |time: u64| time * share / MILLION;
     let most = of(length) + of(period) - of(of(period));

@@ -1,6 +1,6 @@
-//! Vector registers belong to threads: two with different contents take turns on the processor, one of them calls a
-//! passive server that has its own, a third thread interrupts both, and a fourth uses them without a right to. The
-//! result is how many things went wrong.
+//! Vector registers belong to threads. Two threads with different contents take turns on the processor. One of them
+//! calls a passive server that has its own, and a third thread interrupts both. A fourth uses them without a right to.
+//! The result is how many things went wrong.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod state;
@@ -45,7 +45,7 @@ fn first(program: Program) -> u32 {
     let scramble = program.endpoint("scramble");
     for round in 0..ROUNDS {
         keeps(1, round);
-        // What a call finds in the registers is the server's, and what it leaves there, too.
+        // The server finds its own values in the registers in a call, and leaves its own there.
         let before = State::now();
         is_right("a call", scramble.call(Message::new(0, &[round])).is_ok());
         is_right("registers after a call", State::now() == before);
@@ -94,8 +94,8 @@ fn tick(program: Program) -> u32 {
     }
 }
 
-/// Once others have filled their registers. XSAVE is an exception under CR0.TS, but not in QEMU: there it tells what is
-/// in the registers, which then has to be nothing.
+/// Once others have filled their registers. XSAVE is an exception under CR0.TS, but not in QEMU: there it tells the
+/// registers' contents, which have to be nothing.
 fn trespass(_: Program) -> u32 {
     while TURNS.load(Ordering::Relaxed) < 3 {
         core::hint::spin_loop();

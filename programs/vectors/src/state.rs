@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-/// What the processor has after a reset (APM volume 1, sections 4.2.2 and 6.2.3).
+/// Value after a reset (APM volume 1, sections 4.2.2 and 6.2.3).
 const MXCSR: u32 = 0x1F80;
 const FCW: u16 = 0x37F;
 
@@ -30,7 +30,7 @@ impl State {
         Self { ymm, x87, mxcsr, fcw }
     }
 
-    /// What is in the registers of a thread that has used none yet.
+    /// Tells if the registers are those of a thread that has used none yet.
     pub fn is_fresh(&self) -> bool {
         self.ymm == [[0; 4]; 16] && (self.mxcsr, self.fcw) == (MXCSR, FCW)
     }
@@ -38,7 +38,7 @@ impl State {
     /// The registers as they are, but those of x87, which may be empty.
     pub fn now() -> Self {
         let mut state = Self { ymm: [[0; 4]; 16], x87: [0; 8], mxcsr: 0, fcw: 0 };
-        // SAFETY: stores into `state` what its layout has room for; no code but this uses such registers.
+        // SAFETY: stores into `state` as much as its layout has room for; only this code uses such registers.
         unsafe {
             asm!(
                 ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
@@ -56,8 +56,8 @@ impl State {
     /// Loads the registers, counts down with nothing in between, and stores them again.
     pub fn hold(&self, count: u64) -> Self {
         let mut after = Self { ymm: [[0; 4]; 16], x87: [0; 8], mxcsr: 0, fcw: 0 };
-        // SAFETY: loads from one state and stores into another what their layout has room for; no code but this uses
-        // such registers, and the x87 stack is empty before and after.
+        // SAFETY: loads from one state and stores into another as much as their layout has room for. Only this code
+        // uses such registers, and the x87 stack is empty before and after.
         unsafe {
             asm!(
                 "fninit",
@@ -90,10 +90,10 @@ impl State {
     }
 }
 
-/// 1/3, which is not exact: with the exceptions unmasked that nobody masked, it would end here.
+/// 1/3, which is not exact: with exceptions wrongly unmasked, it would end here.
 pub fn third() -> u64 {
     let third: u64;
-    // SAFETY: only registers that nobody else uses.
+    // SAFETY: only registers that no other code uses.
     unsafe {
         asm!(
             "mov {t}, 1",
@@ -112,7 +112,7 @@ pub fn third() -> u64 {
 /// Words of x87's eight registers, of the 16 of SSE, and of their upper halves.
 pub const SAVED: usize = 16 + 32 + 32;
 
-/// What XSAVE stores of them (APM volume 2, section 11.5.2).
+/// XSAVE's image of them (APM volume 2, section 11.5.2).
 pub fn saved() -> [u64; SAVED] {
     /// Legacy area, header, and AVX's component, at its place without compaction.
     #[repr(C, align(64))]

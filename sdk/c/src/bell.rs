@@ -1,5 +1,4 @@
-//! Doorbells: what a sender rings, and where a receiver sleeps. The interrupt and the sleep are the C runtime's
-//! (`bulkhead.c`).
+//! Doorbells: a sender's port, and a receiver's sleep. The interrupt and the sleep are the C runtime's (`bulkhead.c`).
 #![forbid(unsafe_code)]
 
 use crate::end::Limit;
@@ -9,10 +8,10 @@ use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
 
-/// Nanoseconds that a sleep and its end take, more or less: an interrupt, and what was in caches.
+/// Nanoseconds that a sleep and its end take, more or less: an interrupt, and lost contents of caches.
 const SLEEP: u64 = 2_000;
 
-/// What a sender rings.
+/// The port that a sender rings.
 #[derive(Debug)]
 pub struct Port(machine::Port);
 
@@ -22,7 +21,7 @@ impl Ring for Port {
     }
 }
 
-/// Rings for the receiver of a channel; `None` if nobody is to be woken.
+/// Makes the ring for the receiver of a channel; `None` if the receiver is not to be woken.
 #[must_use]
 pub fn caller(pair: &Pair<'static>) -> Option<Caller<Mapping<'static>, Port>> {
     let port = machine::Port::of(pair.doorbell()?)?;
@@ -40,7 +39,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// For a channel's interrupt, whose handler is set.
+    /// Makes one for a channel's interrupt, if that has a handler.
     pub(crate) fn new(doorbell: Doorbell) -> Option<Self> {
         let vector = u8::try_from(doorbell.at).ok()?;
         machine::answer(vector);
@@ -57,7 +56,7 @@ impl Bed {
         machine::rung(self.vector)
     }
 
-    /// Whether this core can sleep there.
+    /// Tells if this core can sleep there.
     pub(crate) fn is_here() -> bool {
         machine::is_first_core()
     }

@@ -17,7 +17,7 @@ type Memory = Mapping<'static>;
 pub struct Limit(Option<u64>);
 
 impl Limit {
-    /// None: for ever.
+    /// No limit: for ever.
     pub const NONE: Self = Self(None);
 
     /// Milliseconds from now, as C has them: 0 doesn't wait, below 0 is for ever.
@@ -63,7 +63,7 @@ impl Sender {
         self.longest
     }
 
-    /// Sends a message as soon as there is room and somebody there, within the limit, and wakes a receiver that sleeps.
+    /// Sends a message as soon as there is room and a receiver, within the limit, and wakes a receiver that sleeps.
     ///
     /// # Errors
     /// [`Stop::Size`], the last reason to wait, or news of the receiver.
@@ -79,7 +79,7 @@ impl Sender {
     fn try_send(&mut self, message: &[u8]) -> Result<(), Stop> {
         let whole = message.len() == self.longest;
         let sent = match &mut self.end {
-            // What stood there before would follow a shorter one.
+            // A shorter message would be followed by the rest of an older one.
             Out::Queue(_) | Out::Mailbox(_) if !whole => Err(Stop::Size),
             end => end.send(message),
         };
@@ -89,10 +89,10 @@ impl Sender {
         }
     }
 
-    /// Goes on with the agreement; whether there is a session. A mailbox needs none.
+    /// Goes on with the agreement, and tells if there is a session. A mailbox needs none.
     ///
     /// # Errors
-    /// What keeps it from one, or news of the receiver.
+    /// The reason why there is no session, or news of the receiver.
     pub fn attend(&mut self) -> Result<(), Stop> {
         let attended = self.end.attend();
         match &mut self.bell {
@@ -106,7 +106,7 @@ impl Sender {
         self.end.reset();
     }
 
-    /// Leaves: the receiver reads what was sent, then is told.
+    /// Leaves: the receiver reads the sent messages, then is told.
     pub fn close(self) {
         let Self { end, bell, .. } = self;
         end.close();
@@ -159,7 +159,8 @@ impl Receiver {
     }
 
     /// Receives a message into a buffer of [`Self::longest`] bytes as soon as there is one, within the limit; how many
-    /// it has. It sleeps meanwhile, where a doorbell can wake it. Whoever spoilt the channel is offered a new session.
+    /// it has. It sleeps meanwhile, where a doorbell can wake it. A peer that has spoilt the channel is offered a new
+    /// session.
     ///
     /// # Errors
     /// [`Stop::Size`], the last reason to wait, or news of the sender.
@@ -191,7 +192,7 @@ impl Receiver {
         found
     }
 
-    /// Asks to be woken, and looks once more. Whether the caller may sleep; otherwise there is something to be
+    /// Asks to be woken, and looks once more. Tells if the caller may sleep; otherwise there is something to be
     /// received. The next call that receives asks no longer.
     ///
     /// # Errors

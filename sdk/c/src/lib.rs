@@ -1,9 +1,8 @@
-//! Ends of channels for bare guests in C: `sdk/include/bulkhead-channel.h` declares them. A thin shell around [`end`]:
-//! what C hands over becomes slices and references here, and news become numbers below 0, the same as in a Linux
-//! (`linux/support/c`).
+//! Ends of channels for bare guests in C: `sdk/include/bulkhead-channel.h` declares them. A thin shell around [`end`].
+//! C's arguments become slices and references here, and news become numbers below 0, as in a Linux (`linux/support/c`).
 //!
 //! An end lies in memory of the caller's, since a bare guest has no allocator. It begins with a mark made of its
-//! address: so what was never opened, or was copied elsewhere, is refused instead of used.
+//! address. So an end that was never opened, or was copied elsewhere, is refused instead of used.
 #![cfg_attr(target_os = "none", no_std)]
 
 pub mod bell;
@@ -23,7 +22,7 @@ pub use bulkhead_channel_memory::number::*;
 
 /// Bytes of an end in C's memory.
 pub const SENDER_BYTES: usize = 384;
-/// The same, of one that receives.
+/// Bytes of a receiver in C's memory.
 pub const RECEIVER_BYTES: usize = 384;
 
 const _: () = assert!(size_of::<Handle<Sender>>() <= SENDER_BYTES);
@@ -35,7 +34,7 @@ fn done(result: Result<(), Stop>) -> c_int {
     result.map_or_else(number::of, |()| 0)
 }
 
-/// What a guest is told at its entry: `struct bulkhead_context`.
+/// Arguments of a guest's entry: `struct bulkhead_context`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Context {
@@ -53,12 +52,12 @@ pub struct Handle<T> {
     end: MaybeUninit<Option<T>>,
 }
 
-/// What an end that was opened at this address begins with.
+/// The first word of an end that was opened at this address.
 fn mark<T>(at: *const Handle<T>) -> u64 {
     u64::from_le_bytes(*b"BHCH end") ^ at.addr() as u64
 }
 
-/// Whether an end fits there.
+/// Checks that an end fits there.
 fn there<T>(at: *const Handle<T>) -> Result<(), c_int> {
     if at.is_null() || !at.is_aligned() { Err(ARGUMENT) } else { Ok(()) }
 }
@@ -66,7 +65,7 @@ fn there<T>(at: *const Handle<T>) -> Result<(), c_int> {
 /// The end of a handle, if it was opened; `None` once it is closed.
 ///
 /// # Safety
-/// `at` is null or points to a handle's memory, which nobody else uses during `'a`.
+/// `at` is null or points to a handle's memory, which no other code uses during `'a`.
 unsafe fn opened<'a, T>(at: *mut Handle<T>) -> Result<&'a mut Option<T>, c_int> {
     there(at)?;
     // SAFETY: a word of memory that the caller vouches for.
@@ -99,7 +98,7 @@ unsafe fn give<T>(out: *mut Handle<T>, open: impl FnOnce() -> Result<T, c_int>) 
     match open() {
         Ok(end) => {
             let handle = Handle { mark: mark(out), end: MaybeUninit::new(Some(end)) };
-            // SAFETY: as above.
+            // SAFETY: `there` has checked the address, and the caller vouches for the memory.
             unsafe { out.write(handle) };
             0
         }
@@ -122,7 +121,7 @@ fn padded(name: &[u8]) -> &[u8] {
 /// Both regions of a channel.
 ///
 /// # Safety
-/// `context` is the one that the guest was given, `name` null or a string of C's.
+/// `context` is the guest's own, `name` null or a string of C's.
 unsafe fn pair(context: Context, name: *const c_char, nth: u32) -> Result<Pair<'static>, c_int> {
     // SAFETY: the information page, which is read-only and stays.
     let info = unsafe { context.info.as_ref() }.ok_or(ARGUMENT)?;
@@ -134,8 +133,8 @@ unsafe fn pair(context: Context, name: *const c_char, nth: u32) -> Result<Pair<'
     let (w, bell) = window(info, name.to_bytes(), nth).ok_or(OPEN)?;
     let base = NonNull::new(w.gpa as *mut u8).ok_or(OPEN)?;
     let kind = u8::try_from(w.messages).map_err(|_| MISFIT)?;
-    // SAFETY: the information page is the monitor's word that the sender's region and the receiver's behind it are
-    // mapped for as long as the sandbox runs, and that `writable` says which one may be written.
+    // SAFETY: by the monitor's word in the information page, the sender's region and the receiver's behind it are
+    // mapped while the sandbox runs. It also says by `writable` which one may be written.
     let pair = unsafe { Pair::new(base, w.size as usize, (kind, w.message), w.writable != 0) };
     Ok(pair.ok_or(MISFIT)?.with(Doorbell::told(bell, 0)))
 }
@@ -143,8 +142,8 @@ unsafe fn pair(context: Context, name: *const c_char, nth: u32) -> Result<Pair<'
 /// Opens the sending end of a channel; of several receivers the `nth`, from 0.
 ///
 /// # Safety
-/// `context` is the one that the guest was given, `name` null or a string of C's, `out` null or memory of an end that
-/// nobody else uses meanwhile.
+/// `context` is the guest's own, `name` null or a string of C's. `out` is null, or memory of an end that no other code
+/// uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_sender_open(
     context: Context,
@@ -159,7 +158,7 @@ pub unsafe extern "C" fn bulkhead_sender_open(
 /// Sends a message, with no more than `millis` milliseconds of waiting for room; 0 doesn't wait, below 0 is for ever.
 ///
 /// # Safety
-/// `sender` is null or memory of an end, which nobody else uses meanwhile; `message` is null or has `len` bytes.
+/// `sender` is null or memory of an end, which no other code uses meanwhile; `message` is null or has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_send(
     sender: *mut Handle<Sender>,
@@ -196,7 +195,7 @@ pub unsafe extern "C" fn bulkhead_sender_longest(sender: *const Handle<Sender>) 
     unsafe { end(sender.cast_mut()) }.map_or(0, |sender| sender.longest())
 }
 
-/// Goes on with the agreement: 0 if there is a session, else what keeps it from one, or news of the receiver.
+/// Goes on with the agreement: 0 if there is a session, else the reason why not, or news of the receiver.
 ///
 /// # Safety
 /// As for [`bulkhead_send`].
@@ -218,7 +217,7 @@ pub unsafe extern "C" fn bulkhead_sender_reset(sender: *mut Handle<Sender>) {
     }
 }
 
-/// Leaves: the receiver reads what was sent, then is told.
+/// Leaves: the receiver reads the sent messages, then is told.
 ///
 /// # Safety
 /// As for [`bulkhead_send`].
@@ -248,7 +247,7 @@ pub unsafe extern "C" fn bulkhead_receiver_open(
 /// ever. The number of its bytes. The buffer has room for the longest message.
 ///
 /// # Safety
-/// `receiver` is null or memory of an end, which nobody else uses meanwhile; `buffer` is null or has `len` bytes that
+/// `receiver` is null or memory of an end, which no other code uses meanwhile; `buffer` is null or has `len` bytes that
 /// can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bulkhead_receive(
@@ -269,7 +268,7 @@ pub unsafe extern "C" fn bulkhead_receive(
     if len < longest {
         return SIZE.into();
     }
-    // SAFETY: the caller's. What C has not written there yet is not looked at: ends only write to it.
+    // SAFETY: the caller's. Bytes that C has not written there yet are not looked at: ends only write to them.
     let buffer = unsafe { core::slice::from_raw_parts_mut(buffer.cast(), longest) };
     match receiver.receive(buffer, Limit::of(millis)) {
         // A ring has less than 2^32 bytes.
@@ -288,8 +287,8 @@ pub unsafe extern "C" fn bulkhead_receiver_longest(receiver: *const Handle<Recei
     unsafe { end(receiver.cast_mut()) }.map_or(0, |receiver| receiver.longest())
 }
 
-/// Asks to be woken, and looks once more: 1 if the caller may sleep, 0 if there is something to be received, [`WAIT`]
-/// where it is not woken.
+/// Asks to be woken, and looks once more. 1: the caller may sleep; 0: there is something to be received; [`WAIT`]: it
+/// is not woken there.
 ///
 /// # Safety
 /// As for [`bulkhead_receive`].

@@ -1,4 +1,4 @@
-//! What the C runtime does for this library (`sdk/c/bell.h`). Tests on the host have a stand-in.
+//! The C runtime's services for this library (`sdk/c/bell.h`). Tests on the host have a stand-in.
 
 pub use way::*;
 
@@ -28,20 +28,20 @@ mod way {
         bulkhead_ticks(nanos)
     }
 
-    /// Ends the guest, as an exception does that nobody expects.
+    /// Ends the guest, as an unexpected exception does.
     pub fn give_up() -> ! {
         bulkhead_exit(101)
     }
 
-    /// Whether this is the core that interrupts go to.
+    /// Tells if this is the core that interrupts go to.
     pub fn is_first_core() -> bool {
         bulkhead_bell_here()
     }
 
     /// Counts the interrupts of a channel's vector.
     pub fn answer(vector: u8) {
-        // SAFETY: the vector is one that the information page gives a channel, so nobody else's handler is
-        // replaced; the handler only counts.
+        // SAFETY: the vector is one that the information page gives a channel, so no other handler is replaced; the
+        // handler only counts.
         unsafe { bulkhead_bell_answer(vector) }
     }
 
@@ -76,7 +76,7 @@ mod way {
 }
 
 #[cfg(not(target_os = "none"))]
-#[allow(missing_docs)] // As above.
+#[allow(missing_docs)] // The module for a guest documents them.
 mod way {
     use bulkhead_channel_memory::typed::Doorbell;
     use core::sync::atomic::{AtomicU64, Ordering::SeqCst};

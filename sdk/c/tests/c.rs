@@ -87,7 +87,7 @@ impl Channel {
     }
 
     fn receiver(&self, at: &mut MaybeUninit<Handle<Receiver>>) -> c_int {
-        // SAFETY: as above.
+        // SAFETY: a page, a name and memory for an end.
         unsafe { bulkhead_receiver_open(self.context(false), c"news".as_ptr(), at.as_mut_ptr()) }
     }
 }
@@ -130,7 +130,7 @@ fn messages_of_each_kind_arrive_and_ends_are_told() {
             // SAFETY: memory of an end.
             let rung = unsafe { bulkhead_receiver_interrupts(to.as_mut_ptr()) };
             assert_eq!(send(&mut from, &[n; 64]), 0, "{kind:?} {n}");
-            // SAFETY: as above.
+            // SAFETY: memory of an end.
             assert!(unsafe { bulkhead_receiver_interrupts(to.as_mut_ptr()) } > rung);
             assert_eq!((arm(&mut to), arm(&mut to)), (0, 0), "{kind:?} {n}");
             assert_eq!(receive(&mut to, &mut buffer, 1), 64, "{kind:?} {n}");
@@ -140,7 +140,7 @@ fn messages_of_each_kind_arrive_and_ends_are_told() {
             let rung = unsafe { bulkhead_receiver_interrupts(to.as_mut_ptr()) };
             assert_eq!(send(&mut from, &[n; 64]), 0);
             assert_eq!(receive(&mut to, &mut buffer, 0), 64);
-            // SAFETY: as above.
+            // SAFETY: memory of an end.
             assert_eq!(unsafe { bulkhead_receiver_interrupts(to.as_mut_ptr()) }, rung);
         }
         assert_eq!(receive(&mut to, &mut buffer, 2), WAIT.into(), "{kind:?}");

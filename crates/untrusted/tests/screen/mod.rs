@@ -1,4 +1,4 @@
-//! A terminal's parser, for tests of what tools print. The harness uses it, too.
+//! A terminal's parser, for tests of tools' output. The harness uses it, too.
 
 use vte::{Params, Parser, Perform};
 

@@ -84,7 +84,7 @@ impl Chance {
         head
     }
 
-    /// What an IP packet carries, to the programs' port; its checksum is garbage.
+    /// Makes an IP packet's payload, to the programs' port; its checksum is garbage.
     fn body(&mut self, transport: u8, len: usize) -> Vec<u8> {
         let mut head = vec![0x30, 0, 0, PORT as u8];
         match transport {

@@ -68,7 +68,7 @@ unsafe fn give<T>(out: *mut *mut T, open: impl FnOnce() -> std::io::Result<T>) -
         // SAFETY: the caller's.
         unsafe { out.write(null_mut()) };
         let opened = open().map_err(|why| failed(&why))?;
-        // SAFETY: as above.
+        // SAFETY: the caller's.
         unsafe { out.write(Box::into_raw(Box::new(opened))) };
         Ok(0)
     })
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn bulkhead_sender_open(
 ) -> c_int {
     // SAFETY: the caller's.
     match unsafe { named(name) } {
-        // SAFETY: as above.
+        // SAFETY: the caller's.
         Ok(name) => unsafe { give(out, || Sender::open(name, nth as usize)) },
         Err(why) => why,
     }
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn bulkhead_receiver_open(
 ) -> c_int {
     // SAFETY: the caller's.
     match unsafe { named(name) } {
-        // SAFETY: as above.
+        // SAFETY: the caller's.
         Ok(name) => unsafe { give(out, || Receiver::open(name)) },
         Err(why) => why,
     }
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn bulkhead_receiver_fd(receiver: *mut Receiver) -> c_int 
     })
 }
 
-/// Asks to be woken, before a loop of the caller's own sleeps on the file descriptor: 1 if it may sleep, 0 if there is
+/// Asks to be woken, before a loop of the caller's own sleeps on the file descriptor. 1: it may sleep; 0: there is
 /// something to be received. The next receive asks no longer.
 ///
 /// # Safety

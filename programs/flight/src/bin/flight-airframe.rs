@@ -1,7 +1,7 @@
 //! The world: motors, airframe, weather and sensors, simulated, where a vehicle has drivers. A passive server:
 //! its caller pays for the simulation.
 //!
-//! Arguments: `substeps=N` is how finely it is integrated, which is what fills 38 % of the period (26).
+//! Arguments: `substeps=N` is how finely it is integrated, which fills 38 % of the period (26).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_flight::link;

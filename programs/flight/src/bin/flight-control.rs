@@ -1,8 +1,8 @@
 //! The attitude loop: once a millisecond from the estimate to motor commands. It measures its own releases and
 //! publishes telemetry to the channel `telemetry`, if there is one.
 //!
-//! It waits for nobody of less importance: where `mission` has written no setpoint in time, the last one
-//! stays. Bits of the notification `land` end the flight.
+//! It waits for no program of less importance: where `mission` has written no setpoint in time, the last one stays.
+//! Bits of the notification `land` end the flight.
 //!
 //! Arguments: `log=debug` has its times on the console, too, at the end.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -26,7 +26,7 @@ const LEAD_NS: u64 = 2_000_000;
 /// Releases until the controller declares its sandbox ready.
 const BOOT_RELEASES: u64 = 100;
 
-/// The controller, whom it talks to, and its books.
+/// The controller, the servers that it calls, and its books.
 struct Pilot {
     estimator: Endpoint,
     airframe: Endpoint,

@@ -1,5 +1,5 @@
-//! Where the vehicle points, from what its sensors say. A passive server at the priority of its caller, who
-//! pays for the work.
+//! The vehicle's attitude, from its sensors' values. A passive server at the priority of its caller, which pays for the
+//! work.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_flight::PERIOD;

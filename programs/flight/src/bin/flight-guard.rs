@@ -1,6 +1,6 @@
-//! Hears of what goes wrong with the threads that it manages. The end of a budget is counted: the thread goes on
-//! with its next refill and not before. What raises an exception begins anew, some times; then it stays stopped. An
-//! exception of a thread that it does not manage ends the sandbox: whoever launched it knows what follows.
+//! Hears of the faults and timeouts of the threads that it manages. The end of a budget is counted: the thread goes on
+//! with its next refill and not before. A thread that raises an exception begins anew, some times; then it stays
+//! stopped. An exception of a thread that it does not manage ends the sandbox: its launcher knows the consequence.
 //!
 //! Arguments: `restarts=N` (3), `overruns=N`: how many of a thread go by between two lines (1000).
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -13,7 +13,7 @@ bulkhead_program::entry!(guard);
 /// Threads that it can keep.
 const MOST: usize = 8;
 
-/// A thread, whose badge is its place in the list, from 1.
+/// A thread, with its place in the list, from 1, as its badge.
 #[derive(Clone, Copy)]
 struct Ward {
     name: &'static str,
@@ -27,7 +27,7 @@ struct Ward {
 fn wards(program: Program) -> [Option<Ward>; MOST] {
     let mut wards = [None; MOST];
     for (ward, (name, thread)) in wards.iter_mut().zip(program.threads()) {
-        // None of them has run so far: the guard's priority is above theirs.
+        // No thread of them has run so far: the guard's priority is above theirs.
         let begin = thread.registers().map_or([0; 4], |[ip, sp, ..]| [ip, sp, at::PAGE, 0]);
         *ward = Some(Ward { name, thread, begin, restarts: 0, overruns: 0 });
     }
@@ -52,7 +52,7 @@ impl Ward {
         GO_ON
     }
 
-    /// Whether it is to begin anew after an exception.
+    /// Tells if it is to begin anew after an exception.
     fn crashed(&mut self, exception: u64, most: u64) -> bool {
         self.restarts += 1;
         let again = self.restarts <= most;

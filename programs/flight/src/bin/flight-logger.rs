@@ -1,4 +1,4 @@
-//! What the flight was like, for whoever looks later: with what time is left.
+//! Keeps a log of the flight for later readers, in the time that is left.
 //!
 //! Arguments: `every=N` prints a line each N seconds; without it none.
 #![cfg_attr(target_os = "none", no_std, no_main)]

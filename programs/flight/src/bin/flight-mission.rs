@@ -1,8 +1,8 @@
 //! Where to point, 50 times a second: writes the next setpoints ahead of `control`, and warns when the vehicle
 //! points elsewhere.
 //!
-//! It calls nobody: a server that it shared with `control` could be held up by the end of its budget in the middle
-//! of a request, and `control` with it.
+//! It makes no calls. The end of its budget could hold up a server that it shared with `control` in the middle of a
+//! request, and `control` with it.
 //!
 //! Arguments: `seconds=N` lands after so long; without it the flight never ends.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -24,8 +24,8 @@ fn mission(program: Program) -> u32 {
     let trajectory = Trajectory(program.memory("trajectory").words());
     let recorder = program.memory("recorder").words();
     while next.wait().is_ok() {
-        // The one that `control` waits for. Counted signals would not do: two can be one, and whoever begins anew
-        // has not seen the first ones.
+        // The setpoint that `control` waits for. Counted signals would not do: two can be one, and a program that
+        // begins anew has not seen the first ones.
         let step = recorder::count(recorder) as u32;
         for ahead in step..step + 2 * DIVIDER {
             if trajectory.get(ahead).is_none() {

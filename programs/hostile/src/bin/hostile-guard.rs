@@ -1,5 +1,5 @@
-//! Begins one attack after another, hears how each ends, and says so. What does not end in 20 ms is stopped. In the end
-//! it says how the victim fared.
+//! Begins one attack after another, hears how each ends, and says so. It stops an attack that does not end in 20 ms. In
+//! the end it says how the victim fared.
 //!
 //! Arguments: `from=N`, `to=N`: only these attacks.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -18,7 +18,7 @@ const MILLI: u64 = 1_000_000;
 /// How long an attack lasts at most.
 const LONGEST: u64 = 20 * MILLI;
 
-/// A thread of the attacker's, and what gives it time.
+/// A thread of the attacker's, and the context that gives it time.
 struct Ward {
     thread: Thread,
     context: Context,
@@ -72,7 +72,7 @@ impl Ward {
 }
 
 impl Guard {
-    /// Runs an attack until its end; and whether it took all of its time.
+    /// Runs an attack until its end; returns true if it took all of its time.
     fn attack(&self, number: u64) -> Result<(End, bool), Error> {
         self.board.write64(board::ATTACK, number);
         for ward in &self.wards {

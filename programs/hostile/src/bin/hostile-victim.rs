@@ -1,5 +1,5 @@
-//! Works a quarter of each millisecond, below the attacker's priority: looks whether its memory stays as it is, and
-//! whether the attacker, with whom it shares nothing, has left something in a register.
+//! Works a quarter of each millisecond, below the attacker's priority. It shares nothing with the attacker. It checks
+//! that its memory stays as it is, and that the attacker has left nothing in a register.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::{Periodic, Program, Woken, now};
@@ -16,7 +16,7 @@ static MEMORY: [core::sync::atomic::AtomicU64; WORDS] =
 /// How often in each release: some 250 us of work.
 const PASSES: u32 = 60;
 
-/// What a word has to be.
+/// The right value of a word.
 fn pattern(n: usize) -> u64 {
     (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

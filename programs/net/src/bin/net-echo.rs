@@ -3,7 +3,7 @@
 //!
 //! Arguments: `to=CHANNEL from=CHANNEL` (records, one each way, that carry IP packets), `address=10.9.0.2`, of a
 //! network of 24 bits. With `break=N` its first life ends on purpose, with the first frame N milliseconds or more after
-//! it began: it writes garbage to all words of its channels that it can, and then to its peer's. Waits at the
+//! it began. It writes garbage to all words of its channels that it can, and then to its peer's. Waits at the
 //! notification `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -1,8 +1,12 @@
 //! Asks a station for echoes at a pace of its own, and marks when it asked and when an answer came.
 //!
-//! Arguments: `to=CHANNEL from=CHANNEL` (records, one each way, that carry IP packets), `address=10.9.0.1
-//! other=10.9.0.2`, `every=N` milliseconds and `count=N`, after which it ends the sandbox and fails unless the last one
-//! was answered. Waits at the notification `news`.
+//! Arguments:
+//!
+//! * `to=CHANNEL from=CHANNEL`: records, one each way, that carry IP packets;
+//! * `address=10.9.0.1 other=10.9.0.2`;
+//! * `every=N` milliseconds and `count=N`, after which it ends the sandbox. It fails unless the last one was answered.
+//!
+//! Waits at the notification `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_net::{FRAME, Pinger};
@@ -14,7 +18,7 @@ use net_programs::{Line, line, serve};
 bulkhead_program::entry!(ping);
 
 const MILLI: u64 = 1_000_000;
-/// Frames taken before it looks at the clock: whoever sends faster does not keep it from asking.
+/// Frames taken before it looks at the clock: a fast sender does not keep it from asking.
 const TURN: usize = 16;
 
 struct Net {
@@ -26,7 +30,7 @@ struct Net {
     due: u64,
     asked: u64,
     answered: u64,
-    /// The one asked for last has not been answered.
+    /// The last request has not been answered.
     waits: bool,
 }
 

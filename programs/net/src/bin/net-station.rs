@@ -1,11 +1,15 @@
-//! A station on a network over channels: it answers pings, echoes what TCP connections to port 7 send, and serves a
+//! A station on a network over channels. It answers pings, echoes the bytes of TCP connections to port 7, and serves a
 //! page about itself at port 80.
 //!
-//! Arguments: `to=CHANNEL from=CHANNEL` (records, one each way), `address=10.9.0.2`, of a network of 24 bits, and
-//! `mac=N` for Ethernet with the address 02:00:00:00:00:N (N from 1 to 255); without it the wire carries IP packets.
-//! With `ask=ADDRESS bytes=N` it is a client: it sends so many bytes to the echo there, ends the sandbox when they have
-//! come back, and fails if they are others or it takes more than `limit=` milliseconds (default 10,000). Waits at the
-//! notification `news`.
+//! Arguments:
+//!
+//! * `to=CHANNEL from=CHANNEL`: records, one each way;
+//! * `address=10.9.0.2`, in a network of 24 bits;
+//! * `mac=N` for Ethernet with the address 02:00:00:00:00:N (N from 1 to 255). Without it the wire carries IP packets.
+//!
+//! With `ask=ADDRESS bytes=N` it is a client. It sends so many bytes to the echo there, and ends the sandbox when they
+//! have come back. It fails if other bytes come or it takes more than `limit=` milliseconds (default 10,000). Waits at
+//! the notification `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
@@ -144,7 +148,7 @@ impl Net {
         }
     }
 
-    /// What came goes back.
+    /// Received bytes go back.
     fn echo(&mut self) {
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.echo);
         listen(socket, ECHO);
@@ -160,7 +164,7 @@ impl Net {
         }
     }
 
-    /// A request, whatever it asks for, is answered by the one page.
+    /// The one page answers each request, for whatever path.
     fn page(&mut self, program: Program) {
         let counts = self.device.counts();
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.page);

@@ -2,7 +2,7 @@
 //!
 //! Arguments: `ports=NAME,NAME,...` (at most 8): the channels of a port are `NAME-in`, which the station sends, and
 //! `NAME-out`. A frame is copied once, then looked at. Each port has its turn, one frame at a time, so that no station
-//! keeps the others from theirs; what finds no room at its port is dropped. Waits at the notification `news`.
+//! keeps the others from theirs. A frame that finds no room at its port is dropped. Waits at the notification `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
@@ -51,7 +51,7 @@ fn switch(program: Program) -> u32 {
 }
 
 impl Net {
-    /// A frame of each port; whether there was one.
+    /// A frame of each port; returns true if there was one.
     fn turn(&mut self, program: Program) -> bool {
         let mut buffer = [0; FRAME];
         let mut any = false;

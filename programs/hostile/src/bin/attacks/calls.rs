@@ -1,4 +1,4 @@
-//! Calls for what was not given to the program: each is to be refused with the reason.
+//! Calls for objects and rights that were not given to the program: each is to be refused with the reason.
 
 use super::Attack;
 use bulkhead_program::abi::{Kind, Label, Op, Rights, label, slot};
@@ -45,7 +45,7 @@ fn free(program: Program) -> u64 {
     u64::from(program.free()[0])
 }
 
-/// What a call came to: 0, or its status.
+/// The result of a call as a number: 0, or its status.
 pub fn status<T>(result: Result<T, Error>) -> u64 {
     result.err().map_or(0, |error| error.0.0)
 }

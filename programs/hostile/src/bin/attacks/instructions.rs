@@ -1,4 +1,5 @@
-//! Single instructions: those of the kernel's, accesses to what is not the program's, and calls with hostile registers.
+//! Single instructions: those of the kernel's, accesses to memory outside of the program's, and calls with hostile
+//! registers.
 
 use super::Attack;
 use bulkhead_program::Program;
@@ -52,7 +53,7 @@ pub const KERNELS: [Attack; 42] = [
     run!("xor edx, edx" "xor eax, eax" "xor ecx, ecx" "div ecx"),
     run!("fninit"),
     run!("xorps xmm0, xmm0"),
-    // Other ways to vector registers, above all those that would store what is in them. XSAVE, where QEMU differs from
+    // Other ways to vector registers, above all those that would store their contents. XSAVE, where QEMU differs from
     // processors, is tried by `programs/vectors`.
     run!("sub rsp, 1024" "and rsp, -64" "fxsave [rsp]"),
     run!("stmxcsr [rsp - 8]"),
@@ -61,11 +62,11 @@ pub const KERNELS: [Attack; 42] = [
     run!("wait"),
     // Neither has to do with them: a store of a general register, and which there are.
     run!("mov rax, rsp" "sub rax, 64" "movnti [rax], rbx" "xor ecx, ecx" "xgetbv"),
-    // Counters, and an access that crosses a cache line. The emulated processor lacks RDPRU; nobody stops the access.
+    // Counters, and an access that crosses a cache line. The emulated processor lacks RDPRU; nothing stops the access.
     run!("xor ecx, ecx" "rdpmc"),
     run!("xor ecx, ecx" ".byte 0x0F, 0x01, 0xFD"),
     run!("lea rax, [rsp - 192]" "and rax, -64" "lock inc dword ptr [rax + 62]"),
-    // What POPF may not change it leaves as it was.
+    // POPF leaves the flags as they were that it may not change.
     run!("pushfq" "pop rax" "mov rbx, rax" "btr rax, 9" "or rax, 0x3000" "push rax" "popfq" "pushfq" "pop rax" "xor rax, rbx" "test eax, 0x3200" "jz 2f" "ud2" "2:"),
     // Kept until the budget has ended some times, if it can be written at all.
     run!("mov eax, 0x12345678" "wrfsbase rax" "2:" "jmp 2b"),
@@ -110,7 +111,7 @@ pub const MEMORY: [Attack; 12] = [
     run!("mov rax, rsp" "mov rsp, 0x0000800000000000" "push rax" "mov rsp, rax"),
 ];
 
-/// A poll of what is not there, by a call without number: refused, whatever registers and flags are like.
+/// A poll of an absent object, by a call without number: refused, whatever registers and flags are like.
 pub const ENTRIES: [Attack; 6] = [
     run!("mov r12, rsp" "mov rsp, 0xFFFFFFFF80400000" "mov eax, 99" "syscall" "mov rsp, r12"),
     run!("std" "mov eax, 99" "syscall" "cld"),

@@ -2,7 +2,7 @@
 
 use bulkhead_program::Program;
 
-/// What it comes back with is a call's status, or `HARMLESS`.
+/// It returns a call's status, or `HARMLESS`.
 pub type Attack = fn(Program) -> u64;
 
 pub mod calls;
