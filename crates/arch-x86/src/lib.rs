@@ -10,6 +10,7 @@ pub mod msr;
 mod pages;
 pub mod start;
 pub mod vmcb;
+pub mod vtd;
 
 pub use bulkhead_resident_x86::icr;
 pub use pages::LongMode;

@@ -327,6 +327,8 @@ pub struct IommuEntry {
 pub enum IommuKind {
     /// AMD-Vi.
     AmdVi,
+    /// Intel VT-d.
+    VtD,
 }
 
 /// An IOAPIC.

@@ -40,6 +40,17 @@ pub fn contains(own: &Ids, id: u32) -> bool {
     own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
 }
 
+/// The number of the entry for a vector on a core, in a VT-d table that has 256 entries for each own core, by their IDs.
+#[must_use]
+pub fn remapped(own: &Ids, core: u32, vector: u8) -> u32 {
+    let below = |(n, word): (u32, &u64)| {
+        let ids = core.saturating_sub(64 * n).min(64);
+        let mask = if ids == 64 { u64::MAX } else { (1 << ids) - 1 };
+        (word & mask).count_ones()
+    };
+    { (0..).zip(own) }.map(below).sum::<u32>() * 256 + u32::from(vector)
+}
+
 /// Whether all cores of a logical destination (cluster and a bit for each of
 /// its 16 IDs, APM 16.14) are in the set.
 fn contains_logical(own: &Ids, destination: u32) -> bool {
