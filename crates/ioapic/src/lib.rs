@@ -543,4 +543,20 @@ mod tests {
         page.applies.store(1, Ordering::Relaxed);
         assert_eq!(page.slots().len(), SLOTS);
     }
+
+    #[test]
+    fn entries_name_an_index_where_all_have_one_table() {
+        let lines = Lines { indexed: 1, slots: [0x300, 0x8500], ..lines() };
+        let message = |core, vector| Some(Message { core, vector, mode: 0, logical: false });
+        let hardware = |line, message| lines.hardware(&OWN, line, message, &[]).unwrap();
+        // The core with the second-lowest ID; an index in bits 31:17, after the format's bit.
+        assert_eq!(hardware(4, message(3, 0x33)), [0x33, 0x433 << 17 | 1 << 16]);
+        // A level-triggered line, and an index with its highest bit.
+        let wiring = LEVEL | ACTIVE_LOW;
+        assert_eq!(
+            hardware(20, message(2, 0x46)),
+            [0x46 | wiring | 1 << 11, 0x546 << 17 | 1 << 16]
+        );
+        assert_eq!(hardware(4, None), MASKED);
+    }
 }

@@ -138,6 +138,18 @@ mod tests {
     }
 
     #[test]
+    fn entries_are_counted_by_core_and_vector() {
+        let own: Ids = [1 << 2 | 1 << 63, 1, 0, 1 << 63];
+        let entry = |core, vector| remapped(&own, core, vector);
+        assert_eq!(
+            [entry(2, 0x31), entry(63, 0x31), entry(64, 0), entry(255, 255)],
+            [0x31, 0x131, 0x200, 0x3FF]
+        );
+        // Of a foreign core it is one that is not the first.
+        assert_eq!([entry(3, 0), entry(1, 0), entry(256, 0)], [0x100, 0, 0x400]);
+    }
+
+    #[test]
     fn fixed_interrupts_stay_inside() {
         for id in 0..300 {
             let inside = [2, 3, 255].contains(&id);

@@ -48,6 +48,7 @@ mod trace;
 mod typed;
 mod verify;
 mod virtio;
+mod vtd;
 mod walk;
 mod wrong;
 
@@ -91,6 +92,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(load::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
+    jobs.extend(vtd::jobs());
     jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
     jobs.extend(disk::jobs());

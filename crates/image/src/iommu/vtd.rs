@@ -218,3 +218,223 @@ fn steps(iommu: &Iommu, root: u64, interrupts: Range, queue: u64) -> Vec<ConfigO
     ops.push(op(ConfigOp::CLEAR, register::STATUS, global::COMPATIBILITY));
     ops
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_arch_x86::iommu::Requester;
+    use bulkhead_layout::monitor::Action;
+    use bulkhead_layout::report::KINDS;
+    use bulkhead_plan::{
+        Device, Function, Granted, Guest, Ioapic, IommuKind, Machine, Span, Trigger,
+    };
+
+    const DISK: Bdf = Bdf(0x18);
+    const CARD: Bdf = Bdf(0x100);
+    const IOAPIC: Bdf = Bdf(0xFF00);
+
+    fn sandbox(apic_ids: &[u32], functions: &[Bdf], irq: Option<(u32, Trigger)>) -> Sandbox {
+        let granted = |bdf: &Bdf| Granted {
+            function: Function { bdf: *bdf, ..Function::default() },
+            unconfined: false,
+            line: false,
+            place: Default::default(),
+        };
+        let device = irq.map(|(irq, trigger)| Device {
+            name: "uart".into(),
+            class: "test".into(),
+            ports: Vec::new(),
+            irq: Some(irq),
+            trigger,
+            nobody: None,
+            place: Default::default(),
+        });
+        Sandbox {
+            name: "s".into(),
+            place: Default::default(),
+            guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
+            cores: apic_ids.iter().map(|id| *id as usize).collect(),
+            apic_ids: apic_ids.to_vec(),
+            ram: Vec::new(),
+            devices: device.into_iter().collect(),
+            functions: functions.iter().map(granted).collect(),
+            control: Default::default(),
+            observe: Vec::new(),
+            actions: [Action::Ignore; KINDS],
+            autostart: true,
+            learn: false,
+            criticality: None,
+        }
+    }
+
+    fn plan(sandboxes: Vec<Sandbox>) -> Plan {
+        let iommu = Iommu {
+            kind: IommuKind::VtD,
+            base: 0xFED9_0000,
+            remaps_interrupts: true,
+            remaps_lines: Some(true),
+            ioapic_requester: Some(IOAPIC),
+        };
+        Plan {
+            multikernel: false,
+            system: "test".into(),
+            manifest: "test".into(),
+            machine: Machine {
+                ioapic: Some(Ioapic { base: 0xFEC0_0000, lines: 24 }),
+                iommu: Some(iommu),
+                ..Machine::default()
+            },
+            image: Span::default(),
+            sandboxes,
+            channels: Vec::new(),
+            slots: Vec::new(),
+            ends_with: Vec::new(),
+            drives: Vec::new(),
+        }
+    }
+
+    fn two() -> Plan {
+        plan(vec![
+            sandbox(&[5, 2], &[DISK], Some((4, Trigger::LevelLow))),
+            sandbox(&[3], &[CARD], Some((3, Trigger::Edge))),
+        ])
+    }
+
+    fn words(pages: &Pages, at: u64) -> [u64; 2] {
+        let bytes = pages.read(at, 16);
+        [0, 8].map(|n| u64::from_le_bytes(bytes[n..n + 8].try_into().unwrap()))
+    }
+
+    /// The last value written to a register.
+    fn written(made: &Made, offset: u16) -> u64 {
+        let last = |offset| {
+            let mut all = made.steps.iter().rev();
+            let op = all.find(|op| op.kind == ConfigOp::SET && op.offset == offset);
+            op.map_or(0, |op| u64::from(op.value))
+        };
+        last(offset) | last(offset + 4) << 32
+    }
+
+    #[test]
+    fn each_entry_is_bound_to_a_requester_and_leads_to_its_owner() {
+        let plan = two();
+        let mut pages = Pages::default();
+        let made = tables(&mut pages, &plan, &[]).unwrap();
+        let register = written(&made, register::INTERRUPTS);
+        let (table, len) = (register & !0xFFF, 2 << (register & 0xF));
+        // Blocks: none, disk on 2 and 5, edges on 2 and 5, levels on 2 and 5, card on 3, edges on 3.
+        assert_eq!((len, register >> 11 & 1), (4096, 1));
+        let expected = [
+            None,
+            Some((DISK, 2, false)),
+            Some((DISK, 5, false)),
+            Some((IOAPIC, 2, false)),
+            Some((IOAPIC, 5, false)),
+            Some((IOAPIC, 2, true)),
+            Some((IOAPIC, 5, true)),
+            Some((CARD, 3, false)),
+            Some((IOAPIC, 3, false)),
+        ];
+        let level = ioapic::level_vectors(&plan, 0).unwrap();
+        let owns = |set: [u64; 4], vector: u64| set[vector as usize / 64] >> (vector % 64) & 1 != 0;
+        for index in 0..len {
+            let entry = words(&pages, table + index * ENTRY);
+            let (block, vector) =
+                (expected.get(index as usize / 256).copied().flatten(), index % 256);
+            let wanted =
+                block.filter(|(.., is_level)| vector >= 16 && (!is_level || owns(level, vector)));
+            let right = wanted.map_or([0; 2], |(source, core, level)| {
+                let low = 1 | u64::from(level) << 4 | vector << 16 | core << 32;
+                [low, 0b01 << 18 | u64::from(source.0)]
+            });
+            assert_eq!(entry, right, "{index}");
+        }
+        let first = |source| first(&plan, source).unwrap();
+        assert_eq!(first(Source::Function(DISK)), Some(256));
+        assert_eq!(first(Source::Edge(0)), Some(3 * 256));
+        assert_eq!(first(Source::Level(0)), Some(5 * 256));
+        assert_eq!(first(Source::Function(CARD)), Some(7 * 256));
+        assert_eq!((first(Source::Edge(1)), first(Source::Level(1))), (Some(8 * 256), None));
+        assert_eq!(first(Source::Function(Bdf(0x20))), None);
+    }
+
+    #[test]
+    fn only_owners_have_contexts() {
+        let mut pages = Pages::default();
+        let requester = |root, domain| Requester { root, domain, ..Requester::default() };
+        let grants = [
+            (DISK, requester(Some(0x5000), 1)),
+            (CARD, requester(Some(0x6000), 2)),
+            (Bdf(0x108), requester(None, 3)),
+        ];
+        let made = tables(&mut pages, &two(), &grants).unwrap();
+        let root = written(&made, register::ROOT);
+        for bus in 0..256 {
+            let [low, high] = words(&pages, root + bus * 16);
+            assert_eq!((low & 1, high), (u64::from(bus < 2), 0), "{bus}");
+            for function in (0..256).filter(|_| low & 1 != 0) {
+                let expected = match bus << 8 | function {
+                    0x18 => [0x5001, 0x102],
+                    0x100 => [0x6001, 0x202],
+                    _ => [0; 2],
+                };
+                assert_eq!(words(&pages, (low & !0xFFF) + function * 16), expected);
+            }
+        }
+        // All of it is in the range of which the boot code sees that no monitor has a part.
+        let whole = made.header.device_table;
+        for at in [root, written(&made, register::QUEUE), written(&made, register::INTERRUPTS)] {
+            assert!((whole.start..whole.start + whole.len).contains(&(at & !0xFFF)), "{at:#x}");
+        }
+        assert_eq!(made.header.base, 0);
+    }
+
+    #[test]
+    fn a_unit_is_switched_on_last_and_with_empty_caches() {
+        let plan = two();
+        let made = tables(&mut Pages::default(), &plan, &[]).unwrap();
+        assert_eq!(made.steps.len(), count(&plan.machine.iommu.unwrap()));
+        assert_eq!((made.steps[0].kind, made.steps[0].value), (ConfigOp::AT, 0xFED9_0000));
+        let position =
+            |found: &dyn Fn(&ConfigOp) -> bool| made.steps.iter().position(found).unwrap();
+        let commanded = |bit: u32| {
+            position(&|op| {
+                (op.kind, op.offset) == (ConfigOp::SET, register::COMMAND) && op.value & bit != 0
+            })
+        };
+        let awaited =
+            position(&|op| (op.kind, op.offset) == (ConfigOp::AWAIT, register::COMPLETED));
+        let order = [
+            position(&|op| op.kind == ConfigOp::FLUSH),
+            commanded(global::ROOT),
+            commanded(global::QUEUE),
+            commanded(global::INTERRUPTS),
+            awaited,
+            commanded(global::REMAPPING),
+            commanded(global::TRANSLATION),
+        ];
+        assert!(order.is_sorted(), "{order:?}");
+        let never = made.steps.iter().all(|op| {
+            (op.kind, op.offset) != (ConfigOp::SET, register::COMMAND)
+                || op.value & global::COMPATIBILITY == 0
+        });
+        assert!(never, "messages without an index would pass");
+        // Without remapping there is no table of it.
+        let plain = Iommu { remaps_interrupts: false, ..plan.machine.iommu.unwrap() };
+        let plan = Plan { machine: Machine { iommu: Some(plain), ..plan.machine }, ..plan };
+        let made = tables(&mut Pages::default(), &plan, &[]).unwrap();
+        assert_eq!(made.steps.len(), count(&plain));
+        assert_eq!(written(&made, register::INTERRUPTS), 0);
+        assert_eq!(first(&plan, Source::Function(DISK)).unwrap(), None);
+    }
+
+    #[test]
+    fn more_blocks_than_an_index_can_name_are_refused() {
+        let functions: Vec<_> = (0..64).map(|n| Bdf(n << 3)).collect();
+        let cores = |n: u32| plan(vec![sandbox(&(0..n).collect::<Vec<_>>(), &functions, None)]);
+        let made = |plan: &Plan| tables(&mut Pages::default(), plan, &[]);
+        assert!(made(&cores(3)).is_ok());
+        let error = made(&cores(4)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("256 times 256 entries are wanted"), "{error}");
+    }
+}
