@@ -15,7 +15,15 @@ const DATA: u16 = 0xCFC;
 /// # Errors
 /// A function is not what the machine description says.
 pub fn set_up(ops: &[ConfigOp]) -> Result<(), Stop> {
+    let mut registers = 0;
     for op in ops {
+        if op.kind == ConfigOp::AT {
+            registers = u64::from(op.value);
+        }
+        if op.kind >= ConfigOp::AT {
+            unit(registers + u64::from(op.offset), op)?;
+            continue;
+        }
         let found = match op.kind {
             ConfigOp::VALIDATE if validate(op) => continue,
             ConfigOp::VALIDATE => return Err(Stop::Source(op.bdf)),
@@ -69,6 +77,37 @@ fn validate(op: &ConfigOp) -> bool {
     }
 }
 
+/// TSC ticks that an IOMMU may take: a tenth of a second or so.
+const PATIENCE: u64 = 300_000_000;
+
+/// Carries out a step with an IOMMU's register.
+fn unit(at: u64, op: &ConfigOp) -> Result<(), Stop> {
+    // SAFETY: the IOMMU's registers, by the machine description; the host checked that they are in the identity-mapped
+    // first 4 GiB. A read there changes nothing.
+    let read = || unsafe { read_volatile(at as *const u32) };
+    let begin = rdtsc();
+    let in_time = || rdtsc() - begin < PATIENCE;
+    match op.kind {
+        // SAFETY: as above; the host decided on the value, and nobody uses the unit yet.
+        ConfigOp::SET => unsafe { write_volatile(at as *mut u32, op.value) },
+        ConfigOp::NEED if read() & op.value != op.value => {
+            return Err(Stop::Iommu("it is another one, or lacks what the image needs"));
+        }
+        ConfigOp::AWAIT => while read() & op.value != op.value && in_time() {},
+        ConfigOp::CLEAR => while read() & op.value != 0 && in_time() {},
+        // SAFETY: writes the caches to memory and empties them.
+        ConfigOp::FLUSH => unsafe { core::arch::asm!("wbinvd", options(nostack, preserves_flags)) },
+        _ => {}
+    }
+    match op.kind {
+        ConfigOp::AWAIT if read() & op.value != op.value => Err(Stop::Iommu(SLOW)),
+        ConfigOp::CLEAR if read() & op.value != 0 => Err(Stop::Iommu(SLOW)),
+        _ => Ok(()),
+    }
+}
+
+const SLOW: &str = "it does not carry out commands";
+
 /// Registers (AMD IOMMU specification, 3.4).
 mod register {
     pub const DEVICE_TABLE: u64 = 0x00;
@@ -93,8 +132,6 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
     const COMMANDS_ENABLE: u64 = 1 << 12;
     /// Rings of 512 entries.
     const RING_512: u64 = 9 << 56;
-    /// TSC ticks: a tenth of a second or so.
-    const PATIENCE: u64 = 300_000_000;
     if iommu.base == 0 {
         return Ok(());
     }
@@ -134,7 +171,7 @@ pub fn confine(iommu: &Iommu) -> Result<(), Stop> {
     // SAFETY: as above; the IOMMU writes it.
     while unsafe { read_volatile(done as *const u64) } != 1 {
         if rdtsc() - begin > PATIENCE {
-            return Err(Stop::Iommu("it does not carry out commands"));
+            return Err(Stop::Iommu(SLOW));
         }
         core::hint::spin_loop();
     }

@@ -14,6 +14,7 @@ mod pages;
 pub mod start;
 pub mod vmcb;
 pub mod vmcs;
+pub mod vtd;
 
 pub use bulkhead_resident_x86::icr;
 pub use pages::LongMode;

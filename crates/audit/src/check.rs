@@ -1,5 +1,6 @@
 //! The audit: finds the tables, walks them, compares.
 
+use crate::PAGE;
 use crate::claim::{Claim, Place};
 use crate::given::{self, Given};
 use crate::locate::{self, Area};
@@ -9,7 +10,7 @@ use crate::paging::Regime;
 use crate::registers::Registers;
 use crate::report::{Access, Finding, Report};
 use crate::svm::{self, Block, IOPM_FRAMES, MSRPM_FRAMES};
-use crate::{PAGE, iommu};
+use crate::vtd::Units;
 use std::collections::BTreeMap;
 
 /// An audit under way.
@@ -383,10 +384,16 @@ impl Context<'_> {
         ioapic.and_then(|bdf| self.remapping.get(&bdf)).into_iter().flatten()
     }
 
-    fn iommu_tables(&mut self) -> Option<iommu::Unit> {
-        let unit = iommu::Unit::read(self.claim, self.registers, self.words)?;
-        self.confine(unit.tables(self.claim));
-        self.remapping = unit.remapping();
+    fn iommu_tables(&mut self) -> Option<Units> {
+        let unit = Units::read(self.claim, self.registers, self.words)?;
+        match &unit {
+            Units::Amd(unit) => {
+                self.confine(unit.tables(self.claim));
+                self.remapping = unit.remapping();
+            }
+            // No monitor maps a table of it.
+            Units::Vtd(unit) => self.confine(unit.tables()),
+        }
         Some(unit)
     }
 }

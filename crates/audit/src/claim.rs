@@ -213,11 +213,25 @@ pub struct Function {
     pub resets: Vec<Range>,
 }
 
+/// Kinds of IOMMUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// AMD-Vi.
+    #[default]
+    AmdVi,
+    /// Intel VT-d.
+    VtD,
+}
+
 /// The IOMMU, as described.
 #[derive(Clone, Debug, Default)]
 pub struct Iommu {
-    /// Its PCI function, whose capability says where its registers are.
+    /// Its kind.
+    pub kind: Kind,
+    /// Its PCI function, whose capability says where its registers are; of AMD's only.
     pub bdf: u16,
+    /// It remaps interrupts; asked of Intel's only.
+    pub remaps: bool,
     /// Where its registers should be.
     pub registers: Range,
     /// As which function the IOAPIC sends its messages (IVRS, special device); `None` if

@@ -1,7 +1,7 @@
 //! Reads what QEMU's human monitor prints. It has no other way to these registers:
 //! reading an IOAPIC through its window would write its index.
 
-use crate::registers::{Core, Ioapic, Iommu, Registers};
+use crate::registers::{Core, Ioapic, Iommu, Registers, Vtd};
 
 /// Command and the words of its answer, 32 bits each, for physical addresses: `xp`.
 pub type Read<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
@@ -11,19 +11,31 @@ const IOMMU: [u64; 6] = [0x00, 0x08, 0x10, 0x18, 0x20, 0x28];
 /// PCI capability of an IOMMU (3.2.1).
 const SECURE_DEVICE: u64 = 0x0F;
 
-/// Asks a stopped machine. `ecam` is where bus 0's configuration space is, `iommu`
-/// the IOMMU's function.
+/// Where a machine's IOMMU is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Where bus 0's configuration space is, and an AMD IOMMU's function.
+    Amd(u64, u16),
+    /// The address of a VT-d unit's registers.
+    Vtd(u64),
+}
+
+/// Asks a stopped machine.
 ///
 /// # Errors
 /// An answer that cannot be read.
-pub fn registers(ask: &mut Read, iommu: Option<(u64, u16)>) -> Result<Registers, String> {
+pub fn registers(ask: &mut Read, unit: Option<Unit>) -> Result<Registers, String> {
     let cores = cores(&ask("info registers -a")?)?;
     let (ioapic, pic_masks) = lines(&ask("info pic")?);
-    let iommu = match iommu {
-        Some((ecam, bdf)) => Some(self::iommu(ask, ecam + (u64::from(bdf) << 12))?),
-        None => None,
-    };
-    Ok(Registers { cores, ioapic, pic_masks, iommu })
+    let (mut iommu, mut vtd) = (None, None);
+    match unit {
+        Some(Unit::Amd(ecam, bdf)) => {
+            iommu = Some(self::iommu(ask, ecam + (u64::from(bdf) << 12))?);
+        }
+        Some(Unit::Vtd(base)) => vtd = Some(self::vtd(ask, base)?),
+        None => {}
+    }
+    Ok(Registers { cores, ioapic, pic_masks, iommu, vtd })
 }
 
 fn hex(text: &str) -> Option<u64> {
@@ -133,6 +145,16 @@ fn iommu(ask: &mut Read, configuration: u64) -> Result<Iommu, String> {
         at = head >> 8 & 0xFC;
     }
     Err(format!("the function at {configuration:#x} has no IOMMU's capability"))
+}
+
+/// A VT-d unit's registers (VT-d specification, 11.4). Reading them has no effect.
+fn vtd(ask: &mut Read, base: u64) -> Result<Vtd, String> {
+    let mut wide =
+        |offset| Ok::<_, String>(word(ask, base + offset)? | word(ask, base + offset + 4)? << 32);
+    let [capabilities, extended, root, queue, interrupts] =
+        [wide(0x08)?, wide(0x10)?, wide(0x20)?, wide(0x90)?, wide(0xB8)?];
+    let (status, protected) = (word(ask, base + 0x1C)?, word(ask, base + 0x64)?);
+    Ok(Vtd { base, capabilities, extended, status, root, protected, queue, interrupts })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::given::{Given, given_for, right_at};
 use crate::memory::Words;
 use crate::registers::{self, Registers};
 use crate::report::{Dma, letters};
+use crate::vtd::Units;
 use std::collections::BTreeMap;
 
 const ADDRESS: u64 = 0x000F_FFFF_FFFF_F000;
@@ -324,20 +325,29 @@ pub fn name(bdf: u16) -> String {
 }
 
 /// What is wrong with entries, by text: requester IDs and the first entry's address.
-type Wrong = BTreeMap<(&'static str, String, String), Vec<(u16, u64)>>;
+pub type Wrong = BTreeMap<(&'static str, String, String), Vec<(u16, u64)>>;
 
 impl Context<'_> {
     /// Everything about devices' memory accesses and messages.
-    pub fn dma(&mut self, unit: Option<&Unit>, given: &[Vec<Given>]) {
-        let Some(unit) = unit else {
-            if self.claim.iommu.is_some() {
-                let message = "the IOMMU's registers are not known";
-                self.find("iommu-control", &Place::default(), None, message, "a dump with `iommu`");
-            } else if self.claim.functions.iter().any(|f| f.owner.is_some()) {
-                self.remarks.push("no IOMMU: devices' DMA is not confined, nor looked at".into());
-            }
-            return;
-        };
+    pub fn dma(&mut self, unit: Option<&Units>, given: &[Vec<Given>]) {
+        match unit {
+            Some(Units::Amd(unit)) => self.amd(unit, given),
+            Some(Units::Vtd(unit)) => self.vtd(unit, given),
+            None => self.unconfined(),
+        }
+    }
+
+    /// No IOMMU was read.
+    fn unconfined(&mut self) {
+        if self.claim.iommu.is_some() {
+            let message = "the IOMMU's registers are not known";
+            self.find("iommu-control", &Place::default(), None, message, "a dump with `iommu`");
+        } else if self.claim.functions.iter().any(|f| f.owner.is_some()) {
+            self.remarks.push("no IOMMU: devices' DMA is not confined, nor looked at".into());
+        }
+    }
+
+    fn amd(&mut self, unit: &Unit, given: &[Vec<Given>]) {
         self.control(unit);
         if unit.registers.control & IOMMU_EN == 0 {
             // Everything passes; what its tables would say does not matter.
@@ -538,17 +548,34 @@ impl Context<'_> {
 
     /// What an owned function reaches.
     fn function(&mut self, unit: &Unit, i: usize, bdf: u16, function: &Function, given: &[Given]) {
+        let Some(entry) = unit.entry(bdf) else {
+            let message = format!("{} of {} is beyond the device table", name(bdf), self.name(i));
+            self.find("device-table", &function.place, None, message, "an entry for it");
+            return;
+        };
+        let remapped = match entry.interrupts() {
+            Interrupts::Remapped => unit.remapped(self.words, entry),
+            _ => Vec::new(),
+        };
+        let interrupts = remapped.iter().map(|r| (r.destination(), r.vector())).collect();
+        self.reaches((i, bdf), function, given, unit.pages(entry), interrupts);
+    }
+
+    /// Compares what an owned function reaches, under one of its requester IDs, with what its owner has.
+    pub fn reaches(
+        &mut self,
+        (i, bdf): (usize, u16),
+        function: &Function,
+        given: &[Given],
+        pages: Option<&Pages>,
+        interrupts: Vec<(u32, u8)>,
+    ) {
         let as_other =
             if bdf == function.bdf { String::new() } else { format!(" (as {})", name(bdf)) };
         let title = format!("{}{as_other}", function.name);
         let who = format!("{title} of {}", self.name(i));
-        let Some(entry) = unit.entry(bdf) else {
-            let message = format!("{who} is beyond the device table");
-            self.find("device-table", &function.place, None, message, "an entry for it");
-            return;
-        };
         let empty = Pages::default();
-        let pages = unit.pages(entry).unwrap_or(&empty);
+        let pages = pages.unwrap_or(&empty);
         let all: Vec<Given> = given.iter().filter(|g| g.dma).cloned().collect();
         let given = match &function.reach {
             None => all,
@@ -583,16 +610,11 @@ impl Context<'_> {
         }
         let leaves = pages.leaves.iter().filter(|l| l.read || l.write);
         let memory = self.reach(leaves.map(|l| (l.address, l.frame, l.size, l.write, false)));
-        let remapped = match entry.interrupts() {
-            Interrupts::Remapped => unit.remapped(self.words, entry),
-            _ => Vec::new(),
-        };
-        let interrupts = remapped.iter().map(|r| (r.destination(), r.vector())).collect();
         self.access[i].devices.push(Dma { function: title, memory, interrupts });
     }
 
     /// One finding for all entries that are wrong in the same way.
-    fn tell(&mut self, wrong: Wrong) {
+    pub fn tell(&mut self, wrong: Wrong) {
         for ((rule, what, right), mut who) in wrong {
             who.dedup();
             let known = who.iter().find_map(|(bdf, at)| {

@@ -6,7 +6,7 @@
 //! crate of this project is a dependency, and every bit and offset is written from
 //! the manuals: AMD64 Architecture Programmer's Manual volume 2 ("APM"), AMD I/O
 //! Virtualization Technology specification 48882 ("IOMMU specification"), Intel
-//! 82093AA (IOAPIC). Where tables lie is asked of the processors and of the IOMMU
+//! 82093AA (IOAPIC), Intel VT-d specification D51397. Where tables lie is asked of the processors and of the IOMMU
 //! ([`registers`]), not of the image.
 //!
 //! ```text
@@ -34,6 +34,7 @@ pub mod registers;
 pub mod render;
 mod report;
 mod svm;
+mod vtd;
 
 #[cfg(test)]
 mod fake;

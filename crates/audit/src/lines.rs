@@ -3,7 +3,8 @@
 
 use crate::check::Context;
 use crate::claim::Place;
-use crate::iommu::{Interrupts, Unit};
+use crate::iommu::Interrupts;
+use crate::vtd::Units;
 
 const MASKED: u64 = 1 << 16;
 const LEVEL: u64 = 1 << 15;
@@ -13,7 +14,7 @@ const LOWEST: u64 = 0b001 << 8;
 
 impl Context<'_> {
     /// Every line that is not masked.
-    pub fn lines(&mut self, unit: Option<&Unit>) {
+    pub fn lines(&mut self, unit: Option<&Units>) {
         let nobody = Place::default();
         if let Some(masks) = self.registers.pic_masks.filter(|m| *m != [0xFF; 2]) {
             let message =
@@ -32,7 +33,7 @@ impl Context<'_> {
         }
     }
 
-    fn line(&mut self, unit: Option<&Unit>, pin: u32, entry: u64, levels: &mut Vec<(u8, u32)>) {
+    fn line(&mut self, unit: Option<&Units>, pin: u32, entry: u64, levels: &mut Vec<(u8, u32)>) {
         let owner = self
             .claim
             .sandboxes
@@ -49,7 +50,11 @@ impl Context<'_> {
             wrong.push(format!("is level: {}, not {}", entry & LEVEL != 0, line.level));
         }
         // Nothing says whether the IOMMU sees the message: it has to stay with its owner either way.
-        let ways = [self.remapped(unit, entry), Some(direct(entry))];
+        let ways = match unit {
+            // It sees all messages.
+            Some(Units::Vtd(unit)) if self.remaps() => [Some(self.indexed(unit, entry)), None],
+            _ => [self.remapped(unit, entry), Some(direct(entry))],
+        };
         for (n, way) in ways.into_iter().flatten().enumerate() {
             match way {
                 Ok(Some((apic, vector))) => {
@@ -82,10 +87,16 @@ impl Context<'_> {
         }
     }
 
+    fn remaps(&self) -> bool {
+        self.claim.iommu.as_ref().is_some_and(|iommu| iommu.remaps)
+    }
+
     /// APIC and vector of a line that is not masked, by the IOMMU's table, if it has one for the IOAPIC.
-    fn remapped(&self, unit: Option<&Unit>, entry: u64) -> Option<Arrival> {
+    fn remapped(&self, unit: Option<&Units>, entry: u64) -> Option<Arrival> {
         let requester = self.claim.iommu.as_ref().and_then(|i| i.ioapic);
-        let (unit, device) = unit.zip(requester).and_then(|(u, bdf)| Some((u, u.entry(bdf)?)))?;
+        let Some(Units::Amd(unit)) = unit else { return None };
+        let (unit, device) =
+            Some(unit).zip(requester).and_then(|(u, bdf)| Some((u, u.entry(bdf)?)))?;
         if device.interrupts() != Interrupts::Remapped {
             return None;
         }

@@ -66,6 +66,27 @@ pub struct Iommu {
     pub exclusion_limit: u64,
 }
 
+/// A VT-d unit's registers by their offsets (VT-d specification, 11.4).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vtd {
+    /// Where they were read.
+    pub base: u64,
+    /// 0008h Capability.
+    pub capabilities: u64,
+    /// 0010h Extended Capability.
+    pub extended: u64,
+    /// 001Ch Global Status.
+    pub status: u64,
+    /// 0020h Root Table Address.
+    pub root: u64,
+    /// 0064h Protected Memory Enable.
+    pub protected: u64,
+    /// 0090h Invalidation Queue Address.
+    pub queue: u64,
+    /// 00B8h Interrupt Remapping Table Address.
+    pub interrupts: u64,
+}
+
 /// Everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registers {
@@ -77,9 +98,12 @@ pub struct Registers {
     /// Interrupt masks of the two 8259A, master first.
     #[serde(default)]
     pub pic_masks: Option<[u8; 2]>,
-    /// The IOMMU.
+    /// AMD's IOMMU.
     #[serde(default)]
     pub iommu: Option<Iommu>,
+    /// Intel's.
+    #[serde(default)]
+    pub vtd: Option<Vtd>,
 }
 
 impl Registers {

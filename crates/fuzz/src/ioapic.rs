@@ -103,7 +103,7 @@ impl Machine {
         let old = shadow.entry(line);
         let change = || {
             let (new, message) = lines.change(cores, line, half, old, value, enforced)?;
-            let hardware = lines.hardware(line, message, &self.remapping)?;
+            let hardware = lines.hardware(cores, line, message, &self.remapping)?;
             Ok::<_, Wrong>((new, hardware))
         };
         let Ok((new, hardware)) = change() else { return Ok(false) };

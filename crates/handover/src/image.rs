@@ -63,7 +63,8 @@ pub struct Header {
     pub monitors: u64,
 }
 
-/// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4).
+/// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4). Of another kind it has
+/// [`ConfigOp`]s, and `device_table` is all that the unit reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -116,7 +117,7 @@ impl LineTest {
 }
 
 /// A step of bringing PCI to the state that the machine description has: by
-/// ports 0xCF8 and 0xCFC, in order.
+/// ports 0xCF8 and 0xCFC, in order. Steps of an IOMMU come after them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -141,6 +142,18 @@ impl ConfigOp {
     /// The access control services at `offset` of the memory-mapped configuration page at `value` are switched on, and
     /// have source validation.
     pub const VALIDATE: u32 = 4;
+    /// The steps below are about the registers at `value`, a page.
+    pub const AT: u32 = 5;
+    /// A 32-bit register is written.
+    pub const SET: u32 = 6;
+    /// The register has all bits of `value`, or the unit lacks what the image needs.
+    pub const NEED: u32 = 7;
+    /// The register shows all bits of `value` in time.
+    pub const AWAIT: u32 = 8;
+    /// The register shows none of them in time.
+    pub const CLEAR: u32 = 9;
+    /// What the processor's caches hold is in memory.
+    pub const FLUSH: u32 = 10;
 }
 
 /// A sandbox as the boot code needs it. Where there are no monitors, what is said of a monitor is of what its

@@ -9,7 +9,7 @@ use crate::target::{self, Svm, Target, Vmx};
 use crate::{Error, ioapic, iommu, loader, multikernel, pci};
 use bulkhead_arch_x86::iommu::Messages;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::image::{Header, MAGIC, Range, Sandbox, VERSION, checksum};
+use bulkhead_layout::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::need::{self, MONITORS};
@@ -146,9 +146,10 @@ fn image<T: Target>(
         part(&mut map, &pages, start, Some(owner), "pristine guest", true);
     }
 
-    let ops = pci::boot(&plan.machine);
+    let mut ops = pci::boot(&plan.machine);
+    let (steps_of_pci, steps) = (ops.len(), iommu::steps(&plan.machine));
     let ops_at = size_of::<Header>() + plan.sandboxes.len() * size_of::<Sandbox>();
-    let header_len = ops_at + size_of_val(&ops[..]);
+    let header_len = ops_at + (steps_of_pci + steps) * size_of::<ConfigOp>();
     map.header = pages.take(header_len as u64);
     let header = map.header;
     part(&mut map, &pages, header, None, "compiled manifest", false);
@@ -206,7 +207,10 @@ fn image<T: Target>(
         Some(tested) => Messages::Remap(tested),
         None => ioapic::messages(&plan.machine, shared.lines),
     };
-    let mut iommu = iommu::tables(&mut pages, &plan.machine, &grants, messages);
+    let made = iommu::bake(&mut pages, plan, &grants, messages)?;
+    ops.extend(made.steps);
+    debug_assert_eq!(ops.len(), steps_of_pci + steps);
+    let mut iommu = made.header;
     iommu.lines = ioapic::test(plan, shared.lines, iommu.device_table.start);
     map.events = (iommu.events.start, iommu.events.len);
     part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);

@@ -1,6 +1,8 @@
 //! Interrupt lines: whose they are, which vectors level-triggered ones may have, and
 //! who may use which slots of the IOAPIC's remapping table.
 
+use crate::iommu::vtd::Source;
+use crate::iommu::{self, Route};
 use crate::pages::Pages;
 use crate::{Error, parts::Lines as SharedLines};
 use bulkhead_arch_x86::iommu::{ENTRY, Messages, Requester, device_entry};
@@ -11,7 +13,7 @@ use bulkhead_layout::image::LineTest;
 use bulkhead_layout::lock::Lock;
 use bulkhead_layout::map::MMIO_VA;
 use bulkhead_plan::kernel::Driven;
-use bulkhead_plan::{End, Guest, Machine, PIT, Plan, Sandbox, Trigger, forges};
+use bulkhead_plan::{End, Guest, IommuKind, Machine, PIT, Plan, Sandbox, Trigger, forges};
 use std::mem::offset_of;
 
 /// Slots whose number ends in a vector that may arrive: the IOAPIC sees the
@@ -115,7 +117,8 @@ fn fired(machine: &Machine) -> Option<u32> {
 pub fn shared(pages: &mut Pages, plan: &Plan) -> Option<SharedLines> {
     plan.sandboxes.iter().find(|s| !of(&plan.machine, s).is_empty())?;
     let lock = pages.take(size_of::<Lock>() as u64);
-    let iommu = plan.machine.iommu;
+    // Others' tables are not filled by monitors, and there is nothing to find out.
+    let iommu = plan.machine.iommu.filter(|iommu| iommu.kind == IommuKind::AmdVi);
     let remaps = iommu.is_some_and(|iommu| iommu.remaps_lines != Some(false));
     let table = (remaps && !any_level(plan)).then(|| pages.take(PAGE));
     if let Some((table, Some(true))) = table.zip(iommu.map(|iommu| iommu.remaps_lines)) {
@@ -141,14 +144,19 @@ pub fn lines(plan: &Plan, index: usize, table: Option<u64>) -> Result<Option<Lin
     let set = |which: &dyn Fn(Trigger) -> bool| {
         own.iter().filter(|(_, t)| which(*t)).fold(0, |set, (line, _)| set | 1 << line)
     };
-    let slots = table.map_or([0, 0], |_| slots(plan, index));
+    let first = |source| match iommu::route(plan, source)? {
+        Route::Entries(first) => Ok(first),
+        _ => Ok::<_, Error>(0),
+    };
+    let entries = [first(Source::Edge(index))?, first(Source::Level(index))?];
+    let slots = table.map_or(entries, |_| slots(plan, index));
     Ok(Some(Lines {
         registers: plan.machine.ioapic.map_or(0, |i| MMIO_VA + i.base),
         // It is mapped for those that have a line of the machine's.
         table: table.filter(|_| !own.is_empty()).map_or(0, |table| MMIO_VA + table),
         own: set(&|_| true) | pins,
         channels: pins,
-        reserved: 0,
+        indexed: u32::from(entries != [0; 2]),
         level: set(&|trigger| trigger != Trigger::Edge),
         low: set(&|trigger| trigger == Trigger::LevelLow),
         count: match plan.sandboxes[index].guest {

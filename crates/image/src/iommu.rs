@@ -1,33 +1,99 @@
-//! The IOMMU's tables: a device table in which every requester has an entry, and
-//! I/O page tables for each sandbox that owns a function.
+//! The IOMMU's tables. AMD's: a device table in which every requester has an entry, and
+//! I/O page tables for each sandbox that owns a function. Intel's are in [`vtd`].
+
+pub mod vtd;
 
 use crate::Error;
 use crate::nested::Mapping;
 use crate::pages::Pages;
-use bulkhead_arch::{Memory, Run, map};
+use bulkhead_arch::{Memory, PageFormat, Run, map};
 use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
+use bulkhead_arch_x86::vtd::IoPages as VtdPages;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::image::{self, Range};
-use bulkhead_plan::{Bdf, Machine};
+use bulkhead_layout::image::{self, ConfigOp, Range};
+use bulkhead_plan::{Bdf, IommuKind, Machine, Plan};
 
 /// A function and what it may do.
 pub type Grant = (Bdf, Requester);
 
+/// What the boot code is told of an IOMMU.
+#[derive(Default)]
+pub struct Made {
+    /// Its part of the image's header.
+    pub header: image::Iommu,
+    /// Steps after those of PCI.
+    pub steps: Vec<ConfigOp>,
+}
+
+/// How a monitor puts a message of a function or a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// As it is: nobody remaps it.
+    Direct,
+    /// By an entry that it makes in a table of the function's own.
+    Table,
+    /// By the number of an entry, counted from this one on.
+    Entries(u32),
+}
+
+/// The route of a source's messages.
+pub fn route(plan: &Plan, source: vtd::Source) -> Result<Route, Error> {
+    match plan.machine.iommu {
+        Some(iommu) if iommu.remaps_interrupts => match iommu.kind {
+            IommuKind::AmdVi => Ok(Route::Table),
+            IommuKind::VtD => Ok(vtd::first(plan, source)?.map_or(Route::Direct, Route::Entries)),
+        },
+        _ => Ok(Route::Direct),
+    }
+}
+
 /// I/O page tables that map what the sandbox's nested tables map of its own
 /// memory and channels; their root.
-pub fn io_pages(pages: &mut Pages, memory: &[Mapping]) -> Result<Option<u64>, Error> {
+pub fn io_pages(
+    pages: &mut Pages,
+    machine: &Machine,
+    memory: &[Mapping],
+) -> Result<Option<u64>, Error> {
+    match machine.iommu.map(|iommu| iommu.kind) {
+        Some(IommuKind::VtD) => mapped::<VtdPages>(pages, memory),
+        _ => mapped::<IoPages>(pages, memory),
+    }
+}
+
+fn mapped<F: PageFormat>(pages: &mut Pages, memory: &[Mapping]) -> Result<Option<u64>, Error> {
     let mut root = None;
     for m in memory {
         let run =
             Run { va: m.gpa, pa: m.hpa, len: m.len, rights: m.rights, memory: Memory::Normal };
-        root = Some(map::<IoPages>(pages, root, run)?);
+        root = Some(map::<F>(pages, root, run)?);
     }
     Ok(root)
 }
 
+/// How many steps an IOMMU adds to those of PCI.
+pub fn steps(machine: &Machine) -> usize {
+    match &machine.iommu {
+        Some(iommu) if iommu.kind == IommuKind::VtD => vtd::count(iommu),
+        _ => 0,
+    }
+}
+
+/// All tables, with all grants.
+pub fn bake(
+    pages: &mut Pages,
+    plan: &Plan,
+    grants: &[Grant],
+    ioapic: Messages,
+) -> Result<Made, Error> {
+    match plan.machine.iommu.map(|iommu| iommu.kind) {
+        Some(IommuKind::VtD) => vtd::tables(pages, plan, grants),
+        _ => Ok(Made { header: tables(pages, &plan.machine, grants, ioapic), steps: Vec::new() }),
+    }
+}
+
 /// The device table with all grants, command buffer and event log. Requesters
 /// beyond the table's end are refused by the hardware (2.2.2).
-pub fn tables(
+fn tables(
     pages: &mut Pages,
     machine: &Machine,
     grants: &[Grant],
@@ -144,13 +210,13 @@ mod tests {
             mapping(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW),
             mapping(0x40_0000, 0x4040_0000, 0x3000, Rights::R),
         ];
-        let root = io_pages(&mut pages, &memory).unwrap().unwrap();
+        let root = io_pages(&mut pages, &machine(), &memory).unwrap().unwrap();
         let to = |at| walk::<IoPages>(&pages, root, at).map(|leaf| (leaf.pa, leaf.rights.write));
         assert_eq!(to(0x20_1234), Some((0x4020_1234, true)));
         assert_eq!(to(0x40_2FFF), Some((0x4040_2FFF, false)));
         for outside in [0, 0x1F_FFFF, 0x40_3000, 0x4020_0000, 0xFEE0_0000] {
             assert_eq!(to(outside), None, "{outside:#x}");
         }
-        assert!(io_pages(&mut pages, &[]).unwrap().is_none());
+        assert!(io_pages(&mut pages, &machine(), &[]).unwrap().is_none());
     }
 }

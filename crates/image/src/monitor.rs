@@ -2,7 +2,8 @@
 
 use crate::elf::Program;
 use crate::guest::Guest;
-use crate::iommu::{self, Grant};
+use crate::iommu::vtd::Source;
+use crate::iommu::{self, Grant, Route};
 use crate::pages::{Pages, Tables};
 use crate::parts::{Part, Shared};
 use crate::pci::{self, Seen, Shadow};
@@ -98,7 +99,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     part(pages, stacks, "stacks, control blocks", true);
 
     let remapping = pages.end();
-    let mut functions = Functions::bake(pages, input);
+    let mut functions = Functions::bake(pages, input)?;
     let shadow = std::mem::take(&mut functions.shadow.words);
     let shadow_len = (shadow.len() as u64 * 4).next_multiple_of(PAGE);
     let shadow_pa = pages.take(shadow_len);
@@ -108,14 +109,14 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     let host = host.unwrap_or_else(|| pages.take(cores * PAGE));
     let bitmaps = T::bitmaps(pages, sandbox);
     let memory = nested::own_memory(input.plan, input.index, input.guest);
-    let reports = &input.shared.reports;
+    let (reports, machine) = (&input.shared.reports, &input.plan.machine);
     let with_its_sandbox =
         |(n, granted): (usize, &Granted)| !granted.unconfined && own_reach(sandbox, n).is_none();
     let confined = sandbox.functions.iter().enumerate().any(with_its_sandbox);
-    let io_root = if confined { iommu::io_pages(pages, &memory)? } else { None };
+    let io_root = if confined { iommu::io_pages(pages, machine, &memory)? } else { None };
     let roots = { 0..sandbox.functions.len() }
         .map(|n| match own_reach(sandbox, n) {
-            Some(own) => iommu::io_pages(pages, &own),
+            Some(own) => iommu::io_pages(pages, machine, &own),
             None => Ok(io_root),
         })
         .collect::<Result<Vec<_>, Error>>()?;
@@ -365,23 +366,22 @@ struct Functions {
 }
 
 impl Functions {
-    fn bake(pages: &mut Pages, input: &Input) -> Self {
+    fn bake(pages: &mut Pages, input: &Input) -> Result<Self, Error> {
         let mut all = Self::default();
-        all.hardware(pages, input);
+        all.hardware(pages, input)?;
         for (n, own) in input.plan.ends(input.index).iter().enumerate() {
             let states = input.shared.states[&own.region];
             let (made, described) = end::bake(pages, input.plan, (n, own), states, &mut all.shadow);
             all.ends.push(made);
             all.seen.push(described);
         }
-        all
+        Ok(all)
     }
 
     /// The machine's functions.
-    fn hardware(&mut self, pages: &mut Pages, input: &Input) {
+    fn hardware(&mut self, pages: &mut Pages, input: &Input) -> Result<(), Error> {
         let machine = &input.plan.machine;
-        let Some(root) = &machine.pci else { return };
-        let remaps = machine.iommu.is_some_and(|iommu| iommu.remaps_interrupts);
+        let Some(root) = &machine.pci else { return Ok(()) };
         for seen in pci::seen(machine, &input.plan.sandboxes[input.index].functions) {
             let bdf = seen.bdf();
             let mut page = Span { start: root.config(bdf), len: PAGE };
@@ -393,12 +393,17 @@ impl Functions {
                     described = pci::own(granted, &mut self.shadow);
                     self.reach(pci::trap(&granted.function));
                     pci::reset_registers(&granted.function).for_each(|page| self.reach(page));
-                    if remaps {
-                        let table = pages.take(PAGE);
-                        self.pages.push((Span { start: table, len: PAGE }, Rights::RW));
-                        self.remap.push((bdf, table));
-                        described.function.remap_va = MMIO_VA + table;
-                    }
+                    described.function.remap_va =
+                        match iommu::route(input.plan, Source::Function(bdf))? {
+                            Route::Direct => 0,
+                            Route::Table => {
+                                let table = pages.take(PAGE);
+                                self.pages.push((Span { start: table, len: PAGE }, Rights::RW));
+                                self.remap.push((bdf, table));
+                                MMIO_VA + table
+                            }
+                            Route::Entries(first) => first.into(),
+                        };
                 }
                 Seen::Bridge(_) => described.registers = pci::bridge(),
                 Seen::Placeholder(_) => page.start = pages.put(&pci::placeholder()),
@@ -408,6 +413,7 @@ impl Functions {
             self.pages.push((page, rights));
             self.seen.push(described);
         }
+        Ok(())
     }
 
     /// Maps pages of registers. Small BARs of several functions can be on one.

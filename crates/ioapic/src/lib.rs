@@ -17,7 +17,7 @@
 //! Nothing here can panic, and there is no hardware: the caller has the registers.
 #![no_std]
 
-use bulkhead_resident_x86::icr::{Ids, contains};
+use bulkhead_resident_x86::icr::{Ids, contains, remapped};
 use core::sync::atomic::{AtomicU32, Ordering};
 #[cfg(feature = "host")]
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -69,12 +69,13 @@ pub struct Lines {
     pub low: u32,
     /// Those of them that are no line of the machine's: pins of channels' ends.
     pub channels: u32,
-    /// Padding.
-    pub reserved: u32,
+    /// Not 0: an entry names one of a table that has one for each vector on each core ([`Self::slots`]).
+    pub indexed: u32,
     /// Lines of the IOAPIC, 1 to [`MAX_LINES`].
     pub count: u32,
     /// First slot of the remapping table that is this sandbox's, and the one after
-    /// its last.
+    /// its last. Where it is [`Self::indexed`]: the first entry for edge-triggered lines and the first one for
+    /// level-triggered lines, of the own core with the lowest ID.
     pub slots: [u32; 2],
     /// Vectors of its level-triggered lines, as a set. An EOI goes to every IOAPIC by
     /// its vector alone, so they are unique in the machine.
@@ -336,6 +337,7 @@ impl Lines {
     /// [`Wrong::Slots`].
     pub fn hardware(
         &self,
+        cores: &Ids,
         line: u32,
         message: Option<Message>,
         table: &[AtomicU32],
@@ -345,6 +347,11 @@ impl Lines {
             | if has(self.low, line) { ACTIVE_LOW } else { 0 };
         let to = u32::from(m.core) << 24;
         let [first, end] = self.slots;
+        if self.indexed != 0 {
+            let first = if has(self.level, line) { end } else { first };
+            let index = first.wrapping_add(remapped(cores, m.core.into(), m.vector));
+            return Ok(indexed(index, m.vector, wiring));
+        }
         if table.is_empty() {
             let low = u32::from(m.vector) | u32::from(m.mode) << 8 | (m.logical as u32) << 11;
             return Ok([low | wiring, to]);
@@ -363,6 +370,13 @@ impl Lines {
         }
         Ok([first.wrapping_add(at as u32) & 0x7FF | wiring, to])
     }
+}
+
+/// An entry of the machine's table that names an entry of a VT-d table (VT-d specification, 5.1.2.1). The vector counts
+/// for an EOI.
+const fn indexed(index: u32, vector: u8, wiring: u32) -> Entry {
+    const FORMAT: u32 = 1 << 16;
+    [vector as u32 | wiring | (index >> 15 & 1) << 11, FORMAT | (index & 0x7FFF) << 17]
 }
 
 const fn has(set: u32, line: u32) -> bool {
@@ -490,7 +504,7 @@ mod tests {
     #[test]
     fn the_machines_entry_has_the_machines_wiring() {
         let message = Message { core: 2, vector: 0x46, mode: 0, logical: false };
-        let hardware = |line, message| lines().hardware(line, message, &[]);
+        let hardware = |line, message| lines().hardware(&OWN, line, message, &[]);
         assert_eq!(hardware(4, Some(message)), Ok([0x46, 2 << 24]));
         assert_eq!(hardware(20, Some(message)), Ok([0xA046, 2 << 24]));
         assert_eq!(hardware(20, None), Ok(MASKED));
@@ -502,7 +516,7 @@ mod tests {
         let lines = Lines { slots: [288, 290], ..lines() };
         let send = |core, vector| {
             let message = Message { core, vector, mode: 0, logical: false };
-            lines.hardware(4, Some(message), &table)
+            lines.hardware(&OWN, 4, Some(message), &table)
         };
         // With the core, where it would arrive if nobody remapped it.
         assert_eq!(send(2, 0x33), Ok([288, 2 << 24]));
@@ -514,11 +528,11 @@ mod tests {
         assert_eq!(filled, [0x0033_0201, 0x0033_0301]);
         // A table that is too short gives nothing, and no share of it neither.
         let message = Message::of([0x33, 2 << 24]);
-        assert_eq!(lines.hardware(4, message, &table[..288]), Err(Wrong::Slots));
+        assert_eq!(lines.hardware(&OWN, 4, message, &table[..288]), Err(Wrong::Slots));
         let none = Lines { slots: [0, 0], ..lines };
-        assert_eq!(none.hardware(4, message, &table), Err(Wrong::Slots));
+        assert_eq!(none.hardware(&OWN, 4, message, &table), Err(Wrong::Slots));
         // Nobody remaps: the vector itself.
-        assert_eq!(lines.hardware(4, message, &[]), Ok([0x33, 2 << 24]));
+        assert_eq!(lines.hardware(&OWN, 4, message, &[]), Ok([0x33, 2 << 24]));
     }
 
     #[test]
@@ -528,5 +542,21 @@ mod tests {
         assert!(page.slots().is_empty());
         page.applies.store(1, Ordering::Relaxed);
         assert_eq!(page.slots().len(), SLOTS);
+    }
+
+    #[test]
+    fn entries_name_an_index_where_all_have_one_table() {
+        let lines = Lines { indexed: 1, slots: [0x300, 0x8500], ..lines() };
+        let message = |core, vector| Some(Message { core, vector, mode: 0, logical: false });
+        let hardware = |line, message| lines.hardware(&OWN, line, message, &[]).unwrap();
+        // The core with the second-lowest ID; an index in bits 31:17, after the format's bit.
+        assert_eq!(hardware(4, message(3, 0x33)), [0x33, 0x433 << 17 | 1 << 16]);
+        // A level-triggered line, and an index with its highest bit.
+        let wiring = LEVEL | ACTIVE_LOW;
+        assert_eq!(
+            hardware(20, message(2, 0x46)),
+            [0x46 | wiring | 1 << 11, 0x546 << 17 | 1 << 16]
+        );
+        assert_eq!(hardware(4, None), MASKED);
     }
 }

@@ -114,7 +114,7 @@ fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), 
         (header.sealed % 8 == 0 && header.sealed <= header.image.len, "sealed part"),
         ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
         (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
-        (config_ops.iter().all(plausible), "PCI steps"),
+        (config_ops.iter().all(plausible) && placed(config_ops), "PCI steps"),
         (iommu(header), "IOMMU"),
         (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
         (header.monitors <= MONITORS_VMX, "the kind of monitors"),
@@ -133,9 +133,18 @@ fn plausible(op: &ConfigOp) -> bool {
         ConfigOp::WRITE | ConfigOp::EXPECT => (true, 256),
         ConfigOp::EXPECT_AT => (op.value % 4 == 0, 256),
         ConfigOp::VALIDATE => (op.value % 4096 == 0, 4096 - 4),
+        ConfigOp::AT => (op.value % 4096 == 0 && op.value != 0, 4),
+        ConfigOp::SET | ConfigOp::NEED | ConfigOp::AWAIT | ConfigOp::CLEAR => (true, 4096),
+        ConfigOp::FLUSH => (true, 4),
         _ => (false, 0),
     };
     aligned && op.offset % 4 == 0 && op.offset < below
+}
+
+/// Registers are named after the page that they are in.
+fn placed(ops: &[ConfigOp]) -> bool {
+    let named = |op: &ConfigOp| (ConfigOp::SET..=ConfigOp::CLEAR).contains(&op.kind);
+    !ops.iter().take_while(|op| op.kind != ConfigOp::AT).any(named)
 }
 
 /// Checks a step of the boot code's own, in the first 4 GiB, which the boot code sees. It goes from the image into one
@@ -162,7 +171,8 @@ fn iommu(header: &Header) -> bool {
     let iommu = header.iommu;
     let [a, b, c] = tables(header);
     if iommu.base == 0 {
-        return true;
+        // Another kind's, if there is one.
+        return a.len == 0 || aligned(a) && inside(a, header.image) && !overlap(a, header.boot);
     }
     iommu.base % PAGE == 0
         && iommu.base < 1 << 32

@@ -46,7 +46,7 @@ pub fn written(
     if new[1 - half] != old[1 - half] {
         return Err("the other half is changed");
     }
-    let Ok([low, high]) = lines.hardware(line, message, &[]) else {
+    let Ok([low, high]) = lines.hardware(cores, line, message, &[]) else {
         return Err("no slot is needed here");
     };
     if (low & MASK == 0) != (new[0] & MASK == 0) {

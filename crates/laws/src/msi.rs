@@ -86,6 +86,9 @@ impl Hardware for Kept<'_> {
     fn owns_core(&self, id: u32) -> bool {
         owns(self.own, id)
     }
+    fn entry(&self, _: u32, _: u8) -> u32 {
+        0
+    }
     fn remap(&self, _: &Function, _: usize) -> Option<u32> {
         None
     }

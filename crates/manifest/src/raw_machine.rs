@@ -343,6 +343,8 @@ pub struct IommuEntry {
 pub enum IommuKind {
     /// AMD-Vi.
     AmdVi,
+    /// Intel VT-d.
+    VtD,
 }
 
 /// An IOAPIC.

@@ -76,7 +76,7 @@ impl<M: X86> Own<'_, M> {
         let channel = lines.is_channel(line);
         let was_masked = Message::of(old).is_none();
         if !channel && (message.is_some() || !was_masked) {
-            match lines.hardware(line, message, self.table) {
+            match lines.hardware(own, line, message, self.table) {
                 Ok(entry) => self.store(line, entry)?,
                 Err(wrong) => return Some(Err(wrong)),
             }

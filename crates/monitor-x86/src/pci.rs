@@ -8,7 +8,7 @@ use bulkhead_monitor::contract::alone;
 use bulkhead_monitor::mail;
 use bulkhead_pci::{Denied, Hardware, Rule};
 use bulkhead_resident::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
-use bulkhead_resident::pci::{Function, Register, end};
+use bulkhead_resident::pci::{Function, Register, Remapping, end};
 use bulkhead_resident_x86::icr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -125,9 +125,11 @@ impl<M: X86> Pci<'_, M> {
     }
 
     /// An entry of a function's interrupt remapping table.
-    fn entry(&self, function: &Function, slot: usize) -> Option<&AtomicU32> {
-        let table = function.remap_va;
-        (table != 0).then(|| self.0.cell(table + slot as u64 * 4))
+    fn slot(&self, function: &Function, slot: usize) -> Option<&AtomicU32> {
+        match function.remapping() {
+            Remapping::Table(table) => Some(self.0.cell(table + slot as u64 * 4)),
+            _ => None,
+        }
     }
 }
 
@@ -176,12 +178,16 @@ impl<M: X86> Hardware for Pci<'_, M> {
         icr::contains(&self.0.config().own, id) || !M::enforced("message-core")
     }
 
+    fn entry(&self, core: u32, vector: u8) -> u32 {
+        icr::remapped(&self.0.config().own, core, vector)
+    }
+
     fn remap(&self, function: &Function, slot: usize) -> Option<u32> {
-        self.entry(function, slot).map(|entry| entry.load(Ordering::Relaxed))
+        self.slot(function, slot).map(|entry| entry.load(Ordering::Relaxed))
     }
 
     fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool {
-        self.entry(function, slot).is_some_and(|word| {
+        self.slot(function, slot).is_some_and(|word| {
             word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
         })
     }

@@ -249,6 +249,11 @@ impl Hardware for End {
         CORES.contains(&id)
     }
 
+    fn entry(&self, core: u32, vector: u8) -> u32 {
+        self.complain(format!("the entry of vector {vector} on core {core}"));
+        0
+    }
+
     fn remap(&self, _: &Function, _: usize) -> Option<u32> {
         None
     }

@@ -557,6 +557,11 @@ impl Hardware for Fake {
         CORES.contains(&id)
     }
 
+    fn entry(&self, core: u32, vector: u8) -> u32 {
+        let nth = CORES.iter().position(|own| *own == core).unwrap_or(CORES.len());
+        nth as u32 * 256 + u32::from(vector)
+    }
+
     fn remap(&self, _: &Function, slot: usize) -> Option<u32> {
         let state = self.state.borrow();
         state.remap.as_ref().map(|table| table.get(slot).copied().unwrap_or(u32::MAX))

@@ -8,7 +8,7 @@
 #![no_std]
 
 use bulkhead_resident::PAGE;
-use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, Reset, SLOTS, end};
+use bulkhead_resident::pci::{COMMAND, Function, INTX_OFF, Register, Remapping, Reset, SLOTS, end};
 
 /// What the logic needs of the machine. Two cores of a sandbox come one after the
 /// other: a reset in the midst of another's access would move its BARs.
@@ -32,6 +32,9 @@ pub trait Hardware {
     fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool;
     /// Whether a local APIC is one of the sandbox's.
     fn owns_core(&self, id: u32) -> bool;
+    /// The number of the entry for a vector on an own core, counted from the sandbox's first one
+    /// ([`Remapping::Entries`]).
+    fn entry(&self, core: u32, vector: u8) -> u32;
     /// An entry of the function's remapping table, if it has one.
     fn remap(&self, function: &Function, slot: usize) -> Option<u32>;
     /// Makes an entry that is 0 so; false if it is not 0 any more.
@@ -271,8 +274,19 @@ fn message(
     if !known && hw.holds(Rule::Message) || vector < 16 && hw.holds(Rule::Vector) {
         return Err(Denied);
     }
+    let remapping = function.remapping();
+    if !known && matches!(remapping, Remapping::Entries(_)) {
+        // In a build without the rule, to see that the IOMMU refuses another's entry.
+        return Ok([address, upper, data]);
+    }
     if core == BROADCAST || !hw.owns_core(core) {
         return Err(Denied);
+    }
+    if let Remapping::Entries(first) = remapping {
+        /// An index, of whose 16 bits the highest is apart (VT-d specification, 5.1.2.2). The data is not looked at.
+        const INDEXED: u32 = WINDOW | 1 << 4;
+        let index = first.wrapping_add(hw.entry(core, vector as u8));
+        return Ok([INDEXED | (index & 0x7FFF) << 5 | (index >> 15 & 1) << 2, 0, 0]);
     }
     let wanted = 1 | core << 8 | vector << 16;
     for slot in 0..SLOTS {

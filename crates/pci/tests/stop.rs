@@ -61,6 +61,10 @@ impl Hardware for Two {
         panic!("core {id} is asked for")
     }
 
+    fn entry(&self, core: u32, vector: u8) -> u32 {
+        panic!("the entry of vector {vector} on core {core} is asked for")
+    }
+
     fn remap(&self, _: &Function, slot: usize) -> Option<u32> {
         panic!("entry {slot} is read")
     }

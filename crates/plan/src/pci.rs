@@ -292,9 +292,21 @@ pub struct Granted {
     pub place: Place,
 }
 
-/// An AMD-Vi IOMMU.
+/// Kinds of IOMMUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IommuKind {
+    /// AMD-Vi.
+    #[default]
+    AmdVi,
+    /// Intel VT-d.
+    VtD,
+}
+
+/// An IOMMU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Iommu {
+    /// Its kind.
+    pub kind: IommuKind,
     /// Address of its registers.
     pub base: u64,
     /// It remaps interrupts.

@@ -1,5 +1,5 @@
 //! The ACPI tables that a description needs (ACPI 6.5; PCI Firmware 3.2, 4.1.2;
-//! AMD I/O Virtualization 3.08, 5.2; IA-PC HPET 1.0a, 3.2.4). Tables are claims:
+//! AMD I/O Virtualization 3.08, 5.2; Intel VT-d 4.1, 8; IA-PC HPET 1.0a, 3.2.4). Tables are claims:
 //! what does not fit is left out.
 
 use crate::bytes::{u8_at, u16_at, u32_at, u64_at};
@@ -87,6 +87,57 @@ fn entry_len(rest: &[u8]) -> Option<usize> {
     }
 }
 
+/// What the DMAR table says (VT-d specification, 8.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dmar {
+    /// Units of segment 0; first those that all functions are behind which no other unit names.
+    pub units: Vec<Iommu>,
+    /// The machine remaps interrupts.
+    pub interrupts: bool,
+    /// Memory that functions have reserved (RMRR): first address, the one after the last, and the functions.
+    pub reserved: Vec<(u64, u64, Vec<Bdf>)>,
+}
+
+/// Reads the DMAR table.
+#[must_use]
+pub fn dmar(table: &[u8]) -> Dmar {
+    let mut found = Dmar { interrupts: u8_at(table, 37).unwrap_or(0) & 1 != 0, ..Dmar::default() };
+    let mut rest = Vec::new();
+    for block in pieces(table, HEADER + 12, |rest| u16_at(rest, 2).map(usize::from)) {
+        if u16_at(block, 6) != Some(0) {
+            continue;
+        }
+        match (u16_at(block, 0), u64_at(block, 8), u64_at(block, 16)) {
+            (Some(0), Some(base), _) => {
+                const ALL: u8 = 1;
+                let ioapic = scopes(block, 16, &[3]).first().copied();
+                let is_all = u8_at(block, 4).unwrap_or(0) & ALL != 0;
+                let to = if is_all { &mut found.units } else { &mut rest };
+                to.push(Iommu { base, ioapic });
+            }
+            (Some(1), Some(first), Some(last)) if first <= last && last < u64::MAX => {
+                found.reserved.push((first, last + 1, scopes(block, 24, &[1, 2])));
+            }
+            _ => {}
+        }
+    }
+    found.units.extend(rest);
+    found
+}
+
+/// Functions of a block's device scopes of these kinds (8.3.1). A path through bridges has buses that the table does not
+/// say: it is left out.
+fn scopes(block: &[u8], first: usize, kinds: &[u8]) -> Vec<Bdf> {
+    let scope = |entry: &[u8]| {
+        let kind = u8_at(entry, 0)?;
+        let (bus, device, function) = (u8_at(entry, 5)?, u8_at(entry, 6)?, u8_at(entry, 7)?);
+        let direct = kinds.contains(&kind) && entry.len() == 8 && device < 32 && function < 8;
+        direct.then(|| Bdf(u16::from(bus) << 8 | u16::from(device) << 3 | u16::from(function)))
+    };
+    let all = pieces(block, first, |rest| u8_at(rest, 1).map(usize::from));
+    all.filter_map(scope).collect()
+}
+
 /// Address of the HPET's registers.
 #[must_use]
 pub fn hpet(table: &[u8]) -> Option<u64> {
@@ -137,6 +188,7 @@ mod tests {
         #[test]
         fn no_table_panics(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let _ = (ecam(&bytes), ioapics(&bytes), iommus(&bytes), hpet(&bytes), fixed(&bytes));
+            let _ = dmar(&bytes);
         }
 
         /// Lengths of zero and lengths beyond the end.
@@ -147,6 +199,7 @@ mod tests {
             }
             bytes[48..].chunks_mut(8).for_each(|chunk| chunk[0] = 0x10);
             let _ = (ecam(&bytes), ioapics(&bytes), iommus(&bytes), hpet(&bytes), fixed(&bytes));
+            let _ = dmar(&bytes);
         }
     }
 
@@ -154,5 +207,35 @@ mod tests {
     fn a_block_without_length_ends_the_walk() {
         assert!(iommus(&[0; 200]).is_empty());
         assert!(ioapics(&[0; 200]).is_empty());
+        assert_eq!(dmar(&[0; 200]), Dmar::default());
+    }
+
+    #[test]
+    fn units_and_reserved_memory_are_read() {
+        // As QEMU 10.0.2 writes it, with a unit for one function before it, and memory of a function.
+        let mut table = vec![0; HEADER + 12];
+        table[37] = 0b11;
+        let scope = |kind, bus, device: u8, function: u8| [kind, 8, 0, 0, 0, bus, device, function];
+        let mut block = |kind: u16, flags: u8, numbers: &[u64], scopes: &[[u8; 8]]| {
+            let len = 8 + 8 * (numbers.len() + scopes.len()) as u16;
+            table.extend(kind.to_le_bytes().into_iter().chain(len.to_le_bytes()));
+            table.extend([flags, 0, 0, 0]);
+            numbers.iter().for_each(|number| table.extend(number.to_le_bytes()));
+            scopes.iter().for_each(|scope| table.extend(scope));
+        };
+        block(0, 0, &[0xFED9_0000], &[scope(1, 0, 2, 0)]);
+        block(0, 1, &[0xFED9_1000], &[scope(1, 0, 3, 0), scope(3, 0xFF, 0, 0)]);
+        block(1, 0, &[0x7D00_0000, 0x7D01_FFFF], &[scope(1, 0, 0x14, 0)]);
+        block(2, 0, &[], &[]);
+        let found = dmar(&table);
+        let unit = |base, ioapic| Iommu { base, ioapic };
+        let ioapic = Some(Bdf(0xFF00));
+        assert_eq!(found.units, [unit(0xFED9_1000, ioapic), unit(0xFED9_0000, None)]);
+        assert_eq!(found.reserved, [(0x7D00_0000, 0x7D02_0000, vec![Bdf(0xA0)])]);
+        assert!(found.interrupts);
+        // Cut anywhere: what is whole is read.
+        for len in 0..table.len() {
+            assert!(dmar(&table[..len]).units.len() <= 2);
+        }
     }
 }

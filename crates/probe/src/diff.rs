@@ -49,6 +49,7 @@ pub fn differences(old: &MachineFile, found: &Found) -> Vec<Difference> {
     all.value("the IOMMU", old.iommu.is_some(), new.iommu.is_some(), there);
     if let (Some(old), Some(new)) = (&old.iommu, &new.iommu) {
         all.value("the IOMMU's address", old.base, new.base, |base| format!("{base:#x}"));
+        all.value("the IOMMU's kind", old.kind, new.kind, |kind| format!("{kind:?}"));
         let remaps = |remaps: bool| if remaps { "there" } else { "missing" }.to_owned();
         let (was, is) = (old.remaps_interrupts, new.remaps_interrupts);
         all.value("interrupt remapping", was, is, remaps);

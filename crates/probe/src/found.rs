@@ -39,7 +39,8 @@ pub fn look(tree: &Tree) -> Result<Found, String> {
         .ok_or("there is no memory map in /sys/firmware/memmap or /proc/iomem")?;
     let table = |name: &str| tree.bytes(&format!("sys/firmware/acpi/tables/{name}"));
     let fixed = table("FACP").and_then(|fadt| acpi::fixed(&fadt));
-    let iommu = iommu(&table("IVRS").unwrap_or_default(), &mut notes);
+    let iommu = amd_vi(&table("IVRS").unwrap_or_default(), &mut notes)
+        .or_else(|| vt_d(&table("DMAR").unwrap_or_default(), &mut notes));
     let ioapic = ioapic(tree, &table("APIC").unwrap_or_default(), &mut notes);
     let function = pci::functions(tree, &mut notes);
     let decoded = pci::windows(&iomem, &ioports);
@@ -68,7 +69,11 @@ pub fn look(tree: &Tree) -> Result<Found, String> {
         take("HPET", base / 0x1000 * 0x1000, 0x1000);
     }
     if let Some(iommu) = &iommu {
-        take("IOMMU", iommu.base, 0x4000);
+        let len = match iommu.kind {
+            IommuKind::AmdVi => 0x4000,
+            IommuKind::VtD => 0x1000,
+        };
+        take("IOMMU", iommu.base, len);
     }
     let memory = memory::describe(&free, &rest, taken);
     let device = devices::devices(&ioports, fixed.as_ref());
@@ -133,15 +138,41 @@ fn name(tree: &Tree) -> String {
     if words.is_empty() { "machine".into() } else { words.join("-") }
 }
 
-fn iommu(ivrs: &[u8], notes: &mut Vec<String>) -> Option<IommuEntry> {
-    let all = acpi::iommus(ivrs);
-    let first = all.first()?;
+/// The first of several IOMMUs.
+fn only(all: &[acpi::Iommu], notes: &mut Vec<String>) -> Option<acpi::Iommu> {
     if all.len() > 1 {
         notes.push(format!(
             "This machine has {} IOMMUs; a description has one, the first",
             all.len()
         ));
     }
+    all.first().copied()
+}
+
+/// Intel's.
+fn vt_d(dmar: &[u8], notes: &mut Vec<String>) -> Option<IommuEntry> {
+    let all = acpi::dmar(dmar);
+    let first = only(&all.units, notes)?;
+    for (start, end, functions) in &all.reserved {
+        let names: Vec<_> = functions.iter().map(ToString::to_string).collect();
+        let whose = if names.is_empty() { "some device".into() } else { names.join(", ") };
+        notes.push(format!(
+            "The firmware reserves {start:#x} to {end:#x} for {whose}: nobody's tables map that"
+        ));
+    }
+    let ioapic = first.ioapic.filter(|_| all.interrupts);
+    Some(IommuEntry {
+        kind: IommuKind::VtD,
+        base: first.base,
+        remaps_interrupts: ioapic.is_some(),
+        remaps_lines: None,
+        ioapic_requester: ioapic.map(|bdf| bdf.to_string()),
+    })
+}
+
+/// AMD's.
+fn amd_vi(ivrs: &[u8], notes: &mut Vec<String>) -> Option<IommuEntry> {
+    let first = only(&acpi::iommus(ivrs), notes)?;
     Some(IommuEntry {
         kind: IommuKind::AmdVi,
         base: first.base,

@@ -1,7 +1,7 @@
 //! A machine description as text, always in the same order and form.
 
 use bulkhead_manifest::raw_machine::{
-    Arch, BarEntry, BarKind, DeviceEntry, FunctionEntry, MachineFile, ResetEntry, Trigger,
+    Arch, BarEntry, BarKind, DeviceEntry, FunctionEntry, IommuKind, MachineFile, ResetEntry, Trigger,
 };
 use std::fmt::Write;
 
@@ -113,7 +113,13 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
     }
     if let Some(iommu) = &file.iommu {
         out.table("[iommu]");
-        out.key("kind", "\"amd-vi\"");
+        out.key(
+            "kind",
+            match iommu.kind {
+                IommuKind::AmdVi => "\"amd-vi\"",
+                IommuKind::VtD => "\"vt-d\"",
+            },
+        );
         out.key("base", &format!("{:#x}", iommu.base));
         out.key("remaps_interrupts", &iommu.remaps_interrupts.to_string());
         if let Some(remaps) = iommu.remaps_lines {

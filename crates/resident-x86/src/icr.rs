@@ -40,6 +40,17 @@ pub fn contains(own: &Ids, id: u32) -> bool {
     own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
 }
 
+/// The number of the entry for a vector on a core, in a VT-d table that has 256 entries for each own core, by their IDs.
+#[must_use]
+pub fn remapped(own: &Ids, core: u32, vector: u8) -> u32 {
+    let below = |(n, word): (u32, &u64)| {
+        let ids = core.saturating_sub(64 * n).min(64);
+        let mask = if ids == 64 { u64::MAX } else { (1 << ids) - 1 };
+        (word & mask).count_ones()
+    };
+    { (0..).zip(own) }.map(below).sum::<u32>() * 256 + u32::from(vector)
+}
+
 /// Whether all cores of a logical destination (cluster and a bit for each of
 /// its 16 IDs, APM 16.14) are in the set.
 fn contains_logical(own: &Ids, destination: u32) -> bool {
@@ -124,6 +135,18 @@ mod tests {
 
     fn icr(destination: u32, low: u32) -> u64 {
         u64::from(destination) << 32 | u64::from(low)
+    }
+
+    #[test]
+    fn entries_are_counted_by_core_and_vector() {
+        let own: Ids = [1 << 2 | 1 << 63, 1, 0, 1 << 63];
+        let entry = |core, vector| remapped(&own, core, vector);
+        assert_eq!(
+            [entry(2, 0x31), entry(63, 0x31), entry(64, 0), entry(255, 255)],
+            [0x31, 0x131, 0x200, 0x3FF]
+        );
+        // Of a foreign core it is one that is not the first.
+        assert_eq!([entry(3, 0), entry(1, 0), entry(256, 0)], [0x100, 0, 0x400]);
     }
 
     #[test]

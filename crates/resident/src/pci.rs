@@ -54,8 +54,32 @@ pub struct Function {
     /// And the number of the peer that it rings.
     pub peer: u16,
     /// Monitor-virtual address of its interrupt remapping table of [`SLOTS`]
-    /// entries; 0: its messages are not remapped.
+    /// entries; 0: its messages are not remapped; below 65,536: [`Remapping::Entries`].
     pub remap_va: u64,
+}
+
+/// How a function's messages find their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remapping {
+    /// They name core and vector.
+    None,
+    /// By a table of [`SLOTS`] entries at this address, which the monitor fills.
+    Table(u64),
+    /// By a table that nobody changes, with an entry for each vector on each of the sandbox's cores; the number of the
+    /// first one.
+    Entries(u32),
+}
+
+impl Function {
+    /// The way of its messages.
+    #[must_use]
+    pub const fn remapping(&self) -> Remapping {
+        match self.remap_va {
+            0 => Remapping::None,
+            first @ ..0x1_0000 => Remapping::Entries(first as u32),
+            table => Remapping::Table(table),
+        }
+    }
 }
 
 /// Entries of an interrupt remapping table: the index is a message's data bits

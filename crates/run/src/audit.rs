@@ -6,7 +6,8 @@ use bulkhead_audit::claim::{self, Claim};
 use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_plan::{
-    BarKind, Bdf, Channel, End, Function, Guest, Part, Place, Plan, RTC, Sandbox, Span, Trigger,
+    BarKind, Bdf, Channel, End, Function, Guest, IommuKind, Part, Place, Plan, RTC, Sandbox, Span,
+    Trigger,
 };
 use bulkhead_qemu::{Qmp, Running};
 use serde_json::json;
@@ -209,12 +210,19 @@ fn reach(sandbox: &Sandbox, bdf: Bdf) -> Option<Vec<(claim::Range, bool)>> {
 fn iommu(plan: &Plan) -> Option<claim::Iommu> {
     /// Class of an IOMMU's function (PCI code and ID assignment, 1.9).
     const CLASS: u32 = 0x08_06_00;
-    const REGISTERS: u64 = 0x4000;
     let iommu = plan.machine.iommu?;
-    let function = plan.machine.functions.iter().find(|f| f.class == CLASS)?;
+    let (kind, len, bdf) = match iommu.kind {
+        IommuKind::AmdVi => {
+            let function = plan.machine.functions.iter().find(|f| f.class == CLASS)?;
+            (claim::Kind::AmdVi, 0x4000, function.bdf.0)
+        }
+        IommuKind::VtD => (claim::Kind::VtD, 0x1000, 0),
+    };
     Some(claim::Iommu {
-        bdf: function.bdf.0,
-        registers: claim::Range { start: iommu.base, len: REGISTERS },
+        kind,
+        bdf,
+        remaps: iommu.remaps_interrupts && !plan.multikernel,
+        registers: claim::Range { start: iommu.base, len },
         ioapic: iommu.ioapic_requester.map(|bdf| bdf.0),
     })
 }
@@ -317,8 +325,11 @@ fn registers(qmp: &mut Qmp, claim: &Claim) -> Result<Registers, Error> {
             .map_err(|e| e.to_string())?;
         answer.as_str().map(str::to_owned).ok_or_else(|| format!("no text: {answer}"))
     };
-    let iommu = claim.ecam.zip(claim.iommu.as_ref()).map(|(e, i)| (e.start, i.bdf));
-    hmp::registers(&mut ask, iommu).map_err(Error::Other)
+    let unit = claim.iommu.as_ref().and_then(|iommu| match iommu.kind {
+        claim::Kind::AmdVi => Some(hmp::Unit::Amd(claim.ecam?.start, iommu.bdf)),
+        claim::Kind::VtD => Some(hmp::Unit::Vtd(iommu.registers.start)),
+    });
+    hmp::registers(&mut ask, unit).map_err(Error::Other)
 }
 
 fn memory(running: &Running) -> Result<RamFile, Error> {

@@ -6,6 +6,7 @@ mod build;
 mod clock;
 mod console;
 mod exits;
+mod fault;
 mod intact;
 mod load;
 mod machine;

@@ -181,6 +181,12 @@ pub fn run(
     see(Event::Started(&running));
     let mut watch = Watch::new(&baked, options);
     let end = watch.until_end(&mut running, options, &mut see);
+    if let (Ok(()), Some(last)) = (&end, &mut watch.last)
+        && let Some(event) = crate::fault::first(&running, &baked.plan)
+    {
+        last.events.push(event);
+        see(Event::Blocked(blocked(&baked.plan, event)));
+    }
     watch.rest(&mut see);
     let telemetry = watch.telemetry(&running);
     let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();

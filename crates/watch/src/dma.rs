@@ -89,6 +89,29 @@ mod fault {
     pub const TRANSLATION: u64 = 1 << 56;
 }
 
+/// An entry for a fault recording register of VT-d (VT-d specification, 11.4.14): its lower and its upper half. `None`:
+/// it holds nothing.
+#[must_use]
+pub fn of_vtd([low, high]: [u64; 2]) -> Option<Entry> {
+    const FAULT: u64 = 1 << 63;
+    const READ: u64 = 1 << 62;
+    /// Reasons of interrupt requests (7.1.3).
+    const INTERRUPTS: std::ops::RangeInclusive<u64> = 0x20..=0x2F;
+    if high & FAULT == 0 {
+        return None;
+    }
+    let requester = high & 0xFFFF;
+    let page_fault = code::IO_PAGE_FAULT << 60 | requester;
+    if INTERRUPTS.contains(&(high >> 32 & 0xFF)) {
+        let index = low >> 48;
+        let message = 0xFEE0_0010 | (index & 0x7FFF) << 5 | (index >> 15) << 2;
+        return Some([page_fault | fault::INTERRUPT, message]);
+    }
+    // It says which of both it was, and the page.
+    let write = if high & READ == 0 { fault::WRITE } else { 0 };
+    Some([page_fault | fault::PRESENT | write, low & !0xFFF])
+}
+
 /// Explains an entry.
 #[must_use]
 pub fn blocked(plan: &Plan, [first, address]: Entry) -> Blocked {
@@ -314,6 +337,21 @@ mod tests {
 
     fn text(entry: Entry) -> String {
         blocked(&plan(), entry).to_string()
+    }
+
+    #[test]
+    fn a_fault_register_is_an_entry() {
+        let register = |reason: u64, read: bool, low| {
+            let upper = 1 << 63 | u64::from(read) << 62 | reason << 32 | u64::from(EDU.0);
+            of_vtd([low, upper]).map(text).unwrap_or_default()
+        };
+        let written = register(5, false, 0x4000_0000);
+        assert!(written.contains("00:08.0 (rogue's): DMA write to 0x40000000"), "{written}");
+        let read = register(6, true, 0x4000_0000);
+        assert!(read.contains("DMA read of 0x40000000"), "{read}");
+        let message = register(0x26, false, 0x170 << 48);
+        assert!(message.contains("interrupt message to 0xfee02e10"), "{message}");
+        assert_eq!(of_vtd([u64::MAX, !(1 << 63)]), None);
     }
 
     #[test]

@@ -57,7 +57,8 @@ const VECTOR: &str = "message-vector";
 const TRAP: &str = "msix-trap";
 const MAP: &str = "nested-map";
 const DMA: &str = "dma-map";
-const FORGED: &str = "dma-messages";
+/// The rule that messages by DMA are remapped or refused.
+pub const FORGED: &str = "dma-messages";
 const V: u32 = edu::VECTOR as u32;
 const VALID: u64 = edu::VECTOR as u64;
 
@@ -73,6 +74,10 @@ const fn cmos(index: u64) -> u64 {
 const fn of(function: Function, offset: u64) -> u64 {
     ecam(function, offset)
 }
+
+/// A message that names an entry of VT-d's interrupt table (VT-d specification, 5.1.2.2): the first function's of the
+/// first sandbox, which is another one's.
+const OTHERS_ENTRY: u64 = 0xFEE0_0010 | (256 + VALID) << 5;
 
 /// Registers of the MSI capability.
 const CONTROL: u64 = edu_at(MSI);
@@ -199,6 +204,7 @@ pub static DEVICES: &[Attack] = &[
     denied("msi-data-upper-half", MESSAGE, msi_own::<0, { 0x1_0000 | V }>, CONTROL),
     denied("msi-to-memory", MESSAGE, msi_elsewhere::<0x4060_0000, 0>, CONTROL),
     denied("msi-to-iommu", MESSAGE, msi_elsewhere::<0xFED8_0018, 0>, CONTROL),
+    denied("msi-index", MESSAGE, msi_elsewhere::<OTHERS_ENTRY, 0>, CONTROL),
     denied("msi-after-window", MESSAGE, msi_elsewhere::<0xFEF0_0000, 0>, CONTROL),
     denied("msi-upper-half", MESSAGE, msi_elsewhere::<0xFEE0_1000, 1>, CONTROL),
     denied("msi-then-nmi", MESSAGE, msi_then::<12, { 0x400 | VALID }>, edu_at(MSI + 12)),

@@ -61,6 +61,8 @@ pub enum Set {
     Any,
     /// Attacks that take PCI functions: [`devices::DEVICES`].
     Devices,
+    /// [`Set::Devices`] without messages that are forged by DMA, which QEMU's VT-d lets pass.
+    VtD,
     /// Attacks that take a function behind a bridge: [`devices::BRIDGE`].
     Bridge,
     /// Attacks that take two cores: [`race::RACES`].
@@ -83,6 +85,7 @@ impl Set {
     pub fn named(name: Option<&str>) -> Self {
         match name {
             Some("devices") => Self::Devices,
+            Some("vtd") => Self::VtD,
             Some("bridge") => Self::Bridge,
             Some("race") => Self::Race,
             Some("loads") => Self::Loads,
@@ -96,7 +99,7 @@ impl Set {
     pub fn attacks(self) -> &'static [Attack] {
         match self {
             Self::Any | Self::Edu => ATTACKS,
-            Self::Devices => devices::DEVICES,
+            Self::Devices | Self::VtD => devices::DEVICES,
             Self::Bridge => devices::BRIDGE,
             Self::Race => race::RACES,
             Self::Loads => loads::LOADS,
@@ -107,7 +110,11 @@ impl Set {
     pub fn ending(self) -> impl Iterator<Item = &'static Attack> + Clone {
         let edu = self == Self::Edu;
         let dma = devices::DEVICES.iter().filter(move |a| edu && EDU.contains(&a.name));
-        let other = move |a: &&Attack| !(edu && PCI_PORTS.contains(&a.name));
+        let other = move |a: &&Attack| match self {
+            Self::Edu => !PCI_PORTS.contains(&a.name),
+            Self::VtD => a.rule != devices::FORGED,
+            _ => true,
+        };
         dma.chain(self.attacks().iter().filter(|a| !a.endless).filter(other))
     }
 

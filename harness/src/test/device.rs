@@ -5,7 +5,7 @@
 use super::attack::{CANARY_HPA, VICTIM, VICTIM_HPA, denial, judge, unharmed};
 use super::driver::{Bench, Job};
 use super::explained;
-use super::spoil::{ADDRESS, Spoil};
+use super::spoil::Spoil;
 use super::system::{FAST, Manifest, Memory, Seen, artifacts, run, run_from};
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::{Baked, Part};
@@ -41,6 +41,15 @@ pub fn jobs() -> Vec<Job> {
 /// A victim with a disk and a channel; a rogue with functions that suit a set of
 /// attacks, which knows where in the machine the others' things are.
 pub fn system(set: Set, args: &str, dir: &Path) -> Result<Manifest, String> {
+    system_on("qemu-q35", set, args, dir)
+}
+
+/// As [`system`], for another machine.
+pub fn system_on(machine: &str, set: Set, args: &str, dir: &Path) -> Result<Manifest, String> {
+    let manifest = |set, args: &str| {
+        let Manifest(text) = manifest(set, args);
+        Manifest(text.replace("machines/qemu-q35.toml", &format!("machines/{machine}.toml")))
+    };
     let blind = manifest(set, args);
     let checked = blind.load(dir)?;
     let baked = bulkhead_run::build(&checked, &artifacts()).map_err(|e| e.to_string())?;
@@ -61,7 +70,7 @@ fn manifest(set: Set, args: &str) -> Manifest {
     let functions = match set {
         Set::Bridge => "devices = [\"pci:01:00.0\"]",
         Set::Race => "devices = [\"pci:00:08.0\"]",
-        Set::Any | Set::Devices | Set::Loads | Set::Edu => {
+        Set::Any | Set::Devices | Set::VtD | Set::Loads | Set::Edu => {
             "devices = [\"pci:00:08.0\", \"pci:00:09.1\", \"rtc\"]"
         }
     };
@@ -88,15 +97,15 @@ fn places(baked: &Baked) -> [u64; 8] {
     let mut bytes = baked.bytes.clone();
     let mut spoil = Spoil::new(&mut bytes, baked);
     let start = |owner, what| part(baked, owner, what).map_or(0, |p| p.start);
-    let (root, messages) = spoil.requester(EDU);
+    let [tables, entry, messages] = spoil.of_iommu(EDU);
     [
         start(ROGUE, "monitor text"),
         start(ROGUE, "configuration"),
         start(ROGUE, "monitor's page tables"),
         spoil.vmcb(ROGUE, vmcb::N_CR3),
-        spoil.word(root) & ADDRESS,
-        root,
-        spoil.word(messages) & ADDRESS,
+        tables,
+        entry,
+        messages,
         start(VICTIM_INDEX, "monitor text"),
     ]
 }

@@ -19,9 +19,11 @@ const CLEARED: u64 = 24 * 3 * 4;
 
 pub fn jobs() -> Vec<Job> {
     vec![
-        two("line/two-guests", "lines=40", 0, false),
-        two("line/restarted", "lines=20 life=4", 3, false),
-        two("line/level-triggered", "lines=20 life=4", 3, true),
+        two("line/two-guests", "qemu-q35", "lines=40", 0, false),
+        two("line/restarted", "qemu-q35", "lines=20 life=4", 3, false),
+        two("line/level-triggered", "qemu-q35", "lines=20 life=4", 3, true),
+        two("vtd/lines", "qemu-q35-vtd", "lines=20 life=4", 3, false),
+        two("vtd/lines-level-triggered", "qemu-q35-vtd", "lines=20 life=4", 3, true),
         said_wrong(),
         level_beside_dma(),
         forged(),
@@ -39,14 +41,16 @@ pub fn jobs() -> Vec<Job> {
 
 /// The machine with a device whose line is level-triggered, by its interrupt.
 pub fn with_level(mut manifest: Manifest, dir: &Path, irq: u32) -> Result<Manifest, String> {
-    let path = build::root().join("machines/qemu-q35.toml");
+    let is_vtd = manifest.0.contains("machines/qemu-q35-vtd.toml");
+    let name = if is_vtd { "machines/qemu-q35-vtd.toml" } else { "machines/qemu-q35.toml" };
+    let path = build::root().join(name);
     let machine = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     let edge = format!("irq = {irq}\n");
     let level = machine.replace(&edge, &format!("{edge}trigger = \"level-high\"\n"));
     let here = dir.join("level.toml");
     std::fs::write(&here, level).map_err(|e| format!("{}: {e}", here.display()))?;
     let here = here.display().to_string();
-    manifest.0 = manifest.0.replace("machines/qemu-q35.toml", &here);
+    manifest.0 = manifest.0.replace(name, &here);
     Ok(manifest)
 }
 
@@ -70,10 +74,16 @@ fn wrote(seen: &Seen, uart: usize, sandbox: u8, lines: usize) -> Result<(), Stri
 }
 
 /// Two bare guests, each with a serial port and its line, at the same time.
-fn two(name: &'static str, args: &'static str, restarts: u64, level: bool) -> Job {
+fn two(
+    name: &'static str,
+    machine: &'static str,
+    args: &'static str,
+    restarts: u64,
+    level: bool,
+) -> Job {
     let lines = args.split(['=', ' ']).nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     Job::one(name, 60, move |bench| {
-        let manifest = Manifest::new().ends_with(&["one", "two"]);
+        let manifest = Manifest::on(machine).ends_with(&["one", "two"]);
         let manifest = serial(manifest, "one", args, 0, 0);
         let mut manifest = serial(manifest, "two", args, 1, 1);
         if level {
@@ -89,7 +99,11 @@ fn two(name: &'static str, args: &'static str, restarts: u64, level: bool) -> Jo
             seen.ensure(asked, format!("exits of {name}: {:?}", s.exits.steady))?;
         }
         let interrupts = seen.console.lines().filter_map(|l| l.split_once(" by ")).map(|l| l.1);
-        Ok(format!("{}; {}", interrupts.collect::<Vec<_>>().join(", "), found(&seen)?.1))
+        let remaps = match machine {
+            "qemu-q35" => found(&seen)?.1,
+            _ => "the IOMMU remaps lines",
+        };
+        Ok(format!("{}; {remaps}", interrupts.collect::<Vec<_>>().join(", ")))
     })
 }
 

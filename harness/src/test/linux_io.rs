@@ -72,6 +72,7 @@ impl Linux {
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
+    machine: &'static str,
     linux: &'static [Linux],
     all: bool,
 }
@@ -84,9 +85,14 @@ const LIMIT: u64 = 500;
 
 pub fn jobs() -> Vec<Job> {
     const PLAIN: Linux = Linux { card: E1000E, ..VIRTIO };
-    let some = |name, linux| Case { name, linux, all: false };
+    let machine = "qemu-q35";
+    let some = |name, linux| Case { name, machine, linux, all: false };
+    let vtd = |name, linux| Case { machine: "qemu-q35-vtd", ..some(name, linux) };
     let cases = [
-        Case { name: "linux-io/two", linux: &[VIRTIO, SECOND], all: true },
+        Case { name: "linux-io/two", machine, linux: &[VIRTIO, SECOND], all: true },
+        vtd("vtd/linux-two", &[VIRTIO, Linux { cores: &[1, 2], ..SECOND }]),
+        vtd("vtd/linux-nvme", &[Linux { disk: NVME, ..VIRTIO }]),
+        vtd("vtd/linux-ahci-e1000e", &[Linux { kernel: "6.12", disk: AHCI, ..PLAIN }]),
         some("linux-io/two-cores", &[Linux { cores: &[0, 1], ..VIRTIO }]),
         some("linux-io/nvme", &[Linux { disk: NVME, ..VIRTIO }]),
         some("linux-io/ahci-e1000e", &[Linux { kernel: "6.12", disk: AHCI, ..PLAIN }]),
@@ -104,7 +110,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 fn works(case: &Case, dir: &Path) -> Result<String, String> {
-    let mut manifest = Manifest::new();
+    let mut manifest = Manifest::on(case.machine);
     let mut peers = Vec::new();
     for linux in case.linux {
         let mut peer = Peer::start().map_err(|e| e.to_string())?;

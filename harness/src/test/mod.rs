@@ -50,6 +50,7 @@ mod typed;
 mod verify;
 mod virtio;
 mod vmx;
+mod vtd;
 mod walk;
 mod wrong;
 
@@ -93,6 +94,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(load::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
+    jobs.extend(vtd::jobs());
     jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
     jobs.extend(vmx::jobs());

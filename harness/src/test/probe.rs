@@ -9,7 +9,24 @@ use std::path::Path;
 use std::time::Duration;
 
 pub fn jobs() -> Vec<Job> {
-    vec![Job::one("probe/qemu-q35", 240, |bench| probe(&bench.dir))]
+    vec![
+        Job::one("probe/qemu-q35", 240, |bench| probe(&bench.dir, "qemu-q35", "", str::to_owned)),
+        Job::one("vtd/probe", 240, |bench| {
+            probe(&bench.dir, "qemu-q35-vtd", "intel_iommu=on", vtd)
+        }),
+    ]
+}
+
+/// What it prints there of Intel's IOMMU. It keeps what no Linux can know from the description in the guest, which is
+/// the other machine's.
+fn vtd(file: &str) -> String {
+    let card = "device = 0x10d3\nclass = 0x020000\n";
+    file.replace("name = \"qemu-q35-vtd\"", "name = \"qemu-q35\"")
+        .replace(
+            "intel-iommu,intremap=on,eim=on,caching-mode=off,aw-bits=48",
+            "amd-iommu,pt=off,intremap=on",
+        )
+        .replace(card, &format!("{card}requesters = [\"00:00.0\"]\n"))
 }
 
 /// Lines of a description without comments.
@@ -22,8 +39,13 @@ fn lines(text: &str) -> Vec<&str> {
 /// Boots a bare Linux after SeaBIOS, and compares what the probe wrote to its
 /// second serial port. The description is in the guest, too: what no Linux can
 /// know is kept from it, and crates/probe/tests says what that is.
-fn probe(dir: &Path) -> Result<String, String> {
-    let checked = Manifest::new().bare("none", "hello", "", &[0], "4 MiB", "").load(dir)?;
+fn probe(
+    dir: &Path,
+    name: &str,
+    more: &str,
+    expected: impl Fn(&str) -> String,
+) -> Result<String, String> {
+    let checked = Manifest::on(name).bare("none", "hello", "", &[0], "4 MiB", "").load(dir)?;
     let description = &checked.system.machine;
     let mut machine = bulkhead_run::machine(description, &[], dir);
     machine.kernel = Some(artifacts().join("linux-6.12"));
@@ -31,9 +53,10 @@ fn probe(dir: &Path) -> Result<String, String> {
     // The driver of the IOMMU tells the groups. Interrupts are not remapped: with
     // QEMU's model the timer's is lost, and the kernel panics.
     // Nor are lines routed that no driver asks for.
-    machine.append = "console=ttyS0,115200 panic=-1 quiet intremap=off pci=routeirq \
-         bulkhead.run=bulkhead-probe:--keep,/machine.toml,-o,/dev/ttyS1"
-        .into();
+    machine.append = format!(
+        "console=ttyS0,115200 panic=-1 quiet intremap=off pci=routeirq \
+         bulkhead.run=bulkhead-probe:--keep,/machine.toml,-o,/dev/ttyS1 {more}"
+    );
     machine.cores = description.apic_ids.len();
     machine.serials = vec![Serial::File; 4];
     // In real time the emulator may lose a wake-up of one of several cores.
@@ -45,8 +68,9 @@ fn probe(dir: &Path) -> Result<String, String> {
     if !said.contains("bulkhead-init: exit code 0") {
         return Err(format!("the probe did not succeed\n{}", tail(&said)));
     }
-    let path = build::root().join("machines/qemu-q35.toml");
+    let path = build::root().join(format!("machines/{name}.toml"));
     let file = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let file = expected(&file);
     let printed = printed.replace('\r', "");
     let (is, was) = (lines(&printed), lines(&file));
     let differs = is.iter().zip(&was).position(|(is, was)| is != was);

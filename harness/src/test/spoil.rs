@@ -3,12 +3,12 @@
 
 use bulkhead_arch_x86::vmcb;
 use bulkhead_image::Baked;
-use bulkhead_layout::image::{BootReport, Header, LineTest, Range, Sandbox, checksum};
+use bulkhead_layout::image::{BootReport, ConfigOp, Header, LineTest, Range, Sandbox, checksum};
 use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::{Config, Slice};
 use bulkhead_layout::pci::{Function, Register};
 use bulkhead_layout::record::Op;
-use bulkhead_plan::Bdf;
+use bulkhead_plan::{Bdf, IommuKind};
 use std::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -96,6 +96,63 @@ impl<'a> Spoil<'a> {
         const ENTRY: u64 = 32;
         let at = self.device_table().start + ENTRY * u64::from(bdf.0);
         (at, at + 16)
+    }
+
+    /// Where a requester's I/O page tables, its own entry and its interrupt entries are.
+    pub fn of_iommu(&mut self, bdf: Bdf) -> [u64; 3] {
+        match self.baked.plan.machine.iommu.map(|iommu| iommu.kind) {
+            Some(IommuKind::VtD) => {
+                let entry = self.context(bdf);
+                [self.word(entry) & ADDRESS, entry, self.interrupts(bdf)[0]]
+            }
+            _ => {
+                let (root, messages) = self.requester(bdf);
+                [self.word(root) & ADDRESS, root, self.word(messages) & ADDRESS]
+            }
+        }
+    }
+
+    /// What the boot code writes to a 64-bit register of a VT-d unit, at last.
+    pub fn unit(&mut self, offset: u16) -> u64 {
+        let sandboxes = self.baked.plan.sandboxes.len() * size_of::<Sandbox>();
+        let first = self.baked.map.header + (size_of::<Header>() + sandboxes) as u64;
+        let (mut count, mut value) = (0, 0);
+        self.header(|h| count = h.config_ops);
+        for n in 0..u64::from(count) {
+            let mut op = ConfigOp::default();
+            self.at(first + n * size_of::<ConfigOp>() as u64, |found: &mut ConfigOp| op = *found);
+            let shift = match op.offset.wrapping_sub(offset) {
+                _ if op.kind != ConfigOp::SET => continue,
+                0 => 0,
+                4 => 32,
+                _ => continue,
+            };
+            value = value & !(0xFFFF_FFFF << shift) | u64::from(op.value) << shift;
+        }
+        value
+    }
+
+    /// Where a requester's context entry is.
+    pub fn context(&mut self, bdf: Bdf) -> u64 {
+        let root = self.unit(0x20) & ADDRESS;
+        let table = self.word(root + u64::from(bdf.bus()) * 16) & ADDRESS;
+        table + u64::from(bdf.0 & 0xFF) * 16
+    }
+
+    /// Where the interrupt entries are that take a requester's messages.
+    pub fn interrupts(&mut self, bdf: Bdf) -> Vec<u64> {
+        let register = self.unit(0xB8);
+        let all = (0..2 << (register & 0xF)).map(|n| (register & ADDRESS) + n * 16);
+        let own = |at: &u64| self.word(*at) & PRESENT != 0 && self.word(at + 8) as u16 == bdf.0;
+        all.filter(own).collect()
+    }
+
+    /// Lets all requesters use the interrupt entries that take one's messages.
+    pub fn take_from_all(&mut self, bdf: Bdf) {
+        const VALIDATION: u64 = 0b11 << 18;
+        for at in self.interrupts(bdf) {
+            self.set_word(at + 8, self.word(at + 8) & !VALIDATION);
+        }
     }
 
     /// Takes a requester's interrupt remapping away, so that its messages pass.

@@ -8,11 +8,12 @@ mod schema;
 
 pub use schema::check as schema;
 
+use super::attack::VICTIM;
 use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, artifacts, run};
 use bulkhead_audit::{Claim, RULES, RamFile, Registers, Report};
 use bulkhead_image::Baked;
-use plant::{Hand, PLANTS, Planted};
+use plant::{Hand, PLANTS, Plant, Planted, VTD};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -28,7 +29,68 @@ pub fn jobs() -> Vec<Job> {
             bench.result("walk/nested-map", Err::<String, _>(error));
         }
     });
-    vec![walk, schema::job()]
+    let names = VTD.iter().map(|p| format!("walk/finds-{}", p.0)).chain(["vtd/walk".to_owned()]);
+    let vtd = Job::new("vtd/walk", names, 180, |bench| {
+        if let Err(error) = vtd(bench) {
+            bench.result("vtd/walk", Err::<String, _>(error));
+        }
+    });
+    vec![walk, vtd, schema::job()]
+}
+
+/// A machine with Intel's IOMMU: two sandboxes with a function and a line each.
+fn vtd(bench: &Bench) -> Result<(), String> {
+    let manifest = Manifest::on("qemu-q35-vtd").ends_with(&["rogue"]);
+    let of_victim = "devices = [\"uart0\", \"pci:00:03.0\"]";
+    let of_rogue = "devices = [\"uart1\", \"pci:00:08.0\"]";
+    let manifest = manifest.bare("victim", "victim", "", &[1], VICTIM, of_victim).bare(
+        "rogue",
+        "rogue",
+        "attack=msi-own once",
+        &[0],
+        "4 MiB",
+        of_rogue,
+    );
+    let seen = run(&manifest, &bench.dir, |o| o.audit = true)?;
+    seen.exited("rogue")?;
+    let (outcome, audited) = (seen.outcome()?, seen.audited()?);
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
+    let memory = memory.whole().map_err(|e| e.to_string())?;
+    let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
+    let claim = claim.map_err(|e| e.to_string())?;
+    let machine =
+        Machine { memory: &memory, baked: &outcome.baked, claim, registers: &audited.registers };
+    let right = machine.look(|_| {});
+    let devices: Vec<_> = right.access.iter().flat_map(|a| &a.devices).collect();
+    let result = match &right.findings[..] {
+        [] if devices.iter().all(|d| !d.memory.is_empty() && !d.interrupts.is_empty()) => {
+            Ok(format!("{} functions, {} frames of tables", devices.len(), right.tables))
+        }
+        [] => Err(format!("functions reach nothing: {devices:#?}")),
+        found => Err(format!("{} findings:\n{found:#?}", found.len())),
+    };
+    bench.result("vtd/walk", result);
+    plants(bench, &machine, &right, VTD);
+    Ok(())
+}
+
+/// Plants each error, and looks whether it is found by its rule.
+fn plants(bench: &Bench, machine: &Machine, right: &Report, all: &[Plant]) {
+    for (name, rule, plant) in all {
+        let looked = machine.look(plant);
+        let new = |f: &&_| !right.findings.contains(f);
+        let found = looked.findings.iter().filter(|f| f.rule == *rule).find(new);
+        let result = match found {
+            Some(f) if f.place.line == 0 => Err(format!("no line of the manifest: {f:?}")),
+            Some(f) => {
+                let log = super::sarif::valid(&bulkhead_audit::render::sarif(&looked));
+                let sample = if *name == "foreign-ram" { shown(&looked) } else { Ok(0) };
+                log.and(sample).map(|_| f.message.clone()).map_err(|why| format!("no SARIF: {why}"))
+            }
+            None => Err(format!("no new finding by {rule}: {:#?}", looked.findings)),
+        };
+        bench.result(&format!("walk/finds-{name}"), result);
+    }
 }
 
 /// Channels, rights to observe and control, two cores, all page sizes, RAM above
@@ -103,21 +165,7 @@ fn walk(bench: &Bench) -> Result<(), String> {
         };
         bench.result(&format!("walk/{rule}"), result);
     }
-    for (name, rule, plant) in PLANTS {
-        let looked = machine.look(plant);
-        let new = |f: &&_| !right.findings.contains(f);
-        let found = looked.findings.iter().filter(|f| f.rule == *rule).find(new);
-        let result = match found {
-            Some(f) if f.place.line == 0 => Err(format!("no line of the manifest: {f:?}")),
-            Some(f) => {
-                let log = super::sarif::valid(&bulkhead_audit::render::sarif(&looked));
-                let sample = if *name == "foreign-ram" { shown(&looked) } else { Ok(0) };
-                log.and(sample).map(|_| f.message.clone()).map_err(|why| format!("no SARIF: {why}"))
-            }
-            None => Err(format!("no new finding by {rule}: {:#?}", looked.findings)),
-        };
-        bench.result(&format!("walk/finds-{name}"), result);
-    }
+    plants(bench, &machine, &right, PLANTS);
     Ok(())
 }
 

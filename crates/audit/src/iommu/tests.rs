@@ -83,7 +83,9 @@ fn claim() -> Claim {
         ],
         ecam: Some(Range { start: 0xB000_0000, len: 1 << 28 }),
         iommu: Some(crate::claim::Iommu {
+            kind: crate::claim::Kind::AmdVi,
             bdf: 8,
+            remaps: true,
             registers: Range { start: 0xFED8_0000, len: 0x4000 },
             ioapic: Some(IOAPIC as u16),
         }),

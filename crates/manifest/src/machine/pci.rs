@@ -1,7 +1,7 @@
 //! PCI, IOMMU and IOAPIC of a machine description.
 
 use super::View;
-use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, MsiEntry, PcieEntry};
+use crate::raw_machine::{BarEntry, BarKind, FunctionEntry, IommuKind, MsiEntry, PcieEntry};
 use crate::source::{Step, k, n};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::{self as plan, Bar, Bdf, Bridge, Function, Ioapic, Iommu, Msi, Msix};
@@ -344,9 +344,18 @@ fn kind(kind: BarKind) -> plan::BarKind {
 pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
     let file = view.file;
     let entry = file.iommu.as_ref()?;
-    if !entry.base.is_multiple_of(4 * PAGE) || entry.base >= 1 << 32 {
+    let (kind, align, help) = match entry.kind {
+        IommuKind::AmdVi => (
+            plan::IommuKind::AmdVi,
+            4 * PAGE,
+            "its registers start at a multiple of 16 KiB below 4 GiB",
+        ),
+        IommuKind::VtD => {
+            (plan::IommuKind::VtD, PAGE, "its registers start at a multiple of 4 KiB below 4 GiB")
+        }
+    };
+    if !entry.base.is_multiple_of(align) || entry.base >= 1 << 32 || entry.base == 0 {
         let message = format!("there cannot be an IOMMU at {:#x}", entry.base);
-        let help = "its registers start at a multiple of 16 KiB below 4 GiB";
         view.report(RULE, &[k("iommu"), k("base")], message, help);
     }
     let path = [k("iommu"), k("ioapic_requester")];
@@ -354,9 +363,26 @@ pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
     let ioapic_requester = requester.and_then(|text| address(view, &path, text));
     if entry.remaps_interrupts && file.ioapic.is_some() && requester.is_none() {
         let message = "the IOAPIC's requester ID is not given".to_owned();
-        let help = "the IVRS table has it as a special device, such as `\"00:14.0\"`";
+        let help = "the IVRS or DMAR table has it, such as `\"00:14.0\"`";
         view.report(RULE, &path, message, help);
     }
+    let remaps_lines = match entry.kind {
+        IommuKind::AmdVi => amd_lines(view),
+        IommuKind::VtD => vtd_lines(view),
+    };
+    Some(Iommu {
+        kind,
+        base: entry.base,
+        remaps_interrupts: entry.remaps_interrupts,
+        remaps_lines: if entry.remaps_interrupts { remaps_lines } else { Some(false) },
+        ioapic_requester,
+    })
+}
+
+/// AMD-Vi: whether the IOAPIC's messages are seen is said, or found out at boot.
+fn amd_lines(view: &mut View<'_, '_>) -> Option<bool> {
+    let file = view.file;
+    let entry = file.iommu.as_ref()?;
     // The boot code lets the 8254 fire a line, to see where its interrupt arrives.
     let tried = file.device.iter().any(|device| device.class == PIT && device.irq.is_some());
     let asked = entry.remaps_interrupts && file.ioapic.is_some() && entry.remaps_lines.is_none();
@@ -366,12 +392,31 @@ pub fn iommu(view: &mut View<'_, '_>) -> Option<Iommu> {
             "describe the 8254 as a device of class `pit` with its `irq`, or say `remaps_lines`";
         view.report(RULE, &[k("iommu"), k("remaps_interrupts")], message, help);
     }
-    Some(Iommu {
-        base: entry.base,
-        remaps_interrupts: entry.remaps_interrupts,
-        remaps_lines: if entry.remaps_interrupts { entry.remaps_lines } else { Some(false) },
-        ioapic_requester,
-    })
+    entry.remaps_lines
+}
+
+/// VT-d: a unit that remaps interrupts sees those of its IOAPIC. An interrupt entry names one requester ID.
+fn vtd_lines(view: &mut View<'_, '_>) -> Option<bool> {
+    let file = view.file;
+    let entry = file.iommu.as_ref()?;
+    if entry.remaps_lines.is_some() {
+        let message = "a VT-d unit sees its IOAPIC's messages where it remaps interrupts";
+        view.report(
+            RULE,
+            &[k("iommu"), k("remaps_lines")],
+            message.to_owned(),
+            "leave the key out",
+        );
+    }
+    for (index, function) in file.function.iter().enumerate() {
+        if entry.remaps_interrupts && !function.requesters.is_empty() {
+            let address = &function.address;
+            let message = format!("{address} sends messages under several requester IDs");
+            let help = "VT-d validates one for each message: leave the function out";
+            view.report(RULE, &[k("function"), n(index), k("requesters")], message, help);
+        }
+    }
+    Some(true)
 }
 
 /// The IOAPIC.

@@ -9,7 +9,7 @@ use crate::shape::brief;
 use crate::source::{Location, k, n};
 use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_layout::hypercall::{BELL_PORT, CALL_PORT, POWER_PORT};
-use bulkhead_plan::{BarKind, Device, Function, Ports, Trigger};
+use bulkhead_plan::{BarKind, Device, Function, Iommu, IommuKind, Ports, Trigger};
 
 struct Grant<'a> {
     sandbox: &'a Item<raw::Sandbox>,
@@ -221,7 +221,9 @@ pub fn line_level(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 /// line makes it pass all of them. The boot code stops there; if the description says so, this rule finds it earlier.
 pub fn line_forged(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let iommu = cx.machine.as_ref().and_then(|machine| machine.iommu);
-    if iommu.and_then(|iommu| iommu.remaps_lines) != Some(true) || cx.sandboxes.len() < 2 {
+    // VT-d remaps level-triggered lines as it does others.
+    let passes = |iommu: Iommu| iommu.kind == IommuKind::AmdVi && iommu.remaps_lines == Some(true);
+    if !iommu.is_some_and(passes) || cx.sandboxes.len() < 2 {
         return;
     }
     let grants = grants(cx);

@@ -2,6 +2,10 @@
 //! registers: the auditor has to find each by its rule. Where things lie is asked of
 //! the image's builder here, so that a plant does not depend on what it tests.
 
+mod vtd;
+
+pub use vtd::PLANTS as VTD;
+
 use bulkhead_audit::claim::Range;
 use bulkhead_audit::memory::Words;
 use bulkhead_audit::paging::entry_at;
