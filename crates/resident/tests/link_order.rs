@@ -62,7 +62,7 @@ impl Word for Cell {
     }
 }
 
-/// Sandboxes: the slot's owner, who is to have it, and whom it is offered to next.
+/// Sandboxes: the slot's owner, its peer, and the next one that it is offered to.
 const OWNER: u32 = 0;
 const PEER: u32 = 1;
 const NEXT: u32 = 2;
@@ -204,7 +204,7 @@ impl<'a> Core<'a> {
         Party(self.machine, self.who, self.number)
     }
 
-    /// Whether the guest reaches the slot.
+    /// Tells if the guest reaches the slot.
     fn reaches(&mut self) -> bool {
         if self.tlb != OPEN {
             self.tlb = self.machine.of(self.who).entries.load(Relaxed);
@@ -233,7 +233,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// What it does then, and before a guest is entered anew.
+    /// Does what its monitor does then, and before a guest is entered anew.
     fn looks(&mut self) {
         let side = self.side();
         link::empty(&side, self.number, || self.tlb = IDLE);
