@@ -169,7 +169,7 @@ impl Side for Party<'_> {
                 done.exchange(self.own().wanted.load());
             });
         }
-        // A core whose TLB is modelled empties it when it takes its NMI, the one that this is, too.
+        // A core with a modelled TLB empties it when it takes its NMI. This core does so, too.
         if self.1 == OWNER {
             link::empty(self, self.2, || ());
         }
@@ -302,7 +302,7 @@ fn taken_back(without: Without) {
     });
 }
 
-/// A machine whose peer has accepted.
+/// Returns a machine after the peer has accepted.
 fn accepted(without: Without, cores: [usize; 3]) -> Arc<Machine> {
     let machine = Machine::new(without, cores);
     assert_eq!(link::accept(&Party(&machine, PEER, 0), 1), Some(true));
