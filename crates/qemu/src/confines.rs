@@ -1,6 +1,6 @@
-//! A flaw of QEMU's SVM: bits 63:32 of RCX at RDMSR and WRMSR, which a processor ignores, move the place where QEMU looks
-//! into the permission map. So a guest there can reach registers that its monitor denies (docs/limits.md). No monitor can
-//! mend that, so a run says it.
+//! A flaw of QEMU's SVM: bits 63:32 of RCX at RDMSR and WRMSR move its place in the permission map. A processor ignores
+//! them. So a guest there can reach registers that its monitor denies (docs/limits.md). No monitor can mend that, so a
+//! run says it.
 
 use std::process::Command;
 

@@ -30,7 +30,7 @@ struct Sandbox {
     core: [Core; CORES],
     /// Epoch that it accepted last.
     accepted: u64,
-    /// Whether it was rung by the owner for that epoch, and whether it rang the owner.
+    /// True if the owner rang it for that epoch, and if it rang the owner.
     rang: [bool; 2],
 }
 

@@ -62,7 +62,7 @@ impl Word for Cell {
     }
 }
 
-/// Sandboxes: the slot's owner, who is to have it, and whom it is offered to next.
+/// Sandboxes: the slot's owner, its peer, and the next one that it is offered to.
 const OWNER: u32 = 0;
 const PEER: u32 = 1;
 const NEXT: u32 = 2;
@@ -169,7 +169,7 @@ impl Side for Party<'_> {
                 done.exchange(self.own().wanted.load());
             });
         }
-        // A core whose TLB is modelled empties it when it takes its NMI, the one that this is, too.
+        // A core with a modelled TLB empties it when it takes its NMI. This core does so, too.
         if self.1 == OWNER {
             link::empty(self, self.2, || ());
         }
@@ -204,7 +204,7 @@ impl<'a> Core<'a> {
         Party(self.machine, self.who, self.number)
     }
 
-    /// Whether the guest reaches the slot.
+    /// Tells if the guest reaches the slot.
     fn reaches(&mut self) -> bool {
         if self.tlb != OPEN {
             self.tlb = self.machine.of(self.who).entries.load(Relaxed);
@@ -233,7 +233,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// What it does then, and before a guest is entered anew.
+    /// Does what its monitor does then, and before a guest is entered anew.
     fn looks(&mut self) {
         let side = self.side();
         link::empty(&side, self.number, || self.tlb = IDLE);
@@ -302,7 +302,7 @@ fn taken_back(without: Without) {
     });
 }
 
-/// A machine whose peer has accepted.
+/// Returns a machine after the peer has accepted.
 fn accepted(without: Without, cores: [usize; 3]) -> Arc<Machine> {
     let machine = Machine::new(without, cores);
     assert_eq!(link::accept(&Party(&machine, PEER, 0), 1), Some(true));

@@ -313,8 +313,8 @@ fn clock(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
     (access, owner, RULE.into(), "nothing in a manifest allows it".into())
 }
 
-/// What holds for a register of a function that the sandbox has, or of a bridge that it sees. A record has no width, so
-/// the rule names it beside what a value may be. A read can only have the wrong form.
+/// Returns the rule for a register of an own function, or of a bridge that is shown. A record has no width, so the rule
+/// names it beside the allowed values. A read can only have the wrong form.
 fn within_own(function: &Function, at: u64, denial: &Denial) -> &'static str {
     const FORM: &str = "an access to configuration space is within one register of 32 bits";
     const MESSAGE: &str = "a message goes to a core of the sandbox's own, fixed or lowest \

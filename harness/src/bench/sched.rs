@@ -7,8 +7,8 @@ use crate::Failure;
 use crate::rows::Row;
 use bulkhead_layout::marker::{NAMES, id};
 
-/// Instructions of an operation, at most: of the worst case among those that the guest sets up. Each has room of a tenth,
-/// so that no correction is shaped by its bound.
+/// Instructions of an operation, at most: of the worst case among those that the guest sets up. Each has room of a
+/// tenth, so that no correction is shaped by its bound.
 const BOUNDS: [(u16, f64); 9] = [
     (id::SCHED_WAKE, 130.0),
     (id::SCHED_SEARCH, 150.0),

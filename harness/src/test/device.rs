@@ -280,7 +280,7 @@ fn silent(bench: &Bench) -> Result<String, String> {
     let (attack, right) = reports_of(bench, None)?;
     attack?;
     let said = right?;
-    // What a monitor with wrong masks would let a guest have, and what it would add to what the guest writes.
+    // Bits that wrong masks would let a guest have, and one that they would add to its writes.
     let allowed = Register { write: 0xFFFF, keep: u32::MAX, set: 1 << 8, ..Register::default() };
     let spoil: bulkhead_run::Spoil = Box::new(move |bytes, baked| {
         let mut spoil = Spoil::new(bytes, baked);

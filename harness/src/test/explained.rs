@@ -50,7 +50,7 @@ fn store(group: &str, text: &str) -> Result<(), String> {
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Whether a group's attacks say what is stored, word for word.
+/// Compares the words of a group's attacks with the stored ones.
 pub fn compare(group: &str, all: &[Said]) -> Result<String, String> {
     let all: String = all.iter().map(|(_, text)| text.as_str()).collect();
     if blesses() {
@@ -76,8 +76,8 @@ fn counted(all: &str) -> String {
     )
 }
 
-/// Whether each attack of a group says one of the texts that are stored for it: chance decides which. `BLESS=1` adds what
-/// is new, and a person takes out what is old.
+/// Looks for the words of each attack among the texts that are stored for it: chance decides which comes. `BLESS=1`
+/// adds new ones, and a person takes out old ones.
 pub fn among(group: &str, all: &[Said]) -> Result<String, String> {
     if blesses() {
         let known = stored(group);

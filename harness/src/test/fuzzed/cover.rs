@@ -85,8 +85,8 @@ pub fn missed(lines: &Lines) -> String {
     files.into_iter().map(row).collect()
 }
 
-/// Source functions without a reached line, by file; and all that the monitor has of. One that is nowhere by itself,
-/// since the compiler has put it into its callers, counts as others do.
+/// Returns the source's functions without a reached line, and all that the monitor has. One that the compiler has put
+/// into its callers counts, too.
 pub fn functions(lines: &Lines) -> [BTreeSet<Function>; 2] {
     let source = |file: &str| std::fs::read_to_string(build::root().join(file)).unwrap_or_default();
     by_function(lines, source)
@@ -139,7 +139,7 @@ pub type Known = BTreeMap<Function, String>;
 /// The list in the tree.
 pub const LIST: &str = "tests/not-reached.txt";
 
-/// What is listed.
+/// Reads the list.
 pub fn known() -> Result<Known, String> {
     let text = std::fs::read_to_string(build::root().join(LIST));
     parsed(&text.map_err(|e| format!("{LIST}: {e}"))?)
