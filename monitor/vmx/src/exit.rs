@@ -35,7 +35,7 @@ pub extern "C" fn handle(frame: &'static Frame, reason: u64) -> Next {
     carry_out(frame, outcome)
 }
 
-/// Handles CPUID. The guest always goes on.
+/// Handles CPUID where [`crate::identify`] does not. The guest always goes on.
 pub extern "C" fn identify(frame: &'static Frame) {
     let _ = carry_out(frame, cpuid::handle(frame));
 }
