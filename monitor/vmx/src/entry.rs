@@ -69,11 +69,11 @@ use core::mem::offset_of;
     "entry_end:",
     "   mov rdi, rsp",
     "   call {refused}",
-    "   jmp 4f",
+    "   jmp entry_next",
     "entry_rung:",
     "   mov rdi, rsp",
     "   call {rung}",
-    "   jmp 4f",
+    "   jmp entry_next",
     // HOST_RIP; HOST_RSP is the frame.
     ".global monitor_exit",
     "monitor_exit:",
@@ -90,7 +90,8 @@ use core::mem::offset_of;
     "   mov rdi, rsp",
     "   mov rsi, rax",
     "   call {handle}",
-    "4: test al, al",
+    "entry_next:",
+    "   test al, al",
     "   jz entry_look",
     "   jns 2b",
     // A memory access or another handler that sees all registers.
@@ -106,7 +107,7 @@ use core::mem::offset_of;
     "   mov \\register, [rsp + at]",
     ".set at, at + 8",
     ".endr",
-    "   jmp 4b",
+    "   jmp entry_next",
 
     // Ends the blocking of NMIs that an exit for one has left (SDM 28.5.6), by IRET (SDM 7.7.1). An NMI that the
     // processor has kept comes at once.

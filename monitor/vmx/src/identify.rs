@@ -9,7 +9,7 @@ use bulkhead_monitor_shell::FRAME_FROM_TOP;
 use bulkhead_resident::map::{CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STACK_SIZE};
 use bulkhead_resident::monitor::{Config, Leaf, Slice};
 use bulkhead_resident::report::{Cause, CoreReport};
-use bulkhead_resident_x86::vmcs::field;
+use bulkhead_resident_x86::vmcs::{exit, field};
 use core::mem::offset_of;
 
 /// Distance of a core's counters from its frame.
@@ -102,8 +102,9 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     // User mode.
     "8: call 10f",
     "   mov rdi, rsp",
-    "   call {identify}",
-    "   jmp entry_look",
+    "   mov esi, {cpuid}",
+    "   call {handle}",
+    "   jmp entry_next",
     // A doorbell: the answer goes into the frame.
     "9: mov [rsp + {rax}], rax",
     "   mov [rsp + {rcx}], rcx",
@@ -142,5 +143,6 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     rip = const field::GUEST_RIP,
     shadow = const field::GUEST_INTERRUPTIBILITY,
     cr4 = const field::GUEST_CR4,
-    identify = sym crate::exit::identify,
+    cpuid = const exit::CPUID,
+    handle = sym crate::exit::handle,
 );
