@@ -54,12 +54,13 @@ impl Blocks {
         Ok(())
     }
 
-    /// Looks for the table in all memory that is smaller than the RAM itself.
+    /// Looks for the table in all memory but the RAM itself.
     fn find(&self, memory: &File) -> io::Result<Option<u64>> {
         let entries = (self.size / BLOCK) as usize;
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process))?;
-        for (start, end) in maps.lines().filter_map(writable) {
-            if end - start >= self.size || end - start < entries as u64 * WORD {
+        let all = maps.lines().filter_map(writable);
+        for (start, end) in all.flat_map(|range| beside(range, self.size)) {
+            if end - start < entries as u64 * WORD {
                 continue;
             }
             let mut bytes = vec![0; (end - start) as usize];
@@ -77,6 +78,16 @@ impl Blocks {
         }
         Ok(None)
     }
+}
+
+/// Parts of a range of addresses that may lie beside the RAM: all of a small one, both ends of a large one.
+fn beside((start, end): (u64, u64), ram: u64) -> impl Iterator<Item = (u64, u64)> {
+    let more = (end - start).checked_sub(ram);
+    let parts = match more {
+        None => [(start, end), (end, end)],
+        Some(more) => [(start, start + more), (end - more, end)],
+    };
+    parts.into_iter()
 }
 
 /// Start and end of private memory that may be written, by a line of `maps`.
@@ -134,6 +145,13 @@ mod tests {
             assert_eq!(table(&words, 64), None, "{at}");
         }
         assert_eq!(table(&[0; 300], 64), None);
+    }
+
+    #[test]
+    fn the_ram_itself_is_not_searched() {
+        let parts = |range| beside(range, 0x1000).collect::<Vec<_>>();
+        assert_eq!(parts((0x100, 0x900)), [(0x100, 0x900), (0x900, 0x900)]);
+        assert_eq!(parts((0x1000, 0x2300)), [(0x1000, 0x1300), (0x2000, 0x2300)]);
     }
 
     #[test]

@@ -78,8 +78,9 @@ impl Model {
     }
 }
 
-/// Instructions in a second of the machine's time. Bochs' own 4,000,000 leave a Linux little but timer ticks.
-const IPS: u32 = 100_000_000;
+/// Instructions in a second of the machine's time: one is a nanosecond, as in QEMU's virtual time. Bochs' own 4,000,000
+/// leave a Linux little but timer ticks.
+const IPS: u32 = 1_000_000_000;
 
 /// File with what Bochs says to its user, a configuration that it refuses above all.
 pub(crate) const ERRORS: &str = "bochs.err";
