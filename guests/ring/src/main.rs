@@ -73,7 +73,7 @@ fn guest(context: Context) -> u32 {
         println!("ring: {name}: {SPAN} rings, {lost} lost, {twice} twice");
         wrong += lost + twice;
     }
-    println!("ring: {wrong} wrong");
+    println!("ring: {wrong} wrong, {} rings", SPAN * EXITS.len() as u64);
     wrong
 }
 
@@ -160,7 +160,7 @@ fn cost() {
     };
     let empty = of(|| spin_loop());
     for (name, exit) in EXITS {
-        println!("ring: {name} {} ticks", (of(exit) - empty) / 1000);
+        println!("ring: {name} takes {} ticks", (of(exit) - empty) / 1000);
     }
     println!("ring: done");
 }
