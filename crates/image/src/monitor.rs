@@ -504,6 +504,12 @@ fn config<T: Target>(
     let first = T::first(confine, &input.guest.entry);
     config.first_state = append(first.as_bytes(), first.len());
     let sipi = T::sipi(confine);
+    if let Some(why) = [&first, &sipi].into_iter().find_map(|state| T::refused(state)) {
+        let name = &sandbox.name;
+        return Err(Error::Program(format!(
+            "the processor would refuse the start of {name}: {why}"
+        )));
+    }
     config.sipi_state = append(sipi.as_bytes(), sipi.len());
     // A bare guest knows what it has: nothing is quietly absent for it.
     let linux = matches!(sandbox.guest, bulkhead_plan::Guest::Linux { .. });

@@ -7,7 +7,7 @@ use bulkhead_arch::{Stage1, Stage2};
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
 use bulkhead_arch_x86::ept::Ept;
 use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
-use bulkhead_arch_x86::{LongMode, cpuid, msr, vmcs};
+use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcs};
 use bulkhead_layout::image::{MONITORS_SVM, MONITORS_VMX, NO_MONITORS};
 use bulkhead_layout::monitor::{Leaf, Quiet};
 use bulkhead_layout::record::Op;
@@ -32,6 +32,10 @@ pub trait Target {
     fn first(confine: &Confine, entry: &Entry64) -> Vec<Op>;
     /// Control block of a core after a SIPI with vector 0.
     fn sipi(confine: &Confine) -> Vec<Op>;
+    /// Why the processor would refuse a start state, by the manual's checks.
+    fn refused(_: &[Op]) -> Option<String> {
+        None
+    }
 }
 
 /// The kind of a system's monitors, as an image's header and the guests' information pages name it.
@@ -115,6 +119,15 @@ impl Target for Vmx {
         vmcs::real_mode(&vmx(confine), &mut |field, value| ops.push(write(field, value)));
         ops
     }
+
+    fn refused(state: &[Op]) -> Option<String> {
+        let fields: Vec<_> = state.iter().map(|op| (op.dst as u16, op.src)).collect();
+        let mut first = None;
+        entry::check(entry::Written(&fields), &mut |refused| {
+            first.get_or_insert(refused);
+        });
+        first.map(|entry::Refused { field, rule }| format!("VMCS field {field:#06x}: {rule}"))
+    }
 }
 
 fn vmx(confine: &Confine) -> vmcs::Confinement {
@@ -136,5 +149,38 @@ fn svm(confine: &Confine) -> Confinement {
 fn store(ops: &mut Vec<Op>, offset: u16, value: u64) {
     if value != 0 {
         ops.push(Op { kind: Op::STORE, dst: u64::from(offset), src: value, len: 8 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFINE: Confine =
+        Confine { bitmaps: [0x100_0000, 0x100_2000], root: 0x100_3000, tag: 1 };
+    const ENTRY: Entry64 = Entry64 { rip: 0x20_0000, rsp: 0x8000, cr3: 0x2000, gdt: 0x1000 };
+
+    #[test]
+    fn a_start_state_that_a_processor_would_refuse_is_not_baked() {
+        let [first, sipi] = [Vmx::first(&CONFINE, &ENTRY), Vmx::sipi(&CONFINE)];
+        assert_eq!((Vmx::refused(&first), Vmx::refused(&sipi)), (None, None));
+        // Guest code beyond the canonical addresses, as a program's entry could be.
+        let beyond = Vmx::first(&CONFINE, &Entry64 { rip: 1 << 47, ..ENTRY });
+        assert_eq!(
+            Vmx::refused(&beyond).as_deref(),
+            Some("VMCS field 0x681e: the address is canonical")
+        );
+        let less = Vmx::refused(&first[1..]);
+        assert_eq!(less.as_deref(), Some("VMCS field 0x0000: is written"));
+    }
+
+    #[test]
+    fn a_vmcb_has_offsets_and_a_vmcs_has_fields() {
+        let rip = |ops: &[Op], dst: u64| ops.iter().find(|op| op.dst == dst).map(|op| op.src);
+        assert_eq!(rip(&Svm::first(&CONFINE, &ENTRY), 0x578), Some(ENTRY.rip));
+        assert_eq!(rip(&Vmx::first(&CONFINE, &ENTRY), 0x681E), Some(ENTRY.rip));
+        // A VMCB is zeroed before, a VMCS is not.
+        assert!(Svm::sipi(&CONFINE).iter().all(|op| op.src != 0));
+        assert_eq!(rip(&Vmx::sipi(&CONFINE), 0x681E), Some(0));
     }
 }

@@ -21,9 +21,9 @@ pub fn handle<M: X86>(m: &M) -> Outcome {
     let [a, b, mut c, d] = Leaf::filter(m.leaves(), leaf, sub, m.cpuid(leaf, sub));
     // OSXSAVE and OSPKE follow the guest's CR4, not the monitor's.
     let follow = |cr4: u32, bit: u32| c & !(1 << bit) | ((m.state().cr4 >> cr4 & 1) as u32) << bit;
-    match leaf {
-        1 => c = follow(18, 27),
-        7 => c = follow(22, 4),
+    match (leaf, sub) {
+        (1, _) => c = follow(18, 27),
+        (7, 0) => c = follow(22, 4),
         _ => {}
     }
     m.set_register(RAX, u64::from(a));

@@ -3,7 +3,7 @@
 //! Without arguments, two cores: the second one sends NMIs to the first one, which makes exits meanwhile. The delay
 //! grows by an instruction a round, so that an NMI comes at each instruction of an exit's path. Then the first core
 //! makes no exit, and waits: an NMI that the monitor has slept over would come with the next exit only. The exit code
-//! is the number of NMIs that were lost or came twice.
+//! is the number of NMIs that were lost or came twice. It also compares CPUID of the kernel and of user mode.
 //!
 //! `cost`: TSC ticks of exits, less those of an empty loop. A Bochs with one core counts an instruction as a tick.
 #![cfg_attr(target_os = "none", no_std, no_main)]
@@ -67,13 +67,13 @@ fn guest(context: Context) -> u32 {
         println!("ring: the second core does not start");
         return 1;
     }
-    let mut wrong = 0;
+    let mut wrong = identify();
     for (name, exit) in EXITS {
         let [lost, twice] = rounds(exit);
         println!("ring: {name}: {SPAN} rings, {lost} lost, {twice} twice");
         wrong += lost + twice;
     }
-    println!("ring: {wrong} wrong");
+    println!("ring: {wrong} wrong, {} rings", SPAN * EXITS.len() as u64);
     wrong
 }
 
@@ -131,6 +131,26 @@ fn delay(instructions: u64) {
     }
 }
 
+/// Compares CPUID of the kernel with CPUID of user mode, which goes another way through a VT-x monitor; how many
+/// answers differ.
+fn identify() -> u32 {
+    bulkhead_sdk::paging::map_everything();
+    let leaves = (0..0x24).chain(0x4000_0000..0x4000_0002).chain(0x8000_0000..0x8000_0022);
+    let all = leaves.chain([u32::MAX]).flat_map(|leaf| (0..3).map(move |sub| (leaf, sub)));
+    let [mut wrong, mut count] = [0; 2];
+    for (leaf, sub) in all {
+        let kernel = cpu::cpuid(leaf, sub);
+        let user = bulkhead_sdk::user::cpuid(leaf, sub);
+        count += 1;
+        if user.as_ref().ok() != Some(&kernel) {
+            println!("ring: leaf {leaf:#x}.{sub} is {kernel:x?}, in user mode {user:x?}");
+            wrong += 1;
+        }
+    }
+    println!("ring: {count} answers of CPUID, {wrong} differ");
+    wrong
+}
+
 /// Ticks of 1,000 of each exit, less an empty loop's.
 fn cost() {
     let of = |exit: Exit| {
@@ -140,7 +160,7 @@ fn cost() {
     };
     let empty = of(|| spin_loop());
     for (name, exit) in EXITS {
-        println!("ring: {name} {} ticks", (of(exit) - empty) / 1000);
+        println!("ring: {name} takes {} ticks", (of(exit) - empty) / 1000);
     }
     println!("ring: done");
 }

@@ -1,5 +1,6 @@
 //! Where the attacks aim.
 
+use bulkhead_sdk::layout::image::MONITORS_VMX;
 use bulkhead_sdk::layout::info::Info;
 use bulkhead_sdk::layout::map;
 use bulkhead_sdk::{Context, window};
@@ -52,6 +53,12 @@ pub struct Aim {
 static CODE: [u8; 16] = [0xC3; 16];
 
 impl Aim {
+    /// The monitor is one for Intel's VT-x.
+    #[must_use]
+    pub fn is_vtx(&self) -> bool {
+        self.context.info().monitors == MONITORS_VMX
+    }
+
     /// From the arguments, or guessed.
     #[must_use]
     pub fn new(context: Context) -> Self {

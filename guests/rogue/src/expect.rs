@@ -71,6 +71,7 @@ impl Expect {
             Self::ForeignLogicalIpi(low) => (Kind::Ipi, logical(aim) | u64::from(low)),
             Self::OwnIpi(low) => (Kind::Ipi, u64::from(apic::id()) << 32 | u64::from(low)),
             Self::Ipi(icr) => (Kind::Ipi, icr),
+            Self::Instruction(code) if aim.is_vtx() => (Kind::Instruction, reason(code)),
             Self::Instruction(code) => (Kind::Instruction, code),
             Self::Hypercall(call) => (Kind::Hypercall, call),
             // Without a line there is no IOAPIC, and the first access is to its index.
@@ -84,6 +85,7 @@ impl Expect {
             Self::Line(index) => register(index),
             Self::OwnLine(half) => register(lines::low(aim.line()) + half),
             Self::LevelLine => register(lines::low(aim.level_line())),
+            Self::Shutdown if aim.is_vtx() => (Kind::Shutdown, 2),
             Self::Shutdown => (Kind::Shutdown, 0x7F),
             Self::QuietLines
             | Self::Harmless(_)
@@ -98,6 +100,15 @@ impl Expect {
     #[must_use]
     pub fn text<'a>(&'a self, aim: &'a Aim) -> impl fmt::Display + 'a {
         Text(self, aim)
+    }
+}
+
+/// VT-x' reason of an exit (SDM volume 3, appendix C) for an exit code of SVM. Instructions without one fault there.
+fn reason(code: u64) -> u64 {
+    match code {
+        0x8A => 39,
+        0x8B => 36,
+        code => code,
     }
 }
 

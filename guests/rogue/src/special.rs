@@ -40,11 +40,17 @@ instruction!(monitor, "MONITOR.", ".byte 0x0f, 0x01, 0xc8");
 instruction!(mwait, "MWAIT.", ".byte 0x0f, 0x01, 0xc9");
 instruction!(invd, "INVD.", "invd");
 instruction!(wbinvd, "WBINVD.", "wbinvd");
-instruction!(vmcall, "VMCALL, Intel's.", ".byte 0x0f, 0x01, 0xc1");
+instruction!(intels_call, "VMCALL, Intel's.", ".byte 0x0f, 0x01, 0xc1");
+instruction!(amds_call, "VMMCALL, AMD's.", ".byte 0x0f, 0x01, 0xd9");
 instruction!(getsec, "GETSEC, Intel's.", ".byte 0x0f, 0x37");
 
 instruction!(rdpmc, "RDPMC, of the first counter.", "rdpmc");
 instruction!(rdpru, "RDPRU, of the first register.", ".byte 0x0f, 0x01, 0xfd");
+
+/// The hypercall of the vendor that the processor is not of.
+pub fn vmcall(aim: &Aim) -> Got {
+    if aim.is_vtx() { amds_call(aim) } else { intels_call(aim) }
+}
 
 /// RDPMC and RDPRU. They are not intercepted: the processor carries them out, or has no such instruction.
 pub fn counters(aim: &Aim) -> Got {

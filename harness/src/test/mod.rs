@@ -41,6 +41,7 @@ mod played;
 mod probe;
 mod program_link;
 mod rights;
+mod ring;
 mod sarif;
 mod soak;
 mod spoil;
@@ -98,6 +99,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(figures::jobs());
     jobs.extend(bochs::jobs());
     jobs.extend(vmx::jobs());
+    jobs.extend(ring::jobs());
     jobs.extend(disk::jobs());
     jobs.extend(linux_io::jobs());
     jobs.extend(drive::jobs());

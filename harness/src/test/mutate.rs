@@ -382,7 +382,9 @@ fn expose_foreign(spoil: &mut Spoil) {
 }
 
 /// Rules of attacks that no mutation takes out, and why.
-const NOT_RULES: [&str; 4] = [
+const NOT_RULES: [&str; 5] = [
+    // VT-x: `ring/mutant` shows what it is for.
+    "doorbell-window",
     // No rule: the word makes a core late, to show what becomes of that (`line/late`).
     "line-prompt",
     // What is no MOV is not decoded, so there is nothing to carry out.
@@ -520,8 +522,13 @@ fn doomed(manifest: Manifest) -> Manifest {
 
 /// A folder with the boot code and a monitor that leaves out a rule.
 pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
+    shell_without("svm", "", rule)
+}
+
+/// [`monitor_without`], for a shell and the prefix of its files.
+pub fn shell_without(shell: &str, prefix: &str, rule: &str) -> Result<PathBuf, String> {
     let target = build::target().join("mutants");
-    let built = target.join("x86_64-unknown-none/privileged/bulkhead-monitor-svm");
+    let built = target.join(format!("x86_64-unknown-none/privileged/bulkhead-monitor-{shell}"));
     let mut monitor = read(&built)?;
     let word = mutant::NONE.to_le_bytes();
     let places: Vec<usize> =
@@ -538,7 +545,7 @@ pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
     };
     // The monitor with code for all needs does for each sandbox.
     for (name, _) in MONITORS {
-        write(name, &monitor)?;
+        write(&format!("{prefix}{name}"), &monitor)?;
     }
     write("boot", &read(&artifacts().join("boot"))?)?;
     Ok(folder)
@@ -551,7 +558,8 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 /// Builds the monitor whose word says which rule it leaves out.
 pub fn build_mutants() -> Result<(), String> {
     let out = Command::new("cargo")
-        .args(["build", "--locked", "--quiet", "-p", "bulkhead-monitor-svm"])
+        .args(["build", "--locked", "--quiet"])
+        .args(["-p", "bulkhead-monitor-svm", "-p", "bulkhead-monitor-vmx"])
         .args(["--target", "x86_64-unknown-none", "--profile", "privileged"])
         .current_dir(build::root())
         .env("CARGO_TARGET_DIR", build::target().join("mutants"))

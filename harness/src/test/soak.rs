@@ -8,10 +8,11 @@ const KERNEL: &str =
 const TWICE: &str = "linux-io/* drives the same controller, or the same network card, with a load";
 const ROWS: &str =
     "a row of `make bench`; exits.linux_load counts the same exits under a load of more kinds";
+const BOCHS: &str = "a Linux takes a minute in Bochs; vmx/linux-6.12-cloud boots one, vmx/selftest-2-cores starts cores";
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 19] = [
+pub const LEFT: [(&str, &str); 21] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -37,6 +38,8 @@ pub const LEFT: [(&str, &str); 19] = [
         "linux-io/reboot",
         "linux-io/crash and stopped-under-load end lives in the middle of transfers",
     ),
+    ("vmx/linux-6.1-cloud", BOCHS),
+    ("vmx/linux-6.12-cloud-2-cores", BOCHS),
 ];
 
 /// Whether this is a run of `make soak`.

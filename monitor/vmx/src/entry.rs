@@ -13,6 +13,7 @@
 //! 3. From there to VMRESUME or VMLAUNCH, both included (`entry_window` to `entry_end`): the test is over. The handler
 //!    sets the interrupted RIP to `entry_look`. That is right at each instruction there, because the window changes
 //!    registers only, and all of them come from the frame again. RSP, RBP and R12 to R15 are as they were.
+//!    `identify_window` to `identify_end` is such a window, too, with `identify_look` before it.
 //! 4. While NMIs are blocked: behind an exit for an NMI, and in the handler. The processor keeps one of them. `unblock`
 //!    or the handler's IRET lets it in, which is case 2 or 3.
 //!
@@ -25,6 +26,7 @@ use crate::vmx::Frame;
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
 use bulkhead_resident::map::CORE_STACK_SIZE;
 use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, exit, field};
+use core::mem::offset_of;
 
 ::core::arch::global_asm!(
     ".section .text.hot",
@@ -67,27 +69,29 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, exit, field};
     "entry_end:",
     "   mov rdi, rsp",
     "   call {refused}",
-    "   jmp 4f",
+    "   jmp entry_next",
     "entry_rung:",
     "   mov rdi, rsp",
     "   call {rung}",
-    "   jmp 4f",
+    "   jmp entry_next",
     // HOST_RIP; HOST_RSP is the frame.
     ".global monitor_exit",
     "monitor_exit:",
+    "   mov [rsp + {rax}], rax",
+    "   mov eax, {reason}",
+    "   vmread rax, rax",
+    "   cmp eax, {cpuid}",
+    "   je identify",
     ".set at, 0",
-    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx, rax",
+    ".irp register, rcx, rdx, rsi, rdi, r8, r9, r10, r11, rbx",
     "   mov [rsp + at], \\register",
     ".set at, at + 8",
     ".endr",
     "   mov rdi, rsp",
-    "   mov esi, {reason}",
-    "   vmread rsi, rsi",
-    // It exits for ever, so it has the shortest way.
-    "   cmp esi, {cpuid}",
-    "   je entry_identify",
+    "   mov rsi, rax",
     "   call {handle}",
-    "4: test al, al",
+    "entry_next:",
+    "   test al, al",
     "   jz entry_look",
     "   jns 2b",
     // A memory access or another handler that sees all registers.
@@ -103,10 +107,7 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, exit, field};
     "   mov \\register, [rsp + at]",
     ".set at, at + 8",
     ".endr",
-    "   jmp 4b",
-    "entry_identify:",
-    "   call {identify}",
-    "   jmp entry_look",
+    "   jmp entry_next",
 
     // Ends the blocking of NMIs that an exit for one has left (SDM 28.5.6), by IRET (SDM 7.7.1). An NMI that the
     // processor has kept comes at once.
@@ -130,12 +131,12 @@ use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, exit, field};
     start = sym crate::exit::start,
     reason = const field::EXIT_REASON,
     cpuid = const exit::CPUID,
-    identify = sym crate::exit::identify,
+    rax = const offset_of!(Frame, rax),
     handle = sym crate::exit::handle,
     whole = sym crate::exit::whole,
     rung = sym crate::exit::rung,
     refused = sym crate::exit::refused,
-    others = const ::core::mem::offset_of!(Frame, others),
+    others = const offset_of!(Frame, others),
 );
 
 bulkhead_monitor_shell::interrupts!(
@@ -144,18 +145,23 @@ bulkhead_monitor_shell::interrupts!(
         // A build for the mutation gate can leave the next lines out.
         ".if {mutants}",
         "   cmp byte ptr [rax + {mark}], 0",
-        "   jne 3f",
+        "   jne 12f",
         ".endif",
         "   cmp qword ptr [rsp + 8], offset entry_window",
         "   jb 3f",
         "   cmp qword ptr [rsp + 8], offset entry_end",
         "   jae 3f",
         "   mov qword ptr [rsp + 8], offset entry_look",
-        "3:"
+        "3: cmp qword ptr [rsp + 8], offset identify_window",
+        "   jb 12f",
+        "   cmp qword ptr [rsp + 8], offset identify_end",
+        "   jae 12f",
+        "   mov qword ptr [rsp + 8], offset identify_look",
+        "12:"
     ],
     fault: crate::exit::fault,
     mutants = const option_env!("BULKHEAD_MUTANTS").is_some() as u32,
-    mark = const CORE_STACK_SIZE as usize - FRAME_FROM_TOP as usize + ::core::mem::offset_of!(Frame, mark),
+    mark = const CORE_STACK_SIZE as usize - FRAME_FROM_TOP as usize + offset_of!(Frame, mark),
 );
 
 unsafe extern "C" {

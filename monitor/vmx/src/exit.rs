@@ -24,7 +24,7 @@ pub extern "C" fn start(frame: &'static Frame) {
     life::begin(frame);
 }
 
-/// Handles an exit but for CPUID.
+/// Handles an exit, but not CPUID of the guest's kernel ([`crate::identify`]).
 pub extern "C" fn handle(frame: &'static Frame, reason: u64) -> Next {
     let outcome = match reason as u16 {
         code @ (exit::RDMSR | exit::WRMSR) => msr::handle(frame, code == exit::WRMSR),
@@ -35,9 +35,16 @@ pub extern "C" fn handle(frame: &'static Frame, reason: u64) -> Next {
     carry_out(frame, outcome)
 }
 
-/// Handles CPUID. The guest always goes on.
-pub extern "C" fn identify(frame: &'static Frame) {
-    let _ = carry_out(frame, cpuid::handle(frame));
+/// Looks at the mail.
+#[inline(never)]
+fn look(frame: &Frame, cause: Cause) -> Outcome {
+    mail::doorbell(frame, cause)
+}
+
+/// [`carry_out`], for all but the hot causes.
+#[inline(never)]
+fn done(frame: &Frame, outcome: Outcome) -> Next {
+    carry_out(frame, outcome)
 }
 
 /// Everything but frequent causes, out of their way: no register is saved for it there.
@@ -47,10 +54,12 @@ fn rare(frame: &Frame, reason: u64) -> Outcome {
         return shutdown(frame, reason, read(field::QUALIFICATION));
     }
     match reason as u16 {
+        // Of user mode: `identify` answers the kernel's.
+        exit::CPUID => cpuid::handle(frame),
         exit::IO => port::handle(frame, port_access()),
         exit::EXCEPTION_OR_NMI => interruption(frame),
         // INIT comes from the machine, not from the guest; a doorbell may have come with it.
-        exit::INIT | exit::SIPI | exit::INTERRUPT => mail::doorbell(frame, Cause::Other),
+        exit::INIT | exit::SIPI | exit::INTERRUPT => look(frame, Cause::Other),
         exit::TIMER => late(frame),
         exit::TRIPLE_FAULT => shutdown(frame, reason, 0),
         exit::XSETBV => xsetbv(frame),
@@ -69,6 +78,7 @@ fn rare(frame: &Frame, reason: u64) -> Outcome {
 }
 
 /// Denies the guest to go on: it has shut its processor down, or the processor refuses its state.
+#[inline(never)]
 fn shutdown(frame: &Frame, reason: u64, info: u64) -> Outcome {
     deny(frame, Condition::Shutdown, reason, info, Outcome::end(Cause::Denied, State::Stopped))
 }
@@ -95,7 +105,7 @@ fn interruption(frame: &Frame) -> Outcome {
         let guest = read(field::GUEST_INTERRUPTIBILITY);
         write(field::GUEST_INTERRUPTIBILITY, guest & !blocking::NMI);
         unblock();
-        return mail::doorbell(frame, Cause::Doorbell);
+        return look(frame, Cause::Doorbell);
     }
     if event as u8 == DB {
         debug_registers();
@@ -140,7 +150,7 @@ pub extern "C" fn whole(frame: &'static Frame) -> Next {
         exit::CONTROL_REGISTER => control_register(frame),
         _ => memory(frame),
     };
-    carry_out(frame, outcome)
+    done(frame, outcome)
 }
 
 /// Handles a write to CR0 or CR4 that differs in a bit of the monitor's from what the guest reads there.
@@ -187,7 +197,7 @@ fn memory(frame: &Frame) -> Outcome {
 /// ends the entry before the guest's first instruction, and [`late`] looks.
 pub extern "C" fn rung(frame: &'static Frame) -> Next {
     if read(field::ENTRY_EVENT) & event::VALID == 0 {
-        return carry_out(frame, mail::doorbell(frame, Cause::Doorbell));
+        return done(frame, look(frame, Cause::Doorbell));
     }
     frame.local().doorbell.set(0);
     write(field::TIMER, 0);
@@ -198,12 +208,12 @@ pub extern "C" fn rung(frame: &'static Frame) -> Next {
 /// Looks at the mail after an event was injected.
 fn late(frame: &Frame) -> Outcome {
     write(field::PIN_CONTROLS, read(field::PIN_CONTROLS) & !u64::from(pin::TIMER));
-    mail::doorbell(frame, Cause::Doorbell)
+    look(frame, Cause::Doorbell)
 }
 
 /// Records that VMRESUME or VMLAUNCH has failed, with the error of the VMX instruction (SDM 31.4).
 pub extern "C" fn refused(frame: &'static Frame) -> Next {
-    carry_out(frame, shutdown(frame, u64::MAX, read(field::INSTRUCTION_ERROR)))
+    done(frame, shutdown(frame, u64::MAX, read(field::INSTRUCTION_ERROR)))
 }
 
 /// Handles an exception in the monitor: `stack` is what the processor pushed.

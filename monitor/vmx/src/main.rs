@@ -7,6 +7,7 @@
 
 mod entry;
 mod exit;
+mod identify;
 mod instruction;
 mod vmx;
 

@@ -186,61 +186,60 @@ fn play(op: &Op) {
 
 /// Sets the monitor's side of the VMCS: this core as it is now.
 fn host_state(frame: &Frame) {
-    let (cr0, cr3, cr4, cs, ss): (u64, u64, u64, u64, u64);
-    let mut gdtr = [0u16; 5];
-    // SAFETY: reads registers; SGDT writes ten bytes.
+    let (cr0, cr3, cr4, cs, ss, gdt): (u64, u64, u64, u64, u64, u64);
+    let mut gdtr = [0u64; 2];
+    // SAFETY: reads registers; SGDT writes ten bytes, and the base is the last eight.
     let (efer, pat) = unsafe {
         asm!("mov {}, cr0", "mov {}, cr3", "mov {}, cr4", out(reg) cr0, out(reg) cr3, out(reg) cr4, options(nomem, nostack));
         asm!("mov {0:e}, cs", "mov {1:e}, ss", out(reg) cs, out(reg) ss, options(nomem, nostack));
-        asm!("sgdt [{}]", in(reg) &raw mut gdtr, options(nostack));
+        asm!("sgdt [{0}]", "mov {1}, [{0} + 2]", in(reg) &raw mut gdtr, out(reg) gdt, options(nostack));
         (rdmsr(msr::EFER), rdmsr(msr::PAT))
     };
-    let base = |table: &[u16]| {
-        table.iter().skip(1).take(4).rev().fold(0, |base, &word| base << 16 | u64::from(word))
-    };
-    let words = [
-        (field::HOST_CR0, cr0),
-        (field::HOST_CR3, cr3),
-        (field::HOST_CR4, cr4),
-        (field::HOST_CS, cs),
-        (field::HOST_SS, ss),
-        (field::HOST_DS, ss),
-        (field::HOST_ES, ss),
-        (field::HOST_FS, 0),
-        (field::HOST_GS, 0),
-        // Must not be 0 (SDM 27.2.3). No descriptor is read, and nothing uses the task state: there is one privilege
-        // level and no interrupt stack table.
-        (field::HOST_TR, ss),
-        (field::HOST_FS_BASE, 0),
-        (field::HOST_GS_BASE, 0),
-        (field::HOST_TR_BASE, 0),
-        (field::HOST_GDTR_BASE, base(&gdtr)),
-        (field::HOST_IDTR_BASE, base(&config().idtr)),
-        (field::HOST_SYSENTER_CS, 0),
-        (field::HOST_SYSENTER_ESP, 0),
-        (field::HOST_SYSENTER_EIP, 0),
-        (field::HOST_EFER, efer),
-        (field::HOST_PAT, pat),
-        (field::HOST_RSP, from_ref(frame) as u64),
-        (field::HOST_RIP, &raw const monitor_exit as u64),
-    ];
-    words.iter().for_each(|&(field, value)| write(field, value));
+    let [_, a, b, c, d, ..] = config().idtr.map(u64::from);
+    ZERO.iter().for_each(|&field| write(field, 0));
+    DATA.iter().for_each(|&field| write(field, ss));
+    write(field::HOST_CR0, cr0);
+    write(field::HOST_CR3, cr3);
+    write(field::HOST_CR4, cr4);
+    write(field::HOST_CS, cs);
+    write(field::HOST_GDTR_BASE, gdt);
+    write(field::HOST_IDTR_BASE, a | b << 16 | c << 32 | d << 48);
+    write(field::HOST_EFER, efer);
+    write(field::HOST_PAT, pat);
+    write(field::HOST_RSP, from_ref(frame) as u64);
+    write(field::HOST_RIP, &raw const monitor_exit as u64);
 }
+
+/// Fields of the monitor's side that are zero.
+static ZERO: [u16; 8] = [
+    field::HOST_FS,
+    field::HOST_GS,
+    field::HOST_FS_BASE,
+    field::HOST_GS_BASE,
+    field::HOST_TR_BASE,
+    field::HOST_SYSENTER_CS,
+    field::HOST_SYSENTER_ESP,
+    field::HOST_SYSENTER_EIP,
+];
+
+/// Selectors of data. That of TR must not be 0 (SDM 27.2.3). No descriptor is read, and nothing uses the task state:
+/// there is one privilege level and no interrupt stack table.
+static DATA: [u16; 4] = [field::HOST_SS, field::HOST_DS, field::HOST_ES, field::HOST_TR];
 
 /// Sets the guest's registers that no VMCS holds as after a reset.
 fn fresh_msrs() {
     /// CR0 is the monitor's; DR6 after a reset.
     const DR6: u64 = 0xFFFF_0FF0;
-    let always = [msr::STAR, msr::LSTAR, msr::CSTAR, msr::FMASK, msr::KERNEL_GS_BASE];
+    static ALWAYS: [u32; 5] = [msr::STAR, msr::LSTAR, msr::CSTAR, msr::FMASK, msr::KERNEL_GS_BASE];
     let there = [
         (msr::TSC_AUX, cpuid(0x8000_0001, 0).edx >> 27),
         (msr::XSS, cpuid(0xD, 1).eax >> 3),
         (msr::SPEC_CTRL, cpuid(7, 0).edx >> 26),
     ];
-    let there = there.into_iter().filter(|(_, has)| has & 1 != 0).map(|(register, _)| register);
     // SAFETY: registers of the guest, which the monitor does not use, each where CPUID has it.
     unsafe {
-        always.into_iter().chain(there).for_each(|register| wrmsr(register, 0));
+        ALWAYS.iter().for_each(|&register| wrmsr(register, 0));
+        there.iter().filter(|(_, has)| has & 1 != 0).for_each(|&(register, _)| wrmsr(register, 0));
         asm!("mov cr2, {0}", "mov dr6, {1}", in(reg) 0u64, in(reg) DR6, options(nomem, nostack));
     }
 }
