@@ -351,9 +351,8 @@ fn rows(times: &[Time]) -> Result<[Row; 2], String> {
     if let Some(time) = times.iter().find(|time| time.spent.is_none()) {
         return Err(format!("the job {} did not come to its end: no sum", time.job));
     }
-    let sum = |of: fn(&&Time) -> bool| {
-        { times.iter().filter(of) }.fold(0.0, |sum, time| sum + time.cost())
-    };
+    let sum =
+        |of: fn(&&Time) -> bool| times.iter().filter(of).fold(0.0, |sum, time| sum + time.cost());
     let row = |name, unit, value: f64, most: f64| {
         let mut row = Row::new(name, unit, (value * 10.0).round() / 10.0);
         (row.bound, row.reached) = (Some(format!("at most {most}")), Some(row.value <= most));

@@ -116,6 +116,13 @@ const OBJECTS: &[(&str, &[Property])] = &[
     ),
 ];
 
+/// Tells if a viewer shows a line as it is: no control characters, nothing that turns the direction of text
+/// (Unicode's UAX 9).
+pub fn prints(line: &str) -> bool {
+    let turns = |c| matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    !line.chars().any(|c| c.is_control() || turns(c))
+}
+
 /// Whether it is a log; the number of its results.
 ///
 /// # Errors
@@ -154,7 +161,7 @@ fn property(is: Is, value: &Value, at: &str) -> Result<(), String> {
     let right = match is {
         Is::Exactly(only) => text == Some(only),
         Is::OneOf(words) => text.is_some_and(|text| words.contains(&text)),
-        Is::Text => text.is_some_and(|text| !text.trim().is_empty()),
+        Is::Text => text.is_some_and(|text| !text.trim().is_empty() && text.lines().all(prints)),
         Is::Uri => text.is_some_and(|text| !text.is_empty() && text.chars().all(escaped)),
         Is::From(least) => value.as_i64().is_some_and(|number| number >= least),
         Is::An(kind) => return object(kind, value, at),
@@ -280,6 +287,8 @@ mod tests {
             ("/runs/0/results/0/ruleId", json!("none"), "of no rule"),
             ("/runs/0/results/0/level", json!("fatal"), "level cannot be"),
             ("/runs/0/results/0/message", json!("text"), "no object"),
+            ("/runs/0/results/0/message/text", json!("a\u{1b}[2Kb"), "text cannot be"),
+            ("/runs/0/results/0/message/text", json!("a\u{202e}b"), "text cannot be"),
             (&format!("{region}/startLine"), json!(0), "startLine cannot be"),
             (&format!("{region}/endColumn"), json!(0), "endColumn cannot be"),
             (
