@@ -106,11 +106,6 @@ impl Machine for X86Machine {
     type Layout = X86;
     type Pages = LongMode;
 
-    #[inline(always)]
-    fn has_links(&self) -> bool {
-        cfg!(feature = "links")
-    }
-
     #[cfg(feature = "trace")]
     #[inline(always)]
     fn is_traced(&self) -> bool {

@@ -29,7 +29,7 @@ mod tagged;
 pub use buffer::{BUFFER_WORDS, Buffer};
 pub use info::{Info, MAX_WORDS, REGISTER_WORDS};
 pub use kind::{Kind, Rights};
-pub use method::{Label, METHODS, Policy, SET_PRIORITIES, label};
+pub use method::{Label, METHODS, Policy, label};
 pub use name::{Grant, Name};
 pub use numbered::Described;
 pub use op::Op;
