@@ -33,18 +33,9 @@ monitor() { # NAME FEATURES
 monitor monitor-small channels
 monitor monitor-control channels,control,cores,loads
 monitor monitor-plain channels,control,cores,loads,slots,linux
-# The same kernel, whose programs may have slots of channels made at run time.
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features links
-cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-links"
-# And one which tells what it does.
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace,links
+# And one to measure with: it tells what it does, and has markers where it is entered and left.
+cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features trace
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-trace"
-# And one that switches criticality itself, to be compared with a program that does.
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features criticality
-cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-criticality"
-# And one whose ways in and out can be counted.
-cargo build --locked -q --target $BARE --profile privileged -p bulkhead-kernel-image --features marked
-cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel-marked"
 guests=()
 for manifest in guests/*/Cargo.toml; do
     guests+=("$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)")

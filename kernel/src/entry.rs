@@ -336,7 +336,7 @@ global_asm!(
     ".set vector, vector + 1",
     ".endr",
     ".previous",
-    marked = const cfg!(feature = "marked") as u8,
+    marked = const cfg!(feature = "trace") as u8,
     entered = const marker(BEGIN | id::KERNEL_ENTRY),
     left = const marker(END | id::KERNEL_ENTRY),
     asleep = const marker(BEGIN | id::CHANNEL_WAKE),

@@ -108,13 +108,6 @@ impl Machine for X86Machine {
     type Layout = X86;
     type Pages = LongMode;
 
-    /// A constant, so that a kernel without slots has no code for them: it is a build of its own
-    /// (docs/decisions/0028-run-time-channels.md).
-    #[inline(always)]
-    fn has_links(&self) -> bool {
-        cfg!(feature = "links")
-    }
-
     #[cfg(feature = "trace")]
     #[inline(always)]
     fn is_traced(&self) -> bool {

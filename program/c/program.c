@@ -55,14 +55,27 @@ uint64_t bulkhead_arg_u64(const char *key, uint64_t otherwise)
     return text && bulkhead_number(text, &value) ? value : otherwise;
 }
 
-uint32_t bulkhead_find(const char *name, uint8_t kind, uint8_t rights)
+/* The next entry of a name from a number on, which is then one past it; NULL: there is none. */
+static const struct bulkhead_name *next_of(const char *name, uint64_t *number)
 {
     const struct bulkhead_page *page = bulkhead_page();
-    for (uint64_t n = 0; n < page->names; n++) {
-        const struct bulkhead_name *entry = &page->name_of[n];
-        if (entry->kind == kind && (entry->rights & rights) == rights && bulkhead_same(entry->name, name))
-            return entry->address;
+    while (*number < page->names) {
+        const struct bulkhead_name *entry = &page->name_of[(*number)++];
+        if (bulkhead_same(entry->name, name))
+            return entry;
     }
+    return NULL;
+}
+
+uint32_t bulkhead_find(const char *name, uint8_t kind, uint8_t rights)
+{
+    const struct bulkhead_name *entry;
+    for (uint64_t n = 0; (entry = next_of(name, &n));)
+        if (entry->tag == BULKHEAD_NAME_CAPABILITY && entry->capability.kind == kind &&
+            (entry->capability.rights & rights) == rights)
+            return entry->capability.address;
+        else if (entry->tag == BULKHEAD_NAME_CONTEXT && kind == BULKHEAD_KIND_CONTEXT)
+            return entry->context.address;
     return 0;
 }
 
@@ -76,32 +89,30 @@ uint32_t bulkhead_need(const char *name, uint8_t kind, uint8_t rights)
     return address;
 }
 
-static const struct bulkhead_name *memory_of(const char *name)
+void *bulkhead_memory(const char *name, uint64_t *len)
 {
-    const struct bulkhead_page *page = bulkhead_page();
-    for (uint64_t n = 0; n < page->names; n++) {
-        const struct bulkhead_name *entry = &page->name_of[n];
-        if (entry->len && bulkhead_same(entry->name, name))
-            return entry;
+    const struct bulkhead_name *entry;
+    for (uint64_t n = 0; (entry = next_of(name, &n));) {
+        bool messages = entry->tag == BULKHEAD_NAME_MESSAGES;
+        if (!messages && entry->tag != BULKHEAD_NAME_MEMORY)
+            continue;
+        if (len)
+            *len = messages ? entry->messages.len : entry->memory.len;
+        return (void *)(messages ? entry->messages.start : entry->memory.start);
     }
     return NULL;
 }
 
-void *bulkhead_memory(const char *name, uint64_t *len)
-{
-    const struct bulkhead_name *entry = memory_of(name);
-    if (!entry)
-        return NULL;
-    if (len)
-        *len = entry->len;
-    return (void *)entry->memory;
-}
-
 void *bulkhead_memory_for_device(const char *name, uint64_t *len, uint64_t *address)
 {
-    const struct bulkhead_name *entry = memory_of(name);
-    if (!entry || !entry->address)
-        return NULL;
-    *address = entry->address;
-    return bulkhead_memory(name, len);
+    const struct bulkhead_name *entry;
+    for (uint64_t n = 0; (entry = next_of(name, &n));) {
+        if (entry->tag != BULKHEAD_NAME_MEMORY || !entry->memory.device)
+            continue;
+        *address = entry->memory.device;
+        if (len)
+            *len = entry->memory.len;
+        return (void *)entry->memory.start;
+    }
+    return NULL;
 }

@@ -4,6 +4,10 @@
 #ifndef BULKHEAD_KERNEL_H
 #define BULKHEAD_KERNEL_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 /* Calls: the low byte of RAX. */
 /* Send to RDI and wait for the answer. On a capability of the kernel's own objects: a method (label),
  * answered at once. */
@@ -307,17 +311,139 @@
 #define BULKHEAD_LOAD_OFFSET_SERVERS 0x8ul
 #define BULKHEAD_LOAD_OFFSET_OVERHEAD 0xcul
 
-#define BULKHEAD_NAME_SIZE 0x40ul
-#define BULKHEAD_NAME_OFFSET_NAME 0x0ul
-#define BULKHEAD_NAME_OFFSET_MEMORY 0x20ul
-#define BULKHEAD_NAME_OFFSET_LEN 0x28ul
-#define BULKHEAD_NAME_OFFSET_ADDRESS 0x30ul
-#define BULKHEAD_NAME_OFFSET_KIND 0x34ul
-#define BULKHEAD_NAME_OFFSET_RIGHTS 0x35ul
-#define BULKHEAD_NAME_OFFSET_POLICY 0x36ul
-#define BULKHEAD_NAME_OFFSET_THREAD 0x37ul
-#define BULKHEAD_NAME_OFFSET_BUDGET 0x38ul
-#define BULKHEAD_NAME_OFFSET_PERIOD 0x3cul
+/* Grants behind the names of a program, by their tags. */
+/* A capability of a kernel object. */
+#define BULKHEAD_NAME_CAPABILITY 0x1ul
+struct bulkhead_name_capability {
+    uint8_t tag;
+    /* Kind of the object. */
+    uint8_t kind;
+    /* Rights of the capability. */
+    uint8_t rights;
+    /* Address of the capability. */
+    uint32_t address;
+};
+_Static_assert(offsetof(struct bulkhead_name_capability, kind) == 1, "kind");
+_Static_assert(offsetof(struct bulkhead_name_capability, rights) == 2, "rights");
+_Static_assert(offsetof(struct bulkhead_name_capability, address) == 4, "address");
+
+/* Memory of the program: shared memory, a channel of raw pages, a device's registers. */
+#define BULKHEAD_NAME_MEMORY 0x2ul
+struct bulkhead_name_memory {
+    uint8_t tag;
+    /* The program may write it. */
+    bool write;
+    /* Address by which a device of the program reaches it, or 0. */
+    uint32_t device;
+    /* Address of the first byte. */
+    uint64_t start;
+    /* Bytes. */
+    uint64_t len;
+};
+_Static_assert(offsetof(struct bulkhead_name_memory, write) == 1, "write");
+_Static_assert(offsetof(struct bulkhead_name_memory, device) == 4, "device");
+_Static_assert(offsetof(struct bulkhead_name_memory, start) == 8, "start");
+_Static_assert(offsetof(struct bulkhead_name_memory, len) == 16, "len");
+
+/* An end of a channel of messages: the sender's region, and behind it the receiver's page. */
+#define BULKHEAD_NAME_MESSAGES 0x3ul
+struct bulkhead_name_messages {
+    uint8_t tag;
+    /* The program sends, and writes the sender's region; otherwise it writes the receiver's page. */
+    bool sends;
+    /* Kind of the messages: 1 = queue, 2 = records, 3 = mailbox. */
+    uint8_t kind;
+    /* The receiver looks while that pays, before it sleeps. */
+    bool adaptive;
+    /* Port that the sender rings, or the receiver's interrupt vector; 0: the receiver is not woken. */
+    uint16_t bell;
+    /* Bytes of a message, if all have one size. */
+    uint32_t message;
+    /* Address of the sender's right to the port, or 0. */
+    uint32_t right;
+    /* Address of the sender's region. */
+    uint64_t start;
+    /* Bytes of the sender's region. */
+    uint64_t len;
+};
+_Static_assert(offsetof(struct bulkhead_name_messages, sends) == 1, "sends");
+_Static_assert(offsetof(struct bulkhead_name_messages, kind) == 2, "kind");
+_Static_assert(offsetof(struct bulkhead_name_messages, adaptive) == 3, "adaptive");
+_Static_assert(offsetof(struct bulkhead_name_messages, bell) == 4, "bell");
+_Static_assert(offsetof(struct bulkhead_name_messages, message) == 8, "message");
+_Static_assert(offsetof(struct bulkhead_name_messages, right) == 12, "right");
+_Static_assert(offsetof(struct bulkhead_name_messages, start) == 16, "start");
+_Static_assert(offsetof(struct bulkhead_name_messages, len) == 24, "len");
+
+/* A context that the program manages. */
+#define BULKHEAD_NAME_CONTEXT 0x4ul
+struct bulkhead_name_context {
+    uint8_t tag;
+    /* Policy of the context. */
+    uint8_t policy;
+    /* Thread of the program that has the context, counted from 1; 0: none. */
+    uint8_t thread;
+    /* Address of the capability. */
+    uint32_t address;
+    /* Budget in microseconds, rounded down, without the kernel's overhead; of PIBS, U in millionths. */
+    uint32_t budget;
+    /* Period in microseconds, rounded up. */
+    uint32_t period;
+};
+_Static_assert(offsetof(struct bulkhead_name_context, policy) == 1, "policy");
+_Static_assert(offsetof(struct bulkhead_name_context, thread) == 2, "thread");
+_Static_assert(offsetof(struct bulkhead_name_context, address) == 4, "address");
+_Static_assert(offsetof(struct bulkhead_name_context, budget) == 8, "budget");
+_Static_assert(offsetof(struct bulkhead_name_context, period) == 12, "period");
+
+/* A slot of channels made at run time. It has the name of the sandbox that offers it. */
+#define BULKHEAD_NAME_SLOT 0x5ul
+struct bulkhead_name_slot {
+    uint8_t tag;
+    /* The program's own sandbox offers it. */
+    bool mine;
+    /* Number of the slot. */
+    uint16_t number;
+    /* Index of the sandbox that offers it. */
+    uint16_t owner;
+    /* Address of the capability. */
+    uint32_t right;
+    /* Bytes that the owner writes; the other end's page lies behind them. */
+    uint32_t sent;
+    /* Address at which the program finds the open slot. */
+    uint64_t start;
+};
+_Static_assert(offsetof(struct bulkhead_name_slot, mine) == 1, "mine");
+_Static_assert(offsetof(struct bulkhead_name_slot, number) == 2, "number");
+_Static_assert(offsetof(struct bulkhead_name_slot, owner) == 4, "owner");
+_Static_assert(offsetof(struct bulkhead_name_slot, right) == 8, "right");
+_Static_assert(offsetof(struct bulkhead_name_slot, sent) == 12, "sent");
+_Static_assert(offsetof(struct bulkhead_name_slot, start) == 16, "start");
+
+/* A sandbox to which the program may offer a slot. */
+#define BULKHEAD_NAME_SANDBOX 0x6ul
+struct bulkhead_name_sandbox {
+    uint8_t tag;
+    /* Index of the sandbox. */
+    uint32_t index;
+};
+_Static_assert(offsetof(struct bulkhead_name_sandbox, index) == 4, "index");
+
+/* A name of the manifest, with its grant: the tag tells which. */
+struct bulkhead_name {
+    char name[BULKHEAD_PAGE_NAME];
+    union {
+        uint8_t tag;
+        struct bulkhead_name_capability capability;
+        struct bulkhead_name_memory memory;
+        struct bulkhead_name_messages messages;
+        struct bulkhead_name_context context;
+        struct bulkhead_name_slot slot;
+        struct bulkhead_name_sandbox sandbox;
+        uint64_t words[4];
+    };
+};
+_Static_assert(sizeof(struct bulkhead_name) == 64, "name");
 
 #define BULKHEAD_CLOCK_SIZE 0x10ul
 #define BULKHEAD_CLOCK_OFFSET_NANOS 0x0ul

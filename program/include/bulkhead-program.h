@@ -21,17 +21,6 @@
 
 #include "bulkhead-kernel.h"
 
-/* What a name of the manifest stands for. */
-struct bulkhead_name {
-    char name[BULKHEAD_PAGE_NAME];
-    uint64_t memory; /* first byte, if it is memory */
-    uint64_t len;    /* bytes of it */
-    uint32_t address;
-    uint8_t kind, rights;
-    uint8_t policy, thread; /* of a context: and which thread's it is, from 1 */
-    uint32_t budget, period; /* of a context, in microseconds */
-};
-
 /* What the manifest has admitted on the core, for who has sched_control; all know the overhead. */
 struct bulkhead_load {
     uint64_t share; /* parts of 2^-40 */
@@ -72,20 +61,12 @@ BULKHEAD_SAME(page, free, PAGE_OFFSET_FREE);
 BULKHEAD_SAME(page, names, PAGE_OFFSET_NAMES);
 BULKHEAD_SAME(page, args, PAGE_OFFSET_ARGS);
 BULKHEAD_SAME(page, name_of, PAGE_OFFSET_NAME_OF);
-BULKHEAD_SAME(name, memory, NAME_OFFSET_MEMORY);
-BULKHEAD_SAME(name, len, NAME_OFFSET_LEN);
-BULKHEAD_SAME(name, address, NAME_OFFSET_ADDRESS);
-BULKHEAD_SAME(name, kind, NAME_OFFSET_KIND);
-BULKHEAD_SAME(name, rights, NAME_OFFSET_RIGHTS);
-BULKHEAD_SAME(name, thread, NAME_OFFSET_THREAD);
-BULKHEAD_SAME(name, period, NAME_OFFSET_PERIOD);
 BULKHEAD_SAME(page, load, PAGE_OFFSET_LOAD);
 BULKHEAD_SAME(load, overhead, LOAD_OFFSET_OVERHEAD);
 BULKHEAD_SAME(clock, tsc_hz, CLOCK_OFFSET_TSC_HZ);
 BULKHEAD_SAME(buffer, cap, BUFFER_OFFSET_CAP);
 BULKHEAD_SAME(buffer, receive, BUFFER_OFFSET_RECEIVE);
 _Static_assert(sizeof(struct bulkhead_page) == BULKHEAD_PAGE_SIZE, "page");
-_Static_assert(sizeof(struct bulkhead_name) == BULKHEAD_NAME_SIZE, "name");
 _Static_assert(sizeof(struct bulkhead_buffer) == BULKHEAD_BUFFER_SIZE, "buffer");
 
 /* The program's first thread begins here; the result is the exit code of the sandbox, if the

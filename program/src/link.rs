@@ -17,7 +17,7 @@ use crate::call::invoke;
 use crate::names::{Program, text};
 use bulkhead_channel::layout::Kind as Message;
 use bulkhead_channel_memory::typed::Pair;
-use bulkhead_kernel_abi::{Address, Code, Kind, Name, label};
+use bulkhead_kernel_abi::{Address, Code, Grant, Name, label};
 use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, CLOSE, DENIED, NO_CALL, OFFER, SLOT};
 pub use bulkhead_layout::slot::{Phase, Refused, State};
 use bulkhead_layout::{PAGE, slot};
@@ -69,16 +69,17 @@ pub fn call(program: Program, number: u64, first: u64, second: u64) -> u64 {
 }
 
 impl Slot {
-    fn of(name: &'static Name) -> Self {
-        Self {
-            number: name.period & 0xFFFF,
-            owner: name.period >> 16,
+    fn of(name: &'static Name) -> Option<Self> {
+        let Grant::Slot(it) = name.grant()? else { return None };
+        Some(Self {
+            number: it.number.into(),
+            owner: it.owner.into(),
             name: text(&name.name),
-            mine: name.policy != 0,
-            address: name.memory,
-            size: name.budget.into(),
-            right: name.address,
-        }
+            mine: it.mine,
+            address: it.start,
+            size: it.sent.into(),
+            right: it.right,
+        })
     }
 
     fn call(&self) -> impl Fn(u64, u64, u64) -> u64 {
@@ -132,7 +133,7 @@ impl Slot {
 
 /// All slots that this program may offer or be offered.
 pub fn slots(program: Program) -> impl Iterator<Item = Slot> {
-    program.names().filter(|name| name.kind == Kind::Link as u8).map(Slot::of)
+    program.names().filter_map(Slot::of)
 }
 
 /// Slots that stand offered to this program.

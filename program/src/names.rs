@@ -2,7 +2,9 @@
 
 use crate::objects::{Context, Endpoint, Handler, Notification, Reply, Thread};
 use bulkhead_channel_memory::typed::{Doorbell, Pair};
-use bulkhead_kernel_abi::{Address, Buffer, Clock, Kind, Name, Page, Rights};
+use bulkhead_kernel_abi::name::{Capability, Memory as Region, Messages};
+use bulkhead_kernel_abi::{Address, Buffer, Clock, Grant, Kind, Name, Page, Rights};
+use core::fmt::Display;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 
@@ -93,22 +95,33 @@ impl Program {
 
     /// All that it was given.
     pub fn names(self) -> impl Iterator<Item = &'static Name> {
-        self.page.name_of.iter().take(self.page.names as usize)
+        self.page.names().iter()
     }
 
-    fn find(self, name: &str, kind: Kind, rights: Rights) -> Option<&'static Name> {
-        let fits = |entry: &&Name| {
-            entry.kind == kind as u8 && Rights(entry.rights).has(rights) && is_named(entry, name)
-        };
-        self.names().find(fits)
+    /// Returns the first grant of a name that is what is looked for.
+    fn find<T>(self, name: &str, fits: impl Fn(Grant) -> Option<T>) -> Option<T> {
+        self.names().filter(|entry| entry.is(name)).find_map(|entry| entry.grant().and_then(&fits))
+    }
+
+    /// Returns the first grant of a name that is what the program needs.
+    ///
+    /// # Panics
+    /// The manifest gives it none.
+    #[track_caller]
+    fn need<T>(self, what: impl Display, name: &str, fits: impl Fn(Grant) -> Option<T>) -> T {
+        match self.find(name, fits) {
+            Some(found) => found,
+            None => panic!("the manifest gives {} no {what} {name}", self.name()),
+        }
     }
 
     #[track_caller]
     pub(crate) fn address(self, name: &str, kind: Kind, rights: Rights) -> Address {
-        match self.find(name, kind, rights) {
-            Some(entry) => entry.address,
-            None => panic!("the manifest gives {} no {kind:?} {name}", self.name()),
-        }
+        let fits = |grant| match grant {
+            Grant::Capability(it) if it.kind == kind && it.rights.has(rights) => Some(it.address),
+            _ => None,
+        };
+        self.need(format_args!("{kind:?}"), name, fits)
     }
 
     /// An endpoint that it may call.
@@ -158,15 +171,22 @@ impl Program {
 
     /// All threads that it manages, in the manifest's order, by name.
     pub fn threads(self) -> impl Iterator<Item = (&'static str, Thread)> {
-        let managed = self.names().filter(|entry| entry.kind == Kind::Thread as u8);
-        managed.map(|entry| (text(&entry.name), Thread(entry.address)))
+        self.names().filter_map(|entry| match entry.grant()? {
+            Grant::Capability(Capability { kind: Kind::Thread, address, .. }) => {
+                Some((text(&entry.name), Thread(address)))
+            }
+            _ => None,
+        })
     }
 
     /// A context that it manages.
     #[must_use]
     #[track_caller]
     pub fn context(self, name: &str) -> Context {
-        Context(self.address(name, Kind::Context, Rights::NONE))
+        self.need("context", name, |grant| match grant {
+            Grant::Context(it) => Some(Context(it.address)),
+            _ => None,
+        })
     }
 
     /// An interrupt that it handles.
@@ -183,35 +203,27 @@ impl Program {
     #[must_use]
     #[track_caller]
     pub fn memory(self, name: &str) -> Memory {
-        let (start, len, rights) = self.place_of(name);
-        Memory { start: start as *mut u8, len: len as usize, writable: rights.has(Rights::WRITE) }
+        self.need("memory", name, region).0
     }
 
     /// Finds the memory, if the manifest gives the program that.
     #[must_use]
     pub fn find_memory(self, name: &str) -> Option<Memory> {
-        let there = self.names().any(|entry| entry.len != 0 && is_named(entry, name));
-        there.then(|| self.memory(name))
+        self.find(name, region).map(|(memory, _)| memory)
     }
 
     /// The ends of a channel of messages, by its name: one, or as its sender one for each receiver, in the
     /// manifest's order.
     pub fn pairs(self, name: &str) -> impl Iterator<Item = Pair<'static>> {
-        self.names().filter(move |entry| entry.len != 0 && is_named(entry, name)).filter_map(
-            |entry| {
-                let (base, sends) = (
-                    NonNull::new(entry.memory as *mut u8)?,
-                    Rights(entry.rights).has(Rights::WRITE),
-                );
-                // SAFETY: by the kernel's word, the program's page, the sender's region and the receiver's behind it
-                // stay mapped for as long as the program runs. The page says which of them may be written. Memory that
-                // is no channel of messages has no kind.
-                let pair = unsafe {
-                    Pair::new(base, entry.len as usize, (entry.policy, entry.budget), sends)
-                };
-                pair.map(|pair| pair.with(Doorbell::told(entry.period, entry.address)))
-            },
-        )
+        self.names().filter(move |entry| entry.is(name)).filter_map(|entry| {
+            let Grant::Messages(it) = entry.grant()? else { return None };
+            let base = NonNull::new(it.start as *mut u8)?;
+            // SAFETY: by the kernel's word, the program's page, the sender's region and the receiver's behind it stay
+            // mapped for as long as the program runs. The page says which of them may be written.
+            let pair = unsafe { Pair::new(base, it.len as usize, (it.kind, it.message), it.sends) };
+            let doorbell = Doorbell { at: it.bell, adaptive: it.adaptive, right: it.right };
+            pair.map(|pair| pair.with((it.bell != 0).then_some(doorbell)))
+        })
     }
 
     /// The end of a channel of messages that has one receiver, or is received here.
@@ -234,7 +246,10 @@ impl Program {
     #[must_use]
     #[track_caller]
     pub fn sandbox(self, name: &str) -> u32 {
-        self.address(name, Kind::Null, Rights::NONE)
+        self.need("sandbox", name, |grant| match grant {
+            Grant::Sandbox(it) => Some(it.index),
+            _ => None,
+        })
     }
 
     /// Shared memory that its device reaches, and the address by which that finds it. The manifest names it in `dma`.
@@ -244,20 +259,9 @@ impl Program {
     #[must_use]
     #[track_caller]
     pub fn memory_for_device(self, name: &str) -> (Memory, u64) {
-        let named = |entry: &&Name| entry.len != 0 && is_named(entry, name);
-        let address = self.names().find(named).map_or(0, |entry| entry.address);
-        assert!(address != 0, "no device of {} reaches memory {name}", self.name());
-        (self.memory(name), address.into())
-    }
-
-    /// A name's place in its memory, its length, and the rights to it.
-    #[track_caller]
-    pub(crate) fn place_of(self, name: &str) -> (u64, u64, Rights) {
-        let named = |entry: &&Name| entry.len != 0 && is_named(entry, name);
-        match self.names().find(named) {
-            Some(entry) => (entry.memory, entry.len, Rights(entry.rights)),
-            None => panic!("the manifest gives {} no memory {name}", self.name()),
-        }
+        let (memory, device) = self.need("memory", name, region);
+        assert!(device != 0, "no device of {} reaches memory {name}", self.name());
+        (memory, device.into())
     }
 
     pub(crate) fn clock(self) -> &'static Clock {
@@ -266,10 +270,14 @@ impl Program {
     }
 }
 
-/// Tells if an entry has a name, without reading all of its own.
-fn is_named(entry: &Name, name: &str) -> bool {
-    let rest = entry.name.strip_prefix(name.as_bytes());
-    rest.is_some_and(|rest| rest.first().is_none_or(|byte| *byte == 0))
+/// Returns the memory of a grant that has some, and its address for a device or 0.
+fn region(grant: Grant) -> Option<(Memory, u32)> {
+    let (start, len, writable, device) = match grant {
+        Grant::Memory(Region { write, device, start, len }) => (start, len, write, device),
+        Grant::Messages(Messages { sends, start, len, .. }) => (start, len, sends, 0),
+        _ => return None,
+    };
+    Some((Memory { start: start as *mut u8, len: len as usize, writable }, device))
 }
 
 pub(crate) fn text(bytes: &[u8]) -> &str {

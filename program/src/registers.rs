@@ -1,7 +1,6 @@
 //! Registers of a device in memory.
 
-use crate::names::Program;
-use bulkhead_kernel_abi::Rights;
+use crate::names::{Memory, Program};
 
 /// A device's registers, or a part of them: a BAR, or a configuration space that can be read.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +61,7 @@ impl Program {
     #[must_use]
     #[track_caller]
     pub fn registers(self, name: &str) -> Registers {
-        let (start, len, rights) = self.place_of(name);
-        Registers { start, len, writable: rights.has(Rights::WRITE) }
+        let Memory { start, len, writable } = self.memory(name);
+        Registers { start: start as u64, len: len as u64, writable }
     }
 }

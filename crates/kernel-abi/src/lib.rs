@@ -19,19 +19,23 @@ mod buffer;
 mod info;
 mod kind;
 mod method;
+pub mod name;
 mod numbered;
 mod op;
 mod page;
 mod status;
+mod tagged;
 
 pub use buffer::{BUFFER_WORDS, Buffer};
 pub use info::{Info, MAX_WORDS, REGISTER_WORDS};
 pub use kind::{Kind, Rights};
-pub use method::{Label, METHODS, Policy, SET_PRIORITIES, label};
+pub use method::{Label, METHODS, Policy, label};
+pub use name::{Grant, Name};
 pub use numbered::Described;
 pub use op::Op;
-pub use page::{ARGS, Clock, Load, MAGIC, MAX_NAMES, NAME, Name, Page, at, slot};
+pub use page::{ARGS, Clock, Load, MAGIC, MAX_NAMES, NAME, Page, at, slot};
 pub use status::{Code, Status};
+pub use tagged::{Field, Payload, TAGGED};
 
 /// Where a capability lies, as a thread names it: a slot of its root node, or
 /// `node << 16 | slot` for a slot of the node whose capability lies in slot `node` of the

@@ -135,12 +135,6 @@ methods! {
     }
 }
 
-/// A method of [`crate::Kind::Control`] that only a kernel built with the feature `criticality` has, so that a switch
-/// of criticality in the kernel can be compared with one by a program. 1: the first of several threads, or'ed with how
-/// far apart their addresses are, shifted by 32; 2: how many, at most 8; 3: the first one's priority, each further
-/// one's being one higher; 4: authority, as of [`label::SET_PRIORITY`]. Ends at the first that is wrong.
-pub const SET_PRIORITIES: Label = 61;
-
 numbered! {
 /// How a context's budget comes back (`bulkhead-sched` states what each keeps).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

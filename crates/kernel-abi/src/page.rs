@@ -1,3 +1,4 @@
+use crate::Name;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `"BHPROGRM"`.
@@ -17,41 +18,6 @@ pub struct Clock {
     pub nanos: u64,
     /// TSC ticks of a second.
     pub tsc_hz: u64,
-}
-
-/// What a name of the manifest stands for in a program.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct Name {
-    /// As the manifest has it.
-    pub name: [u8; NAME],
-    /// Address of the first byte, if it is memory of the program's, or may be (a slot of channels made at run time,
-    /// which has the name of the sandbox that offers it), else 0.
-    pub memory: u64,
-    /// Bytes of that memory; 0 of a slot. Of a channel of messages those that the sender writes; the receiver's page
-    /// lies behind them, with the rights the other way round.
-    pub len: u64,
-    /// Where its capability lies. Of a sandbox to whom a slot may be offered: its index. Of shared memory that a device
-    /// of the program's reaches: where that finds it. Of a channel that the program sends to and rings: where the right
-    /// to its port lies.
-    pub address: u32,
-    /// A [`crate::Kind`].
-    pub kind: u8,
-    /// [`crate::Rights`].
-    pub rights: u8,
-    /// Of a context that the program manages: a [`crate::Policy`]. Else zero, as those below. Of a channel of messages:
-    /// their kind, 1 = queue, 2 = records, 3 = mailbox. Of a slot: 1 if its own sandbox offers it.
-    pub policy: u8,
-    /// Which of the program's threads has the context, counted from 1; 0: none.
-    pub thread: u8,
-    /// Its budget in microseconds, rounded down, without what the kernel spends on it; of PIBS, U in
-    /// millionths. Of a channel with messages of one size: their bytes. Of a slot: those that its owner writes.
-    pub budget: u32,
-    /// Its period in microseconds, rounded up. Of a channel of messages, how its receiver is woken: 0 = not at all,
-    /// else in bits 15:0 by this port, for the sender, or interrupt vector, for the receiver; bit 16: it looks while
-    /// that pays, before it sleeps. Of a slot: in bits 15:0 its number, in bits 31:16 the index of the sandbox that
-    /// offers it.
-    pub period: u32,
 }
 
 /// What the manifest has admitted on a core, for those who may give out its time; all others know the overhead only.
@@ -102,8 +68,15 @@ pub struct Page {
     pub reserved: [u64; 2],
 }
 
-const _: () = assert!(size_of::<Name>() == 64);
 const _: () = assert!(size_of::<Page>() == 4096);
+
+impl Page {
+    /// Returns all names of the program.
+    #[must_use]
+    pub fn names(&self) -> &[Name] {
+        &self.name_of[..(self.names as usize).min(MAX_NAMES)]
+    }
+}
 
 /// Slots of a program's root node that are the same in all of them. Names follow from
 /// [`slot::FIRST`] on.

@@ -2,8 +2,9 @@
 //! `BLESS=1 cargo test -p bulkhead-kernel-abi`, and compared without it.
 
 use bulkhead_kernel_abi::{
-    ARGS, BUFFER_WORDS, Buffer, Clock, Code, Described, Info, Kind, Load, MAGIC, MAX_NAMES,
-    MAX_WORDS, METHODS, NAME, Name, Op, Page, Policy, REGISTER_WORDS, Rights, at, slot,
+    ARGS, BUFFER_WORDS, Buffer, Clock, Code, Described, Grant, Info, Kind, Load, MAGIC, MAX_NAMES,
+    MAX_WORDS, METHODS, NAME, Name, Op, Page, Payload, Policy, REGISTER_WORDS, Rights, TAGGED, at,
+    slot,
 };
 use std::fmt::Write as _;
 use std::mem::offset_of;
@@ -28,13 +29,54 @@ fn define(out: &mut String, name: &str, value: u64) {
 /// What the source says of a number, as a comment above it.
 fn described(out: &mut String, prefix: &str, rows: &[Described]) {
     for row in rows {
-        let lines = row.text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-        let text = lines.replace("[`", "").replace("`]", "").replace('`', "");
-        let text = text.replace("crate::", "").replace("super::", "").replace("Op::", "");
-        let _ = writeln!(out, "/* {} */", wrapped(text.trim()));
+        let _ = writeln!(out, "/* {} */", comment(row.text));
         define(out, &format!("{prefix}{}", upper(row.name)), row.number);
     }
     out.push('\n');
+}
+
+/// A text of the source's documentation, as the lines of a comment.
+fn comment(text: &str) -> String {
+    let lines = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let text = lines.replace("[`", "").replace("`]", "").replace('`', "");
+    let text = text.replace("crate::", "").replace("super::", "").replace("Op::", "");
+    wrapped(text.trim())
+}
+
+/// A payload as a structure, which the compiler has to lay out as the source does.
+fn structure(out: &mut String, payload: &Payload) {
+    let name = payload.name.to_lowercase();
+    let _ = writeln!(out, "/* {} */", comment(payload.text));
+    define(out, &format!("NAME_{}", upper(payload.name)), payload.tag.into());
+    let _ = writeln!(out, "struct bulkhead_name_{name} {{\n    uint8_t tag;");
+    for (field, c, _, text) in payload.fields {
+        let _ = writeln!(out, "    /* {} */\n    {c} {field};", comment(text));
+    }
+    out.push_str("};\n");
+    for (n, (field, ..)) in payload.fields.iter().enumerate() {
+        let at = payload.offset(n);
+        let _ = writeln!(
+            out,
+            "_Static_assert(offsetof(struct bulkhead_name_{name}, {field}) == {at}, \"{field}\");"
+        );
+    }
+    out.push('\n');
+}
+
+/// A name of the program: what it is, and one structure of those that its tag tells.
+fn name_structure(out: &mut String) {
+    out.push_str("/* Grants behind the names of a program, by their tags. */\n");
+    Grant::PAYLOADS.iter().for_each(|payload| structure(out, payload));
+    out.push_str("/* A name of the manifest, with its grant: the tag tells which. */\n");
+    out.push_str("struct bulkhead_name {\n    char name[BULKHEAD_PAGE_NAME];\n    union {\n");
+    out.push_str("        uint8_t tag;\n");
+    for payload in Grant::PAYLOADS {
+        let name = payload.name.to_lowercase();
+        let _ = writeln!(out, "        struct bulkhead_name_{name} {name};");
+    }
+    let _ = writeln!(out, "        uint64_t words[{}];\n    }};\n}};", TAGGED / 8);
+    let size = size_of::<Name>();
+    let _ = writeln!(out, "_Static_assert(sizeof(struct bulkhead_name) == {size}, \"name\");\n");
 }
 
 /// Lines of at most 100 letters, as the lines of a comment.
@@ -75,7 +117,7 @@ macro_rules! offsets {
 
 fn header() -> String {
     let mut out = String::from(
-        "/* Numbers of the kernel's interface: see crates/kernel-abi, from which a test derives\n * this file (BLESS=1 cargo test -p bulkhead-kernel-abi writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_KERNEL_H\n#define BULKHEAD_KERNEL_H\n\n/* Calls: the low byte of RAX. */\n",
+        "/* Numbers of the kernel's interface: see crates/kernel-abi, from which a test derives\n * this file (BLESS=1 cargo test -p bulkhead-kernel-abi writes it anew).\n * SPDX-License-Identifier: Apache-2.0 OR MIT */\n#ifndef BULKHEAD_KERNEL_H\n#define BULKHEAD_KERNEL_H\n\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n/* Calls: the low byte of RAX. */\n",
     );
     described(&mut out, "OP_", Op::DESCRIBED);
     out.push_str("/* Kinds of capabilities. */\n");
@@ -143,7 +185,7 @@ fn header() -> String {
     numbers!(out, "PAGE_", MAGIC = MAGIC, NAME = NAME, MAX_NAMES = MAX_NAMES, ARGS = ARGS);
     offsets!(out, Page, magic name clock buffers heap heap_len free names args name_of load);
     offsets!(out, Load, share servers overhead);
-    offsets!(out, Name, name memory len address kind rights policy thread budget period);
+    name_structure(&mut out);
     offsets!(out, Clock, nanos tsc_hz);
     offsets!(out, Buffer, words cap receive);
     out.push_str("#endif\n");

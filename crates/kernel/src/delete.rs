@@ -36,7 +36,7 @@ impl<M: Machine> Kernel<'_, M> {
                 tree::remove(self.machine, leaf);
             }
             // It may have closed a slot, which is a call of the monitor: an entry has one at most.
-            if self.machine.has_links() && matches!(kind, Kind::Thread | Kind::Link) {
+            if matches!(kind, Kind::Thread | Kind::Link) {
                 return Progress::Again;
             }
         }
@@ -52,7 +52,7 @@ impl<M: Machine> Kernel<'_, M> {
         match cap.kind() {
             Kind::Frame => space::unmap_frame(self, &cap),
             Kind::Table if cap.is_original() => space::unmap_table(self, &cap),
-            Kind::Link if self.machine.has_links() => self.end_use(&cap),
+            Kind::Link => self.end_use(&cap),
             _ => (),
         }
         if !cap.is_original() {
@@ -72,7 +72,7 @@ impl<M: Machine> Kernel<'_, M> {
                 }
                 true
             }
-            Kind::Link if self.machine.has_links() => {
+            Kind::Link => {
                 self.drop_slot(Ref::new(cap.object));
                 true
             }
@@ -111,10 +111,10 @@ impl<M: Machine> Kernel<'_, M> {
                 self.machine.get_mut(thread).space = 0;
             }
             Place::Buffer => self.machine.get_mut(thread).buffer = Ref::NONE,
-            Place::Link if self.machine.has_links() => {
+            Place::Link => {
                 space::set_link(self, Ref::<Link>::new(slot.at()), false);
             }
-            Place::Fault | Place::Timeout | Place::Interrupt | Place::Link => (),
+            Place::Fault | Place::Timeout | Place::Interrupt => (),
         }
     }
 

@@ -237,10 +237,6 @@ impl<L: Layout, P: Stage1> Machine for Host<L, P> {
         self.told.is_some()
     }
 
-    fn has_links(&self) -> bool {
-        true
-    }
-
     fn trace(&mut self, event: Event) {
         if let Some((writer, records)) = &mut self.told
             && writer.is_news(&event)

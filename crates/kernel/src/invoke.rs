@@ -88,14 +88,12 @@ impl<M: Machine> Kernel<'_, M> {
             Kind::Context => self.context(root, cap.at(), method, words),
             Kind::Control => match method {
                 label::SET_CONTEXT => self.set_context(root, words),
-                #[cfg(feature = "criticality")]
-                bulkhead_kernel_abi::SET_PRIORITIES => self.set_priorities(root, words),
                 _ => no_call(),
             },
             Kind::Interrupt => self.interrupt_method(root, &cap, method, words),
             Kind::Ports => self.ports(&cap, method, words),
             Kind::Sandbox => self.sandbox(&cap, method, words),
-            Kind::Link if self.machine.has_links() => self.link(slot, method, words),
+            Kind::Link => self.link(slot, method, words),
             _ => no_call(),
         }
     }
@@ -612,20 +610,6 @@ impl<M: Machine> Kernel<'_, M> {
         let background = words[0] >> 40 & 1 != 0;
         let at: Ref<Context> = self.machine.get(slot).cap.at();
         self.give_time(at, policy, background, [words[1], words[2]], words[3])?;
-        DONE
-    }
-
-    /// [`bulkhead_kernel_abi::SET_PRIORITIES`].
-    #[cfg(feature = "criticality")]
-    #[inline(never)]
-    fn set_priorities(&mut self, root: Root, words: &[u64; 4]) -> Outcome {
-        let [first, count, priority, authority] = *words;
-        let (stride, first) = (first >> 32, first & u64::from(Address::MAX));
-        for n in 0..below(count, 9, 2)? {
-            let slot = root.find(self.machine, first + stride * n, Kind::Thread, 1)?;
-            let at = self.machine.get(slot).cap.at();
-            self.set_priority(root, at, &[priority.wrapping_add(n), 0, authority, 0])?;
-        }
         DONE
     }
 }

@@ -105,7 +105,7 @@ impl<M: Machine> Kernel<'_, M> {
     #[inline(always)]
     pub(crate) fn part_once(&mut self, thread: Ref<Thread>) -> bool {
         let opened = self.machine.get(thread).flags & Thread::LINKS != 0;
-        self.machine.has_links() && opened && self.close_first(thread)
+        opened && self.close_first(thread)
     }
 
     #[inline(never)]

@@ -246,12 +246,6 @@ pub trait Machine: Sized {
     /// Something happened.
     fn trace(&mut self, _event: Event) {}
 
-    /// True if programs have slots of channels made at run time. A machine on which none has, has no code for them.
-    #[inline(always)]
-    fn has_links(&self) -> bool {
-        false
-    }
-
     /// The physical address of an offset, as page tables have it.
     fn physical(&self, at: u32) -> u64;
     /// The entry of a root table through which the kernel itself is reached, and its index.

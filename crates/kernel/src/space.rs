@@ -85,8 +85,8 @@ fn table<M: Machine>(
 
 /// Tells if slots of channels made at run time are seen there, so that nothing else can be. A mapping on a link's table
 /// comes back with the table, when the program that made it has long given it up.
-fn is_links<M: Machine>(kernel: &Kernel<'_, M>, address: u64) -> bool {
-    kernel.machine.has_links() && (at::LINKS..at::LINKS_END).contains(&address)
+fn is_links(address: u64) -> bool {
+    (at::LINKS..at::LINKS_END).contains(&address)
 }
 
 /// Shows a link's memory in its space, or takes it out.
@@ -149,7 +149,7 @@ pub(crate) fn map_frame<M: Machine>(
     let missing = |level| Status::new(Code::NoTable, 2, u64::from(level));
     let at = table(kernel, space, address, level).map_err(missing)?;
     let entry = kernel.machine.get(at).0[index(address, level)];
-    if is_links(kernel, address) || !matches!(M::Pages::decode(entry, level), Entry::Empty) {
+    if is_links(address) || !matches!(M::Pages::decode(entry, level), Entry::Empty) {
         return Err(Status::new(Code::Occupied, 2, 0));
     }
     let write = rights.has(Rights::WRITE);
@@ -212,7 +212,7 @@ pub(crate) fn map_table<M: Machine>(
     };
     let at = index(address, level + 1);
     let entry = kernel.machine.get(above).0[at];
-    let taken = level == 0 && is_links(kernel, address);
+    let taken = level == 0 && is_links(address);
     if taken || !matches!(M::Pages::decode(entry, level + 1), Entry::Empty) {
         return Err(Status::new(Code::Occupied, 2, 0));
     }

@@ -232,7 +232,7 @@ pub enum Guest {
     /// Bulkhead's kernel, which runs the programs that name this sandbox.
     Kernel {
         /// Static ELF64 file: a path from the manifest's folder, or `artifact:NAME`. Default: `artifact:kernel`; with
-        /// programs that have `connects`, `artifact:kernel-links`; with `trace`, `artifact:kernel-trace`.
+        /// `trace`, `artifact:kernel-trace`.
         kernel: Option<String>,
         /// Test that its contexts have to pass.
         #[serde(default)]

@@ -1,7 +1,8 @@
 //! The manifest's grants to a program, as its page has them.
 
 use crate::{Param, SCHED_PIBS, SCHED_SPORADIC};
-use bulkhead_kernel_abi::{Address, Kind, Load, MAX_NAMES, Name, Page, Policy};
+use bulkhead_kernel_abi::name::Capability;
+use bulkhead_kernel_abi::{Address, Grant, Kind, Load, MAX_NAMES, Name, Page, Policy};
 
 /// Most threads of a program: each has a reply object under its name.
 pub const THREADS: usize = MAX_NAMES;
@@ -23,11 +24,10 @@ impl Given {
     pub fn of(page: &Page) -> Self {
         let mut threads = [0; THREADS];
         // Its own threads' reply objects come first, in the order of their numbers.
-        let own = names(page).filter(|entry| entry.kind == Kind::Reply as u8);
+        let own = page.names().iter().filter(|entry| address(entry, Kind::Reply).is_some());
         for (thread, reply) in threads.iter_mut().zip(own) {
-            let managed =
-                |entry: &&Name| entry.kind == Kind::Thread as u8 && entry.name == reply.name;
-            *thread = names(page).find(managed).map_or(0, |entry| entry.address);
+            let mut named = page.names().iter().filter(|entry| entry.name == reply.name);
+            *thread = named.find_map(|entry| address(entry, Kind::Thread)).unwrap_or(0);
         }
         Self { load: page.load, free: page.free, threads }
     }
@@ -35,11 +35,11 @@ impl Given {
     /// Lists the manifest's VCPUs of a page, with the number of the thread that each has. They are contexts that the
     /// program manages, with a policy that the article knows.
     pub fn vcpus(page: &Page) -> impl Iterator<Item = (Address, Param, Option<usize>)> + '_ {
-        let contexts = names(page).filter(|entry| entry.kind == Kind::Context as u8);
-        contexts.filter_map(|entry| {
-            let t = i32::try_from(entry.period).ok()?;
-            let budget = i32::try_from(entry.budget).ok()?;
-            let (policy, c) = match Policy::new(entry.policy)? {
+        page.names().iter().filter_map(|entry| {
+            let Grant::Context(it) = entry.grant()? else { return None };
+            let t = i32::try_from(it.period).ok()?;
+            let budget = i32::try_from(it.budget).ok()?;
+            let (policy, c) = match it.policy {
                 Policy::Sporadic => (SCHED_SPORADIC, budget),
                 // The cap is U·T: the result has U again, but for the rounding of T.
                 Policy::Pibs => {
@@ -48,11 +48,17 @@ impl Given {
                 Policy::Strict | Policy::Full => return None,
             };
             let param = Param { vcpuid: 0, policy, mask: 1, c, t };
-            Some((entry.address, param, usize::from(entry.thread).checked_sub(1)))
+            Some((it.address, param, usize::from(it.thread).checked_sub(1)))
         })
     }
 }
 
-fn names(page: &Page) -> impl Iterator<Item = &Name> {
-    page.name_of.iter().take(page.names as usize)
+/// Returns the address of a capability of a kind.
+fn address(entry: &Name, kind: Kind) -> Option<Address> {
+    match entry.grant()? {
+        Grant::Capability(Capability { kind: found, address, .. }) if found == kind => {
+            Some(address)
+        }
+        _ => None,
+    }
 }

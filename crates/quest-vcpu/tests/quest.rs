@@ -1,8 +1,9 @@
 //! The functions on the kernel itself, on the host: two threads of a program, the first one of which has a context of
 //! the manifest's.
 
+use bulkhead_kernel_fake::kernel::abi::name::{Capability, Context};
 use bulkhead_kernel_fake::kernel::abi::{
-    Address, Kind, Label, Load, Name, Page, Policy, Rights, Status, label, slot,
+    Address, Grant, Kind, Label, Load, Name, Page, Policy, Rights, Status, label, slot,
 };
 use bulkhead_kernel_fake::kernel::{Machine as _, State, Time};
 use bulkhead_kernel_fake::{Came, Thread, World};
@@ -51,9 +52,7 @@ impl Calls for By<'_> {
 }
 
 fn named(name: &str, kind: Kind, address: Address) -> Name {
-    let mut entry = Name { address, kind: kind as u8, rights: Rights::ALL.0, ..Name::default() };
-    entry.name[..name.len()].copy_from_slice(name.as_bytes());
-    entry
+    Name::new(name, Grant::Capability(Capability { kind, rights: Rights::ALL, address }))
 }
 
 impl System {
@@ -65,18 +64,18 @@ impl System {
         for thread in [main, other] {
             world.machine.get_mut(thread.at).max_priority = TOP;
         }
-        let time = Name {
-            policy: Policy::Sporadic as u8,
+        let time = Grant::Context(Context {
+            policy: Policy::Sporadic,
             thread: 1,
+            address: main.context,
             budget: 2_000,
             period: 10_000,
-            ..named("main", Kind::Context, main.context)
-        };
+        });
         let entries = [
             named("main", Kind::Reply, 90),
             named("other", Kind::Reply, 91),
             named("other", Kind::Thread, other.cap),
-            time,
+            Name::new("main", time),
             named("main", Kind::Thread, main.cap),
         ];
         let mut page = Page::new_zeroed();

@@ -53,7 +53,7 @@ pub fn messages() -> Found {
 /// where the receiver's core sleeps to the thread's message.
 pub fn doorbell() -> Found {
     // A kernel that says where it sleeps.
-    let marked = format!("{KERNEL}, kernel = \"artifact:kernel-marked\"");
+    let marked = format!("{KERNEL}, kernel = \"artifact:kernel-trace\"");
     let ran = System::new("channel-bell", "channel-bell").changed(KERNEL, marked).run()?;
     let (ring, wake) = (span(&ran, id::CHANNEL_RING)?, span(&ran, id::CHANNEL_WAKE)?);
     let both = (ring.median + wake.median) as f64;
@@ -150,7 +150,7 @@ fn flight(dir: &'static str, driver: &str, flood: &str, channel: &str) -> System
     );
     System::new("../../tests/kernel/storm", dir)
         .precise()
-        .changed(KERNEL, format!("{KERNEL}, kernel = \"artifact:kernel-marked\""))
+        .changed(KERNEL, format!("{KERNEL}, kernel = \"artifact:kernel-trace\""))
         .changed("devices = [\"pit\"]\n", "")
         .changed(STORM, driver)
         .changed("[[notification]]\nname = \"storm\"", "[[notification]]\nname = \"news\"")

@@ -82,7 +82,7 @@ pub fn entries() -> Found {
     const KERNEL: &str = "kind = \"kernel\"";
     let ran = System::new("../../tests/kernel/storm", "storm-entries")
         .one_core()
-        .changed(KERNEL, format!("{KERNEL}, kernel = \"artifact:kernel-marked\""))
+        .changed(KERNEL, format!("{KERNEL}, kernel = \"artifact:kernel-trace\""))
         .changed(
             "millis=900 share=50000 period=1000000",
             format!("millis={} work=0", ENTRIES / 1_000_000),

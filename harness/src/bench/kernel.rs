@@ -150,7 +150,7 @@ pub fn entries() -> Found {
     let longest = |name: &&'static str| -> Result<(u64, u64, &'static str), Failure> {
         let path: &'static str = format!("../../tests/kernel/{name}").leak();
         let system = System::new(path, "kernel-entries").one_core().without_monitors();
-        let marked = format!("{KERNEL}, kernel = \"artifact:kernel-marked\"");
+        let marked = format!("{KERNEL}, kernel = \"artifact:kernel-trace\"");
         let ran = system.changed_all(KERNEL, marked).run()?;
         let spans = ran.counts.span(id::KERNEL_ENTRY).filter(|spans| spans.n >= ENOUGH);
         let spans = spans.ok_or_else(|| format!("{name}: no entries"))?;

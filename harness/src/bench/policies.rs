@@ -2,7 +2,7 @@
 
 use super::Found;
 use super::figure::{Figure, Must};
-use super::kernel::{alike, reported};
+use super::kernel::alike;
 use super::system::System;
 use crate::Failure;
 use crate::rows::Row;
@@ -43,16 +43,10 @@ pub fn overruns() -> Found {
 /// Most instructions for each thread of a switch of criticality.
 const A_THREAD: f64 = 600.0;
 
-/// Switches of criticality for 1 to 8 threads, by a program and by a kernel that can.
+/// Switches of criticality for 1 to 8 threads, by a program.
 pub fn criticality() -> Found {
-    const KERNEL: &str = "admission = \"none\"";
-    let system = |dir| System::new("kernel-criticality", dir).one_core();
-    let ran = system("kernel-criticality").run()?;
-    let alone = system("kernel-criticality").without_monitors().run()?;
-    let in_kernel = system("kernel-criticality-in")
-        .changed(KERNEL, format!("{KERNEL}, kernel = \"artifact:kernel-criticality\""))
-        .with("rt", "by=kernel")
-        .run()?;
+    let system = || System::new("kernel-criticality", "kernel-criticality").one_core();
+    let (ran, alone) = (system().run()?, system().without_monitors().run()?);
     let all = [
         id::KERNEL_CRITICALITY_1,
         id::KERNEL_CRITICALITY_2,
@@ -63,17 +57,11 @@ pub fn criticality() -> Found {
         id::KERNEL_CRITICALITY_7,
         id::KERNEL_CRITICALITY_8,
     ];
-    let both = |(n, which): (usize, &u16)| -> Result<[Figure; 2], Failure> {
+    let one = |(n, which): (usize, &u16)| {
         let most = A_THREAD * (n + 1) as f64;
-        let by_program = alike(&ran.counts, &alone.counts, *which)?;
-        let value = reported(&in_kernel.counts, *which)?.row.value;
-        let row = Row::new(&format!("kernel.criticality_call_{}", n + 1), "instructions", value);
-        // What of the program's way it takes.
-        let by_kernel = Figure::new(row.against(by_program.row.value));
-        Ok([by_program.must(Must::AtMostAndAlike(most)), by_kernel])
+        Ok(alike(&ran.counts, &alone.counts, *which)?.must(Must::AtMostAndAlike(most)))
     };
-    let figures: Result<Vec<_>, Failure> = all.iter().enumerate().map(both).collect();
-    Ok(figures?.concat())
+    all.iter().enumerate().map(one).collect()
 }
 
 /// The workloads of `programs/mixed`, the most critical one first, and its stages.

@@ -69,7 +69,7 @@ fn nmis() -> Job {
     Job::one("multikernel/nmis", 120, |bench| {
         let system = without_monitors(&read(&folder("kernel").join("hostile.toml"))?);
         let kernel = "kind = \"kernel\"";
-        let marked = format!("{kernel}, kernel = \"artifact:kernel-marked\"");
+        let marked = format!("{kernel}, kernel = \"artifact:kernel-trace\"");
         let seen = run(&Manifest(system.replace(kernel, &marked)), &bench.dir, |options| {
             options.time = bulkhead_qemu::Time::one_core();
             options.cpu = Some(PLAIN.into());

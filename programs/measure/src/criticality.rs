@@ -3,9 +3,9 @@
 
 #[cfg(target_os = "none")]
 use crate::marked::quad;
-use bulkhead_program::abi::{Policy, SET_PRIORITIES, at, slot};
+use bulkhead_program::abi::{Policy, at};
 use bulkhead_program::marker::{BEGIN, END, id};
-use bulkhead_program::{Error, Maker, Program, Thread, invoke, println, ready};
+use bulkhead_program::{Error, Maker, Program, Thread, println, ready};
 
 /// Most threads.
 const MOST: usize = 8;
@@ -56,55 +56,34 @@ fn one_by_one(threads: &[Thread], first: u8, authority: Thread) -> Result<(), Er
         .try_for_each(|(priority, thread)| thread.set_priority(priority, 0, authority))
 }
 
-/// Gives them by one call, to a kernel that has it. Their capabilities lie equally far apart, as they were made.
-#[inline(always)]
-fn at_once(threads: &[Thread], first: u8, authority: Thread) -> Result<(), Error> {
-    let stride = threads.get(1).map_or(0, |next| next.0 - threads[0].0);
-    let list = u64::from(threads[0].0) | u64::from(stride) << 32;
-    let words = [list, threads.len() as u64, first.into(), authority.0.into()];
-    invoke(slot::CONTROL, SET_PRIORITIES, words).map(drop)
-}
-
 /// Makes `N` threads critical, which is measured, and uncritical again.
 fn there_and_back<const N: usize, const BEFORE: u16, const BEHIND: u16>(
     threads: &[Thread; MOST],
     authority: Thread,
-    in_kernel: bool,
 ) {
-    let set = match in_kernel {
-        true => {
-            mark::<BEFORE>();
-            let set = at_once(&threads[..N], HIGH, authority);
-            mark::<BEHIND>();
-            set.and_then(|()| at_once(&threads[..N], LOW, authority))
-        }
-        false => {
-            mark::<BEFORE>();
-            let set = one_by_one(&threads[..N], HIGH, authority);
-            mark::<BEHIND>();
-            set.and_then(|()| one_by_one(&threads[..N], LOW, authority))
-        }
-    };
+    mark::<BEFORE>();
+    let set = one_by_one(&threads[..N], HIGH, authority);
+    mark::<BEHIND>();
+    let set = set.and_then(|()| one_by_one(&threads[..N], LOW, authority));
     assert!(set.is_ok(), "{set:?}");
 }
 
 macro_rules! all {
-    ($threads:expr, $authority:expr, $in_kernel:expr, $($n:literal $id:ident,)*) => {
-        $(there_and_back::<$n, { BEGIN | id::$id }, { END | id::$id }>($threads, $authority, $in_kernel);)*
+    ($threads:expr, $authority:expr, $($n:literal $id:ident,)*) => {
+        $(there_and_back::<$n, { BEGIN | id::$id }, { END | id::$id }>($threads, $authority);)*
     };
 }
 
-/// Measures 1 to 8 threads, `rounds=N` times; `by=kernel`: by one call of the kernel's.
+/// Measures 1 to 8 threads, `rounds=N` times.
 pub fn switch(program: Program) -> u32 {
     ready();
     let (mut maker, authority) = (program.maker(), program.manages("manager"));
-    let in_kernel = program.arg("by") == Some("kernel");
     let mut priorities = LOW..;
     let threads: [Thread; MOST] =
         core::array::from_fn(|_| thread(&mut maker, priorities.next().unwrap_or(LOW), authority));
     for _ in 0..program.number("rounds").unwrap_or(50) {
         all!(
-            &threads, authority, in_kernel,
+            &threads, authority,
             1 KERNEL_CRITICALITY_1,
             2 KERNEL_CRITICALITY_2,
             3 KERNEL_CRITICALITY_3,

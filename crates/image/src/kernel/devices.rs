@@ -5,11 +5,12 @@
 //! read only. So a driver cannot interrupt the core with a vector that is not its own.
 
 use super::build::{Build, Place};
-use super::program::{Made, Thing};
+use super::program::Made;
 use super::space::at;
 use crate::ioapic::source;
 use bulkhead_kernel::Cap;
-use bulkhead_kernel::abi::{Kind, Rights};
+use bulkhead_kernel::abi::name::Memory;
+use bulkhead_kernel::abi::{Grant, Kind, Rights};
 use bulkhead_kernel_x86::Step;
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{DeviceUse, Driven, Kernel};
@@ -97,7 +98,7 @@ impl Devices<'_> {
     ) -> Result<(), String> {
         let object = u32::from(first) | u32::from(last) << 16;
         let place = build.put(Cap::original(Kind::Ports, object, 0))?;
-        made.give(build, place, &Thing::named(name), Rights::ALL, 0).map(drop)
+        made.give(build, place, name, Rights::ALL, 0)
     }
 
     /// Its BARs, without pages that say where interrupts go, and its configuration space, to be read.
@@ -111,8 +112,8 @@ impl Devices<'_> {
         let config = build.ground.config(function.bdf);
         let page = Span { start: config, len: PAGE };
         let address = made.map_device(build, page, Rights::READ, |_| false)?;
-        let thing = Thing { name: &format!("{name}:config"), memory: (address, PAGE) };
-        made.tell(Cap::original(Kind::Frame, 0, 12), 0, &thing, Rights::READ)?;
+        let memory = Memory { write: false, device: 0, start: address, len: PAGE };
+        made.tell(&format!("{name}:config"), Grant::Memory(memory))?;
         let table = function
             .msix
             .map(|msix| Span { start: msix.table, len: 16 * u64::from(msix.vectors) }.pages());
@@ -132,10 +133,9 @@ impl Devices<'_> {
                 BarKind::Memory { .. } => {
                     let hidden = |page: u64| table.is_some_and(|table| table.contains(page));
                     let address = made.map_device(build, bar.span.pages(), rights, hidden)?;
-                    let offset = bar.span.start % PAGE;
-                    let memory = (address + offset, bar.span.len);
-                    let thing = Thing { name: &format!("{name}:{}", bar.number), memory };
-                    made.tell(Cap::original(Kind::Frame, 0, 12), 0, &thing, rights)?;
+                    let start = address + bar.span.start % PAGE;
+                    let memory = Memory { write: true, device: 0, start, len: bar.span.len };
+                    made.tell(&format!("{name}:{}", bar.number), Grant::Memory(memory))?;
                 }
             }
         }
@@ -168,7 +168,7 @@ impl Devices<'_> {
             build.signal_from(place, notification, interrupt.bits)?;
             // A handler may only acknowledge: where it signals is the manifest's.
             let named = &self.kernel.notifications[interrupt.notification].name;
-            made.give(build, place, &Thing::named(named), Rights::READ, 0)?;
+            made.give(build, place, named, Rights::READ, 0)?;
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 //! here, on a table that is in nobody's tree until the kernel puts it there.
 
 use super::build::{Build, Place};
-use super::program::{Made, Thing};
+use super::program::Made;
 use bulkhead_arch::{Memory, PageFormat, Rights as PageRights};
 use bulkhead_arch_x86::LongMode;
-use bulkhead_kernel::abi::{Code, Kind, Rights, at, label};
-use bulkhead_kernel::{Cap, Machine, PageTable, Ref};
+use bulkhead_kernel::abi::name::{Sandbox, Slot};
+use bulkhead_kernel::abi::{Code, Grant, Kind, Rights, at, label};
+use bulkhead_kernel::{Machine, PageTable, Ref};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::link::SLOTS;
 use bulkhead_layout::map::SLOT_STRIDE;
@@ -50,14 +51,19 @@ impl Build {
             let table = self.link_table(made.space, number, (slot.gpa, slot.len), mine)?;
             let place = self.link(*next, [number as u32, to], table, made.space)?;
             *next += 1 << LINK_BITS;
-            let address = at::LINKS + number as u64 * at::LINK;
-            let thing = Thing { name: &plan.sandboxes[slot.owner].name, memory: (address, 0) };
-            let rights = Rights::READ.and(Rights::WRITE);
-            made.give(self, place, &thing, rights, 0)?;
-            made.tell_slot(number, slot.owner, slot.sent(), mine);
+            let right = made.take(self, place, Rights::READ.and(Rights::WRITE), 0)?;
+            let grant = Grant::Slot(Slot {
+                mine,
+                number: number as u16,
+                owner: slot.owner as u16,
+                right,
+                sent: slot.sent() as u32,
+                start: at::LINKS + number as u64 * at::LINK,
+            });
+            made.tell(&plan.sandboxes[slot.owner].name, grant)?;
             for other in others.iter().filter(|other| known >> **other & 1 == 0) {
-                let thing = Thing::named(&plan.sandboxes[*other].name);
-                made.tell(Cap::NULL, *other as u32, &thing, Rights::NONE)?;
+                let grant = Grant::Sandbox(Sandbox { index: *other as u32 });
+                made.tell(&plan.sandboxes[*other].name, grant)?;
             }
             known |= to;
         }

@@ -2,11 +2,12 @@
 
 use super::build::{Build, Place};
 use super::devices::Devices;
-use super::program::{Made, Thing, entry};
+use super::program::{self, Made, entry};
 use super::space::at;
 use crate::elf::Program as Elf;
 use bulkhead_kernel::MAX_PERIOD;
-use bulkhead_kernel::abi::{Kind, Policy as Number, Rights, label, slot};
+use bulkhead_kernel::abi::name::{Memory, Messages};
+use bulkhead_kernel::abi::{Grant, Kind, Policy as Number, Rights, label, slot};
 use bulkhead_kernel::{CONTEXT_BITS, Cap, Endpoint, Machine, Ref, Thread, refills};
 use bulkhead_layout::PAGE;
 use bulkhead_plan::kernel::{ChannelUse, Context, Kernel, Managed, Policy, User, Utilization};
@@ -215,49 +216,49 @@ impl Build {
         for call in &program.calls {
             let mut rights = Rights::WRITE.and(Rights::CALL);
             rights = if call.grant { rights.and(Rights::GRANT) } else { rights };
-            let thing = Thing::named(&kernel.endpoints[call.endpoint].name);
-            made.give(self, shared.endpoints[call.endpoint], &thing, rights, call.badge)?;
+            let name = &kernel.endpoints[call.endpoint].name;
+            made.give(self, shared.endpoints[call.endpoint], name, rights, call.badge)?;
         }
         for serves in &program.serves {
-            let thing = Thing::named(&kernel.endpoints[*serves].name);
-            made.give(self, shared.endpoints[*serves], &thing, Rights::READ, 0)?;
+            let name = &kernel.endpoints[*serves].name;
+            made.give(self, shared.endpoints[*serves], name, Rights::READ, 0)?;
         }
         for signal in &program.signals {
-            let thing = Thing::named(&kernel.notifications[signal.notification].name);
+            let name = &kernel.notifications[signal.notification].name;
             let from = shared.notifications[signal.notification];
-            made.give(self, from, &thing, Rights::WRITE, signal.bits)?;
+            made.give(self, from, name, Rights::WRITE, signal.bits)?;
         }
         for waits in &program.waits {
-            let thing = Thing::named(&kernel.notifications[*waits].name);
-            made.give(self, shared.notifications[*waits], &thing, Rights::READ, 0)?;
+            let name = &kernel.notifications[*waits].name;
+            made.give(self, shared.notifications[*waits], name, Rights::READ, 0)?;
         }
         self.memory_of(channels, kernel, n, made, shared)?;
         let own = (0..kernel.threads.len()).filter(|t| kernel.threads[*t].program == n);
         for thread in own {
-            let thing = Thing::named(&kernel.threads[thread].name);
-            made.give(self, shared.replies[thread], &thing, Rights::ALL, 0)?;
+            let name = &kernel.threads[thread].name;
+            made.give(self, shared.replies[thread], name, Rights::ALL, 0)?;
         }
         for managed in &program.manages {
             match *managed {
                 Managed::Program(other) => {
-                    let thing = Thing::named(&kernel.programs[other].name);
-                    made.give(self, nodes[other].0, &thing, Rights::ALL, 0)?;
-                    made.give(self, nodes[other].1, &thing, Rights::ALL, 0)?;
+                    let name = &kernel.programs[other].name;
+                    made.give(self, nodes[other].0, name, Rights::ALL, 0)?;
+                    made.give(self, nodes[other].1, name, Rights::ALL, 0)?;
                 }
                 Managed::Thread(thread) => {
-                    let thing = Thing::named(&kernel.threads[thread].name);
-                    made.give(self, shared.threads[thread], &thing, Rights::ALL, 0)?;
+                    let name = &kernel.threads[thread].name;
+                    made.give(self, shared.threads[thread], name, Rights::ALL, 0)?;
                     if kernel.threads[thread].program != n {
-                        made.give(self, shared.replies[thread], &thing, Rights::ALL, 0)?;
+                        made.give(self, shared.replies[thread], name, Rights::ALL, 0)?;
                     }
                 }
                 Managed::Context(context) => {
-                    let thing = Thing::named(&kernel.contexts[context].name);
-                    made.give(self, shared.contexts[context], &thing, Rights::ALL, 0)?;
                     let own = |t: &usize| kernel.threads[*t].program == n;
                     let has = |t: &usize| kernel.threads[*t].context == Some(context);
                     let thread = (0..kernel.threads.len()).filter(own).position(|t| has(&t));
-                    made.tell_time(&kernel.contexts[context], thread);
+                    let address = made.take(self, shared.contexts[context], Rights::ALL, 0)?;
+                    let context = &kernel.contexts[context];
+                    made.tell(&context.name, program::context(context, thread, address))?;
                 }
             }
         }
@@ -279,56 +280,77 @@ impl Build {
             let len = kernel.shared[map.shared].len;
             let frames = shared.memory[map.shared];
             self.map_again(made.space, frames, (len / PAGE) as u32, address, rights(map.write))?;
-            let thing = Thing { name: &kernel.shared[map.shared].name, memory: (address, len) };
             // A driver tells its device where that finds it: below 4 GiB, also without a monitor.
             let mut uses = kernel.programs[n].devices.iter();
             let reached = uses.any(|used| used.dma.contains(&map.shared));
             let start = u64::from(self.cap(frames).object) * PAGE;
             let device = if reached { self.ground.base + start } else { 0 };
-            made.tell(self.cap(frames), device as u32, &thing, rights(map.write))?;
+            let device = device as u32;
+            let memory = Memory { write: map.write, device, start: address, len };
+            made.tell(&kernel.shared[map.shared].name, Grant::Memory(memory))?;
             address += len;
         }
         let mut address = at::CHANNELS;
         for used in &kernel.programs[n].channels {
             let channel = &channels[used.channel];
-            let first = self.region(made.space, channel, address, rights(used.write))?;
-            let thing = Thing { name: &channel.name, memory: (address, channel.len) };
-            made.tell(first, 0, &thing, rights(used.write))?;
-            address += channel.len;
-            if let Some(shape) = channel.part.shape() {
-                made.tell_messages(shape);
-                // The receiver's region, behind the sender's.
-                let other = channels.get(used.channel + 1).ok_or("a sender without a receiver")?;
-                self.region(made.space, other, address, rights(!used.write))?;
-                address += other.len;
-                if let Some(bell) = other.bell {
-                    self.bell(made, bell, used, &shared.notifications)?;
+            self.region(made.space, channel, address, rights(used.write))?;
+            let (write, start, len) = (used.write, address, channel.len);
+            address += len;
+            let grant = match channel.part.shape() {
+                None => Grant::Memory(Memory { write, device: 0, start, len }),
+                Some(shape) => {
+                    // The receiver's region, behind the sender's.
+                    let other = channels.get(used.channel + 1);
+                    let other = other.ok_or("a sender without a receiver")?;
+                    self.region(made.space, other, address, rights(!write))?;
+                    address += other.len;
+                    let (kind, message) = (shape.kind() as u8, shape.message());
+                    let woken = match other.bell {
+                        Some(bell) => self.bell(made, bell, used, &shared.notifications)?,
+                        None => None,
+                    };
+                    let (bell, adaptive, right) = woken.unwrap_or_default();
+                    let sends = write;
+                    Grant::Messages(Messages {
+                        sends,
+                        kind,
+                        adaptive,
+                        bell,
+                        message,
+                        right,
+                        start,
+                        len,
+                    })
                 }
-            }
+            };
+            made.tell(&channel.name, grant)?;
         }
         Ok(())
     }
 
-    /// The doorbell of a channel: for its sender the right to one port, for its receiver an interrupt that
-    /// signals. It needs no acknowledgement: it comes again when the receiver has asked for it.
+    /// Makes the doorbell of a channel: for its sender the right to one port, for its receiver an interrupt that
+    /// signals. It needs no acknowledgement: it comes again when the receiver has asked for it. Returns the port or
+    /// the vector, the bell's adaptivity, and the sender's right; `None` if
+    /// the receiver is not woken.
     fn bell(
         &mut self,
         made: &mut Made,
         bell: Bell,
         used: &ChannelUse,
         notifications: &[Place],
-    ) -> Result<(), String> {
+    ) -> Result<Option<(u16, bool, u32)>, String> {
         if used.write {
             let port = u32::from(bell.port());
             let place = self.put(Cap::original(Kind::Ports, port | port << 16, 0))?;
             let right = made.take(self, place, Rights::NONE, 0)?;
-            made.tell_bell(bell, Some(right));
-        } else if let Some(signal) = used.signal {
+            return Ok(Some((bell.port(), bell.adaptive, right)));
+        }
+        if let Some(signal) = used.signal {
             let place = self.interrupt(bell.vector, [0, 0], false)?;
             self.signal_from(place, notifications[signal.notification], signal.bits)?;
-            made.tell_bell(bell, None);
+            return Ok(Some((bell.vector.into(), bell.adaptive, 0)));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Has an interrupt signal a notification.
@@ -343,24 +365,23 @@ impl Build {
         self.call(interrupt, label::SET_NOTIFICATION, [signal.into(), 0, 0, 0]).map(drop)
     }
 
-    /// Maps a channel's region; its first frame.
+    /// Maps a channel's region.
     fn region(
         &mut self,
         space: Place,
         region: &Channel,
         address: u64,
         rights: Rights,
-    ) -> Result<Cap, String> {
-        let (mut first, start) = (None, self.ground.channel(region));
+    ) -> Result<(), String> {
+        let start = self.ground.channel(region);
         for page in 0..region.len / PAGE {
             let mut cap = Cap::original(Kind::Frame, (start / PAGE + page) as u32, 12);
             cap.flags |= Cap::DEVICE;
             cap.rights = rights.0;
             let frame = self.put(cap)?;
             self.map(space, frame, 1, address + page * PAGE, rights)?;
-            first = first.or(Some(cap));
         }
-        Ok(first.unwrap_or(Cap::NULL))
+        Ok(())
     }
 
     /// What a trace names, where it lies.

@@ -4,12 +4,14 @@ use super::build::{Build, Place};
 use super::objects::{millionths, number};
 use super::space::at;
 use crate::elf::Program as Elf;
-use bulkhead_channel::layout::Shape;
 use bulkhead_kernel::Cap;
-use bulkhead_kernel::abi::{ARGS, Kind, Load, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot};
+use bulkhead_kernel::abi::name::{self, Capability};
+use bulkhead_kernel::abi::{
+    ARGS, Grant, Kind, Load, MAGIC, MAX_NAMES, NAME, Name, Page, Rights, slot,
+};
 use bulkhead_layout::PAGE;
+use bulkhead_plan::Span;
 use bulkhead_plan::kernel::{Context, Kernel, Policy, Program};
-use bulkhead_plan::{Bell, Span};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A program in the making.
@@ -27,21 +29,6 @@ pub struct Made {
     /// Where the next device's registers go.
     pub next_device: u64,
     buffers: Place,
-}
-
-/// Something that a program is told of.
-pub struct Thing<'a> {
-    /// Its name in the manifest.
-    pub name: &'a str,
-    /// Where it lies in memory, and how long it is, if it does.
-    pub memory: (u64, u64),
-}
-
-impl Thing<'_> {
-    /// Something that is no memory.
-    pub fn named(name: &str) -> Thing<'_> {
-        Thing { name, memory: (0, 0) }
-    }
 }
 
 /// Threads whose buffers share a frame.
@@ -173,13 +160,15 @@ impl Made {
         &mut self,
         build: &mut Build,
         from: Place,
-        thing: &Thing<'_>,
+        name: &str,
         rights: Rights,
         badge: u64,
-    ) -> Result<u32, String> {
+    ) -> Result<(), String> {
         let address = self.take(build, from, rights, badge)?;
-        self.tell(build.cap(from), address, thing, rights)?;
-        Ok(address)
+        let cap = build.cap(from);
+        let kind = Kind::new(cap.kind).unwrap_or(Kind::Null);
+        let rights = cap.rights().masked(rights);
+        self.tell(name, Grant::Capability(Capability { kind, rights, address }))
     }
 
     /// Takes a capability without a name.
@@ -199,65 +188,20 @@ impl Made {
         Ok(address)
     }
 
-    /// Tells it of something.
-    pub fn tell(
-        &mut self,
-        cap: Cap,
-        address: u32,
-        thing: &Thing<'_>,
-        rights: Rights,
-    ) -> Result<(), String> {
+    /// Tells it of a grant.
+    pub fn tell(&mut self, name: &str, grant: Grant) -> Result<(), String> {
         let page = &mut *self.page;
         if page.names as usize == MAX_NAMES {
             return Err(format!("it is to know more than {MAX_NAMES} names"));
         }
-        let entry: &mut Name = &mut page.name_of[page.names as usize];
-        put(&mut entry.name, thing.name);
-        (entry.memory, entry.len) = thing.memory;
-        (entry.address, entry.kind, entry.rights) =
-            (address, cap.kind, cap.rights().masked(rights).0);
+        page.name_of[page.names as usize] = Name::new(name, grant);
         page.names += 1;
         Ok(())
-    }
-
-    /// Tells it what the context has that it was told of last, and which of its threads has it.
-    pub fn tell_time(&mut self, context: &Context, thread: Option<usize>) {
-        const MICRO: u64 = 1_000;
-        let micros = |nanos: u64| u32::try_from(nanos).unwrap_or(u32::MAX);
-        let budget = match context.policy {
-            Policy::Sporadic(server) | Policy::Strict(server) => server.budget / MICRO,
-            Policy::Pibs { utilization, .. } => millionths(utilization),
-            Policy::Full { slice } => slice / MICRO,
-        };
-        let entry = &mut self.page.name_of[self.page.names as usize - 1];
-        entry.policy = number(context.policy) as u8;
-        (entry.budget, entry.period) = (micros(budget), micros(context.period().div_ceil(MICRO)));
-        entry.thread = thread.map_or(0, |n| n as u8 + 1);
-    }
-
-    /// Tells it what the channel carries that it was told of last.
-    pub fn tell_messages(&mut self, shape: Shape) {
-        let entry = &mut self.page.name_of[self.page.names as usize - 1];
-        (entry.policy, entry.budget) = (shape.kind() as u8, shape.message());
-    }
-
-    /// Tells it of which slot it was told last: bytes that its owner writes, and whether that is its own sandbox.
-    pub fn tell_slot(&mut self, number: usize, owner: usize, sent: u64, mine: bool) {
-        let entry = &mut self.page.name_of[self.page.names as usize - 1];
-        (entry.policy, entry.budget) = (mine.into(), sent as u32);
-        entry.period = number as u32 | (owner as u32) << 16;
     }
 
     /// Tells it which of so many sandboxes it is in.
     pub fn tell_sandbox(&mut self, index: usize, count: usize) {
         self.page.sandbox = [index, count].map(|n| n as u32);
-    }
-
-    /// Tells it how the receiver of this channel is woken, and where the right to wake it lies.
-    pub fn tell_bell(&mut self, bell: Bell, right: Option<u32>) {
-        let entry = &mut self.page.name_of[self.page.names as usize - 1];
-        entry.period = bell.told(right.is_some());
-        entry.address = right.unwrap_or(0);
     }
 
     /// Tells it what its core's contexts take.
@@ -278,6 +222,24 @@ impl Made {
         let at = self.page_at as usize;
         build.machine().bytes_mut()[at..at + PAGE as usize].copy_from_slice(self.page.as_bytes());
     }
+}
+
+/// Describes a context at an address, which the program's thread of that number has.
+pub fn context(context: &Context, thread: Option<usize>, address: u32) -> Grant {
+    const MICRO: u64 = 1_000;
+    let micros = |nanos: u64| u32::try_from(nanos).unwrap_or(u32::MAX);
+    let budget = match context.policy {
+        Policy::Sporadic(server) | Policy::Strict(server) => server.budget / MICRO,
+        Policy::Pibs { utilization, .. } => millionths(utilization),
+        Policy::Full { slice } => slice / MICRO,
+    };
+    Grant::Context(name::Context {
+        policy: number(context.policy),
+        thread: thread.map_or(0, |n| n as u8 + 1),
+        address,
+        budget: micros(budget),
+        period: micros(context.period().div_ceil(MICRO)),
+    })
 }
 
 fn put(to: &mut [u8; NAME], name: &str) {

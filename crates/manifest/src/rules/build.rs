@@ -180,7 +180,7 @@ fn guest(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Guest {
             enforce_segments: *access == Access::Segments,
         },
         Guest::Kernel { kernel, admission, trace } => {
-            let file = path(super::kernel::file(cx, item, (kernel.as_deref(), trace.as_deref())));
+            let file = path(super::kernel::file(kernel.as_deref(), trace.as_deref()));
             let kernel = super::kernel::build::kernel(cx, item, file, *admission);
             plan::Guest::Kernel(Box::new(kernel))
         }

@@ -52,7 +52,7 @@ fn named<'a>(cx: &'a Context<'_, '_>) -> Vec<Named<'a>> {
             }
             Guest::Bare { program, .. } => add("program", Kind::Bare, program),
             Guest::Kernel { kernel, trace, .. } => {
-                let file = super::kernel::file(cx, sandbox, (kernel.as_deref(), trace.as_deref()));
+                let file = super::kernel::file(kernel.as_deref(), trace.as_deref());
                 add("kernel", Kind::Kernel, file);
             }
         }

@@ -82,10 +82,6 @@ pub fn artifacts(name: &str) -> PathBuf {
         ("cut", cut),
         ("program", good),
         ("kernel", elf(2, KERNEL, &[(KERNEL, 0x1000, R | X), (KERNEL + 0x1000, 0x1000, R | W)])),
-        (
-            "kernel-links",
-            elf(2, KERNEL, &[(KERNEL, 0x1000, R | X), (KERNEL + 0x1000, 0x1000, R | W)]),
-        ),
         ("user", with_symbol(&user, "handler", 0x40_0100)),
         ("stripped", user),
         ("pie", elf(3, 0, &[text])),

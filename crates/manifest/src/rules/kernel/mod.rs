@@ -23,25 +23,13 @@ pub const MOST_REFILLS: u32 = 64;
 pub const STACK: &str = "16 KiB";
 /// The kernel, if the manifest does not say.
 const KERNEL: &str = "artifact:kernel";
-/// Default kernel for programs that may have slots of channels made at run time.
-const LINKED: &str = "artifact:kernel-links";
 /// Default kernel that records its actions.
 const TRACED: &str = "artifact:kernel-trace";
 
 /// Returns the file of a sandbox's kernel: the manifest's, or the default.
 #[must_use]
-pub fn file<'a>(
-    cx: &Context<'_, '_>,
-    sandbox: &raw::Sandbox,
-    (kernel, trace): (Option<&'a str>, Option<&str>),
-) -> &'a str {
-    let mut programs = cx.programs.iter().filter(|part| part.sandbox == sandbox.name);
-    let meant = match trace {
-        Some(_) => TRACED,
-        None if programs.any(|program| !program.connects.is_empty()) => LINKED,
-        None => KERNEL,
-    };
-    kernel.unwrap_or(meant)
+pub fn file<'a>(kernel: Option<&'a str>, trace: Option<&str>) -> &'a str {
+    kernel.unwrap_or(if trace.is_some() { TRACED } else { KERNEL })
 }
 
 /// The size of a kernel's trace, as the manifest says it.
