@@ -205,6 +205,12 @@ pub fn wait(kernel: &Kernel, unanalysed: Unanalysed) -> String {
                 kernel.endpoints[endpoint].name
             )
         }
+        Unanalysed::Below { endpoint } => {
+            format!(
+                "server of {}, which is below it and can be in another's call",
+                kernel.endpoints[endpoint].name
+            )
+        }
     }
 }
 

@@ -312,13 +312,6 @@ fn without(term: Term, class: Class, admitted: u64) -> u64 {
     counts.missed
 }
 
-/// A context that calls a server below itself waits for those between, and comes back late.
-#[test]
-fn servers_below() {
-    assert!(without(Term::Waits, Class::Nested, 4_000) > 0);
-    assert!(without(Term::Arrears, Class::Nested, 4_000) > 0);
-}
-
 /// Several contexts below can be in the middle of calls.
 #[test]
 fn calls_that_stop_in_the_middle() {

@@ -55,10 +55,6 @@ pub struct Analysis<'a> {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
-    /// The delay of contexts that come back from servers below.
-    Arrears,
-    /// The wait for servers below.
-    Waits,
     /// Calls of all but one of the contexts below that can stop in the middle.
     Stopped,
     /// The kernel's time for activations that begin in calls from below.

@@ -31,6 +31,12 @@ pub enum Unanalysed {
         /// The server's endpoint.
         endpoint: usize,
     },
+    /// A passive server that it calls is below it, so it can preempt the server in another's call, and then wait for
+    /// it. Its refill comes later by each of these waits, and they add up.
+    Below {
+        /// The endpoint that it calls.
+        endpoint: usize,
+    },
 }
 
 impl Analysis<'_> {
@@ -46,8 +52,19 @@ impl Analysis<'_> {
             if let Some(endpoint) = occupied.find(|endpoint| self.others(context, *endpoint)) {
                 all.push(Unanalysed::Occupied { endpoint });
             }
+            if let Some(endpoint) = self.below(context, *endpoint) {
+                all.push(Unanalysed::Below { endpoint });
+            }
         }
         all
+    }
+
+    /// Returns the endpoint of a passive server below a context that its call reaches, and another context's call.
+    fn below(&self, context: usize, endpoint: usize) -> Option<usize> {
+        let own = self.priorities(context).1;
+        let mut servers = self.calls.passive(endpoint);
+        let below = servers.find(|(n, low)| *low < own && self.others(context, *n));
+        below.map(|(endpoint, _)| endpoint)
     }
 
     /// True if another context calls the endpoint, too.

@@ -76,6 +76,12 @@ impl Calls {
         self.trees[endpoint].iter().copied().filter(passive)
     }
 
+    /// Endpoints of the passive servers in the way of a call, and their lowest priorities.
+    pub fn passive(&self, endpoint: usize) -> impl Iterator<Item = (usize, u8)> {
+        let of = |inside: &usize| Some((*inside, self.passive[*inside]?.0));
+        self.trees[endpoint].iter().filter_map(of)
+    }
+
     /// True if a call of one endpoint can reach another one.
     pub fn reaches(&self, endpoint: usize, other: usize) -> bool {
         self.trees[endpoint].contains(&other)

@@ -43,8 +43,7 @@ impl Analysis<'_> {
             let again = all.fold(alone, u64::saturating_add);
             if again == response {
                 // A context that waits for a server that it has preempted has its budget later by that wait.
-                let descends = self.descends(context) && self.counts(Term::Waits);
-                let waits = if descends { response - gross } else { 0 };
+                let waits = if self.descends(context) { response - gross } else { 0 };
                 let whole = response.saturating_add(waits);
                 return if whole > period { late(whole) } else { Ok(whole) };
             }
@@ -123,8 +122,7 @@ impl Analysis<'_> {
     /// Greatest delay of another context's budget when it begins to disturb a context. There is one only if the other
     /// works in a server below.
     fn arrears(&self, context: usize, other: usize) -> Result<u64, Refusal> {
-        let comes_back = self.descends(other) && self.counts(Term::Arrears);
-        if !comes_back || self.floor(other) >= self.floor(context) {
+        if !self.descends(other) || self.floor(other) >= self.floor(context) {
             return Ok(0);
         }
         match self.kernel.contexts[other].guaranteed && self.kernel.is_server(other) {

@@ -415,6 +415,18 @@ fn a_server_below_its_caller_is_disturbed_by_those_between() {
     assert_eq!(look(&kernel).response(0), Ok(50));
     // It may come back late by that.
     assert_eq!(look(&kernel).response(1), Ok(30));
+    // Where others call that server, too, it waits for them, again and again.
+    assert_eq!(look(&kernel).unanalysed(0), []);
+    kernel.calls(1, endpoint);
+    assert_eq!(look(&kernel).unanalysed(0)[1..], [Unanalysed::Below { endpoint }]);
+    kernel.endpoints[endpoint].longest = Some(10);
+    assert_eq!(look(&kernel).unanalysed(0), [Unanalysed::Below { endpoint }]);
+    assert_eq!(look(&kernel).unanalysed(1), [Unanalysed::Below { endpoint }]);
+    kernel.threads[2].priority = 9;
+    assert_eq!(look(&kernel).unanalysed(0), []);
+    kernel.threads[2].priority = 3;
+    kernel.programs[1].calls.clear();
+    kernel.endpoints[endpoint].longest = None;
     kernel.contexts[0].policy = server(40, 61);
     assert!(matches!(look(&kernel).response(0), Err(Refusal::Late { .. })));
     kernel.contexts[0].policy = server(30, 70);
