@@ -126,7 +126,7 @@ impl Bochs {
             "plugin_ctrl: unmapped=true\n\
              config_interface: textconfig\n\
              display_library: term\n\
-             romimage: file=/usr/share/bochs/BIOS-bochs-latest\n\
+             romimage: file=/usr/share/bochs/BIOS-bochs-latest, options=fastboot\n\
              vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest\n\
              memory: guest={memory}, host={memory}\n\
              {cpu}\n\

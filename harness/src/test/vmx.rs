@@ -11,14 +11,14 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Seconds for a run of bare guests and of kernels; most of it is the firmware and GRUB.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(180);
 
 pub fn jobs() -> Vec<Job> {
     let mut jobs = vec![
         attacks(),
         command(
             "vmx/command",
-            120,
+            200,
             &["tests/kernel/hello.toml", "--arch", "x86-64-vmx"],
             &["[rt] hello from hello", "held   rt exits for what is allowed only"],
         ),
@@ -36,13 +36,13 @@ pub fn jobs() -> Vec<Job> {
     ];
     jobs.extend(guest::bare_systems().into_iter().map(|(name, manifest, judge)| {
         let name = name.replace("guest/", "vmx/");
-        Job::one(name, 100, move |bench| {
+        Job::one(name, 200, move |bench| {
             let seen = on_vmx(&manifest(), bench, LIMIT)?;
             judge(&seen).map(|()| String::new())
         })
     }));
     for name in ["aes", "c", "edf", "hello", "mixed", "overrun", "passive", "storm", "vcpu"] {
-        jobs.push(Job::one(format!("vmx/kernel-{name}"), 100, move |bench| {
+        jobs.push(Job::one(format!("vmx/kernel-{name}"), 200, move |bench| {
             let seen = on_vmx(&Manifest(kernel::system(name)?), bench, LIMIT)?;
             kernel::ended_well(&seen)?;
             kernel::same_words(&seen, name)
@@ -73,10 +73,10 @@ fn attacks() -> Job {
     let tests = Set::Any.ending().map(move |a| name(a.name)).chain([UNHARMED.into()]);
     let tests: Vec<_> = tests.collect();
     let names = tests.clone();
-    Job::new("vmx-attack", tests, 300, move |bench| {
+    Job::new("vmx-attack", tests, 420, move |bench| {
         let lives = Set::Any.ending().count();
         let manifest = attack::system(&[1], &format!("lives={lives}")).restarting("rogue");
-        let seen = match on_vmx(&manifest, bench, Duration::from_secs(270)) {
+        let seen = match on_vmx(&manifest, bench, Duration::from_secs(400)) {
             Ok(seen) => seen,
             Err(error) => {
                 return names.iter().for_each(|n| bench.result(n, Err::<String, _>(error.clone())));
