@@ -158,7 +158,7 @@ fn cost() {
         (0..1000).for_each(|_| exit());
         cpu::tsc() - begin
     };
-    let empty = of(|| spin_loop());
+    let empty = of(spin_loop);
     for (name, exit) in EXITS {
         println!("ring: {name} takes {} ticks", (of(exit) - empty) / 1000);
     }

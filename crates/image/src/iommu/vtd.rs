@@ -3,7 +3,7 @@
 //!
 //! Each entry of the interrupt table is written here and never changed: there is one for each vector on each core of
 //! each owner of a function or of lines. So no monitor maps the table, and nothing is invalidated at run time
-//! (docs/decisions/0040-vt-d.md).
+//! (docs/decisions/0041-vt-d.md).
 
 use super::{Grant, Made};
 use crate::pages::Pages;
