@@ -258,6 +258,7 @@ fn msi_wide_and_narrow() {
 #[test]
 fn messages_name_entries_of_a_table_that_nobody_changes() {
     let fake = Fake::indexed(&all()[EXPRESS]);
+    put(&fake, 4, 2, 7).unwrap();
     let named = |index: u32| 0xFEE0_0010 | (index & 0x7FFF) << 5 | (index >> 15) << 2;
     let at = u16::from(fake.described().msi.unwrap().at);
     let message = |core, vector| {

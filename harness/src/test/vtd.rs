@@ -1,6 +1,6 @@
-//! Intel's IOMMU beside AMD's: the attacks of a sandbox with PCI functions, and one by which a function names another's
-//! interrupt entry. Lines are in [`super::line`], a Linux with disk and card in [`super::linux_io`], the auditor's plants
-//! in [`super::walk`].
+//! Intel's IOMMU: the attacks of a sandbox with PCI functions, and one by which a function names another's interrupt
+//! entry. Lines are in [`super::line`], a Linux with disk and card in [`super::linux_io`], the auditor's plants in
+//! [`super::walk`].
 
 use super::attack::{denial, judge, unharmed};
 use super::device::{FOREIGN, confined, system_on};
@@ -19,7 +19,7 @@ pub fn jobs() -> Vec<Job> {
 }
 
 /// All attacks with functions, but for messages that are forged by DMA: QEMU passes those on, whatever the unit is told
-/// (docs/limits.md). The same victim as beside AMD's IOMMU is unharmed.
+/// (docs/limits.md). The victim is unharmed.
 fn attacks(bench: &Bench) -> Result<String, String> {
     let all = Set::VtD.ending();
     let args = format!("set=vtd lives={}", all.clone().count());
