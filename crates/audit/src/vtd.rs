@@ -375,8 +375,8 @@ impl Context<'_> {
         }
     }
 
-    /// Each entry takes one requester's messages, to a core of the requester's owner. An IOAPIC belongs to all sandboxes
-    /// with lines: their entries are looked at line by line.
+    /// Each entry takes one requester's messages, to a core of the requester's owner. An IOAPIC belongs to all
+    /// sandboxes with lines: their entries are looked at line by line.
     fn interrupts(&self, unit: &Unit, wrong: &mut Wrong) {
         let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
         for entry in &unit.interrupts {

@@ -1,5 +1,5 @@
 //! The first fault of a VT-d unit. The unit has no log in memory: a fault stays in a register until software takes it
-//! out. Nobody does that.
+//! out, and no software does that.
 
 use bulkhead_plan::{IommuKind, Plan};
 use bulkhead_qemu::Running;
