@@ -88,7 +88,7 @@ fn unit(at: u64, op: &ConfigOp) -> Result<(), Stop> {
     let begin = rdtsc();
     let in_time = || rdtsc() - begin < PATIENCE;
     match op.kind {
-        // SAFETY: as above; the host decided on the value, and nobody uses the unit yet.
+        // SAFETY: its registers, too; the host decided on the value, and the unit is not in use yet.
         ConfigOp::SET => unsafe { write_volatile(at as *mut u32, op.value) },
         ConfigOp::NEED if read() & op.value != op.value => {
             return Err(Stop::Iommu("it is another one, or lacks what the image needs"));

@@ -292,3 +292,43 @@ fn a_record_zeroes_copies_and_stores() {
     assert_eq!(&m.memory[1056..1088], &[0; 32]);
     assert_eq!(m.memory[1088], 0xEE);
 }
+
+#[test]
+fn steps_with_registers_come_after_the_page_of_these() {
+    let two = [sandbox(0, &[5]), sandbox(1, &[4])];
+    let sealed = [0, 0, 17, 4];
+    let h = Header { sealed: 32, checksum: checksum(words(&sealed)), ..header() };
+    let found = |ops: &[ConfigOp]| {
+        let image = Image { header: &h, sandboxes: &two, config_ops: ops, launch: &[] };
+        verify(image, &sealed, &machine())
+    };
+    let op = |kind, offset, value| ConfigOp { bdf: 0, offset, kind, value };
+    let at = op(ConfigOp::AT, 0, 0xFED9_0000);
+    let wrong = Err(Error::Bounds("PCI steps"));
+    for kind in [ConfigOp::SET, ConfigOp::NEED, ConfigOp::AWAIT, ConfigOp::CLEAR] {
+        assert_eq!(found(&[at, op(kind, 0xFFC, 1)]), Ok(()));
+        assert_eq!(found(&[at, op(kind, 0x1000, 1)]), wrong);
+        assert_eq!(found(&[at, op(kind, 0x1A, 1)]), wrong);
+        assert_eq!(found(&[op(kind, 0x18, 1)]), wrong, "of which page?");
+        assert_eq!(found(&[op(kind, 0x18, 1), at]), wrong, "too late");
+    }
+    assert_eq!(found(&[op(ConfigOp::FLUSH, 0, 0)]), Ok(()));
+    for odd in
+        [op(ConfigOp::AT, 0, 0), op(ConfigOp::AT, 0, 0xFED9_0800), op(ConfigOp::AT, 4, 0x1000)]
+    {
+        assert_eq!(found(&[odd]), wrong);
+    }
+}
+
+#[test]
+fn tables_of_another_kind_of_iommu_lie_apart_too() {
+    let two = [sandbox(0, &[5]), sandbox(1, &[4])];
+    let found = |start, len| {
+        let iommu = Iommu { device_table: Range { start, len }, ..Iommu::default() };
+        check(&mut Header { iommu, ..header() }, &two, &machine())
+    };
+    assert_eq!(found(IMAGE_PA + 0x4_0000, 0x8_0000), Ok(()));
+    assert_eq!(found(IMAGE_PA + 0x4_0008, 0x1000), Err(Error::Bounds("IOMMU")));
+    assert_eq!(found(0x7000_0000, 0x1000), Err(Error::Bounds("IOMMU")));
+    assert_eq!(found(MONITORS, 0x1000), Err(Error::Overlap(0, MONITORS)));
+}

@@ -104,7 +104,7 @@ pub mod register {
     pub const INTERRUPTS: u16 = 0xB8;
 }
 
-/// Bits of the global command and global status registers, which are at the same places (11.4.4).
+/// Bits of the global command register; the global status register shows them in their places (11.4.4).
 pub mod global {
     /// Translation.
     pub const TRANSLATION: u32 = 1 << 31;
@@ -120,8 +120,8 @@ pub mod global {
     pub const COMPATIBILITY: u32 = 1 << 23;
 }
 
-/// What a unit must have: bits of the lower half of the capabilities (four levels), of the upper half (pages of
-/// 2 MiB), and of the lower half of the extended ones (queued invalidation, interrupt remapping, x2APIC IDs).
+/// Bits that a unit must have. Lower half of the capabilities: four levels. Upper half: pages of 2 MiB. Lower half of
+/// the extended ones: queued invalidation, interrupt remapping, x2APIC IDs.
 pub const NEEDED: [u32; 3] = [1 << 10, 1 << 2, 1 << 1 | 1 << 3 | 1 << 4];
 
 /// Invalidates all that a unit has in its caches (6.5.2): contexts, translations with reads and writes drained,

@@ -228,7 +228,7 @@ pub enum Kind {
 pub struct Iommu {
     /// Its kind.
     pub kind: Kind,
-    /// Its PCI function, whose capability says where its registers are; of AMD's only.
+    /// Its PCI function, if it is AMD's: a capability there says where its registers are.
     pub bdf: u16,
     /// It remaps interrupts; asked of Intel's only.
     pub remaps: bool,

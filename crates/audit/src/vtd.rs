@@ -89,12 +89,12 @@ impl Interrupt {
         self.words[0] & 1 << 4 != 0
     }
 
-    /// The requester whose messages it takes; `None`: everybody's, or several ones'.
+    /// The one requester that may use it; `None`: all may, or several.
     fn source(&self) -> Option<u16> {
         (self.words[1] >> 16 & 0b1111 == 0b0100).then_some(self.words[1] as u16)
     }
 
-    /// What is wrong with it, whoever owns it.
+    /// Faults that it has with any owner.
     fn wrong(&self) -> Option<&'static str> {
         let [low, high] = self.words;
         match () {
@@ -375,8 +375,8 @@ impl Context<'_> {
         }
     }
 
-    /// Each entry takes one requester's messages, to a core of the requester's owner. An IOAPIC's owners are all that have
-    /// lines: which line names which entry is looked at with the lines.
+    /// Each entry takes one requester's messages, to a core of the requester's owner. An IOAPIC belongs to all
+    /// sandboxes with lines: their entries are looked at line by line.
     fn interrupts(&self, unit: &Unit, wrong: &mut Wrong) {
         let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
         for entry in &unit.interrupts {
@@ -411,7 +411,10 @@ impl Context<'_> {
         }
     }
 
-    /// Where a line arrives: APIC and vector, or nowhere; or why not as it should. An entry without an index is blocked.
+    /// Returns APIC and vector of a line, if it arrives. An entry without an index is blocked.
+    ///
+    /// # Errors
+    /// The entry is not the line's.
     pub fn indexed(&self, unit: &Unit, line: u64) -> Result<Option<(u32, u8)>, String> {
         const FORMAT: u64 = 1 << 48;
         const LEVEL: u64 = 1 << 15;

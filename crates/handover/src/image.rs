@@ -63,8 +63,8 @@ pub struct Header {
     pub monitors: u64,
 }
 
-/// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4). Of another kind it has
-/// [`ConfigOp`]s, and `device_table` is all that the unit reads.
+/// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4). For another kind there
+/// are [`ConfigOp`]s, and `device_table` is all that the unit reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]
@@ -152,7 +152,7 @@ impl ConfigOp {
     pub const AWAIT: u32 = 8;
     /// The register shows none of them in time.
     pub const CLEAR: u32 = 9;
-    /// What the processor's caches hold is in memory.
+    /// The processor's caches are written to memory.
     pub const FLUSH: u32 = 10;
 }
 

@@ -16,7 +16,7 @@ use bulkhead_plan::{Bdf, IommuKind, Machine, Plan};
 /// A function and what it may do.
 pub type Grant = (Bdf, Requester);
 
-/// What the boot code is told of an IOMMU.
+/// An IOMMU, for the boot code.
 #[derive(Default)]
 pub struct Made {
     /// Its part of the image's header.

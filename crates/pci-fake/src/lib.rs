@@ -68,6 +68,11 @@ const LOOKS: u8 = 8;
 /// Cores of the owner; one of them has the ID that means all cores in a message.
 pub const CORES: [u32; 4] = [1, 5, 200, 255];
 
+/// Where the function's own remapping table is said to be.
+const TABLE: u64 = 1 << 32;
+/// The first entry of the function's in a table that is everybody's: some of its entries have 16 bits.
+pub const FIRST: u32 = 0x7E00;
+
 mod at {
     pub const COMMAND: u16 = 0x04;
     pub const BARS: u16 = 0x10;
@@ -82,9 +87,18 @@ impl Fake {
         let mut shadow = Shadow::default();
         let Described { mut function, registers, resets } = own(granted, &mut shadow);
         function.bdf = u32::from(granted.function.bdf.0);
-        function.remap_va = u64::from(remapped);
+        function.remap_va = if remapped { TABLE } else { 0 };
         let described = granted.function.clone();
         Self::with(described, granted.line, function, registers, resets, shadow.words, remapped)
+    }
+
+    /// As [`Self::new`], with a remapping table that all functions share and nobody changes: its entries begin with
+    /// [`FIRST`].
+    #[must_use]
+    pub fn indexed(granted: &plan::Granted) -> Self {
+        let mut fake = Self::new(granted, false);
+        fake.function.remap_va = FIRST.into();
+        fake
     }
 
     /// A bridge above one, which is only shown.

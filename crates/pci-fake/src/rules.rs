@@ -1,6 +1,7 @@
 //! What must hold of the function whatever its owner does.
 
 use crate::{CORES, Fake, at};
+use bulkhead_layout::pci::Remapping;
 use bulkhead_plan as plan;
 
 /// Command: ports, memory, bus master, interrupt line off.
@@ -130,7 +131,19 @@ impl Fake {
     /// Where a message goes (AMD IOMMU specification, 2.2.5; APM 16.12).
     fn goes(&self, [address, upper, data]: [u32; 3]) -> Result<(), String> {
         let wrong = |what| Err(format!("a message {upper:x}:{address:08x} = {data:x} {what}"));
-        if upper != 0 || address & 0xFFF0_0FFF != 0xFEE0_0000 {
+        if upper != 0 || address & 0xFFF0_0000 != 0xFEE0_0000 {
+            return wrong("that is a write to memory");
+        }
+        if let Remapping::Entries(first) = self.function().remapping() {
+            // An index without a part of it in the data (VT-d specification, 5.1.2.2).
+            if address & 0x18 != 0x10 || data != 0 {
+                return wrong("without an index");
+            }
+            let own = (address >> 5 & 0x7FFF | (address >> 2 & 1) << 15).wrapping_sub(first);
+            let to_own = CORES.get(own as usize / 256).is_some_and(|core| *core != 0xFF);
+            return if to_own && own % 256 >= 16 { Ok(()) } else { wrong("by a foreign entry") };
+        }
+        if address & 0xFFF != 0 {
             return wrong("that is a write to memory");
         }
         let (core, vector) = if self.remapped() {

@@ -283,7 +283,7 @@ fn message(
         return Err(Denied);
     }
     if let Remapping::Entries(first) = remapping {
-        /// An index, of whose 16 bits the highest is apart (VT-d specification, 5.1.2.2). The data is not looked at.
+        /// An index of 16 bits, the highest of them apart (VT-d specification, 5.1.2.2). The data is not looked at.
         const INDEXED: u32 = WINDOW | 1 << 4;
         let index = first.wrapping_add(hw.entry(core, vector as u8));
         return Ok([INDEXED | (index & 0x7FFF) << 5 | (index >> 15 & 1) << 2, 0, 0]);

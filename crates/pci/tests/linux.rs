@@ -2,7 +2,7 @@
 //! denied. One after the other, as its PCI core does.
 
 use bulkhead_pci::Denied;
-use bulkhead_pci_fake::{Access, Fake, all, bridge};
+use bulkhead_pci_fake::{Access, FIRST, Fake, all, bridge};
 use bulkhead_plan::BarKind;
 
 const EXPRESS: usize = 0;
@@ -253,6 +253,37 @@ fn msi_wide_and_narrow() {
             assert_eq!(fake.hardware(at) >> 16 & 1, 0);
         }
     }
+}
+
+#[test]
+fn messages_name_entries_of_a_table_that_nobody_changes() {
+    let fake = Fake::indexed(&all()[EXPRESS]);
+    put(&fake, 4, 2, 7).unwrap();
+    let named = |index: u32| 0xFEE0_0010 | (index & 0x7FFF) << 5 | (index >> 15) << 2;
+    let at = u16::from(fake.described().msi.unwrap().at);
+    let message = |core, vector| {
+        put(&fake, at + 4, 4, to(core))?;
+        put(&fake, at + 12, 2, vector)?;
+        put(&fake, at + 2, 2, 1)?;
+        Ok((fake.hardware(at + 4), fake.hardware(at + 12)))
+    };
+    // The third core's entries have numbers of 16 bits.
+    for (nth, core) in [1, 5, 200].into_iter().enumerate() {
+        let index = FIRST + 256 * nth as u32 + 0x61;
+        put(&fake, at + 2, 2, 0).unwrap();
+        assert_eq!(message(core, 0x61), Ok((named(index), 0)));
+    }
+    for (core, vector) in [(2, 0x61), (255, 0x61), (1, 15)] {
+        put(&fake, at + 2, 2, 0).unwrap();
+        assert_eq!(message(core, vector), Err(Denied));
+    }
+    table(&fake, 0, 0, 8, to(5).into()).unwrap();
+    table(&fake, 0, 2, 8, 0x31).unwrap();
+    assert_eq!(fake.entry(0), [named(FIRST + 0x131), 0, 0, 0]);
+    assert_eq!(seen(&fake, 0), [to(5).into(), 0, 0x31, 0]);
+    // One that names an entry itself.
+    table(&fake, 1, 0, 8, named(FIRST + 0x131).into()).unwrap();
+    assert_eq!(table(&fake, 1, 2, 8, 0x31), Err(Denied));
 }
 
 #[test]

@@ -22,10 +22,11 @@ proptest! {
     #[test]
     fn an_owner_stays_inside(
         kind in 0usize..5,
-        remapped: bool,
+        way in 0u8..3,
         numbers in prop::collection::vec(any::<u64>(), 1..300),
     ) {
-        let fake = Fake::new(&all()[kind], remapped);
+        let granted = &all()[kind];
+        let fake = if way == 2 { Fake::indexed(granted) } else { Fake::new(granted, way == 1) };
         prop_assert_eq!(run(&fake, &numbers).err(), None);
     }
 

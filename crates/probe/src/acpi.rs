@@ -1,5 +1,5 @@
-//! The ACPI tables that a description needs (ACPI 6.5; PCI Firmware 3.2, 4.1.2;
-//! AMD I/O Virtualization 3.08, 5.2; Intel VT-d 4.1, 8; IA-PC HPET 1.0a, 3.2.4). Tables are claims:
+//! The ACPI tables that a description needs: ACPI 6.5; PCI Firmware 3.2, 4.1.2;
+//! AMD I/O Virtualization 3.08, 5.2; VT-d 4.1, 8; IA-PC HPET 1.0a, 3.2.4. Tables are claims:
 //! what does not fit is left out.
 
 use crate::bytes::{u8_at, u16_at, u32_at, u64_at};
@@ -87,7 +87,7 @@ fn entry_len(rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// What the DMAR table says (VT-d specification, 8.1).
+/// The contents of the DMAR table (VT-d specification, 8.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dmar {
     /// Units of segment 0; first those that all functions are behind which no other unit names.
@@ -125,8 +125,8 @@ pub fn dmar(table: &[u8]) -> Dmar {
     found
 }
 
-/// Functions of a block's device scopes of these kinds (8.3.1). A path through bridges has buses that the table does not
-/// say: it is left out.
+/// Functions of a block's device scopes of these kinds (8.3.1). A path through bridges is left out: the table does not
+/// say their buses.
 fn scopes(block: &[u8], first: usize, kinds: &[u8]) -> Vec<Bdf> {
     let scope = |entry: &[u8]| {
         let kind = u8_at(entry, 0)?;

@@ -31,10 +31,14 @@ pub fn keep(found: &mut Found, old: &MachineFile) -> Vec<String> {
     if let Some(console) = old.console.as_ref().filter(is_there) {
         file.console = Some(console.clone());
     }
+    // Under which IDs a function appears, depends on who looks.
+    let kind = |file: &MachineFile| file.iommu.as_ref().map(|iommu| iommu.kind);
+    let same_kind = kind(file) == kind(old);
     for function in &mut file.function {
         let same = old.function.iter().find(|other| other.address == function.address);
         function.gsi = function.gsi.or(same.and_then(|other| other.gsi));
-        function.requesters = same.map(|other| other.requesters.clone()).unwrap_or_default();
+        let ids = same.filter(|_| same_kind).map(|other| other.requesters.clone());
+        function.requesters = ids.unwrap_or_default();
     }
     if let (Some(iommu), Some(old)) = (&mut file.iommu, &old.iommu) {
         iommu.remaps_lines = old.remaps_lines;

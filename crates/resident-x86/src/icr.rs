@@ -40,7 +40,7 @@ pub fn contains(own: &Ids, id: u32) -> bool {
     own.get(id as usize / 64).is_some_and(|w| w >> (id % 64) & 1 != 0)
 }
 
-/// The number of the entry for a vector on a core, in a VT-d table that has 256 entries for each own core, by their IDs.
+/// The number of an entry for a vector on a core. The table has 256 entries for each own core, by ascending IDs.
 #[must_use]
 pub fn remapped(own: &Ids, core: u32, vector: u8) -> u32 {
     let below = |(n, word): (u32, &u64)| {
@@ -145,7 +145,7 @@ mod tests {
             [entry(2, 0x31), entry(63, 0x31), entry(64, 0), entry(255, 255)],
             [0x31, 0x131, 0x200, 0x3FF]
         );
-        // Of a foreign core it is one that is not the first.
+        // A foreign core gets a number, too.
         assert_eq!([entry(3, 0), entry(1, 0), entry(256, 0)], [0x100, 0, 0x400]);
     }
 

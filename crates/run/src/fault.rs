@@ -1,5 +1,5 @@
-//! What a VT-d unit has blocked. It has no log in memory: a fault is in a register until software takes it out, and nobody
-//! does, so that it holds the first one.
+//! The first fault of a VT-d unit. The unit has no log in memory: a fault stays in a register until software takes it
+//! out, and no software does that.
 
 use bulkhead_plan::{IommuKind, Plan};
 use bulkhead_qemu::Running;

@@ -112,7 +112,7 @@ impl<'a> Spoil<'a> {
         }
     }
 
-    /// What the boot code writes to a 64-bit register of a VT-d unit, at last.
+    /// The last value that the boot code writes to a 64-bit register of a VT-d unit.
     pub fn unit(&mut self, offset: u16) -> u64 {
         let sandboxes = self.baked.plan.sandboxes.len() * size_of::<Sandbox>();
         let first = self.baked.map.header + (size_of::<Header>() + sandboxes) as u64;

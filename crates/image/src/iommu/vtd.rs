@@ -1,8 +1,8 @@
-//! Intel VT-d: a root table, context tables, one interrupt remapping table for all requesters, and the steps by which
-//! the boot code gives a unit its tables.
+//! Intel VT-d: a root table, context tables, and one interrupt remapping table for all requesters. Steps for the boot
+//! code give a unit its tables.
 //!
-//! Each entry of the interrupt table is written here and never changed: there is one for each vector on each core of
-//! each owner of a function or of lines. So no monitor maps the table, and nothing is invalidated at run time
+//! Each entry of the interrupt table is written here and never changed. An owner of a function or of lines has one for
+//! each vector on each of its cores. So no monitor maps the table, and nothing is invalidated at run time
 //! (docs/decisions/0041-vt-d.md).
 
 use super::{Grant, Made};
@@ -21,7 +21,7 @@ const BLOCK: u64 = 256;
 /// Lowest vector that a local APIC accepts.
 const FIRST_VECTOR: u8 = 16;
 
-/// What the messages of a block come from.
+/// Sources of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A function.
@@ -173,7 +173,7 @@ fn steps(iommu: &Iommu, root: u64, interrupts: Range, queue: u64) -> Vec<ConfigO
         op(ConfigOp::NEED, register::CAP, low),
         op(ConfigOp::NEED, register::CAP + 4, high),
         op(ConfigOp::NEED, register::ECAP, extended),
-        // What the firmware has made of it.
+        // The firmware may have used it.
         set(register::COMMAND, 0),
         op(
             ConfigOp::CLEAR,

@@ -1,5 +1,5 @@
-//! Errors in the tables and registers of a VT-d unit. Sandbox 0 is a victim with the disk 00:03.0 and the line 4, sandbox
-//! 1 a rogue with 00:08.0 and the line 3.
+//! Errors in the tables and registers of a VT-d unit. Sandbox 0 is a victim with the disk 00:03.0 and the line 4.
+//! Sandbox 1 is a rogue with 00:08.0 and the line 3.
 
 use super::{EDU, Hand, IDLE, Plant, ROGUE, WARDEN};
 use crate::test::spoil::ADDRESS;
