@@ -5,8 +5,12 @@
 //! makes no exit, and waits: an NMI that the monitor has slept over would come with the next exit only. The exit code
 //! is the number of NMIs that were lost or came twice. It also compares CPUID of the kernel and of user mode.
 //!
+//! `state`: checks of control registers that the monitor has a part in.
+//!
 //! `cost`: TSC ticks of exits, less those of an empty loop. A Bochs with one core counts an instruction as a tick.
 #![cfg_attr(target_os = "none", no_std, no_main)]
+
+mod state;
 
 use bulkhead_sdk::{Context, apic, cores, cpu, hypercall, interrupt, println};
 use core::hint::spin_loop;
@@ -59,6 +63,9 @@ fn guest(context: Context) -> u32 {
     if context.arg("cost").is_some() {
         cost();
         return 0;
+    }
+    if context.arg("state").is_some() {
+        return state::check();
     }
     interrupt::set(NMI, |_, _| {
         TAKEN.fetch_add(1, SeqCst);

@@ -45,6 +45,11 @@ pub fn jobs() -> Vec<Job> {
             }
             Ok(costs.join(", "))
         }),
+        Job::one("ring/state", 60, |bench| {
+            let seen = ring(bench, "state", &[0], None)?;
+            seen.exited("guest")?;
+            Ok(format!("{} checks", seen.console.matches(": ok").count()))
+        }),
         // Bit 1 of RFLAGS is always 1; a walk of one level does not exist.
         refused("ring/state-refused", field::GUEST_RFLAGS, 1 << 1, (1 << 31 | 33, 0)),
         refused("ring/control-refused", field::EPT_POINTER, 0b111 << 3, (u64::MAX, 7)),
