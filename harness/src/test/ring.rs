@@ -56,7 +56,7 @@ pub fn jobs() -> Vec<Job> {
     ]
 }
 
-/// An entry that the processor refuses, because bits of a field were taken away: the record tells the reason of the
+/// An entry that the processor refuses, because bits of a field were taken away. The record tells the reason of the
 /// exit and its qualification, or the error of the VMX instruction.
 fn refused(name: &'static str, field: u16, bits: u64, expected: (u64, u64)) -> Job {
     Job::one(name, 60, move |bench| {
