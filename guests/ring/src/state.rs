@@ -60,6 +60,11 @@ fn faults(result: Result<(), Fault>, vector: u8) -> bool {
     result.is_err_and(|fault| fault.vector == vector && fault.error == 0)
 }
 
+/// Changes CD: what the guest reads of it.
+pub fn toggle() {
+    let _ = set_cr0(cpu::cr0() ^ CD);
+}
+
 /// Checks; the number of those that failed.
 pub fn check() -> u32 {
     let (cr0, cr4) = (cpu::cr0(), cpu::cr4());
