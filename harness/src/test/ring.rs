@@ -45,13 +45,18 @@ pub fn jobs() -> Vec<Job> {
             }
             Ok(costs.join(", "))
         }),
+        Job::one("ring/state", 60, |bench| {
+            let seen = ring(bench, "state", &[0], None)?;
+            seen.exited("guest")?;
+            Ok(format!("{} checks", seen.console.matches(": ok").count()))
+        }),
         // Bit 1 of RFLAGS is always 1; a walk of one level does not exist.
         refused("ring/state-refused", field::GUEST_RFLAGS, 1 << 1, (1 << 31 | 33, 0)),
         refused("ring/control-refused", field::EPT_POINTER, 0b111 << 3, (u64::MAX, 7)),
     ]
 }
 
-/// An entry that the processor refuses, because bits of a field were taken away: the record tells the reason of the
+/// An entry that the processor refuses, because bits of a field were taken away. The record tells the reason of the
 /// exit and its qualification, or the error of the VMX instruction.
 fn refused(name: &'static str, field: u16, bits: u64, expected: (u64, u64)) -> Job {
     Job::one(name, 60, move |bench| {
