@@ -19,6 +19,7 @@
 pub mod bell;
 mod call;
 mod console;
+pub mod guest;
 #[cfg(feature = "heap")]
 mod heap;
 pub mod link;

@@ -3,10 +3,21 @@
 use crate::call::invoke;
 use crate::names::Program;
 use bulkhead_kernel_abi::{Page, label, slot};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The program's page, for code that has no other way to it.
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(core::ptr::null_mut());
+
+/// How often the first thread began, in this memory.
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+
+impl Program {
+    /// Returns how often its first thread has begun: a fault handler can let it begin anew, in the memory that it left.
+    #[must_use]
+    pub fn begun(self) -> u64 {
+        BEGUN.load(Ordering::Relaxed)
+    }
+}
 
 /// The program, once a thread of it runs.
 pub(crate) fn current() -> Option<Program> {
@@ -21,6 +32,9 @@ pub(crate) fn current() -> Option<Program> {
 #[doc(hidden)]
 pub unsafe fn begin(page: *const Page, thread: u64) -> Program {
     PAGE.store(page.cast_mut(), Ordering::Relaxed);
+    if thread == 0 {
+        BEGUN.fetch_add(1, Ordering::Relaxed);
+    }
     // SAFETY: a page of the program's that stays as it is.
     Program::new(unsafe { &*page }, thread as u32)
 }

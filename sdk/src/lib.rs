@@ -36,6 +36,7 @@ pub mod cores;
 pub mod cores;
 pub mod cpu;
 pub mod fault;
+pub mod guest;
 pub mod hypercall;
 pub mod interrupt;
 pub mod line;

@@ -9,7 +9,9 @@
 pub mod any;
 mod block;
 mod copy;
+pub mod guest;
 pub mod number;
+pub mod slots;
 pub mod typed;
 
 use bulkhead_channel::{BLOCK, Bytes, Lane, Memory, Word, fits};

@@ -1,7 +1,7 @@
 //! Messages of many sizes through two channels of small pieces, each answered. They are counted in a window of time,
 //! whatever time the two ends get.
 
-use crate::{Host, MOST};
+use crate::{Guest, MOST};
 use bulkhead_channel::Stop;
 use bulkhead_channel_memory::typed::{Pair, Receiver, Sender};
 use bulkhead_layout::mark;
@@ -27,7 +27,7 @@ struct Ends<'a, H> {
     from: Receiver<'static, Piece>,
 }
 
-impl<'a, H: Host> Ends<'a, H> {
+impl<'a, H: Guest> Ends<'a, H> {
     fn open(host: &'a H, pairs: [Option<&Pair<'static>>; MOST]) -> Option<Self> {
         let [first, second, ..] = pairs;
         let (first, second) = (first?, second?);
@@ -89,7 +89,7 @@ impl Windows {
 }
 
 /// Sends messages of each size for `window` nanoseconds, with `gap` after each, and marks how many pieces went in it.
-pub fn ask(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+pub fn ask(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let mut ends = Ends::open(host, pairs)?;
     let [window, gap] = [host.number("window")?, host.number("gap")?];
     // Not before both are there.
@@ -122,7 +122,7 @@ pub fn ask(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()
 }
 
 /// Takes them, and answers each.
-pub fn answer(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+pub fn answer(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let mut ends = Ends::open(host, pairs)?;
     ends.take()?;
     ends.put(&[0; 8])?;

@@ -1,6 +1,6 @@
 //! A sender that rings for ever, and a receiver that is rung for and keeps its own pace.
 
-use crate::{Host, In, Out};
+use crate::{Guest, In, Out};
 use bulkhead_channel::Stop;
 use bulkhead_channel_memory::typed::Pair;
 
@@ -10,7 +10,7 @@ const PACE: u64 = 1_000_000;
 /// Rings for `ms` milliseconds, also if it is not asked for, and sends a message every `pace` nanoseconds, or now and
 /// then. It begins when a peer has agreed to a session: where processors are emulated, it leaves little of them to a
 /// booting guest.
-pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+pub fn flood(host: &impl Guest, pair: &Pair<'static>) -> Option<()> {
     let end = host.now() + 1_000_000 * host.number("ms")?;
     let pace = host.number("pace").unwrap_or(PACE);
     let mut out = Out::open(pair)?;
@@ -39,7 +39,7 @@ pub fn flood(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
 }
 
 /// Sleeps until it is rung for, for `ms` milliseconds, and says how often that was and how often it had asked.
-pub fn woken(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+pub fn woken(host: &impl Guest, pair: &Pair<'static>) -> Option<()> {
     let mut from = In::open(pair)?;
     let mut sleeper = host.sleeper(pair)?;
     let end = host.now() + 1_000_000 * host.number("ms")?;
@@ -62,7 +62,7 @@ pub fn woken(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
 
 /// Computes for a third of each of `count` periods of a millisecond, and fails if it misses a deadline, which is the
 /// next one's begin.
-pub fn keep(host: &impl Host) -> Option<()> {
+pub fn keep(host: &impl Guest) -> Option<()> {
     const PERIOD: u64 = 1_000_000;
     let count = host.number("count")?;
     let (mut release, mut missed) = (host.now(), 0);

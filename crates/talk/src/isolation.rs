@@ -1,7 +1,7 @@
 //! A sender of messages to several receivers, each end at a pace of its own. One receiver breaks (figure 29 of the
 //! Quest-V article).
 
-use crate::{Host, In, MOST, Out};
+use crate::{Guest, In, MOST, Out};
 use bulkhead_channel::layout::{ARMED, GEOMETRY, HELLO, IDENTITY, INDEX};
 use bulkhead_channel::{Memory, Stop, Word};
 use bulkhead_channel_memory::typed::Pair;
@@ -12,7 +12,7 @@ const MILLI: u64 = 1_000_000;
 
 /// Sends `count` messages, one every `gap` milliseconds, to each receiver that takes it, and waits for none. It fails
 /// if one that takes them all was refused, or it was late itself.
-pub fn beat(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+pub fn beat(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let (count, gap) = (host.number("count")?, MILLI * host.number("gap")?);
     let mut ends = pairs.map(|pair| pair.and_then(Out::open));
     let (mut due, mut late) = (host.now(), 0u64);
@@ -36,7 +36,7 @@ pub fn beat(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<(
 /// Takes the messages there every `every` milliseconds, for `ms`, and marks when and how many. In its first life it
 /// breaks after `break` of them, if it has that argument. It then writes to all words that it can, and at last to one
 /// that it cannot.
-pub fn listen(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+pub fn listen(host: &impl Guest, pair: &Pair<'static>) -> Option<()> {
     let (every, ms) = (host.number("every")?, host.number("ms")?);
     let breaks = host.number("break").filter(|_| host.life() == 0);
     let mut end = In::open(pair)?;

@@ -13,85 +13,24 @@ mod rogue;
 mod round;
 mod victim;
 
+pub use bulkhead_channel_memory::guest::Guest;
 pub use isolation::{fall, spoil};
 pub use note::Note;
 pub use rogue::rogue;
 pub use victim::victim;
 
-use bulkhead_channel::adaptive::{Platform, Sleeper};
 use bulkhead_channel::bell::{Caller, Ring};
 use bulkhead_channel::layout::ARMED;
 use bulkhead_channel::layout::Kind;
 use bulkhead_channel::{Memory, Stop, Word};
 use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::{Pair, Reader, Receiver, Sender, Writer};
-use core::fmt::Arguments;
 
 /// Receivers of a channel that [`send`] and [`victim`] serve.
 pub const MOST: usize = 4;
 
-/// The services that scenarios need of their environment.
-pub trait Host {
-    /// Rings for a receiver.
-    type Ring: Ring;
-    /// Where a receiver sleeps.
-    type Bed: Platform;
-    /// The sender's part of a channel's doorbell, if it has one.
-    fn caller(&self, _: &Pair<'static>) -> Option<Caller<Mapping<'static>, Self::Ring>> {
-        None
-    }
-    /// The receiver's part of it.
-    fn sleeper(&self, _: &Pair<'static>) -> Option<Sleeper<Mapping<'static>, Self::Bed>> {
-        None
-    }
-    /// How many interrupts its sleeps took, or as many as it can know of.
-    fn interrupts(&self, _: &Self::Bed) -> u64 {
-        0
-    }
-    /// Says that exits count from here on.
-    fn ready(&self) {}
-    /// Time in nanoseconds.
-    fn now(&self) -> u64;
-    /// Sleeps until then.
-    fn sleep_until(&self, nanos: u64);
-    /// Prints a line.
-    fn say(&self, line: Arguments<'_>);
-    /// How often it has begun before.
-    fn life(&self) -> u64 {
-        0
-    }
-    /// The value of an argument.
-    fn arg(&self, key: &str) -> Option<&'static str>;
-    /// Reads the argument as a number.
-    fn number(&self, key: &str) -> Option<u64> {
-        self.arg(key)?.parse().ok()
-    }
-}
-
-/// A party without doorbells.
-#[derive(Debug)]
-pub enum Nobody {}
-
-impl Ring for Nobody {
-    fn ring(&mut self) {
-        match *self {}
-    }
-}
-
-impl Platform for Nobody {
-    fn now(&mut self) -> u64 {
-        match *self {}
-    }
-    fn relax(&mut self) {
-        match *self {}
-    }
-    fn sleep(&mut self) {
-        match *self {}
-    }
-}
-
 /// Runs the argument `role`; the exit code.
-pub fn run(host: &impl Host, pairs: impl Iterator<Item = Pair<'static>>) -> u32 {
+pub fn run(host: &impl Guest, pairs: impl Iterator<Item = Pair<'static>>) -> u32 {
     let mut ends = [None; MOST];
     for (end, pair) in ends.iter_mut().zip(pairs) {
         *end = Some(pair);
@@ -119,7 +58,7 @@ pub fn run(host: &impl Host, pairs: impl Iterator<Item = Pair<'static>>) -> u32 
 }
 
 /// Up to which number to go in this life: half of `count`, and all in the last of `lives`.
-pub fn limit(host: &impl Host) -> Option<u64> {
+pub fn limit(host: &impl Guest) -> Option<u64> {
     let count = host.number("count")?;
     Some(if host.life() + 1 < host.number("lives").unwrap_or(1) { count / 2 } else { count })
 }
@@ -209,7 +148,7 @@ impl In {
 
 /// Sends [`limit`] messages to each receiver, numbered from 1, as fast as they take them, or with `gap` microseconds
 /// from one to the next. With `poke=1` it writes in the end to memory that it may only read.
-fn send(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+fn send(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let count = limit(host)?;
     let gap = host.number("gap").map(|micros| 1_000 * micros);
     let mut ends =
@@ -250,7 +189,7 @@ fn call<R: Ring>(
 }
 
 /// Receives until number [`limit`], asleep between messages if there is a doorbell, and reports errors on the way.
-fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+fn receive(host: &impl Guest, pair: &Pair<'static>) -> Option<()> {
     let count = limit(host)?;
     let mut end = In::open(pair)?;
     let mut sleeper = host.sleeper(pair);

@@ -1,6 +1,6 @@
 //! Ends that are measured: a message, a ring, a sleep and its end, each between two markers.
 
-use crate::{Host, Note};
+use crate::{Guest, Note};
 use bulkhead_channel::Stop;
 use bulkhead_channel::adaptive::{Platform, Sleeper};
 use bulkhead_channel_memory::typed::{Mapping, Pair, Receiver, Sender};
@@ -8,7 +8,7 @@ use bulkhead_layout::mark;
 use bulkhead_layout::marker::{BEGIN, END, id};
 
 /// Sends `count` messages through a queue, `gap` microseconds from one to the next, and wakes the receiver after each.
-pub fn send(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+pub fn send(host: &impl Guest, pair: &Pair<'static>) -> Option<()> {
     let (count, gap) = (host.number("count")?, 1_000 * host.number("gap")?);
     let mut end = Sender::<Note>::open(pair).ok()?;
     let mut caller = host.caller(pair)?;
@@ -34,7 +34,7 @@ pub fn send(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
 }
 
 /// Receives them: asleep in between, or with `spin=1` by looking.
-pub fn receive(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+pub fn receive(host: &impl Guest, pair: &Pair<'static>) -> Option<()> {
     let (count, spin) = (host.number("count")?, host.number("spin").is_some());
     let mut end = Receiver::<Note>::open(pair).ok()?;
     let mut sleeper = host.sleeper(pair)?;

@@ -22,12 +22,13 @@
 //! | `stay` | sleeps for ever |
 //! | `restart` | begins anew, once: behind it come the steps of its second life |
 
-use crate::Host;
+use crate::Guest;
 use bulkhead_channel::Stop;
+use bulkhead_channel::layout::Kind;
+use bulkhead_channel_memory::slots::{Phase, Refused, Slot, Slots, State};
 use bulkhead_channel_memory::typed::{Pair, Receiver, Sender};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::hypercall::{ACCEPT, BAD_ARGUMENT, CLOSE, CONTROL, DENIED, OFFER, OK, SLOT};
-use bulkhead_layout::slot::{Phase, Refused, State};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -41,46 +42,11 @@ const TAG: u16 = 0xBEEF;
 const NOISE: u64 = 0x6E6F_6973_6500_0000;
 
 /// Bytes of a message, of a queue.
-pub const MESSAGE: u32 = 64;
+const MESSAGE: u32 = 64;
 type Message = [u64; MESSAGE as usize / 8];
 
 /// How often [`watch`] has looked.
 static WATCHES: AtomicU64 = AtomicU64::new(0);
-
-/// Further services that it needs of its environment.
-pub trait Meets: Host {
-    /// A slot.
-    type Slot: Copy;
-    /// Those that this sandbox may offer or be offered.
-    fn slots(&self) -> impl Iterator<Item = Self::Slot>;
-    /// Those that stand offered to it.
-    fn offers(&self) -> impl Iterator<Item = Self::Slot>;
-    /// Its number, and true if it is this sandbox's.
-    fn which(&self, slot: Self::Slot) -> (u32, bool);
-    /// Its state.
-    fn state(&self, slot: Self::Slot) -> State;
-    /// Offers one.
-    ///
-    /// # Errors
-    /// Why not.
-    fn offer(&self, to: u32, tag: u16) -> Result<Self::Slot, Refused>;
-    /// Accepts an offer. Returns true if it did.
-    fn accept(&self, slot: Self::Slot, epoch: u32) -> bool;
-    /// Closes the own end. Returns true if it did.
-    fn close(&self, slot: Self::Slot) -> bool;
-    /// Both regions, for a queue of messages of [`MESSAGE`] bytes.
-    fn pair(&self, slot: Self::Slot) -> Option<Pair<'static>>;
-    /// All words of it, also when it is not open.
-    fn words(&self, slot: Self::Slot) -> Option<&'static [AtomicU64]>;
-    /// This sandbox's index, and how many there are.
-    fn sandboxes(&self) -> [u32; 2];
-    /// A hypercall with two arguments.
-    fn call(&self, number: u64, first: u64, second: u64) -> u64;
-    /// Has another core, or a thread, [`watch`] the [`last`] words of a slot. Returns true if it could.
-    fn aside(&self, slot: Self::Slot) -> bool;
-    /// Begins anew; comes back if it cannot.
-    fn restart(&self);
-}
 
 enum End {
     None,
@@ -88,20 +54,22 @@ enum End {
     Receives(Receiver<'static, Message>),
 }
 
-struct Party<'a, H: Meets> {
+struct Party<'a, H, A> {
     host: &'a H,
-    slot: Option<H::Slot>,
+    aside: A,
+    slot: Option<Slot>,
     end: End,
 }
 
-/// Does the steps, with commas between them. Exit code 0 if all came to pass, else the step's number from 1.
-pub fn meet(host: &impl Meets, steps: &str) -> u32 {
-    let mut party = Party { host, slot: None, end: End::None };
+/// Does the steps, with commas between them. `aside` has another core, or a thread, [`watch`] the [`last`] words of a
+/// slot, and tells if it could. Exit code 0 if all came to pass, else the step's number from 1.
+pub fn meet(host: &(impl Guest + Slots), steps: &str, aside: impl Fn(&Slot) -> bool) -> u32 {
+    let mut party = Party { host, aside, slot: None, end: End::None };
     let (first, second) = steps.split_once(",restart,").unwrap_or((steps, ""));
     let again = host.life() > 0;
     for (n, step) in (1..).zip(if again { second } else { first }.split(',')) {
         if !party.step(step) {
-            let state = party.slot.map(|slot| host.state(slot));
+            let state = party.slot.map(|slot| host.state(&slot));
             host.say(format_args!("{n}. {step} did not come to pass: {state:?}"));
             return n;
         }
@@ -114,10 +82,10 @@ pub fn meet(host: &impl Meets, steps: &str) -> u32 {
 }
 
 /// The last words of a party's and of its peer's memory: behind all words of the protocol.
-pub fn last<H: Meets>(host: &H, slot: H::Slot) -> Option<[&'static AtomicU64; 2]> {
-    let words = host.words(slot)?;
+pub fn last(slots: &impl Slots, slot: &Slot) -> Option<[&'static AtomicU64; 2]> {
+    let words = slots.words(slot)?;
     let [owner, other] = [words.get(sent(words).checked_sub(1)?)?, words.last()?];
-    Some(if host.which(slot).1 { [owner, other] } else { [other, owner] })
+    Some(if slot.mine { [owner, other] } else { [other, owner] })
 }
 
 /// Words of a slot that its owner writes.
@@ -133,7 +101,7 @@ pub fn watch([own, other]: [&AtomicU64; 2]) -> ! {
     }
 }
 
-impl<H: Meets> Party<'_, H> {
+impl<H: Guest + Slots, A: Fn(&Slot) -> bool> Party<'_, H, A> {
     fn until(&self, mut reached: impl FnMut() -> bool) -> bool {
         let end = self.host.now() + MILLISECOND * self.host.number("ms").unwrap_or(PATIENCE);
         loop {
@@ -149,7 +117,7 @@ impl<H: Meets> Party<'_, H> {
     }
 
     fn pair(&self) -> Option<Pair<'static>> {
-        self.host.pair(self.slot?)
+        self.host.pair(&self.slot?, Kind::Queue, MESSAGE)
     }
 
     fn offer(&mut self, to: u32) -> bool {
@@ -172,8 +140,8 @@ impl<H: Meets> Party<'_, H> {
         let mut accepted = None;
         self.until(|| {
             accepted = host.offers().find(|slot| {
-                let state = host.state(*slot);
-                state.tag == TAG && host.accept(*slot, state.epoch)
+                let state = host.state(slot);
+                state.tag == TAG && host.accept(slot, state.epoch).is_ok()
             });
             accepted.is_some()
         });
@@ -227,27 +195,27 @@ impl<H: Meets> Party<'_, H> {
     }
 
     fn is(&self, what: impl Fn(State) -> bool) -> bool {
-        self.slot.is_some_and(|slot| self.until(|| what(self.host.state(slot))))
+        self.slot.is_some_and(|slot| self.until(|| what(self.host.state(&slot))))
     }
 
     fn close(&mut self) -> bool {
         self.end = End::None;
-        let closed = self.slot.is_some_and(|slot| self.host.close(slot));
+        let closed = self.slot.is_some_and(|slot| self.host.close(&slot).is_ok());
         closed && self.is(|state| state.own == Phase::Idle)
     }
 
     fn watched(&self) -> bool {
-        let begun = self.slot.is_some_and(|slot| self.host.aside(slot));
+        let begun = self.slot.is_some_and(|slot| (self.aside)(&slot));
         begun && self.until(|| WATCHES.load(Ordering::Relaxed) > 0)
     }
 
     fn last(&self) -> Option<[&'static AtomicU64; 2]> {
-        last(self.host, self.slot?)
+        last(self.host, &self.slot?)
     }
 
     /// Tells if zeros have replaced all of the owner's words.
     fn zeros(&self) -> bool {
-        let words = self.slot.and_then(|slot| self.host.words(slot)).unwrap_or_default();
+        let words = self.slot.and_then(|slot| self.host.words(&slot)).unwrap_or_default();
         let owners = &words[..sent(words)];
         !owners.is_empty() && owners.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
@@ -281,7 +249,7 @@ impl<H: Meets> Party<'_, H> {
             && denied(OFFER, me)
             && [31, 32, 1 << 32, u64::MAX].into_iter().all(absent)
             && host.slots().all(|slot| {
-                let ((number, mine), state) = (host.which(slot), host.state(slot));
+                let (Slot { number, mine, .. }, state) = (slot, host.state(&slot));
                 let now = u64::from(state.epoch);
                 // Its own, one that is not offered, one of another epoch, one that nobody has.
                 [0, now, now + 1, u64::MAX].into_iter().all(|epoch| bad(ACCEPT, number, epoch))

@@ -1,6 +1,6 @@
 //! A rogue that writes what it likes into everything that it can write.
 
-use crate::{Host, In, Out};
+use crate::{Guest, In, Out};
 use bulkhead_channel::layout::{ARMED, DATA, FIRST, GEOMETRY, HELLO, IDENTITY, INDEX, Shape};
 use bulkhead_channel::page::{Hello, Phase};
 use bulkhead_channel::{Memory, Word};
@@ -24,7 +24,7 @@ impl Random {
 
 /// Does so for `ms` milliseconds, now and then as a peer that means it, so that there are sessions to spoil. With
 /// `poke=1` it writes in the end to memory that it may only read.
-pub fn rogue(host: &impl Host, pair: &Pair<'static>) -> Option<()> {
+pub fn rogue(host: &impl Guest, pair: &Pair<'static>) -> Option<()> {
     let end = host.now() + 1_000_000 * host.number("ms")?;
     let (own, len) = match pair.sends() {
         true => (pair.tx(), pair.shape().tx_bytes()?),

@@ -1,6 +1,6 @@
 //! Numbers that go to another sandbox and come back, through two channels with sleeping receivers.
 
-use crate::{Host, In, MOST, Out};
+use crate::{Guest, In, MOST, Out};
 use bulkhead_channel::Stop;
 use bulkhead_channel::adaptive::Sleeper;
 use bulkhead_channel::bell::Caller;
@@ -8,7 +8,7 @@ use bulkhead_channel_memory::Mapping;
 use bulkhead_channel_memory::typed::Pair;
 
 /// An end that sends through one and receives through the other.
-struct Ends<'a, H: Host> {
+struct Ends<'a, H: Guest> {
     host: &'a H,
     to: Out,
     from: In,
@@ -16,7 +16,7 @@ struct Ends<'a, H: Host> {
     sleeper: Sleeper<Mapping<'static>, H::Bed>,
 }
 
-impl<'a, H: Host> Ends<'a, H> {
+impl<'a, H: Guest> Ends<'a, H> {
     fn open(host: &'a H, pairs: [Option<&Pair<'static>>; MOST]) -> Option<Self> {
         let [first, second, ..] = pairs;
         let (first, second) = (first?, second?);
@@ -64,7 +64,7 @@ impl<'a, H: Host> Ends<'a, H> {
 }
 
 /// Sends the numbers to `count`, each when the one before has come back, and fails if another one comes.
-pub fn round(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+pub fn round(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let mut ends = Ends::open(host, pairs)?;
     let count = host.number("count")?;
     for number in 1..=count {
@@ -79,7 +79,7 @@ pub fn round(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<
 }
 
 /// Sends back `count` messages.
-pub fn back(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+pub fn back(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let mut ends = Ends::open(host, pairs)?;
     let count = host.number("count")?;
     for _ in 0..count {

@@ -1,6 +1,6 @@
 //! A victim that keeps its deadlines, whatever party is on the other end.
 
-use crate::{Host, In, MOST, Out};
+use crate::{Guest, In, MOST, Out};
 use bulkhead_channel::Stop;
 use bulkhead_channel_memory::typed::Pair;
 
@@ -26,7 +26,7 @@ struct Seen {
 
 /// Uses its channels in each of `count` periods, and begins new sessions where a peer spoils them. It
 /// fails if it misses a deadline, which is the next period's begin.
-pub fn victim(host: &impl Host, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
+pub fn victim(host: &impl Guest, pairs: [Option<&Pair<'static>>; MOST]) -> Option<()> {
     let count = host.number("count")?;
     let (mut missed, mut seen) = (0, Seen::default());
     let mut ends =

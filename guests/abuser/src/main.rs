@@ -8,9 +8,9 @@
 use bulkhead_sdk::hypercall::{CONTROL_RESTART, CONTROL_START, CONTROL_STOP, OK};
 use bulkhead_sdk::layout::report::State;
 use bulkhead_sdk::layout::telemetry;
-use bulkhead_sdk::link::Phase;
+use bulkhead_sdk::link::{Phase, Slots};
 use bulkhead_sdk::window::{self, Window};
-use bulkhead_sdk::{Context, apic, hypercall, interrupt, line, link, println, time};
+use bulkhead_sdk::{Context, apic, hypercall, interrupt, line, println, time};
 use core::sync::atomic::Ordering;
 
 bulkhead_sdk::entry!(guest);
@@ -57,7 +57,7 @@ fn read(window: Option<Window>) -> bool {
 
 /// Offers a channel and takes it back.
 fn offer(context: Context, target: u32) -> bool {
-    link::offer(context, target, 1).is_ok_and(|slot| slot.close().is_ok())
+    context.offer(target, 1).is_ok_and(|slot| context.close(&slot).is_ok())
 }
 
 /// When the victim's next release is due, by its telemetry; now if it says nothing.
@@ -72,16 +72,16 @@ fn release(context: Context) -> u64 {
 /// Offers a channel, and takes it back once it has been accepted. That is a doorbell of the victim's, as near to its
 /// next release as `number` says.
 fn take(context: Context, target: u32, number: u64) -> bool {
-    let Ok(slot) = link::offer(context, target, 1) else { return false };
+    let Ok(slot) = context.offer(target, 1) else { return false };
     let patience = time::tsc() + time::ticks(3 * MILLISECOND);
-    while slot.state().other != Phase::Open && time::tsc() < patience {}
-    let accepted = slot.state().other == Phase::Open;
+    while context.state(&slot).other != Phase::Open && time::tsc() < patience {}
+    let accepted = context.state(&slot).other == Phase::Open;
     if accepted {
         let after = number * STEP % (BEFORE + AFTER);
         let due = release(context) - time::ticks(BEFORE) + time::ticks(after);
         while time::tsc() < due {}
     }
-    slot.close().is_ok() && accepted
+    context.close(&slot).is_ok() && accepted
 }
 
 /// Opens and masks its line: each takes the lock of the machine's IOAPIC.

@@ -8,7 +8,7 @@
 
 mod pilot;
 
-use bulkhead_sdk::link::{self, Phase};
+use bulkhead_sdk::link::{Phase, Slots};
 use bulkhead_sdk::time::Periodic;
 use bulkhead_sdk::{Context, hypercall, interrupt, mark, marker, println, time};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -52,14 +52,14 @@ fn released(_: &mut interrupt::Frame, entered: u64) {
 
 /// Accepts offers, and forgets those that were taken back: some hypercalls of its own choice.
 fn consent(context: Context) {
-    for slot in link::slots(context).filter(|slot| !slot.mine) {
-        let state = slot.state();
+    for slot in context.slots().filter(|slot| !slot.mine) {
+        let state = context.state(&slot);
         if state.own == Phase::Gone {
             // It is closed, or the next look closes it.
-            let _ = slot.close();
+            let _ = context.close(&slot);
         } else if state.offered(context.info().sandbox) {
             // It may have been taken back meanwhile.
-            let _ = slot.accept(state.epoch);
+            let _ = context.accept(&slot, state.epoch);
         }
     }
 }

@@ -3,7 +3,7 @@
 use bulkhead_channel::Stop;
 use bulkhead_channel::layout::Kind;
 use bulkhead_linux::devmem::Info;
-use bulkhead_linux::link::{self, Link, Phase, Slot};
+use bulkhead_linux::link::{self, Link, Phase, Slot, Slots};
 use bulkhead_linux::message::Pause;
 use std::io::{self, BufRead, Write};
 
@@ -11,9 +11,10 @@ use std::io::{self, BufRead, Write};
 pub fn list() -> io::Result<()> {
     let info = Info::read()?;
     for slot in &info.slots {
-        let state = slot.state()?;
+        let state = info.state(slot);
+        let name = |index| info.sandboxes.get(index as usize).map_or("", String::as_str);
         let side = if slot.mine { "sends" } else { "receives" };
-        let to = info.sandboxes.get(state.to as usize).map_or("", String::as_str);
+        let to = name(state.to);
         let offer = match state.epoch {
             0 => "never offered".into(),
             epoch => format!("offer {epoch}, to {to}, tag {}", state.tag),
@@ -21,7 +22,7 @@ pub fn list() -> io::Result<()> {
         println!(
             "slot {} of {} {side} {} bytes, {} here, {} there: {offer}",
             slot.number,
-            slot.name,
+            name(slot.owner),
             slot.size,
             phase(state.own),
             phase(state.other)
@@ -76,14 +77,14 @@ fn misfit<T>(_: T) -> io::Error {
 /// Offers a slot to a sandbox, sends each line of the input, and closes when the other end has closed.
 pub fn offer(to: &str, tag: u16) -> io::Result<()> {
     let info = Info::read()?;
-    let link = link::offer(&info, info.sandbox(to)?, tag)?;
+    let link = Link::offer(&info, info.sandbox(to)?, tag)?;
     println!("bhchannel: slot {} is offered to {to}", link.slot().number);
     send(&link)?;
-    wait(|| Ok((link.slot().state()?.other == Phase::Gone).then_some(())))?;
+    wait(|| Ok((info.state(link.slot()).other == Phase::Gone).then_some(())))?;
     link.close()
 }
 
-fn send(link: &Link) -> io::Result<()> {
+fn send(link: &Link<'_>) -> io::Result<()> {
     let pair = link.pair(Kind::Records, 0).ok_or(()).map_err(misfit)?;
     let mut end = pair.send_records().map_err(misfit)?;
     for line in io::stdin().lock().lines() {
@@ -100,11 +101,11 @@ pub fn accept(from: &str, tag: u16, count: usize) -> io::Result<()> {
     let info = Info::read()?;
     let owner = info.sandbox(from)?;
     let link = wait(|| {
-        for slot in link::offers(&info)?.into_iter().filter(|slot| slot.owner as usize == owner) {
-            let state = slot.state()?;
+        for slot in info.offers().filter(|slot| slot.owner as usize == owner) {
+            let state = info.state(&slot);
             if state.tag == tag {
                 // It may have been taken back meanwhile.
-                return Ok(slot.accept(state.epoch).ok());
+                return Ok(Link::accept(&info, &slot, state.epoch).ok());
             }
         }
         Ok(None)
@@ -113,7 +114,7 @@ pub fn accept(from: &str, tag: u16, count: usize) -> io::Result<()> {
     link.close()
 }
 
-fn receive(link: &Link, count: usize) -> io::Result<()> {
+fn receive(link: &Link<'_>, count: usize) -> io::Result<()> {
     let pair = link.pair(Kind::Records, 0).ok_or(()).map_err(misfit)?;
     let mut end = pair.receive_records().map_err(misfit)?;
     let mut buffer = vec![0; link.slot().size as usize];
@@ -138,8 +139,8 @@ pub fn close(number: u32) -> io::Result<()> {
     let info = Info::read()?;
     let slot: &Slot = info.slots.iter().find(|slot| slot.number == number).ok_or_else(none)?;
     // Closed under it, it would be this sandbox's end.
-    match slot.users()?[..] {
-        [] => slot.close(),
+    match link::users(slot)?[..] {
+        [] => link::close(&info, slot),
         [id, ..] => Err(io::Error::other(format!("process {id} uses slot {number}; end it first"))),
     }
 }

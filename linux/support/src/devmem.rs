@@ -244,7 +244,7 @@ impl Info {
             let size = word(at + offset_of!(info::Window, size))?;
             let mine = rights as u32 == 1;
             if kind == info::SLOT {
-                slots.push(Slot { number: message, owner: messages, name, mine, gpa, size });
+                slots.push(Slot { number: message, owner: messages, mine, start: gpa, size });
                 continue;
             }
             let loads = mine && messages == info::PROGRAM;

@@ -5,6 +5,7 @@
 pub mod bell;
 pub mod channel;
 pub mod devmem;
+pub mod guest;
 pub mod link;
 pub mod message;
 pub mod port;
