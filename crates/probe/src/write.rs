@@ -1,7 +1,8 @@
 //! A machine description as text, always in the same order and form.
 
 use bulkhead_manifest::raw_machine::{
-    Arch, BarEntry, BarKind, DeviceEntry, FunctionEntry, IommuKind, MachineFile, ResetEntry, Trigger,
+    Arch, BarEntry, BarKind, DeviceEntry, FunctionEntry, IommuKind, MachineFile, ResetEntry,
+    Trigger,
 };
 use std::fmt::Write;
 

@@ -155,7 +155,9 @@ fn judge(bench: &Bench, classes: &[Class], count: usize) -> Result<String, Strin
         }
     }
     if let Some((class, near)) = classes.iter().zip(&nearest).find(|(_, near)| **near < NEAR) {
-        return Err(format!("{class:?}: the nearest job took {near} thousandths: nothing is tried"));
+        return Err(format!(
+            "{class:?}: the nearest job took {near} thousandths: nothing is tried"
+        ));
     }
     Ok(format!(
         "{} sets of {} classes, {jobs} jobs, each within its response time; the nearest took {nearest:?} thousandths",
