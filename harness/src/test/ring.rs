@@ -23,7 +23,9 @@ pub fn jobs() -> Vec<Job> {
             let exits = &seen.sandbox("guest")?.exits;
             let counted: u64 =
                 [&exits.boot, &exits.steady].iter().filter_map(|e| e.get("doorbell")).sum();
-            seen.ensure(counted == rings, format!("{counted} doorbells of {rings}"))?;
+            // INIT and start-ups ring the second core, of which the last may show at its first entry.
+            let right = (rings..=rings + 2).contains(&counted);
+            seen.ensure(right, format!("{counted} doorbells of {rings}"))?;
             Ok(format!("{rings} rings"))
         }),
         Job::one("ring/mutant", 200, |bench| {
