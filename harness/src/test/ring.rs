@@ -52,9 +52,9 @@ pub fn jobs() -> Vec<Job> {
             seen.exited("guest")?;
             Ok(format!("{} checks", seen.console.matches(": ok").count()))
         }),
-        // Bit 1 of RFLAGS is always 1; a walk of one level does not exist.
+        // Bit 1 of RFLAGS is always 1; a monitor in 64-bit mode cannot be left for one in 32-bit mode.
         refused("ring/state-refused", field::GUEST_RFLAGS, 1 << 1, (1 << 31 | 33, 0)),
-        refused("ring/control-refused", field::EPT_POINTER, 0b111 << 3, (u64::MAX, 7)),
+        refused("ring/host-refused", field::EXIT_CONTROLS, 1 << 9, (u64::MAX, 8)),
     ]
 }
 
