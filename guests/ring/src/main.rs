@@ -5,8 +5,12 @@
 //! makes no exit, and waits: an NMI that the monitor has slept over would come with the next exit only. The exit code
 //! is the number of NMIs that were lost or came twice. It also compares CPUID of the kernel and of user mode.
 //!
+//! `state`: checks of control registers that the monitor has a part in.
+//!
 //! `cost`: TSC ticks of exits, less those of an empty loop. A Bochs with one core counts an instruction as a tick.
 #![cfg_attr(target_os = "none", no_std, no_main)]
+
+mod state;
 
 use bulkhead_sdk::{Context, apic, cores, cpu, hypercall, interrupt, println};
 use core::hint::spin_loop;
@@ -25,6 +29,10 @@ const ICR: u32 = 0x830;
 const NMI: u8 = 2;
 /// Instructions that delays cover, beyond the longest of the paths.
 const SPAN: u64 = 640;
+/// Times that each delay is tried.
+const SWEEPS: u64 = 3;
+/// Rings of each path.
+const ROUNDS: u64 = SWEEPS * SPAN;
 /// Instructions that the first core waits, because the second one's monitor needs as many to send an NMI. An emulator
 /// switches between cores each 16 instructions, so that the phase changes, too.
 const START: u64 = 300;
@@ -34,7 +42,7 @@ const PATIENCE: u64 = 100_000;
 type Exit = fn();
 
 /// Paths through the monitor: the hot ones, a rare one, one with an exception injected, one with all registers.
-const EXITS: [(&str, Exit); 5] = [
+const EXITS: [(&str, Exit); 6] = [
     ("hypercall", || {
         hypercall::null();
     }),
@@ -48,6 +56,8 @@ const EXITS: [(&str, Exit); 5] = [
     ("denied", || {
         let _ = bulkhead_sdk::fault::try_rdmsr(0x1234);
     }),
+    // The monitor owns CD: it sees the write, and the instruction comes again.
+    ("cr0", state::toggle),
     ("icr", || {
         // SAFETY: an interrupt to this core, which is off and has no consequence.
         unsafe { cpu::wrmsr(ICR, FIRST.load(SeqCst) << 32 | 0x41) };
@@ -60,6 +70,9 @@ fn guest(context: Context) -> u32 {
         cost();
         return 0;
     }
+    if context.arg("state").is_some() {
+        return state::check();
+    }
     interrupt::set(NMI, |_, _| {
         TAKEN.fetch_add(1, SeqCst);
     });
@@ -70,20 +83,20 @@ fn guest(context: Context) -> u32 {
     let mut wrong = identify();
     for (name, exit) in EXITS {
         let [lost, twice] = rounds(exit);
-        println!("ring: {name}: {SPAN} rings, {lost} lost, {twice} twice");
+        println!("ring: {name}: {ROUNDS} rings, {lost} lost, {twice} twice");
         wrong += lost + twice;
     }
-    println!("ring: {wrong} wrong, {} rings", SPAN * EXITS.len() as u64);
+    println!("ring: {wrong} wrong, {} rings", ROUNDS * EXITS.len() as u64);
     wrong
 }
 
 /// Rings with each delay while the first core makes an exit; how many NMIs were lost, and how many came twice.
 fn rounds(exit: Exit) -> [u32; 2] {
     let [mut lost, mut twice] = [0; 2];
-    for _ in 0..SPAN {
+    for _ in 0..ROUNDS {
         let before = TAKEN.load(SeqCst);
         let round = GO.fetch_add(1, SeqCst);
-        delay(START + round % 16);
+        delay(START + (round + round / SPAN * 5) % 16);
         exit();
         let begin = cpu::tsc();
         while TAKEN.load(SeqCst) == before && cpu::tsc() - begin < PATIENCE {
@@ -158,7 +171,7 @@ fn cost() {
         (0..1000).for_each(|_| exit());
         cpu::tsc() - begin
     };
-    let empty = of(|| spin_loop());
+    let empty = of(spin_loop);
     for (name, exit) in EXITS {
         println!("ring: {name} takes {} ticks", (of(exit) - empty) / 1000);
     }

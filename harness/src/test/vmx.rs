@@ -118,7 +118,7 @@ fn linux(bench: &Bench, kernel: &str, cores: &[u32]) -> Result<String, String> {
     Ok(format!("{} exits until user space", s.exits.boot.values().sum::<u64>()))
 }
 
-/// What docs/vtx.md runs: its arguments, and what has to be said.
+/// A command of docs/vtx.md: its arguments, and what has to be said.
 fn command(
     name: &'static str,
     seconds: u64,

@@ -5,7 +5,7 @@ use crate::instruction::{read, write};
 use crate::vmx::{self, Frame, Vmx};
 use bulkhead_monitor::exit::{Next, carry_out};
 use bulkhead_monitor::record::{deny, record};
-use bulkhead_monitor::{Layout, Outcome, hypercall, life, mail};
+use bulkhead_monitor::{Layout, Outcome, Vcpu, hypercall, life, mail};
 use bulkhead_monitor_shell::failed;
 use bulkhead_monitor_x86::contract::{RAX, RCX, RDX};
 use bulkhead_monitor_x86::{TWO_BYTES, X86, cpuid, memory, msr, port};
@@ -128,12 +128,14 @@ fn debug_registers() {
     write(field::GUEST_DR7, read(field::GUEST_DR7) & !DR7_GD);
 }
 
-/// Handles XSETBV. The processor has seen that the guest's kernel executes it, and that CR4.OSXSAVE is set.
+/// Handles XSETBV. The processor has seen that CR4.OSXSAVE is set. By the manual user mode faults before the exit
+/// (SDM 26.1.1). It is looked at here, too, because XCR0 is the kernel's.
 fn xsetbv(frame: &Frame) -> Outcome {
     let value = frame.register(RDX) << 32 | frame.register(RAX) & 0xFFFF_FFFF;
     let [low, _, _, high] = Leaf::filter(frame.leaves(), 0xD, 0, frame.cpuid(0xD, 0));
     let seen = u64::from(high) << 32 | u64::from(low);
-    if frame.register(RCX) as u32 != 0 || !vmcs::xcr0_is_valid(value, seen) {
+    let kernel = frame.privilege() == 0;
+    if !kernel || frame.register(RCX) as u32 != 0 || !vmcs::xcr0_is_valid(value, seen) {
         return Outcome::inject(Cause::Msr, vmcb::GP);
     }
     // SAFETY: XCR0 is the guest's, and the value is one that the processor takes. The monitor has set its own

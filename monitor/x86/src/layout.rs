@@ -161,7 +161,8 @@ pub struct Memory;
 impl RecordMemory for Memory {
     fn zero(&mut self, dst: u64, len: u64) {
         // SAFETY: the record was baked for exactly the pages that the monitor's tables map writable: the sandbox's
-        // RAM and this core's control block. Or it is the guest's part of this core's frame, or a slot of the sandbox's.
+        // RAM and this core's control block. Or it is the guest's part of this core's frame, or a slot of the
+        // sandbox's.
         unsafe {
             asm!("rep stosq", inout("rdi") dst => _, inout("rcx") len / 8 => _, in("rax") 0u64, options(nostack, preserves_flags))
         };

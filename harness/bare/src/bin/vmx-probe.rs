@@ -1,4 +1,5 @@
-//! Tries an emulator's VT-x, with x2APIC on: first its capability registers' word for it, then each feature. One line a fact on the debug console, `name = value` (docs/decisions/0039-vtx.md).
+//! Tries an emulator's VT-x, with x2APIC on: first its capability registers' word for it, then each feature. One line a
+//! fact on the debug console, `name = value` (docs/decisions/0039-vtx.md).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
