@@ -15,8 +15,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Build a system, boot it in QEMU, or in Bochs where the machine description says so, and watch it. With a terminal: live, until a
-/// guest powers off or Ctrl-C; it reports and judges nothing. Without one, or with
+/// Build a system, boot it in QEMU, or in Bochs where the machine description says so, and watch it. With a terminal:
+/// live, until a guest powers off or Ctrl-C; it reports and judges nothing. Without one, or with
 /// CI=true: the scenario in deterministic virtual time, to its end, and every promise
 /// is judged.
 #[derive(clap::Args)]

@@ -59,8 +59,8 @@ impl PageFormat for FakeFormat {
     }
 }
 
-/// The odd page format of its second stage: 3 levels, pages at level 0 alone, addresses
-/// shifted up by 8 bits, a bit that forbids and one that allows, and device memory.
+/// The odd page format of its second stage: 3 levels, pages at level 0 alone, device memory.
+/// Addresses are shifted up by 8 bits; one bit forbids and one allows.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeNested;
 

@@ -33,11 +33,12 @@ pub const FILTER: &[Leaf] = &[
     nothing(0x8000_001F, 0x8000_001F), // memory encryption
 ];
 
-/// On Intel's processors. At most one entry applies to a leaf. A feature whose MSRs are not on the list
+/// On Intel's processors. At most one entry applies to a leaf. A feature with MSRs that are not on the list
 /// ([`crate::msr::DIRECT`]), or that needs a control of VT-x that is off, is not there.
 pub const INTEL: &[Leaf] = &[
-    // ECX: no DTES64 (2), MONITOR (3), DS-CPL (4), VMX (5), SMX (6), EIST (7), TM2 (8), SDBG (11), xTPR (14), PDCM
-    // (15), hypervisor (31); x2APIC (21). EDX: no MCE (7), MCA (14), DS (21), ACPI (22), TM (29), PBE (31).
+    // ECX: no DTES64 (2), MONITOR (3), DS-CPL (4), VMX (5), SMX (6), EIST (7), TM2 (8), SDBG (11). Nor are xTPR (14),
+    // PDCM (15) and hypervisor (31) there; x2APIC (21) is. EDX: no MCE (7), MCA (14), DS (21), ACPI (22), TM (29),
+    // PBE (31).
     Leaf {
         set: [0, 0, 1 << 21, 0],
         ..without(

@@ -1,4 +1,4 @@
-//! The checks of a VM entry on a VMCS (SDM volume 3, chapter 27): the processor tells a number only, this names the
+//! The checks of a VM entry on a VMCS (SDM volume 3, chapter 27): the processor tells a number only. These name the
 //! field and the rule. It knows the settings that Bulkhead uses. The fields of the monitor's own state are not here:
 //! the monitor writes them.
 

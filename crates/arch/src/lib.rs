@@ -57,7 +57,7 @@ pub trait PageFormat {
     const LEVELS: u32;
     /// Largest level at which an entry may be a page.
     const LARGEST: u32;
-    /// A page at `level`. A format whose entries have no memory type leaves `memory` out.
+    /// A page at `level`. A format without memory types leaves `memory` out.
     fn page(pa: u64, rights: Rights, memory: Memory, level: u32) -> u64;
     /// A table whose entries are of `level`.
     fn table(pa: u64, level: u32) -> u64;

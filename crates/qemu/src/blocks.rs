@@ -1,7 +1,7 @@
 //! RAM in the memory of a Bochs. It has no file with it; its debugger writes linear addresses only. Bochs allocates
-//! RAM in blocks of 128 KiB when a guest first touches them, one after the other, and keeps their addresses in a table
-//! by physical address (`BX_MEM_C::blocks` in its `memory/misc_mem.cc`). That table is found by its contents: no other
-//! array has the addresses of consecutive blocks, each once, and nothing else.
+//! RAM in blocks of 128 KiB when a guest first touches them, one after the other. It keeps their addresses in a
+//! table by physical address (`BX_MEM_C::blocks` in its `memory/misc_mem.cc`). That table is found by its contents:
+//! no other array has the addresses of consecutive blocks, each once, and nothing else.
 
 use std::fs::File;
 use std::io;

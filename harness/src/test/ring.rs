@@ -23,7 +23,9 @@ pub fn jobs() -> Vec<Job> {
             let exits = &seen.sandbox("guest")?.exits;
             let counted: u64 =
                 [&exits.boot, &exits.steady].iter().filter_map(|e| e.get("doorbell")).sum();
-            seen.ensure(counted == rings, format!("{counted} doorbells of {rings}"))?;
+            // INIT and start-ups ring the second core, of which the last may show at its first entry.
+            let right = (rings..=rings + 2).contains(&counted);
+            seen.ensure(right, format!("{counted} doorbells of {rings}"))?;
             Ok(format!("{rings} rings"))
         }),
         Job::one("ring/mutant", 200, |bench| {
@@ -50,9 +52,9 @@ pub fn jobs() -> Vec<Job> {
             seen.exited("guest")?;
             Ok(format!("{} checks", seen.console.matches(": ok").count()))
         }),
-        // Bit 1 of RFLAGS is always 1; a walk of one level does not exist.
+        // Bit 1 of RFLAGS is always 1; a monitor in 64-bit mode cannot be left for one in 32-bit mode.
         refused("ring/state-refused", field::GUEST_RFLAGS, 1 << 1, (1 << 31 | 33, 0)),
-        refused("ring/control-refused", field::EPT_POINTER, 0b111 << 3, (u64::MAX, 7)),
+        refused("ring/host-refused", field::EXIT_CONTROLS, 1 << 9, (u64::MAX, 8)),
     ]
 }
 

@@ -12,7 +12,7 @@ const BOCHS: &str = "a Linux takes a minute in Bochs; vmx/linux-6.12-cloud boots
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 21] = [
+pub const LEFT: [(&str, &str); 22] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -38,6 +38,7 @@ pub const LEFT: [(&str, &str); 21] = [
         "linux-io/reboot",
         "linux-io/crash and stopped-under-load end lives in the middle of transfers",
     ),
+    ("vmx/demo", BOCHS),
     ("vmx/linux-6.1-cloud", BOCHS),
     ("vmx/linux-6.12-cloud-2-cores", BOCHS),
 ];

@@ -19,8 +19,8 @@
 //!
 //! Handlers clear the flag *before* they read the mail, so that an NMI that comes later sets it for the next test.
 //!
-//! *No doorbell is doubled.* A handler that looks has cleared the flag, and no other place sets it. An NMI that exits sets no
-//! flag. Several NMIs before a look are one, as they are for the processor.
+//! *No doorbell is doubled.* A handler that looks has cleared the flag, and no other place sets it. An NMI that exits
+//! sets no flag. Several NMIs before a look are one, as they are for the processor.
 
 use crate::vmx::Frame;
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
