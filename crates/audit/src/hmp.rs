@@ -218,4 +218,27 @@ mod tests {
         let mut none = |_: &str| Ok("0: 0x00000000".to_owned());
         assert!(super::iommu(&mut none, 0xB001_8000).is_err());
     }
+
+    #[test]
+    fn a_vtd_unit_is_read_where_it_is_said_to_be() {
+        let mut ask = |command: &str| {
+            let at = hex(command.rsplit(' ').next().unwrap_or("")).expect("an address");
+            let value = match at {
+                0xFED9_001C => 0xC700_0000u32,
+                0xFED9_0020 => 0x0109_2000,
+                0xFED9_0024 => 1,
+                0xFED9_0064 => 1,
+                0xFED9_0090 => 0x0109_3000,
+                0xFED9_00B8 => 0x0109_480B,
+                0xFED9_0008..0xFED9_0018 | 0xFED9_0094 | 0xFED9_00BC => 0,
+                // Reading any other register may have an effect.
+                _ => panic!("{at:#x} is read"),
+            };
+            Ok(format!("{at:016x}: {value:#010x}\r\n"))
+        };
+        let unit = vtd(&mut ask, 0xFED9_0000).expect("a unit");
+        assert_eq!((unit.base, unit.status, unit.root), (0xFED9_0000, 0xC700_0000, 0x1_0109_2000));
+        assert_eq!((unit.protected, unit.queue, unit.interrupts), (1, 0x0109_3000, 0x0109_480B));
+        assert!(vtd(&mut |_: &str| Ok("nothing".to_owned()), 0xFED9_0000).is_err());
+    }
 }
