@@ -1,11 +1,11 @@
 //! A thread's budget, as the papers have it.
 //!
-//! * A sporadic server has a list of refills, each an amount and the time from which it can be used (Quest-V, TOCS
-//!   2016, figure 7 and the text below it). Its use is added up, a preemption changes nothing. A refill that is used
-//!   up comes again a period after its time. Where the thread blocks, the used part of the first refill is split off.
-//!   That part comes again a period after that refill's time. Where the thread wakes, the first refill's time moves
-//!   up to now, and the refill takes in those that begin before it would end. A list that would grow too long merges
-//!   its first two at the later time.
+//! * A sporadic server has a list of refills (Quest-V, TOCS 2016, figure 7 and the text below it). A refill is an
+//!   amount and the time from which it can be used. The server's use is added up, a preemption changes nothing. A
+//!   refill that is used up comes again a period after its time. Where the thread blocks, the used part of the first
+//!   refill is split off. That part comes again a period after that refill's time. Where the thread wakes, the first
+//!   refill's time moves up to now, and the refill takes in those that begin before it would end. A list that would
+//!   grow too long merges its first two at the later time.
 //! * A strict server does so on each move to the processor, where a sporadic one wakes, and from it, where that one
 //!   blocks.
 //! * A PIBS server that works for a context with period T has U·T from the time that it has work. The used part, C',

@@ -71,7 +71,7 @@ struct Player {
 /// Interrupts of a device, as the kernel lets them in until its driver acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// None came.
+    /// No interrupt came.
     Open,
     /// One came, and told the driver.
     Came,

@@ -1,5 +1,5 @@
 //! Random sets by class. Shares are spread evenly among all that add up to a sum (UUniFast: Bini and Buttazzo,
-//! *Measuring the performance of schedulability tests*, 2005), periods by their logarithm.
+//! *Measuring the performance of schedulability tests*, 2005). Periods are spread by their logarithm.
 
 use crate::account::part;
 use crate::random::Random;

@@ -146,8 +146,8 @@ impl Set {
         self.threads.iter().flat_map(|thread| &thread.job).any(|op| matches!(op, Op::Call(_)))
     }
 
-    /// True if a thread's job can leave so much of its budget: its calls do not need more than the rest, and something
-    /// is left to do.
+    /// True if a thread's job can leave so much of its budget. Its calls do not need more than the rest, and
+    /// something is left to do.
     pub(crate) fn leaves(&self, n: usize, room: Time) -> bool {
         let (thread, uses) = (&self.threads[n], Uses::of(&self.threads[n], &self.servers));
         let run = |at: &usize| if let Op::Run(time) = thread.job[*at] { time } else { 0 };

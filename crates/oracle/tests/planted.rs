@@ -140,8 +140,8 @@ fn what_servers_call() {
     assert!(late(Class::Nested, Rules::KERNEL, change).missed > 5);
 }
 
-/// The kernel's rules are needed: without each, admitted sets are late. The rules: a call begins only with budget for
-/// all of it, it ends at its limit, and a driver does not work at the ceiling from which it is asked.
+/// The kernel's rules are needed: without each, admitted sets are late. There are three. A call begins only with budget
+/// for all of it. It ends at its limit. A driver does not work at the ceiling from which it is asked.
 #[test]
 fn what_the_kernel_does() {
     let without: [(Rules, Class); 3] = [

@@ -7,8 +7,8 @@
 //!   number of refills, and is refused where it blocks.
 //! * **Calls that wait.** A server that calls a thread with a context of its own waits there without time. Meanwhile
 //!   other threads run, and more calls can be half done when a context wants to run: then their times add up.
-//! * **PIBS.** A PIBS context works at the priority and with the period of a context that can ask it, even if that
-//!   asks from within a server. It never takes the server's priority.
+//! * **PIBS.** A PIBS context works at the priority and with the period of a context that can ask it. It never takes
+//!   a server's priority, even if that context asks from within the server.
 //! * **Interrupts** enter the kernel in the time of the running thread, at most twice for an acknowledgement. Neither
 //!   entry takes longer than their driver uses for that, so a driver counts three times.
 //!

@@ -342,8 +342,8 @@ impl Channel {
     }
 }
 
-/// Memory for channels that a sandbox makes at run time, one at a time: the part that the offering sandbox writes,
-/// then a page that the other one writes.
+/// Memory for channels that a sandbox makes at run time, one at a time. First is the part that the offering
+/// sandbox writes, then a page that the other one writes.
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// The sandbox that may offer it.

@@ -11,7 +11,7 @@ bulkhead_sdk::entry!(guest);
 /// One more than the number of the slot that the other core watches.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
 
-/// What the other core does.
+/// Watches the last words of the slot in `WATCHED`, on the other core.
 fn other(context: Context, _: usize) {
     let watched = WATCHED.load(Ordering::Acquire);
     let slot = context.slots().find(|slot| u64::from(slot.number) + 1 == watched);

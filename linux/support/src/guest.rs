@@ -1,5 +1,5 @@
-//! A process of a Linux as the environment of scenarios. What it has mapped stays mapped, also when it
-//! is closed: so that tests see what comes of that.
+//! A process of a Linux as the environment of scenarios. Its mappings stay, also when it is closed, so
+//! that tests see what comes of that.
 
 use crate::bell::Bed;
 use crate::channel::Channel;
@@ -102,7 +102,7 @@ impl Guest for Process {
 
     fn say(&self, line: Arguments<'_>) {
         println!("bhchannel: {line}");
-        // What comes next can be the end of this sandbox.
+        // The next step can be the end of this sandbox.
         let _ = std::io::stdout().flush();
     }
 

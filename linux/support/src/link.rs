@@ -1,6 +1,6 @@
 //! Channels made at run time (`docs/connecting.md`), for root, without a driver: hypercalls by their port, and the
-//! slot's memory through `/dev/mem`. A process maps memory for
-//! as long as a [`Link`] lives, and its end closes; beside that, an [`Info`] has the [`Slots`] of a bare guest.
+//! slot's memory through `/dev/mem`. A process maps memory for as long as a [`Link`] lives, and its end closes. Beside
+//! that, an [`Info`] has the [`Slots`] of a bare guest.
 //!
 //! ```ignore
 //! let info = Info::read()?;
@@ -168,8 +168,8 @@ impl<'a> Link<'a> {
     pub fn pair(&self, kind: Kind, message: u32) -> Option<Pair<'_>> {
         let (base, len) = (self.base()?, usize::try_from(self.slot.size).ok()?);
         // SAFETY: as many bytes and a page are mapped for as long as `self` lives. The monitor lets this side write its
-        // own of both regions, also when the other one was taken from it, until this sandbox closes: which is done
-        // after unmapping.
+        // own of both regions until this sandbox closes, also when the other one was taken from it. It closes after
+        // unmapping.
         unsafe { Pair::new(base, len, (kind as u8, message), self.slot.mine) }
     }
 
@@ -192,7 +192,7 @@ impl<'a> Link<'a> {
 }
 
 impl Link<'static> {
-    /// Keeps it mapped as long as the program runs. Nobody closes it then but [`close`].
+    /// Keeps it mapped as long as the program runs. Only [`close`] closes it then.
     #[must_use]
     pub fn stay(self) -> &'static Self {
         Box::leak(Box::new(self))

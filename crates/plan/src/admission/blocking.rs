@@ -106,7 +106,7 @@ impl Analysis<'_> {
     }
 
     /// Finds the contexts below one that can keep it waiting, and their time. The time is the longest of the calls
-    /// that run to their ends, which come one at a time, and all calls that can wait in the middle.
+    /// that run to their ends, and all calls that can wait in the middle. The former come one at a time.
     #[must_use]
     pub fn blocking(&self, context: usize) -> Option<Blocking> {
         let own = self.floor(context);
@@ -132,8 +132,8 @@ impl Analysis<'_> {
         Some(Blocking { by, endpoint, others, time: (most < u64::MAX).then_some(time) })
     }
 
-    /// Returns the kernel's time for contexts below that go on in the middle of a call, at a server's priority: each time
-    /// by a timer that comes in the time of the running thread.
+    /// Returns the kernel's time for contexts below that go on in the middle of a call, at a server's priority.
+    /// Each time they do so by a timer that comes in the time of the running thread.
     pub(super) fn goes_on(&self, context: usize) -> u64 {
         let (own, overhead) = (self.floor(context), self.kernel.overhead);
         let below = |other: &usize| *other != context && self.lowest(*other) < own;

@@ -88,7 +88,7 @@ impl Analysis<'_> {
     /// Returns the most time of a context's own budget that others' entries take within a time from its refill on.
     ///
     /// # Errors
-    /// [`Refusal::Arrears`], and as [`Analysis::response`] of those whose arrears count.
+    /// [`Refusal::Arrears`], and as [`Analysis::response`] of the contexts with arrears that count.
     pub fn entered_within(&self, context: usize, response: u64) -> Result<u64, Refusal> {
         let (kernel, own) = (self.kernel, self.floor(context));
         let mut sum = self.entries(context).saturating_add(self.doorbells(response));

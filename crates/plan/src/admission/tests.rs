@@ -192,7 +192,7 @@ fn a_strict_one_is_guaranteed_only_if_nobody_keeps_it_waiting() {
     kernel.threads[0].priority = 3;
     kernel.contexts[1].guaranteed = false;
     assert_eq!(look(&kernel).refusals(Test::Response), []);
-    // At the same priority, or above: its own response time is still below its period.
+    // At an equal priority, or above: its own response time is still below its period.
     let refused = vec![Refusal::Delayed { context: 0, by: 1 }];
     for priority in [3, 4] {
         kernel.threads[1].priority = priority;
@@ -240,8 +240,8 @@ fn a_passive_server_above_blocks() {
     assert_eq!(look(&kernel).refusals(Test::Bound), [refused]);
 }
 
-/// An earlier analysis called 8 of 10 ms enough in a call with 1 s of work: it was to keep 30 of 60 ms waiting for 8
-/// ms, and kept it for 116.
+/// An earlier analysis called 8 of 10 ms enough in a call with 1 s of work. The call was to keep 30 of 60 ms waiting
+/// for 8 ms, and kept it for 116.
 #[test]
 fn a_call_through_many_refills_is_no_call_of_one_budget() {
     let mut kernel = kernel();
