@@ -33,7 +33,7 @@ pub fn calls() -> Found {
             .note(note))
     };
     // Both have room of a tenth.
-    Ok(vec![one(id::HYPERCALL, "monitor.hypercall", 66.0)?, one(id::ICR, "monitor.icr", 84.0)?])
+    Ok(vec![one(id::HYPERCALL, "monitor.hypercall", 76.0)?, one(id::ICR, "monitor.icr", 92.0)?])
 }
 
 /// A doorbell that takes a channel away, the dearest that ends no life: all of it is the monitor's of whom it is rung
