@@ -342,11 +342,16 @@ impl Time {
 const MINUTES: &str = "test.minutes";
 const MOST_MINUTES: f64 = 20.0;
 const CORES: f64 = 2.0;
-/// Row of the part of it that is Bochs', on one core.
+/// Row of the part of it that is Bochs', on one core. It was at most 180 s before VT-x, for which there is no other
+/// emulator.
 const BOCHS: &str = "test.bochs_seconds";
-const MOST_BOCHS: f64 = 180.0;
+const MOST_BOCHS: f64 = 300.0;
+/// Jobs that run in Bochs, by the beginnings of their names.
+const IN_BOCHS: [&str; 3] = ["bochs", "vmx", "ring/"];
+/// A run fails from this part of a bound on: work beside it, or a slower processor, adds a quarter to processor time.
+const FAILS: f64 = 1.25;
 
-/// Rows of a whole run. They are processor time: other work on the host hardly changes them.
+/// Rows of a whole run, in processor time.
 fn rows(times: &[Time]) -> Result<[Row; 2], String> {
     if let Some(time) = times.iter().find(|time| time.spent.is_none()) {
         return Err(format!("the job {} did not come to its end: no sum", time.job));
@@ -358,25 +363,26 @@ fn rows(times: &[Time]) -> Result<[Row; 2], String> {
         (row.bound, row.reached) = (Some(format!("at most {most}")), Some(row.value <= most));
         row
     };
-    let bochs = sum(|time| time.job.starts_with("bochs"));
+    let bochs = sum(|time| IN_BOCHS.iter().any(|name| time.job.starts_with(name)));
     Ok([
         row(MINUTES, "min", sum(|_| true) / CORES / 60.0, MOST_MINUTES),
         row(BOCHS, "s", bochs, MOST_BOCHS),
     ])
 }
 
-/// A row as a test's verdict.
-fn verdict(row: &Row, stored: &Result<(), String>) -> Verdict {
+/// A row as a test's verdict: a bound that is missed by little is said to be, and is not a failure.
+fn verdict(row: &Row, most: f64, stored: &Result<(), String>) -> Verdict {
+    let missed = if row.reached == Some(true) { "" } else { ": NOT reached" };
     let said = format!(
-        "{} {} of a processor, {}",
+        "{} {} of a processor, {}{missed}",
         row.value,
         row.unit,
         row.bound.as_deref().unwrap_or_default()
     );
-    match (stored, row.reached) {
-        (Err(why), _) => Verdict::Failed(why.clone()),
-        (Ok(()), Some(true)) => Verdict::Passed(said),
-        (Ok(()), _) => Verdict::Failed(said),
+    match stored {
+        Err(why) => Verdict::Failed(why.clone()),
+        Ok(()) if row.value <= most * FAILS => Verdict::Passed(said),
+        Ok(()) => Verdict::Failed(said),
     }
 }
 
@@ -423,8 +429,8 @@ impl Board {
             Err(why) => return self.note(MINUTES, Duration::ZERO, &Verdict::Failed(why)),
         };
         let stored = Rows::add_to(file, &rows).map_err(|why| why.to_string());
-        for row in rows {
-            self.note(&row.name, Duration::ZERO, &verdict(&row, &stored));
+        for (row, most) in rows.iter().zip([MOST_MINUTES, MOST_BOCHS]) {
+            self.note(&row.name, Duration::ZERO, &verdict(row, most, &stored));
         }
     }
 
@@ -457,7 +463,7 @@ mod tests {
         let all = [time("host", 2_200.0), time("bochs/restart", 179.0), time("bochs-attack", 1.0)];
         assert_eq!(values(&all), Ok([(19.8, true), (180.0, true)]));
         assert_eq!(values(&[time("host", 2_412.0)]), Ok([(20.1, false), (0.0, true)]));
-        assert_eq!(values(&[time("bochs/a", 181.0)]), Ok([(1.5, true), (181.0, false)]));
+        assert_eq!(values(&[time("vmx/a", 301.0)]), Ok([(2.5, true), (301.0, false)]));
         assert!(values(&[time("host", 1.0), time("hangs", None)]).is_err());
     }
 
@@ -471,11 +477,16 @@ mod tests {
             board.failed.into_iter().map(|(test, _)| test).collect::<Vec<_>>()
         };
         assert_eq!(failed(2_400.0), Vec::<String>::new());
-        assert_eq!(failed(2_500.0), [MINUTES]);
+        assert_eq!(failed(2_500.0), Vec::<String>::new());
+        let stored = Rows::read(&file).expect("it was written");
+        let minutes =
+            |rows: &Rows| rows.rows.iter().find(|row| row.name == MINUTES).map(|row| row.reached);
+        assert_eq!(minutes(&stored), Some(Some(false)));
+        assert_eq!(failed(3_100.0), [MINUTES]);
         let stored = Rows::read(&file).expect("it was written");
         assert_eq!(
             stored.rows.iter().find(|row| row.name == MINUTES).map(|row| row.value),
-            Some(20.8)
+            Some(25.8)
         );
         std::fs::remove_dir_all(dir).expect("it is there");
     }

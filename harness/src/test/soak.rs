@@ -9,10 +9,12 @@ const TWICE: &str = "linux-io/* drives the same controller, or the same network 
 const ROWS: &str =
     "a row of `make bench`; exits.linux_load counts the same exits under a load of more kinds";
 const BOCHS: &str = "a Linux takes a minute in Bochs; vmx/linux-6.12-cloud boots one, vmx/selftest-2-cores starts cores";
+const VTX: &str = "vmx/selftest*, vmx/kernel-hello, -mixed and -storm run that code on VT-x";
+const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d; the controllers are in linux-io/*";
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 22] = [
+pub const LEFT: [(&str, &str); 33] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -38,9 +40,20 @@ pub const LEFT: [(&str, &str); 22] = [
         "linux-io/reboot",
         "linux-io/crash and stopped-under-load end lives in the middle of transfers",
     ),
+    ("vmx/autostart-false", VTX),
+    ("vmx/control", VTX),
     ("vmx/demo", BOCHS),
+    ("vmx/hello", VTX),
+    ("vmx/kernel-aes", VTX),
+    ("vmx/kernel-c", VTX),
+    ("vmx/kernel-edf", VTX),
+    ("vmx/kernel-passive", VTX),
+    ("vmx/kernel-vcpu", VTX),
     ("vmx/linux-6.1-cloud", BOCHS),
     ("vmx/linux-6.12-cloud-2-cores", BOCHS),
+    ("vtd/linux-ahci-e1000e", VTD),
+    ("vtd/linux-nvme", VTD),
+    ("vtd/probe", "the reader of DMAR has tests on the host; probe/qemu-q35 boots that Linux"),
 ];
 
 /// Whether this is a run of `make soak`.
