@@ -16,8 +16,7 @@ use std::time::Duration;
 const MOST: [(&str, u64); 3] = [("hypercall", 75), ("cpuid", 75), ("icr", 90)];
 
 const MUTANT: &str = "ring/mutant";
-const OTHER_BOCHS: &str =
-    "only Bochs 2.7 is known to take an NMI in the window";
+const OTHER_BOCHS: &str = "only Bochs 2.7 is known to take an NMI in the window";
 
 pub fn jobs() -> Vec<Job> {
     vec![
