@@ -63,8 +63,8 @@ pub struct Header {
     pub monitors: u64,
 }
 
-/// What the boot code tells an AMD-Vi IOMMU (AMD IOMMU specification, 3.4). For another kind there
-/// are [`ConfigOp`]s, and `device_table` is all that the unit reads.
+/// Settings that the boot code gives an AMD-Vi IOMMU (AMD IOMMU specification, 3.4). Another kind has
+/// [`ConfigOp`]s, and `device_table` is all that its unit reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
 #[repr(C)]

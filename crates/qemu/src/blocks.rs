@@ -23,7 +23,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Of a process with so many bytes of RAM.
+    /// Makes the reader of a process with so many bytes of RAM.
     pub fn new(process: u32, size: u64) -> Self {
         Self { process, size, table: OnceLock::new() }
     }

@@ -149,10 +149,10 @@ pub struct Config {
     pub argument: u64,
     /// Of [`crate::record::Op`]: guest memory, played by the first core at launch.
     pub launch: Slice,
-    /// Of [`crate::record::Op`]: a first core's control block. SVM: relative to its start; VT-x: `STORE`s, `dst` is
+    /// A first core's control block, of [`crate::record::Op`]. SVM: relative to its start; VT-x: `STORE`s, `dst` is
     /// the encoding of the field.
     pub first_state: Slice,
-    /// Of [`crate::record::Op`]: the control block after a SIPI with vector 0, likewise.
+    /// The control block after a SIPI with vector 0, likewise.
     pub sipi_state: Slice,
     /// Of [`Quiet`]: absent ports.
     pub ports: Slice,

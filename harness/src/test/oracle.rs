@@ -55,7 +55,7 @@ pub fn jobs() -> Vec<Job> {
     ASKED.iter().map(job).collect()
 }
 
-/// What comes of as many sets as `make test` has.
+/// Judges as many sets as `make test` has.
 pub fn all() -> Counts {
     let mut all = Counts::default();
     ASKED.iter().for_each(|asked| all.add(asked.counts(PART)));

@@ -54,7 +54,7 @@ fn rare(frame: &Frame, reason: u64) -> Outcome {
         return shutdown(frame, reason, read(field::QUALIFICATION));
     }
     match reason as u16 {
-        // Of user mode: `identify` answers the kernel's.
+        // CPUID of user mode: `identify` answers the kernel's.
         exit::CPUID => cpuid::handle(frame),
         exit::IO => port::handle(frame, port_access()),
         exit::EXCEPTION_OR_NMI => interruption(frame),

@@ -264,7 +264,7 @@ pub fn prepare(frame: &Frame) {
         (region as *mut u32).write_volatile(revision());
         on(own(frame).host_pa);
     }
-    // Whatever used these tags before (SDM 29.4.3.4).
+    // Translations by former users of these tags go (SDM 29.4.3.4).
     invept(INVEPT_ALL, 0);
     invvpid(INVVPID_ALL, 0);
 }

@@ -225,7 +225,7 @@ fn note(exits: u64) -> Result<(), String> {
     Rows::add_to(&file, &[made, found]).map_err(|e| e.to_string())
 }
 
-/// What was done, in words, and the functions that were not reached, and all. Lines that were not go to a file.
+/// Tells a run in words, the functions that it did not reach, and all functions. Lines not reached go to a file.
 fn told(bench: &Bench, done: &Done) -> Result<(String, [BTreeSet<cover::Function>; 2]), String> {
     let lines = cover::lines(&artifacts().join("monitor"), &done.reached)?;
     let functions = cover::functions(&lines);
