@@ -22,7 +22,7 @@ cp "$OUT/privileged/bulkhead-boot" "$ARTIFACTS/boot"
 cp "$OUT/privileged/bulkhead-monitor-svm" "$ARTIFACTS/monitor"
 cp "$OUT/privileged/bulkhead-monitor-vmx" "$ARTIFACTS/vmx-monitor"
 cp "$OUT/privileged/bulkhead-kernel-image" "$ARTIFACTS/kernel"
-# The same monitors with code for less: the sets of `MONITORS` in crates/resident/src/need.rs.
+# The same monitors with code for less: the sets of `MONITORS` in crates/abi/monitor-abi/src/need.rs.
 monitor() { # NAME FEATURES
     for shell in svm vmx; do
         cargo build --locked -q --target $BARE --profile privileged -p bulkhead-monitor-$shell --no-default-features --features "$2"

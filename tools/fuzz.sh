@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# libFuzzer on the targets of crates/fuzz, by cargo-fuzz, which is installed into
+# libFuzzer on the targets of crates/testing/fuzz, by cargo-fuzz, which is installed into
 # target/tools if it is not there.
 #
 #   tools/fuzz.sh [SECONDS] [TARGET...]     each for so long (60 s); starts with the

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Bytes of text that each need costs in a monitor: of the whole one, of one without that need, and of one with no need
-# but that. Needs are in crates/resident/src/need.rs; features of monitor/svm and monitor/vmx have their names. The
+# but that. Needs are in crates/abi/monitor-abi/src/need.rs; features of monitor/svm and monitor/vmx have their names. The
 # argument is the shell: svm (the default) or vmx.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

@@ -4,8 +4,8 @@
 
 use crate::port::inl;
 use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
-use bulkhead_resident::monitor::Clock;
-use bulkhead_resident_x86::msr;
+use bulkhead_monitor_abi::monitor::Clock;
+use bulkhead_monitor_abi_x86::msr;
 
 const PM_HZ: u64 = 3_579_545;
 const PM_MASK: u32 = 0xFF_FFFF;

@@ -10,7 +10,7 @@ use bulkhead_cpu_x86::{rdmsr, rdtsc, wrmsr};
 use bulkhead_handover::image::{BootReport, Iommu, LineTest};
 use bulkhead_ioapic::{MASKED, Message, Remapping, SELECT, TABLE, WINDOW};
 use bulkhead_launch::lines::{DIRECT, REMAPPED, settle as decide};
-use bulkhead_resident_x86::msr;
+use bulkhead_monitor_abi_x86::msr;
 use core::arch::asm;
 use core::ptr::{addr_of, addr_of_mut};
 use core::sync::atomic::Ordering;

@@ -8,7 +8,7 @@ use bulkhead_cpu_x86::{cpuid, rdmsr, rdtsc, wrmsr};
 use bulkhead_firmware::{Memory, acpi, multiboot};
 use bulkhead_handover::map::TRAMPOLINE_PA;
 use bulkhead_launch::RecordMemory;
-use bulkhead_resident_x86::msr;
+use bulkhead_monitor_abi_x86::msr;
 
 /// The first 4 GiB, mapped to themselves.
 pub struct LowMemory;

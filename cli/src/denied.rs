@@ -1,7 +1,7 @@
 //! Denied accesses on the screen. A guest makes as many as it likes. Each is shown once, and repetitions are counted;
 //! after [`MOST`] different ones of a sandbox the rest is counted, too.
 
-use bulkhead_watch::Explained;
+use bulkhead_explain::Explained;
 use std::collections::BTreeMap;
 
 /// Different denials of a sandbox that are shown.

@@ -14,7 +14,7 @@ static const char *name;
 static bulkhead_sender sender;
 static bulkhead_receiver receiver;
 
-/* A message that shows whether it is whole (crates/talk/src/note.rs). */
+/* A message that shows whether it is whole (crates/testing/scenarios/src/note.rs). */
 struct note {
     uint64_t words[8];
 };

@@ -106,7 +106,7 @@ pub fn machine(
     machine.cores = sandbox.cores.len();
     machine.kernel = Some(build::bare("bareload")?);
     machine.initrd = Some(input.display().to_string());
-    // Monitors answer this port in sandboxes; here QEMU does (crates/monitor-x86/src/vmware.rs).
+    // Monitors answer this port in sandboxes; here QEMU does (crates/monitor/monitor-x86/src/vmware.rs).
     machine.machine = "q35,vmport=on".into();
     machine.cpu = CPU.into();
     machine.time = Time::virtual_time();

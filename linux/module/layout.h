@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT */
 /*
- * Numbers of crates/virtio and of a channel's function, from which a test derives this
+ * Numbers of crates/channel/virtio and of a channel's function, from which a test derives this
  * file: BLESS=1 cargo test -p bulkhead-virtio writes it anew.
  */
 #ifndef BULKHEAD_VIRTIO_LAYOUT_H

@@ -198,7 +198,7 @@ static int spoil(struct bh_queue *q, const char *what, u32 value)
  * Kernels see to it that what a packet's header speaks of lies within the packet. 6.1 does
  * not see to it that a checksum begins in what is left of the packet once its Ethernet
  * header is taken off, and complains of itself when it sends that on. Such a header says
- * nothing any more: the packet is as one from any network (crates/virtio/src/net.rs does the
+ * nothing any more: the packet is as one from any network (crates/channel/virtio/src/net.rs does the
  * same).
  */
 static bool received(struct bh_queue *q, u32 id, u32 len)

@@ -1,4 +1,4 @@
-/* Numbers of the kernel's interface: see crates/kernel-abi, from which a test derives
+/* Numbers of the kernel's interface: see crates/abi/kernel-abi, from which a test derives
  * this file (BLESS=1 cargo test -p bulkhead-kernel-abi writes it anew).
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #ifndef BULKHEAD_KERNEL_H

@@ -1,4 +1,4 @@
-/* Quest's interface to VCPUs (Quest-V, TOCS 2016, section 3.3): see crates/quest-vcpu, from which a
+/* Quest's interface to VCPUs (Quest-V, TOCS 2016, section 3.3): see crates/kernel/quest-vcpu, from which a
  * test derives this file (BLESS=1 cargo test -p bulkhead-quest-vcpu writes it anew).
  *
  * The manifest has to give the program sched_control, memory for new VCPUs, and the threads that bind

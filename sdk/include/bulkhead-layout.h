@@ -1,4 +1,4 @@
-/* Numbers of the guest's interface: see crates/layout, from which a test derives
+/* Numbers of the guest's interface: see crates/abi/layout, from which a test derives
  * this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #ifndef BULKHEAD_LAYOUT_H

@@ -1,4 +1,4 @@
-/* Markers for the measuring plugin: see crates/layout/src/marker.rs, from which a
+/* Markers for the measuring plugin: see crates/abi/layout/src/marker.rs, from which a
  * test derives this file (BLESS=1 cargo test -p bulkhead-layout writes it anew).
  * SPDX-License-Identifier: Apache-2.0 OR MIT */
 #ifndef BULKHEAD_MARKER_H

@@ -2,7 +2,7 @@
 
 use super::PlanArguments;
 use crate::output;
-use bulkhead_watch::owner::{self, Thing};
+use bulkhead_explain::owner::{self, Thing};
 use std::process::ExitCode;
 
 /// Say which sandbox owns an address, port, interrupt, register or device, and why. Say also a sandbox's access to it,

@@ -12,9 +12,9 @@ pub mod sched;
 pub mod trace;
 
 use crate::output;
+use bulkhead_explain::owner;
 use bulkhead_manifest::{Checked, Diagnostics, Options, load, render};
 use bulkhead_plan::Plan;
-use bulkhead_watch::owner;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -4,11 +4,11 @@ use super::ManifestArguments;
 use crate::denied::Denied;
 use crate::interrupt::Interrupt;
 use crate::output;
+use bulkhead_explain::Untrusted;
 use bulkhead_layout::report::State;
 use bulkhead_plan::Emulator;
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Log, Options, Outcome, judge};
-use bulkhead_watch::Untrusted;
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::path::PathBuf;
@@ -306,7 +306,7 @@ fn finish(outcome: &Outcome, arguments: &Arguments, timed: bool) -> ExitCode {
     }
 }
 
-fn write(file: &PathBuf, report: &bulkhead_watch::Report) -> std::io::Result<()> {
+fn write(file: &PathBuf, report: &bulkhead_explain::Report) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }

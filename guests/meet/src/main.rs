@@ -1,9 +1,9 @@
-//! A party of channels made at run time: `do=STEP,STEP...` (`crates/talk`, `meet`).
+//! A party of channels made at run time: `do=STEP,STEP...` (`crates/testing/scenarios`, `meet`).
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
+use bulkhead_scenarios::meet::{last, meet, watch};
 use bulkhead_sdk::link::{Slot, Slots};
 use bulkhead_sdk::{Context, cores};
-use bulkhead_talk::meet::{last, meet, watch};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 bulkhead_sdk::entry!(guest);

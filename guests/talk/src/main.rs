@@ -1,4 +1,4 @@
-//! An end of the channel `channel=NAME`; its part there is `role=` (`crates/talk`). With `lives=N` it restarts itself
+//! An end of the channel `channel=NAME`; its part there is `role=` (`crates/testing/scenarios`). With `lives=N` it restarts itself
 //! that often but once.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -9,7 +9,7 @@ bulkhead_sdk::entry!(guest);
 
 fn guest(context: Context) -> u32 {
     let channel = context.arg("channel").unwrap_or_default();
-    let code = bulkhead_talk::run(&context, window::pairs(context, channel));
+    let code = bulkhead_scenarios::run(&context, window::pairs(context, channel));
     if code == 0 && context.life() + 1 < context.number("lives").unwrap_or(1) {
         hypercall::restart();
     }

@@ -15,7 +15,7 @@ use std::process::Command;
 /// Beginnings of their names.
 pub const ROWS: [&str; 2] = ["channel.native_rtrb", "channel.mailbox"];
 
-/// What `crates/channel-memory/benches/native` measures: two threads of this machine, so
+/// What `crates/channel/channel-memory/benches/native` measures: two threads of this machine, so
 /// no other part runs meanwhile. The figures are the host's time, and never a test.
 pub fn native() -> Found {
     let out = Command::new("cargo")
@@ -182,7 +182,7 @@ fn armings(console: &str) -> Result<u64, Failure> {
     Ok(number.filter(|n| *n > 0).ok_or("the receiver does not say how often it asked")?)
 }
 
-/// Sizes of the messages that `crates/talk` exchanges.
+/// Sizes of the messages that `crates/testing/scenarios` exchanges.
 const SIZES: [u64; 8] = [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Bytes of a piece, and how long a window is, ns: two periods. Who has all of the processor needs less.
 const PIECE: u64 = 64;

@@ -70,7 +70,7 @@ pub fn got<'a>(seen: &'a Seen, name: &str) -> Option<&'a str> {
 }
 
 /// A denial's kind and address, as attacks name it.
-pub fn denial(denied: &bulkhead_watch::Explained) -> String {
+pub fn denial(denied: &bulkhead_explain::Explained) -> String {
     let kind = KIND_NAMES.get(denied.record.kind as usize).unwrap_or(&"?");
     format!("{kind} {:#x}", denied.record.address)
 }
@@ -80,7 +80,7 @@ pub fn judge(seen: &Seen, life: u32, attack: &Attack) -> Result<String, String> 
     let expected = said(seen, attack.name, "expected");
     let expected = expected.ok_or_else(|| seen.wrong("it was not made"))?;
     let of_this =
-        |d: &&bulkhead_watch::Explained| d.sandbox == "rogue" && d.record.incarnation == life;
+        |d: &&bulkhead_explain::Explained| d.sandbox == "rogue" && d.record.incarnation == life;
     let denied: Vec<_> = seen.denials.iter().filter(of_this).map(denial).collect();
     let got = got(seen, attack.name);
     let right = match attack.expect {

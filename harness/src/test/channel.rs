@@ -1,4 +1,4 @@
-//! A hostile peer at each end of each kind of channel (`crates/talk`): it writes garbage into everything that it
+//! A hostile peer at each end of each kind of channel (`crates/testing/scenarios`): it writes garbage into everything that it
 //! can write, for two seconds of virtual time, and at last to what it may only read. The victim keeps its deadlines.
 //! And each end of each kind restarts twice, in the middle of what it does: the other is told each time, no message
 //! is lost that was not announced as lost, and none is taken for one of another life. All of it with ends in C, too.

@@ -165,7 +165,7 @@ fn shown(bench: &Bench, kernel: &str) -> Result<String, String> {
     expect(&seen, "unseen", "1", &["observe = [\"other\"]"])?;
     expect(&seen, "unknown", "1", &["there is ground, victim, rogue, other"])?;
     expect(&seen, "late", "1", &["waited 0 s for `victim`, that it runs"])?;
-    let of_ground = |d: &&bulkhead_watch::Explained| {
+    let of_ground = |d: &&bulkhead_explain::Explained| {
         d.sandbox == "ground" && d.record.kind == Kind::Hypercall as u16
     };
     let refused = seen.denials.iter().filter(of_ground).count();

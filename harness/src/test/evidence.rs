@@ -4,11 +4,11 @@ use super::driver::{Bench, Job};
 use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
 use crate::program::Program as _;
-use bulkhead_watch::Sandbox;
+use bulkhead_explain::Sandbox;
 use screen::Terminal;
 use std::process::Command;
 
-#[path = "../../../crates/untrusted/tests/screen/mod.rs"]
+#[path = "../../../crates/host/untrusted/tests/screen/mod.rs"]
 pub mod screen;
 
 /// Columns of the terminal that a run is shown on.

@@ -3,7 +3,7 @@
 
 use super::system::Seen;
 use crate::build;
-use bulkhead_watch::Explained;
+use bulkhead_explain::Explained;
 use rogue::{Attack, Set};
 use std::path::PathBuf;
 

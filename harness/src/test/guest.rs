@@ -167,7 +167,7 @@ pub fn came_up(seen: &Seen, name: &str, uart: usize, cores: usize) -> Result<(),
 /// they are another sandbox's: each look is denied and recorded, and only these.
 fn only_looked_for_serial_ports(seen: &Seen) -> Result<(), String> {
     const COM: [u64; 4] = [0x3F8, 0x2F8, 0x3E8, 0x2E8];
-    let serial = |d: &bulkhead_watch::Explained| {
+    let serial = |d: &bulkhead_explain::Explained| {
         d.kind == "port-violation" && COM.contains(&(d.record.address & !7))
     };
     let other = seen.denials.iter().find(|d| !serial(d));
@@ -432,7 +432,7 @@ fn never_at_rest() -> Job {
 }
 
 /// Every life of the guest ends, whatever its cores signal one another meanwhile.
-/// That no interleaving is missed is shown by the model in crates/launch/tests.
+/// That no interleaving is missed is shown by the model in crates/monitor/launch/tests.
 fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> One {
     let lives = args.split(['=', ' ']).nth(1).and_then(|n| n.parse().ok());
     one(name, alone("racer", args, cores), move |seen| {

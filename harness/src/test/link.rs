@@ -118,7 +118,7 @@ fn closed(bench: &Bench) -> Result<String, String> {
     seen.exited("one")?;
     seen.exited("three")?;
     let within = SLOTS_GPA + PAGE..SLOTS_GPA + SENT + PAGE;
-    let right = |d: &bulkhead_watch::Explained| {
+    let right = |d: &bulkhead_explain::Explained| {
         d.sandbox == "two" && d.core == 1 && within.contains(&d.record.address)
     };
     seen.ensure(
@@ -158,7 +158,7 @@ fn owner_closed(bench: &Bench) -> Result<String, String> {
     let seen = meeting(bench, ["offer-1,joined,watch,nap,close,nap", two, ""], cores, to)?;
     seen.exited("two")?;
     let within = SLOTS_GPA..SLOTS_GPA + SENT + PAGE;
-    let right = |d: &bulkhead_watch::Explained| {
+    let right = |d: &bulkhead_explain::Explained| {
         d.sandbox == "one" && d.core == 1 && within.contains(&d.record.address)
     };
     seen.ensure(

@@ -104,7 +104,7 @@ pub fn linux<'a>(seen: &'a Seen, name: &str, serial: usize) -> Result<&'a str, S
     seen.ensure(said.contains("bulkhead-init: exit code 0"), format!("{name} failed"))?;
     // A kernel looks for serial ports where another sandbox has one.
     let denied =
-        |d: &&bulkhead_watch::Explained| d.sandbox == name && d.record.kind != Kind::Port as u16;
+        |d: &&bulkhead_explain::Explained| d.sandbox == name && d.record.kind != Kind::Port as u16;
     match seen.denials.iter().find(denied) {
         Some(denial) => Err(seen.wrong(format!("{name} was denied something: {denial}"))),
         None => Ok(said),

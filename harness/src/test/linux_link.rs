@@ -1,4 +1,4 @@
-//! Channels made at run time with a Linux as an end, 6.1 and 6.12: the steps of bare parties (`crates/talk`), done by a
+//! Channels made at run time with a Linux as an end, 6.1 and 6.12: the steps of bare parties (`crates/testing/scenarios`), done by a
 //! process of root's, and lines on its command line. All of it audited while it runs.
 
 use super::driver::{Bench, Job};

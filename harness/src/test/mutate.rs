@@ -420,7 +420,7 @@ fn rung(seen: &Seen) -> u64 {
 }
 
 fn exited_for(seen: &Seen, cause: &str) -> bool {
-    let has = |s: &bulkhead_watch::Sandbox| {
+    let has = |s: &bulkhead_explain::Sandbox| {
         s.exits.boot.contains_key(cause) || s.exits.steady.contains_key(cause)
     };
     seen.sandbox("rogue").is_ok_and(has)
@@ -576,7 +576,9 @@ pub fn build_mutants() -> Result<(), String> {
 fn complete() -> Result<String, String> {
     let mut rules: Vec<String> = Vec::new();
     let shells = ["monitor/svm/src", "monitor/vmx/src", "monitor/x86/src"];
-    for folder in shells.into_iter().chain(["crates/monitor/src", "crates/monitor-x86/src"]) {
+    for folder in
+        shells.into_iter().chain(["crates/monitor/monitor/src", "crates/monitor/monitor-x86/src"])
+    {
         let folder = build::root().join(folder);
         let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         for file in files.flatten() {

@@ -1,4 +1,4 @@
-//! The admission against the oracle (`crates/oracle`): of random sets that it admits none may be late, and of those in
+//! The admission against the oracle (`crates/testing/oracle`): of random sets that it admits none may be late, and of those in
 //! which nothing is late it may refuse some only.
 
 use super::driver::Job;

@@ -36,7 +36,7 @@ fn lines(text: &str) -> Vec<&str> {
 
 /// Boots a bare Linux after SeaBIOS, and compares what the probe wrote to its
 /// second serial port. The description is in the guest, too: what no Linux can
-/// know is kept from it, and crates/probe/tests says what that is.
+/// know is kept from it, and crates/host/probe/tests says what that is.
 fn probe(
     dir: &Path,
     name: &str,

@@ -1,5 +1,5 @@
 //! Channels made at run time with a program of the kernel as an end (`programs/meet`): the steps of bare parties
-//! (`crates/talk`). All of it audited while it runs.
+//! (`crates/testing/scenarios`). All of it audited while it runs.
 
 use super::driver::{Bench, Job};
 use super::linux_channel::{NEWER, linux};

@@ -1,13 +1,13 @@
 //! Systems for tests: a manifest as text, a run, and what was seen of it.
 
 use crate::build;
+use bulkhead_explain::{Explained, Report};
 use bulkhead_layout::image::BootReport;
 use bulkhead_layout::report::State;
 use bulkhead_manifest::{Checked, load};
 use bulkhead_qemu::{Kind, Running, Time};
 use bulkhead_run::audit::Audited;
 use bulkhead_run::{Event, Options, Outcome};
-use bulkhead_watch::{Explained, Report};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -178,7 +178,7 @@ impl Seen {
     }
 
     /// A sandbox's part of the report.
-    pub fn sandbox(&self, name: &str) -> Result<&bulkhead_watch::Sandbox, String> {
+    pub fn sandbox(&self, name: &str) -> Result<&bulkhead_explain::Sandbox, String> {
         let report: &Report = &self.outcome()?.report;
         let found = report.sandboxes.iter().find(|s| s.name == name);
         found.ok_or_else(|| format!("no sandbox {name} in the report"))

@@ -15,7 +15,7 @@
 //! | `close SLOT` | closes a slot that a process has left open |
 //! | `until NAME PEER NUMBER...` | waits until a peer's state has been each of these, one after the other |
 //! | `attack NAME...` | root's attacks with ends on the others: expected and got, as `bhattack` prints them |
-//! | `talk channel=NAME role=ROLE ...`, `meet ms=N STEP...` | the scenarios of `crates/talk`, in tests |
+//! | `talk channel=NAME role=ROLE ...`, `meet ms=N STEP...` | the scenarios of `crates/testing/scenarios`, in tests |
 #![forbid(unsafe_code)]
 
 mod attack;

@@ -1,10 +1,10 @@
-//! A party of channels made at run time, as tests have it (`crates/talk`): `ms=N STEP...`.
+//! A party of channels made at run time, as tests have it (`crates/testing/scenarios`): `ms=N STEP...`.
 
 use bulkhead_linux::devmem::Info;
 use bulkhead_linux::guest::Process;
 use bulkhead_linux::link::Slot;
 use bulkhead_linux::port;
-use bulkhead_talk::meet::{last, meet, watch};
+use bulkhead_scenarios::meet::{last, meet, watch};
 use std::io;
 use std::process::ExitCode;
 

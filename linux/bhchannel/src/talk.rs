@@ -25,5 +25,5 @@ pub fn run(words: &[&str]) -> ExitCode {
     });
     here.channels = opened.collect();
     let pairs = here.channels.iter().filter_map(|channel| channel.pair());
-    ExitCode::from(bulkhead_talk::run(&here, pairs) as u8)
+    ExitCode::from(bulkhead_scenarios::run(&here, pairs) as u8)
 }

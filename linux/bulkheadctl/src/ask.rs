@@ -4,11 +4,11 @@
 use crate::Wrong;
 use crate::machine::{Machine, REFUSED, Status};
 use crate::why::Reader;
+use bulkhead_explain::state as name_of;
 use bulkhead_layout::hypercall::{
     BUSY, CONTROL_RESTART, CONTROL_START, CONTROL_STOP, NOT_RUNNING, OK,
 };
 use bulkhead_layout::report::State;
-use bulkhead_watch::state as name_of;
 use std::time::{Duration, Instant};
 
 /// Between two looks.

@@ -4,9 +4,9 @@
 use crate::Wrong;
 use crate::machine::Machine;
 use bulkhead_channel::Stop;
+use bulkhead_explain::Untrusted;
 use bulkhead_linux::channel::named;
 use bulkhead_linux::message::Sender;
-use bulkhead_watch::Untrusted;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::openpty;
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};

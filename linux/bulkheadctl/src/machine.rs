@@ -1,13 +1,13 @@
 //! This sandbox's view of the others: names, the reports that it observes, the states that it may ask for.
 
 use crate::Wrong;
+use bulkhead_explain::{Exits, SandboxSnapshot};
 use bulkhead_layout::hypercall::{CONTROL, DENIED, NO_CALL, STATUS};
 use bulkhead_layout::map::{REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::report::{self, State};
 use bulkhead_linux::devmem::{Info, Window};
 use bulkhead_linux::port;
 use bulkhead_plan::RIGHTS;
-use bulkhead_watch::{Exits, SandboxSnapshot};
 
 /// The machine, as far as this sandbox sees it.
 pub struct Machine {
@@ -115,7 +115,7 @@ impl Machine {
 
     /// Exits of a sandbox until now.
     pub fn exits(&self, seen: &SandboxSnapshot) -> Exits {
-        bulkhead_watch::exits(&seen.cores, self.info.tsc_hz.max(1), bulkhead_linux::ticks())
+        bulkhead_explain::exits(&seen.cores, self.info.tsc_hz.max(1), bulkhead_linux::ticks())
     }
 }
 
@@ -150,7 +150,7 @@ fn read(window: &Window) -> Option<SandboxSnapshot> {
         })
     };
     let cores = window.word(std::mem::offset_of!(report::Report, cores))? as u32 as usize;
-    bulkhead_watch::sandbox(&ram, 0, cores.min(bulkhead_layout::MAX_CORES))
+    bulkhead_explain::sandbox(&ram, 0, cores.min(bulkhead_layout::MAX_CORES))
 }
 
 const _: () = assert!(std::mem::offset_of!(report::Report, cores).is_multiple_of(8));

@@ -4,8 +4,8 @@ use crate::Wrong;
 use crate::ask::granted;
 use crate::machine::Machine;
 use crate::why::{Reader, bare};
+use bulkhead_explain::{fold, refused, state};
 use bulkhead_layout::report::CAUSE_NAMES;
-use bulkhead_watch::{fold, refused, state};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
@@ -205,7 +205,7 @@ fn observed(
     machine: &Machine,
     n: usize,
     names: &[&str],
-) -> Result<Option<bulkhead_watch::SandboxSnapshot>, Wrong> {
+) -> Result<Option<bulkhead_explain::SandboxSnapshot>, Wrong> {
     let (known, name) = (machine.known(n), &machine.info.sandboxes[n]);
     match known.report {
         None if names.is_empty() => Ok(None),

@@ -3,10 +3,10 @@
 
 use crate::Wrong;
 use crate::machine::Machine;
+use bulkhead_explain::{Explained, explain, owner};
 use bulkhead_layout::report::{CONDITION_NAMES, Denial, KIND_NAMES};
 use bulkhead_manifest::{Options, load, render};
 use bulkhead_plan::{Plan, RIGHTS};
-use bulkhead_watch::{Explained, explain, owner};
 use std::path::{Path, PathBuf};
 
 const PLACE: &str = "/etc/bulkhead/system.toml";

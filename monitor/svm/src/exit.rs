@@ -4,10 +4,10 @@ use crate::svm::{self, Frame};
 use bulkhead_monitor::exit::{Next, carry_out};
 use bulkhead_monitor::record::deny;
 use bulkhead_monitor::{Outcome, hypercall, life, mail};
+use bulkhead_monitor_abi::report::{Cause, Condition, State};
+use bulkhead_monitor_abi_x86::vmcb::{self, exit};
 use bulkhead_monitor_shell::failed;
 use bulkhead_monitor_x86::{TWO_BYTES, cpuid, memory, msr, port};
-use bulkhead_resident::report::{Cause, Condition, State};
-use bulkhead_resident_x86::vmcb::{self, exit};
 
 /// Bytes of VMMCALL where the processor does not save the next RIP.
 const VMMCALL: u8 = 3;

@@ -2,10 +2,10 @@
 
 use crate::vmrun::nmi_window;
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
-use bulkhead_mmio::State;
+use bulkhead_decoder::State;
+use bulkhead_monitor_abi::record::{Op, RecordMemory, play};
+use bulkhead_monitor_abi_x86::{msr, vmcb};
 use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
-use bulkhead_resident::record::{Op, RecordMemory, play};
-use bulkhead_resident_x86::{msr, vmcb};
 use core::arch::asm;
 use core::cell::Cell;
 

@@ -23,9 +23,9 @@
 //! sets no flag. Several NMIs before a look are one, as they are for the processor.
 
 use crate::vmx::Frame;
+use bulkhead_monitor_abi::map::CORE_STACK_SIZE;
+use bulkhead_monitor_abi_x86::vmcs::{NOT_LAUNCHED, exit, field};
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
-use bulkhead_resident::map::CORE_STACK_SIZE;
-use bulkhead_resident_x86::vmcs::{NOT_LAUNCHED, exit, field};
 use core::mem::offset_of;
 
 ::core::arch::global_asm!(

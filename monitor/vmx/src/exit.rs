@@ -6,13 +6,13 @@ use crate::vmx::{self, Frame, Vmx};
 use bulkhead_monitor::exit::{Next, carry_out};
 use bulkhead_monitor::record::{deny, record};
 use bulkhead_monitor::{Layout, Outcome, Vcpu, hypercall, life, mail};
+use bulkhead_monitor_abi::monitor::Leaf;
+use bulkhead_monitor_abi::report::{Cause, Condition, State};
+use bulkhead_monitor_abi_x86::vmcb;
+use bulkhead_monitor_abi_x86::vmcs::{self, blocking, event, exit, field, pin};
 use bulkhead_monitor_shell::failed;
 use bulkhead_monitor_x86::contract::{RAX, RCX, RDX};
 use bulkhead_monitor_x86::{TWO_BYTES, X86, cpuid, memory, msr, port};
-use bulkhead_resident::monitor::Leaf;
-use bulkhead_resident::report::{Cause, Condition, State};
-use bulkhead_resident_x86::vmcb;
-use bulkhead_resident_x86::vmcs::{self, blocking, event, exit, field, pin};
 use core::arch::asm;
 
 /// Bytes of VMCALL.

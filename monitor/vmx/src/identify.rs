@@ -5,11 +5,11 @@
 //! Rejected: the long way for all. It saves, and loads again, ten registers, and takes 102 instructions for leaf 1.
 
 use crate::vmx::Frame;
+use bulkhead_monitor_abi::map::{CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STACK_SIZE};
+use bulkhead_monitor_abi::monitor::{Config, Leaf, Slice};
+use bulkhead_monitor_abi::report::{Cause, CoreReport};
+use bulkhead_monitor_abi_x86::vmcs::{exit, field};
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
-use bulkhead_resident::map::{CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STACK_SIZE};
-use bulkhead_resident::monitor::{Config, Leaf, Slice};
-use bulkhead_resident::report::{Cause, CoreReport};
-use bulkhead_resident_x86::vmcs::{exit, field};
 use core::mem::offset_of;
 
 /// Distance of a core's counters from its frame.

@@ -3,16 +3,16 @@
 use crate::entry::monitor_exit;
 use crate::instruction::{clear, invept, invvpid, load, on, read, write, write_baked};
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
-use bulkhead_mmio::State;
+use bulkhead_decoder::State;
 use bulkhead_monitor::Layout;
-use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
-use bulkhead_resident::map::CORE_HOST;
-use bulkhead_resident::monitor::Core;
-use bulkhead_resident::record::{Op, RecordMemory};
-use bulkhead_resident_x86::msr;
-use bulkhead_resident_x86::vmcs::{
+use bulkhead_monitor_abi::map::CORE_HOST;
+use bulkhead_monitor_abi::monitor::Core;
+use bulkhead_monitor_abi::record::{Op, RecordMemory};
+use bulkhead_monitor_abi_x86::msr;
+use bulkhead_monitor_abi_x86::vmcs::{
     self, CR4_VMXE, INVEPT_ALL, INVEPT_SINGLE, INVVPID_ALL, INVVPID_SINGLE, activity, event, field,
 };
+use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
 use core::arch::asm;
 use core::ptr::from_ref;
 

@@ -88,7 +88,7 @@ macro_rules! interrupts {
             "6: cli",
             "   hlt",
             "   jmp 6b",
-            stack_mask = const -(::bulkhead_resident::map::CORE_STACK_SIZE as i64),
+            stack_mask = const -(::bulkhead_monitor_abi::map::CORE_STACK_SIZE as i64),
             fault = sym $fault,
             $($operands)*
         );

@@ -1,6 +1,6 @@
 //! The frame of a core: where an entry shell keeps the guest's registers.
 
-use bulkhead_resident::map::{CORE_CONTROL, CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
+use bulkhead_monitor_abi::map::{CORE_CONTROL, CORE_STACK, CORE_STACK_SIZE, CORE_STRIDE, CORES_VA};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::ptr::from_ref;

@@ -4,16 +4,16 @@
 use crate::{Frame, Shell};
 use bulkhead_monitor::Layout;
 use bulkhead_monitor::contract::{Local, Shared};
-use bulkhead_resident::bell::{Bell, End};
-use bulkhead_resident::link::Link;
-use bulkhead_resident::load::{Head, PROGRAM_GPA};
-use bulkhead_resident::map::{
+use bulkhead_monitor_abi::bell::{Bell, End};
+use bulkhead_monitor_abi::link::Link;
+use bulkhead_monitor_abi::load::{Head, PROGRAM_GPA};
+use bulkhead_monitor_abi::map::{
     CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STRIDE, CORES_VA, GUEST_VA, MAILBOX_VA, REPORT_VA,
 };
-use bulkhead_resident::monitor::{Clock, Config, Mailbox, Slice};
-use bulkhead_resident::record::{Op, RecordMemory};
-use bulkhead_resident::report::{CoreReportCells, ReportCells};
-use bulkhead_resident::{MAX_CORES, MAX_SANDBOXES, mutant};
+use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice};
+use bulkhead_monitor_abi::record::{Op, RecordMemory};
+use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use bulkhead_monitor_abi::{MAX_CORES, MAX_SANDBOXES, mutant};
 use core::arch::asm;
 use core::ptr::read_volatile;
 use core::sync::atomic::AtomicU64;

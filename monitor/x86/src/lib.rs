@@ -13,8 +13,8 @@ pub use core_state::{failed, fresh_registers};
 pub use frame::{FRAME_FROM_TOP, Frame};
 pub use layout::{Memory, config};
 
-use bulkhead_mmio::State;
-use bulkhead_resident::record::Op;
+use bulkhead_decoder::State;
+use bulkhead_monitor_abi::record::Op;
 
 /// A processor's way to run a guest, for one core: its control block, and what goes with it.
 pub trait Shell: Sized + 'static {
@@ -62,7 +62,7 @@ pub trait Shell: Sized + 'static {
 #[macro_export]
 macro_rules! needs {
     () => {{
-        use ::bulkhead_resident::need;
+        use ::bulkhead_monitor_abi::need;
         const fn when(feature: bool, need: u32) -> u32 {
             if feature { need } else { 0 }
         }

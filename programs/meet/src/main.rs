@@ -1,11 +1,11 @@
-//! A party of channels made at run time: `do=STEP,STEP...` (`crates/talk`, `meet`). It sleeps at the notification
+//! A party of channels made at run time: `do=STEP,STEP...` (`crates/testing/scenarios`, `meet`). It sleeps at the notification
 //! `pause`. To begin anew is its fault handler's to do, or its sandbox's; its thread `other` watches for `watch`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::guest::Guest;
 use bulkhead_program::link::{Slot, Slots};
 use bulkhead_program::{Program, now, ready};
-use bulkhead_talk::meet::{last, meet, watch};
+use bulkhead_scenarios::meet::{last, meet, watch};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 bulkhead_program::entry!(party);

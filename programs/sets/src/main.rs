@@ -1,4 +1,4 @@
-//! A thread of a set that the oracle made up (`crates/oracle`). It does its job again and again, and keeps the longest
+//! A thread of a set that the oracle made up (`crates/testing/oracle`). It does its job again and again, and keeps the longest
 //! time from a release to the end of a job. Times of use are instructions, one a nanosecond in virtual time: a thread
 //! that is taken off the processor uses none.
 //!

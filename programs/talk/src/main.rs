@@ -1,4 +1,4 @@
-//! An end of the channel `channel=NAME`, and of `and=NAME` if it needs two; its part there is `role=` (`crates/talk`).
+//! An end of the channel `channel=NAME`, and of `and=NAME` if it needs two; its part there is `role=` (`crates/testing/scenarios`).
 //! Sleeping takes the notification `pause`, and to be woken `news`.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
@@ -9,5 +9,5 @@ bulkhead_program::entry!(talk);
 fn talk(program: Program) -> u32 {
     ready();
     let pairs = |key| program.pairs(program.arg(key).unwrap_or_default());
-    bulkhead_talk::run(&program, pairs("channel").chain(pairs("and")))
+    bulkhead_scenarios::run(&program, pairs("channel").chain(pairs("and")))
 }

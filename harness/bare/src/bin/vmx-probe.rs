@@ -4,7 +4,7 @@
 
 #[cfg(target_os = "none")]
 mod bare {
-    use bulkhead_resident_x86::vmcs::{
+    use bulkhead_monitor_abi_x86::vmcs::{
         self, entry_control, exit_control, field, msr, pin, primary, secondary,
     };
     use core::arch::{asm, naked_asm};

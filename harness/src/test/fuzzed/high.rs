@@ -29,7 +29,7 @@ fn attempt(bench: &Bench) -> Result<Verdict, String> {
     let tried = tried(&seen)?;
     // A write of the ICR that is denied raises no fault. Those that took no exit have no record.
     let sent =
-        |d: &&bulkhead_watch::Explained| d.sandbox == "fuzz" && d.condition == "ipi-destination";
+        |d: &&bulkhead_explain::Explained| d.sandbox == "fuzz" && d.condition == "ipi-destination";
     let through = HIGH.len() - seen.denials.iter().filter(sent).count().min(HIGH.len());
     let icr = HIGH.iter().filter(|high| flawed(ICR, **high)).take(through).map(|high| (ICR, *high));
     if through > icr.clone().count() {

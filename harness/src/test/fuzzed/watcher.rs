@@ -2,11 +2,11 @@
 //! part in what the guests do, but that each of their lives begins once it has been audited.
 
 use super::cover;
+use bulkhead_explain::SandboxSnapshot;
 use bulkhead_image::Baked;
 use bulkhead_layout::report::{CAUSES, CONDITIONS, Condition, Denial, State};
 use bulkhead_plan::Plan;
 use bulkhead_run::audit;
-use bulkhead_watch::SandboxSnapshot;
 use fuzz_guest::code::SHUTDOWN;
 use fuzz_guest::{BOOK, CORES, LOST, Op, READY, TOLD, TRAIL, book};
 use std::fmt::Write as _;
@@ -192,7 +192,11 @@ impl Watcher {
 
     fn sandbox(&self, index: usize) -> Option<SandboxSnapshot> {
         let read = |pa: u64, bytes: &mut [u8]| self.ram.read(pa, bytes);
-        bulkhead_watch::sandbox(&read, self.reports[index], self.plan.sandboxes[index].cores.len())
+        bulkhead_explain::sandbox(
+            &read,
+            self.reports[index],
+            self.plan.sandboxes[index].cores.len(),
+        )
     }
 
     /// Where a sandbox' book lies.

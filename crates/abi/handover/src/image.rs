@@ -1,0 +1,235 @@
+//! The image that a machine boots: header, sandboxes, and the boot code's
+//! report. The boot code checks all of it again before it uses any of it.
+
+use crate::MAX_CORES;
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `"BHIMAGE1"`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BHIMAGE1");
+/// [`Header::monitors`]: kernels are on the cores themselves.
+pub const NO_MONITORS: u64 = 0;
+/// [`Header::monitors`]: monitors for AMD's SVM.
+pub const MONITORS_SVM: u64 = 1;
+/// [`Header::monitors`]: monitors for Intel's VT-x.
+pub const MONITORS_VMX: u64 = 2;
+/// Version of this layout.
+pub const VERSION: u32 = 5;
+
+/// A range of physical memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Range {
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
+/// Start of the compiled manifest, at [`Header`]'s page in the image.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// Over the bytes from `version` to the end of the sealed part ([`checksum`]).
+    pub checksum: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Sandboxes that follow.
+    pub sandboxes: u32,
+    /// The whole image in memory, pristine guests included.
+    pub image: Range,
+    /// The checked part, from this header on: header, sandboxes, monitors, tables.
+    pub sealed: u64,
+    /// Boot text, data and stack: unused after the launch.
+    pub boot: Range,
+    /// I/O port of a 16550 for the boot code's messages; 0 for none.
+    pub console: u16,
+    /// I/O port to which the boot code copies its messages bytewise (QEMU's and
+    /// Bochs' debug console); 0 for none.
+    pub debug_port: u16,
+    /// [`ConfigOp`]s after the sandboxes.
+    pub config_ops: u32,
+    /// The IOMMU; all zero if there is none.
+    pub iommu: Iommu,
+    /// [`Op`](bulkhead_monitor_abi::record::Op)s with physical addresses, in the sealed part, which the boot code carries
+    /// out: it clears channels, and fills the memory of kernels that no monitor is under. Monitors have records of
+    /// their own.
+    pub launch: Range,
+    /// Kind of its monitors: [`MONITORS_SVM`], [`MONITORS_VMX`], or [`NO_MONITORS`].
+    pub monitors: u64,
+}
+
+/// Settings that the boot code gives an AMD-Vi IOMMU (AMD IOMMU specification, 3.4). Another kind has
+/// [`ConfigOp`]s, and `device_table` is all that its unit reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Iommu {
+    /// Physical address of its registers, below 4 GiB; 0: none.
+    pub base: u64,
+    /// Its device table, in the sealed part.
+    pub device_table: Range,
+    /// Its command buffer, in the sealed part: a page, of which the first entries
+    /// are used once.
+    pub commands: Range,
+    /// Its event log, in the sealed part.
+    pub events: Range,
+    /// How the boot code finds out whether it sees the IOAPIC's messages.
+    pub lines: LineTest,
+}
+
+/// A machine does not say whether its IOMMU sees the IOAPIC's messages, and emulators differ. So the boot code fires
+/// the 8254's line once, with an entry that means one vector to the IOMMU and another one without it. Then it settles
+/// what becomes of such messages (docs/decisions/0029-lines-tested-at-boot.md).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct LineTest {
+    /// Physical address of the device table entry of the IOAPIC's requester ID, which names `table`; 0: no test.
+    pub entry: u64,
+    /// Remapping table of the IOAPIC, a page in the sealed part.
+    pub table: u64,
+    /// Registers of the IOAPIC, below 4 GiB.
+    pub ioapic: u64,
+    /// Third word of the device table entry if the IOMMU sees the messages.
+    pub seen: u64,
+    /// Third word of it if it does not: who sends under this requester ID is not the IOAPIC.
+    pub unseen: u64,
+    /// The 8254's line, below 32.
+    pub line: u32,
+    /// A set of the constants below.
+    pub flags: u32,
+}
+
+impl LineTest {
+    /// Monitors put slots of `table` into the IOAPIC if the IOMMU sees its messages.
+    pub const SLOTS: u32 = 1;
+    /// The system is refused if the IOMMU sees the IOAPIC's messages.
+    pub const REFUSED: u32 = 2;
+    /// The machine description says that it sees them.
+    pub const SAID_SEEN: u32 = 4;
+    /// The machine description says that it does not.
+    pub const SAID_UNSEEN: u32 = 8;
+}
+
+/// A step of bringing PCI to the state that the machine description has: by
+/// ports 0xCF8 and 0xCFC, in order. Steps of an IOMMU come after them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct ConfigOp {
+    /// Requester ID of the function.
+    pub bdf: u16,
+    /// Offset of the register, a multiple of 4 below 256; of extended capabilities, below 4096.
+    pub offset: u16,
+    /// One of the constants below.
+    pub kind: u32,
+    /// Value written or expected.
+    pub value: u32,
+}
+
+impl ConfigOp {
+    /// Write.
+    pub const WRITE: u32 = 1;
+    /// The register has to read so, or it is another machine.
+    pub const EXPECT: u32 = 2;
+    /// Likewise in the memory-mapped configuration space at `value`.
+    pub const EXPECT_AT: u32 = 3;
+    /// The access control services at `offset` of the memory-mapped configuration page at `value` are switched on, and
+    /// have source validation.
+    pub const VALIDATE: u32 = 4;
+    /// The steps below are about the registers at `value`, a page.
+    pub const AT: u32 = 5;
+    /// A 32-bit register is written.
+    pub const SET: u32 = 6;
+    /// The register has all bits of `value`, or the unit lacks what the image needs.
+    pub const NEED: u32 = 7;
+    /// The register shows all bits of `value` in time.
+    pub const AWAIT: u32 = 8;
+    /// The register shows none of them in time.
+    pub const CLEAR: u32 = 9;
+    /// The processor's caches are written to memory.
+    pub const FLUSH: u32 = 10;
+}
+
+/// A sandbox as the boot code needs it. Where there are no monitors, what is said of a monitor is of what its
+/// kernel starts on: tables, information page.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Sandbox {
+    /// Its RAM, up to two pieces; an unused one has length 0.
+    pub memory: [Range; 2],
+    /// Everything of its monitor: text, tables, data; in the image.
+    pub monitor: Range,
+    /// Root of the monitor's page tables; below 4 GiB.
+    pub monitor_cr3: u64,
+    /// Where a core enters its monitor, RSP set to the top of its stack.
+    pub entry_va: u64,
+    /// Its [`crate::info::Info`] page.
+    pub info_pa: u64,
+    /// Cores in use.
+    pub cores: u32,
+    /// Their x2APIC IDs.
+    pub apic_ids: [u32; MAX_CORES],
+    /// Padding.
+    pub reserved: u32,
+}
+
+/// At [`crate::map::BOOT_REPORT_PA`]: what the boot code leaves for whoever reads the machine's RAM.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct BootReport {
+    /// [`BOOT_MAGIC`] once the boot code runs.
+    pub magic: u64,
+    /// 0 while it goes well, else the number of the error that it printed.
+    pub error: u64,
+    /// TSC at the image's entry.
+    pub entry_tsc: u64,
+    /// TSC ticks spent waiting (INIT delays, calibration).
+    pub waited: u64,
+    /// TSC when the boot code was left by its last core.
+    pub left_tsc: u64,
+    /// Measured frequencies.
+    pub tsc_hz: u64,
+    /// See `tsc_hz`.
+    pub lapic_hz: u64,
+    /// TSC ticks spent filling the memory of kernels without monitors.
+    pub played: u64,
+    /// What [`LineTest`] gave: one of the constants below.
+    pub lines: u64,
+}
+
+impl BootReport {
+    /// Nothing was to be found out.
+    pub const UNTESTED: u64 = 0;
+    /// The IOMMU does not see the IOAPIC's messages.
+    pub const UNSEEN: u64 = 1;
+    /// It sees them.
+    pub const SEEN: u64 = 2;
+}
+
+/// `"BHBOOTED"`.
+pub const BOOT_MAGIC: u64 = u64::from_le_bytes(*b"BHBOOTED");
+
+/// Checksum of the sealed part: a sum and a sum of sums over 64-bit words
+/// (Fletcher's), so that a swapped or a changed word shows. It guards against
+/// accidents, not against forgery.
+#[must_use]
+pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
+    let (mut sum, mut sums) = (0u64, 0u64);
+    for word in words {
+        sum = sum.wrapping_add(word);
+        sums = sums.wrapping_add(sum).rotate_left(1);
+    }
+    sum ^ sums
+}
+
+const _: () = assert!(size_of::<Header>() == 200);
+const _: () = assert!(size_of::<ConfigOp>() == 12);
+const _: () = assert!(size_of::<Sandbox>() == 144);

@@ -1,0 +1,106 @@
+//! The page that tells a guest about itself, read-only at
+//! [`crate::map::INFO_GPA`]. The host bakes it; the boot code adds the
+//! frequencies that it measured.
+
+use crate::{MAX_CORES, MAX_SANDBOXES};
+use bulkhead_monitor_abi::monitor::Clock;
+#[cfg(feature = "host")]
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `"BULKHEAD"`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BULKHEAD");
+/// Version of this layout.
+pub const VERSION: u32 = 2;
+/// Most ends of channels, and observed reports, that one sandbox sees.
+pub const MAX_CHANNELS: usize = 32;
+/// Bytes of a name, padded with zeros.
+pub const NAME: usize = 32;
+
+/// [`Info::bells`]: the receiver looks while that pays, before it sleeps.
+pub const ADAPTIVE: u32 = 1 << 16;
+
+/// [`Window::messages`]: a program that the receiver's monitor runs from its next start on.
+pub const PROGRAM: u32 = 5;
+
+/// [`Window::kind`]: memory for a channel that is made at run time; `message` is its number, `messages` the index of
+/// the sandbox that offers it, `writable` whether that is this one. A page of the other's lies behind the `size` bytes.
+pub const SLOT: u32 = 2;
+
+/// One end of a channel, or an observed sandbox's report. A sender of messages has one for each
+/// receiver, in the manifest's order.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C)]
+pub struct Window {
+    /// Name of the channel, or of the observed sandbox.
+    pub name: [u8; NAME],
+    /// Where it lies.
+    pub gpa: u64,
+    /// Its size in bytes.
+    pub size: u64,
+    /// 1 if this sandbox may write it.
+    pub writable: u32,
+    /// 0 = channel, 1 = report, 2 = [`SLOT`].
+    pub kind: u32,
+    /// Of a channel what it carries: 0 = raw pages, 1 = queue, 2 = records, 3 = mailbox, 4 = virtio. Of
+    /// all but raw pages the receiver's page (of virtio as many bytes again) lies behind the `size` bytes, with the
+    /// rights the other way round. [`PROGRAM`] is raw pages, too.
+    pub messages: u32,
+    /// Bytes of a message, of queue and mailbox; of a program, whose.
+    pub message: u32,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "host", derive(FromBytes, IntoBytes, Immutable, KnownLayout))]
+#[repr(C, align(4096))]
+pub struct Info {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Index of this sandbox.
+    pub sandbox: u32,
+    /// Its name.
+    pub name: [u8; NAME],
+    /// How fast its clocks are.
+    pub clock: Clock,
+    /// Bytes of RAM.
+    pub memory: u64,
+    /// Cores of this sandbox.
+    pub cores: u32,
+    /// Windows in use.
+    pub windows: u32,
+    /// Their x2APIC IDs, the first one boots.
+    pub apic_ids: [u32; MAX_CORES],
+    /// Channels and observed reports.
+    pub window: [Window; MAX_CHANNELS],
+    /// Program arguments from the manifest, padded with zeros.
+    pub args: [u8; 256],
+    /// Own interrupt lines (IOAPIC), as a set.
+    pub lines: u32,
+    /// Level-triggered ones of them, as a set.
+    pub level_lines: u32,
+    /// Vectors that those may have, as a set: for a bare guest one for each.
+    pub level_vectors: [u64; 4],
+    /// How the receiver of each window's channel is woken: 0 = not at all; else by the vector, for the receiver, or
+    /// by a write to the port, for the sender, in bits 15:0; [`ADAPTIVE`].
+    pub bells: [u32; MAX_CHANNELS],
+    /// Sandboxes in the machine.
+    pub sandboxes: u32,
+    /// Those that this one may stop, start or restart, as a set: it may ask for their state.
+    pub control: u32,
+    /// Bytes of the image: with it and the manifest everything else's place in memory follows.
+    pub image: u64,
+    /// All sandboxes' names, by index.
+    pub names: [[u8; NAME]; MAX_SANDBOXES],
+    /// Those that this one may stop, start and restart, as sets; the fourth is empty.
+    pub rights: [u32; 4],
+    /// Kind of its monitor, as [`crate::image::Header::monitors`] names it. It tells the instruction of hypercalls.
+    pub monitors: u64,
+    /// Padding.
+    pub reserved: [u64; 52],
+}
+
+const _: () = assert!(size_of::<Window>() == 64);
+const _: () = assert!(size_of::<Info>() == 4096);

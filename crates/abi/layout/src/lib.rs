@@ -1,0 +1,23 @@
+//! The layouts that host, boot code, monitors and guests share: one definition for each.
+//!
+//! The host bakes an *image*: boot code, one monitor with its tables for each
+//! sandbox, the pristine guests, and the [`image::Header`] that describes them.
+//! Every table lies in the image at its final physical address, so nothing is
+//! built on the target. Integers are little-endian, offsets are from the start
+//! of the image, `pa` is a host-physical, `gpa` a guest-physical, `va` a
+//! monitor-virtual address.
+#![no_std]
+
+pub mod bareload;
+pub mod ivshmem;
+pub mod marker;
+pub mod monitor;
+pub mod report;
+pub mod slot;
+pub mod telemetry;
+
+pub use bulkhead_handover::{image, info, map};
+pub use bulkhead_monitor_abi::{
+    MAX_CORES, MAX_SANDBOXES, PAGE, bell, cmos, hypercall, link, load, lock, mutant, need, pci,
+    record,
+};

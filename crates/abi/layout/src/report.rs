@@ -1,0 +1,68 @@
+//! A sandbox's report: the monitor's words ([`bulkhead_monitor_abi::report`]), and further facts for its readers.
+
+use crate::MAX_CORES;
+pub use bulkhead_monitor_abi::report::*;
+
+/// `"BHREPORT"`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BHREPORT");
+/// Version of this layout.
+pub const VERSION: u32 = 4;
+/// Their names in reports, by [`Cause`].
+pub const CAUSE_NAMES: [&str; CAUSES] = [
+    "hypercall",
+    "cpuid",
+    "ipi",
+    "lvt",
+    "msr",
+    "port",
+    "doorbell",
+    "cache",
+    "exception",
+    "denied",
+    "other",
+    "config",
+    "ring",
+];
+/// Their names in the manifest and in reports, by [`Kind`].
+pub const KIND_NAMES: [&str; KINDS] = [
+    "memory-violation",
+    "port-violation",
+    "msr-violation",
+    "ipi-violation",
+    "instruction-violation",
+    "hypercall-violation",
+    "triple-fault",
+    "device-violation",
+];
+/// Their names in reports, by [`Condition`].
+pub const CONDITION_NAMES: [&str; CONDITIONS] = [
+    "memory-read",
+    "memory-write",
+    "memory-fetch",
+    "port-read",
+    "port-write",
+    "msr-read",
+    "msr-write",
+    "ipi-reserved-bits",
+    "ipi-level-triggered",
+    "ipi-mode",
+    "ipi-shorthand",
+    "ipi-logical",
+    "ipi-destination",
+    "instruction",
+    "control-right",
+    "connect-right",
+    "slot-right",
+    "shutdown",
+    "device-read",
+    "device-write",
+    "device-not-at-rest",
+];
+
+/// Bytes of a report with `cores` cores.
+#[must_use]
+pub const fn size(cores: usize) -> u64 {
+    (size_of::<Report>() + cores * size_of::<CoreReport>()) as u64
+}
+
+const _: () = assert!(size(MAX_CORES) <= crate::map::REPORT_STRIDE);

@@ -1,0 +1,351 @@
+//! What a system's manifest promises, judged by what was seen.
+
+use crate::audit::Audited;
+use crate::exits::{self, Facts};
+use crate::{Load, Outcome};
+use bulkhead_audit::RULES;
+use bulkhead_explain::{Promise, Sandbox};
+use bulkhead_layout::telemetry::Record;
+use bulkhead_plan::{Arch, Channel, Guest, peers};
+use std::collections::BTreeMap;
+
+/// Judges every promise. `timed`: the run was in virtual time, so promises
+/// about time and instructions are judged too.
+#[must_use]
+pub fn judge(outcome: &Outcome, timed: bool) -> Vec<Promise> {
+    let mut promises = vec![launched(outcome)];
+    if timed {
+        promises.extend(boot(outcome));
+    }
+    for (index, sandbox) in outcome.report.sandboxes.iter().enumerate() {
+        let plan = &outcome.baked.plan.sandboxes[index];
+        // What it may not have is yet to be found out: nothing is promised.
+        if plan.learn {
+            continue;
+        }
+        promises.extend(rung(sandbox));
+        let is_restarted = plan.actions.contains(&bulkhead_layout::monitor::Action::Restart);
+        if is_restarted {
+            promises.push(caught(sandbox));
+        } else {
+            let cores = outcome.snapshot.sandboxes.get(index).map(|seen| &seen.cores[..]);
+            let consents = cores.unwrap_or(&[]).iter().map(|core| core.consents).sum();
+            promises.push(undisturbed(sandbox, &Own::of(plan, consents)));
+            promises.extend(unchanged(outcome, index));
+            if outcome.baked.plan.multikernel {
+                continue;
+            }
+            promises.extend(exits_allowed(outcome, index));
+            if timed {
+                promises.extend(outcome.loads[index].iter().map(|seen| load(seen, &sandbox.name)));
+            }
+        }
+    }
+    promises.extend(outcome.audited.as_ref().map(audit));
+    if timed {
+        promises.extend(outcome.telemetry.iter().map(|(name, t)| on_time(name, t)));
+    }
+    promises
+}
+
+fn promise(name: impl Into<String>, held: bool, detail: impl Into<String>) -> Promise {
+    Promise { name: name.into(), held, detail: detail.into() }
+}
+
+fn launched(outcome: &Outcome) -> Promise {
+    let missing: Vec<_> = outcome
+        .report
+        .sandboxes
+        .iter()
+        .filter(|s| s.state == "absent")
+        .map(|s| s.name.as_str())
+        .collect();
+    let detail = if missing.is_empty() {
+        format!("{} of {}", outcome.report.sandboxes.len(), outcome.report.sandboxes.len())
+    } else {
+        format!("missing: {}", missing.join(", "))
+    };
+    promise("every sandbox was launched", missing.is_empty(), detail)
+}
+
+fn boot(outcome: &Outcome) -> Option<Promise> {
+    const LIMIT: u64 = 2_000_000;
+    let boot = outcome.report.boot.as_ref()?;
+    let detail = format!(
+        "{} instructions of {LIMIT}; besides {} µs of waiting and {} µs of zeroing and copying",
+        boot.instructions, boot.waiting_us, boot.copying_us
+    );
+    Some(promise("the machine boots in few instructions", boot.instructions <= LIMIT, detail))
+}
+
+fn caught(sandbox: &Sandbox) -> Promise {
+    let held =
+        sandbox.denials > 0 && sandbox.restarts >= sandbox.denials && sandbox.state != "failed";
+    let detail = format!(
+        "{} denied accesses, {} restarts, {}",
+        sandbox.denials, sandbox.restarts, sandbox.state
+    );
+    promise(format!("{} is caught and restarted", sandbox.name), held, detail)
+}
+
+/// Nobody rang for it more often than the manifest's arithmetic says, from the first launch on.
+fn rung(sandbox: &Sandbox) -> Option<Promise> {
+    // Nobody may, and nobody did.
+    if sandbox.doorbells.is_empty() {
+        return None;
+    }
+    let each = sandbox.doorbells.iter();
+    let each = each.map(|(name, rung)| format!("{name} {} of at most {}", rung.rings, rung.most));
+    let held = sandbox.doorbells.values().all(|rung| rung.rings <= rung.most);
+    let name = format!("others ring for {} no more often than they may", sandbox.name);
+    Some(promise(name, held, each.collect::<Vec<_>>().join(", ")))
+}
+
+/// What of a sandbox decides how many doorbells it may have caused itself.
+struct Own {
+    cores: usize,
+    linux: bool,
+    /// Offers of channels made at run time that it has made or accepted.
+    consents: u64,
+}
+
+impl Own {
+    fn of(plan: &bulkhead_plan::Sandbox, consents: u64) -> Self {
+        let linux = matches!(plan.guest, Guest::Linux { .. });
+        Self { cores: plan.cores.len(), linux, consents }
+    }
+
+    /// Doorbells that its own doing accounts for, and others' rings: those that their monitors counted, and the
+    /// manifest allows. One core rings itself at power-off only. Several cores ring each other's monitors by NMI, INIT
+    /// and SIPI, each an exit of the sender's, counted as `ipi`; and each time that a slot is taken from the guest.
+    fn doorbells(&self, sandbox: &Sandbox) -> u64 {
+        let off = self.linux && sandbox.state == "stopped";
+        let off = if off { POWER_OFF * self.cores as u64 } else { 0 };
+        // A sender that rang more often breaks a promise of its own, too: [`rung`].
+        let granted: u64 = sandbox.doorbells.values().map(|rung| rung.rings.min(rung.most)).sum();
+        let others = self.cores as u64 - 1;
+        off + granted + (since_launch(sandbox, "ipi") + self.consents) * others
+    }
+}
+
+/// At power-off, for each core. Measured: 22 LVT writes, 2 port accesses.
+const POWER_OFF: u64 = 32;
+
+/// Exits of one cause since the first launch: whether the guest ever said that it had booted is its own
+/// affair.
+fn since_launch(sandbox: &Sandbox, cause: &str) -> u64 {
+    let of = |phase: &BTreeMap<&'static str, u64>| phase.get(cause).copied().unwrap_or(0);
+    of(&sandbox.exits.boot) + of(&sandbox.exits.steady)
+}
+
+/// It lives, was neither restarted nor denied anything, and nobody else has made its cores leave the
+/// guest: from its launch on.
+fn undisturbed(sandbox: &Sandbox, own: &Own) -> Promise {
+    let alive = matches!(sandbox.state, "launching" | "running" | "stopped")
+        || sandbox.exit_code == Some(0);
+    let (rung, from_machine) = (since_launch(sandbox, "doorbell"), since_launch(sandbox, "other"));
+    let most = own.doorbells(sandbox);
+    let unrung = rung <= most && from_machine == 0;
+    let held = alive && unrung && sandbox.restarts == 0 && sandbox.denials == 0;
+    let mut detail = format!(
+        "{}, {} restarts, {} denied accesses",
+        sandbox.state, sandbox.restarts, sandbox.denials
+    );
+    if rung > 0 {
+        detail += &format!(", {rung} doorbells since the launch");
+    }
+    if !unrung {
+        detail += &format!(
+            ": its own doing and others' rings account for {most}; {from_machine} SMI and INIT"
+        );
+    }
+    promise(format!("{} is not disturbed", sandbox.name), held, detail)
+}
+
+/// What nobody may write is as it was, whoever has a device that could have written it.
+fn unchanged(outcome: &Outcome, index: usize) -> Option<Promise> {
+    let program = outcome.programs.get(index).copied().flatten()?;
+    let sandboxes = &outcome.baked.plan.sandboxes;
+    let others = sandboxes.iter().enumerate().filter(|(other, _)| *other != index);
+    let devices: Vec<_> = others
+        .flat_map(|(_, s)| s.functions.iter().map(|f| format!("{} of {}", f.function.bdf, s.name)))
+        .collect();
+    // Without such a device nothing could have come of it.
+    if devices.is_empty() {
+        return None;
+    }
+    let detail = match program.changed {
+        None => format!("{} bytes as they were; others have {}", program.bytes, devices.join(", ")),
+        Some(at) => format!("changed at {at:#x}; others have {}", devices.join(", ")),
+    };
+    let name = &sandboxes[index].name;
+    let name = format!("nobody's device changed the program of {name}");
+    Some(promise(name, program.changed.is_none(), detail))
+}
+
+/// No exit once it has booted but those that [`exits`] lists.
+fn exits_allowed(outcome: &Outcome, index: usize) -> Option<Promise> {
+    let (sandbox, plan) = (&outcome.report.sandboxes[index], &outcome.baked.plan);
+    let own = &plan.sandboxes[index];
+    let linux = matches!(own.guest, Guest::Linux { .. });
+    if sandbox.exits.steady_seconds == 0.0 {
+        return linux.then(|| {
+            promise(format!("{} came to user space", sandbox.name), false, sandbox.state)
+        });
+    }
+    let connects = plan.slots.iter().any(|slot| slot.concerns(index));
+    let rung = |channel: &Channel| channel.bell.is_some() && peers(channel).contains(&index);
+    let console = outcome
+        .snapshot
+        .sandboxes
+        .get(index)
+        .map_or(0, |seen| seen.cores.iter().map(|core| core.console_written).sum());
+    let facts = Facts {
+        linux,
+        cpuid: plan.machine.arch == Arch::Vmx,
+        stopped: sandbox.state == "stopped",
+        cores: own.cores.len() as u64,
+        functions: own.functions.len() as u64,
+        rings: connects || plan.channels.iter().any(rung),
+        asks: connects || own.control.iter().any(|rights| !rights.is_empty()),
+        connects,
+        console,
+        seconds: sandbox.exits.steady_seconds.ceil() as u64,
+    };
+    let (held, counts) = exits::judge(&sandbox.exits.steady, &exits::allowed(&facts));
+    let ended = if facts.stopped { ", power-off included" } else { "" };
+    let detail = format!("{counts}; in {:.3} s{ended}", sandbox.exits.steady_seconds);
+    Some(promise(format!("{} exits for what is allowed only", sandbox.name), held, detail))
+}
+
+/// Not one exit, of no cause, between the first and the last look at a load.
+fn load(load: &Load, name: &str) -> Promise {
+    let exits: u64 = load.exits().values().sum();
+    let held = load.looks >= Load::LOOKS && exits == 0;
+    let mut detail = format!("{exits} exits in {} looks", load.looks);
+    if exits > 0 {
+        detail += &format!(": {:?}", load.exits());
+    } else if !held {
+        detail += &format!(", and it takes {} to judge", Load::LOOKS);
+    }
+    promise(format!("{name} takes no exit under its load"), held, detail)
+}
+
+fn audit(audited: &Audited) -> Promise {
+    let report = &audited.report;
+    let detail = match report.findings.first() {
+        None => format!(
+            "{} rules, {} frames of tables, {} runs of frames",
+            RULES.len(),
+            report.tables,
+            report.frames.len(),
+        ),
+        Some(first) => format!(
+            "{} differences; the first: {}: {}: {}",
+            report.findings.len(),
+            first.place,
+            first.rule,
+            first.message
+        ),
+    };
+    promise(
+        "audit: the machine confines what the manifest says",
+        report.findings.is_empty(),
+        detail,
+    )
+}
+
+/// By the virtual clock of all cores, which a core sees at its turn: lateness is the emulator's slice between two ticks
+/// of the metronome (10 µs) and what else stands in a core's way. That has the bound of `flight.jitter_io` in
+/// `make bench`, where a finer metronome and the core's own instructions count. Flight alone comes to 52 ns there
+/// (`flight.jitter_idle`).
+fn on_time(name: &str, t: &Record) -> Promise {
+    const SLICE: u64 = 10_000;
+    const OWN: u64 = 2_500;
+    let held = t.releases > 0 && t.missed == 0 && t.jitter_max <= SLICE + OWN;
+    let detail = format!(
+        "{} served, {} missed; late by at most {} ns of {} by the virtual clock, which moves on in slices of {SLICE}; \
+         tracking error {} µrad rms, busy for {} % of the last period",
+        t.releases,
+        t.missed,
+        t.jitter_max,
+        SLICE + OWN,
+        t.error_rms,
+        t.busy / 10_000
+    );
+    promise(format!("{name}: every release on time"), held, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bulkhead_explain::{Exits, Rung};
+
+    fn sandbox(boot: &[(&'static str, u64)], steady: &[(&'static str, u64)]) -> Sandbox {
+        let map = |of: &[(&'static str, u64)]| of.iter().copied().collect::<BTreeMap<_, _>>();
+        Sandbox {
+            name: "victim".into(),
+            cores: vec![1],
+            state: "running",
+            exit_code: None,
+            restarts: 0,
+            exits: Exits { boot: map(boot), steady: map(steady), steady_seconds: 0.0 },
+            doorbells: BTreeMap::new(),
+            denials: 0,
+            overwritten: 0,
+            by_condition: Vec::new(),
+            newest_denials: Vec::new(),
+        }
+    }
+
+    const ONE: Own = Own { cores: 1, linux: false, consents: 0 };
+
+    #[test]
+    fn doorbells_count_from_the_launch_on_even_of_a_guest_that_never_says_that_it_is_ready() {
+        assert!(undisturbed(&sandbox(&[("lvt", 9), ("hypercall", 3)], &[]), &ONE).held);
+        let rung = undisturbed(&sandbox(&[("doorbell", 1)], &[]), &ONE);
+        assert!(!rung.held && rung.detail.contains("1 doorbells since the launch"), "{rung:?}");
+        assert!(!undisturbed(&sandbox(&[], &[("doorbell", 1)]), &ONE).held);
+        assert!(!undisturbed(&sandbox(&[("other", 1)], &[]), &ONE).held);
+    }
+
+    #[test]
+    fn cores_of_one_sandbox_ring_each_other() {
+        let four = Own { cores: 4, ..ONE };
+        assert!(undisturbed(&sandbox(&[("ipi", 2), ("doorbell", 6)], &[]), &four).held);
+        assert!(!undisturbed(&sandbox(&[("ipi", 2), ("doorbell", 7)], &[]), &four).held);
+        let mut granted = sandbox(&[("doorbell", 3)], &[]);
+        granted.doorbells.insert("warden".into(), Rung { rings: 3, most: 5 });
+        assert!(undisturbed(&granted, &ONE).held);
+        granted.doorbells.insert("warden".into(), Rung { rings: 3, most: 2 });
+        assert!(!undisturbed(&granted, &ONE).held);
+    }
+
+    /// Who consents to channels is rung for as often as others' monitors say that they rang, and no more often than it
+    /// consented.
+    #[test]
+    fn doorbells_are_compared_with_rings_that_were_made() {
+        let held = |own: &Own, doorbells, rings, most| {
+            let mut victim = sandbox(&[("doorbell", doorbells)], &[]);
+            victim.doorbells.insert("owner".into(), Rung { rings, most });
+            undisturbed(&victim, own).held
+        };
+        let consents = Own { consents: 2, ..ONE };
+        assert!(held(&consents, 2, 2, 2) && held(&consents, 1, 2, 2));
+        assert!(!held(&consents, 2, 1, 2), "one that nobody made");
+        assert!(!held(&consents, 3, 3, 2), "one that nobody may make");
+        // Its other core empties its TLB each time.
+        let two = Own { cores: 2, ..consents };
+        assert!(held(&two, 4, 2, 2) && !held(&two, 5, 2, 2));
+        assert!(!undisturbed(&sandbox(&[("doorbell", 1)], &[]), &consents).held);
+    }
+
+    #[test]
+    fn a_linux_that_powers_off_may_ring_itself() {
+        let linux = Own { linux: true, ..ONE };
+        let mut stopped = sandbox(&[("doorbell", POWER_OFF)], &[]);
+        assert!(!undisturbed(&stopped, &linux).held);
+        stopped.state = "stopped";
+        assert!(undisturbed(&stopped, &linux).held && !undisturbed(&stopped, &ONE).held);
+    }
+}

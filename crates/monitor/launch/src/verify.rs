@@ -1,0 +1,281 @@
+//! Checks a compiled manifest before anything of it is used. It was right when it was built. The check catches a
+//! damaged or a foreign file, and a machine other than the one that it was built for.
+
+use bulkhead_arch::BootMachine;
+use bulkhead_handover::image::{
+    ConfigOp, Header, MAGIC, MONITORS_VMX, Range, Sandbox, VERSION, checksum,
+};
+use bulkhead_handover::map::{IMAGE_PA, TRAMPOLINE_PA};
+use bulkhead_handover::{MAX_CORES, MAX_SANDBOXES, PAGE};
+use bulkhead_monitor_abi::record::Op;
+
+/// Findings. The numbers are the boot report's `error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// 1: the magic is not ours.
+    Magic,
+    /// 2: another version.
+    Version(u32),
+    /// 3: the checksum over the sealed part does not match.
+    Checksum,
+    /// 4: a count or a size is out of its bounds.
+    Bounds(&'static str),
+    /// 5: sandbox, start: a range overlaps another one.
+    Overlap(u32, u64),
+    /// 6: sandbox (or `u32::MAX` for the image), start, length: not free RAM on this machine.
+    NoRam(u32, u64, u64),
+    /// 7: sandbox, core: the machine has no such core.
+    NoCore(u32, u32),
+    /// 8: sandbox, core: given twice.
+    CoreTwice(u32, u32),
+}
+
+impl Error {
+    /// Its number in the boot report.
+    #[must_use]
+    pub const fn code(self) -> u64 {
+        match self {
+            Self::Magic => 1,
+            Self::Version(_) => 2,
+            Self::Checksum => 3,
+            Self::Bounds(_) => 4,
+            Self::Overlap(..) => 5,
+            Self::NoRam(..) => 6,
+            Self::NoCore(..) => 7,
+            Self::CoreTwice(..) => 8,
+        }
+    }
+}
+
+/// A compiled manifest in memory.
+#[derive(Clone, Copy)]
+pub struct Image<'a> {
+    /// Its header.
+    pub header: &'a Header,
+    /// As many as the header says, cut to the number that was there.
+    pub sandboxes: &'a [Sandbox],
+    /// Likewise.
+    pub config_ops: &'a [ConfigOp],
+    /// Likewise.
+    pub launch: &'a [Op],
+}
+
+fn end(range: Range) -> Option<u64> {
+    range.start.checked_add(range.len)
+}
+
+fn overlap(a: Range, b: Range) -> bool {
+    let (a_end, b_end) = (a.start.saturating_add(a.len), b.start.saturating_add(b.len));
+    a.len > 0 && b.len > 0 && a.start < b_end && b.start < a_end
+}
+
+fn inside(part: Range, whole: Range) -> bool {
+    match (end(part), end(whole)) {
+        (Some(p), Some(w)) => part.start >= whole.start && p <= w,
+        _ => false,
+    }
+}
+
+fn aligned(range: Range) -> bool {
+    (range.start | range.len) % PAGE == 0 && end(range).is_some()
+}
+
+/// The 64-bit words of the sealed part after magic and checksum.
+pub fn words(sealed: &[u64]) -> impl Iterator<Item = u64> {
+    sealed.iter().skip(2).copied()
+}
+
+/// Checks header, sandboxes and machine against each other. `sealed` is the
+/// sealed part as words, as long as the header says it is.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn verify(image: Image, sealed: &[u64], machine: &impl BootMachine) -> Result<(), Error> {
+    header(image)?;
+    if sealed.len() as u64 * 8 != image.header.sealed
+        || checksum(words(sealed)) != image.header.checksum
+    {
+        return Err(Error::Checksum);
+    }
+    memory(image, machine)?;
+    cores(image, machine)
+}
+
+fn header(Image { header, sandboxes, config_ops, launch }: Image) -> Result<(), Error> {
+    if header.magic != MAGIC {
+        return Err(Error::Magic);
+    }
+    if header.version != VERSION {
+        return Err(Error::Version(header.version));
+    }
+    let checks = [
+        (header.image.start == IMAGE_PA && aligned(header.image), "image"),
+        (inside(header.boot, header.image), "boot"),
+        (header.sealed % 8 == 0 && header.sealed <= header.image.len, "sealed part"),
+        ((1..=MAX_SANDBOXES).contains(&(header.sandboxes as usize)), "number of sandboxes"),
+        (header.sandboxes as usize == sandboxes.len(), "number of sandboxes"),
+        (config_ops.iter().all(plausible) && placed(config_ops), "PCI steps"),
+        (iommu(header), "IOMMU"),
+        (launch.iter().all(|op| fills(op, sandboxes, header.image)), "launch record"),
+        (header.monitors <= MONITORS_VMX, "the kind of monitors"),
+    ];
+    for (ok, what) in checks {
+        if !ok {
+            return Err(Error::Bounds(what));
+        }
+    }
+    sandboxes.iter().try_for_each(|s| sandbox(s, header.image))
+}
+
+fn plausible(op: &ConfigOp) -> bool {
+    // An address is read as it is; the others' values are registers. An extended capability has two words.
+    let (aligned, below) = match op.kind {
+        ConfigOp::WRITE | ConfigOp::EXPECT => (true, 256),
+        ConfigOp::EXPECT_AT => (op.value % 4 == 0, 256),
+        ConfigOp::VALIDATE => (op.value % 4096 == 0, 4096 - 4),
+        ConfigOp::AT => (op.value % 4096 == 0 && op.value != 0, 4),
+        ConfigOp::SET | ConfigOp::NEED | ConfigOp::AWAIT | ConfigOp::CLEAR => (true, 4096),
+        ConfigOp::FLUSH => (true, 4),
+        _ => (false, 0),
+    };
+    aligned && op.offset % 4 == 0 && op.offset < below
+}
+
+/// Registers are named after the page that they are in.
+fn placed(ops: &[ConfigOp]) -> bool {
+    let named = |op: &ConfigOp| (ConfigOp::SET..=ConfigOp::CLEAR).contains(&op.kind);
+    !ops.iter().take_while(|op| op.kind != ConfigOp::AT).any(named)
+}
+
+/// Checks a step of the boot code's own, in the first 4 GiB, which the boot code sees. It goes from the image into one
+/// sandbox's memory, or clears a channel, outside of all sandboxes' memory.
+fn fills(op: &Op, sandboxes: &[Sandbox], image: Range) -> bool {
+    let to = Range { start: op.dst, len: op.len };
+    let from = Range { start: op.src, len: op.len };
+    let kind = match op.kind {
+        Op::ZERO => true,
+        Op::COPY => inside(from, image),
+        _ => false,
+    };
+    kind && (op.dst | op.src | op.len) % 8 == 0
+        && end(to).is_some_and(|end| end <= 1 << 32)
+        && (sandboxes.iter().any(|s| inside(to, s.memory[0]))
+            || op.kind == Op::ZERO
+                && !overlap(to, image)
+                && !sandboxes.iter().flat_map(|s| s.memory).any(|memory| overlap(to, memory)))
+}
+
+/// All tables of an IOMMU lie in the image, apart from each other and of the
+/// sizes that the hardware knows.
+fn iommu(header: &Header) -> bool {
+    let iommu = header.iommu;
+    let [a, b, c] = tables(header);
+    if iommu.base == 0 {
+        // Another kind's, if there is one.
+        return a.len == 0 || aligned(a) && inside(a, header.image) && !overlap(a, header.boot);
+    }
+    iommu.base % PAGE == 0
+        && iommu.base < 1 << 32
+        && [a, b, c].iter().all(|&r| aligned(r) && r.len > 0 && inside(r, header.image))
+        && a.len <= 512 * PAGE
+        && (b.len, c.len) == (2 * PAGE, 2 * PAGE)
+        && !(overlap(a, b) || overlap(b, c) || overlap(a, c))
+        && ![a, b, c].iter().any(|&r| overlap(r, header.boot))
+        && lines(header)
+}
+
+/// The entry lies in the device table, the remapping table apart from all else that the IOMMU has.
+fn lines(header: &Header) -> bool {
+    let (test, iommu) = (header.iommu.lines, header.iommu);
+    let entry = Range { start: test.entry, len: 32 };
+    let table = Range { start: test.table, len: PAGE };
+    test.entry == 0
+        || test.entry % 32 == 0
+            && inside(entry, iommu.device_table)
+            && aligned(table)
+            && inside(table, header.image)
+            && !overlap(table, header.boot)
+            && !tables(header).iter().any(|&other| overlap(table, other))
+            && test.ioapic % PAGE == 0
+            && test.ioapic < 1 << 32
+            && test.line < 32
+}
+
+fn tables(Header { iommu, .. }: &Header) -> [Range; 3] {
+    [iommu.device_table, iommu.commands, iommu.events]
+}
+
+fn sandbox(s: &Sandbox, image: Range) -> Result<(), Error> {
+    let page = |start| Range { start, len: PAGE };
+    let checks = [
+        (s.memory.iter().all(|&m| aligned(m)) && s.memory[0].len > 0, "memory"),
+        (aligned(s.monitor) && inside(s.monitor, image), "monitor"),
+        (
+            s.monitor_cr3 % PAGE == 0 && inside(page(s.monitor_cr3), s.monitor),
+            "monitor's page tables",
+        ),
+        (s.monitor_cr3 < 1 << 32, "monitor's page tables above 4 GiB"),
+        (inside(page(s.info_pa), s.monitor), "info page"),
+        ((1..=MAX_CORES).contains(&(s.cores as usize)), "number of cores"),
+    ];
+    for (ok, what) in checks {
+        if !ok {
+            return Err(Error::Bounds(what));
+        }
+    }
+    Ok(())
+}
+
+fn memory(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
+    let Image { header, sandboxes, launch, .. } = image;
+    let need = |owner: u32, r: Range| {
+        if r.len == 0 || machine.is_ram(r.start, r.len) {
+            Ok(())
+        } else {
+            Err(Error::NoRam(owner, r.start, r.len))
+        }
+    };
+    let trampoline = Range { start: TRAMPOLINE_PA, len: PAGE };
+    need(u32::MAX, header.image)?;
+    need(u32::MAX, trampoline)?;
+    for op in launch {
+        let to = Range { start: op.dst, len: op.len };
+        need(u32::MAX, to)?;
+        if overlap(to, trampoline) {
+            return Err(Error::Overlap(u32::MAX, op.dst));
+        }
+    }
+    for (i, s) in sandboxes.iter().enumerate() {
+        for (piece, &r) in s.memory.iter().enumerate() {
+            let before = sandboxes[..i].iter().flat_map(|o| o.memory);
+            let mut taken =
+                before.chain(s.memory[..piece].iter().copied()).chain([header.image, trampoline]);
+            if taken.any(|other| overlap(r, other)) {
+                return Err(Error::Overlap(i as u32, r.start));
+            }
+            need(i as u32, r)?;
+        }
+        if sandboxes[..i].iter().any(|o| overlap(s.monitor, o.monitor))
+            || overlap(s.monitor, header.boot)
+            || tables(header).iter().any(|&table| overlap(s.monitor, table))
+        {
+            return Err(Error::Overlap(i as u32, s.monitor.start));
+        }
+    }
+    Ok(())
+}
+
+fn cores(image: Image, machine: &impl BootMachine) -> Result<(), Error> {
+    let ids = |s: usize| image.sandboxes[s].apic_ids.iter().take(image.sandboxes[s].cores as usize);
+    for s in 0..image.sandboxes.len() {
+        for (i, &id) in ids(s).enumerate() {
+            if !machine.has_core(id) {
+                return Err(Error::NoCore(s as u32, id));
+            }
+            if (0..s).flat_map(ids).chain(ids(s).take(i)).any(|&other| other == id) {
+                return Err(Error::CoreTwice(s as u32, id));
+            }
+        }
+    }
+    Ok(())
+}

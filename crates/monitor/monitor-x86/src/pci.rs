@@ -1,0 +1,218 @@
+//! PCI as the sandbox sees it: [`bulkhead_pci`] decides, this reaches the hardware.
+//!
+//! Pages that the host mapped are the only way to the physical configuration space. So no monitor waits for another
+//! one's use of ports 0xCF8 and 0xCFC.
+
+use crate::{X86, ioapic};
+use bulkhead_monitor::contract::alone;
+use bulkhead_monitor::mail;
+use bulkhead_monitor_abi::map::{ECAM_GPA, ECAM_SIZE, MMIO_VA, SHADOW_VA};
+use bulkhead_monitor_abi::pci::{Function, Register, Remapping, end};
+use bulkhead_monitor_abi_x86::icr;
+use bulkhead_pci::{Denied, Hardware, Rule};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Number of the latch of the address port.
+const LATCH: usize = 0;
+/// The address register of configuration mechanism #1 (PCI 3.0, 3.2.2.3.2).
+const ADDRESS_PORT: u32 = 0xCF8;
+/// The first port of its data window.
+const DATA_PORT: u32 = 0xCFC;
+
+/// True if [`access`] answers for a guest-physical address.
+pub fn answers<M: X86>(m: &M, address: u64) -> bool {
+    !m.functions().is_empty() && (in_space(address) || trapped(m, address).is_some())
+}
+
+fn in_space(address: u64) -> bool {
+    address.wrapping_sub(ECAM_GPA) < ECAM_SIZE
+}
+
+fn trapped<M: X86>(m: &M, address: u64) -> Option<&Function> {
+    m.functions().iter().find(|f| address.wrapping_sub(f.trap) < f.trap_len)
+}
+
+/// True if an address is a channel's doorbell.
+pub fn rings<M: X86>(m: &M, address: u64) -> bool {
+    let bell = |f: &Function| f.bell != 0 && address == f.trap + end::DOORBELL;
+    m.functions().iter().any(bell)
+}
+
+/// Makes a memory access of `size` bytes at an address that [`answers`]; a write has the
+/// lowest bytes of `write`. `None`: this core's turn has not come, nothing is done.
+pub fn access<M: X86>(
+    m: &M,
+    address: u64,
+    size: u8,
+    write: Option<u64>,
+) -> Option<Result<u64, Denied>> {
+    if in_space(address) {
+        let offset = address - ECAM_GPA;
+        let write = write.map(|value| value as u32);
+        let result = configure(m, (offset >> 12) as u32, offset as u16 & 0xFFF, size, write)?;
+        return Some(result.map(u64::from));
+    }
+    let Some(function) = trapped(m, address) else { return Some(Err(Denied)) };
+    alone(m, || bulkhead_pci::table(&Pci(m), function, address, size, write))
+}
+
+/// Makes a configuration access. An absent function reads as all ones. `None` as for [`access`].
+fn configure<M: X86>(
+    m: &M,
+    bdf: u32,
+    offset: u16,
+    size: u8,
+    write: Option<u32>,
+) -> Option<Result<u32, Denied>> {
+    match m.functions().iter().find(|f| f.bdf == bdf) {
+        Some(function) => alone(m, || bulkhead_pci::config(&Pci(m), function, offset, size, write)),
+        None if write.is_none() => Some(Ok(u32::MAX)),
+        None => Some(Err(Denied)),
+    }
+}
+
+/// True if [`port`] answers for an access of `size` bytes to a port.
+pub fn answers_port<M: X86>(m: &M, port: u32, size: u8) -> bool {
+    let known = port == ADDRESS_PORT && size == 4 || port & !3 == DATA_PORT;
+    known && m.config().config_ports != 0 && !m.functions().is_empty()
+}
+
+/// Makes a port access that [`answers_port`]. With a denial comes the address of the
+/// register in configuration space. `None` as for [`access`].
+pub fn port<M: X86>(m: &M, port: u32, size: u8, write: Option<u32>) -> Option<Result<u32, u64>> {
+    const ENABLE: u32 = 1 << 31;
+    let register = &m.shared(0).latches[LATCH];
+    let latched = register.load(Ordering::Relaxed);
+    if port == ADDRESS_PORT {
+        if let Some(value) = write {
+            register.store(value, Ordering::Relaxed);
+        }
+        return Some(Ok(latched));
+    }
+    if latched & ENABLE == 0 {
+        return Some(Ok(u32::MAX));
+    }
+    let (bdf, offset) = (latched >> 8 & 0xFFFF, (latched & 0xFC | port & 3) as u16);
+    let denied = |Denied| ECAM_GPA + u64::from(bdf << 12) + u64::from(offset);
+    Some(configure(m, bdf, offset, size, write)?.map_err(denied))
+}
+
+/// Stops all own functions: no DMA, no interrupt, nothing left of their state. The
+/// sandbox's other cores are parked.
+///
+/// # Errors
+/// A register of a function that goes on.
+pub fn quiet<M: X86>(m: &M) -> Result<(), u64> {
+    let functions = if M::enforced("device-quiet") { m.functions() } else { &[] };
+    bulkhead_pci::stop_all(&Pci(m), functions.iter().map(|f| (f, m.resets(f.resets))))
+}
+
+/// Says for each channel's end on a line that the line's entry in the guest's table has changed; by the holder of
+/// the lock. The entry was looked at before, so nothing is denied here.
+pub fn aim<M: X86>(m: &M, line: u32) {
+    for function in m.functions().iter().filter(|f| f.line == line) {
+        let _ = bulkhead_pci::aim(&Pci(m), function);
+    }
+}
+
+/// The way to the hardware.
+struct Pci<'a, M>(&'a M);
+
+impl<M: X86> Pci<'_, M> {
+    /// A word of shadow.
+    fn word(&self, number: u32) -> &AtomicU32 {
+        self.0.cell(SHADOW_VA + u64::from(number) * 4)
+    }
+
+    /// An entry of a function's interrupt remapping table.
+    fn slot(&self, function: &Function, slot: usize) -> Option<&AtomicU32> {
+        match function.remapping() {
+            Remapping::Table(table) => Some(self.0.cell(table + slot as u64 * 4)),
+            _ => None,
+        }
+    }
+}
+
+impl<M: X86> Hardware for Pci<'_, M> {
+    fn registers(&self, function: &Function) -> &[Register] {
+        self.0.registers(function.registers)
+    }
+
+    fn config(&self, function: &Function, offset: u16) -> u32 {
+        self.0.load_config(function.config_va + u64::from(offset & 0xFFC))
+    }
+
+    fn set_config(&self, function: &Function, offset: u16, value: u32) {
+        self.0.store_config(function.config_va + u64::from(offset & 0xFFC), value);
+    }
+
+    fn shadow(&self, word: u32) -> u32 {
+        self.word(word).load(Ordering::Relaxed)
+    }
+
+    fn set_shadow(&self, word: u32, value: u32) {
+        self.word(word).store(value, Ordering::Relaxed);
+    }
+
+    fn wait(&self, milliseconds: u32, done: impl Fn() -> bool) -> bool {
+        let ticks = self.0.clock().tsc_hz / 1000 * u64::from(milliseconds);
+        let begin = self.0.now();
+        while !done() {
+            if self.0.now().wrapping_sub(begin) >= ticks {
+                return false;
+            }
+            core::hint::spin_loop();
+        }
+        true
+    }
+
+    fn page(&self, address: u64, size: u8) -> u64 {
+        self.0.load(MMIO_VA + address, size)
+    }
+
+    fn set_page(&self, address: u64, size: u8, value: u64) {
+        self.0.store(MMIO_VA + address, size, value);
+    }
+
+    fn owns_core(&self, id: u32) -> bool {
+        icr::contains(&self.0.config().own, id) || !M::enforced("message-core")
+    }
+
+    fn entry(&self, core: u32, vector: u8) -> u32 {
+        icr::remapped(&self.0.config().own, core, vector)
+    }
+
+    fn remap(&self, function: &Function, slot: usize) -> Option<u32> {
+        self.slot(function, slot).map(|entry| entry.load(Ordering::Relaxed))
+    }
+
+    fn set_remap(&self, function: &Function, slot: usize, entry: u32) -> bool {
+        self.slot(function, slot).is_some_and(|word| {
+            word.compare_exchange(0, entry, Ordering::Release, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    fn ring(&self, bell: u32) {
+        mail::ring_bell(self.0, bell);
+    }
+
+    fn line(&self, line: u32) -> u64 {
+        ioapic::sends(self.0, line)
+    }
+
+    fn aim(&self, word: usize, icr: u64) {
+        mail::aim(self.0, word, icr);
+    }
+
+    #[inline(always)]
+    fn holds(&self, rule: Rule) -> bool {
+        match rule {
+            Rule::Form => M::enforced("config-form"),
+            Rule::Unnamed => M::enforced("config-unnamed"),
+            Rule::Fixed => M::enforced("bridge-fixed"),
+            Rule::Message => M::enforced("message-form"),
+            Rule::Vector => M::enforced("message-vector"),
+            Rule::Table => M::enforced("msix-form"),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Accesses to ports that are not the sandbox's: reads give all ones, writes go nowhere.
+
+use crate::contract::RAX;
+use crate::{X86, pci, rtc, vmware};
+use bulkhead_monitor::record::{deny, deny_register};
+use bulkhead_monitor::{Outcome, hypercall, mail};
+use bulkhead_monitor_abi::hypercall::{BELL_PORT, CALL_PORT, POWER_OFF, POWER_PORT, POWER_RESTART};
+use bulkhead_monitor_abi::monitor::Quiet;
+use bulkhead_monitor_abi::need;
+use bulkhead_monitor_abi::report::{Cause, Condition, State};
+
+/// An access to a port, as an exit tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Port.
+    pub port: u32,
+    /// Bytes: 1, 2 or 4.
+    pub size: u8,
+    /// True for IN, false for OUT.
+    pub read: bool,
+    /// True for INS and OUTS: their data is in memory.
+    pub string: bool,
+    /// Bytes of the instruction.
+    pub length: u8,
+}
+
+/// Handles an access to a port.
+pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
+    let Access { port, size, read, string, length } = access;
+    let rax = m.register(RAX);
+    if port == u32::from(POWER_PORT) && !read && !string {
+        match rax as u8 {
+            POWER_OFF => return Outcome::end(Cause::Port, State::Stopped),
+            POWER_RESTART => return Outcome::end(Cause::Port, State::Launching),
+            _ => {}
+        }
+    }
+    if !read && !string && mail::ring_bell(m, port.wrapping_sub(u32::from(BELL_PORT))) {
+        return Outcome::skip(Cause::Ring, length);
+    }
+    if port == u32::from(CALL_PORT) && read && !string && size == 4 {
+        return hypercall::decided(m, rax, length);
+    }
+    let write = (!read).then_some(rax & 0xFFFF_FFFF);
+    let absent = Outcome::skip(Cause::Denied, length);
+    if let Some(answer) = if string { None } else { device(m, port, size, write) } {
+        return match answer {
+            Some(Ok(value)) => done(m, access, value, Outcome::skip(Cause::Config, length)),
+            Some(Err(register)) => {
+                let denied = deny_register(m, register, write, absent);
+                done(m, access, u64::MAX, denied)
+            }
+            // The instruction comes again.
+            None => Outcome::resume(Cause::Config),
+        };
+    }
+    let Some(value) = Quiet::find(m.quiets(m.config().ports), port) else {
+        let condition = if read { Condition::PortRead } else { Condition::PortWrite };
+        let denied = deny(m, condition, u64::from(port), write.unwrap_or(0), absent);
+        return done(m, access, u64::MAX, denied);
+    };
+    let asks = M::has(need::LINUX) && port == vmware::PORT && read;
+    let value = if asks { vmware::call(m) } else { value };
+    done(m, access, value, Outcome::skip(Cause::Port, length))
+}
+
+/// Answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's turn has
+/// not come, nothing is done.
+fn device<M: X86>(
+    m: &M,
+    port: u32,
+    size: u8,
+    write: Option<u64>,
+) -> Option<Option<Result<u64, u64>>> {
+    if !M::has(need::DEVICES) {
+        return None;
+    }
+    if pci::answers_port(m, port, size) {
+        let answer = pci::port(m, port, size, write.map(|value| value as u32));
+        return Some(answer.map(|answer| answer.map(u64::from)));
+    }
+    if rtc::answers(m, port, size) {
+        let answer = rtc::port(m, port, write.map(|value| value as u8));
+        return Some(answer.map(|answer| answer.map(u64::from)));
+    }
+    None
+}
+
+/// Gives a read its value.
+fn done<M: X86>(m: &M, access: Access, value: u64, outcome: Outcome) -> Outcome {
+    if access.read && !access.string {
+        let rax = m.register(RAX);
+        // A 32-bit result clears the upper half of RAX; narrower ones keep the rest.
+        let (kept, mask) = match access.size {
+            1 => (!0xFF, 0xFF),
+            2 => (!0xFFFF, 0xFFFF),
+            _ => (0, 0xFFFF_FFFF),
+        };
+        m.set_register(RAX, rax & kept | value & mask);
+    }
+    outcome
+}

@@ -1,0 +1,173 @@
+//! The contract between a monitor and its architecture, for one core of the sandbox.
+
+use bulkhead_monitor_abi::bell::{Bell, End};
+use bulkhead_monitor_abi::link::Link;
+use bulkhead_monitor_abi::load::Head;
+use bulkhead_monitor_abi::lock::{Lock, Pace};
+use bulkhead_monitor_abi::monitor::{Clock, Config, Mailbox, Slice};
+use bulkhead_monitor_abi::need;
+use bulkhead_monitor_abi::record::{Op, RecordMemory};
+use bulkhead_monitor_abi::report::{CoreReportCells, ReportCells};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// State of a core that no other core touches.
+#[repr(C)]
+pub struct Local {
+    /// 1 once a doorbell has come. It is the first byte, where the shell's handler of doorbells finds it.
+    pub doorbell: Cell<u8>,
+    /// Restarts of the sandbox when this core last began.
+    pub incarnation: Cell<u32>,
+}
+
+/// State of a core that the sandbox's other cores touch, too.
+#[repr(C, align(64))]
+pub struct Shared {
+    /// Requests, by the bits of [`crate::signal`].
+    pub signals: AtomicU32,
+    /// While this core waits for a start-up: 1 + the `life` that it has seen; else 0.
+    pub parked: AtomicU32,
+    /// First core's: odd while the guest lives, even while it does not.
+    pub life: AtomicU32,
+    /// First core's: values of the guest's index registers, by the architecture's numbers.
+    pub latches: [AtomicU32; 2],
+    /// First core's: lock of the registers that the sandbox's cores share.
+    pub own: Lock,
+    /// First core's: number of times that cores were to empty their TLBs.
+    pub flushes: AtomicU64,
+    /// That number when this core last did so.
+    pub flushed: AtomicU64,
+}
+
+/// Memory that the host has laid out for the monitor. Lists and words come from the host's configuration, so an
+/// implementation trusts their places.
+pub trait Layout {
+    /// Needs that this monitor has code for ([`bulkhead_monitor_abi::need`]).
+    const NEEDS: u32;
+    /// Configuration; read-only.
+    fn config(&self) -> &Config;
+    /// Mailbox of a sandbox below [`Config::sandboxes`]; the own one is writable.
+    fn mailbox(&self, sandbox: u32) -> &Mailbox;
+    /// Report of the sandbox; the first core writes it.
+    fn report(&self) -> &ReportCells;
+    /// Counters and records of this core; this core alone writes them.
+    fn counters(&self) -> &CoreReportCells;
+    /// State of this core.
+    fn local(&self) -> &Local;
+    /// Shared state of this core.
+    fn own(&self) -> &Shared;
+    /// Shared state of a core below [`Config::cores`].
+    fn shared(&self, core: u32) -> &Shared;
+    /// Frequencies that the boot code has measured.
+    fn clock(&self) -> &Clock;
+    /// A word of a channel, by its monitor-virtual address.
+    fn word(&self, at: u64) -> &AtomicU64;
+    /// Steps of a launch record.
+    fn ops(&self, part: Slice) -> &[Op];
+    /// Entries of a slot in the guest's tables.
+    fn entries(&self, part: Slice) -> &[u64];
+    /// Slots that the sandbox is a party of.
+    fn links(&self) -> &[Link];
+    /// Doorbells of channels, by number.
+    fn bells(&self) -> &[Bell];
+    /// Ends of channels that are the sandbox's own.
+    fn ends(&self) -> &[End];
+    /// Memory that launch records write.
+    fn memory(&self) -> impl RecordMemory;
+    /// Head of the program that another sandbox may be writing: one copy. Only with [`Config::loads`].
+    fn head(&self) -> Head;
+    /// Program of so many bytes, as it was copied to the guest's memory. No guest runs.
+    fn program(&self, len: u64) -> &[u64];
+    /// True if a rule is enforced: always, but in a monitor for the mutation gate, which leaves one out.
+    fn enforced(rule: &str) -> bool;
+}
+
+/// The virtual processor that the guest has of this core.
+pub trait Vcpu {
+    /// Most ticks of [`Vcpu::now`] in a microsecond.
+    const MICROSECOND: u64;
+    /// Vector of the guest's non-maskable interrupt.
+    const NMI: u8;
+    /// Number of the core in its sandbox.
+    fn index(&self) -> u32;
+    /// Time stamp, in ticks.
+    fn now(&self) -> u64;
+    /// Guest's instruction pointer.
+    fn instruction(&self) -> u64;
+    /// Guest's privilege level; 0 is its kernel's.
+    fn privilege(&self) -> u8;
+    /// Number of the hypercall that the guest makes.
+    fn call(&self) -> u64;
+    /// Argument of it, the first one is 0.
+    fn argument(&self, n: usize) -> u64;
+    /// Sets its result.
+    fn answer(&self, result: u64);
+    /// Moves the guest behind an instruction of `length` bytes.
+    fn skip(&self, length: u8);
+    /// Gives the guest an exception at its instruction pointer.
+    fn inject(&self, vector: u8);
+    /// Has the guest's translations forgotten before it goes on.
+    fn flush(&self);
+    /// Sets all of the guest's state on this core as `ops` say, and as after a reset where they say nothing.
+    fn reset(&self, ops: &[Op]);
+    /// Sets the first two arguments of a fresh guest, and its first instruction if that is not the record's.
+    fn begin(&self, arguments: [u64; 2], entry: Option<u64>);
+    /// Sets the first instruction of a core that another one starts.
+    fn startup(&self, vector: u8);
+}
+
+/// Interrupts of this core, and those that it sends.
+pub trait Interrupts {
+    /// Rings the monitor of a core, by the core's identity. Stores before it are seen before it.
+    fn ring(&self, id: u32);
+    /// Sends a message to a guest. Stores before it are seen before it.
+    fn send(&self, message: u64);
+    /// True if a message goes to cores of this set and to no monitor.
+    fn is_aim(cores: &[u64; 4], message: u64) -> bool;
+    /// Takes a doorbell that is pending.
+    fn hear(&self);
+    /// Sleeps until [`Local::doorbell`] is set.
+    fn sleep(&self);
+    /// Puts this core's interrupt controller in its state after a reset: no timer, nothing pending, nothing in service.
+    fn silence(&self);
+}
+
+/// Devices of the sandbox.
+pub trait Devices {
+    /// Masks the sandbox's interrupt lines; no guest runs.
+    fn silence_lines(&self);
+    /// Stops the sandbox's functions: no DMA, no interrupt. No guest runs.
+    ///
+    /// # Errors
+    /// A register of a function that goes on.
+    fn quiet(&self) -> Result<(), u64>;
+}
+
+/// All that a monitor is built on.
+pub trait Monitor: Layout + Vcpu + Interrupts + Devices {
+    /// True if this monitor has code for a need; the compiler drops the code of others.
+    #[inline(always)]
+    fn has(need: u32) -> bool {
+        need::has(Self::NEEDS, need)
+    }
+
+    /// True on the sandbox's first core.
+    fn is_first(&self) -> bool {
+        self.index() == 0
+    }
+}
+
+impl<M: Layout + Vcpu + Interrupts + Devices> Monitor for M {}
+
+/// Does work with registers that the sandbox's cores share. `None`: this core's turn has not come; its guest executes
+/// the instruction again, and doorbells are heard in between.
+pub fn alone<M: Monitor, T>(m: &M, work: impl FnOnce() -> T) -> Option<T> {
+    m.shared(0).own.with(m.index(), pace::<M>(), || m.now(), work)
+}
+
+/// Turns with a lock: a millisecond of patience in all, ten microseconds for a core that is late for its own turn.
+/// Holders need a microsecond.
+#[must_use]
+pub fn pace<M: Vcpu>() -> Pace {
+    Pace { patience: 1000 * M::MICROSECOND, turn: 10 * M::MICROSECOND }
+}

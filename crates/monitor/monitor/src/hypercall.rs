@@ -1,0 +1,68 @@
+//! Hypercalls ([`bulkhead_monitor_abi::hypercall`]).
+
+use crate::contract::Monitor;
+use crate::outcome::Outcome;
+use crate::record::{add, deny};
+use crate::{life, link, mail};
+use bulkhead_monitor_abi::hypercall::{Call, DENIED, NULL, OK, decide, number};
+use bulkhead_monitor_abi::report::{CONSOLE, Cause, State};
+use core::sync::atomic::Ordering;
+
+/// Handles a call by an instruction of `length` bytes that only a guest's kernel may use.
+#[inline(always)]
+pub fn handle<M: Monitor>(m: &M, length: u8) -> Outcome {
+    let call = number(m.call(), m.privilege(), M::enforced);
+    if call == NULL {
+        m.answer(OK);
+        return Outcome::skip(Cause::Hypercall, length);
+    }
+    decided(m, call, length)
+}
+
+/// Handles a call by an instruction that the guest's kernel let its caller use.
+#[inline(never)]
+pub fn decided<M: Monitor>(m: &M, call: u64, length: u8) -> Outcome {
+    let config = m.config();
+    let arguments = [m.argument(0), m.argument(1)];
+    let wanted = decide(call, arguments, config.sandboxes, &config.rights, M::enforced);
+    let done = Outcome::skip(Cause::Hypercall, length);
+    let result = match wanted {
+        Call::Console(length) => console(m, length),
+        Call::Exit(code) => {
+            life::leave(m, code);
+            return Outcome::end(Cause::Hypercall, State::Exited);
+        }
+        Call::Restart => return Outcome::end(Cause::Hypercall, State::Launching),
+        // Steady state begins after this call.
+        Call::Ready => {
+            life::steady(m, Cause::Hypercall);
+            OK
+        }
+        Call::Control(to, request) => mail::post(m, to, request),
+        Call::Status(of) => m.mailbox(of).status.load(Ordering::Acquire),
+        Call::Slot(slot) => link::call(m, call, slot, arguments),
+        Call::Answer(result) => result,
+        Call::Denied(lacks) => {
+            // A reader needs both arguments to say what would have granted the call.
+            let [first, second] = arguments;
+            let info = first.min(u64::from(u32::MAX)) | second << 32;
+            m.answer(DENIED);
+            return deny(m, lacks, call, info, Outcome::skip(Cause::Denied, length));
+        }
+    };
+    m.answer(result);
+    done
+}
+
+/// Appends bytes to this core's console ring.
+fn console<M: Monitor>(m: &M, length: u64) -> u64 {
+    let words = [m.argument(1), m.argument(2), m.argument(3)];
+    let counters = m.counters();
+    for i in 0..length as usize {
+        let byte = words.get(i / 8).map_or(0, |w| (w >> (i % 8 * 8)) as u8);
+        let at = counters.console_written.load(Ordering::Relaxed);
+        counters.console[at as usize % CONSOLE].store(byte, Ordering::Relaxed);
+        add(&counters.console_written);
+    }
+    OK
+}

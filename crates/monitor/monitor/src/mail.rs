@@ -1,0 +1,165 @@
+//! The monitors' doorbell, and requests in mailboxes that only their sender writes ([`bulkhead_monitor_abi::mail`]).
+//! No core waits for an answer: it shows in the other sandbox's status.
+
+use crate::contract::Monitor;
+use crate::outcome::Outcome;
+use crate::{link, signal};
+use bulkhead_monitor_abi::bell::{self, End};
+use bulkhead_monitor_abi::hypercall::{BAD_ARGUMENT, BUSY, CONTROL_START, CONTROL_STOP, OK, index};
+use bulkhead_monitor_abi::mail::{self, Effect, Way};
+use bulkhead_monitor_abi::need;
+use bulkhead_monitor_abi::report::{Cause, State};
+use core::sync::atomic::Ordering;
+
+/// Looks into signals and, on the first core, into the mailboxes: a doorbell came, or may have.
+pub fn doorbell<M: Monitor>(m: &M, cause: Cause) -> Outcome {
+    // It is still pending: take it. One that comes later causes an exit again.
+    m.hear();
+    m.local().doorbell.set(0);
+    let nmi = match signal::receive(m, cause) {
+        Ok(nmi) => nmi,
+        Err(outcome) => return outcome,
+    };
+    link::look(m);
+    match asked(m) {
+        Some(state) => Outcome::end(cause, state),
+        None if nmi => Outcome::inject(cause, M::NMI),
+        None => Outcome::resume(cause),
+    }
+}
+
+/// State in which other sandboxes' requests end the guest's life, if one does; the first core looks.
+fn asked<M: Monitor>(m: &M) -> Option<State> {
+    if !m.is_first() {
+        return None;
+    }
+    tally(m);
+    match requested(m, true) {
+        0 => None,
+        CONTROL_STOP => Some(State::Stopped),
+        _ => Some(State::Launching),
+    }
+}
+
+/// Copies to the report how often each sandbox's monitor has rung for this one; on the first core.
+pub fn tally<M: Monitor>(m: &M) {
+    // Only other sandboxes' requests and slots ring, and own cores.
+    if !M::has(need::CONTROL | need::SLOTS | need::CORES) {
+        return;
+    }
+    let config = m.config();
+    for (sender, rung) in (0..config.sandboxes).zip(&m.report().rung) {
+        let rings = m.mailbox(sender).rings.get(config.sandbox as usize);
+        let rings = rings.map_or(0, |rings| rings.load(Ordering::Relaxed));
+        rung.store(rings, Ordering::Relaxed);
+    }
+}
+
+/// First request that the guest is to be subjected to, whether it runs or not; 0: none. Others are acknowledged and
+/// dropped.
+fn requested<M: Monitor>(m: &M, runs: bool) -> u64 {
+    if !M::has(need::CONTROL) {
+        return 0;
+    }
+    let config = m.config();
+    let from = |sender: u32| {
+        let request = m.mailbox(sender).request.get(config.sandbox as usize)?;
+        let done = m.mailbox(config.sandbox).done.get(sender as usize)?;
+        let request = mail::take(request, done)?;
+        let may = |set: u32| set >> (sender & 31) & 1 != 0 || !M::enforced("control-right");
+        let what = mail::wanted(request, config.controlled_by.map(may), runs);
+        (what != 0).then_some(what)
+    };
+    (0..config.sandboxes).find_map(from).unwrap_or(0)
+}
+
+/// Posts a request to another sandbox's monitor, if it is to have one.
+pub fn post<M: Monitor>(m: &M, to: u32, what: u64) -> u64 {
+    if !M::has(need::CONTROL) {
+        return BAD_ARGUMENT;
+    }
+    let (config, own) = (m.config(), m.mailbox(m.config().sandbox));
+    let tokens = own.due.get(to as usize).and_then(|all| all.get(index(what)));
+    let every = config.every.get(to as usize).and_then(|all| all.get(index(what)));
+    let (Some(request), Some(done), Some(&id), Some(token), Some(&every)) = (
+        own.request.get(to as usize),
+        m.mailbox(to).done.get(config.sandbox as usize),
+        config.first_core.get(to as usize),
+        tokens,
+        every,
+    ) else {
+        return BAD_ARGUMENT;
+    };
+    let starts = config.rights.over(CONTROL_START) >> (to & 31) & 1 != 0;
+    let state = m.mailbox(to).status.load(Ordering::Acquire) as u8;
+    match mail::effect(what, u32::from(state), starts) {
+        Effect::Answer(answer) if M::enforced("control-change") => return answer,
+        _ => {}
+    }
+    let pace = u64::from(every).wrapping_mul(m.clock().tsc_hz) / 1_000_000;
+    let pace = if M::enforced("control-rate") { pace } else { 0 };
+    if mail::post(&Way { request, done, token }, what, m.now(), pace) {
+        signal::ring(m, to, id);
+        return OK;
+    }
+    BUSY
+}
+
+/// True if a sandbox that is about to launch shall not; that grants a start and a restart.
+pub fn stop_requested<M: Monitor>(m: &M) -> bool {
+    loop {
+        match requested(m, true) {
+            0 => return false,
+            CONTROL_STOP => return true,
+            _ => {}
+        }
+    }
+}
+
+/// True if a waiting sandbox shall start again.
+pub fn start_requested<M: Monitor>(m: &M) -> bool {
+    requested(m, false) != 0
+}
+
+/// Sends an interrupt to the receiver of a channel if it asks for one by its armed word ([`bell::Bell::armed`]). It
+/// gets at most one each time that it asks, however many cores ring. True if there is a doorbell of this number.
+pub fn ring_bell<M: Monitor>(m: &M, number: u32) -> bool {
+    if !M::has(need::CHANNELS) {
+        return false;
+    }
+    let rung = m.mailbox(m.config().sandbox).rung.get(number as usize);
+    let (Some(bell), Some(rung)) = (m.bells().get(number as usize), rung) else { return false };
+    if bell::admit(rung, m.word(bell.armed)) {
+        let aimed = || m.word(bell.aim).load(Ordering::Acquire);
+        let message = if bell.aim == 0 { bell.icr } else { aimed() };
+        if M::is_aim(&bell.cores, message) {
+            m.send(message);
+        }
+    }
+    true
+}
+
+/// Says where the interrupts of a channel go that wakes the own guest ([`bell::aim`]).
+pub fn aim<M: Monitor>(m: &M, number: usize, message: u64) {
+    let Some(word) = m.mailbox(m.config().sandbox).aims.get(number) else { return };
+    if bell::aim(word, message) {
+        m.send(message);
+    }
+}
+
+/// Says in the guest's channels that it has ended, and wakes their receivers.
+pub fn bury<M: Monitor>(m: &M) {
+    if !M::has(need::CHANNELS) {
+        return;
+    }
+    m.ends().iter().for_each(|end| bury_end(m, end));
+    (0..m.config().bells.len).for_each(|number| {
+        ring_bell(m, number);
+    });
+}
+
+/// Says that an end of a channel has left.
+#[inline(never)]
+pub fn bury_end<M: Monitor>(m: &M, end: &End) {
+    bell::bury(m.word(end.hello), m.word(end.armed));
+}
