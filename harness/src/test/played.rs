@@ -9,7 +9,6 @@ use bulkhead_oracle::{
 };
 use bulkhead_plan::kernel::OVERHEAD;
 use program_sets::{HEADER, MAGIC, SEEN, Step, TABLE, Thread, WORDS};
-use std::fmt::Write as _;
 use std::path::Path;
 
 /// Any other one is as good.
@@ -58,6 +57,8 @@ struct Play {
     set: Set,
     promises: Vec<Promise>,
     patterns: Vec<Pattern>,
+    /// A call takes longer than its server says.
+    overruns: bool,
     begin: Time,
     end: Time,
     /// Row of its first thread in what is seen.
@@ -119,16 +120,23 @@ fn sets(class: Class, count: usize) -> Vec<Play> {
     let play = |number| {
         let mut random = campaign.random(class, number);
         let set = scaled(set(class, &mut random), scale(class));
-        let verdict = judge::Verdict::of(&set, &judge::kernel(&set));
-        let promised = verdict.promises.iter().any(|promise| promise.job < Time::MAX);
-        if !verdict.is_admitted() || !promised {
+        let mut verdict = judge::Verdict::of(&set, &judge::kernel(&set));
+        if !verdict.is_admitted() {
             return None;
         }
         let found = search(&mut core, &set, &verdict.promises, &mut random, PATTERNS);
-        // A call that takes too long stops its server: others wait for it for ever.
-        (!found.overran).then_some(Play {
+        if found.overran {
+            // A call that takes too long stops its server for ever. Those that call nobody have their promises.
+            let calls = |op: &Op| matches!(op, Op::Call(_));
+            let callers = set.threads.iter().map(|thread| thread.job.iter().any(calls));
+            let promises = verdict.promises.iter_mut().zip(callers);
+            promises.filter(|(_, calls)| *calls).for_each(|(to, _)| *to = Promise::NONE);
+        }
+        let promised = verdict.promises.iter().any(|promise| promise.job < Time::MAX);
+        promised.then_some(Play {
             class,
             number,
+            overruns: found.overran,
             promises: verdict.promises,
             patterns: found.patterns,
             begin: 0,
@@ -159,8 +167,9 @@ fn judge(bench: &Bench, classes: &[Class], count: usize) -> Result<String, Strin
             "{class:?}: the nearest job took {near} thousandths: nothing is tried"
         ));
     }
+    let overrun = plays.iter().filter(|play| play.overruns).count();
     Ok(format!(
-        "{} sets of {} classes, {jobs} jobs, each within its response time; the nearest took {nearest:?} thousandths",
+        "{} sets of {} classes, {overrun} with a call that is stopped, {jobs} jobs, each within its response time; the nearest took {nearest:?} thousandths",
         plays.len(),
         classes.len()
     ))
@@ -209,7 +218,11 @@ fn manifest(plays: &[Play], end: Time, rows: usize, dir: &Path) -> Result<String
         let (prefix, file) = (format!("x{n}"), format!("set{n}"));
         std::fs::write(dir.join(&file), play.given(&program)?).map_err(|e| e.to_string())?;
         let programs = play.programs(&prefix, &file);
-        let _ = write!(text, "{}", Text { set: &play.set, prefix: &prefix, programs: &programs });
+        let of_set = Text { set: &play.set, prefix: &prefix, programs: &programs }.to_string();
+        // A server that is stopped without a handler has a line of the kernel's, which takes others' time.
+        let server = format!("[[thread]]\nname = \"{prefix}s");
+        text += &of_set
+            .replace(&server, &format!("[[thread]]\ntimeout = \"over\"\nname = \"{prefix}s"));
     }
     Ok(text)
 }
@@ -235,6 +248,10 @@ size = "64 KiB"
 [[notification]]
 name = "pause"
 sandbox = "rt"
+
+[[endpoint]]
+name = "over"
+sandbox = "rt"
 "#;
 
 const REPORT: &str = r#"
@@ -247,6 +264,7 @@ ends_sandbox = true
 maps = [{ shared = "seen", access = "rw" }]
 signals = ["pause"]
 waits = ["pause"]
+serves = ["over"]
 
 [[context]]
 name = "report"
