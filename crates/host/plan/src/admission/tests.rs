@@ -422,6 +422,17 @@ fn a_server_below_its_caller_is_disturbed_by_those_between() {
     assert_eq!(look(&kernel).unanalysed(1), [Unanalysed::Below { endpoint }]);
     kernel.threads[2].priority = 9;
     assert_eq!(look(&kernel).unanalysed(0), []);
+    // At the server's own priority it waits for others that have waited there.
+    kernel.threads[2].priority = 5;
+    assert_eq!(look(&kernel).unanalysed(1), [Unanalysed::Below { endpoint }]);
+    // From a server above, it comes to one that is above itself, and below that one.
+    kernel.threads[2].priority = 9;
+    let above = kernel.endpoint(Some(20));
+    kernel.program(12, &[endpoint], &[above]);
+    kernel.calls(1, above);
+    assert_eq!(look(&kernel).unanalysed(1), [Unanalysed::Below { endpoint }; 2]);
+    assert_eq!(look(&kernel).unanalysed(0), [Unanalysed::Below { endpoint }]);
+    kernel.programs[1].calls.pop();
     kernel.threads[2].priority = 3;
     kernel.programs[1].calls.clear();
     kernel.endpoints[endpoint].longest = None;
