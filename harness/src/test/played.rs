@@ -181,6 +181,24 @@ fn calls(job: &[Op]) -> usize {
     job.iter().filter(|op| matches!(op, Op::Call(_))).count()
 }
 
+/// True if a job has a call that takes longer than its server says, by the steps that are played.
+fn overruns(thread: &OfSet, set: &Set) -> bool {
+    let (mut depth, mut used, mut longest) = (0, 0, Time::MAX);
+    thread.job.iter().any(|op| {
+        match *op {
+            Op::Call(server) if depth == 0 => {
+                let says = set.servers[usize::from(server)].longest;
+                (depth, used, longest) = (1, 0, says.unwrap_or(Time::MAX));
+            }
+            Op::Call(_) => depth += 1,
+            Op::Answer => depth -= 1,
+            Op::Run(time) if depth > 0 => used += less(time),
+            Op::Run(_) | Op::Ask(..) | Op::Sleep(_) => {}
+        }
+        used > longest && depth > 0
+    })
+}
+
 /// A set with a handler above all others, which has time for each call that could be too long. Where calls are within
 /// others it would have to know of all servers on the way, so there is none.
 fn with_handler(mut set: Set) -> Option<Set> {
@@ -233,7 +251,8 @@ fn play(kind: Kind, class: Class, number: u64, core: &mut Core) -> Option<Play> 
         Some((set, verdict.promises, found))
     };
     let (mut set, mut promises, mut found) = tried(set)?;
-    if found.overran != (kind == Kind::Stopped) {
+    let too_long = set.threads.iter().any(|thread| !thread.serves && overruns(thread, &set));
+    if (found.overran, too_long) != (kind == Kind::Stopped, kind == Kind::Stopped) {
         return None;
     }
     let mut handler = None;
@@ -511,9 +530,13 @@ impl Play {
     }
 }
 
-/// A step, with room for what the kernel and the program do around it.
+/// A time with room for the kernel's work and the program's own around it.
+fn less(time: Time) -> Time {
+    time.saturating_sub(SLACK + time / PARTS).max(1)
+}
+
+/// A step as it is played.
 fn step(op: Op) -> Step {
-    let less = |time: Time| time.saturating_sub(SLACK + time / PARTS).max(1);
     match op {
         Op::Run(time) => Step::Run(less(time)),
         Op::Call(server) => Step::Call(server),
