@@ -73,8 +73,8 @@ impl Kind {
         }
     }
 
-    /// Sets of one boot. What is seen of all of them fits into a console's 4 KiB, and a kernel has 512 contexts at most.
-    /// A timer has one driver.
+    /// Sets of one boot. Results of all of them fit into a console's 4 KiB, and a kernel has 512 contexts at most. A
+    /// timer has one driver.
     const fn at_once(self) -> usize {
         match self {
             Self::Interrupted => 1,
@@ -82,7 +82,7 @@ impl Kind {
         }
     }
 
-    /// Response of the nearest job of each class, in thousandths of its promise, at least: a test in which nothing comes
+    /// Least response of the nearest job of each class, in thousandths of its promise: a test in which nothing comes
     /// near shows nothing. A driver with interrupts counts three times in a promise.
     const fn near(self) -> u64 {
         if matches!(self, Self::Interrupted) { 400 } else { 700 }

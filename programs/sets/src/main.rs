@@ -2,10 +2,14 @@
 //! time from a release to the end of a job. Times of use are instructions, one a nanosecond in virtual time: a thread
 //! that is taken off the processor uses none.
 //!
-//! `role=job`, `role=driver`, `role=server`, `role=handler`: `number=N` among the set's, `set=NAME`, `row=N` of the
-//! first thread's words in the results, `calls=NAME,NAME` of the endpoints that it may call. A handler is told of
-//! servers whose calls are too long: `servers=N` has a bit for each. A driver's interrupts come from the PC's interval
-//! timer. `role=report`: `until=NS`, `rows=N` to be printed.
+//! `role=job`, `role=driver`, `role=server`, `role=handler`:
+//!
+//! * `number=N` among the set's, `set=NAME`;
+//! * `row=N` of the first thread's words in the results;
+//! * `calls=NAME,NAME` of the endpoints that it may call;
+//! * `servers=N`: a bit for each server that a handler is told of when a call is too long.
+//!
+//! A driver's interrupts come from the PC's interval timer. `role=report`: `until=NS`, `rows=N` to be printed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use bulkhead_program::abi::{Policy, at};

@@ -354,8 +354,8 @@ fn late_below(class: Class, judged: impl Fn(&Set) -> judge::Verdict) -> (u64, u6
     (late, admitted)
 }
 
-/// Servers below their callers, or below other servers on the way: the waits for them are named, and a context that is
-/// in time itself comes back from there with one budget.
+/// Servers below their callers, or below other servers on the way. The waits for them are named. A context that is in
+/// time itself comes back from there with one budget.
 #[test]
 fn servers_below_their_callers() {
     for class in [Class::Calls, Class::Nested, Class::Inside] {

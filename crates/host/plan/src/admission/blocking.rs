@@ -32,8 +32,8 @@ pub enum Unanalysed {
         /// The server's endpoint.
         endpoint: usize,
     },
-    /// It comes to a passive server that it calls from a higher priority, so it can preempt the server in another's
-    /// call, and then wait for it. Or another context comes so, waits, and is in the server as the last of the server's
+    /// It comes to a passive server from a higher priority. So it can preempt the server in another's call, and then
+    /// wait for it. Or another context comes so, waits, and is in the server as the last of the server's
     /// priority, which this one has, too. Its refill comes later by each of these waits, and they add up.
     Below {
         /// The endpoint that it calls.

@@ -1,9 +1,9 @@
 //! Response times (Joseph and Pandya 1986), with blocking and PIBS.
 //!
 //! A context that calls a server below itself is judged at that server's priority. It can be kept there, and come back
-//! above others with a budget that it has missed. This adds nothing to their sums if the context itself is in time. All
-//! work of at least the server's priority is then done within its response time, which is at most its period. So a
-//! context that waits meanwhile sees one budget of it, which is in the sums. A context that nothing is promised may come
+//! above others with a budget that it has missed. This adds nothing to their sums if the context itself is in time.
+//! All work of at least the server's priority is then done within its response time, which is at most its period. So
+//! a context that waits meanwhile sees one budget of it, which is in the sums. A context without a guarantee may come
 //! back with several, and is refused ([`Refusal::Arrears`]).
 
 use super::{Analysis, Refusal, Share, Term};
