@@ -465,7 +465,7 @@ impl Play {
     }
 
     /// Further lines of its threads. A server that is stopped without a handler has a line of the kernel's, which takes
-    /// others' time: nobody listens at `over`, and it waits for ever.
+    /// others' time. No thread listens at `over`, so it waits there for ever.
     fn threads(&self, prefix: &str) -> Vec<String> {
         let threads = self.set.threads.len();
         let line = |n: usize| match (self.kind, self.handler) {
