@@ -207,7 +207,7 @@ pub fn wait(kernel: &Kernel, unanalysed: Unanalysed) -> String {
         }
         Unanalysed::Below { endpoint } => {
             format!(
-                "server of {}, which is below it and can be in another's call",
+                "server of {}, which is not above all that call it and can be in another's call",
                 kernel.endpoints[endpoint].name
             )
         }

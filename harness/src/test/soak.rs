@@ -9,12 +9,13 @@ const TWICE: &str = "linux-io/* drives the same controller, or the same network 
 const ROWS: &str =
     "a row of `make bench`; exits.linux_load counts the same exits under a load of more kinds";
 const BOCHS: &str = "a Linux takes a minute in Bochs; vmx/linux-6.12-cloud boots one, vmx/selftest-2-cores starts cores";
-const VTX: &str = "vmx/selftest*, vmx/kernel-hello, -mixed and -storm run that code on VT-x";
+const VTX: &str =
+    "vmx/linux-6.12-cloud, vmx-attack, vmx/selftest-2-cores and vmx/command run that code on VT-x";
 const VTD: &str = "vtd/linux-two has two Linux with disk and network behind VT-d; the controllers are in linux-io/*";
 const KINDS: &str = "records go the same way between two Linux in `make test`; other kinds between Linux and others";
 
 /// Job, reason.
-pub const LEFT: [(&str, &str); 33] = [
+pub const LEFT: [(&str, &str); 46] = [
     ("bench/audit.seconds", "a row of `make bench`: it times the audit that `command/audit` makes"),
     ("bench/exits.linux_forkexec", ROWS),
     ("bench/exits.linux_smp_other", ROWS),
@@ -54,6 +55,19 @@ pub const LEFT: [(&str, &str); 33] = [
     ("vtd/linux-ahci-e1000e", VTD),
     ("vtd/linux-nvme", VTD),
     ("vtd/probe", "the reader of DMAR has tests on the host; probe/qemu-q35 boots that Linux"),
+    ("vmx/selftest", "vmx/selftest-2-cores makes the same checks on each of two cores"),
+    ("vmx/selftest-3-restarts", "each life of vmx-attack begins with a restart"),
+    ("vmx/kernel-hello", "vmx/command runs the same system"),
+    ("vmx/kernel-mixed", VTX),
+    ("vmx/kernel-storm", VTX),
+    ("vmx/kernel-overrun", VTX),
+    ("vmx/flight", VTX),
+    ("vmx/autostart-false-stays", VTX),
+    ("vmx/nothing-stays", VTX),
+    ("vmx/control-2-cores", VTX),
+    ("ring/state-refused", "ring/host-refused has an entry that the processor refuses, too"),
+    ("channel/virtio-net-6.1", KERNEL),
+    ("guest/two-linux", "linux-io/two and line/two-linux have two Linux with devices"),
 ];
 
 /// Whether this is a run of `make soak`.

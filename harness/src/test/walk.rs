@@ -17,6 +17,9 @@ use plant::{Hand, PLANTS, Plant, Planted, VTD};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Test of findings about tables that hold a guest's text.
+const LETTERS: &str = "walk/prints-letters-only";
+
 fn rules() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|r| r.name)
 }
@@ -24,7 +27,8 @@ fn rules() -> impl Iterator<Item = &'static str> {
 pub fn jobs() -> Vec<Job> {
     let tests = rules().map(|r| format!("walk/{r}"));
     let planted = PLANTS.iter().map(|p| format!("walk/finds-{}", p.0));
-    let walk = Job::new("walk", tests.chain(planted).collect::<Vec<_>>(), 180, |bench| {
+    let tests = tests.chain(planted).chain([LETTERS.to_owned()]);
+    let walk = Job::new("walk", tests.collect::<Vec<_>>(), 180, |bench| {
         if let Err(error) = walk(bench) {
             bench.result("walk/nested-map", Err::<String, _>(error));
         }
@@ -166,7 +170,19 @@ fn walk(bench: &Bench) -> Result<(), String> {
         bench.result(&format!("walk/{rule}"), result);
     }
     plants(bench, &machine, &right, PLANTS);
+    bench.result(LETTERS, letters(&machine.look(|hand| hand.forge())));
     Ok(())
+}
+
+/// Findings have numbers and the manifest's names, whatever a guest has written where the auditor looks.
+fn letters(looked: &Report) -> Result<String, String> {
+    let results = super::sarif::valid(&bulkhead_audit::render::sarif(looked))?;
+    let told = bulkhead_audit::render::human(looked);
+    match told.lines().find(|line| !super::sarif::prints(line)) {
+        Some(line) => Err(format!("{line:?}")),
+        None if results < 2 => Err(format!("{results} findings:\n{told}")),
+        None => Ok(format!("{results} findings")),
+    }
 }
 
 /// The page shows the first plant as the demo's manifest has it: its names, its place and its addresses differ.

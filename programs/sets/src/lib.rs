@@ -9,37 +9,40 @@ pub const THREADS: usize = 8;
 /// Words of a thread: the header, and its job.
 pub const WORDS: usize = 64;
 /// Words of a header.
-pub const HEADER: usize = 4;
+pub const HEADER: usize = 5;
 /// Words of the table.
 pub const TABLE: usize = HEADER + THREADS * WORDS;
-/// Words of the results of a thread: the longest response of a job in nanoseconds, and how many jobs ended.
+/// Words of the results of a thread: the longest response of a job in nanoseconds, and how many jobs ended. A driver
+/// counts its interrupts there, and a handler the calls that it ended.
 pub const SEEN: usize = 2;
 
 /// A thread's part of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Release of the first job, in nanoseconds of the kernel's clock.
+    /// Release of the first job, or a driver's first interrupt, in nanoseconds of the kernel's clock.
     pub first: u64,
-    /// Nanoseconds from a release to the next one.
+    /// Nanoseconds from a release, or an interrupt, to the next one.
     pub every: u64,
     /// No job goes on from here on.
     pub end: u64,
     /// Steps of its job.
     pub steps: u64,
+    /// A driver's work for an interrupt, in nanoseconds; 0: its device sends none.
+    pub interrupt: u64,
 }
 
 impl Thread {
     /// As it stands in the table.
     #[must_use]
     pub const fn words(&self) -> [u64; HEADER] {
-        [self.first, self.every, self.end, self.steps]
+        [self.first, self.every, self.end, self.steps, self.interrupt]
     }
 
     /// From the table.
     #[must_use]
     pub const fn of(words: [u64; HEADER]) -> Self {
-        let [first, every, end, steps] = words;
-        Self { first, every, end, steps }
+        let [first, every, end, steps, interrupt] = words;
+        Self { first, every, end, steps, interrupt }
     }
 }
 

@@ -2,12 +2,20 @@
 //! time from a release to the end of a job. Times of use are instructions, one a nanosecond in virtual time: a thread
 //! that is taken off the processor uses none.
 //!
-//! `role=job`, `role=driver`, `role=server`: `number=N` among the set's, `name=NAME` of its thread, `set=NAME`, `row=N`
-//! of the first thread's words in the results. `role=report`: `until=NS`, `rows=N` to be printed.
+//! `role=job`, `role=driver`, `role=server`, `role=handler`:
+//!
+//! * `number=N` among the set's, `set=NAME`;
+//! * `row=N` of the first thread's words in the results;
+//! * `calls=NAME,NAME` of the endpoints that it may call;
+//! * `servers=N`: a bit for each server that a handler is told of when a call is too long.
+//!
+//! A driver's interrupts come from the PC's interval timer. `role=report`: `until=NS`, `rows=N` to be printed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
+use bulkhead_program::abi::{Policy, at};
 use bulkhead_program::{
-    Endpoint, Message, Notification, Program, Reply, now, println, sleep_until,
+    Context, Endpoint, Error, Handler, Message, Notification, Ports, Program, Reply, now, println,
+    sleep_until,
 };
 use core::fmt::Write as _;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -28,6 +36,7 @@ fn sets(program: Program) -> u32 {
         Some("job") => Player::new(program).jobs(),
         Some("driver") => Player::new(program).drive(),
         Some("server") => Player::new(program).serve(),
+        Some("handler") => Player::new(program).handle(),
         Some("report") => report(program),
         role => panic!("no role {role:?}"),
     }
@@ -103,9 +112,14 @@ impl Player {
         self.program.reply(self.program.name())
     }
 
+    /// Its words in the results.
+    fn seen(&self) -> &'static [AtomicU64] {
+        let row = self.program.number("row").unwrap_or(0) as usize + self.number;
+        &self.program.memory("seen").words()[SEEN * row..][..SEEN]
+    }
+
     fn jobs(&self) -> u32 {
-        let (this, row) = (thread(self.number), self.program.number("row").unwrap_or(0) as usize);
-        let seen = &self.program.memory("seen").words()[SEEN * (row + self.number)..];
+        let (this, seen) = (thread(self.number), self.seen());
         let mut release = this.first;
         while release < this.end {
             // A release in the past has no wait: a late thread goes on with the next job at once.
@@ -161,13 +175,97 @@ impl Player {
     fn drive(&self) -> u32 {
         let named = Named::new(self.program, 'd', self.number);
         let (endpoint, reply) = (self.program.serves(named.text()), self.reply());
+        let (this, seen) = (thread(self.number), self.seen());
+        let timer = (this.interrupt > 0).then(|| Timer::begin(self, this).expect("a timer"));
         let mut received = endpoint.receive(reply);
         loop {
-            let [of, work, ..] = received.expect("a request").message.words;
+            let came = received.expect("a request, or an interrupt");
+            if let Some(timer) = timer.as_ref().filter(|_| came.is_notification()) {
+                spin(this.interrupt, this.end);
+                self.steps(self.number, 0);
+                seen[1].fetch_add(1, Relaxed);
+                timer.acknowledge(this.end).expect("an interrupt");
+                received = endpoint.receive(reply);
+                continue;
+            }
+            let [of, work, ..] = came.message.words;
             spin(work, thread(of as usize).end);
             self.steps(self.number, 0);
             received = endpoint.reply_receive(reply, Message::default());
         }
+    }
+
+    /// Ends calls that are too long: it answers in the server's place, and takes the server back to its beginning.
+    fn handle(&self) -> u32 {
+        let (named, seen) = (Named::new(self.program, 'd', self.number), self.seen());
+        let (told, reply) = (self.program.serves(named.text()), self.reply());
+        let which = self.program.number("servers").unwrap_or(0);
+        let mut maker = self.program.maker();
+        let servers: [Option<Server>; THREADS] = core::array::from_fn(|n| {
+            let make = || Server::new(self.program, n, maker.context()?);
+            (which >> n & 1 == 1).then(make).map(|server| server.expect("a server that it manages"))
+        });
+        loop {
+            let badge = told.receive(reply).expect("the end of a call").badge as usize;
+            let server = servers.get(badge).and_then(Option::as_ref).expect("a server of the set");
+            server.take_back().expect("what the manifest allows");
+            seen[1].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// A server that its handler takes back.
+struct Server {
+    thread: bulkhead_program::Thread,
+    reply: Reply,
+    /// Time for it until it waits for its next call.
+    spare: Context,
+    begin: [u64; 4],
+}
+
+impl Server {
+    fn new(program: Program, n: usize, spare: Context) -> Result<Self, Error> {
+        const BUDGET: u64 = 500_000;
+        let named = Named::new(program, 's', n);
+        let thread = program.manages(named.text());
+        spare.configure(Policy::Sporadic, BUDGET, 2 * BUDGET, 0)?;
+        let [ip, sp, ..] = thread.registers()?;
+        Ok(Self { thread, reply: program.reply(named.text()), spare, begin: [ip, sp, at::PAGE, 0] })
+    }
+
+    fn take_back(&self) -> Result<(), Error> {
+        self.reply.answer(Message::default())?;
+        self.spare.lend(self.thread)?;
+        self.thread.start(self.begin)
+    }
+}
+
+/// The PC's interval timer (Intel 8254 data sheet, "Programming the 8254").
+struct Timer(Ports, Handler);
+
+impl Timer {
+    const COUNTER: u16 = 0x40;
+    const CONTROL: u16 = 0x43;
+    /// Counter 0, low byte then high byte, mode 2: rate generator.
+    const RATE: u8 = 0b0011_0100;
+    const HERTZ: u64 = 1_193_182;
+
+    /// It interrupts the thread that waits for messages, for the first time when the set says.
+    fn begin(player: &Player, this: Thread) -> Result<Self, Error> {
+        let program = player.program;
+        let (irq, ports) = (program.waits("irq"), program.ports("pit"));
+        program.manages(program.name()).bind_notification(Some(irq))?;
+        sleep_until(player.pause, this.first.saturating_sub(this.every))?;
+        let [low, high, ..] = (this.every * Self::HERTZ / 1_000_000_000).to_le_bytes();
+        ports.write8(Self::CONTROL, Self::RATE)?;
+        ports.write8(Self::COUNTER, low)?;
+        ports.write8(Self::COUNTER, high)?;
+        Ok(Self(ports, program.interrupt("irq")))
+    }
+
+    /// The next interrupt may come, before an end. A counter that is not loaded does not count.
+    fn acknowledge(&self, end: u64) -> Result<(), Error> {
+        if now() < end { self.1.acknowledge() } else { self.0.write8(Self::CONTROL, Self::RATE) }
     }
 }
 

@@ -65,6 +65,8 @@ pub enum Term {
     Doorbell,
     /// The last activations of a job before.
     Activations,
+    /// Budgets with which a context without a guarantee comes back from a server below.
+    Arrears,
 }
 
 impl<'a> Analysis<'a> {

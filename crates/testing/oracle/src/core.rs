@@ -696,7 +696,7 @@ impl Core {
 
     fn charge_account(&mut self, n: usize, time: Time, set: &Set) {
         let player = &mut self.players[n];
-        let charged = player.account.is_usable(self.now - time);
+        let charged = player.account.is_usable(self.now.saturating_sub(time));
         if charged && player.account.left() == time {
             self.end_of_piece(n);
         }

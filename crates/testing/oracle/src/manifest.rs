@@ -41,13 +41,15 @@ pub struct Text<'a> {
     pub prefix: &'a str,
     /// Further lines of each program, threads' before servers'. A program without an entry gets no lines.
     pub programs: &'a [String],
+    /// Further lines of each thread, in the order of programs.
+    pub threads: &'a [String],
 }
 
 impl<'a> Text<'a> {
     /// Takes only the lines of the set itself.
     #[must_use]
     pub const fn of(set: &'a Set) -> Self {
-        Self { set, prefix: "", programs: &[] }
+        Self { set, prefix: "", programs: &[], threads: &[] }
     }
 
     fn contexts(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -99,7 +101,7 @@ impl Display for Text<'_> {
             let serves: Vec<_> = program.serves.iter().map(|n| name(*n)).collect();
             writeln!(f, "[[program]]\nname = \"{prefix}{}\"\nsandbox = \"rt\"", program.name)?;
             writeln!(f, "calls = {calls:?}\nserves = {serves:?}")?;
-            self.programs.get(n).map_or(Ok(()), |lines| writeln!(f, "{lines}"))?;
+            further(self.programs, n, f)?;
             writeln!(
                 f,
                 "[[thread]]\nname = \"{prefix}{0}\"\nprogram = \"{prefix}{0}\"",
@@ -109,7 +111,12 @@ impl Display for Text<'_> {
             if let Some(context) = thread.context {
                 writeln!(f, "context = \"{prefix}c{context}\"")?;
             }
+            further(self.threads, n, f)?;
         }
         Ok(())
     }
+}
+
+fn further(lines: &[String], n: usize, f: &mut Formatter<'_>) -> fmt::Result {
+    lines.get(n).map_or(Ok(()), |lines| writeln!(f, "{lines}"))
 }

@@ -216,3 +216,22 @@ fn activations_that_begin_in_a_call_from_below() {
     let (admitted, late) = late_without(Term::Beginnings, calls.map(set));
     assert!(admitted > 100 && late > 10);
 }
+
+/// A context that nothing is promised is kept in a server below, and comes back with several budgets.
+#[test]
+fn budgets_that_come_back_from_below() {
+    let job = [1, 1, 88].map(|time| Op::Run(time * TICK));
+    let job = vec![job[0], Op::Call(0), job[1], Op::Answer, job[2]];
+    let set = |(between, budget): (Time, Time)| Set {
+        threads: vec![
+            Thread { guaranteed: false, ..thread(30, 30, 100, job.clone()) },
+            runs(25, budget, 150),
+            runs(20, between, 400),
+        ],
+        servers: vec![server(10, 1)],
+        ..Set::default()
+    };
+    let sets = (60..=95).flat_map(|between| (5..=60).step_by(5).map(move |b| (between, b)));
+    let (admitted, late) = late_without(Term::Arrears, sets.map(set));
+    assert!(admitted == 0 && late > 20);
+}

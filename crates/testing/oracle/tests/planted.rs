@@ -2,7 +2,8 @@
 //! analysis' input.
 
 use bulkhead_oracle::{
-    Campaign, Class, Counts, Policy as Given, Promise, Rules, Set, TICK, Time, judge,
+    Campaign, Class, Core, Counts, Policy as Given, Promise, Rules, Set, TICK, Time, judge, search,
+    set,
 };
 use bulkhead_plan::admission::{Analysis, Term};
 use bulkhead_plan::kernel::{Kernel, Policy};
@@ -328,4 +329,38 @@ fn the_doorbell_at_the_beginning() {
 #[test]
 fn activations_of_a_job_before() {
     assert!(without(Term::Activations, Class::Overhead, 4_000) > 0);
+}
+
+/// How many sets with a server below some of its callers are late, and how many are admitted.
+fn late_below(class: Class, judged: impl Fn(&Set) -> judge::Verdict) -> (u64, u64) {
+    let (campaign, mut core) = (campaign(Rules::KERNEL), Core::default());
+    core.rules = Rules::KERNEL;
+    let (mut late, mut admitted) = (0, 0);
+    for number in 0..8_000 {
+        let mut random = campaign.random(class, number);
+        let mut set = set(class, &mut random);
+        let highest = set.threads.iter().map(|thread| thread.priority).max().unwrap_or(0);
+        let server = random.below(set.servers.len() as u64) as usize;
+        set.servers[server].priority = random.below(highest.into()) as u8;
+        let verdict = judged(&set);
+        if verdict.is_admitted() {
+            verdict.shorten(&mut set);
+            admitted += 1;
+            let found = search(&mut core, &set, &verdict.promises, &mut random, 16);
+            late += u64::from(found.missed.is_some());
+        }
+    }
+    println!("{class:?}: {late} of {admitted}");
+    (late, admitted)
+}
+
+/// Servers below their callers, or below other servers on the way. The waits for them are named. A context that is in
+/// time itself comes back from there with one budget.
+#[test]
+fn servers_below_their_callers() {
+    for class in [Class::Calls, Class::Nested, Class::Inside] {
+        let whole = |set: &Set| judge::Verdict::of(set, &judge::kernel(set));
+        let (late, admitted) = late_below(class, whole);
+        assert!(late == 0 && admitted > 1_000, "{late} of {admitted}");
+    }
 }

@@ -17,6 +17,8 @@ use bulkhead_run::Event;
 use fuzz_guest::NEWS;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use watcher::{Done, FUZZERS, Goal, Ram, Watcher};
 
@@ -160,12 +162,21 @@ fn fuzz(dir: &Path, folder: PathBuf, time: Time, goal: Goal) -> Result<Done, Str
     options.limit = goal.time + Duration::from_secs(90);
     options.plugin = Some(build::plugin().map_err(|e| e.to_string())?);
     options.cover = FUZZERS.iter().map(|&i| (i, NEWS)).collect();
+    // A finding ends the run, also one by which the keeper cannot end it any more.
+    let found = Arc::new(AtomicBool::new(false));
+    let over = found.clone();
+    options.stop = Some(Box::new(move || over.load(Ordering::Relaxed)));
     let (mut watcher, mut said) = (None, String::new());
     let outcome = bulkhead_run::run(checked, &options, |event| match event {
         Event::Started(running) => {
             let ram = Ram::open(running.ram().path(), running.ram().below_4g());
             let new = ram.and_then(|ram| Watcher::new(ram, dir, &baked, &folder));
-            watcher = Some(std::thread::spawn(move || new?.run(goal)));
+            let found = found.clone();
+            watcher = Some(std::thread::spawn(move || {
+                let done = new.and_then(|watcher| watcher.run(goal));
+                found.store(done.is_err(), Ordering::Relaxed);
+                done
+            }));
         }
         // What ended lives, for whoever wonders.
         Event::Denied(denial) if ENDING.contains(&denial.record.kind) && said.len() < SAID => {

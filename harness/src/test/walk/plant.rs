@@ -174,6 +174,15 @@ impl Hand<'_> {
         self.nested(ROGUE, 0x1000, frame | ALL, u64::MAX);
     }
 
+    /// Entries of a guest's tables, and a word of its own memory, are text that a terminal would obey.
+    pub fn forge(&mut self) {
+        const TEXT: u64 = u64::from_le_bytes(*b"\x1b]0;own\x07");
+        self.slot(ROGUE, 0, TEXT);
+        self.show(TEXT & 0x000F_FFFF_FFFF_F000);
+        let ram = self.baked.plan.sandboxes[ROGUE].ram[0].hpa;
+        self.memory.change(ram, TEXT, u64::MAX);
+    }
+
     fn monitor(&mut self, sandbox: usize, va: u64, set: u64, clear: u64) {
         let at = entry_at(&Words::new(&self.memory), self.monitor_root(sandbox), va);
         self.memory.change(at, set, clear);

@@ -4,6 +4,7 @@
 use super::calls::keeps;
 use super::{Analysis, Refusal, Term};
 use crate::kernel::Policy;
+use std::cmp::Ordering;
 
 /// Contexts of a lower priority that keep one waiting in servers of a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,9 @@ pub enum Unanalysed {
         /// The server's endpoint.
         endpoint: usize,
     },
-    /// A passive server that it calls is below it, so it can preempt the server in another's call, and then wait for
-    /// it. Its refill comes later by each of these waits, and they add up.
+    /// It comes to a passive server from a higher priority. So it can preempt the server in another's call, and then
+    /// wait for it. Or another context comes so, waits, and is in the server as the last of the server's
+    /// priority, which this one has, too. Its refill comes later by each of these waits, and they add up.
     Below {
         /// The endpoint that it calls.
         endpoint: usize,
@@ -59,12 +61,26 @@ impl Analysis<'_> {
         all
     }
 
-    /// Returns the endpoint of a passive server below a context that its call reaches, and another context's call.
+    /// Returns the endpoint of a passive server that a call reaches, and that another context's call can occupy while
+    /// this context runs.
     fn below(&self, context: usize, endpoint: usize) -> Option<usize> {
+        let waits = |(n, low): &(usize, u8)| {
+            let from = |by: usize| Some(self.calls_from(by, *n)?.cmp(low));
+            let mut others = (0..self.called.len()).filter(|by| *by != context).filter_map(from);
+            match from(context) {
+                Some(Ordering::Greater) => others.next().is_some(),
+                Some(Ordering::Equal) => others.any(|other| other == Ordering::Greater),
+                _ => false,
+            }
+        };
+        self.calls.passive(endpoint).find(waits).map(|(endpoint, _)| endpoint)
+    }
+
+    /// The highest priority from which a context's call comes to an endpoint: its own, or a server's on the way.
+    fn calls_from(&self, context: usize, endpoint: usize) -> Option<u8> {
         let own = self.priorities(context).1;
-        let mut servers = self.calls.passive(endpoint);
-        let below = servers.find(|(n, low)| *low < own && self.others(context, *n));
-        below.map(|(endpoint, _)| endpoint)
+        let called = self.called[context].iter().filter(|n| self.calls.reaches(**n, endpoint));
+        called.map(|n| self.calls.on_the_way(*n, endpoint).fold(own, u8::max)).max()
     }
 
     /// True if another context calls the endpoint, too.

@@ -82,6 +82,12 @@ impl Calls {
         self.trees[endpoint].iter().filter_map(of)
     }
 
+    /// Highest priorities of the passive servers from which a call of one endpoint can come to another one.
+    pub fn on_the_way(&self, endpoint: usize, to: usize) -> impl Iterator<Item = u8> {
+        let from = move |n: &&usize| **n != to && self.reaches(**n, to);
+        self.trees[endpoint].iter().filter(from).filter_map(|n| Some(self.passive[*n]?.1))
+    }
+
     /// True if a call of one endpoint can reach another one.
     pub fn reaches(&self, endpoint: usize, other: usize) -> bool {
         self.trees[endpoint].contains(&other)

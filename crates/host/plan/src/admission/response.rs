@@ -1,5 +1,10 @@
-//! Response times (Joseph and Pandya 1986), with blocking, PIBS and the arrears of contexts that call below
-//! themselves.
+//! Response times (Joseph and Pandya 1986), with blocking and PIBS.
+//!
+//! A context that calls a server below itself is judged at that server's priority. It can be kept there, and come back
+//! above others with a budget that it has missed. This adds nothing to their sums if the context itself is in time.
+//! All work of at least the server's priority is then done within its response time, which is at most its period. So
+//! a context that waits meanwhile sees one budget of it, which is in the sums. A context without a guarantee may come
+//! back with several, and is refused ([`Refusal::Arrears`]).
 
 use super::{Analysis, Refusal, Share, Term};
 
@@ -22,30 +27,24 @@ impl Analysis<'_> {
         let gross = self.demand(context, self.drivers[context]);
         let blocked = self.blocked(context)?.saturating_add(self.entries(context));
         let alone = gross.saturating_add(blocked);
-        let others: Result<Vec<(u64, u64, u64)>, Refusal> = { self.above(context) }
-            .map(|n| {
-                let demand = self.demand(n, true);
-                Ok((kernel.contexts[n].period(), demand, self.arrears(context, n)?))
-            })
+        self.comes_back(context)?;
+        let others: Vec<(u64, u64)> = { self.above(context) }
+            .map(|n| (kernel.contexts[n].period(), self.demand(n, true)))
             .collect();
-        let others = others?;
         let late = |response: u64| Err(Refusal::Late { context, response });
         if self.share_above(context) > BUSY {
             return late(alone.max(period.saturating_add(1)));
         }
         let mut response = alone;
         while response <= period {
-            let servers = others.iter().map(|(period, gross, arrears)| {
-                response.saturating_add(*arrears).div_ceil(*period).saturating_mul(*gross)
-            });
+            let servers = others
+                .iter()
+                .map(|(period, gross)| response.div_ceil(*period).saturating_mul(*gross));
             let devices = (0..kernel.contexts.len()).map(|n| self.device(n, own, response));
             let all = servers.chain(devices).chain([self.doorbells(response)]);
             let again = all.fold(alone, u64::saturating_add);
             if again == response {
-                // A context that waits for a server that it has preempted has its budget later by that wait.
-                let waits = if self.descends(context) { response - gross } else { 0 };
-                let whole = response.saturating_add(waits);
-                return if whole > period { late(whole) } else { Ok(whole) };
+                return Ok(response);
             }
             response = again;
         }
@@ -88,18 +87,18 @@ impl Analysis<'_> {
     /// Returns the most time of a context's own budget that others' entries take within a time from its refill on.
     ///
     /// # Errors
-    /// [`Refusal::Arrears`], and as [`Analysis::response`] of the contexts with arrears that count.
+    /// [`Refusal::Arrears`], and as [`Analysis::response`] of the contexts that come back.
     pub fn entered_within(&self, context: usize, response: u64) -> Result<u64, Refusal> {
         let (kernel, own) = (self.kernel, self.floor(context));
+        self.comes_back(context)?;
         let mut sum = self.entries(context).saturating_add(self.doorbells(response));
         sum = sum.saturating_add(self.goes_on(context));
         // Each activation of one above comes by a timer or a call, and goes by a switch back: the overhead has both.
         for n in self.above(context) {
             let other = &kernel.contexts[n];
-            let (period, late) = (other.period(), self.arrears(context, n)?);
             let switches = kernel.overhead.saturating_mul(other.activations.into());
             let demand = self.demand(n, true).saturating_sub(self.demand(n, false));
-            let times = response.saturating_add(late).div_ceil(period.max(1));
+            let times = response.div_ceil(other.period().max(1));
             sum = sum.saturating_add(times.saturating_mul(switches.saturating_add(demand)));
             // The last activations of a job may come in this time though its first one came before.
             let more = other.activations > 1 && self.counts(Term::Activations);
@@ -119,16 +118,18 @@ impl Analysis<'_> {
         gross.saturating_mul(if entries { self.times(context) } else { 1 })
     }
 
-    /// Greatest delay of another context's budget when it begins to disturb a context. There is one only if the other
-    /// works in a server below.
-    fn arrears(&self, context: usize, other: usize) -> Result<u64, Refusal> {
-        if !self.descends(other) || self.floor(other) >= self.floor(context) {
-            return Ok(0);
+    /// Looks for contexts above one that work in servers below it, and can come back from there with any number of
+    /// budgets.
+    fn comes_back(&self, context: usize) -> Result<(), Refusal> {
+        let own = self.floor(context);
+        for by in self.above(context).filter(|n| self.descends(*n) && self.floor(*n) < own) {
+            match self.kernel.contexts[by].guaranteed && self.kernel.is_server(by) {
+                _ if !self.counts(Term::Arrears) => {}
+                true => drop(self.response(by)?),
+                false => return Err(Refusal::Arrears { context, by }),
+            }
         }
-        match self.kernel.contexts[other].guaranteed && self.kernel.is_server(other) {
-            true => self.response(other),
-            false => Err(Refusal::Arrears { context, by: other }),
-        }
+        Ok(())
     }
 
     /// True if a context calls a server below itself.
