@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::output;
 use bulkhead_explain::Untrusted;
 use bulkhead_layout::report::State;
-use bulkhead_plan::Emulator;
+use bulkhead_plan::{Arch, Emulator};
 use bulkhead_qemu::Time;
 use bulkhead_run::{Event, Log, Options, Outcome, judge};
 use std::fs::{File, TryLockError};
@@ -98,8 +98,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         options.time = Time::Live;
     }
     options.scenario = !options.terminal;
-    // In virtual time, at the end: nothing that is measured waits for it.
-    options.audit = timed;
+    // At the end: nothing that is measured waits for it. Bochs shows no VMCB.
+    let vmx = checked.system.machine.arch == Arch::Vmx;
+    options.audit = timed || vmx && !terminal && !arguments.live;
     if let Some(sandbox) = &arguments.gdb {
         let Some(found) = checked.system.sandboxes.iter().find(|s| s.sandbox.name == *sandbox)
         else {

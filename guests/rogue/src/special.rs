@@ -119,6 +119,18 @@ pub fn tables_outside(aim: &Aim) -> Got {
     .map(|()| 0)
 }
 
+/// An IDT that begins in memory and ends beyond it, where the entry of #UD is: the processor delivers that exception from
+/// memory that is not the sandbox's.
+pub fn event_outside(aim: &Aim) -> Got {
+    /// Bytes before the entry of vector 6.
+    const BEFORE: u64 = 6 * 16;
+    let base = aim.at(crate::Place::AfterRam) - BEFORE;
+    let word = |n: u32| (base >> (16 * n)) as u16;
+    let pointer = [0xFFF, word(0), word(1), word(2), word(3)];
+    // SAFETY: if the delivery is not confined, this program ends there.
+    unsafe { catch(|| asm!("lidt [{}]", "ud2", in(reg) &pointer, options(nostack))) }.map(|()| 0)
+}
+
 /// An IDT of no entries, then an interrupt.
 pub fn triple_fault(_: &Aim) -> Got {
     let pointer = [0u16; 5];

@@ -138,6 +138,7 @@ pub static ATTACKS: &[Attack] = &[
     read("read-firmware", At(0xFFFF_FFF0)),
     read("read-far", At(0x7F_FFFF_F000)),
     attack("page-tables-outside", MAP, Run(special::tables_outside), Expect::Memory(AfterRam)),
+    attack("event-outside", MAP, Run(special::event_outside), Expect::Memory(AfterRam)),
     // Rights to what is.
     write("write-info-page", RIGHTS, Info(8), 0),
     write("write-info-frequency", RIGHTS, Info(48), 1),

@@ -21,6 +21,7 @@ mod rights;
 mod sched;
 mod system;
 mod tcp;
+mod vmx;
 
 pub use figure::{Figure, Must, table};
 pub use kernel::activation;
@@ -51,7 +52,7 @@ impl Part {
 }
 
 /// Parts of a few seconds, whose figures are tests too: each has a bound.
-pub const SHORT: [Part; 14] = [
+pub const SHORT: [Part; 15] = [
     part(&["exits.linux_load"], exits::load),
     part(&["exits.linux_smp_other"], exits::smp),
     part(&["exits.linux_forkexec"], exits::forkexec),
@@ -60,6 +61,7 @@ pub const SHORT: [Part; 14] = [
     part(&["monitor.restart"], monitor::restart),
     part(&["monitor.text", "boot.instructions"], monitor::sizes),
     part(&["audit.seconds"], audit::seconds),
+    part(&["vmx.text_kernel"], vmx::text),
     part(&sched::ROWS, sched::operations),
     part(
         &["kernel.call", "kernel.reply_recv", "kernel.signal", "kernel.wait", "kernel.schedule"],
@@ -131,7 +133,11 @@ const LONG: &[Part] = &[
     part(&["channel.rate_"], channel::rates),
     part(&["channel.restarted_"], recovery::sandbox),
     part(&["channel.tcp_"], tcp::streams),
+    part(&["exits.vmx_linux_load"], vmx::load),
+    part(&["exits.vmx_linux_idle"], vmx::idle),
+    part(&["vmx.hypercall", "vmx.cpuid", "vmx.icr"], vmx::calls),
     part(&["clock."], monitor::clock),
+    part(&["vmx.lines"], vmx::lines),
     part(&["monitor.lines", "boot.lines"], monitor::lines),
 ];
 

@@ -158,16 +158,18 @@ pub fn clock() -> Found {
     }
 }
 
-/// Linked privileged lines, as tools/lines.sh counts them.
-pub fn lines() -> Found {
+/// A number of lines that tools/lines.sh prints behind a word.
+pub fn counted(part: &str) -> Result<f64, Failure> {
     let counted = Command::new(build::root().join("tools/lines.sh")).arg("-q").printed()?;
     let text = String::from_utf8_lossy(&counted.stdout).into_owned();
-    let of = |part: &str| -> Result<f64, Failure> {
-        let line = text.lines().find_map(|line| line.strip_prefix(part));
-        let number = line.and_then(|line| line.trim().parse().ok());
-        Ok(number.ok_or_else(|| format!("tools/lines.sh says nothing of {part}: {text}"))?)
-    };
-    let (monitor, boot) = (of("monitor ")?, of("boot ")?);
+    let line = text.lines().find_map(|line| line.strip_prefix(part));
+    let number = line.and_then(|line| line.trim().parse().ok());
+    Ok(number.ok_or_else(|| format!("tools/lines.sh says nothing of {part}: {text}"))?)
+}
+
+/// Linked privileged lines.
+pub fn lines() -> Found {
+    let (monitor, boot) = (counted("monitor ")?, counted("boot ")?);
     let row = |name, lines| Row::new(name, "lines", lines);
     Ok(vec![
         Figure::new(row("monitor.lines", monitor))

@@ -145,6 +145,14 @@ impl System {
         Ok(Ran { outcome, counts })
     }
 
+    /// Runs it to its end on the machine with VT-x, in Bochs.
+    pub fn run_vmx(self) -> Result<Outcome, Failure> {
+        let moved = self.changed_all("qemu-q35.toml", "bochs-vmx.toml");
+        let mut options = Options::new(build::target().join("artifacts"), dir(moved.dir));
+        options.limit = LIMIT;
+        Ok(bulkhead_run::run(moved.checked()?, &options, |_| {})?)
+    }
+
     /// Its image, without running it.
     pub fn baked(&self) -> Result<bulkhead_image::Baked, Failure> {
         Ok(bulkhead_run::build(&self.checked()?, &build::target().join("artifacts"))?)

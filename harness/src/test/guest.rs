@@ -433,7 +433,7 @@ fn never_at_rest() -> Job {
 
 /// Every life of the guest ends, whatever its cores signal one another meanwhile.
 /// That no interleaving is missed is shown by the model in crates/monitor/launch/tests.
-fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> One {
+pub fn race(name: &'static str, cores: &'static [u32], args: &'static str) -> One {
     let lives = args.split(['=', ' ']).nth(1).and_then(|n| n.parse().ok());
     one(name, alone("racer", args, cores), move |seen| {
         seen.exited("guest")?;

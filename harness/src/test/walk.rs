@@ -39,8 +39,65 @@ pub fn jobs() -> Vec<Job> {
             bench.result("vtd/walk", Err::<String, _>(error));
         }
     });
-    vec![walk, vtd, schema::job()]
+    let names = plant::vmx().into_iter().map(|p| format!("vmx/finds-{}", p.0));
+    let names = names.chain(["vmx/walk".to_owned()]).collect::<Vec<_>>();
+    let vmx = Job::new("vmx/walk", names, 180, |bench| {
+        if let Err(error) = vmx(bench) {
+            bench.result("vmx/walk", Err::<String, _>(error));
+        }
+    });
+    vec![walk, vtd, vmx, schema::job()]
 }
+
+/// A machine with VT-x: its tables, bitmaps and VMCSs are read from memory, its registers by Bochs' debugger.
+fn vmx(bench: &Bench) -> Result<(), String> {
+    let mut manifest = Manifest::on("bochs-vmx").ends_with(&["warden", "big"]);
+    manifest = manifest
+        .bare("warden", "warden", "do=sleep,sleep,wait,nap nap=60", &[0], "4 MiB", WARDENS)
+        .bare(
+            "rogue",
+            "rogue",
+            "attack=spin-for-ever core=1",
+            &[1, 2],
+            "8 MiB",
+            "devices = [\"uart1\"]\nobserve = [\"big\"]",
+        )
+        .bare("big", "hello", "", &[3], "8 MiB", "");
+    manifest.0 = manifest.0.replace("hello\", args = \"\"", "hello\", access = \"rwx\"");
+    manifest.0 += CHANNELS;
+    let seen = run(&manifest, &bench.dir, |o| {
+        o.limit = Duration::from_secs(150);
+        o.audit = true;
+    })?;
+    seen.exited("warden")?;
+    seen.exited("big")?;
+    let (outcome, audited) = (seen.outcome()?, seen.audited()?);
+    let memory = seen.memory.as_ref().ok_or("the machine's memory cannot be read")?;
+    let memory = memory.whole().map_err(|e| e.to_string())?;
+    let claim = bulkhead_run::audit::claim(&outcome.baked.plan, &artifacts());
+    let claim = claim.map_err(|e| e.to_string())?;
+    let machine =
+        Machine { memory: &memory, baked: &outcome.baked, claim, registers: &audited.registers };
+    let right = machine.look(|_| {});
+    let cores = audited.registers.cores.iter().filter(|core| core.vmcs.is_some()).count();
+    let result = match &right.findings[..] {
+        [] if cores == 4 => Ok(format!(
+            "{cores} VMCSs, {} frames of tables; {} ms",
+            right.tables,
+            audited.took.as_millis()
+        )),
+        [] => Err(format!("{cores} VMCSs on 4 cores")),
+        found => Err(format!("{} findings:\n{found:#?}", found.len())),
+    };
+    bench.result("vmx/walk", result);
+    plants(bench, &machine, &right, &plant::vmx(), "vmx");
+    Ok(())
+}
+
+/// Rights of the warden on a machine without functions.
+const WARDENS: &str = "devices = [\"pit\"]\nstop = [\"rogue\"]\nstart = [\"rogue\"]\nrestart = [\"rogue\"]\nobserve = [\"rogue\", \"big\"]\nmay_connect = { to = [\"rogue\", \"big\"], slots = 1, size = \"8 KiB\" }";
+/// Channels of each kind that a machine without functions has, too.
+const CHANNELS: &str = "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\n[[channel]]\nname = \"calls\"\nfrom = \"rogue\"\nto = [\"warden\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n[[channel]]\nname = \"lessons\"\nfrom = \"warden\"\nto = [\"big\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
 
 /// A machine with Intel's IOMMU: two sandboxes with a function and a line each.
 fn vtd(bench: &Bench) -> Result<(), String> {
@@ -74,12 +131,12 @@ fn vtd(bench: &Bench) -> Result<(), String> {
         found => Err(format!("{} findings:\n{found:#?}", found.len())),
     };
     bench.result("vtd/walk", result);
-    plants(bench, &machine, &right, VTD);
+    plants(bench, &machine, &right, VTD, "walk");
     Ok(())
 }
 
 /// Plants each error, and looks whether it is found by its rule.
-fn plants(bench: &Bench, machine: &Machine, right: &Report, all: &[Plant]) {
+fn plants(bench: &Bench, machine: &Machine, right: &Report, all: &[Plant], group: &str) {
     for (name, rule, plant) in all {
         let looked = machine.look(plant);
         let new = |f: &&_| !right.findings.contains(f);
@@ -88,12 +145,13 @@ fn plants(bench: &Bench, machine: &Machine, right: &Report, all: &[Plant]) {
             Some(f) if f.place.line == 0 => Err(format!("no line of the manifest: {f:?}")),
             Some(f) => {
                 let log = super::sarif::valid(&bulkhead_audit::render::sarif(&looked));
-                let sample = if *name == "foreign-ram" { shown(&looked) } else { Ok(0) };
+                let sample =
+                    if (*name, group) == ("foreign-ram", "walk") { shown(&looked) } else { Ok(0) };
                 log.and(sample).map(|_| f.message.clone()).map_err(|why| format!("no SARIF: {why}"))
             }
             None => Err(format!("no new finding by {rule}: {:#?}", looked.findings)),
         };
-        bench.result(&format!("walk/finds-{name}"), result);
+        bench.result(&format!("{group}/finds-{name}"), result);
     }
 }
 
@@ -130,11 +188,8 @@ fn system() -> Manifest {
         .linux("linux", "linux-6.12-cloud", "boot", &[4], "256 MiB", 2);
     // The big one without its segments' rights, so that a gibibyte is one page.
     manifest.0 = manifest.0.replace("hello\", args = \"\"", "hello\", access = \"rwx\"");
-    manifest.0 +=
-        "[[channel]]\nname = \"orders\"\nfrom = \"warden\"\nto = [\"rogue\"]\nsize = \"64 KiB\"\n";
+    manifest.0 += CHANNELS;
     manifest.0 += "[[channel]]\nname = \"state\"\nfrom = \"linux\"\nto = [\"warden\", \"big\"]\nsize = \"2 MiB\"\n";
-    manifest.0 += "[[channel]]\nname = \"calls\"\nfrom = \"rogue\"\nto = [\"warden\"]\nsize = \"8 KiB\"\nkind = \"records\"\nnotify = \"doorbell\"\n";
-    manifest.0 += "[[channel]]\nname = \"lessons\"\nfrom = \"warden\"\nto = [\"big\"]\nsize = \"64 KiB\"\nkind = \"program\"\n";
     manifest
 }
 
@@ -169,7 +224,7 @@ fn walk(bench: &Bench) -> Result<(), String> {
         };
         bench.result(&format!("walk/{rule}"), result);
     }
-    plants(bench, &machine, &right, PLANTS);
+    plants(bench, &machine, &right, PLANTS, "walk");
     bench.result(LETTERS, letters(&machine.look(|hand| hand.forge())));
     Ok(())
 }

@@ -12,7 +12,7 @@ use bulkhead_monitor_abi_x86::vmcb;
 use bulkhead_monitor_abi_x86::vmcs::{self, blocking, event, exit, field, pin};
 use bulkhead_monitor_shell::failed;
 use bulkhead_monitor_x86::contract::{RAX, RCX, RDX};
-use bulkhead_monitor_x86::{TWO_BYTES, X86, cpuid, memory, msr, port};
+use bulkhead_monitor_x86::{TWO_BYTES, X86, memory, msr, port};
 use core::arch::asm;
 
 /// Bytes of VMCALL.
@@ -35,6 +35,11 @@ pub extern "C" fn handle(frame: &'static Frame, reason: u64) -> Next {
     carry_out(frame, outcome)
 }
 
+/// Begins the steady phase with the first CPUID of user mode. [`crate::identify`] answers that, too.
+pub extern "C" fn user(frame: &'static Frame) {
+    life::steady(frame, Cause::Cpuid);
+}
+
 /// Looks at the mail.
 #[inline(never)]
 fn look(frame: &Frame, cause: Cause) -> Outcome {
@@ -54,8 +59,6 @@ fn rare(frame: &Frame, reason: u64) -> Outcome {
         return shutdown(frame, reason, read(field::QUALIFICATION));
     }
     match reason as u16 {
-        // CPUID of user mode: `identify` answers the kernel's.
-        exit::CPUID => cpuid::handle(frame),
         exit::IO => port::handle(frame, port_access()),
         exit::EXCEPTION_OR_NMI => interruption(frame),
         // INIT comes from the machine, not from the guest; a doorbell may have come with it.
@@ -177,17 +180,10 @@ fn control_register(frame: &Frame) -> Outcome {
     }
 }
 
-/// Handles an EPT violation. If it broke off the delivery of an event and the guest goes on, the event comes again.
+/// Handles an EPT violation. One that broke off the delivery of an event is no access of the instruction at RIP. It is
+/// not decoded, so no register answers it, and it ends the life: the event need not come again.
 fn memory(frame: &Frame) -> Outcome {
-    /// Bit 12 is undefined (SDM 25.9.3).
-    const DEFINED: u64 = event::VALID | event::ERROR | event::TYPE | 0xFF;
-    let broken = read(field::VECTORING_EVENT);
-    let delivers = broken & event::VALID != 0;
-    if delivers {
-        write(field::ENTRY_EVENT, broken & DEFINED);
-        write(field::ENTRY_ERROR_CODE, read(field::VECTORING_ERROR_CODE));
-        write(field::ENTRY_LENGTH, read(field::EXIT_LENGTH));
-    }
+    let delivers = read(field::VECTORING_EVENT) & event::VALID != 0;
     let info = vmcs::violation(read(field::QUALIFICATION), delivers);
     let access = memory::Access::of(read(field::GUEST_PHYSICAL_ADDRESS), info);
     memory::handle(frame, access)

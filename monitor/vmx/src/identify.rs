@@ -1,14 +1,14 @@
-//! CPUID, which exits for ever: its answer in few instructions, for the guest's kernel.
+//! CPUID, which exits for ever: its answer in few instructions.
 //!
-//! This is [`bulkhead_monitor_x86::cpuid::handle`] with the answer left in the registers, and without the steady phase,
-//! which begins with a CPUID of user mode. That one takes the long way. `guests/ring` compares both.
-//! Rejected: the long way for all. It saves, and loads again, ten registers, and takes 102 instructions for leaf 1.
+//! This is [`bulkhead_monitor_x86::cpuid::handle`] with the answer left in the registers. The steady phase begins with a
+//! CPUID of user mode, which calls [`crate::exit::user`] first. `guests/ring` compares both ways.
+//! Rejected: the portable handler. It saves, and loads again, ten registers, and takes 102 instructions for leaf 1.
 
 use crate::vmx::Frame;
 use bulkhead_monitor_abi::map::{CONFIG_VA, CORE_REPORT, CORE_STACK, CORE_STACK_SIZE};
 use bulkhead_monitor_abi::monitor::{Config, Leaf, Slice};
 use bulkhead_monitor_abi::report::{Cause, CoreReport};
-use bulkhead_monitor_abi_x86::vmcs::{exit, field};
+use bulkhead_monitor_abi_x86::vmcs::field;
 use bulkhead_monitor_shell::FRAME_FROM_TOP;
 use core::mem::offset_of;
 
@@ -29,6 +29,7 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     "   not edi",
     "   test dil, 0x60",
     "   jz 8f",
+    "21:",
     // RSI: the leaf of the configuration; RDI: their end. Leaves are in order.
     "   mov esi, dword ptr [{leaves}]",
     "   imul edi, dword ptr [{count}], {leaf}",
@@ -102,9 +103,14 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     // User mode.
     "8: call 10f",
     "   mov rdi, rsp",
-    "   mov esi, {cpuid}",
-    "   call {handle}",
-    "   jmp entry_next",
+    "   call {user}",
+    "   mov rcx, [rsp + {rcx}]",
+    ".set at, {r8}",
+    ".irp register, r8, r9, r10, r11",
+    "   mov \\register, [rsp + at]",
+    ".set at, at + 8",
+    ".endr",
+    "   jmp 21b",
     // A doorbell: the answer goes into the frame.
     "9: mov [rsp + {rax}], rax",
     "   mov [rsp + {rcx}], rcx",
@@ -143,6 +149,5 @@ const COUNTERS: u64 = CORE_REPORT - (CORE_STACK + CORE_STACK_SIZE - FRAME_FROM_T
     rip = const field::GUEST_RIP,
     shadow = const field::GUEST_INTERRUPTIBILITY,
     cr4 = const field::GUEST_CR4,
-    cpuid = const exit::CPUID,
-    handle = sym crate::exit::handle,
+    user = sym crate::exit::user,
 );

@@ -22,14 +22,12 @@ pub fn write(field: u16, value: u64) {
     unsafe { asm!("vmwrite {}, {}", in(reg) u64::from(field), in(reg) value, options(nostack)) };
 }
 
-/// Writes a field of the current VMCS as a launch record says; false if the processor has no such field.
-pub fn write_baked(field: u16, value: u64) -> bool {
-    let failed: u8;
+/// Writes a field of the current VMCS as a launch record says.
+pub fn write_baked(field: u16, value: u64) {
     // SAFETY: as for `write`; the value is the host's.
     unsafe {
-        asm!("vmwrite {}, {}", "setbe {}", in(reg) u64::from(field), in(reg) value, out(reg_byte) failed, options(nostack))
+        asm!("vmwrite {}, {}", "ja 2f", "ud2", "2:", in(reg) u64::from(field), in(reg) value, options(nostack))
     };
-    failed == 0
 }
 
 /// VMXON with the region at a physical address.

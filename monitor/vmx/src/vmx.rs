@@ -5,7 +5,7 @@ use crate::instruction::{clear, invept, invvpid, load, on, read, write, write_ba
 use bulkhead_cpu_x86::{cpuid, rdmsr, wrmsr};
 use bulkhead_decoder::State;
 use bulkhead_monitor::Layout;
-use bulkhead_monitor_abi::map::CORE_HOST;
+use bulkhead_monitor_abi::map::{CORE_HOST, IDT_VA};
 use bulkhead_monitor_abi::monitor::Core;
 use bulkhead_monitor_abi::record::{Op, RecordMemory};
 use bulkhead_monitor_abi_x86::msr;
@@ -14,6 +14,7 @@ use bulkhead_monitor_abi_x86::vmcs::{
 };
 use bulkhead_monitor_shell::{Memory, Shell, config, fresh_registers, needs};
 use core::arch::asm;
+use core::mem::MaybeUninit;
 use core::ptr::from_ref;
 
 /// VT-x. RAX in a [`Frame`] is the guest's. Its mark is not zero if the handler of NMIs is to leave out its mending.
@@ -155,63 +156,50 @@ fn revision() -> u32 {
     unsafe { rdmsr(vmcs::msr::BASIC) as u32 & 0x7FFF_FFFF }
 }
 
-/// Carries out a step of a record. Control words get the bits that this processor demands.
+/// Carries out a step of a record. Control words get the bits that this processor demands, by the register that the
+/// host names for each ([`vmcs::capability`]).
 fn play(op: &Op) {
-    use vmcs::msr::{
-        ENTRY, EXIT, PIN, PRIMARY, SECONDARY, TRUE_ENTRY, TRUE_EXIT, TRUE_PIN, TRUE_PRIMARY,
+    let value = match op.len as u32 {
+        0 => op.src,
+        // SAFETY: the boot code has found these registers (SDM, appendix A).
+        register => u64::from(vmcs::control(op.src as u32, unsafe { rdmsr(register) })),
     };
-    let field = op.dst as u16;
-    let capability = match field {
-        field::PIN_CONTROLS => [PIN, TRUE_PIN],
-        field::PRIMARY_CONTROLS => [PRIMARY, TRUE_PRIMARY],
-        field::SECONDARY_CONTROLS => [SECONDARY; 2],
-        field::EXIT_CONTROLS => [EXIT, TRUE_EXIT],
-        field::ENTRY_CONTROLS => [ENTRY, TRUE_ENTRY],
-        _ => [0; 2],
-    };
-    // SAFETY: processors with VMX have the first of these, and the second if the bit says so (SDM, appendix A).
-    let value = unsafe {
-        let second = rdmsr(vmcs::msr::BASIC) & vmcs::msr::HAS_TRUE != 0;
-        match capability[usize::from(second)] {
-            0 => op.src,
-            register => u64::from(vmcs::control(op.src as u32, rdmsr(register))),
-        }
-    };
-    // A field that depends on a control which the processor lacks.
-    if !write_baked(field, value) && field != field::XSS_EXITING {
-        // SAFETY: ends the monitor with a record of its own fault.
-        unsafe { asm!("ud2", options(noreturn)) };
-    }
+    write_baked(op.dst as u16, value);
 }
 
 /// Sets the monitor's side of the VMCS: this core as it is now.
 fn host_state(frame: &Frame) {
     let (cr0, cr3, cr4, cs, ss, gdt): (u64, u64, u64, u64, u64, u64);
-    let mut gdtr = [0u64; 2];
+    let mut gdtr = MaybeUninit::<[u64; 2]>::uninit();
     // SAFETY: reads registers; SGDT writes ten bytes, and the base is the last eight.
     let (efer, pat) = unsafe {
         asm!("mov {}, cr0", "mov {}, cr3", "mov {}, cr4", out(reg) cr0, out(reg) cr3, out(reg) cr4, options(nomem, nostack));
         asm!("mov {0:e}, cs", "mov {1:e}, ss", out(reg) cs, out(reg) ss, options(nomem, nostack));
-        asm!("sgdt [{0}]", "mov {1}, [{0} + 2]", in(reg) &raw mut gdtr, out(reg) gdt, options(nostack));
-        (rdmsr(msr::EFER), rdmsr(msr::PAT))
+        asm!("sgdt [{0}]", "mov {1}, [{0} + 2]", in(reg) gdtr.as_mut_ptr(), out(reg) gdt, options(nostack));
+        // The upper half of EFER is reserved.
+        (rdmsr(msr::EFER) as u32, rdmsr(msr::PAT))
     };
-    let [_, a, b, c, d, ..] = config().idtr.map(u64::from);
     ZERO.iter().for_each(|&field| write(field, 0));
-    DATA.iter().for_each(|&field| write(field, ss));
     write(field::HOST_CR0, cr0);
     write(field::HOST_CR3, cr3);
     write(field::HOST_CR4, cr4);
     write(field::HOST_CS, cs);
+    write(field::HOST_SS, ss);
+    // It must not be 0 (SDM 27.2.3). No descriptor is read, and nothing uses the task state: there is one privilege
+    // level and no interrupt stack table.
+    write(field::HOST_TR, ss);
     write(field::HOST_GDTR_BASE, gdt);
-    write(field::HOST_IDTR_BASE, a | b << 16 | c << 32 | d << 48);
-    write(field::HOST_EFER, efer);
+    write(field::HOST_IDTR_BASE, IDT_VA);
+    write(field::HOST_EFER, efer.into());
     write(field::HOST_PAT, pat);
     write(field::HOST_RSP, from_ref(frame) as u64);
     write(field::HOST_RIP, &raw const monitor_exit as u64);
 }
 
-/// Fields of the monitor's side that are zero.
-static ZERO: [u16; 8] = [
+/// Fields of the monitor's side that are zero. In 64-bit mode it needs no selectors of data but that of its stack.
+static ZERO: [u16; 10] = [
+    field::HOST_DS,
+    field::HOST_ES,
     field::HOST_FS,
     field::HOST_GS,
     field::HOST_FS_BASE,
@@ -222,24 +210,21 @@ static ZERO: [u16; 8] = [
     field::HOST_SYSENTER_EIP,
 ];
 
-/// Selectors of data. That of TR must not be 0 (SDM 27.2.3). No descriptor is read, and nothing uses the task state:
-/// there is one privilege level and no interrupt stack table.
-static DATA: [u16; 4] = [field::HOST_SS, field::HOST_DS, field::HOST_ES, field::HOST_TR];
-
 /// Sets the guest's registers that no VMCS holds as after a reset.
 fn fresh_msrs() {
     /// CR0 is the monitor's; DR6 after a reset.
     const DR6: u64 = 0xFFFF_0FF0;
     static ALWAYS: [u32; 5] = [msr::STAR, msr::LSTAR, msr::CSTAR, msr::FMASK, msr::KERNEL_GS_BASE];
-    let there = [
-        (msr::TSC_AUX, cpuid(0x8000_0001, 0).edx >> 27),
-        (msr::XSS, cpuid(0xD, 1).eax >> 3),
-        (msr::SPEC_CTRL, cpuid(7, 0).edx >> 26),
-    ];
-    // SAFETY: registers of the guest, which the monitor does not use, each where CPUID has it.
+    // SAFETY: registers of the guest, which the monitor does not use, each where CPUID has it. No guest writes XSS: the
+    // policy denies it, and without XSAVES nothing reads it.
     unsafe {
         ALWAYS.iter().for_each(|&register| wrmsr(register, 0));
-        there.iter().filter(|(_, has)| has & 1 != 0).for_each(|&(register, _)| wrmsr(register, 0));
+        if cpuid(0x8000_0001, 0).edx & 1 << 27 != 0 {
+            wrmsr(msr::TSC_AUX, 0);
+        }
+        if cpuid(7, 0).edx & 1 << 26 != 0 {
+            wrmsr(msr::SPEC_CTRL, 0);
+        }
         asm!("mov cr2, {0}", "mov dr6, {1}", in(reg) 0u64, in(reg) DR6, options(nomem, nostack));
     }
 }

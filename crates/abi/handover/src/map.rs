@@ -43,8 +43,6 @@ pub const SLOT_TABLES_VA: u64 = 0xFFFF_FFFF_80A0_0000;
 
 /// Monitor text, the lowest address that its linker script uses.
 pub const TEXT_VA: u64 = 0xFFFF_FFFF_8000_0000;
-/// A monitor's interrupt descriptor table, read-only.
-pub const IDT_VA: u64 = 0xFFFF_FFFF_8020_0000;
 /// Of each end of a channel that a Linux sees as a PCI function, [`FUNCTION_STRIDE`] bytes: its
 /// configuration, its registers, the peers' states. A page each, the last one shared with the peers' monitors.
 pub const FUNCTIONS_VA: u64 = 0xFFFF_FFFF_8090_0000;

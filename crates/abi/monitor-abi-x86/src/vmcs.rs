@@ -563,6 +563,20 @@ pub const fn control(wanted: u32, capability: u64) -> u32 {
     wanted & (capability >> 32) as u32 | capability as u32
 }
 
+/// Register with the bits that a processor allows and demands in a field of controls; 0 for other fields. The boot code
+/// has seen that the processor has these (SDM, appendix A).
+#[must_use]
+pub const fn capability(field: u16) -> u32 {
+    match field {
+        field::PIN_CONTROLS => msr::TRUE_PIN,
+        field::PRIMARY_CONTROLS => msr::TRUE_PRIMARY,
+        field::SECONDARY_CONTROLS => msr::SECONDARY,
+        field::EXIT_CONTROLS => msr::TRUE_EXIT,
+        field::ENTRY_CONTROLS => msr::TRUE_ENTRY,
+        _ => 0,
+    }
+}
+
 /// Wanted bits that a processor does not allow.
 #[must_use]
 pub const fn lacks(wanted: u32, capability: u64) -> u32 {

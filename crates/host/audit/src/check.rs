@@ -1,15 +1,15 @@
 //! The audit: finds the tables, walks them, compares.
 
 use crate::PAGE;
+use crate::block::Block;
 use crate::claim::{Claim, Place};
 use crate::given::{self, Given};
 use crate::locate::{self, Area};
 use crate::memory::{Memory, Words};
 use crate::monitor::{self, Parts};
-use crate::paging::Regime;
+use crate::paging::{Format, Regime, translate};
 use crate::registers::Registers;
 use crate::report::{Access, Finding, Report};
-use crate::svm::{self, Block, IOPM_FRAMES, MSRPM_FRAMES};
 use crate::vtd::Units;
 use std::collections::BTreeMap;
 
@@ -103,8 +103,9 @@ impl Context<'_> {
     fn run(&mut self) -> Report {
         let count = self.claim.sandboxes.len();
         let found = self.locate();
-        let nested: Vec<_> =
-            found.iter().map(|f| f.block.map(|b| Regime::walk(self.words, b.n_cr3))).collect();
+        let nested = found.iter().map(|f| f.block.as_ref());
+        let nested = nested.map(|b| b.map(|b| Regime::walk(self.words, b.format, b.root)));
+        let nested: Vec<_> = nested.collect();
         self.know(&found, &nested);
         let units = self.iommu_tables();
         let monitors: Vec<_> =
@@ -129,7 +130,7 @@ impl Context<'_> {
         self.unmapped(&nested, &monitors);
         let roots: Vec<_> = found
             .iter()
-            .map(|f| f.monitor.as_ref().map(|m| (m.0, f.block.map_or(0, |b| b.n_cr3))))
+            .map(|f| f.monitor.as_ref().map(|m| (m.0, f.block.as_ref().map_or(0, |b| b.root))))
             .collect();
         self.cores(&nested, &roots);
         self.dma(units.as_ref(), &given);
@@ -163,7 +164,7 @@ impl Context<'_> {
         // holds roots of monitors.
         let now = self.registers.cores.iter().map(|c| c.cr3 & !0xFFF);
         for root in certain.chain(now.filter(|root| self.claim.image.contains(*root))) {
-            walked.entry(root).or_insert_with(|| Regime::walk(self.words, root));
+            walked.entry(root).or_insert_with(|| Regime::walk(self.words, Format::LongMode, root));
         }
         let mut found: Vec<Found> = Vec::new();
         for (i, sandbox) in self.claim.sandboxes.iter().enumerate() {
@@ -192,26 +193,23 @@ impl Context<'_> {
         }
         for area in left.iter().filter(|a| a.certain) {
             let message = format!(
-                "a host runs on CR3 {:#x} behind the VMCB at {:#x}, which is no core's",
+                "a host runs on CR3 {:#x} behind the control block at {:#x}, which is no core's",
                 area.cr3, area.vmcb
             );
             self.find("host-state", &Place::default(), area.page, message, "one for each core");
         }
         for (i, f) in found.iter_mut().enumerate() {
             let blocks: Vec<Block> = { f.cores.iter().flatten() }
-                .filter_map(|a| svm::block(self.words, a.vmcb))
+                .filter_map(|a| Block::read(self.claim.processor, self.words, a.vmcb))
                 .filter(|b| b.launched)
                 .collect();
             // The one whose tables begin with the sandbox's RAM, if they differ.
             let serves = |b: &&Block| {
-                let ram = crate::paging::translate(
-                    self.words,
-                    b.n_cr3,
-                    self.claim.sandboxes[i].ram[0].gpa,
-                );
+                let gpa = self.claim.sandboxes[i].ram[0].gpa;
+                let ram = translate(self.words, b.format, b.root, gpa);
                 ram.and_then(|pa| self.claim.in_ram_of(pa)) == Some(i)
             };
-            f.block = blocks.iter().find(serves).or(blocks.first()).copied();
+            f.block = blocks.iter().find(serves).or(blocks.first()).cloned();
         }
         for (i, f) in found.iter().enumerate() {
             self.missing(i, f);
@@ -258,7 +256,7 @@ impl Context<'_> {
                 let message =
                     format!("{} core {n}: no host's state behind its guest", self.name(i));
                 let from = self.findings.len();
-                self.find("host-state", &place, None, message, "a VMRUN of its monitor");
+                self.find("host-state", &place, None, message, "an entry by its monitor");
                 self.on_its_way(from);
             } else {
                 self.remarks.push(format!("{} core {n} has not run its guest yet", sandbox.name));
@@ -299,12 +297,9 @@ impl Context<'_> {
             }
             for area in found[i].cores.iter().flatten() {
                 tables.extend(area.page.map(|p| (p, format!("host save area of {name}"))));
-                if let Some(b) = svm::block(self.words, area.vmcb).filter(|b| b.launched) {
-                    let io =
-                        (0..IOPM_FRAMES).map(|n| (b.iopm + n * PAGE, format!("I/O map of {name}")));
-                    let msr = (0..MSRPM_FRAMES)
-                        .map(|n| (b.msrpm + n * PAGE, format!("MSR map of {name}")));
-                    tables.extend(io.chain(msr));
+                let block = Block::read(self.claim.processor, self.words, area.vmcb);
+                if let Some(block) = block.filter(|b| b.launched) {
+                    tables.extend(block.maps().map(|(at, what)| (at, format!("{what} of {name}"))));
                 }
             }
             self.confine(tables);
@@ -323,17 +318,18 @@ impl Context<'_> {
 
     /// Control blocks, maps and hosts of a sandbox's cores.
     fn confinement(&mut self, i: usize, found: &[Found]) {
-        let Some(first) = found[i].block else {
+        let Some(first) = &found[i].block else {
             return;
         };
         let others = found.iter().enumerate().filter(|(o, _)| *o != i);
-        let others: Vec<u64> = others.filter_map(|(_, f)| f.block.map(|b| b.asid)).collect();
+        let others: Vec<u64> =
+            others.filter_map(|(_, f)| f.block.as_ref().map(|b| b.tag)).collect();
         for (n, area) in found[i].cores.iter().enumerate() {
             let Some(area) = area else {
                 continue;
             };
             let from = self.findings.len();
-            self.vmcb(i, n, area, &first, &others);
+            self.block(i, n, area, first, &others);
             if let Some((root, regime)) = &found[i].monitor {
                 // A restart writes the control block anew, word by word.
                 if self.registers.is_on_tables(self.claim.sandboxes[i].cores[n], *root) {
@@ -342,8 +338,8 @@ impl Context<'_> {
                 self.host_state(i, n, area, *root, regime);
             }
         }
-        self.ports(i, first.iopm);
-        self.msrs(i, first.msrpm);
+        self.ports(i, first);
+        self.msrs(i, first);
     }
 
     fn encoding<'r>(&mut self, i: usize, regimes: impl Iterator<Item = &'r Regime>) {
@@ -351,13 +347,7 @@ impl Context<'_> {
         for regime in regimes {
             for &(at, entry) in &regime.odd {
                 let message = format!("the entry {entry:#x} of {}'s tables", self.name(i));
-                self.find(
-                    "encoding",
-                    &place,
-                    Some(at),
-                    message,
-                    "no reserved bit set (APM 5.3, 15.25)",
-                );
+                self.find("encoding", &place, Some(at), message, "no reserved or needless bit set");
             }
             for &at in &regime.lost {
                 let message =

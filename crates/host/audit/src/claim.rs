@@ -43,6 +43,16 @@ impl Range {
     }
 }
 
+/// Virtualization of the machine's processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processor {
+    /// AMD's SVM.
+    #[default]
+    Svm,
+    /// Intel's VT-x.
+    Vmx,
+}
+
 /// A loadable part of an ELF program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -246,6 +256,8 @@ pub struct Claim {
     pub system: String,
     /// Where the system is named.
     pub place: Place,
+    /// Its processors.
+    pub processor: Processor,
     /// All RAM there is.
     pub ram: Vec<Range>,
     /// RAM that the firmware leaves free.

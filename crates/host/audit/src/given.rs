@@ -274,9 +274,10 @@ impl Context<'_> {
             let (at, frame) = (leaf.address, leaf.frame);
             let found = given_for(given, at, frame, leaf.size);
             let mmio = found.is_some_and(|n| given[n].device);
-            if !leaf.user || leaf.odd_caching() && !mmio {
+            if !leaf.user || !leaf.suits(mmio) {
                 let message = format!("{who}'s entry {:#x} for {at:#x}", leaf.entry);
-                self.find("encoding", &place, Some(frame), message, "a user page, write-back");
+                let right = if mmio { "uncached, in EPT" } else { "a user page, write-back" };
+                self.find("encoding", &place, Some(frame), message, right);
             }
             if found.is_none() && (self.is_absent(i, leaf) || self.is_taken(i, leaf)) {
                 continue;

@@ -5,7 +5,7 @@
 //! Nothing here is shared with what builds the tables or runs under them: no other
 //! crate of this project is a dependency, and every bit and offset is written from
 //! the manuals: AMD64 Architecture Programmer's Manual volume 2 ("APM"), AMD I/O
-//! Virtualization Technology specification 48882 ("IOMMU specification"), Intel
+//! Virtualization Technology specification 48882 ("IOMMU specification"), Intel Software Developer's Manual ("SDM"),
 //! 82093AA (IOAPIC), Intel VT-d specification D51397. Where tables lie is asked of the processors and of the IOMMU
 //! ([`registers`]), not of the image.
 //!
@@ -16,8 +16,11 @@
 //! ```
 
 mod access;
+mod block;
+pub mod bochs;
 mod check;
 pub mod claim;
+mod cores;
 pub mod dump;
 mod elf;
 mod frames;
@@ -26,6 +29,7 @@ pub mod hmp;
 mod iommu;
 mod lines;
 mod locate;
+mod maps;
 mod meet;
 pub mod memory;
 mod monitor;
@@ -34,6 +38,8 @@ pub mod registers;
 pub mod render;
 mod report;
 mod svm;
+pub mod vmcs;
+mod vmx;
 mod vtd;
 
 #[cfg(test)]

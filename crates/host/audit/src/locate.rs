@@ -8,12 +8,14 @@
 //! processor's, not the image's: no map says where to look, and none is asked. RAM of
 //! sandboxes is left out: a guest could write such a page; an area that really were
 //! there would be missed by its core.
+//!
+//! With VT-x the host's state is in the VMCS, and a dump tells each core's current one.
 
-use crate::claim::Claim;
+use crate::claim::{Claim, Processor};
 use crate::memory::{Words, little};
-use crate::paging::translate;
+use crate::paging::{Format, translate};
 use crate::registers::Registers;
-use crate::{Memory, PAGE};
+use crate::{Memory, PAGE, vmx};
 
 /// QEMU's area has the layout of a VMCB's state save area (APM, appendix B).
 pub const GDTR_BASE: u64 = 0x468;
@@ -45,14 +47,17 @@ pub struct Area {
     pub rsp: u64,
     /// Descriptor tables, where they are known.
     pub tables: Option<[u64; 2]>,
-    /// VMCB.
+    /// Control block: VMCB or VMCS.
     pub vmcb: u64,
-    /// RIP stands behind a VMRUN.
+    /// RIP stands behind a VMRUN; with VT-x, where the reason of an exit is read.
     pub certain: bool,
 }
 
 /// All areas: those that registers name, otherwise all that are found.
 pub fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
+    if claim.processor == Processor::Vmx {
+        return vmx::areas(registers, words);
+    }
     let told: Vec<_> = registers
         .cores
         .iter()
@@ -101,7 +106,7 @@ pub fn areas(claim: &Claim, registers: &Registers, words: &Words) -> Vec<Area> {
 fn area(words: &Words, page: u64) -> Option<Area> {
     let at = |field: u64| words.word(page + field);
     let (cr3, rip) = (at(CR3)?, at(RIP)?);
-    let behind = rip.checked_sub(3).and_then(|va| translate(words, cr3, va));
+    let behind = rip.checked_sub(3).and_then(|va| translate(words, Format::LongMode, cr3, va));
     let certain = behind.is_some_and(|pa| reads(words.memory(), pa, &VMRUN));
     Some(Area {
         page: Some(page),

@@ -148,10 +148,10 @@ impl Context<'_> {
             // have nothing but entries of slots.
             let mut own = Vec::new();
             if n >= nested.len() {
-                let root = nested[i].iter().flat_map(|r| r.tables.first());
+                let root = nested[i].iter().flat_map(|r| Some((r.format, *r.tables.first()?)));
                 let slots = self.claim.slots.iter().filter(|slot| slot.concerns(i));
-                let table = |(slot, root): (&Slot, &u64)| {
-                    entry_at(self.words, *root, slot.gpa) / PAGE * PAGE
+                let table = |(slot, (format, root)): (&Slot, _)| {
+                    entry_at(self.words, format, root, slot.gpa) / PAGE * PAGE
                 };
                 let all = slots.flat_map(|slot| root.clone().map(move |root| (slot, root)));
                 own.extend(self.remapping_frames(i).map(|r| r.start).chain(all.map(table)));

@@ -4,7 +4,7 @@
 
 use crate::PAGE;
 use crate::check::Context;
-use crate::claim::{Claim, Function, Range};
+use crate::claim::{Claim, Function, Processor, Range};
 use crate::given::{overlaps, pages};
 use crate::locate::reads;
 use crate::paging::{Leaf, Regime};
@@ -29,6 +29,8 @@ const CORE_STRIDE: u64 = 0x1_0000;
 const STACK: u64 = 0x2000;
 const STACK_LEN: u64 = 0x2000;
 const VMCB: u64 = 0x8000;
+/// The VMXON region, with VT-x only.
+const VMXON: u64 = 0x9000;
 const CORE_REPORT: u64 = 0xA000;
 const CORE_REPORT_LEN: u64 = 0x2000;
 
@@ -118,7 +120,10 @@ fn windows(claim: &Claim, i: usize) -> Vec<Window> {
     for core in 0..sandbox.cores.len() {
         let block = CORES + core as u64 * CORE_STRIDE;
         all.push(window(block + STACK, STACK_LEN, RW, "stack"));
-        all.push(window(block + VMCB, PAGE, RW, "VMCB"));
+        all.push(window(block + VMCB, PAGE, RW, "control block"));
+        if claim.processor == Processor::Vmx {
+            all.push(window(block + VMXON, PAGE, RW, "VMXON region"));
+        }
         all.push(window(block + CORE_REPORT, CORE_REPORT_LEN, RW, "report"));
     }
     for ram in &sandbox.ram {

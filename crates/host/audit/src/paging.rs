@@ -1,8 +1,55 @@
-//! Walks translation tables as the processor does (AMD64 APM volume 2, 5.3 and
-//! 15.25): all of them, from the root down. Its constants are from the manual,
-//! not from the code that made the tables.
+//! Walks translation tables as the processor does: all of them, from the root down. Long-mode tables are those of the
+//! AMD64 APM volume 2, 5.3 and 15.25; extended page tables (EPT) those of Intel's manual (SDM) volume 3, 29.3. All
+//! constants are from the manuals, not from the code that made the tables.
 
 use crate::memory::Words;
+
+/// Format of tables with four levels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Long mode.
+    #[default]
+    LongMode,
+    /// EPT.
+    Extended,
+}
+
+impl Format {
+    /// True if an entry leads anywhere.
+    fn is_present(self, entry: u64) -> bool {
+        match self {
+            Self::LongMode => entry & P != 0,
+            Self::Extended => entry & ANY != 0,
+        }
+    }
+
+    /// An entry's own rights: write, execute, user.
+    fn rights(self, entry: u64) -> (bool, bool, bool) {
+        match self {
+            Self::LongMode => (entry & RW != 0, entry & NX == 0, entry & US != 0),
+            Self::Extended => (entry & RW != 0, entry & X != 0, true),
+        }
+    }
+
+    /// Bits that must be clear in a present entry. A page's cacheability is judged by [`Leaf::suits`].
+    fn reserved(self, is_page: bool) -> u64 {
+        match (self, is_page) {
+            (Self::LongMode, true) => HIGH,
+            (Self::LongMode, false) => CACHE | HIGH,
+            (Self::Extended, true) => EPT_UNUSED,
+            (Self::Extended, false) => EPT_UNUSED | EPT_TYPE | IGNORE_PAT,
+        }
+    }
+
+    /// Bits of an entry that must be set if it is present.
+    fn needed(self) -> u64 {
+        match self {
+            Self::LongMode => 0,
+            // Write or fetch without read is a misconfiguration (SDM 29.3.3.1), or needs a capability.
+            Self::Extended => P,
+        }
+    }
+}
 
 /// A page that some address leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +68,15 @@ pub struct Leaf {
     pub user: bool,
     /// The entry at the walk's end.
     pub entry: u64,
+    /// Format of that entry.
+    pub format: Format,
 }
 
 /// Everything that one root leads to.
 #[derive(Clone, Debug, Default)]
 pub struct Regime {
+    /// Format of all tables.
+    pub format: Format,
     /// Ascending.
     pub leaves: Vec<Leaf>,
     /// Frames of the tables themselves.
@@ -48,13 +99,25 @@ const LARGE_PAT: u64 = 1 << 12;
 const HIGH: u64 = 0x7FF << 52;
 const NX: u64 = 1 << 63;
 const FRAME: u64 = 0x000F_FFFF_FFFF_F000;
+/// EPT: fetch. Read is bit 0, write is bit 1.
+const X: u64 = 1 << 2;
+/// EPT: any right.
+const ANY: u64 = 0b111;
+/// EPT: memory type, and two of its values.
+const EPT_TYPE: u64 = 0b111 << 3;
+const UNCACHED: u64 = 0;
+const WRITE_BACK: u64 = 6 << 3;
+/// EPT: the guest's PAT has no say.
+const IGNORE_PAT: u64 = 1 << 6;
+/// EPT: accessed, dirty, fetch in user mode, and all above the address. No feature in use has them.
+const EPT_UNUSED: u64 = 0b111 << 8 | 1 << 11 | 0xFFF << 52;
 /// More tables than any system has: a loop.
 const TOO_MANY: usize = 20_000;
 
 impl Regime {
     /// Walks from a root with four levels.
-    pub fn walk(words: &Words, root: u64) -> Self {
-        let mut regime = Self::default();
+    pub fn walk(words: &Words, format: Format, root: u64) -> Self {
+        let mut regime = Self { format, ..Self::default() };
         let all = (true, true, true);
         regime.table(words, root & FRAME, 3, 0, all);
         regime
@@ -80,34 +143,37 @@ impl Regime {
         for index in 0..512 {
             let at = table + index * 8;
             let entry = words.word(at).unwrap_or(0);
-            if entry & P == 0 {
+            let format = self.format;
+            if !format.is_present(entry) {
                 // Whatever an entry that is not present says, it maps nothing.
                 continue;
             }
-            // Canonical addresses: the upper half begins at entry 256 of the root.
+            // Canonical addresses: the upper half begins at entry 256 of the root. Guest-physical ones have no halves.
             let mut address = base + (index << shift);
-            if level == 3 && index >= 256 {
+            if level == 3 && index >= 256 && format == Format::LongMode {
                 address |= 0xFFFF << 48;
             }
             let (write, execute, user) = above;
-            let here =
-                (write && entry & RW != 0, execute && entry & NX == 0, user && entry & US != 0);
+            let own = format.rights(entry);
+            let (write, execute, user) = (write && own.0, execute && own.1, user && own.2);
             let is_page = level == 0 || entry & PS != 0;
-            // A page's cacheability is its reader's to judge: a device's may differ.
-            let mut wrong = if is_page { HIGH } else { CACHE | HIGH };
+            let mut wrong = format.reserved(is_page);
             if is_page && level > 0 {
                 // The address of a large page has zeros below its size.
                 wrong |= LARGE_PAT | (((1 << shift) - 1) & FRAME);
             }
-            if is_page && level == 3 || level == 0 && entry & PS != 0 || entry & wrong != 0 {
+            let lacks = entry & format.needed() != format.needed();
+            let place = is_page && level == 3 || level == 0 && entry & PS != 0;
+            if place || lacks || entry & wrong != 0 {
                 self.odd.push((at, entry));
             }
             if is_page {
                 let frame = entry & FRAME & !((1 << shift) - 1);
-                let (write, execute, user) = here;
                 let size = 1 << shift;
-                self.leaves.push(Leaf { address, frame, size, write, execute, user, entry });
+                let leaf = Leaf { address, frame, size, write, execute, user, entry, format };
+                self.leaves.push(leaf);
             } else {
+                let here = (write, execute, user);
                 self.table(words, entry & FRAME, level - 1, address, here);
             }
         }
@@ -129,22 +195,35 @@ impl Leaf {
         self.address.saturating_add(self.size)
     }
 
-    /// Whether its entry asks for another cacheability than the usual.
+    /// True if its entry asks for another cacheability than the usual.
     #[must_use]
     pub fn odd_caching(&self) -> bool {
-        self.entry & CACHE != 0
+        !self.suits(false)
+    }
+
+    /// True if its entry's cacheability is right for memory, or for the registers of a device. Long-mode tables leave
+    /// those to MTRRs. EPT has no MTRRs behind it (SDM 29.3.7.2), so the entry itself has to say it.
+    #[must_use]
+    pub fn suits(&self, device: bool) -> bool {
+        match self.format {
+            Format::LongMode => device || self.entry & CACHE == 0,
+            Format::Extended => {
+                let right = if device { UNCACHED } else { WRITE_BACK };
+                self.entry & (EPT_TYPE | IGNORE_PAT) == right
+            }
+        }
     }
 }
 
 /// Translates an address as the processor does for a fetch or a read; `None` where
 /// it would fault.
 #[must_use]
-pub fn translate(words: &Words, root: u64, address: u64) -> Option<u64> {
+pub fn translate(words: &Words, format: Format, root: u64, address: u64) -> Option<u64> {
     let mut table = root & FRAME;
     for level in (0..4).rev() {
         let shift = 12 + 9 * level;
         let entry = words.word(table + (address >> shift & 511) * 8)?;
-        if entry & P == 0 {
+        if !format.is_present(entry) {
             return None;
         }
         if level == 0 || entry & PS != 0 {
@@ -157,12 +236,12 @@ pub fn translate(words: &Words, root: u64, address: u64) -> Option<u64> {
 }
 
 /// Where in memory the entry lies that decides about an address.
-pub fn entry_at(words: &Words, root: u64, address: u64) -> u64 {
+pub fn entry_at(words: &Words, format: Format, root: u64, address: u64) -> u64 {
     let mut table = root & FRAME;
     for level in (0..4).rev() {
         let at = table + (address >> (12 + 9 * level) & 511) * 8;
         let entry = words.word(at).unwrap_or(0);
-        if level == 0 || entry & P == 0 || entry & PS != 0 {
+        if level == 0 || !format.is_present(entry) || entry & PS != 0 {
             return at;
         }
         table = entry & FRAME;
@@ -177,7 +256,55 @@ mod tests {
 
     fn regime(words: &[(u64, u64)]) -> Regime {
         let memory = Fake::new(words);
-        Regime::walk(&Words::new(&memory), 0x1000)
+        Regime::walk(&Words::new(&memory), Format::LongMode, 0x1000)
+    }
+
+    fn extended(words: &[(u64, u64)]) -> Regime {
+        let memory = Fake::new(words);
+        Regime::walk(&Words::new(&memory), Format::Extended, 0x1000)
+    }
+
+    #[test]
+    fn extended_tables_have_rights_and_types_of_their_own() {
+        let (all, memory) = (ANY, WRITE_BACK);
+        let r = extended(&[
+            // Guest-physical addresses have no upper half.
+            (0x1000 + 8 * 256, 0x2000 | all),
+            (0x2000 + 8, 0x4000_0000 | all | memory | PS),
+            (0x2000 + 8 * 2, 0x3000 | P | X),
+            (0x3000, 0x4000 | all),
+            (0x4000, 0x9000 | all | memory),
+            (0x4000 + 8, 0xA000 | P | RW),
+        ]);
+        assert_eq!((r.odd.len(), r.leaves.len()), (0, 3));
+        let [huge, small, device] = r.leaves[..] else { panic!("three") };
+        assert_eq!((huge.address, huge.frame), (1 << 47 | 1 << 30, 1 << 30));
+        assert!(huge.write && huge.execute && huge.suits(false) && !huge.suits(true));
+        assert!(!small.write && small.execute, "rights are those of all levels");
+        assert!(device.suits(true) && !device.suits(false));
+        let words = Fake::new(&[(0x1000, 0x2000 | all), (0x2000, 0x4000_0000 | X | PS)]);
+        let words = Words::new(&words);
+        assert_eq!(translate(&words, Format::Extended, 0x1000, 0x123), Some(0x4000_0123));
+        assert_eq!(translate(&words, Format::LongMode, 0x1000, 0x123), None);
+    }
+
+    #[test]
+    fn odd_entries_of_extended_tables_are_listed() {
+        let page = 0x9000 | ANY | WRITE_BACK;
+        // Accessed, dirty, user fetch, suppressed #VE, a large page's bit; write without read.
+        for entry in
+            [8, 9, 10, 11, 57, 63, 7].map(|bit| page | 1 << bit).into_iter().chain([page & !P])
+        {
+            let r = extended(&[
+                (0x1000, 0x2000 | ANY),
+                (0x2000, 0x3000 | ANY),
+                (0x3000, 0x4000 | ANY),
+                (0x4000, entry),
+            ]);
+            assert_eq!(r.odd, [(0x4000, entry)], "{entry:#x}");
+        }
+        // A table's entry has no type.
+        assert_eq!(extended(&[(0x1000, 0x2000 | ANY | WRITE_BACK)]).odd.len(), 1);
     }
 
     #[test]

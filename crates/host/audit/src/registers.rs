@@ -1,5 +1,5 @@
-//! What the machine's registers said when it was stopped. From QEMU by
-//! [`crate::hmp`], from a dump as `registers.json`.
+//! Registers of a stopped machine: from QEMU by [`crate::hmp`], from Bochs by [`crate::bochs`], from a dump as
+//! `registers.json`.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,9 @@ pub struct Core {
     /// The host's CR3, RIP and RSP behind the guest, where they are known; as above.
     #[serde(default)]
     pub host: Option<[u64; 3]>,
+    /// VT-x: physical address of the current VMCS, if it has one. Fields are read in Bochs' layout.
+    #[serde(default)]
+    pub vmcs: Option<u64>,
 }
 
 /// An IOAPIC.

@@ -135,9 +135,11 @@ fn vmx(confine: &Confine) -> vmcs::Confinement {
     vmcs::Confinement { io, msrs, ept: confine.root, vpid: confine.tag as u16 }
 }
 
-/// A step of a record that the monitor plays by VMWRITE.
+/// A step of a record that the monitor plays by VMWRITE. Its length is the register that the monitor looks into for a
+/// field of controls.
 fn write(field: u16, value: u64) -> Op {
-    Op { kind: Op::STORE, dst: u64::from(field), src: value, len: 8 }
+    let register = vmcs::capability(field).into();
+    Op { kind: Op::STORE, dst: u64::from(field), src: value, len: register }
 }
 
 fn svm(confine: &Confine) -> Confinement {

@@ -90,6 +90,7 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
         emulator: match file.emulator.unwrap_or_default() {
             raw_machine::Emulator::Qemu => Emulator::Qemu,
             raw_machine::Emulator::Bochs => Emulator::Bochs,
+            raw_machine::Emulator::None => Emulator::None,
         },
         apic_ids: file.cores.clone(),
         ram,
@@ -114,10 +115,15 @@ fn emulator(view: &mut View<'_, '_>) {
     let emulator = view.file.emulator.unwrap_or_default();
     if (view.file.arch, emulator) == (raw_machine::Arch::X8664Vmx, raw_machine::Emulator::Qemu) {
         let message = "QEMU emulates no processor with VT-x".to_owned();
-        view.report("machine-emulator", &[k("arch")], message, "add `emulator = \"bochs\"`");
+        view.report(
+            "machine-emulator",
+            &[k("arch")],
+            message,
+            "add `emulator = \"bochs\"`, or `\"none\"` for a real machine",
+        );
     }
-    if emulator == raw_machine::Emulator::Bochs && view.file.qemu.is_some() {
-        let message = "a machine for Bochs has no arguments for QEMU".to_owned();
+    if emulator != raw_machine::Emulator::Qemu && view.file.qemu.is_some() {
+        let message = "a machine without QEMU has no arguments for it".to_owned();
         view.report("machine-emulator", &[k("qemu")], message, "remove `[qemu]`, or `emulator`");
     }
 }

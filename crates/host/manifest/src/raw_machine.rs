@@ -66,6 +66,8 @@ pub enum Emulator {
     Qemu,
     /// Bochs.
     Bochs,
+    /// The machine is real: its image boots there.
+    None,
 }
 
 /// All RAM of a machine.

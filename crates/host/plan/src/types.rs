@@ -144,6 +144,8 @@ pub enum Emulator {
     Qemu,
     /// Bochs.
     Bochs,
+    /// The machine is real: its image boots there.
+    None,
 }
 
 /// The machine, as described and checked.

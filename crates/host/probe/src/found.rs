@@ -5,7 +5,9 @@ use crate::pci::{self, Decoded};
 use crate::resources::{self, Resource};
 use crate::tree::Tree;
 use crate::{devices, memory};
-use bulkhead_manifest::raw_machine::{Arch, IoapicEntry, IommuEntry, IommuKind, MachineFile};
+use bulkhead_manifest::raw_machine::{
+    Arch, Emulator, IoapicEntry, IommuEntry, IommuKind, MachineFile,
+};
 use bulkhead_plan::Span;
 
 /// Lines of an IOAPIC, where Linux does not say.
@@ -30,6 +32,8 @@ pub struct Found {
 pub fn look(tree: &Tree) -> Result<Found, String> {
     let mut notes = Vec::new();
     let list = |path: &str| resources::read(&tree.text(path).unwrap_or_default());
+    let processors = tree.text("proc/cpuinfo").ok_or("/proc/cpuinfo cannot be read")?;
+    let arch = arch(&processors, &mut notes);
     let (iomem, ioports) = (list("proc/iomem"), list("proc/ioports"));
     if resources::hidden(&iomem) {
         return Err("/proc/iomem has no addresses: only root may see them".into());
@@ -81,9 +85,10 @@ pub fn look(tree: &Tree) -> Result<Found, String> {
     let file = MachineFile {
         version: Some(1),
         name: name(tree),
-        arch: Arch::X8664Svm,
-        emulator: None,
-        cores: cores(tree)?,
+        arch,
+        // QEMU has no VT-x, and Linux doesn't know Bochs from a PC.
+        emulator: (arch == Arch::X8664Vmx).then_some(Emulator::None),
+        cores: cores(&processors)?,
         console: serial.map(|device| device.name.clone()),
         debug_port: None,
         memory: memory.size,
@@ -113,9 +118,40 @@ fn map_of(iomem: &[Resource]) -> Option<(Vec<Span>, Vec<Span>)> {
     (!free.is_empty()).then_some((free, rest))
 }
 
+/// Words behind a key of `/proc/cpuinfo`, of the first processor.
+fn words<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
+    let of = |line: &'a str| line.split_once(':').filter(|(name, _)| name.trim() == key);
+    text.lines()
+        .find_map(of)
+        .map(|(_, words)| words.split_whitespace().collect())
+        .unwrap_or_default()
+}
+
+/// Virtualization of the processors, by their flags; by their maker where none shows. Firmware can switch it off.
+fn arch(text: &str, notes: &mut Vec<String>) -> Arch {
+    /// Features of VT-x that a monitor cannot do without, as Linux names them.
+    const NEEDED: [&str; 5] = ["ept", "ept_1gb", "vpid", "invvpid", "unrestricted_guest"];
+    let flags = words(text, "flags");
+    if !flags.contains(&"vmx") && words(text, "vendor_id") != ["GenuineIntel"] {
+        return Arch::X8664Svm;
+    }
+    if !flags.contains(&"vmx") {
+        notes.push("The processors do not show VT-x: does the firmware switch it off?".into());
+    }
+    let has = words(text, "vmx flags");
+    let lacks: Vec<_> = NEEDED.into_iter().filter(|name| !has.contains(name)).collect();
+    // Older kernels have no such line.
+    if !has.is_empty() && !lacks.is_empty() {
+        notes.push(format!("The processors' VT-x lacks {}, so no monitor runs", lacks.join(", ")));
+    }
+    if !flags.is_empty() && !flags.contains(&"x2apic") {
+        notes.push("The processors have no x2APIC, so no monitor runs".into());
+    }
+    Arch::X8664Vmx
+}
+
 /// x2APIC IDs, ascending: Linux may count cores in another order.
-fn cores(tree: &Tree) -> Result<Vec<u32>, String> {
-    let text = tree.text("proc/cpuinfo").ok_or("/proc/cpuinfo cannot be read")?;
+fn cores(text: &str) -> Result<Vec<u32>, String> {
     let id = |line: &str| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == "apicid").then(|| value.trim().parse().ok())?

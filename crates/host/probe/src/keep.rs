@@ -26,7 +26,7 @@ pub fn keep(found: &mut Found, old: &MachineFile) -> Vec<String> {
     file.name.clone_from(&old.name);
     file.debug_port = old.debug_port;
     file.qemu.clone_from(&old.qemu);
-    file.emulator = old.emulator;
+    file.emulator = old.emulator.or(file.emulator);
     let is_there = |name: &&String| file.device.iter().any(|device| device.name == **name);
     if let Some(console) = old.console.as_ref().filter(is_there) {
         file.console = Some(console.clone());

@@ -1,8 +1,8 @@
 //! A machine description as text, always in the same order and form.
 
 use bulkhead_manifest::raw_machine::{
-    Arch, BarEntry, BarKind, DeviceEntry, FunctionEntry, IommuKind, MachineFile, ResetEntry,
-    Trigger,
+    Arch, BarEntry, BarKind, DeviceEntry, Emulator, FunctionEntry, IommuKind, MachineFile,
+    ResetEntry, Trigger,
 };
 use std::fmt::Write;
 
@@ -82,6 +82,14 @@ pub fn toml(file: &MachineFile, notes: &[String]) -> String {
         Arch::X8664Vmx => "x86-64-vmx",
     };
     out.key("arch", &quoted(arch));
+    out.some("emulator", file.emulator, |emulator| {
+        let name = match emulator {
+            Emulator::Qemu => "qemu",
+            Emulator::Bochs => "bochs",
+            Emulator::None => "none",
+        };
+        quoted(name)
+    });
     out.key("cores", &format!("{} # x2APIC IDs", list(&file.cores, u32::to_string)));
     out.some("console", file.console.as_deref(), quoted);
     out.some("debug_port", file.debug_port, |port| format!("{port:#x}"));

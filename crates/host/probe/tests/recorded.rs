@@ -289,3 +289,88 @@ fn damaged_files_do_no_harm() {
         std::fs::write(&path, bytes).unwrap();
     }
 }
+
+/// `/proc/cpuinfo` of a processor with VT-x, as Debian's Linux 6.12 writes it; flags that no monitor needs are left out.
+const INTEL: &str = "\
+processor	: 0
+vendor_id	: GenuineIntel
+model name	: Intel(R) Core(TM) i7-8700 CPU @ 3.20GHz
+apicid		: 0
+flags		: fpu vme de pse tsc msr pae vmx est x2apic tsc_deadline_timer xsave
+vmx flags	: vnmi preemption_timer invvpid ept_x_only ept_ad ept_1gb flexpriority tsc_offset vtpr mtf vapic ept vpid unrestricted_guest ple pml ept_mode_based_exec
+
+processor	: 1
+vendor_id	: GenuineIntel
+apicid		: 2
+flags		: fpu vme
+";
+
+/// A DMAR table as firmware of such a machine writes it: the graphics' unit, then one for all others with the IOAPIC in
+/// its scope; memory that the USB controller has reserved.
+fn dmar() -> Vec<u8> {
+    let scope = |kind, bus, device: u8| [kind, 8, 0, 2, 0, bus, device, 0];
+    let mut table = b"DMAR".to_vec();
+    table.resize(48, 0);
+    // Width 39, interrupt remapping.
+    (table[36], table[37]) = (38, 1);
+    let mut block = |kind: u16, flags: u8, numbers: &[u64], scopes: &[[u8; 8]]| {
+        let len = 8 + 8 * (numbers.len() + scopes.len()) as u16;
+        table.extend(kind.to_le_bytes().into_iter().chain(len.to_le_bytes()));
+        table.extend([flags, 0, 0, 0]);
+        numbers.iter().for_each(|number| table.extend(number.to_le_bytes()));
+        scopes.iter().for_each(|scope| table.extend(scope));
+    };
+    block(0, 0, &[0xFED9_0000], &[scope(1, 0, 2)]);
+    block(0, 1, &[0xFED9_1000], &[scope(3, 0xF0, 0x1F), scope(4, 0, 0x1E)]);
+    block(1, 0, &[0x7B80_0000, 0x7B81_FFFF], &[scope(1, 0, 0x14)]);
+    let len = table.len() as u32;
+    table[4..8].copy_from_slice(&len.to_le_bytes());
+    table
+}
+
+/// The recorded machine with Intel's processor and IOMMU in place of AMD's.
+fn intel() -> Files {
+    let mut files = recorded();
+    without(&mut files, "sys/firmware/acpi/tables/IVRS");
+    files.insert("sys/firmware/acpi/tables/DMAR".into(), File::Bytes(dmar()));
+    *text(&mut files, "proc/cpuinfo") = INTEL.into();
+    files
+}
+
+#[test]
+fn a_machine_with_vt_x_and_vt_d_is_described_as_one() {
+    let (found, broken) = describe(&unpacked("intel", &intel()), None).unwrap();
+    assert_eq!(broken, [""; 0]);
+    let lines = bare(&found);
+    for line in [
+        "arch = \"x86-64-vmx\"",
+        "emulator = \"none\"",
+        "cores = [0, 2]",
+        "kind = \"vt-d\"",
+        "base = 0xfed91000",
+        "remaps_interrupts = true",
+        "ioapic_requester = \"f0:1f.0\"",
+    ] {
+        assert!(lines.contains(&line), "{line}: {found}");
+    }
+    assert!(found.contains("reserves 0x7b800000 to 0x7b820000 for 00:14.0"), "{found}");
+    assert!(found.contains("This machine has 2 IOMMUs"), "{found}");
+    assert!(!found.contains("so no monitor runs"), "{found}");
+}
+
+#[test]
+fn what_an_intel_machine_lacks_is_said() {
+    let said = |name, from, to| {
+        let mut files = intel();
+        replace(&mut files, "proc/cpuinfo", from, to);
+        describe(&unpacked(name, &files), None).unwrap().0
+    };
+    assert!(
+        said("no-ept", " ept vpid unrestricted_guest", " vpid")
+            .contains("lacks ept, unrestricted_guest")
+    );
+    assert!(said("no-vmx", "pae vmx est", "pae est").contains("does the firmware switch it off?"));
+    assert!(said("no-x2apic", " x2apic", "").contains("have no x2APIC"));
+    let without_flags = said("old-kernel", "vmx flags", "old flags");
+    assert!(without_flags.contains("x86-64-vmx") && !without_flags.contains("so no monitor runs"));
+}

@@ -2,6 +2,7 @@
 //! once ([`Model`], docs/decisions/0003-bochs.md).
 
 use crate::Error;
+use crate::debugger::pipe;
 use crate::ram::Ram;
 use crate::running::{Kind, Running, tail};
 use bulkhead_untrusted::Untrusted;
@@ -149,7 +150,7 @@ impl Bochs {
             std::fs::write(&path, text).map_err(Error::io(&path))
         };
         write("bochsrc", &self.configuration()?)?;
-        write("go", "c\n")?;
+        let commands = pipe(&self.dir.join("go"))?;
         // Files of an earlier run would be taken for this one's.
         for n in 0..2 {
             let _ = std::fs::remove_file(self.dir.join(format!("serial{n}.log")));
@@ -170,7 +171,7 @@ impl Bochs {
             .spawn()
             .map_err(|error| Error::Start("bochs-bin".into(), error))?;
         let ram = Ram::of_bochs(child.id(), (self.memory as u64) << 20)?;
-        Ok(Running::new(Kind::Bochs, child, self.dir.clone(), ram))
+        Ok(Running::new(Kind::Bochs, child, self.dir.clone(), ram).with(commands))
     }
 
     /// Runs the machine until it shuts down (`Shutdown` to port 0x8900) and returns

@@ -22,6 +22,7 @@ pub mod bochs;
 mod cause;
 mod confines;
 pub mod counts;
+mod debugger;
 mod error;
 mod machine;
 pub mod peer;
@@ -31,6 +32,7 @@ mod running;
 
 pub use confines::confines;
 pub use counts::Counts;
+pub use debugger::Debugger;
 pub use error::Error;
 pub use machine::{Cover, EPOCH, Machine, PROGRAM, Plugin, Serial, Time};
 pub use peer::Peer;

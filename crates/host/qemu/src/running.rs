@@ -34,11 +34,22 @@ pub struct Running {
     child: Child,
     dir: PathBuf,
     ram: Ram,
+    /// Where Bochs' debugger reads its commands.
+    commands: Option<File>,
 }
 
 impl Running {
     pub(crate) fn new(kind: Kind, child: Child, dir: PathBuf, ram: Ram) -> Self {
-        Self { kind, child, dir, ram }
+        Self { kind, child, dir, ram, commands: None }
+    }
+
+    pub(crate) fn with(mut self, commands: File) -> Self {
+        self.commands = Some(commands);
+        self
+    }
+
+    pub(crate) fn commands(&self) -> Option<&File> {
+        self.commands.as_ref()
     }
 
     /// Its emulator.

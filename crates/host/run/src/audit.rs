@@ -3,15 +3,15 @@
 
 use crate::Error;
 use bulkhead_audit::claim::{self, Claim};
-use bulkhead_audit::{RamFile, Registers, Report, dump, hmp, segments};
+use bulkhead_audit::{RamFile, Registers, Report, bochs, dump, hmp, segments};
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_plan::{
-    BarKind, Bdf, Channel, End, Function, Guest, IommuKind, Part, Place, Plan, RTC, Sandbox, Span,
-    Trigger,
+    Arch, BarKind, Bdf, Channel, End, Function, Guest, IommuKind, Part, Place, Plan, RTC, Sandbox,
+    Span, Trigger,
 };
-use bulkhead_qemu::{Qmp, Running};
+use bulkhead_qemu::{Debugger, Kind, Qmp, Running};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// An audit and how long it took.
@@ -36,7 +36,12 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     if machine.ram_size > low {
         ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
     }
-    let monitors = MONITORS.iter().map(|(name, _)| program_of(&artifacts.join(name)));
+    let (processor, kind) = match machine.arch {
+        Arch::Svm => (claim::Processor::Svm, ""),
+        Arch::Vmx => (claim::Processor::Vmx, "vmx-"),
+    };
+    let file = |name: &str| artifacts.join(format!("{kind}{name}"));
+    let monitors = MONITORS.iter().map(|(name, _)| program_of(&file(name)));
     let monitors = monitors.collect::<Result<Vec<_>, _>>()?;
     let mut sandboxes = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
@@ -98,6 +103,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     Ok(Claim {
         system: plan.system.clone(),
         place: claim::Place { file: plan.manifest.display().to_string(), line: 1, column: 1 },
+        processor,
         ram,
         free: machine.ram.iter().map(range).collect(),
         reserved: machine.reserved.iter().map(|(name, s)| (name.clone(), range(s))).collect(),
@@ -243,8 +249,71 @@ pub fn program_of(path: &Path) -> Result<Vec<claim::Segment>, Error> {
 
 /// For the way of some hundred instructions.
 const WAY: Duration = Duration::from_millis(50);
-/// As often, at most, a machine is let on its way.
+/// As often, at most, a machine is let on its way, and as long.
 const TIMES: u32 = 100;
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// A machine that can be stopped.
+trait Stops {
+    /// Stops it and reads its registers.
+    fn stop(&mut self) -> Result<Registers, Error>;
+    /// Its memory, while it stands.
+    fn memory(&self) -> Result<RamFile, Error>;
+    /// Lets it go on.
+    fn go(&mut self) -> Result<(), Error>;
+}
+
+/// In QEMU: its monitor, and the file with the RAM.
+struct InQemu<'a> {
+    qmp: Qmp,
+    ram: PathBuf,
+    claim: &'a Claim,
+}
+
+impl Stops for InQemu<'_> {
+    fn stop(&mut self) -> Result<Registers, Error> {
+        self.qmp.execute("stop", json!({})).map_err(Error::Machine)?;
+        let mut ask = |line: &str| self.qmp.ask(line).map_err(|e| e.to_string());
+        let unit = self.claim.iommu.as_ref().and_then(|iommu| match iommu.kind {
+            claim::Kind::AmdVi => Some(hmp::Unit::Amd(self.claim.ecam?.start, iommu.bdf)),
+            claim::Kind::VtD => Some(hmp::Unit::Vtd(iommu.registers.start)),
+        });
+        hmp::registers(&mut ask, unit).map_err(Error::Other)
+    }
+
+    fn memory(&self) -> Result<RamFile, Error> {
+        let low = self.claim.ram.first().map_or(0, |r| r.len);
+        let error = |e| Error::Other(format!("{}: {e}", self.ram.display()));
+        RamFile::flat(&self.ram, low).map_err(error)
+    }
+
+    fn go(&mut self) -> Result<(), Error> {
+        self.qmp.execute("cont", json!({})).map(|_| ()).map_err(Error::Machine)
+    }
+}
+
+/// In Bochs: its debugger.
+struct InBochs<'a> {
+    running: &'a Running,
+    debugger: Option<Debugger>,
+}
+
+impl Stops for InBochs<'_> {
+    fn stop(&mut self) -> Result<Registers, Error> {
+        let debugger = Debugger::stop(self.running).map_err(Error::Machine)?;
+        let debugger = self.debugger.insert(debugger);
+        let mut ask = |line: &str| debugger.ask(line).map_err(|e| e.to_string());
+        bochs::registers(&mut ask).map_err(Error::Other)
+    }
+
+    fn memory(&self) -> Result<RamFile, Error> {
+        memory(self.running)
+    }
+
+    fn go(&mut self) -> Result<(), Error> {
+        self.debugger.take().map_or(Ok(()), |debugger| debugger.go().map_err(Error::Machine))
+    }
+}
 
 /// Stops a machine, audits it and leaves it stopped. Where a finding is about a core whose monitor is on its way
 /// into the guest, the machine is let on its way and audited again: a busy host may keep an emulator's thread
@@ -253,8 +322,11 @@ const TIMES: u32 = 100;
 /// # Errors
 /// An emulator that does not answer, memory that cannot be read.
 pub fn live(running: &Running, claim: &Claim) -> Result<Audited, Error> {
-    let mut qmp = running.qmp().map_err(Error::Machine)?;
-    stopped(&mut qmp, claim, || memory(running))
+    if running.kind() == Kind::Bochs {
+        return stopped(&mut InBochs { running, debugger: None }, claim);
+    }
+    let qmp = running.qmp().map_err(Error::Machine)?;
+    stopped(&mut InQemu { qmp, ram: running.ram().path().to_owned(), claim }, claim)
 }
 
 /// Stops a machine that another process runs in this folder, audits it as [`live`] does, and lets it go on.
@@ -262,36 +334,34 @@ pub fn live(running: &Running, claim: &Claim) -> Result<Audited, Error> {
 /// # Errors
 /// No such machine, an emulator that does not answer, memory that cannot be read.
 pub fn attached(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
+    if claim.processor == claim::Processor::Vmx {
+        let why = "Bochs answers nobody but its own process: `bulkhead audit` without --attach boots the system";
+        return Err(Error::Other(why.into()));
+    }
     let mut qmp = Qmp::connect(&folder.join("qmp.sock")).map_err(Error::Machine)?;
     let ram = json!({"path": "/objects/ram", "property": "mem-path"});
     let path = qmp.execute("qom-get", ram).map_err(Error::Machine)?;
     let path = path.as_str().ok_or_else(|| Error::Other(format!("no file of RAM: {path}")))?;
-    let low = claim.ram.first().map_or(0, |r| r.len);
-    let audited = stopped(&mut qmp, claim, || {
-        RamFile::flat(Path::new(path), low).map_err(|e| Error::Other(format!("{path}: {e}")))
-    });
+    let mut machine = InQemu { qmp, ram: path.into(), claim };
+    let audited = stopped(&mut machine, claim);
     // Whatever came of it: the machine is somebody else's.
-    qmp.execute("cont", json!({})).map_err(Error::Machine)?;
+    machine.go()?;
     audited
 }
 
 /// Stops a machine, and audits it until no finding is about a core on its way.
-fn stopped(
-    qmp: &mut Qmp,
-    claim: &Claim,
-    memory: impl Fn() -> Result<RamFile, Error>,
-) -> Result<Audited, Error> {
-    let mut times = 0;
+fn stopped(machine: &mut dyn Stops, claim: &Claim) -> Result<Audited, Error> {
+    let (mut times, first) = (0, Instant::now());
     loop {
         let begun = Instant::now();
-        qmp.execute("stop", json!({})).map_err(Error::Machine)?;
-        let registers = registers(qmp, claim)?;
-        let report = bulkhead_audit::audit(claim, &registers, &memory()?);
+        let registers = machine.stop()?;
+        let report = bulkhead_audit::audit(claim, &registers, &machine.memory()?);
         let audited = Audited { report, took: begun.elapsed(), registers };
         times += 1;
-        let waits = times < TIMES && audited.report.findings.iter().any(|f| f.on_its_way);
+        let soon = times < TIMES && first.elapsed() < LONGEST;
+        let waits = soon && audited.report.findings.iter().any(|f| f.on_its_way);
         // A machine that has shut down does not go on.
-        if !waits || qmp.execute("cont", json!({})).is_err() {
+        if !waits || machine.go().is_err() {
             return Ok(audited);
         }
         std::thread::sleep(WAY);
@@ -318,22 +388,19 @@ pub fn dumped(folder: &Path, claim: &Claim) -> Result<Audited, Error> {
     Ok(Audited { report, took: begun.elapsed(), registers })
 }
 
-fn registers(qmp: &mut Qmp, claim: &Claim) -> Result<Registers, Error> {
-    let mut ask = |line: &str| {
-        let answer = qmp
-            .execute("human-monitor-command", json!({"command-line": line}))
-            .map_err(|e| e.to_string())?;
-        answer.as_str().map(str::to_owned).ok_or_else(|| format!("no text: {answer}"))
-    };
-    let unit = claim.iommu.as_ref().and_then(|iommu| match iommu.kind {
-        claim::Kind::AmdVi => Some(hmp::Unit::Amd(claim.ecam?.start, iommu.bdf)),
-        claim::Kind::VtD => Some(hmp::Unit::Vtd(iommu.registers.start)),
-    });
-    hmp::registers(&mut ask, unit).map_err(Error::Other)
-}
-
+/// Memory of a machine that stands. Bochs has it in no file, so a copy of all RAM is made.
 fn memory(running: &Running) -> Result<RamFile, Error> {
     let ram = running.ram();
-    let error = |e| Error::Other(format!("{}: {e}", ram.path().display()));
-    RamFile::flat(ram.path(), ram.below_4g()).map_err(error)
+    let copy = running.dir().join("audited-ram");
+    let path = match running.kind() {
+        Kind::Qemu => ram.path(),
+        Kind::Bochs => {
+            ram.save(&copy).map_err(Error::Machine)?;
+            &copy
+        }
+    };
+    let memory = RamFile::flat(path, ram.below_4g());
+    // What is open stays readable.
+    let _ = std::fs::remove_file(&copy);
+    memory.map_err(|e| Error::Other(format!("{}: {e}", path.display())))
 }

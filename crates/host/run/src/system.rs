@@ -192,6 +192,8 @@ pub fn run(
     let read = |pa: u64, bytes: &mut [u8]| running.ram().read(pa, bytes).is_ok();
     watch.traces.read(&read);
     let programs = baked.plan.sandboxes.iter().map(|s| intact::program(read, s)).collect();
+    // Before the audit: Bochs' debugger answers there, too.
+    let boot_messages = running.console();
     // After the last look: the stopped machine's clock and figures stay as they are.
     let audited = match &end {
         Ok(()) => watch.audit(&mut running, options),
@@ -232,7 +234,7 @@ pub fn run(
         logs,
         lessons,
         serials: (0..4).map(|n| running.serial(n)).collect(),
-        boot_messages: running.console(),
+        boot_messages,
         programs,
         loads,
         traces,
@@ -256,8 +258,16 @@ fn start(baked: &Baked, options: &Options) -> Result<Running, Error> {
     std::fs::write(&image, &baked.bytes).map_err(other)?;
     let plan = &baked.plan;
     let used = plan.sandboxes.iter().flat_map(|s| &s.cores).max().map_or(1, |c| c + 1);
-    if plan.machine.emulator == Emulator::Bochs {
-        return bochs(baked, options, &image, options.cores.unwrap_or(used));
+    match plan.machine.emulator {
+        Emulator::Qemu => {}
+        Emulator::Bochs => {
+            return bochs(baked, options, &image, options.cores.unwrap_or(used));
+        }
+        Emulator::None => {
+            let why =
+                "a real machine's description: `bulkhead build` makes the image to boot there";
+            return Err(Error::Other(format!("{}: {why}", plan.machine.name)));
+        }
     }
 
     let mut machine = crate::machine(&plan.machine, &plan.drives, &options.dir);
@@ -295,7 +305,10 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     let has = [
         (options.plugin.is_some(), "counts no instructions"),
         (!options.qemu.is_empty(), "takes no options of QEMU and has no debugger for gdb"),
-        (options.audit, "cannot be audited: the auditor reads AMD's tables"),
+        (
+            options.audit && machine.arch == Arch::Svm,
+            "shows no VMCB of SVM: it is audited on VT-x only",
+        ),
         (options.cpu.is_some(), "has one CPU model"),
     ];
     if let Some((_, what)) = has.into_iter().find(|(wanted, _)| *wanted) {

@@ -42,14 +42,17 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
         return hypercall::decided(m, rax, length);
     }
     let write = (!read).then_some(rax & 0xFFFF_FFFF);
+    let done = |value: u64, outcome: Outcome| {
+        if read && !string {
+            give(m, size, value);
+        }
+        outcome
+    };
     let absent = Outcome::skip(Cause::Denied, length);
     if let Some(answer) = if string { None } else { device(m, port, size, write) } {
         return match answer {
-            Some(Ok(value)) => done(m, access, value, Outcome::skip(Cause::Config, length)),
-            Some(Err(register)) => {
-                let denied = deny_register(m, register, write, absent);
-                done(m, access, u64::MAX, denied)
-            }
+            Some(Ok(value)) => done(value, Outcome::skip(Cause::Config, length)),
+            Some(Err(register)) => done(u64::MAX, deny_register(m, register, write, absent)),
             // The instruction comes again.
             None => Outcome::resume(Cause::Config),
         };
@@ -57,11 +60,11 @@ pub fn handle<M: X86>(m: &M, access: Access) -> Outcome {
     let Some(value) = Quiet::find(m.quiets(m.config().ports), port) else {
         let condition = if read { Condition::PortRead } else { Condition::PortWrite };
         let denied = deny(m, condition, u64::from(port), write.unwrap_or(0), absent);
-        return done(m, access, u64::MAX, denied);
+        return done(u64::MAX, denied);
     };
     let asks = M::has(need::LINUX) && port == vmware::PORT && read;
     let value = if asks { vmware::call(m) } else { value };
-    done(m, access, value, Outcome::skip(Cause::Port, length))
+    done(value, Outcome::skip(Cause::Port, length))
 }
 
 /// Answer of the mediated device that this port belongs to, if it belongs to one. `Some(None)`: this core's turn has
@@ -86,17 +89,15 @@ fn device<M: X86>(
     None
 }
 
-/// Gives a read its value.
-fn done<M: X86>(m: &M, access: Access, value: u64, outcome: Outcome) -> Outcome {
-    if access.read && !access.string {
-        let rax = m.register(RAX);
-        // A 32-bit result clears the upper half of RAX; narrower ones keep the rest.
-        let (kept, mask) = match access.size {
-            1 => (!0xFF, 0xFF),
-            2 => (!0xFFFF, 0xFFFF),
-            _ => (0, 0xFFFF_FFFF),
-        };
-        m.set_register(RAX, rax & kept | value & mask);
-    }
-    outcome
+/// Gives a read of so many bytes its value.
+#[inline(never)]
+fn give<M: X86>(m: &M, size: u8, value: u64) {
+    let rax = m.register(RAX);
+    // A 32-bit result clears the upper half of RAX; narrower ones keep the rest.
+    let (kept, mask) = match size {
+        1 => (!0xFF, 0xFF),
+        2 => (!0xFFFF, 0xFFFF),
+        _ => (0, 0xFFFF_FFFF),
+    };
+    m.set_register(RAX, rax & kept | value & mask);
 }

@@ -199,7 +199,8 @@ pub fn park<M: Monitor>(m: &M, ended: u32) {
     m.startup(signals as u8);
 }
 
-/// Sets the state where the host and other monitors look.
+/// Sets the state where the host and other monitors look. A few times a life, so its text is there once.
+#[inline(never)]
 pub fn state<M: Monitor>(m: &M, state: State) {
     let report = m.report();
     report.state_tsc.store(m.now(), Ordering::Relaxed);

@@ -31,6 +31,7 @@ mod bare {
 
     static VMXON: Page = Page::new();
     static VMCS: Page = Page::new();
+    static LAYOUT: Page = Page::new();
     static BITMAP: Page = Page::new();
     static PORTS: [Page; 2] = [const { Page::new() }; 2];
     static LIST: Page = Page::new();
@@ -51,6 +52,7 @@ mod bare {
             cpu::power_off()
         }
         on();
+        fields();
         tables();
         reset();
         calls();
@@ -136,13 +138,50 @@ mod bare {
         FRAMES[1].set(0, 0xBBBB);
     }
 
-    fn write(field: u16, value: u64) {
+    /// Prints every field that VMREAD knows, each with a value of its own where VMWRITE takes one, and the region's
+    /// words as they lie in memory.
+    fn fields() {
+        // SAFETY: VMX is on; the regions are this program's, and the other one is current again at the end.
+        let current = |page: &Page| unsafe { asm!("vmptrld [{0}]", in(reg) &page.pa()) };
+        LAYOUT.set(0, cpu::rdmsr(msr::BASIC) & 0x7FFF_FFFF);
+        // SAFETY: as above.
+        unsafe { asm!("vmclear [{0}]", in(reg) &LAYOUT.pa()) };
+        current(&LAYOUT);
+        let all = || {
+            let groups = (0..16u16).map(|n| (n >> 2) << 13 | (n & 0b11) << 10);
+            groups.flat_map(|group| (0..0x40).step_by(2).map(move |field| group | field))
+        };
+        for field in all() {
+            set(field, u64::from(field).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        }
+        for field in all() {
+            let (value, failed): (u64, u8);
+            // SAFETY: the VMCS is current.
+            unsafe {
+                asm!("vmread {}, {}", "setbe {}", out(reg) value, in(reg) u64::from(field), out(reg_byte) failed)
+            };
+            if failed == 0 {
+                println!("field {field:#x} = {value:#x}");
+            }
+        }
+        for (n, word) in LAYOUT.0.iter().enumerate() {
+            println!("word {:#x} = {:#x}", n * 8, word.load(SeqCst));
+        }
+        current(&VMCS);
+    }
+
+    /// Writes a field; false if there is none to be written.
+    fn set(field: u16, value: u64) -> bool {
         let failed: u8;
         // SAFETY: the VMCS is current.
         unsafe {
             asm!("vmwrite {}, {}", "setbe {}", in(reg) u64::from(field), in(reg) value, out(reg_byte) failed)
         };
-        if failed != 0 {
+        failed == 0
+    }
+
+    fn write(field: u16, value: u64) {
+        if !set(field, value) {
             println!("vmwrite {field:#x} = fails");
         }
     }

@@ -2,13 +2,16 @@
 //! registers: the auditor has to find each by its rule. Where things lie is asked of
 //! the image's builder here, so that a plant does not depend on what it tests.
 
+mod vmx;
 mod vtd;
 
+pub use vmx::plants as vmx;
 pub use vtd::PLANTS as VTD;
 
-use bulkhead_audit::claim::Range;
+use bulkhead_audit::claim::{Processor, Range};
 use bulkhead_audit::memory::Words;
-use bulkhead_audit::paging::entry_at;
+use bulkhead_audit::paging::{Format, entry_at};
+use bulkhead_audit::vmcs::Vmcs;
 use bulkhead_audit::{Claim, Memory, RamFile, Registers};
 use bulkhead_image::{Baked, Part};
 use bulkhead_layout::image::{Header, Sandbox};
@@ -136,14 +139,29 @@ impl Hand<'_> {
         self.memory.word(self.baked.map.header + at as u64)
     }
 
-    /// Root of a sandbox's nested tables, from its first core's VMCB.
+    /// Root of a sandbox's nested tables, from its first core's control block.
     fn nested_root(&self, sandbox: usize) -> u64 {
-        self.memory.word(vmcb(self.baked, sandbox, 0) + 0x0B0)
+        let field = match self.claim.processor {
+            Processor::Svm => 0x0B0,
+            Processor::Vmx => Vmcs::offset(vmx::EPT_POINTER),
+        };
+        self.memory.word(vmcb(self.baked, sandbox, 0) + field) & !(PAGE - 1)
     }
 
-    /// A port's word and bit in the I/O permission map.
+    fn format(&self) -> Format {
+        match self.claim.processor {
+            Processor::Svm => Format::LongMode,
+            Processor::Vmx => Format::Extended,
+        }
+    }
+
+    /// A port's word and bit in the I/O permission map. VT-x' second bitmap follows the first.
     fn port(&self, sandbox: usize, port: u64) -> (u64, u64) {
-        let map = self.memory.word(vmcb(self.baked, sandbox, 0) + 0x040);
+        let field = match self.claim.processor {
+            Processor::Svm => 0x040,
+            Processor::Vmx => Vmcs::offset(vmx::IO_BITMAP_A),
+        };
+        let map = self.memory.word(vmcb(self.baked, sandbox, 0) + field);
         (map + port / 64 * 8, 1 << (port % 64))
     }
 
@@ -160,7 +178,7 @@ impl Hand<'_> {
     }
 
     fn nested(&mut self, sandbox: usize, gpa: u64, set: u64, clear: u64) {
-        let at = entry_at(&Words::new(&self.memory), self.nested_root(sandbox), gpa);
+        let at = entry_at(&Words::new(&self.memory), self.format(), self.nested_root(sandbox), gpa);
         self.memory.change(at, set, clear);
     }
 
@@ -184,7 +202,8 @@ impl Hand<'_> {
     }
 
     fn monitor(&mut self, sandbox: usize, va: u64, set: u64, clear: u64) {
-        let at = entry_at(&Words::new(&self.memory), self.monitor_root(sandbox), va);
+        let words = Words::new(&self.memory);
+        let at = entry_at(&words, Format::LongMode, self.monitor_root(sandbox), va);
         self.memory.change(at, set, clear);
     }
 
