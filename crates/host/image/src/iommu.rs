@@ -4,9 +4,8 @@
 pub mod vtd;
 
 use crate::Error;
-use crate::nested::Mapping;
 use crate::pages::Pages;
-use bulkhead_arch::{Memory, PageFormat, Run, map};
+use crate::space::Space;
 use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
 use bulkhead_arch_x86::vtd::IoPages as VtdPages;
 use bulkhead_layout::PAGE;
@@ -52,22 +51,12 @@ pub fn route(plan: &Plan, source: vtd::Source) -> Result<Route, Error> {
 pub fn io_pages(
     pages: &mut Pages,
     machine: &Machine,
-    memory: &[Mapping],
+    memory: &Space,
 ) -> Result<Option<u64>, Error> {
     match machine.iommu.map(|iommu| iommu.kind) {
-        Some(IommuKind::VtD) => mapped::<VtdPages>(pages, memory),
-        _ => mapped::<IoPages>(pages, memory),
+        Some(IommuKind::VtD) => memory.bake::<VtdPages>(pages, None),
+        _ => memory.bake::<IoPages>(pages, None),
     }
-}
-
-fn mapped<F: PageFormat>(pages: &mut Pages, memory: &[Mapping]) -> Result<Option<u64>, Error> {
-    let mut root = None;
-    for m in memory {
-        let run =
-            Run { va: m.gpa, pa: m.hpa, len: m.len, rights: m.rights, memory: Memory::Normal };
-        root = Some(map::<F>(pages, root, run)?);
-    }
-    Ok(root)
 }
 
 /// How many steps an IOMMU adds to those of PCI.
@@ -135,7 +124,7 @@ fn tables(
 mod tests {
     use super::*;
     use bulkhead_arch::{Rights, walk};
-    use bulkhead_plan::{Bridge, Function, Iommu, PciRoot};
+    use bulkhead_plan::{Arch, Bridge, Function, Iommu, PciRoot};
 
     const OWN: Bdf = Bdf(0x0018);
     const ALIAS: Bdf = Bdf(0x0100);
@@ -163,7 +152,7 @@ mod tests {
 
     #[test]
     fn only_owners_have_rights() {
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(Arch::Svm.facts());
         let requester =
             Requester { root: Some(0x5000), domain: 3, messages: Messages::Remap(0x7000) };
         let grants = [(OWN, requester), (ALIAS, requester)];
@@ -196,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_one_has_no_tables() {
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(Arch::Svm.facts());
         let machine = Machine { iommu: None, ..machine() };
         let made = tables(&mut pages, &machine, &[], Messages::Abort);
         assert_eq!((made.base, made.device_table.len, pages.into_bytes().len()), (0, 0, 0));
@@ -204,12 +193,10 @@ mod tests {
 
     #[test]
     fn devices_reach_what_the_guest_reaches() {
-        let mut pages = Pages::default();
-        let mapping = |gpa, hpa, len, rights| Mapping { gpa, hpa, len, rights };
-        let memory = [
-            mapping(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW),
-            mapping(0x40_0000, 0x4040_0000, 0x3000, Rights::R),
-        ];
+        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut memory = Space::default();
+        memory.add(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW, "");
+        memory.add(0x40_0000, 0x4040_0000, 0x3000, Rights::R, "");
         let root = io_pages(&mut pages, &machine(), &memory).unwrap().unwrap();
         let to = |at| walk::<IoPages>(&pages, root, at).map(|leaf| (leaf.pa, leaf.rights.write));
         assert_eq!(to(0x20_1234), Some((0x4020_1234, true)));
@@ -217,6 +204,6 @@ mod tests {
         for outside in [0, 0x1F_FFFF, 0x40_3000, 0x4020_0000, 0xFEE0_0000] {
             assert_eq!(to(outside), None, "{outside:#x}");
         }
-        assert!(io_pages(&mut pages, &machine(), &[]).unwrap().is_none());
+        assert!(io_pages(&mut pages, &machine(), &Space::default()).unwrap().is_none());
     }
 }

@@ -25,10 +25,7 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         std::fs::read(&path).map_err(hint)
     };
     let boot = read("boot")?;
-    let kind = match checked.system.machine.arch {
-        Arch::Svm => "",
-        Arch::Vmx => "vmx-",
-    };
+    let kind = checked.system.facts().files;
     let monitors = { MONITORS.iter() }
         .map(|(name, _)| read(&format!("{kind}{name}")))
         .collect::<Result<Vec<_>, _>>()?;
