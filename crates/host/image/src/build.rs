@@ -10,7 +10,6 @@ use crate::target::Target;
 use crate::x86::{Svm, Vmx};
 use crate::{Error, config, info, ioapic, iommu, multikernel, pci};
 use bulkhead_arch::PageFormat;
-use bulkhead_arch_x86::iommu::Messages;
 use bulkhead_layout::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::need::{self, MONITORS};
@@ -207,12 +206,7 @@ fn image<T: Target>(
         grants.extend(made.grants);
     }
     let tables = pages.end();
-    // What the boot code's test wants; it settles the entry.
-    let messages = match shared.lines.and_then(|lines| lines.tested) {
-        Some(tested) => Messages::Remap(tested),
-        None => ioapic::messages(&plan.machine, shared.lines),
-    };
-    let made = iommu::bake(&mut pages, plan, &grants, messages)?;
+    let made = iommu::bake(&mut pages, plan, &grants, shared.lines)?;
     ops.extend(made.steps);
     debug_assert_eq!(ops.len(), steps_of_pci + steps);
     let mut iommu = made.header;

@@ -72,6 +72,13 @@ pub fn messages(machine: &Machine, shared: Option<SharedLines>) -> Messages {
     }
 }
 
+/// What becomes of them while the boot code tests; the test settles it.
+#[must_use]
+pub fn until_tested(machine: &Machine, shared: Option<SharedLines>) -> Messages {
+    let tested = shared.and_then(|lines| lines.tested);
+    tested.map_or_else(|| messages(machine, shared), Messages::Remap)
+}
+
 /// The boot code's test of the device table at `table`, if there is one.
 #[must_use]
 pub fn test(plan: &Plan, shared: Option<SharedLines>, device_table: u64) -> LineTest {

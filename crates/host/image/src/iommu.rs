@@ -3,14 +3,15 @@
 
 pub mod vtd;
 
-use crate::Error;
 use crate::pages::Pages;
+use crate::parts::Lines;
 use crate::space::Space;
+use crate::{Error, ioapic};
 use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
 use bulkhead_arch_x86::vtd::IoPages as VtdPages;
-use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{self, ConfigOp, Range};
-use bulkhead_plan::{Bdf, IommuKind, Machine, Plan};
+use bulkhead_layout::{MAX_SANDBOXES, PAGE};
+use bulkhead_plan::{Bdf, Granted, IommuKind, Machine, Plan};
 
 /// A function and what it may do.
 pub type Grant = (Bdf, Requester);
@@ -59,6 +60,33 @@ pub fn io_pages(
     }
 }
 
+/// Grants of a sandbox' functions, which reach by these roots, and whose messages these tables remap. Functions of one
+/// domain have one root, as `own` is that of all that reach what the sandbox does.
+pub fn grants(
+    plan: &Plan,
+    index: usize,
+    own: Option<u64>,
+    roots: &[Option<u64>],
+    remap: &[(Bdf, u64)],
+) -> Vec<Grant> {
+    let grants = |(granted, root): (&Granted, &Option<u64>)| {
+        let bdf = granted.function.bdf;
+        let table = remap.iter().find(|(of, _)| *of == bdf);
+        let messages = table.map_or(Messages::Pass, |(_, table)| Messages::Remap(*table));
+        let domain = match *root == own {
+            true => index,
+            false => {
+                let all = &plan.machine.functions;
+                MAX_SANDBOXES + all.iter().position(|one| one.bdf == bdf).unwrap_or(0)
+            }
+        };
+        let requester = Requester { root: *root, domain: domain as u16 + 1, messages };
+        let ids = [bdf].into_iter().chain(granted.function.requesters.clone());
+        ids.map(|id| (id, requester)).collect::<Vec<_>>()
+    };
+    plan.sandboxes[index].functions.iter().zip(roots).flat_map(grants).collect()
+}
+
 /// How many steps an IOMMU adds to those of PCI.
 pub fn steps(machine: &Machine) -> usize {
     match &machine.iommu {
@@ -72,11 +100,15 @@ pub fn bake(
     pages: &mut Pages,
     plan: &Plan,
     grants: &[Grant],
-    ioapic: Messages,
+    lines: Option<Lines>,
 ) -> Result<Made, Error> {
     match plan.machine.iommu.map(|iommu| iommu.kind) {
         Some(IommuKind::VtD) => vtd::tables(pages, plan, grants),
-        _ => Ok(Made { header: tables(pages, &plan.machine, grants, ioapic), steps: Vec::new() }),
+        _ => {
+            let ioapic = ioapic::until_tested(&plan.machine, lines);
+            let header = tables(pages, &plan.machine, grants, ioapic);
+            Ok(Made { header, steps: Vec::new() })
+        }
     }
 }
 

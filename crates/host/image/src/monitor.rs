@@ -12,12 +12,11 @@ use crate::space::{Space, Spaces};
 use crate::target::{Confine, Target};
 use crate::{Error, end, info, ioapic, nested};
 use bulkhead_arch::Rights;
-use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_layout::image::{self, Range};
 use bulkhead_layout::map::*;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::report::{self, CoreReport};
-use bulkhead_layout::{MAX_CORES, MAX_SANDBOXES, PAGE};
+use bulkhead_layout::{MAX_CORES, PAGE};
 use bulkhead_plan::{self as plan, Bdf, Granted, Plan, Sandbox, Span};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -161,23 +160,7 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
     described.monitor_cr3 = monitor_cr3;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
-    let grants = |(granted, root): (&Granted, Option<u64>)| {
-        let bdf = granted.function.bdf;
-        let table = functions.remap.iter().find(|(of, _)| *of == bdf);
-        let messages = table.map_or(Messages::Pass, |(_, table)| Messages::Remap(*table));
-        // Those of one domain have one root.
-        let domain = match root == io_root {
-            true => input.index,
-            false => {
-                let all = &input.plan.machine.functions;
-                MAX_SANDBOXES + all.iter().position(|one| one.bdf == bdf).unwrap_or(0)
-            }
-        };
-        let requester = Requester { root, domain: domain as u16 + 1, messages };
-        let ids = [bdf].into_iter().chain(granted.function.requesters.clone());
-        ids.map(|id| (id, requester)).collect::<Vec<_>>()
-    };
-    let grants = sandbox.functions.iter().zip(roots).flat_map(grants).collect();
+    let grants = iommu::grants(input.plan, input.index, io_root, &roots, &functions.remap);
     Ok(Made { sandbox: described, parts, grants, spaces: Spaces { monitor: own, guest: reached } })
 }
 

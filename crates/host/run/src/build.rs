@@ -4,7 +4,6 @@ use crate::Error;
 use bulkhead_image::{Baked, Programs, bake};
 use bulkhead_layout::need::MONITORS;
 use bulkhead_manifest::Checked;
-use bulkhead_plan::Arch;
 use std::path::Path;
 use std::process::Command;
 

@@ -28,7 +28,7 @@ pub const FACTS: Facts = Facts {
     answered: &[],
     guest: GuestMap {
         ram: [
-            Span { start: 0x1_8000_0000, len: 64 << 20 },
+            Span { start: 0x1_8000_0000, len: 32 << 20 },
             Span { start: 0x40_0000_0000, len: 1 << 36 },
         ],
         info: 0x1_1000_0000,

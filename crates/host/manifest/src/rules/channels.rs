@@ -247,17 +247,19 @@ fn doorbells(channel: &Item<raw::Channel>) -> Vec<[&String; 2]> {
         let there = [&channel.from, to];
         [Some(there), both.then_some([to, &channel.from])].into_iter().flatten()
     };
-    match bell(channel) {
-        Some(_) => channel.to.iter().flat_map(pair).collect(),
-        None => Vec::new(),
-    }
+    let woken = channel.to.iter().filter(|_| wakes(channel));
+    woken.flat_map(pair).collect()
+}
+
+/// True if the receivers of a channel are woken.
+fn wakes(channel: &raw::Channel) -> bool {
+    channel.notify != Notify::Poll && channel.kind.messages().is_some()
 }
 
 /// How the receivers of a channel are woken; not yet by which number and vector.
 pub fn bell(arch: Arch, channel: &raw::Channel) -> Option<Bell> {
     let adaptive = channel.notify == Notify::Adaptive;
-    let wanted = channel.notify != Notify::Poll && channel.kind.messages().is_some();
-    wanted.then(|| Bell::new(arch, 0, 0, adaptive))
+    wakes(channel).then(|| Bell::new(arch, 0, 0, adaptive))
 }
 
 /// Numbers the doorbell of a region that follows others.
