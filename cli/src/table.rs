@@ -8,9 +8,7 @@ use bulkhead_channel::records::longest;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{
-    BarKind, Bell, Criticality, Device, Guest, Part, Plan, Reach, Sandbox, Span, What,
-};
+use bulkhead_plan::{Bell, Criticality, Device, Guest, Part, Plan, Reach, Sandbox, Span, What};
 
 /// The owner of a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
