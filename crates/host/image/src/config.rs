@@ -34,7 +34,7 @@ impl Tail {
     }
 }
 
-/// What the configuration describes.
+/// Things that a configuration describes, beside the plan.
 pub struct Told<'a> {
     pub confine: Confine,
     /// Control blocks and the processor's own pages, one for each core.

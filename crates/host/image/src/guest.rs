@@ -77,7 +77,7 @@ impl Trace {
     }
 }
 
-/// What every bare guest of an architecture starts on.
+/// Ground on which every bare guest of an architecture starts.
 pub struct Start {
     /// Its tables, in low memory.
     pub pieces: Vec<Piece>,

@@ -72,7 +72,7 @@ pub fn messages(machine: &Machine, shared: Option<SharedLines>) -> Messages {
     }
 }
 
-/// What becomes of them while the boot code tests; the test settles it.
+/// Treatment of these messages while the boot code tests them.
 #[must_use]
 pub fn until_tested(machine: &Machine, shared: Option<SharedLines>) -> Messages {
     let tested = shared.and_then(|lines| lines.tested);

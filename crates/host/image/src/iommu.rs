@@ -60,8 +60,8 @@ pub fn io_pages(
     }
 }
 
-/// Grants of a sandbox' functions, which reach by these roots, and whose messages these tables remap. Functions of one
-/// domain have one root, as `own` is that of all that reach what the sandbox does.
+/// Grants of a sandbox' functions, with the root and the remapping table of each. Functions of one domain have one
+/// root: `own` is the root of each function that reaches all of its sandbox.
 pub fn grants(
     plan: &Plan,
     index: usize,

@@ -40,14 +40,14 @@ pub struct Input<'a> {
     pub shared: &'a Shared,
 }
 
-/// What baking a monitor gives.
+/// A baked monitor.
 #[derive(Default)]
 pub struct Made {
     /// The boot code's description.
     pub sandbox: image::Sandbox,
     /// Parts for the memory map.
     pub parts: Vec<Part>,
-    /// What its functions may do.
+    /// Rights of its functions.
     pub grants: Vec<Grant>,
     /// Its address spaces.
     pub spaces: Spaces,

@@ -12,7 +12,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// None yet, of an image of that architecture.
+    /// Begins an image of that architecture.
     #[must_use]
     pub const fn new(facts: &Facts) -> Self {
         Self { start: facts.image, page: facts.page, bytes: Vec::new() }
@@ -49,7 +49,7 @@ impl Pages {
         self.write(pa, value.as_bytes());
     }
 
-    /// What lies there.
+    /// Reads bytes.
     pub fn read(&self, pa: u64, len: u64) -> &[u8] {
         let at = (pa - self.start) as usize;
         &self.bytes[at..at + len as usize]

@@ -10,7 +10,7 @@ pub struct Part {
     pub start: u64,
     /// Bytes.
     pub len: u64,
-    /// Sandbox whose it is.
+    /// Its sandbox.
     pub owner: Option<usize>,
     /// What it is.
     pub what: &'static str,

@@ -43,7 +43,7 @@ pub struct Facts {
     pub doorbells: Doorbells,
 }
 
-/// Places in a guest's physical address space, the same ones in each sandbox.
+/// Places in the physical address space of each guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuestMap {
     /// RAM: the first window is filled before the second one.

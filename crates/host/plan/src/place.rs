@@ -51,8 +51,8 @@ pub const fn alignment(facts: &Facts, len: u64, huge: bool) -> u64 {
 }
 
 /// Places all wishes: those with an address first, then the largest first, each at the lowest address that fits.
-/// Wishes that have to lie below [`Facts::boot_sees`] go first if large ones would leave them no room. Alignment to 1 GiB is
-/// tried, and given up for all wishes if the rest fits only without it.
+/// Wishes that have to lie below [`Facts::boot_sees`] go first if large ones would leave them no room. Alignment to
+/// huge pages is tried, and given up for all wishes if the rest fits only without it.
 ///
 /// # Errors
 /// The refused wishes by index, each with its reason.

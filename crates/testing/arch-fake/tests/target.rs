@@ -1,5 +1,5 @@
-//! A system planned and baked for the odd target, and its tables walked: each sandbox and each monitor reaches what
-//! the plan says, with those rights, and nothing else. A wrong right in any entry is found.
+//! A system is planned and baked for the odd target, and its tables are walked. Each sandbox and each monitor reaches
+//! the plan's pages with the plan's rights, and nothing else. A wrong right in an entry is found.
 
 use bulkhead_arch::{Leaf, Memory, PageFormat, Rights, TableMemory, leaves, lowest, walk};
 use bulkhead_arch_fake::target::{ARCH, FACTS, Odd, PAGE};

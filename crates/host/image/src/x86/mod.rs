@@ -1,5 +1,5 @@
-//! The two targets of x86-64, and everything that only they mean: how a loader, a guest's firmware and a Linux know
-//! the machine, descriptor tables, ports, MSRs, CPUID.
+//! The two targets of x86-64, and everything that only they mean: loaders' headers, a guest's firmware tables, the
+//! start of a Linux, descriptor tables, ports, MSRs, CPUID.
 
 mod acpi;
 mod guest;
@@ -94,7 +94,7 @@ impl<V: Virtualization> Target for V {
             registers: if linux { V::ABSENT } else { &only_needed }.to_vec(),
             identity: V::CPUID.to_vec(),
             // A Linux that finds the ports makes two exits of each access, and a thousand
-            // to see that they work; without them it takes the memory.
+            // to see that they work. Without them it takes the memory.
             config_ports: !linux,
         }
     }
