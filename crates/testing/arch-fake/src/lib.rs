@@ -18,7 +18,10 @@ pub mod target;
 
 /// The odd page format: 4 levels, pages up to level 1. The smallest ones have `PAGE` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct FakeFormat<const PAGE: u64 = 4096>;
+pub struct FakeOwn<const PAGE: u64>;
+
+/// That format with pages of 4 KiB.
+pub type FakeFormat = FakeOwn<4096>;
 
 const KEY: u64 = 0xA5A5_0000_0000_05A5;
 const TABLE: u64 = 1 << 3;
@@ -27,9 +30,9 @@ const FORBID_WRITE: u64 = 1 << 7;
 const FORBID_EXECUTE: u64 = 1 << 1;
 const ADDRESS: u64 = 0x0000_FFFF_FFFF_F000;
 
-impl<const PAGE: u64> Stage1 for FakeFormat<PAGE> {}
+impl<const PAGE: u64> Stage1 for FakeOwn<PAGE> {}
 
-impl<const PAGE: u64> PageFormat for FakeFormat<PAGE> {
+impl<const PAGE: u64> PageFormat for FakeOwn<PAGE> {
     const PAGE: u64 = PAGE;
     const LEVELS: u32 = 4;
     const LARGEST: u32 = 1;

@@ -2,7 +2,7 @@
 //! interrupts of doorbells ascend from 700 on in steps of 3. There are no ports, no page of vectors, no start-up code
 //! outside of the image, and two trap registers in place of bitmaps.
 
-use crate::{FakeFormat, FakeNested};
+use crate::{FakeNested, FakeOwn};
 use bulkhead_image::{Confine, Entry, Error, Guest, Pages, Policy, Program, Start, Target, bare};
 use bulkhead_layout::record::Op;
 use bulkhead_plan::facts::{Doorbells, Facts, GuestMap};
@@ -64,7 +64,7 @@ fn set(register: u64, value: u64) -> Op {
 }
 
 impl Target for Odd {
-    type Own = FakeFormat<PAGE>;
+    type Own = FakeOwn<PAGE>;
     type Nested = FakeNested;
     const MAPS_HOST: bool = true;
 

@@ -3,7 +3,7 @@
 
 use bulkhead_arch::{Leaf, Memory, PageFormat, Rights, TableMemory, leaves, lowest, walk};
 use bulkhead_arch_fake::target::{ARCH, FACTS, Odd, PAGE};
-use bulkhead_arch_fake::{FakeFormat, FakeNested, elf};
+use bulkhead_arch_fake::{FakeNested, FakeOwn, elf};
 use bulkhead_channel::layout::{Kind, Shape};
 use bulkhead_image::{Baked, Error, Programs, Target, bake, bake_for};
 use bulkhead_layout::image::{Header, Sandbox as Described};
@@ -153,7 +153,7 @@ fn described(bytes: &[u8], index: usize) -> Described {
 /// Physical address of a monitor's configuration, by its own tables.
 fn config_at(bytes: &[u8], index: usize) -> usize {
     let root = described(bytes, index).monitor_cr3;
-    let leaf = walk::<FakeFormat<PAGE>>(&Memory16(bytes), root, CONFIG_VA).expect("mapped");
+    let leaf = walk::<FakeOwn<PAGE>>(&Memory16(bytes), root, CONFIG_VA).expect("mapped");
     (leaf.pa - FACTS.image) as usize
 }
 
@@ -163,8 +163,11 @@ fn config(bytes: &[u8], index: usize) -> Config {
 
 fn slice<T: FromBytes>(bytes: &[u8], index: usize, slice: Slice) -> Vec<T> {
     let at = config_at(bytes, index) + slice.offset as usize;
-    let each = |n: usize| T::read_from_prefix(&bytes[at + n * size_of::<T>()..]);
-    (0..slice.len as usize).map(|n| each(n).ok().expect("whole").0).collect()
+    let each = |n: usize| match T::read_from_prefix(&bytes[at + n * size_of::<T>()..]) {
+        Ok((value, _)) => value,
+        Err(_) => panic!("element {n} is cut off"),
+    };
+    (0..slice.len as usize).map(each).collect()
 }
 
 /// Root of a sandbox' nested tables, out of the state in which its first core starts.
@@ -329,7 +332,7 @@ fn low(at: u64) -> u64 {
 /// Finds a page that a monitor reaches against the rules.
 fn wrong_monitor(baked: &Baked, index: usize) -> Option<String> {
     let root = described(&baked.bytes, index).monitor_cr3;
-    let all = walked::<FakeFormat<PAGE>>(&baked.bytes, root);
+    let all = walked::<FakeOwn<PAGE>>(&baked.bytes, root);
     let (inside, outside): (Reach, Reach) =
         reach(&all).into_iter().partition(|(_, (pa, _))| baked.plan.image.contains(*pa));
     let planned = planned_monitor(&baked.plan, index);
@@ -382,7 +385,7 @@ fn each_monitor_reaches_its_own_and_nothing_else() {
             let pages = (0..region.len).step_by(PAGE as usize);
             said.extend(pages.map(|n| (low(region.at + n), (region.pa + n, region.rights))));
         }
-        assert_eq!(said, reach(&walked::<FakeFormat<PAGE>>(&baked.bytes, root)));
+        assert_eq!(said, reach(&walked::<FakeOwn<PAGE>>(&baked.bytes, root)));
         // Its own page of a core's is scaled with the page.
         let core = CORES_VA + (baked.plan.sandboxes[index].cores.len() as u64 - 1) * 16 * PAGE;
         for page in [2, 3, 8, 9, 10, 11] {
@@ -397,10 +400,10 @@ fn each_monitor_reaches_its_own_and_nothing_else() {
         (REPORT_VA, Some(baked.map.reports[1])),
         (CORES_VA + 2 * PAGE, Some(FACTS.image)),
     ] {
-        let entry = entry::<FakeFormat<PAGE>>(&baked.bytes, root, at);
+        let entry = entry::<FakeOwn<PAGE>>(&baked.bytes, root, at);
         let whole = baked.bytes[entry..entry + 8].to_vec();
-        let pa = walk::<FakeFormat<PAGE>>(&Memory16(&baked.bytes), root, at).expect("mapped").pa;
-        let mutant = FakeFormat::<PAGE>::page(to.unwrap_or(pa), Rights::RW, Memory::Normal, 0);
+        let pa = walk::<FakeOwn<PAGE>>(&Memory16(&baked.bytes), root, at).expect("mapped").pa;
+        let mutant = FakeOwn::<PAGE>::page(to.unwrap_or(pa), Rights::RW, Memory::Normal, 0);
         baked.bytes[entry..entry + 8].copy_from_slice(&mutant.to_le_bytes());
         assert!(wrong_monitor(&baked, 0).is_some(), "{at:#x}");
         baked.bytes[entry..entry + 8].copy_from_slice(&whole);
