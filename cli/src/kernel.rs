@@ -212,7 +212,7 @@ fn rights(out: &mut String, plan: &Plan, sandbox: &Sandbox, kernel: &Kernel) {
             let owner = &plan.sandboxes[slot.owner].name;
             let right = if *owner == sandbox.name { "offers" } else { "accepts" };
             let which = plan.which_slot(*number);
-            may(right, format!("slot {which} of {owner}, {}", size::show(slot.sent())));
+            may(right, format!("slot {which} of {owner}, {}", size::show(slot.sent)));
         }
         devices(sandbox, kernel, program, &mut may);
         for managed in &program.manages {

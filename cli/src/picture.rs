@@ -46,7 +46,7 @@ pub fn svg(plan: &Plan) -> String {
         count(plan.sandboxes.len(), "sandbox", "sandboxes"),
         plan.machine.name,
         plan.sandboxes.iter().map(|sandbox| sandbox.cores.len()).sum::<usize>(),
-        plan.machine.apic_ids.len()
+        plan.machine.core_ids.len()
     );
     let title = format!("{} on {}", plan.system, plan.machine.name);
     svg::document(&title, (&plan.system, &subtitle), (WIDTH, end + MARGIN), &body)
@@ -117,7 +117,7 @@ fn cores(out: &mut Canvas, plan: &Plan) -> f64 {
     let per_row = 16;
     let size = 38.0;
     let mut rows = 0;
-    for core in 0..plan.machine.apic_ids.len() {
+    for core in 0..plan.machine.core_ids.len() {
         let (column, row) = (core % per_row, core / per_row);
         rows = row + 1;
         let x = CARD_X + column as f64 * (size + 6.0);

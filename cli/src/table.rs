@@ -7,9 +7,8 @@ use bulkhead_channel::layout::Shape;
 use bulkhead_channel::records::longest;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KIND_NAMES;
-use bulkhead_layout::{MAX_CORES, map, report};
 use bulkhead_manifest::size::show;
-use bulkhead_plan::{BarKind, Bell, Criticality, Device, Guest, Part, Plan, Sandbox, Span};
+use bulkhead_plan::{Bell, Criticality, Device, Guest, Part, Plan, Reach, Sandbox, Span, What};
 
 /// The owner of a piece of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +158,7 @@ fn summary(plan: &Plan) -> String {
         plan.system,
         plan.machine.name,
         count(plan.sandboxes.len(), "sandbox", "sandboxes"),
-        plan.machine.apic_ids.len(),
+        plan.machine.core_ids.len(),
         show(memory),
         show(plan.machine.ram_size),
     )
@@ -280,69 +279,33 @@ fn sandboxes(out: &mut String, plan: &Plan) {
 fn rights(out: &mut String, plan: &Plan) {
     let mut rows = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
-        let mut row = |gpa: u64, len: String, access: &str, what: String| {
-            rows.push(vec![
-                sandbox.name.clone(),
-                format!("{gpa:#x}"),
-                len,
-                access.to_owned(),
-                what,
-            ]);
-        };
-        let access = match sandbox.guest {
-            Guest::Bare { enforce_segments: true, .. } => "segments",
-            _ => "rwx",
-        };
-        for ram in &sandbox.ram {
-            row(ram.gpa, show(ram.len), access, format!("RAM at {:#x}", ram.hpa));
-        }
-        row(map::INFO_GPA, show(bulkhead_layout::PAGE), "r--", "its info page".into());
-        for other in &sandbox.observe {
-            let gpa = map::REPORTS_GPA + *other as u64 * map::REPORT_STRIDE;
-            let seen = &plan.sandboxes[*other];
-            let len = report::size(seen.cores.len().min(MAX_CORES));
-            row(gpa, show(len), "r--", format!("report of {}", seen.name));
-        }
-        for one in &sandbox.functions {
-            for bar in one.function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
-                for piece in one.function.mapped(bar) {
-                    let what = format!("BAR {} of pci:{}", bar.number, one.function.bdf);
-                    row(piece.start, show(piece.len), "rw-", what);
+        let ends = plan.ends(index);
+        for Reach { at, len, access, what } in plan.reach(index) {
+            let bdf = |n: usize| sandbox.functions[n].function.bdf;
+            let end = |n: usize| {
+                let name = &plan.channels[ends[n].region].name;
+                format!("channel {name} (function {}), mediated", ends[n].bdf)
+            };
+            let content = match what {
+                What::Ram(hpa) => format!("RAM at {hpa:#x}"),
+                What::Info => "its info page".into(),
+                What::Report(other) => format!("report of {}", plan.sandboxes[other].name),
+                What::Bar(n, bar) => format!("BAR {bar} of pci:{}", bdf(n)),
+                What::Vectors(n) => format!("MSI-X table of pci:{}, mediated", bdf(n)),
+                What::Registers(n) => format!("registers of {}", end(n)),
+                What::EndVectors(n) => format!("MSI-X table of {}", end(n)),
+                What::States(n) => {
+                    format!("states of the peers of channel {}", plan.channels[ends[n].region].name)
                 }
-            }
-            if let Some(trapped) = one.function.trapped() {
-                let what = format!("MSI-X table of pci:{}, mediated", one.function.bdf);
-                row(trapped.start, show(trapped.len), "trap", what);
-            }
-        }
-        for end in plan.ends(index) {
-            let name = &plan.channels[end.region].name;
-            let page = || show(bulkhead_layout::PAGE);
-            let function = format!("registers of channel {name} (function {}), mediated", end.bdf);
-            row(end.registers, page(), "r--", function);
-            if end.woken.is_some() {
-                let what =
-                    format!("MSI-X table of channel {name} (function {}), mediated", end.bdf);
-                row(end.registers + bulkhead_layout::PAGE, page(), "trap", what);
-            }
-            row(end.memory.start, page(), "r--", format!("states of the peers of channel {name}"));
-        }
-        for channel in &plan.channels {
-            if channel.from == index {
-                row(channel.gpa, show(channel.len), "rw-", format!("channel {}", channel.title()));
-            } else if channel.to.contains(&index) {
-                row(channel.gpa, show(channel.len), "r--", format!("channel {}", channel.title()));
-            }
-        }
-        for (number, slot) in plan.slots.iter().enumerate().filter(|(_, s)| s.concerns(index)) {
-            let rights = if slot.owner == index { ["rw-", "r--"] } else { ["r--", "rw-"] };
-            let page = bulkhead_layout::PAGE;
-            for (at, len, rights) in [(0, slot.sent(), rights[0]), (slot.sent(), page, rights[1])] {
-                let owner = &plan.sandboxes[slot.owner].name;
-                let which = plan.which_slot(number);
-                let what = format!("slot {which} of {owner}, while it has a channel there");
-                row(slot.gpa + at, show(len), rights, what);
-            }
+                What::Channel(n) => format!("channel {}", plan.channels[n].title()),
+                What::Slot(n) => {
+                    let owner = &plan.sandboxes[plan.slots[n].owner].name;
+                    let which = plan.which_slot(n);
+                    format!("slot {which} of {owner}, while it has a channel there")
+                }
+            };
+            let (at, access) = (format!("{at:#x}"), access.to_string());
+            rows.push(vec![sandbox.name.clone(), at, show(len), access, content]);
         }
     }
     table(
@@ -356,7 +319,7 @@ fn rights(out: &mut String, plan: &Plan) {
 fn cores(out: &mut String, plan: &Plan) {
     let rows: Vec<Vec<String>> = plan
         .machine
-        .apic_ids
+        .core_ids
         .iter()
         .enumerate()
         .map(|(core, id)| {
@@ -415,8 +378,8 @@ fn carries(part: Part, before: Option<Part>) -> String {
 fn notify(reader: Option<Bell>, writer: Option<Bell>, linux: bool) -> String {
     let how = reader.map(|bell| if bell.adaptive { "adaptive" } else { "doorbell" }.to_owned());
     let by = writer.map(|bell| match linux {
-        true => format!("port {:#x}", bell.port()),
-        false => format!("port {:#x}, vector {:#x}", bell.port(), bell.vector),
+        true => format!("port {:#x}", bell.ring),
+        false => format!("port {:#x}, vector {:#x}", bell.ring, bell.vector),
     });
     let words: Vec<String> = how.into_iter().chain(by).collect();
     if words.is_empty() { "poll".into() } else { words.join(", ") }

@@ -39,11 +39,11 @@ pub fn pack(guest: &Guest) -> Vec<u8> {
         magic: MAGIC,
         pieces: guest.pieces.len() as u64,
         zero: USED,
-        cr3: guest.entry.cr3,
-        gdt: guest.entry.gdt,
+        cr3: guest.entry.tables,
+        gdt: bulkhead_image::GDT_GPA,
         gdt_limit: size_of_val(&GDT) as u64 - 1,
-        rip: guest.entry.rip,
-        rsp: guest.entry.rsp,
+        rip: guest.entry.pc,
+        rsp: guest.entry.sp,
         rdi: 0,
         rsi: guest.argument,
     };
@@ -76,7 +76,7 @@ pub fn machine(
             format!("{}: a baseline has at most {} MiB", sandbox.name, LOADER_PA >> 20).into()
         );
     }
-    if !sandbox.apic_ids.iter().copied().eq(0..sandbox.cores.len() as u32) {
+    if !sandbox.core_ids.iter().copied().eq(0..sandbox.cores.len() as u32) {
         return Err(format!("{}: a baseline has cores 0 to n", sandbox.name).into());
     }
     std::fs::create_dir_all(dir)?;
@@ -159,7 +159,7 @@ pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbo
         place: Place::default(),
         guest,
         cores: (0..cores).collect(),
-        apic_ids: (0..cores as u32).collect(),
+        core_ids: (0..cores as u32).collect(),
         ram: vec![Ram { gpa: 0, hpa: 0, len: memory }],
         devices: vec![Device {
             name: "uart1".into(),
@@ -184,7 +184,7 @@ pub fn sandbox(guest: bulkhead_plan::Guest, cores: usize, memory: u64) -> Sandbo
 mod tests {
     use super::*;
     use bulkhead_arch::Rights;
-    use bulkhead_arch_x86::start::Entry64;
+    use bulkhead_image::Entry;
 
     #[test]
     fn a_baseline_has_the_devices_of_its_sandbox_alone() {
@@ -200,7 +200,7 @@ mod tests {
         let piece = |gpa, bytes: &[u8]| bulkhead_image::Piece { gpa, bytes: bytes.to_vec() };
         let guest = Guest {
             pieces: vec![piece(0x1000, b"abc"), piece(0x2000, b"defg")],
-            entry: Entry64 { rip: 1, rsp: 2, cr3: 3, gdt: 4 },
+            entry: Entry { pc: 1, sp: 2, tables: 3 },
             argument: 5,
             segments: Vec::new(),
             default_rights: Rights::RWX,

@@ -55,7 +55,7 @@ fn probe(
         "console=ttyS0,115200 panic=-1 quiet intremap=off pci=routeirq \
          bulkhead.run=bulkhead-probe:--keep,/machine.toml,-o,/dev/ttyS1 {more}"
     );
-    machine.cores = description.apic_ids.len();
+    machine.cores = description.core_ids.len();
     machine.serials = vec![Serial::File; 4];
     // In real time the emulator may lose a wake-up of one of several cores.
     machine.time = FAST;

@@ -6,7 +6,7 @@
 
 mod tables;
 
-pub use tables::{Leaf, MapError, Run, TableMemory, lowest, map, walk};
+pub use tables::{Leaf, MapError, Run, TableMemory, entries, leaves, lowest, map, walk};
 
 /// Rights of a mapping. Everything mapped can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,13 @@ pub enum Entry {
     Page(u64, Rights, Memory),
 }
 
-/// How one translation regime of a processor encodes its tables: 4 KiB tables
-/// of 512 entries of 64 bits, as every supported processor has them. A format
-/// names its regimes by [`Stage1`] and [`Stage2`].
+/// How one translation regime of a processor encodes its tables: a table fills a
+/// page with entries of 64 bits. A format names its regimes by [`Stage1`] and
+/// [`Stage2`].
 pub trait PageFormat {
-    /// Levels of tables; level 0 maps 4 KiB pages.
+    /// Bytes of a page and of a table: 4, 16 or 64 KiB.
+    const PAGE: u64 = 4096;
+    /// Levels of tables; level 0 maps pages of [`Self::PAGE`].
     const LEVELS: u32;
     /// Largest level at which an entry may be a page.
     const LARGEST: u32;

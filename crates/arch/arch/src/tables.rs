@@ -3,14 +3,11 @@
 
 use crate::{Entry, Memory, PageFormat, Rights};
 
-const PAGE: u64 = 4096;
-const INDEX_BITS: u32 = 9;
-
 /// Where tables live while they are built: the host's copy of the image.
 pub trait TableMemory {
-    /// A new table, all entries zero; its physical address. `None` when the
-    /// space set aside is used up.
-    fn alloc(&mut self) -> Option<u64>;
+    /// A new table of `bytes`, aligned to them, all entries zero; its physical
+    /// address. `None` when the space set aside is used up.
+    fn alloc(&mut self, bytes: u64) -> Option<u64>;
     /// Entry `index` of the table at `pa`.
     fn read(&self, pa: u64, index: usize) -> u64;
     /// Sets entry `index` of the table at `pa`.
@@ -48,7 +45,7 @@ pub struct Leaf {
 /// Why a mapping could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
-    /// Address or length is no multiple of 4 KiB, or beyond the format's reach.
+    /// Address or length is no multiple of a page, or beyond the format's reach.
     Misaligned(u64),
     /// Something is mapped there already.
     Overlap(u64),
@@ -56,12 +53,18 @@ pub enum MapError {
     NoTable,
 }
 
-const fn size(level: u32) -> u64 {
-    PAGE << (INDEX_BITS * level)
+/// Entries of a table.
+#[must_use]
+pub const fn entries<F: PageFormat>() -> usize {
+    F::PAGE as usize / 8
 }
 
-const fn index(va: u64, level: u32) -> usize {
-    (va >> (12 + INDEX_BITS * level)) as usize & 511
+const fn size<F: PageFormat>(level: u32) -> u64 {
+    F::PAGE << (entries::<F>().ilog2() * level)
+}
+
+const fn index<F: PageFormat>(va: u64, level: u32) -> usize {
+    (va / size::<F>(level)) as usize & (entries::<F>() - 1)
 }
 
 /// A fresh root table.
@@ -69,8 +72,8 @@ const fn index(va: u64, level: u32) -> usize {
 /// # Errors
 /// [`MapError::NoTable`].
 fn fresh<F: PageFormat>(memory: &mut impl TableMemory) -> Result<u64, MapError> {
-    let pa = memory.alloc().ok_or(MapError::NoTable)?;
-    for i in 0..512 {
+    let pa = memory.alloc(F::PAGE).ok_or(MapError::NoTable)?;
+    for i in 0..entries::<F>() {
         memory.write(pa, i, F::empty());
     }
     Ok(pa)
@@ -90,19 +93,19 @@ pub fn map<F: PageFormat>(
         Some(root) => root,
         None => fresh::<F>(memory)?,
     };
-    if (va | pa | len) % PAGE != 0 {
+    if (va | pa | len) % F::PAGE != 0 {
         return Err(MapError::Misaligned(va | pa | len));
     }
     let mut left = len;
     while left > 0 {
         let mut level = F::LARGEST;
-        while (va | pa) % size(level) != 0 || left < size(level) {
+        while (va | pa) % size::<F>(level) != 0 || left < size::<F>(level) {
             level -= 1;
         }
         set::<F>(memory, root, va, level, F::page(pa, rights, kind, level))?;
-        va = va.wrapping_add(size(level));
-        pa += size(level);
-        left -= size(level);
+        va = va.wrapping_add(size::<F>(level));
+        pa += size::<F>(level);
+        left -= size::<F>(level);
     }
     Ok(root)
 }
@@ -117,7 +120,7 @@ fn set<F: PageFormat>(
 ) -> Result<(), MapError> {
     let mut table = root;
     for above in (level + 1..F::LEVELS).rev() {
-        let i = index(va, above);
+        let i = index::<F>(va, above);
         table = match F::decode(memory.read(table, i), above) {
             Entry::Table(next) => next,
             Entry::Page(..) => return Err(MapError::Overlap(va)),
@@ -128,7 +131,7 @@ fn set<F: PageFormat>(
             }
         };
     }
-    let i = index(va, level);
+    let i = index::<F>(va, level);
     if F::decode(memory.read(table, i), level) != Entry::Empty {
         return Err(MapError::Overlap(va));
     }
@@ -140,7 +143,7 @@ fn set<F: PageFormat>(
 pub fn lowest<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> Option<u64> {
     let mut table = root;
     for level in (1..F::LEVELS).rev() {
-        let Entry::Table(next) = F::decode(memory.read(table, index(va, level)), level) else {
+        let Entry::Table(next) = F::decode(memory.read(table, index::<F>(va, level)), level) else {
             return None;
         };
         table = next;
@@ -152,14 +155,42 @@ pub fn lowest<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> O
 pub fn walk<F: PageFormat>(memory: &impl TableMemory, root: u64, va: u64) -> Option<Leaf> {
     let mut table = root;
     for level in (0..F::LEVELS).rev() {
-        match F::decode(memory.read(table, index(va, level)), level) {
+        match F::decode(memory.read(table, index::<F>(va, level)), level) {
             Entry::Empty => return None,
             Entry::Table(next) => table = next,
             Entry::Page(pa, rights, memory) => {
-                let (pa, size) = (pa + va % size(level), size(level));
+                let size = size::<F>(level);
+                let pa = pa + va % size;
                 return Some(Leaf { pa, rights, memory, size });
             }
         }
     }
     None
+}
+
+/// Calls `each` with the first address of each page that is mapped below `root`, and with its translation.
+pub fn leaves<F: PageFormat>(
+    memory: &impl TableMemory,
+    root: u64,
+    each: &mut impl FnMut(u64, Leaf),
+) {
+    below::<F>(memory, root, F::LEVELS - 1, 0, each);
+}
+
+fn below<F: PageFormat>(
+    memory: &impl TableMemory,
+    table: u64,
+    level: u32,
+    start: u64,
+    each: &mut impl FnMut(u64, Leaf),
+) {
+    let size = size::<F>(level);
+    for i in 0..entries::<F>() {
+        let va = start.wrapping_add(size.wrapping_mul(i as u64));
+        match F::decode(memory.read(table, i), level) {
+            Entry::Empty => {}
+            Entry::Table(next) => below::<F>(memory, next, level - 1, va, each),
+            Entry::Page(pa, rights, memory) => each(va, Leaf { pa, rights, memory, size }),
+        }
+    }
 }

@@ -295,7 +295,7 @@ mod tests {
             place: place(line),
             guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
             cores: vec![0],
-            apic_ids: vec![0],
+            core_ids: vec![0],
             ram: vec![Ram { gpa: 0, hpa: 0x100_0000 * line as u64, len: 0x100_0000 }],
             devices: Vec::new(),
             functions: owned.iter().map(granted).collect(),

@@ -110,7 +110,7 @@ fn owner(plan: &Plan, who: &Sandbox, target: &Target) -> String {
 }
 
 fn owner_of(plan: &Plan, who: &Sandbox, id: u32) -> String {
-    match plan.sandboxes.iter().find(|s| s.apic_ids.contains(&id)) {
+    match plan.sandboxes.iter().find(|s| s.core_ids.contains(&id)) {
         Some(s) if s.name == who.name => "its own core".into(),
         Some(s) => format!("{}'s core", s.name),
         None => "nobody's core".into(),
@@ -120,7 +120,7 @@ fn owner_of(plan: &Plan, who: &Sandbox, id: u32) -> String {
 /// The first core among these that is not the sandbox's own.
 fn foreign(who: &Sandbox, target: &Target) -> Option<u32> {
     match target {
-        Target::Ids(ids) => ids.iter().find(|id| !who.apic_ids.contains(id)).copied(),
+        Target::Ids(ids) => ids.iter().find(|id| !who.core_ids.contains(id)).copied(),
         Target::Itself | Target::All(_) => None,
     }
 }
@@ -128,10 +128,10 @@ fn foreign(who: &Sandbox, target: &Target) -> Option<u32> {
 /// Manifest line that would make a core the sandbox's own.
 fn foreign_core(plan: &Plan, who: &Sandbox, id: Option<u32>) -> String {
     let Some(id) = id else { return NEVER.into() };
-    let Some(core) = plan.machine.apic_ids.iter().position(|other| *other == id) else {
+    let Some(core) = plan.machine.core_ids.iter().position(|other| *other == id) else {
         return "the machine has no such core".into();
     };
-    let had = match plan.sandboxes.iter().find(|s| s.apic_ids.contains(&id)) {
+    let had = match plan.sandboxes.iter().find(|s| s.core_ids.contains(&id)) {
         Some(other) => format!(", which {} has ({})", other.name, place(other)),
         None => String::new(),
     };
@@ -151,9 +151,9 @@ mod tests {
         const OWN: Ids = [0b1001, 0, 0, 0];
         let Ipi::Denied(condition) = decide(&OWN, icr) else { return None };
         let mut plan = plan();
-        plan.machine.apic_ids = vec![0, 1, 3, 0x12, 2];
-        plan.sandboxes[0].apic_ids = vec![0, 3];
-        plan.sandboxes[1].apic_ids = vec![1, 0x12];
+        plan.machine.core_ids = vec![0, 1, 3, 0x12, 2];
+        plan.sandboxes[0].core_ids = vec![0, 3];
+        plan.sandboxes[1].core_ids = vec![1, 0x12];
         let (kind, condition) = (condition.kind() as u16, condition as u16);
         let denial = Denial { seq: 1, address: icr, kind, condition, ..Denial::default() };
         let e = explain(&plan, 0, 0, &denial);

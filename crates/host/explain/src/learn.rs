@@ -193,7 +193,7 @@ pub mod tests {
             place: Place { file: "m.toml".into(), line, column: 1 },
             guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
             cores: vec![0],
-            apic_ids: vec![0],
+            core_ids: vec![0],
             ram: vec![Ram { gpa: 0, hpa: 0x100_0000, len: 0x100_0000 }],
             devices: Vec::new(),
             functions: Vec::new(),

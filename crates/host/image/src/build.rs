@@ -5,12 +5,12 @@ use crate::guest::{self, Guest, Trace};
 use crate::monitor::{self, Input, Pristine};
 use crate::pages::Pages;
 use crate::parts::{Part, Shared};
-use crate::target::{self, Svm, Target, Vmx};
-use crate::{Error, ioapic, iommu, loader, multikernel, pci};
-use bulkhead_arch_x86::iommu::Messages;
-use bulkhead_layout::PAGE;
+use crate::space::Spaces;
+use crate::target::Target;
+use crate::x86::{Svm, Vmx};
+use crate::{Error, config, info, ioapic, iommu, multikernel, pci};
+use bulkhead_arch::PageFormat;
 use bulkhead_layout::image::{ConfigOp, Header, MAGIC, Range, Sandbox, VERSION, checksum};
-use bulkhead_layout::map::IMAGE_PA;
 use bulkhead_layout::monitor::Mailbox;
 use bulkhead_layout::need::{self, MONITORS};
 use bulkhead_layout::record::Op;
@@ -41,6 +41,8 @@ pub struct Map {
     pub traces: Vec<Option<(u64, Trace)>>,
     /// Everything, ascending.
     pub parts: Vec<Part>,
+    /// Address spaces of each sandbox; an empty list without monitors.
+    pub spaces: Vec<Spaces>,
     /// Bytes of a monitor's text, of the largest there is.
     pub text_bytes: u64,
     /// Bytes of boot text and data.
@@ -49,7 +51,7 @@ pub struct Map {
 
 /// A baked image.
 pub struct Baked {
-    /// The file's contents, to be loaded at [`IMAGE_PA`].
+    /// The file's contents, to be loaded at [`Facts::image`](plan::Facts::image).
     pub bytes: Vec<u8>,
     /// The plan that it follows.
     pub plan: Plan,
@@ -57,42 +59,46 @@ pub struct Baked {
     pub map: Map,
 }
 
-/// Plans and bakes a system.
+/// Plans and bakes a system for its machine.
 ///
 /// # Errors
 /// Files that cannot be read or are not what they should be; memory that does
 /// not suffice.
 pub fn bake(system: &System, programs: &Programs) -> Result<Baked, Error> {
+    match system.machine.arch {
+        Arch::Svm => bake_for::<Svm>(system, programs),
+        Arch::Vmx => bake_for::<Vmx>(system, programs),
+        Arch::Other(facts) => {
+            Err(Error::Program(format!("no target of the builder is {}", facts.name)))
+        }
+    }
+}
+
+/// Plans and bakes a system for a target, which is the one of its machine.
+///
+/// # Errors
+/// See [`bake`]; the target has pages of another size than its architecture.
+pub fn bake_for<T: Target>(system: &System, programs: &Programs) -> Result<Baked, Error> {
+    let page = system.facts().page;
+    if [T::Own::PAGE, T::Nested::PAGE] != [page; 2] {
+        return Err(Error::Program(format!("the target's tables have no pages of {page} bytes")));
+    }
     let boot = Program::parse("boot code", programs.boot)?;
     let parse = |((name, _), bytes): (&(&str, u32), &&[u8])| Program::parse(name, bytes);
     let monitors = MONITORS.iter().zip(&programs.monitors).map(parse);
     let monitors = monitors.collect::<Result<Vec<_>, _>>()?;
     // The image's size depends on the plan only through its tables: a second
     // try with the size of the first one fits.
-    let mut len = PAGE;
+    let mut len = page;
     for _ in 0..4 {
         let plan = system.plan(len).map_err(Error::Misfit)?;
-        let guests = plan
-            .sandboxes
-            .iter()
-            .enumerate()
-            .map(|(index, _)| match plan.multikernel {
-                true => multikernel::load(&plan, index),
-                false => {
-                    let level = ioapic::level_vector(&plan, index)?;
-                    guest::load(&plan, index, &plan.ends(index), level)
-                }
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        let bake = match plan.machine.arch {
-            Arch::Svm => image::<Svm>,
-            Arch::Vmx => image::<Vmx>,
-        };
-        let (bytes, map) = bake(&plan, &guests, &boot, &monitors, len)?;
+        let guests = 0..plan.sandboxes.len();
+        let guests = guests.map(|n| T::guest(&plan, n)).collect::<Result<Vec<_>, _>>()?;
+        let (bytes, map) = image::<T>(&plan, &guests, &boot, &monitors, len)?;
         if bytes.len() as u64 <= len {
             return Ok(Baked { bytes, plan, map });
         }
-        len = (bytes.len() as u64).next_multiple_of(16 * PAGE);
+        len = (bytes.len() as u64).next_multiple_of(16 * page);
     }
     Err(Error::Program("the image's size does not settle".into()))
 }
@@ -104,29 +110,26 @@ fn image<T: Target>(
     monitors: &[Program],
     len: u64,
 ) -> Result<(Vec<u8>, Map), Error> {
-    let mut pages = Pages::default();
+    let facts = plan.machine.arch.facts();
+    let mut pages = Pages::new(facts);
     let mut map = Map::default();
-    let part = |map: &mut Map,
-                pages: &Pages,
-                start: u64,
-                owner: Option<usize>,
-                what: &'static str,
-                mapped: bool| {
-        map.parts.push(Part { start, len: pages.end() - start, owner, what, mapped });
+    let part = |map: &mut Map, pages: &Pages, start, owner, what| {
+        map.parts.push(Part::new(start, pages.end(), owner, what));
     };
 
     let (boot_start, mut boot_bytes) = boot.flat();
-    if boot_start != IMAGE_PA {
+    let base = facts.image;
+    if boot_start != base {
         return Err(Error::Program(format!(
-            "the boot code is linked at {boot_start:#x}, not at {IMAGE_PA:#x}"
+            "the boot code is linked at {boot_start:#x}, not at {base:#x}"
         )));
     }
-    let headers = loader::headers(boot.entry);
+    let headers = T::headers(boot.entry);
     boot_bytes[..headers.len()].copy_from_slice(&headers);
     pages.put(&boot_bytes);
     map.boot_bytes = boot_bytes.len() as u64;
-    part(&mut map, &pages, IMAGE_PA, None, "boot code (unused after the launch)", false);
-    let boot_len = pages.end() - IMAGE_PA;
+    part(&mut map, &pages, base, None, "boot code (unused after the launch)");
+    let boot_len = pages.end() - base;
 
     let start = |index: usize| plan.sandboxes[index].ram.first().map_or(0, |ram| ram.hpa);
     map.traces = { guests.iter().enumerate() }
@@ -143,7 +146,7 @@ fn image<T: Target>(
             len: (p.bytes.len() as u64).next_multiple_of(8),
         };
         pristine.push(guest.pieces.iter().map(put).collect::<Vec<_>>());
-        part(&mut map, &pages, start, Some(owner), "pristine guest", true);
+        part(&mut map, &pages, start, Some(owner), "pristine guest");
     }
 
     let mut ops = pci::boot(&plan.machine);
@@ -152,17 +155,17 @@ fn image<T: Target>(
     let header_len = ops_at + (steps_of_pci + steps) * size_of::<ConfigOp>();
     map.header = pages.take(header_len as u64);
     let header = map.header;
-    part(&mut map, &pages, header, None, "compiled manifest", false);
+    part(&mut map, &pages, header, None, "compiled manifest");
     let mut shared = Shared::default();
     if plan.multikernel {
         map.reports = (0..guests.len()).map(|index| multikernel::report(plan, index)).collect();
     } else {
         (shared, map.reports) = self::shared(&mut pages, plan);
-        part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports", true);
+        part(&mut map, &pages, shared.mailboxes, None, "mailboxes, reports");
         let lines = pages.end();
         shared.lines = ioapic::shared(&mut pages, plan);
         if shared.lines.is_some() {
-            part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table", true);
+            part(&mut map, &pages, lines, None, "interrupt lines: lock, remapping table");
         }
         let states = pages.end();
         let ends = (0..plan.sandboxes.len()).flat_map(|index| plan.ends(index));
@@ -172,7 +175,7 @@ fn image<T: Target>(
             shared.states.entry(end.region).or_insert_with(page);
         }
         if pages.end() > states {
-            part(&mut map, &pages, states, None, "states of channels' peers", true);
+            part(&mut map, &pages, states, None, "states of channels' peers");
         }
     }
 
@@ -189,7 +192,7 @@ fn image<T: Target>(
             launch.extend(steps);
             continue;
         }
-        let program = &monitors[need::smallest(monitor::needs(plan, index))];
+        let program = &monitors[need::smallest(config::needs(plan, index))];
         let text = program.segments.iter().filter(|s| s.rights.execute);
         let text_len = text.map(|s| s.size).sum();
         map.texts.push((pages.end(), text_len));
@@ -199,44 +202,41 @@ fn image<T: Target>(
         let made = monitor::bake::<T>(&mut pages, &input)?;
         sandboxes.push(made.sandbox);
         map.parts.extend(made.parts);
+        map.spaces.push(made.spaces);
         grants.extend(made.grants);
     }
     let tables = pages.end();
-    // What the boot code's test wants; it settles the entry.
-    let messages = match shared.lines.and_then(|lines| lines.tested) {
-        Some(tested) => Messages::Remap(tested),
-        None => ioapic::messages(&plan.machine, shared.lines),
-    };
-    let made = iommu::bake(&mut pages, plan, &grants, messages)?;
+    let made = iommu::bake(&mut pages, plan, &grants, shared.lines)?;
     ops.extend(made.steps);
     debug_assert_eq!(ops.len(), steps_of_pci + steps);
     let mut iommu = made.header;
     iommu.lines = ioapic::test(plan, shared.lines, iommu.device_table.start);
     map.events = (iommu.events.start, iommu.events.len);
-    part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events", false);
+    part(&mut map, &pages, tables, None, "IOMMU: device table, commands, events");
 
     let record = pages.put(launch.as_bytes());
     if !launch.is_empty() {
-        part(&mut map, &pages, record, None, "launch record", false);
+        part(&mut map, &pages, record, None, "launch record");
     }
+    map.parts.iter_mut().for_each(|part| part.look(&map.spaces, facts.page));
     let end = pages.end();
     let mut header = Header::new_zeroed();
     header.magic = MAGIC;
     header.version = VERSION;
     header.sandboxes = sandboxes.len() as u32;
-    header.image = Range { start: IMAGE_PA, len: len.max(end - IMAGE_PA) };
+    header.image = Range { start: base, len: len.max(end - base) };
     header.sealed = end - map.header;
-    header.boot = Range { start: IMAGE_PA, len: boot_len };
+    header.boot = Range { start: base, len: boot_len };
     header.console = plan.machine.console;
     header.debug_port = plan.machine.debug_port;
     header.config_ops = ops.len() as u32;
     header.iommu = iommu;
     header.launch = Range { start: record, len: size_of_val(&launch[..]) as u64 };
-    header.monitors = target::monitors(plan);
+    header.monitors = info::monitors(plan);
     pages.store(map.header, &header);
     pages.write(map.header + size_of::<Header>() as u64, sandboxes.as_bytes());
     pages.write(map.header + ops_at as u64, ops.as_bytes());
-    pages.write(IMAGE_PA + 256, &map.header.to_le_bytes());
+    pages.write(base + 256, &map.header.to_le_bytes());
     let sealed = pages.read(map.header, header.sealed).chunks_exact(8);
     let sum = checksum(sealed.skip(2).map(|w| u64::from_le_bytes(w.try_into().expect("8 bytes"))));
     pages.write(map.header + 8, &sum.to_le_bytes());
@@ -245,11 +245,12 @@ fn image<T: Target>(
 
 /// Channels hold zeros at the launch, not what the firmware or another system left there.
 fn cleared(plan: &Plan) -> Result<Vec<Op>, Error> {
+    let sees = plan.machine.arch.facts().boot_sees;
     let step = |channel: &plan::Channel| match channel.hpa + channel.len {
-        ..=0x1_0000_0000 => Ok(Op { kind: Op::ZERO, dst: channel.hpa, src: 0, len: channel.len }),
+        end if end <= sees => Ok(Op { kind: Op::ZERO, dst: channel.hpa, src: 0, len: channel.len }),
         end => Err(Error::Program(format!(
-            "channel {} ends at {end:#x}, above 4 GiB, where the boot code cannot clear it; give large sandboxes \
-             `memory.at` above 4 GiB to make room",
+            "channel {} ends at {end:#x}, above {sees:#x}, where the boot code cannot clear it; give large sandboxes \
+             `memory.at` above that to make room",
             channel.name
         ))),
     };
@@ -268,10 +269,12 @@ pub fn report_head(index: usize, sandbox: &plan::Sandbox) -> Report {
 
 /// Sets aside what several monitors see.
 fn shared(pages: &mut Pages, plan: &Plan) -> (Shared, Vec<u64>) {
-    let mailboxes = pages.take(plan.sandboxes.len() as u64 * size_of::<Mailbox>() as u64);
+    let facts = plan.machine.arch.facts();
+    let mailbox = facts.paged(size_of::<Mailbox>() as u64);
+    let mailboxes = pages.take(plan.sandboxes.len() as u64 * mailbox);
     let mut reports = Vec::new();
     for (index, sandbox) in plan.sandboxes.iter().enumerate() {
-        let at = pages.take(report::size(sandbox.cores.len()));
+        let at = pages.take(facts.paged(report::size(sandbox.cores.len())));
         pages.store(at, &report_head(index, sandbox));
         reports.push(at);
     }

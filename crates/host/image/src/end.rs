@@ -74,7 +74,7 @@ pub fn described(n: usize, own: &End, shadow: &mut Shadow) -> Described {
     function.peer = u16::from(own.id == 0);
     if let Some(woken) = own.woken {
         (function.msix, function.line) = (MSIX_AT as u16, woken.line);
-        function.woken = u16::from(woken.bell.nth()) + 1;
+        function.woken = woken.bell.nth + 1;
     }
     let zero = |at| Reset { at, kind: Reset::STORE, size: 4, ..Reset::default() };
     let (registers, state) = (function.end, function.state);

@@ -1,19 +1,10 @@
 //! What a guest's RAM holds at its first instruction: pieces of bytes at
 //! guest-physical addresses, and the processor's state.
 
+use crate::Error;
 use crate::elf::Program;
-use crate::kernel::Ground;
-use crate::{Error, acpi, smbios};
 use bulkhead_arch::Rights;
-use bulkhead_arch_x86::start::{Entry64, GDT};
-use bulkhead_layout::PAGE;
-use bulkhead_layout::hypercall::{POWER_PORT, POWER_RESTART};
-use bulkhead_layout::map::{
-    CHANNELS_GPA, ECAM_GPA, FUNCTIONS_GPA, GUEST_HIGH, GUEST_LOW_END, INFO_GPA, REPORTS_GPA,
-    SLOTS_END, SLOTS_GPA,
-};
-use bulkhead_plan::{End, Guest as Wanted, Machine, Plan, Sandbox};
-use std::path::Path;
+use bulkhead_plan::Sandbox;
 
 /// Bytes at a guest-physical address, a multiple of 8.
 #[derive(Clone, Debug)]
@@ -24,14 +15,25 @@ pub struct Piece {
     pub bytes: Vec<u8>,
 }
 
+/// State of a guest's first core at its first instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// First instruction.
+    pub pc: u64,
+    /// Stack.
+    pub sp: u64,
+    /// Root of its page tables; 0: it starts without.
+    pub tables: u64,
+}
+
 /// A guest, ready to be placed.
 #[derive(Clone, Debug)]
 pub struct Guest {
     /// Contents of its RAM; the rest is zero.
     pub pieces: Vec<Piece>,
     /// First core's state.
-    pub entry: Entry64,
-    /// RSI at the entry.
+    pub entry: Entry,
+    /// Second argument of the first instruction.
     pub argument: u64,
     /// Rights to its RAM that differ from `default_rights`: first page, end, rights.
     pub segments: Vec<(u64, u64, Rights)>,
@@ -61,18 +63,6 @@ pub struct Trace {
     pub starts: Vec<(u32, usize)>,
 }
 
-pub const GDT_GPA: u64 = 0x1000;
-const TABLES_GPA: u64 = 0x2000;
-const TABLES_END: u64 = 0x8000;
-const ZERO_PAGE_GPA: u64 = 0x8000;
-const CMDLINE_GPA: u64 = 0x9000;
-const ACPI_GPA: u64 = 0xE_0000;
-const SMBIOS_GPA: u64 = 0xF_0000;
-/// Where firmware starts: FFFF:0000 in real mode.
-const RESET_VECTOR_GPA: u64 = 0xF_FFF0;
-const LOW_RAM_END: u64 = 0x9_F000;
-const HIGH_RAM: u64 = 0x10_0000;
-
 impl Trace {
     /// A ring of so many bytes of records, of no objects yet.
     pub fn new(at: u32, bytes: u64) -> Self {
@@ -87,56 +77,38 @@ impl Trace {
     }
 }
 
-/// Loads a sandbox's guest from its files. A Linux sees its channels by its `ends`; `level` is the vector of a kernel's
-/// level-triggered line.
-pub fn load(plan: &Plan, index: usize, ends: &[End], level: Option<u8>) -> Result<Guest, Error> {
-    let sandbox = &plan.sandboxes[index];
-    let read = |path: &Path| std::fs::read(path).map_err(|e| Error::File(path.to_path_buf(), e));
-    match &sandbox.guest {
-        Wanted::Linux { kernel, initrd, cmdline } => {
-            let initrd = initrd.as_deref().map(read).transpose()?;
-            linux(sandbox, (&plan.machine, ends), &read(kernel)?, initrd, cmdline)
-        }
-        Wanted::Bare { program, args, enforce_segments } => {
-            let name = program.display().to_string();
-            bare(sandbox, &Program::parse(&name, &read(program)?)?, args, *enforce_segments)
-        }
-        Wanted::Kernel(kernel) => crate::kernel::load(Ground::sandbox(level), plan, index, kernel),
-    }
+/// Ground on which every bare guest of an architecture starts.
+pub struct Start {
+    /// Its tables, in low memory.
+    pub pieces: Vec<Piece>,
+    /// End of that memory: programs lie above.
+    pub below: u64,
+    /// First core's state, but for the first instruction.
+    pub entry: Entry,
+    /// Second argument of the first instruction.
+    pub argument: u64,
+    /// Bytes of a page.
+    pub page: u64,
 }
 
-/// Descriptor table and page tables for the first 4 GiB, mapped to themselves
-/// with 2 MiB pages: what both kinds of guest start with.
-fn long_mode_start() -> Vec<Piece> {
-    let words = |words: &[u64]| words.iter().flat_map(|w| w.to_le_bytes()).collect::<Vec<_>>();
-    const TABLE: u64 = 0b11;
-    const LARGE: u64 = 1 << 7;
-    let mut tables = vec![0u64; 6 * 512];
-    tables[0] = (TABLES_GPA + PAGE) | TABLE;
-    for i in 0..4 {
-        tables[512 + i] = (TABLES_GPA + (2 + i as u64) * PAGE) | TABLE;
-    }
-    for i in 0..2048 {
-        tables[1024 + i] = (i as u64) << 21 | LARGE | TABLE;
-    }
-    vec![
-        Piece { gpa: GDT_GPA, bytes: words(&GDT) },
-        Piece { gpa: TABLES_GPA, bytes: words(&tables) },
-    ]
-}
-
-fn entry(rip: u64, rsp: u64) -> Entry64 {
-    Entry64 { rip, rsp, cr3: TABLES_GPA, gdt: GDT_GPA }
-}
-
-fn bare(sandbox: &Sandbox, program: &Program, args: &str, enforce: bool) -> Result<Guest, Error> {
+/// Makes a bare guest of a program, with rights by its segments if they are enforced.
+///
+/// # Errors
+/// The program does not fit in the sandbox' memory.
+pub fn bare(
+    sandbox: &Sandbox,
+    start: Start,
+    program: &Program,
+    args: &str,
+    enforce: bool,
+) -> Result<Guest, Error> {
+    let Start { mut pieces, below, entry, argument, page } = start;
     let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
     let ram = |start: u64, size: u64| {
         sandbox.ram.iter().any(|r| {
             start >= r.gpa && start.checked_add(size).is_some_and(|end| end <= r.gpa + r.len)
         })
     };
-    let mut pieces = long_mode_start();
     let mut segments: Vec<(u64, u64, Rights)> = Vec::new();
     for s in &program.segments {
         if !ram(s.address, s.size) {
@@ -145,10 +117,10 @@ fn bare(sandbox: &Sandbox, program: &Program, args: &str, enforce: bool) -> Resu
                 s.size, s.address
             )));
         }
-        let (first, end) = (s.address / PAGE * PAGE, (s.address + s.size).next_multiple_of(PAGE));
-        if first < TABLES_END {
+        let (first, end) = (s.address / page * page, (s.address + s.size).next_multiple_of(page));
+        if first < below {
             return Err(wrong(format!(
-                "its program uses {:#x}: addresses below {TABLES_END:#x} hold its first page tables",
+                "its program uses {:#x}: addresses below {below:#x} hold its first page tables",
                 s.address
             )));
         }
@@ -169,136 +141,11 @@ fn bare(sandbox: &Sandbox, program: &Program, args: &str, enforce: bool) -> Resu
     }
     Ok(Guest {
         pieces,
-        entry: entry(program.entry, TABLES_END),
-        argument: INFO_GPA,
+        entry: Entry { pc: program.entry, ..entry },
+        argument,
         segments: if enforce { segments } else { Vec::new() },
         default_rights: if enforce { Rights::RW } else { Rights::RWX },
         args: args.to_string(),
         trace: None,
     })
-}
-
-/// Offsets in the setup header (Linux, Documentation/arch/x86/boot.rst).
-mod setup {
-    pub const SECTS: usize = 0x1F1;
-    pub const JUMP: usize = 0x201;
-    pub const MAGIC: usize = 0x202;
-    pub const VERSION: usize = 0x206;
-    pub const TYPE_OF_LOADER: usize = 0x210;
-    pub const RAMDISK_IMAGE: usize = 0x218;
-    pub const RAMDISK_SIZE: usize = 0x21C;
-    pub const CMD_LINE_PTR: usize = 0x228;
-    pub const XLOADFLAGS: usize = 0x236;
-    pub const PREF_ADDRESS: usize = 0x258;
-    pub const INIT_SIZE: usize = 0x260;
-}
-
-fn linux(
-    sandbox: &Sandbox,
-    (machine, ends): (&Machine, &[End]),
-    kernel: &[u8],
-    initrd: Option<Vec<u8>>,
-    cmdline: &str,
-) -> Result<Guest, Error> {
-    let wrong = |what: String| Error::Program(format!("sandbox {}: {what}", sandbox.name));
-    let int = |at: usize, len: usize| {
-        let bytes = kernel.get(at..at + len).unwrap_or(&[]);
-        bytes.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b))
-    };
-    if int(setup::MAGIC, 4) != u64::from(u32::from_le_bytes(*b"HdrS"))
-        || int(setup::VERSION, 2) < 0x20C
-        || int(setup::XLOADFLAGS, 2) & 1 == 0
-    {
-        return Err(wrong("its kernel is no 64-bit bzImage (boot protocol 2.12 or later)".into()));
-    }
-    let setup_len = (int(setup::SECTS, 1).max(1) as usize + 1) * 512;
-    let load = int(setup::PREF_ADDRESS, 8);
-    let low = sandbox.ram.first().map_or(0, |r| r.gpa + r.len).min(GUEST_LOW_END);
-    let needed = load + int(setup::INIT_SIZE, 4);
-    if needed > low {
-        return Err(wrong(format!("its kernel needs memory up to {needed:#x}; it has {low:#x}")));
-    }
-    let initrd = initrd.unwrap_or_default();
-    let initrd_at = low.saturating_sub(initrd.len() as u64) / PAGE * PAGE;
-    if initrd_at < needed {
-        return Err(wrong(format!(
-            "its initrd of {} bytes does not fit above its kernel: more memory",
-            initrd.len()
-        )));
-    }
-
-    let mut zero_page = vec![0u8; PAGE as usize];
-    let header_end = setup::MAGIC + int(setup::JUMP, 1) as usize;
-    zero_page[setup::SECTS..header_end].copy_from_slice(&kernel[setup::SECTS..header_end]);
-    let mut put = |at: usize, bytes: &[u8]| zero_page[at..at + bytes.len()].copy_from_slice(bytes);
-    put(setup::TYPE_OF_LOADER, &[0xFF]);
-    put(
-        setup::RAMDISK_IMAGE,
-        &(if initrd.is_empty() { 0 } else { initrd_at as u32 }).to_le_bytes(),
-    );
-    put(setup::RAMDISK_SIZE, &(initrd.len() as u32).to_le_bytes());
-    put(setup::CMD_LINE_PTR, &(CMDLINE_GPA as u32).to_le_bytes());
-    const ACPI_RSDP_ADDR: usize = 0x70;
-    put(ACPI_RSDP_ADDR, &ACPI_GPA.to_le_bytes());
-    let map = e820(sandbox, low, !ends.is_empty());
-    const E820_ENTRIES: usize = 0x1E8;
-    const E820_TABLE: usize = 0x2D0;
-    put(E820_ENTRIES, &[map.len() as u8]);
-    for (i, (start, len, kind)) in map.iter().enumerate() {
-        let at = E820_TABLE + i * 20;
-        put(at, &start.to_le_bytes());
-        put(at + 8, &len.to_le_bytes());
-        put(at + 16, &kind.to_le_bytes());
-    }
-
-    let mut pieces = long_mode_start();
-    pieces.push(Piece { gpa: ZERO_PAGE_GPA, bytes: zero_page });
-    pieces.push(Piece { gpa: CMDLINE_GPA, bytes: [cmdline.as_bytes(), &[0]].concat() });
-    pieces.push(Piece { gpa: ACPI_GPA, bytes: acpi::tables(sandbox, machine, ends, ACPI_GPA) });
-    pieces.push(Piece { gpa: SMBIOS_GPA, bytes: smbios::tables(SMBIOS_GPA) });
-    pieces.push(Piece { gpa: RESET_VECTOR_GPA, bytes: reset_vector() });
-    pieces.push(Piece { gpa: load, bytes: kernel[setup_len.min(kernel.len())..].to_vec() });
-    if !initrd.is_empty() {
-        pieces.push(Piece { gpa: initrd_at, bytes: initrd });
-    }
-    const ENTRY64: u64 = 0x200;
-    Ok(Guest {
-        pieces,
-        entry: entry(load + ENTRY64, TABLES_END),
-        argument: ZERO_PAGE_GPA,
-        segments: Vec::new(),
-        default_rights: Rights::RWX,
-        args: String::new(),
-        trace: None,
-    })
-}
-
-/// What a kernel that reboots through its firmware comes to: on hardware-reduced
-/// ACPI without UEFI, Linux goes to real mode and jumps there.
-fn reset_vector() -> Vec<u8> {
-    let [low, high] = POWER_PORT.to_le_bytes();
-    // mov dx, POWER_PORT; mov al, POWER_RESTART; out dx, al; hlt
-    vec![0xBA, low, high, 0xB0, POWER_RESTART, 0xEE, 0xF4]
-}
-
-/// The guest's memory map: start, length, 1 = RAM, 2 = reserved. The window
-/// with info page, reports, channels and slots is reserved, so that the kernel leaves it alone and user space may map
-/// it; where channels are base addresses of functions, those are not, as a kernel would take no reserved ones.
-fn e820(sandbox: &Sandbox, low: u64, ends: bool) -> Vec<(u64, u64, u32)> {
-    let mut map = vec![
-        (0, LOW_RAM_END, 1),
-        (ACPI_GPA, HIGH_RAM - ACPI_GPA, 2),
-        (HIGH_RAM, low - HIGH_RAM, 1),
-    ];
-    // With the PCI configuration space before it.
-    if ends {
-        map.push((ECAM_GPA, FUNCTIONS_GPA - ECAM_GPA, 2));
-        map.push((REPORTS_GPA, CHANNELS_GPA - REPORTS_GPA, 2));
-        map.push((SLOTS_GPA, SLOTS_END - SLOTS_GPA, 2));
-    } else {
-        map.push((ECAM_GPA, SLOTS_END - ECAM_GPA, 2));
-    }
-    let high = sandbox.ram.iter().filter(|r| r.gpa >= GUEST_HIGH);
-    map.extend(high.map(|r| (r.gpa, r.len, 1)));
-    map
 }

@@ -1,18 +1,22 @@
 //! Information pages: what a guest is told of its sandbox, of its windows on others' memory, and of whom it may ask for
 //! what (`docs/shared-pages.md`). The rights themselves stand in the monitor's configuration.
 
-use crate::target;
 use bulkhead_channel::layout::Shape;
 use bulkhead_ioapic::Lines;
+use bulkhead_layout::image::NO_MONITORS;
 use bulkhead_layout::info::{self, Info, Window};
-use bulkhead_layout::map::{REPORT_STRIDE, REPORTS_GPA};
 use bulkhead_layout::report;
 use bulkhead_plan::{self as plan, Plan};
 use zerocopy::FromZeros;
 
+/// Kind of a system's monitors.
+pub fn monitors(plan: &Plan) -> u64 {
+    if plan.multikernel { NO_MONITORS } else { plan.machine.arch.facts().monitors }
+}
+
 /// That of a sandbox, by index.
 pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
-    let sandbox = &plan.sandboxes[index];
+    let (sandbox, facts) = (&plan.sandboxes[index], plan.machine.arch.facts());
     let mut info = Info::new_zeroed();
     info.magic = info::MAGIC;
     info.version = info::VERSION;
@@ -20,7 +24,7 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.name = name(&sandbox.name);
     info.memory = sandbox.ram.iter().map(|r| r.len).sum();
     info.cores = sandbox.cores.len() as u32;
-    info.apic_ids.iter_mut().zip(&sandbox.apic_ids).for_each(|(to, from)| *to = *from);
+    info.apic_ids.iter_mut().zip(&sandbox.core_ids).for_each(|(to, from)| *to = *from);
     info.lines = lines.own & !lines.channels;
     info.level_lines = lines.level;
     info.level_vectors = lines.level_vectors;
@@ -31,7 +35,7 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     info.rights.iter_mut().zip(&sandbox.control).for_each(|(to, rights)| *to = set(rights));
     info.control = info.rights.iter().fold(0, |all, set| all | set);
     info.image = plan.image.len;
-    info.monitors = target::monitors(plan);
+    info.monitors = monitors(plan);
     info.names.iter_mut().zip(&plan.sandboxes).for_each(|(to, s)| *to = name(&s.name));
     let seen =
         |c: &&plan::Channel| c.part != plan::Part::Rx && (c.from == index || c.to.contains(&index));
@@ -57,8 +61,8 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     });
     let reports = sandbox.observe.iter().map(|&o| Window {
         name: name(&plan.sandboxes[o].name),
-        gpa: REPORTS_GPA + o as u64 * REPORT_STRIDE,
-        size: report::size(plan.sandboxes[o].cores.len()),
+        gpa: facts.guest.reports + o as u64 * facts.guest.report_stride,
+        size: facts.paged(report::size(plan.sandboxes[o].cores.len())),
         writable: 0,
         kind: 1,
         messages: 0,
@@ -68,7 +72,7 @@ pub fn page(plan: &Plan, index: usize, args: &str, lines: Lines) -> Info {
     let slots = slots.map(|(number, slot)| Window {
         name: name(&plan.sandboxes[slot.owner].name),
         gpa: slot.gpa,
-        size: slot.sent(),
+        size: slot.sent,
         writable: u32::from(slot.owner == index),
         kind: info::SLOT,
         messages: slot.owner as u32,

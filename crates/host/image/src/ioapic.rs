@@ -72,6 +72,13 @@ pub fn messages(machine: &Machine, shared: Option<SharedLines>) -> Messages {
     }
 }
 
+/// Treatment of these messages while the boot code tests them.
+#[must_use]
+pub fn until_tested(machine: &Machine, shared: Option<SharedLines>) -> Messages {
+    let tested = shared.and_then(|lines| lines.tested);
+    tested.map_or_else(|| messages(machine, shared), Messages::Remap)
+}
+
 /// The boot code's test of the device table at `table`, if there is one.
 #[must_use]
 pub fn test(plan: &Plan, shared: Option<SharedLines>, device_table: u64) -> LineTest {
@@ -298,7 +305,7 @@ mod tests {
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::KINDS;
     use bulkhead_plan::kernel::{DeviceUse, Interrupt, Kernel, Program};
-    use bulkhead_plan::{Device, Function, Granted, Ioapic, Iommu, Span};
+    use bulkhead_plan::{Arch, Device, Function, Granted, Ioapic, Iommu, Span};
 
     fn sandbox(linux: bool, irqs: &[(u32, Trigger)]) -> Sandbox {
         let device = |&(irq, trigger): &(u32, Trigger)| Device {
@@ -321,7 +328,7 @@ mod tests {
             place: Default::default(),
             guest,
             cores: vec![0],
-            apic_ids: vec![0],
+            core_ids: vec![0],
             ram: Vec::new(),
             devices: irqs.iter().map(device).collect(),
             functions: Vec::new(),
@@ -418,7 +425,7 @@ mod tests {
     fn shares_of_the_table_do_not_overlap() {
         let line = |irq| sandbox(false, &[(irq, Edge)]);
         let plan = plan(vec![line(1), sandbox(true, &[]), line(3), line(4)]);
-        assert!(shared(&mut Pages::default(), &plan).unwrap().table.is_some());
+        assert!(shared(&mut Pages::new(Arch::Svm.facts()), &plan).unwrap().table.is_some());
         let of = |index| lines(&plan, index, Some(PAGE)).unwrap().map(|l| l.slots);
         assert_eq!([of(0), of(2), of(3)], [Some([288, 362]), Some([362, 436]), Some([436, 510])]);
     }
@@ -426,10 +433,10 @@ mod tests {
     #[test]
     fn a_level_line_ends_remapping() {
         let plan = plan(vec![sandbox(false, &[(16, LevelLow)])]);
-        let level = shared(&mut Pages::default(), &plan);
+        let level = shared(&mut Pages::new(Arch::Svm.facts()), &plan);
         assert_eq!(messages(&plan.machine, level), Messages::Unseen);
         let none = super::tests::plan(vec![sandbox(true, &[])]);
-        let shared = shared(&mut Pages::default(), &none);
+        let shared = shared(&mut Pages::new(Arch::Svm.facts()), &none);
         assert_eq!(messages(&none.machine, shared), Messages::Abort);
     }
 
@@ -438,7 +445,7 @@ mod tests {
         let mut plan = plan(vec![sandbox(false, &[(4, Edge), (16, LevelLow)])]);
         plan.machine.iommu =
             Some(Iommu { remaps_interrupts: true, remaps_lines: Some(false), ..Iommu::default() });
-        let made = shared(&mut Pages::default(), &plan).unwrap();
+        let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan).unwrap();
         assert_eq!(made.table, None);
         assert_eq!(messages(&plan.machine, Some(made)), Messages::Abort);
     }
@@ -459,7 +466,7 @@ mod tests {
     #[test]
     fn the_boot_code_is_told_both_outcomes() {
         let edge = open(vec![sandbox(false, &[(4, Edge)])]);
-        let made = shared(&mut Pages::default(), &edge).unwrap();
+        let made = shared(&mut Pages::new(Arch::Svm.facts()), &edge).unwrap();
         assert_eq!(made.table, made.tested);
         let found = test(&edge, Some(made), 0x10_0000);
         assert_eq!((found.entry, found.table), (0x10_1400, made.tested.unwrap()));
@@ -469,7 +476,7 @@ mod tests {
         // Level-triggered: not looked at; refused beside a function of whomever, if there are several sandboxes.
         let level = || sandbox(false, &[(16, LevelLow)]);
         let alone = open(vec![level(), level()]);
-        let made = shared(&mut Pages::default(), &alone).unwrap();
+        let made = shared(&mut Pages::new(Arch::Svm.facts()), &alone).unwrap();
         let found = test(&alone, Some(made), 0x10_0000);
         assert_eq!((made.table, found.seen, found.unseen, found.flags), (None, 0, 1, 0));
         let mut forges = open(vec![level(), sandbox(true, &[])]);
@@ -494,18 +501,18 @@ mod tests {
             if let Some(iommu) = &mut plan.machine.iommu {
                 iommu.remaps_lines = Some(said);
             }
-            let made = shared(&mut Pages::default(), &plan);
+            let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan);
             assert_eq!(test(&plan, made, 0).flags, flag);
             // Without an 8254 nobody can look.
             plan.machine.devices.clear();
-            let made = shared(&mut Pages::default(), &plan);
+            let made = shared(&mut Pages::new(Arch::Svm.facts()), &plan);
             assert_eq!(test(&plan, made, 0), LineTest::default());
         }
     }
 
     #[test]
     fn a_fresh_shadow_is_masked() {
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(Arch::Svm.facts());
         let at = shadow(&mut pages);
         let bytes = pages.read(at, size_of::<Shadow>() as u64);
         let words: Vec<_> =

@@ -3,15 +3,15 @@
 
 pub mod vtd;
 
-use crate::Error;
-use crate::nested::Mapping;
 use crate::pages::Pages;
-use bulkhead_arch::{Memory, PageFormat, Run, map};
+use crate::parts::Lines;
+use crate::space::Space;
+use crate::{Error, ioapic};
 use bulkhead_arch_x86::iommu::{ENTRY, IoPages, Messages, Requester, device_entry};
 use bulkhead_arch_x86::vtd::IoPages as VtdPages;
-use bulkhead_layout::PAGE;
 use bulkhead_layout::image::{self, ConfigOp, Range};
-use bulkhead_plan::{Bdf, IommuKind, Machine, Plan};
+use bulkhead_layout::{MAX_SANDBOXES, PAGE};
+use bulkhead_plan::{Bdf, Granted, IommuKind, Machine, Plan};
 
 /// A function and what it may do.
 pub type Grant = (Bdf, Requester);
@@ -52,22 +52,39 @@ pub fn route(plan: &Plan, source: vtd::Source) -> Result<Route, Error> {
 pub fn io_pages(
     pages: &mut Pages,
     machine: &Machine,
-    memory: &[Mapping],
+    memory: &Space,
 ) -> Result<Option<u64>, Error> {
     match machine.iommu.map(|iommu| iommu.kind) {
-        Some(IommuKind::VtD) => mapped::<VtdPages>(pages, memory),
-        _ => mapped::<IoPages>(pages, memory),
+        Some(IommuKind::VtD) => memory.bake::<VtdPages>(pages, None),
+        _ => memory.bake::<IoPages>(pages, None),
     }
 }
 
-fn mapped<F: PageFormat>(pages: &mut Pages, memory: &[Mapping]) -> Result<Option<u64>, Error> {
-    let mut root = None;
-    for m in memory {
-        let run =
-            Run { va: m.gpa, pa: m.hpa, len: m.len, rights: m.rights, memory: Memory::Normal };
-        root = Some(map::<F>(pages, root, run)?);
-    }
-    Ok(root)
+/// Grants of a sandbox' functions, with the root and the remapping table of each. Functions of one domain have one
+/// root: `own` is the root of each function that reaches all of its sandbox.
+pub fn grants(
+    plan: &Plan,
+    index: usize,
+    own: Option<u64>,
+    roots: &[Option<u64>],
+    remap: &[(Bdf, u64)],
+) -> Vec<Grant> {
+    let grants = |(granted, root): (&Granted, &Option<u64>)| {
+        let bdf = granted.function.bdf;
+        let table = remap.iter().find(|(of, _)| *of == bdf);
+        let messages = table.map_or(Messages::Pass, |(_, table)| Messages::Remap(*table));
+        let domain = match *root == own {
+            true => index,
+            false => {
+                let all = &plan.machine.functions;
+                MAX_SANDBOXES + all.iter().position(|one| one.bdf == bdf).unwrap_or(0)
+            }
+        };
+        let requester = Requester { root: *root, domain: domain as u16 + 1, messages };
+        let ids = [bdf].into_iter().chain(granted.function.requesters.clone());
+        ids.map(|id| (id, requester)).collect::<Vec<_>>()
+    };
+    plan.sandboxes[index].functions.iter().zip(roots).flat_map(grants).collect()
 }
 
 /// How many steps an IOMMU adds to those of PCI.
@@ -83,11 +100,15 @@ pub fn bake(
     pages: &mut Pages,
     plan: &Plan,
     grants: &[Grant],
-    ioapic: Messages,
+    lines: Option<Lines>,
 ) -> Result<Made, Error> {
     match plan.machine.iommu.map(|iommu| iommu.kind) {
         Some(IommuKind::VtD) => vtd::tables(pages, plan, grants),
-        _ => Ok(Made { header: tables(pages, &plan.machine, grants, ioapic), steps: Vec::new() }),
+        _ => {
+            let ioapic = ioapic::until_tested(&plan.machine, lines);
+            let header = tables(pages, &plan.machine, grants, ioapic);
+            Ok(Made { header, steps: Vec::new() })
+        }
     }
 }
 
@@ -135,7 +156,7 @@ fn tables(
 mod tests {
     use super::*;
     use bulkhead_arch::{Rights, walk};
-    use bulkhead_plan::{Bridge, Function, Iommu, PciRoot};
+    use bulkhead_plan::{Arch, Bridge, Function, Iommu, PciRoot};
 
     const OWN: Bdf = Bdf(0x0018);
     const ALIAS: Bdf = Bdf(0x0100);
@@ -163,7 +184,7 @@ mod tests {
 
     #[test]
     fn only_owners_have_rights() {
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(Arch::Svm.facts());
         let requester =
             Requester { root: Some(0x5000), domain: 3, messages: Messages::Remap(0x7000) };
         let grants = [(OWN, requester), (ALIAS, requester)];
@@ -196,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_one_has_no_tables() {
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(Arch::Svm.facts());
         let machine = Machine { iommu: None, ..machine() };
         let made = tables(&mut pages, &machine, &[], Messages::Abort);
         assert_eq!((made.base, made.device_table.len, pages.into_bytes().len()), (0, 0, 0));
@@ -204,12 +225,10 @@ mod tests {
 
     #[test]
     fn devices_reach_what_the_guest_reaches() {
-        let mut pages = Pages::default();
-        let mapping = |gpa, hpa, len, rights| Mapping { gpa, hpa, len, rights };
-        let memory = [
-            mapping(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW),
-            mapping(0x40_0000, 0x4040_0000, 0x3000, Rights::R),
-        ];
+        let mut pages = Pages::new(Arch::Svm.facts());
+        let mut memory = Space::default();
+        memory.add(0x20_0000, 0x4020_0000, 0x20_0000, Rights::RW, "");
+        memory.add(0x40_0000, 0x4040_0000, 0x3000, Rights::R, "");
         let root = io_pages(&mut pages, &machine(), &memory).unwrap().unwrap();
         let to = |at| walk::<IoPages>(&pages, root, at).map(|leaf| (leaf.pa, leaf.rights.write));
         assert_eq!(to(0x20_1234), Some((0x4020_1234, true)));
@@ -217,6 +236,6 @@ mod tests {
         for outside in [0, 0x1F_FFFF, 0x40_3000, 0x4020_0000, 0xFEE0_0000] {
             assert_eq!(to(outside), None, "{outside:#x}");
         }
-        assert!(io_pages(&mut pages, &machine(), &[]).unwrap().is_none());
+        assert!(io_pages(&mut pages, &machine(), &Space::default()).unwrap().is_none());
     }
 }

@@ -13,8 +13,8 @@
 //!           VMCBs, page tables; nested tables and bitmaps, which no monitor maps
 //! ```
 
-mod acpi;
 mod build;
+mod config;
 mod elf;
 pub mod end;
 mod guest;
@@ -22,7 +22,6 @@ mod info;
 pub mod ioapic;
 mod iommu;
 mod kernel;
-mod loader;
 mod monitor;
 mod multikernel;
 mod nested;
@@ -30,17 +29,19 @@ mod pack;
 mod pages;
 mod parts;
 pub mod pci;
-mod ports;
-mod smbios;
+pub mod space;
 mod target;
+mod x86;
 
-pub use build::{Baked, Map, Programs, bake};
-pub use elf::section_len;
-pub use guest::{Guest, Piece, Trace, load};
+pub use build::{Baked, Map, Programs, bake, bake_for};
+pub use elf::{Program, section_len};
+pub use guest::{Entry, Guest, Piece, Start, Trace, bare};
 pub use kernel::set_console;
 pub use pack::pack;
+pub use pages::Pages;
 pub use parts::Part;
-pub use ports::absent as absent_ports;
+pub use target::{Confine, Policy, Target};
+pub use x86::{GDT_GPA, absent_ports, load};
 
 use std::fmt;
 

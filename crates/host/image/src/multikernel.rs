@@ -2,23 +2,23 @@
 
 use crate::Error;
 use crate::build::report_head;
-use crate::guest::{self, Guest, Piece};
+use crate::guest::{Guest, Piece};
 use crate::info;
 use crate::ioapic;
 use crate::kernel::Ground;
 use crate::monitor::{Made, Pristine, described};
-use crate::pages::{Pages, Tables};
+use crate::pages::Pages;
 use crate::parts::Part;
+use crate::space::Space;
+use crate::x86;
 use bulkhead_arch::Rights;
 use bulkhead_arch_x86::LongMode;
 use bulkhead_ioapic::Lines;
 use bulkhead_kernel_x86::{INFO, REPORT, WINDOW};
 use bulkhead_layout::PAGE;
 use bulkhead_layout::image::Range;
-use bulkhead_layout::map::GUEST_HIGH;
 use bulkhead_layout::record::Op;
-use bulkhead_plan::place::LARGE;
-use bulkhead_plan::{Guest as Wanted, Plan, Ram};
+use bulkhead_plan::{Facts, Guest as Wanted, Plan, Ram};
 use zerocopy::IntoBytes;
 
 /// Its memory at its first instruction.
@@ -33,7 +33,7 @@ pub fn load(plan: &Plan, index: usize) -> Result<Guest, Error> {
             guest.pieces.push(Piece { gpa: REPORT.into(), bytes: head });
             Ok(guest)
         }
-        _ => guest::load(plan, index, &[], None),
+        _ => x86::load(plan, index, &[], None),
     }
 }
 
@@ -57,25 +57,26 @@ pub fn bake(
     let start = pages.end();
     let ram = memory(plan, index);
     let info = pages.put(info::page(plan, index, &guest.args, Lines::default()).as_bytes());
-    let mut tables = Tables::<LongMode>::new(pages);
+    let &Facts { large, boot_sees, .. } = plan.machine.arch.facts();
+    let mut space = Space::default();
     // Not every processor has larger pages.
-    for at in (0..GUEST_HIGH).step_by(LARGE as usize) {
-        tables.map(at, at, LARGE, Rights::RWX)?;
+    for at in (0..boot_sees).step_by(large as usize) {
+        space.add(at, at, large, Rights::RWX, "all memory that the boot code sees");
     }
-    for at in (0..ram.len).step_by(LARGE as usize) {
-        tables.map(WINDOW + at, ram.hpa + at, LARGE.min(ram.len - at), Rights::RWX)?;
+    for at in (0..ram.len).step_by(large as usize) {
+        space.add(WINDOW + at, ram.hpa + at, large.min(ram.len - at), Rights::RWX, "memory");
     }
-    let root = tables.root.unwrap_or_default();
+    let root = space.bake::<LongMode>(pages, None)?.unwrap_or_default();
     let len = pages.end() - start;
     let mut sandbox = described(&plan.sandboxes[index]);
     sandbox.monitor = Range { start, len };
-    (sandbox.monitor_cr3, sandbox.entry_va) = (root, guest.entry.rip);
+    (sandbox.monitor_cr3, sandbox.entry_va) = (root, guest.entry.pc);
     sandbox.info_pa = info;
     let what = "information page, first page tables";
-    let parts = vec![Part { start, len, owner: Some(index), what, mapped: false }];
+    let parts = vec![Part::new(start, start + len, Some(index), what)];
     let copy = |to: u64, src, len| Op { kind: Op::COPY, dst: ram.hpa + to, src, len };
     let mut ops = vec![Op { kind: Op::ZERO, dst: ram.hpa, src: 0, len: ram.len }];
     ops.extend(pristine.iter().map(|piece| copy(piece.gpa, piece.pa, piece.len)));
     ops.push(copy(INFO.into(), info, PAGE));
-    Ok((Made { sandbox, parts, grants: Vec::new() }, ops))
+    Ok((Made { sandbox, parts, ..Made::default() }, ops))
 }

@@ -1,52 +1,44 @@
 //! The nested tables: what a sandbox reaches.
 
 use crate::guest::Guest;
-use crate::pages::{Pages, Tables};
+use crate::pages::Pages;
+use crate::space::Space;
 use crate::{Error, end, pci};
 use bulkhead_arch::{MapError, Memory, Rights, Stage2, TableMemory};
-use bulkhead_layout::map::{ECAM_GPA, INFO_GPA, REPORT_STRIDE, REPORTS_GPA};
-use bulkhead_layout::{PAGE, report};
-use bulkhead_plan::{Plan, Span};
-
-/// A range of guest-physical addresses and what it leads to.
-pub struct Mapping {
-    /// Guest-physical address.
-    pub gpa: u64,
-    /// Host-physical address.
-    pub hpa: u64,
-    /// Bytes.
-    pub len: u64,
-    /// Rights.
-    pub rights: Rights,
-}
+use bulkhead_layout::PAGE;
+use bulkhead_layout::map::ECAM_GPA;
+use bulkhead_plan::{Access, Plan, Ram, Reach, Span, What};
 
 /// What a sandbox and its devices reach: its RAM with its rights, and its channels.
-pub fn own_memory(plan: &Plan, index: usize, guest: &Guest) -> Vec<Mapping> {
-    let mut all = Vec::new();
-    for ram in &plan.sandboxes[index].ram {
-        let mut at = ram.gpa;
-        let mut add = |first: u64, end: u64, rights| {
-            let hpa = ram.hpa + (first - ram.gpa);
-            all.push(Mapping { gpa: first, hpa, len: end - first, rights });
-        };
-        let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
-        for &(first, end, rights) in guest.segments.iter().filter(inside) {
-            add(at, first, guest.default_rights);
-            add(first, end, rights);
-            at = end;
+pub fn own_memory(plan: &Plan, index: usize, guest: &Guest) -> Space {
+    let mut all = Space::default();
+    for Reach { at, len, access, what } in plan.reach(index) {
+        match what {
+            What::Ram(hpa) => ram(&mut all, Ram { gpa: at, hpa, len }, guest),
+            What::Channel(n) => {
+                let rights = if access == Access::Write { Rights::RW } else { Rights::R };
+                all.add(at, plan.channels[n].hpa, len, rights, "channel");
+            }
+            _ => {}
         }
-        add(at, ram.gpa + ram.len, guest.default_rights);
     }
-    for c in &plan.channels {
-        let rights = match c.from == index {
-            true => Rights::RW,
-            false if c.to.contains(&index) => Rights::R,
-            false => continue,
-        };
-        all.push(Mapping { gpa: c.gpa, hpa: c.hpa, len: c.len, rights });
-    }
-    all.retain(|m| m.len > 0);
+    all.regions.retain(|region| region.len > 0);
     all
+}
+
+/// Adds a piece of RAM with the rights of the guest's segments.
+fn ram(all: &mut Space, ram: Ram, guest: &Guest) {
+    let mut at = ram.gpa;
+    let mut add = |first: u64, end: u64, rights| {
+        all.add(first, ram.hpa + (first - ram.gpa), end - first, rights, "RAM");
+    };
+    let inside = |s: &&(u64, u64, Rights)| s.0 >= ram.gpa && s.1 <= ram.gpa + ram.len;
+    for &(first, end, rights) in guest.segments.iter().filter(inside) {
+        add(at, first, guest.default_rights);
+        add(first, end, rights);
+        at = end;
+    }
+    add(at, ram.gpa + ram.len, guest.default_rights);
 }
 
 /// What a sandbox is shown of the image.
@@ -81,18 +73,20 @@ pub fn slots<F: Stage2>(
     let own = plan.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index));
     let own: Vec<_> = own.collect();
     let other = own.iter().any(|(_, slot)| slot.owner != index);
-    let zeros = if other { pages.take(PAGE) } else { 0 };
+    let zeros = if other { pages.take(F::PAGE) } else { 0 };
     let mut all = Vec::new();
     for (number, slot) in own {
         let mine = slot.owner == index;
         let rights = |first: bool| if first == mine { Rights::RW } else { Rights::R };
-        let mut tables = Tables::<F>::below(pages, root);
-        tables.map(slot.gpa, slot.hpa, slot.sent(), rights(true))?;
-        tables.map(slot.gpa + slot.sent(), slot.hpa + slot.sent(), PAGE, rights(false))?;
-        let count = (slot.len / PAGE) as usize;
+        let mut space = Space::default();
+        space.add(slot.gpa, slot.hpa, slot.sent, rights(true), "slot");
+        let (at, behind) = (slot.gpa + slot.sent, slot.hpa + slot.sent);
+        space.add(at, behind, slot.len - slot.sent, rights(false), "slot");
+        space.bake::<F>(pages, Some(root))?;
+        let count = (slot.len / F::PAGE) as usize;
         let lowest = bulkhead_arch::lowest::<F>(pages, root, slot.gpa);
         let alone = |table: &u64| {
-            let mut others = count..512;
+            let mut others = count..bulkhead_arch::entries::<F>();
             others.all(|n| TableMemory::read(pages, *table, n) == F::empty())
         };
         let table = lowest.filter(alone).ok_or(MapError::Overlap(slot.gpa))?;
@@ -102,54 +96,63 @@ pub fn slots<F: Stage2>(
         if !mine {
             gone = vec![F::page(zeros, Rights::R, Memory::Normal, 0); count - 1];
             // A page for each: two slots of a kernel can be two programs', which have nothing else in common.
-            gone.push(F::page(pages.take(PAGE), Rights::RW, Memory::Normal, 0));
+            gone.push(F::page(pages.take(F::PAGE), Rights::RW, Memory::Normal, 0));
         }
         all.push(Slot { number, table, open, gone });
     }
     Ok(all)
 }
 
-/// The nested tables: own memory, what it is shown, devices' registers. Gives the root.
+/// The nested tables: own memory, what it is shown, devices' registers. Gives the space and the root.
 pub fn tables<F: Stage2>(
     pages: &mut Pages,
     plan: &Plan,
     index: usize,
-    memory: &[Mapping],
+    mut space: Space,
     shown: &Shown,
-) -> Result<u64, Error> {
+) -> Result<(Space, u64), Error> {
     let sandbox = &plan.sandboxes[index];
-    let mut tables = Tables::<F>::new(pages);
-    for m in memory {
-        tables.map(m.gpa, m.hpa, m.len, m.rights)?;
-    }
-    tables.map(INFO_GPA, shown.info, PAGE, Rights::R)?;
-    for &o in &sandbox.observe {
-        let len = report::size(plan.sandboxes[o].cores.len());
-        tables.map(REPORTS_GPA + o as u64 * REPORT_STRIDE, shown.reports[o], len, Rights::R)?;
-    }
+    let own: Vec<Span> = space.regions.iter().map(|m| Span { start: m.at, len: m.len }).collect();
+    let reach = plan.reach(index);
+    let of_image = |space: &mut Space, page: &dyn Fn(What) -> Option<(u64, &'static str)>| {
+        for &Reach { at, len, what, .. } in &reach {
+            if let Some((pa, why)) = page(what) {
+                space.add(at, pa, len, Rights::R, why);
+            }
+        }
+    };
+    of_image(&mut space, &|what| match what {
+        What::Info => Some((shown.info, "information page")),
+        What::Report(other) => Some((shown.reports[other], "report of an observed sandbox")),
+        _ => None,
+    });
     for span in pci::mapped(&sandbox.functions) {
-        tables.device(span.start, span.start, span.len, Rights::RW)?;
+        space.device(span.start, span.start, span.len, Rights::RW, "registers of a function");
     }
+    of_image(&mut space, &|what| match what {
+        What::Registers(n) => Some((shown.ends[n].registers, "registers of a channel's end")),
+        What::States(n) => Some((shown.ends[n].states, "states of a channel's peers")),
+        _ => None,
+    });
     // Functions that are not there read as all ones without an exit: a kernel
     // looks for them hundreds of times.
     let ends = plan.ends(index);
     let absent = pci::absent(&plan.machine, &sandbox.functions, &ends);
     let mut holes: Vec<u64> =
         absent.into_iter().map(|bdf| ECAM_GPA + (u64::from(bdf.0) << 12)).collect();
-    for (end, made) in ends.iter().zip(shown.ends) {
-        tables.map(end.registers, made.registers, PAGE, Rights::R)?;
-        tables.map(end.memory.start, made.states, PAGE, Rights::R)?;
-        let own = memory.iter().map(|m| Span { start: m.gpa, len: m.len });
-        let own: Vec<Span> = own.filter(|m| end.memory.encloses(*m)).collect();
+    for end in &ends {
+        let own: Vec<&Span> = own.iter().filter(|m| end.memory.encloses(**m)).collect();
         // Behind the states; what nobody has of a section, or of the window, reads as absent memory does.
         let all = (end.memory.start + PAGE..end.memory.end()).step_by(PAGE as usize);
         holes.extend(all.filter(|page| !own.iter().any(|m| m.contains(*page))));
     }
+    let mut root = space.bake::<F>(pages, None)?;
     if !holes.is_empty() {
-        let ones = tables.pages.put(&[0xFF; PAGE as usize]);
-        for page in holes {
-            tables.map(page, ones, PAGE, Rights::R)?;
-        }
+        let ones = pages.put(&vec![0xFF; F::PAGE as usize]);
+        let mut absent = Space::default();
+        holes.iter().for_each(|at| absent.add(*at, ones, PAGE, Rights::R, "nothing: all ones"));
+        root = absent.bake::<F>(pages, root)?;
+        space.regions.extend(absent.regions);
     }
-    Ok(tables.root.unwrap_or_default())
+    Ok((space, root.unwrap_or_default()))
 }

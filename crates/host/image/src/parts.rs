@@ -1,5 +1,6 @@
 //! The parts of an image, and those that several monitors see.
 
+use crate::space::Spaces;
 use std::collections::BTreeMap;
 
 /// A part of the image, for plans, reports and measurements.
@@ -9,12 +10,28 @@ pub struct Part {
     pub start: u64,
     /// Bytes.
     pub len: u64,
-    /// Sandbox whose it is.
+    /// Its sandbox.
     pub owner: Option<usize>,
     /// What it is.
     pub what: &'static str,
-    /// Whether its owner's monitor maps it.
+    /// Its owner's monitor maps all of it; without an owner, monitors do.
     pub mapped: bool,
+}
+
+impl Part {
+    /// Makes a part that ends before an address; whether it is mapped is not known yet.
+    pub fn new(start: u64, end: u64, owner: Option<usize>, what: &'static str) -> Self {
+        Self { start, len: end - start, owner, what, mapped: false }
+    }
+
+    /// Finds out if monitors map it: by their address spaces, in the order of the sandboxes.
+    pub fn look(&mut self, spaces: &[Spaces], page: u64) {
+        let mut all = (self.start..self.start + self.len).step_by(page as usize);
+        self.mapped = all.all(|pa| {
+            let seen = |space: &Spaces| space.monitor.reaches(pa);
+            self.owner.map_or(spaces.iter().any(seen), |owner| spaces.get(owner).is_some_and(seen))
+        });
+    }
 }
 
 /// Pages that more than one monitor maps.

@@ -5,8 +5,7 @@ use crate::diagnostic::{Diagnostic, list};
 use crate::raw_machine::{self, DeviceEntry, MachineFile};
 use crate::source::{Document, Source, Step, k, n};
 use crate::{limits, schema, shape, size};
-use bulkhead_layout::{PAGE, map};
-use bulkhead_plan::{Arch, Device, Emulator, Machine, Ports, Span, Trigger};
+use bulkhead_plan::{Arch, Device, Emulator, Facts, Machine, Ports, Span, Trigger};
 use serde::Deserialize;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
@@ -52,6 +51,7 @@ fn decode(source: &Arc<Source>) -> Result<(Document<'_>, MachineFile), Vec<Diagn
 struct View<'a, 't> {
     document: &'a Document<'t>,
     file: &'a MachineFile,
+    facts: &'static Facts,
     found: Vec<Diagnostic>,
 }
 
@@ -63,7 +63,11 @@ impl View<'_, '_> {
 }
 
 fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<Diagnostic>> {
-    let mut view = View { document, file, found: Vec::new() };
+    let arch = match file.arch {
+        raw_machine::Arch::X8664Svm => Arch::Svm,
+        raw_machine::Arch::X8664Vmx => Arch::Vmx,
+    };
+    let mut view = View { document, file, facts: arch.facts(), found: Vec::new() };
     version(&mut view);
     cores(&mut view);
     let (ram_size, ram_below_4g) = memory_size(&mut view);
@@ -83,16 +87,13 @@ fn convert(document: &Document<'_>, file: &MachineFile) -> Result<Machine, Vec<D
     }
     Ok(Machine {
         name: file.name.clone(),
-        arch: match file.arch {
-            raw_machine::Arch::X8664Svm => Arch::Svm,
-            raw_machine::Arch::X8664Vmx => Arch::Vmx,
-        },
+        arch,
         emulator: match file.emulator.unwrap_or_default() {
             raw_machine::Emulator::Qemu => Emulator::Qemu,
             raw_machine::Emulator::Bochs => Emulator::Bochs,
             raw_machine::Emulator::None => Emulator::None,
         },
-        apic_ids: file.cores.clone(),
+        core_ids: file.cores.clone(),
         ram,
         reserved,
         ram_size,
@@ -136,14 +137,15 @@ fn version(view: &mut View<'_, '_>) {
 }
 
 fn cores(view: &mut View<'_, '_>) {
-    let cores = &view.file.cores;
+    let (cores, Facts { core, last_core, .. }) = (&view.file.cores, view.facts);
     if cores.is_empty() {
         let message = "the machine has no core".to_owned();
-        view.report("machine-cores", &[k("cores")], message, "list the x2APIC IDs of its cores");
+        let help = format!("list the {core}s of its cores");
+        view.report("machine-cores", &[k("cores")], message, &help);
     }
     for (index, id) in cores.iter().enumerate() {
         if cores[..index].contains(id) {
-            let message = format!("x2APIC ID {id} is given twice");
+            let message = format!("{core} {id} is given twice");
             view.report(
                 "machine-cores",
                 &[k("cores"), n(index)],
@@ -151,9 +153,8 @@ fn cores(view: &mut View<'_, '_>) {
                 "every core has an ID of its own",
             );
         }
-        // Monitors keep their cores as a set of 256 bits.
-        if *id > 255 {
-            let message = format!("x2APIC ID {id} is above 255");
+        if id > last_core {
+            let message = format!("{core} {id} is above {last_core}");
             view.report("machine-cores", &[k("cores"), n(index)], message, "leave this core out");
         }
     }
@@ -186,17 +187,18 @@ fn memory_size(view: &mut View<'_, '_>) -> (u64, u64) {
 fn ram(view: &mut View<'_, '_>, size: u64, below: u64) -> Vec<Span> {
     let banks =
         [Span { start: 0, len: below }, Span { start: 1 << 32, len: size.saturating_sub(below) }];
+    let page = view.facts.page;
     let mut pieces: Vec<Span> = Vec::new();
     for (index, range) in view.file.ram.iter().enumerate() {
         let path = [k("ram"), n(index)];
         let (start, end) = (range.start, range.end);
-        if start >= end || !start.is_multiple_of(PAGE) || !end.is_multiple_of(PAGE) {
+        if start >= end || !start.is_multiple_of(page) || !end.is_multiple_of(page) {
             let message = format!("{start:#x} to {end:#x} is no range of whole pages");
             view.report(
                 "machine-ram",
                 &path,
                 message,
-                "`start` is below `end`, both multiples of 0x1000",
+                &format!("`start` is below `end`, both multiples of {page:#x}"),
             );
             continue;
         }
@@ -246,8 +248,10 @@ fn reserved(view: &mut View<'_, '_>, ram: &[Span]) -> Vec<(String, Span)> {
 
 /// The image and the cores' start-up code have fixed places.
 fn image_memory(view: &mut View<'_, '_>, ram: &[Span]) {
-    for (what, start) in [("image", map::IMAGE_PA), ("cores' start-up code", map::TRAMPOLINE_PA)] {
-        let page = Span { start, len: PAGE };
+    let Facts { image, start_code, page, .. } = *view.facts;
+    let start_code = start_code.map(|start| ("cores' start-up code", start));
+    for (what, start) in [("image", image)].into_iter().chain(start_code) {
+        let page = Span { start, len: page };
         if !ram.iter().any(|piece| piece.encloses(page)) {
             let message = format!("there is no RAM at {start:#x}, where the {what} goes");
             view.report("machine-image", &[k("ram")], message, "list the RAM there in `[[ram]]`");

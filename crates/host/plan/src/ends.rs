@@ -5,7 +5,6 @@
 
 use crate::{Bdf, Bell, Channel, Guest, Part, Plan, Sandbox, Span};
 use bulkhead_layout::PAGE;
-use bulkhead_layout::map::FUNCTIONS_GPA;
 
 /// A Linux's end of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +94,7 @@ impl Plan {
                 woken,
                 bdf,
                 more: bdf.function() == 0 && n + 1 < count,
-                registers: FUNCTIONS_GPA + n as u64 * 2 * PAGE,
+                registers: self.machine.arch.facts().guest.functions + n as u64 * 2 * PAGE,
                 memory: Span { start: c.gpa - PAGE, len: window(c.len, peers.len() as u64) },
                 peers,
             }

@@ -5,16 +5,20 @@
 
 pub mod admission;
 mod ends;
+pub mod facts;
 pub mod kernel;
 mod pci;
 pub mod place;
+mod reach;
 mod rights;
 mod system;
 mod types;
 
 pub use ends::{End, Woken, peers, window};
+pub use facts::Facts;
 pub use kernel::Kernel;
 pub use pci::*;
+pub use reach::{Access, Reach, What};
 pub use rights::{RIGHTS, Right, Rings, doorbell};
 pub use system::*;
 pub use types::*;

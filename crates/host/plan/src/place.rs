@@ -2,16 +2,7 @@
 //! ranges, so that it can be tested without a machine. Two things stay true: every result lies in one piece of free
 //! RAM, and no two results overlap each other or the image.
 
-use crate::Span;
-use bulkhead_layout::PAGE;
-
-/// Bytes of a large page.
-pub const LARGE: u64 = 2 << 20;
-/// Bytes of a huge page.
-pub const HUGE: u64 = 1 << 30;
-/// Sandboxes never get memory below: firmware tables and the cores' start-up
-/// code lie there.
-pub const LOWEST: u64 = 1 << 20;
+use crate::{Facts, Span};
 
 /// A range of memory that somebody wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +11,9 @@ pub struct Wish {
     pub len: u64,
     /// Address at which it has to lie, if one is given.
     pub at: Option<u64>,
-    /// It has to end below [`BOOT_SEES`].
+    /// It has to end below [`Facts::boot_sees`].
     pub low: bool,
 }
-
-/// End of the memory that the boot code maps: 4 GiB. It clears channels, so they lie below.
-pub const BOOT_SEES: u64 = 1 << 32;
 
 /// Why a wish was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,35 +33,36 @@ pub enum Refusal {
     },
     /// No free piece is large enough.
     NoRoom {
-        /// The largest piece that was left, aligned as the wish needs it; of a low one, below [`BOOT_SEES`].
+        /// The largest piece that was left, aligned as the wish needs it; of a low one, below [`Facts::boot_sees`].
         largest: u64,
     },
 }
 
 /// Alignment that lets the largest nested pages map `len` bytes.
 #[must_use]
-pub const fn alignment(len: u64, huge: bool) -> u64 {
-    if huge && len >= HUGE && len.is_multiple_of(HUGE) {
-        HUGE
-    } else if len >= LARGE {
-        LARGE
+pub const fn alignment(facts: &Facts, len: u64, huge: bool) -> u64 {
+    if huge && len >= facts.huge && len.is_multiple_of(facts.huge) {
+        facts.huge
+    } else if len >= facts.large {
+        facts.large
     } else {
-        PAGE
+        facts.page
     }
 }
 
 /// Places all wishes: those with an address first, then the largest first, each at the lowest address that fits.
-/// Wishes that have to lie below [`BOOT_SEES`] go first if large ones would leave them no room. Alignment to 1 GiB is
-/// tried, and given up for all wishes if the rest fits only without it.
+/// Wishes that have to lie below [`Facts::boot_sees`] go first if large ones would leave them no room. Alignment to
+/// huge pages is tried, and given up for all wishes if the rest fits only without it.
 ///
 /// # Errors
 /// The refused wishes by index, each with its reason.
 pub fn place(
+    facts: &Facts,
     ram: &[Span],
     image: Span,
     wishes: &[Wish],
 ) -> Result<Vec<u64>, Vec<(usize, Refusal)>> {
-    let tried = |huge, low_first| place_ordered(ram, image, wishes, huge, low_first);
+    let tried = |huge, low_first| place_ordered(facts, ram, image, wishes, huge, low_first);
     tried(true, false)
         .or_else(|_| tried(true, true))
         .or_else(|_| tried(false, false))
@@ -81,13 +70,14 @@ pub fn place(
 }
 
 fn place_ordered(
+    facts: &Facts,
     ram: &[Span],
     image: Span,
     wishes: &[Wish],
     huge: bool,
     low_first: bool,
 ) -> Result<Vec<u64>, Vec<(usize, Refusal)>> {
-    let mut free: Vec<Span> = ram.iter().filter_map(|piece| above(*piece, LOWEST)).collect();
+    let mut free: Vec<Span> = ram.iter().filter_map(|piece| above(*piece, facts.lowest)).collect();
     take(&mut free, image);
     let mut placed: Vec<Option<u64>> = vec![None; wishes.len()];
     let mut refused = Vec::new();
@@ -95,7 +85,7 @@ fn place_ordered(
     for (index, wish) in wishes.iter().enumerate() {
         let Some(at) = wish.at else { continue };
         let span = Span { start: at, len: wish.len };
-        match fixed(ram, image, wishes, index, span) {
+        match fixed(facts, (ram, image), wishes, index, span) {
             Ok(()) => {
                 take(&mut free, span);
                 placed[index] = Some(at);
@@ -110,18 +100,18 @@ fn place_ordered(
     for index in order {
         let Wish { len, low, .. } = wishes[index];
         let free_here = if low {
-            free.iter().filter_map(|piece| below(*piece)).collect()
+            free.iter().filter_map(|piece| below(*piece, facts.boot_sees)).collect()
         } else {
             free.clone()
         };
-        let fit = |huge| lowest_fit(&free_here, image, len, alignment(len, huge));
+        let fit = |huge| lowest_fit(&free_here, image, len, alignment(facts, len, huge));
         match fit(huge).or_else(|| fit(false)) {
             Some(start) => {
                 take(&mut free, Span { start, len });
                 placed[index] = Some(start);
             }
             None => {
-                let largest = largest(&free_here, image, alignment(len, false));
+                let largest = largest(&free_here, image, alignment(facts, len, false));
                 refused.push((index, Refusal::NoRoom { largest }));
             }
         }
@@ -131,15 +121,15 @@ fn place_ordered(
 
 /// Tells if a wish with an address can be granted.
 fn fixed(
-    ram: &[Span],
-    image: Span,
+    facts: &Facts,
+    (ram, image): (&[Span], Span),
     wishes: &[Wish],
     index: usize,
     span: Span,
 ) -> Result<(), Refusal> {
     let holds = ram
         .iter()
-        .filter_map(|piece| above(*piece, LOWEST))
+        .filter_map(|piece| above(*piece, facts.lowest))
         .find(|piece| piece.contains(span.start));
     if !holds.is_some_and(|piece| piece.encloses(span)) {
         return Err(Refusal::Outside { holds });
@@ -159,9 +149,9 @@ fn above(piece: Span, low: u64) -> Option<Span> {
     (start < piece.end()).then(|| Span { start, len: piece.end() - start })
 }
 
-/// Returns the part of a piece below [`BOOT_SEES`].
-fn below(piece: Span) -> Option<Span> {
-    let end = piece.end().min(BOOT_SEES);
+/// Returns the part of a piece below `high`.
+fn below(piece: Span, high: u64) -> Option<Span> {
+    let end = piece.end().min(high);
     (piece.start < end).then(|| Span { start: piece.start, len: end - piece.start })
 }
 
@@ -208,6 +198,7 @@ mod tests {
     use proptest::prelude::*;
 
     const MIB: u64 = 1 << 20;
+    const X86: &Facts = crate::Arch::Svm.facts();
     const IMAGE: Span = Span { start: 16 * MIB, len: 5 * MIB };
 
     fn ram() -> Vec<Span> {
@@ -225,38 +216,39 @@ mod tests {
 
     #[test]
     fn starts_after_the_image_aligned() {
-        let placed = place(&ram(), IMAGE, &[anywhere(16 * MIB), anywhere(0x1_0000)]).unwrap();
+        let placed = place(X86, &ram(), IMAGE, &[anywhere(16 * MIB), anywhere(0x1_0000)]).unwrap();
         assert_eq!(placed, [22 * MIB, 21 * MIB]);
     }
 
     #[test]
     fn larger_ones_come_first() {
-        let placed = place(&ram(), IMAGE, &[anywhere(4 * MIB), anywhere(8 * MIB)]).unwrap();
+        let placed = place(X86, &ram(), IMAGE, &[anywhere(4 * MIB), anywhere(8 * MIB)]).unwrap();
         assert_eq!(placed, [30 * MIB, 22 * MIB]);
     }
 
     #[test]
     fn whole_gibibytes_get_huge_pages() {
-        assert_eq!(place(&ram(), IMAGE, &[anywhere(HUGE)]).unwrap(), [4 * HUGE]);
+        assert_eq!(place(X86, &ram(), IMAGE, &[anywhere(X86.huge)]).unwrap(), [4 * X86.huge]);
     }
 
     #[test]
     fn huge_alignment_is_given_up_before_the_wish() {
         let piece = [Span { start: 16 * MIB, len: 1200 * MIB }];
-        assert_eq!(place(&piece, IMAGE, &[anywhere(HUGE)]).unwrap(), [22 * MIB]);
+        assert_eq!(place(X86, &piece, IMAGE, &[anywhere(X86.huge)]).unwrap(), [22 * MIB]);
     }
 
     #[test]
     fn at_is_honoured_and_kept_free_of_others() {
         let wishes = [anywhere(8 * MIB), Wish { len: 16 * MIB, at: Some(22 * MIB), low: false }];
-        assert_eq!(place(&ram(), IMAGE, &wishes).unwrap(), [38 * MIB, 22 * MIB]);
+        assert_eq!(place(X86, &ram(), IMAGE, &wishes).unwrap(), [38 * MIB, 22 * MIB]);
     }
 
     #[test]
     fn refusals_name_the_reason() {
         let at = |start| Wish { len: 4 * MIB, at: Some(start), low: false };
-        let refused = place(&ram(), IMAGE, &[at(0x3000), at(16 * MIB), at(5 << 30), at(5 << 30)])
-            .unwrap_err();
+        let refused =
+            place(X86, &ram(), IMAGE, &[at(0x3000), at(16 * MIB), at(5 << 30), at(5 << 30)])
+                .unwrap_err();
         assert_eq!(
             refused,
             [
@@ -265,7 +257,7 @@ mod tests {
                 (3, Refusal::OnOther { other: 2 }),
             ]
         );
-        let refused = place(&ram(), IMAGE, &[anywhere(5 << 30)]).unwrap_err();
+        let refused = place(X86, &ram(), IMAGE, &[anywhere(5 << 30)]).unwrap_err();
         assert_eq!(refused, [(0, Refusal::NoRoom { largest: 4 << 30 })]);
     }
 
@@ -278,18 +270,25 @@ mod tests {
     fn low_ones_lie_low_whatever_is_larger() {
         // 1,963 MiB are free below.
         let large = anywhere(1900 * MIB);
-        assert_eq!(place(&ram(), IMAGE, &[large, low(60 * MIB)]).unwrap(), [22 * MIB, 1922 * MIB]);
-        assert_eq!(place(&ram(), IMAGE, &[large, low(64 * MIB)]).unwrap(), [4 << 30, 22 * MIB]);
+        assert_eq!(
+            place(X86, &ram(), IMAGE, &[large, low(60 * MIB)]).unwrap(),
+            [22 * MIB, 1922 * MIB]
+        );
+        assert_eq!(
+            place(X86, &ram(), IMAGE, &[large, low(64 * MIB)]).unwrap(),
+            [4 << 30, 22 * MIB]
+        );
         // A wish with an address stays there, and larger ones that are low share the rest.
         let at = Wish { len: 1000 * MIB, at: Some(22 * MIB), low: false };
         let placed =
-            place(&ram(), IMAGE, &[at, anywhere(900 * MIB), low(MIB), low(200 * MIB)]).unwrap();
+            place(X86, &ram(), IMAGE, &[at, anywhere(900 * MIB), low(MIB), low(200 * MIB)])
+                .unwrap();
         assert_eq!(placed, [22 * MIB, 4 << 30, 21 * MIB, 1022 * MIB]);
     }
 
     #[test]
     fn a_low_one_that_fits_only_above_is_refused() {
-        let refused = place(&ram(), IMAGE, &[low(3 << 30)]).unwrap_err();
+        let refused = place(X86, &ram(), IMAGE, &[low(3 << 30)]).unwrap_err();
         assert_eq!(refused, [(0, Refusal::NoRoom { largest: 1962 * MIB })]);
     }
 
@@ -300,16 +299,16 @@ mod tests {
             sizes in prop::collection::vec((1u64..600_000, prop::option::of(0u64..3_000_000)), 0..12),
             image in 1u64..400_000,
         ) {
-            let image = Span { start: 16 * MIB, len: image * PAGE };
+            let image = Span { start: 16 * MIB, len: image * X86.page };
             let wishes: Vec<Wish> = sizes
                 .iter()
                 .map(|(pages, at)| {
-                    let at = at.map(|page| page * PAGE);
+                    let at = at.map(|page| page * X86.page);
                     // Some of those that may lie anywhere have to lie low.
-                    Wish { len: pages * PAGE, at, low: at.is_none() && pages % 3 == 0 }
+                    Wish { len: pages * X86.page, at, low: at.is_none() && pages % 3 == 0 }
                 })
                 .collect();
-            let Ok(placed) = place(&ram(), image, &wishes) else { return Ok(()) };
+            let Ok(placed) = place(X86, &ram(), image, &wishes) else { return Ok(()) };
             prop_assert_eq!(placed.len(), wishes.len());
             let spans: Vec<Span> = placed
                 .iter()
@@ -319,11 +318,11 @@ mod tests {
             for (i, span) in spans.iter().enumerate() {
                 prop_assert!(ram().iter().any(|piece| piece.encloses(*span)));
                 prop_assert!(!span.overlaps(image));
-                prop_assert!(span.start >= LOWEST);
-                prop_assert!(!wishes[i].low || span.end() <= BOOT_SEES);
+                prop_assert!(span.start >= X86.lowest);
+                prop_assert!(!wishes[i].low || span.end() <= X86.boot_sees);
                 prop_assert!(spans[..i].iter().all(|other| !other.overlaps(*span)));
                 if wishes[i].at.is_none() {
-                    prop_assert!(span.start.is_multiple_of(alignment(span.len, false)));
+                    prop_assert!(span.start.is_multiple_of(alignment(X86, span.len, false)));
                 } else {
                     prop_assert_eq!(Some(span.start), wishes[i].at);
                 }

@@ -2,9 +2,7 @@
 //! that describe the plan, so the image's length is an input: a builder guesses it, bakes, and asks again.
 
 use crate::place::{Refusal, Wish, place};
-use crate::{Channel, Machine, Plan, Ram, Sandbox, Slot, Span};
-use bulkhead_layout::PAGE;
-use bulkhead_layout::map;
+use crate::{Channel, Facts, Machine, Plan, Ram, Sandbox, Slot, Span};
 use std::path::PathBuf;
 
 /// A sandbox and the memory it wants.
@@ -68,11 +66,11 @@ pub enum Owner {
 /// Why a system does not fit in its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
-    /// The image does not fit in the RAM at [`map::IMAGE_PA`].
+    /// The image does not fit in the RAM at [`Facts::image`](crate::Facts::image).
     Image {
         /// Its length.
         len: u64,
-        /// Bytes of RAM from [`map::IMAGE_PA`] on.
+        /// Bytes of RAM from there on.
         room: u64,
     },
     /// A sandbox's or channel's memory.
@@ -104,19 +102,6 @@ pub enum Reason {
     NoRoom(u64),
 }
 
-/// Splits guest RAM into at most two pieces: one from 0 and, for the bytes that do not fit below
-/// [`map::GUEST_LOW_END`], one from [`map::GUEST_HIGH`].
-#[must_use]
-pub fn guest_pieces(memory: u64) -> Vec<Span> {
-    let low = memory.min(map::GUEST_LOW_END);
-    let high = memory - low;
-    let mut pieces = vec![Span { start: 0, len: low }];
-    if high > 0 {
-        pieces.push(Span { start: map::GUEST_HIGH, len: high });
-    }
-    pieces
-}
-
 impl System {
     /// Places everything behind an image of `image_len` bytes.
     ///
@@ -125,7 +110,7 @@ impl System {
     pub fn plan(&self, image_len: u64) -> Result<Plan, Vec<Misfit>> {
         let image = self.image(image_len).map_err(|misfit| vec![misfit])?;
         let (owners, gpas, wishes) = self.wishes();
-        let placed = place(&self.ram(), image, &wishes).map_err(|refused| {
+        let placed = place(self.facts(), &self.ram(), image, &wishes).map_err(|refused| {
             refused
                 .into_iter()
                 .map(|(index, why)| Misfit::Memory {
@@ -161,23 +146,29 @@ impl System {
         })
     }
 
-    /// RAM for sandboxes. Without monitors the boot code fills it, which sees the first 4 GiB.
+    /// Facts of its machine's architecture.
+    #[must_use]
+    pub const fn facts(&self) -> &'static Facts {
+        self.machine.arch.facts()
+    }
+
+    /// RAM for sandboxes. Without monitors the boot code fills it, which sees a part of the memory.
     #[must_use]
     pub fn ram(&self) -> Vec<Span> {
-        let seen =
-            Span { start: 0, len: if self.multikernel { map::GUEST_HIGH } else { u64::MAX } };
+        let seen = if self.multikernel { self.facts().boot_sees } else { u64::MAX };
+        let seen = Span { start: 0, len: seen };
         self.machine.ram.iter().copied().filter(|piece| seen.encloses(*piece)).collect()
     }
 
     fn image(&self, len: u64) -> Result<Span, Misfit> {
-        let start = map::IMAGE_PA;
+        let start = self.facts().image;
         let room = self
             .machine
             .ram
             .iter()
             .find(|piece| piece.contains(start))
             .map_or(0, |piece| piece.end() - start);
-        match len.checked_next_multiple_of(PAGE) {
+        match len.checked_next_multiple_of(self.facts().page) {
             Some(rounded) if rounded <= room => Ok(Span { start, len: rounded }),
             _ => Err(Misfit::Image { len, room }),
         }
@@ -188,7 +179,7 @@ impl System {
         let (mut owners, mut gpas, mut wishes) = (Vec::new(), Vec::new(), Vec::new());
         for (index, wanted) in self.sandboxes.iter().enumerate() {
             let mut at = wanted.at;
-            for piece in guest_pieces(wanted.memory) {
+            for piece in self.facts().guest.pieces(wanted.memory) {
                 owners.push(Owner::Sandbox(index));
                 gpas.push(piece.start);
                 wishes.push(Wish { len: piece.len, at, low: false });
@@ -239,7 +230,7 @@ mod tests {
                     enforce_segments: true,
                 },
                 cores: vec![0],
-                apic_ids: vec![0],
+                core_ids: vec![0],
                 ram: Vec::new(),
                 devices: Vec::new(),
                 functions: Vec::new(),

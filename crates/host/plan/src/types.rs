@@ -1,9 +1,10 @@
 //! The plan's data.
 
-use crate::{Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger};
+use crate::facts::Doorbells;
+use crate::{Facts, Function, Granted, Ioapic, Iommu, Kernel, PciRoot, Right, Trigger};
 use bulkhead_channel::layout::Shape;
 use bulkhead_layout::PAGE;
-use bulkhead_layout::hypercall::{BELL_PORT, REQUESTS};
+use bulkhead_layout::hypercall::REQUESTS;
 use bulkhead_layout::info::ADAPTIVE;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::KINDS;
@@ -98,15 +99,6 @@ impl Ports {
     }
 }
 
-/// Rights to memory in the nested tables; reading is always part of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// May write.
-    pub write: bool,
-    /// May execute.
-    pub execute: bool,
-}
-
 /// A device that the machine description names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -134,6 +126,8 @@ pub enum Arch {
     Svm,
     /// x86-64 with Intel's VT-x.
     Vmx,
+    /// One that no machine description names, with its facts: a test's.
+    Other(&'static Facts),
 }
 
 /// Emulator of a machine.
@@ -157,8 +151,8 @@ pub struct Machine {
     pub arch: Arch,
     /// Emulator in which `bulkhead run` boots it.
     pub emulator: Emulator,
-    /// x2APIC IDs of its cores; a manifest's core number is the index here.
-    pub apic_ids: Vec<u32>,
+    /// Identities of its cores; a manifest's core number is the index here.
+    pub core_ids: Vec<u32>,
     /// RAM that the firmware leaves free, ascending.
     pub ram: Vec<Span>,
     /// Memory-mapped devices and firmware, by name: never a sandbox's.
@@ -254,8 +248,8 @@ pub struct Sandbox {
     pub guest: Guest,
     /// Core numbers of the machine, the first one boots.
     pub cores: Vec<usize>,
-    /// Their x2APIC IDs.
-    pub apic_ids: Vec<u32>,
+    /// Their identities.
+    pub core_ids: Vec<u32>,
     /// Its RAM: at most two pieces (below and above guest-physical 4 GiB).
     pub ram: Vec<Ram>,
     /// Devices granted, without PCI functions.
@@ -361,6 +355,8 @@ pub struct Slot {
     pub gpa: u64,
     /// Bytes of both.
     pub len: u64,
+    /// Bytes that the owner writes; the page behind them is the other's.
+    pub sent: u64,
 }
 
 impl Slot {
@@ -369,12 +365,6 @@ impl Slot {
     pub fn concerns(&self, sandbox: usize) -> bool {
         self.owner == sandbox || self.to.contains(&sandbox)
     }
-
-    /// Bytes that the owner writes; the page behind them is the other's.
-    #[must_use]
-    pub const fn sent(&self) -> u64 {
-        self.len - PAGE
-    }
 }
 
 /// How an end of a channel is woken.
@@ -382,35 +372,31 @@ impl Slot {
 pub struct Bell {
     /// Its number among those that the sandbox rings that reads the region.
     pub number: u16,
-    /// The interrupt vector of the one that is woken.
-    pub vector: u8,
+    /// Its number among those that wake the other sandbox.
+    pub nth: u16,
+    /// Interrupt of the end being woken.
+    pub vector: u32,
+    /// Number by which the sender rings: a port of x86.
+    pub ring: u16,
     /// The receiver looks while that pays, before it sleeps.
     pub adaptive: bool,
 }
 
 impl Bell {
-    /// The vector of a receiver's first doorbell. Those of others follow below it, as a kernel has its devices'
-    /// vectors from the other end on.
-    pub const FIRST_VECTOR: u8 = 0x5D;
-
-    /// Which of those that wake that sandbox it is, from 0 on.
+    /// Makes one, by its numbers.
     #[must_use]
-    pub const fn nth(self) -> u8 {
-        Self::FIRST_VECTOR - self.vector
-    }
-
-    /// The port that whoever rings writes to.
-    #[must_use]
-    pub const fn port(self) -> u16 {
-        BELL_PORT + self.number
+    pub const fn new(arch: Arch, number: u16, nth: u16, adaptive: bool) -> Self {
+        let Doorbells { first, step, ring } = arch.facts().doorbells;
+        let vector = first.saturating_add_signed(step * nth as i32);
+        Self { number, nth, vector, ring: ring.saturating_add(number), adaptive }
     }
 
     /// As an information page tells it ([`Info::bells`](bulkhead_layout::info::Info::bells)) the sender or
     /// the receiver.
     #[must_use]
     pub const fn told(self, sender: bool) -> u32 {
-        let at = if sender { self.port() } else { self.vector as u16 };
-        at as u32 | if self.adaptive { ADAPTIVE } else { 0 }
+        let at = if sender { self.ring as u32 } else { self.vector };
+        at | if self.adaptive { ADAPTIVE } else { 0 }
     }
 }
 

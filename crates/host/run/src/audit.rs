@@ -75,7 +75,7 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
             name: sandbox.name.clone(),
             place: place(&sandbox.place),
             cores: sandbox.cores.clone(),
-            apic_ids: sandbox.apic_ids.clone(),
+            apic_ids: sandbox.core_ids.clone(),
             ram: { sandbox.ram.iter() }
                 .map(|r| claim::Ram { gpa: r.gpa, hpa: r.hpa, len: r.len })
                 .collect(),

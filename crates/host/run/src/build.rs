@@ -4,7 +4,6 @@ use crate::Error;
 use bulkhead_image::{Baked, Programs, bake};
 use bulkhead_layout::need::MONITORS;
 use bulkhead_manifest::Checked;
-use bulkhead_plan::Arch;
 use std::path::Path;
 use std::process::Command;
 
@@ -25,10 +24,7 @@ pub fn build(checked: &Checked, artifacts: &Path) -> Result<Baked, Error> {
         std::fs::read(&path).map_err(hint)
     };
     let boot = read("boot")?;
-    let kind = match checked.system.machine.arch {
-        Arch::Svm => "",
-        Arch::Vmx => "vmx-",
-    };
+    let kind = checked.system.facts().files;
     let monitors = { MONITORS.iter() }
         .map(|(name, _)| read(&format!("{kind}{name}")))
         .collect::<Result<Vec<_>, _>>()?;

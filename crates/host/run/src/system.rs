@@ -320,6 +320,9 @@ fn bochs(baked: &Baked, options: &Options, image: &Path, cores: usize) -> Result
     bochs.virtualization = match machine.arch {
         Arch::Svm => Virtualization::Svm,
         Arch::Vmx => Virtualization::Vmx,
+        Arch::Other(facts) => {
+            return Err(Error::Other(format!("Bochs has no processor of {}", facts.name)));
+        }
     };
     bochs.cores = cores;
     bochs.memory = (options.memory.unwrap_or(machine.ram_size) >> 20) as usize;

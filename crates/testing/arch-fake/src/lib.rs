@@ -1,7 +1,9 @@
 //! A processor that does not exist: its page-table entries are inverted and
 //! shuffled, its "execute" is a forbid bit at an odd place, empty entries are
 //! not zero. Whatever passes on it and on x86-64 assumes no encoding. Its second
-//! stage has another encoding than its first one, fewer levels and memory types.
+//! stage has another encoding than its first one, larger pages, fewer levels and
+//! memory types. [`target`] makes a whole machine of it, for which systems can be
+//! planned and baked.
 //!
 //! [`FakeMachine`] boots and plays launch records in a `Vec`.
 
@@ -11,9 +13,15 @@ use bulkhead_arch::{
 use bulkhead_layout::record::RecordMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The odd page format: 4 levels, pages up to level 1.
+pub mod elf;
+pub mod target;
+
+/// The odd page format: 4 levels, pages up to level 1. The smallest ones have `PAGE` bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct FakeFormat;
+pub struct FakeOwn<const PAGE: u64>;
+
+/// That format with pages of 4 KiB.
+pub type FakeFormat = FakeOwn<4096>;
 
 const KEY: u64 = 0xA5A5_0000_0000_05A5;
 const TABLE: u64 = 1 << 3;
@@ -22,9 +30,10 @@ const FORBID_WRITE: u64 = 1 << 7;
 const FORBID_EXECUTE: u64 = 1 << 1;
 const ADDRESS: u64 = 0x0000_FFFF_FFFF_F000;
 
-impl Stage1 for FakeFormat {}
+impl<const PAGE: u64> Stage1 for FakeOwn<PAGE> {}
 
-impl PageFormat for FakeFormat {
+impl<const PAGE: u64> PageFormat for FakeOwn<PAGE> {
+    const PAGE: u64 = PAGE;
     const LEVELS: u32 = 4;
     const LARGEST: u32 = 1;
 
@@ -59,7 +68,7 @@ impl PageFormat for FakeFormat {
     }
 }
 
-/// The odd page format of its second stage: 3 levels, pages at level 0 alone, device memory.
+/// The odd page format of its second stage: 16 KiB, 3 levels, pages at level 0 alone, device memory.
 /// Addresses are shifted up by 8 bits; one bit forbids and one allows.
 #[derive(Clone, Copy, Debug)]
 pub struct FakeNested;
@@ -74,6 +83,7 @@ const NESTED_DEVICE: u64 = 1 << 63;
 impl Stage2 for FakeNested {}
 
 impl PageFormat for FakeNested {
+    const PAGE: u64 = target::PAGE;
     const LEVELS: u32 = 3;
     const LARGEST: u32 = 0;
 
@@ -120,13 +130,13 @@ pub struct FakeTables {
 }
 
 impl TableMemory for FakeTables {
-    fn alloc(&mut self) -> Option<u64> {
-        let pa = self.next;
-        if pa + 4096 > self.end {
+    fn alloc(&mut self, bytes: u64) -> Option<u64> {
+        let pa = self.next.next_multiple_of(bytes);
+        if pa + bytes > self.end {
             return None;
         }
-        self.next += 4096;
-        self.tables.insert(pa, vec![0; 512]);
+        self.next = pa + bytes;
+        self.tables.insert(pa, vec![0; bytes as usize / 8]);
         Some(pa)
     }
 
@@ -219,17 +229,17 @@ mod tests {
 
     #[test]
     fn the_second_stage_keeps_memory_types_and_rights() {
-        let mut memory = tables(16);
+        let mut memory = tables(64);
         let registers =
-            Run { memory: Memory::Device, ..run(0xFE00_0000, 0xFE00_0000, 0x2000, Rights::RW) };
+            Run { memory: Memory::Device, ..run(0xFE00_0000, 0xFE00_0000, 0x8000, Rights::RW) };
         let root = map::<FakeNested>(&mut memory, None, registers).unwrap();
         let text = run(0x20_0000, 0x7_0000_0000, 0x20_0000, Rights::RX);
         map::<FakeNested>(&mut memory, Some(root), text).unwrap();
         let at = |va| walk::<FakeNested>(&memory, root, va);
-        let leaf = |pa, rights, memory| Some(Leaf { pa, rights, memory, size: 4096 });
-        assert_eq!(at(0xFE00_1004), leaf(0xFE00_1004, Rights::RW, Memory::Device));
+        let leaf = |pa, rights, memory| Some(Leaf { pa, rights, memory, size: 16 << 10 });
+        assert_eq!(at(0xFE00_5004), leaf(0xFE00_5004, Rights::RW, Memory::Device));
         assert_eq!(at(0x3F_FFFF), leaf(0x7_001F_FFFF, Rights::RX, Memory::Normal));
-        assert_eq!((at(0xFE00_2000), at(0x40_0000), at(0)), (None, None, None));
+        assert_eq!((at(0xFE00_8000), at(0x40_0000), at(0)), (None, None, None));
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn sample() -> Result<Sample, String> {
         sealed: words.map(|w| w.iter().rev().fold(0, |v, b| v << 8 | u64::from(*b))).collect(),
         machine: Machine {
             ram: plan.ram.iter().map(|r| (r.start, r.len)).collect(),
-            cores: plan.apic_ids.clone(),
+            cores: plan.core_ids.clone(),
             started: Vec::new(),
         },
     })

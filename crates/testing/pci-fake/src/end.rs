@@ -54,7 +54,7 @@ impl End {
     /// The end of this number, 0 or 1, that rings the other one, or is woken by it, or both.
     #[must_use]
     pub fn new(id: u32, rings: bool, woken: bool) -> Self {
-        let bell = plan::Bell { number: 3, vector: plan::Bell::FIRST_VECTOR - 2, adaptive: false };
+        let bell = plan::Bell::new(plan::Arch::Svm, 3, 2, false);
         let own = plan::End {
             region: 0,
             id,

@@ -77,7 +77,7 @@ fn remapping(plan: &Plan) -> Option<Iommu> {
 
 /// Local APICs of a sandbox that messages can name, ascending.
 fn cores(sandbox: &Sandbox) -> Vec<u32> {
-    let mut cores: Vec<_> = sandbox.apic_ids.iter().copied().filter(|id| *id < 256).collect();
+    let mut cores: Vec<_> = sandbox.core_ids.iter().copied().filter(|id| *id < 256).collect();
     cores.sort_unstable();
     cores
 }
@@ -226,14 +226,14 @@ mod tests {
     use bulkhead_layout::monitor::Action;
     use bulkhead_layout::report::KINDS;
     use bulkhead_plan::{
-        Device, Function, Granted, Guest, Ioapic, IommuKind, Machine, Span, Trigger,
+        Arch, Device, Function, Granted, Guest, Ioapic, IommuKind, Machine, Span, Trigger,
     };
 
     const DISK: Bdf = Bdf(0x18);
     const CARD: Bdf = Bdf(0x100);
     const IOAPIC: Bdf = Bdf(0xFF00);
 
-    fn sandbox(apic_ids: &[u32], functions: &[Bdf], irq: Option<(u32, Trigger)>) -> Sandbox {
+    fn sandbox(core_ids: &[u32], functions: &[Bdf], irq: Option<(u32, Trigger)>) -> Sandbox {
         let granted = |bdf: &Bdf| Granted {
             function: Function { bdf: *bdf, ..Function::default() },
             unconfined: false,
@@ -253,8 +253,8 @@ mod tests {
             name: "s".into(),
             place: Default::default(),
             guest: Guest::Bare { program: "p".into(), args: String::new(), enforce_segments: true },
-            cores: apic_ids.iter().map(|id| *id as usize).collect(),
-            apic_ids: apic_ids.to_vec(),
+            cores: core_ids.iter().map(|id| *id as usize).collect(),
+            core_ids: core_ids.to_vec(),
             ram: Vec::new(),
             devices: device.into_iter().collect(),
             functions: functions.iter().map(granted).collect(),
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn each_entry_is_bound_to_a_requester_and_leads_to_its_owner() {
         let plan = two();
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(Arch::Svm.facts());
         let made = tables(&mut pages, &plan, &[]).unwrap();
         let register = written(&made, register::INTERRUPTS);
         let (table, len) = (register & !0xFFF, 2 << (register & 0xF));
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn only_owners_have_contexts() {
-        let mut pages = Pages::default();
+        let mut pages = Pages::new(Arch::Svm.facts());
         let requester = |root, domain| Requester { root, domain, ..Requester::default() };
         let grants = [
             (DISK, requester(Some(0x5000), 1)),
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn a_unit_is_switched_on_last_and_with_empty_caches() {
         let plan = two();
-        let made = tables(&mut Pages::default(), &plan, &[]).unwrap();
+        let made = tables(&mut Pages::new(Arch::Svm.facts()), &plan, &[]).unwrap();
         assert_eq!(made.steps.len(), count(&plan.machine.iommu.unwrap()));
         assert_eq!((made.steps[0].kind, made.steps[0].value), (ConfigOp::AT, 0xFED9_0000));
         let position =
@@ -422,7 +422,7 @@ mod tests {
         // Without remapping there is no table of it.
         let plain = Iommu { remaps_interrupts: false, ..plan.machine.iommu.unwrap() };
         let plan = Plan { machine: Machine { iommu: Some(plain), ..plan.machine }, ..plan };
-        let made = tables(&mut Pages::default(), &plan, &[]).unwrap();
+        let made = tables(&mut Pages::new(Arch::Svm.facts()), &plan, &[]).unwrap();
         assert_eq!(made.steps.len(), count(&plain));
         assert_eq!(written(&made, register::INTERRUPTS), 0);
         assert_eq!(first(&plan, Source::Function(DISK)).unwrap(), None);
@@ -432,7 +432,7 @@ mod tests {
     fn more_blocks_than_an_index_can_name_are_refused() {
         let functions: Vec<_> = (0..64).map(|n| Bdf(n << 3)).collect();
         let cores = |n: u32| plan(vec![sandbox(&(0..n).collect::<Vec<_>>(), &functions, None)]);
-        let made = |plan: &Plan| tables(&mut Pages::default(), plan, &[]);
+        let made = |plan: &Plan| tables(&mut Pages::new(Arch::Svm.facts()), plan, &[]);
         assert!(made(&cores(3)).is_ok());
         let error = made(&cores(4)).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("256 times 256 entries are wanted"), "{error}");

@@ -85,7 +85,7 @@ impl Devices<'_> {
     }
 
     fn apic_id(&self) -> u32 {
-        self.sandbox.apic_ids.first().copied().unwrap_or(0)
+        self.sandbox.core_ids.first().copied().unwrap_or(0)
     }
 
     fn ports(

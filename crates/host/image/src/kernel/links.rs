@@ -57,7 +57,7 @@ impl Build {
                 number: number as u16,
                 owner: slot.owner as u16,
                 right,
-                sent: slot.sent() as u32,
+                sent: slot.sent as u32,
                 start: at::LINKS + number as u64 * at::LINK,
             });
             made.tell(&plan.sandboxes[slot.owner].name, grant)?;

@@ -20,11 +20,10 @@ mod program;
 mod space;
 mod start;
 
+use crate::Error;
 use crate::elf::Program;
-use crate::guest::{Guest, Piece};
-use crate::{Error, guest};
+use crate::guest::{Entry, Guest, Piece};
 use bulkhead_arch::Rights;
-use bulkhead_arch_x86::start::Entry64;
 use bulkhead_kernel_x86::{Baked, WINDOW};
 use bulkhead_layout::map::INFO_GPA;
 use bulkhead_plan::{Kernel, Plan};
@@ -61,7 +60,7 @@ pub fn load(ground: Ground, plan: &Plan, index: usize, kernel: &Kernel) -> Resul
     pieces.extend(build.finish(&image).map_err(wrong)?);
     Ok(Guest {
         pieces,
-        entry: Entry64 { rip: image.entry, rsp: 0, cr3: start::TABLES, gdt: guest::GDT_GPA },
+        entry: Entry { pc: image.entry, sp: 0, tables: start::TABLES },
         argument: INFO_GPA,
         segments: Vec::new(),
         default_rights: Rights::RWX,

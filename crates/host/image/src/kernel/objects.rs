@@ -340,15 +340,15 @@ impl Build {
         notifications: &[Place],
     ) -> Result<Option<(u16, bool, u32)>, String> {
         if used.write {
-            let port = u32::from(bell.port());
+            let port = u32::from(bell.ring);
             let place = self.put(Cap::original(Kind::Ports, port | port << 16, 0))?;
             let right = made.take(self, place, Rights::NONE, 0)?;
-            return Ok(Some((bell.port(), bell.adaptive, right)));
+            return Ok(Some((bell.ring, bell.adaptive, right)));
         }
         if let Some(signal) = used.signal {
-            let place = self.interrupt(bell.vector, [0, 0], false)?;
+            let place = self.interrupt(bell.vector as u8, [0, 0], false)?;
             self.signal_from(place, notifications[signal.notification], signal.bits)?;
-            return Ok(Some((bell.vector.into(), bell.adaptive, 0)));
+            return Ok(Some((bell.vector as u16, bell.adaptive, 0)));
         }
         Ok(None)
     }

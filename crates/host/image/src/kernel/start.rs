@@ -2,7 +2,8 @@
 //! every guest, and page tables that map the first 4 GiB to themselves and the window to memory. They know no
 //! execute protection, which is still off.
 
-use crate::guest::{GDT_GPA, Piece};
+use crate::guest::Piece;
+use crate::x86::GDT_GPA;
 use bulkhead_arch_x86::start::GDT;
 use bulkhead_kernel_x86::WINDOW_INDEX;
 use bulkhead_layout::PAGE;

@@ -8,8 +8,6 @@ use crate::raw::{self, Access, Guest};
 use crate::size;
 use crate::source::{Location, k, n};
 use bulkhead_channel::layout::Shape;
-use bulkhead_layout::PAGE;
-use bulkhead_layout::map::CHANNELS_GPA;
 use bulkhead_layout::monitor::Action;
 use bulkhead_layout::report::{KINDS, Kind};
 use bulkhead_plan as plan;
@@ -70,9 +68,10 @@ pub fn sizes(cx: &Context<'_, '_>) -> (System, Places) {
             system.sandboxes.push(wanted);
         }
     }
-    let mut end = CHANNELS_GPA;
+    let mut end = cx.facts().guest.channels.start;
     for (mut region, at) in cx.channels.iter().flat_map(|item| seen(cx, item, &mut end)) {
-        let placed = |bell| super::channels::placed(bell, &region, &system.channels);
+        let placed =
+            |bell| super::channels::placed(system.machine.arch, bell, &region, &system.channels);
         region.bell = region.bell.map(placed);
         places.channels.push(at);
         system.channels.push(region);
@@ -101,7 +100,7 @@ pub fn seen(
         if region.part != Part::Rx && peers.iter().any(linux) {
             let window = plan::window(region.len, peers.len() as u64);
             let first = end.checked_next_multiple_of(window).unwrap_or(u64::MAX);
-            behind = first.saturating_add(PAGE);
+            behind = first.saturating_add(cx.facts().page);
             *end = first.saturating_add(window);
         } else if region.part != Part::Rx {
             behind = *end;
@@ -120,19 +119,19 @@ pub fn indices(cx: &Context<'_, '_>, names: &[String]) -> Vec<usize> {
 }
 
 fn wanted(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> Option<Wanted> {
-    if super::memory::wrong_size(item.memory.size()).is_some() {
+    if super::memory::wrong_size(item.memory.size(), cx.facts().page).is_some() {
         return None;
     }
     let at = match item.memory.at().map(size::parse) {
         None => None,
-        Some(Ok(at)) if at.is_multiple_of(PAGE) => Some(at),
+        Some(Ok(at)) if at.is_multiple_of(cx.facts().page) => Some(at),
         Some(_) => return None,
     };
     Some(Wanted { sandbox: sandbox(cx, item), memory: size::parse(item.memory.size()).ok()?, at })
 }
 
 fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
-    let ids = cx.machine.as_ref().map_or(&[][..], |machine| &machine.apic_ids);
+    let ids = cx.machine.as_ref().map_or(&[][..], |machine| &machine.core_ids);
     let cores: Vec<usize> = item.cores.iter().map(|core| *core as usize).collect();
     let mut actions = default_actions();
     // A sandbox that learns goes on wherever it can.
@@ -148,7 +147,7 @@ fn sandbox(cx: &Context<'_, '_>, item: &Item<raw::Sandbox>) -> plan::Sandbox {
         name: item.name.clone(),
         place: cx.at(item, &[]).place(),
         guest: guest(cx, item),
-        apic_ids: cores.iter().filter_map(|core| ids.get(*core).copied()).collect(),
+        core_ids: cores.iter().filter_map(|core| ids.get(*core).copied()).collect(),
         cores,
         ram: Vec::new(),
         devices: devices(cx, item),
@@ -223,13 +222,14 @@ pub fn regions(
     cx: &Context<'_, '_>,
     item: &Item<raw::Channel>,
 ) -> impl Iterator<Item = (Channel, Location)> {
-    let len = match super::memory::wrong_size(&item.size) {
+    let len = match super::memory::wrong_size(&item.size, cx.facts().page) {
         None => size::parse(&item.size).unwrap_or(0),
         Some(_) => 0,
     };
     let from = cx.sandbox_index(&item.from).unwrap_or(0);
+    let page = cx.facts().page;
     let (at, place) = (cx.at(item, &[k("size")]), cx.at(item, &[]).place());
-    let bell = super::channels::bell(item);
+    let bell = super::channels::bell(cx.arch(), item);
     let region = |part, from, to, len| {
         let (name, place) = (item.name.clone(), place.clone());
         let woken = matches!(part, Part::Rx | Part::Tx(Shape::Virtio { .. }));
@@ -247,7 +247,7 @@ pub fn regions(
         Some(shape) => { to.iter() }
             .flat_map(|receiver| {
                 let tx = region(Part::Tx(shape), from, vec![*receiver], len);
-                let own = (shape.rx_bytes() as u64).next_multiple_of(PAGE);
+                let own = (shape.rx_bytes() as u64).next_multiple_of(page);
                 [tx, region(Part::Rx, *receiver, vec![from], own)]
             })
             .collect(),

@@ -7,17 +7,15 @@ use crate::raw::{self, ChannelKind, Guest, Notify};
 use crate::size::{self, show};
 use crate::source::{k, n};
 use bulkhead_channel::layout::{Kind, Shape};
-use bulkhead_layout::PAGE;
 use bulkhead_layout::bell::MAX_BELLS;
 use bulkhead_layout::info::MAX_CHANNELS;
 use bulkhead_layout::load::PROGRAM_GPA;
-use bulkhead_layout::map::{CHANNELS_END, CHANNELS_GPA, GUEST_LOW_END};
-use bulkhead_plan::{Bell, Channel};
+use bulkhead_plan::{Arch, Bell, Channel, Facts};
 
 /// A channel has memory, in whole pages.
 pub fn channel_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in &cx.channels {
-        if let Some((message, help)) = wrong_size(&channel.size) {
+        if let Some((message, help)) = wrong_size(&channel.size, cx.facts().page) {
             let message = format!("size of channel `{}`: {message}", channel.name);
             let at = cx.at(channel, &[k("size")]);
             found.push(Diagnostic::new("channel-size", at, message).help(help));
@@ -34,7 +32,7 @@ pub fn shape(item: &Item<raw::Channel>) -> Option<Shape> {
 /// Messages have a size if their kind has one size for all, and there is room for them.
 pub fn channel_message(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for channel in &cx.channels {
-        if let Some((key, message, help)) = wrong_message(channel) {
+        if let Some((key, message, help)) = wrong_message(cx.facts(), channel) {
             let message = format!("channel `{}`: {message}", channel.name);
             let at = cx.at(channel, &[k(key)]);
             found.push(Diagnostic::new("channel-message", at, message).help(help));
@@ -43,7 +41,10 @@ pub fn channel_message(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Returns the mistake in a channel's messages, its key, and how to mend it.
-fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, String)> {
+fn wrong_message(
+    facts: &Facts,
+    channel: &Item<raw::Channel>,
+) -> Option<(&'static str, String, String)> {
     let kind = channel.kind.name();
     match (channel.kind, channel.message) {
         (ChannelKind::Queue | ChannelKind::Mailbox, None) => {
@@ -72,11 +73,11 @@ fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, 
         (ChannelKind::Pages | ChannelKind::Program, None) => return None,
         (ChannelKind::Records | ChannelKind::Virtio, None) | (_, Some(_)) => {}
     }
-    if wrong_size(&channel.size).is_some() || shape(channel).is_some() {
+    if wrong_size(&channel.size, facts.page).is_some() || shape(channel).is_some() {
         return None;
     }
     let message = channel.message.unwrap_or(0);
-    let least = least(channel.kind, message);
+    let least = least(facts, channel.kind, message);
     let why = match channel.kind {
         ChannelKind::Virtio => {
             format!("{} hold no virtio device's rings and packets", channel.size)
@@ -91,9 +92,9 @@ fn wrong_message(channel: &Item<raw::Channel>) -> Option<(&'static str, String, 
 }
 
 /// Returns the least size in whole pages that holds one message; `None` if that is more than guests can see.
-fn least(kind: ChannelKind, message: u32) -> Option<u64> {
-    let window = CHANNELS_END - CHANNELS_GPA;
-    let (kind, mut sizes) = (kind.messages()?, (1..=window / PAGE).map(|pages| pages * PAGE));
+fn least(facts: &Facts, kind: ChannelKind, message: u32) -> Option<u64> {
+    let (kind, page) = (kind.messages()?, facts.page);
+    let mut sizes = (1..=facts.guest.channels.len / page).map(|pages| pages * page);
     sizes.find(|bytes| Shape::within(kind, *bytes as usize, message).is_some())
 }
 
@@ -179,7 +180,7 @@ fn wrong_program(
     }
     let (size, memory) = (size::parse(&channel.size).ok()?, sandbox.memory.size());
     let least = size.saturating_add(PROGRAM_GPA);
-    (size::parse(memory).ok()?.min(GUEST_LOW_END) < least).then(|| {
+    (size::parse(memory).ok()?.min(cx.facts().guest.ram[0].end()) < least).then(|| {
         let why = format!("a program of {} does not fit in `{to}`'s {memory}", channel.size);
         let help = format!("it lies from {} on: {} of memory", show(PROGRAM_GPA), show(least));
         ("size", why, help)
@@ -246,42 +247,44 @@ fn doorbells(channel: &Item<raw::Channel>) -> Vec<[&String; 2]> {
         let there = [&channel.from, to];
         [Some(there), both.then_some([to, &channel.from])].into_iter().flatten()
     };
-    match bell(channel) {
-        Some(_) => channel.to.iter().flat_map(pair).collect(),
-        None => Vec::new(),
-    }
+    let woken = channel.to.iter().filter(|_| wakes(channel));
+    woken.flat_map(pair).collect()
+}
+
+/// True if the receivers of a channel are woken.
+fn wakes(channel: &raw::Channel) -> bool {
+    channel.notify != Notify::Poll && channel.kind.messages().is_some()
 }
 
 /// How the receivers of a channel are woken; not yet by which number and vector.
-pub fn bell(channel: &raw::Channel) -> Option<Bell> {
+pub fn bell(arch: Arch, channel: &raw::Channel) -> Option<Bell> {
     let adaptive = channel.notify == Notify::Adaptive;
-    let wanted = channel.notify != Notify::Poll && channel.kind.messages().is_some();
-    wanted.then_some(Bell { number: 0, vector: Bell::FIRST_VECTOR, adaptive })
+    wakes(channel).then(|| Bell::new(arch, 0, 0, adaptive))
 }
 
 /// Numbers the doorbell of a region that follows others.
-pub fn placed(bell: Bell, region: &Channel, before: &[Channel]) -> Bell {
+pub fn placed(arch: Arch, bell: Bell, region: &Channel, before: &[Channel]) -> Bell {
     let belled = || before.iter().filter(|one| one.bell.is_some());
     let (rung, woken) = (
         belled().filter(|one| one.to == region.to).count(),
         belled().filter(|one| one.from == region.from).count(),
     );
-    Bell { number: rung as u16, vector: Bell::FIRST_VECTOR.saturating_sub(woken as u8), ..bell }
+    Bell::new(arch, rung as u16, woken as u16, bell.adaptive)
 }
 
 /// All channels fit in the window that guests see them through.
 pub fn channels_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let window = CHANNELS_END - CHANNELS_GPA;
-    let mut end = CHANNELS_GPA;
+    let window = cx.facts().guest.channels;
+    let mut end = window.start;
     for channel in &cx.channels {
-        let fitted = end <= CHANNELS_END;
+        let fitted = end <= window.end();
         let _ = super::build::seen(cx, channel, &mut end);
-        if fitted && end > CHANNELS_END {
-            let sum = end - CHANNELS_GPA;
+        if fitted && end > window.end() {
+            let sum = end - window.start;
             let message = format!("up to channel `{}` the channels have {sum} bytes", channel.name);
             let help = format!(
                 "all channels together have at most {}; one that a Linux has an end of counts as the power of two above its peers' sections",
-                show(window)
+                show(window.len)
             );
             let at = cx.at(channel, &[k("size")]);
             found.push(Diagnostic::new("channels-window", at, message).help(help));
@@ -290,12 +293,12 @@ pub fn channels_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Bytes of all its regions; 0 if its size is wrong.
-pub fn bytes(channel: &raw::Channel) -> u64 {
+pub fn bytes(page: u64, channel: &raw::Channel) -> u64 {
     let size = size::parse(&channel.size).unwrap_or(0);
     match channel.kind.messages() {
         None => size,
         Some(Kind::Virtio) => size.saturating_mul(2).saturating_mul(channel.to.len() as u64),
-        Some(_) => size.saturating_add(PAGE).saturating_mul(channel.to.len() as u64),
+        Some(_) => size.saturating_add(page).saturating_mul(channel.to.len() as u64),
     }
 }
 

@@ -7,10 +7,8 @@ use crate::diagnostic::Diagnostic;
 use crate::raw::{MayConnect, Sandbox};
 use crate::size::{self, show};
 use crate::source::{Location, k};
-use bulkhead_layout::PAGE;
 use bulkhead_layout::link::SLOTS;
-use bulkhead_layout::map::{SLOT_STRIDE, SLOTS_GPA};
-use bulkhead_plan::Slot;
+use bulkhead_plan::{Facts, Slot};
 
 /// Lists the sandboxes that may offer channels, each with its terms.
 fn all<'a>(cx: &'a Context<'_, '_>) -> impl Iterator<Item = (&'a Item<Sandbox>, &'a MayConnect)> {
@@ -53,14 +51,15 @@ pub fn connect_slots(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// A slot has whole pages, and fits together with the other end's page.
 pub fn connect_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let most = SLOT_STRIDE - PAGE;
+    let facts = cx.facts();
+    let most = facts.guest.slot_stride - facts.page;
     for (sandbox, may) in all(cx) {
         let large = || {
             let why = format!("{} is more than a slot holds", may.size);
             let help = format!("write at most `\"{}\"`", show(most));
             size::parse(&may.size).is_ok_and(|bytes| bytes > most).then_some((why, help))
         };
-        if let Some((message, help)) = wrong_size(&may.size).or_else(large) {
+        if let Some((message, help)) = wrong_size(&may.size, facts.page).or_else(large) {
             let message = format!("slots of `{}`: {message}", sandbox.name);
             let at = cx.at(sandbox, &[k("may_connect"), k("size")]);
             found.push(Diagnostic::new("connect-size", at, message).help(help));
@@ -78,17 +77,18 @@ pub fn windows(cx: &Context<'_, '_>, name: &str) -> usize {
 
 /// All slots, in the sandboxes' order.
 pub fn slots(cx: &Context<'_, '_>) -> Vec<(Slot, Location)> {
+    let Facts { page, guest, .. } = cx.facts();
     let of = |(sandbox, may): (&Item<Sandbox>, &MayConnect)| {
-        let sent = size::parse(&may.size).ok().filter(|_| wrong_size(&may.size).is_none());
+        let sent = size::parse(&may.size).ok().filter(|_| wrong_size(&may.size, *page).is_none());
         let (owner, sent) = (cx.sandbox_index(&sandbox.name)?, sent?);
         let at = cx.at(sandbox, &[k("may_connect")]);
-        let (to, place, len) = (indices(cx, &may.to), at.place(), sent.saturating_add(PAGE));
-        let slot = Slot { owner, to, place, hpa: 0, gpa: 0, len };
+        let (to, place, len) = (indices(cx, &may.to), at.place(), sent.saturating_add(*page));
+        let slot = Slot { owner, to, place, hpa: 0, gpa: 0, len, sent };
         Some(std::iter::repeat_n((slot, at), (may.slots as usize).min(SLOTS)))
     };
     let all = all(cx).filter_map(of).flatten().take(SLOTS);
     let place = |(number, (slot, at)): (u64, (Slot, Location))| {
-        (Slot { gpa: SLOTS_GPA + number * SLOT_STRIDE, ..slot }, at)
+        (Slot { gpa: guest.slots.start + number * guest.slot_stride, ..slot }, at)
     };
     (0..).zip(all).map(place).collect()
 }

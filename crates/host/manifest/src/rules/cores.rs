@@ -22,7 +22,7 @@ pub fn core_unknown(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let Some(machine) = &cx.machine else {
         return;
     };
-    let count = machine.apic_ids.len();
+    let count = machine.core_ids.len();
     for sandbox in &cx.sandboxes {
         for (index, core) in sandbox.cores.iter().enumerate() {
             if *core as usize >= count {
@@ -67,7 +67,7 @@ pub fn core_twice(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// Names a core without an owner.
 fn free_core(cx: &Context<'_, '_>) -> String {
-    let count = cx.machine.as_ref().map_or(0, |machine| machine.apic_ids.len());
+    let count = cx.machine.as_ref().map_or(0, |machine| machine.core_ids.len());
     let taken = |core: &u32| cx.sandboxes.iter().any(|sandbox| sandbox.cores.contains(core));
     match (0..count as u32).find(|core| !taken(core)) {
         Some(core) => format!("a core has one owner; core {core} is free"),

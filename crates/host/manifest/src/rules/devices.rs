@@ -7,8 +7,6 @@ use crate::machine::share_port;
 use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
-use bulkhead_layout::bell::MAX_BELLS;
-use bulkhead_layout::hypercall::{BELL_PORT, CALL_PORT, POWER_PORT};
 use bulkhead_plan::{BarKind, Device, Function, Iommu, IommuKind, Ports, Trigger};
 
 struct Grant<'a> {
@@ -270,17 +268,12 @@ pub fn line_none(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 
 /// The ports of power, doorbells and hypercalls are the monitor's, in every sandbox.
 pub fn port_emulated(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
-    let emulated = [
-        (POWER_PORT..=POWER_PORT, "through which every sandbox is switched off"),
-        (BELL_PORT..=BELL_PORT + (MAX_BELLS as u16 - 1), "a doorbell of channels"),
-        (CALL_PORT..=CALL_PORT, "by which programs make hypercalls"),
-    ];
     for grant in grants(cx) {
         let Some(device) = &grant.device else { continue };
-        for (own, what) in &emulated {
+        for (own, what) in cx.facts().answered {
             let met = |ports: &Ports| {
-                let first = ports.first.max(*own.start());
-                (first <= ports.last.min(*own.end())).then_some(first)
+                let first = ports.first.max(own.first);
+                (first <= ports.last.min(own.last)).then_some(first)
             };
             if let Some(port) = device.ports.iter().find_map(met) {
                 let message = format!("`{}` has port {port:#x}, {what}", device.name);

@@ -1,5 +1,6 @@
 //! Guests: their files exist, have the right kind, and fit.
 
+use super::memory::wrong_size;
 use super::{Context, GuestFile, Item, Kind, Opened};
 use crate::diagnostic::{Diagnostic, nearest};
 use crate::guest_file::{self, Kernel, Program};
@@ -9,7 +10,7 @@ use crate::size::{self, show};
 use crate::source::{Location, k, n};
 use crate::{artifact, guest_file::Segment};
 use bulkhead_kernel_abi::at;
-use bulkhead_layout::{PAGE, info, map};
+use bulkhead_layout::{PAGE, info};
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -400,10 +401,12 @@ pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let Ok(memory) = size::parse(sandbox.memory.size()) else {
             continue;
         };
-        let low = memory.min(map::GUEST_LOW_END);
+        let end = cx.facts().guest.ram[0].end();
+        let low = memory.min(end);
         let (needed, what) = match needs(cx, sandbox) {
             Some(needs)
-                if needs.0 > low && super::memory::wrong_size(sandbox.memory.size()).is_none() =>
+                if needs.0 > low
+                    && wrong_size(sandbox.memory.size(), cx.facts().page).is_none() =>
             {
                 needs
             }
@@ -412,8 +415,8 @@ pub fn memory_small(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         let at = cx.at(sandbox, &[k("memory")]);
         let message = format!("{} are too little for `{}`: {what}", show(memory), sandbox.name);
         let finding = Diagnostic::new("memory-small", at, message);
-        found.push(if needed > map::GUEST_LOW_END {
-            finding.help(format!("nothing of it can lie above {:#x}", map::GUEST_LOW_END))
+        found.push(if needed > end {
+            finding.help(format!("nothing of it can lie above {end:#x}"))
         } else {
             let whole = needed.next_multiple_of(1 << 20);
             finding.help(format!("give it at least `\"{}\"`", show(whole)))

@@ -5,9 +5,8 @@ use crate::diagnostic::Diagnostic;
 use crate::raw;
 use crate::size::{self, show};
 use crate::source::{Location, k};
-use bulkhead_layout::{PAGE, map};
-use bulkhead_plan::place::{LARGE, LOWEST};
-use bulkhead_plan::{Misfit, Owner, Reason, Span, System};
+use bulkhead_layout::PAGE;
+use bulkhead_plan::{Facts, Misfit, Owner, Reason, Span, System};
 
 /// Bytes that a monitor, its tables and its launch record take, roughly.
 const MONITOR_ESTIMATE: u64 = 1 << 20;
@@ -28,8 +27,8 @@ pub fn place_at(cx: &Context<'_, '_>, sandbox: &Item<raw::Sandbox>) -> Location 
     }
 }
 
-/// Returns the mistake in a size, if there is one, and how to mend it.
-pub fn wrong_size(text: &str) -> Option<(String, String)> {
+/// Returns the mistake in a size of pages of so many bytes, if there is one, and how to mend it.
+pub fn wrong_size(text: &str, page: u64) -> Option<(String, String)> {
     let example = "write a whole number and a unit, such as `\"16 MiB\"`".to_owned();
     match size::parse(text) {
         Err(why @ (size::BadSize::Decimal | size::BadSize::Unit)) => Some((
@@ -38,10 +37,10 @@ pub fn wrong_size(text: &str) -> Option<(String, String)> {
         )),
         Err(why) => Some((format!("`{}` is no size: {why}", crate::shape::brief(text)), example)),
         Ok(0) => Some(("the size is 0".into(), example)),
-        Ok(bytes) if !bytes.is_multiple_of(PAGE) => {
+        Ok(bytes) if !bytes.is_multiple_of(page) => {
             let message = format!("{bytes} bytes are no whole number of pages");
-            let near = bytes.checked_next_multiple_of(PAGE).unwrap_or(bytes - bytes % PAGE);
-            Some((message, format!("pages have 4 KiB: write `\"{}\"`", show(near))))
+            let near = bytes.checked_next_multiple_of(page).unwrap_or(bytes - bytes % page);
+            Some((message, format!("pages have {}: write `\"{}\"`", show(page), show(near))))
         }
         Ok(_) => None,
     }
@@ -50,7 +49,7 @@ pub fn wrong_size(text: &str) -> Option<(String, String)> {
 /// A sandbox has memory, in whole pages.
 pub fn memory_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     for sandbox in &cx.sandboxes {
-        if let Some((message, help)) = wrong_size(sandbox.memory.size()) {
+        if let Some((message, help)) = wrong_size(sandbox.memory.size(), cx.facts().page) {
             let message = format!("memory of sandbox `{}`: {message}", sandbox.name);
             found.push(Diagnostic::new("memory-size", size_at(cx, sandbox), message).help(help));
         }
@@ -65,8 +64,8 @@ pub fn memory_place(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
         };
         let at = cx.at(sandbox, &[k("memory"), k("at")]);
         let align = match size::parse(sandbox.memory.size()) {
-            Ok(bytes) if bytes >= LARGE => LARGE,
-            _ => PAGE,
+            Ok(bytes) if bytes >= cx.facts().large => cx.facts().large,
+            _ => cx.facts().page,
         };
         let finding = match size::parse(text) {
             Err(why) => Diagnostic::new(
@@ -94,18 +93,20 @@ pub fn memory_place(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
 fn total(cx: &Context<'_, '_>) -> u128 {
     let sandboxes = cx.sandboxes.iter().map(|sandbox| sandbox.memory.size());
     let sandboxes = sandboxes.filter_map(|text| size::parse(text).ok());
-    let channels = cx.channels.iter().map(|channel| super::channels::bytes(channel));
+    let channels =
+        cx.channels.iter().map(|channel| super::channels::bytes(cx.facts().page, channel));
     sandboxes.chain(channels).map(u128::from).sum()
 }
 
 /// RAM that sandboxes, channels and the image can have.
-fn usable(ram: &[Span]) -> u128 {
-    ram.iter().map(|piece| u128::from(piece.end().saturating_sub(piece.start.max(LOWEST)))).sum()
+fn usable(facts: &Facts, ram: &[Span]) -> u128 {
+    let usable = |piece: &Span| piece.end().saturating_sub(piece.start.max(facts.lowest));
+    ram.iter().map(|piece| u128::from(usable(piece))).sum()
 }
 
 fn exceeds(cx: &Context<'_, '_>) -> Option<(u128, u128)> {
     let machine = cx.machine.as_ref()?;
-    let (wanted, there) = (total(cx), usable(&machine.ram));
+    let (wanted, there) = (total(cx), usable(cx.facts(), &machine.ram));
     (wanted > there).then_some((wanted, there))
 }
 
@@ -162,7 +163,7 @@ pub fn misfit(system: &System, places: &Places, misfit: Misfit) -> Diagnostic {
                 "the image needs about {} MiB, and {} MiB are free at {:#x}",
                 len.div_ceil(1 << 20),
                 room >> 20,
-                map::IMAGE_PA
+                system.facts().image
             );
             Diagnostic::new("image-large", places.system.clone(), message)
                 .help("make the guests' files smaller, above all initrds")
@@ -204,11 +205,12 @@ fn memory_misfit(
 ) -> Diagnostic {
     let at = place_of(places, owner);
     let who = name(system, owner);
+    let Facts { lowest, boot_sees, .. } = system.facts();
     let pieces: Vec<String> = system
         .ram()
         .iter()
-        .filter(|piece| piece.end() > LOWEST)
-        .map(|piece| format!("{:#x} to {:#x}", piece.start.max(LOWEST), piece.end()))
+        .filter(|piece| piece.end() > *lowest)
+        .map(|piece| format!("{:#x} to {:#x}", piece.start.max(*lowest), piece.end()))
         .collect();
     match why {
         Reason::Outside { start, holds } => {
@@ -236,7 +238,7 @@ fn memory_misfit(
         )
         .help(format!(
             "the image starts at {:#x}; leave `at` away or take a higher one",
-            map::IMAGE_PA
+            system.facts().image
         )),
         Reason::On(other) => {
             let message = format!("memory of {who} would overlap that of {}", name(system, other));
@@ -246,14 +248,16 @@ fn memory_misfit(
         }
         Reason::NoRoom(largest) if matches!(owner, Owner::Channel(_)) => {
             let message = format!(
-                "no free piece of RAM below 4 GiB has {} for {who}; the largest has {}",
+                "no free piece of RAM below {} has {} for {who}; the largest has {}",
+                show(*boot_sees),
                 show(len),
                 show(largest)
             );
-            Diagnostic::new("memory-room", at, message).help(
-                "the boot code clears channels, and sees the first 4 GiB: make it smaller, or give \
+            Diagnostic::new("memory-room", at, message).help(format!(
+                "the boot code clears channels, and sees the first {}: make it smaller, or give \
                  large sandboxes `memory.at` above",
-            )
+                show(*boot_sees)
+            ))
         }
         Reason::NoRoom(largest) => {
             let message = format!(

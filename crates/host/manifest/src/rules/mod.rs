@@ -21,7 +21,7 @@ use crate::diagnostic::Diagnostic;
 use crate::guest_file::{Kernel, Program};
 use crate::raw;
 use crate::source::{Document, Location, Step, k, n};
-use bulkhead_plan::Machine;
+use bulkhead_plan::{Arch, Facts, Machine};
 use std::ops::Deref;
 use std::path::PathBuf;
 
@@ -355,6 +355,18 @@ pub struct Context<'a, 't> {
 }
 
 impl Context<'_, '_> {
+    /// Returns the machine's architecture, or the usual one while there is no machine.
+    #[must_use]
+    pub fn arch(&self) -> Arch {
+        self.machine.as_ref().map(|machine| machine.arch).unwrap_or_default()
+    }
+
+    /// Returns the facts of the machine's architecture.
+    #[must_use]
+    pub fn facts(&self) -> &'static Facts {
+        self.arch().facts()
+    }
+
     /// True if the manifest does without monitors.
     #[must_use]
     pub fn multikernel(&self) -> bool {

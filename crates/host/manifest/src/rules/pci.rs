@@ -5,7 +5,6 @@ use crate::diagnostic::{Diagnostic, join};
 use crate::raw;
 use crate::shape::brief;
 use crate::source::{Location, k, n};
-use bulkhead_layout::map::{GUEST_LOW_END, SLOTS_END};
 use bulkhead_plan::{BarKind, Bdf, Function, Machine, Span};
 
 const PREFIX: &str = "pci:";
@@ -334,11 +333,12 @@ pub fn pci_window(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     };
     let (windows, ports) =
         machine.pci.as_ref().map_or((&[][..], &[][..]), |pci| (&pci.memory, &pci.ports));
-    let own = Span { start: 0, len: SLOTS_END };
+    let guest = machine.arch.facts().guest;
+    let [low, high] = guest.ram;
+    let own = Span { start: low.start, len: guest.slots.end() - low.start };
     for grant in grants(cx) {
         for bar in &grant.function.bars {
-            let ram = machine.ram_size.saturating_sub(GUEST_LOW_END);
-            let high = Span { start: 1 << 32, len: ram };
+            let high = Span { len: machine.ram_size.saturating_sub(low.len), ..high };
             let io = bar.kind == BarKind::Io;
             let decoded = match io {
                 true => ports.iter().any(|ports| ports.span().encloses(bar.span)),

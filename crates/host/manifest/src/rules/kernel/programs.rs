@@ -71,7 +71,7 @@ fn threads(parts: &Parts<'_>, program: &raw::Program) -> usize {
 /// Sizes are whole pages.
 pub fn part_size(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
     let mut check = |what: &str, name: &str, text: Option<&str>, at: Location| {
-        if let Some((message, help)) = text.and_then(wrong_size) {
+        if let Some((message, help)) = text.and_then(|text| wrong_size(text, PAGE)) {
             let message = format!("{what} `{name}`: {message}");
             found.push(Diagnostic::new("part-size", at, message).help(help));
         }
@@ -157,7 +157,7 @@ pub fn kernel_memory(cx: &Context<'_, '_>, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let needed = needs(cx, &parts);
-        if needed > memory && wrong_size(parts.sandbox.memory.size()).is_none() {
+        if needed > memory && wrong_size(parts.sandbox.memory.size(), PAGE).is_none() {
             let message = format!(
                 "{} are too little for `{name}`: its programs, stacks, heaps, shared memory and trace are {} KiB",
                 show(memory),

@@ -300,7 +300,7 @@ fn fadt(dsdt: u64, pci: bool, clock: bool) -> Vec<u8> {
 fn madt(sandbox: &Sandbox, lines: bool) -> Vec<u8> {
     let mut sdt = Sdt::new(*b"APIC", 44, 5, OEM, TABLE, 1);
     sdt.write_u32(36, 0xFEE0_0000);
-    for (uid, id) in sandbox.apic_ids.iter().enumerate() {
+    for (uid, id) in sandbox.core_ids.iter().enumerate() {
         // Processor local x2APIC (ACPI 6.5, 5.2.12.12): type 9, enabled.
         sdt.append(9u8);
         sdt.append(16u8);

@@ -1,0 +1,287 @@
+//! A monitor's configuration: one block of bytes, [`Config`] and the tables that its slices name.
+
+use crate::Error;
+use crate::monitor::{Functions, INFO_VA, Input, bells, ends, ids, loads};
+use crate::nested;
+use crate::target::{Confine, Target};
+use bulkhead_channel::layout::{ARMED, HELLO};
+use bulkhead_ioapic::Lines;
+use bulkhead_layout::bell::{Bell, End};
+use bulkhead_layout::hypercall;
+use bulkhead_layout::info::Info;
+use bulkhead_layout::link::Link;
+use bulkhead_layout::load::PROGRAM_GPA;
+use bulkhead_layout::map::*;
+use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Ram, Slice};
+use bulkhead_layout::pci::Function;
+use bulkhead_layout::record::Op;
+use bulkhead_layout::report::State;
+use bulkhead_layout::{MAX_SANDBOXES, need};
+use bulkhead_plan::{self as plan, Facts, Plan, RTC, Sandbox};
+use core::mem::offset_of;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+/// Bytes behind the [`Config`].
+#[derive(Default)]
+struct Tail(Vec<u8>);
+
+impl Tail {
+    fn append<T: IntoBytes + Immutable>(&mut self, items: &[T]) -> Slice {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+        let offset = (size_of::<Config>() + self.0.len()) as u32;
+        self.0.extend_from_slice(items.as_bytes());
+        Slice { offset, len: items.len() as u32 }
+    }
+}
+
+/// Things that a configuration describes, beside the plan.
+pub struct Told<'a> {
+    pub confine: Confine,
+    /// Control blocks and the processor's own pages, one for each core.
+    pub control: [u64; 2],
+    pub functions: &'a Functions,
+    pub shadow: Vec<u32>,
+    pub lines: Option<Lines>,
+    pub slots: &'a [nested::Slot],
+}
+
+/// Makes it.
+///
+/// # Errors
+/// The processor would refuse a start state, or the monitor lacks code for its work.
+pub fn config<T: Target>(input: &Input, told: Told) -> Result<Vec<u8>, Error> {
+    let (mut config, mut tail) = (Config::new_zeroed(), Tail::default());
+    identity::<T>(&mut config, input, told.control);
+    rights(&mut config, input, told.slots);
+    records(&mut config, &mut tail, input, told.shadow);
+    states::<T>(&mut config, &mut tail, input, &told.confine)?;
+    devices::<T>(&mut config, &mut tail, input, told.functions, told.lines);
+    channels::<T>(&mut config, &mut tail, input, told.slots);
+    has_code(&config, input)?;
+    Ok([config.as_bytes(), &tail.0].concat())
+}
+
+fn facts(input: &Input) -> &'static Facts {
+    input.plan.machine.arch.facts()
+}
+
+/// Makes a set of sandboxes or slots.
+fn set(numbers: impl Iterator<Item = usize>) -> u32 {
+    numbers.fold(0, |set, i| set | 1 << i)
+}
+
+/// Its number, its cores, its memory.
+fn identity<T: Target>(config: &mut Config, input: &Input, [control, host]: [u64; 2]) {
+    let sandbox = &input.plan.sandboxes[input.index];
+    config.own = T::cores(&sandbox.core_ids);
+    config.sandbox = input.index as u32;
+    config.cores = sandbox.cores.len() as u32;
+    config.sandboxes = input.plan.sandboxes.len() as u32;
+    config.begin = match sandbox.autostart {
+        true => State::Launching as u32,
+        false => State::Stopped as u32,
+    };
+    config.ends = sandbox.actions.map(Action::ends_in);
+    T::configure(config);
+    config.apic_ids = ids(sandbox);
+    for (to, s) in config.first_core.iter_mut().zip(&input.plan.sandboxes).take(MAX_SANDBOXES) {
+        *to = s.core_ids[0];
+    }
+    for (i, core) in config.core.iter_mut().enumerate().take(sandbox.cores.len()) {
+        let at = i as u64 * facts(input).page;
+        *core = Core { control_pa: control + at, host_pa: host + at };
+    }
+    config.clock_va = INFO_VA + offset_of!(Info, clock) as u64;
+    config.argument = input.guest.argument;
+    for (to, ram) in config.ram.iter_mut().zip(&sandbox.ram) {
+        *to = Ram { gpa: ram.gpa, len: ram.len };
+    }
+}
+
+/// Its rights over others, and theirs over it.
+fn rights(config: &mut Config, input: &Input, slots: &[nested::Slot]) {
+    let (plan, index) = (input.plan, input.index);
+    let sandbox = &plan.sandboxes[index];
+    let offers = plan.slots.iter().filter(|slot| slot.owner == index);
+    config.rights = hypercall::Rights {
+        control: [0, 1, 2].map(|n: usize| set(sandbox.control[n].iter().map(|r| r.sandbox))),
+        connect: set(offers.flat_map(|slot| slot.to.iter().copied())),
+        slots: set(slots.iter().map(|slot| slot.number)),
+    };
+    config.controlled_by = [0, 1, 2].map(|n: usize| {
+        let has = |s: &Sandbox| s.control[n].iter().any(|right| right.sandbox == index);
+        set(plan.sandboxes.iter().enumerate().filter_map(|(i, s)| has(s).then_some(i)))
+    });
+    for (n, rights) in sandbox.control.iter().enumerate() {
+        let every = |right: &plan::Right| (right.every / 1_000).min(u64::from(u32::MAX)) as u32;
+        rights.iter().for_each(|right| config.every[right.sandbox][n] = every(right));
+    }
+}
+
+/// Its launch records: of the whole guest, and of its memory without its program.
+fn records(config: &mut Config, tail: &mut Tail, input: &Input, mut shadow: Vec<u32>) {
+    shadow.resize(shadow.len().next_multiple_of(2), 0);
+    let begin = tail.append(&shadow);
+    let src = CONFIG_VA + u64::from(begin.offset);
+    let shadow = Op { kind: Op::COPY, dst: SHADOW_VA, src, len: u64::from(begin.len) * 4 };
+    let shadow = || (begin.len > 0).then_some(shadow);
+    let whole: Vec<Op> = launch(input, u64::MAX).chain(shadow()).collect();
+    config.launch = tail.append(&whole);
+    if let Some(from) = loads(input.plan, input.index) {
+        let empty: Vec<Op> = launch(input, PROGRAM_GPA).chain(shadow()).collect();
+        config.empty = tail.append(&empty);
+        (config.loads, config.room) = (GUEST_VA + from.gpa, from.len);
+    }
+}
+
+/// States in which its cores start.
+fn states<T: Target>(
+    config: &mut Config,
+    tail: &mut Tail,
+    input: &Input,
+    confine: &Confine,
+) -> Result<(), Error> {
+    let states = [T::first(confine, &input.guest.entry), T::further(confine)];
+    if let Some(why) = states.iter().find_map(|state| T::refused(state)) {
+        let name = &input.plan.sandboxes[input.index].name;
+        return Err(Error::Program(format!(
+            "the processor would refuse the start of {name}: {why}"
+        )));
+    }
+    [config.first_state, config.sipi_state] = states.map(|state| tail.append(&state));
+    Ok(())
+}
+
+/// Answers for registers, PCI functions, lines.
+fn devices<T: Target>(
+    config: &mut Config,
+    tail: &mut Tail,
+    input: &Input,
+    functions: &Functions,
+    lines: Option<Lines>,
+) {
+    let sandbox = &input.plan.sandboxes[input.index];
+    let policy = T::policy(input.plan, sandbox);
+    config.ports = tail.append(&policy.ports);
+    config.msrs = tail.append(&policy.registers);
+    config.cpuid = tail.append(&policy.identity);
+    config.config_ports = u64::from(policy.config_ports);
+    config.clock = u64::from(sandbox.devices.iter().any(|d| d.class == RTC));
+    let known = functions.seen.iter().map(|seen| Function {
+        registers: tail.append(&seen.registers),
+        resets: tail.append(&seen.resets),
+        ..seen.function
+    });
+    let known: Vec<_> = known.collect();
+    config.functions = tail.append(&known);
+    config.lines = tail.append(lines.as_slice());
+}
+
+/// Ends of channels, doorbells, slots.
+fn channels<T: Target>(
+    config: &mut Config,
+    tail: &mut Tail,
+    input: &Input,
+    slots: &[nested::Slot],
+) {
+    let (plan, index) = (input.plan, input.index);
+    let word = |region: &plan::Channel, at: usize| GUEST_VA + region.gpa + at as u64;
+    let ends =
+        ends(plan, index).map(|own| End { hello: word(own, HELLO), armed: word(own, ARMED) });
+    config.channel_ends = tail.append(&ends.collect::<Vec<_>>());
+    let mailbox = facts(input).paged(size_of::<Mailbox>() as u64);
+    let bells = bells(plan, index).map(|(rx, bell)| {
+        let receiver = &plan.sandboxes[rx.from];
+        let core = receiver.core_ids.first().copied().unwrap_or(0);
+        let aims = MAILBOX_VA + rx.from as u64 * mailbox + offset_of!(Mailbox, aims) as u64;
+        Bell {
+            armed: word(rx, ARMED),
+            icr: T::signal(core, bell.vector),
+            aim: match receiver.guest {
+                plan::Guest::Linux { .. } => aims + 8 * u64::from(bell.nth),
+                _ => 0,
+            },
+            cores: T::cores(&receiver.core_ids),
+        }
+    });
+    config.bells = tail.append(&bells.collect::<Vec<_>>());
+    let links = slots.iter().map(|own| {
+        let slot = &plan.slots[own.number];
+        let (mine, at) = (slot.owner == index, GUEST_VA + slot.gpa);
+        let end = |base: u64| End { hello: base + HELLO as u64, armed: base + ARMED as u64 };
+        Link {
+            number: own.number as u32,
+            owner: slot.owner as u32,
+            to: set(slot.to.iter().copied()),
+            open: tail.append(&own.open),
+            gone: tail.append(&own.gone),
+            table: SLOT_TABLES_VA + own.number as u64 * facts(input).page,
+            memory: if mine { [at, slot.len] } else { [0; 2] },
+            ends: if mine { [end(at), end(at + slot.sent)] } else { [End::default(); 2] },
+            ..Link::default()
+        }
+    });
+    let links: Vec<_> = links.collect();
+    config.links = tail.append(&links);
+}
+
+/// Needs of a sandbox, by the plan. A look at the baked configuration follows ([`has_code`]).
+pub fn needs(plan: &Plan, index: usize) -> u32 {
+    let sandbox = &plan.sandboxes[index];
+    let answered = |device: &plan::Device| device.irq.is_some() || device.class == RTC;
+    let shown = || !plan.ends(index).is_empty();
+    let devices = !sandbox.functions.is_empty() || shown() || sandbox.devices.iter().any(answered);
+    let controls = |s: &Sandbox, of: &dyn Fn(usize) -> bool| {
+        s.control.iter().flatten().any(|right| of(right.sandbox))
+    };
+    let controlled = |s: &Sandbox| controls(s, &|target| target == index);
+    let control = controls(sandbox, &|_| true) || plan.sandboxes.iter().any(controlled);
+    let party = |slot: &plan::Slot| slot.owner == index || slot.to.contains(&index);
+    let channels = bells(plan, index).next().is_some() || ends(plan, index).next().is_some();
+    let all = [
+        (devices, need::DEVICES),
+        (sandbox.cores.len() > 1, need::CORES),
+        (plan.slots.iter().any(party), need::SLOTS),
+        (loads(plan, index).is_some(), need::LOADS),
+        (control, need::CONTROL),
+        (channels, need::CHANNELS),
+        (matches!(sandbox.guest, plan::Guest::Linux { .. }), need::LINUX),
+    ];
+    all.into_iter().filter(|(needed, _)| *needed).fold(0, |set, (_, need)| set | need)
+}
+
+/// A monitor has code for each thing that its configuration names, whatever chose the monitor.
+fn has_code(config: &Config, input: &Input) -> Result<(), Error> {
+    let has = input.program.symbol("monitor_needs")? as u32;
+    let control = config.rights.control.iter().chain(&config.controlled_by);
+    let told = [
+        (config.functions.len != 0, need::DEVICES, "PCI functions"),
+        (config.lines.len != 0, need::DEVICES, "interrupt lines"),
+        (config.clock != 0, need::DEVICES, "the clock"),
+        (config.cores > 1, need::CORES, "several cores"),
+        (config.links.len != 0, need::SLOTS, "slots"),
+        (config.loads != 0, need::LOADS, "loading"),
+        (control.fold(0, |all, set| all | set) != 0, need::CONTROL, "control"),
+        (config.bells.len + config.channel_ends.len != 0, need::CHANNELS, "channels"),
+        (config.ports.len != 0, need::LINUX, "a Linux"),
+    ];
+    let lacks = told.into_iter().find(|&(named, need, _)| named && !need::has(has, need));
+    let name = &input.plan.sandboxes[input.index].name;
+    let say = |what| Error::Program(format!("the monitor of {name} has no code for {what}"));
+    lacks.map_or(Ok(()), |(_, _, what)| Err(say(what)))
+}
+
+/// The launch record: zero all RAM, copy what of the pristine guest lies below an address.
+fn launch(input: &Input, below: u64) -> impl Iterator<Item = Op> {
+    let rams = &input.plan.sandboxes[input.index].ram;
+    let image = input.plan.machine.arch.facts().image;
+    let zero =
+        rams.iter().map(|r| Op { kind: Op::ZERO, dst: GUEST_VA + r.gpa, src: 0, len: r.len });
+    let copy = input.pristine.iter().filter(move |p| p.gpa < below).map(move |p| Op {
+        kind: Op::COPY,
+        dst: GUEST_VA + p.gpa,
+        src: PRISTINE_VA + (p.pa - image),
+        len: p.len,
+    });
+    zero.chain(copy)
+}

@@ -1,0 +1,292 @@
+//! The two targets of x86-64, and everything that only they mean: loaders' headers, a guest's firmware tables, the
+//! start of a Linux, descriptor tables, ports, MSRs, CPUID.
+
+mod acpi;
+mod guest;
+mod loader;
+mod ports;
+mod smbios;
+
+pub use guest::{GDT_GPA, load};
+pub use ports::absent as absent_ports;
+
+use crate::elf::Program;
+use crate::guest::{Entry, Guest};
+use crate::pages::Pages;
+use crate::target::{Confine, Policy, Target};
+use crate::{Error, ioapic, multikernel};
+use bulkhead_arch::Stage2;
+use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
+use bulkhead_arch_x86::ept::Ept;
+use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
+use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcs};
+use bulkhead_layout::map::IDT_VA;
+use bulkhead_layout::monitor::{Config, Leaf, Quiet};
+use bulkhead_layout::record::Op;
+use bulkhead_plan::{self as plan, Plan, RTC, Sandbox};
+
+/// The part of a target in which SVM and VT-x differ.
+pub trait Virtualization {
+    /// Tables that confine a guest.
+    type Nested: Stage2;
+    /// True if a monitor maps the processor's own page of each core.
+    const MAPS_HOST: bool;
+    /// Leaves of CPUID that a guest sees changed.
+    const CPUID: &'static [Leaf];
+    /// MSRs that are quietly absent for an unmodified Linux.
+    const ABSENT: &'static [Quiet];
+
+    /// Bakes bitmaps of ports and of MSRs.
+    fn bitmaps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2];
+    /// Control block of a first core.
+    fn first(confine: &Confine, entry: &Entry64) -> Vec<Op>;
+    /// Control block of a core after a SIPI with vector 0.
+    fn sipi(confine: &Confine) -> Vec<Op>;
+    /// Why the processor would refuse a start state.
+    fn refused(_: &[Op]) -> Option<String> {
+        None
+    }
+}
+
+impl<V: Virtualization> Target for V {
+    type Own = LongMode;
+    type Nested = V::Nested;
+    const MAPS_HOST: bool = V::MAPS_HOST;
+
+    fn headers(entry: u64) -> Vec<u8> {
+        loader::headers(entry)
+    }
+
+    fn vectors(program: &Program) -> Result<Option<Vec<u8>>, Error> {
+        idt(program).map(Some)
+    }
+
+    fn guest(plan: &Plan, index: usize) -> Result<Guest, Error> {
+        if plan.multikernel {
+            return multikernel::load(plan, index);
+        }
+        let level = ioapic::level_vector(plan, index)?;
+        load(plan, index, &plan.ends(index), level)
+    }
+
+    fn traps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {
+        V::bitmaps(pages, sandbox)
+    }
+
+    fn first(confine: &Confine, entry: &Entry) -> Vec<Op> {
+        V::first(confine, &entry64(entry))
+    }
+
+    fn further(confine: &Confine) -> Vec<Op> {
+        V::sipi(confine)
+    }
+
+    fn refused(state: &[Op]) -> Option<String> {
+        V::refused(state)
+    }
+
+    // A bare guest knows what it has: nothing is quietly absent for it.
+    fn policy(plan: &Plan, sandbox: &Sandbox) -> Policy {
+        let linux = matches!(sandbox.guest, plan::Guest::Linux { .. });
+        let only_needed = [Quiet { first: msr::X2APIC_TMCCT, last: msr::X2APIC_TMCCT, value: 0 }];
+        Policy {
+            ports: if linux { ports::absent(plan) } else { Vec::new() },
+            registers: if linux { V::ABSENT } else { &only_needed }.to_vec(),
+            identity: V::CPUID.to_vec(),
+            // A Linux that finds the ports makes two exits of each access, and a thousand
+            // to see that they work. Without them it takes the memory.
+            config_ports: !linux,
+        }
+    }
+
+    // x2APIC IDs as a set, of those below 256.
+    fn cores(ids: &[u32]) -> [u64; 4] {
+        let mut set = [0; 4];
+        for &id in ids.iter().filter(|&&id| id < 256) {
+            set[id as usize / 64] |= 1 << (id % 64);
+        }
+        set
+    }
+
+    // The interrupt command register of a local APIC.
+    fn signal(core: u32, interrupt: u32) -> u64 {
+        u64::from(core) << 32 | u64::from(interrupt)
+    }
+
+    // The descriptor table's limit, then its address, lowest bits first.
+    fn configure(config: &mut Config) {
+        let address = |n: usize| (IDT_VA >> (16 * n)) as u16;
+        config.idtr[..5].copy_from_slice(&[0xFFF, address(0), address(1), address(2), address(3)]);
+    }
+}
+
+fn entry64(entry: &Entry) -> Entry64 {
+    Entry64 { rip: entry.pc, rsp: entry.sp, cr3: entry.tables, gdt: GDT_GPA }
+}
+
+/// AMD's SVM.
+pub struct Svm;
+
+impl Virtualization for Svm {
+    type Nested = LongMode;
+    const MAPS_HOST: bool = false;
+
+    const CPUID: &'static [Leaf] = cpuid::FILTER;
+    const ABSENT: &'static [Quiet] = msr::ABSENT;
+
+    fn bitmaps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {
+        let mut ports = vec![0xFF; IOPM];
+        each_port(sandbox, |port| allow_port(&mut ports, port));
+        let mut msrs = vec![0xFF; MSRPM];
+        for &(first, last, direct) in msr::DIRECT {
+            (first..=last).for_each(|m| allow_msr(&mut msrs, m, direct));
+        }
+        [pages.put(&ports), pages.put(&msrs)]
+    }
+
+    fn first(confine: &Confine, entry: &Entry64) -> Vec<Op> {
+        let mut ops = Vec::new();
+        long_mode(&svm(confine), entry, &mut |offset, value| store(&mut ops, offset, value));
+        ops
+    }
+
+    fn sipi(confine: &Confine) -> Vec<Op> {
+        let mut ops = Vec::new();
+        real_mode(&svm(confine), &mut |offset, value| store(&mut ops, offset, value));
+        ops
+    }
+}
+
+/// Intel's VT-x.
+pub struct Vmx;
+
+impl Virtualization for Vmx {
+    type Nested = Ept;
+    const MAPS_HOST: bool = true;
+
+    const CPUID: &'static [Leaf] = cpuid::INTEL;
+    const ABSENT: &'static [Quiet] = msr::ABSENT_INTEL;
+
+    fn bitmaps(pages: &mut Pages, sandbox: &Sandbox) -> [u64; 2] {
+        let mut ports = vec![0xFF; vmcs::IO_BITMAPS];
+        each_port(sandbox, |port| allow_port(&mut ports, port));
+        let mut msrs = [0; vmcs::MSR_BITMAP];
+        vmcs::msr_bitmap(&mut msrs);
+        [pages.put(&ports), pages.put(&msrs)]
+    }
+
+    fn first(confine: &Confine, entry: &Entry64) -> Vec<Op> {
+        let mut ops = Vec::new();
+        vmcs::long_mode(&vmx(confine), entry, &mut |field, value| ops.push(write(field, value)));
+        ops
+    }
+
+    fn sipi(confine: &Confine) -> Vec<Op> {
+        let mut ops = Vec::new();
+        vmcs::real_mode(&vmx(confine), &mut |field, value| ops.push(write(field, value)));
+        ops
+    }
+
+    fn refused(state: &[Op]) -> Option<String> {
+        let fields: Vec<_> = state.iter().map(|op| (op.dst as u16, op.src)).collect();
+        let mut first = None;
+        entry::check(entry::Written(&fields), &mut |refused| {
+            first.get_or_insert(refused);
+        });
+        first.map(|entry::Refused { field, rule }| format!("VMCS field {field:#06x}: {rule}"))
+    }
+}
+
+fn vmx(confine: &Confine) -> vmcs::Confinement {
+    let [io, msrs] = confine.traps;
+    vmcs::Confinement { io, msrs, ept: confine.root, vpid: confine.tag as u16 }
+}
+
+/// A step of a record that the monitor plays by VMWRITE. Its length is the register that the monitor looks into for a
+/// field of controls.
+fn write(field: u16, value: u64) -> Op {
+    let register = vmcs::capability(field).into();
+    Op { kind: Op::STORE, dst: u64::from(field), src: value, len: register }
+}
+
+fn svm(confine: &Confine) -> Confinement {
+    let [iopm, msrpm] = confine.traps;
+    Confinement { iopm, msrpm, n_cr3: confine.root, asid: confine.tag }
+}
+
+/// Adds a store into a VMCB, which is zeroed before.
+fn store(ops: &mut Vec<Op>, offset: u16, value: u64) {
+    if value != 0 {
+        ops.push(Op { kind: Op::STORE, dst: u64::from(offset), src: value, len: 8 });
+    }
+}
+
+/// Interrupt gates (APM 4.8.4) for the monitor: NMI, faults, and a drain for
+/// whatever vectors a former guest left pending: from 16 on, as a local APIC
+/// accepts them.
+fn idt(program: &Program) -> Result<Vec<u8>, Error> {
+    const CODE: u64 = 0x18;
+    const INTERRUPT_GATE: u64 = 0x8E00;
+    let [nmi, fault, drain] = [
+        program.symbol("monitor_nmi")?,
+        program.symbol("monitor_fault")?,
+        program.symbol("monitor_drain")?,
+    ];
+    let gate = |vector: u64| {
+        let handler = match vector {
+            2 => nmi,
+            0..16 => fault,
+            _ => drain,
+        };
+        let low =
+            handler & 0xFFFF | CODE << 16 | INTERRUPT_GATE << 32 | (handler >> 16 & 0xFFFF) << 48;
+        [low, handler >> 32]
+    };
+    Ok((0..256).flat_map(gate).flat_map(u64::to_le_bytes).collect())
+}
+
+/// Calls `allow` for each port that a guest uses without an exit.
+fn each_port(sandbox: &Sandbox, mut allow: impl FnMut(u16)) {
+    // The clock's owner reaches it by its monitor (docs/decisions/0038-clock.md).
+    for ports in sandbox.devices.iter().filter(|d| d.class != RTC).flat_map(|d| &d.ports) {
+        (ports.first..=ports.last).for_each(&mut allow);
+    }
+    for bar in sandbox.functions.iter().flat_map(|granted| &granted.function.bars) {
+        if bar.kind == plan::BarKind::Io {
+            let ports = bar.span.start..bar.span.end();
+            ports.for_each(|port| allow(port as u16));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Confine, Entry64, Op, Svm, Virtualization, Vmx};
+
+    const CONFINE: Confine = Confine { traps: [0x100_0000, 0x100_2000], root: 0x100_3000, tag: 1 };
+    const ENTRY: Entry64 = Entry64 { rip: 0x20_0000, rsp: 0x8000, cr3: 0x2000, gdt: 0x1000 };
+
+    #[test]
+    fn a_start_state_that_a_processor_would_refuse_is_not_baked() {
+        let [first, sipi] = [Vmx::first(&CONFINE, &ENTRY), Vmx::sipi(&CONFINE)];
+        assert_eq!((Vmx::refused(&first), Vmx::refused(&sipi)), (None, None));
+        // Guest code beyond the canonical addresses, as a program's entry could be.
+        let beyond = Vmx::first(&CONFINE, &Entry64 { rip: 1 << 47, ..ENTRY });
+        assert_eq!(
+            Vmx::refused(&beyond).as_deref(),
+            Some("VMCS field 0x681e: the address is canonical")
+        );
+        let less = Vmx::refused(&first[1..]);
+        assert_eq!(less.as_deref(), Some("VMCS field 0x0000: is written"));
+    }
+
+    #[test]
+    fn a_vmcb_has_offsets_and_a_vmcs_has_fields() {
+        let rip = |ops: &[Op], dst: u64| ops.iter().find(|op| op.dst == dst).map(|op| op.src);
+        assert_eq!(rip(&Svm::first(&CONFINE, &ENTRY), 0x578), Some(ENTRY.rip));
+        assert_eq!(rip(&Vmx::first(&CONFINE, &ENTRY), 0x681E), Some(ENTRY.rip));
+        // A VMCB is zeroed before, a VMCS is not.
+        assert!(Svm::sipi(&CONFINE).iter().all(|op| op.src != 0));
+        assert_eq!(rip(&Vmx::sipi(&CONFINE), 0x681E), Some(0));
+    }
+}

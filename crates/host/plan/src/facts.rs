@@ -1,0 +1,155 @@
+//! Facts of an architecture on which plans and the manifest's rules depend. The planner and the checker ask
+//! [`Arch::facts`] in place of assuming x86's. The image builder has the other half of an architecture,
+//! `bulkhead_image::Target`.
+
+use crate::{Arch, Ports, Span};
+use bulkhead_layout::bell::MAX_BELLS;
+use bulkhead_layout::hypercall::{BELL_PORT, CALL_PORT, POWER_PORT};
+use bulkhead_layout::image::{MONITORS_SVM, MONITORS_VMX};
+use bulkhead_layout::{PAGE, map};
+
+/// See the module.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Its name.
+    pub name: &'static str,
+    /// Kind of its monitors, as images and information pages name it.
+    pub monitors: u64,
+    /// Beginning of the names of its monitors' files.
+    pub files: &'static str,
+    /// Bytes of a page, the smallest piece of memory with rights of its own.
+    pub page: u64,
+    /// Bytes of a large page.
+    pub large: u64,
+    /// Bytes of a huge page.
+    pub huge: u64,
+    /// Physical address at which the boot loader puts an image.
+    pub image: u64,
+    /// Physical page of the cores' start-up code, if it has a place outside of the image.
+    pub start_code: Option<u64>,
+    /// Lowest address of a sandbox's memory: firmware has what lies below.
+    pub lowest: u64,
+    /// End of the memory that the boot code maps. It clears channels, so they lie below.
+    pub boot_sees: u64,
+    /// Highest identity of a core that monitors know.
+    pub last_core: u32,
+    /// Name of a core's identity in messages.
+    pub core: &'static str,
+    /// Ports that monitors answer in every sandbox, and what they are.
+    pub answered: &'static [(Ports, &'static str)],
+    /// Places in a guest's physical address space.
+    pub guest: GuestMap,
+    /// Interrupts of doorbells.
+    pub doorbells: Doorbells,
+}
+
+/// Places in the physical address space of each guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuestMap {
+    /// RAM: the first window is filled before the second one.
+    pub ram: [Span; 2],
+    /// Information page.
+    pub info: u64,
+    /// Reports of observed sandboxes.
+    pub reports: u64,
+    /// Distance of two reports.
+    pub report_stride: u64,
+    /// Registers of a Linux's ends of channels.
+    pub functions: u64,
+    /// Channels.
+    pub channels: Span,
+    /// Slots of channels made at run time.
+    pub slots: Span,
+    /// Distance of two slots: one table of entries maps it.
+    pub slot_stride: u64,
+}
+
+impl GuestMap {
+    /// Splits guest RAM into at most two pieces, one for each window.
+    #[must_use]
+    pub fn pieces(&self, memory: u64) -> Vec<Span> {
+        let [first, second] = self.ram;
+        let low = memory.min(first.len);
+        let mut pieces = vec![Span { len: low, ..first }];
+        if memory > low {
+            pieces.push(Span { len: memory - low, ..second });
+        }
+        pieces
+    }
+}
+
+/// Interrupts of doorbells, as an architecture numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doorbells {
+    /// Interrupt of a receiver's first doorbell.
+    pub first: u32,
+    /// Distance of the next one's.
+    pub step: i32,
+    /// A sender rings its first doorbell by this number, and the next one by the number above: a port of x86.
+    pub ring: u16,
+}
+
+const fn one(port: u16) -> Ports {
+    Ports { first: port, last: port }
+}
+
+const SVM: Facts = Facts {
+    name: "x86-64-svm",
+    monitors: MONITORS_SVM,
+    files: "",
+    page: PAGE,
+    large: 2 << 20,
+    huge: 1 << 30,
+    image: map::IMAGE_PA,
+    start_code: Some(map::TRAMPOLINE_PA),
+    lowest: 1 << 20,
+    boot_sees: 1 << 32,
+    // Monitors keep their cores as a set of 256 bits.
+    last_core: 255,
+    core: "x2APIC ID",
+    answered: &[
+        (one(POWER_PORT), "through which every sandbox is switched off"),
+        (
+            Ports { first: BELL_PORT, last: BELL_PORT + (MAX_BELLS as u16 - 1) },
+            "a doorbell of channels",
+        ),
+        (one(CALL_PORT), "by which programs make hypercalls"),
+    ],
+    guest: GuestMap {
+        ram: [
+            Span { start: 0, len: map::GUEST_LOW_END },
+            Span { start: map::GUEST_HIGH, len: u64::MAX - map::GUEST_HIGH },
+        ],
+        info: map::INFO_GPA,
+        reports: map::REPORTS_GPA,
+        report_stride: map::REPORT_STRIDE,
+        functions: map::FUNCTIONS_GPA,
+        channels: Span { start: map::CHANNELS_GPA, len: map::CHANNELS_END - map::CHANNELS_GPA },
+        slots: Span { start: map::SLOTS_GPA, len: map::SLOTS_END - map::SLOTS_GPA },
+        slot_stride: map::SLOT_STRIDE,
+    },
+    // A kernel has its devices' vectors from the other end on.
+    doorbells: Doorbells { first: 0x5D, step: -1, ring: BELL_PORT },
+};
+
+const VMX: Facts = Facts { name: "x86-64-vmx", monitors: MONITORS_VMX, files: "vmx-", ..SVM };
+
+impl Facts {
+    /// Bytes of a structure of the ABI that has whole pages. A page of its is a page of the architecture's.
+    #[must_use]
+    pub const fn paged(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(PAGE) * self.page
+    }
+}
+
+impl Arch {
+    /// Returns its facts.
+    #[must_use]
+    pub const fn facts(self) -> &'static Facts {
+        match self {
+            Self::Svm => &SVM,
+            Self::Vmx => &VMX,
+            Self::Other(facts) => facts,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Reach of a sandbox: each range of its guest-physical addresses that leads anywhere. The nested tables and the table
+//! of `bulkhead plan` derive from this list.
+
+use crate::{BarKind, Guest, Plan};
+use bulkhead_layout::{PAGE, report};
+use std::fmt;
+
+/// Access to a range; reading is always part of it, except where each access is mediated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+    /// Reading, writing and executing.
+    All,
+    /// By the segments of the guest's program.
+    Segments,
+    /// Mediated by the monitor: nothing is mapped.
+    Trap,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "r--",
+            Self::Write => "rw-",
+            Self::All => "rwx",
+            Self::Segments => "segments",
+            Self::Trap => "trap",
+        })
+    }
+}
+
+/// Content of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// RAM at a host-physical address.
+    Ram(u64),
+    /// Its information page.
+    Info,
+    /// Report of a sandbox.
+    Report(usize),
+    /// A piece of a BAR: index of the function among its own, number of the BAR.
+    Bar(usize, u8),
+    /// The MSI-X table of a function.
+    Vectors(usize),
+    /// Registers of its nth end of a channel.
+    Registers(usize),
+    /// The MSI-X table of its nth end of a channel.
+    EndVectors(usize),
+    /// States of the peers of its nth end of a channel.
+    States(usize),
+    /// A region of a channel.
+    Channel(usize),
+    /// A part of a slot, while it has a channel there.
+    Slot(usize),
+}
+
+/// A range of a sandbox' reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// First guest-physical address.
+    pub at: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Access to it.
+    pub access: Access,
+    /// Its content.
+    pub what: What,
+}
+
+impl Plan {
+    /// Lists a sandbox' reach.
+    #[must_use]
+    pub fn reach(&self, index: usize) -> Vec<Reach> {
+        let (sandbox, facts) = (&self.sandboxes[index], self.machine.arch.facts());
+        let mut all = Vec::new();
+        let mut add = |at, len, access, what| all.push(Reach { at, len, access, what });
+        let access = match sandbox.guest {
+            Guest::Bare { enforce_segments: true, .. } => Access::Segments,
+            _ => Access::All,
+        };
+        for ram in &sandbox.ram {
+            add(ram.gpa, ram.len, access, What::Ram(ram.hpa));
+        }
+        add(facts.guest.info, facts.page, Access::Read, What::Info);
+        for &other in &sandbox.observe {
+            let at = facts.guest.reports + other as u64 * facts.guest.report_stride;
+            let len = facts.paged(report::size(self.sandboxes[other].cores.len()));
+            add(at, len, Access::Read, What::Report(other));
+        }
+        for (n, one) in sandbox.functions.iter().enumerate() {
+            for bar in one.function.bars.iter().filter(|bar| bar.kind != BarKind::Io) {
+                for piece in one.function.mapped(bar) {
+                    add(piece.start, piece.len, Access::Write, What::Bar(n, bar.number));
+                }
+            }
+            if let Some(trapped) = one.function.trapped() {
+                add(trapped.start, trapped.len, Access::Trap, What::Vectors(n));
+            }
+        }
+        for (n, end) in self.ends(index).iter().enumerate() {
+            add(end.registers, PAGE, Access::Read, What::Registers(n));
+            if end.woken.is_some() {
+                add(end.registers + PAGE, PAGE, Access::Trap, What::EndVectors(n));
+            }
+            add(end.memory.start, PAGE, Access::Read, What::States(n));
+        }
+        for (n, channel) in self.channels.iter().enumerate() {
+            if channel.from == index {
+                add(channel.gpa, channel.len, Access::Write, What::Channel(n));
+            } else if channel.to.contains(&index) {
+                add(channel.gpa, channel.len, Access::Read, What::Channel(n));
+            }
+        }
+        for (n, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.concerns(index)) {
+            let mine = |first: bool| match first == (slot.owner == index) {
+                true => Access::Write,
+                false => Access::Read,
+            };
+            add(slot.gpa, slot.sent, mine(true), What::Slot(n));
+            add(slot.gpa + slot.sent, slot.len - slot.sent, mine(false), What::Slot(n));
+        }
+        all
+    }
+}
