@@ -20,13 +20,25 @@ const NESTED_CTL: u64 = 0x090;
 const N_CR3: u64 = 0x0B0;
 const LBR_VIRTUALIZATION: u64 = 0x0B8;
 
-/// NMI, SMI, INIT; CPUID aside: RSM, INVD, INVLPGA, IOIO, MSR, shutdown.
-const NEEDED_3: u64 =
-    1 << 1 | 1 << 2 | 1 << 3 | 1 << 19 | 1 << 22 | 1 << 26 | 1 << 27 | 1 << 28 | 1 << 31;
-/// VMRUN, VMMCALL, VMLOAD, VMSAVE, STGI, CLGI, SKINIT, WBINVD, MONITOR, MWAIT twice.
-const NEEDED_4: u64 = 0x7F | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
-/// #DB, #AC, #MC.
-const NEEDED_EXCEPTIONS: u64 = 1 << 1 | 1 << 17 | 1 << 18;
+/// Intercepts that a guest needs: the word's offset, its bits, and the guarantee that rests on them.
+const NEEDED: &[(u64, u64, &str)] = &[
+    // #DB, #AC; #MC.
+    (EXCEPTIONS, 1 << 1 | 1 << 17, "exceptions"),
+    (EXCEPTIONS, 1 << 18, REST),
+    // NMI; SMI, INIT; RSM, INVLPGA; INVD; IOIO; MSR; shutdown.
+    (WORD_3, 1 << 1, "doorbell"),
+    (WORD_3, 1 << 2 | 1 << 3, REST),
+    (WORD_3, 1 << 19 | 1 << 26, "instructions"),
+    (WORD_3, 1 << 22, "cache-instructions"),
+    (WORD_3, 1 << 27, "ports"),
+    (WORD_3, 1 << 28, "registers"),
+    (WORD_3, 1 << 31, "shutdown"),
+    // VMRUN, VMMCALL, VMLOAD, VMSAVE, STGI, CLGI, SKINIT, MONITOR, MWAIT twice; WBINVD.
+    (WORD_4, 0x7F | 1 << 10 | 1 << 11 | 1 << 12, "instructions"),
+    (WORD_4, 1 << 9, "cache-instructions"),
+];
+/// Guarantee that rests on all else in a control block.
+const REST: &str = "control-block";
 /// AVIC.
 const AVIC: u64 = 1 << 31;
 /// Bytes of the permission maps, in frames.
@@ -134,39 +146,39 @@ impl Context<'_> {
         let at = |field: u64| words.word(area.vmcb + field).unwrap_or(0);
         let half = |field: u64| at(field & !7) >> (field % 8 * 8) & 0xFFFF_FFFF;
         let mut wrong = Vec::new();
-        let needed = [(EXCEPTIONS, NEEDED_EXCEPTIONS), (WORD_3, NEEDED_3), (WORD_4, NEEDED_4)];
-        for (field, bits) in needed {
-            let lacks = bits & !half(field);
+        for (field, bits, rule) in NEEDED {
+            let lacks = bits & !half(*field);
             if lacks != 0 {
                 let right = format!("{bits:#x} set at {field:#x}");
-                wrong.push((format!("intercepts at {field:#x} lack {lacks:#x}"), right));
+                wrong.push((*rule, format!("intercepts at {field:#x} lack {lacks:#x}"), right));
             }
         }
         let roots = [(IOPM_BASE, first.iopm), (MSRPM_BASE, first.msrpm), (N_CR3, first.n_cr3)];
         for (field, root) in roots {
             if at(field) != root {
                 let what = format!("the table at {field:#x} is {:#x}", at(field));
-                wrong.push((what, format!("{root:#x}, as for its other cores")));
+                wrong.push((REST, what, format!("{root:#x}, as for its other cores")));
             }
         }
         if at(NESTED_CTL) != 1 || at(V_INTR) & AVIC != 0 || at(LBR_VIRTUALIZATION) != 0 {
             let what = format!("nested control {:#x}, V_INTR {:#x}", at(NESTED_CTL), at(V_INTR));
-            wrong.push((what, "nested paging alone".into()));
+            wrong.push((REST, what, "nested paging alone".into()));
         }
         let asid = half(GUEST_ASID);
         if asid == 0 || others.contains(&asid) {
             let what = format!("address space ID {asid} is not its own");
-            wrong.push((what, "an ID that no other sandbox has".into()));
+            wrong.push((REST, what, "an ID that no other sandbox has".into()));
         }
         let own = self.parts[i].vmcbs.get(core).copied().flatten();
         if own != Some(area.vmcb) {
             let what = format!("it runs on the VMCB at {:#x}", area.vmcb);
-            wrong.push((what, format!("the one that its monitor has, at {:#x}", own.unwrap_or(0))));
+            let right = format!("the one that its monitor has, at {:#x}", own.unwrap_or(0));
+            wrong.push((REST, what, right));
         }
         let place = self.claim.sandboxes[i].place.clone();
-        for (what, right) in wrong {
+        for (rule, what, right) in wrong {
             let message = format!("{} core {core}: {what}", self.name(i));
-            self.find("vmcb", &place, Some(area.vmcb), message, right);
+            self.find(rule, &place, Some(area.vmcb), message, right);
         }
     }
 
