@@ -67,6 +67,7 @@ mod tests {
             condition: "port-read",
             access: access.into(),
             owner: text(),
+            guarantee: "ports",
             rule: text(),
             allow: text(),
             times: 1,

@@ -13,22 +13,27 @@ use bulkhead_sdk::pci::Function;
 
 type Doing = fn(&Aim) -> Got;
 
-const fn attack(name: &'static str, rule: &'static str, act: Doing, expect: Expect) -> Attack {
-    Attack { name, rule, expect, act: Run(act), endless: false }
+const fn attack(name: &'static str, guarantee: &'static str, act: Doing, expect: Expect) -> Attack {
+    Attack::new(name, guarantee, Run(act), expect)
 }
 
 /// One that is denied as an access to this register.
-const fn denied(name: &'static str, rule: &'static str, act: Doing, at: u64) -> Attack {
-    attack(name, rule, act, Expect::Device(at))
+const fn denied(name: &'static str, guarantee: &'static str, act: Doing, at: u64) -> Attack {
+    attack(name, guarantee, act, Expect::Device(at))
 }
 
 /// One that gives this value, and nothing else comes of it.
-const fn gives(name: &'static str, rule: &'static str, act: Doing, value: u64) -> Attack {
-    attack(name, rule, act, Expect::Harmless(value))
+const fn gives(name: &'static str, guarantee: &'static str, act: Doing, value: u64) -> Attack {
+    attack(name, guarantee, act, Expect::Harmless(value))
 }
 
-const fn memory(name: &'static str, rule: &'static str, act: crate::Act, place: Place) -> Attack {
-    Attack { name, rule, expect: Expect::Memory(place), act, endless: false }
+const fn memory(
+    name: &'static str,
+    guarantee: &'static str,
+    act: crate::Act,
+    place: Place,
+) -> Attack {
+    Attack::new(name, guarantee, act, Expect::Memory(place))
 }
 
 /// An instruction that the monitor does not carry out at a trapped address.
@@ -57,7 +62,8 @@ const VECTOR: &str = "message-vector";
 const TRAP: &str = "msix-trap";
 const MAP: &str = "nested-map";
 const DMA: &str = "dma-map";
-/// The rule that messages by DMA are remapped or refused.
+const TABLES: &str = "tables-unmapped";
+/// The guarantee about messages by DMA.
 pub const FORGED: &str = "dma-messages";
 const V: u32 = edu::VECTOR as u32;
 const VALID: u64 = edu::VECTOR as u64;
@@ -138,20 +144,13 @@ pub static DEVICES: &[Attack] = &[
     denied("config-ports-beyond", FORM, window_word::<0xCFF>, edu_at(7)),
     port("config-ports-across", window_dword::<0xCFA>, 0xCFA),
     port("config-ports-string", window_string, 0xCFC),
-    Attack {
-        name: "config-ports-byte-address",
-        rule: PORTS,
-        expect: Expect::Port(0xCF8),
-        act: crate::Act::Out(0xCF8, 1, 0),
-        endless: false,
-    },
-    Attack {
-        name: "config-ports-reset",
-        rule: PORTS,
-        expect: Expect::Port(0xCF9),
-        act: crate::Act::Out(0xCF9, 1, 6),
-        endless: false,
-    },
+    Attack::new(
+        "config-ports-byte-address",
+        FORM,
+        crate::Act::Out(0xCF8, 1, 0),
+        Expect::Port(0xCF8),
+    ),
+    Attack::new("config-ports-reset", PORTS, crate::Act::Out(0xCF9, 1, 6), Expect::Port(0xCF9)),
     // Base addresses.
     denied(
         "bar-onto-victim",
@@ -280,11 +279,11 @@ pub static DEVICES: &[Attack] = &[
     dma("dma-image", edu::at::<0x100_0000>),
     dma("dma-monitor-text", edu::at_argument::<0>),
     dma("dma-monitor-config", edu::at_argument::<1>),
-    dma("dma-monitor-tables", edu::at_argument::<2>),
-    dma("dma-nested-tables", edu::at_argument::<3>),
-    dma("dma-io-tables", edu::at_argument::<4>),
-    dma("dma-device-table", edu::at_argument::<5>),
-    dma("dma-remapping-table", edu::at_argument::<6>),
+    gives("dma-monitor-tables", TABLES, edu::at_argument::<2>, 0),
+    gives("dma-nested-tables", TABLES, edu::at_argument::<3>, 0),
+    gives("dma-io-tables", TABLES, edu::at_argument::<4>, 0),
+    gives("dma-device-table", TABLES, edu::at_argument::<5>, 0),
+    gives("dma-remapping-table", TABLES, edu::at_argument::<6>, 0),
     dma("dma-foreign-monitor", edu::at_argument::<7>),
     dma("dma-firmware-memory", edu::at::<0x7F00_0000>),
     dma("dma-firmware-flash", edu::at::<0xFFFF_F000>),
@@ -339,7 +338,7 @@ pub static BRIDGE: &[Attack] = &[
 const MOVES: &str = "decoder-moves";
 const DIRECTION: &str = "decoder-direction";
 const RAM: &str = "decoder-ram";
-const PORTS: &str = "port-bitmap";
+const PORTS: &str = "ports";
 const TRAPPED: Place = At(decoder::TRAPPED);
 const FOREIGN_TABLE: Place = At(0xFEB0_1000);
 const FOREIGN_QUEUES: Place = At(0xC0_6000_0000);
@@ -349,7 +348,7 @@ const PORT_BAR: Place = At(0xFEB0_0000);
 const ECAM: Place = At(0xB001_8004);
 
 const fn port(name: &'static str, act: Doing, number: u16) -> Attack {
-    attack(name, PORTS, act, Expect::Port(number))
+    attack(name, FORM, act, Expect::Port(number))
 }
 
 const fn bridge(name: &'static str, act: Doing, offset: u64) -> Attack {

@@ -1,5 +1,5 @@
 //! A rogue guest's attacks, as tables ([`Set`]) for the guest and for the tests. Each has its act, its expected result,
-//! and the monitor's rule that stands in its way.
+//! and the guarantee that it tries to break.
 //!
 //! The guest makes one attack a life: number `incarnation % n`, or those that the
 //! argument `attack=NAME+NAME...` names, in turn. It prints
@@ -44,14 +44,21 @@ pub use table::ATTACKS;
 pub struct Attack {
     /// Its name.
     pub name: &'static str,
-    /// The monitor's rule that it is named after.
-    pub rule: &'static str,
+    /// Id of the guarantee that it tries to break.
+    pub guarantee: &'static str,
     /// Expected result.
     pub expect: Expect,
     /// The act.
     pub act: Act,
     /// It does not end by itself, so it is made only when it is named.
     pub endless: bool,
+}
+
+impl Attack {
+    /// One that ends by itself. A constant attack on a guarantee that the register lacks does not compile.
+    const fn new(name: &'static str, guarantee: &'static str, act: Act, expect: Expect) -> Self {
+        Self { name, guarantee: bulkhead_guarantees::id(guarantee), expect, act, endless: false }
+    }
 }
 
 /// A list of attacks, one of which is made in each life.
@@ -112,7 +119,7 @@ impl Set {
         let dma = devices::DEVICES.iter().filter(move |a| edu && EDU.contains(&a.name));
         let other = move |a: &&Attack| match self {
             Self::Edu => !PCI_PORTS.contains(&a.name),
-            Self::VtD => a.rule != devices::FORGED,
+            Self::VtD => a.guarantee != devices::FORGED,
             _ => true,
         };
         dma.chain(self.attacks().iter().filter(|a| !a.endless).filter(other))

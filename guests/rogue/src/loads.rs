@@ -35,8 +35,8 @@ fn torn(aim: &Aim) -> Got {
 }
 
 /// They are taken for none, without a record: the sandbox runs the image's program.
-const fn load(name: &'static str, rule: &'static str, act: fn(&Aim) -> Got) -> Attack {
-    Attack { name, rule, expect: Expect::Harmless(0), act: Run(act), endless: false }
+const fn load(name: &'static str, guarantee: &'static str, act: fn(&Aim) -> Got) -> Attack {
+    Attack::new(name, guarantee, Run(act), Expect::Harmless(0))
 }
 
 /// See the module.

@@ -207,11 +207,11 @@ const FOREIGN_AT: Expect = Expect::Device(ecam(FOREIGN, MSI + 12));
 
 const fn race(
     name: &'static str,
-    rule: &'static str,
+    guarantee: &'static str,
     act: fn(&Aim) -> Got,
     expect: Expect,
 ) -> Attack {
-    Attack { name, rule, expect, act: Run(act), endless: false }
+    Attack::new(name, guarantee, Run(act), expect)
 }
 
 /// The attacks. Where the two differ in the denied access, sooner or later it is.

@@ -13,8 +13,8 @@ use bulkhead_sdk::layout::hypercall::{
     NO_CALL, OFFER, POWER_PORT, SLOT, STATUS,
 };
 
-const fn attack(name: &'static str, rule: &'static str, act: Act, expect: Expect) -> Attack {
-    Attack { name, rule, expect, act, endless: false }
+const fn attack(name: &'static str, guarantee: &'static str, act: Act, expect: Expect) -> Attack {
+    Attack::new(name, guarantee, act, expect)
 }
 
 const fn endless(name: &'static str, act: fn(&crate::Aim) -> crate::Got) -> Attack {
@@ -23,38 +23,39 @@ const fn endless(name: &'static str, act: fn(&crate::Aim) -> crate::Got) -> Atta
 
 const MAP: &str = "nested-map";
 const RIGHTS: &str = "nested-rights";
-const PORTS: &str = "port-bitmap";
-const MSRS: &str = "msr-bitmap";
+const PORTS: &str = "ports";
+const MSRS: &str = "registers";
 const DESTINATION: &str = "ipi-destination";
-const LINE: &str = "ioapic-line";
-const CORE: &str = "ioapic-destination";
-const SVM: &str = "svm-intercepts";
+const FORM: &str = "ipi-form";
+const LINE: &str = "line-owner";
+const CORE: &str = "line-core";
+const INSTRUCTIONS: &str = "instructions";
 
 const fn read(name: &'static str, place: Place) -> Attack {
     attack(name, MAP, Read(place), Expect::Memory(place))
 }
 
-const fn write(name: &'static str, rule: &'static str, place: Place, value: u64) -> Attack {
-    attack(name, rule, Write(place, value), Expect::Memory(place))
+const fn write(name: &'static str, guarantee: &'static str, place: Place, value: u64) -> Attack {
+    attack(name, guarantee, Write(place, value), Expect::Memory(place))
 }
 
 /// One through the IOAPIC.
 const fn line(
     name: &'static str,
-    rule: &'static str,
+    guarantee: &'static str,
     act: fn(&crate::Aim) -> crate::Got,
     expect: Expect,
 ) -> Attack {
-    attack(name, rule, Run(act), expect)
+    attack(name, guarantee, Run(act), expect)
 }
 
 /// Other than 32 bits at one of the IOAPIC's two registers.
 const fn odd(name: &'static str, act: fn(&crate::Aim) -> crate::Got, at: u64) -> Attack {
-    line(name, "ioapic-access", act, Expect::Register(at))
+    line(name, "line-access", act, Expect::Register(at))
 }
 
-const fn execute(name: &'static str, rule: &'static str, place: Place) -> Attack {
-    attack(name, rule, Execute(place), Expect::Memory(place))
+const fn execute(name: &'static str, guarantee: &'static str, place: Place) -> Attack {
+    attack(name, guarantee, Execute(place), Expect::Memory(place))
 }
 
 const fn out(name: &'static str, port: u16, bytes: u8, value: u32) -> Attack {
@@ -74,12 +75,12 @@ const fn wrmsr(name: &'static str, msr: u32, value: u64) -> Attack {
 }
 
 /// A write that is dropped, as if the register had no effect.
-const fn dropped(name: &'static str, rule: &'static str, act: Act) -> Attack {
-    attack(name, rule, act, Expect::Harmless(0))
+const fn dropped(name: &'static str, guarantee: &'static str, act: Act) -> Attack {
+    attack(name, guarantee, act, Expect::Harmless(0))
 }
 
-const fn foreign(name: &'static str, low: u32) -> Attack {
-    attack(name, DESTINATION, IcrForeign(low), Expect::ForeignIpi(low))
+const fn foreign(name: &'static str, guarantee: &'static str, low: u32) -> Attack {
+    attack(name, guarantee, IcrForeign(low), Expect::ForeignIpi(low))
 }
 
 const fn instruction(
@@ -87,24 +88,24 @@ const fn instruction(
     act: fn(&crate::Aim) -> crate::Got,
     exit_code: u64,
 ) -> Attack {
-    attack(name, SVM, Run(act), Expect::Instruction(exit_code))
+    attack(name, INSTRUCTIONS, Run(act), Expect::Instruction(exit_code))
 }
 
 const fn harmless(
     name: &'static str,
-    rule: &'static str,
+    guarantee: &'static str,
     act: fn(&crate::Aim) -> crate::Got,
 ) -> Attack {
-    attack(name, rule, Run(act), Expect::Harmless(0))
+    attack(name, guarantee, Run(act), Expect::Harmless(0))
 }
 
 const fn exception(
     name: &'static str,
-    rule: &'static str,
+    guarantee: &'static str,
     act: fn(&crate::Aim) -> crate::Got,
     vector: u8,
 ) -> Attack {
-    attack(name, rule, Run(act), Expect::Exception(vector))
+    attack(name, guarantee, Run(act), Expect::Exception(vector))
 }
 
 /// Start of a forged interrupt by memory access: physical, fixed, vector 0x40.
@@ -166,9 +167,19 @@ pub static ATTACKS: &[Attack] = &[
     attack("string-out", PORTS, Run(special::outs), Expect::Port(0x64)),
     attack("string-in", PORTS, Run(special::ins), Expect::Port(0x60)),
     // Model-specific registers.
-    attack("efer-set-svme", "efer-svme", SetMsr(0xC000_0080, SVME), Expect::Msr(0xC000_0080)),
-    dropped("efer-clear-svme", "efer-svme", ClearMsr(0xC000_0080, SVME)),
-    attack("efer-reserved", "efer-svme", Wrmsr(0xC000_0080, 1 << 40), Expect::Msr(0xC000_0080)),
+    attack(
+        "efer-set-svme",
+        "virtualization-switch",
+        SetMsr(0xC000_0080, SVME),
+        Expect::Msr(0xC000_0080),
+    ),
+    dropped("efer-clear-svme", "virtualization-switch", ClearMsr(0xC000_0080, SVME)),
+    attack(
+        "efer-reserved",
+        "virtualization-switch",
+        Wrmsr(0xC000_0080, 1 << 40),
+        Expect::Msr(0xC000_0080),
+    ),
     wrmsr("vm-cr", amd(0x114), 1 << 4),
     rdmsr("vm-cr-read", amd(0x114)),
     wrmsr("vm-hsave-pa", amd(0x117), 0x1000),
@@ -193,10 +204,10 @@ pub static ATTACKS: &[Attack] = &[
     dropped("pat", MSRS, SetMsr(0x277, 0)),
     dropped("deadline-in-the-past", MSRS, Wrmsr(TSC_DEADLINE, 0)),
     dropped("timer-current-count", MSRS, Rdmsr(TMCCT)),
-    harmless("lvt-smi", "lvt-delivery-mode", special::lvt_smi),
-    harmless("lvt-nmi", "lvt-delivery-mode", special::lvt_nmi),
-    harmless("lvt-init", "lvt-delivery-mode", special::lvt_init),
-    harmless("lvt-extint", "lvt-delivery-mode", special::lvt_extint),
+    harmless("lvt-smi", "local-interrupts", special::lvt_smi),
+    harmless("lvt-nmi", "local-interrupts", special::lvt_nmi),
+    harmless("lvt-init", "local-interrupts", special::lvt_init),
+    harmless("lvt-extint", "local-interrupts", special::lvt_extint),
     // Instructions.
     instruction("vmrun", special::vmrun, 0x80),
     instruction("vmload", special::vmload, 0x82),
@@ -209,25 +220,20 @@ pub static ATTACKS: &[Attack] = &[
     instruction("rsm", special::rsm, 0x73),
     instruction("monitor", special::monitor, 0x8A),
     instruction("mwait", special::mwait, 0x8B),
-    harmless("invd", "cache-intercepts", special::invd),
-    harmless("wbinvd", "cache-intercepts", special::wbinvd),
-    exception("vmcall", SVM, special::vmcall, UD),
-    exception("getsec", SVM, special::getsec, UD),
+    harmless("invd", "cache-instructions", special::invd),
+    harmless("wbinvd", "cache-instructions", special::wbinvd),
+    exception("vmcall", INSTRUCTIONS, special::vmcall, UD),
+    exception("getsec", INSTRUCTIONS, special::getsec, UD),
     // Interrupts to others.
-    foreign("ipi-fixed", 0x40),
-    foreign("ipi-lowest-priority", 0x140),
-    foreign("ipi-smi", 0x200),
-    foreign("ipi-nmi", 0x400),
-    foreign("ipi-init", 0x500 | ASSERT),
-    foreign("ipi-startup", 0x610 | ASSERT),
-    foreign("ipi-extint", 0x700),
+    foreign("ipi-fixed", DESTINATION, 0x40),
+    foreign("ipi-lowest-priority", FORM, 0x140),
+    foreign("ipi-smi", FORM, 0x200),
+    foreign("ipi-nmi", DESTINATION, 0x400),
+    foreign("ipi-init", DESTINATION, 0x500 | ASSERT),
+    foreign("ipi-startup", DESTINATION, 0x610 | ASSERT),
+    foreign("ipi-extint", FORM, 0x700),
     attack("ipi-logical", DESTINATION, IcrForeignLogical(0x840), Expect::ForeignLogicalIpi(0x840)),
-    attack(
-        "ipi-logical-nmi",
-        DESTINATION,
-        IcrForeignLogical(0xC00),
-        Expect::ForeignLogicalIpi(0xC00),
-    ),
+    attack("ipi-logical-nmi", FORM, IcrForeignLogical(0xC00), Expect::ForeignLogicalIpi(0xC00)),
     dropped("ipi-logical-broadcast", DESTINATION, Icr(0xFFFF_FFFF_0000_0840)),
     attack(
         "ipi-broadcast-nmi",
@@ -235,14 +241,14 @@ pub static ATTACKS: &[Attack] = &[
         Icr(0xFFFF_FFFF_0000_0400),
         Expect::Ipi(0xFFFF_FFFF_0000_0400),
     ),
-    attack("ipi-init-all", DESTINATION, Icr(0xC_4500), Expect::Ipi(0xC_4500)),
-    attack("ipi-startup-all", DESTINATION, Icr(0xC_4610), Expect::Ipi(0xC_4610)),
-    attack("ipi-smi-all", DESTINATION, Icr(0x8_0200), Expect::Ipi(0x8_0200)),
+    attack("ipi-init-all", FORM, Icr(0xC_4500), Expect::Ipi(0xC_4500)),
+    attack("ipi-startup-all", FORM, Icr(0xC_4610), Expect::Ipi(0xC_4610)),
+    attack("ipi-smi-all", FORM, Icr(0x8_0200), Expect::Ipi(0x8_0200)),
     dropped("ipi-nmi-others", DESTINATION, Icr(0xC_0400)),
     attack("ipi-all", DESTINATION, Run(special::ipi_all), Expect::Harmless(1)),
     harmless("ipi-others", DESTINATION, special::ipi_others),
     attack("ipi-broadcast", DESTINATION, Run(special::ipi_broadcast), Expect::Harmless(1)),
-    attack("ipi-level-triggered", DESTINATION, IcrSelf(0xC040), Expect::OwnIpi(0xC040)),
+    attack("ipi-level-triggered", FORM, IcrSelf(0xC040), Expect::OwnIpi(0xC040)),
     dropped("ipi-deassert", DESTINATION, Icr(0xC_8500)),
     harmless("ipi-self-flood", DESTINATION, special::self_flood),
     // Interrupt lines.
@@ -265,16 +271,16 @@ pub static ATTACKS: &[Attack] = &[
     line("ioapic-mask-all", LINE, lines::mask_all, Expect::QuietLines),
     line("ioapic-read-all", LINE, lines::read_all, Expect::QuietLines),
     line("ioapic-storm", LINE, lines::storm, Expect::QuietLines),
-    line("ioapic-smi", "ioapic-mode", lines::mode::<2>, Expect::OwnLine(0)),
-    line("ioapic-nmi", "ioapic-mode", lines::mode::<4>, Expect::OwnLine(0)),
-    line("ioapic-init", "ioapic-mode", lines::mode::<5>, Expect::OwnLine(0)),
-    line("ioapic-extint", "ioapic-mode", lines::mode::<7>, Expect::OwnLine(0)),
+    line("ioapic-smi", "line-mode", lines::mode::<2>, Expect::OwnLine(0)),
+    line("ioapic-nmi", "line-mode", lines::mode::<4>, Expect::OwnLine(0)),
+    line("ioapic-init", "line-mode", lines::mode::<5>, Expect::OwnLine(0)),
+    line("ioapic-extint", "line-mode", lines::mode::<7>, Expect::OwnLine(0)),
     line("ioapic-foreign-core", CORE, lines::foreign_core, Expect::OwnLine(0)),
     line("ioapic-broadcast", CORE, lines::broadcast, Expect::OwnLine(0)),
     line("ioapic-logical", CORE, lines::logical, Expect::OwnLine(0)),
     line("ioapic-redirected", CORE, lines::redirected, Expect::OwnLine(1)),
-    line("ioapic-low-vector", "ioapic-vector", lines::low_vector, Expect::OwnLine(0)),
-    line("ioapic-level-vector", "ioapic-level-vector", lines::level_vector, Expect::LevelLine),
+    line("ioapic-low-vector", "line-vector", lines::low_vector, Expect::OwnLine(0)),
+    line("ioapic-level-vector", "line-level-vector", lines::level_vector, Expect::LevelLine),
     // Hypercalls.
     attack(
         "control-stop",
@@ -362,9 +368,9 @@ pub static ATTACKS: &[Attack] = &[
     harmless("counters", "own-state", special::counters),
     harmless("split-lock", "own-state", special::split_lock),
     exception("debug-registers", "own-state", special::debug_registers, 1),
-    harmless("debug-storm", "exception-intercepts", special::debug_storm),
-    harmless("alignment-storm", "exception-intercepts", special::alignment_storm),
-    attack("triple-fault", "shutdown-intercept", Run(special::triple_fault), Expect::Shutdown),
+    harmless("debug-storm", "exceptions", special::debug_storm),
+    harmless("alignment-storm", "exceptions", special::alignment_storm),
+    attack("triple-fault", "shutdown", Run(special::triple_fault), Expect::Shutdown),
     // Attacks that only another sandbox can end.
     endless("spin-for-ever", special::spin_for_ever),
     endless("halt-for-ever", special::halt_for_ever),

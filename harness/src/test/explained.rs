@@ -20,8 +20,9 @@ pub fn all(seen: &Seen, set: Set) -> Vec<Said> {
 pub fn said(seen: &Seen, life: usize, attack: &Attack) -> String {
     let of_this = |d: &&Explained| d.sandbox == "rogue" && d.record.incarnation == life as u32;
     let words = |d: &Explained| {
-        let Explained { condition, access, owner, rule, allow, .. } = d;
-        format!("{}: {condition}: {access}\n  it is {owner}\n  {rule}\n  {allow}\n", attack.name)
+        let Explained { condition, access, owner, guarantee, rule, allow, .. } = d;
+        let first = format!("{}: {condition}: {access}", attack.name);
+        format!("{first}\n  it is {owner}\n  {guarantee}: {rule}\n  {allow}\n")
     };
     let text: String = seen.denials.iter().filter(of_this).map(words).collect();
     if text.is_empty() {
@@ -39,6 +40,14 @@ fn file(group: &str) -> PathBuf {
 
 fn stored(group: &str) -> String {
     std::fs::read_to_string(file(group)).unwrap_or_default()
+}
+
+/// All stored files: group, text.
+pub fn groups() -> Result<Vec<(String, String)>, String> {
+    let folder = build::root().join("tests/explained");
+    let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let group = |file: std::fs::DirEntry| file.path().file_stem()?.to_str().map(str::to_owned);
+    Ok(files.flatten().filter_map(group).map(|group| (group.clone(), stored(&group))).collect())
 }
 
 fn blesses() -> bool {

@@ -23,6 +23,7 @@ mod failing;
 mod figures;
 mod fuzz;
 mod fuzzed;
+mod guarantees;
 mod guest;
 mod host;
 mod kernel;
@@ -93,6 +94,7 @@ fn jobs() -> Vec<Job> {
     jobs.extend(attack::jobs());
     jobs.extend(device::jobs());
     jobs.extend(load::jobs());
+    jobs.extend(guarantees::jobs());
     jobs.extend(mutate::jobs());
     jobs.extend(walk::jobs());
     jobs.extend(vtd::jobs());

@@ -1,7 +1,6 @@
-//! The mutation gate: each rule is taken out, of the monitor or of the tables
-//! that confine a guest, and the attack named after it must then succeed; and
-//! with the rule in place, by the same measure, it must not. So no attack is
-//! caught for another reason than its rule.
+//! The mutation gate: what keeps a guarantee is taken out, of the monitor or of the tables that confine a guest, and an
+//! attack on this guarantee must then succeed. With the guarantee in place, by the same measure, it must not. So no
+//! attack is caught for another reason.
 
 use super::attack::{CANARY_HPA, VICTIM_HPA, got, intact, system};
 use super::device::{self, EDU, FOREIGN};
@@ -13,6 +12,7 @@ use super::system::{Manifest, Seen, artifacts, run};
 use crate::build;
 use crate::program::Program as _;
 use bulkhead_arch_x86::vmcb::{self, intercept};
+use bulkhead_guarantees::guarantee;
 use bulkhead_image::Baked;
 use bulkhead_layout::map::{CHANNELS_GPA, ECAM_GPA, IMAGE_PA, INFO_GPA};
 use bulkhead_layout::mutant;
@@ -25,34 +25,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How a rule is taken out.
+/// How a guarantee is taken out.
 #[derive(Clone, Copy)]
-enum Out {
+pub enum Out {
     /// A monitor built without it.
     Build,
     /// An image whose tables lack it.
     Tables(fn(&mut Spoil)),
 }
 
-struct Mutation {
-    rule: &'static str,
-    attack: &'static str,
-    out: Out,
+/// A mutant, and the attack that must succeed on it.
+pub struct Mutation {
+    /// Id of the guarantee that the mutant lacks.
+    pub guarantee: &'static str,
+    /// Name of the attack.
+    pub attack: &'static str,
+    /// Part that lacks it.
+    pub out: Out,
     /// Whether the attack succeeded.
     success: fn(&Seen) -> bool,
 }
 
-const fn built(rule: &'static str, attack: &'static str, success: fn(&Seen) -> bool) -> Mutation {
-    Mutation { rule, attack, out: Out::Build, success }
+const fn built(id: &'static str, attack: &'static str, success: fn(&Seen) -> bool) -> Mutation {
+    Mutation { guarantee: guarantee(id).id, attack, out: Out::Build, success }
 }
 
 const fn baked(
-    rule: &'static str,
+    id: &'static str,
     attack: &'static str,
     out: fn(&mut Spoil),
     success: fn(&Seen) -> bool,
 ) -> Mutation {
-    Mutation { rule, attack, out: Out::Tables(out), success }
+    Mutation { guarantee: guarantee(id).id, attack, out: Out::Tables(out), success }
 }
 
 /// Index of the rogue in [`system`].
@@ -66,7 +70,8 @@ const NO_EXECUTE: u64 = 1 << 63;
 /// Pages of the rogue's program.
 const PROGRAM: std::ops::Range<u64> = 2 * MIB..4 * MIB;
 
-static MUTATIONS: &[Mutation] = &[
+/// All mutants.
+pub static MUTATIONS: &[Mutation] = &[
     built("hypercall-cpl", "call-from-user", |seen| says(seen, "call-from-user", "harmless 0x0")),
     built("hypercall-cpl", "exit-from-user", |seen| {
         seen.sandbox("rogue").is_ok_and(|s| s.exit_code == Some(66))
@@ -91,34 +96,37 @@ static MUTATIONS: &[Mutation] = &[
     built("connect-right", "close-foreign", |seen| {
         says(seen, "close-foreign", "harmless 0xfffffffffffffffe")
     }),
-    built("efer-svme", "efer-set-svme", |seen| {
+    built("virtualization-switch", "efer-set-svme", |seen| {
         unnoticed(seen) && says(seen, "efer-set-svme", "harmless")
     }),
-    built("lvt-delivery-mode", "lvt-smi", |seen| says(seen, "lvt-smi", "harmless 0x1")),
+    built("local-interrupts", "lvt-smi", |seen| says(seen, "lvt-smi", "harmless 0x1")),
     built("ipi-destination", "ipi-fixed", |seen| {
         seen.console.contains("[victim] victim: stray interrupt 0x40")
     }),
     built("ipi-destination", "ipi-nmi", |seen| {
         seen.sandbox("victim").is_ok_and(|s| s.exits.steady.contains_key("doorbell"))
     }),
-    built("ioapic-access", "ioapic-index-byte", |seen| {
+    built("ipi-form", "ipi-lowest-priority", |seen| {
+        seen.console.contains("[victim] victim: stray interrupt 0x40")
+    }),
+    built("line-access", "ioapic-index-byte", |seen| {
         unnoticed(seen) && says(seen, "ioapic-index-byte", "harmless")
     }),
-    built("ioapic-access", "ioapic-window-quad", |seen| {
+    built("line-access", "ioapic-window-quad", |seen| {
         unnoticed(seen) && says(seen, "ioapic-window-quad", "harmless")
     }),
-    built("ioapic-line", "ioapic-foreign-line", |seen| {
+    built("line-owner", "ioapic-foreign-line", |seen| {
         unnoticed(seen) && says(seen, "ioapic-foreign-line", "harmless")
     }),
     // Where lines' messages are remapped, the remapping entry's mode counts, which is fixed whatever is written.
-    built("ioapic-mode", "ioapic-nmi", |seen| {
+    built("line-mode", "ioapic-nmi", |seen| {
         exited_for(seen, "doorbell") || unnoticed(seen) && says(seen, "ioapic-nmi", "harmless")
     }),
-    built("ioapic-destination", "ioapic-foreign-core", |seen| {
+    built("line-core", "ioapic-foreign-core", |seen| {
         seen.console.contains("[victim] victim: stray interrupt 0x60")
     }),
-    built("ioapic-vector", "ioapic-low-vector", unnoticed),
-    built("ioapic-level-vector", "ioapic-level-vector", |seen| {
+    built("line-vector", "ioapic-low-vector", unnoticed),
+    built("line-level-vector", "ioapic-level-vector", |seen| {
         unnoticed(seen) && says(seen, "ioapic-level-vector", "harmless")
     }),
     built("clock-write", "clock-write-memory", |seen| harmless(seen, "clock-write-memory")),
@@ -192,7 +200,7 @@ static MUTATIONS: &[Mutation] = &[
         |seen| says(seen, "dma-victim", "harmless 0x1") && !intact(seen),
     ),
     baked(
-        "dma-map",
+        "tables-unmapped",
         "dma-device-table",
         |s| {
             let (root, _) = s.requester(EDU);
@@ -288,67 +296,62 @@ static MUTATIONS: &[Mutation] = &[
         |seen| unnoticed(seen) && says(seen, "execute-data", "harmless"),
     ),
     baked(
-        "port-bitmap",
+        "ports",
         "foreign-uart",
         |s| s.allow_port(ROGUE, 0x3F8),
         |seen| seen.outcome().is_ok_and(|o| o.serials[0].contains("!")),
     ),
+    baked("ports", "pci-data", |s| (0xCFC..0xD00).for_each(|p| s.allow_port(ROGUE, p)), unnoticed),
     baked(
-        "port-bitmap",
-        "pci-data",
-        |s| (0xCFC..0xD00).for_each(|p| s.allow_port(ROGUE, p)),
-        unnoticed,
-    ),
-    baked(
-        "port-bitmap",
+        "ports",
         "reset-control",
         |s| s.allow_port(ROGUE, 0xCF9),
         |seen| unnoticed(seen) && got(seen, "reset-control").is_none(),
     ),
     baked(
-        "msr-bitmap",
+        "registers",
         "vm-cr-read",
         |s| s.allow_msr(ROGUE, 0xC001_0114),
         |seen| unnoticed(seen) && says(seen, "vm-cr-read", "harmless"),
     ),
     baked(
-        "msr-bitmap",
+        "registers",
         "tsc-adjust",
         |s| s.allow_msr(ROGUE, 0x3B),
         |seen| unnoticed(seen) && says(seen, "tsc-adjust", "harmless"),
     ),
     baked(
-        "svm-intercepts",
+        "instructions",
         "stgi",
         |s| s.without_intercepts(ROGUE, intercept::STGI),
         |seen| unnoticed(seen) && says(seen, "stgi", "harmless"),
     ),
     baked(
-        "svm-intercepts",
+        "instructions",
         "vmsave",
         |s| s.without_intercepts(ROGUE, intercept::VMSAVE),
         |seen| unnoticed(seen) && says(seen, "vmsave", "harmless"),
     ),
     baked(
-        "svm-intercepts",
+        "instructions",
         "invlpga",
         |s| s.without_intercepts(ROGUE, intercept::INVLPGA),
         |seen| unnoticed(seen) && says(seen, "invlpga", "harmless"),
     ),
     baked(
-        "cache-intercepts",
+        "cache-instructions",
         "invd",
         |s| s.without_intercepts(ROGUE, intercept::INVD),
         |seen| says(seen, "invd", "harmless") && !exited_for(seen, "cache"),
     ),
     baked(
-        "cache-intercepts",
+        "cache-instructions",
         "wbinvd",
         |s| s.without_intercepts(ROGUE, intercept::WBINVD),
         |seen| says(seen, "wbinvd", "harmless") && !exited_for(seen, "cache"),
     ),
     baked(
-        "exception-intercepts",
+        "exceptions",
         "debug-storm",
         |s| s.without(ROGUE, vmcb::INTERCEPT_LOW, vmcb::EXCEPTION_BITS),
         |seen| got(seen, "debug-storm").is_some() && !exited_for(seen, "exception"),
@@ -380,20 +383,6 @@ fn expose_foreign(spoil: &mut Spoil) {
     let offset = u64::from(FOREIGN.0) << 12;
     spoil.expose(ROGUE, ECAM_GPA + offset, ECAM_HPA + offset, 4096);
 }
-
-/// Rules of attacks that no mutation takes out, and why.
-const NOT_RULES: [&str; 5] = [
-    // VT-x: `ring/mutant` shows what it is for.
-    "doorbell-window",
-    // No rule: the word makes a core late, to show what becomes of that (`line/late`).
-    "line-prompt",
-    // What is no MOV is not decoded, so there is nothing to carry out.
-    "decoder-moves",
-    // Registers of the guest's own core, which the processor itself checks.
-    "own-state",
-    // QEMU leaves the guest at a shutdown whether that is intercepted or not.
-    "shutdown-intercept",
-];
 
 fn program(spoil: &mut Spoil, set: u64, clear: u64) {
     PROGRAM.step_by(4096).for_each(|gpa| spoil.rights(ROGUE, gpa, set, clear));
@@ -427,9 +416,9 @@ fn exited_for(seen: &Seen, cause: &str) -> bool {
 }
 
 pub fn jobs() -> Vec<Job> {
-    let name = |m: &Mutation| format!("mutation/{}/{}", m.rule, m.attack);
+    let name = |m: &Mutation| format!("mutation/{}/{}", m.guarantee, m.attack);
     let built = |m: &&Mutation| matches!(m.out, Out::Build);
-    let mut jobs = vec![Job::one("mutation/complete", 10, |_| complete())];
+    let mut jobs = Vec::new();
     // They share one build.
     let builds = move || MUTATIONS.iter().filter(built);
     jobs.push(Job::new("mutation-of-code", builds().map(name), 900, move |bench| {
@@ -449,11 +438,11 @@ fn judge(bench: &Bench, mutation: &Mutation) -> Result<String, String> {
     };
     let (success, seen) = succeeds(false)?;
     if success {
-        return Err(seen.wrong("the attack succeeds although the rule is in place"));
+        return Err(seen.wrong("the attack succeeds although the guarantee is in place"));
     }
     let (success, seen) = succeeds(true)?;
     if !success {
-        return Err(seen.wrong("the rule is taken out, and the attack does not succeed"));
+        return Err(seen.wrong("the guarantee is taken out, and the attack does not succeed"));
     }
     Ok(got(&seen, mutation.attack).map(|g| format!("got {g}")).unwrap_or_default())
 }
@@ -470,21 +459,21 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
         Some(set) => device::system(set, &args, &bench.dir)?,
         None => system(&[1], &args),
     };
-    if mutation.rule == "doorbell" {
+    if mutation.guarantee == "doorbell" {
         manifest = doomed(manifest);
     }
-    if mutation.rule == "ioapic-level-vector" {
+    if mutation.guarantee == "line-level-vector" {
         // The real-time clock's line.
         manifest = with_level(manifest, &bench.dir, 8)?;
         manifest.0 = manifest.0.replace("[\"uart1\"]", "[\"uart1\", \"rtc\"]");
     }
-    if ["control-change", "control-rate"].contains(&mutation.rule) {
+    if ["control-change", "control-rate"].contains(&mutation.guarantee) {
         let often = "[{ sandbox = \"victim\", every = \"30 s\" }]";
         let rights = format!("[\"uart1\"]\nstart = {often}\nrestart = {often}");
         manifest.0 = manifest.0.replace("[\"uart1\"]", &rights);
     }
     let folder = match mutation.out {
-        Out::Build if mutated => monitor_without(mutation.rule)?,
+        Out::Build if mutated => monitor_without(mutation.guarantee)?,
         _ => artifacts(),
     };
     run(&manifest, &bench.dir, |o| {
@@ -502,7 +491,7 @@ fn make(bench: &Bench, mutation: &Mutation, mutated: bool) -> Result<Seen, Strin
 }
 
 /// The attack that shows it.
-fn last(mutation: &Mutation) -> Option<&'static str> {
+pub fn last(mutation: &Mutation) -> Option<&'static str> {
     mutation.attack.split('+').next_back()
 }
 
@@ -520,7 +509,7 @@ fn doomed(manifest: Manifest) -> Manifest {
     manifest
 }
 
-/// A folder with the boot code and a monitor that leaves out a rule.
+/// A folder with the boot code and a monitor that leaves out a guarantee.
 pub fn monitor_without(rule: &str) -> Result<PathBuf, String> {
     shell_without("svm", "", rule)
 }
@@ -555,7 +544,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Builds the monitor whose word says which rule it leaves out.
+/// Builds the monitor that leaves out the guarantee named by its word.
 pub fn build_mutants() -> Result<(), String> {
     let out = Command::new("cargo")
         .args(["build", "--locked", "--quiet"])
@@ -568,40 +557,5 @@ pub fn build_mutants() -> Result<(), String> {
     match out.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&out.stderr).into_owned()),
-    }
-}
-
-/// Every rule in the monitor's source and in the table of attacks is taken out by
-/// some mutation, by an attack that is named after it.
-fn complete() -> Result<String, String> {
-    let mut rules: Vec<String> = Vec::new();
-    let shells = ["monitor/svm/src", "monitor/vmx/src", "monitor/x86/src"];
-    for folder in
-        shells.into_iter().chain(["crates/monitor/monitor/src", "crates/monitor/monitor-x86/src"])
-    {
-        let folder = build::root().join(folder);
-        let files = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        for file in files.flatten() {
-            let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
-            let uses = text.split("enforced(\"").skip(1);
-            rules.extend(uses.filter_map(|t| t.split('"').next()).map(String::from));
-        }
-    }
-    if rules.len() < 5 {
-        return Err(format!("only {} rules in the monitor's source", rules.len()));
-    }
-    rules.extend(rogue::all().map(|a| a.rule.to_owned()));
-    rules.retain(|r| !NOT_RULES.contains(&r.as_str()));
-    rules.sort();
-    rules.dedup();
-    let taken_out = |rule: &String| MUTATIONS.iter().any(|m| m.rule == rule);
-    if let Some(rule) = rules.iter().find(|r| !taken_out(r)) {
-        return Err(format!("no mutation takes out the rule {rule}"));
-    }
-    let attack = |m: &Mutation| last(m).and_then(rogue::by_name);
-    let named = |m: &&Mutation| attack(m).is_none_or(|a| a.rule != m.rule);
-    match MUTATIONS.iter().find(named) {
-        Some(m) => Err(format!("the attack {} is not named after {}", m.attack, m.rule)),
-        None => Ok(format!("{} rules", rules.len())),
     }
 }

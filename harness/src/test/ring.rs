@@ -15,7 +15,8 @@ use std::time::Duration;
 /// without, 75.
 const MOST: [(&str, u64); 3] = [("hypercall", 75), ("cpuid", 75), ("icr", 90)];
 
-const MUTANT: &str = "ring/mutant";
+/// Test of the monitor that lacks `doorbell-window`.
+pub const MUTANT: &str = "ring/mutant";
 const OTHER_BOCHS: &str = "only Bochs 2.7 is known to take an NMI in the window";
 
 pub fn jobs() -> Vec<Job> {

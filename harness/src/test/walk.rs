@@ -24,6 +24,11 @@ fn rules() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|r| r.name)
 }
 
+/// Names of all planted errors, each with the rule that finds it.
+pub fn plants_and_rules() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PLANTS.iter().chain(VTD).map(|plant| (plant.0, plant.1))
+}
+
 pub fn jobs() -> Vec<Job> {
     let tests = rules().map(|r| format!("walk/{r}"));
     let planted = PLANTS.iter().map(|p| format!("walk/finds-{}", p.0));

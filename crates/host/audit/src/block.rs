@@ -29,8 +29,11 @@ pub struct Block {
     pub launched: bool,
 }
 
-/// Differences of a control block: what is, what would be right.
-pub type Wrong = Vec<(String, String)>;
+/// Differences of a control block: the guarantee, what is, what would be right.
+pub type Wrong = Vec<(&'static str, String, String)>;
+
+/// Guarantee that rests on all in a control block that has no guarantee of its own.
+pub const REST: &str = "control-block";
 
 impl Block {
     /// Reads a control block.
@@ -61,17 +64,21 @@ impl Context<'_> {
         let tag = Block::read(processor, self.words, area.vmcb).map_or(0, |block| block.tag);
         if tag == 0 || others.contains(&tag) {
             let what = format!("address space ID {tag} is not its own");
-            wrong.push((what, "an ID that no other sandbox has".into()));
+            wrong.push((REST, what, "an ID that no other sandbox has".into()));
         }
         let own = self.parts[i].vmcbs.get(core).copied().flatten();
         if own != Some(area.vmcb) {
             let what = format!("it runs on the control block at {:#x}", area.vmcb);
-            wrong.push((what, format!("the one that its monitor has, at {:#x}", own.unwrap_or(0))));
+            wrong.push((
+                REST,
+                what,
+                format!("the one that its monitor has, at {:#x}", own.unwrap_or(0)),
+            ));
         }
         let place = self.claim.sandboxes[i].place.clone();
-        for (what, right) in wrong {
+        for (rule, what, right) in wrong {
             let message = format!("{} core {core}: {what}", self.name(i));
-            self.find("vmcb", &place, Some(area.vmcb), message, right);
+            self.find(rule, &place, Some(area.vmcb), message, right);
         }
     }
 }

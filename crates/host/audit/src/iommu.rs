@@ -197,14 +197,17 @@ impl Remapped {
         (self.entry >> 16) as u8
     }
 
-    /// What is wrong with it, whoever owns it: IntType is not fixed, logical
-    /// destination, guest mode, reserved bits, a vector that no APIC takes.
-    pub fn wrong(self) -> Option<&'static str> {
+    /// Rule that it breaks with any owner, and how: IntType is not fixed, logical destination, guest mode, reserved
+    /// bits, a vector that no APIC takes.
+    pub fn wrong(self) -> Option<(&'static str, &'static str)> {
+        let form = |what| Some(("message-form", what));
         match self.entry {
-            e if e >> 2 & 0b111 != 0 => Some("another delivery mode than fixed"),
-            e if e & 1 << 6 != 0 => Some("a logical destination"),
-            e if e & (1 << 7 | 0xFF << 24) != 0 => Some("reserved bits"),
-            _ if self.vector() < crate::lines::FIRST_VECTOR => Some("a vector that no APIC takes"),
+            e if e >> 2 & 0b111 != 0 => form("another delivery mode than fixed"),
+            e if e & 1 << 6 != 0 => form("a logical destination"),
+            e if e & (1 << 7 | 0xFF << 24) != 0 => form("reserved bits"),
+            _ if self.vector() < crate::lines::FIRST_VECTOR => {
+                Some(("message-vector", "a vector that no APIC takes"))
+            }
             _ => None,
         }
     }
@@ -491,13 +494,13 @@ impl Context<'_> {
         match entry.interrupts() {
             Interrupts::PassedThrough if third & IV != 0 && !level => {
                 is(
-                    "interrupt-tables",
+                    "dma-messages",
                     "has its messages passed unmapped (IntCtl = 1)".into(),
                     "IntCtl = 2, or 0",
                 );
             }
             Interrupts::Reserved => {
-                is("interrupt-tables", "has the reserved IntCtl 3".into(), "IntCtl = 2, or 0")
+                is("dma-messages", "has the reserved IntCtl 3".into(), "IntCtl = 2, or 0")
             }
             _ => {}
         }
@@ -517,11 +520,11 @@ impl Context<'_> {
         }
         let len = entry.words[2] >> 1 & 0b1111;
         if len > MOST_ENTRIES {
-            is("interrupt-tables", format!("has the reserved IntTabLen {len}"), "at most 11");
+            is("dma-messages", format!("has the reserved IntTabLen {len}"), "at most 11");
             return;
         }
         if self.words.word(entry.remapping().start & !7).is_none() {
-            is("interrupt-tables", "has a remapping table that is no RAM".into(), "a table in RAM");
+            is("dma-messages", "has a remapping table that is no RAM".into(), "a table in RAM");
         }
         for r in unit.remapped(self.words, entry) {
             let owners = self.claim.sandboxes.iter().enumerate().filter(|(i, s)| {
@@ -529,11 +532,11 @@ impl Context<'_> {
             });
             let mut cores = owners.flat_map(|(_, s)| &s.apic_ids);
             let (to, vector) = (r.destination(), r.vector());
-            if let Some(what) = r.wrong() {
+            if let Some((rule, what)) = r.wrong() {
                 is(
-                    "interrupt-tables",
+                    rule,
                     format!("has {what} in entry {} at {:#x}", r.index, r.at),
-                    "fixed, physical, from vector 32 on",
+                    "fixed, physical, from vector 16 on",
                 );
             }
             if !cores.any(|c| *c == to) {
@@ -541,7 +544,7 @@ impl Context<'_> {
                     "interrupts APIC {to} with vector {vector} by entry {} at {:#x}",
                     r.index, r.at
                 );
-                is("interrupt-tables", what, "cores of its own sandbox");
+                is("message-core", what, "cores of its own sandbox");
             }
         }
     }

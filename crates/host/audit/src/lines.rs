@@ -19,7 +19,7 @@ impl Context<'_> {
         if let Some(masks) = self.registers.pic_masks.filter(|m| *m != [0xFF; 2]) {
             let message =
                 format!("the 8259A let lines through: masks {:#x}, {:#x}", masks[0], masks[1]);
-            self.find("interrupt-lines", &nobody, None, message, "0xff, 0xff");
+            self.find("line-owner", &nobody, None, message, "0xff, 0xff");
         }
         let Some(ioapic) = &self.registers.ioapic else {
             self.remarks.push("the IOAPIC's entries are not known".into());
@@ -42,12 +42,13 @@ impl Context<'_> {
             .find_map(|(i, s)| Some((i, s.lines.iter().find(|l| l.pin == pin)?)));
         let Some((i, line)) = owner else {
             let message = format!("line {pin} is not masked ({entry:#x}) and belongs to nobody");
-            self.find("interrupt-lines", &Place::default(), self.claim.ioapic, message, "masked");
+            self.find("line-owner", &Place::default(), self.claim.ioapic, message, "masked");
             return;
         };
         let mut wrong = Vec::new();
         if (entry & LEVEL != 0) != line.level {
-            wrong.push(format!("is level: {}, not {}", entry & LEVEL != 0, line.level));
+            let what = format!("is level: {}, not {}", entry & LEVEL != 0, line.level);
+            wrong.push(("line-mode", what));
         }
         // Nothing says whether the IOMMU sees the message: it has to stay with its owner either way.
         let ways = match unit {
@@ -59,11 +60,12 @@ impl Context<'_> {
             match way {
                 Ok(Some((apic, vector))) => {
                     if !self.claim.sandboxes[i].apic_ids.contains(&apic) {
-                        wrong.push(format!("arrives at APIC {apic}"));
+                        wrong.push(("line-core", format!("arrives at APIC {apic}")));
                     }
                     let taken = levels.iter().find(|l| l.0 == vector && line.level);
                     if let Some((_, other)) = taken {
-                        wrong.push(format!("has the vector {vector} of line {other}"));
+                        let what = format!("has the vector {vector} of line {other}");
+                        wrong.push(("line-level-vector", what));
                     }
                     // The message after the IOMMU has remapped it, if it does.
                     if n == 0 {
@@ -80,10 +82,10 @@ impl Context<'_> {
         }
         wrong.dedup();
         let place = self.claim.sandboxes[i].place.clone();
-        for what in wrong {
+        for (rule, what) in wrong {
             let message = format!("line {pin} of {} {what} ({entry:#x})", self.name(i));
             let right = "fixed, to a core of its own, with a vector of its own";
-            self.find("interrupt-lines", &place, self.claim.ioapic, message, right);
+            self.find(rule, &place, self.claim.ioapic, message, right);
         }
     }
 
@@ -107,8 +109,8 @@ impl Context<'_> {
     }
 }
 
-/// Where a line arrives: APIC and vector, or nowhere; or why that cannot be said.
-type Arrival = Result<Option<(u32, u8)>, String>;
+/// Where a line arrives: APIC and vector, or nowhere; or the rule that it breaks, and how.
+pub type Arrival = Result<Option<(u32, u8)>, (&'static str, String)>;
 
 /// The first vector that an APIC takes (APM volume 2, 16.6.1). Those of exceptions from there on harm their owner only.
 pub const FIRST_VECTOR: u8 = 16;
@@ -117,11 +119,13 @@ pub const FIRST_VECTOR: u8 = 16;
 fn direct(entry: u64) -> Arrival {
     match entry & DELIVERY {
         0 | LOWEST => {}
-        _ => return Err("has another delivery mode than fixed".into()),
+        _ => return Err(("line-mode", "has another delivery mode than fixed".into())),
     }
     match entry {
-        _ if entry & LOGICAL != 0 => Err("has a logical destination".into()),
-        _ if (entry as u8) < FIRST_VECTOR => Err("has a vector that no APIC takes".into()),
+        _ if entry & LOGICAL != 0 => Err(("line-core", "has a logical destination".into())),
+        _ if (entry as u8) < FIRST_VECTOR => {
+            Err(("line-vector", "has a vector that no APIC takes".into()))
+        }
         _ => Ok(Some(((entry >> 56) as u32, entry as u8))),
     }
 }

@@ -3,7 +3,8 @@
 use crate::claim::Place;
 use serde::Serialize;
 
-/// A rule: what is looked at, each with tests of its own.
+/// A rule: a guarantee that the auditor checks, each with tests of its own. Id and sentence are those of the register
+/// of guarantees; a test of the harness compares them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Name in reports.
@@ -21,31 +22,43 @@ macro_rules! rules {
 
 rules! {
     "nested-map": "a guest reaches the memory that the manifest gives it, and nothing else",
-    "nested-rights": "with the rights that the manifest gives",
-    "nested-missing": "all of that memory",
-    "page-sizes": "nested pages are the largest that fit",
-    "encoding": "page-table entries have no bits set that have no business there",
+    "nested-rights": "a guest reaches its memory with the rights that the manifest gives",
+    "nested-missing": "a guest reaches all of the memory that the manifest gives it",
+    "page-sizes": "a guest's memory is mapped by the largest pages that fit",
+    "encoding": "an entry of a page table has no bit set that is reserved or needless",
     "shared-frames": "two parties reach a frame only where a channel or `observe` says so",
-    "tables-unmapped": "nobody reaches a table that confines somebody",
-    "slots": "a guest has of a slot what its monitor says",
-    "boot-code-unmapped": "nobody reaches what only the boot code used",
-    "monitor-map": "a monitor reaches its own parts and its sandbox's memory",
-    "monitor-rights": "with the rights that the memory layout gives",
-    "monitor-text": "a monitor's text is the program's",
-    "write-xor-execute": "no frame of a monitor can be written and executed",
-    "vmcb": "a guest's control block confines it",
-    "host-state": "behind every guest stands its own monitor",
-    "core-state": "every core runs in the sandbox that owns it, and the others sleep",
-    "ports": "a guest reaches its devices' ports, and no others",
-    "registers": "a guest reaches the MSRs of the policy, and no others",
+    "tables-unmapped": "no party reaches a table that confines another party",
+    "slots": "a guest reaches of a slot what its monitor has written down",
+    "boot-code-unmapped": "no party reaches a frame that only the boot code used",
+    "monitor-map": "a monitor reaches its own parts, its sandbox's memory and its devices' registers",
+    "monitor-rights": "a monitor reaches its parts with the rights that the memory layout gives",
+    "monitor-text": "a monitor's text is the program that was built",
+    "write-xor-execute": "no frame of a monitor can be both written and executed",
+    "control-block": "a guest's control block confines it",
+    "instructions": "no guest runs an instruction for virtualization, system management or monitoring memory",
+    "cache-instructions": "a guest's instruction for whole caches has no effect on the machine",
+    "exceptions": "a guest that raises exceptions without end still takes exits",
+    "shutdown": "a guest that shuts its processor down is ended, and no other is",
+    "doorbell": "a guest that never exits can be stopped by its monitor",
+    "host-state": "behind every guest stands the monitor of its own sandbox",
+    "core-state": "every core runs in the sandbox that owns it, and spare cores sleep",
+    "ports": "a guest reaches the ports of its devices, and no others",
+    "registers": "a guest reaches the processor's registers that are on the allow-list, and no others",
     "iommu-control": "the IOMMU translates, from its own tables, without exceptions",
-    "device-table": "every function's entry confines it",
-    "dma-map": "a function reaches its sandbox's memory, and nothing else",
-    "dma-rights": "with its sandbox's rights",
-    "dma-missing": "all of that memory",
-    "interrupt-tables": "a function's interrupts arrive at its sandbox's cores, fixed and on its own vectors",
-    "interrupt-lines": "a line's interrupt arrives at its owner's cores; all others are masked",
-    "frames": "every frame has an owner",
+    "device-table": "every function's entry in the IOMMU's table confines it",
+    "dma-map": "a function reaches the memory of its sandbox, and nothing else",
+    "dma-rights": "a function reaches the memory of its sandbox with the sandbox's rights",
+    "dma-missing": "a function reaches all of the memory of its sandbox",
+    "dma-messages": "a message that a function forges by DMA is blocked, or remapped as its own are",
+    "message-core": "a function's message goes to a core of its sandbox",
+    "message-form": "a function's message is fixed or of lowest priority, by an edge, to one core",
+    "message-vector": "a function's message has a vector from 16 on",
+    "line-owner": "a line is programmed by its owner only, and a line without an owner is masked",
+    "line-mode": "the interrupt of a line is a fixed one, with the trigger of its wiring",
+    "line-core": "the interrupt of a line goes to a core of its owner, by a physical destination",
+    "line-vector": "the interrupt of a line has a vector from 16 on",
+    "line-level-vector": "a level-triggered line has a vector that no line of another sandbox has",
+    "frames": "every frame of the machine's memory has an owner",
 }
 
 /// A difference.

@@ -1,7 +1,7 @@
 //! SVM's control block: the VMCB. Bits and offsets are those of the APM volume 2, appendix B.
 
 use crate::PAGE;
-use crate::block::{Block, Wrong};
+use crate::block::{Block, REST, Wrong};
 use crate::check::Context;
 use crate::claim::Processor;
 use crate::locate::Area;
@@ -19,13 +19,23 @@ const NESTED_CTL: u64 = 0x090;
 const N_CR3: u64 = 0x0B0;
 const LBR_VIRTUALIZATION: u64 = 0x0B8;
 
-/// NMI, SMI, INIT; CPUID aside: RSM, INVD, INVLPGA, IOIO, MSR, shutdown.
-const NEEDED_3: u64 =
-    1 << 1 | 1 << 2 | 1 << 3 | 1 << 19 | 1 << 22 | 1 << 26 | 1 << 27 | 1 << 28 | 1 << 31;
-/// VMRUN, VMMCALL, VMLOAD, VMSAVE, STGI, CLGI, SKINIT, WBINVD, MONITOR, MWAIT twice.
-const NEEDED_4: u64 = 0x7F | 1 << 9 | 1 << 10 | 1 << 11 | 1 << 12;
-/// #DB, #AC, #MC.
-const NEEDED_EXCEPTIONS: u64 = 1 << 1 | 1 << 17 | 1 << 18;
+/// Intercepts that a guest needs: the word's offset, its bits, and the guarantee that rests on them.
+const NEEDED: &[(u64, u64, &str)] = &[
+    // #DB, #AC; #MC.
+    (EXCEPTIONS, 1 << 1 | 1 << 17, "exceptions"),
+    (EXCEPTIONS, 1 << 18, REST),
+    // NMI; SMI, INIT; RSM, INVLPGA; INVD; IOIO; MSR; shutdown.
+    (WORD_3, 1 << 1, "doorbell"),
+    (WORD_3, 1 << 2 | 1 << 3, REST),
+    (WORD_3, 1 << 19 | 1 << 26, "instructions"),
+    (WORD_3, 1 << 22, "cache-instructions"),
+    (WORD_3, 1 << 27, "ports"),
+    (WORD_3, 1 << 28, "registers"),
+    (WORD_3, 1 << 31, "shutdown"),
+    // VMRUN, VMMCALL, VMLOAD, VMSAVE, STGI, CLGI, SKINIT, MONITOR, MWAIT twice; WBINVD.
+    (WORD_4, 0x7F | 1 << 10 | 1 << 11 | 1 << 12, "instructions"),
+    (WORD_4, 1 << 9, "cache-instructions"),
+];
 /// AVIC.
 const AVIC: u64 = 1 << 31;
 
@@ -56,24 +66,23 @@ impl Context<'_> {
         let at = |field: u64| words.word(area.vmcb + field).unwrap_or(0);
         let half = |field: u64| at(field & !7) >> (field % 8 * 8) & 0xFFFF_FFFF;
         let mut wrong = Vec::new();
-        let needed = [(EXCEPTIONS, NEEDED_EXCEPTIONS), (WORD_3, NEEDED_3), (WORD_4, NEEDED_4)];
-        for (field, bits) in needed {
-            let lacks = bits & !half(field);
+        for (field, bits, rule) in NEEDED {
+            let lacks = bits & !half(*field);
             if lacks != 0 {
                 let right = format!("{bits:#x} set at {field:#x}");
-                wrong.push((format!("intercepts at {field:#x} lack {lacks:#x}"), right));
+                wrong.push((*rule, format!("intercepts at {field:#x} lack {lacks:#x}"), right));
             }
         }
         let roots = [(IOPM_BASE, first.ports[0]), (MSRPM_BASE, first.msrs), (N_CR3, first.root)];
         for (field, root) in roots {
             if at(field) != root {
                 let what = format!("the table at {field:#x} is {:#x}", at(field));
-                wrong.push((what, format!("{root:#x}, as for its other cores")));
+                wrong.push((REST, what, format!("{root:#x}, as for its other cores")));
             }
         }
         if at(NESTED_CTL) != 1 || at(V_INTR) & AVIC != 0 || at(LBR_VIRTUALIZATION) != 0 {
             let what = format!("nested control {:#x}, V_INTR {:#x}", at(NESTED_CTL), at(V_INTR));
-            wrong.push((what, "nested paging alone".into()));
+            wrong.push((REST, what, "nested paging alone".into()));
         }
         wrong
     }

@@ -2,7 +2,7 @@
 //! manual (SDM) volume 3, chapters 25 and 27, appendices A and B. [`crate::vmcs`] has the layout in memory.
 
 use crate::PAGE;
-use crate::block::{Block, Wrong};
+use crate::block::{Block, REST, Wrong};
 use crate::check::Context;
 use crate::claim::Processor;
 use crate::locate::{Area, reads};
@@ -137,13 +137,14 @@ impl Context<'_> {
             let (lacks, beyond) = (needed & !is, is & !(needed | also));
             if lacks | beyond != 0 {
                 let what = format!("{name} {is:#x} lack {lacks:#x} and have {beyond:#x} too much");
-                wrong.push((what, format!("{needed:#x}, and of {also:#x} what is demanded")));
+                wrong.push((REST, what, format!("{needed:#x}, and of {also:#x} what is demanded")));
             }
         }
         let mut exactly = |field: u16, what: &str, right: u64| {
             let is = vmcs.field(field);
             if is != right {
                 wrong.push((
+                    REST,
                     format!("{what} (field {field:#06x}) is {is:#x}"),
                     format!("{right:#x}"),
                 ));
@@ -166,20 +167,20 @@ impl Context<'_> {
             if number != 0 {
                 let msr = self.words.word(at & !0xF).unwrap_or(0) & 0xFFFF_FFFF;
                 let what = format!("{who} {number} MSRs from {at:#x} on, the first is {msr:#x}");
-                wrong.push((what, "no list of MSRs".into()));
+                wrong.push((REST, what, "no list of MSRs".into()));
             }
         }
         let exceptions = vmcs.field(EXCEPTIONS);
         if exceptions & NEEDED_EXCEPTIONS != NEEDED_EXCEPTIONS || exceptions & PAGE_FAULT != 0 {
             let what = format!("exceptions {exceptions:#x} exit");
-            wrong.push((what, format!("{NEEDED_EXCEPTIONS:#x}, and no page fault")));
+            wrong.push((REST, what, format!("{NEEDED_EXCEPTIONS:#x}, and no page fault")));
         }
         let has = |field, bits: u64| vmcs.field(field) & bits;
         // What an exit leaves in CR0 is the monitor's.
         let guest = (has(GUEST_CR0, OWN_CR0), has(GUEST_CR4, OWN_CR4));
         if guest != (1 << 5, 1 << 13) {
             let what = format!("the guest's CR0 and CR4 have {:#x} and {:#x}", guest.0, guest.1);
-            wrong.push((what, "NE and VMXE of the monitor's bits".into()));
+            wrong.push((REST, what, "NE and VMXE of the monitor's bits".into()));
         }
         for (field, name, bits) in [
             (HOST_CR0, "CR0", HOST_CR0_BITS),
@@ -188,7 +189,7 @@ impl Context<'_> {
         ] {
             if has(field, bits) != bits {
                 let what = format!("the monitor's {name} lacks {:#x}", bits & !has(field, bits));
-                wrong.push((what, format!("{bits:#x} set")));
+                wrong.push((REST, what, format!("{bits:#x} set")));
             }
         }
         wrong

@@ -7,7 +7,7 @@ use crate::check::Context;
 use crate::claim::{Claim, Place};
 use crate::given::Given;
 use crate::iommu::{Leaf, Pages, Wrong, name};
-use crate::lines::FIRST_VECTOR;
+use crate::lines::{Arrival, FIRST_VECTOR};
 use crate::memory::Words;
 use crate::registers::{Registers, Vtd};
 use std::collections::BTreeMap;
@@ -94,16 +94,19 @@ impl Interrupt {
         (self.words[1] >> 16 & 0b1111 == 0b0100).then_some(self.words[1] as u16)
     }
 
-    /// Faults that it has with any owner.
-    fn wrong(&self) -> Option<&'static str> {
+    /// Rule that it breaks with any owner, and how.
+    fn wrong(&self) -> Option<(&'static str, &'static str)> {
         let [low, high] = self.words;
+        let form = |what| Some(("message-form", what));
         match () {
-            () if low >> 5 & 0b111 != 0 => Some("another delivery mode than fixed"),
-            () if low >> 2 & 1 != 0 => Some("a logical destination"),
-            () if low >> 3 & 1 != 0 => Some("a redirection hint"),
-            () if low >> 15 & 1 != 0 => Some("the format of posted interrupts"),
-            () if low & (0b111 << 12 | 0xFF << 24) != 0 || high >> 20 != 0 => Some("reserved bits"),
-            () if self.vector() < FIRST_VECTOR => Some("a vector that no APIC takes"),
+            () if low >> 5 & 0b111 != 0 => form("another delivery mode than fixed"),
+            () if low >> 2 & 1 != 0 => form("a logical destination"),
+            () if low >> 3 & 1 != 0 => form("a redirection hint"),
+            () if low >> 15 & 1 != 0 => form("the format of posted interrupts"),
+            () if low & (0b111 << 12 | 0xFF << 24) != 0 || high >> 20 != 0 => form("reserved bits"),
+            () if self.vector() < FIRST_VECTOR => {
+                Some(("message-vector", "a vector that no APIC takes"))
+            }
             () => None,
         }
     }
@@ -381,18 +384,19 @@ impl Context<'_> {
         let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
         for entry in &unit.interrupts {
             let source = entry.source();
-            let mut is = |what: String, right: &str| {
-                let key = ("interrupt-tables", what, right.to_owned());
+            let mut is = |rule: &'static str, what: String, right: &str| {
+                let key = (rule, what, right.to_owned());
                 let who = source.unwrap_or(entry.words[1] as u16);
                 wrong.entry(key).or_default().push((who, entry.at));
             };
             let number = entry.index;
-            if let Some(what) = entry.wrong() {
-                is(format!("has {what} in entry {number}"), "fixed, physical, from vector 16 on");
+            if let Some((rule, what)) = entry.wrong() {
+                let what = format!("has {what} in entry {number}");
+                is(rule, what, "fixed, physical, from vector 16 on");
             }
             let Some(source) = source else {
                 let what = format!("is not the only one whose messages entry {number} takes");
-                is(what, "validation of all 16 bits of the requester ID");
+                is("dma-messages", what, "validation of all 16 bits of the requester ID");
                 continue;
             };
             let lines = ioapic == Some(source);
@@ -403,10 +407,11 @@ impl Context<'_> {
             let (to, vector) = (entry.destination(), entry.vector());
             if !owners.any(|(_, s)| s.apic_ids.contains(&to)) {
                 let what = format!("interrupts APIC {to} with vector {vector} by entry {number}");
-                is(what, "cores of its own sandbox");
+                is("message-core", what, "cores of its own sandbox");
             }
             if entry.level() && !lines {
-                is(format!("has a level in entry {number}"), "an edge: messages have no level");
+                let what = format!("has a level in entry {number}");
+                is("message-form", what, "an edge: messages have no level");
             }
         }
     }
@@ -414,8 +419,8 @@ impl Context<'_> {
     /// Returns APIC and vector of a line, if it arrives. An entry without an index is blocked.
     ///
     /// # Errors
-    /// The entry is not the line's.
-    pub fn indexed(&self, unit: &Unit, line: u64) -> Result<Option<(u32, u8)>, String> {
+    /// The rule that the line breaks by naming this entry.
+    pub fn indexed(&self, unit: &Unit, line: u64) -> Arrival {
         const FORMAT: u64 = 1 << 48;
         const LEVEL: u64 = 1 << 15;
         let ioapic = self.claim.iommu.as_ref().and_then(|iommu| iommu.ioapic);
@@ -428,7 +433,8 @@ impl Context<'_> {
             return Ok(None);
         }
         if line as u8 != entry.vector() || (line & LEVEL != 0) != entry.level() {
-            return Err(format!("has another vector or trigger than entry {index}"));
+            let what = format!("has another vector or trigger than entry {index}");
+            return Err(("line-vector", what));
         }
         Ok(Some((entry.destination(), entry.vector())))
     }

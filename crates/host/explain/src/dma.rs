@@ -6,6 +6,7 @@
 use crate::explain::function_at;
 use crate::owner::{self, Allow};
 use crate::ram::Read;
+use crate::rule::Rule;
 use bulkhead_plan::kernel::{DeviceUse, Driven};
 use bulkhead_plan::{Bdf, Function, Granted, Guest, Plan, Sandbox};
 use std::fmt;
@@ -25,7 +26,9 @@ pub struct Blocked {
     pub access: String,
     /// Whose it is.
     pub owner: String,
-    /// The rule that denies it.
+    /// Id of the guarantee that denies it (docs/guarantees.md).
+    pub guarantee: &'static str,
+    /// Its sentence, and what the log tells beside it.
     pub rule: String,
     /// What would allow it, or why nothing does.
     pub allow: String,
@@ -36,8 +39,8 @@ impl fmt::Display for Blocked {
         let whose = self.sandbox.as_ref().map_or("nobody's".into(), |name| format!("{name}'s"));
         write!(
             f,
-            "{} ({whose}): {} (blocked by the IOMMU); it is {}; rule: {}; {}",
-            self.function, self.access, self.owner, self.rule, self.allow
+            "{} ({whose}): {} (blocked by the IOMMU); it is {}; rule: {}: {}; {}",
+            self.function, self.access, self.owner, self.guarantee, self.rule, self.allow
         )
     }
 }
@@ -143,23 +146,27 @@ pub fn blocked(plan: &Plan, [first, address]: Entry) -> Blocked {
         }
         code => (
             format!("event {code:#x} with operands {first:#x}, {address:#x}"),
-            [
+            (
                 "the IOMMU's own".into(),
-                "the IOMMU's tables and commands are the boot code's".into(),
+                const { Rule::of("iommu-control") },
                 "nothing in a manifest is about it".into(),
-            ],
+            ),
         ),
     };
-    let [owner_of, rule, allow] = words;
+    let (owner_of, rule, allow) = words;
     Blocked {
         function: function.map_or_else(|| format!("requester {requester}"), |f| f.bdf.to_string()),
         sandbox: owner.map(|s| s.name.clone()),
         access,
         owner: owner_of,
-        rule,
+        guarantee: rule.guarantee.id,
+        rule: rule.text(),
         allow,
     }
 }
+
+/// Owner, rule, and what would allow it.
+type Words = (String, Rule, String);
 
 /// Who appears under a requester ID: first of those that a sandbox owns.
 fn function_of(plan: &Plan, requester: Bdf) -> Option<&Function> {
@@ -173,6 +180,9 @@ fn function_of(plan: &Plan, requester: Bdf) -> Option<&Function> {
     })
 }
 
+/// Rule of functions' memory.
+const MAP: Rule = Rule::of("dma-map");
+
 /// What holds for memory: owner, rule, what would allow it. A device's addresses are its
 /// owner's guest-physical ones.
 fn memory(
@@ -180,32 +190,33 @@ fn memory(
     owner: Option<&Sandbox>,
     function: Option<&Function>,
     address: u64,
-) -> [String; 3] {
-    const RULE: &str =
-        "a function reaches its sandbox's RAM and channels, with the sandbox's rights";
+) -> Words {
     let Some(owner) = owner else {
-        return [owned_by_nobody(plan, address), RULE.into(), grant(function)];
+        return (owned_by_nobody(plan, address), MAP, grant(function));
     };
     if let Some(words) = of_kernel(owner, function, address) {
         return words;
     }
     let answer = owner::address(plan, owner, address);
     let of_function = function_at(plan, address).is_some();
-    let (whose, allow) = match answer.allow {
+    match answer.allow {
         Allow::Has if of_function => (
             "a function's registers".to_owned(),
+            MAP,
             "nothing in a manifest allows it: devices reach memory alone".to_owned(),
         ),
-        Allow::Has => ("its own, without that right".to_owned(), granted(owner, function)),
-        other => (format!("{} ({})", answer.owner, answer.why), other.to_string()),
-    };
-    [whose, RULE.into(), allow]
+        Allow::Has => {
+            let rule = const { Rule::of("dma-rights") };
+            ("its own, without that right".to_owned(), rule, granted(owner, function))
+        }
+        other => (format!("{} ({})", answer.owner, answer.why), MAP, other.to_string()),
+    }
 }
 
 /// What holds in the memory of a kernel's sandbox, whose functions reach what their drivers name.
-fn of_kernel(owner: &Sandbox, function: Option<&Function>, address: u64) -> Option<[String; 3]> {
-    const RULE: &str =
-        "a kernel's function reaches the shared memory that its driver names in `dma`";
+fn of_kernel(owner: &Sandbox, function: Option<&Function>, address: u64) -> Option<Words> {
+    const RULE: Rule =
+        MAP.with("a kernel's function reaches the shared memory that its driver names in `dma`");
     let Guest::Kernel(kernel) = &owner.guest else { return None };
     let ram = owner.ram.first().filter(|ram| address >= ram.gpa && address - ram.gpa < ram.len)?;
     let is = |granted: &Granted| Some(granted.function.bdf) == function.map(|f| f.bdf);
@@ -229,7 +240,7 @@ fn of_kernel(owner: &Sandbox, function: Option<&Function>, address: u64) -> Opti
         ),
         None => format!("no program of {} drives it: `devices` of one with `dma`", owner.name),
     };
-    Some([whose, RULE.into(), allow])
+    Some((whose, RULE, allow))
 }
 
 /// Whose machine address it is: what no sandbox owns is not translated.
@@ -242,12 +253,10 @@ fn owned_by_nobody(plan: &Plan, address: u64) -> String {
 }
 
 /// What holds for a message.
-fn message(plan: &Plan, owner: Option<&Sandbox>, function: Option<&Function>) -> [String; 3] {
-    let rule = "a message goes to a core of the sandbox's own, as its monitor has entered it \
-                in the function's remapping table";
+fn message(plan: &Plan, owner: Option<&Sandbox>, function: Option<&Function>) -> Words {
     let whose = if plan.sandboxes.len() > 1 { "a core of whoever it names" } else { "a core" };
     let allow = owner.map_or_else(|| grant(function), |owner| granted(owner, function));
-    [whose.into(), rule.into(), allow]
+    (whose.into(), const { Rule::of("dma-messages") }, allow)
 }
 
 /// Where the manifest grants the function.
@@ -359,7 +368,7 @@ mod tests {
         let told = text(fault(EDU, 1 << 53, 0x4000_0000));
         for part in [
             "00:08.0 (rogue's): DMA to or from 0x40000000 (blocked by the IOMMU); it is nobody's",
-            "rule: a function reaches its sandbox's RAM and channels, with the sandbox's rights",
+            "rule: dma-map: a function reaches the memory of its sandbox, and nothing else; ",
             "m.toml:7",
         ] {
             assert!(told.contains(part), "{part} is not in {told}");
@@ -368,7 +377,7 @@ mod tests {
         assert!(told.contains("DMA write to 0x2000"), "{told}");
         let told = text(fault(EDU, 1 << 52, 0x1000));
         assert!(told.contains("DMA read of 0x1000"), "{told}");
-        assert!(told.contains("it is its own, without that right"), "{told}");
+        assert!(told.contains("it is its own, without that right; rule: dma-rights: "), "{told}");
         assert!(told.contains("m.toml:11 grants the function"), "{told}");
         let told = text(fault(EDU, 1 << 56 | 1 << 53, 0x1000));
         assert!(told.contains("request to translate 0x1000"), "{told}");
@@ -404,21 +413,22 @@ mod tests {
         for part in [
             "00:08.0 (rogue's): DMA write to 0x200000",
             "it is the kernel of rogue, or a program of it",
-            "rule: a kernel's function reaches the shared memory that its driver names in `dma`",
+            "; rule: dma-map: ",
+            "nothing else: a kernel's function reaches the shared memory that its driver names in `dma`",
             "m.toml:30, the program disk",
         ] {
             assert!(told(0x20_0000).contains(part), "{part} is not in {}", told(0x20_0000));
         }
         assert!(told(0xFF_F008).contains("it is shared memory blocks of rogue"));
         // Beyond its memory nothing is different.
-        assert!(told(0x4000_0000).contains("rule: a function reaches its sandbox's RAM"));
+        assert!(told(0x4000_0000).contains("the memory of its sandbox, and nothing else; "));
     }
 
     #[test]
     fn a_message_is_no_memory() {
         let told = text(fault(EDU, 1 << 51 | 1 << 53, 0xFEE0_0000));
         assert!(told.contains("interrupt message to 0xfee00000"), "{told}");
-        assert!(told.contains("rule: a message goes to a core of the sandbox's own"), "{told}");
+        assert!(told.contains("rule: dma-messages: a message that a function"), "{told}");
     }
 
     #[test]

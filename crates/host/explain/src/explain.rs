@@ -4,6 +4,8 @@
 
 use crate::ipi;
 use crate::owner::{self, Allow, Answer};
+use crate::rule::Rule;
+use bulkhead_arch_x86::msr;
 use bulkhead_layout::PAGE;
 use bulkhead_layout::cmos;
 use bulkhead_layout::hypercall as call;
@@ -32,7 +34,9 @@ pub struct Explained {
     pub access: String,
     /// Whose it is.
     pub owner: String,
-    /// The rule that denies it.
+    /// Id of the guarantee that denies it (docs/guarantees.md).
+    pub guarantee: &'static str,
+    /// Its sentence, and what the record tells beside it.
     pub rule: String,
     /// What would allow it, or why nothing does.
     pub allow: String,
@@ -47,13 +51,14 @@ impl fmt::Display for Explained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} core {} at {}: {} ({}); it is {}; rule: {}; {}",
+            "{} core {} at {}: {} ({}); it is {}; rule: {}: {}; {}",
             self.sandbox,
             self.core,
             self.rip,
             self.access,
             self.kind,
             self.owner,
+            self.guarantee,
             self.rule,
             self.allow
         )?;
@@ -98,7 +103,7 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         k if k == Kind::Msr as usize => (
             format!("access to MSR {:#x}, value {:#x}", denial.address, denial.info),
             "the machine's".into(),
-            "a guest uses the MSRs of the allow-list only".into(),
+            model_specific(denial.address),
             "nothing in a manifest allows it (docs/decisions/0004-msr-policy.md)".into(),
         ),
         k if k == Kind::Ipi as usize => ipi::explain(plan, who, denial),
@@ -107,13 +112,13 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         k if k == Kind::Instruction as usize => (
             format!("instruction with exit code {:#x}", denial.address),
             "the monitor's".into(),
-            "no guest runs SVM, MONITOR, MWAIT or SMM instructions".into(),
+            const { Rule::of("instructions") },
             "nothing in a manifest allows it".into(),
         ),
         _ => (
             "a triple fault, or a processor state that cannot be entered".into(),
             format!("{}'s own", who.name),
-            "a guest that shuts its processor down is ended".into(),
+            const { Rule::of("shutdown") },
             format!(
                 "[[health]] sandbox = \"{}\", on = \"triple-fault\" says what follows",
                 who.name
@@ -129,14 +134,24 @@ pub fn explain(plan: &Plan, sandbox: usize, core: usize, denial: &Denial) -> Exp
         condition: CONDITION_NAMES.get(usize::from(denial.condition)).copied().unwrap_or("unknown"),
         access,
         owner,
-        rule,
+        guarantee: rule.guarantee.id,
+        rule: rule.text(),
         allow,
         times: 1,
         record: *denial,
     }
 }
 
-pub type Words = (String, String, String, String);
+/// Access, owner, rule, and what would allow it.
+pub type Words = (String, String, Rule, String);
+
+/// The rule for a model-specific register.
+fn model_specific(number: u64) -> Rule {
+    match number {
+        n if n == u64::from(msr::EFER) => const { Rule::of("virtualization-switch") },
+        _ => owner::REGISTERS,
+    }
+}
 
 /// `file:line` of a sandbox's description.
 pub fn place(sandbox: &Sandbox) -> String {
@@ -156,19 +171,19 @@ fn memory(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     if answered(who, gpa) {
         let owner = format!("{} ({})", answer.owner, answer.why);
         let allow = "nothing in a manifest allows another access there";
-        return (access, owner, MOVS.into(), allow.into());
+        return (access, owner, const { Rule::of("decoder-moves") }, allow.into());
     }
-    let (owner, allow) = match answer.allow {
-        Allow::Has => ("its own, without that right".to_owned(), without_right(plan, who, gpa)),
-        Allow::Never(_) | Allow::Line { .. } | Allow::Change(_) => {
-            (format!("{} ({})", answer.owner, answer.why), answer.allow.to_string())
+    match answer.allow {
+        Allow::Has => {
+            let rule = const { Rule::of("nested-rights") };
+            (access, "its own, without that right".into(), rule, without_right(plan, who, gpa))
         }
-    };
-    (access, owner, answer.rule.into(), allow)
+        Allow::Never(_) | Allow::Line { .. } | Allow::Change(_) => {
+            let owner = format!("{} ({})", answer.owner, answer.why);
+            (access, owner, answer.rule, answer.allow.to_string())
+        }
+    }
 }
-
-/// Rule for registers that a monitor answers for.
-const MOVS: &str = "a monitor carries out plain MOVs at registers that it answers for";
 
 /// Tells if a sandbox's monitor answers for registers at an address: configuration space, and MSI-X tables.
 fn answered(who: &Sandbox, gpa: u64) -> bool {
@@ -199,12 +214,12 @@ fn port(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let port = denial.address as u16;
     /// Ports of configuration space (PCI 3.0, 3.2.2.3.2).
     const PCI: std::ops::Range<u16> = 0xCF8..0xD00;
-    const FORM: &str =
-        "PCI's ports take IN and OUT: 32 bits at 0xcf8, within one register from 0xcfc on";
+    const PORTS: Rule = FORM
+        .with("PCI's ports take IN and OUT: 32 bits at 0xcf8, within one register from 0xcfc on");
     let access = format!("access to port {port:#x}, value {:#x}", denial.info);
     let answer = owner::port(plan, who, port);
     let rule = match answer.allow {
-        Allow::Has if PCI.contains(&port) => FORM,
+        Allow::Has if PCI.contains(&port) => PORTS,
         _ => answer.rule,
     };
     words(access, denial, Answer { rule, ..answer })
@@ -222,8 +237,11 @@ fn words(access: String, denial: &Denial, answer: Answer) -> Words {
         Allow::Has => "nothing in a manifest allows that value".into(),
         other => other.to_string(),
     };
-    (access, answer.owner, answer.rule.into(), allow)
+    (access, answer.owner, answer.rule, allow)
 }
+
+/// The rule for the form of an access to configuration space.
+const FORM: Rule = Rule::of("config-form");
 
 /// An access to a register that a monitor answers for.
 fn access(denial: &Denial, register: &str) -> String {
@@ -277,21 +295,22 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     };
     if let Some(end) = ends.iter().find(here) {
         let channel = &plan.channels[end.region];
-        let rule = "a channel's function stays where it is, its registers take 32 bits, and it interrupts cores of its owner's";
+        const END: Rule = Rule::of("pci-functions").with(
+            "a channel's function stays in its place, its registers take 32 bits, and it interrupts its owner's cores",
+        );
         let whose = format!("channel {}'s function {}", channel.name, end.bdf);
-        return (access, whose, rule.into(), owner::at(&channel.place));
+        return (access, whose, END, owner::at(&channel.place));
     }
     let Some(function) = function_at(plan, at) else {
-        let rule = "a guest programs the PCI functions that it owns";
         let why = "no function of the machine description is there";
-        return (access, "nobody's".into(), rule.into(), why.into());
+        return (access, "nobody's".into(), owner::VISIBLE, why.into());
     };
     let answer = owner::pci(plan, who, function);
     if let Some(step) = function.reset.iter().find(|step| step.at == at) {
         return (
             format!("register {at:#x} of {} did not show rest in {} ms", function.bdf, step.within),
             answer.owner,
-            "a sandbox begins anew when its functions are at rest".into(),
+            const { Rule::of("device-quiet") },
             format!("{}: `reset` says what is waited for", owner::at(&function.place)),
         );
     }
@@ -305,24 +324,23 @@ fn device(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
 
 /// A register behind the real-time clock's ports.
 fn clock(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
-    const RULE: &str =
-        "the clock's owner reads date, time and status; what CMOS memory holds outlives the system";
+    const RULE: Rule = Rule::of("clock-write");
     let access = access(denial, &format!("CMOS memory at index {index:#x}"));
     let answer = plan.machine.devices.iter().find(|device| device.class == RTC);
     let owner = answer.map_or("nobody's".into(), |found| owner::device(plan, who, found).owner);
-    (access, owner, RULE.into(), "nothing in a manifest allows it".into())
+    (access, owner, RULE, "nothing in a manifest allows it".into())
 }
 
 /// Returns the rule for a register of an own function, or of a bridge that is shown. A record has no width, so the rule
 /// names it beside the allowed values. A read can only have the wrong form.
-fn within_own(function: &Function, at: u64, denial: &Denial) -> &'static str {
-    const FORM: &str = "an access to configuration space is within one register of 32 bits";
-    const MESSAGE: &str = "a message goes to a core of the sandbox's own, fixed or lowest \
-                           priority, by an edge, with a vector from 16 on";
-    const TABLE: &str = "a message goes to a core of the sandbox's own, fixed or lowest priority, by an edge, with a \
-                         vector from 16 on; its table takes 32 and 64 bits at a time";
+fn within_own(function: &Function, at: u64, denial: &Denial) -> Rule {
+    const MESSAGE: Rule = Rule::of("messages");
+    const TABLE: Rule = MESSAGE.with("its table takes 32 and 64 bits at a time");
+    const BASE: Rule = Rule::of("pci-functions").with(
+        "a base address stays where the machine description has it; an access is within one register of 32 bits",
+    );
     if function.bridge.is_some() {
-        return "a bridge that is shown keeps its buses, and resets nothing";
+        return const { Rule::of("bridge-fixed") };
     }
     if configured(at).is_none() {
         // The pages with an MSI-X table are all of its memory that is mediated.
@@ -330,8 +348,8 @@ fn within_own(function: &Function, at: u64, denial: &Denial) -> &'static str {
             at.wrapping_sub(msix.table) < u64::from(msix.vectors) * 16 && at.is_multiple_of(4)
         });
         return match (message, reads(denial)) {
-            (false, _) => "an access to registers is aligned",
-            (true, true) => "an MSI-X table takes 32 and 64 bits at a time",
+            (false, _) => const { Rule::of("msix-trap") },
+            (true, true) => const { Rule::of("msix-form") },
             (true, false) => TABLE,
         };
     }
@@ -342,9 +360,7 @@ fn within_own(function: &Function, at: u64, denial: &Denial) -> &'static str {
     match offset {
         _ if reads(denial) => FORM,
         _ if message => MESSAGE,
-        0x10..0x28 => {
-            "a base address stays where the machine description has it; an access is within one register of 32 bits"
-        }
+        0x10..0x28 => BASE,
         _ => FORM,
     }
 }
@@ -353,14 +369,13 @@ fn within_own(function: &Function, at: u64, denial: &Denial) -> &'static str {
 fn line(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
     /// Index of the first register of the redirection table (82093AA, 3.2.4).
     const TABLE: u64 = 0x10;
-    let rule = "a guest programs the interrupt lines of its devices, for its own cores".to_string();
     let access = match denial.condition == Condition::DeviceRead as u16 {
         true => format!("read of IOAPIC register {index:#x}"),
         false => format!("write of {:#x} to IOAPIC register {index:#x}", denial.info),
     };
     let Some(line) = index.checked_sub(TABLE).map(|at| (at / 2) as u32) else {
         let allow = "nothing in a manifest allows it".into();
-        return (access, "the machine's IOAPIC".into(), rule, allow);
+        return (access, "the machine's IOAPIC".into(), owner::LINES, allow);
     };
     let answer = owner::line(plan, who, line);
     let allow = match answer.allow {
@@ -369,7 +384,7 @@ fn line(plan: &Plan, who: &Sandbox, index: u64, denial: &Denial) -> Words {
         }
         other => other.to_string(),
     };
-    (access, answer.owner, rule, allow)
+    (access, answer.owner, answer.rule, allow)
 }
 
 /// Whether a manifest lets it make channels at run time.
@@ -378,6 +393,7 @@ fn connects(sandbox: &Sandbox) -> bool {
 }
 
 fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
+    const CONNECT: Rule = Rule::of("connect-right");
     let first = denial.info as u32;
     let target = plan.sandboxes.get(first as usize);
     let name = target.map_or("…", |s| s.name.as_str());
@@ -385,7 +401,7 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         return (
             format!("offer of a channel to sandbox {first}"),
             target.map_or_else(|| "nobody's".into(), |s| format!("{}'s", s.name)),
-            "a sandbox makes channels at run time with those that the manifest names".into(),
+            CONNECT,
             match target.filter(|s| s.name != who.name && connects(s) && connects(who)) {
                 Some(_) => format!("{}: may_connect = {{ to = [\"{name}\"], … }}", place(who)),
                 None => "nothing in a manifest allows it: bare guests and Linux make offers to each other".into(),
@@ -402,14 +418,14 @@ fn hypercall(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
         return (
             format!("hypercall {:#x} on slot {first}", denial.address),
             owner,
-            "a slot is for its owner and those to whom it may be offered".into(),
+            CONNECT.with("a slot is for its owner and those to whom it may be offered"),
             allow,
         );
     }
     (
         format!("hypercall {:#x} on sandbox {first}", denial.address),
         target.map_or_else(|| "nobody's".into(), |s| format!("{}'s", s.name)),
-        owner::CONTROL_RULE.into(),
+        owner::CONTROL_RULE,
         match target {
             Some(_) => format!("{}: {} = [\"{name}\"]", place(who), owner::right_of(denial)),
             None => "there is no such sandbox".into(),

@@ -2,6 +2,7 @@
 //! words, with whom it would have reached.
 
 use crate::explain::{Words, place};
+use crate::rule::Rule;
 use bulkhead_layout::report::{Condition, Denial};
 use bulkhead_plan::{Plan, Sandbox};
 
@@ -12,6 +13,11 @@ const RESERVED: u32 = 0b11 << 12 | 0b11 << 16 | 0xFFF0_0000;
 /// Destination of all cores in x2APIC mode.
 const BROADCAST: u32 = u32::MAX;
 const NEVER: &str = "nothing in a manifest allows it";
+
+/// Rule of the cores that an interrupt reaches.
+const DESTINATION: Rule = Rule::of("ipi-destination");
+/// Rule of its form.
+const FORM: Rule = Rule::of("ipi-form");
 
 /// Cores that an ICR value names.
 enum Target {
@@ -43,27 +49,25 @@ fn target(icr: u64) -> Target {
 pub fn explain(plan: &Plan, who: &Sandbox, denial: &Denial) -> Words {
     let target = target(denial.address);
     let foreign = foreign(who, &target);
-    let (rule, allow) = match denial.condition {
-        c if c == Condition::IpiReserved as u16 => {
-            ("reserved bits of an interrupt command are 0", NEVER.into())
+    let detail = match denial.condition {
+        c if c == Condition::IpiReserved as u16 => "its reserved bits are 0",
+        c if c == Condition::IpiLevel as u16 => {
+            "a fixed one is edge-triggered, because the end of another one reaches the IOAPIC"
         }
-        c if c == Condition::IpiLevel as u16 => (
-            "a guest's fixed interrupt is edge-triggered: the end of another one reaches the IOAPIC",
-            NEVER.into(),
-        ),
-        c if c == Condition::IpiMode as u16 => {
-            ("a guest sends fixed interrupts, NMIs, INITs and SIPIs only", NEVER.into())
+        c if c == Condition::IpiMode as u16 => "it is fixed, an NMI, an INIT or a SIPI",
+        c if c == Condition::IpiShorthand as u16 => {
+            "an NMI goes to one core or to all others of the sandbox, an INIT or SIPI to one"
         }
-        c if c == Condition::IpiShorthand as u16 => (
-            "an NMI goes to one core or to all others of the sandbox, an INIT or SIPI to one",
-            NEVER.into(),
-        ),
         c if c == Condition::IpiLogical as u16 => {
-            ("an NMI, INIT or SIPI names its core by the physical ID", NEVER.into())
+            "an NMI, INIT or SIPI names its core by the physical ID"
         }
-        _ => ("interrupts go to a sandbox's own cores", foreign_core(plan, who, foreign)),
+        _ => "",
     };
-    (access(denial.address, &target), owner(plan, who, &target), rule.into(), allow)
+    let (rule, allow) = match detail {
+        "" => (DESTINATION, foreign_core(plan, who, foreign)),
+        detail => (FORM.with(detail), NEVER.into()),
+    };
+    (access(denial.address, &target), owner(plan, who, &target), rule, allow)
 }
 
 /// The attempt, in words.
@@ -157,15 +161,17 @@ mod tests {
         let (kind, condition) = (condition.kind() as u16, condition as u16);
         let denial = Denial { seq: 1, address: icr, kind, condition, ..Denial::default() };
         let e = explain(&plan, 0, 0, &denial);
-        Some([e.access, e.owner, e.rule, e.allow])
+        let by_form = e.rule.strip_prefix(&format!("{}: ", FORM.guarantee.sentence));
+        assert_eq!(e.guarantee, by_form.map_or(DESTINATION, |_| FORM).guarantee.id);
+        Some([e.access, e.owner, by_form.unwrap_or(&e.rule).to_owned(), e.allow])
     }
 
-    const CORES: &str = "interrupts go to a sandbox's own cores";
+    const CORES: &str = "an interrupt between cores goes to cores of the sender's own sandbox";
     const NMI_TO: &str =
         "an NMI goes to one core or to all others of the sandbox, an INIT or SIPI to one";
     const EDGE: &str =
-        "a guest's fixed interrupt is edge-triggered: the end of another one reaches the IOAPIC";
-    const MODES: &str = "a guest sends fixed interrupts, NMIs, INITs and SIPIs only";
+        "a fixed one is edge-triggered, because the end of another one reaches the IOAPIC";
+    const MODES: &str = "it is fixed, an NMI, an INIT or a SIPI";
 
     #[test]
     fn each_condition_is_explained_by_itself() {
@@ -254,7 +260,7 @@ mod tests {
                 [
                     "fixed interrupt to APIC ID 0x0, with reserved bits 0x1000",
                     "its own core",
-                    "reserved bits of an interrupt command are 0",
+                    "its reserved bits are 0",
                     NEVER,
                 ],
             ),

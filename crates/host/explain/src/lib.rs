@@ -9,6 +9,7 @@ mod learn;
 pub mod owner;
 mod ram;
 mod report;
+mod rule;
 mod snapshot;
 
 pub use bulkhead_untrusted::Untrusted;
@@ -19,4 +20,5 @@ pub use report::{
     Boot, Exits, Monitor, Promise, Refused, Report, Rung, Sandbox, VERSION, exits, refused, report,
     state,
 };
+pub use rule::Rule;
 pub use snapshot::{Core, SandboxSnapshot, Snapshot, sandbox, snapshot, telemetry};

@@ -3,6 +3,7 @@
 //! and for whoever asks (`bulkhead explain`).
 
 use crate::explain;
+use crate::rule::Rule;
 use bulkhead_arch_x86::bitmap::Direct;
 use bulkhead_arch_x86::msr;
 use bulkhead_layout::hypercall::{CALL_PORT, CONTROL, CONTROL_START, POWER_PORT, index};
@@ -64,7 +65,7 @@ pub struct Answer {
     /// Where that is said.
     pub why: String,
     /// The rule.
-    pub rule: &'static str,
+    pub rule: Rule,
     /// What the sandbox gets when it uses it.
     pub gets: String,
     /// What would grant it.
@@ -158,12 +159,25 @@ pub fn about(plan: &Plan, who: &Sandbox, thing: &Thing) -> Answer {
     }
 }
 
+/// The rule of guests' memory.
+const MEMORY: Rule = Rule::of("nested-map");
+/// The rule of ports.
+const PORTS: Rule = Rule::of("ports");
+/// The rule of PCI functions.
+pub const VISIBLE: Rule = Rule::of("pci-visible");
+/// The rule of interrupt lines.
+pub const LINES: Rule = Rule::of("interrupt-lines");
+/// The rule of model-specific registers.
+pub const REGISTERS: Rule = Rule::of("registers");
+/// The rule of rights over others' lives.
+pub const CONTROL_RULE: Rule = Rule::of("control-right");
+
 fn nobodys(what: String, why: &str) -> Answer {
     Answer {
         what,
         owner: "nobody's".into(),
         why: why.to_owned(),
-        rule: "a guest uses what the manifest gives it",
+        rule: MEMORY,
         gets: "nothing".into(),
         allow: Allow::Never(String::new()),
     }
@@ -189,7 +203,6 @@ fn grant(who: &Sandbox, name: &str, nobody: Option<&str>) -> Allow {
 
 /// A device of the machine's.
 pub fn device(plan: &Plan, who: &Sandbox, device: &Device) -> Answer {
-    const RULE: &str = "a device has one owner (device-twice)";
     let what = format!("device `{}` (class {})", device.name, device.class);
     let of = |s: &Sandbox| s.devices.iter().find(|own| own.name == device.name).cloned();
     let owner = plan.sandboxes.iter().find_map(|s| Some((s, of(s)?)));
@@ -216,14 +229,12 @@ pub fn device(plan: &Plan, who: &Sandbox, device: &Device) -> Answer {
             ("the machine's".into(), why, "nothing of it".into(), allow)
         }
     };
-    Answer { what, owner, why, rule: RULE, gets, allow }
+    Answer { what, owner, why, rule: PORTS, gets, allow }
 }
 
 /// A PCI function.
 #[must_use]
 pub fn pci(plan: &Plan, who: &Sandbox, function: &Function) -> Answer {
-    const RULE: &str =
-        "a guest programs the PCI functions that it owns, within what they were given (pci-twice)";
     let (bdf, vendor, device) = (function.bdf, function.vendor, function.device);
     let what = format!("PCI function {bdf} ({vendor:04x}:{device:04x})");
     let of = |s: &'_ Sandbox| s.functions.iter().find(|own| own.function.bdf == bdf).cloned();
@@ -255,7 +266,7 @@ pub fn pci(plan: &Plan, who: &Sandbox, function: &Function) -> Answer {
             ("the machine's".into(), why, gets.into(), grant(who, &name, nobody))
         }
     };
-    Answer { what, owner, why, rule: RULE, gets, allow }
+    Answer { what, owner, why, rule: VISIBLE, gets, allow }
 }
 
 /// Tells if a function is a bridge above one of the sandbox's own: it is shown then.
@@ -285,7 +296,6 @@ fn quiet_value(all: &[Quiet], number: u32) -> Option<u64> {
 /// A port.
 #[must_use]
 pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
-    const RULE: &str = "a guest uses the ports of its devices (port-twice)";
     let what = format!("port {port:#x}");
     let of_device = |d: &&Device| d.ports.iter().any(|p| (p.first..=p.last).contains(&port));
     let of_function = |f: &Function| {
@@ -296,7 +306,7 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
             what,
             owner: "the monitor's".into(),
             why: "through it a guest switches itself off, in every sandbox (port-emulated)".into(),
-            rule: RULE,
+            rule: PORTS,
             gets: "its own end or restart".into(),
             allow: Allow::Has,
         };
@@ -307,7 +317,7 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
             owner: "the monitor's".into(),
             why: "by a 32-bit read programs make hypercalls, in every sandbox (port-emulated)"
                 .into(),
-            rule: RULE,
+            rule: PORTS,
             gets: "what the manifest grants: `stop`, `start`, `restart`".into(),
             allow: Allow::Has,
         };
@@ -321,7 +331,7 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
             what,
             owner: "the monitor's".into(),
             why: format!("a doorbell, by `notify` of channel `{}`", channel.name),
-            rule: RULE,
+            rule: PORTS,
             gets: "a write wakes the receiver, if it wants to be woken".into(),
             allow: Allow::Has,
         };
@@ -332,7 +342,7 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
             what,
             owner: "the monitor's".into(),
             why: format!("{} has PCI functions", who.name),
-            rule: RULE,
+            rule: PORTS,
             gets: "its monitor answers: the functions that it owns, and the bridges above".into(),
             allow: Allow::Has,
         };
@@ -348,7 +358,7 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
         (None, None) => {
             let why = "no device of the machine description has it";
             let gets = quiet_port(plan, who, port);
-            return Answer { rule: RULE, gets, ..nobodys(what, why) };
+            return Answer { rule: PORTS, gets, ..nobodys(what, why) };
         }
     };
     let owner = match answer.owner.strip_suffix("'s") {
@@ -361,11 +371,8 @@ pub fn port(plan: &Plan, who: &Sandbox, port: u16) -> Answer {
         Allow::Has => "it, without an exit".into(),
         _ => quiet_port(plan, who, port),
     };
-    Answer { what, owner, rule: RULE, gets, ..answer }
+    Answer { what, owner, rule: PORTS, gets, ..answer }
 }
-
-/// The rule of rights over others' lives.
-pub const CONTROL_RULE: &str = "a sandbox stops, starts and restarts those that the manifest names";
 
 /// The key that would have granted a denied request of another sandbox's monitor. Its state may be asked for by whoever
 /// has any of them.
@@ -397,8 +404,6 @@ pub fn control(plan: &Plan, who: &Sandbox, other: &Sandbox, key: &'static str) -
 /// An interrupt line.
 #[must_use]
 pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
-    const RULE: &str =
-        "a guest programs the interrupt lines of its devices, for its own cores (irq-twice)";
     let what = format!("interrupt line {number}");
     let functions = |s: &Sandbox| {
         let own = s.functions.iter().find(|g| g.line && g.function.gsi == Some(number));
@@ -418,7 +423,7 @@ pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
             what,
             owner: format!("{}'s (`{device}`, {signals}-triggered)", owner.name),
             why: format!("{} grants `{device}`", at(&place)),
-            rule: RULE,
+            rule: LINES,
             gets: if own { "it, at its own cores" } else { masked }.into(),
             allow: if own { Allow::Has } else { Allow::Change(change) },
         };
@@ -430,7 +435,7 @@ pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
         (Some(found), _) => {
             let answer = device(plan, who, found);
             let owner = format!("the machine's {}", answer.what);
-            Answer { what, owner, rule: RULE, gets: masked.into(), ..answer }
+            Answer { what, owner, rule: LINES, gets: masked.into(), ..answer }
         }
         (None, Some(function)) => {
             let value = format!("{{ device = \"pci:{}\", line = true }}", function.bdf);
@@ -442,14 +447,14 @@ pub fn line(plan: &Plan, who: &Sandbox, number: u32) -> Answer {
                 what,
                 owner: format!("the machine's PCI function {}", function.bdf),
                 why: format!("{} describes it", at(&function.place)),
-                rule: RULE,
+                rule: LINES,
                 gets: masked.into(),
                 allow,
             }
         }
         (None, None) => {
             let why = "no device or function of the machine description has it";
-            Answer { rule: RULE, gets: masked.into(), ..nobodys(what, why) }
+            Answer { rule: LINES, gets: masked.into(), ..nobodys(what, why) }
         }
     }
 }
@@ -480,7 +485,7 @@ fn model_specific(who: &Sandbox, number: u32) -> Answer {
         what: format!("MSR {number:#x}"),
         owner: if some { "each core's" } else { "the machine's" }.into(),
         why: "the same list for all (docs/decisions/0004-msr-policy.md)".into(),
-        rule: "a guest uses the MSRs of the allow-list only",
+        rule: REGISTERS,
         gets,
         allow: if some { Allow::Has } else { Allow::Never("the list is fixed".into()) },
     }
@@ -499,13 +504,12 @@ pub fn writer(region: &Channel) -> &'static str {
 /// A guest-physical address.
 #[must_use]
 pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
-    const RULE: &str = "a guest reaches the memory that the manifest gives it, with its rights";
     let what = format!("guest-physical {gpa:#x}");
     let answer = |owner: String, why: String, gets: &str, allow: Allow| Answer {
         what: what.clone(),
         owner,
         why,
-        rule: RULE,
+        rule: MEMORY,
         gets: gets.to_owned(),
         allow,
     };
@@ -543,7 +547,7 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         return answer(format!("slot {number} of {owner}"), at(&slot.place), gets, allow);
     }
     if let Some(answer_of_end) = of_end(plan, who, gpa) {
-        return Answer { what, rule: RULE, ..answer_of_end };
+        return Answer { what, rule: MEMORY, ..answer_of_end };
     }
     if (REPORTS_GPA..REPORTS_GPA + plan.sandboxes.len() as u64 * REPORT_STRIDE).contains(&gpa) {
         let index = ((gpa - REPORTS_GPA) / REPORT_STRIDE) as usize;
@@ -571,7 +575,7 @@ pub fn address(plan: &Plan, who: &Sandbox, gpa: u64) -> Answer {
         return answer("nobody's".into(), why, "nothing", Allow::Never(String::new()));
     }
     if let Some(found) = of_machine(plan, who, gpa) {
-        return Answer { what, rule: RULE, ..found };
+        return Answer { what, rule: MEMORY, ..found };
     }
     let end = who.ram.iter().filter(|r| r.gpa < GUEST_HIGH).map(|r| r.gpa + r.len).max();
     let allow = match end {
@@ -604,7 +608,7 @@ fn of_end(plan: &Plan, who: &Sandbox, gpa: u64) -> Option<Answer> {
             what: String::new(),
             owner: format!("channel {}'s {owner}", channel.name),
             why: at(&channel.place),
-            rule: "",
+            rule: MEMORY,
             gets: gets.into(),
             allow: Allow::Never(String::new()),
         })

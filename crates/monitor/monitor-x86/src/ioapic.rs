@@ -115,12 +115,12 @@ pub fn sends<M: X86>(m: &M, line: u32) -> u64 {
 /// True if a rule is enforced.
 fn holds<M: X86>(rule: Wrong) -> bool {
     match rule {
-        Wrong::Access => M::enforced("ioapic-access"),
-        Wrong::Line => M::enforced("ioapic-line"),
-        Wrong::Mode => M::enforced("ioapic-mode"),
-        Wrong::Destination => M::enforced("ioapic-destination"),
-        Wrong::Vector => M::enforced("ioapic-vector"),
-        Wrong::LevelVector => M::enforced("ioapic-level-vector"),
+        Wrong::Access => M::enforced("line-access"),
+        Wrong::Line => M::enforced("line-owner"),
+        Wrong::Mode => M::enforced("line-mode"),
+        Wrong::Destination => M::enforced("line-core"),
+        Wrong::Vector => M::enforced("line-vector"),
+        Wrong::LevelVector => M::enforced("line-level-vector"),
         Wrong::Slots => true,
     }
 }

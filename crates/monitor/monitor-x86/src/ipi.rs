@@ -4,7 +4,7 @@
 use crate::{TWO_BYTES, X86};
 use bulkhead_monitor::record::deny;
 use bulkhead_monitor::{Outcome, signal};
-use bulkhead_monitor_abi::report::Cause;
+use bulkhead_monitor_abi::report::{Cause, Condition};
 use bulkhead_monitor_abi_x86::icr::{self, Ipi};
 use bulkhead_monitor_abi_x86::msr;
 
@@ -24,7 +24,11 @@ pub fn send<M: X86>(m: &M, value: u64) -> Outcome {
         }
         Ipi::Ignore => {}
         Ipi::Denied(condition) => {
-            if !M::enforced("ipi-destination") {
+            let held = match condition {
+                Condition::IpiDestination => M::enforced("ipi-destination"),
+                _ => M::enforced("ipi-form"),
+            };
+            if !held {
                 // Only the mutation gate's build gets here.
                 m.wrmsr(msr::X2APIC_ICR, value);
             }

@@ -51,7 +51,7 @@ fn other<M: X86>(m: &M, register: u32, written: Option<u64>) -> Outcome {
 
 /// Handles a write to a local vector table register.
 fn lvt<M: X86>(m: &M, register: u32, value: u64) -> Outcome {
-    let value = if M::enforced("lvt-delivery-mode") {
+    let value = if M::enforced("local-interrupts") {
         icr::lvt(register, value, m.cpuid(1, 0)[2] & 1 << 24 != 0)
     } else {
         value
@@ -75,7 +75,7 @@ fn efer<M: X86>(m: &M, value: u64) -> Outcome {
     let (old, cr0) = (m.state().efer, m.state().cr0);
     let changed = (old ^ value) & !vmcb::EFER_LMA;
     let known = efer_known(m);
-    if M::enforced("efer-svme") && value & vmcb::EFER_SVME != 0
+    if M::enforced("virtualization-switch") && value & vmcb::EFER_SVME != 0
         || value & !(known | vmcb::EFER_LMA | vmcb::EFER_SVME) != 0
     {
         return refuse(m, msr::EFER, Some(value));

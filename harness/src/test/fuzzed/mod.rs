@@ -54,7 +54,7 @@ const PLANTED: [&str; 6] = [
     "ipi-destination",
     "control-right",
     "message-core",
-    "ioapic-destination",
+    "line-core",
     "load-head",
     "hypercall-length",
 ];

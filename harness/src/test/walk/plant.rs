@@ -364,14 +364,17 @@ pub static PLANTS: &[Plant] = &[
     ("foreign-mailbox-writable", "monitor-rights", |h| h.monitor(ROGUE, MAILBOX_VA, WRITE, 0)),
     ("start-up-code-writable", "monitor-rights", |h| h.monitor(ROGUE, 0x8000, WRITE, 0)),
     ("monitor-page-taken-away", "monitor-map", |h| h.monitor(ROGUE, STACK_VA, 0, u64::MAX)),
-    ("nested-paging-off", "vmcb", |h| h.vmcb(0, 0x090, 0, 1)),
-    ("second-core-without-its-tables", "vmcb", |h| {
+    ("nested-paging-off", "control-block", |h| h.vmcb(0, 0x090, 0, 1)),
+    ("second-core-without-its-tables", "control-block", |h| {
         h.vmcb(1, 0x0B0, h.nested_root(WARDEN), u64::MAX)
     }),
-    ("no-msr-intercept", "vmcb", |h| h.vmcb(1, 0x008, 0, 1 << (32 + 28))),
-    ("no-nmi-intercept", "vmcb", |h| h.vmcb(0, 0x008, 0, 1 << (32 + 1))),
-    ("no-stgi-intercept", "vmcb", |h| h.vmcb(0, 0x010, 0, 1 << 4)),
-    ("foreign-address-space", "vmcb", |h| h.vmcb(0, 0x058, 1, 0xFFFF_FFFF)),
+    ("no-msr-intercept", "registers", |h| h.vmcb(1, 0x008, 0, 1 << (32 + 28))),
+    ("no-nmi-intercept", "doorbell", |h| h.vmcb(0, 0x008, 0, 1 << (32 + 1))),
+    ("no-stgi-intercept", "instructions", |h| h.vmcb(0, 0x010, 0, 1 << 4)),
+    ("no-debug-exception-intercept", "exceptions", |h| h.vmcb(1, 0x008, 0, 1 << 1)),
+    ("no-invd-intercept", "cache-instructions", |h| h.vmcb(0, 0x008, 0, 1 << (32 + 22))),
+    ("no-shutdown-intercept", "shutdown", |h| h.vmcb(0, 0x008, 0, 1 << (32 + 31))),
+    ("foreign-address-space", "control-block", |h| h.vmcb(0, 0x058, 1, 0xFFFF_FFFF)),
     ("foreign-root-on-core", "host-state", |h| {
         h.host(1, 0x550, h.monitor_root(WARDEN));
     }),
@@ -408,7 +411,7 @@ pub static PLANTS: &[Plant] = &[
     ("other-mailboxes", "monitor-map", |h| {
         h.monitor(ROGUE, MAILBOX_VA, h.part(ROGUE, "stacks") | 1 | NO_EXECUTE, u64::MAX);
     }),
-    ("foreign-control-block", "vmcb", |h| {
+    ("foreign-control-block", "control-block", |h| {
         let (page, block) = (h.ram(BIG) - PAGE, vmcb(h.baked, ROGUE, 1));
         (0..PAGE).step_by(8).for_each(|n| {
             let word = h.memory.word(block + n);
@@ -429,17 +432,17 @@ pub static PLANTS: &[Plant] = &[
         h.registers.cores.push(bulkhead_audit::registers::Core { number, ..Default::default() });
     }),
     ("core-that-is-not-there", "core-state", |h| h.registers.cores.retain(|c| c.number != 3)),
-    ("legacy-line-open", "interrupt-lines", |h| h.registers.pic_masks = Some([0xFE, 0xFF])),
-    ("line-of-nobody", "interrupt-lines", |h| h.line(9, 0x0100_0000_0000_0030)),
-    ("line-to-foreign-core", "interrupt-lines", |h| {
+    ("legacy-line-open", "line-owner", |h| h.registers.pic_masks = Some([0xFE, 0xFF])),
+    ("line-of-nobody", "line-owner", |h| h.line(9, 0x0100_0000_0000_0030)),
+    ("line-to-foreign-core", "line-core", |h| {
         h.device(IOAPIC, 2, 1 | 1 << 60, 3 << 60);
         h.line(3, 0x0000_0000_0000_0030);
     }),
-    ("line-as-smi", "interrupt-lines", |h| {
+    ("line-as-smi", "line-mode", |h| {
         h.device(IOAPIC, 2, 1 | 1 << 60, 3 << 60);
         h.line(3, 0x0100_0000_0000_0230);
     }),
-    ("line-as-level", "interrupt-lines", |h| h.line(3, 0x0100_0000_0000_8030)),
+    ("line-as-level", "line-mode", |h| h.line(3, 0x0100_0000_0000_8030)),
     ("frames-not-described", "frames", |h| {
         h.claim.reserved.retain(|r| !r.1.contains(0));
     }),
@@ -455,8 +458,8 @@ pub static PLANTS: &[Plant] = &[
     }),
     ("dma-reads-only", "dma-rights", |h| h.device(EDU, 0, 0, 1 << 62)),
     ("dma-taken-away", "dma-missing", |h| h.device(EDU, 0, 0, 3 << 61)),
-    ("messages-pass", "interrupt-tables", |h| h.device(EDU, 2, 1 << 60, 3 << 60)),
-    ("message-to-foreign-core", "interrupt-tables", |h| {
+    ("messages-pass", "dma-messages", |h| h.device(EDU, 2, 1 << 60, 3 << 60)),
+    ("message-to-foreign-core", "message-core", |h| {
         let (_, table) = h.entry(EDU, 2);
         h.memory.change(table, 1 | 0x31 << 16, u64::MAX);
     }),

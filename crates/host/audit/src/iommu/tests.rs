@@ -261,41 +261,35 @@ const PLANTS: &[Plant] = &[
         entry(r, ALIAS, 0, 0x114_0000 | 4 << 9, ADDRESS | 7 << 9);
     }),
     ("all taken away", "dma-missing", 12, |r| entry(r, OWNED, 0, 0, IR | IW)),
-    ("foreign core", "interrupt-tables", 12, |r| word(r, REMAP + 16, 1 << 40, 0)),
-    ("SMI", "interrupt-tables", 12, |r| word(r, REMAP + 16, 2 << 34, 0)),
-    ("logical destination", "interrupt-tables", 12, |r| word(r, REMAP + 16, 1 << 38, 0)),
-    ("guest mode", "interrupt-tables", 12, |r| word(r, REMAP + 16, 1 << 39, 0)),
-    ("remapping entry's reserved bits", "interrupt-tables", 12, |r| {
-        word(r, REMAP + 16, 1 << 63, 0)
-    }),
-    ("low vector", "interrupt-tables", 12, |r| word(r, REMAP + 16, 0, 0xFF << 48)),
-    ("second entry of a quadword", "interrupt-tables", 12, |r| {
+    ("foreign core", "message-core", 12, |r| word(r, REMAP + 16, 1 << 40, 0)),
+    ("SMI", "message-form", 12, |r| word(r, REMAP + 16, 2 << 34, 0)),
+    ("logical destination", "message-form", 12, |r| word(r, REMAP + 16, 1 << 38, 0)),
+    ("guest mode", "message-form", 12, |r| word(r, REMAP + 16, 1 << 39, 0)),
+    ("remapping entry's reserved bits", "message-form", 12, |r| word(r, REMAP + 16, 1 << 63, 0)),
+    ("low vector", "message-vector", 12, |r| word(r, REMAP + 16, 0, 0xFF << 48)),
+    ("second entry of a quadword", "message-core", 12, |r| {
         word(r, REMAP + 16, 1 | 3 << 8 | 0x31 << 16, 0);
     }),
-    ("last entry", "interrupt-tables", 12, |r| {
+    ("last entry", "message-core", 12, |r| {
         word(r, REMAP + 2047 * 4 - 4, (1 | 3 << 8 | 0x31 << 16) << 32, 0);
     }),
-    ("messages pass", "interrupt-tables", 12, |r| entry(r, OWNED, 2, 1 << 60, 3 << 60)),
-    ("unowned messages pass", "interrupt-tables", 40, |r| entry(r, IDLE, 2, 1 << 60, 0)),
-    ("reserved control", "interrupt-tables", 12, |r| entry(r, OWNED, 2, 3 << 60, 0)),
-    ("unowned remapped", "interrupt-tables", 40, |r| {
-        entry(r, IDLE, 2, REMAPPED | REMAP | 11 << 1, 0)
-    }),
-    ("reserved length", "interrupt-tables", 12, |r| entry(r, OWNED, 2, 15 << 1, 0)),
-    ("remapping table in no RAM", "interrupt-tables", 12, |r| entry(r, OWNED, 2, 5 << 32, 0)),
-    ("IOAPIC passes without a level line", "interrupt-tables", 1, |r| {
+    ("messages pass", "dma-messages", 12, |r| entry(r, OWNED, 2, 1 << 60, 3 << 60)),
+    ("unowned messages pass", "dma-messages", 40, |r| entry(r, IDLE, 2, 1 << 60, 0)),
+    ("reserved control", "dma-messages", 12, |r| entry(r, OWNED, 2, 3 << 60, 0)),
+    ("unowned remapped", "message-core", 40, |r| entry(r, IDLE, 2, REMAPPED | REMAP | 11 << 1, 0)),
+    ("reserved length", "dma-messages", 12, |r| entry(r, OWNED, 2, 15 << 1, 0)),
+    ("remapping table in no RAM", "dma-messages", 12, |r| entry(r, OWNED, 2, 5 << 32, 0)),
+    ("IOAPIC passes without a level line", "dma-messages", 1, |r| {
         entry(r, IOAPIC, 2, 1 << 60, 3 << 60)
     }),
-    ("line's entry to a foreign core", "interrupt-lines", 10, |r| {
-        word(r, LINES + INDEX * 4, 1 << 8, 0)
-    }),
-    ("line's slot with a foreign core behind it", "interrupt-lines", 10, |r| {
+    ("line's entry to a foreign core", "line-core", 10, |r| word(r, LINES + INDEX * 4, 1 << 8, 0)),
+    ("line's slot with a foreign core behind it", "line-core", 10, |r| {
         r.registers.ioapic.iter_mut().for_each(|ioapic| ioapic.entries[4] = INDEX | 3 << 56);
     }),
-    ("line's trigger", "interrupt-lines", 10, |r| {
+    ("line's trigger", "line-mode", 10, |r| {
         r.claim.sandboxes[0].lines[0].level = true;
     }),
-    ("line of nobody", "interrupt-lines", 1, |r| r.claim.sandboxes[0].lines.clear()),
+    ("line of nobody", "line-owner", 1, |r| r.claim.sandboxes[0].lines.clear()),
 ];
 
 #[test]
@@ -324,21 +318,21 @@ fn passes_to_its_owner_alone(set: u64, clear: u64) {
     rig.claim.sandboxes[0].lines[0].level = true;
     entry(&mut rig, IOAPIC, 2, set, clear);
     let level = |destination: u64, more: u64| destination << 56 | 0x51 | 1 << 15 | more;
-    for (value, findings) in [
-        (level(2, 0), 0),
-        (level(3, 0), 1),
-        (level(2, 2 << 8), 1),
-        (level(2, 1 << 11), 1),
-        (level(2, 0) & !0xFF | 8, 1),
-        (level(2, 0) & !(1 << 15), 1),
-        (level(3, 1 << 16), 0),
+    for (value, rule) in [
+        (level(2, 0), None),
+        (level(3, 0), Some("line-core")),
+        (level(2, 2 << 8), Some("line-mode")),
+        (level(2, 1 << 11), Some("line-core")),
+        (level(2, 0) & !0xFF | 8, Some("line-vector")),
+        (level(2, 0) & !(1 << 15), Some("line-mode")),
+        (level(3, 1 << 16), None),
     ] {
         if let Some(ioapic) = &mut rig.registers.ioapic {
             ioapic.entries[4] = value;
         }
         let found = look(&rig).findings;
-        assert_eq!(found.len(), findings, "{value:#x}: {found:#?}");
-        assert!(found.iter().all(|f| f.rule == "interrupt-lines"), "{found:#?}");
+        let rules: Vec<_> = found.iter().map(|f| f.rule).collect();
+        assert_eq!(rules, rule.into_iter().collect::<Vec<_>>(), "{value:#x}: {found:#?}");
     }
 }
 
@@ -349,12 +343,13 @@ fn level_vectors_are_unique() {
     rig.claim.sandboxes[0].lines = vec![lines[0]];
     rig.claim.sandboxes[1].lines = vec![lines[1]];
     entry(&mut rig, IOAPIC, 2, 1 << 60, 3 << 60);
-    for (vector, findings) in [(0x52, 0), (0x51, 1)] {
+    for (vector, rule) in [(0x52, None), (0x51, Some("line-level-vector"))] {
         if let Some(ioapic) = &mut rig.registers.ioapic {
             ioapic.entries[4] = 2 << 56 | 0x51 | 1 << 15;
             ioapic.entries[5] = 3 << 56 | vector | 1 << 15;
         }
-        assert_eq!(look(&rig).findings.len(), findings);
+        let rules: Vec<_> = look(&rig).findings.iter().map(|f| f.rule).collect();
+        assert_eq!(rules, rule.into_iter().collect::<Vec<_>>());
     }
 }
 

@@ -79,39 +79,39 @@ pub static PLANTS: &[Plant] = &[
         let root = h.memory.word(h.context(EDU)) & ADDRESS;
         h.memory.change(root, 1 << 52, 0);
     }),
-    ("vtd-entry-for-everybody", "interrupt-tables", |h| {
+    ("vtd-entry-for-everybody", "dma-messages", |h| {
         let (at, _) = h.interrupt(EDU, 0, 0x70);
         h.memory.change(at + 8, 0, 0b11 << 18);
     }),
-    ("vtd-entry-for-eight-functions", "interrupt-tables", |h| {
+    ("vtd-entry-for-eight-functions", "dma-messages", |h| {
         let (at, _) = h.interrupt(EDU, 0, 0x70);
         h.memory.change(at + 8, 0b11 << 16, 0);
     }),
-    ("vtd-entry-to-foreign-core", "interrupt-tables", |h| {
+    ("vtd-entry-to-foreign-core", "message-core", |h| {
         let (at, _) = h.interrupt(EDU, 0, 0x70);
         h.memory.change(at, 1 << 32, 0);
     }),
-    ("vtd-foreign-entry-for-function", "interrupt-tables", |h| {
+    ("vtd-foreign-entry-for-function", "message-core", |h| {
         let (at, _) = h.interrupt(DISK, 1, 0x70);
         h.memory.change(at + 8, EDU, 0xFFFF);
     }),
-    ("vtd-entry-as-nmi", "interrupt-tables", |h| {
+    ("vtd-entry-as-nmi", "message-form", |h| {
         let (at, _) = h.interrupt(EDU, 0, 0x70);
         h.memory.change(at, 4 << 5, 0);
     }),
-    ("vtd-entry-with-level", "interrupt-tables", |h| {
+    ("vtd-entry-with-level", "message-form", |h| {
         let (at, _) = h.interrupt(EDU, 0, 0x70);
         h.memory.change(at, 1 << 4, 0);
     }),
-    ("vtd-line-names-foreign-entry", "interrupt-lines", |h| {
+    ("vtd-line-names-foreign-entry", "line-core", |h| {
         let (_, index) = h.interrupt(IOAPIC, 1, 0x70);
         h.line(3, indexed(index, 0x70));
     }),
-    ("vtd-line-with-other-vector", "interrupt-lines", |h| {
+    ("vtd-line-with-other-vector", "line-vector", |h| {
         let (_, index) = h.interrupt(IOAPIC, 0, 0x70);
         h.line(3, indexed(index, 0x71));
     }),
-    ("vtd-line-of-nobody", "interrupt-lines", |h| {
+    ("vtd-line-of-nobody", "line-owner", |h| {
         let (_, index) = h.interrupt(IOAPIC, 0, 0x70);
         h.line(9, indexed(index, 0x70));
     }),
