@@ -36,11 +36,13 @@ pub fn claim(plan: &Plan, artifacts: &Path) -> Result<Claim, Error> {
     if machine.ram_size > low {
         ram.push(claim::Range { start: 1 << 32, len: machine.ram_size - low });
     }
-    let (processor, kind) = match machine.arch {
-        Arch::Svm => (claim::Processor::Svm, ""),
-        Arch::Vmx => (claim::Processor::Vmx, "vmx-"),
+    let facts = machine.arch.facts();
+    let processor = match machine.arch {
+        Arch::Svm => claim::Processor::Svm,
+        Arch::Vmx => claim::Processor::Vmx,
+        Arch::Other(_) => return Err(Error::Other(format!("no auditor reads {}", facts.name))),
     };
-    let file = |name: &str| artifacts.join(format!("{kind}{name}"));
+    let file = |name: &str| artifacts.join(format!("{}{name}", facts.files));
     let monitors = MONITORS.iter().map(|(name, _)| program_of(&file(name)));
     let monitors = monitors.collect::<Result<Vec<_>, _>>()?;
     let mut sandboxes = Vec::new();
