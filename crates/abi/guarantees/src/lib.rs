@@ -1,6 +1,6 @@
 //! The register of guarantees: each has an id, one sentence, and the invariant of the design that it serves. Denials,
 //! attacks, mutants and the book cite the id; the auditor has equal names of its own
-//! (docs/decisions/0047-guarantees.md).
+//! (docs/decisions/0044-guarantees.md).
 //!
 //! The crate is data. [`guarantee`] looks an id up, at compile time where the caller is a constant, so that a wrong id
 //! does not compile. `docs/guarantees.md` shows the register with its evidence.
