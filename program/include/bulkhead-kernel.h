@@ -447,7 +447,7 @@ _Static_assert(sizeof(struct bulkhead_name) == 64, "name");
 
 #define BULKHEAD_CLOCK_SIZE 0x10ul
 #define BULKHEAD_CLOCK_OFFSET_NANOS 0x0ul
-#define BULKHEAD_CLOCK_OFFSET_TSC_HZ 0x8ul
+#define BULKHEAD_CLOCK_OFFSET_HZ 0x8ul
 
 #define BULKHEAD_BUFFER_SIZE 0x200ul
 #define BULKHEAD_BUFFER_OFFSET_WORDS 0x0ul

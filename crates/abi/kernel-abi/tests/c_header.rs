@@ -186,7 +186,7 @@ fn header() -> String {
     offsets!(out, Page, magic name clock buffers heap heap_len free names args name_of load);
     offsets!(out, Load, share servers overhead);
     name_structure(&mut out);
-    offsets!(out, Clock, nanos tsc_hz);
+    offsets!(out, Clock, nanos hz);
     offsets!(out, Buffer, words cap receive);
     out.push_str("#endif\n");
     out
