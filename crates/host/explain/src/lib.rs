@@ -4,12 +4,12 @@
 
 pub mod dma;
 mod explain;
-mod ipi;
 mod learn;
 pub mod owner;
 mod ram;
 mod report;
 mod snapshot;
+mod x86;
 
 pub use bulkhead_untrusted::Untrusted;
 pub use explain::{Explained, explain, fold};

@@ -10,6 +10,7 @@ use crate::pci::{self, Seen, Shadow};
 use crate::target::{Confine, Target};
 use crate::{Error, end, info, ioapic, nested, ports};
 use bulkhead_arch::Rights;
+use bulkhead_arch_x86::config::{Config, Quiet};
 use bulkhead_arch_x86::iommu::{Messages, Requester};
 use bulkhead_arch_x86::msr;
 use bulkhead_channel::layout::{ARMED, HELLO};
@@ -21,7 +22,7 @@ use bulkhead_layout::info::Info;
 use bulkhead_layout::link::Link;
 use bulkhead_layout::load::PROGRAM_GPA;
 use bulkhead_layout::map::*;
-use bulkhead_layout::monitor::{Action, Config, Core, Mailbox, Quiet, Ram, Slice};
+use bulkhead_layout::monitor::{Action, Core, Mailbox, Ram, Slice};
 use bulkhead_layout::pci::Function;
 use bulkhead_layout::record::Op;
 use bulkhead_layout::report::{self, CoreReport, State};
@@ -180,13 +181,13 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
         )?;
     }
     if let Some(written) = written {
-        monitor.map(IOAPIC_VA + PAGE, written, PAGE, Rights::RW)?;
+        monitor.map(LINES_VA + PAGE, written, PAGE, Rights::RW)?;
     }
     let has_lines = lines.is_some_and(|lines| lines.own & !lines.channels != 0);
     if let (true, Some(shared), Some(ioapic)) =
         (has_lines, input.shared.lines, input.plan.machine.ioapic)
     {
-        monitor.map(IOAPIC_VA, shared.lock, PAGE, Rights::RW)?;
+        monitor.map(LINES_VA, shared.lock, PAGE, Rights::RW)?;
         for page in [Some(ioapic.base), shared.table].into_iter().flatten() {
             monitor.device(MMIO_VA + page, page, PAGE, Rights::RW)?;
         }
@@ -215,12 +216,12 @@ pub fn bake<T: Target>(pages: &mut Pages, input: &Input) -> Result<Made, Error> 
         monitor.map(PRISTINE_VA + (first - IMAGE_PA), first, end - first, Rights::R)?;
     }
     monitor.map(TRAMPOLINE_PA, TRAMPOLINE_PA, PAGE, Rights::RX)?;
-    let monitor_cr3 = monitor.root.unwrap_or_default();
+    let monitor_root = monitor.root.unwrap_or_default();
     part(pages, tables, "monitor's page tables", false);
 
     let mut described = described(sandbox);
     described.monitor = Range { start, len: pages.end() - start };
-    described.monitor_cr3 = monitor_cr3;
+    described.monitor_root = monitor_root;
     described.entry_va = input.program.entry;
     described.info_pa = info_pa;
     let grants = |(granted, root): (&Granted, Option<u64>)| {
@@ -266,7 +267,7 @@ pub fn described(sandbox: &Sandbox) -> image::Sandbox {
         *range = Range { start: ram.hpa, len: ram.len };
     }
     described.cores = sandbox.cores.len() as u32;
-    described.apic_ids = ids(sandbox);
+    described.core_ids = ids(sandbox);
     described
 }
 
@@ -467,7 +468,7 @@ fn config<T: Target>(
     // The table's limit, then its address, lowest bits first.
     let address = |n: usize| (IDT_VA >> (16 * n)) as u16;
     config.idtr[..5].copy_from_slice(&[0xFFF, address(0), address(1), address(2), address(3)]);
-    config.apic_ids = ids(sandbox);
+    config.core_ids = ids(sandbox);
     for (to, s) in config.first_core.iter_mut().zip(&plan.sandboxes).take(MAX_SANDBOXES) {
         *to = s.apic_ids[0];
     }
@@ -510,7 +511,7 @@ fn config<T: Target>(
             "the processor would refuse the start of {name}: {why}"
         )));
     }
-    config.sipi_state = append(sipi.as_bytes(), sipi.len());
+    config.other_state = append(sipi.as_bytes(), sipi.len());
     // A bare guest knows what it has: nothing is quietly absent for it.
     let linux = matches!(sandbox.guest, bulkhead_plan::Guest::Linux { .. });
     let quiet_ports = if linux { ports::absent(plan) } else { Vec::new() };
@@ -538,7 +539,7 @@ fn config<T: Target>(
         let aims = MAILBOX_VA + rx.from as u64 * MAILBOX + offset_of!(Mailbox, aims) as u64;
         Bell {
             armed: word(rx, ARMED),
-            icr: u64::from(core) << 32 | u64::from(bell.vector),
+            message: u64::from(core) << 32 | u64::from(bell.vector),
             aim: match receiver.guest {
                 plan::Guest::Linux { .. } => aims + 8 * u64::from(bell.nth()),
                 _ => 0,

@@ -69,7 +69,7 @@ pub fn bake(
     let len = pages.end() - start;
     let mut sandbox = described(&plan.sandboxes[index]);
     sandbox.monitor = Range { start, len };
-    (sandbox.monitor_cr3, sandbox.entry_va) = (root, guest.entry.rip);
+    (sandbox.monitor_root, sandbox.entry_va) = (root, guest.entry.rip);
     sandbox.info_pa = info;
     let what = "information page, first page tables";
     let parts = vec![Part { start, len, owner: Some(index), what, mapped: false }];

@@ -5,11 +5,11 @@ use crate::monitor::each_port;
 use crate::pages::Pages;
 use bulkhead_arch::{Stage1, Stage2};
 use bulkhead_arch_x86::bitmap::{IOPM, MSRPM, allow_msr, allow_port};
+use bulkhead_arch_x86::config::{Leaf, Quiet};
 use bulkhead_arch_x86::ept::Ept;
 use bulkhead_arch_x86::start::{Confinement, Entry64, long_mode, real_mode};
 use bulkhead_arch_x86::{LongMode, cpuid, entry, msr, vmcs};
 use bulkhead_layout::image::{MONITORS_SVM, MONITORS_VMX, NO_MONITORS};
-use bulkhead_layout::monitor::{Leaf, Quiet};
 use bulkhead_layout::record::Op;
 use bulkhead_plan::{Arch, Plan, Sandbox};
 
